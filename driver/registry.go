@@ -1,0 +1,47 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"sync"
+)
+
+// An Opener makes a store from a URL whose scheme it was registered for. It
+// must refuse parameters that it does not know ([Query] sees to that), and must
+// not put the URL in an error: it may hold a password.
+type Opener func(ctx context.Context, u *url.URL) (Store, error)
+
+var registry = struct {
+	sync.RWMutex
+	openers map[string]Opener
+}{openers: map[string]Opener{}}
+
+// Register makes a store available to holdfast.Open under a URL scheme. It is
+// meant to be called from the init function of the store's package, and panics
+// if the scheme is already taken.
+func Register(scheme string, open Opener) {
+	registry.Lock()
+	defer registry.Unlock()
+	if _, taken := registry.openers[scheme]; taken || open == nil {
+		panic(fmt.Sprintf("driver: Register of scheme %q: taken, or no opener", scheme))
+	}
+	registry.openers[scheme] = open
+}
+
+// Lookup returns the opener of a URL scheme.
+func Lookup(scheme string) (Opener, bool) {
+	registry.RLock()
+	defer registry.RUnlock()
+	open, ok := registry.openers[scheme]
+	return open, ok
+}
+
+// Schemes returns the registered URL schemes, sorted.
+func Schemes() []string {
+	registry.RLock()
+	defer registry.RUnlock()
+	return slices.Sorted(maps.Keys(registry.openers))
+}
