@@ -1,0 +1,259 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+)
+
+// The classic: the store grants the lock and the reply is lost. The same
+// attempt, sent again, is recognised; nobody is locked out by himself.
+func TestLostReplyOfAcquire(t *testing.T) {
+	for name, fault := range map[string]faultstore.Fault{"error": faultstore.LoseReply, "hang": applyAndHang} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				c, store := faulty(t, nil)
+				for _, acquire := range []func(context.Context, string, *holdfast.Options) (*holdfast.Lock, error){c.Acquire, c.TryAcquire} {
+					store.Once(faultstore.Acquire, fault)
+					began := time.Now()
+					lock, err := acquire(ctx, "a", nil)
+					if err != nil {
+						t.Fatalf("after a lost reply: %v", err)
+					}
+					if took := time.Since(began); took > 4*time.Second {
+						t.Errorf("took %v", took)
+					}
+					rec, err := c.Lookup(ctx, "a")
+					if err != nil || rec.Token != lock.Token() {
+						t.Errorf("%+v, %v, want token %d", rec, err, lock.Token())
+					}
+					release(t, lock)
+					free(t, c, "a")
+				}
+			})
+		})
+	}
+}
+
+// applyAndHang applies the request and never answers.
+func applyAndHang(ctx context.Context, op faultstore.Op, apply func()) error {
+	apply()
+	return faultstore.Hang(ctx, op, apply)
+}
+
+// A caller who gives up while the store is thinking is not kept waiting, and
+// what the store granted him all the same is given back.
+func TestCancelledAcquireLeavesNothing(t *testing.T) {
+	cases := map[string]faultstore.Fault{
+		"granted after the cancel": func(_ context.Context, _ faultstore.Op, apply func()) error {
+			time.Sleep(time.Second)
+			apply()
+			return nil
+		},
+		"granted before it": func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply()
+			time.Sleep(time.Second)
+			return nil
+		},
+		"granted, reply lost": applyAndHang,
+		"granted long after, the client library deaf to its context": func(_ context.Context, _ faultstore.Op, apply func()) error {
+			time.Sleep(20 * time.Second)
+			apply()
+			return nil
+		},
+	}
+	for name, fault := range cases {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				c, store := faulty(t, nil)
+				store.Once(faultstore.Acquire, fault)
+				limited, cancel := context.WithTimeout(ctx, 500*ms)
+				defer cancel()
+				began := time.Now()
+				_, err := c.Acquire(limited, "a", nil)
+				wantErr(t, err, context.DeadlineExceeded)
+				if took := time.Since(began); took != 500*ms {
+					t.Errorf("returned %v after the call, want 500ms", took)
+				}
+				time.Sleep(25 * time.Second)
+				free(t, c, "a")
+			})
+		})
+	}
+}
+
+// Nothing is left either when the requests time out one by one and are applied
+// much later, after the caller was told that the store is unavailable.
+func TestLateGrantAfterOutage(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			time.Sleep(20 * time.Second)
+			apply()
+			return nil
+		})
+		began := time.Now()
+		_, err := c.Acquire(ctx, "a", nil)
+		wantErr(t, err, holdfast.ErrUnavailable)
+		if errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("an outage is reported as busy: %v", err)
+		}
+		if took := time.Since(began); took < 10*time.Second || took > 14*time.Second {
+			t.Errorf("gave up after %v", took)
+		}
+		time.Sleep(time.Minute)
+		free(t, c, "a")
+	})
+}
+
+func TestStoreThatRefusesIsReportedAtOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, faultstore.Refuse)
+		began := time.Now()
+		_, err := c.Acquire(ctx, "a", nil)
+		wantErr(t, err, holdfast.ErrUnavailable, faultstore.ErrRefused)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestWaiterRidesOutAnOutage(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := open(t, store.Store, nil)
+		first := acquire(t, other, "a", nil)
+		got := make(chan error, 1)
+		go func() {
+			_, err := c.Acquire(ctx, "a", nil)
+			got <- err
+		}()
+		synctest.Wait()
+		store.Set(faultstore.Acquire, faultstore.Refuse)
+		time.Sleep(5 * time.Second)
+		release(t, first)
+		time.Sleep(4 * time.Second)
+		store.Set(faultstore.Acquire, nil)
+		if err := <-got; err != nil {
+			t.Errorf("after an outage of 9s: %v", err)
+		}
+	})
+}
+
+// A store that hangs does not hold up anybody longer than the bounds say,
+// whatever it does with contexts.
+func TestHungStoreIsBounded(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", nil)
+		unblock := make(chan struct{})
+		deaf := func(context.Context, faultstore.Op, func()) error { <-unblock; return faultstore.ErrReplyLost }
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release, faultstore.Lookup, faultstore.Break} {
+			store.Set(op, deaf)
+		}
+		bound := func(what string, limit time.Duration, call func() error) {
+			t.Helper()
+			began := time.Now()
+			wantErr(t, call(), holdfast.ErrUnavailable)
+			if took := time.Since(began); took > limit {
+				t.Errorf("%s took %v, want at most %v", what, took, limit)
+			}
+		}
+		bound("Extend", 3*time.Second, func() error { return lock.Extend(ctx, time.Minute) })
+		bound("Lookup", 3*time.Second, func() error { _, err := c.Lookup(ctx, "a"); return err })
+		bound("Break", 3*time.Second, func() error { _, err := c.Break(ctx, "a"); return err })
+		bound("TryAcquire", 7*time.Second, func() error { _, err := c.TryAcquire(ctx, "b", nil); return err })
+		bound("Release", 10*time.Second, lock.Release)
+		close(unblock)
+	})
+}
+
+// A release of unknown outcome is tried again until the store has understood.
+func TestReleaseIsTriedAgain(t *testing.T) {
+	cases := map[string]faultstore.Fault{
+		"refused":    faultstore.Refuse,
+		"reply lost": faultstore.LoseReply,
+		"hung":       faultstore.Hang,
+	}
+	for name, fault := range cases {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				c, store := faulty(t, nil)
+				lock := acquire(t, c, "a", nil)
+				store.Once(faultstore.Release, fault)
+				if err := lock.Release(); name != "hung" && err != nil {
+					t.Errorf("Release: %v", err)
+				}
+				time.Sleep(time.Second)
+				free(t, c, "a")
+			})
+		})
+	}
+}
+
+func TestUnconfirmedReleaseGoesOnInTheBackground(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", nil)
+		store.Set(faultstore.Release, faultstore.Refuse)
+		wantErr(t, lock.Release(), holdfast.ErrUnavailable)
+		wantErr(t, lock.Err(), holdfast.ErrReleased)
+		time.Sleep(5 * time.Second)
+		store.Set(faultstore.Release, nil)
+		time.Sleep(time.Second)
+		free(t, c, "a") // long before its TTL
+	})
+}
+
+// When Release has returned nothing is written any more: it waits for a renewal
+// that is under way.
+func TestReleaseWaitsForTheRenewalUnderWay(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", nil)
+		var mu sync.Mutex
+		var order []string
+		note := func(what string) { mu.Lock(); order = append(order, what); mu.Unlock() }
+		store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			time.Sleep(2 * time.Second)
+			apply()
+			note("renewed")
+			return nil
+		})
+		time.Sleep(10*time.Second + ms) // the renewal is under way
+		release(t, lock)
+		note("released")
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if got := strings.Join(order, ", "); got != "renewed, released" {
+			t.Errorf("order: %s", got)
+		}
+		free(t, c, "a")
+	})
+}
+
+// A renewal that the store applies after the lock was lost does not bring it
+// back to life.
+func TestNoResurrection(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, &holdfast.Config{RequestTimeout: time.Minute})
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second, NoRenew: true})
+		store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			time.Sleep(9 * time.Second)
+			apply()
+			time.Sleep(5 * time.Second)
+			return nil
+		})
+		wantErr(t, lock.Extend(ctx, time.Hour), holdfast.ErrLost)
+		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrExpired)
+	})
+}

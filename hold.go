@@ -1,0 +1,182 @@
+package holdfast
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A hold is what a Client knows of a lock that it has, or tries to get. One hold
+// can have several Locks, its handles, if it is reentrant.
+type hold struct {
+	c         *Client
+	full      string
+	owner     string // the secret
+	token     int64
+	ttl       time.Duration
+	minHold   time.Duration
+	maxHold   time.Duration
+	metadata  map[string]string
+	renews    bool
+	reentrant bool
+	open      bool // the store may have this owner's hold, though it did not say so
+
+	began    time.Duration // when the grant was received
+	limit    time.Duration // when MaxHold is over, 0 for never
+	deadline atomic.Int64  // until when it may be relied on, a reading of the clock
+
+	// end is nil as long as the lock is held, then says why it is not. It is
+	// set once, under Client.mu.
+	end atomic.Pointer[error]
+
+	// The rest is guarded by Client.mu.
+	locks   *Lock         // the handles
+	refs    int           // handles not yet released
+	due     time.Duration // when the schedule looks at it next
+	place   int           // in the schedule
+	flights int           // requests under way that may prolong it
+	landed  chan struct{} // made by whoever waits for the flights, closed by the last
+	doubted bool          // the last renewal failed
+
+	releasing sync.Once
+	released  error
+}
+
+// A grant is a hold with its first handle, in one piece of memory.
+type grant struct {
+	hold hold
+	lock Lock
+}
+
+func (a *acquisition) newGrant() *grant {
+	g := &grant{hold: hold{
+		c:         a.c,
+		full:      a.full,
+		owner:     newOwner(),
+		ttl:       a.o.TTL,
+		minHold:   a.o.MinHold,
+		maxHold:   a.o.MaxHold,
+		metadata:  a.o.Metadata,
+		renews:    !a.o.NoRenew,
+		reentrant: a.o.Reentrant,
+		place:     unscheduled,
+		refs:      1,
+	}}
+	g.lock.hold = &g.hold
+	g.hold.locks = &g.lock
+	return g
+}
+
+// start makes a granted hold live, unless the grant came so late that it cannot
+// be relied on.
+func (g *grant) start(sent time.Duration, token int64) bool {
+	h, c := &g.hold, g.hold.c
+	h.began = c.clock.now()
+	h.token = token
+	if h.maxHold > 0 {
+		h.limit = h.began + h.maxHold
+	}
+	h.prolong(sent, h.ttl)
+	if h.began >= time.Duration(h.deadline.Load()) {
+		return false
+	}
+	h.due = h.nextDue(sent)
+	c.mu.Lock()
+	c.install(h)
+	c.planned(h)
+	c.mu.Unlock()
+	return true
+}
+
+// prolong moves the deadline for a request that was sent then.
+func (h *hold) prolong(sent, ttl time.Duration) {
+	deadline := sent + validity(ttl)
+	if h.limit > 0 {
+		deadline = min(deadline, h.limit)
+	}
+	for {
+		old := h.deadline.Load()
+		if int64(deadline) <= old || h.deadline.CompareAndSwap(old, int64(deadline)) {
+			return
+		}
+	}
+}
+
+// nextDue is when the schedule must look at a hold that was prolonged at sent.
+func (h *hold) nextDue(sent time.Duration) time.Duration {
+	deadline := time.Duration(h.deadline.Load())
+	if !h.renews || deadline == h.limit {
+		return deadline
+	}
+	return min(sent+h.ttl/3, deadline)
+}
+
+// err returns why the lock is not held, nil while it is. It reads the clock, and
+// so cannot be behind the times.
+func (h *hold) err() error {
+	if end := h.end.Load(); end != nil {
+		return *end
+	}
+	now := h.c.clock.now()
+	if now < time.Duration(h.deadline.Load()) {
+		return nil
+	}
+	reason := ErrExpired
+	if h.limit > 0 && now >= h.limit {
+		reason = ErrMaxHold
+	}
+	h.lose(reason)
+	return *h.end.Load()
+}
+
+// lose ends a hold that its holder has not released.
+func (h *hold) lose(reason error) {
+	c := h.c
+	lost := error(&LostError{Name: c.strip(h.full), Token: h.token, Reason: reason})
+	if !h.over(lost) {
+		return
+	}
+	c.leave(h.full)
+	held := c.clock.now() - h.began
+	c.warn(context.Background(), "lock lost", c.strip(h.full), lost)
+	if c.hooks.Lost != nil {
+		c.hooks.Lost(c.strip(h.full), held, lost)
+	}
+}
+
+// over ends a hold, and the contexts of its handles. Only the first call does
+// anything, and reports true.
+func (h *hold) over(end error) bool {
+	c := h.c
+	c.mu.Lock()
+	if h.end.Load() != nil {
+		c.mu.Unlock()
+		return false
+	}
+	h.end.Store(&end)
+	c.schedule.remove(h)
+	locks := h.locks
+	c.mu.Unlock()
+	for l := locks; l != nil; l = l.next {
+		l.finish(end)
+	}
+	return true
+}
+
+// record describes the hold to others.
+func (h *hold) record() Record {
+	c := h.c
+	now := c.clock.now()
+	left := time.Duration(h.deadline.Load()) - now
+	wall := time.Now().Round(0)
+	return Record{
+		Name:      c.strip(h.full),
+		Holder:    c.holder,
+		Token:     h.token,
+		Since:     wall.Add(h.began - now),
+		Until:     wall.Add(left),
+		Remaining: max(left, 0),
+		Metadata:  h.metadata,
+	}
+}

@@ -1,0 +1,92 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// The boot clock does not know virtual time, so that only the tests which are
+// about it have one.
+func TestMain(m *testing.M) {
+	holdfast.SetBootClock(nil)
+	os.Exit(m.Run())
+}
+
+// virtual runs a test in virtual time: sleeping costs nothing and is exact. It
+// also fails if a goroutine is left behind.
+func virtual(t *testing.T, test func(t *testing.T, ctx context.Context)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, t.Context()) })
+}
+
+// open returns a client that is closed, without an error, when the test ends.
+func open(t *testing.T, store driver.Store, config *holdfast.Config) *holdfast.Client {
+	t.Helper()
+	c := holdfast.New(store, config)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+// faulty returns a client of a memory store behind faults, and the store.
+func faulty(t *testing.T, config *holdfast.Config) (*holdfast.Client, *faultstore.Store) {
+	t.Helper()
+	store := faultstore.Wrap(memstore.New())
+	c := holdfast.New(store, config)
+	t.Cleanup(func() {
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+			store.Set(op, nil)
+		}
+		_ = c.Close() // what it reports is the test's own doing
+	})
+	return c, store
+}
+
+func acquire(t *testing.T, c *holdfast.Client, name string, o *holdfast.Options) *holdfast.Lock {
+	t.Helper()
+	lock, err := c.Acquire(t.Context(), name, o)
+	if err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	return lock
+}
+
+func release(t *testing.T, lock *holdfast.Lock) {
+	t.Helper()
+	if err := lock.Release(); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+}
+
+// wantErr fails unless err matches every target.
+func wantErr(t *testing.T, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Errorf("error is %v, want one that matches %q", err, target)
+		}
+	}
+}
+
+// free fails unless the store has nothing under name.
+func free(t *testing.T, c *holdfast.Client, name string) {
+	t.Helper()
+	rec, err := c.Lookup(t.Context(), name)
+	if !errors.Is(err, holdfast.ErrNotHeld) {
+		t.Errorf("lock %q: %+v, %v, want it free", name, rec, err)
+	}
+}
+
+const ms = time.Millisecond

@@ -1,0 +1,48 @@
+package holdfast
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// ask makes one request to the store and waits for its answer until ctx ends or
+// limit has passed, whatever the store does meanwhile. The request itself does
+// not end with ctx but with the limit, so that its outcome is learnt: if ask
+// returned without an answer, late is called once the request has come back.
+func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func(), request func(context.Context) (T, error)) (T, error) {
+	if c.inline {
+		return request(ctx)
+	}
+	type answer struct {
+		value T
+		err   error
+	}
+	answered := make(chan answer, 1)
+	requestCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	go func() {
+		defer cancel()
+		value, err := request(requestCtx)
+		answered <- answer{value, err}
+	}()
+
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	var none T
+	var err error
+	select {
+	case a := <-answered:
+		return a.value, a.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, readable(limit))
+	}
+	if late != nil {
+		c.active.Go(func() {
+			<-answered
+			late()
+		})
+	}
+	return none, err
+}
