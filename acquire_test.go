@@ -133,9 +133,17 @@ func TestWaiterNeedsNoWakeUp(t *testing.T) {
 			s.Set(faultstore.Watch, deaf)
 			return s
 		}, 2 * time.Second},
-		"no push":           {func() *faultstore.Store { return faultstore.Wrap(memstore.New()).NoPush() }, 250 * ms},
-		"watch unsupported": {func() *faultstore.Store { s := faultstore.Wrap(memstore.New()); s.Set(faultstore.Watch, faultstore.Refuse); return s }, 250 * ms},
-		"watch hangs":       {func() *faultstore.Store { s := faultstore.Wrap(memstore.New()); s.Set(faultstore.Watch, faultstore.Hang); return s }, 250 * ms},
+		"no push": {func() *faultstore.Store { return faultstore.Wrap(memstore.New()).NoPush() }, 250 * ms},
+		"watch unsupported": {func() *faultstore.Store {
+			s := faultstore.Wrap(memstore.New())
+			s.Set(faultstore.Watch, faultstore.Refuse)
+			return s
+		}, 250 * ms},
+		"watch hangs": {func() *faultstore.Store {
+			s := faultstore.Wrap(memstore.New())
+			s.Set(faultstore.Watch, faultstore.Hang)
+			return s
+		}, 250 * ms},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -33,6 +33,7 @@ type Client struct {
 	log       *slog.Logger
 	hooks     Hooks
 	clock     clock
+	owners    *ownerSource
 	misconfig error // what Acquire reports if the Config is invalid
 
 	closing chan struct{}  // closed when Close begins
@@ -65,6 +66,7 @@ func New(store driver.Store, config *Config) *Client {
 		log:     config.Logger,
 		hooks:   config.Hooks,
 		clock:   newClock(can.Scope != driver.ScopeProcess),
+		owners:  newOwnerSource(),
 		closing: make(chan struct{}),
 		slots:   map[string]*slot{},
 	}
@@ -108,7 +110,7 @@ func (c *Client) ReleaseAll() error {
 	c.mu.Unlock()
 	for _, h := range holds { // all work ends before the first lock is free
 		if h.err() == nil {
-			h.over(ErrReleased)
+			h.over(&ErrReleased)
 		}
 	}
 	return releaseEach(holds)
@@ -184,9 +186,6 @@ func (c *Client) full(name string) (string, error) {
 
 // strip turns the store's name into the caller's.
 func (c *Client) strip(full string) string { return full[len(c.prefix):] }
-
-// newOwner returns a secret that nobody else has: 130 random bits.
-func newOwner() string { return rand.Text() }
 
 // warn logs what a person may want to act upon.
 func (c *Client) warn(ctx context.Context, what, name string, err error) {

@@ -53,7 +53,7 @@ func (a *acquisition) newGrant() *grant {
 	g := &grant{hold: hold{
 		c:         a.c,
 		full:      a.full,
-		owner:     newOwner(),
+		owner:     a.c.owners.next(),
 		ttl:       a.o.TTL,
 		minHold:   a.o.MinHold,
 		maxHold:   a.o.MaxHold,
@@ -72,8 +72,11 @@ func (a *acquisition) newGrant() *grant {
 // be relied on.
 func (g *grant) start(sent time.Duration, token int64) bool {
 	h, c := &g.hold, g.hold.c
-	h.began = c.clock.now()
 	h.token = token
+	h.began = sent
+	if !c.inline { // the answer may have taken its time
+		h.began = c.clock.now()
+	}
 	if h.maxHold > 0 {
 		h.limit = h.began + h.maxHold
 	}
@@ -134,7 +137,7 @@ func (h *hold) err() error {
 func (h *hold) lose(reason error) {
 	c := h.c
 	lost := error(&LostError{Name: c.strip(h.full), Token: h.token, Reason: reason})
-	if !h.over(lost) {
+	if !h.over(&lost) {
 		return
 	}
 	c.leave(h.full)
@@ -147,19 +150,19 @@ func (h *hold) lose(reason error) {
 
 // over ends a hold, and the contexts of its handles. Only the first call does
 // anything, and reports true.
-func (h *hold) over(end error) bool {
+func (h *hold) over(end *error) bool {
 	c := h.c
 	c.mu.Lock()
 	if h.end.Load() != nil {
 		c.mu.Unlock()
 		return false
 	}
-	h.end.Store(&end)
+	h.end.Store(end)
 	c.schedule.remove(h)
 	locks := h.locks
 	c.mu.Unlock()
 	for l := locks; l != nil; l = l.next {
-		l.finish(end)
+		l.finish(*end)
 	}
 	return true
 }

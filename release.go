@@ -17,7 +17,7 @@ func (h *hold) release() error {
 func (h *hold) doRelease() error {
 	c := h.c
 	if h.err() == nil {
-		h.over(ErrReleased)
+		h.over(&ErrReleased)
 	}
 	if end := *h.end.Load(); end != ErrReleased {
 		h.abandon()

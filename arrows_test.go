@@ -1,0 +1,61 @@
+package holdfast_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/holdfast-go/holdfast"
+
+// arrows says what each package may import beyond the standard library. The
+// arrows point down only; docs/design.md shows them.
+var arrows = map[string][]string{
+	"":           {"driver"},
+	"driver":     {},
+	"drivertest": {"driver"},
+	"memstore":   {"driver"},
+	"filestore":  {"driver", "golang.org/x/sys"},
+}
+
+func TestImportArrows(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		for pkg, allowed := range arrows {
+			cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./"+pkg)
+			cmd.Env = append(cmd.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v: %v", cmd, err)
+			}
+			for path := range strings.FieldsSeq(string(out)) {
+				if own := strings.Trim(strings.TrimPrefix(path, module), "/"); own == pkg || permitted(own, allowed) {
+					continue
+				}
+				t.Errorf("on %s, package %q depends on %s", goos, pkg, path)
+			}
+		}
+	}
+}
+
+func permitted(path string, allowed []string) bool {
+	return slices.ContainsFunc(allowed, func(prefix string) bool {
+		return path == prefix || strings.HasPrefix(path, prefix+"/")
+	})
+}
+
+// Every package that may be imported has its row above.
+func TestArrowsAreComplete(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}} {{.Name}}", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		path, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		own := strings.Trim(strings.TrimPrefix(path, module), "/")
+		if _, ok := arrows[own]; ok || name == "main" || own == "api" || strings.HasPrefix(own, "internal/") {
+			continue
+		}
+		t.Errorf("package %q has no row", own)
+	}
+}
