@@ -19,7 +19,8 @@ import (
 func TestAcquireAndRelease(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), &holdfast.Config{Holder: "me", Prefix: "app:"})
-		lock := acquire(t, c, "a", &holdfast.Options{Metadata: map[string]string{"job": "7"}})
+		metadata := map[string]string{"job": "7"}
+		lock := acquire(t, c, "a", &holdfast.Options{Metadata: metadata})
 		if lock.Name() != "a" || lock.Holder() != "me" || lock.Token() <= 0 || lock.Metadata()["job"] != "7" {
 			t.Errorf("lock is %q by %q, token %d, metadata %v", lock.Name(), lock.Holder(), lock.Token(), lock.Metadata())
 		}
@@ -32,6 +33,10 @@ func TestAcquireAndRelease(t *testing.T) {
 		}
 		if err := lock.Err(); err != nil {
 			t.Errorf("Err while held: %v", err)
+		}
+		metadata["job"], lock.Metadata()["job"] = "8", "9"
+		if rec, _ := c.Lookup(ctx, "a"); rec.Metadata["job"] != "7" || lock.Metadata()["job"] != "7" {
+			t.Error("the metadata changed with the caller's map")
 		}
 		release(t, lock)
 		release(t, lock) // harmless
@@ -123,7 +128,7 @@ func TestReleaseWakesAnotherClientAtOnce(t *testing.T) {
 
 // A wake-up that is lost, or never sent, costs one pause at most.
 func TestWaiterNeedsNoWakeUp(t *testing.T) {
-	deaf := func(context.Context, faultstore.Op, func()) error { return nil } // a nil channel
+	deaf := func(context.Context, faultstore.Op, func()) error { return nil }
 	cases := map[string]struct {
 		store func() *faultstore.Store
 		bound time.Duration
@@ -164,6 +169,24 @@ func TestWaiterNeedsNoWakeUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A release between the failed attempt and the watch is not missed.
+func TestReleaseBeforeTheWatch(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		first := acquire(t, open(t, store.Store, nil), "a", nil)
+		store.Set(faultstore.Watch, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			release(t, first)
+			apply()
+			return nil
+		})
+		began := time.Now()
+		acquire(t, c, "a", nil)
+		if late := time.Since(began); late > 0 {
+			t.Errorf("taken %v after the release", late)
+		}
+	})
 }
 
 func TestWaiterTakesOverAtExpiry(t *testing.T) {
@@ -260,6 +283,29 @@ func TestCancelledWaiterDelaysNobody(t *testing.T) {
 		group.Wait()
 		if late := (<-last).Sub(released); late > 0 {
 			t.Errorf("the last waiter got the lock %v after the release", late)
+		}
+	})
+}
+
+// A waiter that is handed the turn at the moment when he gives up passes it on.
+func TestCancelledAtHisTurn(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		for range 100 {
+			first := acquire(t, c, "a", nil)
+			limited, cancel := context.WithCancel(ctx)
+			var group sync.WaitGroup
+			group.Go(func() {
+				if lock, err := c.Acquire(limited, "a", nil); err == nil {
+					release(t, lock)
+				}
+			})
+			synctest.Wait()
+			group.Go(func() { release(t, acquire(t, c, "a", nil)) })
+			synctest.Wait()
+			cancel()
+			release(t, first)
+			group.Wait()
 		}
 	})
 }

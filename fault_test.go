@@ -62,7 +62,8 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil
 		},
-		"granted, reply lost": applyAndHang,
+		"granted, reply lost":       applyAndHang,
+		"granted, every reply lost": nil,
 		"granted long after, the client library deaf to its context": func(_ context.Context, _ faultstore.Op, apply func()) error {
 			time.Sleep(20 * time.Second)
 			apply()
@@ -73,7 +74,11 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context) {
 				c, store := faulty(t, nil)
-				store.Once(faultstore.Acquire, fault)
+				if fault == nil {
+					store.Set(faultstore.Acquire, faultstore.LoseReply)
+				} else {
+					store.Once(faultstore.Acquire, fault)
+				}
 				limited, cancel := context.WithTimeout(ctx, 500*ms)
 				defer cancel()
 				began := time.Now()

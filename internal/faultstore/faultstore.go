@@ -177,7 +177,8 @@ func (s *Store) Break(ctx context.Context, name string) (rec driver.Record, held
 	return rec, held, err
 }
 
-// Watch implements driver.Watcher if the store below does.
+// Watch implements driver.Watcher if the store below does. A fault that neither
+// applies it nor returns an error makes a watch that never signals.
 func (s *Store) Watch(ctx context.Context, name string) (wake <-chan struct{}, err error) {
 	watcher, ok := s.Store.(driver.Watcher)
 	if !ok || !s.can.Push {
@@ -187,5 +188,8 @@ func (s *Store) Watch(ctx context.Context, name string) (wake <-chan struct{}, e
 		wake, err = watcher.Watch(ctx, name)
 		return err
 	})
+	if wake == nil && err == nil {
+		wake = make(chan struct{})
+	}
 	return wake, err
 }
