@@ -1,0 +1,42 @@
+# Everything that CI runs, a person can run: see .ci/run.
+
+.DEFAULT_GOAL := help
+GO ?= go
+TEST_FLAGS ?= -race -shuffle=on
+
+.PHONY: help
+help: ## Show what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: needs
+needs: ## Install what the tests need and is missing
+	@scripts/needs
+
+.PHONY: test
+test: needs ## Run every test, against real servers
+	$(GO) test $(TEST_FLAGS) ./...
+
+.PHONY: lint
+lint: ## gofmt, vet for three systems, staticcheck, tidy go.mod
+	scripts/lint
+
+.PHONY: build
+build: ## Build the command into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast
+
+.PHONY: bench
+bench: ## Measure: memory, files, and the command against flock(1)
+	$(GO) test -run '^$$' -bench . -benchmem . ./filestore
+	scripts/bench-command
+
+.PHONY: rounds
+rounds: ## The promise of "run" under kills and pauses, 100 rounds
+	HOLDFAST_ROUNDS=100 $(GO) test -race -count=1 -timeout=60m ./cmd/holdfast
+
+.PHONY: fuzz
+fuzz: ## Fuzz what reads foreign input, a minute each
+	scripts/fuzz
+
+.PHONY: api
+api: ## Write the listing of the exported API anew
+	$(GO) test ./api -update
