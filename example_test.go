@@ -26,6 +26,33 @@ func Example() {
 	// Output: invoices/42 true <nil>
 }
 
+// The code of the README, but for the store.
+func Example_readme() {
+	ship := func(ctx context.Context, token int64) error {
+		fmt.Println("shipping:", ctx.Err() == nil && token > 0)
+		return nil
+	}
+	run := func(ctx context.Context) error {
+		locks, err := holdfast.Open(ctx, "memory:", nil)
+		if err != nil {
+			return err
+		}
+		defer locks.Close()
+
+		lock, err := locks.Acquire(ctx, "invoices/42", nil) // waits until it has it, or ctx ends
+		if err != nil {
+			return err
+		}
+		defer lock.Release()
+
+		return ship(lock.Context(), lock.Token()) // the context ends if the lock is lost
+	}
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: shipping: true
+}
+
 func ExampleClient_Do() {
 	ctx := context.Background()
 	locks := holdfast.New(memstore.New(), nil)

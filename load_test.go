@@ -13,12 +13,21 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/filestore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // localStores are the stores that need no server.
 var localStores = map[string]func(t testing.TB) driver.Store{
 	"memory": func(testing.TB) driver.Store { return memstore.New() },
+	"file": func(t testing.TB) driver.Store {
+		store, err := filestore.Open(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		return store
+	},
 }
 
 const crowd = 512

@@ -26,8 +26,6 @@ func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func()
 		answered <- answer{value, err}
 	}()
 
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	var none T
 	var err error
 	select {
@@ -35,7 +33,12 @@ func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func()
 		return a.value, a.err
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-timer.C:
+	case <-requestCtx.Done():
+		select {
+		case a := <-answered: // the goroutine has ended the context after that
+			return a.value, a.err
+		default:
+		}
 		err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, readable(limit))
 	}
 	if late != nil {

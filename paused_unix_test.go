@@ -1,0 +1,124 @@
+//go:build unix
+
+package holdfast_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/filestore"
+)
+
+const pausedTTL = 300 * time.Millisecond
+
+// holdAndWrite is the other process of TestPausedHolder: it writes its token as
+// often as it can, each time after a look at the lock.
+func holdAndWrite(folder string) int {
+	ctx := context.Background()
+	locks, err := holdfast.Open(ctx, "file://"+folder, nil)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	lock, err := locks.Acquire(ctx, "register", &holdfast.Options{TTL: pausedTTL})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for {
+		looked := time.Now().UnixNano()
+		if err := lock.Err(); err != nil {
+			fmt.Println("lost:", err)
+			return 0
+		}
+		fmt.Println("write", lock.Token(), looked)
+	}
+}
+
+// A holder that was stopped for longer than its TTL sees, at its first look
+// after that, that the lock is lost. The one write that may fall between a look
+// before the stop and the act after it is refused for its token.
+func TestPausedHolder(t *testing.T) {
+	for range 10 {
+		folder := t.TempDir()
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), "HOLDFAST_TEST_FOLDER="+folder, "GORACE=atexit_sleep_ms=0")
+		out, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = child.Process.Kill() })
+		writes := bufio.NewScanner(out)
+		for range 1000 {
+			if !writes.Scan() || !strings.HasPrefix(writes.Text(), "write ") {
+				t.Fatal(writes.Text(), writes.Err())
+			}
+		}
+		stop(t, child.Process)
+		token := takeOver(t, folder)
+		resumed := time.Now().UnixNano()
+		if err := child.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		checkLateWrites(t, writes, resumed, token)
+		if err := child.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// stop returns when the process has stopped.
+func stop(t *testing.T, process *os.Process) {
+	t.Helper()
+	if err := process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatal(err, status)
+	}
+}
+
+// takeOver waits for the lock of the stopped holder, and returns the new token.
+func takeOver(t *testing.T, folder string) int64 {
+	t.Helper()
+	store, err := filestore.Open(folder, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	c := holdfast.New(store, nil)
+	defer c.Close()
+	return acquire(t, c, "register", nil).Token()
+}
+
+// checkLateWrites reads what the holder wrote, up to its end.
+func checkLateWrites(t *testing.T, writes *bufio.Scanner, resumed, token int64) {
+	t.Helper()
+	for writes.Scan() {
+		var stale, looked int64
+		if _, err := fmt.Sscanf(writes.Text(), "write %d %d", &stale, &looked); err != nil {
+			break
+		}
+		if looked >= resumed {
+			t.Errorf("the lock looked held %v after the pause", time.Duration(looked-resumed))
+		}
+		if stale >= token {
+			t.Errorf("token %d is not refused after %d", stale, token)
+		}
+	}
+	if !strings.HasPrefix(writes.Text(), "lost: ") {
+		t.Errorf("the holder's last word is %q", writes.Text())
+	}
+}
