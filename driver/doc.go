@@ -37,8 +37,10 @@
 //	max(last token of the name + 1, its clock in µs since 1970, floor asked for)
 //
 // so that the counter of a name may be dropped once the store's clock has
-// passed it. A store that cannot give tokens grants 0 and says so in its
-// Guarantees.
+// passed it. (After a floor far ahead of the clock, tokens rise across a loss of
+// memory only if the store remembers how far it has gone.) A request that could
+// only be granted a token above [MaxToken] is invalid. A store that cannot give
+// tokens grants 0 and says so in its Guarantees.
 //
 // # Results and errors
 //
@@ -59,7 +61,8 @@
 // # Contexts and concurrency
 //
 // All methods may be called from many goroutines at once. When its context
-// ends a method returns soon, with an error; package holdfast bounds every
+// ends, or has ended before the call, a method returns soon, with an error;
+// package holdfast bounds every
 // call of a store that is not of [ScopeProcess] with a deadline of its own and
 // stops waiting for it then, whatever the store does. Calls of a store of
 // ScopeProcess are made without that guard, so they must not block at all.
@@ -70,7 +73,8 @@
 // # Names, holders and metadata
 //
 // Package holdfast passes on only names and holders of 1 to [MaxName] bytes of
-// valid UTF-8 without control characters, and metadata within [MaxMetadata].
+// valid UTF-8 without control characters, metadata of the same characters within
+// [MaxMetadata], and owners that are not empty.
 // A store accepts every one of them and keeps different names apart, those
 // that differ only in case too.
 //

@@ -28,7 +28,9 @@ type Guarantees struct {
 	// they came. (Within one client they always are.)
 	Fair bool
 
-	// Push: the store implements Watcher, and waiters are woken at release.
+	// Push: the store implements Watcher, and waiters are woken at release. A
+	// store that implements Watcher and does not claim Push returns
+	// ErrUnsupported from Watch.
 	Push bool
 
 	// Lookup, List, Break, Metadata and Keep: the store does these. One that

@@ -35,9 +35,9 @@ type Store interface {
 	// If the name is free, or its hold or keep has expired, the store grants
 	// it: the owner holds it until TTL from now, under a new token. If the name
 	// is held by this very owner, the request is a repetition: the store
-	// grants it again with the same token, and sees to it that the hold lasts
-	// at least until TTL from now. Else the store changes nothing, and says
-	// what it knows of the hold in the way.
+	// grants it again with the same token, whatever the floor, and sees to it
+	// that the hold lasts at least until TTL from now. Else the store changes
+	// nothing, and says what it knows of the hold in the way.
 	//
 	// A failed attempt should not write.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireResult, error)
@@ -61,7 +61,8 @@ type Store interface {
 	// With Keep above zero the hold ends and the name is kept until Keep from
 	// now, be that sooner or later than its expiry: the owner can no longer
 	// renew it, and nobody can take it. The same Release sent again while the
-	// name is kept reports true and may set the time anew.
+	// name is kept reports true and may set the time anew; one without Keep
+	// changes nothing then and reports false.
 	Release(ctx context.Context, req ReleaseRequest) (bool, error)
 
 	// Lookup reports the hold or keep of a name, and whether there is one.
@@ -142,8 +143,9 @@ type AcquireResult struct {
 	Token int64
 
 	// Held describes the hold that is in the way of one that was not granted,
-	// as far as the store can tell without another round trip. Remaining is
-	// what matters most: it tells a waiter when to try again.
+	// as far as the store can tell without another round trip. What is given
+	// is true. A store that can tell (Guarantees.Lookup) gives Remaining at
+	// least: it tells a waiter when to try again.
 	Held Record
 }
 

@@ -1,0 +1,33 @@
+package drivertest
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// The correct store passes, whatever it claims, in virtual time and in real.
+func TestCorrectStore(t *testing.T) {
+	for name, claims := range map[string]driver.Guarantees{
+		"everything":       everything,
+		"nothing":          nothing,
+		"restart frees":    restartFrees,
+		"crash frees":      crashFrees,
+		"without fencing":  without(fencing),
+		"without push":     without(push),
+		"without lookup":   without(lookup),
+		"without list":     without(list),
+		"without break":    without(breaking),
+		"without metadata": without(metadata),
+		"without keep":     without(keep),
+		"one process":      without(processes),
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newWorld(claims, noBug).backing() }})
+		})
+	}
+}
+
+func TestRealTime(t *testing.T) {
+	Run(t, Harness{New: func(testing.TB) Backing { return newWorld(everything, noBug).backing() }})
+}

@@ -1,0 +1,81 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// goroutinesLabel marks the goroutines of a case. A goroutine inherits the
+// labels of the one that starts it, so that cases that run at the same time
+// are told apart.
+const goroutinesLabel = "drivertest"
+
+var caseNumber atomic.Int64
+
+// checkGoroutines makes the test fail if goroutines started from here on
+// outlive it. It must be called before other cleanups are registered, so that
+// it runs after them.
+func checkGoroutines(tb testing.TB) {
+	id := strconv.FormatInt(caseNumber.Add(1), 10)
+	labels := pprof.Labels(goroutinesLabel, id)
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), labels))
+	before := bubbled()
+	tb.Cleanup(func() {
+		pprof.SetGoroutineLabels(context.Background())
+		deadline := time.Now().Add(10 * time.Second)
+		for {
+			if before > 0 && bubbled() == before {
+				return // The profile costs more than the whole case.
+			}
+			left := labelled(id)
+			if left == "" {
+				return
+			}
+			if time.Now().After(deadline) {
+				tb.Errorf("goroutines are left behind:\n%s", left)
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+}
+
+// labelled returns the part of the goroutine profile that bears the label.
+func labelled(id string) string {
+	var profile, left bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return err.Error()
+	}
+	label := fmt.Appendf(nil, "%q:%q", goroutinesLabel, id)
+	for group := range bytes.SplitSeq(profile.Bytes(), []byte("\n\n")) {
+		if bytes.Contains(group, label) {
+			left.Write(group)
+			left.WriteString("\n\n")
+		}
+	}
+	return left.String()
+}
+
+// bubbled counts the goroutines in the synctest bubble of the caller. It
+// returns 0 if it cannot tell.
+func bubbled() int {
+	stacks := make([]byte, 16<<10)
+	n := runtime.Stack(stacks, true)
+	if n == len(stacks) {
+		return 0 // There is more.
+	}
+	first, _, _ := strings.Cut(string(stacks[:n]), "\n")
+	_, mark, ok := strings.Cut(first, ", synctest bubble ")
+	if !ok {
+		return 0
+	}
+	return strings.Count(string(stacks[:n]), ", synctest bubble "+mark)
+}

@@ -1,0 +1,144 @@
+package drivertest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+var namesCases = []testCase{
+	{
+		name:  "odd",
+		claim: "Every name of 1 to MaxName bytes can be locked, and all of them at once.",
+		run: func(r *run) {
+			for _, name := range oddNames() {
+				r.first.grant(name, long)
+			}
+			for _, name := range oddNames() {
+				r.other().busy(name)
+			}
+		},
+	},
+	{
+		name:  "odd-release",
+		claim: "Of many odd names that are held, the release of one frees that one only.",
+		run: func(r *run) {
+			var holds []*hold
+			for _, name := range oddNames() {
+				holds = append(holds, r.first.grant(name, long))
+			}
+			for i, h := range holds {
+				if !h.release() {
+					r.Errorf("Release of %q reports no hold", h.name)
+				}
+				if i+1 < len(holds) {
+					r.first.busy(holds[i+1].name)
+				}
+			}
+		},
+	},
+	{
+		name:  "odd-records",
+		claim: "Lookup and List give back odd names, holders and all, byte for byte.",
+		needs: lookup | list,
+		run: func(r *run) {
+			for _, name := range oddNames() {
+				req := r.first.request(name, long)
+				req.Holder = name
+				r.first.take(req)
+			}
+			records := r.first.list("")
+			for _, name := range oddNames() {
+				rec, found := r.first.lookup(name)
+				if !found || rec.Name != name || rec.Holder != name {
+					r.Errorf("Lookup of %q gives the name %q and the holder %q, %v", name, rec.Name, rec.Holder, found)
+				}
+				if listed := records[name]; listed.Name != name || listed.Holder != "" && listed.Holder != name {
+					r.Errorf("List gives the name %q the record %+v", name, listed)
+				}
+			}
+		},
+	},
+	{
+		name:  "case",
+		claim: "Names that differ only in case are different names.",
+		run: func(r *run) {
+			for _, name := range []string{"name", "Name", "NAME", "é", "É", "i", "I", "ı", "İ", "ß", "ẞ", "SS"} {
+				r.first.grant(name, long)
+			}
+		},
+	},
+	{
+		name:  "long",
+		claim: "Long names that differ only in their last byte are different names.",
+		run: func(r *run) {
+			for _, size := range []int{32, 64, 100, 128, 200, 240, driver.MaxName} {
+				stem := strings.Repeat("n", size-1)
+				r.first.grant(stem+"a", long)
+				r.first.grant(stem+"b", long)
+			}
+		},
+	},
+	{
+		name:  "beginnings",
+		claim: "Names that are beginnings of each other are different names.",
+		run: func(r *run) {
+			for _, name := range []string{"a", "a/", "a/b", "a/b/", "a/b/c", "a:", "a:b", "a.", "a.lock", "a ", "a  ", " a"} {
+				r.first.grant(name, long)
+			}
+		},
+	},
+	{
+		name:  "many",
+		claim: "Two thousand names are two thousand locks.",
+		run: func(r *run) {
+			names := manyNames()
+			const lanes = 8
+			r.each(lanes, func(lane int) error {
+				for i := lane; i < len(names); i += lanes {
+					res, err := r.first.Acquire(r.Context(), r.first.request(names[i], long))
+					if err != nil {
+						return fmt.Errorf("acquire of %q: %w", names[i], err)
+					}
+					if !res.Granted {
+						return fmt.Errorf("%q is taken for %q", names[i], res.Held.Name)
+					}
+				}
+				return nil
+			})
+		},
+	},
+}
+
+// oddNames are names that stores have been known to mix up or choke on. No two
+// are alike.
+func oddNames() []string {
+	return []string{
+		"a", "A", "z", "0", "-", "--", "--help", "_", " ", "  ", ".", "..", "...", "../x", "../../etc/passwd", "./x",
+		"/", "//", "/x", "x/", "a/b", "a//b", "a/./b", "a/../b", `\`, `a\b`, `..\x`, `C:\x`, "C:", "c:x",
+		"con", "CON", "nul", "nul.txt", "aux", "com1", "lpt1.lock", "x.", "x..", "x ", "x. ", "~", "~root",
+		"%", "%%", "%41", "%2F", "%2f", "%00", "_x", "*", "?", "[a]", "[!a]", "[", "]", "{", "}", "{}", "{a}", "{a}b", "a{", "x{a}y{b}",
+		":", "a:b", "::", "'", "''", `"`, "`", "$x", "$(x)", "${x}", ";", "a;b", "--;", "' OR '1'='1", "<", ">", "|", "&", "#", "!", "@", "+", "=",
+		"a b", "a\u00a0b", "a\u200bb", "a\u2028b", "\ufeff", "\u202eabc", "é", "e\u0301", "\ufb01", "fi", "\u00c5", "A\u030a", "\u212b", "日本語", "🔒", "👩‍🚀", "\U0010ffff",
+		"null", "nil", "true", "0x10", "1e9", "name.lock", "name.tmp", ".name", "index", "keys", "lock", "token",
+		strings.Repeat("x", driver.MaxName), strings.Repeat("x", driver.MaxName-1),
+		strings.Repeat("/", driver.MaxName), strings.Repeat("%", driver.MaxName), strings.Repeat(`\`, driver.MaxName),
+		strings.Repeat("X", driver.MaxName), strings.Repeat("é", driver.MaxName/2), strings.Repeat("🔒", driver.MaxName/4),
+	}
+}
+
+// manyNames are names of the kind that people use, and that weak hashes and
+// careless escapes mix up.
+func manyNames() []string {
+	var names []string
+	for i := range 500 {
+		names = append(names,
+			fmt.Sprintf("invoices/%d", i),
+			fmt.Sprintf("invoices/%d/lines", i),
+			fmt.Sprintf("%d", i),
+			fmt.Sprintf("%032x%s", i, strings.Repeat("long", 50)),
+		)
+	}
+	return names
+}

@@ -1,0 +1,83 @@
+package drivertest
+
+import (
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A needs is a set of things that a case builds on: claims of the store and
+// functions of the harness.
+type needs uint32
+
+const (
+	fencing needs = 1 << iota
+	push
+	lookup
+	list
+	breaking
+	metadata
+	keep
+	processes // more than one process shares the locks
+
+	restart
+	crash
+	fault
+	sever
+	skew
+)
+
+// missing says how each thing comes to be missing, in the order of the bits.
+var missing = []string{
+	"Guarantees().Fencing is false",
+	"Guarantees().Push is false",
+	"Guarantees().Lookup is false",
+	"Guarantees().List is false",
+	"Guarantees().Break is false",
+	"Guarantees().Metadata is false",
+	"Guarantees().Keep is false",
+	"Guarantees().Scope is a single process",
+	"Backing.Restart is nil",
+	"Backing.Crash is nil",
+	"Backing.Fault is nil",
+	"Backing.Sever is nil",
+	"Backing.OpenSkewed is nil",
+}
+
+func (n needs) has(other needs) bool { return n&other == other }
+
+// why says what is missing.
+func (n needs) why() string {
+	var reasons []string
+	for i, reason := range missing {
+		if n&(1<<i) != 0 {
+			reasons = append(reasons, reason)
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// offered is the set of things that a store claims and a backing offers.
+func offered(g driver.Guarantees, b Backing) needs {
+	var have needs
+	for need, present := range map[needs]bool{
+		fencing:   g.Fencing,
+		push:      g.Push,
+		lookup:    g.Lookup,
+		list:      g.List,
+		breaking:  g.Break,
+		metadata:  g.Metadata,
+		keep:      g.Keep,
+		processes: g.Scope != driver.ScopeProcess,
+		restart:   b.Restart != nil,
+		crash:     b.Crash != nil,
+		fault:     b.Fault != nil,
+		sever:     b.Sever != nil,
+		skew:      b.OpenSkewed != nil,
+	} {
+		if present {
+			have |= need
+		}
+	}
+	return have
+}
