@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -78,9 +77,3 @@ func (r *recorder) Error(args ...any)                 { r.note(true, fmt.Sprintl
 func (r *recorder) Errorf(format string, args ...any) { r.note(true, fmt.Sprintf(format, args...)) }
 func (r *recorder) Fatal(args ...any)                 { r.Error(args...); r.FailNow() }
 func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); r.FailNow() }
-
-func (r *recorder) text() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return strings.Join(r.lines, "\n")
-}

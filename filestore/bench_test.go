@@ -1,0 +1,54 @@
+package filestore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// BenchmarkPair is an acquire and a release of a free name.
+func BenchmarkPair(b *testing.B) {
+	s, err := Open(b.TempDir(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	req := driver.AcquireRequest{Name: "invoices/42", Owner: "owner", Holder: "host/1/abc", TTL: 30 * time.Second}
+	b.ReportAllocs()
+	for b.Loop() {
+		res, err := s.Acquire(b.Context(), req)
+		if err != nil || !res.Granted {
+			b.Fatal(res, err)
+		}
+		released, err := s.Release(b.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		if err != nil || !released {
+			b.Fatal(released, err)
+		}
+	}
+}
+
+// BenchmarkRefusal is an attempt on a name that another process holds.
+func BenchmarkRefusal(b *testing.B) {
+	dir := b.TempDir()
+	var stores [2]*Store
+	for i := range stores {
+		s, err := Open(dir, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer s.Close()
+		stores[i] = s
+	}
+	req := driver.AcquireRequest{Name: "invoices/42", Owner: "owner", Holder: "host/1/abc", TTL: time.Hour}
+	if _, err := stores[0].Acquire(b.Context(), req); err != nil {
+		b.Fatal(err)
+	}
+	req.Owner = "another"
+	b.ReportAllocs()
+	for b.Loop() {
+		if res, err := stores[1].Acquire(b.Context(), req); err != nil || res.Granted {
+			b.Fatal(res, err)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package filestore
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func thisHost() (host, error) {
+	id, err := syscall.Sysctl("kern.bootsessionuuid")
+	if err != nil {
+		return host{}, fmt.Errorf("cannot tell one boot of this host from the next: %w", err)
+	}
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts); err != nil {
+		return host{}, fmt.Errorf("this system has no clock that goes on during sleep: %w", err)
+	}
+	return host{boot: id, uptime: uptime, wall: time.Now}, nil
+}
+
+// uptime reads the clock that goes on while the machine sleeps; on this system
+// CLOCK_MONOTONIC_RAW is the one. Its error is ignored: it was there when
+// thisHost asked.
+func uptime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts)
+	return time.Duration(ts.Nano())
+}

@@ -1,0 +1,116 @@
+package filestore
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+var oddNames = []string{
+	"a", "A", "aA", "Aa", "\u00e1", "a\u0301", "🔒", "日本語", ".", "..", "../x", "../../etc/passwd", "/", "/etc/passwd", `\`, `..\x`,
+	"a/b", "a%2fb", "a%2Fb", "%", "%%", "con", "CON", "con.x", "nul", "com1", "com1.txt", "lpt9", "comx", "console", ".hidden",
+	"hidden.", "hidden ", " ", "~", "a~b", "*", "?", "a:b", "a|b", `"`, "'", "$(rm)", "-rf", "--", "x.json", ".json", "jobs/1", "Jobs/1",
+	strings.Repeat("a", 255), strings.Repeat("A", 255), strings.Repeat("a", 254) + "b", strings.Repeat("/", 255), strings.Repeat("..", 100),
+	"con" + strings.Repeat(".", 200), "." + strings.Repeat("x", 200),
+}
+
+func TestFileNames(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range oddNames {
+		file := fileName(name)
+		checkFileName(t, name, file)
+		folded := strings.ToLower(file)
+		if other, taken := seen[folded]; taken {
+			t.Errorf("%q and %q have the same file %s", name, other, file)
+		}
+		seen[folded] = name
+	}
+	for name, want := range map[string]string{
+		"invoices": "invoices.json", "jobs/1": "jobs%2f1.json", "con.x": "%63on.x.json", "..": "%2e..json", "A": "%41.json",
+	} {
+		if got := fileName(name); got != want {
+			t.Errorf("the file of %q is %s, want %s", name, got, want)
+		}
+	}
+}
+
+// checkFileName checks that a file name is safe on every system.
+func checkFileName(tb testing.TB, name, file string) {
+	tb.Helper()
+	if len(file) > 143 {
+		tb.Errorf("the file of %q has a name of %d bytes", name, len(file))
+	}
+	if filepath.Base(file) != file || file[0] == '.' || !filepath.IsLocal(file) {
+		tb.Errorf("the file %s of %q is hidden or not in the folder", file, name)
+	}
+	if strings.Trim(file, "abcdefghijklmnopqrstuvwxyz0123456789._-%~") != "" {
+		tb.Errorf("the file %s of %q has a sign in it that not every file system takes as it is", file, name)
+	}
+	base, _, _ := strings.Cut(file, ".")
+	if isDevice(base) {
+		tb.Errorf("the file %s of %q is a device on Windows", file, name)
+	}
+}
+
+func FuzzFileName(f *testing.F) {
+	for i, name := range oddNames {
+		f.Add(name, oddNames[(i+1)%len(oddNames)])
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if a == "" || b == "" {
+			return
+		}
+		checkFileName(t, a, fileName(a))
+		if a != b && strings.EqualFold(fileName(a), fileName(b)) {
+			t.Errorf("%q and %q have the same file", a, b)
+		}
+		if escaped := strings.TrimSuffix(fileName(a), recordSuffix); !strings.Contains(escaped, "~") {
+			if back, ok := unescape(escaped); !ok || back != a {
+				t.Errorf("%q comes back as %q", a, back)
+			}
+		}
+		if strings.HasPrefix(a, b) && !mayBegin(fileName(a), b) {
+			t.Errorf("List(%q) would leave out %q", b, a)
+		}
+	})
+}
+
+// TestOddNames takes every odd name at once, and lists them.
+func TestOddNames(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, filepath.Join(dir, "store"))
+	held := map[string]bool{}
+	for _, name := range oddNames {
+		if utf8.ValidString(name) && !held[name] {
+			granted(t, s, name, time.Hour)
+			held[name] = true
+		}
+	}
+	for rec, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Error(err)
+		}
+		if !held[rec.Name] {
+			t.Errorf("List yields %q", rec.Name)
+		}
+		delete(held, rec.Name)
+	}
+	if len(held) > 0 {
+		t.Errorf("List leaves out %v", held)
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 {
+		t.Errorf("there are files outside the folder: %q", files)
+	}
+}
+
+func TestNamesThatAreNone(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	for _, name := range []string{"", strings.Repeat("x", 256), strings.Repeat("x", 10<<10), "\xff"} {
+		_, err := s.Acquire(t.Context(), request(name, time.Hour))
+		wantError(t, err, driver.ErrInvalid, "name")
+	}
+}

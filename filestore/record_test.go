@@ -1,0 +1,130 @@
+package filestore
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// longestRecord is the record of a request at every limit of the contract, in
+// the form that takes most room.
+func longestRecord(metadata map[string]string) record {
+	return record{
+		Name:     strings.Repeat(`"`, driver.MaxName),
+		State:    stateHeld,
+		Holder:   strings.Repeat(`\`, driver.MaxName),
+		Token:    driver.MaxToken,
+		Since:    timeOfDay(time.Date(2026, 12, 31, 23, 59, 59, 123456789, time.UTC)),
+		Until:    timeOfDay(time.Date(2027, 12, 31, 23, 59, 59, 123456789, time.UTC)),
+		Metadata: metadata,
+		Owner:    ownerHash("x"),
+		Boot:     "01234567-89ab-cdef-0123-456789abcdef",
+		Expires:  1<<63 - 1,
+		Session:  strings.Repeat("0", sessionIDLen),
+	}
+}
+
+func largestMetadata(fill string) map[string]string {
+	metadata := map[string]string{}
+	for i := range driver.MaxMetadataEntries {
+		key := string(rune('a' + i))
+		metadata[key] = strings.Repeat(fill, (driver.MaxMetadata/driver.MaxMetadataEntries-1)/len(fill))
+	}
+	return metadata
+}
+
+func TestLongestRecord(t *testing.T) {
+	longest := 0
+	for _, fill := range []string{"x", `"`, "\n", "\x00", "\x01", "é", "🔒", "\u2028", "\xff", "<"} {
+		rec := longestRecord(largestMetadata(fill))
+		line, err := rec.encode(0)
+		if err != nil {
+			t.Errorf("with metadata of %q: %v", fill, err)
+			continue
+		}
+		longest = max(longest, len(line))
+		back, err := decodeRecord(line)
+		if err != nil {
+			t.Errorf("with metadata of %q: %v", fill, err)
+		}
+		if !maps.Equal(back.metadata(), rec.Metadata) || back.Name != rec.Name || back.Holder != rec.Holder {
+			t.Errorf("a record with metadata of %q comes back as %+v", fill, back)
+		}
+	}
+	t.Logf("the longest record has %d bytes of %d", longest, recordLimit)
+	if rest := len(mustEncode(t, longestRecord(nil))); rest+plainMetadata > recordLimit {
+		t.Errorf("a record without metadata has %d bytes, which leaves no room for %d", rest, plainMetadata)
+	}
+}
+
+func mustEncode(tb testing.TB, rec record) []byte {
+	tb.Helper()
+	line, err := rec.encode(0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return line
+}
+
+func TestTooLongForARecord(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	req := request("name", time.Hour)
+	req.Metadata = map[string]string{"key": strings.Repeat("x", recordLimit)}
+	_, err := s.Acquire(t.Context(), req)
+	wantError(t, err, driver.ErrInvalid, "4096")
+	granted(t, s, "name", time.Hour)
+}
+
+// TestReadable shows that a record is plain JSON for people and other tools, and
+// that the owner's secret is not in it.
+func TestReadable(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	req := request("invoices/42", time.Hour)
+	req.Metadata = map[string]string{"why": "<month & end>"}
+	if _, err := s.Acquire(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(s.recordPath(req.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	if fields["name"] != req.Name || fields["holder"] != req.Holder || fields["state"] != "held" || !bytes.Contains(data, []byte("<month & end>")) {
+		t.Errorf("the record is %s", data)
+	}
+	if bytes.Contains(data, []byte(`"`+req.Owner+`"`)) {
+		t.Errorf("the record shows the owner: %s", data)
+	}
+}
+
+// FuzzDecode checks that the fast way to read a record agrees with package
+// encoding/json on everything that it reads.
+func FuzzDecode(f *testing.F) {
+	f.Add(mustEncode(f, longestRecord(nil)))
+	f.Add(mustEncode(f, record{Name: "a,", State: stateFree, Token: 7}))
+	f.Add(mustEncode(f, record{Name: `":`, State: stateFree, Token: 7, Holder: `,"`}))
+	f.Add([]byte(`{"holdfast":1,"name":"x","state":"free","token":12}`))
+	f.Add([]byte(`{"holdfast":1,"name":"x","name":"y","state":"free","token":-1}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var fast, slow record
+		if !fast.scan(line) {
+			return
+		}
+		if err := json.Unmarshal(line, &slow); err != nil {
+			t.Fatalf("%q is read though it is no JSON: %v", line, err)
+		}
+		if !reflect.DeepEqual(fast, slow) {
+			t.Fatalf("%q is read as %+v, want %+v", line, fast, slow)
+		}
+	})
+}

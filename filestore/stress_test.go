@@ -1,0 +1,141 @@
+package filestore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// TestExclusion lets many processes add one to numbers in files, each under its
+// lock, while some of them sweep without pause and others are killed.
+func TestExclusion(t *testing.T) {
+	const workers, turns, names = 6, 60, 3
+	dir, out := t.TempDir(), t.TempDir()
+	for i := range names {
+		writeFile(t, filepath.Join(out, fmt.Sprint("number", i)), "0")
+	}
+	var children []*child
+	for range workers {
+		children = append(children, start(t, command("count", dir, out, fmt.Sprint(turns), fmt.Sprint(names))))
+	}
+	for range 20 {
+		c := start(t, command("hold", dir, "name0", "1h"))
+		_, _ = c.lines.ReadString('\n') // It may have found the name taken.
+		c.kill()
+	}
+	for _, c := range children {
+		c.finish()
+	}
+	for i := range names {
+		checkCount(t, out, i, workers*turns)
+	}
+}
+
+// checkCount checks the number and the log of tokens that go with a name.
+func checkCount(t *testing.T, out string, i, want int) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(out, fmt.Sprint("number", i)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(data); got != fmt.Sprint(want) {
+		t.Errorf("number %d is %s, want %d", i, got, want)
+	}
+	log, err := os.ReadFile(filepath.Join(out, fmt.Sprint("tokens", i)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := int64(0)
+	for line := range strings.Lines(string(log)) {
+		token, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err != nil || token <= last {
+			t.Fatalf("the token %q comes after %d: %v", line, last, err)
+		}
+		last = token
+	}
+}
+
+// roleCount adds one to each number as often as it is told.
+func roleCount(args []string) error {
+	dir, out := args[0], args[1]
+	turns, _ := strconv.Atoi(args[2])
+	names, _ := strconv.Atoi(args[3])
+	s, err := Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		for ctx.Err() == nil {
+			s.sweep(ctx, 0)
+			_ = pause(ctx, time.Millisecond)
+		}
+	}()
+	for turn := range turns * names {
+		if err := count(s, out, turn%names); err != nil {
+			return err
+		}
+	}
+	cancel()
+	<-swept
+	return s.Close()
+}
+
+// count adds one to a number under its lock.
+func count(s *Store, out string, i int) error {
+	req := request(fmt.Sprint("name", i), time.Hour)
+	token, err := takeTurn(s, req)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(out, fmt.Sprint("number", i))
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(string(data))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, []byte(strconv.Itoa(n+1)), 0o600); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(out, fmt.Sprint("tokens", i)), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if _, err := fmt.Fprintln(log, token); err != nil {
+		return err
+	}
+	ok, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	if err != nil || !ok {
+		return fmt.Errorf("release: %v, %w", ok, err)
+	}
+	return nil
+}
+
+// takeTurn tries until it has the lock.
+func takeTurn(s *Store, req driver.AcquireRequest) (int64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		res, err := s.Acquire(ctx, req)
+		if err != nil || res.Granted {
+			return res.Token, err
+		}
+		if err := pause(ctx, 200*time.Microsecond); err != nil {
+			return 0, err
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func init() { driver.Register("file", openURL) }
+
+// DefaultDir returns the folder of the user's own locks: the same at a terminal,
+// under cron and over ssh. On Linux it is ~/.local/state/holdfast, on macOS
+// ~/Library/Application Support/holdfast, on Windows AppData\Local\holdfast in
+// the user's profile.
+//
+// It depends on nothing but the home directory. $XDG_RUNTIME_DIR and
+// $XDG_STATE_HOME are ignored on purpose: they are set in some sessions of a
+// user and not in others, which then would not exclude each other.
+func DefaultDir() (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for locks by default, since the home directory is not known: "+
+			"name one, as in file:///path/of/folder: %w", err)
+	}
+	if !filepath.IsAbs(home) {
+		return "", errors.New("no folder for locks by default, since the home directory is not an absolute path: " +
+			"name one, as in file:///path/of/folder")
+	}
+	switch runtime.GOOS {
+	case "darwin":
+		return filepath.Join(home, "Library", "Application Support", "holdfast"), nil
+	case "windows":
+		return filepath.Join(home, "AppData", "Local", "holdfast"), nil
+	}
+	return filepath.Join(home, ".local", "state", "holdfast"), nil
+}
+
+func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
+	query := driver.NewQuery(u)
+	opts := &Options{AllowNetwork: query.Bool("allow_network", false)}
+	if err := query.Err(); err != nil {
+		return nil, err
+	}
+	dir, err := urlDir(u)
+	if err != nil {
+		return nil, err
+	}
+	return Open(dir, opts)
+}
+
+// urlDir returns the folder that a URL names.
+func urlDir(u *url.URL) (string, error) {
+	if u.Host != "" && u.Host != "localhost" || u.User != nil {
+		return "", fmt.Errorf("%w: the folder is on this host: want file:///absolute/path, file:relative/path or file:",
+			driver.ErrInvalid)
+	}
+	if u.Fragment != "" {
+		return "", fmt.Errorf("%w: a # in the path of the folder must be written as %%23", driver.ErrInvalid)
+	}
+	path := u.Path
+	if u.Opaque != "" {
+		var err error
+		if path, err = url.PathUnescape(u.Opaque); err != nil {
+			return "", fmt.Errorf("%w: the path of the folder has a %% that must be written as %%25", driver.ErrInvalid)
+		}
+	}
+	if path == "" {
+		return DefaultDir()
+	}
+	if strings.Contains(path, "\x00") {
+		return "", fmt.Errorf("%w: the path of the folder has a NUL in it", driver.ErrInvalid)
+	}
+	if runtime.GOOS == "windows" {
+		path = strings.TrimPrefix(path, "/") // file:///C:/locks
+	}
+	return filepath.FromSlash(path), nil
+}

@@ -1,0 +1,225 @@
+//go:build unix
+
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Users without rights of their own. If this process is not root, it has none
+// either, and is all of them.
+const (
+	alice = 65533
+	bob   = 65532
+)
+
+// A stage is a folder that every user can enter, with the test binary in it.
+type stage struct {
+	dir    string
+	binary string
+}
+
+func newStage(t *testing.T) stage {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "filestore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stage{dir: dir, binary: filepath.Join(dir, "test")}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(s.binary, code, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// as starts a child as a user.
+func (s stage) as(t *testing.T, user uint32, role string, args ...string) *child {
+	t.Helper()
+	cmd := command(role, args...)
+	cmd.Path, cmd.Dir = s.binary, "/"
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	}
+	return start(t, cmd)
+}
+
+// roleAcquire takes and releases a name, and prints what came of it, with the
+// umask that most users have.
+func roleAcquire(args []string) error {
+	syscall.Umask(0o022)
+	s, err := Open(args[0], nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	req := request(args[1], time.Hour)
+	res, err := s.Acquire(context.Background(), req)
+	if err != nil {
+		fmt.Printf("%t %v\n", errors.Is(err, driver.ErrNotApplied), err)
+		return nil
+	}
+	if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+		return err
+	}
+	fmt.Println(res.Token)
+	return nil
+}
+
+// TestUnwritable: without permission a request says so, names what is in the
+// way, and says that nothing was changed.
+func TestUnwritable(t *testing.T) {
+	stage := newStage(t)
+	foreign := filepath.Join(stage.dir, "foreign")
+	if err := os.Mkdir(foreign, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	readOnly := func(name string, path func(*Store) string) string {
+		s := openTest(t, filepath.Join(stage.dir, name))
+		released(t, s, firstGrant(t, s))
+		if err := chmodAll(s.Dir(), path(s)); err != nil {
+			t.Fatal(err)
+		}
+		return s.Dir()
+	}
+	for dir, mention := range map[string]string{
+		foreign: foreign,
+		filepath.Join(foreign, "deeper", "still"):                                                   filepath.Join(foreign, "deeper"),
+		readOnly("record", func(s *Store) string { return s.recordPath("name") }):                   "name.json",
+		readOnly("sessions", func(s *Store) string { return filepath.Join(s.dir, sessionsFolder) }): sessionsFolder,
+	} {
+		line := stage.as(t, alice, "acquire", dir, "name").line()
+		for _, text := range []string{"true ", "permission denied", mention, "must be allowed"} {
+			if !strings.Contains(line, text) {
+				t.Errorf("in %s the error does not mention %q: %s", dir, text, line)
+			}
+		}
+	}
+}
+
+func firstGrant(t *testing.T, s *Store) driver.AcquireRequest {
+	t.Helper()
+	req, _ := granted(t, s, "name", time.Hour)
+	return req
+}
+
+// chmodAll lets everybody do everything in a folder, except write one of the
+// things in it.
+func chmodAll(dir, except string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		mode := fs.FileMode(0o777)
+		if path == except {
+			mode = 0o555
+		}
+		return errors.Join(err, os.Chmod(path, mode))
+	})
+}
+
+// TestTwoUsers: users take turns in a folder that allows it, a sticky one too,
+// and take over from each other's dead processes.
+func TestTwoUsers(t *testing.T) {
+	stage := newStage(t)
+	dir := filepath.Join(stage.dir, "shared")
+	if err := errors.Join(os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777|fs.ModeSticky)); err != nil {
+		t.Fatal(err)
+	}
+	last := int64(0)
+	for range 3 {
+		for _, user := range []uint32{alice, bob} {
+			rises(t, fmt.Sprint("to user ", user), &last, stage.as(t, user, "acquire", dir, "name").number())
+		}
+	}
+	holder := stage.as(t, alice, "hold", dir, "name", "1h")
+	rises(t, "to the first", &last, holder.number())
+	refused(t, openTest(t, dir), "name")
+	holder.kill()
+	successor := stage.as(t, bob, "hold", dir, "name", "1h")
+	rises(t, "to the second", &last, successor.number())
+	refused(t, openTest(t, dir), "name")
+}
+
+// TestManyUsersAtOnce: that a new file has its permissions only a moment after it
+// is made is nobody's error.
+func TestManyUsersAtOnce(t *testing.T) {
+	stage := newStage(t)
+	for i := range 4 {
+		dir := filepath.Join(stage.dir, fmt.Sprint("shared", i))
+		if err := errors.Join(os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777|fs.ModeSticky)); err != nil {
+			t.Fatal(err)
+		}
+		var children []*child
+		for _, user := range []uint32{alice, bob, alice, bob} {
+			children = append(children, stage.as(t, user, "share", dir))
+		}
+		for _, c := range children {
+			if _, err := c.in.Write([]byte("go")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range children {
+			c.finish()
+		}
+	}
+}
+
+// roleShare waits for its input to begin, and then takes many new names.
+func roleShare(args []string) error {
+	syscall.Umask(0o077)
+	s, err := Open(args[0], nil)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	for i := range 50 {
+		if _, err := s.Acquire(context.Background(), request(fmt.Sprint("name", i), time.Hour)); err != nil {
+			return err
+		}
+	}
+	return s.Close()
+}
+
+// TestRootInForeignFolder: what root makes in a user's folder the user can use.
+func TestRootInForeignFolder(t *testing.T) {
+	stage := newStage(t)
+	dir := filepath.Join(stage.dir, "of-alice")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(dir, alice, alice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{dir, filepath.Join(dir, "made", "by", "root")} {
+		last := int64(0)
+		rises(t, "to root", &last, nextIn(t, openTest(t, dir), "name"))
+		rises(t, "to the user", &last, stage.as(t, alice, "acquire", dir, "name").number())
+		rises(t, "to the user, for a new name,", new(int64), stage.as(t, alice, "acquire", dir, "name of the user").number())
+		rises(t, "to root again", &last, nextIn(t, openTest(t, dir), "name"))
+	}
+}
+
+func init() {
+	roles["acquire"], roles["share"], roles["fill"] = roleAcquire, roleShare, roleFill
+}
