@@ -27,7 +27,7 @@ build: ## Build the command into bin/
 .PHONY: bench
 bench: ## Measure: memory, files, and the command against flock(1)
 	$(GO) test -run '^$$' -bench . -benchmem . ./filestore
-	scripts/bench-command
+	$(GO) test -run "^$$" -bench . -benchtime 50x ./cmd/holdfast
 
 .PHONY: rounds
 rounds: ## The promise of "run" under kills and pauses, 100 rounds
