@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -18,15 +17,17 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	e, err := s.take(ctx, req.Name)
+	refuses := func(rec *record) bool { return !rec.isHeldBy(req.Owner, &s.host) && s.inTheWay(rec) }
+	e, refused, err := s.take(ctx, req.Name, refuses)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
 	defer e.close()
-	if e.rec.State == stateHeld && e.rec.ownedBy(req.Owner) && e.rec.lasts(&s.host) {
-		err = s.prolong(e, req.TTL, session)
-	} else if s.inTheWay(&e.rec) {
+	if refused || refuses(&e.rec) {
 		return driver.AcquireResult{Held: e.rec.public(&s.host)}, nil
+	}
+	if e.rec.isHeldBy(req.Owner, &s.host) {
+		err = s.prolong(e, req.TTL, session)
 	} else {
 		err = s.grant(ctx, e, &req, session)
 	}
@@ -53,8 +54,7 @@ func (s *Store) admitAcquire(ctx context.Context, req *driver.AcquireRequest) er
 
 // grant gives the name of e, which is free, to the owner of req.
 func (s *Store) grant(ctx context.Context, e *entry, req *driver.AcquireRequest, session string) error {
-	before := e.rec
-	next, err := s.nextToken(ctx, before.Token, req.Floor)
+	next, err := s.nextToken(ctx, e.rec.Token, req.Floor)
 	if err != nil {
 		return err
 	}
@@ -63,6 +63,7 @@ func (s *Store) grant(ctx context.Context, e *entry, req *driver.AcquireRequest,
 		State:    stateHeld,
 		Holder:   req.Holder,
 		Token:    next.token,
+		After:    e.rec.Token,
 		Since:    timeOfDay(s.host.wall()),
 		Metadata: req.Metadata,
 		Owner:    ownerHash(req.Owner),
@@ -75,9 +76,12 @@ func (s *Store) grant(ctx context.Context, e *entry, req *driver.AcquireRequest,
 	if !next.flush {
 		return nil
 	}
-	if err := e.sync(); err != nil {
+	if err := s.flush(e); err != nil {
 		// A repetition must not find a token that may yet be forgotten.
-		return errors.Join(err, e.write(before.free()))
+		if failed := e.write(e.rec.free()); failed != nil {
+			return fmt.Errorf("%w; %w", err, failed)
+		}
+		return notApplied(err)
 	}
 	return nil
 }

@@ -64,6 +64,8 @@ func (r *record) set(key, value []byte) bool {
 		return setNumber(&r.Format, value)
 	case "token":
 		return setNumber(&r.Token, value)
+	case "after":
+		return setNumber(&r.After, value)
 	case "expires_ns":
 		return setNumber(&r.Expires, value)
 	case "name":

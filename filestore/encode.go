@@ -35,6 +35,7 @@ func (r *record) encode(size int) ([]byte, error) {
 	b = appendText(b, "state", r.State)
 	b = appendText(b, "holder", r.Holder)
 	b = appendNumber(b, "token", r.Token)
+	b = appendNumber(b, "after", r.After)
 	b = appendText(b, "since", r.Since)
 	b = appendText(b, "until", r.Until)
 	b = appendMetadata(b, r.metadata())

@@ -23,19 +23,39 @@ type entry struct {
 }
 
 // take opens and exclusively locks the record of a name, and creates its file if
-// need be.
-func (s *Store) take(ctx context.Context, name string) (*entry, error) {
+// need be. If somebody else has it locked it takes a glance: should refuses say
+// that the name is not to be had, the record is returned as it is, not locked.
+// So the many who come in vain do not queue up before the one who is to release
+// the name.
+func (s *Store) take(ctx context.Context, name string, refuses func(*record) bool) (e *entry, refused bool, err error) {
 	path := s.recordPath(name)
 	for {
 		f, err := s.openOrCreate(ctx, path)
 		if err != nil {
-			return nil, notApplied(fault("open", path, err))
+			return nil, false, notApplied(fault("open", path, err))
+		}
+		if errors.Is(tryLock(f, exclusive), errLocked) {
+			if rec, err := glance(f); err == nil && rec.Name == name && refuses(&rec) {
+				return &entry{file: f, rec: rec}, true, nil
+			}
 		}
 		e, err := s.readEntry(ctx, f, name, exclusive)
 		if !errors.Is(err, errSwept) {
-			return e, err
+			return e, false, err
 		}
 	}
+}
+
+// glance reads a record without locking it. Being written meanwhile it may be
+// half the old one and half the new: then it is no record at all as a rule, and
+// otherwise of use only to those who could as well have come a moment earlier.
+func glance(f *os.File) (record, error) {
+	data := make([]byte, recordLimit)
+	n, err := f.ReadAt(data, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return record{}, err
+	}
+	return decodeRecord(data[:n])
 }
 
 // find is take for a name that may have no record, and never creates one:
@@ -141,7 +161,7 @@ func (e *entry) write(rec record) error {
 		}
 		return notApplied(failed)
 	}
-	e.rec = rec
+	e.rec, e.raw, e.size = rec, data, len(data)
 	return nil
 }
 
@@ -158,9 +178,9 @@ func (e *entry) putBack() error {
 	return errors.Join(writeErr, truncateErr, errors.New("it has other contents now"))
 }
 
-// sync makes the record outlast a power loss.
-func (e *entry) sync() error {
-	if err := e.file.Sync(); err != nil {
+// flush makes the record outlast a power loss.
+func (s *Store) flush(e *entry) error {
+	if err := s.host.flush(e.file); err != nil {
 		return fault("flush", e.path(), err)
 	}
 	if err := syncFolder(filepath.Dir(e.path())); err != nil {

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -17,7 +18,7 @@ func thisHost() (host, error) {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts); err != nil {
 		return host{}, fmt.Errorf("this system has no clock that goes on during sleep: %w", err)
 	}
-	return host{boot: id, uptime: uptime, wall: time.Now}, nil
+	return host{boot: id, uptime: uptime, wall: time.Now, flush: (*os.File).Sync}, nil
 }
 
 // uptime reads the clock that goes on while the machine sleeps; on this system

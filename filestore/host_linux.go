@@ -19,7 +19,7 @@ func thisHost() (host, error) {
 	if _, errno := bootTime(); errno != 0 {
 		return host{}, fmt.Errorf("this kernel has no clock that goes on during suspension: %w", errno)
 	}
-	return host{boot: strings.TrimSpace(string(id)), uptime: uptime, wall: time.Now}, nil
+	return host{boot: strings.TrimSpace(string(id)), uptime: uptime, wall: time.Now, flush: (*os.File).Sync}, nil
 }
 
 // uptime ignores the error of the clock: it was there when thisHost asked.

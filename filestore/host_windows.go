@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -23,5 +24,5 @@ func thisHost() (host, error) {
 		return host{}, fmt.Errorf("cannot tell one boot of this host from the next: BootId in registry key %s: %w", bootIDKey, err)
 	}
 	boot := "windows-" + strconv.FormatUint(id, 10)
-	return host{boot: boot, uptime: windows.DurationSinceBoot, wall: time.Now}, nil
+	return host{boot: boot, uptime: windows.DurationSinceBoot, wall: time.Now, flush: (*os.File).Sync}, nil
 }

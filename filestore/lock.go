@@ -20,24 +20,60 @@ const (
 // errLocked means that somebody else has the file locked.
 var errLocked = errors.New("locked")
 
-// lock locks a file as soon as it can, and gives up when ctx ends. It asks again
-// and again rather than wait in the kernel, since a process that was stopped in
-// the few microseconds in which it had the file locked would hold up a waiter
-// there beyond any deadline.
+// queued bounds how many threads of this process wait in the kernel for a file.
+// One whose request has ended cannot be called back: it stays until whoever has
+// the file locked goes on, and a process that was stopped in the few
+// microseconds in which it has one may be stopped for long.
+var queued = make(chan struct{}, 64)
+
+// lock locks a file, and gives up when ctx ends. The file must then be closed.
 func lock(ctx context.Context, f *os.File, how lockKind) error {
-	const first, last = 20 * time.Microsecond, time.Millisecond
-	for delay := first; ; delay = min(2*delay, last) {
-		err := tryLock(f, how)
-		if err == nil {
-			return nil
+	err := tryLock(f, how)
+	if errors.Is(err, errLocked) {
+		err = queue(ctx, f, how)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return fmt.Errorf("%s is kept locked by another process, which is stopped or whose disk hangs: %w (%w)",
+			f.Name(), err, driver.ErrNotApplied)
+	}
+	return notApplied(fault("lock", f.Name(), err))
+}
+
+// queue waits in the kernel until the file is ours: there waiters are served in
+// turn, and cost nothing. While there is no room for one more it asks again from
+// time to time.
+func queue(ctx context.Context, f *os.File, how lockKind) error {
+	const interval = 5 * time.Millisecond
+	for {
+		select {
+		case queued <- struct{}{}:
+			return waitInKernel(ctx, f, how)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(interval):
 		}
-		if !errors.Is(err, errLocked) {
-			return notApplied(fault("lock", f.Name(), err))
+		if err := tryLock(f, how); !errors.Is(err, errLocked) {
+			return err
 		}
-		if err := pause(ctx, delay); err != nil {
-			return fmt.Errorf("%s stays locked, by a process that is stopped or whose disk hangs: %w (%w)",
-				f.Name(), err, driver.ErrNotApplied)
-		}
+	}
+}
+
+// waitInKernel leaves the wait behind if ctx ends. The caller then closes f, and
+// what the wait may still get is unlocked as soon as it has it.
+func waitInKernel(ctx context.Context, f *os.File, how lockKind) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() { <-queued }()
+		done <- waitLock(f, how)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

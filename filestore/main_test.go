@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,8 +31,8 @@ var roles = map[string]func(args []string) error{
 	"hold":    roleHold,
 	"inherit": roleInherit,
 	"count":   roleCount,
-
-	"sleep": roleSleep,
+	"churn":   roleChurn,
+	"sleep":   roleSleep,
 }
 
 func TestMain(m *testing.M) {
@@ -228,15 +229,20 @@ func eventually(tb testing.TB, what string, done func() bool) {
 	}
 }
 
-// A fakeHost is a host whose clocks the test sets. It can be rebooted.
+// A fakeHost is a host whose clocks the test sets. It can be rebooted, and lose
+// power.
 type fakeHost struct {
 	boots int
 	wall  atomic.Int64 // nanoseconds
 	up    atomic.Int64
+
+	mu      sync.Mutex
+	flushed map[string][]byte // contents by path
+	broken  error             // what flushing fails with
 }
 
 func newFakeHost() *fakeHost {
-	f := &fakeHost{boots: 1}
+	f := &fakeHost{boots: 1, flushed: map[string][]byte{}}
 	f.wall.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano())
 	f.up.Store(int64(time.Hour))
 	return f
@@ -247,7 +253,35 @@ func (f *fakeHost) host() host {
 		boot:   fmt.Sprint("boot-", f.boots),
 		uptime: func() time.Duration { return time.Duration(f.up.Load()) },
 		wall:   func() time.Time { return time.Unix(0, f.wall.Load()) },
+		flush:  f.flush,
 	}
+}
+
+// flush remembers what a power loss leaves of a file.
+func (f *fakeHost) flush(file *os.File) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data, err := os.ReadFile(file.Name())
+	if err != nil || f.broken != nil {
+		return errors.Join(err, f.broken)
+	}
+	f.flushed[file.Name()] = data
+	return nil
+}
+
+// losePower leaves in dir what has been flushed, and a clock without battery.
+func (f *fakeHost) losePower(tb testing.TB, dir string) {
+	tb.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := os.RemoveAll(dir); err != nil {
+		tb.Fatal(err)
+	}
+	for path, data := range f.flushed {
+		writeFile(tb, path, string(data))
+	}
+	f.reboot()
+	f.wall.Store(0)
 }
 
 // pass lets time go by.

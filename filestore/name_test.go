@@ -20,7 +20,8 @@ var oddNames = []string{
 
 func TestFileNames(t *testing.T) {
 	seen := map[string]string{}
-	for _, name := range oddNames {
+	asFile := strings.TrimSuffix(fileName(strings.Repeat("a", 255)), recordSuffix)
+	for _, name := range append([]string{asFile}, oddNames...) {
 		file := fileName(name)
 		checkFileName(t, name, file)
 		folded := strings.ToLower(file)

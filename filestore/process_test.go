@@ -1,11 +1,13 @@
 package filestore
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -38,6 +40,51 @@ func TestKilledHolder(t *testing.T) {
 			t.Errorf("the token %d is granted after %d", second, first)
 		}
 		released(t, s, req)
+	}
+}
+
+// TestKilledAnywhere kills a process that does nothing but take and release a
+// lock, again and again: whatever it was about, the lock is free after it, and
+// tokens go on rising.
+func TestKilledAnywhere(t *testing.T) {
+	dir, last := t.TempDir(), int64(0)
+	s := openTest(t, dir)
+	for i := range 20 {
+		c := start(t, command("churn", dir, "name"))
+		for range i + 1 {
+			rises(t, "to the child", &last, c.number())
+		}
+		_ = c.Process.Kill()
+		for rest := bufio.NewScanner(c.lines); rest.Scan(); {
+			if token, err := strconv.ParseInt(rest.Text(), 10, 64); err == nil {
+				last = max(last, token) // The last line may be cut short.
+			}
+		}
+		_ = c.Wait()
+		rises(t, "after the child", &last, nextIn(t, s, "name"))
+	}
+}
+
+// roleChurn takes and releases a name until it is killed.
+func roleChurn(args []string) error {
+	s, err := Open(args[0], nil)
+	if err != nil {
+		return err
+	}
+	for {
+		req := request(args[1], time.Hour)
+		res, err := s.Acquire(context.Background(), req)
+		if err != nil || !res.Granted {
+			return fmt.Errorf("not granted: %w", err)
+		}
+		fmt.Println(res.Token)
+		_, err = s.Renew(context.Background(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: 2 * time.Hour}})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+			return err
+		}
 	}
 }
 
@@ -178,15 +225,16 @@ func TestForgottenStore(t *testing.T) {
 func TestHeldUpFile(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	req, _ := granted(t, s, "name", time.Hour)
-	e, err := s.take(t.Context(), "name")
+	e, err := s.find(t.Context(), "name", exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err = s.Acquire(ctx, request("name", time.Hour))
+	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: req.Owner})
 	wantError(t, err, context.DeadlineExceeded, s.recordPath("name"), "stopped")
 	wantError(t, err, driver.ErrNotApplied)
+	refused(t, s, "name") // That is plain to see without the lock.
 	granted(t, s, "another", time.Hour)
 	e.close()
 	released(t, s, req)

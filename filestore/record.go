@@ -26,6 +26,10 @@ type record struct {
 	Holder string `json:"holder"`
 	Token  int64  `json:"token"`
 
+	// After is the token of the hold before this one, by which a watcher knows
+	// that it has missed none.
+	After int64 `json:"after"`
+
 	// Since and Until are times of day for people; the store reckons with Boot
 	// and Expires.
 	Since string `json:"since"`
@@ -56,6 +60,11 @@ func (r *record) lasts(h *host) bool {
 
 // ownedBy reports whether r is the hold, or the keep after it, of an owner.
 func (r *record) ownedBy(owner string) bool { return r.Owner == ownerHash(owner) }
+
+// isHeldBy reports whether r is the hold of an owner, and has not run out.
+func (r *record) isHeldBy(owner string, h *host) bool {
+	return r.State == stateHeld && r.ownedBy(owner) && r.lasts(h)
+}
 
 func ownerHash(owner string) string {
 	sum := sha256.Sum256([]byte(owner))

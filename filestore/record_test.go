@@ -21,6 +21,7 @@ func longestRecord(metadata map[string]string) record {
 		State:    stateHeld,
 		Holder:   strings.Repeat(`\`, driver.MaxName),
 		Token:    driver.MaxToken,
+		After:    driver.MaxToken - 1,
 		Since:    timeOfDay(time.Date(2026, 12, 31, 23, 59, 59, 123456789, time.UTC)),
 		Until:    timeOfDay(time.Date(2027, 12, 31, 23, 59, 59, 123456789, time.UTC)),
 		Metadata: metadata,

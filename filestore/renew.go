@@ -66,7 +66,7 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Rene
 		return driver.RenewUnknown, err
 	}
 	defer e.close()
-	if e.rec.State != stateHeld || !e.rec.ownedBy(req.Owner) || !e.rec.lasts(&s.host) {
+	if !e.rec.isHeldBy(req.Owner, &s.host) {
 		return driver.RenewLost, nil
 	}
 	if err := s.prolong(e, req.TTL, session); err != nil {

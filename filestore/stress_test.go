@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,8 +23,9 @@ func TestExclusion(t *testing.T) {
 		writeFile(t, filepath.Join(out, fmt.Sprint("number", i)), "0")
 	}
 	var children []*child
-	for range workers {
-		children = append(children, start(t, command("count", dir, out, fmt.Sprint(turns), fmt.Sprint(names))))
+	for i := range workers {
+		does := []string{"sweep", "work"}[i%2]
+		children = append(children, start(t, command("count", dir, out, fmt.Sprint(turns), fmt.Sprint(names), does)))
 	}
 	for range 20 {
 		c := start(t, command("hold", dir, "name0", "1h"))
@@ -71,8 +73,22 @@ func roleCount(args []string) error {
 	if err != nil {
 		return err
 	}
+	end := func() {}
+	if args[4] == "sweep" {
+		end = sweepOnAndOn(s)
+	}
+	for turn := range turns * names {
+		if err := count(s, out, turn%names); err != nil {
+			return err
+		}
+	}
+	end()
+	return s.Close()
+}
+
+// sweepOnAndOn sweeps until end is called.
+func sweepOnAndOn(s *Store) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	swept := make(chan struct{})
 	go func() {
 		defer close(swept)
@@ -81,14 +97,10 @@ func roleCount(args []string) error {
 			_ = pause(ctx, time.Millisecond)
 		}
 	}()
-	for turn := range turns * names {
-		if err := count(s, out, turn%names); err != nil {
-			return err
-		}
+	return func() {
+		cancel()
+		<-swept
 	}
-	cancel()
-	<-swept
-	return s.Close()
 }
 
 // count adds one to a number under its lock.
@@ -125,17 +137,32 @@ func count(s *Store, out string, i int) error {
 	return nil
 }
 
-// takeTurn tries until it has the lock.
+// takeTurn waits until it has the lock: by signals where there are any, and
+// otherwise by trying from time to time.
 func takeTurn(s *Store, req driver.AcquireRequest) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	interval := 20 * time.Millisecond
+	var signals <-chan struct{}
+	if watcher, ok := any(s).(driver.Watcher); ok {
+		var err error
+		if signals, err = watcher.Watch(ctx, req.Name); err != nil && !errors.Is(err, driver.ErrUnsupported) {
+			return 0, err
+		}
+		if err == nil {
+			interval = time.Second // A signal may be missed, and costs no more then.
+		}
+	}
 	for {
 		res, err := s.Acquire(ctx, req)
 		if err != nil || res.Granted {
 			return res.Token, err
 		}
-		if err := pause(ctx, 200*time.Microsecond); err != nil {
-			return 0, err
+		select {
+		case <-signals:
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return 0, ctx.Err()
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestSweepOfSessions(t *testing.T) {
 	session := s.sessionPath(readRecord(t, s, "dead").Session)
 	dead.kill()
 
-	e, err := s.take(t.Context(), "dead")
+	e, err := s.find(t.Context(), "dead", exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}

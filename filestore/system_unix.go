@@ -21,30 +21,36 @@ const sweepsRecords = true
 // to what open(2) has made, not to the process: it lasts until the last
 // descriptor of it is closed, in whichever process.
 func tryLock(f *os.File, how lockKind) error {
-	op := syscall.LOCK_EX
+	err := flock(f, how, syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return errLocked
+	}
+	return err
+}
+
+// waitLock waits until it has locked the file. If the file is closed meanwhile,
+// its descriptor stays open until then, and not longer.
+func waitLock(f *os.File, how lockKind) error { return flock(f, how, 0) }
+
+func flock(f *os.File, how lockKind, flags int) error {
+	op := syscall.LOCK_EX | flags
 	if how == shared {
-		op = syscall.LOCK_SH
+		op = syscall.LOCK_SH | flags
 	}
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var result error
-	if err := conn.Control(func(fd uintptr) { result = flock(int(fd), op|syscall.LOCK_NB) }); err != nil {
+	err = conn.Control(func(fd uintptr) {
+		for result = syscall.EINTR; result == syscall.EINTR; {
+			result = syscall.Flock(int(fd), op)
+		}
+	})
+	if err != nil {
 		return err
 	}
-	if errors.Is(result, syscall.EWOULDBLOCK) {
-		return errLocked
-	}
 	return result
-}
-
-func flock(fd, op int) error {
-	for {
-		if err := syscall.Flock(fd, op); err != syscall.EINTR {
-			return err
-		}
-	}
 }
 
 // linked reports whether the file still has a name. One that has none was

@@ -18,7 +18,18 @@ const sweepsRecords = false
 // once. Locks are mandatory here: one on the contents would keep others from
 // reading them.
 func tryLock(f *os.File, how lockKind) error {
-	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
+	err := lockFileEx(f, how, windows.LOCKFILE_FAIL_IMMEDIATELY)
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
+		return errLocked
+	}
+	return err
+}
+
+// waitLock waits until it has locked the file. If the file is closed meanwhile,
+// its handle stays open until then, and not longer.
+func waitLock(f *os.File, how lockKind) error { return lockFileEx(f, how, 0) }
+
+func lockFileEx(f *os.File, how lockKind, flags uint32) error {
 	if how == exclusive {
 		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
 	}
@@ -33,9 +44,6 @@ func tryLock(f *os.File, how lockKind) error {
 	})
 	if err != nil {
 		return err
-	}
-	if errors.Is(result, windows.ERROR_LOCK_VIOLATION) || errors.Is(result, windows.ERROR_IO_PENDING) {
-		return errLocked
 	}
 	return result
 }

@@ -83,26 +83,56 @@ func TestTokensRiseInOneProcess(t *testing.T) {
 	}
 }
 
-// TestPowerLoss brings back the files as they were flushed last, after hours of
-// grants, in the next boot and with a wall clock that has lost its battery.
+// TestPowerLoss leaves of hours of grants what was flushed, with a wall clock
+// that has lost its battery.
 func TestPowerLoss(t *testing.T) {
-	f, dir, last := newFakeHost(), t.TempDir(), int64(0)
-	path := filepath.Join(dir, tokensFile)
+	f, dir, last, lastHigh := newFakeHost(), t.TempDir(), int64(0), int64(0)
 	for range 5 {
-		var saved []byte
 		s := openTestOn(t, f.host(), dir)
 		for range 30 {
 			f.pass(time.Minute)
 			rises(t, "before the power loss", &last, nextIn(t, s, "name"))
-			saved = dropCopy(t, path)
+			rises(t, "before the power loss, far ahead,", &lastHigh, nextAbove(t, s, "high", driver.MaxToken/2))
 		}
-		forget(t, f, dir)
-		if err := os.WriteFile(path, saved, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f.reboot()
-		f.wall.Store(0)
+		f.losePower(t, dir)
 		rises(t, "after the power loss", &last, next(t, f, dir, "name"))
+		rises(t, "after the power loss, far ahead,", &lastHigh, next(t, f, dir, "high"))
+	}
+}
+
+func nextAbove(t *testing.T, s *Store, name string, floor int64) int64 {
+	t.Helper()
+	req := request(name, time.Minute)
+	req.Floor = floor
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted || res.Token < floor {
+		t.Fatalf("with a floor of %d: %+v, %v", floor, res, err)
+	}
+	released(t, s, req)
+	return res.Token
+}
+
+// TestFlushFails: a token that may be forgotten is not given out, and a
+// repetition of the request does not find it.
+func TestFlushFails(t *testing.T) {
+	f, dir := newFakeHost(), t.TempDir()
+	s := openTestOn(t, f.host(), dir)
+	low, high, later := request("low", time.Minute), request("high", time.Minute), request("later", time.Minute)
+	high.Floor = driver.MaxToken / 2
+	for _, req := range []driver.AcquireRequest{low, high, later} {
+		f.pass(11 * time.Minute)
+		f.broken = errors.New("the disk is broken")
+		for range 3 {
+			res, err := s.Acquire(t.Context(), req)
+			wantError(t, err, f.broken, "cannot flush")
+			if res.Granted {
+				t.Errorf("%q is granted", req.Name)
+			}
+		}
+		f.broken = nil
+		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+			t.Errorf("with the disk mended %q is answered %+v, %v", req.Name, res, err)
+		}
 	}
 }
 
@@ -233,13 +263,9 @@ func TestMarkIsAhead(t *testing.T) {
 func TestHighFloor(t *testing.T) {
 	f, dir := newFakeHost(), t.TempDir()
 	s := openTestOn(t, f.host(), dir)
-	req := request("high", time.Minute)
-	req.Floor = driver.MaxToken - 2
-	res, err := s.Acquire(t.Context(), req)
-	if err != nil || res.Token != req.Floor {
-		t.Fatalf("a floor of %d is answered %+v, %v", req.Floor, res, err)
+	if token := nextAbove(t, s, "high", driver.MaxToken-2); token != driver.MaxToken-2 {
+		t.Errorf("the token %d is granted", token)
 	}
-	released(t, s, req)
 	f.reboot()
 	s = openTestOn(t, f.host(), dir)
 	if token := nextIn(t, s, "low"); token > driver.MaxToken/2 {
@@ -250,7 +276,7 @@ func TestHighFloor(t *testing.T) {
 			t.Errorf("the next token is %d, want %d", token, want)
 		}
 	}
-	_, err = s.Acquire(t.Context(), request("high", time.Minute))
+	_, err := s.Acquire(t.Context(), request("high", time.Minute))
 	wantError(t, err, driver.ErrInvalid, "floor")
 	f.pass(time.Second)
 	f.wall.Store(time.Now().Add(time.Hour).UnixNano()) // Files have the time of the real clock.
@@ -261,7 +287,7 @@ func TestHighFloor(t *testing.T) {
 	if _, err := os.Stat(s.recordPath("high")); err != nil {
 		t.Errorf("the sweep has forgotten a token that the clock has not reached: %v", err)
 	}
-	req = request("other", time.Minute)
+	req := request("other", time.Minute)
 	req.Floor = driver.MaxToken + 1
 	_, err = s.Acquire(t.Context(), req)
 	wantError(t, err, driver.ErrInvalid, "floor")

@@ -127,7 +127,7 @@ func (s *Store) writeTokens(f *os.File, saved savedTokens) error {
 	if _, err := f.WriteAt(slot, saved.Turn%flushed*slotSize); err != nil {
 		return fault("write", f.Name(), err)
 	}
-	if err := f.Sync(); err != nil {
+	if err := s.host.flush(f); err != nil {
 		return fault("flush", f.Name(), err)
 	}
 	if err := syncFolder(s.dir); err != nil {

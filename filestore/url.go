@@ -58,7 +58,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 // urlDir returns the folder that a URL names.
 func urlDir(u *url.URL) (string, error) {
 	if u.Host != "" && u.Host != "localhost" || u.User != nil {
-		return "", fmt.Errorf("%w: the folder is on this host: want file:///absolute/path, file:relative/path or file:",
+		return "", fmt.Errorf("%w: the folder is on this host: want file:///absolute/path, file:relative/path, or file: alone",
 			driver.ErrInvalid)
 	}
 	if u.Fragment != "" {

@@ -2,9 +2,7 @@ package filestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -40,7 +38,8 @@ type watchedName struct {
 	signals map[chan struct{}]struct{}
 	wd      int32           // of the record file, 0 if it is not watched
 	holder  *watchedSession // nil if nobody holds the name, or it is not known
-	token   int64           // of the hold seen last, 0 if there was none
+	token   int64           // the last one seen
+	held    bool            // whether there was a hold then
 }
 
 // A watchedSession is a session that holds watched names.
@@ -220,33 +219,30 @@ func (w *watcher) rearm(ctx context.Context, s *Store, n *watchedName) {
 }
 
 // look reads the record of n to learn whose death to watch for, and reports
-// whether those who wait for n should look for themselves: always, except when
-// the hold that they know of has merely been renewed.
+// whether those who wait for n should look for themselves. They need not if the
+// hold that they know of was merely renewed, or if they were told that the name
+// was free and now somebody has it.
 func (w *watcher) look(s *Store, n *watchedName) bool {
 	rec, err := s.peek(n.name)
-	if err != nil || rec.State != stateHeld || !s.inTheWay(&rec) {
+	held := err == nil && rec.State == stateHeld && s.inTheWay(&rec)
+	renewed := n.held && rec.Token == n.token
+	taken := !n.held && rec.After == n.token
+	n.held, n.token = held, rec.Token
+	if !held {
 		w.setHolder(s, n, "")
-		n.token = 0
 		return true
 	}
 	w.setHolder(s, n, rec.Session)
-	known := n.token == rec.Token
-	n.token = rec.Token
-	return !known || s.isDead(rec.Session) // It may have died before it was watched.
+	return !renewed && !taken || s.isDead(rec.Session) // It may have died before it was watched.
 }
 
-// peek reads a record without locking it. If that is just being written there is
-// another event to come, and another look.
+// peek takes a glance at the record of a name. If that is just being written,
+// there is another event to come, and another look.
 func (s *Store) peek(name string) (record, error) {
 	f, err := os.OpenFile(s.recordPath(name), os.O_RDONLY|careful, 0)
 	if err != nil {
 		return record{}, err
 	}
 	defer f.Close()
-	data := make([]byte, recordLimit)
-	n, err := f.ReadAt(data, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return record{}, err
-	}
-	return decodeRecord(data[:n])
+	return glance(f)
 }

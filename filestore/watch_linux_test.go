@@ -142,8 +142,36 @@ func drainSignals(signals <-chan struct{}) {
 	}
 }
 
-// TestWatchIgnoresRenewals: what does not concern waiters wakes none.
-func TestWatchIgnoresRenewals(t *testing.T) {
+// TestWatchWaitsForTheUnlock: the kernel tells of a close before it unlocks the
+// file, so that the signal must wait for that.
+func TestWatchWaitsForTheUnlock(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	holder, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted(t, holder, "name", time.Hour)
+	signals := watch(t, s, "name")
+	another, err := os.OpenFile(holder.Session().Name(), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another.Close() // as the holder would, but for the lock
+	select {
+	case <-signals:
+		t.Error("a waiter is woken while the holder is alive")
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := holder.Session().Close(); err != nil {
+		t.Fatal(err)
+	}
+	signalled(t, signals)
+	granted(t, s, "name", time.Hour)
+}
+
+// TestWatchIgnores: what does not concern waiters wakes none.
+func TestWatchIgnores(t *testing.T) {
 	dir := t.TempDir()
 	holder, waiter := openTest(t, dir), openTest(t, dir)
 	req, _ := granted(t, holder, "name", time.Hour)
@@ -155,17 +183,53 @@ func TestWatchIgnoresRenewals(t *testing.T) {
 		}
 		refused(t, waiter, "name")
 	}
-	// Events come in order: when that of another name is here, they all were.
 	other := watch(t, waiter, "other")
-	nextOf(t, holder, "other")
-	signalled(t, other)
-	select {
-	case <-signals:
-		t.Error("a renewal or a refusal has woken a waiter")
-	default:
+	notSignalled := func(what string) {
+		// Events come in order: when that of another name is here, they all were.
+		nextOf(t, holder, "other")
+		signalled(t, other)
+		select {
+		case <-signals:
+			t.Errorf("a waiter is woken by %s", what)
+		default:
+		}
 	}
+	notSignalled("a renewal or a refusal")
 	released(t, holder, req)
 	signalled(t, signals)
+	req, _ = granted(t, holder, "name", time.Hour)
+	notSignalled("a grant, after it was woken by the release")
+	released(t, holder, req)
+	signalled(t, signals)
+}
+
+// TestWatchMissesNoTurn: a name that was released and taken again before anybody
+// could look is a signal, as is a whole turn that was missed.
+func TestWatchMissesNoTurn(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	held, first := granted(t, s, "name", time.Hour)
+	signals := watch(t, s, "name")
+	n := s.watcher.names["name"]
+	for what, change := range map[string]func(){
+		"of a release and a grant": func() { n.held, n.token = true, first },
+		"of a whole turn":          func() { n.held, n.token = false, first-1 },
+	} {
+		released(t, s, held)
+		held, _ = granted(t, s, "name", time.Hour)
+		eventually(t, "the watch knows the holder", func() bool {
+			s.watcher.mu.Lock()
+			defer s.watcher.mu.Unlock()
+			return n.held && n.token == readRecord(t, s, "name").Token
+		})
+		drainSignals(signals)
+		s.watcher.mu.Lock()
+		change()
+		missed := s.watcher.look(s, n)
+		s.watcher.mu.Unlock()
+		if !missed {
+			t.Errorf("nobody is woken %s", what)
+		}
+	}
 }
 
 func nextOf(t *testing.T, s *Store, name string) {
@@ -189,7 +253,7 @@ func TestWatchOutlivesItsFile(t *testing.T) {
 		eventually(t, "the watch knows the holder", func() bool {
 			s.watcher.mu.Lock()
 			defer s.watcher.mu.Unlock()
-			return s.watcher.names["name"].token != 0
+			return s.watcher.names["name"].held
 		})
 		drainSignals(signals)
 		released(t, other, req)

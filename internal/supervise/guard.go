@@ -77,6 +77,9 @@ func (g *guard) plan() bool {
 	g.alarm.set(min(term, kill))
 	// The front minds the lease alone, and a little later than we do.
 	leaseTerm, leaseKill := g.leaseEnds()
+	if g.lost {
+		leaseTerm = never // one of us has sent it
+	}
 	g.keeper.line.plan(leaseTerm.add(Margin/2), leaseKill.add(Margin/2))
 	return g.lease.Context().Err() == nil && now() < min(term, kill)
 }

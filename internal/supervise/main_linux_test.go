@@ -201,6 +201,13 @@ func dead(stat string) bool {
 	return (fields[0] == "Z" || fields[0] == "X") && fields[17] == "1"
 }
 
+// killed reports whether SIGKILL has been sent to a process: it is not in its own
+// code any more, but a busy machine may take its time to end it.
+func killed(stat string) bool {
+	pending, err := strconv.ParseUint(strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[28], 10, 64)
+	return err == nil && pending&(1<<(unix.SIGKILL-1)) != 0
+}
+
 // A run is a front that a test has started.
 type run struct {
 	t     *testing.T

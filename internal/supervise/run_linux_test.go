@@ -4,7 +4,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,7 +107,7 @@ func TestSignalsReachTheGroup(t *testing.T) {
 }
 
 func TestStopAndContinueReachTheGroup(t *testing.T) {
-	r := begin(t, order{Args: sh(`echo $$ >&4; while :; do sleep 1000; done`)})
+	r := begin(t, order{Args: sh(`echo $$ >&4; exec sleep 1000`)})
 	pid := r.lines(1)[0]
 	r.signal(unix.SIGTSTP)
 	r.state(pid, "T")
@@ -201,28 +200,35 @@ func TestKeeperSurvivesSignalsToTheWholeService(t *testing.T) {
 	r.lines(1)
 }
 
-// A keeper that is stopped, or hangs, does not renew: the front has to end
-// everything while the lease is good.
-func TestKeeperHungPastDeadline(t *testing.T) {
+// A lease that is not renewed, because the store does not answer, or because the
+// keeper is stopped or hangs: all must have been killed while it is good.
+func TestDeadline(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]order{
-		"stopped": {Args: stubborn, TTL: shortTTL, NoRenew: true},
-		"hung":    {Args: stubborn, TTL: shortTTL, Hang: true},
+		"not renewed":    {Args: stubborn, TTL: shortTTL, NoRenew: true},
+		"keeper stopped": {Args: stubborn, TTL: shortTTL, NoRenew: true},
+		"keeper hung":    {Args: stubborn, TTL: shortTTL, Hang: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := begin(t, o)
 			r.lines(stubbornLines)
-			if !o.Hang {
+			if name == "keeper stopped" {
 				if err := unix.Kill(r.keeper(), unix.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
 			}
 			// The lease began before that, and is not renewed.
 			time.Sleep(o.TTL)
-			r.mustBeEmpty()
+			for _, stat := range survivors(r.order.Tag) {
+				if !killed(stat) {
+					t.Errorf("still alive: %q", stat)
+				}
+			}
 			if code := r.code(); code != 121 {
 				t.Errorf("exit code %d", code)
 			}
+			r.mustBeEmpty()
 		})
 	}
 }
@@ -258,25 +264,6 @@ func TestFrontStoppedAndContinued(t *testing.T) {
 	}
 	if v := r.verdict(); v.Result.Stopped {
 		t.Errorf("%+v", v.Result)
-	}
-}
-
-func TestLeaseNotRenewed(t *testing.T) {
-	t.Parallel()
-	r := begin(t, order{Args: stubborn, TTL: shortTTL, NoRenew: true})
-	r.lines(stubbornLines)
-	if code := r.code(); code != 121 {
-		t.Errorf("exit code %d", code)
-	}
-	v := r.verdict()
-	if v.Result.Code != 128+9 {
-		t.Errorf("the command ended with %d", v.Result.Code)
-	}
-	if !v.Result.Stopped || v.Result.Lost.IsZero() {
-		t.Errorf("%+v", v.Result)
-	}
-	if v.Left < 0 {
-		t.Errorf("the tree was dead %v after the lease had ended", -v.Left)
 	}
 }
 
@@ -317,10 +304,12 @@ func TestLeaseIgnored(t *testing.T) {
 // Whoever runs away by ever new processes, each in a session of its own, and
 // whoever forks as fast as he can, is caught all the same.
 func TestForkStorm(t *testing.T) {
+	hop := t.TempDir() + "/hop"
+	if err := os.WriteFile(hop, []byte(`/bin/sh "$0" &`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, script := range map[string]string{
-		"runner": `hop() { hop & }; echo ready >&4; hop; sleep 1000`,
-		"sessions": `hop() { setsid sh -c "$1" sh "$1" & }; echo ready >&4
-			hop 'setsid sh -c "$1" sh "$1" &'; sleep 1000`,
+		"runner": `setsid sh ` + hop + ` & echo ready >&4; sleep 1000`,
 		"swarm": `for i in 1 2 3 4 5 6 7 8; do (while :; do (:) & done) & done
 			for i in 1 2 3 4; do setsid sh -c 'while :; do (sleep 1) & wait; done' & done
 			echo ready >&4; sleep 1000`,
@@ -332,77 +321,6 @@ func TestForkStorm(t *testing.T) {
 			r.verdict()
 		})
 	}
-}
-
-// With front and keeper both killed nobody is left to kill the descendants of the
-// command, which itself dies; but what is held stays held by them.
-func TestBothKilled(t *testing.T) {
-	r := begin(t, order{Hold: lockFile(t), Args: sh(`
-		sh -c 'echo $$ >&4; exec sleep 1000' &
-		echo $$ >&4; exec sleep 1000`)})
-	pids := r.lines(2)
-	keeper := r.keeper()
-	if err := unix.Kill(keeper, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	r.signal(unix.SIGKILL)
-	if err := unix.Kill(keeper, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	r.code()
-	for len(survivors(r.order.Tag)) > 1 {
-		time.Sleep(time.Millisecond)
-	}
-
-	if err := unix.Flock(r.held(), unix.LOCK_EX|unix.LOCK_NB); err != unix.EWOULDBLOCK {
-		t.Errorf("the file is free while a descendant lives: %v", err)
-	}
-	for _, text := range pids {
-		pid, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = unix.Kill(pid, unix.SIGKILL) // one of them is dead already
-	}
-	if err := unix.Flock(r.held(), unix.LOCK_EX); err != nil {
-		t.Error(err)
-	}
-}
-
-// With the keeper killed the front holds what is held until all are dead, even if
-// the command has closed what it inherited.
-func TestKeeperKilledWhileHolding(t *testing.T) {
-	// Only bash can name descriptors above 9.
-	r := begin(t, order{Hold: lockFile(t), Args: []string{"/bin/bash", "-c",
-		`for fd in {5..30}; do eval "exec $fd>&-"; done; exec /bin/sh -c "$0"`, stubborn[2]}})
-	r.lines(stubbornLines)
-	if err := unix.Kill(r.keeper(), unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Flock(r.held(), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	r.mustBeEmpty()
-}
-
-func lockFile(t *testing.T) string {
-	t.Helper()
-	file := t.TempDir() + "/held"
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// held opens the file that the run holds.
-func (r *run) held() int {
-	r.t.Helper()
-	f, err := os.Open(r.order.Hold)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { f.Close() })
-	return int(f.Fd())
 }
 
 // What the keeper says is written by the front.

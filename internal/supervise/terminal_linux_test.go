@@ -137,7 +137,7 @@ func TestCtrlCComesOnce(t *testing.T) {
 		s := beginOnTerminal(t, order{Shell: true, Args: sh(`
 			n=0; trap 'n=$((n+1)); echo ` + name + ` >&4' ` + name + `
 			trap 'echo $n in all >&4; exit 7' USR1
-			echo $PPID >&4; while :; do sleep 0.01; done`)})
+			sleep 1000 & echo $PPID >&4; while :; do wait; done`)})
 		front := parentOf(number(t, s.lines(1)[0]))
 		s.press(keys)
 		s.expect(name)

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// completionTime is how long somebody who has pressed the tab key wants to wait.
+const completionTime = 2 * time.Second
+
+const completionLong = `Completion prints a script that makes the tab key complete commands, flags, and
+the names of locks, which it asks the store for.
+
+   bash        source <(holdfast completion bash)
+   zsh         source <(holdfast completion zsh)       # after compinit
+   fish        holdfast completion fish | source
+   powershell  holdfast completion powershell | Out-String | Invoke-Expression
+
+Put that line into ~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish or $PROFILE.`
+
+func newCompletion(c *cli) *cobra.Command {
+	shells := []string{"bash", "zsh", "fish", "powershell"}
+	form := "holdfast completion " + strings.Join(shells, "|")
+	return &cobra.Command{
+		Use:       "completion bash|zsh|fish|powershell",
+		Short:     "Print a script that completes commands and names of locks",
+		Long:      completionLong,
+		ValidArgs: shells,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(fmt.Errorf("want one shell, got %d", len(args)), form)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.ended(cmd.Context(), printCompletion(cmd.Root(), args[0], form))
+		},
+	}
+}
+
+func printCompletion(root *cobra.Command, shell, form string) error {
+	var err error
+	switch shell {
+	case "bash":
+		err = root.GenBashCompletionV2(os.Stdout, true)
+	case "zsh":
+		err = root.GenZshCompletion(os.Stdout)
+	case "fish":
+		err = root.GenFishCompletion(os.Stdout, true)
+	case "powershell":
+		err = root.GenPowerShellCompletionWithDesc(os.Stdout)
+	default:
+		return usage(fmt.Errorf("there is no completion for %q", shell), form)
+	}
+	if err != nil {
+		return &exit{exitOutput, err, ""}
+	}
+	return nil
+}
+
+// completeNames lets the tab key complete the first argument of those subcommands
+// whose first argument is a NAME or a PREFIX.
+func (c *cli) completeNames(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		if strings.Contains(cmd.Use, " NAME") || strings.Contains(cmd.Use, " [PREFIX]") {
+			cmd.ValidArgsFunction = c.names
+		}
+	}
+}
+
+// names are the completions of what is the beginning of a name.
+func (c *cli) names(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault // the command of "run"
+	}
+	names, err := c.lookUpNames(begun)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (c *cli) lookUpNames(begun string) ([]cobra.Completion, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+	defer cancel()
+	var names []cobra.Completion
+	err := c.inspect(ctx, func(client *holdfast.Client) error {
+		locks, errs := list(ctx, client, begun)
+		for _, rec := range locks {
+			if readable(rec.Name) == rec.Name {
+				names = append(names, cobra.CompletionWithDesc(rec.Name, readable(rec.Holder)))
+			}
+		}
+		if len(names) == 0 {
+			return errors.Join(errs...)
+		}
+		return nil
+	})
+	return names, err
+}

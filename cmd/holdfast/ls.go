@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+const lsLong = `Ls lists the locks that are held, and those that are kept after their release
+(--min-hold), sorted by name. With a PREFIX it lists those whose names begin so.
+
+AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
+its holder renews it. On a terminal, long texts are cut to its width; elsewhere,
+and with --json, nothing is cut.
+
+Exit code: 0, also if there is no lock; or
+   64  the command line is wrong, or the store cannot list
+   69  the store cannot be reached, or a record is damaged: what can be read is
+       listed
+   74  standard output cannot be written`
+
+const lsExample = `  holdfast ls
+  holdfast ls invoices/
+  holdfast ls --json | jq -r 'select(.remaining_ms < 5000) | .name'`
+
+// An lsCommand is "holdfast ls" with its flags.
+type lsCommand struct {
+	*cli
+	json bool
+}
+
+func newLs(c *cli) *cobra.Command {
+	l := &lsCommand{cli: c}
+	cmd := &cobra.Command{
+		Use:     "ls [PREFIX]",
+		Short:   "List the locks that are held",
+		Long:    lsLong,
+		Example: lsExample,
+		Args:    atMostOne("PREFIX"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			ctx := context.Background()
+			return l.inspect(ctx, func(client *holdfast.Client) error {
+				return l.run(ctx, client, optional(args))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&l.json, "json", false, "one JSON object per line")
+	return cmd
+}
+
+func (l *lsCommand) run(ctx context.Context, client *holdfast.Client, prefix string) error {
+	locks, errs := list(ctx, client, prefix)
+	if err := l.show(locks); err != nil {
+		return err
+	}
+	switch {
+	case len(errs) > 0:
+		return l.complain(errs)
+	case len(locks) == 0 && prefix == "":
+		l.say("there are no locks")
+	case len(locks) == 0:
+		l.say("there are no locks whose names begin with %q", prefix)
+	}
+	return nil
+}
+
+func (l *lsCommand) show(locks []holdfast.Record) error {
+	var out bytes.Buffer
+	switch {
+	case l.json:
+		for _, rec := range locks {
+			line, err := jsonLine(viewOf(rec))
+			if err != nil {
+				return failure(err)
+			}
+			out.Write(line)
+		}
+	case len(locks) > 0:
+		for _, line := range table(locks, widthOf(os.Stdout)) {
+			fmt.Fprintln(&out, line)
+		}
+	}
+	return output(out.Bytes())
+}
+
+// complain tells all errors but the last, which it leaves to main.
+func (l *lsCommand) complain(errs []error) error {
+	last := len(errs) - 1
+	for _, err := range errs[:last] {
+		l.say("%w", err)
+	}
+	return failure(errs[last])
+}

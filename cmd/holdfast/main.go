@@ -1,0 +1,14 @@
+// Holdfast holds a distributed lock while a command runs. See docs/cli.md, or
+// run "holdfast help".
+package main
+
+import (
+	"os"
+
+	// The stores that --store can name.
+	_ "github.com/holdfast-go/holdfast/filestore"
+)
+
+func main() {
+	os.Exit(report(os.Stderr, newRoot().Execute()))
+}

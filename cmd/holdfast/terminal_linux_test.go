@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A console is a terminal that we play, with a holdfast as the leader of its
+// session.
+type console struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	master *os.File
+	stdout bytes.Buffer // what did not go to the terminal
+	ended  chan struct{}
+
+	mu     sync.Mutex
+	screen *glass
+	all    []byte
+}
+
+// newConsole prepares a terminal for "holdfast ARGS".
+func newConsole(t *testing.T, store string, columns, rows int, args ...string) *console {
+	t.Helper()
+	heedSignals()
+	master, slave := openTerminal(t)
+	c := &console{t: t, master: master, screen: &glass{columns: columns, rows: rows}, ended: make(chan struct{})}
+	c.resize(columns, rows)
+	c.cmd = exec.Command("holdfast", args...)
+	c.cmd.Env = append(os.Environ(), "HOLDFAST_STORE="+store, "TERM=xterm", "NO_COLOR=")
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = slave, slave, slave
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	return c
+}
+
+// start has it run; when the test ends it is killed.
+func (c *console) start() {
+	c.t.Helper()
+	if err := c.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.cmd.Stdin.(*os.File).Close()
+	go c.watch()
+	c.t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		<-c.ended
+	})
+}
+
+// watch shows what is written until nobody has the terminal open any more.
+func (c *console) watch() {
+	defer close(c.ended)
+	data := make([]byte, 4096)
+	for {
+		n, err := c.master.Read(data)
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		c.all = append(c.all, data[:n]...)
+		c.screen.write(data[:n])
+		c.mu.Unlock()
+	}
+}
+
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+func (c *console) resize(columns, rows int) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.screen.columns, c.screen.rows = columns, rows
+	size := &unix.Winsize{Col: uint16(columns), Row: uint16(rows)}
+	if err := unix.IoctlSetWinsize(int(c.master.Fd()), unix.TIOCSWINSZ, size); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *console) press(keys string) {
+	c.t.Helper()
+	if _, err := c.master.WriteString(keys); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// await waits until the text on the screen fulfils a condition.
+func (c *console) await(what string, done func(lines []string) bool) {
+	c.t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		lines, fault := c.screen.lines(), c.screen.fault
+		c.mu.Unlock()
+		if fault != "" {
+			c.t.Fatal(fault)
+		}
+		if done(lines) {
+			return
+		}
+		if time.Since(began) > longest {
+			c.t.Fatalf("no %s on the screen:\n%s", what, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+func (c *console) awaitText(text string) {
+	c.t.Helper()
+	c.await(text, func(lines []string) bool { return strings.Contains(strings.Join(lines, "\n"), text) })
+}
+
+// code waits for the end, and returns the exit code.
+func (c *console) code() int {
+	c.t.Helper()
+	err := c.cmd.Wait()
+	<-c.ended
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		c.t.Fatal(err)
+	}
+	return c.cmd.ProcessState.ExitCode()
+}
+
+// text is all that was written to the terminal.
+func (c *console) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.all)
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// A build is what --json shows of the program.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Time     string `json:"time,omitempty"`
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+func newVersion(c *cli) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Tell which version this is",
+		Long:  "Version tells the version, the commit it was built from, the version of Go, and the platform.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return c.ended(cmd.Context(), printJSON(thisBuild()))
+			}
+			return c.ended(cmd.Context(), printVersion())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}
+
+// addVersionFlag is for those who try "holdfast --version" first.
+func (c *cli) addVersionFlag(root *cobra.Command) {
+	var wanted bool
+	root.Flags().BoolVar(&wanted, "version", false, "tell which version this is")
+	otherwise := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if wanted {
+			return c.ended(cmd.Context(), printVersion())
+		}
+		return otherwise(cmd, args)
+	}
+}
+
+func printVersion() error { return output([]byte(thisBuild().String() + "\n")) }
+
+// thisBuild is what the linker has left in the program.
+func thisBuild() build {
+	b := build{Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		case "vcs.time":
+			b.Time = s.Value
+		}
+	}
+	return b
+}
+
+func (b build) String() string {
+	words := []string{"holdfast", b.Version}
+	if b.Revision != "" {
+		commit := "commit " + b.Revision[:min(12, len(b.Revision))]
+		if b.Modified {
+			commit += " with changes"
+		}
+		words = append(words, "("+commit+")")
+	}
+	return fmt.Sprintf("%s %s %s/%s", strings.Join(words, " "), b.Go, b.OS, b.Arch)
+}

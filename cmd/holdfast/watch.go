@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+const watchLong = `Watch shows the locks as they come and go, until it is interrupted: on a terminal
+as a table that is kept up to date, elsewhere (and with --json) as one JSON object
+per line for each change, beginning with the locks that there are.
+
+It looks at the store each --interval, and sees what it finds then: a lock that is
+taken and released in between is not shown. "event" says what has changed:
+   held   somebody has taken the lock
+   taken  somebody has taken it after another, with no time in between
+   kept   its holder has released it, but --min-hold is not over
+   freed  nobody has it any more; the rest is what was last known
+
+A store that fails later on is told of on standard error and asked again.
+
+Exit code: 130 when interrupted (128+n for another signal n), 0 when the reader of
+standard output is gone; or
+   64  the command line is wrong, or the store cannot list
+   69  the store cannot be reached at the start
+   74  standard output cannot be written`
+
+const watchExample = `  holdfast watch
+  holdfast watch invoices/ --interval 5s
+  holdfast watch | jq -r 'select(.event == "freed") | .name'`
+
+// leastInterval keeps a mistyped --interval from wearing out a server.
+const leastInterval = 10 * time.Millisecond
+
+// A watchCommand is "holdfast watch" with its flags.
+type watchCommand struct {
+	*cli
+	prefix   string
+	interval time.Duration
+	json     bool
+}
+
+func newWatch(c *cli) *cobra.Command {
+	w := &watchCommand{cli: c}
+	cmd := &cobra.Command{
+		Use:     "watch [PREFIX]",
+		Short:   "Show the locks as they come and go",
+		Long:    watchLong,
+		Example: watchExample,
+		Args:    atMostOne("PREFIX"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			w.prefix = optional(args)
+			if w.interval < leastInterval {
+				return usage(fmt.Errorf("--interval %v is less than %v", w.interval, leastInterval), "--interval 1s")
+			}
+			ctx, stop := interruptible()
+			defer stop()
+			return w.inspect(ctx, func(client *holdfast.Client) error {
+				return w.run(ctx, client)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&w.interval, "interval", time.Second, "how often to look")
+	f.BoolVar(&w.json, "json", false, "one JSON object per line and change, on a terminal too")
+	return cmd
+}
+
+// A display shows one picture after another.
+type display interface {
+	show(*picture) error
+
+	// resume is called when the program goes on after it was suspended.
+	resume()
+
+	// end is called when there is nothing more to show.
+	end()
+}
+
+func (w *watchCommand) display(client *holdfast.Client) display {
+	if !w.json && isTerminal(os.Stdout) && understandsEscapes(os.Stdout) {
+		return &screen{
+			out:   os.Stdout,
+			store: client.Guarantees().Store,
+			bold:  os.Getenv("NO_COLOR") == "",
+		}
+	}
+	return &eventLines{say: w.say}
+}
+
+// run returns when ctx ends or there is nobody to show anything to.
+func (w *watchCommand) run(ctx context.Context, client *holdfast.Client) error {
+	signal.Ignore(syscall.SIGPIPE) // so that writing returns an error instead
+	resized, resumed := terminalSignals()
+	ticks := time.NewTicker(w.interval)
+	defer ticks.Stop()
+	d := w.display(client)
+	defer d.end()
+
+	p := w.look(ctx, client, &picture{})
+	if p.useless() {
+		return failure(errors.Join(p.errs...))
+	}
+	for {
+		if err := d.show(p); err != nil {
+			return unlessClosed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-resized:
+		case <-resumed:
+			d.resume()
+		case <-ticks.C:
+			if readerGone(os.Stdout) {
+				return nil
+			}
+			p = w.look(ctx, client, p)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err() // which may have spoilt the picture
+		}
+	}
+}
+
+// unlessClosed makes no error of a reader that wants no more.
+func unlessClosed(err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
+}
