@@ -122,7 +122,7 @@ func (a *acquisition) take() (*Lock, error) {
 func (a *acquisition) attempts(g *grant) error {
 	v := vigil{c: a.c, ctx: a.ctx, full: a.full}
 	defer v.end()
-	var patience patience
+	patience := patience{c: a.c, once: a.try}
 	for busy := 1; ; {
 		res, sent, err := a.attempt(&g.hold)
 		if err == nil && res.Granted {
@@ -132,7 +132,8 @@ func (a *acquisition) attempts(g *grant) error {
 			err = fmt.Errorf("%w: the answer came after the end of the TTL of %v", ErrUnavailable, a.o.TTL)
 		}
 		if err != nil {
-			if err := patience.bear(a, sent, err); err != nil {
+			a.last = storeError(a.ctx, err)
+			if err := patience.bear(a.ctx, sent, err); err != nil {
 				return err
 			}
 			if err := v.pause(); err != nil {
@@ -243,8 +244,10 @@ func (a *acquisition) fail(err error) error {
 	return failed("acquire", a.name, err)
 }
 
-// patience decides how long an acquisition bears with a store that fails.
+// patience decides how long a caller bears with a store that fails.
 type patience struct {
+	c       *Client
+	once    bool          // he does not wait, and only wants to learn the outcome
 	reached bool          // the store has answered before
 	failing bool          // it has not answered since
 	since   time.Duration // when the failing began
@@ -252,23 +255,22 @@ type patience struct {
 
 func (p *patience) answered() { p.reached, p.failing = true, false }
 
-// bear returns nil if the acquisition should try again after err, which came of
-// a request sent then.
-func (p *patience) bear(a *acquisition, sent time.Duration, err error) error {
+// bear returns nil if the caller should try again after err, which came of a
+// request sent then, and else the error to report.
+func (p *patience) bear(ctx context.Context, sent time.Duration, err error) error {
 	if !p.failing {
 		p.failing, p.since = true, sent
 	}
-	if cut := a.ctx.Err(); cut != nil {
+	if cut := ctx.Err(); cut != nil {
 		return cut
 	}
-	a.last = storeError(a.ctx, err)
-	limit := a.c.outage
-	if a.try {
-		limit = 2 * a.c.timeout // once more, to learn the outcome
+	limit := p.c.outage
+	if p.once {
+		limit = 2 * p.c.timeout // once more, to learn the outcome
 	}
-	refused := driver.NotApplied(err) && (a.try || !p.reached)
-	if driver.Permanent(err) || refused || a.c.clock.now()-p.since >= limit {
-		return a.last
+	refused := driver.NotApplied(err) && (p.once || !p.reached)
+	if driver.Permanent(err) || refused || p.c.clock.now()-p.since >= limit {
+		return storeError(ctx, err)
 	}
 	return nil
 }

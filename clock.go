@@ -32,8 +32,12 @@ func (c *clock) now() time.Duration {
 	return elapsed
 }
 
-// time turns a reading into a time.Time that carries a monotonic reading.
-func (c *clock) time(reading time.Duration) time.Time { return c.base.Add(reading) }
+// time turns a reading into a time.Time that carries a monotonic reading. It is
+// reckoned from now, since the monotonic clock may have stood still since the
+// base.
+func (c *clock) time(reading time.Duration) time.Time {
+	return time.Now().Add(reading - c.now())
+}
 
 // validity is for how long after sending a request its sender may rely on a
 // TTL: drift of the clocks against each other (1% and 2 ms, as for Redlock) is

@@ -31,6 +31,9 @@ func TestSuspendCountsAgainstTheDeadline(t *testing.T) {
 		if lock = acquire(t, c, "b", nil); lock.Err() != nil {
 			t.Errorf("acquired after the suspend: %v", lock.Err())
 		}
+		if left := time.Until(lock.Deadline()); left != 29698*ms {
+			t.Errorf("%v to the deadline after the suspend", left)
+		}
 		// Without a look, the context ends within a second of the resume.
 		ended = lock.Context().Done()
 		suspended.Store(int64(2 * time.Hour))

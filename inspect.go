@@ -112,6 +112,7 @@ func (c *Client) broke(full string, token int64) {
 
 // WaitFree waits until nobody holds the lock, without taking it: by the time it
 // returns, somebody may have taken it again. Do not use it to guard anything.
+// It rides out a store that does not answer as Acquire does.
 func (c *Client) WaitFree(ctx context.Context, name string) error {
 	full, err := c.full(name)
 	if err != nil {
@@ -119,18 +120,25 @@ func (c *Client) WaitFree(ctx context.Context, name string) error {
 	}
 	v := vigil{c: c, ctx: ctx, full: full}
 	defer v.end()
+	patience := patience{c: c}
 	for {
+		sent := c.clock.now()
 		rec, err := c.lookup(ctx, full)
-		if errors.Is(err, ErrNotHeld) {
+		switch {
+		case errors.Is(err, ErrNotHeld):
 			return nil
+		case err != nil:
+			if err = patience.bear(ctx, sent, err); err == nil {
+				err = v.pause()
+			}
+		default:
+			patience.answered()
+			if v.watch() {
+				continue // the release may have come before the watch
+			}
+			err = v.wait(rec.Remaining)
 		}
 		if err != nil {
-			return failed("wait for", name, err)
-		}
-		if v.watch() {
-			continue // the release may have come before the watch
-		}
-		if err := v.wait(rec.Remaining); err != nil {
 			return failed("wait for", name, err)
 		}
 	}

@@ -16,7 +16,7 @@ func applyEnvironment(flags *pflag.FlagSet) error {
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := twin(f.Name)
 		value := os.Getenv(name)
-		if f.Changed || value == "" || f.Name == "help" {
+		if f.Changed || value == "" || f.Name == "help" || f.Name == "version" {
 			return
 		}
 		if err := f.Value.Set(value); err != nil && failure == nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +20,6 @@ type console struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	master *os.File
-	stdout bytes.Buffer // what did not go to the terminal
 	ended  chan struct{}
 
 	mu     sync.Mutex
