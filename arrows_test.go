@@ -17,6 +17,7 @@ var arrows = map[string][]string{
 	"drivertest": {"driver"},
 	"memstore":   {"driver"},
 	"filestore":  {"driver", "golang.org/x/sys"},
+	"redisstore": {"driver", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
 }
 
 func TestImportArrows(t *testing.T) {

@@ -42,6 +42,7 @@
 //
 //   - memstore: the goroutines of one process; tests, in virtual time too
 //   - filestore: the processes of one host, without a server
+//   - redisstore: one Redis node, Sentinel or Cluster
 //
 // Package driver is the contract for further ones, and package drivertest its
 // conformance suite.

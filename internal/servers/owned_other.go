@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package servers
+
+import "os/exec"
+
+// startOwned starts a process. Here it outlives this one if that is killed.
+func startOwned(cmd *exec.Cmd) error { return cmd.Start() }

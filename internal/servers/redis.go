@@ -1,0 +1,175 @@
+//go:build unix
+
+package servers
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Redis is a redis-server.
+type Redis struct {
+	*Process
+	Addr string // host:port
+	dir  string
+}
+
+// StartRedis starts a Redis that keeps its data in memory only. The args are
+// configuration, as in "--appendonly", "yes".
+func StartRedis(tb testing.TB, args ...string) *Redis {
+	tb.Helper()
+	return startRedis(tb, freePort(tb), args...)
+}
+
+// StartRedises starts n Redis servers that know nothing of each other.
+func StartRedises(tb testing.TB, n int, args ...string) []*Redis {
+	tb.Helper()
+	nodes := make([]*Redis, n)
+	for i := range nodes {
+		nodes[i] = StartRedis(tb, args...)
+	}
+	return nodes
+}
+
+func startRedis(tb testing.TB, port int, args ...string) *Redis {
+	tb.Helper()
+	dir := tb.TempDir()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	base := []string{
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
+		"--save", "", "--appendonly", "no", "--protected-mode", "no", "--daemonize", "no",
+	}
+	return &Redis{
+		Addr: addr,
+		dir:  dir,
+		Process: run(tb, program{
+			name:  "redis-server",
+			args:  append(base, args...),
+			dir:   dir,
+			ready: func() error { return pingRedis(addr) },
+			quit:  syscall.SIGTERM,
+		}),
+	}
+}
+
+// Restart kills the server and starts it again with the data that it has on
+// disk.
+func (r *Redis) Restart() {
+	r.tb.Helper()
+	r.Kill()
+	r.Start()
+}
+
+// RestartEmpty kills the server and starts it again without data.
+func (r *Redis) RestartEmpty() {
+	r.tb.Helper()
+	r.Kill()
+	for _, pattern := range []string{"*.rdb", "appendonlydir", "*.aof"} {
+		paths, _ := filepath.Glob(filepath.Join(r.dir, pattern)) // The patterns are well formed.
+		for _, path := range paths {
+			if err := os.RemoveAll(path); err != nil {
+				r.tb.Fatal(err)
+			}
+		}
+	}
+	r.Start()
+}
+
+// Do sends a command on a connection of its own and returns the reply as text:
+// a line of the protocol without its mark, or the body of a bulk string.
+func (r *Redis) Do(args ...string) string {
+	r.tb.Helper()
+	reply, err := askRedis(r.Addr, args...)
+	if err != nil {
+		r.tb.Fatalf("%s of %s: %v", args[0], r.Addr, err)
+	}
+	return reply
+}
+
+// pingRedis returns nil if the server answers commands. One that asks for a
+// password does.
+func pingRedis(addr string) error {
+	_, err := askRedis(addr, "PING")
+	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
+		return nil
+	}
+	return err
+}
+
+// askRedis needs no client library, so that the tests of every store can use
+// this package.
+func askRedis(addr string, args ...string) (string, error) {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return "", err
+	}
+	var request strings.Builder
+	fmt.Fprintf(&request, "*%d\r\n", len(args))
+	for _, arg := range args {
+		fmt.Fprintf(&request, "$%d\r\n%s\r\n", len(arg), arg)
+	}
+	if _, err := conn.Write([]byte(request.String())); err != nil {
+		return "", err
+	}
+	return readReply(bufio.NewReader(conn))
+}
+
+// readReply reads one reply; of an array it returns the elements as lines.
+func readReply(r *bufio.Reader) (string, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	mark, text := line[0], strings.TrimRight(line[1:], "\r\n")
+	switch mark {
+	case '-':
+		return "", fmt.Errorf("%s", text)
+	case '$':
+		return readBulk(r, text)
+	case '*':
+		return readArray(r, text)
+	}
+	return text, nil
+}
+
+func readBulk(r *bufio.Reader, size string) (string, error) {
+	n, err := strconv.Atoi(size)
+	if err != nil || n < 0 {
+		return "", err
+	}
+	body := make([]byte, n+2)
+	for read := 0; read < len(body); {
+		m, err := r.Read(body[read:])
+		if err != nil {
+			return "", err
+		}
+		read += m
+	}
+	return string(body[:n]), nil
+}
+
+func readArray(r *bufio.Reader, size string) (string, error) {
+	n, err := strconv.Atoi(size)
+	if err != nil {
+		return "", err
+	}
+	lines := make([]string, max(n, 0))
+	for i := range lines {
+		if lines[i], err = readReply(r); err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(lines, "\n"), nil
+}

@@ -1,0 +1,93 @@
+//go:build unix
+
+package servers
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A RedisSentinel is a master with two replicas, watched by three Sentinels.
+type RedisSentinel struct {
+	Master    string   // the name under which the Sentinels know the master
+	Nodes     []*Redis // the first is the master in the beginning
+	Sentinels []string // the addresses of the Sentinels
+	tb        testing.TB
+}
+
+// StartRedisSentinel starts a set that fails over within a few seconds, and
+// returns when the Sentinels know of each other and of the replicas.
+func StartRedisSentinel(tb testing.TB, args ...string) *RedisSentinel {
+	tb.Helper()
+	options := append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	set := &RedisSentinel{Master: "main", Nodes: StartRedises(tb, 3, options...), tb: tb}
+	host, port, err := net.SplitHostPort(set.Nodes[0].Addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, replica := range set.Nodes[1:] {
+		replica.Do("REPLICAOF", host, port)
+		awaitLink(tb, replica)
+	}
+	for range 3 {
+		set.Sentinels = append(set.Sentinels, startSentinel(tb, set.Master, host, port))
+	}
+	for _, addr := range set.Sentinels {
+		await(tb, "Sentinel that knows all others", func() bool {
+			reply, err := askRedis(addr, "INFO", "sentinel")
+			return err == nil && strings.Contains(reply, "slaves=2,sentinels=3")
+		})
+	}
+	return set
+}
+
+// MasterAddr returns the address of the node that the Sentinels take for the
+// master now.
+func (s *RedisSentinel) MasterAddr() string {
+	s.tb.Helper()
+	reply, err := askRedis(s.Sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Master)
+	if err != nil {
+		s.tb.Fatalf("ask Sentinel: %v", err)
+	}
+	host, port, _ := strings.Cut(reply, "\n")
+	return net.JoinHostPort(host, port)
+}
+
+// AwaitFailover returns when another node than old is the master.
+func (s *RedisSentinel) AwaitFailover(old string) {
+	s.tb.Helper()
+	await(s.tb, "failover", func() bool {
+		now := s.MasterAddr()
+		if now == old {
+			return false
+		}
+		reply, err := askRedis(now, "ROLE")
+		return err == nil && strings.HasPrefix(reply, "master")
+	})
+}
+
+func startSentinel(tb testing.TB, name, host, port string) string {
+	tb.Helper()
+	dir, own := tb.TempDir(), freePort(tb)
+	config := filepath.Join(dir, "sentinel.conf") // Sentinel writes to it.
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nprotected-mode no\ndir %s\n"+
+		"sentinel monitor %[3]s %[4]s %[5]s 2\nsentinel down-after-milliseconds %[3]s 1000\nsentinel failover-timeout %[3]s 10000\n",
+		own, dir, name, host, port)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", own)
+	run(tb, program{
+		name:  "redis-server",
+		args:  []string{config, "--sentinel"},
+		dir:   dir,
+		ready: func() error { return pingRedis(addr) },
+		quit:  syscall.SIGTERM,
+	})
+	return addr
+}

@@ -1,0 +1,123 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+func TestConformanceSingle(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
+		server := servers.StartRedis(tb)
+		loadScripts(tb, server)
+		backing := proxied(server, nil)
+		backing.Restart = func(tb testing.TB) {
+			server.RestartEmpty()
+			loadScripts(tb, server)
+		}
+		return backing
+	}})
+}
+
+func TestConformancePersistent(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
+		server := servers.StartRedis(tb, "--appendonly", "yes", "--appendfsync", "always")
+		loadScripts(tb, server)
+		backing := proxied(server, &Options{NoPrefix: true})
+		backing.Restart = func(testing.TB) { server.Restart() }
+		return backing
+	}})
+}
+
+func TestConformanceCluster(t *testing.T) {
+	cluster := servers.StartRedisCluster(t)
+	client := clusterClient(t, cluster)
+	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
+		opts := &Options{Prefix: "cluster/" + tb.Name() + "/"}
+		return drivertest.Backing{Open: func(testing.TB) driver.Store { return New(client, opts) }}
+	}})
+}
+
+func TestConformanceSentinel(t *testing.T) {
+	set := servers.StartRedisSentinel(t)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: set.Master, SentinelAddrs: set.Sentinels})
+	t.Cleanup(func() { _ = client.Close() })
+	connect(t, client)
+	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
+		opts := &Options{Prefix: "sentinel/" + tb.Name() + "/", MinReplicas: 1}
+		return drivertest.Backing{Open: func(testing.TB) driver.Store { return New(client, opts) }}
+	}})
+}
+
+func clusterClient(t *testing.T, cluster *servers.RedisCluster) *redis.ClusterClient {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	t.Cleanup(func() { _ = client.Close() })
+	connect(t, client)
+	return client
+}
+
+// connect has the client start what it runs for itself, outside of any case.
+func connect(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loadScripts makes the scripts known, so that a fault hits the request that a
+// test means and not one that asks for the text of a script.
+func loadScripts(tb testing.TB, server *servers.Redis) {
+	for _, s := range []*script{acquireScript, renewScript, releaseScript, lookupScript, breakScript} {
+		server.Do("SCRIPT", "LOAD", s.text)
+	}
+}
+
+// proxied is a backing whose stores each reach the server through a proxy of
+// their own.
+func proxied(server *servers.Redis, opts *Options) drivertest.Backing {
+	var mu sync.Mutex
+	proxies := map[driver.Store]*faultproxy.Proxy{}
+	through := func(s driver.Store) *faultproxy.Proxy {
+		mu.Lock()
+		defer mu.Unlock()
+		return proxies[s]
+	}
+	return drivertest.Backing{
+		Open: func(tb testing.TB) driver.Store {
+			proxy := faultproxy.Start(tb, server.Addr)
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+			tb.Cleanup(func() { _ = client.Close() })
+			s := New(client, opts)
+			mu.Lock()
+			defer mu.Unlock()
+			proxies[s] = proxy
+			return s
+		},
+		Fault: func(_ testing.TB, s driver.Store, f drivertest.Fault) {
+			if f == drivertest.ReplyLost {
+				through(s).LoseReply(isScript)
+				return
+			}
+			through(s).LoseRequest(isRequest)
+		},
+		Sever: func(_ testing.TB, s driver.Store) { through(s).Reset() },
+	}
+}
+
+// isScript reports whether a request runs a script.
+func isScript(request []byte) bool { return bytes.Contains(request, []byte("evalsha")) }
+
+// isRequest reports whether a request is of a verb: a script, or the beginning
+// of a listing or of a watch.
+func isRequest(request []byte) bool {
+	return isScript(request) || bytes.Contains(request, []byte("scan")) || bytes.Contains(request, []byte("GET"))
+}

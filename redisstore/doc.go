@@ -1,0 +1,85 @@
+// Package redisstore keeps locks in Redis (6.2 or later) or Valkey: a single
+// server, a master with replicas watched by Sentinel, or a cluster. It works
+// with the caller's own client of go-redis.
+//
+//	locks := holdfast.New(redisstore.New(client, nil), nil)
+//
+// The lock "name" is the key "lock:name", a string whose whole value is the
+// owner's secret, taken as by SET NX PX and given back by comparing and
+// deleting. Clients of other languages that lock so exclude this one and are
+// excluded, if they use the same key: Lock of redis-py, redlock and
+// redis-semaphore (Mutex) of npm, redsync and redislock of Go. A lock that they
+// hold is shown as held, without a holder.
+//
+// # Guarantees
+//
+// Exclusion among all who reach the server, as long as it forgets nothing.
+// Fencing tokens, granted in one step with the lock, that rise strictly: over
+// expiry, break, a step of the server's clock and the loss of all data (a
+// counter that was lost begins anew at the server's clock in microseconds).
+// They rise over the loss of data only if that clock is not set back at the
+// same time. Expiry is counted by the server's clock. A holder that crashes is
+// succeeded when its TTL has run out.
+//
+// Acquire, Release and a batch of renewals take one round trip each; calls that
+// are made at the same time share round trips. A reply that was lost does no
+// harm: the same acquire sent again is recognised. Waiters are woken by the
+// server when a lock changes hands, whoever released it, with no set-up and
+// nothing to poll; a waiter costs one GET for each renewal of the holder. With
+// a server that does not allow CLIENT TRACKING they try at intervals.
+//
+// # What can go wrong
+//
+// A server that forgets locks lets two clients hold one: when it is started
+// again without its data or with old data (appendonly yes with appendfsync
+// always keeps all), when a replica is promoted that had not got the latest
+// writes, when it is flushed, and when maxmemory-policy lets it evict keys. The
+// tokens still rise then, so that a resource that refuses lower tokens than it
+// has seen stays safe. [Options].RestartGuard closes the gap after a restart, a
+// flush and a promotion, except while an old master that is cut off goes on
+// granting; [Options].MinReplicas makes it narrower. [Store.Warnings] looks for
+// settings of this kind.
+//
+// Redis counts expiry on its wall clock. If that is set forward, locks run out
+// early, while their holders believe in them; if it is set back, they run out
+// late.
+//
+// A request that was sent on a connection that then hung may reach the server
+// long after its caller has given up and has released the lock in vain: the
+// lock is taken until its TTL runs out then, by nobody.
+//
+// # Server set-up
+//
+// None is needed; "maxmemory-policy noeviction" is advised. A user of the ACL
+// needs the keys ~lock:* and, in a cluster, ~{*}lock:*, and the commands eval,
+// evalsha, get, set, del, exists, pttl, pexpire, pexpiretime, time, scan, type,
+// hello, ping, client|tracking, and with the options info and wait.
+//
+// Beside the locks there are keys that contain the control character 0x1f: a
+// record (holder, token, metadata) of each lock that is held, for as long as it
+// is held, and one counter of tokens; in a cluster, one for each hash slot that
+// was ever used, so at most 16384. A client of a cluster must be made as one: a
+// server that is a node of a cluster refuses this package's scripts from a
+// client that does not know it.
+//
+// # URL
+//
+//	redis://[user:password@]host[:port][/db]
+//	rediss://…                     the same over TLS
+//	redis+sentinel://[user:password@]host[:port]/master[/db]
+//	redis+cluster://[user:password@]host[:port]
+//
+// The host of redis+sentinel is that of a Sentinel, the user and password those
+// of the Redis servers. Parameters:
+//
+//	prefix             in front of names, default "lock:"; may be empty
+//	restart_guard      Options.RestartGuard, as in 1m
+//	min_replicas       Options.MinReplicas
+//	replica_timeout    Options.ReplicaTimeout, as in 500ms
+//	nodes              more Sentinels or cluster nodes: host:port,host:port
+//	tls                true for TLS to a cluster or to Sentinels and servers
+//	ca_file            a PEM file of certificate authorities, instead of the system's
+//	server_name        the name in the server's certificate, if not the host
+//	sentinel_user      for the Sentinels
+//	sentinel_password  for the Sentinels
+package redisstore

@@ -1,0 +1,309 @@
+//go:build unix
+
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/redisstore"
+)
+
+const bound = 20 * time.Second
+
+// connect returns a client of package holdfast that reaches Redis at addr.
+func connect(t *testing.T, addr string, config *holdfast.Config) *holdfast.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	store := redisstore.New(client, nil)
+	locks := holdfast.New(store, config)
+	t.Cleanup(func() {
+		_ = locks.Close() // What it reports is the test's own doing.
+		_ = store.Close()
+		_ = client.Close()
+	})
+	return locks
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(bound)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s after %v", what, bound)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func isScript(request []byte) bool { return strings.Contains(string(request), "evalsha") }
+
+// A lost answer never locks anybody out of his own lock.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	locks := connect(t, proxy.Addr(), nil)
+	for i := range 20 {
+		proxy.LoseReply(isScript)
+		lock, err := locks.Acquire(t.Context(), "name", nil)
+		if err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		proxy.LoseReply(isScript)
+		if err := lock.Release(); err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		eventually(t, "free lock", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
+	}
+}
+
+// Attempts that are given up at any moment, on connections that are slow and
+// uneven, leave no key behind, and none is released before it was taken.
+func TestGivenUpInFlight(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	proxy.Delay(faultproxy.Up, 0, 10*time.Millisecond)
+	proxy.Delay(faultproxy.Down, 0, 10*time.Millisecond)
+	locks := connect(t, proxy.Addr(), nil)
+	var group sync.WaitGroup
+	for g := range 16 {
+		group.Go(func() {
+			for i := range 15 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(30))*time.Millisecond)
+				if lock, err := locks.Acquire(ctx, fmt.Sprint("name/", g, "/", i), nil); err == nil {
+					_ = lock.Release() // The keys are counted below.
+				}
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	eventually(t, "end of all keys", func() bool { return !strings.Contains(server.Do("KEYS", "*"), "name/") })
+}
+
+// A holder that is cut off knows that its lock is lost before anybody else can
+// have it, wherever in its cycle of renewals the cut falls.
+func TestCutOffHolder(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	other := connect(t, server.Addr, nil)
+	const cuts, lanes, ttl = 40, 8, 600 * time.Millisecond
+	margins := make(chan time.Duration, cuts)
+	var group sync.WaitGroup
+	for lane := range lanes {
+		group.Go(func() {
+			for i := range cuts / lanes {
+				margin, err := cutOff(t, server, other, fmt.Sprint(lane, "/", i), ttl)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				margins <- margin
+			}
+		})
+	}
+	group.Wait()
+	close(margins)
+	smallest := bound
+	for margin := range margins {
+		smallest = min(smallest, margin)
+	}
+	if smallest < 0 {
+		t.Errorf("a lock had two holders for %v", -smallest)
+	}
+	t.Logf("the smallest margin of %d cuts is %v", cuts, smallest)
+}
+
+// cutOff returns how long before the grant to another client the holder knew
+// that its lock was lost.
+func cutOff(t *testing.T, server *servers.Redis, other *holdfast.Client, name string, ttl time.Duration) (time.Duration, error) {
+	proxy := faultproxy.Start(t, server.Addr)
+	holder := connect(t, proxy.Addr(), nil)
+	lock, err := holder.Acquire(t.Context(), name, &holdfast.Options{TTL: ttl})
+	if err != nil {
+		return 0, err
+	}
+	lost := make(chan time.Time, 1)
+	context.AfterFunc(lock.Context(), func() { lost <- time.Now() })
+	timer := time.NewTimer(rand.N(2 * ttl))
+	<-timer.C
+	way := faultproxy.Direction(rand.IntN(2))
+	proxy.Hold(way)
+	defer proxy.Pass(way)
+	next, err := other.Acquire(t.Context(), name, nil)
+	if err != nil {
+		return 0, err
+	}
+	taken := time.Now()
+	if lock.Err() == nil {
+		return 0, fmt.Errorf("%s: another client has the lock, and its first holder believes in it", name)
+	}
+	return taken.Sub(<-lost), next.Release()
+}
+
+// The server does not look for expired keys of its own accord; the waiter does
+// not depend on that.
+func TestCrashedHolder(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, "--enable-debug-command", "yes")
+	server.Do("DEBUG", "SET-ACTIVE-EXPIRE", "0")
+	server.Do("SET", "lock:name", "a client that has crashed", "PX", "300")
+	locks := connect(t, server.Addr, &holdfast.Config{Backoff: holdfast.Backoff{Watched: time.Hour}})
+	began := time.Now()
+	lock, err := locks.Acquire(t.Context(), "name", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("acquired %v after a key with 300ms to live", time.Since(began))
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A waiter that would try by itself in an hour only gets a lock that was freed
+// by a foreign DEL.
+func TestForeignDel(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	locks := connect(t, server.Addr, &holdfast.Config{Backoff: holdfast.Backoff{Watched: time.Hour}})
+	var total time.Duration
+	const rounds = 20
+	for range rounds {
+		server.Do("SET", "lock:name", "a stranger", "PX", "3600000")
+		taken := make(chan time.Time, 1)
+		go func() {
+			lock, err := locks.Acquire(t.Context(), "name", nil)
+			if err != nil {
+				t.Error(err)
+			} else {
+				taken <- time.Now()
+				_ = lock.Release() // The next round shows.
+			}
+			close(taken)
+		}()
+		eventually(t, "waiter", func() bool { return strings.Contains(server.Do("INFO", "stats"), "tracking_total_keys:1\r") })
+		freed := time.Now()
+		server.Do("DEL", "lock:name")
+		total += (<-taken).Sub(freed)
+		<-taken
+	}
+	t.Logf("a waiter has a lock %v after a foreign DEL, on average", total/rounds)
+}
+
+// A held lock that nobody uses costs three renewals in each TTL.
+func TestIdleHold(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	locks := connect(t, server.Addr, nil)
+	const ttl = 600 * time.Millisecond
+	lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Do("CONFIG", "RESETSTAT")
+	began := time.Now()
+	timer := time.NewTimer(3 * time.Second)
+	<-timer.C
+	commands := 0
+	for line := range strings.Lines(server.Do("INFO", "commandstats")) {
+		var n int
+		if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &n); err == nil {
+			commands += n
+		}
+	}
+	if most := int(4*time.Since(began)/ttl) + 1; commands == 0 || commands > most {
+		t.Errorf("a held lock took %d scripts in %v, want between 1 and %d", commands, time.Since(began), most)
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that cannot be reached is never said to hold the lock.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	locks := connect(t, server.Addr, nil)
+	server.Kill()
+	if _, err := locks.TryAcquire(t.Context(), "name", nil); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("TryAcquire: %v, want ErrUnavailable", err)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	locks, err := holdfast.Open(t.Context(), "redis://"+server.Addr+"/3?prefix=my:&min_replicas=0&restart_guard=0s", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := locks.Acquire(t.Context(), "name", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := server.Do("INFO", "keyspace"); !strings.Contains(got, "db3:keys=3") {
+		t.Errorf("the keys of database 3: %s", got)
+	}
+	if err := errors.Join(lock.Release(), locks.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	for text, good := range map[string]bool{
+		"redis://":                                 true,
+		"redis://user:SecretWord@host:1234/7":      true,
+		"redis://[::1]:7000":                       true,
+		"rediss://host?server_name=other":          true,
+		"redis://host?prefix=":                     true,
+		"redis+sentinel://a:1/main/2?nodes=b:2,c":  true,
+		"redis+cluster://a:1?nodes=b:2,c&tls=true": true,
+		"redis://host?prefx=SecretWord":            false,
+		"redis://host?restart_guard=SecretWord":    false,
+		"redis://host?min_replicas=-1":             false,
+		"redis://host?tls=true":                    false,
+		"redis://host/SecretWord":                  false,
+		"redis://host/1/2":                         false,
+		"redis://host#SecretWord":                  false,
+		"redis:SecretWord":                         false,
+		"redis+sentinel://a:1":                     false,
+		"redis+cluster://a:1/1":                    false,
+		"redis+cluster://a:1?restart_guard=1m":     false,
+		"rediss://host?ca_file=/no/such/file":      false,
+	} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open, ok := driver.Lookup(u.Scheme)
+		if !ok {
+			t.Fatalf("no opener for %s", u.Scheme)
+		}
+		store, err := open(t.Context(), u)
+		if good != (err == nil) {
+			t.Errorf("%s: %v, want it opened: %v", text, err, good)
+		}
+		if err != nil && (!driver.NotApplied(err) || strings.Contains(err.Error(), "Secret")) {
+			t.Errorf("%s: the error %v is of the wrong kind, or shows a secret", text, err)
+		}
+		if store != nil {
+			_ = store.Close() // Nothing was dialled.
+		}
+	}
+}

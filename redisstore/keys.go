@@ -1,0 +1,95 @@
+package redisstore
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A lock is a key of exactly prefix + name. What else there is:
+//
+//   - a record beside each lock that is held,
+//   - one counter of tokens; in a cluster, one for each hash slot in use,
+//   - with a restart guard, its marker.
+//
+// In a cluster these keys begin with a hash tag that puts them into the slot of
+// the lock, so that one script can touch all. They have a control character,
+// which no name and no prefix has: none of them is ever taken for a lock.
+const (
+	recordSuffix  = "\x1frecord"
+	counterSuffix = "\x1fcounter"
+	guardSuffix   = "\x1fguard"
+)
+
+func (s *Store) lockKey(name string) string { return s.prefix + name }
+
+func recordKey(tag, lock string) string { return tag + lock + recordSuffix }
+
+func (s *Store) counterKey(tag string) string { return tag + s.prefix + counterSuffix }
+
+func (s *Store) guardKey() string { return s.prefix + guardSuffix }
+
+// isOwn reports whether a key is one of those beside the locks.
+func isOwn(key string) bool { return strings.Contains(key, "\x1f") }
+
+// tag returns the hash tag of the keys beside a lock, "" without a cluster.
+func (s *Store) tag(lock string) string {
+	if !s.cluster {
+		return ""
+	}
+	return slotTags()[slotOf(lock)]
+}
+
+// hashSlots is the number of hash slots of every Redis Cluster.
+const hashSlots = 16384
+
+// slotOf returns the hash slot of a key: by its part between the first { and
+// the next } if that is not empty, else by the whole.
+func slotOf(key string) uint16 {
+	if _, after, ok := strings.Cut(key, "{"); ok {
+		if inner, _, ok := strings.Cut(after, "}"); ok && inner != "" {
+			key = inner
+		}
+	}
+	return crc16(key) % hashSlots
+}
+
+// slotTags has a hash tag for every slot.
+var slotTags = sync.OnceValue(func() *[hashSlots]string {
+	var tags [hashSlots]string
+	for found, n := 0, int64(0); found < hashSlots; n++ {
+		text := strconv.FormatInt(n, 36)
+		if slot := crc16(text) % hashSlots; tags[slot] == "" {
+			tags[slot] = "{" + text + "}"
+			found++
+		}
+	}
+	return &tags
+})
+
+// crc16 is the checksum that Redis Cluster uses (CRC-16/XMODEM).
+func crc16(key string) uint16 {
+	var crc uint16
+	for i := range len(key) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^key[i]]
+	}
+	return crc
+}
+
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= 0x1021
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()
+
+// escapePattern makes a pattern of SCAN that matches the text only.
+var escapePattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace

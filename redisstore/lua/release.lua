@@ -1,0 +1,34 @@
+-- Ends holds. With a time to keep the name the lock stays, with a value that
+-- its owner cannot renew, and that only this owner can have left there.
+--
+-- KEYS: lock and record of each. ARGV: owner, and ms to keep the name or 0, of
+-- each.
+-- Answers for each 1, 0 if the owner does not hold the lock, or {'corrupt'}.
+local call = redis.call
+
+local function release(lock, record, owner, keep)
+  local value = redis.pcall('GET', lock)
+  if value and type(value) ~= 'string' then
+    return {'corrupt'}
+  end
+  if keep == '0' then
+    if value ~= owner then
+      return 0
+    end
+    call('DEL', lock, record)
+    return 1
+  end
+  local mark = 'released:' .. redis.sha1hex(owner)
+  if value ~= owner and value ~= mark then
+    return 0
+  end
+  call('SET', lock, mark, 'PX', keep)
+  call('DEL', record)
+  return 1
+end
+
+local answers = {}
+for i = 1, #KEYS, 2 do
+  answers[#answers + 1] = release(KEYS[i], KEYS[i + 1], ARGV[i], ARGV[i + 1])
+end
+return answers

@@ -1,0 +1,163 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed" // for the scripts
+	"encoding/hex"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/describe.lua
+var describeLua string
+
+//go:embed lua/guard.lua
+var guardLua string
+
+//go:embed lua/acquire.lua
+var acquireLua string
+
+//go:embed lua/renew.lua
+var renewLua string
+
+//go:embed lua/release.lua
+var releaseLua string
+
+//go:embed lua/lookup.lua
+var lookupLua string
+
+//go:embed lua/break.lua
+var breakLua string
+
+// The scripts. Each does its work on any number of locks, so that many calls
+// share the cost of one script.
+var (
+	acquireScript = newScript(describeLua, guardLua, acquireLua)
+	renewScript   = newScript(renewLua)
+	releaseScript = newScript(releaseLua)
+	lookupScript  = newScript(describeLua, lookupLua)
+	breakScript   = newScript(describeLua, breakLua)
+)
+
+// A script is a Lua script that the server runs in one step.
+type script struct {
+	text string
+	sha  string // under which the server knows the text
+}
+
+var luaComments = regexp.MustCompile(`(?m)^\s*--.*\n`)
+
+// newScript puts parts together. The comments stay here: the text is sent
+// whenever a server does not know it.
+func newScript(parts ...string) *script {
+	text := luaComments.ReplaceAllString(strings.Join(parts, "\n"), "")
+	sum := sha1.Sum([]byte(text))
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// A command is a script on its way. The client library never sends one a second
+// time, since a second release of the same lock has another answer.
+type command struct {
+	*redis.Cmd
+}
+
+// NoRetry implements [redis.Cmder].
+func (command) NoRetry() bool { return true }
+
+// scriptMax is how many locks one run of a script handles: many enough to share
+// its cost, and few enough not to hold up the server's other clients.
+const scriptMax = 64
+
+// A run is one run of a script for the calls of a batch that can share it: in a
+// cluster, those on one hash slot.
+type run struct {
+	script *script
+	tag    string
+	calls  []*call
+	cmd    command
+	err    error // of the round trip
+
+	// unconfirmed is why what the run has changed does not count: too few
+	// replicas have it.
+	unconfirmed error
+}
+
+// group divides a batch. The calls of a batch are not in any order: each was put
+// into its lane before another was answered.
+func group(batch []*call) []*run {
+	type kind struct {
+		script *script
+		tag    string
+	}
+	var all []*run
+	open := make(map[kind]*run, 2)
+	for _, c := range batch {
+		k := kind{c.script, c.tag}
+		r := open[k]
+		if r == nil || len(r.calls) == scriptMax {
+			r = &run{script: c.script, tag: c.tag}
+			open[k] = r
+			all = append(all, r)
+		}
+		r.calls = append(r.calls, c)
+	}
+	return all
+}
+
+// prepare makes the command of the run: by the hash of the script, or in full
+// for a server that does not know it.
+func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
+	verb, script := "evalsha", r.script.sha
+	if inFull {
+		verb, script = "eval", r.script.text
+	}
+	var keys, args []any
+	if r.script == acquireScript {
+		keys, args = s.shared(r.tag)
+	}
+	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(2+len(r.calls[0].args)))
+	words = append(words, verb, script, len(keys)+2*len(r.calls))
+	words = append(words, keys...)
+	for _, c := range r.calls {
+		words = append(words, c.lock, c.record)
+	}
+	words = append(words, args...)
+	for _, c := range r.calls {
+		words = append(words, c.args...)
+	}
+	r.cmd = command{redis.NewCmd(ctx, words...)}
+}
+
+// shared returns the keys and arguments that all locks of an acquire share.
+func (s *Store) shared(tag string) (keys, args []any) {
+	if guard := s.options.RestartGuard; guard > 0 {
+		return []any{s.counterKey(tag), s.guardKey()}, []any{millis(guard)}
+	}
+	return []any{s.counterKey(tag)}, []any{0}
+}
+
+// deliver hands every call of the run its answer.
+func (r *run) deliver() {
+	reply, err := r.cmd.Result()
+	answers, _ := reply.([]any)
+	if err == nil && reply == nil {
+		// The connection could not be set up, with a wrong password for
+		// instance: the client library tells that of the round trip only.
+		err = r.err
+	}
+	if err == nil && len(answers) != len(r.calls) {
+		err = errReply("another number of answers than questions")
+	}
+	for i, c := range r.calls {
+		c.err = err
+		if err == nil {
+			c.reply = answers[i]
+		}
+		if r.unconfirmed != nil && changes(c) {
+			c.err = r.unconfirmed
+		}
+	}
+}

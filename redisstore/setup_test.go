@@ -1,0 +1,158 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // The client library logs what the tests do to it.
+	os.Exit(m.Run())
+}
+
+// bound is how long anything may take that must happen in the end.
+const bound = 20 * time.Second
+
+// open returns a store over a client of its own to an address.
+func open(t *testing.T, addr string, opts *Options) *Store {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	s := New(client, opts)
+	t.Cleanup(func() {
+		_ = s.Close()
+		_ = client.Close()
+	})
+	return s
+}
+
+var owners atomic.Int64
+
+func request(name string, ttl time.Duration) driver.AcquireRequest {
+	return driver.AcquireRequest{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
+}
+
+// grant takes a lock that must be free.
+func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.AcquireRequest {
+	t.Helper()
+	req := request(name, ttl)
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted {
+		t.Fatalf("Acquire of %q: %+v, %v, want it granted", name, res, err)
+	}
+	return req
+}
+
+func release(t *testing.T, s *Store, req driver.AcquireRequest) bool {
+	t.Helper()
+	ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	if err != nil {
+		t.Fatalf("Release of %q: %v", req.Name, err)
+	}
+	return ours
+}
+
+func renew(t *testing.T, s *Store, req driver.AcquireRequest) driver.RenewOutcome {
+	t.Helper()
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	if err != nil {
+		t.Fatalf("Renew of %q: %v", req.Name, err)
+	}
+	return outcomes[0]
+}
+
+// eventually returns when done reports true.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(bound)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s after %v", what, bound)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// calls is a call of every verb.
+func calls(s *Store, name string) map[string]func(ctx context.Context) error {
+	req := request(name, time.Minute)
+	return map[string]func(context.Context) error{
+		"Acquire": func(ctx context.Context) error {
+			_, err := s.Acquire(ctx, req)
+			return err
+		},
+		"Renew": func(ctx context.Context) error {
+			_, err := s.Renew(ctx, []driver.RenewRequest{{Name: name, Owner: req.Owner, TTL: time.Minute}})
+			return err
+		},
+		"Release": func(ctx context.Context) error {
+			_, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: req.Owner})
+			return err
+		},
+		"Lookup": func(ctx context.Context) error {
+			_, _, err := s.Lookup(ctx, name)
+			return err
+		},
+		"Break": func(ctx context.Context) error {
+			_, _, err := s.Break(ctx, name)
+			return err
+		},
+		"List": func(ctx context.Context) error {
+			var last error
+			for _, err := range s.List(ctx, name) {
+				last = err
+			}
+			return last
+		},
+	}
+}
+
+// fails checks the errors of these verbs: each matches target, says what it
+// must, and shows no secret.
+func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
+	t.Helper()
+	all := calls(s, "name")
+	for _, verb := range verbs {
+		ctx, cancel := context.WithTimeout(t.Context(), bound)
+		err := all[verb](ctx)
+		cancel()
+		if !errors.Is(err, target) {
+			t.Errorf("%s: %v, want an error that matches %q", verb, err, target)
+			continue
+		}
+		if !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %q, want it to say %q", verb, err, says)
+		}
+		if strings.Contains(err.Error(), "Secret") {
+			t.Errorf("%s: the error shows a secret: %v", verb, err)
+		}
+	}
+}
+
+// numberOf counts the commands of a kind that a server has carried out.
+func numberOf(t *testing.T, server *servers.Redis, command string) int {
+	t.Helper()
+	for line := range strings.Lines(server.Do("INFO", "commandstats")) {
+		var n int
+		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
+			if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,194 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+func watchOf(t *testing.T, s *Store, name string) <-chan struct{} {
+	t.Helper()
+	signals, err := s.Watch(t.Context(), name)
+	if err != nil {
+		t.Fatalf("Watch: %v", err)
+	}
+	return signals
+}
+
+func signalled(t *testing.T, what string, signals <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-signals:
+	case <-time.After(bound):
+		t.Fatalf("no signal after %s", what)
+	}
+}
+
+// Whoever frees a lock, and however, its waiters are woken.
+func TestForeignReleases(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for what, free := range map[string][]string{
+		"DEL":      {"DEL", "lock:name"},
+		"UNLINK":   {"UNLINK", "lock:name"},
+		"FLUSHALL": {"FLUSHALL"},
+		"FLUSHDB":  {"FLUSHDB"},
+		"RENAME":   {"RENAME", "lock:name", "elsewhere"},
+		"expiry":   {"PEXPIRE", "lock:name", "1"},
+		"a script": {"EVAL", "return redis.call('DEL', KEYS[1])", "1", "lock:name"},
+	} {
+		server.Do("SET", "lock:name", "a stranger")
+		signals := watchOf(t, s, "name")
+		server.Do(free...)
+		signalled(t, what, signals)
+		eventually(t, "free lock", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
+	}
+}
+
+// Renewals of the holder wake nobody, and cost one GET each for all that wait
+// in a process. Nothing is sent while nothing happens.
+func TestIdleWaiters(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	holder, waiter := open(t, server.Addr, nil), open(t, server.Addr, nil)
+	held := grant(t, holder, "name", time.Minute)
+	var all []<-chan struct{}
+	for range 50 {
+		all = append(all, watchOf(t, waiter, "name"))
+	}
+	if gets := numberOf(t, server, "get"); gets > 2 { // One is of the acquire script.
+		t.Errorf("50 watches of a name took %d GETs, want 2", gets)
+	}
+	server.Do("CONFIG", "RESETSTAT")
+	const renewals = 10
+	for i := range renewals {
+		held.TTL += time.Minute
+		renew(t, holder, held)
+		eventually(t, "GET after a renewal", func() bool { return numberOf(t, server, "get") >= 2*(i+1) })
+	}
+	if gets := numberOf(t, server, "get"); gets != 2*renewals { // Half of them are of the renew script.
+		t.Errorf("%d renewals cost %d GETs, want %d", renewals, gets, 2*renewals)
+	}
+	for _, signals := range all {
+		select {
+		case <-signals:
+			t.Fatal("a renewal has woken a waiter")
+		default:
+		}
+	}
+	release(t, holder, held)
+	for _, signals := range all {
+		signalled(t, "a release", signals)
+	}
+}
+
+// However many names are watched, there is one connection more.
+func TestOneConnection(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for i := range 100 {
+		watchOf(t, s, fmt.Sprint(i))
+	}
+	clients := func() int { return strings.Count(server.Do("CLIENT", "LIST"), "resp=3") }
+	if n := clients(); n != 1 {
+		t.Errorf("100 watches have %d connections, want 1", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "end of the connection", func() bool { return clients() == 0 })
+}
+
+// A server without the feature says so, and at once.
+func TestNoTracking(t *testing.T) {
+	t.Parallel()
+	old := servers.StartRedis(t, "--rename-command", "HELLO", "")
+	limited := servers.StartRedis(t)
+	limited.Do("ACL", "SETUSER", "limited", "on", ">word", "~*", "+@all", "-client|tracking")
+	for what, s := range map[string]*Store{
+		"a server without HELLO":     open(t, old.Addr, nil),
+		"a user that must not track": openFromURL(t, "redis://limited:word@"+limited.Addr),
+	} {
+		if _, err := s.Watch(t.Context(), "name"); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("Watch with %s: %v, want ErrUnsupported", what, err)
+		}
+		release(t, s, grant(t, s, "name", time.Minute))
+	}
+}
+
+// A watch outlives its server, and a connection that swallows everything.
+func TestWatchAfterRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	s := open(t, proxy.Addr(), nil)
+	signals := watchOf(t, s, "name")
+	server.RestartEmpty()
+	signalled(t, "the end of the connection", signals)
+	eventually(t, "signal after a restart", func() bool {
+		server.Do("SET", "lock:name", "x")
+		server.Do("DEL", "lock:name")
+		select {
+		case <-signals:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+func TestWatchGivenUp(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	s := open(t, proxy.Addr(), nil)
+	proxy.Hold(faultproxy.Down)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := s.Watch(ctx, "name"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Watch: %v, want the end of its context", err)
+	}
+	proxy.Pass(faultproxy.Down)
+	signals := watchOf(t, s, "name")
+	release(t, s, grant(t, s, "name", time.Minute))
+	signalled(t, "a release", signals)
+}
+
+// When a master of a cluster dies, the watches of its locks find the new one.
+func TestWatchInAClusterThatFailsOver(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartRedisCluster(t)
+	client := clusterClient(t, cluster)
+	s := New(client, nil)
+	t.Cleanup(func() { _ = s.Close() })
+	watches := map[string]<-chan struct{}{}
+	for i := range 12 {
+		watches[fmt.Sprint(i)] = watchOf(t, s, fmt.Sprint(i))
+	}
+	cluster.Masters[0].Kill()
+	for name, signals := range watches {
+		eventually(t, "signal of "+name, func() bool {
+			req := request(name, time.Minute)
+			if res, _ := s.Acquire(t.Context(), req); res.Granted {
+				_, _ = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner})
+			}
+			select {
+			case <-signals:
+				return true
+			default:
+				return false
+			}
+		})
+	}
+}

@@ -1,0 +1,200 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+func keys(server *servers.Redis) []string {
+	list := strings.Fields(server.Do("KEYS", "*"))
+	slices.Sort(list)
+	return list
+}
+
+// What other clients rely on: the key and its value.
+func TestWireFormat(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	req := grant(t, s, "invoices/42", time.Minute)
+	if got := server.Do("GET", "lock:invoices/42"); got != req.Owner {
+		t.Errorf("the value of the key is %q, want the owner", got)
+	}
+	if left, _ := strconv.Atoi(server.Do("PTTL", "lock:invoices/42")); left <= 0 || left > 60_000 {
+		t.Errorf("the key expires in %d ms, want 60000 at most", left)
+	}
+	if got := server.Do("SET", "lock:invoices/42", "x", "NX"); got == "OK" {
+		t.Error("a foreign SET NX took a lock that is held")
+	}
+	want := []string{"lock:\x1fcounter", "lock:invoices/42", "lock:invoices/42\x1frecord"}
+	if got := keys(server); !slices.Equal(got, want) {
+		t.Errorf("the keys of a lock are %q, want %q", got, want)
+	}
+	release(t, s, req)
+	if got := keys(server); !slices.Equal(got, want[:1]) {
+		t.Errorf("after the release the keys are %q, want the counter only", got)
+	}
+}
+
+// Ten thousand names leave one key.
+func TestBoundedKeys(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for i := range 500 {
+		release(t, s, grant(t, s, strconv.Itoa(i), time.Minute))
+	}
+	if got := keys(server); len(got) != 1 {
+		t.Errorf("500 locks have left the keys %q, want one", got)
+	}
+}
+
+func TestForeignHolder(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	mine := grant(t, s, "name", time.Minute)
+	server.Do("SET", "lock:name", "a stranger's value", "PX", "60000") // The record of the old hold is still there.
+	res, err := s.Acquire(t.Context(), request("name", time.Minute))
+	if err != nil || res.Granted || res.Held.Holder != "" || res.Held.Token != 0 || res.Held.Kept {
+		t.Errorf("Acquire: %+v, %v, want it refused by a hold of nobody known", res, err)
+	}
+	if left := res.Held.Remaining; left <= 0 || left > time.Minute {
+		t.Errorf("a foreign hold of a minute has %v left", left)
+	}
+	if renew(t, s, mine) != driver.RenewLost || release(t, s, mine) {
+		t.Error("the former owner renewed or released a stranger's hold")
+	}
+	rec, found, err := s.Lookup(t.Context(), "name")
+	if err != nil || !found || rec.Holder != "" || rec.Remaining <= 0 {
+		t.Errorf("Lookup: %+v, %v, %v", rec, found, err)
+	}
+	server.Do("PERSIST", "lock:name")
+	if rec, _, _ := s.Lookup(t.Context(), "name"); rec.Remaining != 0 || !rec.Until.IsZero() {
+		t.Errorf("a hold without end has %v left, until %v", rec.Remaining, rec.Until)
+	}
+	server.Do("DEL", "lock:name")
+	grant(t, s, "name", time.Minute)
+}
+
+func TestWrongType(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	server.Do("LPUSH", "lock:name", "x")
+	fails(t, s, driver.ErrCorrupt, `"lock:name"`, "Acquire", "Renew", "Release", "Lookup", "Break", "List")
+	if got := server.Do("TYPE", "lock:name"); got != "list" {
+		t.Errorf("the foreign key has become a %s", got)
+	}
+	other := grant(t, s, "other", time.Minute)
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{
+		{Name: "name", Owner: "x", TTL: time.Minute}, {Name: "other", Owner: other.Owner, TTL: time.Minute},
+	})
+	if !errors.Is(err, driver.ErrCorrupt) || outcomes[0] != driver.RenewUnknown || outcomes[1] != driver.Renewed {
+		t.Errorf("Renew of a corrupt lock and a good one: %v, %v", outcomes, err)
+	}
+	names := 0
+	for rec, err := range s.List(t.Context(), "") {
+		if err == nil && rec.Name == "other" {
+			names++
+		}
+	}
+	if names != 1 {
+		t.Error("a listing does not go on after a corrupt lock")
+	}
+}
+
+func TestCorruptCounter(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	server.Do("SET", s.counterKey(""), "many")
+	fails(t, s, driver.ErrCorrupt, "counter", "Acquire")
+	server.Do("DEL", s.counterKey(""))
+	server.Do("LPUSH", s.counterKey(""), "x")
+	fails(t, s, driver.ErrCorrupt, "counter", "Acquire")
+	if got := server.Do("EXISTS", "lock:name"); got != "0" {
+		t.Error("an Acquire that failed has taken the lock")
+	}
+	server.Do("DEL", s.counterKey(""))
+	server.Do("SET", s.counterKey(""), strconv.Itoa(driver.MaxToken))
+	fails(t, s, driver.ErrUnsupported, "counter", "Acquire")
+}
+
+// The server's clock is set back by years, as it seems from the last token; and
+// then the counter is lost.
+func TestTokensAndTheClock(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	token := func() int64 {
+		res, err := s.Acquire(t.Context(), request(strconv.FormatInt(owners.Add(1), 10), time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Token
+	}
+	now := time.Now().UnixMicro()
+	first := token()
+	if off := first - now; off < -int64(time.Minute/time.Microsecond) || off > int64(time.Minute/time.Microsecond) {
+		t.Errorf("the first token is %d, want the server's clock, about %d", first, now)
+	}
+	ahead := first + 1e15
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(ahead, 10))
+	if got := token(); got != ahead+1 {
+		t.Errorf("with a counter ahead of the clock the token is %d, want %d", got, ahead+1)
+	}
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(first, 10))
+	server.Do("DEL", s.counterKey(""))
+	if got := token(); got <= first {
+		t.Errorf("when the counter was lost the token is %d, not above %d", got, first)
+	}
+}
+
+// A record that was evicted costs the holder's name, and no more.
+func TestLostRecord(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	req := grant(t, s, "name", time.Minute)
+	first, _, _ := s.Lookup(t.Context(), "name")
+	server.Do("DEL", "lock:name\x1frecord")
+	if rec, found, err := s.Lookup(t.Context(), "name"); !found || err != nil || rec.Holder != "" {
+		t.Errorf("Lookup: %+v, %v, %v", rec, found, err)
+	}
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted || res.Token <= first.Token {
+		t.Errorf("the same Acquire again: %+v, %v, want a token above %d", res, err, first.Token)
+	}
+	if !release(t, s, req) {
+		t.Error("the owner could not release the lock")
+	}
+}
+
+func TestShortestTTL(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for _, ttl := range []time.Duration{-time.Second, 0, 1, time.Microsecond, time.Millisecond + 1} {
+		res, err := s.Acquire(t.Context(), request("name", ttl))
+		if err != nil {
+			t.Errorf("Acquire with a TTL of %v: %v", ttl, err)
+		}
+		eventually(t, "end of a hold with a TTL of "+ttl.String(), func() bool { return server.Do("EXISTS", "lock:name") == "0" })
+		if !res.Granted {
+			t.Errorf("Acquire with a TTL of %v was refused", ttl)
+		}
+	}
+	if got := millis(time.Millisecond + 1); got != 2 {
+		t.Errorf("a TTL is rounded to %d ms, want it rounded up to 2", got)
+	}
+}
