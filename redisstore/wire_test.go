@@ -126,7 +126,7 @@ func TestCorruptCounter(t *testing.T) {
 		t.Error("an Acquire that failed has taken the lock")
 	}
 	server.Do("DEL", s.counterKey(""))
-	server.Do("SET", s.counterKey(""), strconv.Itoa(driver.MaxToken))
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(driver.MaxToken, 10))
 	fails(t, s, driver.ErrUnsupported, "counter", "Acquire")
 }
 
