@@ -14,11 +14,14 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
+// otherProcess is what the test binary does when a test has started it.
+var otherProcess func(folder string) int
+
 // The boot clock does not know virtual time, so that only the tests which are
 // about it have one.
 func TestMain(m *testing.M) {
 	if folder := os.Getenv("HOLDFAST_TEST_FOLDER"); folder != "" {
-		os.Exit(holdAndWrite(folder)) // we are the other process of a test
+		os.Exit(otherProcess(folder))
 	}
 	holdfast.SetBootClock(nil)
 	os.Exit(m.Run())

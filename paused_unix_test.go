@@ -17,6 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/filestore"
 )
 
+func init() { otherProcess = holdAndWrite }
+
 const pausedTTL = 300 * time.Millisecond
 
 // holdAndWrite is the other process of TestPausedHolder: it writes its token as

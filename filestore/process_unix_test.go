@@ -3,6 +3,7 @@
 package filestore
 
 import (
+	"context"
 	"syscall"
 	"testing"
 	"time"
@@ -20,8 +21,10 @@ func TestStoppedHolder(t *testing.T) {
 	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
 	eventually(t, "the name is free", func() bool {
-		res, err := s.Acquire(t.Context(), request("name", time.Hour))
+		res, err := s.Acquire(ctx, request("name", time.Hour))
 		return err == nil && res.Granted
 	})
 	if waited := time.Since(asked); waited < ttl {

@@ -82,6 +82,9 @@ func (s *Store) sweep(ctx context.Context, idle time.Duration) {
 // sweepRecord frees a record whose holder is dead, deletes one that has been
 // free for long, and reports whether it could see to it.
 func (s *Store) sweepRecord(ctx context.Context, path string, idle time.Duration) bool {
+	if !s.worthSweeping(path, idle) {
+		return true
+	}
 	const patience = 100 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -93,33 +96,47 @@ func (s *Store) sweepRecord(ctx context.Context, path string, idle time.Duration
 		return errors.Is(err, driver.ErrCorrupt) // Such a file names no session.
 	}
 	defer e.close()
-	if s.inTheWay(&e.rec) {
-		return true
-	}
-	if e.rec.State == stateHeld && e.rec.lasts(&s.host) {
+	switch {
+	case s.inTheWay(&e.rec):
+	case e.rec.State == stateHeld && e.rec.lasts(&s.host):
 		return e.write(e.rec.free()) == nil
-	}
-	if s.isIdle(e, idle) {
+	case s.isIdle(e.file, &e.rec, idle):
 		os.Remove(path)
 	}
 	return true
 }
 
+// worthSweeping takes a glance at a record, so that a sweep locks none that is in
+// use: this process may be stopped at any moment.
+func (s *Store) worthSweeping(path string, idle time.Duration) bool {
+	f, err := os.OpenFile(path, os.O_RDONLY|careful, 0)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	rec, err := glance(f)
+	if err != nil {
+		return true
+	}
+	dead := rec.State == stateHeld && rec.lasts(&s.host)
+	return !s.inTheWay(&rec) && (dead || s.isIdle(f, &rec, idle))
+}
+
 // isIdle reports whether the file of a free record can be deleted: it must have
 // been left alone for a while, and the token clock must be past its last token,
-// which nothing will remember.
-func (s *Store) isIdle(e *entry, idle time.Duration) bool {
+// which nothing will remember, in later boots too.
+func (s *Store) isIdle(f *os.File, rec *record, idle time.Duration) bool {
 	if !sweepsRecords {
 		return false
 	}
-	info, err := e.file.Stat()
+	info, err := f.Stat()
 	if err != nil || s.host.wall().Sub(info.ModTime()) < idle {
 		return false
 	}
 	s.tokens.mu.Lock()
-	clock := s.tokens.clock
+	clock, mark := s.tokens.clock, s.tokens.mark
 	s.tokens.mu.Unlock()
-	return clock.Boot != "" && e.rec.Token < clock.read(&s.host)
+	return clock.Boot != "" && rec.Token < clock.read(&s.host) && rec.Token <= mark
 }
 
 // deadSessions returns the paths of the files of dead sessions. It deletes those

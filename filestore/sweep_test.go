@@ -128,6 +128,25 @@ func TestSweepOfEmptySessions(t *testing.T) {
 	}
 }
 
+// TestSweepLocksNothingInUse: a process that is stopped while it sweeps must not
+// hold up those who use their locks.
+func TestSweepLocksNothingInUse(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	held, _ := granted(t, s, "held", time.Hour)
+	free, _ := granted(t, s, "free", time.Hour)
+	released(t, s, free)
+	for _, name := range []string{held.Name, free.Name} {
+		e, err := s.find(t.Context(), name, exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !s.sweepRecord(t.Context(), s.recordPath(name), idleTime) {
+			t.Errorf("a sweep waits for the record of a %s name", name)
+		}
+		e.close()
+	}
+}
+
 // TestSweptUnderneath: who has opened a file before it is swept notices.
 func TestSweptUnderneath(t *testing.T) {
 	s := openTest(t, t.TempDir())
