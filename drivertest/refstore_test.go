@@ -27,10 +27,11 @@ func (s *refStore) begin(ctx context.Context) error {
 	case err == nil && (s.dead || w.broken):
 		err = errLink
 	}
+	hangs := s.closed && w.has(closedCallsHang)
 	if err != nil {
 		w.mu.Unlock()
 	}
-	if s.closed && w.has(closedCallsHang) {
+	if hangs {
 		<-ctx.Done()
 		err = ctx.Err()
 	}
