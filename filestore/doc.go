@@ -26,9 +26,15 @@
 //
 // # What can go wrong
 //
+// A grant does not wait for the disk, except for one in about ten minutes: a
+// power loss frees all locks anyway, and that fsync keeps the tokens rising. A
+// floor more than ten minutes ahead of the clock costs two fsyncs at every grant
+// above it.
+//
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has a
-// record locked holds up all requests for that name until it goes on or is
-// killed. They fail when their context ends; no two hold the lock.
+// record locked holds up what must be written there until it goes on or is
+// killed, and one that is stopped in the few milliseconds of that fsync holds up
+// all grants. Requests fail when their context ends; no two hold a lock.
 //
 // Network file systems are refused on Linux and macOS. On Windows they are not
 // recognised: do not use one. Even where file locks work over the network, the
@@ -47,11 +53,6 @@
 //
 // Holds that were not released when a Store is closed stay until their TTL. The
 // same is true of holds whose process died when the session file cannot be read.
-//
-// A grant does not wait for the disk, except for the first after about ten
-// minutes without one: a power loss frees all locks anyway, and that one fsync
-// keeps the tokens rising. A floor more than ten minutes ahead of the clock
-// costs two of every grant above it.
 //
 // On macOS and Windows, waiters try at intervals. On Windows the files of idle
 // names stay, and the clock has steps of 16 ms.

@@ -34,12 +34,15 @@ func (s *Store) take(ctx context.Context, name string, refuses func(*record) boo
 		if err != nil {
 			return nil, false, notApplied(fault("open", path, err))
 		}
-		if errors.Is(tryLock(f, exclusive), errLocked) {
-			if rec, err := glance(f); err == nil && rec.Name == name && refuses(&rec) {
+		if tryLock(f, exclusive) == nil {
+			e, err = s.readLocked(f, name)
+		} else {
+			rec, unclear := glance(f)
+			if unclear == nil && rec.Name == name && refuses(&rec) {
 				return &entry{file: f, rec: rec}, true, nil
 			}
+			e, err = s.readEntry(ctx, f, name, exclusive)
 		}
-		e, err := s.readEntry(ctx, f, name, exclusive)
 		if !errors.Is(err, errSwept) {
 			return e, false, err
 		}
@@ -90,12 +93,17 @@ var errSwept = errors.New("swept")
 
 // readEntry locks and reads an open record file, or closes it.
 func (s *Store) readEntry(ctx context.Context, f *os.File, name string, how lockKind) (*entry, error) {
-	e := &entry{file: f}
-	err := lock(ctx, f, how)
-	if err == nil {
-		err = e.read(name)
+	if err := lock(ctx, f, how); err != nil {
+		f.Close()
+		return nil, err
 	}
-	if err != nil {
+	return s.readLocked(f, name)
+}
+
+// readLocked reads a record file that is locked, or closes it.
+func (s *Store) readLocked(f *os.File, name string) (*entry, error) {
+	e := &entry{file: f}
+	if err := e.read(name); err != nil {
 		f.Close()
 		return nil, err
 	}
