@@ -12,12 +12,13 @@ const module = "github.com/holdfast-go/holdfast"
 // arrows says what each package may import beyond the standard library. The
 // arrows point down only; docs/design.md shows them.
 var arrows = map[string][]string{
-	"":           {"driver"},
-	"driver":     {},
-	"drivertest": {"driver"},
-	"memstore":   {"driver"},
-	"filestore":  {"driver", "golang.org/x/sys"},
-	"redisstore": {"driver", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
+	"":            {"driver"},
+	"driver":      {},
+	"drivertest":  {"driver"},
+	"memstore":    {"driver"},
+	"filestore":   {"driver", "golang.org/x/sys"},
+	"quorumstore": {"driver"},
+	"redisstore":  {"driver", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
 }
 
 func TestImportArrows(t *testing.T) {

@@ -33,6 +33,11 @@ type Guarantees struct {
 	// ErrUnsupported from Watch.
 	Push bool
 
+	// Detached: a hold that was asked for as AcquireRequest.Detached outlives
+	// the process and the Store that asked. A store that does not claim it
+	// refuses such a request with ErrUnsupported.
+	Detached bool
+
 	// Lookup, List, Break, Metadata and Keep: the store does these. One that
 	// does not do Metadata drops it; one that does not do Keep refuses a
 	// Release that asks for it.

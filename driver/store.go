@@ -132,6 +132,11 @@ type AcquireRequest struct {
 	// Metadata is kept with the hold, for people and tools. Neither side
 	// changes the map once it has been handed over.
 	Metadata map[string]string
+
+	// Detached asks for a hold that ends by Release, Break or its TTL alone,
+	// also where the store frees the holds of a process that has ended: whoever
+	// knows the owner may renew and release it, from any process.
+	Detached bool
 }
 
 // An AcquireResult is the answer to an AcquireRequest.

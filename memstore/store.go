@@ -106,6 +106,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 		Break:       true,
 		Metadata:    true,
 		Keep:        true,
+		Detached:    true,
 	}
 }
 

@@ -139,6 +139,7 @@ func (s *Store) promise() driver.Guarantees {
 		Break:       true,
 		Metadata:    true,
 		Keep:        true,
+		Detached:    true,
 	}
 	if s.options.RestartGuard > 0 {
 		g.Restart = driver.FateFreed

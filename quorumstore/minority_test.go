@@ -1,0 +1,291 @@
+package quorumstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+)
+
+const there, back = 3 * time.Millisecond, 4 * time.Millisecond
+
+// Whatever a minority of the nodes does, every operation takes exactly one round
+// trip to the others.
+func TestMinorityCostsNothing(t *testing.T) {
+	for what, fault := range map[string]func(s *server) faultstore.Fault{
+		"healthy": func(*server) faultstore.Fault { return slow(there, back) },
+		"dead":    dead,
+		"hung":    hung,
+		"slow":    func(*server) faultstore.Fault { return slow(time.Minute, time.Minute) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, 5, func(t *testing.T, c cluster) {
+				for i, s := range c {
+					s.set(slow(there, back))
+					if i < 2 {
+						s.set(fault(s))
+					}
+				}
+				mine, theirs := c.client(t), c.client(t)
+				req := request("mine")
+				for range 3 {
+					for what, call := range map[string]func(){
+						"Acquire":           func() { grant(t, mine, req) },
+						"a refused Acquire": func() { acquire(t, theirs, request("theirs")) },
+						"Renew":             func() { renew(t, mine, req) },
+						"Lookup":            func() { mustFind(t, theirs, "mine") },
+						"Release":           func() { giveBack(t, mine, req) },
+					} {
+						if what != "Acquire" {
+							grant(t, mine, req)
+						}
+						if d := took(call); d != there+back {
+							t.Errorf("%s took %v, want %v", what, d, there+back)
+						}
+						giveBack(t, mine, req)
+					}
+				}
+			})
+		})
+	}
+}
+
+func mustFind(t *testing.T, s *Store, holder string) {
+	t.Helper()
+	rec, found, err := s.Lookup(t.Context(), name)
+	if err != nil || !found || rec.Holder != holder {
+		t.Fatalf("Lookup: %+v, %v, %v, want a hold of %s", rec, found, err, holder)
+	}
+}
+
+// With a majority hung, every operation ends within the Timeout, whatever the
+// nodes do with the context, and says so in an Error.
+func TestMajorityHungIsAnErrorInTime(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		s := c.client(t)
+		req := request("mine")
+		grant(t, s, req)
+		c[0].set(c[0].hang)
+		c[1].set(c[1].hang)
+		other := request("other")
+		for what, call := range map[string]func() error{
+			"Acquire": func() error { _, err := s.Acquire(t.Context(), other); return err },
+			"Renew": func() error {
+				_, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: req.Owner, TTL: req.TTL}})
+				return err
+			},
+			"Release": func() error {
+				_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: other.Owner})
+				return err
+			},
+			"Lookup": func() error { _, _, err := s.Lookup(t.Context(), name); return err },
+			"Break":  func() error { _, _, err := s.Break(t.Context(), name); return err },
+			"Watch":  func() error { _, err := s.Watch(t.Context(), name); return err },
+		} {
+			var err error
+			d := took(func() { err = call() })
+			var votes *Error
+			if !errors.As(err, &votes) || len(votes.Votes) != 3 || votes.Need != 2 {
+				t.Errorf("%s: %v, want an Error", what, err)
+			}
+			if driver.NotApplied(err) && what != "Watch" {
+				t.Errorf("%s: %v: it may have been applied", what, err)
+			}
+			if d > DefaultTimeout {
+				t.Errorf("%s took %v", what, d)
+			}
+		}
+	})
+}
+
+// A grant that comes after the decision makes the hold stronger.
+func TestLateGrantIsAdopted(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		conns[2].Set(faultstore.Acquire, func(ctx context.Context, _ faultstore.Op, apply func()) error {
+			select {
+			case <-time.After(100 * time.Millisecond):
+				apply()
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		s := join(t, conns)
+		req := request("mine")
+		if d := took(func() { grant(t, s, req) }); d > 0 {
+			t.Errorf("Acquire took %v", d)
+		}
+		c.holders(t, "mine", "mine", "")
+		time.Sleep(time.Second)
+		c.holders(t, "mine", "mine", "mine")
+		c[0].restart()
+		if got := renew(t, s, req); got != driver.Renewed {
+			t.Errorf("Renew by the late grant is answered %d", got)
+		}
+	})
+}
+
+// A grant that comes after an attempt has failed is given back.
+func TestLateGrantOfAFailedAttemptIsGivenBack(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		first, second := c.client(t), c.client(t)
+		c[2].set(faultstore.Refuse)
+		grant(t, first, request("first"))
+		synctest.Wait()
+		c[0].set(slow(there, back))
+		c[1].set(slow(there, back))
+		c[2].set(slow(100*time.Millisecond, 100*time.Millisecond))
+		if res := acquire(t, second, request("second")); res.Granted || res.Held.Holder != "first" {
+			t.Fatalf("a held name: %+v", res)
+		}
+		time.Sleep(150 * time.Millisecond)
+		c.holders(t, "first", "first", "second")
+		time.Sleep(time.Second)
+		c.holders(t, "first", "first", "")
+	})
+}
+
+// What a failed attempt was granted is given back before the answer.
+func TestPartialWinsAreReleasedBeforeTheAnswer(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		first, second := c.client(t), c.client(t)
+		c[2].set(faultstore.Refuse)
+		grant(t, first, request("first"))
+		synctest.Wait()
+		c[0].set(slow(there, back))
+		c[1].set(slow(there, back))
+		c[2].set(nil)
+		acquire(t, second, request("second"))
+		c.holders(t, "first", "first", "")
+
+		for _, s := range c[:2] {
+			s.set(func(context.Context, faultstore.Op, func()) error {
+				time.Sleep(there)
+				return faultstore.ErrRefused
+			})
+		}
+		if _, err := second.Acquire(t.Context(), request("second")); err == nil {
+			t.Error("one node of three was enough")
+		}
+		c.holders(t, "first", "first", "")
+	})
+}
+
+// A Release never overtakes the Acquire that it undoes, however late that
+// arrives.
+func TestReleaseNeverOvertakesItsAcquire(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		for _, s := range c {
+			s.set(jitter(60 * time.Millisecond))
+		}
+		s := c.client(t)
+		for range 200 {
+			req := request("mine")
+			grant(t, s, req)
+			giveBack(t, s, req)
+		}
+		time.Sleep(time.Second)
+		c.holders(t, "", "", "")
+	})
+}
+
+// A failed attempt that is cut short leaves nothing behind.
+func TestCutShort(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		for _, s := range c {
+			s.set(slow(there, back))
+		}
+		s := c.client(t)
+		for cut := range 2 * int((there+back)/time.Millisecond) {
+			_, err := s.Acquire(bounded(t, time.Duration(cut)*time.Millisecond), request("mine"))
+			if cut < int((there+back)/time.Millisecond) && err == nil {
+				t.Fatalf("granted in %d ms", cut)
+			} else if err == nil {
+				break
+			}
+			time.Sleep(time.Second)
+			c.holders(t, "", "", "")
+		}
+	})
+}
+
+// A node that did not hear of a release is told again.
+func TestReleaseIsRepeated(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		s := join(t, conns)
+		req := request("mine")
+		grant(t, s, req)
+		synctest.Wait()
+		conns[2].Once(faultstore.Release, faultstore.Refuse)
+		giveBack(t, s, req)
+		synctest.Wait()
+		c.holders(t, "", "", "mine")
+		time.Sleep(time.Second)
+		c.holders(t, "", "", "")
+	})
+}
+
+// Releases that are sent again and again while a node hangs do not pile up.
+func TestReleasesOfAHungNodeAreOne(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		revived := make(chan struct{})
+		c[2].set(slowUntil(revived))
+		s := c.client(t)
+		req := request("mine")
+		grant(t, s, req)
+		for range 500 {
+			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if n := s.work.Load(); n > 2 {
+			t.Errorf("%d goroutines wait for one hung node", n)
+		}
+		close(revived)
+		synctest.Wait()
+		c.holders(t, "", "", "")
+	})
+}
+
+// However long a node hangs and ignores contexts, what is kept for it is
+// bounded; when it comes back all of that goes.
+func TestHungNodeIsBounded(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		revived := make(chan struct{})
+		c[0].set(slowUntil(revived))
+		s := c.client(t)
+		for i := range 5000 {
+			req := request("mine")
+			req.TTL = time.Second
+			grant(t, s, req)
+			giveBack(t, s, req)
+			if i%100 == 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		time.Sleep(2 * doubtTime)
+		synctest.Wait()
+		if n := s.work.Load(); n > 4*silentLimit {
+			t.Errorf("%d goroutines wait for a node that hangs", n)
+		}
+		if n := len(s.claims); n > 2*silentLimit {
+			t.Errorf("%d claims are kept for a node that hangs", n)
+		}
+		close(revived)
+		time.Sleep(2 * doubtTime)
+		if n := s.work.Load(); n != 0 {
+			t.Errorf("%d goroutines are left", n)
+		}
+		if n := len(s.claims); n != 0 {
+			t.Errorf("%d claims are left", n)
+		}
+		c.holders(t, "", "", "")
+	})
+}

@@ -1,0 +1,78 @@
+package quorumstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A node is one of the stores of a quorum.
+type node struct {
+	driver.Store
+	index   int
+	can     driver.Guarantees
+	timeout time.Duration
+	began   time.Time
+
+	asked    atomic.Int64 // requests under way
+	answered atomic.Int64 // when it last answered, or was asked after a rest
+	mute     atomic.Bool  // its last request ended without an answer
+	repeats  atomic.Int64 // releases that are to be sent again
+}
+
+// Bounds on what is spent on a node that does not answer.
+const (
+	// silentLimit is how many requests may be under way to a node while it is
+	// silent. They are needed to see it come back, and to give back what it may
+	// have granted.
+	silentLimit = 256
+
+	// repeatLimit is how many releases wait to be sent again to one node.
+	repeatLimit = 256
+)
+
+var errSilent = notApplied{errors.New("it has left many requests unanswered and is not asked")}
+
+// ask makes one request to a node. It returns when the node does: those who
+// cannot wait for that run it on a goroutine of its own.
+func ask[T any](ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
+	var none T
+	if n.asked.Load() >= silentLimit && n.silent() {
+		return none, errSilent
+	}
+	if n.asked.Add(1) == 1 {
+		n.answered.Store(n.now())
+	}
+	value, err := request(ctx)
+	if err != nil && ctx.Err() != nil {
+		n.mute.Store(true)
+	} else {
+		n.mute.Store(false)
+		n.answered.Store(n.now())
+	}
+	n.asked.Add(-1)
+	return value, err
+}
+
+// silent reports whether the node has left requests unanswered for the time
+// that it is given.
+func (n *node) silent() bool {
+	return n.mute.Load() || n.asked.Load() > 0 && n.now()-n.answered.Load() > int64(n.timeout)
+}
+
+func (n *node) now() int64 { return int64(time.Since(n.began)) }
+
+// closeNodes closes every node.
+func (s *Store) closeNodes() error {
+	var errs []error
+	for _, n := range s.nodes {
+		if err := n.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("node %d (%s): %w", n.index+1, n.can.Store, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,94 @@
+package quorumstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Release implements [driver.Store]. It goes to every node, and reports true as
+// soon as a majority has ended the hold, and false as soon as so many did not
+// have it that no majority did. If neither comes to be known, but a majority
+// has answered, the hold is over, and since it may have had a majority it
+// reports true. Else, or if the name should be kept and no majority keeps it,
+// the error is an [Error].
+//
+// Nodes that do not confirm are told again in the background for a second or
+// two. After that their part of the hold ends with its TTL: a minority, which
+// keeps nobody out as long as the other nodes answer.
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	if err := s.usable(ctx); err != nil {
+		return false, err
+	}
+	k := kindOf(req)
+	if k == keep && !s.can.Keep {
+		return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
+	}
+	c := s.claim(req.Name, req.Owner)
+	defer s.unclaim(c)
+	places := s.queue(c, k, nil)
+	answers := make([]*answer[bool], len(s.nodes))
+	ended, without := 0, 0
+	err := poll(ctx, s, func(ctx context.Context, n *node) (bool, error) {
+		return s.releaseInTurn(ctx, n, c, places[n.index], nil, req)
+	}).hear(func(a answer[bool]) bool {
+		answers[a.node] = &a
+		switch {
+		case a.err != nil:
+		case a.value:
+			ended++
+		default:
+			without++
+		}
+		return ended >= s.need || without > len(s.nodes)-s.need
+	})
+	switch {
+	case ended >= s.need, k == release && ended+without >= s.need && without <= len(s.nodes)-s.need:
+		return true, nil
+	case without > len(s.nodes)-s.need:
+		return false, nil
+	}
+	return false, s.fail("not confirmed", err, func(n *node) Vote {
+		switch a := answers[n.index]; {
+		case a == nil:
+			return Vote{Err: errNoAnswer}
+		case a.err != nil:
+			return Vote{Err: a.err}
+		case a.value:
+			return Vote{Answer: "released"}
+		}
+		return Vote{Answer: "not held"}
+	})
+}
+
+// releaseInTurn releases the hold of an owner at a node, when what is ahead of
+// it in the lane is over. If it undoes an acquisition that certainly has left
+// nothing, nothing is sent.
+func (s *Store) releaseInTurn(ctx context.Context, n *node, c *claim, p place, undoes *errand, req driver.ReleaseRequest) (bool, error) {
+	if p.joined {
+		defer s.unclaim(c)
+		select {
+		case <-p.done:
+			return p.ended, p.err
+		case <-ctx.Done():
+			return false, errNoAnswer
+		}
+	}
+	defer s.finish(c, p.errand)
+	if undoes != nil || !s.ready(p.errand) {
+		// It must be done, even if the caller's time is over by then.
+		s.await(context.Background(), p.errand)
+		limited, cancel := context.WithTimeout(context.Background(), s.timeout)
+		defer cancel()
+		ctx = limited
+	}
+	if needed := s.send(p.errand); undoes != nil && !undoes.leaves && !needed {
+		return false, nil
+	}
+	p.ended, p.err = s.confirm(ctx, n, c, req)
+	if p.err != nil && !driver.Permanent(p.err) {
+		s.repeat(n, c, req)
+	}
+	return p.ended, p.err
+}

@@ -1,0 +1,92 @@
+package quorumstore
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+const name = "invoices/42"
+
+var owners atomic.Int64
+
+// request asks for the name, with an owner of its own.
+func request(holder string) driver.AcquireRequest {
+	return driver.AcquireRequest{
+		Name:   name,
+		Owner:  fmt.Sprintf("secret-%s-%d", holder, owners.Add(1)),
+		Holder: holder,
+		TTL:    30 * time.Second,
+	}
+}
+
+func acquire(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatalf("Acquire for %s: %v", req.Holder, err)
+	}
+	return res
+}
+
+// grant is acquire of what must be granted.
+func grant(t *testing.T, s *Store, req driver.AcquireRequest) int64 {
+	t.Helper()
+	res := acquire(t, s, req)
+	if !res.Granted {
+		t.Fatalf("Acquire for %s was refused: %+v", req.Holder, res.Held)
+	}
+	return res.Token
+}
+
+func giveBack(t *testing.T, s *Store, req driver.AcquireRequest) bool {
+	t.Helper()
+	ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	if err != nil {
+		t.Fatalf("Release for %s: %v", req.Holder, err)
+	}
+	return ended
+}
+
+func renew(t *testing.T, s *Store, req driver.AcquireRequest) driver.RenewOutcome {
+	t.Helper()
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	if err != nil {
+		t.Fatalf("Renew for %s: %v", req.Holder, err)
+	}
+	return outcomes[0]
+}
+
+// holders checks who has the name on each server, "" for nobody.
+func (c cluster) holders(t *testing.T, want ...string) {
+	t.Helper()
+	for i, s := range c {
+		if got := s.holder(name); got != want[i] {
+			t.Errorf("server %d has %q, want %q", i, got, want[i])
+		}
+	}
+}
+
+// inBubble runs a scene in virtual time, with so many servers.
+func inBubble(t *testing.T, size int, scene func(t *testing.T, c cluster)) {
+	synctest.Test(t, func(t *testing.T) { scene(t, newCluster(t, size)) })
+}
+
+// took runs f and returns how long it took.
+func took(f func()) time.Duration {
+	began := time.Now()
+	f()
+	return time.Since(began)
+}
+
+// bounded is a context that ends with the test, or after d.
+func bounded(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
