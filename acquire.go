@@ -132,7 +132,7 @@ func (a *acquisition) attempts(g *grant) error {
 			err = fmt.Errorf("%w: the answer came after the end of the TTL of %v", ErrUnavailable, a.o.TTL)
 		}
 		if err != nil {
-			a.last = storeError(a.ctx, err)
+			a.failed(err)
 			if err := patience.bear(a.ctx, sent, err); err != nil {
 				return err
 			}
@@ -199,6 +199,17 @@ func (a *acquisition) found(held driver.Record) {
 	a.c.mu.Lock()
 	a.c.slots[a.full].seen = seen
 	a.c.mu.Unlock()
+}
+
+// failed notes that the store has failed. That the wait is over is no news of the
+// store, but that it never answered is.
+func (a *acquisition) failed(err error) {
+	switch {
+	case a.ctx.Err() == nil:
+		a.last = storeError(a.ctx, err)
+	case a.last == nil:
+		a.last = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
+	}
 }
 
 // contended tells the hooks, once, that the acquisition has to wait.

@@ -118,6 +118,28 @@ func TestLateGrantAfterOutage(t *testing.T) {
 	})
 }
 
+// A wait that is cut short while the store does not answer says so, and does not
+// forget what the store said before.
+func TestWaitCutShortInAnOutageSaysWhy(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, faultstore.Hang)
+		_, err := c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second})
+		wantErr(t, err, context.DeadlineExceeded)
+		wantErr(t, err, holdfast.ErrUnavailable)
+
+		store.Set(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
+			store.Set(faultstore.Acquire, faultstore.Hang)
+			return errors.New("the disk is on fire")
+		})
+		_, err = c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second})
+		wantErr(t, err, context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), "the disk is on fire") {
+			t.Errorf("the error %q does not say what the store said", err)
+		}
+	})
+}
+
 func TestStoreThatRefusesIsReportedAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)

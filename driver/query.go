@@ -41,6 +41,14 @@ func (q *Query) String(name, def string) string {
 	return values[0]
 }
 
+// Strings returns every value of the parameter, in the order of the URL, nil if
+// it is absent.
+func (q *Query) Strings(name string) []string {
+	values := q.left[name]
+	delete(q.left, name)
+	return values
+}
+
 // Bool returns the parameter, or def if it is absent.
 func (q *Query) Bool(name string, def bool) bool {
 	return parse(q, name, def, "true or false", strconv.ParseBool)

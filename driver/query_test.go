@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,19 @@ func TestQuery(t *testing.T) {
 	}
 	if err := q.Err(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestQueryStrings(t *testing.T) {
+	q := query(t, "n=1&m=2&n=3")
+	if got := q.Strings("n"); !slices.Equal(got, []string{"1", "3"}) {
+		t.Errorf("Strings: %q, want both in order", got)
+	}
+	if got := q.Strings("x"); got != nil {
+		t.Errorf("Strings of an absent parameter: %q", got)
+	}
+	if err := q.Err(); err == nil || !strings.Contains(err.Error(), "unknown parameter m") {
+		t.Errorf("Err: %v, want one about m", err)
 	}
 }
 

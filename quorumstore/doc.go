@@ -98,5 +98,11 @@
 //
 // # URL
 //
-// There is none: a quorum is made of stores that the program has opened.
+//	quorum:?node=URL&node=URL&node=URL
+//
+// The URLs of the nodes are escaped as values of a query; [URL] does that.
+// Parameters:
+//
+//	node       the URL of a node, once for each
+//	timeout    Options.Timeout, as in 500ms
 package quorumstore

@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
-	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -48,12 +47,18 @@ type script struct {
 	sha  string // under which the server knows the text
 }
 
-var luaComments = regexp.MustCompile(`(?m)^\s*--.*\n`)
-
 // newScript puts parts together. The comments stay here: the text is sent
 // whenever a server does not know it.
 func newScript(parts ...string) *script {
-	text := luaComments.ReplaceAllString(strings.Join(parts, "\n"), "")
+	var b strings.Builder
+	for _, part := range parts {
+		for line := range strings.Lines(part) {
+			if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "--") {
+				b.WriteString(line)
+			}
+		}
+	}
+	text := b.String()
 	sum := sha1.Sum([]byte(text))
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }

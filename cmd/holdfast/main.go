@@ -2,12 +2,7 @@
 // run "holdfast help".
 package main
 
-import (
-	"os"
-
-	// The stores that --store can name.
-	_ "github.com/holdfast-go/holdfast/filestore"
-)
+import "os"
 
 func main() {
 	os.Exit(report(os.Stderr, newRoot().Execute()))

@@ -6,7 +6,7 @@ import (
 
 // A cli is what all subcommands share: the flags that each of them has.
 type cli struct {
-	store   string
+	store   stores
 	quiet   bool
 	verbose bool
 }
@@ -14,7 +14,7 @@ type cli struct {
 // newRoot puts the program together. Every subcommand has a file of its own with
 // a function that makes it.
 func newRoot() *cobra.Command {
-	c := &cli{}
+	c := &cli{store: stores{urls: []string{"file:"}}}
 	root := &cobra.Command{
 		Use:   "holdfast",
 		Short: "Hold a distributed lock while a command runs",
@@ -31,7 +31,7 @@ HOLDFAST_KILL_AFTER. The flag wins.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.store, "store", "file:", "URL of the store that keeps the locks")
+	flags.Var(&c.store, "store", "URL of the store that keeps the locks; given several times, of the nodes of a quorum")
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "say nothing; the exit code tells")
 	flags.BoolVarP(&c.verbose, "verbose", "v", false, "tell what happens to the lock")
 

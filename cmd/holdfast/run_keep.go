@@ -24,7 +24,7 @@ func (r *runCommand) keep(k *supervise.Keeper, path string) int {
 
 // hold does the work of keep, and notes in s how it goes.
 func (r *runCommand) hold(k *supervise.Keeper, path string, s *status, began time.Time) *exit {
-	client, err := holdfast.Open(k.Context(), r.store, r.config(k))
+	client, err := holdfast.Open(k.Context(), r.store.URL(), r.config(k))
 	if err != nil {
 		s.Outcome = unavailable
 		return failure(err)

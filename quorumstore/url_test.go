@@ -1,0 +1,91 @@
+package quorumstore_test
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memstore"
+	"github.com/holdfast-go/holdfast/quorumstore"
+)
+
+// opened counts the stores of the scheme "counted" that are open.
+var opened = map[*countedStore]bool{}
+
+type countedStore struct{ driver.Store }
+
+func (s *countedStore) Close() error {
+	delete(opened, s)
+	return s.Store.Close()
+}
+
+func init() {
+	driver.Register("counted", func(_ context.Context, u *url.URL) (driver.Store, error) {
+		if u.Host == "broken" {
+			return nil, driver.ErrInvalid
+		}
+		s := &countedStore{memstore.New()}
+		opened[s] = true
+		return s, nil
+	})
+}
+
+func TestURLOpensEveryNode(t *testing.T) {
+	client, err := holdfast.Open(context.Background(), quorumstore.URL("counted://a", "counted://b?x=1&y=2", "counted://c"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(opened) != 3 {
+		t.Errorf("%d stores are open, want 3", len(opened))
+	}
+	lock, err := client.TryAcquire(context.Background(), "name", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(opened) != 0 {
+		t.Errorf("%d stores are open after Close, want none", len(opened))
+	}
+}
+
+func TestURLThatIsWrong(t *testing.T) {
+	for _, tt := range []struct{ name, url, want string }{
+		{"no node", "quorum:", "one node at least"},
+		{"a host", "quorum://host?node=counted://a", "want quorum:"},
+		{"unknown parameter", "quorum:?node=counted://a&nodes=counted://b", "unknown parameter nodes"},
+		{"negative timeout", "quorum:?node=counted://a&timeout=-1s", "no negative timeout"},
+		{"no such store", quorumstore.URL("counted://a", "nosuch://user:sesame@b"), `node 2: invalid argument: no store for scheme "nosuch"`},
+		{"a node that is refused", quorumstore.URL("counted://a", "counted://user:sesame@broken"), "node 2"},
+		{"malformed node", quorumstore.URL("counted://a", "counted://user:sesame@b:port"), "node 2: invalid argument: malformed URL"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := holdfast.Open(context.Background(), tt.url, nil)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "sesame") {
+				t.Errorf("error %v, want one with %q and without the password", err, tt.want)
+			}
+			if len(opened) != 0 {
+				t.Errorf("%d stores are left open", len(opened))
+			}
+		})
+	}
+}
+
+func TestURLRoundTrip(t *testing.T) {
+	nodes := []string{"redis://:p%40ss@host:6379/1?prefix=a%26b", "file:/tmp/a b"}
+	u, err := url.Parse(quorumstore.URL(nodes...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := u.Query()["node"]; !slices.Equal(got, nodes) {
+		t.Errorf("nodes %q, want %q", got, nodes)
+	}
+}
