@@ -25,13 +25,21 @@ build: ## Build the command into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast
 
 .PHONY: bench
-bench: ## Measure: memory, files, and the command against flock(1)
+bench: needs ## Measure ours and the rivals on the same servers: writes docs/benchmarks.md (25 minutes)
+	cd bench && $(GO) run .
+
+.PHONY: bench-local
+bench-local: ## Measure: memory, files, and the command against flock(1)
 	$(GO) test -run '^$$' -bench . -benchmem . ./filestore
 	$(GO) test -run "^$$" -bench . -benchtime 50x ./cmd/holdfast
 
 .PHONY: rounds
 rounds: ## The promise of "run" under kills and pauses, 100 rounds
 	HOLDFAST_ROUNDS=100 $(GO) test -race -count=1 -timeout=60m ./cmd/holdfast
+
+.PHONY: torture
+torture: needs ## Find out whether the locks are locks, ten minutes for each store
+	HOLDFAST_TORTURE=10m $(GO) test -count=1 -timeout=90m -v ./internal/torture
 
 .PHONY: fuzz
 fuzz: ## Fuzz what reads foreign input, a minute each

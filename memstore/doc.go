@@ -8,9 +8,10 @@
 // # Guarantees
 //
 // Exclusion among all who share one store (New) or one named store (Named).
-// Fencing tokens that rise strictly over all names of a store, as long as the
-// process lives; and over restarts of the process too, as long as its wall
-// clock is not set back, since a fresh counter starts at that clock. Expiry is
+// Fencing tokens that rise strictly for each name, as long as the process lives;
+// and over restarts of the process too, since a fresh counter starts at the wall
+// clock, as long as that is not set back and has passed every floor that was
+// asked for. A floor concerns its name alone. Expiry is
 // counted on the process's monotonic clock. Waiters are woken at release. The
 // memory of a name is given back soon after its hold has ended.
 //

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -73,4 +74,81 @@ func TestNamedStoresShareAndEnd(t *testing.T) {
 	if len(named.spaces) != 1 {
 		t.Errorf("%d named spaces are left", len(named.spaces))
 	}
+}
+
+// What one name is asked for changes nothing for others: many that are taken at
+// once above one floor are granted exactly the floor.
+func TestFloorsAreOfOneName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		defer s.Close()
+		const names, lead = 1000, int64(time.Second / time.Microsecond)
+		clock := time.Now().UnixMicro()
+		for i := range names {
+			if token := take(t, s, fmt.Sprint(i), clock+lead); token != clock+lead {
+				t.Fatalf("name %d is granted %d, want the floor %d", i, token, clock+lead)
+			}
+		}
+		if token := take(t, s, "another", 0); token >= clock+lead {
+			t.Errorf("a name without a floor is granted %d, above the floors of others", token)
+		}
+		if token := take(t, s, "0", 0); token != clock+lead+1 {
+			t.Errorf("a name that had %d is granted %d, want one more", clock+lead, token)
+		}
+	})
+}
+
+// Names are remembered only until the counter has passed their tokens; without
+// floors none is.
+func TestTokensAreForgottenWhenPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		defer s.Close()
+		ahead := s.space.tokens.ahead
+		for i := range 1000 {
+			take(t, s, fmt.Sprint(i), 0)
+		}
+		if len(ahead) != 0 {
+			t.Errorf("%d names are remembered without a floor", len(ahead))
+		}
+		last := map[string]int64{}
+		for i := range 100_000 {
+			name := fmt.Sprint(i % 30_000)
+			token := take(t, s, name, time.Now().Add(time.Second).UnixMicro())
+			if token <= last[name] {
+				t.Fatalf("name %s is granted %d after %d", name, token, last[name])
+			}
+			last[name] = token
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(ahead); n > 4000 {
+			t.Errorf("%d names are remembered, though 1000 are ahead at a time", n)
+		}
+	})
+}
+
+func TestGreatestToken(t *testing.T) {
+	s := New()
+	defer s.Close()
+	if token := take(t, s, "name", driver.MaxToken); token != driver.MaxToken {
+		t.Errorf("above the greatest floor the token is %d", token)
+	}
+	_, err := s.Acquire(t.Context(), driver.AcquireRequest{Name: "name", Owner: "o", Holder: "h", TTL: time.Minute})
+	if !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Acquire after the greatest token: %v, want ErrInvalid", err)
+	}
+	take(t, s, "another", 0)
+}
+
+// take takes a name above a floor, gives it back and returns the token.
+func take(t *testing.T, s *Store, name string, floor int64) int64 {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), driver.AcquireRequest{Name: name, Owner: "o", Holder: "h", TTL: time.Minute, Floor: floor})
+	if err != nil || !res.Granted {
+		t.Fatalf("Acquire of %q above %d: %+v, %v", name, floor, res, err)
+	}
+	if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "o"}); err != nil || !ours {
+		t.Fatalf("Release of %q: %v, %v", name, ours, err)
+	}
+	return res.Token
 }

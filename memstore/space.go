@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -14,8 +13,8 @@ type space struct {
 	began    time.Time
 	holds    map[string]*hold
 	watchers map[string][]chan struct{}
-	last     int64 // the greatest token granted, over all names
-	grants   uint  // counts grants, to pace the sweep
+	tokens   tokens
+	grants   uint // counts grants, to pace the sweep
 
 	users int // guarded by named
 }
@@ -36,6 +35,7 @@ func newSpace() *space {
 		began:    time.Now(),
 		holds:    map[string]*hold{},
 		watchers: map[string][]chan struct{}{},
+		tokens:   tokens{ahead: map[string]int64{}},
 		users:    1,
 	}
 }
@@ -73,11 +73,10 @@ func (sp *space) acquire(req *driver.AcquireRequest) (driver.AcquireResult, erro
 		h.until = max(h.until, now+req.TTL)
 		return driver.AcquireResult{Granted: true, Token: h.token}, nil
 	}
-	token := max(sp.last+1, sp.began.Add(now).UnixMicro(), req.Floor)
-	if token > driver.MaxToken {
-		return driver.AcquireResult{}, fmt.Errorf("%w: token %d is above the greatest there is", driver.ErrInvalid, token)
+	token, err := sp.tokens.next(req.Name, sp.began.Add(now).UnixMicro(), req.Floor)
+	if err != nil {
+		return driver.AcquireResult{}, err
 	}
-	sp.last = token
 	sp.sweep(now)
 	sp.holds[req.Name] = &hold{
 		owner:    req.Owner,
@@ -140,8 +139,8 @@ func (sp *space) breakHold(name string) (driver.Record, bool) {
 	return sp.record(name, h, now), true
 }
 
-// sweepEvery and sweepSize pace the removal of holds that ran out and were never
-// asked for again: two are looked at for each grant, so that they cannot
+// sweepEvery and sweepSize pace the removal of what is over and was never asked
+// for again: two entries are looked at for each grant, so that they cannot
 // outnumber those in use for long.
 const (
 	sweepEvery = 64
@@ -153,10 +152,16 @@ func (sp *space) sweep(now time.Duration) {
 	if sp.grants%sweepEvery != 0 {
 		return
 	}
+	sweep(sp.holds, func(h *hold) bool { return h.until <= now })
+	sweep(sp.tokens.ahead, sp.tokens.passed)
+}
+
+// sweep looks at some entries and drops those that are over.
+func sweep[V any](entries map[string]V, over func(V) bool) {
 	looked := 0
-	for name, h := range sp.holds { // begins at a random place
-		if h.until <= now {
-			delete(sp.holds, name)
+	for name, entry := range entries { // begins at a random place
+		if over(entry) {
+			delete(entries, name)
 		}
 		if looked++; looked == sweepSize {
 			return

@@ -26,6 +26,8 @@ const (
 // granted different tokens) is held again a few times, after a pause at
 // random. If less than a majority answered the error is an [Error].
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	s.start(1) // Close waits for what has to be given back
+	defer s.done()
 	if err := s.usable(ctx); err != nil {
 		return driver.AcquireResult{}, err
 	}

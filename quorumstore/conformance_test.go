@@ -36,8 +36,8 @@ func TestConformance(t *testing.T) {
 			size = 4
 		}
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			drivertest.Run(t, drivertest.Harness{Virtual: true, New: func(tb testing.TB) drivertest.Backing {
+			// One case at a time: none waits, and fewer goroutines cost the suite less.
+			drivertest.Run(t, drivertest.Harness{Virtual: true, Serial: true, New: func(tb testing.TB) drivertest.Backing {
 				c := newCluster(tb, size)
 				for i, fault := range minority {
 					c[i].set(fault(c[i]))

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -213,36 +212,6 @@ func TestRenewDoesNotCountWhatIsGivenBack(t *testing.T) {
 		c[1].set(nil)
 		if outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: req.Owner, TTL: req.TTL}}); err != nil || outcomes[0] != driver.RenewLost {
 			t.Errorf("%v, %v", outcomes, err)
-		}
-	})
-}
-
-// Tokens rise however far apart the nodes' clocks are, and once a client has
-// learnt of it he needs one round trip.
-func TestTokensWithClocksApart(t *testing.T) {
-	inBubble(t, 5, func(t *testing.T, c cluster) {
-		for i, s := range c {
-			s.ahead = time.Duration(i) * 2500 * time.Millisecond
-			s.set(jitter(2 * time.Millisecond))
-		}
-		all := c.connect()
-		clients := []*Store{join(t, all), c.client(t), c.client(t)}
-		var last int64
-		const rounds = 3000
-		for i := range rounds {
-			s := clients[i%3]
-			req := request("mine")
-			token := grant(t, s, req)
-			if token <= last {
-				t.Fatalf("token %d after %d", token, last)
-			}
-			last = token
-			giveBack(t, s, req)
-			time.Sleep(time.Duration(i%7) * time.Second)
-		}
-		synctest.Wait()
-		if n := all[0].Calls(faultstore.Acquire); n > rounds/3+20 {
-			t.Errorf("%d attempts at a node for %d grants", n, rounds/3)
 		}
 	})
 }

@@ -92,9 +92,9 @@
 // use the same nodes; to exchange one, stop all clients, or wait for the greatest
 // TTL without any.
 //
-// A node's fencing counters should be one for each name. Where names share one,
-// clients that take many names at once see the nodes disagree, and need more
-// round trips.
+// A node must not let the floor that is asked for one name raise the tokens of
+// others (memstore and redisstore do not), or clients that take many names at
+// once see the nodes disagree, and need more round trips.
 //
 // # URL
 //

@@ -3,6 +3,8 @@ package quorumstore
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -89,4 +91,19 @@ func bounded(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// number is how much of a long proof is run: by the environment, or else so much
+// as an ordinary run has time for.
+func number(t *testing.T, variable string, ordinary int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return ordinary
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
 }

@@ -110,6 +110,36 @@ func TestClose(t *testing.T) {
 	}
 }
 
+// An attempt that Close cuts short leaves nothing behind, even if the nodes have
+// granted it at that moment and are closed at once.
+func TestCloseWaitsForAttempts(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		for range 200 {
+			s := NewWith(stores(c.connect()), &Options{CloseStores: true})
+			for _, server := range c {
+				server.set(slow(there, back))
+			}
+			req := request("mine")
+			answered := make(chan error, 1)
+			go func() {
+				_, err := s.Acquire(context.Background(), req)
+				answered <- err
+			}()
+			time.Sleep(there + back)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if <-answered != nil {
+				c.holders(t, "", "", "")
+			}
+			for _, server := range c {
+				server.set(nil)
+			}
+			giveBack(t, c.client(t), req)
+		}
+	})
+}
+
 // An Error says how each node voted, and matches what speaks for the whole.
 func TestError(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {

@@ -23,7 +23,7 @@ import (
 // script that compares and deletes.
 func BenchmarkPair(b *testing.B) {
 	server := servers.StartRedis(b)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	defer client.Close()
 	store := New(client, nil)
 	defer store.Close()

@@ -40,22 +40,54 @@ func TestConformancePersistent(t *testing.T) {
 
 func TestConformanceCluster(t *testing.T) {
 	cluster := servers.StartRedisCluster(t)
-	client := clusterClient(t, cluster)
+	for _, master := range cluster.Masters {
+		loadScripts(t, master)
+	}
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
-		opts := &Options{Prefix: "cluster/" + tb.Name() + "/"}
-		return drivertest.Backing{Open: func(testing.TB) driver.Store { return New(client, opts) }}
+		return dialled(&Options{Prefix: "cluster/" + tb.Name() + "/"}, func(d *faultyDialer) redis.UniversalClient {
+			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Dialer: d.dial})
+		})
 	}})
 }
 
 func TestConformanceSentinel(t *testing.T) {
 	set := servers.StartRedisSentinel(t)
-	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: set.Master, SentinelAddrs: set.Sentinels})
-	t.Cleanup(func() { _ = client.Close() })
-	connect(t, client)
+	for _, server := range set.Nodes {
+		loadScripts(t, server)
+	}
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
 		opts := &Options{Prefix: "sentinel/" + tb.Name() + "/", MinReplicas: 1}
-		return drivertest.Backing{Open: func(testing.TB) driver.Store { return New(client, opts) }}
+		return dialled(opts, func(d *faultyDialer) redis.UniversalClient {
+			return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: set.Master, SentinelAddrs: set.Sentinels, Dialer: d.dial})
+		})
 	}})
+}
+
+// dialled is a backing whose stores each have a client of their own, that dials
+// through a faultyDialer.
+func dialled(opts *Options, client func(*faultyDialer) redis.UniversalClient) drivertest.Backing {
+	var mu sync.Mutex
+	dialers := map[driver.Store]*faultyDialer{}
+	of := func(s driver.Store) *faultyDialer {
+		mu.Lock()
+		defer mu.Unlock()
+		return dialers[s]
+	}
+	return drivertest.Backing{
+		Open: func(tb testing.TB) driver.Store {
+			d := &faultyDialer{}
+			c := client(d)
+			tb.Cleanup(func() { _ = c.Close() })
+			connect(tb, c)
+			s := New(c, opts)
+			mu.Lock()
+			defer mu.Unlock()
+			dialers[s] = d
+			return s
+		},
+		Fault: func(_ testing.TB, s driver.Store, f drivertest.Fault) { of(s).arm(f) },
+		Sever: func(_ testing.TB, s driver.Store) { of(s).sever() },
+	}
 }
 
 func clusterClient(t *testing.T, cluster *servers.RedisCluster) *redis.ClusterClient {
@@ -65,11 +97,11 @@ func clusterClient(t *testing.T, cluster *servers.RedisCluster) *redis.ClusterCl
 	return client
 }
 
-// connect has the client start what it runs for itself, outside of any case.
-func connect(t *testing.T, client redis.UniversalClient) {
-	t.Helper()
-	if err := client.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
+// connect has the client find its servers before any fault.
+func connect(tb testing.TB, client redis.UniversalClient) {
+	tb.Helper()
+	if err := client.Ping(tb.Context()).Err(); err != nil {
+		tb.Fatal(err)
 	}
 }
 

@@ -9,17 +9,21 @@
 // deleting. Clients of other languages that lock so exclude this one and are
 // excluded, if they use the same key: Lock of redis-py, redlock and
 // redis-semaphore (Mutex) of npm, redsync and redislock of Go. A lock that they
-// hold is shown as held, without a holder.
+// hold is shown as held, without a holder. redis-semaphore puts mutex: in front
+// of its names: use the Prefix "mutex:" beside it.
 //
 // # Guarantees
 //
 // Exclusion among all who reach the server, as long as it forgets nothing.
 // Fencing tokens, granted in one step with the lock, that rise strictly: over
-// expiry, break, a step of the server's clock and the loss of all data (a
-// counter that was lost begins anew at the server's clock in microseconds).
-// They rise over the loss of data only if that clock is not set back at the
-// same time. Expiry is counted by the server's clock. A holder that crashes is
-// succeeded when its TTL has run out.
+// expiry, break, steps of the server's clock forward and back, and the loss of
+// all data (a counter that was lost begins anew at the server's clock in
+// microseconds). Over the loss of data they rise only as far as that clock
+// stands above what was granted: not if it is set back at the same time, and for
+// a lock that was asked for above a floor, not before the clock has passed that.
+// A floor concerns its lock alone, and raises the tokens of no other. Expiry is
+// counted by the server's clock. A holder that crashes is succeeded when its TTL
+// has run out.
 //
 // Acquire, Release and a batch of renewals take one round trip each; calls that
 // are made at the same time share round trips. A reply that was lost does no
@@ -52,15 +56,18 @@
 //
 // None is needed; "maxmemory-policy noeviction" is advised. A user of the ACL
 // needs the keys ~lock:* and, in a cluster, ~{*}lock:*, and the commands eval,
-// evalsha, get, set, del, exists, pttl, pexpire, pexpiretime, time, scan, type,
-// hello, ping, client|tracking, and with the options info and wait.
+// evalsha, get, set, del, exists, pttl, pexpire, pexpiretime, zadd, zcard,
+// zscore, zremrangebyscore, time, scan, hello, ping, client|tracking, and with
+// the options info and wait.
 //
 // Beside the locks there are keys that contain the control character 0x1f: a
 // record (holder, token, metadata) of each lock that is held, for as long as it
 // is held, and one counter of tokens; in a cluster, one for each hash slot that
-// was ever used, so at most 16384. A client of a cluster must be made as one: a
-// server that is a node of a cluster refuses this package's scripts from a
-// client that does not know it.
+// was ever used, so at most 16384. Where locks are asked for above a floor, as a
+// quorum does, a sorted set beside the counter has those whose tokens the
+// counter has not reached: in a quorum, the locks taken in the last second or
+// so. A client of a cluster must be made as one: a server that is a node of a
+// cluster refuses this package's scripts from a client that does not know it.
 //
 // # URL
 //

@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 
@@ -22,6 +24,8 @@ func (s *Store) fault(err error) error {
 		return notApplied{err}
 	case errors.As(err, &reply):
 		return s.refused(reply)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("the server has closed the connection, as one does that wants TLS of a client without it: %w", err)
 	}
 	return err
 }
@@ -29,7 +33,9 @@ func (s *Store) fault(err error) error {
 // unsent reports whether the request has certainly not been sent.
 func unsent(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
+	var cert *tls.CertificateVerificationError
+	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &cert) ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 }
 
 // notApplied is an error after which nothing was changed.
@@ -44,7 +50,8 @@ func (s *Store) refused(reply redis.Error) error {
 	has := func(part string) bool { return strings.Contains(text, part) }
 	switch {
 	case has("HOLDFAST"), has("WRONGTYPE"):
-		return fmt.Errorf("%w: the key %q is not a number, as the last token is: DEL lets it begin anew", driver.ErrCorrupt, s.counterKey(""))
+		return fmt.Errorf("%w: of the keys %q and %q one is not the number or sorted set of tokens that it should be: DEL lets it begin anew",
+			driver.ErrCorrupt, s.counterKey(""), s.aheadKey(""))
 	case has("CROSSSLOT"):
 		return explained{"this server is a node of a cluster: use a cluster client (redis+cluster://)", reply}
 	case has("READONLY"):

@@ -156,25 +156,6 @@ func cutOff(t *testing.T, server *servers.Redis, other *holdfast.Client, name st
 	return taken.Sub(<-lost), next.Release()
 }
 
-// The server does not look for expired keys of its own accord; the waiter does
-// not depend on that.
-func TestCrashedHolder(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t, "--enable-debug-command", "yes")
-	server.Do("DEBUG", "SET-ACTIVE-EXPIRE", "0")
-	server.Do("SET", "lock:name", "a client that has crashed", "PX", "300")
-	locks := connect(t, server.Addr, &holdfast.Config{Backoff: holdfast.Backoff{Watched: time.Hour}})
-	began := time.Now()
-	lock, err := locks.Acquire(t.Context(), "name", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("acquired %v after a key with 300ms to live", time.Since(began))
-	if err := lock.Release(); err != nil {
-		t.Error(err)
-	}
-}
-
 // A waiter that would try by itself in an hour only gets a lock that was freed
 // by a foreign DEL.
 func TestForeignDel(t *testing.T) {
@@ -203,46 +184,6 @@ func TestForeignDel(t *testing.T) {
 		<-taken
 	}
 	t.Logf("a waiter has a lock %v after a foreign DEL, on average", total/rounds)
-}
-
-// A held lock that nobody uses costs three renewals in each TTL.
-func TestIdleHold(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	locks := connect(t, server.Addr, nil)
-	const ttl = 600 * time.Millisecond
-	lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Do("CONFIG", "RESETSTAT")
-	began := time.Now()
-	timer := time.NewTimer(3 * time.Second)
-	<-timer.C
-	commands := 0
-	for line := range strings.Lines(server.Do("INFO", "commandstats")) {
-		var n int
-		if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &n); err == nil {
-			commands += n
-		}
-	}
-	if most := int(4*time.Since(began)/ttl) + 1; commands == 0 || commands > most {
-		t.Errorf("a held lock took %d scripts in %v, want between 1 and %d", commands, time.Since(began), most)
-	}
-	if err := lock.Release(); err != nil {
-		t.Error(err)
-	}
-}
-
-// A server that cannot be reached is never said to hold the lock.
-func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	locks := connect(t, server.Addr, nil)
-	server.Kill()
-	if _, err := locks.TryAcquire(t.Context(), "name", nil); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("TryAcquire: %v, want ErrUnavailable", err)
-	}
 }
 
 func TestOpen(t *testing.T) {

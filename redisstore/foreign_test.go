@@ -5,78 +5,93 @@ package redisstore_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/redisstore"
 )
 
-// pythonCounter adds one to the number in a file, many times, under a lock of
-// redis-py.
-const pythonCounter = `
-import sys, redis
-host, port, path, rounds = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-client = redis.Redis(host=host, port=port)
-for _ in range(rounds):
-    with client.lock("lock:counter", timeout=60, sleep=0.001):
-        with open(path) as f:
-            n = int(f.read())
-        with open(path, "w") as f:
-            f.write(str(n + 1))
-`
-
-// python returns an interpreter that has redis-py.
-func python(t *testing.T) string {
+// connectBeside is connect for a client that shares its locks with those of
+// other languages, and that would try by itself in an hour only.
+func connectBeside(t *testing.T, server *servers.Redis) *holdfast.Client {
 	t.Helper()
-	for _, name := range []string{"/usr/bin/python3", "python3"} {
-		if exec.Command(name, "-c", "import redis").Run() == nil {
-			return name
-		}
-	}
-	t.Fatal("there is no python3 with redis-py, and this test needs it: run internal/servers/install.sh")
-	return ""
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	store := redisstore.New(client, &redisstore.Options{Prefix: "mutex:"})
+	locks := holdfast.New(store, &holdfast.Config{Backoff: holdfast.Backoff{Watched: time.Hour}})
+	t.Cleanup(func() {
+		_ = locks.Close() // What it reports is the test's own doing.
+		_ = store.Close()
+		_ = client.Close()
+	})
+	return locks
 }
 
-// The lock of redis-py and ours exclude each other: of the increments of an
-// unguarded number none is lost.
-func TestTogetherWithRedisPy(t *testing.T) {
+// Each client of another language excludes us, and we exclude it.
+func TestForeignClients(t *testing.T) {
 	t.Parallel()
-	interpreter := python(t)
 	server := servers.StartRedis(t)
-	host, port, _ := strings.Cut(server.Addr, ":")
+	locks := connectBeside(t, server)
+	for _, name := range foreigners {
+		other := startForeigner(t, name, server)
+		other.must("held", "try", name)
+		if _, err := locks.TryAcquire(t.Context(), name, nil); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("%s has the lock, and our attempt ends with %v, want ErrHeld", name, err)
+		}
+		other.must("free", "free")
+		lock, err := locks.TryAcquire(t.Context(), name, nil)
+		if err != nil {
+			t.Fatalf("%s has released the lock: %v", name, err)
+		}
+		other.must("busy", "try", name)
+		if err := lock.Release(); err != nil {
+			t.Error(err)
+		}
+		other.must("held", "try", name)
+		other.must("free", "free")
+	}
+}
+
+// Five clients of three languages add to a number that only the lock guards, and
+// none of the increments is lost.
+func TestCounterInThreeLanguages(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
 	path := filepath.Join(t.TempDir(), "counter")
 	if err := os.WriteFile(path, []byte("0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const rounds = 200
-	done := make(chan error, 4)
-	for range 2 {
-		go func() {
-			out, err := exec.Command(interpreter, "-c", pythonCounter, host, port, path, strconv.Itoa(rounds)).CombinedOutput()
-			if err != nil {
-				err = errors.Join(err, errors.New(string(out)))
+	each := rounds(t, 200)
+	var group sync.WaitGroup
+	for _, name := range foreigners {
+		other := startForeigner(t, name, server)
+		group.Go(func() {
+			if got := other.do("count", "counter", path, strconv.Itoa(each)); got != "counted" {
+				t.Errorf("%s has failed: %q", name, got)
 			}
-			done <- err
-		}()
-		locks := connect(t, server.Addr, &holdfast.Config{Backoff: holdfast.Backoff{Watched: time.Hour}})
-		go func() { done <- count(t, locks, path, rounds) }()
+		})
 	}
-	for range 4 {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+	for range 2 {
+		locks := connectBeside(t, server)
+		group.Go(func() {
+			if err := count(t, locks, path, each); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	group.Wait()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(text) != strconv.Itoa(4*rounds) {
-		t.Errorf("after %d increments the counter is %s", 4*rounds, text)
+	if want := strconv.Itoa((len(foreigners) + 2) * each); string(text) != want {
+		t.Errorf("after %s increments the counter is %s", want, text)
 	}
 }
 
@@ -102,4 +117,68 @@ func count(t *testing.T, locks *holdfast.Client, path string, rounds int) error 
 		}
 	}
 	return nil
+}
+
+// A waiter that would try by itself in an hour only gets a lock as soon as a
+// client of another language has released it.
+func TestForeignReleaseWakes(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	locks := connectBeside(t, server)
+	for _, name := range foreigners {
+		other := startForeigner(t, name, server)
+		var total, longest time.Duration
+		times := rounds(t, 10)
+		for range times {
+			other.must("held", "take", name)
+			attempts := scripts(server)
+			taken := acquireSoon(t, locks, name)
+			awaitWaiter(t, server, attempts)
+			asked := time.Now()
+			other.must("free", "free")
+			select {
+			case at := <-taken:
+				total, longest = total+at.Sub(asked), max(longest, at.Sub(asked))
+			case <-time.After(bound):
+				t.Fatalf("%s has released the lock, and %v later the waiter does not have it", name, bound)
+			}
+			<-taken
+		}
+		t.Logf("%s is asked to release its lock, and the waiter has it %v later on average, at most %v",
+			name, (total / time.Duration(times)).Round(time.Microsecond), longest.Round(time.Microsecond))
+	}
+}
+
+// acquireSoon acquires and releases a lock. The channel gets the time at which
+// it had the lock, and is closed when it has let go.
+func acquireSoon(t *testing.T, locks *holdfast.Client, name string) <-chan time.Time {
+	taken := make(chan time.Time, 1)
+	go func() {
+		defer close(taken)
+		lock, err := locks.Acquire(t.Context(), name, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		taken <- time.Now()
+		if err := lock.Release(); err != nil {
+			t.Error(err)
+		}
+	}()
+	return taken
+}
+
+// rounds is how often a proof is repeated: so many times by default, and as
+// HOLDFAST_ROUNDS says for a long run.
+func rounds(t *testing.T, byDefault int) int {
+	t.Helper()
+	text := os.Getenv("HOLDFAST_ROUNDS")
+	if text == "" {
+		return byDefault
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("HOLDFAST_ROUNDS=%q is not a number of rounds", text)
+	}
+	return n
 }

@@ -10,7 +10,16 @@ import (
 //
 //   - a record beside each lock that is held,
 //   - one counter of tokens; in a cluster, one for each hash slot in use,
+//   - beside it, after requests with a floor only, a sorted set of the locks whose
+//     last token is above the counter,
 //   - with a restart guard, its marker.
+//
+// The counter rises at every grant, to the server's clock if it can, and is never
+// raised by a floor: what one lock is asked for changes nothing for the others,
+// so that the servers of a quorum, who see different mixtures of them, agree. It
+// is a clock that never falls. A lock that was granted more than it says is
+// remembered until it has passed that token. That is reckoned with the counter,
+// and not with an expiry, since the server's clock may be set forward and back.
 //
 // In a cluster these keys begin with a hash tag that puts them into the slot of
 // the lock, so that one script can touch all. They have a control character,
@@ -18,6 +27,7 @@ import (
 const (
 	recordSuffix  = "\x1frecord"
 	counterSuffix = "\x1fcounter"
+	aheadSuffix   = "\x1fahead"
 	guardSuffix   = "\x1fguard"
 )
 
@@ -26,6 +36,8 @@ func (s *Store) lockKey(name string) string { return s.prefix + name }
 func recordKey(tag, lock string) string { return tag + lock + recordSuffix }
 
 func (s *Store) counterKey(tag string) string { return tag + s.prefix + counterSuffix }
+
+func (s *Store) aheadKey(tag string) string { return tag + s.prefix + aheadSuffix }
 
 func (s *Store) guardKey() string { return s.prefix + guardSuffix }
 

@@ -3,21 +3,18 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A lane carries calls to the server one batch after the other. While a batch
 // is on its way the next one gathers, so that the more calls there are the
-// fewer round trips each costs, and a call that comes alone is sent at once. A
-// release can never overtake the acquire that it undoes: it is in a later batch.
+// fewer round trips each costs. A release can never overtake the acquire that it
+// undoes: it is in a later batch.
 //
-// A lane has a goroutine only while it has calls.
+// A call that comes alone is carried by its caller, if he can (see bears): to pass
+// it on to a goroutine and back takes as long as the server. Else a lane has a
+// goroutine, while it has calls.
 type lane struct {
 	exec func(ctx context.Context, batch []*call) // carries out a batch
 
@@ -35,7 +32,7 @@ type call struct {
 	record string
 	args   []any
 
-	done  chan struct{} // closed when reply and err are set
+	done  chan struct{} // in a lane: closed when reply and err are set
 	reply any
 	err   error
 }
@@ -47,6 +44,10 @@ const (
 	// requestBound is for how long a lane waits for a batch. Then it leaves it
 	// to itself, so that one dead connection does not hold up everybody.
 	requestBound = 3 * time.Second
+
+	// noHurry is how long a caller must be ready to wait who carries a call
+	// himself.
+	noHurry = 900 * time.Millisecond
 )
 
 // errWithdrawn is the end of a call whose context ended before it was sent.
@@ -56,6 +57,9 @@ var errWithdrawn = errors.New("given up before it was sent")
 func (l *lane) put(calls ...*call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, c := range calls {
+		c.done = make(chan struct{})
+	}
 	l.waiting = append(l.waiting, calls...)
 	if l.run == 0 {
 		l.begin()
@@ -67,6 +71,40 @@ func (l *lane) begin() {
 	l.runs++
 	l.run = l.runs
 	go l.carry(l.run)
+}
+
+// lead makes the caller the runner, if there is none, and returns its number.
+func (l *lane) lead() (run uint64, alone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.run != 0 {
+		return 0, false
+	}
+	l.runs++
+	l.run = l.runs
+	return l.run, true
+}
+
+// carryAlone carries one call, as the runner, and starts another runner if more
+// calls have come meanwhile.
+func (l *lane) carryAlone(ctx context.Context, run uint64, c *call) {
+	replace := time.AfterFunc(requestBound, func() { l.replace(run) })
+	defer replace.Stop()
+	if deadline, limited := ctx.Deadline(); !limited || time.Until(deadline) > requestBound {
+		bounded, cancel := context.WithTimeout(ctx, requestBound)
+		defer cancel()
+		ctx = bounded
+	}
+	l.exec(ctx, []*call{c})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.run != run: // It took too long, and has been replaced.
+	case len(l.waiting) > 0:
+		l.begin()
+	default:
+		l.run = 0
+	}
 }
 
 // carry sends batches until there are no calls, or until it has been replaced
@@ -144,91 +182,4 @@ func (l *lane) wait(ctx context.Context, c *call) error {
 		}
 		return ctx.Err()
 	}
-}
-
-// pipeline is the exec of a lane: it sends a batch in one round trip. Scripts
-// that a server does not know are sent again, in full.
-func (s *Store) pipeline(ctx context.Context, batch []*call) {
-	all := group(batch)
-	s.send(ctx, all, false)
-	var unknown []*run
-	for _, r := range all {
-		if redis.HasErrorPrefix(r.cmd.Err(), "NOSCRIPT") {
-			unknown = append(unknown, r)
-		}
-	}
-	if len(unknown) > 0 {
-		s.send(ctx, unknown, true)
-	}
-	for _, r := range all {
-		r.deliver()
-	}
-}
-
-// send makes one round trip.
-func (s *Store) send(ctx context.Context, runs []*run, inFull bool) {
-	for _, r := range runs {
-		s.prepare(ctx, r, inFull)
-	}
-	if s.options.MinReplicas > 0 {
-		s.sendAndWait(ctx, runs)
-		return
-	}
-	pipe := s.client.Pipeline()
-	for _, r := range runs {
-		_ = pipe.Process(ctx, r.cmd) // A pipeline only notes it here.
-	}
-	_, err := pipe.Exec(ctx)
-	for _, r := range runs {
-		r.err = err
-	}
-}
-
-// newCall returns a call that runs a script on a lock.
-func (s *Store) newCall(script *script, lock string, args ...any) *call {
-	tag := s.tag(lock)
-	return &call{
-		script: script, tag: tag, lock: lock, record: recordKey(tag, lock),
-		args: args, done: make(chan struct{}),
-	}
-}
-
-// do runs a script on a lock and returns its answer.
-func (s *Store) do(ctx context.Context, script *script, lock string, args ...any) (any, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	c := s.newCall(script, lock, args...)
-	s.lane(lock).put(c)
-	return s.answer(ctx, c)
-}
-
-// answer waits for a call, which has been put into its lane.
-func (s *Store) answer(ctx context.Context, c *call) (any, error) {
-	if err := s.lane(c.lock).wait(ctx, c); err != nil {
-		return nil, s.fault(err)
-	}
-	if words, ok := c.reply.([]any); ok && len(words) == 1 {
-		switch words[0] {
-		case "corrupt":
-			return nil, fmt.Errorf("%w: the key %q is not of the type string, as a lock is: see TYPE and DEL", driver.ErrCorrupt, c.lock)
-		case "exhausted":
-			return nil, fmt.Errorf("%w: there is no greater token than the last one: see the key %q", driver.ErrUnsupported, s.counterKey(c.tag))
-		}
-	}
-	return c.reply, nil
-}
-
-// usable reports why nothing can be asked of the store.
-func (s *Store) usable(ctx context.Context) error {
-	if s.closed.Load() {
-		return driver.ErrClosed
-	}
-	if s.misuse != nil {
-		return s.misuse
-	}
-	if err := ctx.Err(); err != nil {
-		return notApplied{err}
-	}
-	return nil
 }

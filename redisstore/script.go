@@ -93,6 +93,9 @@ type run struct {
 // group divides a batch. The calls of a batch are not in any order: each was put
 // into its lane before another was answered.
 func group(batch []*call) []*run {
+	if len(batch) == 1 {
+		return []*run{{script: batch[0].script, tag: batch[0].tag, calls: batch}}
+	}
 	type kind struct {
 		script *script
 		tag    string
@@ -121,7 +124,7 @@ func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
 	}
 	var keys, args []any
 	if r.script == acquireScript {
-		keys, args = s.shared(r.tag)
+		keys, args = s.common(r.tag)
 	}
 	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(2+len(r.calls[0].args)))
 	words = append(words, verb, script, len(keys)+2*len(r.calls))
@@ -136,12 +139,26 @@ func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
 	r.cmd = command{redis.NewCmd(ctx, words...)}
 }
 
-// shared returns the keys and arguments that all locks of an acquire share.
-func (s *Store) shared(tag string) (keys, args []any) {
-	if guard := s.options.RestartGuard; guard > 0 {
-		return []any{s.counterKey(tag), s.guardKey()}, []any{millis(guard)}
+// common returns the keys and arguments that all locks of an acquire share.
+func (s *Store) common(tag string) (keys, args []any) {
+	keys = s.shared
+	if s.cluster {
+		keys = s.sharedKeys(tag)
 	}
-	return []any{s.counterKey(tag)}, []any{0}
+	if guard := s.options.RestartGuard; guard > 0 {
+		return keys, []any{millis(guard)}
+	}
+	return keys, noGuard
+}
+
+var noGuard = []any{0}
+
+func (s *Store) sharedKeys(tag string) []any {
+	keys := []any{s.counterKey(tag), s.aheadKey(tag)}
+	if s.options.RestartGuard > 0 {
+		keys = append(keys, s.guardKey())
+	}
+	return keys
 }
 
 // deliver hands every call of the run its answer.

@@ -120,15 +120,19 @@ func calls(s *Store, name string) map[string]func(ctx context.Context) error {
 	}
 }
 
-// fails checks the errors of these verbs: each matches target, says what it
-// must, and shows no secret.
+// fails checks the errors of these verbs: each comes soon, matches target, says
+// what it must, and shows no secret.
 func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
 	all := calls(s, "name")
 	for _, verb := range verbs {
 		ctx, cancel := context.WithTimeout(t.Context(), bound)
+		began := time.Now()
 		err := all[verb](ctx)
 		cancel()
+		if took := time.Since(began); took > bound/2 {
+			t.Errorf("%s: the error took %v", verb, took)
+		}
 		if !errors.Is(err, target) {
 			t.Errorf("%s: %v, want an error that matches %q", verb, err, target)
 			continue

@@ -29,8 +29,12 @@ type Options struct {
 	// started anew without them, was flushed, or was promoted from a replica,
 	// grant none for this long. It must be at least the longest TTL in use:
 	// then all that was forgotten has run out before anything is granted
-	// again. It costs an INFO for each grant, and the first use of a prefix on
-	// a server waits as well. 0 means no guard. Not available on a cluster.
+	// again. Tokens rise then, too, unless the clock was set back, or one was
+	// granted that was further ahead of the clock than this, for the sake of a
+	// floor (see driver.AcquireRequest.Floor; those of a quorum are a second ahead
+	// of its clients' clocks, or as far as clocks differ, a minute at most). It
+	// costs an INFO for each grant, and the first use of a prefix on a server
+	// waits as well. 0 means no guard. Not available on a cluster.
 	RestartGuard time.Duration
 
 	// MinReplicas is how many replicas must have confirmed an acquisition or
@@ -49,11 +53,13 @@ type Store struct {
 	client  redis.UniversalClient
 	owned   bool // Close closes the client as well
 	cluster bool // the client is of a cluster
+	obeys   bool // the client ends a request at the deadline of its context
 	prefix  string
 	options Options
 	misuse  error // what every call returns if New was given what it cannot use
 	can     driver.Guarantees
 	lanes   []lane
+	shared  []any // the keys that all locks of an acquire share, but in a cluster
 	watcher watcher
 	closed  atomic.Bool
 }
@@ -68,7 +74,9 @@ const clusterLanes = 16
 // Sentinel's or a cluster's. Nothing is dialled. The client must stay open
 // until the Store is closed; Close does not close it. Its commands have the
 // time-outs of the client, which must not be switched off; its retries are not
-// used.
+// used. With ContextTimeoutEnabled, which is advised, a call that comes alone is
+// quicker; if the server hangs, it may notice that its context was cancelled, not
+// that its deadline has passed, up to 3 s late.
 //
 // Options that are out of bounds, and a client that cannot be trusted with
 // locks ([redis.Ring] moves a key to another server when one is down), are
@@ -87,7 +95,12 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 	if s.options.ReplicaTimeout == 0 {
 		s.options.ReplicaTimeout = 500 * time.Millisecond
 	}
-	_, s.cluster = client.(*redis.ClusterClient)
+	switch client := client.(type) {
+	case *redis.Client:
+		s.obeys = client.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		s.cluster, s.obeys = true, client.Options().ContextTimeoutEnabled
+	}
 	s.misuse = s.check()
 	s.can = s.promise()
 	s.lanes = make([]lane, 1)
@@ -97,6 +110,7 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 	for i := range s.lanes {
 		s.lanes[i].exec = s.pipeline
 	}
+	s.shared = s.sharedKeys("")
 	s.watcher.init(s)
 	return s
 }

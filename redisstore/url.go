@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -125,47 +123,6 @@ func (t *target) readTLS(query *driver.Query) error {
 		return fmt.Errorf("%w: ca_file has no certificate in PEM", driver.ErrInvalid)
 	}
 	return nil
-}
-
-// client makes the client. Its requests end with their contexts, and it leaves
-// trying again to package holdfast.
-func (t *target) client() (redis.UniversalClient, error) {
-	switch t.scheme {
-	case "redis+cluster":
-		if len(t.path) > 0 {
-			return nil, fmt.Errorf("%w: a cluster has no numbered databases", driver.ErrInvalid)
-		}
-		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: t.addrs, Username: t.user, Password: t.password, TLSConfig: t.tls,
-			ContextTimeoutEnabled: true, DialerRetries: 1,
-		}), nil
-	case "redis+sentinel":
-		return t.sentinelClient()
-	}
-	db, err := database(t.path)
-	if err != nil {
-		return nil, err
-	}
-	return redis.NewClient(&redis.Options{
-		Addr: t.addrs[0], Username: t.user, Password: t.password, DB: db, TLSConfig: t.tls,
-		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
-	}), nil
-}
-
-func (t *target) sentinelClient() (redis.UniversalClient, error) {
-	if len(t.path) == 0 {
-		return nil, fmt.Errorf("%w: want redis+sentinel://host:port/master, with the name that the Sentinels know", driver.ErrInvalid)
-	}
-	db, err := database(t.path[1:])
-	if err != nil {
-		return nil, err
-	}
-	return redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: t.path[0], SentinelAddrs: t.addrs,
-		SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
-		Username: t.user, Password: t.password, DB: db, TLSConfig: t.tls,
-		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
-	}), nil
 }
 
 // database reads the number of a database from the rest of a path.

@@ -113,53 +113,6 @@ func TestWrongType(t *testing.T) {
 	}
 }
 
-func TestCorruptCounter(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	server.Do("SET", s.counterKey(""), "many")
-	fails(t, s, driver.ErrCorrupt, "counter", "Acquire")
-	server.Do("DEL", s.counterKey(""))
-	server.Do("LPUSH", s.counterKey(""), "x")
-	fails(t, s, driver.ErrCorrupt, "counter", "Acquire")
-	if got := server.Do("EXISTS", "lock:name"); got != "0" {
-		t.Error("an Acquire that failed has taken the lock")
-	}
-	server.Do("DEL", s.counterKey(""))
-	server.Do("SET", s.counterKey(""), strconv.FormatInt(driver.MaxToken, 10))
-	fails(t, s, driver.ErrUnsupported, "counter", "Acquire")
-}
-
-// The server's clock is set back by years, as it seems from the last token; and
-// then the counter is lost.
-func TestTokensAndTheClock(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	token := func() int64 {
-		res, err := s.Acquire(t.Context(), request(strconv.FormatInt(owners.Add(1), 10), time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res.Token
-	}
-	now := time.Now().UnixMicro()
-	first := token()
-	if off := first - now; off < -int64(time.Minute/time.Microsecond) || off > int64(time.Minute/time.Microsecond) {
-		t.Errorf("the first token is %d, want the server's clock, about %d", first, now)
-	}
-	ahead := first + 1e15
-	server.Do("SET", s.counterKey(""), strconv.FormatInt(ahead, 10))
-	if got := token(); got != ahead+1 {
-		t.Errorf("with a counter ahead of the clock the token is %d, want %d", got, ahead+1)
-	}
-	server.Do("SET", s.counterKey(""), strconv.FormatInt(first, 10))
-	server.Do("DEL", s.counterKey(""))
-	if got := token(); got <= first {
-		t.Errorf("when the counter was lost the token is %d, not above %d", got, first)
-	}
-}
-
 // A record that was evicted costs the holder's name, and no more.
 func TestLostRecord(t *testing.T) {
 	t.Parallel()

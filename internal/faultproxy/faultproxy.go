@@ -1,4 +1,4 @@
-// Package faultproxy is a TCP proxy that does harm, for tests of stores that
+// Package faultproxy is a TCP proxy that does harm, for trials of stores that
 // speak to a server: it delays, loses a request or the answer to one, holds
 // back what is sent one way or both, and cuts connections.
 //
@@ -11,7 +11,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -31,6 +30,7 @@ type Proxy struct {
 	target   string
 	listener net.Listener
 	group    sync.WaitGroup
+	traffic  [2]counter
 
 	mu     sync.Mutex
 	closed bool
@@ -43,18 +43,34 @@ type Proxy struct {
 // A span is a range of durations.
 type span struct{ min, max time.Duration }
 
+// A TB is what Start needs of a test.
+type TB interface {
+	Helper()
+	Fatal(...any)
+	Cleanup(func())
+}
+
 // Start starts a proxy to a server at the address target. It ends with the
 // test.
-func Start(tb testing.TB, target string) *Proxy {
+func Start(tb TB, target string) *Proxy {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := Listen(target)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(p.Close)
+	return p
+}
+
+// Listen starts a proxy to a server at the address target, until Close.
+func Listen(target string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
 	p := &Proxy{target: target, listener: listener, links: map[*link]bool{}}
 	p.group.Go(p.accept)
-	tb.Cleanup(p.close)
-	return p
+	return p, nil
 }
 
 // Addr returns the address to connect to.
@@ -161,7 +177,8 @@ func (p *Proxy) add(l *link) bool {
 	return !p.closed
 }
 
-func (p *Proxy) close() {
+// Close cuts all connections and ends the proxy.
+func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
 	_ = p.listener.Close() // It has served its purpose.

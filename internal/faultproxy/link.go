@@ -47,6 +47,9 @@ func (l *link) pump(way Direction) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
+		if n > 0 {
+			l.p.traffic[way].count(n)
+		}
 		if n > 0 && (!l.pass(way) || !l.spared(way, buffer[:n])) {
 			return
 		}

@@ -4,31 +4,44 @@
 # The tests start servers of their own: the services of the packages stay off.
 set -eu
 
-# The tests run redis-py as well, as somebody else's client. The name of the
-# interpreter of the system comes first: another one may not see its packages.
-python() { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import redis' || python3 -c 'import redis'; }
+# The tests run redis-py and psycopg as well, as somebody else's clients. The
+# name of the interpreter of the system comes first: another one may not see its
+# packages.
+python() { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c "import $1" || python3 -c "import $1"; }
 
-have() { command -v "$1" >/dev/null 2>&1; }
+# Not every system has all of these folders on the PATH.
+have() { PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null 2>&1; }
 
-if have redis-server && python 2>/dev/null; then
+postgres() {
+	for program in /usr/lib/postgresql/*/bin/postgres /opt/homebrew/opt/postgresql@*/bin/postgres /usr/local/opt/postgresql@*/bin/postgres; do
+		[ ! -x "$program" ] || return 0
+	done
+	have postgres && have initdb
+}
+
+complete() { have redis-server && postgres && have pgbouncer && python redis 2>/dev/null && python psycopg 2>/dev/null; }
+
+if complete; then
 	exit 0
 fi
 
 if have apt-get; then
 	root=
 	if [ "$(id -u)" -ne 0 ]; then
-		have sudo || { echo "install.sh: run as root, or install sudo: redis-server is missing" >&2; exit 1; }
+		have sudo || { echo "install.sh: run as root, or install sudo: servers are missing" >&2; exit 1; }
 		root=sudo
 	fi
 	$root apt-get update
-	# RUNLEVEL keeps the package from starting its service.
-	$root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends redis-server python3-redis
+	# RUNLEVEL keeps the packages from starting their services.
+	$root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends \
+		redis-server python3-redis postgresql pgbouncer python3-psycopg
 elif have brew; then
-	brew install redis
-	python3 -m pip install --user --break-system-packages redis
+	brew install redis postgresql@15 pgbouncer
+	python3 -m pip install --user --break-system-packages redis 'psycopg[binary]'
 else
-	echo "install.sh: no apt-get and no brew here: install Redis 6.2 or later so that redis-server is on the PATH" >&2
+	echo "install.sh: no apt-get and no brew here: install Redis 6.2, PostgreSQL 14 and PgBouncer 1.18 or later," \
+		"so that their programs are on the PATH, and redis-py and psycopg 3 for python3" >&2
 	exit 1
 fi
 
-have redis-server || { echo "install.sh: redis-server was installed but is not on the PATH" >&2; exit 1; }
+complete || { echo "install.sh: something is still missing, or not on the PATH" >&2; exit 1; }

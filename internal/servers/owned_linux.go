@@ -20,9 +20,9 @@ var starts = func() chan<- func() {
 	return starts
 }()
 
-// startOwned starts a process that dies with this one.
+// startOwned starts a process, whose SysProcAttr is set, that dies with this one.
 func startOwned(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	result := make(chan error)
 	starts <- func() { result <- cmd.Start() }
 	return <-result

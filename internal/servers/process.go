@@ -19,11 +19,13 @@ const startBound = 60 * time.Second
 
 // A program says how one server is run.
 type program struct {
-	name  string         // of the executable
-	args  []string       // its arguments
-	dir   string         // its working folder, where its output goes as well
-	ready func() error   // nil once it serves
-	quit  syscall.Signal // ends it in good order
+	name  string              // of the executable
+	path  string              // of the executable, if it is not looked for by its name
+	args  []string            // its arguments
+	dir   string              // its working folder, where its output goes as well
+	ready func() error        // nil once it serves
+	quit  syscall.Signal      // ends it in good order
+	user  *syscall.Credential // who runs it, nil for whoever runs the test
 }
 
 // A Process is a server process. Its methods must be called on the goroutine of
@@ -42,7 +44,10 @@ type Process struct {
 // run starts a server that is stopped when the test ends.
 func run(tb testing.TB, p program) *Process {
 	tb.Helper()
-	s := &Process{tb: tb, program: p, path: find(tb, p.name)}
+	s := &Process{tb: tb, program: p, path: p.path}
+	if s.path == "" {
+		s.path = find(tb, p.name)
+	}
 	tb.Cleanup(s.cleanup)
 	s.Start()
 	return s
@@ -92,6 +97,7 @@ func (s *Process) launch() error {
 	defer log.Close() // the child has its own
 	cmd := exec.Command(s.path, s.program.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.program.dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.program.user}
 	if err := startOwned(cmd); err != nil {
 		return err
 	}

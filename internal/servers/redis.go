@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,7 +27,7 @@ type Redis struct {
 // configuration, as in "--appendonly", "yes".
 func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
-	return startRedis(tb, freePort(tb), args...)
+	return startRedis(tb, nil, args...)
 }
 
 // StartRedises starts n Redis servers that know nothing of each other.
@@ -39,25 +40,27 @@ func StartRedises(tb testing.TB, n int, args ...string) []*Redis {
 	return nodes
 }
 
-func startRedis(tb testing.TB, port int, args ...string) *Redis {
+// startRedis starts a Redis with more variables in its environment.
+func startRedis(tb testing.TB, environment []string, args ...string) *Redis {
 	tb.Helper()
-	dir := tb.TempDir()
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	dir, port := tb.TempDir(), strconv.Itoa(freePort(tb))
+	addr := net.JoinHostPort("127.0.0.1", port)
 	base := []string{
-		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
+		"--port", port, "--bind", "127.0.0.1", "--dir", dir,
 		"--save", "", "--appendonly", "no", "--protected-mode", "no", "--daemonize", "no",
 	}
-	return &Redis{
-		Addr: addr,
-		dir:  dir,
-		Process: run(tb, program{
-			name:  "redis-server",
-			args:  append(base, args...),
-			dir:   dir,
-			ready: func() error { return pingRedis(addr) },
-			quit:  syscall.SIGTERM,
-		}),
+	p := program{
+		name:  "redis-server",
+		args:  append(base, args...),
+		dir:   dir,
+		ready: func() error { return pingRedis(addr) },
+		quit:  syscall.SIGTERM,
 	}
+	if len(environment) > 0 {
+		p.path = find(tb, "env")
+		p.args = slices.Concat(environment, []string{p.name}, p.args)
+	}
+	return &Redis{Addr: addr, dir: dir, Process: run(tb, p)}
 }
 
 // Restart kills the server and starts it again with the data that it has on

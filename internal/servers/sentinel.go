@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
 )
 
 // A RedisSentinel is a master with two replicas, watched by three Sentinels.
@@ -69,6 +71,25 @@ func (s *RedisSentinel) AwaitFailover(old string) {
 		reply, err := askRedis(now, "ROLE")
 		return err == nil && strings.HasPrefix(reply, "master")
 	})
+}
+
+// ReplicateThrough has the replicas reach the master through a proxy each, and
+// returns when they do. The Sentinels undo that after their failover time-out
+// of ten seconds.
+func (s *RedisSentinel) ReplicateThrough(tb testing.TB) []*faultproxy.Proxy {
+	tb.Helper()
+	var proxies []*faultproxy.Proxy
+	for _, replica := range s.Nodes[1:] {
+		proxy := faultproxy.Start(tb, s.Nodes[0].Addr)
+		host, port, err := net.SplitHostPort(proxy.Addr())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		replica.Do("REPLICAOF", host, port)
+		awaitLink(tb, replica)
+		proxies = append(proxies, proxy)
+	}
+	return proxies
 }
 
 func startSentinel(tb testing.TB, name, host, port string) string {

@@ -4,6 +4,10 @@
 -- KEYS: lock and record of each. ARGV: owner, and ms to keep the name or 0, of
 -- each.
 -- Answers for each 1, 0 if the owner does not hold the lock, or {'corrupt'}.
+--
+-- The commands that compare and delete by themselves (DELEX of Redis 8.4, DELIFEQ
+-- of Valkey 9) would save nothing: the record must go as well, in the same step
+-- and only with the lock, and a batch of releases is one command so.
 local call = redis.call
 
 local function release(lock, record, owner, keep)

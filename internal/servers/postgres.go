@@ -1,0 +1,165 @@
+//go:build unix
+
+package servers
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Postgres is a PostgreSQL server. Anybody may connect to it from this host as
+// the superuser "postgres"; Kill ends it without a checkpoint, as a crash does.
+type Postgres struct {
+	*Process
+	Addr string // host:port
+	dir  string // of the data
+}
+
+// StartPostgres starts a PostgreSQL with an empty cluster: UTF-8, locale C,
+// fsync on. The args are configuration, as in "fsync=off".
+func StartPostgres(tb testing.TB, args ...string) *Postgres {
+	tb.Helper()
+	dir := postgresDir(tb)
+	template := emptyCluster(tb)
+	if err := template.unpack(filepath.Join(dir, "data"), unprivileged(tb)); err != nil {
+		tb.Fatalf("unpack an empty cluster: %v", err)
+	}
+	return startPostgres(tb, dir, args...)
+}
+
+// StartPostgresStandby starts a hot standby of p that streams from it. Its
+// application_name, for synchronous_standby_names of the primary, is name.
+func StartPostgresStandby(tb testing.TB, p *Postgres, name string, args ...string) *Postgres {
+	tb.Helper()
+	dir := postgresDir(tb)
+	host, port, err := net.SplitHostPort(p.Addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	conninfo := fmt.Sprintf("host=%s port=%s user=postgres application_name=%s", host, port, name)
+	postgresTool(tb, "pg_basebackup", "--pgdata", filepath.Join(dir, "data"), "--dbname", conninfo,
+		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+	return startPostgres(tb, dir, args...)
+}
+
+// startPostgres runs a server over the data in a folder of its own.
+func startPostgres(tb testing.TB, dir string, args ...string) *Postgres {
+	tb.Helper()
+	port := freePort(tb)
+	p := &Postgres{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dir: filepath.Join(dir, "data")}
+	options := []string{"-D", p.dir}
+	for _, setting := range append([]string{
+		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(port), "unix_socket_directories=",
+		"shared_buffers=32MB", "log_timezone=UTC",
+	}, args...) {
+		options = append(options, "-c", setting)
+	}
+	p.Process = run(tb, program{
+		name:  "postgres",
+		path:  postgresProgram(tb, "postgres"),
+		args:  options,
+		dir:   dir,
+		ready: func() error { return greetPostgres(p.Addr) },
+		quit:  syscall.SIGINT,
+		user:  unprivileged(tb),
+	})
+	tb.Cleanup(p.cleanup)
+	return p
+}
+
+// URL returns the address of a database of the server, as the superuser.
+func (p *Postgres) URL(database string) string { return postgresURL(p.Addr, database) }
+
+func postgresURL(addr, database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: addr, Path: "/" + database, RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+// Kill ends the server at once, without a checkpoint, and returns when it is
+// gone. What it has committed it finds in its log when it is started again.
+func (p *Postgres) Kill() {
+	p.tb.Helper()
+	p.end(syscall.SIGQUIT)
+}
+
+// Restart kills the server and starts it again.
+func (p *Postgres) Restart() {
+	p.tb.Helper()
+	p.Kill()
+	p.Start()
+}
+
+// Promote makes a standby a primary, and returns when it takes writes.
+func (p *Postgres) Promote() {
+	p.tb.Helper()
+	postgresTool(p.tb, "pg_ctl", "promote", "--wait", "--pgdata", p.dir)
+}
+
+// cleanup ends the server in a way that takes its children along and frees its
+// shared memory.
+func (p *Postgres) cleanup() {
+	select {
+	case <-p.exited:
+	default:
+		_ = p.cmd.Process.Signal(syscall.SIGCONT) // It may be paused.
+		p.Kill()
+	}
+}
+
+// postgresDir makes a folder that the user who runs the server can use, which
+// testing.TB.TempDir does not when root runs the test.
+func postgresDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-postgres-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	if user := unprivileged(tb); user != nil {
+		if err := os.Chown(dir, int(user.Uid), int(user.Gid)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// greetPostgres returns nil if the server lets the superuser in. It needs no
+// client library, so that the tests of every store can use this package.
+func greetPostgres(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	const protocol = 3 << 16
+	body := "user\x00postgres\x00database\x00postgres\x00\x00"
+	message := binary.BigEndian.AppendUint32(nil, uint32(8+len(body)))
+	message = binary.BigEndian.AppendUint32(message, protocol)
+	if _, err := conn.Write(append(message, body...)); err != nil {
+		return err
+	}
+	var kind [1]byte
+	if _, err := io.ReadFull(conn, kind[:]); err != nil {
+		return err
+	}
+	if kind[0] != 'R' { // which asks for credentials, or says that none are needed
+		return fmt.Errorf("the server answers %q", kind)
+	}
+	return nil
+}

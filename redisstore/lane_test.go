@@ -1,0 +1,207 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// A stuckLane is a lane whose batches each wait for a word of their own.
+type stuckLane struct {
+	lane
+	words [3]chan struct{}
+
+	seen  sync.Mutex
+	sizes []int // of the batches so far
+}
+
+func newStuckLane() *stuckLane {
+	l := &stuckLane{}
+	for i := range l.words {
+		l.words[i] = make(chan struct{})
+	}
+	l.exec = func(_ context.Context, batch []*call) {
+		l.seen.Lock()
+		word := l.words[len(l.sizes)]
+		l.sizes = append(l.sizes, len(batch))
+		l.seen.Unlock()
+		<-word
+	}
+	return l
+}
+
+// batches returns the sizes of the batches so far.
+func (l *stuckLane) batches() []int {
+	l.seen.Lock()
+	defer l.seen.Unlock()
+	return slices.Clone(l.sizes)
+}
+
+// idle reports whether nobody runs the lane.
+func (l *stuckLane) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.run == 0
+}
+
+// What comes while a caller carries his own call goes together in the next batch.
+func TestLaneGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newStuckLane()
+		run, alone := l.lead()
+		if !alone {
+			t.Fatal("an idle lane has a runner")
+		}
+		go l.carryAlone(context.Background(), run, &call{})
+		if _, alone := l.lead(); alone {
+			t.Fatal("a lane has two runners")
+		}
+		later := []*call{{}, {}, {}}
+		l.put(later[0])
+		l.put(later[1:]...)
+		synctest.Wait()
+		close(l.words[0])
+		synctest.Wait()
+		if got := l.batches(); !slices.Equal(got, []int{1, 3}) {
+			t.Errorf("the batches are of %d calls, want 1 and 3", got)
+		}
+		close(l.words[1])
+		for _, c := range later {
+			<-c.done
+		}
+		synctest.Wait()
+		if !l.idle() {
+			t.Error("a lane without calls has a runner")
+		}
+	})
+}
+
+// A batch that hangs, whoever carries it, holds up the others for a while only;
+// when it comes back the others keep their runner.
+func TestLaneLeavesAHungBatch(t *testing.T) {
+	for what, begin := range map[string]func(l *lane){
+		"carried by its caller": func(l *lane) {
+			run, _ := l.lead()
+			go l.carryAlone(context.Background(), run, &call{})
+		},
+		"carried by a goroutine": func(l *lane) { l.put(&call{}) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newStuckLane()
+			begin(&l.lane)
+			synctest.Wait()
+			l.put(&call{})
+			time.Sleep(requestBound - time.Millisecond)
+			synctest.Wait()
+			if len(l.batches()) != 1 {
+				t.Errorf("%s: a second batch was sent before the bound", what)
+			}
+			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
+			if len(l.batches()) != 2 {
+				t.Errorf("%s: a batch that hangs holds up others beyond the bound", what)
+			}
+			close(l.words[0])
+			synctest.Wait()
+			if l.idle() {
+				t.Errorf("%s: the second batch has no runner", what)
+			}
+			close(l.words[1])
+			synctest.Wait()
+			if !l.idle() {
+				t.Errorf("%s: a lane without calls has a runner", what)
+			}
+		})
+	}
+}
+
+// A caller carries his call himself only if it ends with his context, and if he
+// stays with it until it is certain to be lost or done.
+func TestWhoCarriesHisCall(t *testing.T) {
+	for _, c := range []struct {
+		obeys bool
+		in    time.Duration // the deadline, 0 for none
+		want  bool
+	}{
+		{true, 0, true}, {true, time.Hour, true}, {true, 2 * time.Second, true},
+		{true, 100 * time.Millisecond, false}, {true, -time.Second, false},
+		{false, 0, false}, {false, 2 * time.Second, false},
+	} {
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: c.obeys})
+		ctx := t.Context()
+		if c.in != 0 {
+			limited, cancel := context.WithTimeout(ctx, c.in)
+			defer cancel()
+			ctx = limited
+		}
+		if got := New(client, nil).bears(ctx); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+		_ = client.Close() // Nothing was dialled.
+	}
+}
+
+// The release of an attempt that was given up does not overtake it, though it
+// may go by another connection: nothing stays locked.
+func TestReleaseAfterAnAttemptGivenUp(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	s := New(client, nil)
+	defer s.Close()
+	release(t, s, grant(t, s, "name", time.Minute)) // The scripts are known.
+	for range 20 {
+		proxy.Hold(faultproxy.Up)
+		req := request("name", time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		if _, err := s.Acquire(ctx, req); err == nil || driver.NotApplied(err) {
+			t.Fatalf("Acquire of a server that hangs: %v", err)
+		}
+		cancel()
+		released := make(chan bool)
+		go func() {
+			ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			released <- ours && err == nil
+		}()
+		proxy.Pass(faultproxy.Up)
+		if !<-released || server.Do("EXISTS", "lock:name") != "0" {
+			t.Fatal("a release has overtaken the acquire that it undoes")
+		}
+	}
+}
+
+// The client library would send a release again whose answer was lost, and report
+// that nothing was held; that is for package holdfast to do, who knows of the
+// first.
+func TestClientDoesNotSendAgain(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	for _, alone := range []bool{true, false} {
+		d := &faultyDialer{}
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: d.dial, ContextTimeoutEnabled: alone})
+		s := New(client, nil)
+		release(t, s, grant(t, s, "name", time.Minute)) // The scripts are known.
+		req := grant(t, s, "name", time.Minute)
+		d.arm(drivertest.ReplyLost)
+		ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		if err == nil || driver.NotApplied(err) {
+			t.Errorf("a Release whose answer was lost (carried by its caller: %v): %v, %v, want an error that leaves it open", alone, ours, err)
+		}
+		_ = s.Close() // Nothing is under way.
+		_ = client.Close()
+	}
+}

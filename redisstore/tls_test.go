@@ -1,0 +1,126 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// startTLS starts a server that also speaks TLS, under a certificate for the name
+// "redis.test" that is signed by itself. It returns its address and the
+// certificate's file.
+func startTLS(t *testing.T) (addr, ca string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "redis.test"},
+		DNSNames:     []string{"redis.test"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(24 * time.Hour),
+		IsCA:         true, BasicConstraintsValid: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca = writePEM(t, "CERTIFICATE", cert)
+	server := servers.StartRedis(t, "--tls-auth-clients", "no",
+		"--tls-cert-file", ca, "--tls-key-file", writePEM(t, "PRIVATE KEY", private), "--tls-ca-cert-file", ca)
+	port := freePort(t)
+	server.Do("CONFIG", "SET", "tls-port", port)
+	return net.JoinHostPort("127.0.0.1", port), ca
+}
+
+func writePEM(t *testing.T, kind string, der []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// freePort returns a port on which nobody listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return port
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	addr, ca := startTLS(t)
+	right := "rediss://" + addr + "?server_name=redis.test&ca_file=" + url.QueryEscape(ca)
+	s := openFromURL(t, right)
+	signals := watchOf(t, s, "name")
+	release(t, s, grant(t, s, "name", time.Minute))
+	signalled(t, "a release over TLS", signals)
+
+	plain := servers.StartRedis(t).Addr
+	for text, says := range map[string]string{
+		"rediss://:SecretWord@" + addr + "?server_name=redis.test":         "unknown authority",
+		"rediss://:SecretWord@" + addr + "?ca_file=" + url.QueryEscape(ca): "cannot validate certificate",
+		strings.Replace(right, "redis.test", "other.test", 1):              "certificate is valid for redis.test",
+		strings.Replace(right, "//", "//user:SecretWord@", 1):              "wants another user or password",
+		"rediss://:SecretWord@" + plain:                                    "does the server speak it?",
+		"redis+cluster://:SecretWord@" + plain + "?tls=true":               "does the server speak it?",
+		"redis://:SecretWord@" + addr:                                      "one does that wants TLS",
+	} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+			target := driver.ErrNotApplied
+			if strings.HasPrefix(text, "redis://") {
+				target = io.EOF // It may have read the request, as far as is known.
+			}
+			verbs := allVerbs
+			if strings.Contains(text, plain) {
+				verbs = verbs[:1] // Each takes as long as it may.
+			}
+			fails(t, openFromURL(t, text), target, says, verbs...)
+		})
+	}
+}
+
+// A client of the caller's own that does not trust the server has sent nothing.
+func TestTLSOfAForeignClient(t *testing.T) {
+	t.Parallel()
+	addr, _ := startTLS(t)
+	client := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{ServerName: "redis.test"}})
+	defer client.Close()
+	s := New(client, nil)
+	defer s.Close()
+	fails(t, s, driver.ErrNotApplied, "unknown authority", allVerbs...)
+}

@@ -1,0 +1,309 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// above takes a lock above a floor, and returns its token.
+func above(t *testing.T, s *Store, name string, floor int64) (driver.AcquireRequest, int64) {
+	t.Helper()
+	req := request(name, time.Minute)
+	req.Floor = floor
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted {
+		t.Fatalf("Acquire of %q above %d: %+v, %v", name, floor, res, err)
+	}
+	return req, res.Token
+}
+
+// pair is above, and lets go again.
+func pair(t *testing.T, s *Store, name string, floor int64) int64 {
+	t.Helper()
+	req, token := above(t, s, name, floor)
+	if !release(t, s, req) {
+		t.Fatalf("the hold of %q is gone", name)
+	}
+	return token
+}
+
+const second = int64(time.Second / time.Microsecond)
+
+// ahead counts the locks that a server remembers to be ahead of its counter.
+func ahead(t *testing.T, server *servers.Redis, s *Store) int {
+	t.Helper()
+	n, err := strconv.Atoi(server.Do("ZCARD", s.aheadKey("")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What one lock is asked for changes nothing for others: many that are taken at
+// once, each above a floor of its own, are granted exactly that. The servers of
+// a quorum agree because of it.
+func TestFloorsAreOfOneName(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	var group sync.WaitGroup
+	for g := range 64 {
+		group.Go(func() {
+			for range 20 {
+				floor := time.Now().UnixMicro() + 60*second + int64(g)
+				req := request(fmt.Sprint(g), time.Minute)
+				req.Floor = floor
+				res, err := s.Acquire(t.Context(), req)
+				if err != nil || res.Token != floor {
+					t.Errorf("Acquire above %d: %+v, %v, want exactly the floor", floor, res, err)
+					return
+				}
+				if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if token := pair(t, s, "another", 0); token > time.Now().UnixMicro() {
+		t.Errorf("a lock without a floor is granted %d, above the floors of others", token)
+	}
+	if n := ahead(t, server, s); n != 64 {
+		t.Errorf("%d locks are remembered, want 64", n)
+	}
+}
+
+// However a hold above a floor ends, the next of its name has a higher token.
+func TestFloorsAreRemembered(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	req, last := above(t, s, "name", time.Now().UnixMicro()+60*second)
+	for what, end := range map[string]func(){
+		"release": func() { release(t, s, req) },
+		"break":   func() { _, _, _ = s.Break(t.Context(), "name") },
+		"DEL":     func() { server.Do("DEL", "lock:name") },
+		"expiry": func() {
+			server.Do("PEXPIRE", "lock:name", "1")
+			eventually(t, "end of the hold", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
+		},
+		"the loss of its record": func() {
+			server.Do("DEL", recordKey("", "lock:name"))
+			if res, err := s.Acquire(t.Context(), req); err != nil || res.Token != last+1 {
+				t.Errorf("the same Acquire again: %+v, %v, want a token above %d", res, err, last)
+			}
+			last++
+			release(t, s, req)
+		},
+		"being kept": func() {
+			keep := driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Millisecond}
+			if _, err := s.Release(t.Context(), keep); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "end of the keep", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
+		},
+	} {
+		end()
+		var token int64
+		req, token = above(t, s, "name", 0)
+		if token != last+1 {
+			t.Errorf("after %s of a hold with the token %d the next is %d, want one more", what, last, token)
+		}
+		last = token
+	}
+	names := 0
+	for rec, err := range s.List(t.Context(), "") {
+		if err != nil || rec.Name != "name" {
+			t.Errorf("List: %+v, %v", rec, err)
+		}
+		names++
+	}
+	if names != 1 {
+		t.Errorf("List yields %d locks, want 1", names)
+	}
+}
+
+// A refused attempt and a repetition leave no trace of their floors.
+func TestFloorsWithoutAGrant(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	held, token := above(t, s, "name", 0)
+	other := request("name", time.Minute)
+	other.Floor = driver.MaxToken
+	if res, err := s.Acquire(t.Context(), other); err != nil || res.Granted {
+		t.Errorf("Acquire of a held lock: %+v, %v", res, err)
+	}
+	held.Floor = driver.MaxToken
+	if res, err := s.Acquire(t.Context(), held); err != nil || res.Token != token {
+		t.Errorf("a repetition: %+v, %v, want the token %d", res, err, token)
+	}
+	if n := ahead(t, server, s); n != 0 {
+		t.Errorf("%d locks are remembered, want none", n)
+	}
+}
+
+// A lock is forgotten when the counter has passed its token, and not by the
+// clock, which may be set forward and back. (The counter is ahead of the clock
+// here, so that the test does not depend on its own speed.)
+func TestTokensAreForgottenWhenPassed(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	base := time.Now().UnixMicro() + 3600*second
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(base, 10))
+	for i := range int64(100) {
+		pair(t, s, strconv.FormatInt(i, 10), base+102+i%2)
+	}
+	pair(t, s, "far", base+3600*second) // The counter is at base + 101.
+	if n := ahead(t, server, s); n != 101 {
+		t.Errorf("%d locks are remembered, want 101", n)
+	}
+	if got := server.Do("TTL", s.aheadKey("")); got != "-1" {
+		t.Errorf("what is remembered expires in %s s", got)
+	}
+	pair(t, s, "another", 0)
+	if n := ahead(t, server, s); n != 51 {
+		t.Errorf("%d locks are remembered, want those that had base + 103, and one more", n)
+	}
+	if token := pair(t, s, "1", 0); token != base+104 {
+		t.Errorf("after %d the token is %d, want one more", base+103, token)
+	}
+	if n := ahead(t, server, s); n != 2 {
+		t.Errorf("%d locks are remembered, want two", n)
+	}
+}
+
+// The counter is ahead of the clock, which was set back: tokens rise by one, and
+// floors below them change nothing.
+func TestFloorsAndAClockSetBack(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	_, first := above(t, s, "first", 0)
+	base := first + 3600*second
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(base, 10))
+	if token := pair(t, s, "name", base); token != base+1 {
+		t.Errorf("above a floor below the counter the token is %d, want %d", token, base+1)
+	}
+	if token := pair(t, s, "name", base+10); token != base+10 {
+		t.Errorf("above a floor above the counter the token is %d, want the floor %d", token, base+10)
+	}
+	if token := pair(t, s, "another", 0); token != base+3 {
+		t.Errorf("the next token of another is %d, want %d", token, base+3)
+	}
+	for range 6 {
+		pair(t, s, "another", 0) // to base + 9
+	}
+	if token := pair(t, s, "name", 0); token != base+11 {
+		t.Errorf("the next token of the first is %d, want %d", token, base+11)
+	}
+}
+
+func TestGreatestToken(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for _, floor := range []int64{driver.MaxToken/2 + 1, driver.MaxToken - 1, driver.MaxToken} { // 2^52 and above
+		if token := pair(t, s, "name", floor); token != floor {
+			t.Errorf("above a floor of %d the token is %d", floor, token)
+		}
+		if got := server.Do("ZSCORE", s.aheadKey(""), "lock:name"); got != strconv.FormatInt(floor, 10) {
+			t.Errorf("the token %d is remembered as %s", floor, got)
+		}
+	}
+	fails(t, s, driver.ErrInvalid, "no token as great", "Acquire")
+	held, _ := above(t, s, "held", driver.MaxToken)
+	if res, err := s.Acquire(t.Context(), held); err != nil || res.Token != driver.MaxToken {
+		t.Errorf("a repetition at the greatest token: %+v, %v", res, err)
+	}
+	if res, err := s.Acquire(t.Context(), request("held", time.Minute)); err != nil || res.Granted {
+		t.Errorf("Acquire of a lock that is held at the greatest token: %+v, %v", res, err)
+	}
+	server.Do("DEL", recordKey("", "lock:held"))
+	if _, err := s.Acquire(t.Context(), held); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a repetition that needs a new token above the greatest: %v", err)
+	}
+	pair(t, s, "another", 0)
+	server.Do("DEL", s.aheadKey(""))
+	server.Do("LPUSH", s.aheadKey(""), "x")
+	fails(t, s, driver.ErrCorrupt, "sorted set", "Acquire")
+	if got := server.Do("EXISTS", "lock:name"); got != "0" {
+		t.Error("an Acquire that failed has taken the lock")
+	}
+}
+
+// A server that has lost its memory abstains; by then its clock has passed every
+// token that was no further ahead than the guard is long.
+func TestGuardAndFloors(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, &Options{RestartGuard: 2 * time.Second})
+	abstains(t, s, time.Now(), 2*time.Second)
+	floor := time.Now().UnixMicro() + 2*second
+	_, last := above(t, s, "name", floor)
+	if last < floor {
+		t.Fatalf("above the floor %d the token is %d", floor, last)
+	}
+	server.RestartEmpty()
+	abstains(t, s, time.Now(), 2*time.Second)
+	if token := pair(t, s, "name", 0); token <= last {
+		t.Errorf("after the restart the token is %d, want it above %d", token, last)
+	}
+}
+
+func TestCorruptCounter(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	server.Do("SET", s.counterKey(""), "many")
+	fails(t, s, driver.ErrCorrupt, "counter", "Acquire")
+	server.Do("DEL", s.counterKey(""))
+	server.Do("LPUSH", s.counterKey(""), "x")
+	fails(t, s, driver.ErrCorrupt, "counter", "Acquire")
+	if got := server.Do("EXISTS", "lock:name"); got != "0" {
+		t.Error("an Acquire that failed has taken the lock")
+	}
+	server.Do("DEL", s.counterKey(""))
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(driver.MaxToken, 10))
+	fails(t, s, driver.ErrInvalid, "counter", "Acquire")
+}
+
+// The server's clock is set back by years, as it seems from the last token; and
+// then the counter is lost.
+func TestTokensAndTheClock(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	token := func() int64 {
+		res, err := s.Acquire(t.Context(), request(strconv.FormatInt(owners.Add(1), 10), time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Token
+	}
+	now := time.Now().UnixMicro()
+	first := token()
+	if off := first - now; off < -int64(time.Minute/time.Microsecond) || off > int64(time.Minute/time.Microsecond) {
+		t.Errorf("the first token is %d, want the server's clock, about %d", first, now)
+	}
+	ahead := first + 1e15
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(ahead, 10))
+	if got := token(); got != ahead+1 {
+		t.Errorf("with a counter ahead of the clock the token is %d, want %d", got, ahead+1)
+	}
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(first, 10))
+	server.Do("DEL", s.counterKey(""))
+	if got := token(); got <= first {
+		t.Errorf("when the counter was lost the token is %d, not above %d", got, first)
+	}
+}
