@@ -1,0 +1,332 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// is matches the requests that run a statement.
+func is(name string) func([]byte) bool {
+	return func(request []byte) bool {
+		return request[0] == 'B' && bytes.Contains(request, []byte("holdfast_"+name+"\x00"))
+	}
+}
+
+// sessionsOf are the server processes of a store.
+func sessionsOf(s *AdvisoryStore) []int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var pids []int32
+	for _, on := range s.sessions {
+		pids = append(pids, int32(on.pid))
+	}
+	return pids
+}
+
+// Every hold of a session that the server ends is lost at once, and said to be.
+func TestAdvisoryTerminated(t *testing.T) {
+	t.Parallel()
+	server := shared.postgres()
+	s, other := openAdvisory(t, server.Addr, keysOf(t)), openAdvisory(t, server.Addr, keysOf(t))
+	lost := make(chan string, 8)
+	stop := s.OnLoss(func(name, owner string) { lost <- name + owner })
+	want := map[string]bool{}
+	var holds []driver.AcquireRequest
+	for i := range 4 {
+		req := advisoryGrant(t, s, fmt.Sprint("name/", i), time.Hour)
+		holds = append(holds, req)
+		want[req.Name+req.Owner] = true
+	}
+	released := advisoryGrant(t, s, "released", time.Hour)
+	advisoryRelease(t, s, released)
+
+	began := time.Now()
+	psql[bool](t, other.pool, "SELECT pg_terminate_backend($1)", sessionsOf(s)[0])
+	for range holds {
+		select {
+		case name := <-lost:
+			if !want[name] {
+				t.Errorf("%q is said to be lost", name)
+			}
+			delete(want, name)
+		case <-time.After(bound):
+			t.Fatalf("the loss of %v was not told", want)
+		}
+	}
+	t.Logf("the loss of the connection was told after %v", time.Since(began))
+	for _, req := range holds {
+		if got := advisoryRenew(t, s, req); got != driver.RenewLost {
+			t.Errorf("Renew of a lost lock is answered %d, want RenewLost", got)
+		}
+		if advisoryRelease(t, s, req) {
+			t.Error("Release of a lost lock reports a hold")
+		}
+		advisoryTakes(t, other, req.Name)
+	}
+	stop()
+	advisoryGrant(t, s, "another", time.Hour)
+	psql[bool](t, other.pool, "SELECT pg_terminate_backend($1)", sessionsOf(s)[0])
+	eventually(t, "loss", func() bool { return len(sessionsOf(s)) == 0 })
+	if len(lost) != 0 {
+		t.Errorf("%q is said to be lost after nobody wants to know", <-lost)
+	}
+}
+
+// Two clients behind a pooler of transactions are refused, and neither gets the
+// lock.
+func TestAdvisoryTransactionPooler(t *testing.T) {
+	t.Parallel()
+	opts := keysOf(t)
+	key, _ := opts.Keys("name")
+	addr := shared.pgbouncer().Addr
+	for range 2 {
+		s := openAdvisory(t, addr, opts)
+		res, err := s.Acquire(t.Context(), request("name", time.Minute))
+		if res.Granted || !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("Acquire behind a pooler gives %+v, %v, want ErrUnsupported", res, err)
+		}
+	}
+	direct := openAdvisory(t, shared.postgres().Addr, opts)
+	for lock, err := range direct.Locks(t.Context()) {
+		if err != nil || lock.Key == key {
+			t.Errorf("after the refusals there is %+v, %v", lock, err)
+		}
+	}
+}
+
+// With a pooler of sessions the locks are those of everybody.
+func TestAdvisorySessionPooler(t *testing.T) {
+	t.Parallel()
+	server := shared.postgres()
+	pooler := servers.StartPgBouncer(t, server, "pool_mode=session")
+	pooled := keysOf(t)
+	pooled.SessionPooled = true
+	a, b := openAdvisory(t, pooler.Addr, pooled), openAdvisory(t, pooler.Addr, pooled)
+	direct := openAdvisory(t, server.Addr, keysOf(t))
+	req := advisoryGrant(t, a, "name", time.Minute)
+	advisoryRefused(t, b, "name")
+	advisoryRefused(t, direct, "name")
+	if advisoryRenew(t, a, req) != driver.Renewed || !advisoryRelease(t, a, req) {
+		t.Error("the holder behind the pooler has lost its lock")
+	}
+	advisoryGrant(t, direct, "name", time.Minute)
+}
+
+// Whoever said SessionPooled wrongly loses his locks as soon as another process
+// of the server answers, rather than believe in them.
+func TestAdvisoryWronglyPooled(t *testing.T) {
+	t.Parallel()
+	s := openAdvisory(t, shared.postgres().Addr, keysOf(t))
+	req := advisoryGrant(t, s, "name", time.Minute)
+	s.mu.Lock()
+	for _, on := range s.sessions {
+		on.pid++
+	}
+	s.mu.Unlock()
+	if got := advisoryRenew(t, s, req); got != driver.RenewLost {
+		t.Errorf("Renew in another server process is answered %d, want RenewLost", got)
+	}
+}
+
+// A lost answer leaves nobody locked out, whatever it was the answer to.
+func TestAdvisoryReplyLost(t *testing.T) {
+	t.Parallel()
+	server := shared.postgres()
+	for round := range 5 {
+		name := fmt.Sprint("name/", round)
+		var ways advisoryWays
+		s := ways.open(t, server.Addr, keysOf(t))
+		other := openAdvisory(t, server.Addr, keysOf(t))
+		advisoryRelease(t, s, advisoryGrant(t, s, "first", time.Minute))
+
+		req := request(name, time.Minute)
+		ways.through(s).LoseReply(is("try"))
+		if res, err := s.Acquire(t.Context(), req); err == nil || res.Granted || driver.NotApplied(err) {
+			t.Errorf("Acquire without an answer gives %+v, %v, want an error that leaves it open", res, err)
+		}
+		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+			t.Errorf("the repetition gives %+v, %v, want it granted", res, err)
+		}
+
+		ways.through(s).LoseReply(is("ping"))
+		if got := advisoryRenew(t, s, req); got != driver.RenewLost {
+			t.Errorf("Renew on a connection that was cut is answered %d, want RenewLost", got)
+		}
+		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+			t.Errorf("the lock after it was lost: %+v, %v, want it granted", res, err)
+		}
+
+		ways.through(s).LoseReply(is("unlock"))
+		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err == nil || driver.NotApplied(err) {
+			t.Errorf("Release without an answer: %v, want an error that leaves it open", err)
+		}
+		advisoryTakes(t, other, name)
+		if advisoryRelease(t, s, req) {
+			t.Error("the Release sent again reports a hold")
+		}
+		advisoryRefused(t, s, name)
+	}
+}
+
+// A server that has not noticed the end of a connection does not lock out the
+// one whose connection it was.
+func TestAdvisoryGhost(t *testing.T) {
+	t.Parallel()
+	server := shared.postgres()
+	deaf := newDeafRelay(t, server.Addr)
+	s := openAdvisory(t, deaf.Addr().String(), keysOf(t))
+	other := openAdvisory(t, server.Addr, keysOf(t))
+	req := advisoryGrant(t, s, "name", time.Hour)
+	s.mu.Lock()
+	s.sessions[0].abandon()
+	s.mu.Unlock()
+	eventually(t, "loss", func() bool { return len(sessionsOf(s)) == 0 })
+	advisoryRefused(t, other, "name") // The server knows nothing yet.
+	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+		t.Fatalf("Acquire after the connection was lost: %+v, %v, want it granted", res, err)
+	}
+}
+
+// newDeafRelay passes connections on to an address, and keeps its own open when
+// the client's end.
+func newDeafRelay(t *testing.T, addr string) net.Listener {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	ends := []io.Closer{l}
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, end := range ends {
+			_ = end.Close()
+		}
+	})
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			backend, err := net.Dial("tcp", addr)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			mu.Lock()
+			ends = append(ends, client, backend)
+			mu.Unlock()
+			go func() { _, _ = io.Copy(backend, client) }()
+			go func() { _, _ = io.Copy(client, backend); _ = client.Close() }()
+		}
+	}()
+	return l
+}
+
+// While nothing passes on the connection its locks are neither lost nor renewed.
+func TestAdvisorySilence(t *testing.T) {
+	t.Parallel()
+	var ways advisoryWays
+	s := ways.open(t, shared.postgres().Addr, keysOf(t))
+	req := advisoryGrant(t, s, "name", time.Minute)
+	proxy := ways.through(s)
+	proxy.Hold(faultproxy.Down)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
+	if err == nil || outcomes[0] != driver.RenewUnknown {
+		t.Errorf("Renew without an answer gives %v, %v, want RenewUnknown", outcomes, err)
+	}
+	proxy.Pass(faultproxy.Down)
+	if got := advisoryRenew(t, s, req); got != driver.Renewed {
+		t.Errorf("Renew when answers come again is answered %d, want Renewed", got)
+	}
+}
+
+// Attempts that are given up at any moment leave no lock, once they are
+// released, and no damage to the pool.
+func TestAdvisoryGivenUp(t *testing.T) {
+	t.Parallel()
+	server := shared.postgres()
+	var ways advisoryWays
+	opts := keysOf(t)
+	s := ways.open(t, server.Addr, opts)
+	advisoryRelease(t, s, advisoryGrant(t, s, "first", time.Hour))
+	proxy := ways.through(s)
+	proxy.Delay(faultproxy.Up, 0, 5*time.Millisecond)
+	proxy.Delay(faultproxy.Down, 0, 5*time.Millisecond)
+	var group sync.WaitGroup
+	for g := range 16 {
+		group.Go(func() {
+			for i := range 15 {
+				req := request(fmt.Sprint(g, "/", i), time.Hour)
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(25*time.Millisecond))
+				_, err := s.Acquire(ctx, req)
+				cancel()
+				released, releaseErr := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+				if releaseErr != nil || released && driver.NotApplied(err) {
+					t.Errorf("Acquire: %v; its Release: %v, %v", err, released, releaseErr)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := len(sessionsOf(s)); n != 1 {
+		t.Errorf("there are %d connections, want the one", n)
+	}
+	for lock, err := range s.Locks(t.Context()) {
+		if err != nil || lock.PID == sessionsOf(s)[0] {
+			t.Errorf("left behind: %+v, %v", lock, err)
+		}
+	}
+	if err := s.pool.Ping(t.Context()); err != nil {
+		t.Errorf("the pool: %v", err)
+	}
+}
+
+// If the server knows nothing of a lock that the store believed in, the store
+// believes in nothing that is on the same session.
+func TestAdvisoryUnlockVerified(t *testing.T) {
+	t.Parallel()
+	s := openAdvisory(t, shared.postgres().Addr, keysOf(t))
+	req := advisoryGrant(t, s, "name", time.Minute)
+	bystander := advisoryGrant(t, s, "bystander", time.Minute)
+	key, _ := s.keys("name")
+	c := s.claims[key]
+	done := make(chan error, 1)
+	s.sessions[0].send(c.statement("unlock", func(_ []byte, err error) { done <- err }))
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if advisoryRelease(t, s, req) {
+		t.Error("the Release of a lock that the server did not have reports a hold")
+	}
+	eventually(t, "end of the session", func() bool { return advisoryRenew(t, s, bystander) == driver.RenewLost })
+	advisoryGrant(t, s, "name", time.Minute)
+}
+
+// A standby's locks are its own.
+func TestAdvisoryStandby(t *testing.T) {
+	t.Parallel()
+	primary := servers.StartPostgres(t, "fsync=off")
+	standby := servers.StartPostgresStandby(t, primary, "standby", "fsync=off")
+	s := openAdvisory(t, standby.Addr, nil)
+	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); res.Granted || !errors.Is(err, driver.ErrNotApplied) {
+		t.Errorf("Acquire on a standby gives %+v, %v, want an error", res, err)
+	}
+}

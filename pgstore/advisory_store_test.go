@@ -1,0 +1,204 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Locks shows who holds and who waits, by whatever program.
+func TestAdvisoryLocks(t *testing.T) {
+	t.Parallel()
+	server := shared.postgres()
+	opts := keysOf(t)
+	s := openAdvisory(t, server.Addr, opts)
+	advisoryGrant(t, s, "name", time.Minute)
+	key, _ := opts.Keys("name")
+	stranger := openPoolAt(t, server.URL("postgres"), "application_name=stranger")
+	conn, err := stranger.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiter := int32(conn.Conn().PgConn().PID())
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared("+key.literal()+")")
+		waited <- err
+	}()
+	var found []AdvisoryLock
+	eventually(t, "waiter", func() bool {
+		found = nil
+		for lock, err := range s.Locks(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lock.Key == key {
+				found = append(found, lock)
+			}
+		}
+		return len(found) == 2
+	})
+	holder, waiting := found[0], found[1]
+	if holder.Name != "name" || !holder.Granted || holder.Shared || holder.PID != sessionsOf(s)[0] ||
+		!strings.HasPrefix(holder.Application, "holdfast ") || time.Since(holder.Since) > time.Minute || len(holder.BlockedBy) != 0 {
+		t.Errorf("the holder is shown as %+v", holder)
+	}
+	if waiting.Name != "" || waiting.Granted || !waiting.Shared || waiting.PID != waiter || waiting.Application != "stranger" ||
+		waiting.Since.IsZero() || waiting.Connected.IsZero() || len(waiting.BlockedBy) != 1 || waiting.BlockedBy[0] != holder.PID {
+		t.Errorf("the waiter is shown as %+v", waiting)
+	}
+	cancel()
+	<-waited
+	conn.Release()
+}
+
+// Tokens rise over the loss of their sequence.
+func TestAdvisorySequenceLost(t *testing.T) {
+	t.Parallel()
+	server := shared.postgres()
+	opts := keysOf(t)
+	opts.TokenSequence = "public.Lost Tokens"
+	var last int64
+	for range 3 {
+		s := openAdvisory(t, server.Addr, opts)
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		res, err := s.Acquire(t.Context(), request("name", time.Minute))
+		if err != nil || res.Token <= last {
+			t.Errorf("Acquire gives %+v, %v, want a token above %d", res, err, last)
+		}
+		last = res.Token
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		execute(t, server.URL("postgres"), `DROP SEQUENCE public."Lost Tokens"`)
+	}
+	s := openAdvisory(t, server.Addr, opts)
+	_, err := s.Acquire(t.Context(), request("name", time.Minute))
+	if !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "Migrate") {
+		t.Errorf("Acquire without the sequence: %v, want it to say Migrate", err)
+	}
+}
+
+// An attempt that took the key and then failed has given it back.
+func TestAdvisoryFailedAfterLock(t *testing.T) {
+	t.Parallel()
+	server := shared.postgres()
+	opts := keysOf(t)
+	opts.TokenSequence = "holdfast_failing"
+	s, other := openAdvisory(t, server.Addr, opts), openAdvisory(t, server.Addr, keysOf(t))
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 1)") // It may have failed before.
+	kept := advisoryGrant(t, s, "kept", time.Minute)
+	execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740991)")
+	for range 2 {
+		if res, err := s.Acquire(t.Context(), request("name", time.Minute)); res.Granted || !driver.NotApplied(err) {
+			t.Errorf("Acquire when no token is left gives %+v, %v, want an error", res, err)
+		}
+	}
+	advisoryGrant(t, other, "name", time.Minute)
+	if got := advisoryRenew(t, s, kept); got != driver.Renewed {
+		t.Errorf("Renew of another lock is answered %d, want Renewed", got)
+	}
+}
+
+func TestAdvisoryRefusals(t *testing.T) {
+	t.Parallel()
+	s := openAdvisory(t, shared.postgres().Addr, keysOf(t))
+	detached := request("name", time.Minute)
+	detached.Detached = true
+	if _, err := s.Acquire(t.Context(), detached); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("a detached Acquire: %v, want ErrUnsupported", err)
+	}
+	raw := openAdvisory(t, shared.postgres().Addr, &AdvisoryOptions{Keys: RawKeys})
+	for _, s := range []*AdvisoryStore{raw, NewAdvisory(nil, nil), NewAdvisory(raw.pool, &AdvisoryOptions{MaxConns: -1})} {
+		if _, err := s.Acquire(t.Context(), request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Acquire: %v, want ErrInvalid", err)
+		}
+	}
+	gone := openAdvisory(t, "127.0.0.1:1", nil)
+	_, err := gone.Acquire(t.Context(), request("name", time.Minute))
+	if !errors.Is(err, driver.ErrNotApplied) || strings.Contains(err.Error(), "Secret") {
+		t.Errorf("Acquire without a server: %v, want ErrNotApplied", err)
+	}
+}
+
+func TestAdvisoryURLs(t *testing.T) {
+	t.Parallel()
+	for text, good := range map[string]bool{
+		"postgres+advisory://": true,
+		"postgres+advisory://user:SecretWord@host:1234/db?sslmode=disable": true,
+		"postgres+advisory://host/db?keys=raw&tokens=app.tokens":           true,
+		"postgres+advisory://host/db?namespace=x&session_pooled=true":      true,
+		"postgres+advisory://host/db?max_locks=10&max_conns=2":             true,
+		"postgres+advisory://host/db?keys=SecretWord":                      false,
+		"postgres+advisory://host/db?keys=raw&namespace=x":                 false,
+		"postgres+advisory://host/db?max_locks=-1":                         false,
+		"postgres+advisory://host/db?max_conns=SecretWord":                 false,
+		"postgres+advisory://host/db?sesion_pooled=SecretWord":             false,
+		"postgres+advisory://user:SecretWord@host:notaport/db":             false,
+		"postgres+advisory:SecretWord":                                     false,
+		"postgres+advisory://host/db#SecretWord":                           false,
+	} {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue // which is as good as a refusal
+		}
+		open, ok := driver.Lookup(u.Scheme)
+		if !ok {
+			t.Fatalf("no opener for %s", u.Scheme)
+		}
+		store, err := open(t.Context(), u)
+		if good != (err == nil) {
+			t.Errorf("%s: %v, want it opened: %v", text, err, good)
+		}
+		if err != nil && (!driver.NotApplied(err) || strings.Contains(err.Error(), "Secret")) {
+			t.Errorf("%s: the error %v is of the wrong kind, or shows a secret", text, err)
+		}
+		if store != nil {
+			_ = store.Close() // Nothing was dialled.
+		}
+	}
+}
+
+// The store of a URL has what the URL says, and a connection that names its
+// process.
+func TestAdvisoryOpened(t *testing.T) {
+	t.Parallel()
+	server := shared.postgres()
+	u, err := url.Parse("postgres+advisory://postgres@" + server.Addr + "/postgres?sslmode=disable&namespace=" + t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opener, _ := driver.Lookup(u.Scheme)
+	opened, err := opener(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := opened.(*AdvisoryStore)
+	advisoryGrant(t, s, "name", time.Minute)
+	same := openAdvisory(t, server.Addr, keysOf(t))
+	advisoryRefused(t, same, "name")
+	for lock, err := range s.Locks(t.Context()) {
+		host, _ := os.Hostname()
+		if err != nil || lock.Name == "name" && !strings.Contains(lock.Application, host) {
+			t.Errorf("the lock is shown as %+v, %v", lock, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	advisoryGrant(t, same, "name", time.Minute)
+}

@@ -1,0 +1,327 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+var writes = []string{"Acquire", "Renew", "Release", "Break"}
+var verbs = append([]string{"Lookup", "List"}, writes...)
+
+func TestNoTable(t *testing.T) {
+	t.Parallel()
+	for _, schema := range []string{"", "no such schema"} {
+		s := openIn(t, schema)
+		fails(t, s, driver.ErrNotApplied, "holdfast migrate", verbs...)
+	}
+}
+
+func TestNoPermission(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	change(t, s, "DO $$ BEGIN CREATE ROLE nobody LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+	change(t, s, "GRANT USAGE ON SCHEMA @schema@ TO nobody")
+	change(t, s, "GRANT SELECT ON @table@ TO nobody")
+	stranger := New(openPoolAt(t, strings.Replace(shared.postgres().URL("postgres"), "postgres@", "nobody@", 1)), &s.options)
+	t.Cleanup(func() { _ = stranger.Close() })
+	fails(t, stranger, driver.ErrNotApplied, "SELECT, INSERT, UPDATE and DELETE", writes...)
+	if _, _, err := stranger.Lookup(t.Context(), "name"); err != nil {
+		t.Errorf("Lookup by a user who may read: %v", err)
+	}
+	if err := stranger.Migrate(t.Context()); err != nil {
+		t.Errorf("Migrate, by a user who may not, of what is up to date: %v", err)
+	}
+	stranger.options.Schema = "forbidden"
+	stranger.names = stranger.options.names()
+	if err := stranger.Migrate(t.Context()); err == nil || !driver.NotApplied(err) {
+		t.Errorf("Migrate by a user who may not: %v, want an error that nothing was changed", err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	reader := openIn(t, s.options.Schema, "options=-c%20default_transaction_read_only%3Don")
+	grant(t, s, "held", time.Minute)
+	fails(t, reader, driver.ErrNotApplied, "connect to the primary", "Acquire")
+	if _, found, err := reader.Lookup(t.Context(), "held"); !found || err != nil {
+		t.Errorf("Lookup at a server that takes no writes: %v, %v", found, err)
+	}
+}
+
+// A statement that the server cuts short has done nothing, and the connection
+// goes on.
+func TestStatementTimeout(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	hasty := openIn(t, s.options.Schema, "options=-c%20statement_timeout%3D50", "pool_max_conns=1")
+	lockRow(t, s, "name")
+	fails(t, hasty, driver.ErrNotApplied, "statement_timeout", "Acquire")
+	grant(t, hasty, "other name", time.Minute)
+}
+
+// lockRow locks the row of a free lock, as a person does who forgets to commit,
+// until the function it returns is called.
+func lockRow(t *testing.T, s *Store, name string) (unlock func()) {
+	t.Helper()
+	release(t, s, grant(t, s, name, time.Minute))
+	return lockAnyRow(t, s, name)
+}
+
+func lockAnyRow(t *testing.T, s *Store, name string) (unlock func()) {
+	t.Helper()
+	tx, err := s.pool.(pgxPool).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), s.statement("SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE"), name); err != nil {
+		t.Fatal(err)
+	}
+	unlock = func() { _ = tx.Rollback(context.Background()) }
+	t.Cleanup(unlock)
+	return unlock
+}
+
+// An acquisition that waits for a row ends with its context, and takes nothing
+// when the row becomes free.
+func TestRowLocked(t *testing.T) {
+	t.Parallel()
+	s := open(t, "pool_max_conns=4")
+	unlock := lockRow(t, s, "name")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if res, err := s.Acquire(ctx, request("name", time.Hour)); err == nil {
+		t.Fatalf("Acquire of a row that is locked: %+v", res)
+	}
+	eventually(t, "end of the statement", func() bool {
+		var waiting int
+		query(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'",
+			[]any{s.options.Schema + `"."holdfast_acquire`}, &waiting)
+		return waiting == 0
+	})
+	unlock()
+	grant(t, s, "name", time.Minute)
+}
+
+// A row that somebody has locked by hand costs the other locks nothing.
+func TestRenewBesideLockedRow(t *testing.T) {
+	t.Parallel()
+	s := open(t, "pool_max_conns=4")
+	a, b, c := grant(t, s, "a", time.Minute), grant(t, s, "b", time.Minute), grant(t, s, "c", time.Minute)
+	release(t, s, c)
+	unlock := lockAnyRow(t, s, "b")
+	outcomes, err := s.Renew(t.Context(), renewals(c, b, a))
+	if err == nil || outcomes[0] != driver.RenewLost || outcomes[1] != driver.RenewUnknown || outcomes[2] != driver.Renewed {
+		t.Errorf("Renew beside a locked row: %v, %v, want lost, unknown, renewed, and why", outcomes, err)
+	}
+	unlock()
+	if got := renew(t, s, b); got[0] != driver.Renewed {
+		t.Errorf("Renew of a row that was locked: %v", got)
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t, "max_connections=5", "superuser_reserved_connections=0", "max_wal_senders=0", "autovacuum=off")
+	migrated(t, server.URL("postgres"), nil)
+	pool := openPoolAt(t, server.URL("postgres"), "pool_max_conns=9")
+	for {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			break
+		}
+		t.Cleanup(conn.Release)
+	}
+	s := New(openPoolAt(t, server.URL("postgres")), nil)
+	t.Cleanup(func() { _ = s.Close() })
+	fails(t, s, driver.ErrNotApplied, "no connection left", verbs...)
+}
+
+// A pool that others have used up is not a lock that is held: the error says
+// that nothing was done, as soon as the context ends.
+func TestPoolUsedUp(t *testing.T) {
+	t.Parallel()
+	s := open(t, "pool_max_conns=1")
+	conn, err := s.pool.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := s.Acquire(ctx, request("name", time.Minute)); !driver.NotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire with a pool that is used up: %v, want an error that nothing was done", err)
+	}
+	conn.free()
+	grant(t, s, "name", time.Minute)
+}
+
+func TestServerGone(t *testing.T) {
+	t.Parallel()
+	s := New(openPoolAt(t, "postgres://postgres@127.0.0.1:1/postgres?sslmode=disable"), nil)
+	t.Cleanup(func() { _ = s.Close() })
+	fails(t, s, driver.ErrNotApplied, "", verbs...)
+}
+
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	req := request("name", time.Minute)
+	req.Metadata = map[string]string{"note": strings.Repeat("x", 1<<20)}
+	if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Acquire with metadata of 1 MB: %v, want ErrInvalid", err)
+	}
+	fail := func(what, text string, args ...any) {
+		t.Helper()
+		err := s.exec(t.Context(), s.statement(text), args...)
+		if err == nil || !driver.NotApplied(err) {
+			t.Errorf("%s: %v, want an error", what, err)
+		}
+	}
+	fail("acquire_lock with metadata of 1 MB", "SELECT @acquire_lock@('name', 'worker', 30, jsonb_build_object('a', $1::text))", strings.Repeat("x", 1<<20))
+	fail("acquire_lock without a TTL", "SELECT @acquire_lock@('name', 'worker', 0)")
+	fail("acquire_lock without a holder", "SELECT @acquire_lock@('name', '')")
+	if _, err := s.Acquire(t.Context(), request(strings.Repeat("n", 300), time.Minute)); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Acquire of a name of 300 characters: %v, want ErrInvalid", err)
+	}
+	fail("acquire_lock of a name of 300 characters", "SELECT @acquire_lock@($1, 'worker')", strings.Repeat("n", 300))
+	grant(t, s, "name", time.Minute)
+}
+
+// Rows that were written by hand: the locks work, or the error says what to mend.
+func TestNonsenseRows(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	insert := func(name, acquired, expires, metadata string, token int64) {
+		t.Helper()
+		change(t, s, "INSERT INTO @table@ (lock_name, holder_id, acquired_at, expires_at, metadata, token) "+
+			"VALUES ($1, 'hand', $2::text::timestamptz, $3::text::timestamptz, $4::text::jsonb, $5)", name, acquired, expires, metadata, token)
+	}
+	insert("for ever", "-infinity", "infinity", `[1, 2]`, -5)
+	insert("long ago", "infinity", "-infinity", `null`, -5)
+	insert("huge", "now", "now", `"text"`, 1<<60)
+	insert("overflow", "now", "now", `{"a": {"b": 1}, "c": "d"}`, 1<<63-1)
+	insert("at the end", "now", "now", `{}`, driver.MaxToken)
+	held := refuse(t, s, "for ever")
+	if held.Holder != "hand" || held.Remaining < driver.MaxTTL || held.Metadata["value"] != "[1, 2]" || held.Token != 0 {
+		t.Errorf("a row that is held for ever is shown as %+v", held)
+	}
+	grant(t, s, "long ago", time.Minute)
+	for name, want := range map[string]error{"huge": driver.ErrCorrupt, "overflow": driver.ErrCorrupt, "at the end": driver.ErrInvalid} {
+		for range 2 { // The second attempt is at a row that is known to be there.
+			if _, err := s.Acquire(t.Context(), request(name, time.Minute)); !errors.Is(err, want) {
+				t.Errorf("Acquire of %q: %v, want %v", name, err, want)
+			}
+			s.seen.add(name)
+		}
+	}
+	listed := 0
+	for _, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Errorf("List: %v", err)
+		}
+		listed++
+	}
+	if listed != 2 {
+		t.Errorf("List yields %d records, want those of the 2 that are held", listed)
+	}
+	if rec, found, err := s.Break(t.Context(), "for ever"); err != nil || !found || rec.Holder != "hand" {
+		t.Errorf("Break: %+v, %v, %v", rec, found, err)
+	}
+	grant(t, s, "for ever", time.Minute)
+}
+
+func TestMisuse(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), "postgres://localhost/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	for what, s := range map[string]*Store{
+		"no pool":              New(nil, nil),
+		"no database/sql pool": NewDB(nil, nil),
+		"long table":           New(pool, &Options{Table: strings.Repeat("t", maxTable+1)}),
+		"NUL":                  New(pool, &Options{Schema: "a\x00"}),
+		"commit":               New(pool, &Options{SynchronousCommit: "often"}),
+		"standby":              New(pool, &Options{SynchronousCommit: "local", RequireStandby: true}),
+	} {
+		t.Run(what, func(t *testing.T) { fails(t, s, driver.ErrInvalid, "", verbs...) })
+	}
+}
+
+func TestURL(t *testing.T) {
+	t.Parallel()
+	schema := newSchema(t)
+	open, _ := driver.Lookup("postgres")
+	parse := func(text string) *url.URL {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	store, err := open(t.Context(), parse(shared.postgres().URL("postgres")+"&synchronous_commit=off&pool_max_conns=2&schema="+url.QueryEscape(schema)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := store.(*Store)
+	release(t, s, grant(t, s, "name", time.Minute))
+	var name string
+	query(t, s, "SELECT current_setting('application_name')", nil, &name)
+	if name != "holdfast" {
+		t.Errorf("application_name is %q", name)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{
+		"postgres://u:Secret@h/db?sslmode=perhaps", "postgres://u:Secret@h/db?tabel=x", "postgres://u:Secret@h/db?require_standby=perhaps",
+		"postgres://u:Secret@h/db?synchronous_commit=often", "postgres://u:Secret@h/db?pool_max_conns=Secret", "postgres://u:Secret@h:99999/db",
+		"postgres://u:Secret@h/db#x", "postgres:x", "postgres://u:Secret@h/db?table=a&table=b",
+	} {
+		_, err := open(t.Context(), parse(text))
+		if !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), "Secret") {
+			t.Errorf("%s: %v, want ErrInvalid without the password", text, err)
+		}
+	}
+}
+
+// What the URL leaves out comes from the environment, as in libpq.
+func TestURLEnvironment(t *testing.T) {
+	host, port, err := net.SplitHostPort(shared.postgres().Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"PGHOST": host, "PGPORT": port, "PGUSER": "postgres", "PGDATABASE": "postgres", "PGSSLMODE": "disable"} {
+		t.Setenv(name, value)
+	}
+	open, _ := driver.Lookup("postgresql")
+	for _, text := range []string{"postgresql://", "postgresql:///postgres", "postgresql://?application_name=x"} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := open(t.Context(), u)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if _, err := store.(*Store).Warnings(t.Context()); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

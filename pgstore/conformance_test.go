@@ -1,0 +1,117 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// With faults, and with statements that go to the server in one piece, so that
+// a fault hits the statement that a case means.
+func TestConformancePool(t *testing.T) {
+	t.Parallel()
+	shared.postgres()
+	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
+		server, schema := place(tb)
+		p := proxies{of: map[driver.Store]*faultproxy.Proxy{}}
+		return drivertest.Backing{
+			Open: func(tb testing.TB) driver.Store {
+				proxy := faultproxy.Start(tb, server.Addr)
+				url := strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1)
+				return p.add(New(openPoolAt(tb, url, "default_query_exec_mode=exec"), &Options{Schema: schema}), proxy)
+			},
+			Fault:   p.fault,
+			Sever:   func(_ testing.TB, s driver.Store) { p.get(s).Reset() },
+			Restart: func(testing.TB) { server.Restart() },
+		}
+	}})
+}
+
+// With prepared statements, and a server whose transactions are serializable by
+// default.
+func TestConformanceSerializable(t *testing.T) {
+	t.Parallel()
+	shared.postgres()
+	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
+		schema := newSchema(tb)
+		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
+			pool := openPoolAt(tb, shared.postgres().URL("postgres"), "default_transaction_isolation=serializable")
+			return New(pool, &Options{Schema: schema, SynchronousCommit: "local"})
+		}}
+	}})
+}
+
+func TestConformanceSQL(t *testing.T) {
+	t.Parallel()
+	shared.postgres()
+	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
+		schema := newSchema(tb)
+		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
+			return NewDB(openSQL(tb, shared.postgres().URL("postgres")), &Options{Schema: schema})
+		}}
+	}})
+}
+
+// Behind a pooler that gives every transaction another connection, with a
+// client that knows nothing of it and prepares its statements.
+func TestConformancePgBouncer(t *testing.T) {
+	t.Parallel()
+	shared.pgbouncer()
+	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
+		schema := newSchema(tb)
+		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
+			return New(openPoolAt(tb, shared.pgbouncer().URL("postgres")), &Options{Schema: schema, NoListen: true, LazyRelease: true})
+		}}
+	}})
+}
+
+// place returns an empty schema: for the cases that restart the server, of one
+// of their own.
+func place(tb testing.TB) (*servers.Postgres, string) {
+	if !strings.Contains(tb.Name(), "restart") {
+		return shared.postgres(), newSchema(tb)
+	}
+	server := servers.StartPostgres(tb)
+	migrated(tb, server.URL("postgres"), nil)
+	return server, DefaultSchema
+}
+
+// proxies are those through which stores reach their server.
+type proxies struct {
+	mu sync.Mutex
+	of map[driver.Store]*faultproxy.Proxy
+}
+
+func (p *proxies) add(s driver.Store, proxy *faultproxy.Proxy) driver.Store {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.of[s] = proxy
+	return s
+}
+
+func (p *proxies) get(s driver.Store) *faultproxy.Proxy {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of[s]
+}
+
+func (p *proxies) fault(_ testing.TB, s driver.Store, f drivertest.Fault) {
+	if f == drivertest.ReplyLost {
+		p.get(s).LoseReply(isStatement)
+		return
+	}
+	p.get(s).LoseRequest(isStatement)
+}
+
+// isStatement reports whether a request is of a verb or a watch.
+func isStatement(request []byte) bool {
+	return bytes.Contains(request, []byte("holdfast_")) || bytes.Contains(request, []byte(DefaultTable))
+}

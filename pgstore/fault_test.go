@@ -1,0 +1,180 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// freeze stops the server processes of a pool, as a hung machine does, until the
+// test ends.
+func freeze(t *testing.T, watching *Store, application string) {
+	t.Helper()
+	var pids []int
+	if err := watching.ask(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = $1", []any{application}, func() {}, func(scan scanner) error {
+		var pid int
+		err := scan(&pid)
+		pids = append(pids, pid)
+		return err
+	}); err != nil || len(pids) == 0 {
+		t.Fatalf("%d processes of %s: %v", len(pids), application, err)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // It may be gone.
+	}
+}
+
+// A holder whose server processes hang, a renewal under way in one, knows that
+// its lock is over before another is granted it.
+func TestFrozenBackend(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	schema := newSchema(t)
+	pool := openPoolAt(t, shared.postgres().URL("postgres"), "application_name=frozen", "pool_max_conns=1")
+	store := New(pool, &Options{Schema: schema, NoListen: true})
+	locks := holdfast.New(store, nil)
+	t.Cleanup(func() {
+		_ = locks.Close() // It cannot release what is frozen.
+		_ = store.Close()
+	})
+	lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := openIn(t, schema)
+	freeze(t, other, "frozen")
+	over := make(chan struct{})
+	go func() {
+		<-lock.Context().Done()
+		close(over)
+	}()
+	req := request("name", time.Minute)
+	eventually(t, "grant to another", func() bool {
+		res, err := other.Acquire(t.Context(), req)
+		return err == nil && res.Granted
+	})
+	select {
+	case <-over:
+	default:
+		t.Error("another was granted the lock while its holder believed in it")
+	}
+}
+
+// proxied returns a store whose connections lead through a proxy.
+func proxied(t *testing.T, schema string, parameters ...string) (*Store, *faultproxy.Proxy) {
+	t.Helper()
+	server := shared.postgres()
+	proxy := faultproxy.Start(t, server.Addr)
+	pool := openPoolAt(t, strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1), parameters...)
+	s := New(pool, &Options{Schema: schema})
+	t.Cleanup(func() { _ = s.Close() })
+	return s, proxy
+}
+
+// A call that is cancelled while its statement is under way learns how that has
+// ended, and the connection is as good as before.
+func TestCancelledCallKeepsItsConnection(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t, newSchema(t), "pool_max_conns=1")
+	release(t, s, grant(t, s, "name", time.Minute))
+	pid := backend(t, s)
+	proxy.Delay(faultproxy.Down, 50*time.Millisecond, 50*time.Millisecond)
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		req := request("name", time.Hour)
+		res, err := s.Acquire(ctx, req)
+		cancel()
+		if err != nil || !res.Granted {
+			t.Fatalf("an Acquire that was cancelled under way: %+v, %v, want its outcome", res, err)
+		}
+		if !release(t, s, req) {
+			t.Error("the lock of a cancelled Acquire is not there to be released")
+		}
+	}
+	if now := backend(t, s); now != pid {
+		t.Errorf("the connection has been replaced: process %d, was %d", now, pid)
+	}
+}
+
+// A call to a server that does not answer ends soon after its context.
+func TestHungNetwork(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t, newSchema(t))
+	grant(t, s, "name", time.Minute)
+	proxy.Hold(faultproxy.Down)
+	for what, call := range calls(s, "name") {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		began := time.Now()
+		err := call(ctx)
+		cancel()
+		if took := time.Since(began); err == nil || took > bound {
+			t.Errorf("%s through a network that hangs: %v, after %v", what, err, took)
+		}
+	}
+	proxy.Pass(faultproxy.Down)
+	eventually(t, "answer when the network is back", func() bool {
+		_, found, err := s.Lookup(t.Context(), "name")
+		return err == nil && found
+	})
+}
+
+// A server process that is terminated has done nothing that is not known, and
+// the next call has another.
+func TestTerminatedBackend(t *testing.T) {
+	t.Parallel()
+	s := open(t, "pool_max_conns=1")
+	req := grant(t, s, "name", time.Minute)
+	other := openIn(t, s.options.Schema)
+	var done bool
+	query(t, other, "SELECT pg_terminate_backend($1)", []any{backend(t, s)}, &done)
+	eventually(t, "another connection", func() bool {
+		outcomes, err := s.Renew(t.Context(), renewals(req))
+		return err == nil && outcomes[0] == driver.Renewed
+	})
+}
+
+func backend(t *testing.T, s *Store) int64 {
+	t.Helper()
+	var pid int64
+	query(t, s, "SELECT pg_backend_pid()::bigint", nil, &pid)
+	return pid
+}
+
+// After a crash of the server no lock is granted twice, and tokens go on
+// rising.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t)
+	migrated(t, server.URL("postgres"), nil)
+	s := New(openPoolAt(t, server.URL("postgres")), nil)
+	t.Cleanup(func() { _ = s.Close() })
+	held, token := grantToken(t, s, "held", time.Hour)
+	freed, last := grantToken(t, s, "freed", time.Hour)
+	release(t, s, freed)
+	server.Restart()
+	eventually(t, "answer of the server", func() bool {
+		_, _, err := s.Lookup(t.Context(), "held")
+		return err == nil
+	})
+	if rec := refuse(t, s, "held"); rec.Token != token {
+		t.Errorf("after a crash the token is %d, was %d", rec.Token, token)
+	}
+	if got := renew(t, s, held); got[0] != driver.Renewed {
+		t.Errorf("Renew after a crash: %v", got)
+	}
+	if _, next := grantToken(t, s, "freed", time.Hour); next <= last {
+		t.Errorf("the token %d after a crash, and %d before", next, last)
+	}
+}

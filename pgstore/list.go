@@ -1,0 +1,50 @@
+package pgstore
+
+import (
+	"context"
+	"iter"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// page is how many records are fetched at once: no connection is kept while
+// they are looked at.
+const page = 1000
+
+// List implements [driver.Store].
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) {
+		after := ""
+		for {
+			records, err := s.listPage(ctx, prefix, after)
+			if err != nil {
+				yield(driver.Record{}, err)
+				return
+			}
+			for _, rec := range records {
+				if !yield(rec, nil) {
+					return
+				}
+			}
+			if len(records) < page {
+				return
+			}
+			after = records[page-1].Name
+		}
+	}
+}
+
+// listPage fetches the records whose names come after the given one.
+func (s *Store) listPage(ctx context.Context, prefix, after string) ([]driver.Record, error) {
+	var records []driver.Record
+	err := s.ask(ctx, s.text.list, []any{after, prefix, int64(page)}, func() { records = nil }, func(scan scanner) error {
+		var name string
+		row := recordRow{}
+		if err := scan(row.columns(&name)...); err != nil {
+			return err
+		}
+		records = append(records, row.record(name))
+		return nil
+	})
+	return records, err
+}

@@ -1,0 +1,85 @@
+package pgstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A recordRow is what the server says of a hold; see the constant record. The
+// columns are null where nothing is said.
+type recordRow struct {
+	token, since, until, left *int64
+	holder, metadata          *string
+	kept                      *bool
+}
+
+// columns are the places for a row that has the columns before in front.
+func (r *recordRow) columns(before ...any) []any {
+	return append(before, &r.token, &r.holder, &r.since, &r.until, &r.left, &r.kept, &r.metadata)
+}
+
+func (r *recordRow) record(name string) driver.Record {
+	return driver.Record{
+		Name:      name,
+		Holder:    value(r.holder),
+		Token:     value(r.token),
+		Since:     time.UnixMicro(value(r.since)),
+		Until:     time.UnixMicro(value(r.until)),
+		Remaining: time.Duration(min(max(value(r.left), 1), math.MaxInt64/1000)) * time.Microsecond,
+		Kept:      value(r.kept),
+		Metadata:  decodeMetadata(value(r.metadata)),
+	}
+}
+
+func value[T any](p *T) T {
+	if p == nil {
+		var none T
+		return none
+	}
+	return *p
+}
+
+// decodeMetadata reads what any program may have written: the members of an
+// object, those that are not strings as JSON. Other JSON is one member, "value".
+func decodeMetadata(text string) map[string]string {
+	if text == "" || text == "{}" || text == "null" {
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &members); err != nil {
+		members = map[string]json.RawMessage{"value": json.RawMessage(text)}
+	}
+	metadata := make(map[string]string, len(members))
+	for key, raw := range members {
+		var plain string
+		if !bytes.HasPrefix(raw, []byte{'"'}) || json.Unmarshal(raw, &plain) != nil {
+			plain = string(raw)
+		}
+		metadata[key] = plain
+	}
+	return metadata
+}
+
+// encodeMetadata makes a JSON object.
+func encodeMetadata(metadata map[string]string) (string, error) {
+	if len(metadata) == 0 {
+		return "{}", nil
+	}
+	text, err := json.Marshal(metadata)
+	if err != nil {
+		return "", fmt.Errorf("%w: metadata: %w", driver.ErrInvalid, err)
+	}
+	if len(text) > maxMetadata {
+		return "", fmt.Errorf("%w: the metadata has %d bytes as JSON, more than %d", driver.ErrInvalid, len(text), maxMetadata)
+	}
+	return string(text), nil
+}
+
+// maxMetadata is for callers of this package alone: package holdfast stays far
+// below. It is more than the worst case of driver.MaxMetadata in JSON.
+const maxMetadata = 8192

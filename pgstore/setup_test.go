@@ -1,0 +1,263 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// bound is how long anything may take that must happen in the end.
+const bound = 20 * time.Second
+
+// openPoolAt returns a pool that ends with the test. The parameters are of a
+// URL, as in "pool_max_conns=1".
+func openPoolAt(tb testing.TB, url string, parameters ...string) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(context.Background(), strings.Join(append([]string{url}, parameters...), "&"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+// openSQL is openPoolAt for database/sql.
+func openSQL(tb testing.TB, url string, parameters ...string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open("pgx", strings.Join(append([]string{url}, parameters...), "&"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+var schemas struct {
+	sync.Mutex
+	made int
+	free []string
+}
+
+// newSchema returns a schema of the shared server with an empty table of locks.
+// Schemas are used again when the test is over, which is faster than to make
+// new ones.
+func newSchema(tb testing.TB) string {
+	tb.Helper()
+	schemas.Lock()
+	defer schemas.Unlock()
+	var name string
+	if n := len(schemas.free); n > 0 {
+		name, schemas.free = schemas.free[n-1], schemas.free[:n-1]
+		execute(tb, shared.postgres().URL("postgres"), "TRUNCATE "+pgx.Identifier{name, DefaultTable}.Sanitize())
+	} else {
+		schemas.made++
+		name = fmt.Sprintf("Test %d", schemas.made)
+		migrated(tb, shared.postgres().URL("postgres"), &Options{Schema: name})
+	}
+	tb.Cleanup(func() {
+		schemas.Lock()
+		defer schemas.Unlock()
+		schemas.free = append(schemas.free, name)
+	})
+	return name
+}
+
+// migrated sets the table up.
+func migrated(tb testing.TB, url string, opts *Options) {
+	tb.Helper()
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer pool.Close()
+	s := New(pool, opts)
+	defer s.Close()
+	if err := s.Migrate(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// execute runs statements on a connection of its own.
+func execute(tb testing.TB, url, text string, args ...any) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, text, args...); err != nil {
+		tb.Fatalf("%s: %v", text, err)
+	}
+}
+
+// open returns a store in a schema of its own on the shared server.
+func open(t *testing.T, parameters ...string) *Store {
+	t.Helper()
+	return openIn(t, newSchema(t), parameters...)
+}
+
+func openIn(t *testing.T, schema string, parameters ...string) *Store {
+	t.Helper()
+	s := New(openPoolAt(t, shared.postgres().URL("postgres"), parameters...), &Options{Schema: schema})
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+var owners atomic.Int64
+
+func request(name string, ttl time.Duration) driver.AcquireRequest {
+	return driver.AcquireRequest{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
+}
+
+// grant takes a lock that must be free.
+func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.AcquireRequest {
+	t.Helper()
+	req, _ := grantToken(t, s, name, ttl)
+	return req
+}
+
+func grantToken(t *testing.T, s *Store, name string, ttl time.Duration) (driver.AcquireRequest, int64) {
+	t.Helper()
+	req := request(name, ttl)
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted {
+		t.Fatalf("Acquire of %q: %+v, %v, want it granted", name, res, err)
+	}
+	return req, res.Token
+}
+
+// refuse asks for a lock that must be held.
+func refuse(t *testing.T, s *Store, name string) driver.Record {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), request(name, time.Minute))
+	if err != nil || res.Granted {
+		t.Fatalf("Acquire of %q: %+v, %v, want it refused", name, res, err)
+	}
+	return res.Held
+}
+
+func release(t *testing.T, s *Store, req driver.AcquireRequest) bool {
+	t.Helper()
+	ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	if err != nil {
+		t.Fatalf("Release of %q: %v", req.Name, err)
+	}
+	return ours
+}
+
+func renew(t *testing.T, s *Store, reqs ...driver.AcquireRequest) []driver.RenewOutcome {
+	t.Helper()
+	outcomes, err := s.Renew(t.Context(), renewals(reqs...))
+	if err != nil {
+		t.Fatalf("Renew: %v", err)
+	}
+	return outcomes
+}
+
+func renewals(reqs ...driver.AcquireRequest) []driver.RenewRequest {
+	var all []driver.RenewRequest
+	for _, req := range reqs {
+		all = append(all, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
+	}
+	return all
+}
+
+// query reads one row by a pool of the store's.
+func query(t *testing.T, s *Store, text string, args []any, columns ...any) {
+	t.Helper()
+	if err := s.one(t.Context(), s.statement(text), args, columns...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// change runs a statement as a person would, by hand.
+func change(t *testing.T, s *Store, text string, args ...any) {
+	t.Helper()
+	if err := s.exec(t.Context(), s.statement(text), args...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// eventually returns when done reports true.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(bound)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s after %v", what, bound)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// calls is a call of every verb.
+func calls(s *Store, name string) map[string]func(ctx context.Context) error {
+	req := request(name, time.Minute)
+	return map[string]func(context.Context) error{
+		"Acquire": func(ctx context.Context) error {
+			_, err := s.Acquire(ctx, req)
+			return err
+		},
+		"Renew": func(ctx context.Context) error {
+			_, err := s.Renew(ctx, renewals(req))
+			return err
+		},
+		"Release": func(ctx context.Context) error {
+			_, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: req.Owner})
+			return err
+		},
+		"Lookup": func(ctx context.Context) error {
+			_, _, err := s.Lookup(ctx, name)
+			return err
+		},
+		"Break": func(ctx context.Context) error {
+			_, _, err := s.Break(ctx, name)
+			return err
+		},
+		"List": func(ctx context.Context) error {
+			var last error
+			for _, err := range s.List(ctx, name) {
+				last = err
+			}
+			return last
+		},
+	}
+}
+
+// fails checks the errors of these verbs: each matches target, says what it
+// must, and shows no secret.
+func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
+	t.Helper()
+	all := calls(s, "name")
+	for _, verb := range verbs {
+		ctx, cancel := context.WithTimeout(t.Context(), bound)
+		err := all[verb](ctx)
+		cancel()
+		if !errors.Is(err, target) {
+			t.Errorf("%s: %v, want an error that matches %q", verb, err, target)
+			continue
+		}
+		if !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %q, want it to say %q", verb, err, says)
+		}
+		if strings.Contains(err.Error(), "Secret") {
+			t.Errorf("%s: the error shows a secret: %v", verb, err)
+		}
+	}
+}

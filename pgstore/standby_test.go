@@ -1,0 +1,103 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// What is promised of a failover: with RequireStandby every lock that was
+// granted is on the standby, held, with its token. Without, and with a standby
+// that has stopped to follow, a lock may be forgotten: its token still is lower
+// than that of the next.
+func TestPromotion(t *testing.T) {
+	t.Parallel()
+	primary := servers.StartPostgres(t)
+	migrated(t, primary.URL("postgres"), nil)
+	safe := New(openPoolAt(t, primary.URL("postgres")), &Options{RequireStandby: true})
+	fast := New(openPoolAt(t, primary.URL("postgres")), &Options{SynchronousCommit: "local"})
+	t.Cleanup(func() { _, _ = safe.Close(), fast.Close() })
+
+	if _, err := safe.Acquire(t.Context(), request("name", time.Hour)); !driver.NotApplied(err) {
+		t.Errorf("Acquire with RequireStandby and no synchronous standby: %v, want an error that nothing was done", err)
+	}
+	standby := servers.StartPostgresStandby(t, primary, "standby")
+	execute(t, primary.URL("postgres"), "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+	execute(t, primary.URL("postgres"), "SELECT pg_reload_conf()")
+	eventually(t, "synchronous standby", func() bool {
+		var n int
+		query(t, fast, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", nil, &n)
+		return n == 1
+	})
+	var requests []driver.AcquireRequest
+	var tokens []int64
+	for _, name := range []string{"a", "b", "c"} {
+		req, token := grantToken(t, safe, name, time.Hour)
+		requests, tokens = append(requests, req), append(tokens, token)
+	}
+	if warnings, err := safe.Warnings(t.Context()); err != nil || len(warnings) != 0 {
+		t.Errorf("Warnings: %v, %v", warnings, err)
+	}
+
+	reader := New(openPoolAt(t, standby.URL("postgres")), nil)
+	t.Cleanup(func() { _ = reader.Close() })
+	fails(t, reader, driver.ErrNotApplied, "connect to the primary", "Acquire", "Renew", "Release", "Break")
+
+	// The standby no longer follows. What waits for it is not granted; what does
+	// not is, and is forgotten.
+	execute(t, standby.URL("postgres"), "ALTER SYSTEM SET primary_conninfo = ''")
+	execute(t, standby.URL("postgres"), "SELECT pg_reload_conf()")
+	eventually(t, "end of the replication", func() bool {
+		var n int
+		query(t, fast, "SELECT count(*) FROM pg_stat_replication", nil, &n)
+		return n == 0
+	})
+	_, forgotten := grantToken(t, fast, "forgotten", time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if res, err := safe.Acquire(ctx, request("unconfirmed", time.Hour)); err == nil || driver.NotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire that no standby confirms: %+v, %v, want it unknown", res, err)
+	}
+
+	primary.Kill()
+	standby.Promote()
+	after := New(openPoolAt(t, standby.URL("postgres")), nil)
+	t.Cleanup(func() { _ = after.Close() })
+	for i, req := range requests {
+		if rec := refuse(t, after, req.Name); rec.Token != tokens[i] {
+			t.Errorf("after the promotion the token is %d, was %d", rec.Token, tokens[i])
+		}
+	}
+	if got := renew(t, after, requests...); got[0] != driver.Renewed || got[1] != driver.Renewed || got[2] != driver.Renewed {
+		t.Errorf("Renew after the promotion: %v", got)
+	}
+	if _, token := grantToken(t, after, "forgotten", time.Hour); token <= forgotten {
+		t.Errorf("a lock that was forgotten is granted again with the token %d, after %d", token, forgotten)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.options.SynchronousCommit = "off"
+	change(t, s, "CREATE INDEX ON @table@ (expires_at)")
+	t.Cleanup(func() {
+		var name string
+		query2 := s.statement("SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = $1::text::regclass AND NOT indisprimary")
+		_ = s.one(context.Background(), query2, []any{s.statement("@table@")}, &name)
+		_ = s.exec(context.Background(), "DROP INDEX "+name)
+	})
+	warnings, err := s.Warnings(t.Context())
+	for i, says := range []string{"fsync", "synchronous_commit", "index"} {
+		if err != nil || len(warnings) != 3 || !strings.Contains(warnings[i], says) {
+			t.Fatalf("Warnings: %q, %v, want one of fsync, one of synchronous_commit and one of the index", warnings, err)
+		}
+	}
+}
