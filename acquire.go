@@ -55,13 +55,7 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, try bool)
 		return nil, failed("acquire", name, err)
 	}
 	a := &acquisition{c: c, ctx: ctx, name: name, full: full, o: o.with(&c.options), try: try}
-	if err := a.o.check(c.can); err != nil {
-		return nil, failed("acquire", name, err)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, failed("acquire", name, err)
-	}
-	if err := c.begin(); err != nil {
+	if err := c.admit(ctx, &a.o); err != nil {
 		return nil, failed("acquire", name, err)
 	}
 	defer c.active.Done()
@@ -70,7 +64,23 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, try bool)
 		defer cancel()
 		a.ctx = limited
 	}
-	lock, err := a.run()
+	return a.run(ctx)
+}
+
+// admit checks the options of a call, and registers it.
+func (c *Client) admit(ctx context.Context, o *Options) error {
+	if err := o.check(c.can); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return c.begin()
+}
+
+// run returns a lock whose contexts have the values of ctx.
+func (a *acquisition) run(ctx context.Context) (*Lock, error) {
+	lock, err := a.obtain()
 	if lock != nil {
 		lock.values = ctx
 	}
@@ -78,7 +88,7 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, try bool)
 	return lock, err
 }
 
-func (a *acquisition) run() (*Lock, error) {
+func (a *acquisition) obtain() (*Lock, error) {
 	for {
 		shared, err := a.enter()
 		if err != nil {
@@ -91,7 +101,7 @@ func (a *acquisition) run() (*Lock, error) {
 		if err == nil {
 			return lock, nil
 		}
-		if !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
+		if shared.end.Load() == nil {
 			return nil, a.fail(err)
 		}
 	}
@@ -105,6 +115,7 @@ func (a *acquisition) take() (*Lock, error) {
 	if err == nil {
 		return &g.lock, nil
 	}
+	g.hold.undone.Store(true)
 	g.hold.end.Store(&errGivenUp)
 	if !g.hold.open {
 		a.c.leave(a.full)
@@ -126,10 +137,9 @@ func (a *acquisition) attempts(g *grant) error {
 	for busy := 1; ; {
 		res, sent, err := a.attempt(&g.hold)
 		if err == nil && res.Granted {
-			if g.start(sent, res.Token) {
+			if err = g.hold.start(sent, res.Token); err == nil {
 				return nil
 			}
-			err = fmt.Errorf("%w: the answer came after the end of the TTL of %v", ErrUnavailable, a.o.TTL)
 		}
 		if err != nil {
 			a.failed(err)
@@ -166,6 +176,7 @@ func (a *acquisition) attempt(h *hold) (driver.AcquireResult, time.Duration, err
 		Holder:   c.holder,
 		TTL:      a.o.TTL,
 		Metadata: a.o.Metadata,
+		Detached: a.o.Detached,
 	}
 	var res driver.AcquireResult
 	var err error
@@ -177,7 +188,7 @@ func (a *acquisition) attempt(h *hold) (driver.AcquireResult, time.Duration, err
 		res, err = c.store.Acquire(a.ctx, req)
 	} else {
 		late := func() {
-			if h.end.Load() != nil {
+			if end := h.end.Load(); end != nil && *end != ErrHandedOver {
 				h.disown() // it may have been granted after all was over
 			}
 		}

@@ -18,7 +18,16 @@ var arrows = map[string][]string{
 	"memstore":    {"driver"},
 	"filestore":   {"driver", "golang.org/x/sys"},
 	"quorumstore": {"driver"},
-	"redisstore":  {"driver", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
+	"pgstore":     {"driver", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
+
+	// The recipes know no store.
+	"election":        {"", "driver"},
+	"once":            {"", "driver", "internal/bind"},
+	"once/cronlock":   {"", "driver", "internal/bind", "once", "github.com/robfig/cron"},
+	"once/gocronlock": {"", "driver", "internal/bind", "once", "election", "github.com/go-co-op/gocron", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron"},
+	"httplock":        {"", "driver", "internal/bind"},
+	"ratelimit":       {"", "driver"},
+	"redisstore":      {"driver", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
 }
 
 func TestImportArrows(t *testing.T) {

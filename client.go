@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,7 +44,10 @@ type Client struct {
 	mu       sync.Mutex // guards all below, and the scheduling of holds
 	closed   bool
 	slots    map[string]*slot
+	adopted  map[*hold]struct{} // holds by tickets, which have no slot
 	schedule schedule
+
+	deafen func() // ends the alarms of the store
 }
 
 // New returns a Client of a store that the caller has made and will close.
@@ -69,6 +74,7 @@ func New(store driver.Store, config *Config) *Client {
 		owners:  newOwnerSource(),
 		closing: make(chan struct{}),
 		slots:   map[string]*slot{},
+		adopted: map[*hold]struct{}{},
 	}
 	if c.holder == "" {
 		c.holder = defaultHolder()
@@ -84,6 +90,7 @@ func New(store driver.Store, config *Config) *Client {
 	if c.misconfig == nil && !printable(c.prefix) {
 		c.misconfig = fmt.Errorf("%w: prefix is not UTF-8 text without control characters", ErrInvalid)
 	}
+	c.listen()
 	return c
 }
 
@@ -100,38 +107,28 @@ func (c *Client) Guarantees() driver.Guarantees { return c.can }
 // them are free, or not confirmed within the bounds of Lock.Release. The locks'
 // contexts end with ErrReleased. The Client can be used on.
 func (c *Client) ReleaseAll() error {
-	c.mu.Lock()
-	holds := make([]*hold, 0, len(c.slots))
-	for _, s := range c.slots {
-		if s.hold != nil {
-			holds = append(holds, s.hold)
-		}
-	}
-	c.mu.Unlock()
+	holds := c.holds()
 	for _, h := range holds { // all work ends before the first lock is free
 		if h.err() == nil {
 			h.over(&ErrReleased)
 		}
 	}
-	return releaseEach(holds)
+	errs := make([]error, len(holds))
+	c.each(len(holds), func(i int) { errs[i] = holds[i].release() })
+	return errors.Join(errs...)
 }
 
-// releaseParallel is how many releases ReleaseAll has under way at once.
-const releaseParallel = 64
-
-func releaseEach(holds []*hold) error {
-	var group sync.WaitGroup
-	places := make(chan struct{}, releaseParallel)
-	errs := make([]error, len(holds))
-	for i, h := range holds {
-		places <- struct{}{}
-		group.Go(func() {
-			errs[i] = h.release()
-			<-places
-		})
+// holds are all that the Client has.
+func (c *Client) holds() []*hold {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	holds := slices.Collect(maps.Keys(c.adopted))
+	for _, s := range c.slots {
+		if s.hold != nil {
+			holds = append(holds, s.hold)
+		}
 	}
-	group.Wait()
-	return errors.Join(errs...)
+	return holds
 }
 
 // Close ends the Client: waiting acquisitions return ErrClosed, every lock is
@@ -150,6 +147,7 @@ func (c *Client) Close() error {
 	close(c.closing)
 	c.mu.Unlock()
 
+	c.deafen()
 	err := c.ReleaseAll()
 	c.active.Wait()
 	if c.owns {

@@ -106,3 +106,42 @@ func TestCloseOfAHungStoreIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A lock that is granted when Close has begun is nobody's.
+func TestGrantedDuringClose(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New())
+		c, other := holdfast.New(store, nil), open(t, store.Store, nil)
+		acquire(t, c, "x", nil) // so that its goroutine runs
+		store.Set(faultstore.Acquire, far(time.Second))
+		failed := make(chan error)
+		go func() {
+			_, err := c.Acquire(ctx, "a", nil)
+			failed <- err
+		}()
+		synctest.Wait()
+		go c.Close()
+		wantErr(t, <-failed, holdfast.ErrClosed)
+		synctest.Wait()
+		free(t, other, "a")
+	})
+}
+
+// Requests that their callers no longer wait for have ended when Close returns.
+func TestCloseAwaitsAbandonedRequests(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New())
+		c := holdfast.New(store, nil)
+		lock := acquire(t, c, "a", nil)
+		store.Set(faultstore.Renew, faultstore.Hang)
+		store.Set(faultstore.Lookup, faultstore.Hang)
+		limited, cancel := context.WithTimeout(ctx, 50*ms)
+		defer cancel()
+		wantErr(t, lock.Extend(limited, time.Minute), context.DeadlineExceeded)
+		_, err := c.Lookup(limited, "a")
+		wantErr(t, err, context.DeadlineExceeded)
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}) // fails if a goroutine is left
+}

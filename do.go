@@ -22,21 +22,54 @@ func (c *Client) Do(ctx context.Context, name string, o *Options, work func(cont
 	if err != nil {
 		return err
 	}
-	defer lock.Release()
-	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, lockKey{}, lock))
-	defer cancel(nil)
-	lock.bind(cancel)
-	err = work(workCtx)
-	return both(err, lock.Release())
+	return under(ctx, lockKey{}, lock, work)
 }
 
-type lockKey struct{}
+// DoAll is [Client.Do] with several locks, which it acquires as
+// [Client.AcquireAll] does. The context of work ends when any of them is lost.
+// Inside of work, [SetFromContext] gives the LockSet, for its tokens.
+func (c *Client) DoAll(ctx context.Context, names []string, o *Options, work func(context.Context) error) error {
+	set, err := c.AcquireAll(ctx, names, o)
+	if err != nil {
+		return err
+	}
+	return under(ctx, setKey{}, set, work)
+}
+
+type (
+	lockKey struct{}
+	setKey  struct{}
+)
+
+// A handle is a Lock or a LockSet.
+type handle interface {
+	bind(work context.CancelCauseFunc)
+	Release() error
+}
+
+// under runs work while the handle is held, and releases it. Work finds it in
+// its context under key.
+func under(ctx context.Context, key any, held handle, work func(context.Context) error) error {
+	defer held.Release()
+	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, key, held))
+	defer cancel(nil)
+	held.bind(cancel)
+	err := work(workCtx)
+	return both(err, held.Release())
+}
 
 // FromContext returns the Lock under which [Client.Do] runs the work that was
 // given ctx, or nil.
 func FromContext(ctx context.Context) *Lock {
 	lock, _ := ctx.Value(lockKey{}).(*Lock)
 	return lock
+}
+
+// SetFromContext returns the LockSet under which [Client.DoAll] runs the work
+// that was given ctx, or nil.
+func SetFromContext(ctx context.Context) *LockSet {
+	set, _ := ctx.Value(setKey{}).(*LockSet)
+	return set
 }
 
 // both joins the error of the work and that of the lock on one line.

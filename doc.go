@@ -25,6 +25,10 @@
 // that moment [Lock.Context] ends, whatever the network does. A renewal that
 // fails is not yet a loss; an answer that the lock is not ours is one at once.
 //
+// [Client.AcquireAll] takes several locks at once, in an order in which callers
+// cannot lock each other out. [Lock.HandOver] gives a lock away as a [Ticket],
+// with which another process goes on by [Client.Adopt].
+//
 // # Losing it
 //
 // No lock with a TTL can keep a holder from acting late: the process can be

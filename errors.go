@@ -23,7 +23,13 @@ var (
 	// context and Err report after Release, and is not a failure there.
 	ErrReleased = errors.New("lock released")
 
-	// ErrNotHeld: nobody holds the lock.
+	// ErrHandedOver: the lock was given away by its holder, by
+	// [Lock.HandOver]. It is what the Lock's context and Err report from then
+	// on, and is not a failure there.
+	ErrHandedOver = errors.New("lock handed over")
+
+	// ErrNotHeld: nobody holds the lock; of a [Ticket], that the hold which it
+	// stands for is over.
 	ErrNotHeld = errors.New("not held")
 
 	// ErrUnavailable: the store could not be reached, or did not answer in
@@ -107,6 +113,14 @@ func (e *LostError) Unwrap() error { return e.Reason }
 // failed wraps an error with the operation and the lock, once.
 func failed(op, name string, err error) error {
 	return fmt.Errorf("holdfast: %s %q: %w", op, name, err)
+}
+
+// failedAll is failed for several locks.
+func failedAll(op string, names []string, err error) error {
+	if len(names) == 1 {
+		return failed(op, names[0], err)
+	}
+	return fmt.Errorf("holdfast: %s %q and %d more: %w", op, names[0], len(names)-1, err)
 }
 
 // storeError gives an error of a store its sentinel. The end of the caller's own

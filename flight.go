@@ -23,6 +23,15 @@ func (h *hold) land() {
 	}
 }
 
+// land unregisters requests that were not sent after all.
+func (c *Client) land(holds []*hold) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range holds {
+		h.land()
+	}
+}
+
 // grounded waits until no request is under way that may prolong the hold.
 func (h *hold) grounded() {
 	h.c.mu.Lock()

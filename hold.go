@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +21,16 @@ type hold struct {
 	metadata  map[string]string
 	renews    bool
 	reentrant bool
-	open      bool // the store may have this owner's hold, though it did not say so
+	detached  bool
+	adopted   bool   // it was acquired by another Client, and has no slot
+	holder    string // who that was, if it is adopted
+	open      bool   // the store may have this owner's hold, though it did not say so
 
 	began    time.Duration // when the grant was received
 	limit    time.Duration // when MaxHold is over, 0 for never
 	deadline atomic.Int64  // until when it may be relied on, a reading of the clock
+
+	undone atomic.Bool // nobody has got it after all, so that MinHold does not count
 
 	// end is nil as long as the lock is held, then says why it is not. It is
 	// set once, under Client.mu.
@@ -38,6 +44,7 @@ type hold struct {
 	flights int           // requests under way that may prolong it
 	landed  chan struct{} // made by whoever waits for the flights, closed by the last
 	doubted bool          // the last renewal failed
+	shared  bool          // a ticket is out: the hold may outlast what is known of it here
 
 	releasing sync.Once
 	released  error
@@ -60,6 +67,7 @@ func (a *acquisition) newGrant() *grant {
 		metadata:  a.o.Metadata,
 		renews:    !a.o.NoRenew,
 		reentrant: a.o.Reentrant,
+		detached:  a.o.Detached,
 		place:     unscheduled,
 		refs:      1,
 	}}
@@ -68,10 +76,10 @@ func (a *acquisition) newGrant() *grant {
 	return g
 }
 
-// start makes a granted hold live, unless the grant came so late that it cannot
-// be relied on.
-func (g *grant) start(sent time.Duration, token int64) bool {
-	h, c := &g.hold, g.hold.c
+// start makes a granted hold live, unless the grant came too late: so late that
+// it cannot be relied on, or after Close had begun.
+func (h *hold) start(sent time.Duration, token int64) error {
+	c := h.c
 	h.token = token
 	h.began = sent
 	if !c.inline { // the answer may have taken its time
@@ -82,14 +90,17 @@ func (g *grant) start(sent time.Duration, token int64) bool {
 	}
 	h.prolong(sent, h.ttl)
 	if h.began >= time.Duration(h.deadline.Load()) {
-		return false
+		return fmt.Errorf("%w: the answer came after the end of the TTL of %v", ErrUnavailable, h.ttl)
 	}
 	h.due = h.nextDue(sent)
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
 	c.install(h)
 	c.planned(h)
-	c.mu.Unlock()
-	return true
+	return nil
 }
 
 // prolong moves the deadline for a request that was sent then.
@@ -113,6 +124,18 @@ func (h *hold) nextDue(sent time.Duration) time.Duration {
 		return deadline
 	}
 	return min(sent+h.ttl/3, deadline)
+}
+
+// leaveRenewal ends the automatic renewal.
+func (h *hold) leaveRenewal() {
+	c := h.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.renews = false
+	if h.end.Load() == nil {
+		h.due = time.Duration(h.deadline.Load())
+		c.planned(h)
+	}
 }
 
 // err returns why the lock is not held, nil while it is. It reads the clock, and
@@ -140,7 +163,7 @@ func (h *hold) lose(reason error) {
 	if !h.over(&lost) {
 		return
 	}
-	c.leave(h.full)
+	h.leave()
 	held := c.clock.now() - h.began
 	c.warn(context.Background(), "lock lost", c.strip(h.full), lost)
 	if c.hooks.Lost != nil {
@@ -165,6 +188,18 @@ func (h *hold) over(end *error) bool {
 		l.finish(*end)
 	}
 	return true
+}
+
+// leave gives up the place that the hold has in its Client.
+func (h *hold) leave() {
+	c := h.c
+	if !h.adopted {
+		c.leave(h.full)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.adopted, h)
 }
 
 // record describes the hold to others.

@@ -14,7 +14,7 @@ type Hooks struct {
 	// Waited: a wait is over after d; err is nil if it ended with the lock.
 	Waited func(name string, d time.Duration, err error)
 
-	// Acquired: a lock was acquired, d after the call of Acquire.
+	// Acquired: a lock was acquired or adopted, d after the call.
 	Acquired func(name string, token int64, d time.Duration)
 
 	// Renewed: a renewal or extension was confirmed, with margin left until the
@@ -29,7 +29,7 @@ type Hooks struct {
 	// Lost: a lock was lost after held; reason matches ErrLost.
 	Lost func(name string, held time.Duration, reason error)
 
-	// Released: a lock was released after held; err is not nil if the store did
-	// not confirm it.
+	// Released: a lock was released or handed over after held; err is not nil
+	// if the store did not confirm the release.
 	Released func(name string, held time.Duration, err error)
 }

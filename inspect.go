@@ -100,13 +100,20 @@ func (c *Client) Break(ctx context.Context, name string) (Record, error) {
 // broke ends a hold of this very Client at once.
 func (c *Client) broke(full string, token int64) {
 	c.mu.Lock()
-	var h *hold
-	if s := c.slots[full]; s != nil {
-		h = s.hold
+	var holds []*hold
+	if s := c.slots[full]; s != nil && s.hold != nil {
+		holds = append(holds, s.hold)
+	}
+	for h := range c.adopted {
+		if h.full == full {
+			holds = append(holds, h)
+		}
 	}
 	c.mu.Unlock()
-	if h != nil && h.token == token {
-		h.lose(ErrBroken)
+	for _, h := range holds {
+		if h.token == token {
+			h.lose(ErrBroken)
+		}
 	}
 }
 

@@ -11,17 +11,12 @@ import (
 // from any goroutine, and before and after Release. It must not be copied.
 type Lock struct {
 	hold   *hold
-	next   *Lock           // of the same hold
-	values context.Context // that Acquire was called with
+	next   *Lock // of the same hold
+	joined bool  // it is not the first of its hold
+	life
 
 	once   sync.Once
 	result error // of Release
-
-	mu     sync.Mutex
-	end    error // why this handle's contexts have ended
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	work   context.CancelCauseFunc // of Do
 }
 
 // Name returns the name of the lock, without the Client's prefix.
@@ -34,10 +29,17 @@ func (l *Lock) Name() string { return l.hold.c.strip(l.hold.full) }
 // no harm. It is 0 if the store gives no tokens (Guarantees().Fencing).
 func (l *Lock) Token() int64 { return l.hold.token }
 
-// Holder returns the public name under which the lock is held.
-func (l *Lock) Holder() string { return l.hold.c.holder }
+// Holder returns the public name under which the lock is held: that of the
+// Client, but of an adopted lock that of the Client which acquired it ("" if the
+// store cannot tell).
+func (l *Lock) Holder() string {
+	if l.hold.adopted {
+		return l.hold.holder
+	}
+	return l.hold.c.holder
+}
 
-// Metadata returns what Options.Metadata held.
+// Metadata returns what Options.Metadata held when the lock was acquired.
 func (l *Lock) Metadata() map[string]string { return maps.Clone(l.hold.metadata) }
 
 // Deadline returns the time until which the lock is ours whatever happens to
@@ -49,15 +51,13 @@ func (l *Lock) Deadline() time.Time {
 }
 
 // Err returns nil while the lock is held. After that it returns, for ever, why
-// it is not: a [LostError], or [ErrReleased] after Release. It reads the clock
-// each time, so it is right at once after the process was paused, when timers
-// and the Context are not yet. Between a nil from Err and the act that it was to
-// guard a process can still be paused: only the token protects against that.
+// it is not: a [LostError], [ErrReleased] after Release, or [ErrHandedOver]. It
+// reads the clock each time, so it is right at once after the process was
+// paused, when timers and the Context are not yet. Between a nil from Err and the
+// act that it was to guard a process can still be paused: only the token protects
+// against that.
 func (l *Lock) Err() error {
-	l.mu.Lock()
-	end := l.end
-	l.mu.Unlock()
-	if end != nil {
+	if end := l.ended(); end != nil {
 		return end
 	}
 	return l.hold.err()
@@ -68,19 +68,7 @@ func (l *Lock) Err() error {
 // Acquire was given, but not its end. Its end is announced by a timer and so
 // may come a moment late after a pause of the process; see [Lock.Err].
 func (l *Lock) Context() context.Context {
-	end := l.Err()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(l.values))
-		if end == nil {
-			end = l.end
-		}
-		if end != nil {
-			l.cancel(end)
-		}
-	}
-	return l.ctx
+	return l.context(l.Err())
 }
 
 // Extend makes the lock last at least until d from now, as the store counts it;
@@ -97,13 +85,18 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	if err := l.Err(); err != nil {
 		return failed("extend", l.Name(), err)
 	}
-	if err := l.hold.extend(ctx, d); err != nil {
+	c := l.hold.c
+	if err := c.begin(); err != nil {
+		return failed("extend", l.Name(), err)
+	}
+	defer c.active.Done()
+	if err := c.extend(ctx, d, l.hold); err != nil {
 		return failed("extend", l.Name(), err)
 	}
 	return nil
 }
 
-// Release lets go of the lock. It takes no context: it is right to defer it, and
+// Release lets go of the lock, unless it was handed over. It takes no context: it is right to defer it, and
 // it works when every context has ended. The Lock's context ends first; a
 // renewal under way is awaited, so that nothing is written after Release has
 // returned. It is bounded by a few request timeouts.
@@ -120,10 +113,7 @@ func (l *Lock) Release() error {
 func (l *Lock) release() error {
 	h := l.hold
 	end := h.err()
-	h.c.mu.Lock()
-	h.refs--
-	last := h.refs == 0
-	h.c.mu.Unlock()
+	last := h.drop()
 	l.finish(ErrReleased)
 	if last {
 		return h.release()
@@ -131,28 +121,17 @@ func (l *Lock) release() error {
 	return end
 }
 
-// finish ends the contexts of this handle.
-func (l *Lock) finish(end error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.end != nil {
-		return
-	}
-	l.end = end
-	if l.cancel != nil {
-		l.cancel(end)
-	}
-	if l.work != nil {
-		l.work(end)
-	}
-}
-
-// bind makes the end of the lock the end of a piece of work.
-func (l *Lock) bind(work context.CancelCauseFunc) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.work = work
-	if l.end != nil {
-		work(l.end)
-	}
+// undo releases a handle as if it had never been acquired.
+func (l *Lock) undo() {
+	l.once.Do(func() {
+		last := l.hold.drop()
+		l.finish(errGivenUp)
+		switch {
+		case !last:
+		case l.joined: // others have held it, and MinHold is theirs
+			l.result = l.hold.release()
+		default:
+			l.hold.undo()
+		}
+	})
 }

@@ -53,6 +53,12 @@ type Options struct {
 	// Goroutines that share a hold do not exclude each other.
 	Reentrant bool
 
+	// Detached makes a hold that outlives the process, on stores too that free
+	// the locks of a process that has ended: it ends by Release, Break or its
+	// TTL alone. Only such a lock can be handed to another process: see
+	// [Lock.HandOver]. A store without Guarantees().Detached refuses it.
+	Detached bool
+
 	// MaxAttempts ends Acquire after the store has answered so many times that
 	// the lock is held; 0 means no limit. Attempts to reach the store do not
 	// count.
@@ -124,6 +130,7 @@ func (o *Options) with(def *Options) Options {
 	}
 	merged.NoRenew = merged.NoRenew || def.NoRenew
 	merged.Reentrant = merged.Reentrant || def.Reentrant
+	merged.Detached = merged.Detached || def.Detached
 	if len(merged.Metadata) > 0 {
 		merged.Metadata = maps.Clone(merged.Metadata) // the caller may change his
 	}
@@ -143,6 +150,9 @@ func (o *Options) check(can driver.Guarantees) error {
 	}
 	if o.MinHold > 0 && !can.Keep {
 		return fmt.Errorf("%w: MinHold", ErrUnsupported)
+	}
+	if o.Detached && !can.Detached {
+		return fmt.Errorf("%w: Detached", ErrUnsupported)
 	}
 	return checkMetadata(o.Metadata)
 }

@@ -98,9 +98,13 @@ func (c *Client) pass(full string, s *slot) {
 	s.line.Remove(s.line.Front()).(*waiter).turn <- nil
 }
 
-// install makes a hold the one of its slot, and invites those in line who may
-// join it. The caller holds c.mu.
+// install makes a hold the one of its slot, if it has one, and invites those in
+// line who may join it. The caller holds c.mu.
 func (c *Client) install(h *hold) {
+	if h.adopted {
+		c.adopted[h] = struct{}{}
+		return
+	}
 	s := c.slots[h.full]
 	s.hold, s.seen = h, nil
 	if !h.reentrant || s.line == nil {

@@ -15,19 +15,52 @@ func (h *hold) release() error {
 }
 
 func (h *hold) doRelease() error {
-	c := h.c
 	if h.err() == nil {
 		h.over(&ErrReleased)
 	}
-	if end := *h.end.Load(); end != ErrReleased {
-		h.abandon()
+	switch end := *h.end.Load(); end {
+	case ErrReleased:
+		return h.surrender()
+	case ErrHandedOver:
+		return nil
+	default:
+		if !h.isShared() {
+			h.abandon()
+		}
 		return end
 	}
+}
+
+// undo ends a hold as if it had never been: without MinHold.
+func (h *hold) undo() {
+	h.releasing.Do(func() {
+		h.undone.Store(true)
+		if h.err() == nil {
+			h.over(&errGivenUp)
+		}
+		if errors.Is(*h.end.Load(), ErrLost) {
+			h.abandon()
+		} else {
+			_ = h.surrender() // if it fails, it is tried on in the background
+		}
+	})
+}
+
+// surrender gives back a hold whose holder has ended it.
+func (h *hold) surrender() error {
 	h.grounded()
 	err := h.giveBack()
-	c.leave(h.full)
+	h.leave()
 	h.gone(err)
 	return err
+}
+
+// isShared reports whether others may have the hold as well, by a ticket. What
+// is lost here may not be lost there.
+func (h *hold) isShared() bool {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	return h.shared
 }
 
 // gone tells hooks and log of a release.
@@ -113,7 +146,7 @@ func (h *hold) disown() {
 func (h *hold) sendRelease() (bool, error) {
 	c := h.c
 	req := driver.ReleaseRequest{Name: h.full, Owner: h.owner}
-	if h.minHold > 0 && *h.end.Load() != errGivenUp {
+	if h.minHold > 0 && !h.undone.Load() {
 		if keep := h.began + h.minHold - c.clock.now(); keep > 0 {
 			req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
 		}

@@ -160,30 +160,39 @@ func (h *hold) renewed(outcome driver.RenewOutcome, sent, ttl time.Duration, err
 	}
 }
 
-// extend asks the store to prolong the hold.
-func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
-	c := h.c
-	if err := h.err(); err != nil {
-		return err
+// extend asks the store to prolong holds, all with one request.
+func (c *Client) extend(ctx context.Context, ttl time.Duration, holds ...*hold) error {
+	reqs := make([]driver.RenewRequest, len(holds))
+	for i, h := range holds {
+		if err := h.err(); err != nil || !h.takeOff() {
+			c.land(holds[:i])
+			return *h.end.Load()
+		}
+		reqs[i] = driver.RenewRequest{Name: h.full, Owner: h.owner, TTL: ttl}
 	}
-	if !h.takeOff() {
-		return *h.end.Load()
-	}
-	req := []driver.RenewRequest{{Name: h.full, Owner: h.owner, TTL: ttl}}
 	sent := c.clock.now()
 	outcomes, err := ask(c, ctx, c.timeout, nil, func(ctx context.Context) ([]driver.RenewOutcome, error) {
-		return c.store.Renew(ctx, req)
+		return c.store.Renew(ctx, reqs)
 	})
-	outcome := driver.RenewUnknown
-	if len(outcomes) == 1 {
-		outcome = outcomes[0]
-	}
 	if err == nil {
 		err = errNoOutcome
 	}
-	h.renewed(outcome, sent, ttl, err)
-	if outcome == driver.RenewUnknown {
-		return storeError(ctx, err)
+	var lost, unknown error
+	for i, h := range holds {
+		outcome := driver.RenewUnknown
+		if i < len(outcomes) {
+			outcome = outcomes[i]
+		}
+		h.renewed(outcome, sent, ttl, err)
+		if end := h.err(); end != nil && lost == nil {
+			lost = end
+		}
+		if outcome == driver.RenewUnknown {
+			unknown = storeError(ctx, err)
+		}
 	}
-	return h.err()
+	if lost != nil {
+		return lost
+	}
+	return unknown
 }

@@ -9,7 +9,8 @@ import (
 // ask makes one request to the store and waits for its answer until ctx ends or
 // limit has passed, whatever the store does meanwhile. The request itself does
 // not end with ctx but with the limit, so that its outcome is learnt: if ask
-// returned without an answer, late is called once the request has come back.
+// returned without an answer, late is called once the request has come back. Who
+// gives a ctx that can end must have registered by begin.
 func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func(), request func(context.Context) (T, error)) (T, error) {
 	if c.inline {
 		return request(ctx)
@@ -41,10 +42,18 @@ func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func()
 		}
 		err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, readable(limit))
 	}
-	if late != nil {
+	switch {
+	case late != nil:
 		c.active.Go(func() {
 			<-answered
 			late()
+		})
+	case ctx.Err() != nil:
+		c.active.Go(func() {
+			select { // Close waits for what is under way, but not for the deaf
+			case <-answered:
+			case <-requestCtx.Done():
+			}
 		})
 	}
 	return none, err

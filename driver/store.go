@@ -111,6 +111,19 @@ type Watcher interface {
 	Watch(ctx context.Context, name string) (<-chan struct{}, error)
 }
 
+// An Alarmer is a Store that learns by itself that holds are lost: by the end of
+// a connection, say. It saves their holders the time until their next renewal.
+type Alarmer interface {
+	Store
+
+	// OnLoss has f called as soon as the store learns that a hold which was
+	// granted through it is over, other than by its Release or its TTL. f is
+	// called once for each such hold and does not block. It may be called until
+	// stop has returned, and no longer. An alarm must be true: unlike a wake-up
+	// it is not checked.
+	OnLoss(f func(name, owner string)) (stop func())
+}
+
 // An AcquireRequest asks for a name.
 type AcquireRequest struct {
 	// Name is the lock.

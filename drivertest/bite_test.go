@@ -107,6 +107,8 @@ func without(need needs) driver.Guarantees {
 		claims.Metadata = false
 	case keep:
 		claims.Keep = false
+	case detached:
+		claims.Detached = false
 	case processes:
 		claims.Scope = driver.ScopeProcess
 	}

@@ -20,6 +20,7 @@ func TestCorrectStore(t *testing.T) {
 		"without break":    without(breaking),
 		"without metadata": without(metadata),
 		"without keep":     without(keep),
+		"without detached": without(detached),
 		"one process":      without(processes),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,7 @@ const (
 	breaking
 	metadata
 	keep
+	detached
 	processes // more than one process shares the locks
 
 	restart
@@ -36,6 +37,7 @@ var missing = []string{
 	"Guarantees().Break is false",
 	"Guarantees().Metadata is false",
 	"Guarantees().Keep is false",
+	"Guarantees().Detached is false",
 	"Guarantees().Scope is a single process",
 	"Backing.Restart is nil",
 	"Backing.Crash is nil",
@@ -68,6 +70,7 @@ func offered(g driver.Guarantees, b Backing) needs {
 		breaking:  g.Break,
 		metadata:  g.Metadata,
 		keep:      g.Keep,
+		detached:  g.Detached,
 		processes: g.Scope != driver.ScopeProcess,
 		restart:   b.Restart != nil,
 		crash:     b.Crash != nil,

@@ -26,6 +26,12 @@ func (s *refStore) Acquire(ctx context.Context, req driver.AcquireRequest) (res 
 		}
 	}()
 	w := s.w
+	if req.Detached && (!w.claims.Detached && !w.has(underclaimsDetached) || w.has(overclaimsDetached)) {
+		if w.has(refusedDetachedTakes) {
+			s.grant(req)
+		}
+		return res, driver.ErrUnsupported
+	}
 	if w.has(changesMetadata) && req.Metadata != nil {
 		req.Metadata["store"] = "was here"
 	}
@@ -59,7 +65,10 @@ func (s *refStore) repeats(e *entry, owner string) bool {
 func (s *refStore) grant(req driver.AcquireRequest) driver.AcquireResult {
 	w := s.w
 	key := w.key(req.Name)
-	e := &entry{owner: req.Owner, until: s.expiry(req.TTL), takenBy: s}
+	e := &entry{owner: req.Owner, until: s.expiry(req.TTL), takenBy: s, detached: req.Detached}
+	if req.Detached && w.has(detachedNeverExpires) {
+		e.until = e.until.Add(long)
+	}
 	e.record = driver.Record{Name: req.Name, Holder: req.Holder, Since: s.now(), Token: s.token(key, req.Floor)}
 	if w.claims.Metadata && !w.has(dropsMetadata) || w.has(keepsMetadataUnclaimed) {
 		e.record.Metadata = req.Metadata

@@ -61,6 +61,9 @@ func (s *refStore) renew(req driver.RenewRequest) driver.RenewOutcome {
 	case until.After(e.until), w.has(renewShortens):
 		e.until = until
 	}
+	if w.has(renewalAttaches) {
+		e.takenBy, e.detached = s, false
+	}
 	if w.has(renewChangesToken) {
 		e.record.Token = s.token(w.key(req.Name), 0)
 	}

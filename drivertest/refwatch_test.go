@@ -70,8 +70,10 @@ func (s *refStore) Close() error {
 	}
 	s.closed = true
 	w.broken = w.has(closeBreaksWorld)
-	if w.has(closeEndsAllHolds) {
-		clear(w.entries)
+	for name, e := range w.entries {
+		if w.has(closeEndsAllHolds) || w.has(closeEndsDetached) && e.detached && e.takenBy == s {
+			delete(w.entries, name)
+		}
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ func suite() []theme {
 		{"expiry", expiryCases},
 		{"tokens", tokensCases},
 		{"keep", keepCases},
+		{"detached", detachedCases},
 		{"lookup", lookupCases},
 		{"metadata", metadataCases},
 		{"list", listCases},

@@ -16,10 +16,11 @@ var variants = []variant{
 		acquire/two-processes acquire/refusal-record acquire/refusal-secret acquire/refusal-harmless
 		acquire/refusal-does-not-prolong renew/other-process expiry/not-early expiry/store-clock
 		tokens/rise-over-release tokens/floor-lasts keep/taken keep/shorter-than-TTL keep/longer-than-TTL
-		lookup/held-name metadata/round-trip metadata/largest metadata/of-this-hold metadata/lasts list/held-names
-		break/held-name watch/other-process watch/every-watcher watch/no-lost-wake-up names/odd concurrency/exclusion
-		concurrency/one-winner concurrency/one-heir faults/restart faults/crash faults/acquire-reply-lost
-		faults/keep-reply-lost faults/watch-severed
+		detached/handed-over detached/outlives-store detached/outlives-process detached/outlives-renewer
+		detached/expires lookup/held-name metadata/round-trip metadata/largest metadata/of-this-hold metadata/lasts
+		list/held-names break/held-name watch/other-process watch/every-watcher watch/no-lost-wake-up names/odd
+		concurrency/exclusion concurrency/one-winner concurrency/one-heir faults/restart faults/crash
+		faults/acquire-reply-lost faults/keep-reply-lost faults/watch-severed
 	`},
 	{bug: underclaimsPush, claims: without(push), fails: `watch/unclaimed`},
 	{bug: pushWithoutWatch, fails: `
@@ -32,7 +33,7 @@ var variants = []variant{
 	{bug: restartBreaksWorld, fails: `tokens/rise-over-restart faults/restart faults/restart-usable`},
 	{bug: tokensFallAtRestart, fails: `tokens/rise-over-restart`},
 	{bug: crashFreesAtOnce, fails: `faults/crash`},
-	{bug: crashFreesEverything, fails: `faults/crash faults/crash-of-others`},
+	{bug: crashFreesEverything, fails: `detached/outlives-process detached/outlives-renewer faults/crash faults/crash-of-others`},
 	{bug: crashFreesNothing, claims: crashFrees, fails: `faults/crash`},
 	{bug: severedWatchEnds, fails: `faults/watch-severed`},
 	{bug: severedWatchIsSilent, fails: `faults/watch-severed`},
@@ -49,12 +50,12 @@ var variants = []variant{
 	{bug: clientClock, fails: `expiry/store-clock`},
 	{bug: neverExpires, fails: `
 		acquire/refusal-does-not-prolong acquire/repetition-after-expiry renew/ends renew/after-expiry
-		renew/late-with-successor renew/not-the-owner renew/batch-in-order renew/batch-each-its-ttl
-		release/after-expiry release/late-with-successor expiry/not-early expiry/not-late expiry/each-its-own
-		expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-expiry tokens/floor-lasts
-		keep/shorter-than-TTL keep/longer-than-TTL keep/no-renewal keep/repeated-too-late keep/after-expiry
-		keep/record-ends keep/tokens-rise lookup/after-expiry lookup/harmless list/gone-names break/free-name
-		concurrency/one-heir concurrency/guarded-resource faults/crash
+		renew/late-with-successor renew/not-the-owner renew/batch-in-order renew/batch-each-its-ttl release/after-expiry
+		release/late-with-successor expiry/not-early expiry/not-late expiry/each-its-own expiry/no-memory-of-the-last
+		expiry/store-clock tokens/rise-over-expiry tokens/floor-lasts keep/shorter-than-TTL keep/longer-than-TTL
+		keep/no-renewal keep/repeated-too-late keep/after-expiry keep/record-ends keep/tokens-rise detached/expires
+		lookup/after-expiry lookup/harmless list/gone-names break/free-name concurrency/one-heir
+		concurrency/guarded-resource faults/crash
 	`},
 	{bug: foldsCase, fails: `list/held-names names/odd names/odd-release names/odd-records names/case`},
 	{bug: truncatesNames, fails: `names/odd names/odd-release names/odd-records names/long`},
@@ -62,24 +63,24 @@ var variants = []variant{
 	{bug: trimsNames, fails: `names/odd names/odd-release names/odd-records names/beginnings`},
 	{bug: comparesPrefix, fails: `acquire/owner-compared-whole renew/not-the-owner release/not-the-owner keep/not-the-owner`},
 	{bug: comparesFolded, fails: `acquire/owner-compared-whole renew/not-the-owner release/not-the-owner keep/not-the-owner`},
-	{bug: expiresEarly, fails: `expiry/not-early keep/shorter-than-TTL keep/longer-than-TTL faults/crash`},
+	{bug: expiresEarly, fails: `expiry/not-early keep/shorter-than-TTL keep/longer-than-TTL detached/expires faults/crash`},
 	{bug: expiresLate, fails: `
 		acquire/refusal-remaining acquire/refusal-record acquire/refusal-does-not-prolong
 		acquire/repetition-after-expiry renew/ends renew/after-expiry renew/late-with-successor renew/not-the-owner
-		renew/batch-in-order renew/batch-each-its-ttl release/after-expiry release/late-with-successor
-		expiry/not-early expiry/not-late expiry/longest expiry/each-its-own expiry/no-memory-of-the-last
-		expiry/store-clock tokens/rise-over-expiry tokens/floor-lasts keep/shorter-than-TTL keep/longer-than-TTL
-		keep/no-renewal keep/repeated-too-late keep/after-expiry keep/refusal keep/record keep/record-ends
-		keep/tokens-rise lookup/held-name lookup/times lookup/after-expiry lookup/after-renewal lookup/harmless
+		renew/batch-in-order renew/batch-each-its-ttl release/after-expiry release/late-with-successor expiry/not-early
+		expiry/not-late expiry/longest expiry/each-its-own expiry/no-memory-of-the-last expiry/store-clock
+		tokens/rise-over-expiry tokens/floor-lasts keep/shorter-than-TTL keep/longer-than-TTL keep/no-renewal
+		keep/repeated-too-late keep/after-expiry keep/refusal keep/record keep/record-ends keep/tokens-rise
+		detached/expires lookup/held-name lookup/times lookup/after-expiry lookup/after-renewal lookup/harmless
 		list/held-names list/gone-names break/held-name break/free-name concurrency/one-heir
 		concurrency/guarded-resource faults/crash
 	`},
 	{bug: roundsToSeconds, fails: `
 		acquire/refusal-remaining acquire/repetition-after-expiry renew/ends renew/after-expiry
-		renew/late-with-successor renew/batch-in-order release/after-expiry release/late-with-successor
-		expiry/not-early expiry/not-late expiry/each-its-own expiry/no-memory-of-the-last expiry/store-clock
-		tokens/rise-over-expiry tokens/floor-lasts keep/shorter-than-TTL keep/longer-than-TTL keep/no-renewal
-		keep/repeated-too-late keep/after-expiry keep/record-ends keep/tokens-rise lookup/after-expiry list/gone-names
+		renew/late-with-successor renew/batch-in-order release/after-expiry release/late-with-successor expiry/not-early
+		expiry/not-late expiry/each-its-own expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-expiry
+		tokens/floor-lasts keep/shorter-than-TTL keep/longer-than-TTL keep/no-renewal keep/repeated-too-late
+		keep/after-expiry keep/record-ends keep/tokens-rise detached/expires lookup/after-expiry list/gone-names
 		break/free-name concurrency/one-heir concurrency/guarded-resource
 	`},
 	{bug: underclaimsRemaining, fails: `
@@ -104,20 +105,21 @@ var variants = []variant{
 		tokens/rise-over-reopening tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-of-a-refusal
 		tokens/floor-of-a-repetition tokens/rise-over-restart keep/taken keep/shorter-than-TTL keep/longer-than-TTL
 		keep/no-renewal keep/repeated keep/repeated-too-late keep/not-the-owner keep/not-a-stranger keep/after-expiry
-		keep/refusal keep/record keep/record-ends keep/tokens-rise lookup/free-name lookup/held-name lookup/times
-		lookup/after-expiry lookup/after-renewal lookup/secret lookup/harmless metadata/round-trip metadata/largest
-		metadata/of-this-hold metadata/lasts list/held-names list/everything list/gone-names list/kept-names
-		list/literal-prefix list/many list/broken-off list/calls-meanwhile list/secret break/held-name break/free-name
-		break/kept-name break/victim break/victim-with-successor break/one-name-only break/secret watch/release
-		watch/break watch/other-process watch/before-the-name watch/every-watcher watch/no-lost-wake-up
+		keep/refusal keep/record keep/record-ends keep/tokens-rise detached/handed-over detached/outlives-store
+		detached/outlives-process detached/outlives-renewer detached/expires lookup/free-name lookup/held-name
+		lookup/times lookup/after-expiry lookup/after-renewal lookup/secret lookup/harmless metadata/round-trip
+		metadata/largest metadata/of-this-hold metadata/lasts list/held-names list/everything list/gone-names
+		list/kept-names list/literal-prefix list/many list/broken-off list/calls-meanwhile list/secret break/held-name
+		break/free-name break/kept-name break/victim break/victim-with-successor break/one-name-only break/secret
+		watch/release watch/break watch/other-process watch/before-the-name watch/every-watcher watch/no-lost-wake-up
 		watch/racing-release watch/stays watch/unread watch/others-end watch/only-its-name watch/many names/odd
 		names/odd-release names/odd-records names/case names/long names/beginnings names/many contexts/ended-before
 		contexts/ended-acquire contexts/ended-release contexts/cancel-storm contexts/secret concurrency/exclusion
 		concurrency/one-winner concurrency/one-heir concurrency/repetitions concurrency/renew-and-release
 		concurrency/guarded-resource closing/twice closing/other-stores closing/anew faults/restart
-		faults/restart-usable faults/crash faults/crash-of-others faults/acquire-request-lost
-		faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/release-request-lost
-		faults/keep-reply-lost faults/secret faults/watch-severed faults/severed
+		faults/restart-usable faults/crash faults/crash-of-others faults/acquire-request-lost faults/acquire-reply-lost
+		faults/renew-reply-lost faults/release-reply-lost faults/release-request-lost faults/keep-reply-lost
+		faults/secret faults/watch-severed faults/severed
 	`},
 	{bug: checksThenSets, fails: `
 		concurrency/exclusion concurrency/one-winner concurrency/one-heir
@@ -126,7 +128,7 @@ var variants = []variant{
 	{bug: keepLetsOwnerTake, fails: `keep/taken`},
 	{bug: forgetsRepetitions, fails: `
 		acquire/repetition acquire/repetition-prolongs acquire/repetition-never-shortens tokens/floor-of-a-repetition
-		concurrency/repetitions faults/acquire-reply-lost
+		detached/outlives-process concurrency/repetitions faults/acquire-reply-lost
 	`},
 	{bug: nobodyIsEverybody, fails: `acquire/no-owner release/no-owner`},
 	{bug: dropsMetadata, fails: `metadata/round-trip metadata/largest metadata/of-this-hold metadata/lasts`},
@@ -165,29 +167,31 @@ var variants = []variant{
 	`},
 	{bug: refusalProlongs, fails: `
 		acquire/refusal-remaining acquire/refusal-record acquire/refusal-does-not-prolong expiry/not-early
-		expiry/longest keep/shorter-than-TTL keep/longer-than-TTL keep/refusal lookup/harmless faults/crash
+		expiry/longest keep/shorter-than-TTL keep/longer-than-TTL keep/refusal detached/expires lookup/harmless
+		faults/crash
 	`},
 	{bug: refusalRaisesToken, fails: `tokens/floor-of-a-refusal`},
 	{bug: refusalTakesOver, fails: `
 		acquire/two-processes acquire/refusal-harmless acquire/names-apart acquire/repetition-after-release
 		acquire/repetition-after-expiry renew/late-with-successor release/not-the-owner release/no-owner
-		release/late-with-successor release/second-with-successor release/one-name-only expiry/not-early
-		expiry/longest expiry/each-its-own expiry/store-clock tokens/floor-of-a-refusal keep/repeated-too-late
-		keep/not-the-owner break/victim-with-successor break/one-name-only watch/no-lost-wake-up watch/racing-release
-		names/odd-release concurrency/exclusion closing/other-stores faults/restart faults/crash
-		faults/crash-of-others faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost
-		faults/severed
+		release/late-with-successor release/second-with-successor release/one-name-only expiry/not-early expiry/longest
+		expiry/each-its-own expiry/store-clock tokens/floor-of-a-refusal keep/repeated-too-late keep/not-the-owner
+		detached/handed-over detached/outlives-store detached/outlives-process detached/outlives-renewer
+		detached/expires break/victim-with-successor break/one-name-only watch/no-lost-wake-up watch/racing-release
+		names/odd-release concurrency/exclusion closing/other-stores faults/restart faults/crash faults/crash-of-others
+		faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/severed
 	`, may: `contexts/cancel-storm`},
 	{bug: busyIsAnError, fails: `
-		acquire/held-name acquire/two-processes acquire/refusal-remaining acquire/refusal-record
-		acquire/refusal-secret acquire/refusal-harmless acquire/refusal-does-not-prolong acquire/names-apart
-		acquire/repetition acquire/repetition-prolongs acquire/repetition-never-shortens
-		acquire/repetition-after-release acquire/repetition-after-expiry acquire/owner-compared-whole acquire/no-owner
-		renew/prolongs renew/never-shortens renew/late-with-successor renew/batch-each-its-ttl renew/batch-duplicates
+		acquire/held-name acquire/two-processes acquire/refusal-remaining acquire/refusal-record acquire/refusal-secret
+		acquire/refusal-harmless acquire/refusal-does-not-prolong acquire/names-apart acquire/repetition
+		acquire/repetition-prolongs acquire/repetition-never-shortens acquire/repetition-after-release
+		acquire/repetition-after-expiry acquire/owner-compared-whole acquire/no-owner renew/prolongs
+		renew/never-shortens renew/late-with-successor renew/batch-each-its-ttl renew/batch-duplicates
 		release/not-the-owner release/no-owner release/late-with-successor release/second-with-successor
 		release/one-name-only expiry/not-early expiry/longest expiry/each-its-own expiry/no-memory-of-the-last
-		expiry/store-clock tokens/floor-of-a-refusal keep/taken keep/shorter-than-TTL keep/longer-than-TTL
-		keep/repeated keep/repeated-too-late keep/not-the-owner keep/not-a-stranger keep/refusal lookup/harmless
+		expiry/store-clock tokens/floor-of-a-refusal keep/taken keep/shorter-than-TTL keep/longer-than-TTL keep/repeated
+		keep/repeated-too-late keep/not-the-owner keep/not-a-stranger keep/refusal detached/handed-over
+		detached/outlives-store detached/outlives-process detached/outlives-renewer detached/expires lookup/harmless
 		metadata/lasts list/calls-meanwhile break/victim-with-successor break/one-name-only watch/no-lost-wake-up
 		watch/racing-release names/odd names/odd-release concurrency/exclusion concurrency/one-winner
 		concurrency/one-heir closing/other-stores faults/restart faults/crash faults/crash-of-others
@@ -208,9 +212,17 @@ var variants = []variant{
 		concurrency/renew-and-release
 	`},
 	{bug: keepLetsOwnerRenew, fails: `keep/no-renewal`},
-	{bug: renewForgetsOwner, fails: `renew/late-with-successor renew/not-the-owner renew/batch-in-order break/victim-with-successor`},
-	{bug: renewOnOwnStoreOnly, fails: `renew/other-process faults/restart`},
-	{bug: renewDoesNothing, fails: `renew/prolongs renew/batch-each-its-ttl renew/batch-duplicates lookup/after-renewal faults/renew-reply-lost`},
+	{bug: renewForgetsOwner, fails: `
+		renew/late-with-successor renew/not-the-owner renew/batch-in-order detached/expires break/victim-with-successor
+	`},
+	{bug: renewOnOwnStoreOnly, fails: `
+		renew/other-process detached/handed-over detached/outlives-store detached/outlives-process
+		detached/outlives-renewer faults/restart
+	`},
+	{bug: renewDoesNothing, fails: `
+		renew/prolongs renew/batch-each-its-ttl renew/batch-duplicates detached/handed-over lookup/after-renewal
+		faults/renew-reply-lost
+	`},
 	{bug: renewShortens, fails: `renew/never-shortens renew/batch-duplicates`},
 	{bug: renewChangesToken, fails: `renew/keeps-token`},
 	{bug: renewDropsMetadata, fails: `metadata/lasts`},
@@ -241,22 +253,23 @@ var variants = []variant{
 		acquire/two-processes acquire/refusal-harmless acquire/repetition-after-release renew/after-release
 		renew/batch-in-order release/frees release/second release/second-with-successor release/in-order
 		expiry/not-early expiry/not-late expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-release
-		tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-of-a-refusal lookup/free-name
-		metadata/of-this-hold break/free-name watch/other-process watch/no-lost-wake-up watch/racing-release
-		watch/stays watch/unread watch/others-end watch/only-its-name contexts/ended-acquire contexts/ended-release
-		contexts/cancel-storm concurrency/renew-and-release concurrency/guarded-resource closing/anew
-		faults/release-reply-lost faults/release-request-lost
+		tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-of-a-refusal detached/handed-over
+		detached/outlives-store detached/outlives-process lookup/free-name metadata/of-this-hold break/free-name
+		watch/other-process watch/no-lost-wake-up watch/racing-release watch/stays watch/unread watch/others-end
+		watch/only-its-name contexts/ended-acquire contexts/ended-release contexts/cancel-storm
+		concurrency/renew-and-release concurrency/guarded-resource closing/anew faults/release-reply-lost
+		faults/release-request-lost
 	`},
 	{bug: releaseDoesNothing, fails: `
 		acquire/two-processes acquire/refusal-harmless acquire/repetition-after-release renew/after-release
 		renew/batch-in-order release/frees release/second release/second-with-successor release/in-order
 		expiry/not-early expiry/not-late expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-release
 		tokens/rise-over-reopening tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-of-a-refusal
-		tokens/rise-over-restart lookup/free-name metadata/of-this-hold list/gone-names break/free-name
-		watch/other-process watch/no-lost-wake-up watch/racing-release watch/stays watch/unread watch/others-end
-		watch/only-its-name contexts/ended-acquire contexts/ended-release contexts/cancel-storm concurrency/exclusion
-		concurrency/renew-and-release concurrency/guarded-resource closing/anew faults/release-reply-lost
-		faults/release-request-lost
+		tokens/rise-over-restart detached/handed-over detached/outlives-store detached/outlives-process lookup/free-name
+		metadata/of-this-hold list/gone-names break/free-name watch/other-process watch/no-lost-wake-up
+		watch/racing-release watch/stays watch/unread watch/others-end watch/only-its-name contexts/ended-acquire
+		contexts/ended-release contexts/cancel-storm concurrency/exclusion concurrency/renew-and-release
+		concurrency/guarded-resource closing/anew faults/release-reply-lost faults/release-request-lost
 	`},
 	{bug: releaseDoesNotWake, fails: `
 		watch/release watch/other-process watch/before-the-name watch/every-watcher watch/no-lost-wake-up
@@ -269,6 +282,15 @@ var variants = []variant{
 	{bug: keepOnlyShortens, fails: `keep/longer-than-TTL`},
 	{bug: keepIsNotMarked, fails: `keep/taken keep/no-renewal keep/refusal keep/record list/kept-names break/kept-name`},
 	{bug: keepNamesHolder, fails: `keep/refusal keep/record list/kept-names`},
+	{bug: underclaimsDetached, claims: without(detached), fails: `detached/unclaimed`},
+	{bug: refusedDetachedTakes, claims: without(detached), fails: `detached/unclaimed`},
+	{bug: overclaimsDetached, fails: `
+		detached/handed-over detached/outlives-store detached/outlives-process detached/outlives-renewer detached/expires
+	`},
+	{bug: detachedNeverExpires, fails: `detached/expires`},
+	{bug: closeEndsDetached, fails: `detached/outlives-store`},
+	{bug: crashEndsDetached, claims: crashFrees, fails: `detached/outlives-process`},
+	{bug: renewalAttaches, claims: crashFrees, fails: `detached/outlives-renewer`},
 	{bug: underclaimsLookup, claims: without(lookup), fails: `guarantees/no-lookup`},
 	{bug: lookupShowsExpired, fails: `keep/record-ends lookup/after-expiry`},
 	{bug: lookupShowsNobody, fails: `lookup/free-name lookup/after-expiry`},
@@ -338,6 +360,6 @@ var variants = []variant{
 	{bug: guaranteesVague, fails: `guarantees/complete`},
 	{bug: guaranteesChange, fails: `guarantees/stable`},
 	{bug: closeFailsTwice, fails: `closing/twice`},
-	{bug: closeBreaksWorld, fails: `tokens/rise-over-reopening closing/other-stores closing/anew`},
-	{bug: closeEndsAllHolds, fails: `closing/other-stores`},
+	{bug: closeBreaksWorld, fails: `tokens/rise-over-reopening detached/outlives-store closing/other-stores closing/anew`},
+	{bug: closeEndsAllHolds, fails: `detached/outlives-store closing/other-stores`},
 }

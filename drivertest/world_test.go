@@ -27,10 +27,11 @@ type world struct {
 }
 
 type entry struct {
-	owner   string
-	record  driver.Record
-	until   time.Time
-	takenBy *refStore
+	owner    string
+	record   driver.Record
+	until    time.Time
+	takenBy  *refStore
+	detached bool
 }
 
 type watched struct {
@@ -56,7 +57,7 @@ var errLink = errors.New("the connection was lost")
 var everything = driver.Guarantees{
 	Store: "reference", Scope: driver.ScopeNetwork, Fencing: true, HolderCrash: driver.RecoveryTTL,
 	Restart: driver.FateKept, Failover: driver.FateKept, Push: true,
-	Lookup: true, List: true, Break: true, Metadata: true, Keep: true,
+	Lookup: true, List: true, Break: true, Metadata: true, Keep: true, Detached: true,
 }
 
 // nothing is the least that a store can claim.
@@ -140,7 +141,7 @@ func (w *world) crash(s *refStore) {
 		return
 	}
 	for name, e := range w.entries {
-		if e.takenBy == s || w.has(crashFreesEverything) {
+		if e.takenBy == s && (!e.detached || w.has(crashEndsDetached)) || w.has(crashFreesEverything) {
 			delete(w.entries, name)
 		}
 	}

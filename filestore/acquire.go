@@ -13,7 +13,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err := s.admitAcquire(ctx, &req); err != nil {
 		return driver.AcquireResult{}, err
 	}
-	session, err := s.ownSession(ctx)
+	session, err := s.sessionFor(ctx, req.Detached)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
@@ -27,7 +27,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		return driver.AcquireResult{Held: e.rec.public(&s.host)}, nil
 	}
 	if e.rec.isHeldBy(req.Owner, &s.host) {
-		err = s.prolong(e, req.TTL, session)
+		err = s.prolong(ctx, e, req.TTL)
 	} else {
 		err = s.grant(ctx, e, &req, session)
 	}

@@ -9,7 +9,8 @@
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL
 // included. Its locks are free from then on, and on Linux waiters are told. A
-// process that hangs or is stopped keeps its locks until their TTL.
+// process that hangs or is stopped keeps its locks until their TTL. Holds that
+// were asked for as detached outlive their process, until their TTL.
 //
 // Restart of the host: all locks are free, and so is what was kept after a
 // release. The process that held them is gone as well.

@@ -33,6 +33,7 @@ var roles = map[string]func(args []string) error{
 	"count":   roleCount,
 	"churn":   roleChurn,
 	"sleep":   roleSleep,
+	"detach":  roleDetach,
 }
 
 func TestMain(m *testing.M) {

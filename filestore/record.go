@@ -49,9 +49,13 @@ type record struct {
 	Boot    string        `json:"boot"`
 	Expires time.Duration `json:"expires_ns"`
 
-	// Session is the session of the holder's process.
+	// Session is the session of the holder's process. A hold without one is
+	// detached: its TTL alone ends it.
 	Session string `json:"session"`
 }
+
+// detached reports whether a hold outlives the process of its holder.
+func (r *record) detached() bool { return r.Session == "" }
 
 // lasts reports whether a hold or keep has not run out.
 func (r *record) lasts(h *host) bool {

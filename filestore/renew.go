@@ -54,10 +54,6 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Rene
 	if req.TTL <= 0 {
 		return driver.RenewUnknown, fmt.Errorf("%w: the TTL is not positive", driver.ErrInvalid)
 	}
-	session, err := s.ownSession(ctx)
-	if err != nil {
-		return driver.RenewUnknown, err
-	}
 	e, err := s.find(ctx, req.Name, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
 		return driver.RenewLost, nil
@@ -69,16 +65,20 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Rene
 	if !e.rec.isHeldBy(req.Owner, &s.host) {
 		return driver.RenewLost, nil
 	}
-	if err := s.prolong(e, req.TTL, session); err != nil {
+	if err := s.prolong(ctx, e, req.TTL); err != nil {
 		return driver.RenewUnknown, err
 	}
 	return driver.Renewed, nil
 }
 
 // prolong makes a hold last at least until ttl from now, for as long as the
-// process lives that asks for it.
-func (s *Store) prolong(e *entry, ttl time.Duration, session string) error {
+// process lives that asks for it if it is not detached.
+func (s *Store) prolong(ctx context.Context, e *entry, ttl time.Duration) error {
 	rec := e.rec
+	session, err := s.sessionFor(ctx, rec.detached())
+	if err != nil {
+		return err
+	}
 	if s.host.uptime()+ttl > rec.Expires {
 		rec.extend(ttl, &s.host)
 	}

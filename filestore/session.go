@@ -18,7 +18,7 @@ import (
 // A session stands for one open Store: a file that it keeps exclusively locked
 // from before its first hold to its end. When its process dies, the kernel
 // closes the file, and whoever can lock it then knows that its holds are
-// nobody's.
+// nobody's. A detached hold belongs to no session.
 //
 // A file that is empty is that of a session just being made or properly closed,
 // and proves nothing; neither does a file that is missing, since cleaners delete
@@ -84,6 +84,14 @@ func (s *Store) ownSession(ctx context.Context) (string, error) {
 		}
 	}
 	return s.session.id, nil
+}
+
+// sessionFor returns the session that a hold is to name: none if it is detached.
+func (s *Store) sessionFor(ctx context.Context, detached bool) (string, error) {
+	if detached {
+		return "", nil
+	}
+	return s.ownSession(ctx)
 }
 
 // beginSession leaves the session as it is if the new file was swept before it

@@ -83,6 +83,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 		Restart:     driver.FateFreed,
 		Failover:    driver.FateFreed, // The locks of a host cannot outlive it.
 		Push:        canWatch,
+		Detached:    true,
 		Lookup:      true,
 		List:        true,
 		Break:       true,

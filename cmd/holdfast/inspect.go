@@ -27,7 +27,7 @@ func (c *cli) open(ctx context.Context) (*holdfast.Client, error) {
 	if c.verbose && !c.quiet {
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	client, err := holdfast.Open(ctx, c.store.URL(), config)
+	client, err := c.store.open(ctx, config)
 	if err != nil {
 		return nil, failure(err)
 	}

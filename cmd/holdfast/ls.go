@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/pgstore"
 )
 
 const lsLong = `Ls lists the locks that are held, and those that are kept after their release
@@ -17,6 +18,9 @@ const lsLong = `Ls lists the locks that are held, and those that are kept after 
 AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
 its holder renews it. On a terminal, long texts are cut to its width; elsewhere,
 and with --json, nothing is cut.
+
+Of postgres+advisory: it lists the keys of all advisory locks of the database with
+the sessions that hold them, and those that wait.
 
 Exit code: 0, also if there is no lock; or
    64  the command line is wrong, or the store cannot list
@@ -54,6 +58,9 @@ func newLs(c *cli) *cobra.Command {
 }
 
 func (l *lsCommand) run(ctx context.Context, client *holdfast.Client, prefix string) error {
+	if store, ok := client.Store().(*pgstore.AdvisoryStore); ok {
+		return l.listAdvisory(ctx, store, prefix)
+	}
 	locks, errs := list(ctx, client, prefix)
 	if err := l.show(locks); err != nil {
 		return err

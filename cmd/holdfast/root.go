@@ -36,7 +36,10 @@ HOLDFAST_KILL_AFTER. The flag wins.`,
 	flags.BoolVarP(&c.verbose, "verbose", "v", false, "tell what happens to the lock")
 
 	root.AddCommand(newRun(c), newLs(c), newShow(c), newWait(c), newBreak(c), newWatch(c),
-		newVersion(c), newCompletion(c), newMan(c))
+		newMigrate(c), newVersion(c), newCompletion(c), newMan(c))
+	root.AddCommand(newAcquire(c), newRenew(c), newRelease(c), newOnce(c), newElect(c))
+	root.AddCommand(newBench(c)...)
+	root.AddCommand(newTorture(c)...)
 	c.completeNames(root)
 	c.addVersionFlag(root)
 	return root

@@ -45,6 +45,9 @@ const runExample = `  holdfast run backup -- rsync -a /data /mnt/backup
 // A runCommand is "holdfast run" with its flags.
 type runCommand struct {
 	*cli
+	form    string // of the command line
+	once    bool   // it is "holdfast once"
+	elect   bool   // it is "holdfast elect"
 	name    string
 	command []string
 
@@ -59,7 +62,7 @@ type runCommand struct {
 }
 
 func newRun(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, wait: forever}
+	r := &runCommand{cli: c, form: "holdfast run NAME -- COMMAND", wait: forever}
 	cmd := &cobra.Command{
 		Use:     "run NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command while holding a lock",
@@ -73,41 +76,45 @@ func newRun(c *cli) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&r.ttl, "ttl", holdfast.DefaultTTL, "how long the store keeps the lock for a holder that it does not hear from")
 	f.Var(&r.wait, "wait", "how long to wait for the lock: a duration, 0 or forever")
 	f.BoolVar(&r.try, "try", false, "do not wait for the lock, like --wait 0")
 	f.DurationVar(&r.minHold, "min-hold", 0, "keep the lock taken at least that long, even if the command ends sooner")
+	f.Uint8VarP(&r.conflictCode, "conflict-exit-code", "E", exitBusy, "exit code if the lock is held by another")
+	r.addFlags(f)
+	return cmd
+}
+
+// addFlags adds the flags that do not say how to get the lock.
+func (r *runCommand) addFlags(f *pflag.FlagSet) {
+	f.DurationVar(&r.ttl, "ttl", holdfast.DefaultTTL, "how long the store keeps the lock for a holder that it does not hear from")
 	f.DurationVar(&r.maxHold, "max-hold", 0, "stop the command and give up the lock after that long; 0 is never")
 	f.Var(&r.onLost, "on-lost", "what to do with the command when the lock is lost: kill, term or ignore")
 	f.DurationVar(&r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL (default the lesser of 5s and a sixth of the TTL)")
-	f.Uint8VarP(&r.conflictCode, "conflict-exit-code", "E", exitBusy, "exit code if the lock is held by another")
 	f.StringToStringVar(&r.meta, "meta", nil, "key=value to show with the lock; may be repeated")
 	f.StringVar(&r.statusFile, "status-file", "", "write how it went to this file, as JSON")
 	f.BoolVar(&r.shell, "shell", false, "let the shell run the command, which is one argument then")
-	return cmd
 }
 
 // read checks flags and arguments together.
 func (r *runCommand) read(flags *pflag.FlagSet, args []string) error {
-	const form = "holdfast run NAME -- COMMAND"
 	switch dash := flags.ArgsLenAtDash(); {
 	case dash < 0:
-		return usage(errors.New("no -- before the command"), form)
+		return usage(errors.New("no -- before the command"), r.form)
 	case dash != 1:
-		return usage(fmt.Errorf("want one name before the --, got %d", dash), form)
+		return usage(fmt.Errorf("want one name before the --, got %d", dash), r.form)
 	case len(args) < 2 || args[1] == "":
-		return usage(errors.New("no command after the --"), form)
+		return usage(errors.New("no command after the --"), r.form)
 	case r.shell && len(args) > 2:
-		return usage(errors.New("--shell takes the command as one argument"), "holdfast run NAME --shell -- 'COMMAND | COMMAND'")
+		return usage(errors.New("--shell takes the command as one argument"), "--shell -- 'COMMAND | COMMAND'")
 	}
 	r.name, r.command = args[0], args[1:]
 	if r.shell {
 		r.command = shellCommand(r.command[0])
 	}
-	if flags.Changed("try") && flags.Changed("wait") {
-		return usage(errors.New("--try and --wait exclude each other"), "one of them")
+	var err error
+	if r.try, err = triesOnly(flags, r.try, r.wait); err != nil {
+		return err
 	}
-	r.try = r.try && !flags.Changed("wait") || r.wait == 0
 	given := flags.Changed("kill-after") || os.Getenv(twin("kill-after")) != ""
 	if err := r.checkTimes(given); err != nil {
 		return err

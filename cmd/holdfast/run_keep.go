@@ -24,12 +24,20 @@ func (r *runCommand) keep(k *supervise.Keeper, path string) int {
 
 // hold does the work of keep, and notes in s how it goes.
 func (r *runCommand) hold(k *supervise.Keeper, path string, s *status, began time.Time) *exit {
-	client, err := holdfast.Open(k.Context(), r.store.URL(), r.config(k))
+	client, err := r.store.open(k.Context(), r.config(k))
 	if err != nil {
 		s.Outcome = unavailable
 		return failure(err)
 	}
 	defer client.Close() // what it could report, Release has reported
+	if r.elect {
+		return r.stand(k, client, path, s)
+	}
+	return r.turn(k, client, path, s, began)
+}
+
+// turn acquires the lock, runs the command under it, and gives it back.
+func (r *runCommand) turn(k *supervise.Keeper, client *holdfast.Client, path string, s *status, began time.Time) *exit {
 	lock, err := r.acquire(k, client)
 	s.WaitedMS = time.Since(began).Milliseconds()
 	if err != nil {
@@ -50,6 +58,9 @@ func (r *runCommand) hold(k *supervise.Keeper, path string, s *status, began tim
 
 func (r *runCommand) config(k *supervise.Keeper) *holdfast.Config {
 	config := &holdfast.Config{Holder: holder(k)}
+	if r.elect {
+		config.Outage = outageOfCandidates
+	}
 	config.Hooks.Renewed = func(string, time.Duration) { k.Renewed() }
 	if r.verbose && !r.quiet {
 		config.Logger = slog.New(slog.NewTextHandler(r.out(k), &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -128,6 +139,9 @@ func (r *runCommand) notAcquired(k *supervise.Keeper, s *status, err error) *exi
 	s.Outcome = unavailable
 	if e.code == exitBusy {
 		s.Outcome = busy
+		if r.once {
+			return r.nothingToDo(err)
+		}
 		e.code = int(r.conflictCode)
 		e.try = "--wait with more time"
 	}

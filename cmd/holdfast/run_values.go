@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
@@ -34,6 +36,15 @@ func (p *patience) String() string {
 }
 
 func (p *patience) Type() string { return "duration" }
+
+// triesOnly reports whether a lock is to be had at once or not at all, given
+// --try and --wait.
+func triesOnly(flags *pflag.FlagSet, try bool, wait patience) (bool, error) {
+	if flags.Changed("try") && flags.Changed("wait") {
+		return false, usage(errors.New("--try and --wait exclude each other"), "one of them")
+	}
+	return try && !flags.Changed("wait") || wait == 0, nil
+}
 
 // A policy is the value of --on-lost.
 type policy supervise.Policy

@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -16,6 +18,7 @@ import (
 func TestServers(t *testing.T) {
 	const nodes = 3
 	node := servers.StartRedises(t, nodes)
+	postgres := servers.StartPostgres(t)
 	locked := servers.StartRedis(t, "--requirepass", "sesame")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/servers",
@@ -23,10 +26,12 @@ func TestServers(t *testing.T) {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			for i, n := range node {
-				env.Setenv(fmt.Sprintf("REDIS%d", i+1), "redis://"+n.Addr)
+				env.Setenv(fmt.Sprintf("REDIS%d", i+1), "redis://"+n.Addr+"?prefix="+filepath.Base(env.WorkDir)+":") // each script for itself
 				env.Setenv(fmt.Sprintf("PID%d", i+1), fmt.Sprint(n.PID()))
 			}
 			env.Setenv("LOCKED", locked.Addr)
+			env.Setenv("POSTGRES", postgres.URL("postgres"))
+			env.Setenv("ADVISORY", strings.Replace(postgres.URL("postgres"), "postgres:", "postgres+advisory:", 1))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	// The stores that --store can name.
 	_ "github.com/holdfast-go/holdfast/filestore"
+	_ "github.com/holdfast-go/holdfast/memstore"
+	_ "github.com/holdfast-go/holdfast/pgstore"
 	"github.com/holdfast-go/holdfast/quorumstore"
 	_ "github.com/holdfast-go/holdfast/redisstore"
 )
@@ -27,6 +33,16 @@ func (s *stores) URL() string {
 		return s.urls[0]
 	}
 	return quorumstore.URL(s.urls...)
+}
+
+// open opens the store, which other processes must be able to share.
+func (s *stores) open(ctx context.Context, config *holdfast.Config) (*holdfast.Client, error) {
+	client, err := holdfast.Open(ctx, s.URL(), config)
+	if err == nil && client.Guarantees().Scope == driver.ScopeProcess {
+		_ = client.Close() // nothing was done with it
+		return nil, fmt.Errorf("%w: the locks of this store exclude nobody outside of this process", holdfast.ErrUnsupported)
+	}
+	return client, err
 }
 
 func (s *stores) Set(url string) error {

@@ -117,6 +117,7 @@ type Keeper struct {
 
 	mu      sync.Mutex
 	running bool
+	passed  *Interrupt // the last signal that a command got and that asks for an end
 
 	signals chan passedSignal
 	renewed chan struct{}
@@ -160,8 +161,11 @@ func (k *Keeper) Renewed() { notify(k.renewed) }
 // ends gets a moment to end as well, then SIGTERM, then SIGKILL.
 //
 // An error means that the command was not started: the cause of the context's
-// end, [ErrLate], or what the operating system says. Run may be called once in
-// the life of a process.
+// end, [ErrLate], or what the operating system says.
+//
+// Run may be called again when it has returned, with the same files to hold. If a
+// signal has asked the command to end meanwhile, the keeper's context has ended:
+// whoever sent it does not want another.
 func (k *Keeper) Run(cmd *Command, lease Lease) (Result, error) {
 	alarm, err := newAlarm()
 	if err != nil {
@@ -171,6 +175,7 @@ func (k *Keeper) Run(cmd *Command, lease Lease) (Result, error) {
 	if err := k.begin(); err != nil {
 		return Result{}, err
 	}
+	defer k.end()
 	g := newGuard(k, cmd, lease, alarm)
 	// The front knows how long the command may live before there is one.
 	defer k.line.clear()
@@ -195,14 +200,30 @@ func (k *Keeper) begin() error {
 	return nil
 }
 
+// end has signals end the wait for the next lease.
+func (k *Keeper) end() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running = false
+	for len(k.signals) > 0 {
+		<-k.signals // too late for the command
+	}
+	if k.passed != nil {
+		k.cancel(k.passed)
+	}
+}
+
 // interrupt passes a signal on to the command if there is one, and otherwise
 // gives up the wait for the lease if that is what the signal asks for.
 func (k *Keeper) interrupt(sig passedSignal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if fatal(sig.Signal) {
+		k.passed = &Interrupt{sig.Signal}
+	}
 	if !k.running {
-		if fatal(sig.Signal) {
-			k.cancel(&Interrupt{sig.Signal})
+		if k.passed != nil {
+			k.cancel(k.passed)
 		}
 		return
 	}

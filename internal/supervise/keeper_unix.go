@@ -26,6 +26,9 @@ type lifeline struct {
 	// group is the process group that the command is to join, that of the
 	// front; 0 is one of its own.
 	group int
+
+	// held: the front has got the files to hold.
+	held bool
 }
 
 // keep is the life of a keeper.
@@ -135,7 +138,10 @@ func (l *lifeline) plant(cmd *Command) (*tree, error) {
 	l.board.command.Store(int64(t.root))
 	// The front holds the files as well: should we be killed, it has to end the
 	// descendants first. If it is gone it needs nothing.
-	_ = l.link.send([]byte{0}, s.keep...)
+	if !l.held {
+		l.held = true
+		_ = l.link.send([]byte{0}, s.keep...)
+	}
 	return t, nil
 }
 
@@ -167,6 +173,7 @@ func (l *lifeline) overruled() bool { return l.board.steppedIn.Load() == 1 }
 func (l *lifeline) clear() {
 	l.plan(never, never)
 	l.board.command.Store(0)
+	l.board.steppedIn.Store(0)
 }
 
 // pass sends a signal to the command. A terminal has sent those of its keyboard

@@ -15,8 +15,8 @@ import (
 )
 
 // A tree is a process that we have started, with all its descendants. There can
-// be but one in the life of a process, since whatever child ends is taken to
-// belong to it.
+// be but one at a time in a process, since whatever child ends is taken to belong
+// to it.
 type tree struct {
 	// root is the process that was started.
 	root int

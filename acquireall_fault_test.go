@@ -1,0 +1,169 @@
+package holdfast_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/anystore"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// far makes every request take a while.
+func far(d time.Duration) faultstore.Fault {
+	return func(_ context.Context, _ faultstore.Op, apply func()) error {
+		time.Sleep(d / 2)
+		apply()
+		time.Sleep(d / 2)
+		return nil
+	}
+}
+
+// Many locks take no more round trips than one.
+func TestAcquireAllTakesOneRoundTrip(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+			store.Set(op, far(100*ms))
+		}
+		var names []string
+		for i := range 50 {
+			names = append(names, fmt.Sprint(i))
+		}
+		began := time.Now()
+		set := acquireAll(t, c, names, nil)
+		if err := set.Extend(ctx, time.Minute); err != nil {
+			t.Error(err)
+		}
+		releaseAll(t, set)
+		if took := time.Since(began); took != 300*ms {
+			t.Errorf("acquire, extend and release took %v, want 300ms", took)
+		}
+		if calls := store.Calls(faultstore.Renew); calls != 1 {
+			t.Errorf("Extend made %d requests", calls)
+		}
+	})
+}
+
+// A reply that is lost costs nobody a lock, of whichever name it was.
+func TestAcquireAllWithALostReply(t *testing.T) {
+	for name, fault := range map[string]faultstore.Fault{
+		"lost": faultstore.LoseReply, "refused": faultstore.Refuse, "hung": applyAndHang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				c, store := faulty(t, nil)
+				store.Once(faultstore.Acquire, fault)
+				set := acquireAll(t, c, abc, nil)
+				releaseAll(t, set)
+				for _, name := range abc {
+					free(t, c, name)
+				}
+			})
+		})
+	}
+}
+
+// A store that never answers is an error, and what it has granted all the same
+// is given back.
+func TestAcquireAllOfADeafStore(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, faultstore.LoseReply)
+		began := time.Now()
+		_, err := c.AcquireAll(ctx, abc, nil)
+		wantErr(t, err, holdfast.ErrUnavailable)
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("took %v", took)
+		}
+		store.Set(faultstore.Acquire, nil)
+		time.Sleep(10 * time.Second)
+		for _, name := range abc {
+			free(t, c, name)
+		}
+	})
+}
+
+// A caller who gives up is not kept waiting, and leaves nothing behind.
+func TestCancelledAcquireAll(t *testing.T) {
+	for _, delay := range []time.Duration{40 * ms, 80 * ms, 180 * ms, 220 * ms, 260 * ms} {
+		t.Run(delay.String(), func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				c, store := faulty(t, nil)
+				other := open(t, store.Store, nil)
+				lock := acquire(t, other, "b", nil)
+				store.Set(faultstore.Acquire, far(100*ms))
+				store.Set(faultstore.Release, far(100*ms))
+				limited, cancel := context.WithTimeout(ctx, delay)
+				defer cancel()
+				began := time.Now()
+				_, err := c.AcquireAll(limited, abc, nil)
+				wantErr(t, err, context.DeadlineExceeded)
+				if took := time.Since(began); took > delay+100*ms {
+					t.Errorf("took %v after a cancel at %v", took, delay)
+				}
+				release(t, lock)
+				time.Sleep(time.Second)
+				for _, name := range abc {
+					free(t, c, name)
+				}
+			})
+		})
+	}
+}
+
+// What was never handed to the caller does not count for MinHold, even if it was
+// lost meanwhile and the store still has it.
+func TestMinHoldOfWhatIsRetaken(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := open(t, store.Store, nil)
+		lock := acquire(t, other, "b", nil)
+		store.Set(faultstore.Renew, faultstore.LoseReply) // so that it is lost here, and not there
+		time.AfterFunc(time.Minute, func() {
+			store.Set(faultstore.Renew, nil)
+			lock.Release()
+		})
+		began := time.Now()
+		releaseAll(t, acquireAll(t, c, abc, &holdfast.Options{MinHold: time.Hour}))
+		if took := time.Since(began); took > 2*time.Minute {
+			t.Errorf("took %v: what was lost was kept", took)
+		}
+	})
+}
+
+func TestClosedWhileASetIsWaitedFor(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := open(t, store.Store, nil)
+		acquire(t, other, "b", nil)
+		failed := make(chan error)
+		go func() {
+			_, err := c.AcquireAll(ctx, abc, nil)
+			failed <- err
+		}()
+		synctest.Wait()
+		go c.Close()
+		wantErr(t, <-failed, holdfast.ErrClosed)
+		synctest.Wait()
+		free(t, other, "a")
+		free(t, other, "c")
+	})
+}
+
+// Sets are exclusive, and nobody is locked out for long, over a network too.
+func TestRandomSetsOverANetwork(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New())
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+			store.Set(op, far(2*ms))
+		}
+		if n := anystore.Sets(t, 10*time.Second, open(t, store, nil), open(t, store, nil), open(t, store, nil)); n < 100 {
+			t.Errorf("%d sets in 10 s", n)
+		}
+	})
+}

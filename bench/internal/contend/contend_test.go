@@ -1,0 +1,94 @@
+//go:build unix
+
+package contend
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// Every contender does what it is measured at: it keeps others out until it
+// lets go, and leaves no key that keeps them out.
+func TestRedisContenders(t *testing.T) {
+	server := servers.StartRedis(t)
+	for _, k := range slices.Concat(Redis(), RedisDefaults(), RedisPolling()) {
+		t.Run(k.Name, func(t *testing.T) {
+			server.Do("FLUSHALL")
+			exclude(t, k, []string{server.Addr})
+			for _, key := range k.Keys("job") {
+				if server.Do("EXISTS", key) != "0" {
+					t.Errorf("the key %s is left", key)
+				}
+			}
+		})
+	}
+}
+
+func TestQuorumContenders(t *testing.T) {
+	var addrs []string
+	for _, server := range servers.StartRedises(t, 3) {
+		addrs = append(addrs, server.Addr)
+	}
+	for _, k := range Quorum() {
+		t.Run(k.Name, func(t *testing.T) { exclude(t, k, addrs) })
+	}
+}
+
+// exclude lets two clients of a kind want one name.
+func exclude(t *testing.T, k Kind, addrs []string) {
+	t.Helper()
+	first, second := open(t, k, addrs), open(t, k, addrs)
+	held, err := first.Acquire(t.Context(), "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := second.Acquire(brief, "job"); err == nil {
+		t.Fatal("two hold one lock")
+	}
+	type result struct {
+		held Held
+		err  error
+	}
+	got := make(chan result, 1)
+	go func() {
+		held, err := second.Acquire(t.Context(), "job")
+		got <- result{held, err}
+	}()
+	if e, ok := held.(Extender); ok {
+		if err := e.Extend(t.Context(), ttl); err != nil {
+			t.Errorf("extend: %v", err)
+		}
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	next := <-got
+	if next.err != nil {
+		t.Fatalf("the waiter: %v", next.err)
+	}
+	if err := next.held.Release(t.Context()); err != nil {
+		t.Errorf("release by the waiter: %v", err)
+	}
+}
+
+const ttl = 10 * time.Second
+
+func open(t *testing.T, k Kind, addrs []string) Contender {
+	t.Helper()
+	c, err := k.Open(Options{Servers: addrs, TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}

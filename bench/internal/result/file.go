@@ -1,0 +1,38 @@
+package result
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// A Set is the results of several scenarios, by name. It is kept in a file, so
+// that a page can be made of scenarios that were measured one at a time.
+type Set map[string]*Scenario
+
+// Load reads a file that Save wrote; one that is not there is empty.
+func Load(path string) (Set, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Set{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	set := Set{}
+	return set, json.Unmarshal(text, &set)
+}
+
+// Save writes a file that Load reads.
+func (s Set) Save(path string) error {
+	text, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}

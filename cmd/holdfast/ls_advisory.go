@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/holdfast-go/holdfast/pgstore"
+)
+
+// The advisory locks of PostgreSQL are known to the server by their keys alone,
+// whoever has taken them: a listing shows sessions, and those who wait as well.
+
+// An advisoryView is such a lock as --json shows it.
+type advisoryView struct {
+	Key         string     `json:"key"`
+	State       string     `json:"state"` // held or waiting
+	Shared      bool       `json:"shared,omitempty"`
+	PID         int32      `json:"pid"`
+	Application string     `json:"application,omitempty"`
+	Connected   *time.Time `json:"connected,omitempty"`
+	Since       *time.Time `json:"since,omitempty"`
+	BlockedBy   []int32    `json:"blocked_by,omitempty"`
+}
+
+func viewOfAdvisory(lock pgstore.AdvisoryLock) advisoryView {
+	v := advisoryView{
+		Key: lock.Key.String(), State: "held", Shared: lock.Shared,
+		PID: lock.PID, Application: lock.Application, BlockedBy: lock.BlockedBy,
+	}
+	if !lock.Granted {
+		v.State = "waiting"
+	}
+	if !lock.Connected.IsZero() {
+		v.Connected = &lock.Connected
+	}
+	if !lock.Since.IsZero() {
+		v.Since = &lock.Since
+	}
+	return v
+}
+
+// listAdvisory lists advisory locks and those who wait for them.
+func (l *lsCommand) listAdvisory(ctx context.Context, store *pgstore.AdvisoryStore, prefix string) error {
+	if prefix != "" {
+		return usage(fmt.Errorf("the server knows the keys of advisory locks, and not their names"), "holdfast ls without a PREFIX")
+	}
+	var views []advisoryView
+	for lock, err := range store.Locks(ctx) {
+		if err != nil {
+			return failure(err)
+		}
+		views = append(views, viewOfAdvisory(lock))
+	}
+	if len(views) == 0 {
+		l.say("there are no advisory locks")
+		return nil
+	}
+	var out bytes.Buffer
+	if !l.json {
+		writeAdvisory(&out, views)
+		return output(out.Bytes())
+	}
+	for _, v := range views {
+		line, err := jsonLine(v)
+		if err != nil {
+			return failure(err)
+		}
+		out.Write(line)
+	}
+	return output(out.Bytes())
+}
+
+// writeAdvisory writes a table.
+func writeAdvisory(out *bytes.Buffer, views []advisoryView) {
+	var table bytes.Buffer
+	t := tabwriter.NewWriter(&table, 0, 0, gap, ' ', 0)
+	fmt.Fprintln(t, "KEY\tSTATE\tPID\tAPPLICATION\tCONNECTED\tBLOCKED BY")
+	for _, v := range views {
+		connected := "-"
+		if v.Connected != nil {
+			connected = brief(time.Since(*v.Connected))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", v.Key, v.state(), v.PID, readable(v.Application), connected, v.blockers())
+	}
+	_ = t.Flush() // to a buffer
+	width := widthOf(os.Stdout)
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(out, cut(strings.TrimRight(line, " \n"), width))
+	}
+}
+
+func (v *advisoryView) state() string {
+	if v.Shared {
+		return v.State + " (shared)"
+	}
+	return v.State
+}
+
+func (v *advisoryView) blockers() string {
+	var pids []string
+	for _, pid := range v.BlockedBy {
+		pids = append(pids, strconv.Itoa(int(pid)))
+	}
+	return strings.Join(pids, " ")
+}

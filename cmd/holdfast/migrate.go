@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore"
+)
+
+const migrateLong = `Migrate sets up the store, or brings it up to date: for postgres: the table of
+locks and its functions, for postgres+advisory: with tokens the sequence. It may be
+run again at any time, by many at once; what is there already is left alone, with
+the locks in it. Other stores need no set-up.
+
+With --print it prints the statements instead, for those who have a tool for
+migrations, and asks no server.
+
+Exit code: 0; or
+   64  the command line is wrong, or the store needs no set-up
+   69  the store cannot be reached, or refused
+   74  standard output cannot be written`
+
+const migrateExample = `  holdfast migrate --store postgres://admin@db/app
+  holdfast migrate --store 'postgres:?schema=locks' --print > 20261121_locks.sql`
+
+// A migrateCommand is "holdfast migrate" with its flags.
+type migrateCommand struct {
+	*cli
+	print bool
+}
+
+func newMigrate(c *cli) *cobra.Command {
+	m := &migrateCommand{cli: c}
+	cmd := &cobra.Command{
+		Use:     "migrate",
+		Short:   "Set up a store in PostgreSQL",
+		Long:    migrateLong,
+		Example: migrateExample,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			ctx, stop := interruptible()
+			defer stop()
+			if m.print {
+				return m.ended(ctx, m.printStatements())
+			}
+			return m.ended(ctx, m.migrateAll(ctx))
+		},
+	}
+	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL and do nothing")
+	return cmd
+}
+
+// A migrator is a store that needs a set-up.
+type migrator interface {
+	Migrate(ctx context.Context) error
+}
+
+// migrateAll migrates the store, or each of the nodes of a quorum.
+func (m *migrateCommand) migrateAll(ctx context.Context) error {
+	for _, store := range m.store.urls {
+		if err := m.migrate(ctx, store); err != nil {
+			return failure(err)
+		}
+	}
+	return nil
+}
+
+func (m *migrateCommand) migrate(ctx context.Context, store string) error {
+	client, err := holdfast.Open(ctx, store, nil)
+	if err != nil {
+		return err
+	}
+	defer client.Close() // it holds nothing
+	needs, ok := client.Store().(migrator)
+	if !ok {
+		return fmt.Errorf("%w: the %s store needs no set-up", holdfast.ErrUnsupported, client.Guarantees().Store)
+	}
+	if err := needs.Migrate(ctx); err != nil {
+		return err
+	}
+	m.say("the %s store is up to date", client.Guarantees().Store)
+	return nil
+}
+
+func (m *migrateCommand) printStatements() error {
+	u, err := url.Parse(m.store.URL())
+	if err != nil {
+		return usage(errors.New("malformed URL"), "")
+	}
+	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return usage(fmt.Errorf("there is nothing to print for a store of scheme %q", u.Scheme), "--store postgres:")
+	}
+	query := driver.NewQuery(&url.URL{RawQuery: u.RawQuery})
+	migrations, err := pgstore.Migrations(&pgstore.Options{
+		Schema: query.String("schema", pgstore.DefaultSchema),
+		Table:  query.String("table", pgstore.DefaultTable),
+	})
+	if err != nil {
+		return failure(err)
+	}
+	var out bytes.Buffer
+	for _, migration := range migrations {
+		fmt.Fprintf(&out, "-- Holdfast, step %d: %s\n\n", migration.Version, migration.Name)
+		for _, statement := range migration.Statements {
+			fmt.Fprintf(&out, "%s;\n\n", statement)
+		}
+	}
+	return output(out.Bytes())
+}

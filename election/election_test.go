@@ -1,0 +1,377 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// virtual runs a test in virtual time on a store in memory.
+func virtual(t *testing.T, test func(t *testing.T, store driver.Store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		defer store.Close()
+		test(t, store)
+	})
+}
+
+func client(t *testing.T, store driver.Store, holder string) *holdfast.Client {
+	locks := holdfast.New(store, &holdfast.Config{Holder: holder})
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
+
+// TestResignationHandsOver: where the store wakes waiters, another leads at
+// once, and the one who resigned stands back for as long as it was told.
+func TestResignationHandsOver(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, cancel := context.WithCancel(t.Context())
+		elected := make(chan string, 16)
+		first := election.New(client(t, store, "first"), "office", &election.Options{StandBack: 5 * time.Second})
+		second := election.New(client(t, store, "second"), "office", nil)
+		stand := func(name string, e *election.Election) {
+			err := e.Run(ctx, func(ctx context.Context, _ election.Term) error {
+				elected <- name
+				return until(ctx, election.Term{})
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Run of %s: %v", name, err)
+			}
+		}
+		go stand("first", first)
+		synctest.Wait()
+		go stand("second", second)
+		synctest.Wait()
+
+		began := time.Now()
+		if err := first.Resign(ctx); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if took := time.Since(began); took > 0 || len(elected) != 2 {
+			t.Errorf("after %v there were %d terms, want 2", took, len(elected))
+		}
+		if err := second.Resign(ctx); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(elected) != 2 {
+			t.Error("who has resigned does not stand back")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if _, leads := second.Leading(); !leads || len(elected) != 3 {
+			t.Errorf("the second stands again after a second: %v, %d terms", leads, len(elected))
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestSilentLeaderIsReplaced: a leader that cannot reach the store any more is
+// succeeded when the TTL is over, its context has ended by then with the
+// reason, and it stands again when it can.
+func TestSilentLeaderIsReplaced(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, cancel := context.WithCancel(t.Context())
+		const ttl = 10 * time.Second
+		cutOff := faultstore.Wrap(store)
+		type ending struct {
+			at     time.Time
+			reason error
+		}
+		ended, elected := make(chan ending, 9), make(chan time.Time, 9)
+		first := election.New(client(t, cutOff, "first"), "office", &election.Options{
+			TTL:     ttl,
+			Deposed: func(_ election.Term, reason error) { ended <- ending{time.Now(), reason} },
+		})
+		second := election.New(client(t, store, "second"), "office", &election.Options{
+			TTL:     ttl,
+			Elected: func(election.Term) { elected <- time.Now() },
+		})
+		go first.Run(ctx, until)
+		synctest.Wait()
+		go second.Run(ctx, until)
+		time.Sleep(5 * ttl)
+		if len(elected) != 0 {
+			t.Fatal("two lead")
+		}
+		cut := time.Now()
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+			cutOff.Set(op, faultstore.Hang)
+		}
+		end, began := <-ended, <-elected
+		if !errors.Is(end.reason, holdfast.ErrExpired) || !end.at.Before(began) {
+			t.Errorf("the first term ended %v after the cut with %v, the second began after %v", end.at.Sub(cut), end.reason, began.Sub(cut))
+		}
+		if gap := began.Sub(cut); gap > ttl+10*time.Millisecond {
+			t.Errorf("the second was elected %v after the cut, TTL %v", gap, ttl)
+		}
+		time.Sleep(ttl)
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+			cutOff.Set(op, nil)
+		}
+		time.Sleep(ttl)
+		if err := second.Resign(ctx); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if term, leads := first.Leading(); !leads {
+			t.Errorf("the first does not lead again: %+v", term)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestErrIsRightBeforeTheTimer: the context of a term has ended for whoever asks
+// its Err as soon as the clock says so, even if the timer that announces it has
+// no chance to run.
+func TestErrIsRightBeforeTheTimer(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	store := faultstore.Wrap(memstore.New())
+	store.Set(faultstore.Renew, faultstore.Refuse)
+	e := election.New(client(t, store, "leader"), "office", &election.Options{TTL: 45 * time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	terms := 0
+	err := e.Run(ctx, func(ctx context.Context, _ election.Term) error {
+		if late := overtime(ctx); late > time.Millisecond {
+			t.Errorf("valid %v after the deadline", late)
+		}
+		if _, leads := e.Leading(); leads {
+			t.Error("Leading contradicts the context")
+		}
+		if cause := context.Cause(ctx); !errors.Is(cause, holdfast.ErrExpired) {
+			t.Errorf("cause: %v", cause)
+		}
+		if terms++; terms == 20 {
+			cancel()
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// overtime keeps the processor busy until the context has ended, and returns for
+// how long that was valid beyond its deadline.
+func overtime(ctx context.Context) time.Duration {
+	lock := holdfast.FromContext(ctx)
+	var seen, deadline time.Time
+	for at := time.Now(); ctx.Err() == nil; at = time.Now() {
+		seen = at
+		if d := lock.Deadline(); d.After(deadline) { // two clocks are read: never late, rarely early
+			deadline = d
+		}
+	}
+	return seen.Sub(deadline)
+}
+
+// TestRunReturns: what the function returns while it leads ends Run, and the
+// office is free then.
+func TestRunReturns(t *testing.T) {
+	ours := errors.New("disk full")
+	for _, want := range []error{nil, ours} {
+		virtual(t, func(t *testing.T, store driver.Store) {
+			locks := client(t, store, "leader")
+			var told []string
+			e := election.New(locks, "office", &election.Options{
+				Elected: func(election.Term) { told = append(told, "elected") },
+				Deposed: func(_ election.Term, reason error) {
+					told = append(told, fmt.Sprint("deposed: ", errors.Is(reason, holdfast.ErrReleased)))
+				},
+			})
+			err := e.Run(t.Context(), func(ctx context.Context, _ election.Term) error {
+				if err := e.Run(ctx, until); !errors.Is(err, election.ErrRunning) {
+					t.Errorf("a second Run: %v", err)
+				}
+				return want
+			})
+			if err != want {
+				t.Errorf("Run: %v, want %v", err, want)
+			}
+			if fmt.Sprint(told) != "[elected deposed: true]" {
+				t.Errorf("the hooks were told %v", told)
+			}
+			if _, err := e.Leader(t.Context()); !errors.Is(err, election.ErrNoLeader) {
+				t.Errorf("Leader: %v", err)
+			}
+			if _, leads := e.Leading(); leads {
+				t.Error("it leads though Run has returned")
+			}
+		})
+	}
+}
+
+// TestResignFromWithin: a function that returns ErrResigned gives up the term
+// and is called again for the next.
+func TestResignFromWithin(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		terms := 0
+		var last int64
+		e := election.New(client(t, store, "leader"), "office", nil)
+		began := time.Now()
+		err := e.Run(t.Context(), func(_ context.Context, term election.Term) error {
+			terms++
+			if term.Token <= last {
+				t.Errorf("token %d after %d", term.Token, last)
+			}
+			last = term.Token
+			if terms == 3 {
+				return nil
+			}
+			return fmt.Errorf("enough: %w", election.ErrResigned)
+		})
+		if err != nil || terms != 3 || time.Since(began) != 2*time.Second {
+			t.Errorf("%d terms in %v, %v; want 3 in 2s", terms, time.Since(began), err)
+		}
+	})
+}
+
+// TestPanicFreesTheOffice: and those who wait for a resignation go on.
+func TestPanicFreesTheOffice(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		e := election.New(client(t, store, "leader"), "office", nil)
+		resigned := make(chan error, 1)
+		func() {
+			defer func() {
+				if r := recover(); r != "boom" {
+					t.Errorf("recovered %v", r)
+				}
+			}()
+			_ = e.Run(t.Context(), func(ctx context.Context, _ election.Term) error {
+				go func() { resigned <- e.Resign(context.Background()) }()
+				<-ctx.Done()
+				panic("boom")
+			})
+		}()
+		if err := <-resigned; err != nil {
+			t.Error(err)
+		}
+		if _, err := e.Leader(t.Context()); !errors.Is(err, election.ErrNoLeader) {
+			t.Errorf("Leader: %v", err)
+		}
+		if err := e.Run(t.Context(), func(context.Context, election.Term) error { return nil }); err != nil {
+			t.Errorf("Run after a panic: %v", err)
+		}
+	})
+}
+
+// TestCandidateRidesOutAnOutage: a store that cannot be reached is tried again
+// and again; an error that would come again ends Run.
+func TestCandidateRidesOutAnOutage(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		down := faultstore.Wrap(store)
+		down.Set(faultstore.Acquire, faultstore.Refuse)
+		locks := client(t, down, "candidate")
+		e := election.New(locks, "office", nil)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- e.Run(t.Context(), func(context.Context, election.Term) error { return nil })
+		}()
+		time.Sleep(time.Hour)
+		if len(ended) != 0 {
+			t.Fatal(<-ended)
+		}
+		if calls := down.Calls(faultstore.Acquire); calls > 3000 {
+			t.Errorf("%d attempts in an hour", calls)
+		}
+		down.Set(faultstore.Acquire, nil)
+		time.Sleep(5 * time.Second)
+		if len(ended) != 1 || <-ended != nil {
+			t.Error("it was not elected when the store came back")
+		}
+		if err := election.New(locks, "", nil).Run(t.Context(), until); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("an empty name: %v", err)
+		}
+		locks.Close()
+		if err := e.Run(t.Context(), until); !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("a closed client: %v", err)
+		}
+	})
+}
+
+// TestReleaseAllDeposes: it is a resignation.
+func TestReleaseAllDeposes(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		locks := client(t, store, "leader")
+		e := election.New(locks, "office", nil)
+		ended := make(chan error, 1)
+		terms := 0
+		go func() {
+			ended <- e.Run(t.Context(), func(ctx context.Context, _ election.Term) error {
+				terms++
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		synctest.Wait()
+		if err := locks.ReleaseAll(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if terms != 2 {
+			t.Errorf("%d terms, want 2", terms)
+		}
+		locks.Close()
+		if err := <-ended; !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// TestObserveSeesEachChange, with the vacancy between two terms and a store that
+// cannot be asked.
+func TestObserveSeesEachChange(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		asked := faultstore.Wrap(store)
+		ctx, cancel := context.WithCancel(t.Context())
+		watcher := election.New(client(t, asked, "watcher"), "office", nil)
+		var seen []string
+		var tokens []int64
+		ended := make(chan bool)
+		go func() {
+			defer close(ended)
+			for term, err := range watcher.Observe(ctx) {
+				if err != nil {
+					seen = append(seen, fmt.Sprint("fault: ", errors.Is(err, holdfast.ErrUnavailable)))
+					asked.Set(faultstore.Lookup, nil)
+					continue
+				}
+				seen = append(seen, term.Leader)
+				tokens = append(tokens, term.Token)
+			}
+		}()
+		time.Sleep(time.Second)
+		for _, name := range []string{"a", "b"} {
+			e := election.New(client(t, store, name), "office", nil)
+			_ = e.Run(ctx, func(context.Context, election.Term) error {
+				time.Sleep(time.Minute)
+				return nil
+			})
+			time.Sleep(time.Second)
+			asked.Set(faultstore.Lookup, faultstore.Refuse)
+		}
+		cancel()
+		<-ended
+		if got := fmt.Sprintf("%q", seen); got != `["" "a" "" "fault: true" "b" ""]` {
+			t.Errorf("seen: %s", got)
+		}
+		if tokens[1] >= tokens[3] {
+			t.Errorf("tokens %v", tokens)
+		}
+	})
+}

@@ -1,0 +1,2 @@
+// Package anystore has tests of package holdfast that any store can run.
+package anystore

@@ -1,0 +1,101 @@
+package cronlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
+)
+
+// Options say how jobs are run. The zero value, and nil, are good defaults.
+type Options struct {
+	// Once are the options of package once.
+	Once once.Options
+
+	// Context is what the work's contexts derive from; nil means
+	// context.Background(). End it to end the work at shutdown: cron.Stop does
+	// not.
+	Context context.Context
+
+	// Report is told what became of each activation: whether it was run here, if
+	// not why, and the error of once.In. nil ignores it.
+	Report func(result once.Result, err error)
+}
+
+// Job returns a cron.Job that does the work once for each activation of the
+// schedule, over all replicas. The context of the work ends when the lock of the
+// job is lost; work that returns an error does not count as done.
+func Job(locks *holdfast.Client, name string, schedule cron.Schedule, o *Options, work func(context.Context) error) cron.Job {
+	j := &job{locks: locks, name: name, schedule: schedule, work: work}
+	if o != nil {
+		j.o = *o
+	}
+	if j.o.Context == nil {
+		j.o.Context = context.Background()
+	}
+	return j
+}
+
+// Once returns a wrapper that does the same for a cron.Job that is there
+// already. Such a job cannot be told that its lock was lost, nor can it say that
+// it has failed, but by a panic.
+func Once(locks *holdfast.Client, name string, schedule cron.Schedule, o *Options) cron.JobWrapper {
+	return func(inner cron.Job) cron.Job {
+		return Job(locks, name, schedule, o, func(context.Context) error {
+			inner.Run()
+			return nil
+		})
+	}
+}
+
+type job struct {
+	locks    *holdfast.Client
+	name     string
+	schedule cron.Schedule
+	o        Options
+	work     func(context.Context) error
+}
+
+// Run implements [cron.Job].
+func (j *job) Run() {
+	slot, err := Slot(j.schedule, time.Now())
+	var result once.Result
+	if err == nil {
+		result, err = once.In(j.o.Context, j.locks, j.name, slot, &j.o.Once, j.work)
+	}
+	if j.o.Report != nil {
+		j.o.Report(result, err)
+	}
+}
+
+// farthest is how far back an activation is looked for: more than the eight
+// years that can lie between two days of February 29th.
+const farthest = 9 * 366 * 24 * time.Hour
+
+// Slot returns the slot from the latest activation of the schedule that is not
+// after now until the next one. If there was none in nine years, or there is no
+// next one, the error matches holdfast.ErrInvalid.
+func Slot(schedule cron.Schedule, now time.Time) (once.Slot, error) {
+	if every, ok := schedule.(cron.ConstantDelaySchedule); ok {
+		return once.Period(now, every.Delay), nil
+	}
+	for back := time.Minute; back <= farthest; back *= 2 {
+		start := schedule.Next(now.Add(-back))
+		if start.IsZero() || start.After(now) {
+			continue
+		}
+		end := schedule.Next(start)
+		for !end.IsZero() && !end.After(now) {
+			start, end = end, schedule.Next(end)
+		}
+		if end.IsZero() {
+			break
+		}
+		return once.Slot{Start: start, End: end}, nil
+	}
+	return once.Slot{}, fmt.Errorf("cronlock: %w: a schedule without activations", holdfast.ErrInvalid)
+}

@@ -1,0 +1,284 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/once"
+)
+
+func nothing(context.Context) error { return nil }
+
+// want checks a verdict and that there was no error.
+func want(t *testing.T, verdict once.Verdict, got once.Result, err error) {
+	t.Helper()
+	if err != nil || got.Verdict != verdict {
+		t.Errorf("%v, %v; want %v", got, err, verdict)
+	}
+}
+
+// TestFailureIsRepeated, and a success is not until it is forgotten.
+func TestFailureIsRepeated(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), client(t, store, "a")
+		o := &once.Options{Remember: 10 * time.Minute}
+		ours := errors.New("disk full")
+		result, err := once.Do(ctx, locks, "job", o, func(context.Context) error { return ours })
+		if result.Verdict != once.Ran || err != ours {
+			t.Errorf("%v, %v", result, err)
+		}
+		result, err = once.Do(ctx, locks, "job", o, nothing)
+		want(t, once.Ran, result, err)
+		time.Sleep(9 * time.Minute)
+		result, err = once.Do(ctx, locks, "job", o, nothing)
+		want(t, once.Done, result, err)
+		if left := time.Until(result.Until); left != time.Minute {
+			t.Errorf("it counts as done for %v more, want 1m", left)
+		}
+		time.Sleep(time.Minute)
+		result, err = once.Do(ctx, locks, "job", o, nothing)
+		want(t, once.Ran, result, err)
+	})
+}
+
+// TestAtMostOnce: neither a failure nor a panic is repeated.
+func TestAtMostOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), client(t, store, "a")
+		o := &once.Options{AtMostOnce: true}
+		ours := errors.New("disk full")
+		result, err := once.Do(ctx, locks, "job", o, func(context.Context) error { return ours })
+		if result.Verdict != once.Ran || err != ours {
+			t.Errorf("%v, %v", result, err)
+		}
+		result, err = once.Do(ctx, locks, "job", o, nothing)
+		want(t, once.Done, result, err)
+
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = once.Do(ctx, locks, "other", o, func(context.Context) error { panic("boom") })
+		}()
+		result, err = once.Do(ctx, locks, "other", o, nothing)
+		want(t, once.Done, result, err)
+		if _, err := locks.Lookup(ctx, "other"); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("the lock after a panic: %v", err)
+		}
+	})
+}
+
+// TestBusy: who asks while the job runs is told by whom, or waits: then he
+// finds it done, or takes over when it has failed.
+func TestBusy(t *testing.T) {
+	for _, ends := range []error{nil, errors.New("failed")} {
+		virtual(t, func(t *testing.T, store driver.Store) {
+			ctx := t.Context()
+			first, second := client(t, store, "first"), client(t, store, "second")
+			go once.Do(ctx, first, "job", nil, func(context.Context) error {
+				time.Sleep(time.Hour)
+				return ends
+			})
+			synctest.Wait()
+			for _, locks := range []*holdfast.Client{first, second} {
+				result, err := once.Do(ctx, locks, "job", nil, nothing)
+				want(t, once.Busy, result, err)
+				if result.Holder != "first" || !result.Until.After(time.Now()) {
+					t.Errorf("%+v", result)
+				}
+			}
+			result, err := once.Do(ctx, second, "job", &once.Options{Wait: time.Minute}, nothing)
+			want(t, once.Busy, result, err)
+
+			limited, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			result, err = once.Do(limited, second, "job", &once.Options{Wait: time.Hour}, nothing)
+			if !errors.Is(err, context.DeadlineExceeded) || result.Verdict != once.Unknown {
+				t.Errorf("%v, %v; want the end of the context", result, err)
+			}
+			result, err = once.Do(ctx, second, "job", &once.Options{Wait: 2 * time.Hour}, nothing)
+			if ends == nil {
+				want(t, once.Done, result, err)
+			} else {
+				want(t, once.Ran, result, err)
+			}
+		})
+	}
+}
+
+// TestLongRunsDoNotOverlap: a run that goes on into the next period keeps the
+// runs of that one from beginning, and delays no period after it.
+func TestLongRunsDoNotOverlap(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		ctx := t.Context()
+		locks, other := client(t, store, "a"), client(t, store, "b")
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+		go once.Every(ctx, locks, "job", time.Hour, nil, func(context.Context) error {
+			time.Sleep(90 * time.Minute)
+			return nil
+		})
+		time.Sleep(time.Hour)
+		result, err := once.Every(ctx, other, "job", time.Hour, nil, nothing)
+		want(t, once.Busy, result, err)
+
+		began := time.Now()
+		result, err = once.Every(ctx, other, "job", time.Hour, &once.Options{Wait: time.Hour}, nothing)
+		want(t, once.Ran, result, err)
+		if waited := time.Since(began); waited != 30*time.Minute {
+			t.Errorf("it ran after %v, want 30m", waited)
+		}
+		time.Sleep(30 * time.Minute)
+		result, err = once.Every(ctx, locks, "job", time.Hour, nil, nothing)
+		want(t, once.Ran, result, err)
+	})
+}
+
+// TestMissedSlot: who waits for a job until the slot is over does not run it
+// late, when its mark may be gone.
+func TestMissedSlot(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		ctx := t.Context()
+		locks, other := client(t, store, "a"), client(t, store, "b")
+		slot := once.Slot{Start: time.Now(), End: time.Now().Add(time.Minute)}
+		lock, err := locks.Acquire(ctx, "job", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Hour, func() { lock.Release() })
+		result, err := once.In(ctx, other, "job", slot, &once.Options{Wait: 2 * time.Hour}, nothing)
+		want(t, once.Missed, result, err)
+	})
+}
+
+// TestLostLockIsNotDone: a run whose lock was lost is told so, its context ends,
+// and it does not count, whatever it returns.
+func TestLostLockIsNotDone(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		ctx := t.Context()
+		locks, other := client(t, store, "a"), client(t, store, "b")
+		result, err := once.Do(ctx, locks, "job", nil, func(ctx context.Context) error {
+			if once.Lock(ctx).Token() == 0 {
+				t.Error("no token")
+			}
+			if _, err := other.Break(ctx, "job"); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), holdfast.ErrLost) {
+				t.Errorf("cause: %v", context.Cause(ctx))
+			}
+			return nil
+		})
+		if result.Verdict != once.Ran || !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("%v, %v; want ErrLost", result, err)
+		}
+		result, err = once.Do(ctx, other, "job", nil, nothing)
+		want(t, once.Ran, result, err)
+	})
+}
+
+// TestContextOfTheCaller ends the work, and success counts all the same.
+func TestContextOfTheCaller(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, cancel := context.WithCancel(t.Context())
+		locks := client(t, store, "a")
+		result, err := once.Do(ctx, locks, "job", nil, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return nil
+		})
+		want(t, once.Ran, result, err)
+		result, err = once.Do(t.Context(), locks, "job", nil, nothing)
+		want(t, once.Done, result, err)
+	})
+}
+
+// TestUnrecorded: a success that cannot be recorded is told as such; a run that
+// must not be repeated does not begin unless it is recorded.
+func TestUnrecorded(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		ctx := t.Context()
+		down := faultstore.Wrap(store)
+		locks := client(t, down, "a")
+		result, err := once.Do(ctx, locks, "job", nil, func(context.Context) error {
+			down.Set(faultstore.Acquire, faultstore.Refuse)
+			return nil
+		})
+		if result.Verdict != once.Ran || !errors.Is(err, once.ErrNotRecorded) || !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("%v, %v; want ErrNotRecorded and why", result, err)
+		}
+		down.Set(faultstore.Acquire, nil)
+		down.Set(faultstore.Release, faultstore.Refuse)
+		result, err = once.Do(ctx, locks, "job", &once.Options{AtMostOnce: true}, func(context.Context) error {
+			t.Error("it was run though that could not be recorded")
+			return nil
+		})
+		if result.Verdict != once.Unknown || !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("%v, %v; want ErrUnavailable", result, err)
+		}
+		down.Set(faultstore.Release, nil)
+		down.Set(faultstore.Lookup, faultstore.Refuse)
+		result, err = once.Do(ctx, locks, "job", nil, nothing)
+		if result.Verdict != once.Unknown || !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("%v, %v; want ErrUnavailable", result, err)
+		}
+	})
+}
+
+// TestInvalid: what cannot work is refused before anything is done.
+func TestInvalid(t *testing.T) {
+	virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), client(t, store, "a")
+		for _, period := range []time.Duration{0, -time.Hour, 2 * driver.MaxTTL} {
+			if _, err := once.Every(ctx, locks, "job", period, nil, nothing); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("a period of %v: %v", period, err)
+			}
+		}
+		for _, o := range []once.Options{{Wait: -1}, {Remember: -1}, {Skew: -1}, {Remember: 2 * driver.MaxTTL}, {Skew: driver.MaxTTL}} {
+			if _, err := once.Do(ctx, locks, "job", &o, nothing); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("%+v: %v", o, err)
+			}
+		}
+		if _, err := once.Do(ctx, client(t, forgetful{store}, "b"), "job", nil, nothing); !errors.Is(err, holdfast.ErrUnsupported) {
+			t.Errorf("a store that cannot keep names: %v", err)
+		}
+	})
+}
+
+// forgetful is a store that cannot keep names.
+type forgetful struct{ driver.Store }
+
+func (f forgetful) Guarantees() driver.Guarantees {
+	can := f.Store.Guarantees()
+	can.Keep = false
+	return can
+}
+
+// TestSlots: periods and ticks follow each other without gap or overlap.
+func TestSlots(t *testing.T) {
+	day := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		of         func(time.Time, time.Duration) once.Slot
+		now        time.Time
+		length     time.Duration
+		start, end time.Time
+	}{
+		{once.Period, day, 24 * time.Hour, day, day.AddDate(0, 0, 1)},
+		{once.Period, day.Add(-1), 24 * time.Hour, day.AddDate(0, 0, -1), day},
+		{once.Period, day, 7 * 24 * time.Hour, day.AddDate(0, 0, -5), day.AddDate(0, 0, 2)},
+		{once.Period, day.In(time.FixedZone("", 3600)), time.Hour, day, day.Add(time.Hour)},
+		{once.Tick, day.Add(-time.Second), time.Hour, day, day.Add(30 * time.Minute)},
+		{once.Tick, day.Add(29 * time.Minute), time.Hour, day, day.Add(30 * time.Minute)},
+		{once.Tick, day.Add(30 * time.Minute), time.Hour, day.Add(time.Hour), day.Add(90 * time.Minute)},
+		{once.Period, day, 0, time.Time{}, time.Time{}},
+		{once.Tick, day, -1, time.Time{}, time.Time{}},
+	} {
+		if slot := test.of(test.now, test.length); slot.Start != test.start || slot.End != test.end {
+			t.Errorf("the slot of %v by %v: %v to %v, want %v to %v", test.now, test.length, slot.Start, slot.End, test.start, test.end)
+		}
+	}
+}
