@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 GO ?= go
-TEST_FLAGS ?= -race -shuffle=on
+TEST_FLAGS ?= -race -shuffle=on -p 4
 
 .PHONY: help
 help: ## Show what can be made
