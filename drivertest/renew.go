@@ -58,8 +58,8 @@ var renewCases = []testCase{
 	},
 	{
 		name:  "other-process",
-		claim: "A hold can be renewed and released through any store by whoever knows its owner.",
-		needs: processes,
+		claim: "Where holds can be handed over, each can be renewed and released through any store by whoever knows its owner.",
+		needs: detached | processes,
 		run: func(r *run) {
 			h := r.first.grant("name", medium)
 			h.c = r.other()

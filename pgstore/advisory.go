@@ -71,7 +71,7 @@ type AdvisoryStore struct {
 	losses   []*func(name, owner string)
 }
 
-var _ driver.Store = (*AdvisoryStore)(nil)
+var _ driver.Alarmer = (*AdvisoryStore)(nil)
 
 // NewAdvisory returns a store of advisory locks, which need no table and write
 // nothing: an acquisition and a release take about as long as SELECT 1. The pool

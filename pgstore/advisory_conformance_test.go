@@ -47,17 +47,12 @@ func TestAdvisoryConformance(t *testing.T) {
 	}
 }
 
-// A sibling is a store that knows the other stores of its place, for the two
-// things in which advisory locks differ from what the suite expects.
-//
-// They can be renewed and released by their own session alone, and the suite has
-// one case in which the owner goes to another store: the sibling leaves that to
-// the store that knows him.
-//
-// When a TTL has run out, it is the holder's store that gives the lock back, as
-// soon as its timer has fired, which may be late on a busy machine. The suite
-// expects the lock to be free within milliseconds: the sibling waits for a
-// store whose hold is over.
+// A sibling is a store that knows the other stores of its place, for the one
+// thing in which advisory locks differ from what the suite expects. When a TTL
+// has run out, it is the holder's store that gives the lock back, as soon as its
+// timer has fired, which may be late on a busy machine. The suite expects the
+// lock to be free within milliseconds: the sibling waits for a store whose hold
+// is over.
 type sibling struct {
 	*AdvisoryStore
 	family *siblings
@@ -100,32 +95,4 @@ func (s *sibling) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 			return res, err
 		}
 	}
-}
-
-// keeper is the store that knows an owner.
-func (s *sibling) keeper(name, owner string) *AdvisoryStore {
-	s.family.Lock()
-	defer s.family.Unlock()
-	key, _ := s.keys(name)
-	for _, other := range s.family.all {
-		other.mu.Lock()
-		c := other.claims[key]
-		knows := !other.closed && c != nil && c.owner == owner
-		other.mu.Unlock()
-		if knows {
-			return other
-		}
-	}
-	return s.AdvisoryStore
-}
-
-func (s *sibling) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
-	if len(reqs) == 1 {
-		return s.keeper(reqs[0].Name, reqs[0].Owner).Renew(ctx, reqs)
-	}
-	return s.AdvisoryStore.Renew(ctx, reqs)
-}
-
-func (s *sibling) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	return s.keeper(req.Name, req.Owner).Release(ctx, req)
 }

@@ -5,6 +5,7 @@ package pgstore_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -142,6 +143,34 @@ func TestAdvisoryRenewedByClient(t *testing.T) {
 	}
 	if err := lock.Release(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The context of a lock ends as soon as its session does, long before the next
+// renewal.
+func TestAdvisoryLossEndsTheContext(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t, "fsync=off", "max_connections=20")
+	locks, pool := advisoryClient(t, server.URL("postgres"), nil)
+	for range 20 {
+		lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := lock.Context()
+		began := time.Now()
+		if _, err := pool.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-held.Done():
+			t.Logf("the context ended after %v", time.Since(began))
+		case <-time.After(10 * time.Second):
+			t.Fatal("the context goes on")
+		}
+		if err := lock.Release(); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
 	}
 }
 

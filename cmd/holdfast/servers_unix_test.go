@@ -14,24 +14,37 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// TestServers is the command with stores that need servers.
+// TestServers is the command with stores that need servers, which each script
+// has for itself: some are stopped.
 func TestServers(t *testing.T) {
-	const nodes = 3
-	node := servers.StartRedises(t, nodes)
-	postgres := servers.StartPostgres(t)
+	scripts, err := filepath.Glob("testdata/servers/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			testServers(t, script)
+		})
+	}
+}
+
+func testServers(t *testing.T, script string) {
+	redis := servers.StartRedises(t, 3)
 	locked := servers.StartRedis(t, "--requirepass", "sesame")
+	postgres := servers.StartPostgres(t).URL("postgres")
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/servers",
+		Files: []string{script},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("GORACE", os.Getenv("GORACE"))
-			for i, n := range node {
-				env.Setenv(fmt.Sprintf("REDIS%d", i+1), "redis://"+n.Addr+"?prefix="+filepath.Base(env.WorkDir)+":") // each script for itself
-				env.Setenv(fmt.Sprintf("PID%d", i+1), fmt.Sprint(n.PID()))
+			for i, node := range redis {
+				env.Setenv(fmt.Sprintf("REDIS%d", i+1), "redis://"+node.Addr)
+				env.Setenv(fmt.Sprintf("PID%d", i+1), fmt.Sprint(node.PID()))
 			}
 			env.Setenv("LOCKED", locked.Addr)
-			env.Setenv("POSTGRES", postgres.URL("postgres"))
-			env.Setenv("ADVISORY", strings.Replace(postgres.URL("postgres"), "postgres:", "postgres+advisory:", 1))
+			env.Setenv("POSTGRES", postgres)
+			env.Setenv("ADVISORY", strings.Replace(postgres, "postgres:", "postgres+advisory:", 1))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
