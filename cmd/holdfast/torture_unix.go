@@ -136,6 +136,10 @@ func (t *tortureCommand) run(ctx context.Context) error {
 	return nil
 }
 
+// longHolds is how many in a hundred holds last about a TTL: enough to meet with
+// faults, and few enough to leave the locks to others.
+const longHolds = 2
+
 // exitFound is the exit code of a torture that has found something.
 const exitFound = 1
 
@@ -173,7 +177,7 @@ func (t *tortureCommand) options(ctx context.Context) (*torture.Options, error) 
 		Stores: t.store.urls, Open: openStores,
 		Worker: func() *exec.Cmd { return exec.Command(self, tortureWorker) },
 		Procs:  t.procs, Workers: t.workers, Names: t.names,
-		TTL: t.ttl, For: t.duration, Faults: faults, Seed: t.seed,
+		TTL: t.ttl, Long: longHolds, For: t.duration, Faults: faults, Seed: t.seed,
 		Progress: t.progress(),
 	}, nil
 }

@@ -163,7 +163,7 @@ func TestItBites(t *testing.T) {
 				redis := servers.StartRedis(t)
 				o := options(t, "redis://"+redis.Addr)
 				o.Worker, o.For = worker(variant), 4*time.Second
-				o.Faults = []torture.Fault{torture.Pause, torture.Kill, torture.Partition, torture.LoseReply, torture.Slow}
+				o.TTL, o.Long, o.Faults = 500*time.Millisecond, 50, []torture.Fault{torture.Partition}
 				if run(t, o).Failed() {
 					t.Logf("found within %v", time.Since(began).Round(time.Second))
 					return

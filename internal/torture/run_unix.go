@@ -38,6 +38,7 @@ type Options struct {
 	Workers int // of each process
 	Names   int
 	TTL     time.Duration
+	Long    int // in a hundred holds, how many are to last about a TTL
 	For     time.Duration
 	Faults  []Fault // those that can be done with this store are done
 	Seed    uint64
@@ -166,6 +167,7 @@ func (r *run) start(p *process, seed uint64) error {
 		Names:    r.o.names(),
 		Workers:  r.o.Workers,
 		TTL:      r.o.TTL,
+		Long:     r.o.Long,
 		Journal:  r.path(workerLog(p.number)),
 		Register: r.path(registerSocket),
 	})

@@ -61,7 +61,7 @@ func options(t *testing.T, stores ...string) torture.Options {
 	}
 	return torture.Options{
 		Stores: stores, Open: open, Worker: worker(""),
-		Procs: 4, Workers: 3, Names: 2, TTL: time.Second, For: length,
+		Procs: 4, Workers: 3, Names: 2, TTL: time.Second, Long: 5, For: length,
 		Faults: torture.Faults, Seed: uint64(time.Now().UnixNano()),
 		Dir: t.TempDir(),
 	}

@@ -28,6 +28,7 @@ type orders struct {
 	Names    []string
 	Workers  int
 	TTL      time.Duration
+	Long     int
 	Journal  string
 	Register string
 }
@@ -180,7 +181,7 @@ func (w *worker) hold(ctx context.Context, lock *holdfast.Lock, oversleeps bool)
 	switch {
 	case oversleeps:
 		length = w.TTL + w.upTo(w.TTL/2)
-	case w.chance(2):
+	case w.chance(w.Long):
 		length = w.upTo(w.TTL * 3 / 2)
 	}
 	end := now() + length
