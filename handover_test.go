@@ -128,23 +128,35 @@ func TestTicketMakesASecondHandle(t *testing.T) {
 // A handle that is lost because its Client cannot reach the store frees nothing
 // when it is released: the other handle may be held.
 func TestLostHandleLeavesTheHoldToTheOther(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		first, store := faulty(t, nil)
-		second := open(t, store.Store, nil)
-		lock := acquire(t, first, "a", &holdfast.Options{Detached: true})
-		ticket, err := lock.Ticket()
-		if err != nil {
-			t.Fatal(err)
-		}
-		twin := adopt(t, second, ticket, nil)
-		store.Set(faultstore.Renew, faultstore.Hang)
-		<-lock.Context().Done()
-		wantErr(t, lock.Release(), holdfast.ErrExpired)
-		time.Sleep(time.Minute)
-		if err := twin.Err(); err != nil {
-			t.Errorf("the other handle: %v", err)
-		}
-	})
+	for _, lost := range []string{"giver", "adopter"} {
+		t.Run(lost, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				cutOff, store := faulty(t, nil)
+				other := open(t, store.Store, nil)
+				first, second := cutOff, other
+				if lost == "adopter" {
+					first, second = other, cutOff
+				}
+				giver := acquire(t, first, "a", &holdfast.Options{Detached: true})
+				ticket, err := giver.Ticket()
+				if err != nil {
+					t.Fatal(err)
+				}
+				adopter := adopt(t, second, ticket, nil)
+				lock, twin := giver, adopter
+				if lost == "adopter" {
+					lock, twin = adopter, giver
+				}
+				store.Set(faultstore.Renew, faultstore.Hang)
+				<-lock.Context().Done()
+				wantErr(t, lock.Release(), holdfast.ErrExpired)
+				time.Sleep(time.Minute)
+				if err := twin.Err(); err != nil {
+					t.Errorf("the other handle: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // What is left of MinHold goes along.

@@ -183,3 +183,27 @@ func TestTicketHidesItsSecretInLogs(t *testing.T) {
 		}
 	})
 }
+
+// asked is a store that remembers what it was asked for last.
+type asked struct {
+	driver.Store
+	last driver.AcquireRequest
+}
+
+func (s *asked) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	s.last = req
+	return s.Store.Acquire(ctx, req)
+}
+
+func TestDetachedIsAskedOfTheStore(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := &asked{Store: memstore.New()}
+		c := open(t, store, nil)
+		for _, detached := range []bool{true, false} {
+			release(t, acquire(t, c, "a", &holdfast.Options{Detached: detached}))
+			if store.last.Detached != detached {
+				t.Errorf("Options.Detached is %v, and the store was asked for %v", detached, store.last.Detached)
+			}
+		}
+	})
+}
