@@ -42,6 +42,7 @@ func openSQL(tb testing.TB, url string, parameters ...string) *sql.DB {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	db.SetMaxOpenConns(20) // else it would take all that the server has, and fail
 	tb.Cleanup(func() { _ = db.Close() })
 	return db
 }

@@ -106,7 +106,8 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 // NewDB returns a store that uses a pool of package database/sql, as [New] does.
 // The driver should be pgx (package stdlib): with another one waiters try at
 // intervals, and a call to a server that hangs comes back when that driver lets
-// it, however short its context.
+// it, however short its context. Bound the pool with SetMaxOpenConns: without
+// that, calls made at the same time take all the connections that the server has.
 func NewDB(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		return newStore(nil, opts)
