@@ -13,33 +13,18 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/recipetest"
 	"github.com/holdfast-go/holdfast/memstore"
 )
-
-// virtual runs a test in virtual time on a store in memory.
-func virtual(t *testing.T, test func(t *testing.T, store driver.Store)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		defer store.Close()
-		test(t, store)
-	})
-}
-
-func client(t *testing.T, store driver.Store, holder string) *holdfast.Client {
-	locks := holdfast.New(store, &holdfast.Config{Holder: holder})
-	t.Cleanup(func() { locks.Close() })
-	return locks
-}
 
 // TestResignationHandsOver: where the store wakes waiters, another leads at
 // once, and the one who resigned stands back for as long as it was told.
 func TestResignationHandsOver(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		elected := make(chan string, 16)
-		first := election.New(client(t, store, "first"), "office", &election.Options{StandBack: 5 * time.Second})
-		second := election.New(client(t, store, "second"), "office", nil)
+		first := election.New(recipetest.Client(t, store, "first"), "office", &election.Options{StandBack: 5 * time.Second})
+		second := election.New(recipetest.Client(t, store, "second"), "office", nil)
 		stand := func(name string, e *election.Election) {
 			err := e.Run(ctx, func(ctx context.Context, _ election.Term) error {
 				elected <- name
@@ -83,7 +68,7 @@ func TestResignationHandsOver(t *testing.T) {
 // succeeded when the TTL is over, its context has ended by then with the
 // reason, and it stands again when it can.
 func TestSilentLeaderIsReplaced(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		const ttl = 10 * time.Second
 		cutOff := faultstore.Wrap(store)
@@ -92,11 +77,11 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 			reason error
 		}
 		ended, elected := make(chan ending, 9), make(chan time.Time, 9)
-		first := election.New(client(t, cutOff, "first"), "office", &election.Options{
+		first := election.New(recipetest.Client(t, cutOff, "first"), "office", &election.Options{
 			TTL:     ttl,
 			Deposed: func(_ election.Term, reason error) { ended <- ending{time.Now(), reason} },
 		})
-		second := election.New(client(t, store, "second"), "office", &election.Options{
+		second := election.New(recipetest.Client(t, store, "second"), "office", &election.Options{
 			TTL:     ttl,
 			Elected: func(election.Term) { elected <- time.Now() },
 		})
@@ -142,7 +127,7 @@ func TestErrIsRightBeforeTheTimer(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	store := faultstore.Wrap(memstore.New())
 	store.Set(faultstore.Renew, faultstore.Refuse)
-	e := election.New(client(t, store, "leader"), "office", &election.Options{TTL: 45 * time.Millisecond})
+	e := election.New(recipetest.Client(t, store, "leader"), "office", &election.Options{TTL: 45 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	terms := 0
 	err := e.Run(ctx, func(ctx context.Context, _ election.Term) error {
@@ -184,8 +169,8 @@ func overtime(ctx context.Context) time.Duration {
 func TestRunReturns(t *testing.T) {
 	ours := errors.New("disk full")
 	for _, want := range []error{nil, ours} {
-		virtual(t, func(t *testing.T, store driver.Store) {
-			locks := client(t, store, "leader")
+		recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+			locks := recipetest.Client(t, store, "leader")
 			var told []string
 			e := election.New(locks, "office", &election.Options{
 				Elected: func(election.Term) { told = append(told, "elected") },
@@ -218,10 +203,10 @@ func TestRunReturns(t *testing.T) {
 // TestResignFromWithin: a function that returns ErrResigned gives up the term
 // and is called again for the next.
 func TestResignFromWithin(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		terms := 0
 		var last int64
-		e := election.New(client(t, store, "leader"), "office", nil)
+		e := election.New(recipetest.Client(t, store, "leader"), "office", nil)
 		began := time.Now()
 		err := e.Run(t.Context(), func(_ context.Context, term election.Term) error {
 			terms++
@@ -242,8 +227,8 @@ func TestResignFromWithin(t *testing.T) {
 
 // TestPanicFreesTheOffice: and those who wait for a resignation go on.
 func TestPanicFreesTheOffice(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
-		e := election.New(client(t, store, "leader"), "office", nil)
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		e := election.New(recipetest.Client(t, store, "leader"), "office", nil)
 		resigned := make(chan error, 1)
 		func() {
 			defer func() {
@@ -272,10 +257,10 @@ func TestPanicFreesTheOffice(t *testing.T) {
 // TestCandidateRidesOutAnOutage: a store that cannot be reached is tried again
 // and again; an error that would come again ends Run.
 func TestCandidateRidesOutAnOutage(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		down := faultstore.Wrap(store)
 		down.Set(faultstore.Acquire, faultstore.Refuse)
-		locks := client(t, down, "candidate")
+		locks := recipetest.Client(t, down, "candidate")
 		e := election.New(locks, "office", nil)
 		ended := make(chan error, 1)
 		go func() {
@@ -305,8 +290,8 @@ func TestCandidateRidesOutAnOutage(t *testing.T) {
 
 // TestReleaseAllDeposes: it is a resignation.
 func TestReleaseAllDeposes(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
-		locks := client(t, store, "leader")
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		locks := recipetest.Client(t, store, "leader")
 		e := election.New(locks, "office", nil)
 		ended := make(chan error, 1)
 		terms := 0
@@ -336,10 +321,10 @@ func TestReleaseAllDeposes(t *testing.T) {
 // TestObserveSeesEachChange, with the vacancy between two terms and a store that
 // cannot be asked.
 func TestObserveSeesEachChange(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		asked := faultstore.Wrap(store)
 		ctx, cancel := context.WithCancel(t.Context())
-		watcher := election.New(client(t, asked, "watcher"), "office", nil)
+		watcher := election.New(recipetest.Client(t, asked, "watcher"), "office", nil)
 		var seen []string
 		var tokens []int64
 		ended := make(chan bool)
@@ -357,7 +342,7 @@ func TestObserveSeesEachChange(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		for _, name := range []string{"a", "b"} {
-			e := election.New(client(t, store, name), "office", nil)
+			e := election.New(recipetest.Client(t, store, name), "office", nil)
 			_ = e.Run(ctx, func(context.Context, election.Term) error {
 				time.Sleep(time.Minute)
 				return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/recipetest"
 	"github.com/holdfast-go/holdfast/once"
 )
 
@@ -25,8 +26,8 @@ func want(t *testing.T, verdict once.Verdict, got once.Result, err error) {
 
 // TestFailureIsRepeated, and a success is not until it is forgotten.
 func TestFailureIsRepeated(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
-		ctx, locks := t.Context(), client(t, store, "a")
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), recipetest.Client(t, store, "a")
 		o := &once.Options{Remember: 10 * time.Minute}
 		ours := errors.New("disk full")
 		result, err := once.Do(ctx, locks, "job", o, func(context.Context) error { return ours })
@@ -49,8 +50,8 @@ func TestFailureIsRepeated(t *testing.T) {
 
 // TestAtMostOnce: neither a failure nor a panic is repeated.
 func TestAtMostOnce(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
-		ctx, locks := t.Context(), client(t, store, "a")
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), recipetest.Client(t, store, "a")
 		o := &once.Options{AtMostOnce: true}
 		ours := errors.New("disk full")
 		result, err := once.Do(ctx, locks, "job", o, func(context.Context) error { return ours })
@@ -76,9 +77,9 @@ func TestAtMostOnce(t *testing.T) {
 // finds it done, or takes over when it has failed.
 func TestBusy(t *testing.T) {
 	for _, ends := range []error{nil, errors.New("failed")} {
-		virtual(t, func(t *testing.T, store driver.Store) {
+		recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 			ctx := t.Context()
-			first, second := client(t, store, "first"), client(t, store, "second")
+			first, second := recipetest.Client(t, store, "first"), recipetest.Client(t, store, "second")
 			go once.Do(ctx, first, "job", nil, func(context.Context) error {
 				time.Sleep(time.Hour)
 				return ends
@@ -113,9 +114,9 @@ func TestBusy(t *testing.T) {
 // TestLongRunsDoNotOverlap: a run that goes on into the next period keeps the
 // runs of that one from beginning, and delays no period after it.
 func TestLongRunsDoNotOverlap(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx := t.Context()
-		locks, other := client(t, store, "a"), client(t, store, "b")
+		locks, other := recipetest.Client(t, store, "a"), recipetest.Client(t, store, "b")
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
 		go once.Every(ctx, locks, "job", time.Hour, nil, func(context.Context) error {
 			time.Sleep(90 * time.Minute)
@@ -140,9 +141,9 @@ func TestLongRunsDoNotOverlap(t *testing.T) {
 // TestMissedSlot: who waits for a job until the slot is over does not run it
 // late, when its mark may be gone.
 func TestMissedSlot(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx := t.Context()
-		locks, other := client(t, store, "a"), client(t, store, "b")
+		locks, other := recipetest.Client(t, store, "a"), recipetest.Client(t, store, "b")
 		slot := once.Slot{Start: time.Now(), End: time.Now().Add(time.Minute)}
 		lock, err := locks.Acquire(ctx, "job", nil)
 		if err != nil {
@@ -157,9 +158,9 @@ func TestMissedSlot(t *testing.T) {
 // TestLostLockIsNotDone: a run whose lock was lost is told so, its context ends,
 // and it does not count, whatever it returns.
 func TestLostLockIsNotDone(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx := t.Context()
-		locks, other := client(t, store, "a"), client(t, store, "b")
+		locks, other := recipetest.Client(t, store, "a"), recipetest.Client(t, store, "b")
 		result, err := once.Do(ctx, locks, "job", nil, func(ctx context.Context) error {
 			if once.Lock(ctx).Token() == 0 {
 				t.Error("no token")
@@ -183,9 +184,9 @@ func TestLostLockIsNotDone(t *testing.T) {
 
 // TestContextOfTheCaller ends the work, and success counts all the same.
 func TestContextOfTheCaller(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
-		locks := client(t, store, "a")
+		locks := recipetest.Client(t, store, "a")
 		result, err := once.Do(ctx, locks, "job", nil, func(ctx context.Context) error {
 			cancel()
 			<-ctx.Done()
@@ -200,10 +201,10 @@ func TestContextOfTheCaller(t *testing.T) {
 // TestUnrecorded: a success that cannot be recorded is told as such; a run that
 // must not be repeated does not begin unless it is recorded.
 func TestUnrecorded(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx := t.Context()
 		down := faultstore.Wrap(store)
-		locks := client(t, down, "a")
+		locks := recipetest.Client(t, down, "a")
 		result, err := once.Do(ctx, locks, "job", nil, func(context.Context) error {
 			down.Set(faultstore.Acquire, faultstore.Refuse)
 			return nil
@@ -231,8 +232,8 @@ func TestUnrecorded(t *testing.T) {
 
 // TestInvalid: what cannot work is refused before anything is done.
 func TestInvalid(t *testing.T) {
-	virtual(t, func(t *testing.T, store driver.Store) {
-		ctx, locks := t.Context(), client(t, store, "a")
+	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), recipetest.Client(t, store, "a")
 		for _, period := range []time.Duration{0, -time.Hour, 2 * driver.MaxTTL} {
 			if _, err := once.Every(ctx, locks, "job", period, nil, nothing); !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("a period of %v: %v", period, err)
@@ -243,7 +244,7 @@ func TestInvalid(t *testing.T) {
 				t.Errorf("%+v: %v", o, err)
 			}
 		}
-		if _, err := once.Do(ctx, client(t, forgetful{store}, "b"), "job", nil, nothing); !errors.Is(err, holdfast.ErrUnsupported) {
+		if _, err := once.Do(ctx, recipetest.Client(t, forgetful{store}, "b"), "job", nil, nothing); !errors.Is(err, holdfast.ErrUnsupported) {
 			t.Errorf("a store that cannot keep names: %v", err)
 		}
 	})

@@ -6,30 +6,13 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/memstore"
+	"github.com/holdfast-go/holdfast/internal/recipetest"
 	"github.com/holdfast-go/holdfast/once"
 )
-
-// virtual runs a test in virtual time on a store in memory.
-func virtual(t *testing.T, test func(t *testing.T, store driver.Store)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		defer store.Close()
-		test(t, store)
-	})
-}
-
-func client(t *testing.T, store driver.Store, holder string) *holdfast.Client {
-	locks := holdfast.New(store, &holdfast.Config{Holder: holder})
-	t.Cleanup(func() { locks.Close() })
-	return locks
-}
 
 // A wall is a wall clock that is set now and then.
 type wall struct{ off time.Duration }
@@ -44,12 +27,12 @@ func TestSkewedReplicas(t *testing.T) {
 	const replicas, periods, skew = 5, 200, 5 * time.Second
 	for _, period := range []time.Duration{24 * time.Hour, time.Minute, 12 * time.Second, 4 * time.Second} {
 		t.Run(period.String(), func(t *testing.T) {
-			virtual(t, func(t *testing.T, store driver.Store) {
+			recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
 				runs := &ledger{runs: map[time.Time]int{}}
 				began := time.Now().Truncate(period).Add(2*period + time.Minute).Truncate(period)
 				var group sync.WaitGroup
 				for i := range replicas {
-					locks := client(t, store, fmt.Sprint("replica-", i))
+					locks := recipetest.Client(t, store, fmt.Sprint("replica-", i))
 					clock := &wall{}
 					group.Go(func() {
 						for n := range periods {

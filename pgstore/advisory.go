@@ -242,13 +242,5 @@ func (s *AdvisoryStore) usable(ctx context.Context) error {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
-	switch {
-	case closed:
-		return driver.ErrClosed
-	case s.misuse != nil:
-		return s.misuse
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", driver.ErrNotApplied, ctx.Err())
-	}
-	return nil
+	return refusal(ctx, closed, s.misuse)
 }

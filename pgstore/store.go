@@ -222,11 +222,16 @@ func (s *Store) usable(ctx context.Context) error {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
+	return refusal(ctx, closed, s.misuse)
+}
+
+// refusal returns why a call is not even begun, nil if it can be.
+func refusal(ctx context.Context, closed bool, misuse error) error {
 	switch {
 	case closed:
 		return driver.ErrClosed
-	case s.misuse != nil:
-		return s.misuse
+	case misuse != nil:
+		return misuse
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", driver.ErrNotApplied, ctx.Err())
 	}
