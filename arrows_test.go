@@ -22,10 +22,10 @@ var arrows = map[string][]string{
 
 	// The recipes know no store.
 	"election":        {"", "driver"},
-	"once":            {"", "driver", "internal/bind"},
-	"once/cronlock":   {"", "driver", "internal/bind", "once", "github.com/robfig/cron"},
-	"once/gocronlock": {"", "driver", "internal/bind", "once", "election", "github.com/go-co-op/gocron", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron"},
-	"httplock":        {"", "driver", "internal/bind"},
+	"once":            {"", "driver"},
+	"once/cronlock":   {"", "driver", "once", "github.com/robfig/cron"},
+	"once/gocronlock": {"", "driver", "once", "election", "github.com/go-co-op/gocron", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron"},
+	"httplock":        {"", "driver"},
 	"ratelimit":       {"", "driver"},
 	"redisstore":      {"driver", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
 }

@@ -61,7 +61,7 @@ func New(store driver.Store, config *Config) *Client {
 	c := &Client{
 		store:   store,
 		can:     can,
-		inline:  can.Scope == driver.ScopeProcess,
+		inline:  can.Blocking == driver.BlocksNever,
 		holder:  config.Holder,
 		prefix:  config.Prefix,
 		options: config.Options,

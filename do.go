@@ -22,7 +22,14 @@ func (c *Client) Do(ctx context.Context, name string, o *Options, work func(cont
 	if err != nil {
 		return err
 	}
-	return under(ctx, lockKey{}, lock, work)
+	return lock.Do(ctx, work)
+}
+
+// Do runs work under a lock that has been acquired, and releases it, as
+// [Client.Do] does: TryAcquire and then Do run work now or not at all. If the
+// lock is lost already, the context of work has ended when it begins.
+func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
+	return under(ctx, lockKey{}, l, work)
 }
 
 // DoAll is [Client.Do] with several locks, which it acquires as
@@ -33,7 +40,13 @@ func (c *Client) DoAll(ctx context.Context, names []string, o *Options, work fun
 	if err != nil {
 		return err
 	}
-	return under(ctx, setKey{}, set, work)
+	return set.Do(ctx, work)
+}
+
+// Do runs work under locks that have been acquired, and releases them, as
+// [Client.DoAll] does.
+func (s *LockSet) Do(ctx context.Context, work func(context.Context) error) error {
+	return under(ctx, setKey{}, s, work)
 }
 
 type (
@@ -58,15 +71,15 @@ func under(ctx context.Context, key any, held handle, work func(context.Context)
 	return both(err, held.Release())
 }
 
-// FromContext returns the Lock under which [Client.Do] runs the work that was
-// given ctx, or nil.
+// FromContext returns the Lock under which [Client.Do] or [Lock.Do] runs the work
+// that was given ctx, or nil.
 func FromContext(ctx context.Context) *Lock {
 	lock, _ := ctx.Value(lockKey{}).(*Lock)
 	return lock
 }
 
-// SetFromContext returns the LockSet under which [Client.DoAll] runs the work
-// that was given ctx, or nil.
+// SetFromContext returns the LockSet under which [Client.DoAll] or [LockSet.Do]
+// runs the work that was given ctx, or nil.
 func SetFromContext(ctx context.Context) *LockSet {
 	set, _ := ctx.Value(setKey{}).(*LockSet)
 	return set

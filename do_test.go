@@ -116,3 +116,31 @@ func TestLockContextOutlivesTheAcquire(t *testing.T) {
 		free(t, c, "a")
 	})
 }
+
+// Work under a lock that is there already has the lock in its context, and is
+// told at once if it is lost; the lock is free afterwards.
+func TestDoUnderAnAcquiredLock(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		lock := acquire(t, c, "a", nil)
+		if err := lock.Do(ctx, func(ctx context.Context) error {
+			if holdfast.FromContext(ctx) != lock || lock.Err() != nil {
+				t.Error("another lock, or none")
+			}
+			return errWork
+		}); err != errWork {
+			t.Errorf("Do returned %v, want the error of the work as it is", err)
+		}
+		free(t, c, "a")
+
+		lost := acquire(t, c, "a", nil)
+		if _, err := c.Break(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, lost.Do(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			wantErr(t, context.Cause(ctx), holdfast.ErrLost)
+			return nil
+		}), holdfast.ErrLost)
+	})
+}

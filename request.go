@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // ask makes one request to the store and waits for its answer until ctx ends or
@@ -15,6 +17,26 @@ func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func()
 	if c.inline {
 		return request(ctx)
 	}
+	if c.can.Blocking == driver.BlocksToDeadline && ctx.Done() == nil {
+		return askHere(ctx, limit, request)
+	}
+	return askAside(c, ctx, limit, late, request)
+}
+
+// askHere makes the request in the caller's goroutine, which saves waking
+// another one and being woken by it: longer than many a server takes to answer.
+func askHere[T any](ctx context.Context, limit time.Duration, request func(context.Context) (T, error)) (T, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	value, err := request(limited)
+	if err != nil && limited.Err() != nil && !driver.NotApplied(err) {
+		err = noAnswer(limit)
+	}
+	return value, err
+}
+
+// askAside makes the request in a goroutine of its own.
+func askAside[T any](c *Client, ctx context.Context, limit time.Duration, late func(), request func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
@@ -40,7 +62,7 @@ func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func()
 			return a.value, a.err
 		default:
 		}
-		err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, readable(limit))
+		err = noAnswer(limit)
 	}
 	switch {
 	case late != nil:
@@ -57,4 +79,8 @@ func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func()
 		})
 	}
 	return none, err
+}
+
+func noAnswer(limit time.Duration) error {
+	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, readable(limit))
 }

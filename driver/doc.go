@@ -61,11 +61,10 @@
 // # Contexts and concurrency
 //
 // All methods may be called from many goroutines at once. When its context
-// ends, or has ended before the call, a method returns soon, with an error;
-// package holdfast bounds every
-// call of a store that is not of [ScopeProcess] with a deadline of its own and
-// stops waiting for it then, whatever the store does. Calls of a store of
-// ScopeProcess are made without that guard, so they must not block at all.
+// ends, or has ended before the call, a method returns soon, with an error. How
+// far that can be relied on is told by Guarantees.Blocking: package holdfast
+// gives every call a deadline, unless the store is one that [BlocksNever], and
+// stops waiting then, whatever a store does that [BlocksForLong].
 //
 // A Release sent after an Acquire of the same owner has returned must take
 // effect after it.

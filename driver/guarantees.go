@@ -10,6 +10,9 @@ type Guarantees struct {
 	// Scope is how far exclusion reaches.
 	Scope Scope
 
+	// Blocking is how long a call can keep its caller.
+	Blocking Blocking
+
 	// Fencing: every grant has a token, as the package comment describes.
 	Fencing bool
 
@@ -52,7 +55,7 @@ type Guarantees struct {
 type Scope uint8
 
 const (
-	// ScopeProcess: among the goroutines of one process. Calls never block.
+	// ScopeProcess: among the goroutines of one process.
 	ScopeProcess Scope = iota + 1
 
 	// ScopeHost: among the processes of one host, until it reboots.
@@ -70,6 +73,38 @@ func (s Scope) String() string {
 		return "host"
 	case ScopeNetwork:
 		return "network"
+	}
+	return "unknown"
+}
+
+// Blocking is how long Acquire, Renew, Release, Lookup and Break can keep their
+// caller. Package holdfast guards its callers accordingly.
+type Blocking uint8
+
+const (
+	// BlocksForLong: for as long as a disk or a server hangs, perhaps. Each call
+	// is made in a goroutine of its own, which is left to itself when its time
+	// is over.
+	BlocksForLong Blocking = iota
+
+	// BlocksToDeadline: a second beyond the deadline of its context at most,
+	// whatever the server and the network do. A caller who cannot be cancelled
+	// makes the call himself, which is much quicker.
+	BlocksToDeadline
+
+	// BlocksNever: a call does no input or output and waits for none. It is made
+	// as it is.
+	BlocksNever
+)
+
+func (b Blocking) String() string {
+	switch b {
+	case BlocksForLong:
+		return "for long"
+	case BlocksToDeadline:
+		return "to its deadline"
+	case BlocksNever:
+		return "never"
 	}
 	return "unknown"
 }

@@ -111,6 +111,8 @@ func without(need needs) driver.Guarantees {
 		claims.Detached = false
 	case processes:
 		claims.Scope = driver.ScopeProcess
+	case bounded:
+		claims.Blocking = driver.BlocksForLong
 	}
 	return claims
 }

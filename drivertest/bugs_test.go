@@ -27,6 +27,7 @@ const (
 	closeDoesNothing         bug = "close does nothing"
 	ignoresContexts          bug = "ignores contexts"
 	closedCallsHang          bug = "closed calls hang"
+	callsOutlastDeadlines    bug = "calls outlast deadlines"
 	saysNotApplied           bug = "says not applied"
 	clientClock              bug = "client clock"
 	neverExpires             bug = "never expires"

@@ -182,6 +182,20 @@ var faultsCases = []testCase{
 		},
 	},
 	{
+		name:  "silence",
+		claim: "If Guarantees().Blocking says so, a call to a server that has fallen silent returns at its deadline.",
+		needs: silence | bounded,
+		run: func(r *run) {
+			h := r.first.grant("name", long)
+			r.backing.Silence(r, r.first.Store)
+			for what, call := range r.first.calls("name", h.owner) {
+				if what != "List" && what != "Watch" {
+					r.returnsInTime(what, call)
+				}
+			}
+		},
+	},
+	{
 		name:  "watch-severed",
 		claim: "A watch whose connection was cut signals, since it may have missed a release, and is in force again.",
 		needs: sever | push,
@@ -229,4 +243,19 @@ func (r *run) faulty(f Fault, call func(context.Context) (bool, error)) (bool, e
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
 	return call(ctx)
+}
+
+// returnsInTime makes a call that gets no answer.
+func (r *run) returnsInTime(what string, call func(context.Context) error) {
+	r.Helper()
+	const limit = time.Second
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	defer cancel()
+	began := time.Now()
+	if err := call(ctx); err == nil {
+		r.Errorf("%s succeeds without an answer", what)
+	}
+	if late := time.Since(began) - limit; late > time.Second+r.slack() {
+		r.Errorf("%s returned %v after its deadline", what, late)
+	}
 }

@@ -56,6 +56,10 @@ type Backing struct {
 	// Sever cuts the connections of s, those of its watches too, at once and
 	// without a word. New ones succeed.
 	Sever func(tb testing.TB, s driver.Store)
+
+	// Silence makes the server, or the network to it, one that answers s no
+	// more, without cutting a connection. It ends with the case, by tb.Cleanup.
+	Silence func(tb testing.TB, s driver.Store)
 }
 
 // A Fault is what goes wrong with a request.

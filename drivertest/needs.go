@@ -25,7 +25,9 @@ const (
 	crash
 	fault
 	sever
+	silence
 	skew
+	bounded // calls return at their deadlines
 )
 
 // missing says how each thing comes to be missing, in the order of the bits.
@@ -43,7 +45,9 @@ var missing = []string{
 	"Backing.Crash is nil",
 	"Backing.Fault is nil",
 	"Backing.Sever is nil",
+	"Backing.Silence is nil",
 	"Backing.OpenSkewed is nil",
+	"Guarantees().Blocking is for long",
 }
 
 func (n needs) has(other needs) bool { return n&other == other }
@@ -76,7 +80,9 @@ func offered(g driver.Guarantees, b Backing) needs {
 		crash:     b.Crash != nil,
 		fault:     b.Fault != nil,
 		sever:     b.Sever != nil,
+		silence:   b.Silence != nil,
 		skew:      b.OpenSkewed != nil,
+		bounded:   g.Blocking != driver.BlocksForLong,
 	} {
 		if present {
 			have |= need

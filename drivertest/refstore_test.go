@@ -27,13 +27,16 @@ func (s *refStore) begin(ctx context.Context) error {
 	case err == nil && (s.dead || w.broken):
 		err = errLink
 	}
-	hangs := s.closed && w.has(closedCallsHang)
-	if err != nil {
+	hangs := s.closed && w.has(closedCallsHang) || err == nil && s.silent
+	if err != nil || hangs {
 		w.mu.Unlock()
 	}
 	if hangs {
 		<-ctx.Done()
 		err = ctx.Err()
+		if w.has(callsOutlastDeadlines) {
+			time.Sleep(time.Minute)
+		}
 	}
 	return err
 }

@@ -46,6 +46,7 @@ var variants = []variant{
 	{bug: closeDoesNothing, fails: `closing/later-calls`},
 	{bug: ignoresContexts, fails: `contexts/ended-before`},
 	{bug: closedCallsHang, fails: `closing/later-calls closing/under-way`},
+	{bug: callsOutlastDeadlines, fails: `faults/silence`},
 	{bug: saysNotApplied, fails: `faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/keep-reply-lost`},
 	{bug: clientClock, fails: `expiry/store-clock`},
 	{bug: neverExpires, fails: `
@@ -119,7 +120,7 @@ var variants = []variant{
 		concurrency/guarded-resource closing/twice closing/other-stores closing/anew faults/restart
 		faults/restart-usable faults/crash faults/crash-of-others faults/acquire-request-lost faults/acquire-reply-lost
 		faults/renew-reply-lost faults/release-reply-lost faults/release-request-lost faults/keep-reply-lost
-		faults/secret faults/watch-severed faults/severed
+		faults/secret faults/watch-severed faults/silence faults/severed
 	`},
 	{bug: checksThenSets, fails: `
 		concurrency/exclusion concurrency/one-winner concurrency/one-heir

@@ -47,6 +47,7 @@ type refStore struct {
 	skew   time.Duration // the error of its process's clock, used by bugs only
 	closed bool
 	fault  Fault
+	silent bool
 	grants int64 // counted by a bug
 	dead   bool  // made so by a bug
 }
@@ -55,7 +56,7 @@ var errLink = errors.New("the connection was lost")
 
 // everything is what a full world claims.
 var everything = driver.Guarantees{
-	Store: "reference", Scope: driver.ScopeNetwork, Fencing: true, HolderCrash: driver.RecoveryTTL,
+	Store: "reference", Scope: driver.ScopeNetwork, Blocking: driver.BlocksToDeadline, Fencing: true, HolderCrash: driver.RecoveryTTL,
 	Restart: driver.FateKept, Failover: driver.FateKept, Push: true,
 	Lookup: true, List: true, Break: true, Metadata: true, Keep: true, Detached: true,
 }
@@ -88,6 +89,7 @@ func (w *world) backing() Backing {
 		Restart:    func(testing.TB) { w.restart() },
 		Crash:      func(_ testing.TB, s driver.Store) { w.crash(ref(s)) },
 		Fault:      func(_ testing.TB, s driver.Store, f Fault) { ref(s).fault = f },
+		Silence:    func(_ testing.TB, s driver.Store) { ref(s).silent = true },
 		Sever:      func(_ testing.TB, s driver.Store) { w.sever(ref(s)) },
 	}
 }

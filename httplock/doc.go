@@ -6,7 +6,7 @@
 //
 // A request whose key is taken is answered 409 Conflict, with Retry-After, or
 // waits for its turn (Options.Wait). The context of the request that is served
-// ends when its lock is lost; [Lock] gives the lock, for its fencing token.
+// ends when its lock is lost; [holdfast.FromContext] gives the lock, for its fencing token.
 //
 // # What it does not do
 //

@@ -24,7 +24,7 @@ func Example() {
 		mux.ServeHTTP(second, httptest.NewRequest("POST", "/invoices/42", nil))
 		fmt.Println("second:", second.Code, second.Header().Get("Retry-After"))
 
-		fmt.Fprintln(w, "token:", httplock.Lock(r.Context()).Token() > 0)
+		fmt.Fprintln(w, "token:", holdfast.FromContext(r.Context()).Token() > 0)
 	})))
 	first := httptest.NewRecorder()
 	mux.ServeHTTP(first, httptest.NewRequest("POST", "/invoices/42", nil))

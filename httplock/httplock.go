@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/bind"
 )
 
 // Options say how requests are kept apart. The zero value, and nil, are good
@@ -63,7 +62,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		next.ServeHTTP(w, r)
 		return
 	}
-	lock, err := bind.Acquire(r.Context(), m.locks, key, holdfast.Options{TTL: m.o.TTL, Wait: m.o.Wait})
+	lock, err := m.acquire(r.Context(), key)
 	if err != nil {
 		w.Header().Set("Retry-After", retryAfter(err))
 		m.o.Refuse(w, r, err)
@@ -74,14 +73,20 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 			m.o.Failed(r, err)
 		}
 	}()
-	ctx, cancel := bind.Context(r.Context(), lock)
-	defer cancel()
-	next.ServeHTTP(w, r.WithContext(ctx))
+	_ = lock.Do(r.Context(), func(ctx context.Context) error { // Release says the same.
+		next.ServeHTTP(w, r.WithContext(ctx))
+		return nil
+	})
 }
 
-// Lock returns the lock under which a request with this context is served, for
-// its token; or nil.
-func Lock(ctx context.Context) *holdfast.Lock { return bind.Lock(ctx) }
+// acquire takes the lock of a key, at once or within Options.Wait.
+func (m *middleware) acquire(ctx context.Context, key string) (*holdfast.Lock, error) {
+	o := &holdfast.Options{TTL: m.o.TTL, Wait: m.o.Wait}
+	if o.Wait == 0 {
+		return m.locks.TryAcquire(ctx, key, o)
+	}
+	return m.locks.Acquire(ctx, key, o)
+}
 
 // retryAfter is when to come again, in seconds: when the other's lock ends unless
 // it is renewed, as far as the store told.

@@ -114,7 +114,7 @@ func TestPanicLetsGo(t *testing.T) {
 	locks := holdfast.New(store, nil)
 	defer locks.Close()
 	handler := httplock.New(locks, byPath, nil)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if lock := httplock.Lock(r.Context()); (lock == nil) != (r.URL.Path == "/") {
+		if lock := holdfast.FromContext(r.Context()); (lock == nil) != (r.URL.Path == "/") {
 			t.Errorf("%s is served under %v", r.URL.Path, lock)
 		}
 		panic(http.ErrAbortHandler)

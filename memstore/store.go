@@ -96,6 +96,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 	return driver.Guarantees{
 		Store:       "memory",
 		Scope:       driver.ScopeProcess,
+		Blocking:    driver.BlocksNever,
 		Fencing:     true,
 		HolderCrash: driver.RecoveryAtOnce,
 		Restart:     driver.FateFreed,

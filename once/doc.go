@@ -45,7 +45,7 @@
 // # What can go wrong
 //
 // A run whose lock is lost (its context ends then) may go on for a moment while
-// another begins. Hand Lock(ctx).Token() to what the work
+// another begins. Hand holdfast.FromContext(ctx).Token() to what the work
 // changes, where that can refuse a smaller token than it has seen.
 //
 // A crash after the work and before the mark repeats the work. Only work whose

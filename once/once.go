@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/bind"
 )
 
 // Options say how work is run once. The zero value, and nil, are good defaults.
@@ -122,7 +121,7 @@ func (t *task) do(ctx context.Context, work func(context.Context) error) (Result
 	if result, err := t.look(ctx); err != nil || result.Verdict != Unknown {
 		return result, err
 	}
-	lock, err := bind.Acquire(ctx, t.locks, t.job, holdfast.Options{TTL: t.o.TTL, Wait: t.o.Wait, Metadata: t.o.Metadata})
+	lock, err := t.acquire(ctx)
 	if held := (*holdfast.HeldError)(nil); errors.As(err, &held) && (ctx.Err() == nil || t.o.Wait == 0) {
 		return Result{Slot: t.slot}.in(Busy, held.Record), nil
 	}
@@ -135,6 +134,15 @@ func (t *task) do(ctx context.Context, work func(context.Context) error) (Result
 		return result, err
 	}
 	return t.run(ctx, lock, work)
+}
+
+// acquire takes the lock of the job, at once or within Options.Wait.
+func (t *task) acquire(ctx context.Context) (*holdfast.Lock, error) {
+	o := &holdfast.Options{TTL: t.o.TTL, Wait: t.o.Wait, Metadata: t.o.Metadata}
+	if o.Wait == 0 {
+		return t.locks.TryAcquire(ctx, t.job, o)
+	}
+	return t.locks.Acquire(ctx, t.job, o)
 }
 
 func (t *task) check() error {

@@ -162,7 +162,7 @@ func TestLostLockIsNotDone(t *testing.T) {
 		ctx := t.Context()
 		locks, other := recipetest.Client(t, store, "a"), recipetest.Client(t, store, "b")
 		result, err := once.Do(ctx, locks, "job", nil, func(ctx context.Context) error {
-			if once.Lock(ctx).Token() == 0 {
+			if holdfast.FromContext(ctx).Token() == 0 {
 				t.Error("no token")
 			}
 			if _, err := other.Break(ctx, "job"); err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/bind"
 )
 
 // run runs the work under the lock of its job.
@@ -19,17 +18,17 @@ func (t *task) run(ctx context.Context, lock *holdfast.Lock, work func(context.C
 			return result, fmt.Errorf("%w; it was not run", err)
 		}
 	}
-	workCtx, cancel := bind.Context(ctx, lock)
-	defer cancel()
-
-	err := work(workCtx)
-	if err == nil && lock.Err() == nil && !t.o.AtMostOnce {
-		err = t.record(context.WithoutCancel(ctx))
-		if err != nil {
-			err = fmt.Errorf("%w: %w", ErrNotRecorded, err)
+	err := lock.Do(ctx, func(ctx context.Context) error {
+		err := work(ctx)
+		if err != nil || lock.Err() != nil || t.o.AtMostOnce {
+			return err
 		}
-	}
-	return result, bind.Both(err, lock.Release())
+		if err := t.record(context.WithoutCancel(ctx)); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotRecorded, err)
+		}
+		return nil
+	})
+	return result, err
 }
 
 // record places the mark. The caller has the lock, so nobody else does; that the
@@ -52,7 +51,3 @@ func (t *task) record(ctx context.Context) error {
 	}
 	return mark.Release()
 }
-
-// Lock returns the lock of the job under which this package runs the work that
-// was given ctx, for its token; or nil.
-func Lock(ctx context.Context) *holdfast.Lock { return bind.Lock(ctx) }

@@ -143,6 +143,7 @@ func (s *Store) promise() driver.Guarantees {
 	g := driver.Guarantees{
 		Store:       "redis",
 		Scope:       driver.ScopeNetwork,
+		Blocking:    driver.BlocksToDeadline,
 		Fencing:     true,
 		HolderCrash: driver.RecoveryTTL,
 		Restart:     driver.FateForgotten, // It depends on the server's persistence.

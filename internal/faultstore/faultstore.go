@@ -66,8 +66,15 @@ type Store struct {
 // those of a real network.
 func Wrap(store driver.Store) *Store {
 	can := store.Guarantees()
-	can.Scope = driver.ScopeNetwork
+	can.Scope, can.Blocking = driver.ScopeNetwork, driver.BlocksForLong
 	return &Store{Store: store, can: can, fault: map[Op]Fault{}, calls: map[Op]int{}}
+}
+
+// Prompt makes the store one that claims to return at its deadlines: the faults
+// that are set must.
+func (s *Store) Prompt() *Store {
+	s.can.Blocking = driver.BlocksToDeadline
+	return s
 }
 
 // NoPush makes the store one that wakes nobody.
