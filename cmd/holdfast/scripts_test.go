@@ -13,28 +13,40 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts are the subcommands that look at locks.
-func TestScripts(t *testing.T) {
+// TestRun is "holdfast run".
+func TestRun(t *testing.T) { local(t, "testdata/run") }
+
+// TestScripts are the other subcommands.
+func TestScripts(t *testing.T) { local(t, "testdata/script") }
+
+// local runs scripts that need no server.
+func local(t *testing.T, dir string) {
+	testscript.Run(t, params(testscript.Params{Dir: dir}, func(env *testscript.Env) {
+		// Away from the locks of whoever runs the tests.
+		env.Setenv("HOLDFAST_STORE", "file:"+env.WorkDir+"/locks")
+		env.Setenv("LONG", strings.Repeat("long", 10<<10/4))
+		env.Setenv("CONTROL", "a\x1bb")
+	}))
+}
+
+// params completes what scripts are run with: our commands, and an environment
+// that is not that of whoever runs the tests.
+func params(p testscript.Params, set func(env *testscript.Env)) testscript.Params {
 	heedSignals()
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
-		Setup: func(env *testscript.Env) error {
-			// Away from the locks of whoever runs the tests.
-			env.Setenv("HOLDFAST_STORE", "file:"+env.WorkDir+"/locks")
-			env.Setenv("HOME", env.WorkDir)
-			env.Setenv("GORACE", os.Getenv("GORACE"))
-			env.Setenv("LONG", strings.Repeat("long", 10<<10/4))
-			env.Setenv("CONTROL", "a\x1bb")
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exitcode":  exitcode,
-			"await":     await,
-			"awaitline": awaitLine,
-		},
-		RequireExplicitExec: true,
-		UpdateScripts:       os.Getenv("UPDATE") != "",
-	})
+	p.Setup = func(env *testscript.Env) error {
+		env.Setenv("HOME", env.WorkDir)
+		env.Setenv("GORACE", os.Getenv("GORACE"))
+		set(env)
+		return nil
+	}
+	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){
+		"exitcode":  exitcode,
+		"await":     await,
+		"awaitline": awaitLine,
+	}
+	p.RequireExplicitExec = true
+	p.UpdateScripts = os.Getenv("UPDATE") != ""
+	return p
 }
 
 // heedSignals has the programs that a test starts heed the signals that it sends

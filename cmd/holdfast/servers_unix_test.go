@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,26 +32,13 @@ func testServers(t *testing.T, script string) {
 	redis := servers.StartRedises(t, 3)
 	locked := servers.StartRedis(t, "--requirepass", "sesame")
 	postgres := servers.StartPostgres(t).URL("postgres")
-	testscript.Run(t, testscript.Params{
-		Files: []string{script},
-		Setup: func(env *testscript.Env) error {
-			env.Setenv("HOME", env.WorkDir)
-			env.Setenv("GORACE", os.Getenv("GORACE"))
-			for i, node := range redis {
-				env.Setenv(fmt.Sprintf("REDIS%d", i+1), "redis://"+node.Addr)
-				env.Setenv(fmt.Sprintf("PID%d", i+1), fmt.Sprint(node.PID()))
-			}
-			env.Setenv("LOCKED", locked.Addr)
-			env.Setenv("POSTGRES", postgres)
-			env.Setenv("ADVISORY", strings.Replace(postgres, "postgres:", "postgres+advisory:", 1))
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exitcode":  exitcode,
-			"await":     await,
-			"awaitline": awaitLine,
-		},
-		RequireExplicitExec: true,
-		UpdateScripts:       os.Getenv("UPDATE") != "",
-	})
+	testscript.Run(t, params(testscript.Params{Files: []string{script}}, func(env *testscript.Env) {
+		for i, node := range redis {
+			env.Setenv(fmt.Sprintf("REDIS%d", i+1), "redis://"+node.Addr)
+			env.Setenv(fmt.Sprintf("PID%d", i+1), fmt.Sprint(node.PID()))
+		}
+		env.Setenv("LOCKED", locked.Addr)
+		env.Setenv("POSTGRES", postgres)
+		env.Setenv("ADVISORY", strings.Replace(postgres, "postgres:", "postgres+advisory:", 1))
+	}))
 }

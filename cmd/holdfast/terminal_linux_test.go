@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/creack/pty"
 )
 
 // A console is a terminal that we play, with a holdfast as the leader of its
@@ -31,7 +30,11 @@ type console struct {
 func newConsole(t *testing.T, store string, columns, rows int, args ...string) *console {
 	t.Helper()
 	heedSignals()
-	master, slave := openTerminal(t)
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
 	c := &console{t: t, master: master, screen: &glass{columns: columns, rows: rows}, ended: make(chan struct{})}
 	c.resize(columns, rows)
 	c.cmd = exec.Command("holdfast", args...)
@@ -71,34 +74,12 @@ func (c *console) watch() {
 	}
 }
 
-func openTerminal(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { master.Close() })
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return master, slave
-}
-
 func (c *console) resize(columns, rows int) {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.screen.columns, c.screen.rows = columns, rows
-	size := &unix.Winsize{Col: uint16(columns), Row: uint16(rows)}
-	if err := unix.IoctlSetWinsize(int(c.master.Fd()), unix.TIOCSWINSZ, size); err != nil {
+	if err := pty.Setsize(c.master, &pty.Winsize{Cols: uint16(columns), Rows: uint16(rows)}); err != nil {
 		c.t.Fatal(err)
 	}
 }

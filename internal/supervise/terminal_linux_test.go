@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 )
 
@@ -74,7 +75,11 @@ type screen struct {
 func beginOnTerminal(t *testing.T, o order) *screen {
 	t.Helper()
 	r := prepare(t, o)
-	master, slave := terminalPair(t)
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
 	in, orders := pipe(t)
 	r.cmd.ExtraFiles = append(r.cmd.ExtraFiles, in)
 	r.cmd.Stdout.(*os.File).Close()
@@ -87,27 +92,6 @@ func beginOnTerminal(t *testing.T, o order) *screen {
 	t.Cleanup(func() { orders.Close() })
 	go io.Copy(io.Discard, master)
 	return &screen{r, master, orders}
-}
-
-func terminalPair(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { master.Close() })
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return master, slave
 }
 
 func (s *screen) press(keys string) {
