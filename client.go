@@ -70,7 +70,7 @@ func New(store driver.Store, config *Config) *Client {
 		outage:  config.Outage,
 		log:     config.Logger,
 		hooks:   config.Hooks,
-		clock:   newClock(can.Scope != driver.ScopeProcess),
+		clock:   newClock(can.Blocking != driver.BlocksNever),
 		owners:  newOwnerSource(),
 		closing: make(chan struct{}),
 		slots:   map[string]*slot{},

@@ -52,9 +52,9 @@ var concurrencyCases = []testCase{
 			stores := []*client{r.first, r.other()}
 			const names = 10
 			for i := range names {
-				r.first.grant(fmt.Sprint("name/", i), driver.MinTTL)
+				r.first.grant(fmt.Sprint("name/", i), short)
 			}
-			time.Sleep(driver.MinTTL + 2*precision)
+			time.Sleep(short + 2*precision)
 			for i := range names {
 				r.oneWinner(stores, fmt.Sprint("name/", i))
 			}
@@ -120,7 +120,7 @@ var concurrencyCases = []testCase{
 				return true
 			}
 			for range 5 {
-				late := r.first.grant("name", driver.MinTTL)
+				late := r.first.grant("name", short)
 				if !write(late) {
 					r.Fatalf("the token %d of the holder is refused", late.token)
 				}

@@ -26,8 +26,8 @@ const (
 // granted different tokens) is held again a few times, after a pause at
 // random. If less than a majority answered the error is an [Error].
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	s.start(1) // Close waits for what has to be given back
-	defer s.done()
+	s.beginCall() // Close waits for what has to be given back.
+	defer s.doneCall()
 	if err := s.usable(ctx); err != nil {
 		return driver.AcquireResult{}, err
 	}
@@ -36,10 +36,10 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	}
 	c := s.claim(req.Name, req.Owner)
 	defer s.unclaim(c)
-	if err := s.begin(ctx, c); err != nil {
+	if err := s.turn(ctx, c); err != nil {
 		return driver.AcquireResult{}, err
 	}
-	defer func() { <-c.turn }()
+	defer s.next(c)
 
 	asked := req.Floor
 	req.Floor = s.floor(asked)

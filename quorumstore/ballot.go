@@ -167,7 +167,9 @@ func largest(records []driver.Record) []driver.Record {
 	return best
 }
 
-// sameHold reports whether two nodes speak of one hold, as far as can be told.
+// sameHold reports whether two nodes speak of one hold, as far as can be told: of
+// a name that is kept not every store knows the token.
 func sameHold(a, b driver.Record) bool {
-	return a.Holder == b.Holder && a.Token == b.Token && a.Kept == b.Kept
+	unknown := a.Kept && (a.Token == 0 || b.Token == 0)
+	return a.Holder == b.Holder && a.Kept == b.Kept && (a.Token == b.Token || unknown)
 }

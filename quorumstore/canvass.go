@@ -3,21 +3,25 @@ package quorumstore
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A canvass is one request put to all nodes at once.
+// A canvass is one request put to all nodes at once. Whoever brings an answer
+// counts it, so that the caller is woken once, when the answers decide it.
 type canvass[T any] struct {
 	s       *Store
 	caller  context.Context
-	limit   context.Context // ends when the nodes have had their time
-	cancel  context.CancelFunc
-	answers chan answer[T] // has room for all
-	back    atomic.Int32   // nodes that have answered
-	enough  <-chan time.Time
+	limit   limit
+	request func(context.Context, *node) (T, error)
+	over    chan struct{} // closed when no more answers are counted
+
+	mu    sync.Mutex
+	count func(answer[T]) bool // nil when no more answers are counted
+	left  int                  // answers to come
+	grace *time.Timer
 }
 
 // An answer is what came back from a node.
@@ -27,77 +31,79 @@ type answer[T any] struct {
 	err   error
 }
 
-// poll puts a request to all nodes, each on a goroutine of its own. The
-// requests do not end with ctx, nor when the caller has heard enough: they run
-// on until they are answered, or their time is over.
+// poll prepares a request. It will not end with ctx, nor when the caller has
+// heard enough: it runs on until it is answered, or its limit is reached.
 func poll[T any](ctx context.Context, s *Store, request func(context.Context, *node) (T, error)) *canvass[T] {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
-	c := &canvass[T]{s: s, caller: ctx, limit: limit, cancel: cancel, answers: make(chan answer[T], len(s.nodes))}
-	s.start(len(s.nodes))
-	for _, n := range s.nodes {
-		go func() {
-			defer s.done()
-			value, err := request(limit, n)
-			c.answers <- answer[T]{n.index, value, err}
-			if int(c.back.Add(1)) == len(s.nodes) {
-				c.cancel()
-			}
-		}()
-	}
-	return c
+	return &canvass[T]{s: s, caller: ctx, request: request, over: make(chan struct{}), left: len(s.nodes)}
 }
 
-// next waits for another answer. It reports false when the nodes have had their
-// time, and an error when the caller or the Store has ended.
-func (c *canvass[T]) next() (answer[T], bool, error) {
-	select {
-	case a := <-c.answers:
-		return a, true, nil
-	default:
+// send puts the request to all nodes, to each in a goroutine of its own.
+func (c *canvass[T]) send() {
+	c.limit = c.s.limit()
+	for _, n := range c.s.nodes {
+		c.s.begin(n)
+		c.s.crew.send(visit{n, c})
 	}
+}
+
+// call puts the request to one node.
+func (c *canvass[T]) call(n *node) {
+	defer c.s.done(n)
+	value, err := c.request(limited{c.limit.node, c.caller}, n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left--
+	if c.count != nil && (c.count(answer[T]{n.index, value, err}) || c.left == 0) {
+		c.end()
+	}
+}
+
+// hear sends the request and passes the answers on, one at a time, until count
+// reports that they decide it, or no more are to come. The error is the end of
+// the caller or of the Store. When hear has returned, nothing is counted.
+func (c *canvass[T]) hear(count func(answer[T]) bool) error {
+	c.count = count
+	c.send()
+	var err error
 	select {
-	case a := <-c.answers:
-		return a, true, nil
-	case <-c.limit.Done():
-		return c.lastMinute()
-	case <-c.enough:
-		return c.lastMinute()
+	case <-c.over:
+		return nil
+	case <-c.limit.caller:
 	case <-c.caller.Done():
-		return answer[T]{}, false, c.caller.Err()
+		err = c.caller.Err()
 	case <-c.s.closing:
-		return answer[T]{}, false, driver.ErrClosed
+		err = driver.ErrClosed
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count == nil { // It was decided at that moment.
+		return nil
+	}
+	c.end()
+	return err
 }
 
-// lastMinute returns an answer that came at the moment at which time was up.
-func (c *canvass[T]) lastMinute() (answer[T], bool, error) {
-	select {
-	case a := <-c.answers:
-		return a, true, nil
-	default:
-		return answer[T]{}, false, nil
-	}
-}
-
-// within ends the wait for further answers after so long.
+// within ends the wait for further answers after so long. It is for count.
 func (c *canvass[T]) within(d time.Duration) {
-	if c.enough == nil {
-		c.enough = time.After(d)
+	if c.grace == nil {
+		c.grace = time.AfterFunc(d, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.end()
+		})
 	}
 }
 
-// hear passes answers on until decided returns true, or no more come.
-func (c *canvass[T]) hear(decided func(answer[T]) bool) error {
-	for range c.s.nodes {
-		a, more, err := c.next()
-		if err != nil || !more {
-			return err
-		}
-		if decided(a) {
-			return nil
-		}
+// end ends the count. The caller holds c.mu.
+func (c *canvass[T]) end() {
+	if c.count == nil {
+		return
 	}
-	return nil
+	c.count = nil
+	close(c.over)
+	if c.grace != nil {
+		c.grace.Stop()
+	}
 }
 
 // errNoAnswer is the vote of a node that has not answered: in its time, or by

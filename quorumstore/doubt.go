@@ -36,15 +36,6 @@ func (s *Store) doubt(c *claim, node int) {
 	})
 }
 
-// doubted reports until when a release of the owner may be on its way to a
-// node, and whether that is yet to come.
-func (s *Store) doubted(c *claim, node int) (time.Time, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	until := c.lanes[node].doubtUntil
-	return until, time.Now().Before(until)
-}
-
 // fading reports at which nodes whatever the owner has is about to end, or may
 // be, by a release that is under way: of an earlier attempt, or his own. To renew
 // it there is of no use. It returns nil for none.
@@ -66,9 +57,9 @@ func (s *Store) fading(name, owner string) []bool {
 	return nodes
 }
 
-// settle notes that a node has confirmed a release, which was sent when the
+// dispel notes that a node has confirmed a release, which was sent when the
 // doubt was until then.
-func (s *Store) settle(c *claim, node int, until time.Time) {
+func (s *Store) dispel(c *claim, node int, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &c.lanes[node]
@@ -77,14 +68,14 @@ func (s *Store) settle(c *claim, node int, until time.Time) {
 	}
 }
 
-// confirm sends a release to a node that may have one on its way, and reports
-// why it was not confirmed.
-func (s *Store) confirm(ctx context.Context, n *node, c *claim, req driver.ReleaseRequest) (bool, error) {
-	until, _ := s.doubted(c, n.index)
+// confirm sends a release to a node that may have one on its way, if there is a
+// doubt until then, and reports why it was not confirmed.
+func (s *Store) confirm(ctx context.Context, n *node, c *claim, doubt time.Time, req driver.ReleaseRequest) (bool, error) {
 	ended, err := ask(ctx, n, func(ctx context.Context) (bool, error) { return n.Release(ctx, req) })
 	switch {
+	case err == nil && !doubt.IsZero():
+		s.dispel(c, n.index, doubt)
 	case err == nil:
-		s.settle(c, n.index, until)
 	case !driver.NotApplied(err):
 		s.doubt(c, n.index)
 	}
@@ -104,9 +95,9 @@ func (s *Store) repeat(n *node, c *claim, req driver.ReleaseRequest) {
 		return
 	}
 	before := s.retain(c, n.index)
-	s.start(1)
+	s.begin(n)
 	go func() {
-		defer s.done()
+		defer s.done(n)
 		defer n.repeats.Add(-1)
 		defer s.unclaim(c)
 		for _, pause := range repeatAfter {
@@ -131,13 +122,15 @@ func (s *Store) repeatOnce(n *node, c *claim, req driver.ReleaseRequest, before 
 		return true
 	}
 	defer s.finish(c, p.errand)
-	s.await(context.Background(), p.errand)
-	if needed := s.send(p.errand); !needed && s.asked(c, n.index) != before {
+	if !s.await(s.alive, p.errand) {
+		p.err = driver.ErrClosed
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-	defer cancel()
-	p.ended, p.err = s.confirm(ctx, n, c, req)
+	needed, doubt := s.send(c, n.index, p.errand)
+	if !needed && s.asked(c, n.index) != before {
+		return true
+	}
+	p.ended, p.err = s.confirm(s.limit().node, n, c, doubt, req)
 	return p.err == nil || driver.Permanent(p.err)
 }
 
@@ -150,13 +143,7 @@ func (s *Store) retain(c *claim, node int) int {
 	return c.lanes[node].asked
 }
 
-// asks notes that it is about to do so.
-func (s *Store) asks(c *claim, node int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.lanes[node].asked++
-}
-
+// asked returns how often the claim has asked a node for the name.
 func (s *Store) asked(c *claim, node int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

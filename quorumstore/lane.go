@@ -17,18 +17,18 @@ type lane struct {
 	doubtUntil time.Time // see doubtTime
 }
 
-// An errand is the place of one request in a lane.
+// An errand is the place of one request in a lane. All of it is guarded by
+// Store.mu, except the last part.
 type errand struct {
-	done chan struct{} // closed when it is over, or skipped
-
-	// Guarded by Store.mu.
 	ahead   *errand // the one before, nil if there is none
 	kind    kind
 	sent    bool
-	skipped bool // it never will be sent: who is behind waits for who is ahead
-	needed  bool // a release that somebody else relies on, too
+	skipped bool          // it never will be sent: who is behind waits for who is ahead
+	needed  bool          // a release that somebody else relies on, too
+	over    bool          // it is done with, or skipped
+	done    chan struct{} // closed then; nil if nobody waits
 
-	// Set before done is closed.
+	// Set before it is over.
 	leaves bool  // an acquisition that may have left a hold
 	ended  bool  // a release that ended a hold
 	err    error // why a release was not confirmed
@@ -59,6 +59,7 @@ type place struct {
 // release joins one of its kind that waits at the end of the lane.
 func (s *Store) queue(c *claim, k kind, wanted func(node int) bool) []place {
 	places := make([]place, len(s.nodes))
+	errands := make([]errand, len(s.nodes))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range c.lanes {
@@ -73,58 +74,103 @@ func (s *Store) queue(c *claim, k kind, wanted func(node int) bool) []place {
 			places[i] = place{last, true}
 			continue
 		}
-		l.last = &errand{ahead: last, kind: k, done: make(chan struct{})}
+		l.last = &errands[i]
+		l.last.ahead, l.last.kind = last, k
 		places[i] = place{errand: l.last}
 	}
 	return places
 }
 
 // inForce returns the first errand, from this one on towards the front, that is
-// neither over nor skipped; nil if there is none.
+// not over; nil if there is none.
 func (e *errand) inForce() *errand {
-	for e != nil {
-		select {
-		case <-e.done:
-			e = e.ahead
-		default:
-			return e
-		}
+	for e != nil && e.over {
+		e = e.ahead
 	}
-	return nil
+	return e
 }
 
-// ready reports whether it is the errand's turn.
-func (s *Store) ready(e *errand) bool {
+// end marks an errand as over.
+func (e *errand) end() {
+	if e.over {
+		return
+	}
+	e.over = true
+	if e.done != nil {
+		close(e.done)
+	}
+}
+
+// waitFor returns a channel that is closed when the errand is over.
+func (e *errand) waitFor() <-chan struct{} {
+	if e.done == nil {
+		e.done = make(chan struct{})
+		if e.over {
+			close(e.done)
+		}
+	}
+	return e.done
+}
+
+// ahead returns nil if it is the errand's turn, and else what to wait for.
+func (s *Store) ahead(e *errand) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.ahead = e.ahead.inForce()
-	return e.ahead == nil
+	if e.ahead == nil {
+		return nil
+	}
+	return e.ahead.waitFor()
 }
 
 // await waits for the errand's turn, and reports whether it came before ctx
 // ended.
 func (s *Store) await(ctx context.Context, e *errand) bool {
-	for !s.ready(e) {
+	for {
+		ahead := s.ahead(e)
+		if ahead == nil {
+			return true
+		}
 		select {
-		case <-e.ahead.done: // ahead is changed by nobody else
+		case <-ahead:
 		case <-ctx.Done():
 			return false
 		}
 	}
-	return true
+}
+
+// outcome waits for a release that is somebody else's errand, until ctx ends.
+func (s *Store) outcome(ctx context.Context, e *errand) (bool, error) {
+	s.mu.Lock()
+	over := e.waitFor()
+	s.mu.Unlock()
+	select {
+	case <-over:
+		return e.ended, e.err
+	case <-ctx.Done():
+		return false, errNoAnswer
+	}
 }
 
 // send marks an errand as sent. It reports false if an acquisition has been
-// skipped, and true of a release if somebody else relies on it.
-func (s *Store) send(e *errand) bool {
+// skipped, and true of a release if somebody else relies on it. If a release of
+// the owner may be on its way to the node, doubt is until when.
+func (s *Store) send(c *claim, node int, e *errand) (ok bool, doubt time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l := &c.lanes[node]
+	if !l.doubtUntil.IsZero() && time.Now().Before(l.doubtUntil) {
+		doubt = l.doubtUntil
+	}
 	if e.kind != acquisition {
 		e.sent = true
-		return e.needed
+		return e.needed, doubt
 	}
 	e.sent = !e.skipped
-	return e.sent
+	if e.sent && doubt.IsZero() {
+		l.asked++
+	}
+	return e.sent, doubt
 }
 
 // skip takes an acquisition out of its lane, and reports false if it was sent.
@@ -132,7 +178,7 @@ func (s *Store) send(e *errand) bool {
 func (e *errand) skip() bool {
 	if !e.sent && !e.skipped {
 		e.skipped = true
-		close(e.done)
+		e.end()
 	}
 	return !e.sent
 }
@@ -143,7 +189,7 @@ func (s *Store) finish(c *claim, e *errand) {
 	defer s.mu.Unlock()
 	if !e.skipped {
 		e.ahead = nil
-		close(e.done)
+		e.end()
 	}
 	s.leave(c)
 }

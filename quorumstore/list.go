@@ -58,10 +58,10 @@ func (s *Store) lists(ctx context.Context, prefix string) (*lists, error) {
 	defer cancel()
 	l := &lists{s: s, nodes: make([]*answer[map[string]driver.Record], len(s.nodes))}
 	answers := make(chan answer[map[string]driver.Record], len(s.nodes))
-	s.start(len(s.nodes))
 	for _, n := range s.nodes {
+		s.begin(n)
 		go func() {
-			defer s.done()
+			defer s.done(n)
 			records, err := n.list(ctx, prefix)
 			answers <- answer[map[string]driver.Record]{n.index, records, err}
 		}()

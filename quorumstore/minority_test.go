@@ -214,6 +214,23 @@ func TestCutShort(t *testing.T) {
 	})
 }
 
+// The clean-up of an attempt that was cut short does not end what the next one
+// of the same owner is granted.
+func TestAttemptsOfOneOwner(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		for _, s := range c {
+			s.set(slow(there, back))
+		}
+		s := c.client(t)
+		req := request("mine")
+		go s.Acquire(bounded(t, there), req)
+		time.Sleep(there / 2)
+		grant(t, s, req)
+		time.Sleep(time.Second)
+		c.holders(t, "mine", "mine", "mine")
+	})
+}
+
 // A node that did not hear of a release is told again.
 func TestReleaseIsRepeated(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
@@ -244,8 +261,8 @@ func TestReleasesOfAHungNodeAreOne(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Second)
-		if n := s.work.Load(); n > 2 {
+		time.Sleep(3 * DefaultTimeout)
+		if n := s.nodes[2].busy.Load(); n > 2 {
 			t.Errorf("%d goroutines wait for one hung node", n)
 		}
 		close(revived)
@@ -272,7 +289,7 @@ func TestHungNodeIsBounded(t *testing.T) {
 		}
 		time.Sleep(2 * doubtTime)
 		synctest.Wait()
-		if n := s.work.Load(); n > 4*silentLimit {
+		if n := s.nodes[0].busy.Load(); n > 4*silentLimit {
 			t.Errorf("%d goroutines wait for a node that hangs", n)
 		}
 		if n := len(s.claims); n > 2*silentLimit {
@@ -280,7 +297,7 @@ func TestHungNodeIsBounded(t *testing.T) {
 		}
 		close(revived)
 		time.Sleep(2 * doubtTime)
-		if n := s.work.Load(); n != 0 {
+		if n := s.nodes[0].busy.Load(); n != 0 {
 			t.Errorf("%d goroutines are left", n)
 		}
 		if n := len(s.claims); n != 0 {

@@ -3,7 +3,6 @@ package quorumstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +17,7 @@ type node struct {
 	timeout time.Duration
 	began   time.Time
 
+	busy     atomic.Int64 // what is under way to it, or waits for its turn
 	asked    atomic.Int64 // requests under way
 	answered atomic.Int64 // when it last answered, or was asked after a rest
 	mute     atomic.Bool  // its last request ended without an answer
@@ -65,14 +65,3 @@ func (n *node) silent() bool {
 }
 
 func (n *node) now() int64 { return int64(time.Since(n.began)) }
-
-// closeNodes closes every node.
-func (s *Store) closeNodes() error {
-	var errs []error
-	for _, n := range s.nodes {
-		if err := n.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("node %d (%s): %w", n.index+1, n.can.Store, err))
-		}
-	}
-	return errors.Join(errs...)
-}

@@ -134,6 +134,11 @@ func (s *site) proxied(tb testing.TB) drivertest.Harness {
 					proxy.Reset()
 				}
 			},
+			Silence: func(_ testing.TB, store driver.Store) {
+				for _, proxy := range proxies(store) {
+					proxy.Hold(faultproxy.Down) // until it is closed
+				}
+			},
 		}
 	}}
 }

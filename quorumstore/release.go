@@ -68,25 +68,22 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 func (s *Store) releaseInTurn(ctx context.Context, n *node, c *claim, p place, undoes *errand, req driver.ReleaseRequest) (bool, error) {
 	if p.joined {
 		defer s.unclaim(c)
-		select {
-		case <-p.done:
-			return p.ended, p.err
-		case <-ctx.Done():
-			return false, errNoAnswer
-		}
+		return s.outcome(ctx, p.errand)
 	}
 	defer s.finish(c, p.errand)
-	if undoes != nil || !s.ready(p.errand) {
+	if undoes != nil || s.ahead(p.errand) != nil {
 		// It must be done, even if the caller's time is over by then.
-		s.await(context.Background(), p.errand)
-		limited, cancel := context.WithTimeout(context.Background(), s.timeout)
-		defer cancel()
-		ctx = limited
+		if !s.await(s.alive, p.errand) {
+			p.err = driver.ErrClosed
+			return false, p.err
+		}
+		ctx = limited{s.limit().node, ctx}
 	}
-	if needed := s.send(p.errand); undoes != nil && !undoes.leaves && !needed {
+	needed, doubt := s.send(c, n.index, p.errand)
+	if undoes != nil && !undoes.leaves && !needed {
 		return false, nil
 	}
-	p.ended, p.err = s.confirm(ctx, n, c, req)
+	p.ended, p.err = s.confirm(ctx, n, c, doubt, req)
 	if p.err != nil && !driver.Permanent(p.err) {
 		s.repeat(n, c, req)
 	}

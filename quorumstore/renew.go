@@ -147,5 +147,5 @@ func (s *Store) abandon(lost driver.RenewRequest) {
 	req := driver.ReleaseRequest{Name: lost.Name, Owner: lost.Owner}
 	poll(context.Background(), s, func(ctx context.Context, n *node) (bool, error) {
 		return s.releaseInTurn(ctx, n, c, places[n.index], nil, req)
-	})
+	}).send()
 }

@@ -49,14 +49,14 @@ func (r *round) ask(ctx context.Context, n *node) (driver.AcquireResult, error) 
 		e.skip()
 		return none, errNotSent
 	}
-	if !s.send(e) {
+	sent, doubt := s.send(r.c, n.index, e)
+	if !sent {
 		return none, errNotSent
 	}
-	if _, doubted := s.doubted(r.c, n.index); doubted {
-		_, _ = s.confirm(ctx, n, r.c, driver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner})
+	if !doubt.IsZero() {
+		_, _ = s.confirm(ctx, n, r.c, doubt, driver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner})
 		return none, errInDoubt
 	}
-	s.asks(r.c, n.index)
 	res, err := ask(ctx, n, func(ctx context.Context) (driver.AcquireResult, error) {
 		return n.Acquire(ctx, r.req)
 	})

@@ -14,11 +14,12 @@ const DefaultTimeout = 500 * time.Millisecond
 
 // Options say how a Store works. The zero value, and nil, are good defaults.
 type Options struct {
-	// Timeout bounds every request to a node, whatever the node's client
-	// library does; 0 means [DefaultTimeout]. It is what an operation can take
-	// at most while no majority answers, and costs nothing while one does. It
-	// should be several round trips to the farthest node, and well below a
-	// third of the shortest TTL in use.
+	// Timeout is how long a node is given to answer a request, whatever its
+	// client library does; 0 means [DefaultTimeout]. It is what an operation can
+	// take at most while no majority answers, and costs nothing while one does.
+	// It should be several round trips to the farthest node, and well below a
+	// third of the shortest TTL in use. A request that is late runs on for as
+	// long again, so that its outcome is learnt, before its context ends.
 	Timeout time.Duration
 
 	// CloseStores makes Close close the nodes too.
@@ -36,13 +37,17 @@ type Store struct {
 	lead    atomic.Int64 // see floor
 
 	closed  atomic.Bool
-	closing chan struct{} // closed when Close begins
-	work    atomic.Int64  // goroutines under way
-	idle    chan struct{} // told when a closed Store has none left; room for one
+	closing chan struct{}   // closed when Close begins
+	calls   atomic.Int64    // calls under way that may leave something to be done
+	settled chan struct{}   // told when a closed Store may be done; room for one
+	alive   context.Context // ends when Close waits no longer
+	end     context.CancelFunc
+	crew    crew
 
 	mu     sync.Mutex
 	claims map[claimKey]*claim // what is under way, by owner
 	doubts int                 // see doubtLimit
+	last   limit               // see Store.limit
 }
 
 var _ driver.Watcher = (*Store)(nil)
@@ -69,9 +74,10 @@ func NewWith(nodes []driver.Store, o *Options) *Store {
 		timeout: o.Timeout,
 		owns:    o.CloseStores,
 		closing: make(chan struct{}),
-		idle:    make(chan struct{}, 1),
+		settled: make(chan struct{}, 1),
 		claims:  map[claimKey]*claim{},
 	}
+	s.alive, s.end = context.WithCancel(context.Background())
 	if s.timeout <= 0 {
 		s.timeout = DefaultTimeout
 	}
@@ -92,30 +98,6 @@ func NewWith(nodes []driver.Store, o *Options) *Store {
 // follow from those of the nodes.
 func (s *Store) Guarantees() driver.Guarantees { return s.can }
 
-// Close implements [driver.Store]. It ends watches, and waits for requests that
-// are still on their way to a node, clean-ups above all, for the Timeout at
-// most. It closes the nodes only if Options.CloseStores says so.
-func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return nil
-	}
-	close(s.closing)
-	timer := time.NewTimer(s.timeout)
-	defer timer.Stop()
-	for s.work.Load() > 0 {
-		select {
-		case <-s.idle:
-			continue
-		case <-timer.C:
-		}
-		break
-	}
-	if !s.owns {
-		return nil
-	}
-	return s.closeNodes()
-}
-
 // usable returns the error of a call that need not be begun.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
@@ -125,18 +107,6 @@ func (s *Store) usable(ctx context.Context) error {
 		return notApplied{err}
 	}
 	return nil
-}
-
-// start counts goroutines that are about to begin, done one that has ended.
-func (s *Store) start(goroutines int) { s.work.Add(int64(goroutines)) }
-
-func (s *Store) done() {
-	if s.work.Add(-1) == 0 && s.closed.Load() {
-		select {
-		case s.idle <- struct{}{}:
-		default:
-		}
-	}
 }
 
 // pause waits, and returns an error if ctx or the Store ended first.

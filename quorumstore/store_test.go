@@ -25,21 +25,37 @@ func TestCombine(t *testing.T) {
 		Restart: driver.FateForgotten, Failover: driver.FateFreed,
 	}
 	mixed := driver.Guarantees{
-		Store: "quorum", Scope: driver.ScopeHost, HolderCrash: driver.RecoveryAtOnce,
+		Store: "quorum", Scope: driver.ScopeHost, Blocking: driver.BlocksToDeadline, HolderCrash: driver.RecoveryAtOnce,
 		Restart: driver.FateForgotten, Failover: driver.FateForgotten, Push: true,
 	}
+	inMemory := strong
+	inMemory.Scope, inMemory.Blocking = driver.ScopeProcess, driver.BlocksNever
+	withMemory := strong
+	withMemory.Store, withMemory.Scope, withMemory.Blocking = "quorum", driver.ScopeProcess, driver.BlocksToDeadline
 	whole := strong
-	whole.Store = "quorum"
+	whole.Store, whole.Blocking = "quorum", driver.BlocksToDeadline
 	for what, c := range map[string]struct {
 		nodes []driver.Guarantees
 		want  driver.Guarantees
 	}{
-		"one":               {[]driver.Guarantees{strong}, whole},
-		"three alike":       {[]driver.Guarantees{strong, strong, strong}, whole},
-		"one of three weak": {[]driver.Guarantees{strong, weak, strong}, mixed},
+		"one":                    {[]driver.Guarantees{strong}, whole},
+		"three alike":            {[]driver.Guarantees{strong, strong, strong}, whole},
+		"one of three in memory": {[]driver.Guarantees{strong, inMemory, strong}, withMemory},
+		"one of three weak":      {[]driver.Guarantees{strong, weak, strong}, mixed},
 	} {
 		if got := combine(c.nodes, len(c.nodes)/2+1); got != c.want {
 			t.Errorf("%s: %+v, want %+v", what, got, c.want)
+		}
+	}
+}
+
+// Two majorities share a node, and no smaller number would do.
+func TestMajority(t *testing.T) {
+	var nodes []driver.Store
+	for n := 1; n <= 7; n++ {
+		nodes = append(nodes, memstore.New())
+		if need := New(nodes...).need; 2*need <= n || 2*(need-1) > n {
+			t.Errorf("%d of %d nodes are taken for a majority", need, n)
 		}
 	}
 }
@@ -81,63 +97,6 @@ func TestNewWithoutStores(t *testing.T) {
 			New(nodes...)
 		}()
 	}
-}
-
-// Close closes the nodes if, and only if, it was asked to, and waits for what
-// has to be given back.
-func TestClose(t *testing.T) {
-	for _, owns := range []bool{false, true} {
-		inBubble(t, 3, func(t *testing.T, c cluster) {
-			conns := c.connect()
-			s := NewWith(stores(conns), &Options{CloseStores: owns})
-			c[2].set(slow(20*time.Millisecond, 20*time.Millisecond))
-			req := request("mine")
-			grant(t, s, req)
-			time.Sleep(time.Second)
-			c.holders(t, "mine", "mine", "mine")
-			giveBack(t, s, req)
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-			c.holders(t, "", "", "")
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-			if _, _, err := conns[0].Lookup(t.Context(), name); errors.Is(err, driver.ErrClosed) != owns {
-				t.Errorf("with CloseStores %v a node says %v", owns, err)
-			}
-		})
-	}
-}
-
-// An attempt that Close cuts short leaves nothing behind, even if the nodes have
-// granted it at that moment and are closed at once.
-func TestCloseWaitsForAttempts(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		for range 200 {
-			s := NewWith(stores(c.connect()), &Options{CloseStores: true})
-			for _, server := range c {
-				server.set(slow(there, back))
-			}
-			req := request("mine")
-			answered := make(chan error, 1)
-			go func() {
-				_, err := s.Acquire(context.Background(), req)
-				answered <- err
-			}()
-			time.Sleep(there + back)
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-			if <-answered != nil {
-				c.holders(t, "", "", "")
-			}
-			for _, server := range c {
-				server.set(nil)
-			}
-			giveBack(t, c.client(t), req)
-		}
-	})
 }
 
 // An Error says how each node voted, and matches what speaks for the whole.
@@ -233,6 +192,27 @@ func TestLookupAndList(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Nodes of different kinds speak of one hold though not all know its token; the
+// holds of one holder are different ones.
+func TestSameHold(t *testing.T) {
+	for _, c := range []struct {
+		a, b driver.Record
+		same bool
+	}{
+		{driver.Record{Holder: "a", Token: 1}, driver.Record{Holder: "a", Token: 1}, true},
+		{driver.Record{Holder: "a", Token: 1}, driver.Record{Holder: "a", Token: 2}, false},
+		{driver.Record{Holder: "a", Token: 1}, driver.Record{Holder: "a"}, false},
+		{driver.Record{Holder: "a", Token: 1}, driver.Record{Holder: "b", Token: 1}, false},
+		{driver.Record{Kept: true, Token: 1}, driver.Record{Kept: true}, true},
+		{driver.Record{Kept: true, Token: 1}, driver.Record{Kept: true, Token: 2}, false},
+		{driver.Record{Kept: true}, driver.Record{}, false},
+	} {
+		if sameHold(c.a, c.b) != c.same || sameHold(c.b, c.a) != c.same {
+			t.Errorf("%+v and %+v: want %v", c.a, c.b, c.same)
+		}
+	}
 }
 
 // A hung node does not keep a list back for long.

@@ -33,10 +33,11 @@ func (r *round) undo() *undoing {
 		if granted {
 			u.left.Add(1)
 		}
-		r.s.start(1)
+		n := r.s.nodes[i]
+		r.s.begin(n)
 		go func() {
-			defer r.s.done()
-			_, _ = r.s.releaseInTurn(context.Background(), r.s.nodes[i], r.c, p, r.places[i].errand, driver.ReleaseRequest{
+			defer r.s.done(n)
+			_, _ = r.s.releaseInTurn(r.s.alive, n, r.c, p, r.places[i].errand, driver.ReleaseRequest{
 				Name:  r.req.Name,
 				Owner: r.req.Owner,
 			})

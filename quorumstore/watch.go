@@ -33,15 +33,16 @@ func (s *Store) Watch(ctx context.Context, name string) (<-chan struct{}, error)
 	watchCtx, cancel := context.WithCancel(ctx)
 	w := &watch{s: s, heard: make([]time.Time, len(s.nodes)), wake: make(chan struct{}, 1)}
 	started := make(chan answer[struct{}], len(s.nodes))
-	s.start(len(s.nodes) + 1)
 	for _, n := range s.nodes {
+		s.begin(n)
 		go func() {
-			defer s.done()
+			defer s.done(n)
 			w.follow(watchCtx, n, name, started)
 		}()
 	}
+	s.beginCall()
 	go func() {
-		defer s.done()
+		defer s.doneCall()
 		select {
 		case <-s.closing:
 			cancel()
