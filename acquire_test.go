@@ -130,21 +130,26 @@ func TestReleaseWakesAnotherClientAtOnce(t *testing.T) {
 func TestWaiterNeedsNoWakeUp(t *testing.T) {
 	deaf := func(context.Context, faultstore.Op, func()) error { return nil }
 	cases := map[string]struct {
-		store func() *faultstore.Store
+		store func() driver.Store
 		bound time.Duration
 	}{
-		"lost wake-ups": {func() *faultstore.Store {
+		"lost wake-ups": {func() driver.Store {
 			s := faultstore.Wrap(memstore.New())
 			s.Set(faultstore.Watch, deaf)
 			return s
 		}, 2 * time.Second},
-		"no push": {func() *faultstore.Store { return faultstore.Wrap(memstore.New()).NoPush() }, 250 * ms},
-		"watch unsupported": {func() *faultstore.Store {
+		"lost wake-ups of a store that watches over them": {func() driver.Store {
+			s := faultstore.Wrap(memstore.New())
+			s.Set(faultstore.Watch, deaf)
+			return supervised{s}
+		}, 20 * time.Second},
+		"no push": {func() driver.Store { return faultstore.Wrap(memstore.New()).NoPush() }, 250 * ms},
+		"watch unsupported": {func() driver.Store {
 			s := faultstore.Wrap(memstore.New())
 			s.Set(faultstore.Watch, faultstore.Refuse)
 			return s
 		}, 250 * ms},
-		"watch hangs": {func() *faultstore.Store {
+		"watch hangs": {func() driver.Store {
 			s := faultstore.Wrap(memstore.New())
 			s.Set(faultstore.Watch, faultstore.Hang)
 			return s
@@ -169,6 +174,32 @@ func TestWaiterNeedsNoWakeUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A supervised store is one that watches over its wake-ups, or says so.
+type supervised struct{ *faultstore.Store }
+
+func (s supervised) Guarantees() driver.Guarantees {
+	can := s.Store.Guarantees()
+	can.Supervised = true
+	return can
+}
+
+// Where the store watches over its wake-ups, a waiter for whom there are none
+// hardly troubles it.
+func TestIdleWaiterOfASupervisedStore(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New())
+		first := acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: 2 * time.Hour})
+		ctx, cancel := context.WithTimeout(ctx, time.Hour)
+		defer cancel()
+		_, err := open(t, supervised{store}, nil).Acquire(ctx, "a", nil)
+		wantErr(t, err, holdfast.ErrHeld)
+		if n := store.Calls(faultstore.Acquire); n < 180 || n > 360 {
+			t.Errorf("a waiter made %d attempts in an hour, want one in 10 to 20 s", n)
+		}
+		release(t, first)
+	})
 }
 
 // A release between the failed attempt and the watch is not missed.

@@ -3,6 +3,8 @@ package holdfast
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Backoff paces the attempts of a waiter. A waiter tries again when the store
@@ -11,7 +13,9 @@ import (
 // upper half, so that waiters do not march in step.
 //
 // The greatest pause bounds how long a lock can lie free before a waiter takes
-// it, whatever freed it and however many wake-ups were lost.
+// it, whatever freed it and however many wake-ups were lost. Where the store
+// watches over its own wake-ups that pause is long, so that a waiter costs next
+// to nothing: there it is the second net, and the store's signals the first.
 type Backoff struct {
 	// Min is the first pause; 0 means 2 ms.
 	Min time.Duration
@@ -20,18 +24,23 @@ type Backoff struct {
 	// 0 means 250 ms.
 	Max time.Duration
 
-	// Watched is the greatest pause while it does; 0 means 2 s.
+	// Watched is the greatest pause while it does; 0 means 2 s, or 20 s for a
+	// store whose Guarantees are Supervised.
 	Watched time.Duration
 }
 
-func (b Backoff) withDefaults() Backoff {
+func (b Backoff) withDefaults(can driver.Guarantees) Backoff {
 	if b.Min <= 0 {
 		b.Min = 2 * time.Millisecond
 	}
 	if b.Max <= 0 {
 		b.Max = 250 * time.Millisecond
 	}
-	if b.Watched <= 0 {
+	switch {
+	case b.Watched > 0:
+	case can.Supervised:
+		b.Watched = 20 * time.Second
+	default:
 		b.Watched = 2 * time.Second
 	}
 	b.Max = max(b.Max, b.Min)

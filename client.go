@@ -65,7 +65,7 @@ func New(store driver.Store, config *Config) *Client {
 		holder:  config.Holder,
 		prefix:  config.Prefix,
 		options: config.Options,
-		backoff: config.Backoff.withDefaults(),
+		backoff: config.Backoff.withDefaults(can),
 		timeout: config.RequestTimeout,
 		outage:  config.Outage,
 		log:     config.Logger,

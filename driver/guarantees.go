@@ -36,6 +36,15 @@ type Guarantees struct {
 	// ErrUnsupported from Watch.
 	Push bool
 
+	// Supervised: wake-ups do not stay lost. Each Release and Break, by whatever
+	// client, is told by the server itself and not by whoever asked for it, and
+	// the store tests what it is told by: a watch that may be missing something
+	// is signalled, and again every two seconds until it is in force anew. That a
+	// connection has died without a word may take the store five seconds to
+	// notice, and for one who has waited longer than that as long again. Waiters
+	// then try by themselves but seldom.
+	Supervised bool
+
 	// Detached: a hold that was asked for as AcquireRequest.Detached outlives
 	// the process and the Store that asked. A store that does not claim it
 	// refuses such a request with ErrUnsupported.

@@ -96,7 +96,9 @@ func without(need needs) driver.Guarantees {
 	case fencing:
 		claims.Fencing = false
 	case push:
-		claims.Push = false
+		claims.Push, claims.Supervised = false, false
+	case supervised:
+		claims.Supervised = false
 	case lookup:
 		claims.Lookup = false
 	case list:

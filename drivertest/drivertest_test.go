@@ -15,6 +15,7 @@ func TestCorrectStore(t *testing.T) {
 		"crash frees":      crashFrees,
 		"without fencing":  without(fencing),
 		"without push":     without(push),
+		"unsupervised":     without(supervised),
 		"without lookup":   without(lookup),
 		"without list":     without(list),
 		"without break":    without(breaking),

@@ -196,6 +196,18 @@ var faultsCases = []testCase{
 		},
 	},
 	{
+		name:  "silence-watched",
+		claim: "If the store claims Supervised, a watch is signalled soon after the server has fallen silent, and every two seconds while it is.",
+		needs: silence | push | supervised,
+		run: func(r *run) {
+			signals := r.first.watch("name")
+			r.backing.Silence(r, r.first.Store)
+			r.signalledWithin(5*time.Second, signals)
+			r.signalledWithin(2*time.Second, signals)
+			r.signalledWithin(2*time.Second, signals)
+		},
+	},
+	{
 		name:  "watch-severed",
 		claim: "A watch whose connection was cut signals, since it may have missed a release, and is in force again.",
 		needs: sever | push,

@@ -50,6 +50,16 @@ var guaranteesCases = []testCase{
 		},
 	},
 	{
+		name:  "supervised",
+		claim: "A store that claims Supervised claims Push.",
+		needs: supervised,
+		run: func(r *run) {
+			if !r.guarantees.Push {
+				r.Error("the store claims Supervised and does not claim Push")
+			}
+		},
+	},
+	{
 		name:  "no-lookup",
 		claim: "A store that does not claim Lookup refuses it with ErrUnsupported.",
 		lacks: lookup,

@@ -13,6 +13,7 @@ type needs uint32
 const (
 	fencing needs = 1 << iota
 	push
+	supervised
 	lookup
 	list
 	breaking
@@ -34,6 +35,7 @@ const (
 var missing = []string{
 	"Guarantees().Fencing is false",
 	"Guarantees().Push is false",
+	"Guarantees().Supervised is false",
 	"Guarantees().Lookup is false",
 	"Guarantees().List is false",
 	"Guarantees().Break is false",
@@ -67,22 +69,23 @@ func (n needs) why() string {
 func offered(g driver.Guarantees, b Backing) needs {
 	var have needs
 	for need, present := range map[needs]bool{
-		fencing:   g.Fencing,
-		push:      g.Push,
-		lookup:    g.Lookup,
-		list:      g.List,
-		breaking:  g.Break,
-		metadata:  g.Metadata,
-		keep:      g.Keep,
-		detached:  g.Detached,
-		processes: g.Scope != driver.ScopeProcess,
-		restart:   b.Restart != nil,
-		crash:     b.Crash != nil,
-		fault:     b.Fault != nil,
-		sever:     b.Sever != nil,
-		silence:   b.Silence != nil,
-		skew:      b.OpenSkewed != nil,
-		bounded:   g.Blocking != driver.BlocksForLong,
+		fencing:    g.Fencing,
+		push:       g.Push,
+		supervised: g.Supervised,
+		lookup:     g.Lookup,
+		list:       g.List,
+		breaking:   g.Break,
+		metadata:   g.Metadata,
+		keep:       g.Keep,
+		detached:   g.Detached,
+		processes:  g.Scope != driver.ScopeProcess,
+		restart:    b.Restart != nil,
+		crash:      b.Crash != nil,
+		fault:      b.Fault != nil,
+		sever:      b.Sever != nil,
+		silence:    b.Silence != nil,
+		skew:       b.OpenSkewed != nil,
+		bounded:    g.Blocking != driver.BlocksForLong,
 	} {
 		if present {
 			have |= need

@@ -26,7 +26,7 @@ var variants = []variant{
 	{bug: pushWithoutWatch, fails: `
 		guarantees/push watch/release watch/break watch/other-process watch/before-the-name watch/every-watcher
 		watch/no-lost-wake-up watch/racing-release watch/stays watch/unread watch/others-end watch/not-closed
-		watch/only-its-name watch/many closing/watches faults/watch-severed
+		watch/only-its-name watch/many closing/watches faults/watch-severed faults/silence-watched
 	`},
 	{bug: restartKeepsHolds, claims: restartFrees, fails: `faults/restart`},
 	{bug: restartForgets, fails: `faults/restart`},
@@ -36,6 +36,9 @@ var variants = []variant{
 	{bug: crashFreesEverything, fails: `detached/outlives-process detached/outlives-renewer faults/crash faults/crash-of-others`},
 	{bug: crashFreesNothing, claims: crashFrees, fails: `faults/crash`},
 	{bug: severedWatchEnds, fails: `faults/watch-severed`},
+	{bug: supervisedWithoutPush, claims: overseers, fails: `guarantees/supervised`},
+	{bug: silenceUnnoticed, fails: `faults/silence-watched`},
+	{bug: remindsOnce, fails: `faults/silence-watched`},
 	{bug: severedWatchIsSilent, fails: `faults/watch-severed`},
 	{bug: severedStoreIsDead, fails: `faults/severed`},
 	{bug: wakesEverybody, fails: `watch/only-its-name`},
@@ -341,7 +344,7 @@ var variants = []variant{
 	{bug: overclaimsPush, fails: `
 		watch/release watch/break watch/other-process watch/before-the-name watch/every-watcher watch/no-lost-wake-up
 		watch/racing-release watch/stays watch/unread watch/others-end watch/not-closed watch/only-its-name watch/many
-		closing/watches faults/watch-severed
+		closing/watches faults/watch-severed faults/silence-watched
 	`},
 	{bug: watchStartsLate, fails: `
 		watch/release watch/break watch/other-process watch/before-the-name watch/every-watcher watch/no-lost-wake-up
@@ -349,12 +352,12 @@ var variants = []variant{
 	`},
 	{bug: watchNeedsName, fails: `
 		watch/other-process watch/before-the-name watch/stays watch/unread watch/others-end watch/many
-		faults/watch-severed
+		faults/watch-severed faults/silence-watched
 	`},
 	{bug: watchLeaks, fails: `
 		watch/release watch/break watch/other-process watch/before-the-name watch/every-watcher watch/no-lost-wake-up
 		watch/racing-release watch/stays watch/unread watch/others-end watch/not-closed watch/only-its-name watch/many
-		closing/watches faults/watch-severed
+		closing/watches faults/watch-severed faults/silence-watched
 	`},
 	{bug: endOfOneEndsAll, fails: `watch/others-end`},
 	{bug: watchCloses, fails: `watch/not-closed`},

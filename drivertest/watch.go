@@ -222,12 +222,18 @@ var watchCases = []testCase{
 // signalled waits for a signal.
 func (r *run) signalled(signals <-chan struct{}) {
 	r.Helper()
+	r.signalledWithin(0, signals)
+}
+
+// signalledWithin waits for a signal that may take some time.
+func (r *run) signalledWithin(limit time.Duration, signals <-chan struct{}) {
+	r.Helper()
 	select {
 	case _, open := <-signals:
 		if !open {
 			r.Fatal("the channel of a watch is closed")
 		}
-	case <-time.After(r.slack()):
+	case <-time.After(limit + r.slack()):
 		r.Fatal("no signal came")
 	}
 }

@@ -57,7 +57,7 @@ var errLink = errors.New("the connection was lost")
 // everything is what a full world claims.
 var everything = driver.Guarantees{
 	Store: "reference", Scope: driver.ScopeNetwork, Blocking: driver.BlocksToDeadline, Fencing: true, HolderCrash: driver.RecoveryTTL,
-	Restart: driver.FateKept, Failover: driver.FateKept, Push: true,
+	Restart: driver.FateKept, Failover: driver.FateKept, Push: true, Supervised: true,
 	Lookup: true, List: true, Break: true, Metadata: true, Keep: true, Detached: true,
 }
 
@@ -72,6 +72,14 @@ var restartFrees, crashFrees = func() (a, b driver.Guarantees) {
 	a, b = everything, everything
 	a.Restart, b.HolderCrash = driver.FateFreed, driver.RecoveryAtOnce
 	return a, b
+}()
+
+// overseers is what a store claims that watches over the wake-ups that it does
+// not give.
+var overseers = func() driver.Guarantees {
+	claims := without(push)
+	claims.Supervised = true
+	return claims
 }()
 
 func newWorld(claims driver.Guarantees, b bug) *world {
@@ -89,7 +97,7 @@ func (w *world) backing() Backing {
 		Restart:    func(testing.TB) { w.restart() },
 		Crash:      func(_ testing.TB, s driver.Store) { w.crash(ref(s)) },
 		Fault:      func(_ testing.TB, s driver.Store, f Fault) { ref(s).fault = f },
-		Silence:    func(_ testing.TB, s driver.Store) { ref(s).silent = true },
+		Silence:    func(_ testing.TB, s driver.Store) { w.silence(ref(s)) },
 		Sever:      func(_ testing.TB, s driver.Store) { w.sever(ref(s)) },
 	}
 }
@@ -146,6 +154,28 @@ func (w *world) crash(s *refStore) {
 		if e.takenBy == s && (!e.detached || w.has(crashEndsDetached)) || w.has(crashFreesEverything) {
 			delete(w.entries, name)
 		}
+	}
+}
+
+// silence has the server answer the store no more. The store notices.
+func (w *world) silence(s *refStore) {
+	s.silent = true
+	if w.claims.Supervised && !w.has(silenceUnnoticed) {
+		time.AfterFunc(time.Second, func() { w.remind(s) })
+	}
+}
+
+// remind signals all watches of a store, again and again until it is closed.
+func (w *world) remind(s *refStore) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for watch := range w.watches {
+		if watch.by == s {
+			signal(watch.signals)
+		}
+	}
+	if !s.closed && !w.has(remindsOnce) {
+		time.AfterFunc(time.Second, func() { w.remind(s) })
 	}
 }
 

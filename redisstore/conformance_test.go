@@ -142,6 +142,9 @@ func proxied(server *servers.Redis, opts *Options) drivertest.Backing {
 			through(s).LoseRequest(isRequest)
 		},
 		Sever: func(_ testing.TB, s driver.Store) { through(s).Reset() },
+		Silence: func(_ testing.TB, s driver.Store) {
+			through(s).Hold(faultproxy.Down) // until the proxy is closed
+		},
 	}
 }
 

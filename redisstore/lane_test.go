@@ -4,6 +4,8 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -86,6 +88,49 @@ func TestLaneGathers(t *testing.T) {
 			t.Error("a lane without calls has a runner")
 		}
 	})
+}
+
+// Callers who are woken together ask again together: theirs is one batch, not
+// one for each. On one processor it is certain who runs when.
+func TestLaneLetsCallersAskAgain(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const callers, rounds = 16, 50
+	batches := 0 // A lane without hung calls carries out one batch at a time.
+	l := &lane{exec: func(context.Context, []*call) { batches++ }}
+	var group sync.WaitGroup
+	for range callers {
+		group.Go(func() {
+			for range rounds {
+				c := &call{}
+				l.put(c)
+				<-c.done
+			}
+		})
+	}
+	group.Wait()
+	if batches > 4*rounds {
+		t.Errorf("%d callers who ask %d times each took %d batches, want about %[2]d", callers, rounds, batches)
+	}
+}
+
+// A release comes behind the acquire that it undoes, so locks keep to their
+// lanes; different ones do not all share one.
+func TestLanesOfASingleServer(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close() // Nothing is dialled.
+	s := New(client, nil)
+	defer s.Close()
+	seen := map[*lane]bool{}
+	for i := range 100 {
+		key := s.lockKey(fmt.Sprint(i))
+		if s.lane(key) != s.lane(key) {
+			t.Fatalf("the lock %q changes its lane", key)
+		}
+		seen[s.lane(key)] = true
+	}
+	if len(seen) != singleLanes {
+		t.Errorf("100 locks are in %d lanes, want %d", len(seen), singleLanes)
+	}
 }
 
 // A batch that hangs, whoever carries it, holds up the others for a while only;

@@ -66,9 +66,15 @@ type Store struct {
 
 var _ driver.Watcher = (*Store)(nil)
 
-// clusterLanes is how many lanes there are to a cluster, so that a node that
-// hangs holds up few of the locks on other nodes.
-const clusterLanes = 16
+const (
+	// singleLanes is how many lanes there are to a single server: it works on the
+	// batch of one while the client makes that of the other.
+	singleLanes = 2
+
+	// clusterLanes is how many lanes there are to a cluster, so that a node that
+	// hangs holds up few of the locks on other nodes.
+	clusterLanes = 16
+)
 
 // New returns a store that uses a client of the caller: a single server's, a
 // Sentinel's or a cluster's. Nothing is dialled. The client must stay open
@@ -103,7 +109,7 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 	}
 	s.misuse = s.check()
 	s.can = s.promise()
-	s.lanes = make([]lane, 1)
+	s.lanes = make([]lane, singleLanes)
 	if s.cluster {
 		s.lanes = make([]lane, clusterLanes)
 	}
@@ -149,6 +155,7 @@ func (s *Store) promise() driver.Guarantees {
 		Restart:     driver.FateForgotten, // It depends on the server's persistence.
 		Failover:    driver.FateForgotten, // Replication is asynchronous.
 		Push:        canTrack(s.client),
+		Supervised:  canTrack(s.client),
 		Lookup:      true,
 		List:        true,
 		Break:       true,
@@ -181,8 +188,5 @@ func (s *Store) Close() error {
 // lane returns the lane of a key: always the same, so that calls keep their
 // order.
 func (s *Store) lane(key string) *lane {
-	if len(s.lanes) == 1 {
-		return &s.lanes[0]
-	}
 	return &s.lanes[int(slotOf(key))%len(s.lanes)]
 }

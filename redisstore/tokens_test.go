@@ -307,3 +307,32 @@ func TestTokensAndTheClock(t *testing.T) {
 		t.Errorf("when the counter was lost the token is %d, not above %d", got, first)
 	}
 }
+
+// The locks of one batch get tokens that rise by one, and their records say the
+// same, also where the text of a token is all but its seconds noughts.
+func TestTokensOfABatch(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	last := (time.Now().Unix()+3600)*second - 6 // ahead of the clock: it does not count
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(last, 10))
+	var batch []*call
+	for i := range 12 {
+		req := request(fmt.Sprint("name/", i), time.Minute)
+		batch = append(batch, s.newCall(acquireScript, s.lockKey(req.Name), req.Owner, millis(req.TTL), req.Floor, "host/1/x"))
+	}
+	s.lane("").put(batch...)
+	for i, c := range batch {
+		want := last + 1 + int64(i)
+		if token, err := s.read(c, s.lane("").wait(t.Context(), c)); err != nil || token != want {
+			t.Errorf("token %v, %v, want %d", token, err, want)
+		}
+		rec, _, err := s.Lookup(t.Context(), fmt.Sprint("name/", i))
+		if err != nil || rec.Token != want {
+			t.Errorf("the record says %d, %v, want %d", rec.Token, err, want)
+		}
+	}
+	if counter := server.Do("GET", s.counterKey("")); counter != strconv.FormatInt(last+12, 10) {
+		t.Errorf("the counter is %s after %d", counter, last+12)
+	}
+}

@@ -68,8 +68,8 @@ func millis(d time.Duration) int64 {
 	return max(1, int64((d+time.Millisecond-1)/time.Millisecond))
 }
 
-// Renew implements [driver.Store]. The holds are renewed in one pipeline; in a
-// cluster, in one for each node.
+// Renew implements [driver.Store]. The holds are renewed in two pipelines at
+// once; in a cluster, in one for each lane.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

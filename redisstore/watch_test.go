@@ -6,9 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
@@ -55,8 +59,8 @@ func TestForeignReleases(t *testing.T) {
 	}
 }
 
-// Renewals of the holder wake nobody, and cost one GET each for all that wait
-// in a process. Nothing is sent while nothing happens.
+// Renewals of the holder, but for the first, wake nobody, and cost one GET each
+// for all that wait in a process. Nothing is sent while nothing happens.
 func TestIdleWaiters(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -75,6 +79,12 @@ func TestIdleWaiters(t *testing.T) {
 		held.TTL += time.Minute
 		renew(t, holder, held)
 		eventually(t, "GET after a renewal", func() bool { return numberOf(t, server, "get") >= 2*(i+1) })
+		if i > 0 {
+			continue
+		}
+		for _, signals := range all {
+			signalled(t, "the first renewal", signals)
+		}
 	}
 	if gets := numberOf(t, server, "get"); gets != 2*renewals { // Half of them are of the renew script.
 		t.Errorf("%d renewals cost %d GETs, want %d", renewals, gets, 2*renewals)
@@ -127,7 +137,39 @@ func TestNoTracking(t *testing.T) {
 	}
 }
 
-// A watch outlives its server, and a connection that swallows everything.
+// A connection that swallows everything is noticed, and another is made.
+func TestWatchOnADeadConnection(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	var addr atomic.Value
+	addr.Store(proxy.Addr())
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr.Load().(string))
+	}})
+	t.Cleanup(func() { _ = client.Close() })
+	s := New(client, nil)
+	t.Cleanup(func() { _ = s.Close() })
+	server.Do("SET", "lock:name", "x")
+	signals := watchOf(t, s, "name")
+	addr.Store(server.Addr)
+	proxy.Hold(faultproxy.Down)
+	proxy.Hold(faultproxy.Up)
+	server.Do("DEL", "lock:name")
+	signalled(t, "the silence of a connection", signals)
+	eventually(t, "signal on another connection", func() bool {
+		server.Do("SET", "lock:name", "x")
+		server.Do("DEL", "lock:name")
+		select {
+		case <-signals:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// A watch outlives its server.
 func TestWatchAfterRestart(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

@@ -42,29 +42,35 @@ end
 -- above is the token that a lock is granted when the counter says this: more
 -- than that only for a floor, and for a lock that had such a token before.
 local function above(said, lock, floor)
-  if floor == '0' and names == 0 then
-    return said
-  end
   local own = names > 0 and call('ZSCORE', ahead, lock)
   return math.max(said, tonumber(floor), own and own + 1 or 0)
 end
 
 -- written is a token as text. The format of large numbers takes longer than a
--- command; it is left for those that may not fit a server's whole numbers.
+-- command; it is left for those that may not fit a server's whole numbers. The
+-- tokens of a batch have the same seconds, so that these are formatted once.
+local format = string.format
+local whole, prefix = -1, ''
 local function written(token)
-  if token < 2147483648000000 then
-    return string.format('%d%06d', math.floor(token / 1000000), token % 1000000)
+  if token >= 2147483648000000 then
+    return format('%.0f', token)
   end
-  return string.format('%.0f', token)
+  local micros = token % 1000000
+  if token - micros ~= whole then
+    whole = token - micros
+    prefix = format('%d', whole / 1000000)
+  end
+  return format('%s%06d', prefix, micros)
 end
 
-local answers, issued = {}, last
-local arg = 2
+local answers, count, arg = {}, 0, 2
+local issued, said = last, math.max(last + 1, clock) -- said is the counter's next
 for key = (guard > 0) and 4 or 3, #KEYS, 2 do
-  local lock, record, owner, ttl = KEYS[key], KEYS[key + 1], ARGV[arg], ARGV[arg + 1]
-  local said = math.max(issued + 1, clock)
-  local token = above(said, lock, ARGV[arg + 2])
-  local answer
+  local lock, record, owner, ttl, floor = KEYS[key], KEYS[key + 1], ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
+  local answer, token = nil, said
+  if names > 0 or floor ~= '0' then
+    token = above(said, lock, floor)
+  end
   if (abstain > 0 or token > greatest) and call('EXISTS', lock) == 0 then
     answer = abstain > 0 and {'abstains', abstain} or {'exhausted'}
   elseif not call('SET', lock, owner, 'NX', 'PX', ttl) then
@@ -76,16 +82,16 @@ for key = (guard > 0) and 4 or 3, #KEYS, 2 do
     end
   end
   if not answer then
-    issued, answer = said, token
+    issued, said, answer = said, said + 1, token
     local text = written(token)
-    if token > said then
+    if token > issued then
       names = names + 1
       call('ZADD', ahead, text, lock)
     end
     call('SET', record, owner .. '\n' .. text .. begin .. ARGV[arg + 3], 'PX', ttl)
   end
-  answers[#answers + 1] = answer
-  arg = arg + 4
+  count, arg = count + 1, arg + 4
+  answers[count] = answer
 end
 if issued > last then
   local text = written(issued)

@@ -10,17 +10,13 @@
 -- and only with the lock, and a batch of releases is one command so.
 local call = redis.call
 
-local function release(lock, record, owner, keep)
-  local value = redis.pcall('GET', lock)
+-- special answers where the owner does not hold the lock, or wants it kept.
+local function special(lock, record, owner, keep, value)
   if value and type(value) ~= 'string' then
     return {'corrupt'}
   end
   if keep == '0' then
-    if value ~= owner then
-      return 0
-    end
-    call('DEL', lock, record)
-    return 1
+    return 0
   end
   local mark = 'released:' .. redis.sha1hex(owner)
   if value ~= owner and value ~= mark then
@@ -31,8 +27,16 @@ local function release(lock, record, owner, keep)
   return 1
 end
 
-local answers = {}
+local answers, count = {}, 0
 for i = 1, #KEYS, 2 do
-  answers[#answers + 1] = release(KEYS[i], KEYS[i + 1], ARGV[i], ARGV[i + 1])
+  local lock, record, owner, keep = KEYS[i], KEYS[i + 1], ARGV[i], ARGV[i + 1]
+  local value, answer = redis.pcall('GET', lock), 1
+  if value == owner and keep == '0' then
+    call('DEL', lock, record)
+  else
+    answer = special(lock, record, owner, keep, value)
+  end
+  count = count + 1
+  answers[count] = answer
 end
 return answers
