@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -26,13 +27,55 @@ var pgMetrics = []result.Metric{
 
 func postgresLease(goroutines int) scenario {
 	return scenario{
-		name:    fmt.Sprint("postgres-table-", goroutines),
-		group:   "PostgreSQL: a row that expires",
-		title:   fmt.Sprintf("%s, each on a name of its own", counted(goroutines)),
-		about:   "Acquire and release in a loop. Every pair is two commits that wait for the disk.",
+		name:  fmt.Sprint("postgres-table-", goroutines),
+		group: "PostgreSQL: a row that expires",
+		title: fmt.Sprintf("%s, each on a name of its own", counted(goroutines)),
+		about: "Acquire and release in a loop. Every acquisition is a commit that waits for the disk, and so is every release " +
+			"but that of Holdfast, where it is not said to be durable.",
 		metrics: pgMetrics, kinds: contend.PostgresLease(), postgres: true,
 		measure: func(s *scene, k contend.Kind) (result.Sample, error) { return s.throughput(k, goroutines, ownNames) },
 	}
+}
+
+// postgresContended is many goroutines of one process that want one name.
+func postgresContended() scenario {
+	const goroutines = 16
+	return scenario{
+		name:  "postgres-contended",
+		group: "PostgreSQL: waiting",
+		title: "16 goroutines of one process on one name",
+		about: "Each acquires and releases in a loop, without work in between. Fairness is Jain's index over the goroutines: " +
+			"1 if all had the lock equally often, 0.06 if one had it always.",
+		metrics: []result.Metric{
+			{Key: "rate", Title: "pairs/s", Unit: result.Rate, Chart: true},
+			{Key: "fair", Title: "fairness", Unit: result.Fraction},
+		},
+		kinds: waitingPostgres(), postgres: true,
+		measure: func(s *scene, k contend.Kind) (sample result.Sample, err error) {
+			err = s.with(k, func(ctx context.Context, c contend.Contender) error {
+				if _, err := load(ctx, c, goroutines, oneName, s.span/4); err != nil {
+					return err
+				}
+				counts, err := load(ctx, c, goroutines, oneName, s.span)
+				sample.Values = map[string]float64{"rate": sum(counts) / s.span.Seconds(), "fair": result.Jain(counts)}
+				return err
+			})
+			return sample, err
+		},
+	}
+}
+
+// postgresHandover is how long a lock lies idle between two processes.
+func postgresHandover() scenario {
+	sc := handover()
+	sc.name, sc.group = "postgres-handover", "PostgreSQL: waiting"
+	sc.kinds, sc.nodes, sc.postgres = waitingPostgres(), 0, true
+	return sc
+}
+
+// waitingPostgres lists those who can wait for a lock.
+func waitingPostgres() []contend.Kind {
+	return slices.Concat(contend.PostgresLease()[:1], contend.PostgresPolling(), contend.PostgresAdvisory())
 }
 
 func postgresAdvisory(goroutines int) scenario {

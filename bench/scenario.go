@@ -124,5 +124,6 @@ func scenarios() []scenario {
 		quorumThroughput(1), quorumThroughput(64), hungNode(false), hungNode(true),
 		postgresLease(1), postgresLease(16), postgresLease(64),
 		postgresAdvisory(1), postgresAdvisory(16), postgresAdvisory(64),
+		postgresContended(), postgresHandover(),
 	}
 }

@@ -54,7 +54,7 @@ func TestUndoneRowsAreForgotten(t *testing.T) {
 		t.Errorf("Release: %v, %v, want nothing", ended, err)
 	}
 	s := open()
-	s.seen.add("name")
+	s.seen.free("name")
 	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); res.Granted || err == nil {
 		t.Errorf("Acquire: %+v, %v, want no grant", res, err)
 	}

@@ -108,7 +108,7 @@ func TestRowLocked(t *testing.T) {
 	eventually(t, "end of the statement", func() bool {
 		var waiting int
 		query(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'",
-			[]any{s.options.Schema + `"."holdfast_acquire`}, &waiting)
+			[]any{`"` + s.options.Schema + `".`}, &waiting)
 		return waiting == 0
 	})
 	unlock()
@@ -223,7 +223,7 @@ func TestNonsenseRows(t *testing.T) {
 			if _, err := s.Acquire(t.Context(), request(name, time.Minute)); !errors.Is(err, want) {
 				t.Errorf("Acquire of %q: %v, want %v", name, err, want)
 			}
-			s.seen.add(name)
+			s.seen.free(name)
 		}
 	}
 	listed := 0

@@ -3,10 +3,8 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,20 +12,19 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
 // benchServer is a server of its own, with a store and the plain table of those
 // who write the two statements themselves.
-func benchServer(b *testing.B) (*pgxpool.Pool, *Store) {
+func benchServer(b *testing.B, parameters ...string) (*pgxpool.Pool, *Store) {
 	b.Helper()
 	server := servers.StartPostgres(b)
 	migrated(b, server.URL("postgres"), nil)
 	execute(b, server.URL("postgres"), `CREATE TABLE plain (lock_name varchar(255) PRIMARY KEY, holder_id varchar(255) NOT NULL,
 		acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL, metadata jsonb)`)
-	pool := openPoolAt(b, server.URL("postgres"), "pool_max_conns=64")
+	pool := openPoolAt(b, server.URL("postgres"), append(parameters, "pool_max_conns=64")...)
 	s := New(pool, nil)
 	b.Cleanup(func() { _ = s.Close() })
 	return pool, s
@@ -84,7 +81,7 @@ func BenchmarkPair(b *testing.B) {
 }
 
 // BenchmarkRefused measures attempts to take a lock that somebody has, and what
-// they write to the log.
+// they write to the log, beside the shortest statement that there is.
 func BenchmarkRefused(b *testing.B) {
 	pool, s := benchServer(b)
 	ctx := context.Background()
@@ -102,6 +99,10 @@ func BenchmarkRefused(b *testing.B) {
 			name    string
 			attempt func() error
 		}{
+			{"select", func() error {
+				_, err := pool.Exec(ctx, "SELECT 1")
+				return err
+			}},
 			{"plain", func() error {
 				_, err := pool.Exec(ctx, upsert, "name", "other")
 				return err
@@ -141,55 +142,10 @@ func BenchmarkRenew(b *testing.B) {
 	b.ReportMetric(float64(walBytes(b, s.pool.(pgxPool).Pool)-before)/float64(b.N)/float64(len(reqs)), "WAL-B/renewal")
 }
 
-// BenchmarkHandOver measures sixteen clients on one name: how long a lock lies
-// free between two of them, and how evenly they get it.
-func BenchmarkHandOver(b *testing.B) {
-	_, s := benchServer(b)
-	const clients = 16
-	counts := make([]float64, clients)
-	var gaps []time.Duration
-	var released time.Time // protected by the lock, as the two above
-	var group sync.WaitGroup
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	for i := range clients {
-		locks := holdfast.New(New(s.pool.(pgxPool).Pool, nil), nil)
-		group.Go(func() {
-			defer locks.Close()
-			for left.Add(-1) >= 0 {
-				lock, err := locks.Acquire(context.Background(), "name", nil)
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				if !released.IsZero() {
-					gaps = append(gaps, time.Since(released))
-				}
-				counts[i]++
-				released = time.Now()
-				if err := lock.Release(); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	sum, squares := 0.0, 0.0
-	for _, n := range counts {
-		sum, squares = sum+n, squares+n*n
-	}
-	b.ReportMetric(sum*sum/(clients*squares), "Jain")
-	if slices.SortFunc(gaps, cmp.Compare); len(gaps) > 0 {
-		b.ReportMetric(float64(gaps[len(gaps)/2].Microseconds()), "p50-µs")
-		b.ReportMetric(float64(gaps[len(gaps)*99/100].Microseconds()), "p99-µs")
-	}
-}
-
 // BenchmarkTableSize shows the size of the table after b.N pairs on a thousand
 // names; run it with -benchtime=1000000x.
 func BenchmarkTableSize(b *testing.B) {
-	_, s := benchServer(b)
-	s.options.SynchronousCommit = "off"
+	_, s := benchServer(b, "synchronous_commit=off")
 	pair := storePair(s)
 	var counts [16]int
 	each(b, len(counts), func(g int) error {

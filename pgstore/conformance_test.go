@@ -26,10 +26,13 @@ func TestConformancePool(t *testing.T) {
 			Open: func(tb testing.TB) driver.Store {
 				proxy := faultproxy.Start(tb, server.Addr)
 				url := strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1)
-				return p.add(New(openPoolAt(tb, url, "default_query_exec_mode=exec"), &Options{Schema: schema}), proxy)
+				// The suite takes a name again that was released before a crash.
+				opts := &Options{Schema: schema, DurableRelease: restarts(tb)}
+				return p.add(New(openPoolAt(tb, url, "default_query_exec_mode=exec"), opts), proxy)
 			},
 			Fault:   p.fault,
 			Sever:   func(_ testing.TB, s driver.Store) { p.get(s).Reset() },
+			Silence: func(_ testing.TB, s driver.Store) { p.get(s).Hold(faultproxy.Down) }, // until the proxy is closed
 			Restart: func(testing.TB) { server.Restart() },
 		}
 	}})
@@ -68,7 +71,7 @@ func TestConformancePgBouncer(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
 		schema := newSchema(tb)
 		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
-			return New(openPoolAt(tb, shared.pgbouncer().URL("postgres")), &Options{Schema: schema, NoListen: true, LazyRelease: true})
+			return New(openPoolAt(tb, shared.pgbouncer().URL("postgres")), &Options{Schema: schema, NoListen: true})
 		}}
 	}})
 }
@@ -76,13 +79,16 @@ func TestConformancePgBouncer(t *testing.T) {
 // place returns an empty schema: for the cases that restart the server, of one
 // of their own.
 func place(tb testing.TB) (*servers.Postgres, string) {
-	if !strings.Contains(tb.Name(), "restart") {
+	if !restarts(tb) {
 		return shared.postgres(), newSchema(tb)
 	}
 	server := servers.StartPostgres(tb)
 	migrated(tb, server.URL("postgres"), nil)
 	return server, DefaultSchema
 }
+
+// restarts reports whether a case restarts the server.
+func restarts(tb testing.TB) bool { return strings.Contains(tb.Name(), "restart") }
 
 // proxies are those through which stores reach their server.
 type proxies struct {

@@ -36,17 +36,17 @@
 // # Guarantees
 //
 // Exclusion among all who reach the server, as long as it forgets nothing: over
-// a crash and restart too, since every commit is on disk before it is answered.
+// a crash and restart too, since a lock is on disk before it is granted. So is
+// every other change but a plain release, for which nobody waits.
 // Fencing tokens, granted in one step with the lock, that rise strictly: over
 // expiry, break, the loss of rows and of the whole table (the token of a row
 // that was lost begins anew at the server's clock in microseconds). Expiry is
-// counted by the server's clock, read while the statement runs. A holder
-// that crashes is succeeded when its TTL has run out.
+// counted by the server's clock, read when the statement has come, never when its
+// transaction began. A holder that crashes is succeeded when its TTL has run out.
 //
 // Each verb is one statement and one round trip, in a transaction of its own; a
-// batch of renewals is one, too. (An acquisition is two if it is a repetition, or
-// if the row of its name has been deleted lately.) An attempt that is refused
-// writes nothing. It
+// batch of renewals is one, too. (An acquisition is two if the name is no longer
+// as this Store saw it last.) An attempt that is refused writes nothing. It
 // works through poolers, in transaction mode too, since nothing is left in a
 // session, and whatever default_transaction_isolation is. A reply that was lost
 // does no harm: the same acquire sent again is recognised.
@@ -65,6 +65,13 @@
 // still rise as long as the server's clock does. With SynchronousCommit "off", an UNLOGGED
 // table or fsync off a crash forgets locks, too. [Store.Warnings] looks for
 // settings of this kind.
+//
+// A crash of the server within three times its wal_writer_delay after a release
+// (0.6 s in all, by default), or a failover to a standby that had not got it, may
+// undo the release: the name is taken until its TTL runs out, by nobody. A release
+// that keeps the name, Break and release_lock are not undone, nor is a release
+// after which another has been granted the lock. [Options].DurableRelease rules
+// it out, for a second wait for the disk.
 //
 // If the server's clock is set forward, locks run out early, while their
 // holders believe in them; if it is set back, they run out late.
@@ -103,7 +110,7 @@
 //	schema               of the table, default "public"
 //	table                default "distributed_locks"
 //	synchronous_commit   Options.SynchronousCommit
-//	lazy_release         true for Options.LazyRelease
+//	durable_release      true for Options.DurableRelease
 //	require_standby      true for Options.RequireStandby
 //	listen               false for Options.NoListen
 //	sslmode, sslrootcert, sslcert, sslkey, target_session_attrs, connect_timeout, …   as in libpq

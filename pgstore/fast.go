@@ -2,89 +2,72 @@ package pgstore
 
 import (
 	"context"
-	"sync"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 // The functions of the database do every verb in full. The statements here do
-// the most common cases of two of them, and say if it is another; sent as they
-// are, and prepared, they cost the server a quarter less than a function. They
-// must agree with holdfast_acquire and holdfast_release to the letter.
+// the most common cases, and change nothing in all others; sent as they are, and
+// prepared, they cost the server much less. They must agree with
+// holdfast_acquire and holdfast_release.
 const (
-	fastAcquire = `WITH u AS (
-    UPDATE @table@ AS t
-       SET holder_id = $2, holder = $3, metadata = $6::text::jsonb, kept_by = NULL,
-           (acquired_at, granted_at, expires_at, token) =
-           (SELECT c.now, c.now, c.now + $4 * interval '1 microsecond',
-                   greatest(t.token + 1, (extract(epoch FROM c.now) * 1000000)::bigint, $5)
-              FROM (SELECT clock_timestamp() AS now) AS c)
-     WHERE t.lock_name = $1 AND t.expires_at <= clock_timestamp() AND t.token < 9007199254740991
-    RETURNING t.token)
-SELECT u.token, false, NULL::bigint, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::boolean, NULL::text FROM u
-UNION ALL
-SELECT 0, t.holder_id = $2, @record@ FROM @table@ AS t WHERE t.lock_name = $1 AND NOT EXISTS (SELECT FROM u)`
+	// A hold that is taken by this one is counted from the moment at which the
+	// server got the statement. That is after the holder began to count.
+	fastTake = `UPDATE @table@ AS t
+   SET holder_id = $2, holder = $3, metadata = $6::text::jsonb, kept_by = NULL,
+       acquired_at = statement_timestamp(), granted_at = statement_timestamp(),
+       expires_at = statement_timestamp() + $4 * interval '1 microsecond',
+       token = greatest(t.token + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint, $5)
+ WHERE t.lock_name = $1 AND t.expires_at <= statement_timestamp() AND t.token < 9007199254740991
+RETURNING t.token`
 
+	fastLook = `SELECT t.holder_id = $2, @record@ FROM @table@ AS t WHERE t.lock_name = $1 AND t.expires_at > clock_timestamp()`
+
+	// A change of synchronous_commit is good until the end of the transaction,
+	// and this statement is one.
 	fastRelease = `UPDATE @table@ AS t
    SET holder_id = '', holder = NULL, metadata = '{}', kept_by = NULL, acquired_at = clock_timestamp(), expires_at = @past@
  WHERE t.lock_name = $1 AND t.holder_id = $2 AND t.expires_at > clock_timestamp()
-RETURNING coalesce(t.awaited_until > clock_timestamp(), false)`
+RETURNING coalesce(t.awaited_until > clock_timestamp(), false), set_config('synchronous_commit', 'off', true)`
 )
 
-// fast reports whether statements may be sent as they are: they say nothing of
-// how they are committed, and are planned anew each time behind a pooler.
-func (s *Store) fast() bool {
-	return s.options.SynchronousCommit == "" && !s.options.RequireStandby && !s.plain.Load()
+// tryFast makes the attempt that suits what was last seen of the name, and
+// reports whether its answer is final. Behind a pooler it makes none: each
+// statement would be planned anew.
+func (s *Store) tryFast(ctx context.Context, req *driver.AcquireRequest, metadata string) (res driver.AcquireResult, final bool, err error) {
+	belief := s.seen.of(req.Name)
+	switch {
+	case s.plain.Load():
+	case belief == believedHeld:
+		return s.look(ctx, req)
+	case belief == believedFree && s.options.SynchronousCommit == "": // as it never is with RequireStandby
+		return s.take(ctx, req, metadata)
+	}
+	return res, false, nil
 }
 
-// tryFast makes an attempt to take a name that is in the table. It reports
-// whether the answer is final: it is not if the row has gone since, or is the
-// owner's own, or is just running out, or has a token that is out of bounds.
-func (s *Store) tryFast(ctx context.Context, req *driver.AcquireRequest, metadata string) (res driver.AcquireResult, final bool, err error) {
+// take takes a name that is free and in the table.
+func (s *Store) take(ctx context.Context, req *driver.AcquireRequest, metadata string) (res driver.AcquireResult, final bool, err error) {
+	args := []any{req.Name, req.Owner, req.Holder, micros(req.TTL), req.Floor, metadata}
+	res.Granted, err = s.maybe(ctx, s.text.fastTake, args, &res.Token)
+	return res, res.Granted, err
+}
+
+// look finds out that a name is held by another owner.
+func (s *Store) look(ctx context.Context, req *driver.AcquireRequest) (res driver.AcquireResult, final bool, err error) {
 	own := false
 	row := recordRow{}
-	args := []any{req.Name, req.Owner, req.Holder, micros(req.TTL), req.Floor, metadata}
-	found, err := s.maybe(ctx, s.text.fastAcquire, args, row.columns(&res.Token, &own)...)
-	switch {
-	case !found:
-		return driver.AcquireResult{}, false, err
-	case res.Token > 0:
-		res.Granted = true
-		return res, true, nil
-	case own || value(row.left) <= 0:
-		return res, false, nil
+	found, err := s.maybe(ctx, s.text.fastLook, []any{req.Name, req.Owner}, row.columns(&own)...)
+	if err != nil || !found || own || value(row.left) <= 0 {
+		return res, false, err
 	}
 	res.Held = row.record(req.Name)
 	return res, true, nil
 }
 
-// releaseFast ends a hold.
+// releaseFast ends a hold, and does not wait for the disk.
 func (s *Store) releaseFast(ctx context.Context, name, owner string) (ended, awaited bool, err error) {
-	ended, err = s.maybe(ctx, s.text.fastRelease, []any{name, owner}, &awaited)
+	var level string
+	ended, err = s.maybe(ctx, s.text.fastRelease, []any{name, owner}, &awaited, &level)
 	return ended, awaited, err
-}
-
-// A memory has names that were in the table when they were last seen.
-type memory struct {
-	mu    sync.Mutex
-	names map[string]struct{}
-}
-
-// maxMemory bounds the memory: then it begins anew.
-const maxMemory = 10000
-
-func (m *memory) has(name string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.names[name]
-	return ok
-}
-
-func (m *memory) add(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.names == nil || len(m.names) >= maxMemory {
-		m.names = map[string]struct{}{}
-	}
-	m.names[name] = struct{}{}
 }

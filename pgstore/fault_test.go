@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
-	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
 // freeze stops the server processes of a pool, as a hung machine does, until the
@@ -150,31 +149,4 @@ func backend(t *testing.T, s *Store) int64 {
 	var pid int64
 	query(t, s, "SELECT pg_backend_pid()::bigint", nil, &pid)
 	return pid
-}
-
-// After a crash of the server no lock is granted twice, and tokens go on
-// rising.
-func TestCrash(t *testing.T) {
-	t.Parallel()
-	server := servers.StartPostgres(t)
-	migrated(t, server.URL("postgres"), nil)
-	s := New(openPoolAt(t, server.URL("postgres")), nil)
-	t.Cleanup(func() { _ = s.Close() })
-	held, token := grantToken(t, s, "held", time.Hour)
-	freed, last := grantToken(t, s, "freed", time.Hour)
-	release(t, s, freed)
-	server.Restart()
-	eventually(t, "answer of the server", func() bool {
-		_, _, err := s.Lookup(t.Context(), "held")
-		return err == nil
-	})
-	if rec := refuse(t, s, "held"); rec.Token != token {
-		t.Errorf("after a crash the token is %d, was %d", rec.Token, token)
-	}
-	if got := renew(t, s, held); got[0] != driver.Renewed {
-		t.Errorf("Renew after a crash: %v", got)
-	}
-	if _, next := grantToken(t, s, "freed", time.Hour); next <= last {
-		t.Errorf("the token %d after a crash, and %d before", next, last)
-	}
 }

@@ -25,7 +25,7 @@ const notifyBound = 2 * time.Second
 
 // notify tells those who listen that a name was released. It is a statement of
 // its own, after the release: a commit that notifies holds up all other commits
-// of the server that do.
+// of the server that do. It does not wait for the disk.
 func (s *Store) notify(name string) {
 	s.spawn(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), notifyBound)
@@ -35,7 +35,7 @@ func (s *Store) notify(name string) {
 			return // Those who wait try again by themselves.
 		}
 		defer c.free()
-		_ = c.query(ctx, s.plain.Load(), "SELECT pg_notify($1, $2)", []any{s.options.channel(), name}, func(scanner) error { return nil })
+		_ = c.query(ctx, s.plain.Load(), "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", []any{s.options.channel(), name}, func(scanner) error { return nil })
 	})
 }
 
@@ -142,6 +142,7 @@ func (w *watcher) receive(conn *pgx.Conn) {
 			if err != nil {
 				break
 			}
+			w.s.seen.forget(note.Payload)
 			w.wake(note.Payload)
 		}
 		late := ctx.Err() != nil

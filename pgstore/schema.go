@@ -66,7 +66,7 @@ func (o *Options) channel() string {
 // texts are the statements of the verbs.
 type texts struct {
 	acquire, renew, release, breakName, lookup, list, await, sweep string
-	fastAcquire, fastRelease                                       string
+	fastTake, fastLook, fastRelease                                string
 }
 
 func (s *Store) texts() texts {
@@ -82,7 +82,8 @@ func (s *Store) texts() texts {
 		await: s.statement("SELECT @holdfast_await@($1::text::text[], $2)"),
 		sweep: s.statement("SELECT @sweep_locks@()"),
 
-		fastAcquire: s.statement(fastAcquire),
+		fastTake:    s.statement(fastTake),
+		fastLook:    s.statement(fastLook),
 		fastRelease: s.statement(fastRelease),
 	}
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // What is promised of a failover: with RequireStandby every lock that was
-// granted is on the standby, held, with its token. Without, and with a standby
+// granted is on the standby, held, with its token, even if it was released at
+// last. Without, and with a standby
 // that has stopped to follow, a lock may be forgotten: its token still is lower
 // than that of the next.
 func TestPromotion(t *testing.T) {
@@ -25,8 +26,12 @@ func TestPromotion(t *testing.T) {
 	fast := New(openPoolAt(t, primary.URL("postgres")), &Options{SynchronousCommit: "local"})
 	t.Cleanup(func() { _, _ = safe.Close(), fast.Close() })
 
-	if _, err := safe.Acquire(t.Context(), request("name", time.Hour)); !driver.NotApplied(err) {
-		t.Errorf("Acquire with RequireStandby and no synchronous standby: %v, want an error that nothing was done", err)
+	release(t, fast, grant(t, fast, "name", time.Hour))
+	for range 2 {
+		if _, err := safe.Acquire(t.Context(), request("name", time.Hour)); !driver.NotApplied(err) {
+			t.Errorf("Acquire with RequireStandby and no synchronous standby: %v, want an error that nothing was done", err)
+		}
+		safe.seen.free("name")
 	}
 	standby := servers.StartPostgresStandby(t, primary, "standby")
 	execute(t, primary.URL("postgres"), "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
@@ -65,6 +70,8 @@ func TestPromotion(t *testing.T) {
 	if res, err := safe.Acquire(ctx, request("unconfirmed", time.Hour)); err == nil || driver.NotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire that no standby confirms: %+v, %v, want it unknown", res, err)
 	}
+	releaseUnconfirmed(t, safe, requests[1], 0)
+	releaseUnconfirmed(t, safe, requests[2], time.Hour)
 
 	primary.Kill()
 	standby.Promote()
@@ -80,6 +87,22 @@ func TestPromotion(t *testing.T) {
 	}
 	if _, token := grantToken(t, after, "forgotten", time.Hour); token <= forgotten {
 		t.Errorf("a lock that was forgotten is granted again with the token %d, after %d", token, forgotten)
+	}
+}
+
+// releaseUnconfirmed releases a lock while no standby confirms it: that does not
+// wait, unless it keeps the name.
+func releaseUnconfirmed(t *testing.T, s *Store, req driver.AcquireRequest, keep time.Duration) {
+	t.Helper()
+	patience := bound
+	if keep > 0 {
+		patience = 100 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep})
+	if done := ended && err == nil; keep == 0 && !done || keep > 0 && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Release with Keep %v that no standby confirms: %v, %v", keep, ended, err)
 	}
 }
 

@@ -31,8 +31,8 @@ type Options struct {
 	Table  string
 
 	// SynchronousCommit is the server's setting synchronous_commit for every
-	// acquisition, renewal, release and break; "" leaves it as it is for the
-	// user of the connection ("on" unless somebody has changed it).
+	// change but a plain release (see DurableRelease); "" leaves it as it is for
+	// the user of the connection ("on" unless somebody has changed it).
 	//
 	//	off           No commit waits for the disk: several times as many locks
 	//	              a second. A crash of the server forgets up to about a
@@ -46,11 +46,15 @@ type Options struct {
 	//	remote_apply  As on, and until the standbys show it.
 	SynchronousCommit string
 
-	// LazyRelease does not wait for the disk when a lock is released, and so
-	// saves half of the waiting that a lock costs. A crash of the server
-	// within about a second after a release may bring the lock back until its
-	// TTL runs out; nobody holds it then. No lock is granted twice by it.
-	LazyRelease bool
+	// DurableRelease waits for the disk, and for standbys, when a lock is
+	// released, as an acquisition does. Without it a plain release does not
+	// wait, which saves half of the waiting that a lock costs. A crash of the
+	// server within three times its wal_writer_delay after a release (0.6 s
+	// unless somebody has changed that), or a failover to a standby that has not
+	// got the release, may then bring the lock back: the name is taken until its
+	// TTL runs out, by nobody. No lock is granted twice by it. A release that
+	// keeps the name, and Break, always wait.
+	DurableRelease bool
 
 	// RequireStandby refuses to grant or renew anything while the server's
 	// synchronous_standby_names is empty, so that no lock is lost when a
@@ -163,6 +167,7 @@ func (s *Store) promise() driver.Guarantees {
 	g := driver.Guarantees{
 		Store:       "postgres",
 		Scope:       driver.ScopeNetwork,
+		Blocking:    blocking(s.pool),
 		Fencing:     true,
 		HolderCrash: driver.RecoveryTTL,
 		Restart:     driver.FateKept,
@@ -182,6 +187,14 @@ func (s *Store) promise() driver.Guarantees {
 		g.Failover = driver.FateKept
 	}
 	return g
+}
+
+// blocking is how long a call can take: with pgx not longer than its context.
+func blocking(p pool) driver.Blocking {
+	if p != nil && p.canListen() {
+		return driver.BlocksToDeadline
+	}
+	return driver.BlocksForLong
 }
 
 // Guarantees implements [driver.Store].

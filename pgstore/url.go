@@ -20,7 +20,7 @@ func init() {
 }
 
 // ownParameters are those of a URL that are not for the PostgreSQL client.
-var ownParameters = []string{"schema", "table", "synchronous_commit", "lazy_release", "require_standby", "listen"}
+var ownParameters = []string{"schema", "table", "synchronous_commit", "durable_release", "require_standby", "listen"}
 
 // settings are the parameters that go to the server as they are. Others have to
 // be given in options, so that a misspelt one is found out here.
@@ -40,7 +40,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 		Schema:            query.String("schema", DefaultSchema),
 		Table:             query.String("table", DefaultTable),
 		SynchronousCommit: query.String("synchronous_commit", ""),
-		LazyRelease:       query.Bool("lazy_release", false),
+		DurableRelease:    query.Bool("durable_release", false),
 		RequireStandby:    query.Bool("require_standby", false),
 		NoListen:          !query.Bool("listen", true),
 	}

@@ -20,12 +20,19 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	if s.fast() && s.seen.has(req.Name) {
-		if res, final, err := s.tryFast(ctx, &req, metadata); final || err != nil {
-			return res, err
-		}
+	res, final, err := s.tryFast(ctx, &req, metadata)
+	if err == nil && !final {
+		res, err = s.acquire(ctx, &req, metadata)
 	}
-	return s.acquire(ctx, &req, metadata)
+	switch {
+	case err != nil:
+		return driver.AcquireResult{}, err
+	case res.Granted:
+		s.seen.held(req.Name, req.TTL)
+	default:
+		s.seen.held(req.Name, res.Held.Remaining)
+	}
+	return res, nil
 }
 
 // acquire makes an attempt in full.
@@ -37,7 +44,6 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, metadat
 	if err := s.one(ctx, s.text.acquire, args, row.columns(&res.Token, &isNew)...); err != nil {
 		return driver.AcquireResult{}, err
 	}
-	s.seen.add(req.Name)
 	if isNew {
 		s.grown()
 	}
@@ -57,6 +63,9 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err != nil {
 		return false, err
 	}
+	if ended && req.Keep == 0 {
+		s.seen.free(req.Name)
+	}
 	if ended && awaited {
 		s.notify(req.Name)
 	}
@@ -65,11 +74,13 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 
 func (s *Store) release(ctx context.Context, req *driver.ReleaseRequest) (ended, awaited bool, err error) {
 	keep, commit := int64(0), s.options.SynchronousCommit
-	if req.Keep > 0 {
+	switch {
+	case req.Keep > 0: // It is relied on later that the name is kept.
 		keep = micros(req.Keep)
-	} else if s.options.LazyRelease {
+	case s.options.DurableRelease:
+	case s.plain.Load():
 		commit = "off"
-	} else if s.fast() {
+	default:
 		return s.releaseFast(ctx, req.Name, req.Owner)
 	}
 	err = s.one(ctx, s.text.release, []any{req.Name, req.Owner, keep, commit}, &ended, &awaited)
@@ -83,6 +94,7 @@ func (s *Store) Break(ctx context.Context, name string) (driver.Record, bool, er
 	if err := s.one(ctx, s.text.breakName, []any{name, s.options.SynchronousCommit}, row.columns(&ended, &awaited)...); err != nil || !ended {
 		return driver.Record{}, false, err
 	}
+	s.seen.free(name)
 	if awaited {
 		s.notify(name)
 	}

@@ -70,7 +70,7 @@ var errLost = errors.New("the lock was lost")
 // All lists every kind.
 func All() []Kind {
 	return slices.Concat(Redis(), RedisDefaults(), RedisPolling(), RedisRaw(), Quorum(),
-		PostgresLease(), PostgresAdvisory(), PostgresAdvisoryRaw())
+		PostgresLease(), PostgresPolling(), PostgresAdvisory(), PostgresAdvisoryRaw())
 }
 
 // Find returns the kind of a name.

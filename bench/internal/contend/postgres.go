@@ -27,6 +27,9 @@ func PostgresLease() []Kind {
 		holdfastPostgres("Holdfast, table", "pgstore.New on a pgxpool, all defaults", func(pool *pgxpool.Pool) (driver.Store, func() error) {
 			return pgstore.New(pool, nil), nil
 		}),
+		holdfastPostgres("Holdfast, table, durable", "pgstore.New with DurableRelease", func(pool *pgxpool.Pool) (driver.Store, func() error) {
+			return pgstore.New(pool, &pgstore.Options{DurableRelease: true}), nil
+		}),
 		holdfastPostgres("Holdfast, table, database/sql", "pgstore.NewDB on the same pool", func(pool *pgxpool.Pool) (driver.Store, func() error) {
 			db := stdlib.OpenDBFromPool(pool)
 			return pgstore.NewDB(db, nil), db.Close

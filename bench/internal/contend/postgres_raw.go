@@ -5,8 +5,11 @@ package contend
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"hash/fnv"
+	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -57,6 +60,33 @@ func openUpsert(o Options) (Contender, error) {
 		release: deleteBy(pool),
 		close:   func() error { pool.Close(); return nil },
 	}, nil
+}
+
+// PostgresPolling lists those that wait by trying again.
+func PostgresPolling() []Kind {
+	return []Kind{{Name: "raw upsert, polled", Settings: "the plain upsert, tried again after 1 to 10 ms", Role: Raw, Open: openPolled}}
+}
+
+func openPolled(o Options) (Contender, error) {
+	c, err := openUpsert(o)
+	return polled{c}, err
+}
+
+// polled is a contender that does not wait by itself.
+type polled struct{ Contender }
+
+func (c polled) Acquire(ctx context.Context, name string) (Held, error) {
+	for {
+		held, err := c.Contender.Acquire(ctx, name)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return held, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond + rand.N(9*time.Millisecond)):
+		}
+	}
 }
 
 func openUpsertSQL(o Options) (Contender, error) {

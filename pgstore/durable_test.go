@@ -1,0 +1,220 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// lazyServer is a server that brings what no commit waits for to the disk ten
+// seconds later, and so loses it in a crash.
+func lazyServer(t *testing.T) *servers.Postgres {
+	t.Helper()
+	server := servers.StartPostgres(t, "wal_writer_delay=10s", "autovacuum=off")
+	migrated(t, server.URL("postgres"), nil)
+	return server
+}
+
+// Everything waits for the disk but a plain release, through every kind of
+// pool, and the connection is afterwards as it was before.
+func TestWhatWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
+	const passes = 5
+	server := lazyServer(t)
+	bouncer := servers.StartPgBouncer(t, server)
+	pool := openPoolAt(t, server.URL("postgres"), "pool_max_conns=1")
+	stores := map[string]*Store{
+		"pgxpool":      New(pool, nil),
+		"database/sql": NewDB(openSQL(t, server.URL("postgres")), nil),
+		"PgBouncer":    New(openPoolAt(t, bouncer.URL("postgres")), &Options{NoListen: true}),
+		"unprepared":   New(pool, nil),
+		"local":        New(pool, &Options{SynchronousCommit: "local"}),
+		"durable":      New(pool, &Options{DurableRelease: true}),
+	}
+	stores["unprepared"].plain.Store(true)
+	for what, s := range stores {
+		t.Cleanup(func() { _ = s.Close() })
+		steps := life(t, s)
+		waited := make([]int, len(steps))
+		for range passes {
+			for i, step := range steps {
+				if flushes(t, s, step.do) {
+					waited[i]++
+				}
+			}
+		}
+		for i, step := range steps {
+			// Now and then the server brings everything to the disk by itself.
+			lazy := step.what == "Release" && !s.options.DurableRelease
+			if lazy && waited[i] == passes || !lazy && waited[i] < passes {
+				t.Errorf("%s: %s was on the disk %d times in %d", what, step.what, waited[i], passes)
+			}
+		}
+	}
+}
+
+// A step is a change of a lock.
+type step struct {
+	what string
+	do   func()
+}
+
+// life is all that can happen to a lock, in order. It may be repeated.
+func life(t *testing.T, s *Store) []step {
+	req := request("name", time.Hour)
+	hold := func() {
+		t.Helper()
+		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+			t.Fatalf("Acquire: %+v, %v, want it granted", res, err)
+		}
+	}
+	byHand := func() {
+		t.Helper()
+		var ended bool
+		query(t, s, "SELECT @release_lock@($1, $2)", []any{req.Name, req.Owner}, &ended)
+		if !ended {
+			t.Fatal("release_lock: false, want true")
+		}
+	}
+	broken := func() {
+		t.Helper()
+		if _, found, err := s.Break(t.Context(), req.Name); err != nil || !found {
+			t.Fatalf("Break: %v, %v, want it done", found, err)
+		}
+	}
+	return []step{
+		{"Acquire", hold},
+		{"Renew", func() { renew(t, s, req) }},
+		{"Release", func() { keep(t, s, req, 0) }},
+		{"Acquire of what was released", hold},
+		{"Release with Keep", func() { keep(t, s, req, time.Hour) }},
+		{"Break of a keep", broken},
+		{"Acquire of what was broken", hold},
+		{"Break", broken},
+		{"Acquire for another language", hold},
+		{"release_lock", byHand},
+	}
+}
+
+// flushes reports whether a change is on the disk when it is done, and sees to
+// it that the connection is as it was before.
+func flushes(t *testing.T, s *Store, change func()) bool {
+	t.Helper()
+	var before, level string
+	var flushed bool
+	query(t, s, "SELECT pg_current_wal_insert_lsn()::text", nil, &before)
+	change()
+	query(t, s, "SELECT pg_current_wal_flush_lsn() > $1::text::pg_lsn, current_setting('synchronous_commit')", []any{before}, &flushed, &level)
+	if level != "on" {
+		t.Errorf("the connection is left with synchronous_commit %q", level)
+	}
+	return flushed
+}
+
+// After a crash of the server every hold is there, with its token, and so is
+// every keep, every break and every durable release, even the last thing that the
+// server did. A plain release may be forgotten: the name is taken until its TTL
+// then, by nobody else than before, and tokens go on rising.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	server := lazyServer(t)
+	pool := openPoolAt(t, server.URL("postgres"))
+	s, durable := New(pool, nil), New(pool, &Options{DurableRelease: true})
+	t.Cleanup(func() { _, _ = s.Close(), durable.Close() })
+	crash := func() {
+		t.Helper()
+		server.Restart()
+		eventually(t, "answer of the server", func() bool {
+			_, _, err := s.Lookup(t.Context(), "name")
+			return err == nil
+		})
+	}
+	for range rounds(2) {
+		held, token := grantToken(t, s, "held", time.Hour)
+		crash()
+		if rec := refuse(t, s, "held"); rec.Token != token {
+			t.Errorf("after a crash the token is %d, was %d", rec.Token, token)
+		}
+		if got := renew(t, s, held); got[0] != driver.Renewed {
+			t.Errorf("Renew after a crash: %v", got)
+		}
+
+		keep(t, s, held, time.Hour)
+		crash()
+		if rec := refuse(t, s, "held"); !rec.Kept {
+			t.Errorf("after a crash a name that was kept is %+v", rec)
+		}
+
+		if _, found, err := s.Break(t.Context(), "held"); err != nil || !found {
+			t.Fatalf("Break: %v, %v", found, err)
+		}
+		crash()
+		last, token := grantToken(t, s, "held", time.Hour)
+		release(t, durable, last)
+		crash()
+		if _, next := grantToken(t, durable, "held", time.Hour); next <= token {
+			t.Errorf("the token %d after a crash, and %d before", next, token)
+		}
+		if _, _, err := s.Break(t.Context(), "held"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A plain release that a crash has undone harms nobody: the lock is free, or
+// held as before. Once another has been granted it, no crash undoes that.
+func TestCrashAfterRelease(t *testing.T) {
+	t.Parallel()
+	server := lazyServer(t)
+	s := New(openPoolAt(t, server.URL("postgres")), nil)
+	t.Cleanup(func() { _ = s.Close() })
+	for round := range rounds(2) {
+		first, token := grantToken(t, s, "name", time.Hour)
+		release(t, s, first)
+		server.Restart()
+		var rec driver.Record
+		var held bool
+		eventually(t, "answer of the server", func() (answered bool) {
+			var err error
+			rec, held, err = s.Lookup(t.Context(), "name")
+			return err == nil
+		})
+		if held && (rec.Token != token || rec.Kept) {
+			t.Errorf("a release that was undone leaves %+v, want the hold with the token %d", rec, token)
+		}
+		t.Logf("round %d: the release was undone: %v", round, held)
+		release(t, s, first) // again, as nobody does, instead of waiting for its TTL
+
+		next, higher := grantToken(t, s, "name", time.Hour)
+		if higher <= token {
+			t.Errorf("the token %d after a crash, and %d before", higher, token)
+		}
+		server.Restart()
+		eventually(t, "answer of the server", func() bool {
+			outcomes, err := s.Renew(t.Context(), renewals(next, first))
+			return err == nil && outcomes[0] == driver.Renewed && outcomes[1] == driver.RenewLost
+		})
+		release(t, s, next)
+	}
+}
+
+func keep(t *testing.T, s *Store, req driver.AcquireRequest, d time.Duration) {
+	t.Helper()
+	if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: d}); err != nil || !ended {
+		t.Fatalf("Release of %q with Keep: %v, %v", req.Name, ended, err)
+	}
+}
+
+// rounds is how often a proof is repeated: n times, or HOLDFAST_ROUNDS.
+func rounds(n int) int {
+	if wanted, err := strconv.Atoi(os.Getenv("HOLDFAST_ROUNDS")); err == nil {
+		return wanted
+	}
+	return n
+}
