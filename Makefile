@@ -39,7 +39,9 @@ rounds: ## The promise of "run" under kills and pauses, 100 rounds
 
 .PHONY: torture
 torture: needs ## Find out whether the locks are locks, ten minutes for each store
-	HOLDFAST_TORTURE=10m $(GO) test -count=1 -timeout=90m -v ./internal/torture
+	for store in memory file redis redlock postgres postgres-advisory; do \
+		$(GO) run ./cmd/holdfast torture --own $$store --for 10m --report torture || exit 1; \
+	done
 
 .PHONY: fuzz
 fuzz: ## Fuzz what reads foreign input, a minute each

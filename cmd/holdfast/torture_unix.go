@@ -7,17 +7,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/torture"
+	"github.com/holdfast-go/holdfast/internal/torture/arena"
 )
 
 const tortureLong = `Torture finds out whether the locks of a store are locks. Worker processes take,
@@ -27,18 +26,22 @@ holders at one time, tokens that do not rise, updates lost in spite of tokens,
 waiters forgotten, things left behind.
 
 Faults of the processes: pause, kill. Of the network, if the URLs name single
-servers: partition, lose-reply, reset, slow. Those that cannot be done with the
-store are left out. The locks have names of their own; other locks of the store
-are left alone.
+servers: partition, lose-reply, reset, slow. With --own, which starts servers for
+the trial and ends them afterwards, of the servers, one at a time: server-pause,
+server-partition, server-restart, and for Redis server-forget, which is a restart
+without data. Those that cannot be done with the store are left out. The locks
+have names of their own; other locks of the store are left alone.
 
 Exit code: 0 if nothing was found; or
     1  a promise was broken: it is told what was seen, and where the logs are
    64  the command line is wrong
-   69  the store cannot be reached, or the torture could not be carried out
+   69  the store cannot be reached or started, or the torture could not be
+       carried out
   130  interrupted (128+n for another signal n)`
 
 const tortureExample = `  holdfast torture
   holdfast torture --store redis://localhost --for 10m
+  holdfast torture --own redlock
   holdfast torture --faults pause,kill --procs 8 --report ./report`
 
 // tortureWorker is the hidden subcommand that a worker process runs.
@@ -49,7 +52,7 @@ type tortureCommand struct {
 	*cli
 	procs, workers, names int
 	duration, ttl         time.Duration
-	faults                string
+	faults, own           string
 	seed                  uint64
 	reportDir             string
 	json                  bool
@@ -63,13 +66,17 @@ func newTorture(c *cli) []*cobra.Command {
 		Long:    tortureLong,
 		Example: tortureExample,
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible()
 			defer stop()
+			if t.own != "" && cmd.Flags().Changed("store") {
+				return usage(errors.New("--own is a store of its own"), "without --store")
+			}
 			return t.ended(ctx, t.run(ctx))
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&t.own, "own", "", "start a store for it: "+strings.Join(arena.Kinds(), ", "))
 	f.IntVar(&t.procs, "procs", 6, "worker processes")
 	f.IntVar(&t.workers, "workers", 4, "workers in each process")
 	f.IntVar(&t.names, "names", 3, "locks that they share")
@@ -97,11 +104,32 @@ func openStores(ctx context.Context, urls []string, config *holdfast.Config) (*h
 	return holdfast.Open(ctx, (&stores{urls: urls}).URL(), config)
 }
 
-func (t *tortureCommand) run(ctx context.Context) error {
-	o, err := t.options(ctx)
+// exitFound is the exit code of a torture that has found something.
+const exitFound = 1
+
+func (t *tortureCommand) run(ctx context.Context) (err error) {
+	if err := t.check(); err != nil {
+		return err
+	}
+	place := &arena.Arena{Stores: t.store.urls}
+	if t.own != "" {
+		if place, err = arena.Start(t.own, t.ttl); err != nil {
+			return &exit{exitUnavailable, err, ""}
+		}
+	}
+	defer func() {
+		if closeErr := place.Close(); err == nil && closeErr != nil {
+			err = &exit{exitUnavailable, closeErr, ""}
+		}
+	}()
+	o, err := t.options(ctx, place)
 	if err != nil {
 		return err
 	}
+	return t.torture(ctx, o)
+}
+
+func (t *tortureCommand) torture(ctx context.Context, o *torture.Options) error {
 	dir, keep, err := t.folder()
 	if err != nil {
 		return &exit{exitOutput, err, "--report with another folder"}
@@ -110,76 +138,33 @@ func (t *tortureCommand) run(ctx context.Context) error {
 	report, err := torture.Run(ctx, *o)
 	t.erase()
 	if err != nil {
+		if !keep {
+			_ = os.RemoveAll(dir) // it tells nothing
+		}
 		return failure(err)
 	}
-	if keep || len(report.Violations) > 0 {
-		keep = true
-		err = writeReport(report, dir)
-	} else {
-		err = os.RemoveAll(dir)
-	}
-	if err == nil {
-		err = t.print(report)
-	}
-	if err != nil {
+	if err := t.tell(report, dir, keep); err != nil {
 		return &exit{exitOutput, err, ""}
 	}
-	if keep {
-		t.say("the logs are in %s", dir)
-	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if len(report.Violations) > 0 {
+	case report.Failed():
 		return &exit{code: exitFound}
 	}
 	return nil
 }
 
-// longHolds is how many in a hundred holds last about a TTL: enough to meet with
-// faults, and few enough to leave the locks to others.
-const longHolds = 2
-
-// exitFound is the exit code of a torture that has found something.
-const exitFound = 1
-
-// options puts together what the flags say.
-func (t *tortureCommand) options(ctx context.Context) (*torture.Options, error) {
-	if t.procs < 1 || t.workers < 1 || t.names < 1 {
-		return nil, usage(errors.New("--procs, --workers and --names are at least 1"), "")
+// tell prints the report, and leaves the logs if they are wanted or needed.
+func (t *tortureCommand) tell(report *torture.Report, dir string, keep bool) error {
+	if !keep && !report.Failed() {
+		return errors.Join(os.RemoveAll(dir), t.print(report))
 	}
-	if t.ttl < 100*time.Millisecond || t.duration <= 0 {
-		return nil, usage(errors.New("--ttl is at least 100ms, and --for above zero"), "")
+	if err := errors.Join(writeReport(report, dir), t.print(report)); err != nil {
+		return err
 	}
-	faults := torture.Faults
-	if t.faults != "all" {
-		var err error
-		if faults, err = torture.ParseFaults(t.faults); err != nil {
-			return nil, usage(err, "some of: "+fmt.Sprint(torture.Faults))
-		}
-	}
-	if t.seed == 0 {
-		t.seed = rand.Uint64()
-	}
-	client, err := openStores(ctx, t.store.urls, nil)
-	if err != nil {
-		return nil, failure(err)
-	}
-	defer client.Close() // it holds nothing
-	if client.Guarantees().Scope == driver.ScopeProcess {
-		t.procs = 1 // the locks of another process are other locks
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, &exit{exitUnavailable, err, ""}
-	}
-	return &torture.Options{
-		Stores: t.store.urls, Open: openStores,
-		Worker: func() *exec.Cmd { return exec.Command(self, tortureWorker) },
-		Procs:  t.procs, Workers: t.workers, Names: t.names,
-		TTL: t.ttl, Long: longHolds, For: t.duration, Faults: faults, Seed: t.seed,
-		Progress: t.progress(),
-	}, nil
+	t.say("the logs are in %s", dir)
+	return nil
 }
 
 // progress tells on a terminal how far it has got.
@@ -191,19 +176,6 @@ func (t *tortureCommand) progress() func(time.Duration, int) {
 		t.erase()
 		_, _ = fmt.Fprintf(os.Stderr, "%v of %v, %d faults ", elapsed.Round(time.Second), t.duration, faults)
 	}
-}
-
-// folder returns where the logs go, and whether they are to stay there.
-func (t *tortureCommand) folder() (string, bool, error) {
-	if t.reportDir == "" {
-		dir, err := os.MkdirTemp("", "holdfast-torture-")
-		return dir, false, err
-	}
-	if err := os.MkdirAll(t.reportDir, 0o755); err != nil {
-		return "", false, err
-	}
-	dir, err := os.MkdirTemp(t.reportDir, time.Now().Format("20060102-150405-"))
-	return dir, true, err
 }
 
 // writeReport puts the report beside the logs, for people and for programs.

@@ -8,10 +8,17 @@ import (
 
 // alive reports whether a process runs; a zombie does not.
 func alive(pid int) bool {
+	s := state(pid)
+	return s != 0 && s != 'Z'
+}
+
+// state is the state of a process as the kernel tells it: T if it is stopped, 0
+// if there is none.
+func state(pid int) byte {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return false
+		return 0
 	}
 	_, after, _ := strings.Cut(string(text), ") ")
-	return !strings.HasPrefix(after, "Z")
+	return after[0]
 }

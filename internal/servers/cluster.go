@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"testing"
 )
 
 // A RedisCluster is a Redis Cluster of three masters, each with a replica.
@@ -20,7 +19,7 @@ const slots = 16384
 
 // StartRedisCluster starts a cluster and returns when all its nodes agree that
 // it is whole.
-func StartRedisCluster(tb testing.TB, args ...string) *RedisCluster {
+func StartRedisCluster(tb TB, args ...string) *RedisCluster {
 	tb.Helper()
 	const masters = 3
 	options := append([]string{
@@ -80,7 +79,7 @@ func (c *RedisCluster) nodes() []*Redis {
 	return append(append([]*Redis{}, c.Masters...), c.Replicas...)
 }
 
-func (c *RedisCluster) await(tb testing.TB, what string, done func(info string) bool) {
+func (c *RedisCluster) await(tb TB, what string, done func(info string) bool) {
 	tb.Helper()
 	for _, node := range c.nodes() {
 		await(tb, what+" at "+node.Addr, func() bool { return done(node.Do("CLUSTER", "INFO")) })
@@ -88,7 +87,7 @@ func (c *RedisCluster) await(tb testing.TB, what string, done func(info string) 
 }
 
 // awaitLink returns when a replica has what its master has.
-func awaitLink(tb testing.TB, replica *Redis) {
+func awaitLink(tb TB, replica *Redis) {
 	tb.Helper()
 	await(tb, "link of "+replica.Addr+" to its master", func() bool {
 		return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up")

@@ -21,8 +21,10 @@ var starts = func() chan<- func() {
 }()
 
 // startOwned starts a process, whose SysProcAttr is set, that dies with this one.
+// It is in a process group of its own: Ctrl-C is for this process, which ends it
+// in good order.
 func startOwned(cmd *exec.Cmd) error {
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
 	result := make(chan error)
 	starts <- func() { result <- cmd.Start() }
 	return <-result

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 )
 
 // PgBouncer is a PgBouncer in front of a PostgreSQL.
@@ -21,7 +20,7 @@ type PgBouncer struct {
 
 // StartPgBouncer starts a PgBouncer in front of p, in transaction mode unless
 // the args say otherwise. The args are configuration, as in "pool_mode=session".
-func StartPgBouncer(tb testing.TB, p *Postgres, args ...string) *PgBouncer {
+func StartPgBouncer(tb TB, p *Postgres, args ...string) *PgBouncer {
 	tb.Helper()
 	host, port, err := net.SplitHostPort(p.Addr)
 	if err != nil {
@@ -55,7 +54,7 @@ func (b *PgBouncer) URL(database string) string { return postgresURL(b.Addr, dat
 
 // systemProgram finds a program that may be in a folder that only root has on
 // the PATH.
-func systemProgram(tb testing.TB, name string) string {
+func systemProgram(tb TB, name string) string {
 	tb.Helper()
 	path := filepath.Join("/usr/sbin", name)
 	if _, err := os.Stat(path); err == nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"testing"
 )
 
 // The ports of servers: below those that systems give to outgoing connections,
@@ -19,7 +18,7 @@ const (
 )
 
 // freePort returns a port that nobody listens on, nor on the one of its bus.
-func freePort(tb testing.TB) int {
+func freePort(tb TB) int {
 	tb.Helper()
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -26,7 +25,7 @@ type Postgres struct {
 
 // StartPostgres starts a PostgreSQL with an empty cluster: UTF-8, locale C,
 // fsync on. The args are configuration, as in "fsync=off".
-func StartPostgres(tb testing.TB, args ...string) *Postgres {
+func StartPostgres(tb TB, args ...string) *Postgres {
 	tb.Helper()
 	dir := postgresDir(tb)
 	template := emptyCluster(tb)
@@ -38,7 +37,7 @@ func StartPostgres(tb testing.TB, args ...string) *Postgres {
 
 // StartPostgresStandby starts a hot standby of p that streams from it. Its
 // application_name, for synchronous_standby_names of the primary, is name.
-func StartPostgresStandby(tb testing.TB, p *Postgres, name string, args ...string) *Postgres {
+func StartPostgresStandby(tb TB, p *Postgres, name string, args ...string) *Postgres {
 	tb.Helper()
 	dir := postgresDir(tb)
 	host, port, err := net.SplitHostPort(p.Addr)
@@ -52,7 +51,7 @@ func StartPostgresStandby(tb testing.TB, p *Postgres, name string, args ...strin
 }
 
 // startPostgres runs a server over the data in a folder of its own.
-func startPostgres(tb testing.TB, dir string, args ...string) *Postgres {
+func startPostgres(tb TB, dir string, args ...string) *Postgres {
 	tb.Helper()
 	port := freePort(tb)
 	p := &Postgres{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dir: filepath.Join(dir, "data")}
@@ -88,7 +87,36 @@ func postgresURL(addr, database string) string {
 // gone. What it has committed it finds in its log when it is started again.
 func (p *Postgres) Kill() {
 	p.tb.Helper()
+	if p.paused {
+		p.Resume()
+	}
 	p.end(syscall.SIGQUIT)
+}
+
+// Pause stops the server with all its processes as they are: connections stay
+// open, and nothing is answered.
+func (p *Postgres) Pause() {
+	p.tb.Helper()
+	p.Process.Pause() // It starts no other from now on.
+	p.signalChildren(syscall.SIGSTOP)
+}
+
+// Resume lets a paused server go on.
+func (p *Postgres) Resume() {
+	p.tb.Helper()
+	p.signalChildren(syscall.SIGCONT)
+	p.Process.Resume()
+}
+
+func (p *Postgres) signalChildren(sig syscall.Signal) {
+	p.tb.Helper()
+	pids, err := children(p.PID())
+	if err != nil {
+		p.tb.Fatalf("list the processes of PostgreSQL: %v", err)
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, sig) // It may have ended.
+	}
 }
 
 // Restart kills the server and starts it again.
@@ -110,14 +138,13 @@ func (p *Postgres) cleanup() {
 	select {
 	case <-p.exited:
 	default:
-		_ = p.cmd.Process.Signal(syscall.SIGCONT) // It may be paused.
 		p.Kill()
 	}
 }
 
 // postgresDir makes a folder that the user who runs the server can use, which
-// testing.TB.TempDir does not when root runs the test.
-func postgresDir(tb testing.TB) string {
+// TB.TempDir does not when root runs the test.
+func postgresDir(tb TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-postgres-")
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
-	"testing"
 )
 
 // A cluster is the content of the folder of an empty PostgreSQL cluster. It is
@@ -33,7 +32,7 @@ var madeCluster struct {
 }
 
 // emptyCluster returns a new cluster, which is made once.
-func emptyCluster(tb testing.TB) cluster {
+func emptyCluster(tb TB) cluster {
 	tb.Helper()
 	madeCluster.Lock()
 	defer madeCluster.Unlock()
@@ -99,7 +98,7 @@ func (f *clusterFile) write(path string) error {
 // postgresProgram returns the path of a program of the PostgreSQL server. They
 // are not on the PATH of Debian, which can have many versions: the newest one is
 // taken.
-func postgresProgram(tb testing.TB, name string) string {
+func postgresProgram(tb TB, name string) string {
 	tb.Helper()
 	var folders []string
 	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin"} {
@@ -117,7 +116,7 @@ func postgresProgram(tb testing.TB, name string) string {
 }
 
 // postgresTool runs a program of PostgreSQL to its end.
-func postgresTool(tb testing.TB, name string, args ...string) {
+func postgresTool(tb TB, name string, args ...string) {
 	tb.Helper()
 	cmd := exec.Command(postgresProgram(tb, name), args...)
 	cmd.Dir = os.TempDir()
@@ -128,8 +127,8 @@ func postgresTool(tb testing.TB, name string, args ...string) {
 }
 
 // unprivileged returns a user who is not root, since PostgreSQL does not run as
-// root; nil if the test does not.
-func unprivileged(tb testing.TB) *syscall.Credential {
+// root; nil if this process does not.
+func unprivileged(tb TB) *syscall.Credential {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		return nil

@@ -26,6 +26,29 @@ func TestPostgresStandby(t *testing.T) {
 	standby.Promote()
 }
 
+// A pause is one of all processes of the server, and no hindrance to its end.
+func TestPostgresPause(t *testing.T) {
+	t.Parallel()
+	p := StartPostgres(t)
+	p.Pause()
+	pids, err := children(p.PID())
+	if err != nil || len(pids) == 0 {
+		t.Fatalf("its processes are %v, %v", pids, err)
+	}
+	for _, pid := range append(pids, p.PID()) {
+		await(t, "pause of all processes", func() bool {
+			s := state(pid)
+			return s == 'T' || s == 'Z' // one that has ended, which the server cannot notice now
+		})
+	}
+	p.Resume()
+	for _, pid := range pids {
+		await(t, "end of the pause", func() bool { return state(pid) != 'T' })
+	}
+	p.Pause()
+	p.Restart()
+}
+
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	b := StartPgBouncer(t, StartPostgres(t))

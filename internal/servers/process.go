@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -25,13 +24,13 @@ type program struct {
 	dir   string              // its working folder, where its output goes as well
 	ready func() error        // nil once it serves
 	quit  syscall.Signal      // ends it in good order
-	user  *syscall.Credential // who runs it, nil for whoever runs the test
+	user  *syscall.Credential // who runs it, nil for whoever runs this process
 }
 
-// A Process is a server process. Its methods must be called on the goroutine of
-// the test: they end the test if they fail.
+// A Process is a server process. Its methods must be called where its TB allows
+// Fatal: they end the test if they fail.
 type Process struct {
-	tb      testing.TB
+	tb      TB
 	program program
 	path    string
 
@@ -42,7 +41,7 @@ type Process struct {
 }
 
 // run starts a server that is stopped when the test ends.
-func run(tb testing.TB, p program) *Process {
+func run(tb TB, p program) *Process {
 	tb.Helper()
 	s := &Process{tb: tb, program: p, path: p.path}
 	if s.path == "" {
@@ -54,13 +53,32 @@ func run(tb testing.TB, p program) *Process {
 }
 
 // find returns the path of an executable that must be installed.
-func find(tb testing.TB, name string) string {
+func find(tb TB, name string) string {
 	tb.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		tb.Fatalf("%s is not installed, and this test needs it: run internal/servers/install.sh", name)
+		tb.Fatalf("%s is not installed: on Debian and Ubuntu apt-get install %s, on macOS brew install %s",
+			name, packages[name].debian, packages[name].brew)
 	}
 	return path
+}
+
+// packages are those that the programs come in.
+var packages = map[string]struct{ debian, brew string }{
+	"redis-server": {"redis-server", "redis"},
+	"postgres":     {"postgresql", "postgresql@15"},
+	"initdb":       {"postgresql", "postgresql@15"},
+	"pgbouncer":    {"pgbouncer", "pgbouncer"},
+}
+
+// Version returns what the server's program says of its version.
+func (s *Process) Version() string {
+	s.tb.Helper()
+	out, err := exec.Command(s.path, "--version").Output()
+	if err != nil {
+		s.tb.Fatalf("%s --version: %v", s.program.name, err)
+	}
+	return string(bytes.TrimSpace(out))
 }
 
 // Start starts the server, which must not be running, and returns when it is

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -25,13 +24,13 @@ type Redis struct {
 
 // StartRedis starts a Redis that keeps its data in memory only. The args are
 // configuration, as in "--appendonly", "yes".
-func StartRedis(tb testing.TB, args ...string) *Redis {
+func StartRedis(tb TB, args ...string) *Redis {
 	tb.Helper()
 	return startRedis(tb, nil, args...)
 }
 
 // StartRedises starts n Redis servers that know nothing of each other.
-func StartRedises(tb testing.TB, n int, args ...string) []*Redis {
+func StartRedises(tb TB, n int, args ...string) []*Redis {
 	tb.Helper()
 	nodes := make([]*Redis, n)
 	for i := range nodes {
@@ -41,7 +40,7 @@ func StartRedises(tb testing.TB, n int, args ...string) []*Redis {
 }
 
 // startRedis starts a Redis with more variables in its environment.
-func startRedis(tb testing.TB, environment []string, args ...string) *Redis {
+func startRedis(tb TB, environment []string, args ...string) *Redis {
 	tb.Helper()
 	dir, port := tb.TempDir(), strconv.Itoa(freePort(tb))
 	addr := net.JoinHostPort("127.0.0.1", port)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 )
@@ -19,12 +18,12 @@ type RedisSentinel struct {
 	Master    string   // the name under which the Sentinels know the master
 	Nodes     []*Redis // the first is the master in the beginning
 	Sentinels []string // the addresses of the Sentinels
-	tb        testing.TB
+	tb        TB
 }
 
 // StartRedisSentinel starts a set that fails over within a few seconds, and
 // returns when the Sentinels know of each other and of the replicas.
-func StartRedisSentinel(tb testing.TB, args ...string) *RedisSentinel {
+func StartRedisSentinel(tb TB, args ...string) *RedisSentinel {
 	tb.Helper()
 	options := append([]string{"--repl-diskless-sync-delay", "0"}, args...)
 	set := &RedisSentinel{Master: "main", Nodes: StartRedises(tb, 3, options...), tb: tb}
@@ -76,7 +75,7 @@ func (s *RedisSentinel) AwaitFailover(old string) {
 // ReplicateThrough has the replicas reach the master through a proxy each, and
 // returns when they do. The Sentinels undo that after their failover time-out
 // of ten seconds.
-func (s *RedisSentinel) ReplicateThrough(tb testing.TB) []*faultproxy.Proxy {
+func (s *RedisSentinel) ReplicateThrough(tb TB) []*faultproxy.Proxy {
 	tb.Helper()
 	var proxies []*faultproxy.Proxy
 	for _, replica := range s.Nodes[1:] {
@@ -92,7 +91,7 @@ func (s *RedisSentinel) ReplicateThrough(tb testing.TB) []*faultproxy.Proxy {
 	return proxies
 }
 
-func startSentinel(tb testing.TB, name, host, port string) string {
+func startSentinel(tb TB, name, host, port string) string {
 	tb.Helper()
 	dir, own := tb.TempDir(), freePort(tb)
 	config := filepath.Join(dir, "sentinel.conf") // Sentinel writes to it.

@@ -3,13 +3,12 @@
 package servers
 
 import (
-	"testing"
 	"time"
 )
 
 // await returns when done reports true, and ends the test if that takes too
 // long.
-func await(tb testing.TB, what string, done func() bool) {
+func await(tb TB, what string, done func() bool) {
 	tb.Helper()
 	deadline := time.Now().Add(startBound)
 	for !done() {

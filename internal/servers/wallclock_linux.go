@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
 	"time"
 )
 
@@ -15,13 +14,13 @@ var wallClockShim []byte
 
 // A WallClock is the wall clock of one server.
 type WallClock struct {
-	tb   testing.TB
+	tb   TB
 	path string // of the file with the offset
 }
 
 // StartRedisWithClock starts a Redis whose wall clock can be set. It needs a C
 // compiler, as the race detector does.
-func StartRedisWithClock(tb testing.TB, args ...string) (*Redis, *WallClock) {
+func StartRedisWithClock(tb TB, args ...string) (*Redis, *WallClock) {
 	tb.Helper()
 	dir := tb.TempDir()
 	source, library := filepath.Join(dir, "wallclock.c"), filepath.Join(dir, "wallclock.so")

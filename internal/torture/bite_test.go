@@ -4,9 +4,11 @@ package torture_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/url"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,30 +16,109 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/torture"
+	"github.com/holdfast-go/holdfast/internal/torture/arena"
 )
 
-// variants are the mistakes that locks have in the field. Each is put between
-// package holdfast and a store that is sound.
-var variants = map[string]func(driver.Store) driver.Store{
-	"release without compare":        func(s driver.Store) driver.Store { return &carelessRelease{s} },
-	"renewal that ignores errors":    func(s driver.Store) driver.Store { return &deafRenewal{s} },
-	"deadline taken after the reply": func(s driver.Store) driver.Store { return &lateDeadline{s} },
-	"votes of an earlier round":      func(s driver.Store) driver.Store { return &lateVotes{Store: s} },
-	"token by plain counter":         func(s driver.Store) driver.Store { return &plainCounter{s} },
-	"no owner check":                 func(s driver.Store) driver.Store { return &yesMan{s} },
+// A variant is a mistake that locks have in the field.
+type variant struct {
+	open  func(ctx context.Context, urls []string) (driver.Store, error)
+	stage func(t *testing.T) torture.Options
+	shows string // the kind of a violation that must be found; "" if two holders may not be
 }
 
-func openBroken(ctx context.Context, variant string, urls []string, config *holdfast.Config) (*holdfast.Client, error) {
-	u, err := url.Parse(urls[0])
+var variants map[string]variant
+
+func init() { // they need options, which needs them
+	variants = map[string]variant{
+		"release without compare":        {broken(func(s driver.Store) driver.Store { return &carelessRelease{s} }), onRedis, "two holders"},
+		"renewal that ignores errors":    {broken(func(s driver.Store) driver.Store { return &deafRenewal{s} }), onRedis, "two holders"},
+		"deadline taken after the reply": {broken(func(s driver.Store) driver.Store { return &lateDeadline{s} }), onRedis, "two holders"},
+		"no owner check":                 {broken(func(s driver.Store) driver.Store { return &yesMan{s} }), onRedis, "two holders"},
+		"token by plain counter":         {openPlainCounter, onForgetful, "token order"},
+		"guard shorter than the TTL":     {broken(func(s driver.Store) driver.Store { return s }), onShortGuard, "two holders"},
+
+		// These are locks of the test's own, and must stand it without the mistake.
+		"Redlock that counts late votes":  {openRedlock(true), onFive, "two holders"},
+		"Redlock that does not":           {openRedlock(false), onFive, ""},
+		"advisory locks through a pooler": {openNaiveAdvisory, onPooler, "two holders"},
+		"advisory locks without one":      {openNaiveAdvisory, onPostgres, ""},
+	}
+}
+
+// broken puts a mistake between package holdfast and a store that is sound.
+func broken(wrap func(driver.Store) driver.Store) func(context.Context, []string) (driver.Store, error) {
+	return func(ctx context.Context, urls []string) (driver.Store, error) {
+		store, err := openSound(ctx, urls[0])
+		if err != nil {
+			return nil, err
+		}
+		return wrap(store), nil
+	}
+}
+
+func openSound(ctx context.Context, text string) (driver.Store, error) {
+	u, err := url.Parse(text)
 	if err != nil {
 		return nil, err
 	}
 	opener, _ := driver.Lookup(u.Scheme)
-	store, err := opener(ctx, u)
+	return opener(ctx, u)
+}
+
+func openBroken(ctx context.Context, name string, urls []string, config *holdfast.Config) (*holdfast.Client, error) {
+	store, err := variants[name].open(ctx, urls)
 	if err != nil {
 		return nil, err
 	}
-	return holdfast.New(variants[variant](store), config), nil
+	return holdfast.New(store, config), nil
+}
+
+func onRedis(t *testing.T) torture.Options {
+	return partitioned(options(t, "redis://"+servers.StartRedis(t).Addr))
+}
+
+func partitioned(o torture.Options) torture.Options {
+	o.TTL, o.Long, o.Faults = biteTTL, 50, []torture.Fault{torture.Partition}
+	return o
+}
+
+// onFive is a stage of five servers, which are harmed too.
+func onFive(t *testing.T) torture.Options {
+	o := ofArena(t, "redlock", biteTTL)
+	o.Long, o.Faults = 50, []torture.Fault{torture.Slow, torture.Partition, torture.ServerPause}
+	return o
+}
+
+// onForgetful is a server that is restarted empty, which its locks survive.
+func onForgetful(t *testing.T) torture.Options {
+	o := ofArena(t, "redis", biteTTL)
+	o.Faults = []torture.Fault{torture.ServerForget}
+	return o
+}
+
+// onShortGuard is one whose locks do not survive it, whatever the store says.
+func onShortGuard(t *testing.T) torture.Options {
+	o := onForgetful(t)
+	o.Long, o.Stores[0] = 50, strings.Replace(o.Stores[0], fmt.Sprint("=", biteTTL), "=1ms", 1)
+	return o
+}
+
+// ofArena has a store of package arena.
+func ofArena(t *testing.T, kind string, ttl time.Duration) torture.Options {
+	t.Helper()
+	place, err := arena.Start(kind, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := place.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o := options(t, place.Stores...)
+	o.TTL = ttl
+	o.Servers, o.Recovery, o.Setup = place.Servers, place.Recovery, place.Setup
+	return o
 }
 
 // carelessRelease deletes the lock, whoever has it.
@@ -80,68 +161,6 @@ func (s *lateDeadline) Renew(ctx context.Context, reqs []driver.RenewRequest) ([
 	return s.Store.Renew(ctx, reqs)
 }
 
-// lateVotes counts the answers to an earlier renewal for those to this one.
-type lateVotes struct {
-	driver.Store
-	mu      sync.Mutex
-	renewed map[string]bool // what the last answer said of each owner
-}
-
-func (s *lateVotes) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	outcomes := make([]driver.RenewOutcome, len(reqs))
-	for i, req := range reqs {
-		outcomes[i] = driver.Renewed
-		if renewed, known := s.renewed[req.Owner]; known && !renewed {
-			outcomes[i] = driver.RenewLost
-		}
-	}
-	go s.ask(context.WithoutCancel(ctx), slices.Clone(reqs))
-	return outcomes, nil
-}
-
-func (s *lateVotes) ask(ctx context.Context, reqs []driver.RenewRequest) {
-	outcomes, err := s.Store.Renew(ctx, reqs)
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.renewed == nil {
-		s.renewed = map[string]bool{}
-	}
-	for i, req := range reqs {
-		s.renewed[req.Owner] = outcomes[i] == driver.Renewed
-	}
-}
-
-// plainCounter counts its grants from 1, and begins anew with the process.
-type plainCounter struct{ driver.Store }
-
-var counter struct {
-	sync.Mutex
-	of    map[string]int64 // by owner
-	count int64
-}
-
-func (s *plainCounter) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	res, err := s.Store.Acquire(ctx, req)
-	if res.Granted {
-		counter.Lock()
-		defer counter.Unlock()
-		if counter.of == nil {
-			counter.of = map[string]int64{}
-		}
-		if counter.of[req.Owner] == 0 {
-			counter.count++
-			counter.of[req.Owner] = counter.count
-		}
-		res.Token = counter.of[req.Owner]
-	}
-	return res, err
-}
-
 // yesMan grants what is held.
 type yesMan struct{ driver.Store }
 
@@ -153,25 +172,41 @@ func (s *yesMan) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	return res, err
 }
 
-// Every mistake is found within a minute.
+// biteTTL is short, for much to happen in little time.
+const biteTTL = 500 * time.Millisecond
+
+// Every mistake is found within a minute, and none where there is none.
 func TestItBites(t *testing.T) {
-	for variant := range variants {
-		t.Run(variant, func(t *testing.T) {
-			t.Parallel()
-			began := time.Now()
-			for {
-				redis := servers.StartRedis(t)
-				o := options(t, "redis://"+redis.Addr)
-				o.Worker, o.For = worker(variant), 4*time.Second
-				o.TTL, o.Long, o.Faults = 500*time.Millisecond, 50, []torture.Fault{torture.Partition}
-				if run(t, o).Failed() {
-					t.Logf("found within %v", time.Since(began).Round(time.Second))
-					return
-				}
-				if time.Since(began) > time.Minute {
-					t.Fatal("not found out")
-				}
+	t.Parallel()
+	together(t, slices.Sorted(maps.Keys(variants)), func(t *testing.T, name string) {
+		v := variants[name]
+		for began := time.Now(); ; {
+			report := v.run(t, name)
+			switch {
+			case v.shows == "" && found(report, "two holders"):
+				t.Fatal("a mistake where there is none")
+			case v.shows == "" || found(report, v.shows):
+				t.Logf("done within %v", time.Since(began).Round(time.Second))
+				return
+			case time.Since(began) > time.Minute:
+				t.Fatal("not found out")
 			}
-		})
+		}
+	})
+}
+
+func (v variant) run(t *testing.T, name string) *torture.Report {
+	o := v.stage(t)
+	o.Open = func(ctx context.Context, urls []string, config *holdfast.Config) (*holdfast.Client, error) {
+		return openBroken(ctx, name, urls, config)
 	}
+	o.Worker, o.For = worker(name), 4*time.Second
+	return run(t, o)
+}
+
+// found reports whether there is a violation of a kind, with its history.
+func found(r *torture.Report, kind string) bool {
+	return slices.ContainsFunc(r.Violations, func(v torture.Violation) bool {
+		return v.Kind == kind && len(v.Events) > 0
+	})
 }

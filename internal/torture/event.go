@@ -43,6 +43,7 @@ type Event struct {
 	At     time.Duration `json:"at"` // on the clock of the host
 	Step   Step          `json:"step"`
 	Proc   int           `json:"proc,omitempty"`   // from 1; 0 is the coordinator
+	Server int           `json:"server,omitempty"` // that is harmed, from 1
 	Worker int           `json:"worker,omitempty"` // of the process, from 1
 	Try    int           `json:"try,omitempty"`    // counts the worker's acquisitions, from 1
 	Name   string        `json:"name,omitempty"`
@@ -66,8 +67,11 @@ type Event struct {
 // line tells the event on one line, with its time since the begin of the run.
 func (e Event) line(begin time.Duration) string {
 	text := fmt.Sprintf("%10.6f  ", (e.At - begin).Seconds())
-	if e.Proc <= 0 {
-		return text + fmt.Sprintf("%s %s", e.Step, e.Fault)
+	switch {
+	case e.Server > 0:
+		return text + fmt.Sprintf("%-5s  %s of server %d", e.Step, e.Fault, e.Server)
+	case e.Fault != "":
+		return text + fmt.Sprintf("%-5s  %s of process %d", e.Step, e.Fault, e.Proc)
 	}
 	text += fmt.Sprintf("%d.%d  %-8s", e.Proc, e.Worker, e.Step)
 	if e.Token != 0 {

@@ -35,6 +35,10 @@ const (
 	// ServerPause stops a server of the store for up to a TTL.
 	ServerPause Fault = "server-pause"
 
+	// ServerPartition lets nothing through between a server of the store and all
+	// processes, either way or both, for up to three TTLs.
+	ServerPartition Fault = "server-partition"
+
 	// ServerRestart kills a server of the store and starts it with the data that
 	// it has on disk.
 	ServerRestart Fault = "server-restart"
@@ -44,15 +48,17 @@ const (
 )
 
 // Faults are all there are.
-var Faults = []Fault{Pause, Kill, Partition, LoseReply, Reset, Slow, ServerPause, ServerRestart, ServerForget}
+var Faults = []Fault{
+	Pause, Kill, Partition, LoseReply, Reset, Slow,
+	ServerPause, ServerPartition, ServerRestart, ServerForget,
+}
 
-// needs says what a fault needs to be done.
 func (f Fault) onNetwork() bool {
-	return f == Partition || f == LoseReply || f == Reset || f == Slow
+	return f == Partition || f == LoseReply || f == Reset || f == Slow || f == ServerPartition
 }
 
 func (f Fault) onServer() bool {
-	return f == ServerPause || f == ServerRestart || f == ServerForget
+	return f == ServerPause || f == ServerPartition || f == ServerRestart || f == ServerForget
 }
 
 // ParseFaults reads a list with commas between.
@@ -73,11 +79,11 @@ func ParseFaults(list string) ([]Fault, error) {
 	return faults, nil
 }
 
-// storeHarmed stands for the store among the processes that are harmed.
-const storeHarmed = -1
-
 // A Server is a server of the store, which a run may harm.
 type Server interface {
+	// Can reports whether a fault can be done to it.
+	Can(Fault) bool
+
 	// Pause stops it, and Resume lets it go on.
 	Pause() error
 	Resume() error

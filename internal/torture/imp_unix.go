@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// imps is how many do harm at the same time.
-const imps = 3
+// mostImps is how many do harm at the same time; if there are few processes, it
+// is fewer, so that most of them are at work.
+const mostImps = 3
 
 // An imp does one harm after the other.
 type imp struct {
@@ -27,12 +28,13 @@ func (i *imp) work() {
 			return
 		}
 		f := i.faults[i.dice.IntN(len(i.faults))]
-		if f.onServer() {
-			i.harmServer(f)
-		} else {
+		switch {
+		case !f.onServer():
 			i.harmProcess(f)
+		case i.serverMu.TryLock(): // else another imp is at it
+			i.harmServer(f)
+			i.serverMu.Unlock()
 		}
-		i.done.Add(1)
 	}
 }
 
@@ -44,8 +46,9 @@ func (i *imp) harmProcess(f Fault) {
 	if i.ctx.Err() != nil {
 		return
 	}
-	i.event(Harm, f, p.number)
-	defer func() { i.event(Heals, f, p.number) }()
+	of := Event{Fault: f, Proc: p.number}
+	i.event(Harm, of)
+	defer func() { i.event(Heals, of) }()
 	long := i.upTo(3 * i.o.TTL)
 	switch f {
 	case Pause:
@@ -59,9 +62,9 @@ func (i *imp) harmProcess(f Fault) {
 			i.broken(err)
 		}
 	case Partition:
-		p.hold(1 + i.dice.IntN(3))
+		p.cutOff(i.ways())
 		i.sleep(long)
-		p.pass()
+		p.cutOff(0)
 	case LoseReply:
 		p.loseReply()
 	case Reset:
@@ -73,33 +76,48 @@ func (i *imp) harmProcess(f Fault) {
 	}
 }
 
-// harmServer harms one server of the store, while no other imp harms one: what
-// a store survives is stated for one at a time.
+// harmServer harms one server of the store, and gives it the time to recover. No
+// other imp harms one meanwhile: what a store survives is stated for one at a
+// time.
 func (i *imp) harmServer(f Fault) {
-	i.serverMu.Lock()
-	defer i.serverMu.Unlock()
-	if i.ctx.Err() != nil {
-		return
-	}
-	server := i.o.Servers[i.dice.IntN(len(i.o.Servers))]
-	i.event(Harm, f, storeHarmed)
-	var err error
-	switch f {
-	case ServerPause:
-		if err = server.Pause(); err == nil {
-			i.sleep(i.upTo(i.o.TTL))
-			err = server.Resume()
-		}
-	case ServerRestart:
-		err = server.Restart(false)
-	case ServerForget:
-		err = server.Restart(true)
-	}
-	i.event(Heals, f, storeHarmed)
+	n := i.dice.IntN(len(i.o.Servers))
+	of := Event{Fault: f, Server: n + 1}
+	i.event(Harm, of)
+	err := i.harm(f, n)
+	i.event(Heals, of)
 	if err != nil {
 		i.broken(fmt.Errorf("%s: %w", f, err))
 	}
+	i.sleep(i.o.Recovery)
 }
+
+func (i *imp) harm(f Fault, n int) error {
+	server := i.o.Servers[n]
+	switch f {
+	case ServerPause:
+		if err := server.Pause(); err != nil {
+			return err
+		}
+		i.sleep(i.upTo(i.o.TTL))
+		return server.Resume()
+	case ServerPartition:
+		ways := i.ways()
+		i.cutOffServer(n, ways)
+		i.sleep(i.upTo(3 * i.o.TTL))
+		i.cutOffServer(n, 0)
+		return nil
+	}
+	return server.Restart(f == ServerForget)
+}
+
+func (i *imp) cutOffServer(n, ways int) {
+	for _, p := range i.processes {
+		p.cutOffServer(n, ways)
+	}
+}
+
+// ways chooses which ways a network is cut: see process.cutOff.
+func (i *imp) ways() int { return 1 + i.dice.IntN(3) }
 
 func (i *imp) upTo(d time.Duration) time.Duration {
 	return time.Duration(i.dice.Int64N(int64(max(d, 1)))) + 1

@@ -19,6 +19,8 @@ type Violation struct {
 
 	// Events are the shortest part of the history that shows it.
 	Events []Event `json:"events,omitempty"`
+
+	holds []*hold // that it is about
 }
 
 // The promises, as the Kind of a Violation.
@@ -41,30 +43,60 @@ type court struct {
 	late   time.Duration // by which a context may be late on a busy machine
 	fenced bool
 
+	outages []stretch // when the store could grant nothing
+
 	violations []Violation
+	outside    []Violation // of what the store does not promise
 }
 
 func (c *court) find(kind, text string, holds ...*hold) {
-	v := Violation{Kind: kind, Text: text}
-	for _, a := range holds {
-		v.Events = append(v.Events, a.story()...)
-	}
-	slices.SortStableFunc(v.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
-	c.violations = append(c.violations, v)
+	c.violations = append(c.violations, c.h.violation(kind, text, holds))
 }
 
-// story is a hold without its uninteresting events: of the times that the worker
-// looked, only the last one counts.
-func (a *hold) story() []Event {
-	var told []Event
-	for i, e := range a.events {
-		again := i+1 < len(a.events) && a.events[i+1].Step == e.Step
-		if again && e.Step == Sees || e.Step == Reads || e.Step == Writes {
+// excuse finds what the store does not answer for.
+func (c *court) excuse(kind, text string, holds ...*hold) {
+	c.outside = append(c.outside, c.h.violation(kind, text, holds))
+}
+
+// violation tells the story of the holds, and what was done to their processes
+// and to the servers meanwhile.
+func (h *history) violation(kind, text string, holds []*hold) Violation {
+	v := Violation{Kind: kind, Text: text, holds: holds}
+	if len(holds) == 0 {
+		return v
+	}
+	from, to := never, time.Duration(0)
+	for _, a := range holds {
+		v.Events = append(v.Events, a.events...)
+		from, to = min(from, a.got), max(to, a.got)
+	}
+	for _, a := range holds {
+		v.Events = append(v.Events, told(h.harmed[a.proc], Event{Proc: a.proc}, from, to)...)
+	}
+	for server, stretches := range h.servers {
+		v.Events = append(v.Events, told(stretches, Event{Server: server}, from, to)...)
+	}
+	slices.SortStableFunc(v.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	v.Events = slices.Compact(v.Events) // both may be of one process
+	return v
+}
+
+// told are the stretches of harm in a time, as events.
+func told(stretches []stretch, of Event, from, to time.Duration) []Event {
+	var events []Event
+	for _, s := range stretches {
+		if s.from > to || s.to < from {
 			continue
 		}
-		told = append(told, e)
+		of.Fault = s.fault
+		for step, at := range map[Step]time.Duration{Harm: s.from, Heals: s.to} {
+			of.Step, of.At = step, at
+			if at != never {
+				events = append(events, of)
+			}
+		}
 	}
-	return told
+	return events
 }
 
 func (c *court) judge() {
@@ -99,7 +131,11 @@ func (c *court) overlaps(holds []*hold) {
 	var last *hold // the one that was relied on the longest
 	for _, a := range holds {
 		if last != nil && a.got < last.relied && a.relied > a.got {
-			c.find(kindOverlap, fmt.Sprintf("%s was relied on by two for %v",
+			found := c.find
+			if min(a.forgot, last.forgot) <= a.got {
+				found = c.excuse
+			}
+			found(kindOverlap, fmt.Sprintf("%s was relied on by two for %v",
 				a.name, min(last.relied, a.relied)-a.got), last, a)
 		}
 		if last == nil || a.relied > last.relied {
@@ -148,7 +184,11 @@ func (c *court) contexts(holds []*hold) {
 		if a.ctxEnded == 0 || lateBy <= c.late || c.h.harmedIn(a.proc, a.got, a.ctxEnded) {
 			continue
 		}
-		c.find(kindContext, fmt.Sprintf("the context of %s ended %v after the next holder had the lock", a.name, lateBy), a, next)
+		found := c.find
+		if a.forgot <= next.got {
+			found = c.excuse
+		}
+		found(kindContext, fmt.Sprintf("the context of %s ended %v after the next holder had the lock", a.name, lateBy), a, next)
 	}
 }
 
@@ -164,9 +204,9 @@ func (h *history) harmedIn(proc int, from, to time.Duration) bool {
 
 // waits finds a waiter that was left to wait while the lock was free. Who was
 // stopped or cut off meanwhile, or waited behind such a one of its own process,
-// has no claim; nor has anybody while the store itself was harmed.
+// has no claim; nor has anybody during an outage of the store.
 func (c *court) waits(w wait, holds []*hold) {
-	if w.got-w.from <= c.bound || c.h.harmedIn(w.proc, w.from-c.ttl, w.got) || c.h.harmedIn(storeHarmed, w.from, w.got) {
+	if w.got-w.from <= c.bound || c.h.harmedIn(w.proc, w.from-c.ttl, w.got) {
 		return
 	}
 	free := w.from
@@ -174,13 +214,13 @@ func (c *court) waits(w wait, holds []*hold) {
 		if a.got >= w.got {
 			break
 		}
-		if gap := a.got - free; a.got > free && gap > c.bound {
+		if gap := longest(free, a.got, c.outages); a.got > free && gap > c.bound {
 			c.stuck(w, gap)
 			return
 		}
 		free = max(free, a.gone(c.ttl))
 	}
-	if gap := w.got - free; gap > c.bound {
+	if gap := longest(free, w.got, c.outages); gap > c.bound {
 		c.stuck(w, gap)
 	}
 }

@@ -49,37 +49,57 @@ var lockMachine = porcupine.Model{
 	},
 }
 
-// operations are the grants and ends of one name. A hold can have ended at any
-// moment from when it was no longer relied on.
-func operations(holds []*hold) []porcupine.Operation {
-	byToken := slices.SortedStableFunc(slices.Values(holds), func(a, b *hold) int { return cmp.Compare(a.token, b.token) })
-	var all []porcupine.Operation
-	for rank, a := range byToken {
-		const never = time.Duration(1 << 62)
+// operations are the grants and ends of one name, in the order of the tokens. A
+// hold can have ended at any moment from when it was no longer relied on, or the
+// store had an excuse to forget it. None can have happened before the time from; where
+// one must have, the history is not possible.
+func operations(holds []*hold, from time.Duration) (all []porcupine.Operation, possible bool) {
+	possible = true
+	for rank, a := range holds {
 		freed := never
 		if a.freed != 0 {
-			freed = a.freed
+			freed = max(a.freed, a.relied)
 		}
+		possible = possible && a.got >= from && freed >= from
+		ends := min(a.relied, a.forgot)
 		all = append(all,
-			porcupine.Operation{ClientId: a.proc, Input: step{rank, a.token, false}, Call: int64(a.asked), Return: int64(a.got)},
-			porcupine.Operation{ClientId: a.proc, Input: step{rank, a.token, true}, Call: int64(a.relied), Return: int64(max(freed, a.relied))})
+			porcupine.Operation{ClientId: a.proc, Input: step{rank, a.token, false}, Call: int64(max(a.asked, from)), Return: int64(a.got)},
+			porcupine.Operation{ClientId: a.proc, Input: step{rank, a.token, true}, Call: int64(max(ends, from)), Return: int64(freed)})
 	}
-	return all
+	return all, possible
 }
 
-// modelTime bounds the search for one name.
-const modelTime = 20 * time.Second
+// The search is bounded in time, and in memory, which grows by the square of the
+// number of grants: so they are judged in portions. No grant can come before the
+// last one of the portion before was asked for, nor before an end of one of it.
+const (
+	modelTime = 20 * time.Second
+	portion   = 2000
+)
 
 // model has porcupine judge the holds of one name.
 func (c *court) model(holds []*hold) {
 	if !c.fenced {
 		return // without tokens the order of grants is not known
 	}
-	result := porcupine.CheckOperationsTimeout(lockMachine, operations(holds), modelTime)
-	switch result {
-	case porcupine.Illegal:
-		c.find(kindModel, fmt.Sprintf("no order of the %d grants of %s explains what was seen", len(holds), holds[0].name))
-	case porcupine.Unknown:
-		c.find(kindModel, fmt.Sprintf("whether the %d grants of %s can be explained was not found out in %v", len(holds), holds[0].name, modelTime))
+	byToken := slices.SortedStableFunc(slices.Values(holds), func(a, b *hold) int { return cmp.Compare(a.token, b.token) })
+	var from time.Duration
+	for part := range slices.Chunk(byToken, portion) {
+		all, possible := operations(part, from)
+		result := porcupine.Illegal
+		if possible {
+			result = porcupine.CheckOperationsTimeout(lockMachine, all, modelTime)
+		}
+		switch result {
+		case porcupine.Illegal:
+			c.find(kindModel, fmt.Sprintf("no order of %d grants of %s explains what was seen", len(part), holds[0].name))
+			return
+		case porcupine.Unknown:
+			c.find(kindModel, fmt.Sprintf("whether %d grants of %s can be explained was not found out in %v", len(part), holds[0].name, modelTime))
+			return
+		}
+		for _, a := range part {
+			from = max(from, a.asked, min(a.relied, a.forgot))
+		}
 	}
 }

@@ -17,8 +17,12 @@ import (
 // A process is a worker process, and the proxies between it and the store.
 type process struct {
 	number  int
-	proxies []*faultproxy.Proxy
-	stores  []string // its URLs, by way of the proxies
+	proxies []*faultproxy.Proxy // one for each server, if there are any
+	stores  []string            // its URLs, by way of the proxies
+
+	gates sync.Mutex  // guards the next two, and the gates of the proxies
+	cut   int         // the ways on which it is cut off from all servers
+	cutBy map[int]int // those on which it is cut off from one
 
 	mu     sync.Mutex // of the imp that harms it
 	cmd    *exec.Cmd
@@ -27,12 +31,15 @@ type process struct {
 	err    error // of its end
 }
 
-// start starts the process with its orders.
+// start starts the process with its orders. It is in a process group of its own:
+// Ctrl-C is for the coordinator alone, and should that be killed, the kernel ends
+// even a process that is stopped.
 func (p *process) start(cmd *exec.Cmd, o orders) error {
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -67,22 +74,36 @@ func (p *process) finish(ctx context.Context) bool {
 	}
 }
 
-// hold holds back what goes to the store (1), comes from it (2), or both (3).
-func (p *process) hold(ways int) {
-	for _, proxy := range p.proxies {
-		if ways&1 != 0 {
-			proxy.Hold(faultproxy.Up)
-		}
-		if ways&2 != 0 {
-			proxy.Hold(faultproxy.Down)
-		}
-	}
+// cutOff holds back what goes to the servers (1), comes from them (2), both (3)
+// or nothing (0).
+func (p *process) cutOff(ways int) {
+	p.gates.Lock()
+	defer p.gates.Unlock()
+	p.cut = ways
+	p.setGates()
 }
 
-func (p *process) pass() {
-	for _, proxy := range p.proxies {
-		proxy.Pass(faultproxy.Up)
-		proxy.Pass(faultproxy.Down)
+// cutOffServer does so with one server, counted from 0. A server and a process
+// can be cut off at the same time.
+func (p *process) cutOffServer(n, ways int) {
+	p.gates.Lock()
+	defer p.gates.Unlock()
+	if p.cutBy == nil {
+		p.cutBy = map[int]int{}
+	}
+	p.cutBy[n] = ways
+	p.setGates()
+}
+
+func (p *process) setGates() {
+	for n, proxy := range p.proxies {
+		for bit, way := range map[int]faultproxy.Direction{1: faultproxy.Up, 2: faultproxy.Down} {
+			if (p.cut|p.cutBy[n])&bit != 0 {
+				proxy.Hold(way)
+			} else {
+				proxy.Pass(way)
+			}
+		}
 	}
 }
 

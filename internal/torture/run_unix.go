@@ -31,14 +31,21 @@ type Options struct {
 	// Worker is the program whose processes call Work.
 	Worker func() *exec.Cmd
 
-	// Servers are the servers of the store, if they may be harmed.
+	// Servers are the servers of Stores, in that order, if they may be harmed.
 	Servers []Server
+
+	// Recovery is how long a server may refuse locks when it is there again.
+	Recovery time.Duration
+
+	// Setup tells the servers' programs and settings, Program what is tried out
+	// with them, for the report.
+	Setup, Program string
 
 	Procs   int
 	Workers int // of each process
 	Names   int
 	TTL     time.Duration
-	Long    int // in a hundred holds, how many are to last about a TTL
+	Long    int // in a hundred holds, how many are to last up to three TTLs
 	For     time.Duration
 	Faults  []Fault // those that can be done with this store are done
 	Seed    uint64
@@ -107,7 +114,11 @@ func (o *Options) check(ctx context.Context) (driver.Guarantees, error) {
 	}
 	defer client.Close()
 	for _, name := range o.names() {
-		if _, err := client.Lookup(ctx, name); err == nil {
+		err := patiently(ctx, func() error {
+			_, err := client.Lookup(ctx, name)
+			return err
+		})
+		if err == nil {
 			return driver.Guarantees{}, fmt.Errorf("the lock %q is held already: by another run?", name)
 		} else if !errors.Is(err, holdfast.ErrNotHeld) && !errors.Is(err, holdfast.ErrUnsupported) {
 			return driver.Guarantees{}, err
@@ -178,7 +189,8 @@ func workerLog(proc int) string { return fmt.Sprintf("process-%d.jsonl", proc) }
 // possible are the faults that can be done here.
 func (r *run) possible() []Fault {
 	return slices.DeleteFunc(slices.Clone(r.o.Faults), func(f Fault) bool {
-		return f.onNetwork() && len(r.processes[0].proxies) == 0 || f.onServer() && len(r.o.Servers) == 0
+		return f.onNetwork() && len(r.processes[0].proxies) == 0 ||
+			f.onServer() && (len(r.o.Servers) == 0 || !r.o.Servers[0].Can(f))
 	})
 }
 
@@ -189,7 +201,7 @@ func (r *run) torment(ctx context.Context, dice *rand.Rand) {
 	r.cancel = cancel
 	var group sync.WaitGroup
 	if len(r.faults) > 0 {
-		for range imps {
+		for range max(1, min(mostImps, len(r.processes)/2)) {
 			i := &imp{run: r, ctx: ctx, dice: rand.New(rand.NewPCG(dice.Uint64(), 0))}
 			group.Go(i.work)
 		}
@@ -229,8 +241,13 @@ func (r *run) end() ([]string, error) {
 	return clashes, errors.Join(errs...)
 }
 
-func (r *run) event(s Step, f Fault, proc int) {
-	r.journal.write(Event{At: now(), Step: s, Fault: f, Proc: proc})
+// event notes what the coordinator does.
+func (r *run) event(s Step, of Event) {
+	if s == Harm {
+		r.done.Add(1)
+	}
+	of.At, of.Step = now(), s
+	r.journal.write(of)
 }
 
 // broken ends a run that cannot go on.

@@ -8,18 +8,23 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/holdfast-go/holdfast"
 	_ "github.com/holdfast-go/holdfast/filestore"
-	_ "github.com/holdfast-go/holdfast/redisstore"
-
-	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/torture"
-	"github.com/holdfast-go/holdfast/pgstore"
+	"github.com/holdfast-go/holdfast/internal/torture/arena"
+	_ "github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/quorumstore"
+	_ "github.com/holdfast-go/holdfast/redisstore"
 )
+
+// The connections are cut on purpose.
+func init() { logging.Disable() }
 
 // TestMain lets the test binary be a worker process.
 func TestMain(m *testing.M) {
@@ -55,13 +60,9 @@ func worker(variant string) func() *exec.Cmd {
 
 func options(t *testing.T, stores ...string) torture.Options {
 	t.Helper()
-	length := 5 * time.Second
-	if d, err := time.ParseDuration(os.Getenv("HOLDFAST_TORTURE")); err == nil {
-		length = d
-	}
 	return torture.Options{
 		Stores: stores, Open: open, Worker: worker(""),
-		Procs: 4, Workers: 3, Names: 2, TTL: time.Second, Long: 5, For: length,
+		Procs: 4, Workers: 3, Names: 2, TTL: time.Second, Long: 5, For: 5 * time.Second,
 		Faults: torture.Faults, Seed: uint64(time.Now().UnixNano()),
 		Dir: t.TempDir(),
 	}
@@ -81,50 +82,32 @@ func run(t *testing.T, o torture.Options) *torture.Report {
 	return report
 }
 
+// Every store stands what is done to it: to the processes, the network, and the
+// servers.
 func TestStoresStandIt(t *testing.T) {
-	t.Run("file", func(t *testing.T) {
-		t.Parallel()
-		if run(t, options(t, "file:"+t.TempDir())).Failed() {
+	t.Parallel()
+	together(t, arena.Kinds(), func(t *testing.T, kind string) {
+		o := ofArena(t, kind, time.Second)
+		if kind == "memory" {
+			o.Procs = 1
+		}
+		if run(t, o).Failed() {
 			t.Error("violations")
 		}
 	})
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		redis := servers.StartRedis(t)
-		if run(t, options(t, "redis://"+redis.Addr)).Failed() {
-			t.Error("violations")
-		}
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		url := servers.StartPostgres(t).URL("postgres")
-		client, err := holdfast.Open(context.Background(), url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		if err := client.Store().(*pgstore.Store).Migrate(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if run(t, options(t, url)).Failed() {
-			t.Error("violations")
-		}
-	})
-	t.Run("advisory", func(t *testing.T) {
-		t.Parallel()
-		url := servers.StartPostgres(t).URL("postgres")
-		if run(t, options(t, strings.Replace(url, "postgres:", "postgres+advisory:", 1))).Failed() {
-			t.Error("violations")
-		}
-	})
-	t.Run("quorum", func(t *testing.T) {
-		t.Parallel()
-		var urls []string
-		for _, node := range servers.StartRedises(t, 3) {
-			urls = append(urls, "redis://"+node.Addr)
-		}
-		if run(t, options(t, urls...)).Failed() {
-			t.Error("violations")
-		}
-	})
+}
+
+// together runs a few subtests at a time. They are idle for the most part, so
+// that there may be more of them than processors.
+func together(t *testing.T, names []string, f func(t *testing.T, name string)) {
+	slots := make(chan struct{}, 3)
+	var group sync.WaitGroup
+	for _, name := range names {
+		group.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			t.Run(name, func(t *testing.T) { f(t, name) })
+		})
+	}
+	group.Wait()
 }

@@ -129,7 +129,7 @@ func (w *worker) turn(ctx context.Context) {
 	o.NoRenew = oversleeps || w.chance(5)
 	lock, err := w.acquire(ctx, o)
 	if err != nil {
-		w.pause(ctx, time.Millisecond)
+		w.rest(ctx, err)
 		return
 	}
 	ended := make(chan struct{})
@@ -141,6 +141,16 @@ func (w *worker) turn(ctx context.Context) {
 	_ = stop // it runs at the latest when the lock is released
 	w.hold(ctx, lock, oversleeps)
 	w.release(lock)
+}
+
+// rest is the pause after an attempt that failed: short, but not if the store is
+// not there, which would fill the log.
+func (w *worker) rest(ctx context.Context, err error) {
+	long := time.Millisecond
+	if errors.Is(err, holdfast.ErrUnavailable) {
+		long = w.upTo(w.TTL / 10)
+	}
+	w.pause(ctx, long)
 }
 
 // acquire asks in one of the ways in which people do.
@@ -182,7 +192,7 @@ func (w *worker) hold(ctx context.Context, lock *holdfast.Lock, oversleeps bool)
 	case oversleeps:
 		length = w.TTL + w.upTo(w.TTL/2)
 	case w.chance(w.Long):
-		length = w.upTo(w.TTL * 3 / 2)
+		length = w.upTo(3 * w.TTL) // many depend on renewal
 	}
 	end := now() + length
 	w.use(lock)

@@ -1,0 +1,114 @@
+//go:build unix
+
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// columns is how wide a report for people is.
+const columns = 80
+
+// Write writes the report for people, 80 columns wide.
+func (r *Report) Write(w io.Writer) error {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }
+	row("store", r.Store)
+	if r.Setup != "" {
+		row("servers", r.Setup)
+	}
+	row("program", r.Program)
+	row("machine", r.Machine)
+	row("seed", r.Seed)
+	row("time", r.Elapsed.Round(time.Second))
+	row("processes", r.Processes)
+	row("attempts", r.Attempts)
+	row("grants", r.Grants)
+	row("longest wait", r.LongestWait.Round(time.Millisecond))
+	row("violations", len(r.Violations))
+	_ = t.Flush() // to a buffer
+	r.writeFaults(&b)
+	tell(&b, r.Violations, r.begin)
+	r.writeOutside(&b)
+	if r.Picture != "" {
+		fmt.Fprintf(&b, "\na picture: %s\n", r.Picture)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeFaults writes a table of what was done.
+func (r *Report) writeFaults(b *strings.Builder) {
+	fmt.Fprintf(b, "\n")
+	total := 0
+	for _, f := range Faults {
+		n := r.Faults[f]
+		if n == 0 {
+			continue
+		}
+		total += n
+		note := ""
+		if slices.Contains(r.Outside, f) {
+			note = "  outside of what the store promises to survive"
+		}
+		fmt.Fprintf(b, "%-16s %6d%s\n", f, n, note)
+	}
+	fmt.Fprintf(b, "%-16s %6d\n", "all faults", total)
+}
+
+// writeOutside tells what came of the faults that the store does not promise to
+// survive.
+func (r *Report) writeOutside(b *strings.Builder) {
+	if len(r.Outside) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\noutside of the store's promises, seen %d times\n", len(r.Seen))
+	tell(b, r.Seen[:min(1, len(r.Seen))], r.begin)
+}
+
+// shown is how many violations are told in full.
+const shown = 3
+
+func tell(b *strings.Builder, violations []Violation, begin time.Duration) {
+	for i, v := range violations {
+		if i == shown {
+			fmt.Fprintf(b, "\nand %d more\n", len(violations)-shown)
+			break
+		}
+		fmt.Fprintf(b, "\n%s\n", fold(v.Kind+": "+v.Text, ""))
+		for _, e := range v.Events {
+			fmt.Fprintf(b, "%s\n", fold("  "+e.line(begin), strings.Repeat(" ", 16)))
+		}
+	}
+}
+
+// fold breaks what is wider than a line at spaces. What follows is indented.
+func fold(text, indent string) string {
+	var b strings.Builder
+	for len(text) > columns {
+		at := strings.LastIndexByte(text[:columns], ' ')
+		if at <= len(indent) {
+			break
+		}
+		b.WriteString(text[:at] + "\n")
+		text = indent + strings.TrimLeft(text[at:], " ")
+	}
+	return b.String() + text
+}
+
+// shortest puts the violations with the shortest histories first.
+func shortest(all []Violation) []Violation {
+	return slices.SortedStableFunc(slices.Values(all), func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(b.rank(), a.rank()), cmp.Compare(len(a.Events), len(b.Events)))
+	})
+}
+
+// rank is how much a violation explains: most with a history.
+func (v Violation) rank() int { return min(len(v.Events), 1) }
