@@ -1,0 +1,40 @@
+package quorumstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// The limit of every quorum: a hold need be on no more than a majority, so that
+// one node which forgets it lets somebody else in. The tokens tell the two apart.
+func TestForgetfulNode(t *testing.T) {
+	nodes := []*faultstore.Store{faultstore.Wrap(memstore.New()), faultstore.Wrap(memstore.New()), faultstore.Wrap(memstore.New())}
+	s := NewWith([]driver.Store{nodes[0], nodes[1], nodes[2]}, nil)
+	defer s.Close()
+	acquire := func(owner string) driver.AcquireResult {
+		t.Helper()
+		res, err := s.Acquire(t.Context(), driver.AcquireRequest{Name: "name", Owner: owner, Holder: owner, TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+
+	nodes[2].Set(faultstore.Acquire, faultstore.Refuse) // It is down for a while.
+	first := acquire("A")
+	nodes[2].Set(faultstore.Acquire, nil)
+	if res := acquire("B"); !first.Granted || res.Granted {
+		t.Fatalf("two of three nodes granted A the lock: %+v; then B: %+v", first, res)
+	}
+
+	if _, _, err := nodes[1].Break(t.Context(), "name"); err != nil {
+		t.Fatal(err)
+	}
+	if res := acquire("B"); !res.Granted || res.Token <= first.Token {
+		t.Errorf("a node has forgotten A's hold of token %d: %+v, want B granted a greater one", first.Token, res)
+	}
+}
