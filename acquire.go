@@ -177,6 +177,7 @@ func (a *acquisition) attempt(h *hold) (driver.AcquireResult, time.Duration, err
 		TTL:      a.o.TTL,
 		Metadata: a.o.Metadata,
 		Detached: a.o.Detached,
+		Patient:  true,
 	}
 	var res driver.AcquireResult
 	var err error
@@ -184,17 +185,21 @@ func (a *acquisition) attempt(h *hold) (driver.AcquireResult, time.Duration, err
 	if a.began == 0 {
 		a.began = sent
 	}
-	if c.inline {
-		res, err = c.store.Acquire(a.ctx, req)
-	} else {
+	request := func(ctx context.Context) (driver.AcquireResult, error) { return c.store.Acquire(ctx, req) }
+	limit := min(c.timeout, a.o.TTL)
+	switch {
+	case c.inline:
+		res, err = request(a.ctx)
+	case c.can.Blocking == driver.BlocksToContext:
+		req.Patient = a.ctx.Done() == nil
+		res, err = askHere(a.ctx, limit, request)
+	default:
 		late := func() {
 			if end := h.end.Load(); end != nil && *end != ErrHandedOver {
 				h.disown() // it may have been granted after all was over
 			}
 		}
-		res, err = ask(c, a.ctx, min(c.timeout, a.o.TTL), late, func(ctx context.Context) (driver.AcquireResult, error) {
-			return c.store.Acquire(ctx, req)
-		})
+		res, err = ask(c, a.ctx, limit, late, request)
 	}
 	if err != nil && !driver.NotApplied(err) || res.Granted {
 		h.open = true

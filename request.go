@@ -17,7 +17,7 @@ func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func()
 	if c.inline {
 		return request(ctx)
 	}
-	if c.can.Blocking == driver.BlocksToDeadline && ctx.Done() == nil {
+	if c.can.Blocking != driver.BlocksForLong && ctx.Done() == nil {
 		return askHere(ctx, limit, request)
 	}
 	return askAside(c, ctx, limit, late, request)
@@ -29,7 +29,7 @@ func askHere[T any](ctx context.Context, limit time.Duration, request func(conte
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	value, err := request(limited)
-	if err != nil && limited.Err() != nil && !driver.NotApplied(err) {
+	if err != nil && limited.Err() != nil && ctx.Err() == nil && !driver.NotApplied(err) {
 		err = noAnswer(limit)
 	}
 	return value, err

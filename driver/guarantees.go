@@ -101,6 +101,12 @@ const (
 	// makes the call himself, which is much quicker.
 	BlocksToDeadline
 
+	// BlocksToContext: as BlocksToDeadline, and an Acquire returns at once when
+	// its context is cancelled, too, unless its request is Patient. What it has
+	// sent goes on; a Release that follows takes effect after it. A caller
+	// acquires himself then whether he can be cancelled or not.
+	BlocksToContext
+
 	// BlocksNever: a call does no input or output and waits for none. It is made
 	// as it is.
 	BlocksNever
@@ -112,6 +118,8 @@ func (b Blocking) String() string {
 		return "for long"
 	case BlocksToDeadline:
 		return "to its deadline"
+	case BlocksToContext:
+		return "to the end of its context"
 	case BlocksNever:
 		return "never"
 	}

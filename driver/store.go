@@ -150,6 +150,10 @@ type AcquireRequest struct {
 	// also where the store frees the holds of a process that has ended: whoever
 	// knows the owner may renew and release it, from any process.
 	Detached bool
+
+	// Patient says that the context ends by its deadline only, if it ends at
+	// all: a store that [BlocksToContext] need not be ready for anything else.
+	Patient bool
 }
 
 // An AcquireResult is the answer to an AcquireRequest.

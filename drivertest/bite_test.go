@@ -115,6 +115,8 @@ func without(need needs) driver.Guarantees {
 		claims.Scope = driver.ScopeProcess
 	case bounded:
 		claims.Blocking = driver.BlocksForLong
+	case prompt:
+		claims.Blocking = driver.BlocksToDeadline
 	}
 	return claims
 }

@@ -31,6 +31,7 @@ const (
 	ignoresContexts          bug = "ignores contexts"
 	closedCallsHang          bug = "closed calls hang"
 	callsOutlastDeadlines    bug = "calls outlast deadlines"
+	callsOutlastCancelling   bug = "calls outlast cancelling"
 	saysNotApplied           bug = "says not applied"
 	clientClock              bug = "client clock"
 	neverExpires             bug = "never expires"

@@ -16,6 +16,8 @@ func TestCorrectStore(t *testing.T) {
 		"without fencing":  without(fencing),
 		"without push":     without(push),
 		"unsupervised":     without(supervised),
+		"blocks longer":    without(prompt),
+		"blocks for long":  without(bounded),
 		"without lookup":   without(lookup),
 		"without list":     without(list),
 		"without break":    without(breaking),

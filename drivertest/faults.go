@@ -196,6 +196,24 @@ var faultsCases = []testCase{
 		},
 	},
 	{
+		name:  "silence-cancelled",
+		claim: "If Guarantees().Blocking says so, an Acquire that waits for a silent server returns when it is cancelled.",
+		needs: silence | prompt,
+		run: func(r *run) {
+			r.backing.Silence(r, r.first.Store)
+			ctx, cancel := r.bound()
+			defer cancel()
+			time.AfterFunc(short, cancel)
+			began := time.Now()
+			if _, err := r.first.Acquire(ctx, r.first.request("name", long)); err == nil {
+				r.Error("an Acquire succeeds without an answer")
+			}
+			if late := time.Since(began) - short; late > r.slack() {
+				r.Errorf("an Acquire returned %v after it was cancelled", late)
+			}
+		},
+	},
+	{
 		name:  "silence-watched",
 		claim: "If the store claims Supervised, a watch is signalled soon after the server has fallen silent, and every two seconds while it is.",
 		needs: silence | push | supervised,

@@ -29,6 +29,7 @@ const (
 	silence
 	skew
 	bounded // calls return at their deadlines
+	prompt  // an Acquire returns when it is cancelled
 )
 
 // missing says how each thing comes to be missing, in the order of the bits.
@@ -50,6 +51,7 @@ var missing = []string{
 	"Backing.Silence is nil",
 	"Backing.OpenSkewed is nil",
 	"Guarantees().Blocking is for long",
+	"Guarantees().Blocking does not end with the context",
 }
 
 func (n needs) has(other needs) bool { return n&other == other }
@@ -86,6 +88,7 @@ func offered(g driver.Guarantees, b Backing) needs {
 		silence:    b.Silence != nil,
 		skew:       b.OpenSkewed != nil,
 		bounded:    g.Blocking != driver.BlocksForLong,
+		prompt:     g.Blocking >= driver.BlocksToContext,
 	} {
 		if present {
 			have |= need

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -34,7 +35,7 @@ func (s *refStore) begin(ctx context.Context) error {
 	if hangs {
 		<-ctx.Done()
 		err = ctx.Err()
-		if w.has(callsOutlastDeadlines) {
+		if w.has(callsOutlastDeadlines) || w.has(callsOutlastCancelling) && errors.Is(err, context.Canceled) {
 			time.Sleep(time.Minute)
 		}
 	}

@@ -49,7 +49,8 @@ var variants = []variant{
 	{bug: closeDoesNothing, fails: `closing/later-calls`},
 	{bug: ignoresContexts, fails: `contexts/ended-before`},
 	{bug: closedCallsHang, fails: `closing/later-calls closing/under-way`},
-	{bug: callsOutlastDeadlines, fails: `faults/silence`},
+	{bug: callsOutlastDeadlines, fails: `faults/silence faults/silence-cancelled`},
+	{bug: callsOutlastCancelling, fails: `faults/silence-cancelled`},
 	{bug: saysNotApplied, fails: `faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/keep-reply-lost`},
 	{bug: clientClock, fails: `expiry/store-clock`},
 	{bug: neverExpires, fails: `

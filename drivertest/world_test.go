@@ -56,7 +56,7 @@ var errLink = errors.New("the connection was lost")
 
 // everything is what a full world claims.
 var everything = driver.Guarantees{
-	Store: "reference", Scope: driver.ScopeNetwork, Blocking: driver.BlocksToDeadline, Fencing: true, HolderCrash: driver.RecoveryTTL,
+	Store: "reference", Scope: driver.ScopeNetwork, Blocking: driver.BlocksToContext, Fencing: true, HolderCrash: driver.RecoveryTTL,
 	Restart: driver.FateKept, Failover: driver.FateKept, Push: true, Supervised: true,
 	Lookup: true, List: true, Break: true, Metadata: true, Keep: true, Detached: true,
 }

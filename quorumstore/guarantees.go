@@ -9,7 +9,7 @@ func combine(nodes []driver.Guarantees, need int) driver.Guarantees {
 	g := driver.Guarantees{
 		Store:       "quorum",
 		Scope:       reach(nodes, need),
-		Blocking:    driver.BlocksToDeadline,
+		Blocking:    driver.BlocksToContext,
 		Fencing:     all(func(g driver.Guarantees) bool { return g.Fencing }),
 		HolderCrash: driver.RecoveryTTL,
 		Restart:     fate(nodes, func(g driver.Guarantees) driver.Fate { return g.Restart }),

@@ -20,6 +20,7 @@ type round struct {
 }
 
 func (s *Store) newRound(ctx context.Context, c *claim, req driver.AcquireRequest) *round {
+	req.Patient = true // Whoever asks the node waits for it, whatever the caller does.
 	r := &round{
 		ballot: ballot{need: s.need, fenced: s.can.Fencing, votes: make([]vote, len(s.nodes))},
 		s:      s,

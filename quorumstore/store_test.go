@@ -25,15 +25,15 @@ func TestCombine(t *testing.T) {
 		Restart: driver.FateForgotten, Failover: driver.FateFreed,
 	}
 	mixed := driver.Guarantees{
-		Store: "quorum", Scope: driver.ScopeHost, Blocking: driver.BlocksToDeadline, HolderCrash: driver.RecoveryAtOnce,
+		Store: "quorum", Scope: driver.ScopeHost, Blocking: driver.BlocksToContext, HolderCrash: driver.RecoveryAtOnce,
 		Restart: driver.FateForgotten, Failover: driver.FateForgotten, Push: true,
 	}
 	inMemory := strong
 	inMemory.Scope, inMemory.Blocking = driver.ScopeProcess, driver.BlocksNever
 	withMemory := strong
-	withMemory.Store, withMemory.Scope, withMemory.Blocking = "quorum", driver.ScopeProcess, driver.BlocksToDeadline
+	withMemory.Store, withMemory.Scope, withMemory.Blocking = "quorum", driver.ScopeProcess, driver.BlocksToContext
 	whole := strong
-	whole.Store, whole.Blocking = "quorum", driver.BlocksToDeadline
+	whole.Store, whole.Blocking = "quorum", driver.BlocksToContext
 	for what, c := range map[string]struct {
 		nodes []driver.Guarantees
 		want  driver.Guarantees

@@ -111,12 +111,14 @@ func (l *lane) carryAlone(ctx context.Context, run uint64, c *call) {
 // carry sends batches until there are no calls, or until it has been replaced
 // because a batch took too long.
 func (l *lane) carry(run uint64) {
-	replace := time.AfterFunc(time.Hour, func() { l.replace(run) })
+	replace := time.AfterFunc(requestBound, func() { l.replace(run) })
 	defer replace.Stop()
-	for {
+	for first := true; ; first = false {
 		// Those whom the last batch has woken ask for more at once: to let them
 		// run first makes fewer and larger batches, for servers and clients.
-		runtime.Gosched()
+		if !first {
+			runtime.Gosched()
+		}
 		batch := l.take(run)
 		if batch == nil {
 			return

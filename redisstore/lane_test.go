@@ -4,6 +4,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -249,5 +250,24 @@ func TestClientDoesNotSendAgain(t *testing.T) {
 		}
 		_ = s.Close() // Nothing is under way.
 		_ = client.Close()
+	}
+}
+
+// A caller who may be cancelled is let go at once when he is, though his client
+// library would not notice.
+func TestCancelledAtASilentServer(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	s := open(t, proxy.Addr(), nil)
+	release(t, s, grant(t, s, "name", time.Minute)) // The connection is there.
+	proxy.Hold(faultproxy.Down)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	time.AfterFunc(50*time.Millisecond, cancel)
+	began := time.Now()
+	_, err := s.Acquire(ctx, request("name", time.Minute))
+	if took := time.Since(began); !errors.Is(err, context.Canceled) || took >= requestBound {
+		t.Errorf("a cancelled Acquire: %v after %v", err, took)
 	}
 }

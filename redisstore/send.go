@@ -58,14 +58,15 @@ func (s *Store) newCall(script *script, lock string, args ...any) *call {
 	return &call{script: script, tag: tag, lock: lock, record: recordKey(tag, lock), args: args}
 }
 
-// do runs a script on a lock and returns its answer.
-func (s *Store) do(ctx context.Context, script *script, lock string, args ...any) (any, error) {
+// do runs a script on a lock and returns its answer. A patient caller stays until
+// the deadline of ctx.
+func (s *Store) do(ctx context.Context, patient bool, script *script, lock string, args ...any) (any, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
 	c := s.newCall(script, lock, args...)
 	l := s.lane(lock)
-	if s.bears(ctx) {
+	if patient && s.bears(ctx) {
 		if run, alone := l.lead(); alone {
 			l.carryAlone(ctx, run, c)
 			return s.read(c, c.err)

@@ -149,7 +149,7 @@ func (s *Store) promise() driver.Guarantees {
 	g := driver.Guarantees{
 		Store:       "redis",
 		Scope:       driver.ScopeNetwork,
-		Blocking:    driver.BlocksToDeadline,
+		Blocking:    driver.BlocksToContext,
 		Fencing:     true,
 		HolderCrash: driver.RecoveryTTL,
 		Restart:     driver.FateForgotten, // It depends on the server's persistence.

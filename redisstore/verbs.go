@@ -18,7 +18,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		return driver.AcquireResult{}, err
 	}
 	lock := s.lockKey(req.Name)
-	reply, err := s.do(ctx, acquireScript, lock, req.Owner, millis(req.TTL), req.Floor, public)
+	patient := req.Patient || ctx.Done() == nil
+	reply, err := s.do(ctx, patient, acquireScript, lock, req.Owner, millis(req.TTL), req.Floor, public)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
@@ -107,7 +108,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if req.Keep > 0 {
 		keep = millis(req.Keep)
 	}
-	reply, err := s.do(ctx, releaseScript, s.lockKey(req.Name), req.Owner, keep)
+	reply, err := s.do(ctx, true, releaseScript, s.lockKey(req.Name), req.Owner, keep)
 	return err == nil && reply == int64(1), err
 }
 
@@ -122,7 +123,7 @@ func (s *Store) Break(ctx context.Context, name string) (driver.Record, bool, er
 }
 
 func (s *Store) inspect(ctx context.Context, script *script, name string) (driver.Record, bool, error) {
-	reply, err := s.do(ctx, script, s.lockKey(name))
+	reply, err := s.do(ctx, true, script, s.lockKey(name))
 	if err != nil || reply == nil {
 		return driver.Record{}, false, err
 	}

@@ -70,10 +70,10 @@ func Wrap(store driver.Store) *Store {
 	return &Store{Store: store, can: can, fault: map[Op]Fault{}, calls: map[Op]int{}}
 }
 
-// Prompt makes the store one that claims to return at its deadlines: the faults
-// that are set must.
-func (s *Store) Prompt() *Store {
-	s.can.Blocking = driver.BlocksToDeadline
+// Blocks makes the store one that claims this of itself: the faults that are set
+// must keep to it.
+func (s *Store) Blocks(b driver.Blocking) *Store {
+	s.can.Blocking = b
 	return s
 }
 
