@@ -94,10 +94,14 @@ func eachOf(n int, do func(i int) error) []error {
 	return errs
 }
 
-// heap returns the size of what is in use, stacks of goroutines included.
+// heap returns the size of what is in use, stacks of goroutines included, when
+// what the contender before has left behind is gone.
 func heap() float64 {
-	runtime.GC()
 	var memory runtime.MemStats
+	for range 3 { // A pool of package sync keeps things for two collections.
+		runtime.GC()
+		time.Sleep(50 * time.Millisecond)
+	}
 	runtime.ReadMemStats(&memory)
-	return float64(memory.HeapInuse + memory.StackInuse)
+	return float64(memory.HeapAlloc + memory.StackInuse)
 }
