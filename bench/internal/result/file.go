@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // A Set is the results of several scenarios, by name. It is kept in a file, so
@@ -25,14 +29,18 @@ func Load(path string) (Set, error) {
 	return set, json.Unmarshal(text, &set)
 }
 
-// Save writes a file that Load reads.
+// Save writes a file that Load reads, a line for each scenario.
 func (s Set) Save(path string) error {
-	text, err := json.MarshalIndent(s, "", "\t")
-	if err != nil {
-		return err
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		line, err := json.Marshal(s[name])
+		if err != nil {
+			return err
+		}
+		lines = append(lines, strconv.Quote(name)+": "+string(line))
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	return os.WriteFile(path, []byte("{\n"+strings.Join(lines, ",\n")+"\n}\n"), 0o644)
 }
