@@ -78,8 +78,8 @@ const why = `
 ### Why, and what was tried
 
 Redis, uncontended. A grant writes three keys, where the bare commands write one: the lock, a record of its holder and
-metadata, and the counter of tokens. The server needs about twice its time for that; five ways to write the record were
-tried, and none was cheaper by more than a few per cent. Calls gather in batches, one script for each, on two lanes; more
+metadata, and the counter of tokens. The server needs about twice its time for that. PSETEX, PXAT, and one MGET and DEL
+for a batch of releases were tried in the scripts: none saved more than a few per cent. Calls gather in batches, one script for each, on two lanes; more
 lanes made smaller batches and were no faster. In the client, at 64 goroutines, a tenth of the time goes into reading the
 clock that counts suspends, as much into allocation, and a fifth into input and output (go tool pprof). A goroutine that
 is alone pays for a second one with each acquisition, since a context that is cancelled must be obeyed at once: the
