@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // Locks shows who holds and who waits, by whatever program.
@@ -152,24 +153,7 @@ func TestAdvisoryURLs(t *testing.T) {
 		"postgres+advisory:SecretWord":                                     false,
 		"postgres+advisory://host/db#SecretWord":                           false,
 	} {
-		u, err := url.Parse(text)
-		if err != nil {
-			continue // which is as good as a refusal
-		}
-		open, ok := driver.Lookup(u.Scheme)
-		if !ok {
-			t.Fatalf("no opener for %s", u.Scheme)
-		}
-		store, err := open(t.Context(), u)
-		if good != (err == nil) {
-			t.Errorf("%s: %v, want it opened: %v", text, err, good)
-		}
-		if err != nil && (!driver.NotApplied(err) || strings.Contains(err.Error(), "Secret")) {
-			t.Errorf("%s: the error %v is of the wrong kind, or shows a secret", text, err)
-		}
-		if store != nil {
-			_ = store.Close() // Nothing was dialled.
-		}
+		storecheck.Opens(t, text, good)
 	}
 }
 

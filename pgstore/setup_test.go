@@ -5,7 +5,6 @@ package pgstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // bound is how long anything may take that must happen in the end.
@@ -209,56 +209,11 @@ func eventually(t *testing.T, what string, done func() bool) {
 
 // calls is a call of every verb.
 func calls(s *Store, name string) map[string]func(ctx context.Context) error {
-	req := request(name, time.Minute)
-	return map[string]func(context.Context) error{
-		"Acquire": func(ctx context.Context) error {
-			_, err := s.Acquire(ctx, req)
-			return err
-		},
-		"Renew": func(ctx context.Context) error {
-			_, err := s.Renew(ctx, renewals(req))
-			return err
-		},
-		"Release": func(ctx context.Context) error {
-			_, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: req.Owner})
-			return err
-		},
-		"Lookup": func(ctx context.Context) error {
-			_, _, err := s.Lookup(ctx, name)
-			return err
-		},
-		"Break": func(ctx context.Context) error {
-			_, _, err := s.Break(ctx, name)
-			return err
-		},
-		"List": func(ctx context.Context) error {
-			var last error
-			for _, err := range s.List(ctx, name) {
-				last = err
-			}
-			return last
-		},
-	}
+	return storecheck.Calls(s, request(name, time.Minute))
 }
 
-// fails checks the errors of these verbs: each matches target, says what it
-// must, and shows no secret.
+// fails checks the errors of these verbs.
 func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
-	all := calls(s, "name")
-	for _, verb := range verbs {
-		ctx, cancel := context.WithTimeout(t.Context(), bound)
-		err := all[verb](ctx)
-		cancel()
-		if !errors.Is(err, target) {
-			t.Errorf("%s: %v, want an error that matches %q", verb, err, target)
-			continue
-		}
-		if !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %q, want it to say %q", verb, err, says)
-		}
-		if strings.Contains(err.Error(), "Secret") {
-			t.Errorf("%s: the error shows a secret: %v", verb, err)
-		}
-	}
+	storecheck.Fails(t, s, request("name", time.Minute), target, says, verbs...)
 }

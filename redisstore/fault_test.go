@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -16,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/redisstore"
 )
 
@@ -228,23 +227,6 @@ func TestURLs(t *testing.T) {
 		"redis+cluster://a:1?restart_guard=1m":     false,
 		"rediss://host?ca_file=/no/such/file":      false,
 	} {
-		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		open, ok := driver.Lookup(u.Scheme)
-		if !ok {
-			t.Fatalf("no opener for %s", u.Scheme)
-		}
-		store, err := open(t.Context(), u)
-		if good != (err == nil) {
-			t.Errorf("%s: %v, want it opened: %v", text, err, good)
-		}
-		if err != nil && (!driver.NotApplied(err) || strings.Contains(err.Error(), "Secret")) {
-			t.Errorf("%s: the error %v is of the wrong kind, or shows a secret", text, err)
-		}
-		if store != nil {
-			_ = store.Close() // Nothing was dialled.
-		}
+		storecheck.Opens(t, text, good)
 	}
 }

@@ -4,7 +4,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 func TestMain(m *testing.M) {
@@ -88,62 +88,13 @@ func eventually(t *testing.T, what string, done func() bool) {
 
 // calls is a call of every verb.
 func calls(s *Store, name string) map[string]func(ctx context.Context) error {
-	req := request(name, time.Minute)
-	return map[string]func(context.Context) error{
-		"Acquire": func(ctx context.Context) error {
-			_, err := s.Acquire(ctx, req)
-			return err
-		},
-		"Renew": func(ctx context.Context) error {
-			_, err := s.Renew(ctx, []driver.RenewRequest{{Name: name, Owner: req.Owner, TTL: time.Minute}})
-			return err
-		},
-		"Release": func(ctx context.Context) error {
-			_, err := s.Release(ctx, driver.ReleaseRequest{Name: name, Owner: req.Owner})
-			return err
-		},
-		"Lookup": func(ctx context.Context) error {
-			_, _, err := s.Lookup(ctx, name)
-			return err
-		},
-		"Break": func(ctx context.Context) error {
-			_, _, err := s.Break(ctx, name)
-			return err
-		},
-		"List": func(ctx context.Context) error {
-			var last error
-			for _, err := range s.List(ctx, name) {
-				last = err
-			}
-			return last
-		},
-	}
+	return storecheck.Calls(s, request(name, time.Minute))
 }
 
-// fails checks the errors of these verbs: each comes soon, matches target, says
-// what it must, and shows no secret.
+// fails checks the errors of these verbs.
 func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
-	all := calls(s, "name")
-	for _, verb := range verbs {
-		ctx, cancel := context.WithTimeout(t.Context(), bound)
-		began := time.Now()
-		err := all[verb](ctx)
-		cancel()
-		if took := time.Since(began); took > bound/2 {
-			t.Errorf("%s: the error took %v", verb, took)
-		}
-		if !errors.Is(err, target) {
-			t.Errorf("%s: %v, want an error that matches %q", verb, err, target)
-			continue
-		}
-		if !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %q, want it to say %q", verb, err, says)
-		}
-		if strings.Contains(err.Error(), "Secret") {
-			t.Errorf("%s: the error shows a secret: %v", verb, err)
-		}
-	}
+	storecheck.Fails(t, s, request("name", time.Minute), target, says, verbs...)
 }
 
 // numberOf counts the commands of a kind that a server has carried out.
