@@ -149,3 +149,28 @@ func TestMinReplicas(t *testing.T) {
 	}
 	replica.Resume()
 }
+
+// That replicas lag when the server turns out not to know a script says nothing of
+// the grant that follows when it does.
+func TestConfirmedAtTheSecondSending(t *testing.T) {
+	t.Parallel()
+	master, replica := servers.StartRedis(t), servers.StartRedis(t)
+	host, port, _ := strings.Cut(master.Addr, ":")
+	replica.Do("REPLICAOF", host, port)
+	eventually(t, "replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
+	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: requestBound / 3})
+	replica.Pause()
+	master.Do("SET", "something", "that the replica does not confirm")
+	resumed := make(chan struct{})
+	go func() {
+		defer close(resumed)
+		eventually(t, "second sending", func() bool { return numberOf(t, master, "eval") > 0 })
+		replica.Resume()
+	}()
+	req := request("name", time.Minute)
+	res, err := s.Acquire(t.Context(), req)
+	<-resumed
+	if err != nil || !res.Granted {
+		t.Errorf("Acquire: %+v, %v, want it granted; the key is %q", res, err, master.Do("GET", "lock:name"))
+	}
+}

@@ -66,7 +66,7 @@ func (s *Store) confirm(ctx context.Context, master redis.Cmdable, runs []*run) 
 	_ = pipe.Process(ctx, wait)
 	_, failed := pipe.Exec(ctx)
 	for _, r := range runs {
-		r.err = failed
+		r.err, r.unconfirmed = failed, nil // It may be the second sending.
 	}
 	confirmed, err := wait.Result()
 	if err == nil && int(confirmed) >= o.MinReplicas {
