@@ -25,6 +25,8 @@ type trackLink struct {
 
 	mu      sync.Mutex
 	pending []question
+	unsent  []byte
+	more    chan struct{} // room for one: there is something unsent
 }
 
 // A question is a command that has not been answered yet.
@@ -103,26 +105,41 @@ func (l *trackLink) ask(command ...string) error {
 	return fmt.Errorf("the server refuses a connection for wake-ups: %s", text)
 }
 
-// get asks for a key, which the server tracks from then on. An error is seen by
-// the reader.
+// get asks for a key, which the server tracks from then on.
 func (l *trackLink) get(key string) {
 	l.send(key, "GET", key)
 }
 
+// send hands a command to the writer. It does not wait for a server that reads
+// nothing: those who ask hold the watcher's mutex, and other servers' locks are
+// waited for, too. That no answer comes is seen by the reader.
 func (l *trackLink) send(key string, command ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	due := time.Now().Add(trackReply)
-	l.pending = append(l.pending, question{key, due})
-	err := l.conn.SetReadDeadline(l.pending[0].due) // The reader may be prepared to wait longer.
-	if err == nil {
-		err = l.conn.SetWriteDeadline(due)
+	l.pending = append(l.pending, question{key, time.Now().Add(trackReply)})
+	l.unsent = append(l.unsent, encode(command...)...)
+	_ = l.conn.SetReadDeadline(l.pending[0].due) // The reader may be prepared to wait longer. If it is closed, he knows.
+	select {
+	case l.more <- struct{}{}:
+	default:
 	}
-	if err == nil {
-		_, err = l.conn.Write(encode(command...))
-	}
-	if err != nil {
-		l.close()
+}
+
+// write sends what is to be sent until the connection has ended.
+func (l *trackLink) write(ended <-chan struct{}) {
+	for {
+		select {
+		case <-l.more:
+		case <-ended:
+			return
+		}
+		l.mu.Lock()
+		message := l.unsent
+		l.unsent = nil
+		l.mu.Unlock()
+		if len(message) > 0 { // Else it went along with the last.
+			_, _ = l.conn.Write(message) // If it fails no answer comes, which the reader sees.
+		}
 	}
 }
 

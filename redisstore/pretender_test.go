@@ -17,12 +17,15 @@ import (
 // A pretender is a server that knows what the connection for wake-ups needs, in
 // virtual time: what comes when is exact then.
 type pretender struct {
-	mu     sync.Mutex
-	values map[string]string
-	links  map[*pretence]bool
-	count  map[string]int // of commands
-	silent bool           // it reads, and answers nothing
-	away   bool           // it cannot be reached
+	mu      sync.Mutex
+	values  map[string]string
+	links   map[*pretence]bool
+	count   map[string]int // of commands, and of attempts to "dial"
+	silent  bool           // it reads, and answers nothing
+	away    bool           // it cannot be reached
+	mute    bool           // it answers no GET
+	refusal string         // its answer to every GET, "" for none
+	deaf    chan struct{}  // it reads nothing until this is closed; nil if it does
 }
 
 // A pretence is a connection to a pretender.
@@ -41,6 +44,7 @@ func pretend(t *testing.T, test func(t *testing.T, p *pretender, s *Store)) {
 		s := New(client, nil)
 		defer client.Close()
 		defer p.cut()
+		defer p.hear()
 		defer s.Close()
 		test(t, p, s)
 	})
@@ -49,6 +53,7 @@ func pretend(t *testing.T, test func(t *testing.T, p *pretender, s *Store)) {
 func (p *pretender) dial(context.Context, string, string) (net.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.count["dial"]++
 	if p.away {
 		return nil, errors.New("away")
 	}
@@ -76,7 +81,11 @@ func (p *pretender) serve(l *pretence) {
 			return
 		}
 		p.answer(l, message.([]any))
+		deaf := p.deaf
 		p.mu.Unlock()
+		if deaf != nil {
+			<-deaf
+		}
 	}
 }
 
@@ -84,7 +93,10 @@ func (p *pretender) answer(l *pretence, words []any) {
 	command := words[0].(string)
 	p.count[command]++
 	switch {
-	case p.silent:
+	case p.silent || p.deaf != nil:
+	case command == "GET" && p.mute:
+	case command == "GET" && p.refusal != "":
+		l.out <- []byte("-" + p.refusal + "\r\n")
 	case command == "GET":
 		key := words[1].(string)
 		l.tracked[key] = true
@@ -106,10 +118,19 @@ func (p *pretender) set(key, owner string) {
 		delete(p.values, key)
 	}
 	for l := range p.links {
-		if l.tracked[key] && !p.silent {
+		if l.tracked[key] && !p.silent && p.deaf == nil {
 			l.tracked[key] = false
 			l.out <- append([]byte(">2\r\n+invalidate\r\n"), encode(key)...)
 		}
+	}
+}
+
+// say sends something that nobody has asked for.
+func (p *pretender) say(message string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.out <- []byte(message)
 	}
 }
 
@@ -118,6 +139,37 @@ func (p *pretender) harm(silent, away bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent, p.away = silent, away
+}
+
+// spoil sets whether GETs are answered, and with what error.
+func (p *pretender) spoil(mute bool, refusal string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mute, p.refusal = mute, refusal
+}
+
+// deafen has the server read nothing more than what is on its way; hear ends it.
+func (p *pretender) deafen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = make(chan struct{})
+}
+
+func (p *pretender) hear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.deaf != nil {
+		close(p.deaf)
+		p.deaf = nil
+	}
+}
+
+// connections returns how many there are.
+func (p *pretender) connections() int {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
 }
 
 // counted returns how many commands of a kind there were since the last call.

@@ -111,7 +111,6 @@ func (w *watcher) disconnected(server *tracker, err error) {
 		delete(w.servers, server.options.Addr)
 	}
 	server.link = nil
-	w.failures++
 	lost := make([]*tracked, 0, len(server.locks))
 	for _, t := range server.locks {
 		lost = append(lost, t)
@@ -132,7 +131,6 @@ func (w *watcher) moved(server *tracker, key string, err error) {
 		return
 	}
 	delete(server.locks, key)
-	w.failures++
 	w.fail([]*tracked{t}, err)
 }
 
@@ -140,6 +138,7 @@ func (w *watcher) moved(server *tracker, key string, err error) {
 // may have missed something: they are signalled, and the locks tracked again
 // soon. The caller holds w.mu.
 func (w *watcher) fail(lost []*tracked, err error) {
+	w.failures++
 	var again []string
 	for _, t := range lost {
 		t.rest()
@@ -177,7 +176,7 @@ func (w *watcher) remind() {
 		w.mu.Lock()
 		w.reminding = false
 		for _, t := range w.locks {
-			if t.server == nil || t.server.link == nil {
+			if !t.armed {
 				w.reminding = true
 				t.wake()
 			}

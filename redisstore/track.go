@@ -28,11 +28,12 @@ type tracker struct {
 func (t *tracker) run() {
 	l, err := t.connect()
 	if err == nil {
+		ctx, end := context.WithCancel(t.w.ctx)
+		context.AfterFunc(ctx, l.close)
+		t.w.running.Go(func() { l.write(ctx.Done()) })
 		t.w.connected(t, l)
-		// A link that was made while the watcher closed has not been told.
-		stop := context.AfterFunc(t.w.ctx, l.close)
 		err = t.serve(l)
-		stop()
+		end()
 		l.close()
 	}
 	t.w.disconnected(t, err)
@@ -51,7 +52,7 @@ func (t *tracker) connect() (*trackLink, error) {
 	if err != nil {
 		return nil, notApplied{err}
 	}
-	l := &trackLink{conn: conn, reader: bufio.NewReader(conn), silence: minSilence}
+	l := &trackLink{conn: conn, reader: bufio.NewReader(conn), silence: minSilence, more: make(chan struct{}, 1)}
 	stop := context.AfterFunc(ctx, l.close)
 	defer stop()
 	if err := l.setUp(ctx, o); err != nil {

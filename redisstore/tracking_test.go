@@ -40,11 +40,7 @@ func TestWokenAtOnce(t *testing.T) {
 		p.set("lock:name", "one")
 		signals := watchOf(t, s, "name")
 		p.harm(true, false) // A look at the lock is not answered.
-		p.mu.Lock()
-		for l := range p.links {
-			l.out <- append([]byte(">2\r\n+invalidate\r\n"), encode("lock:name")...)
-		}
-		p.mu.Unlock()
+		p.say(">2\r\n+invalidate\r\n" + string(encode("lock:name")))
 		within(t, 0, "a release", signals)
 	})
 	pretend(t, func(t *testing.T, p *pretender, s *Store) {

@@ -123,13 +123,8 @@ func (w *watcher) remove(key string, one *watch) {
 
 // close ends all watches.
 func (w *watcher) close() {
-	w.mu.Lock()
+	w.mu.Lock() // Whoever has it may be about to start something.
 	w.stop()
-	for _, server := range w.servers {
-		if server.link != nil {
-			server.link.close()
-		}
-	}
 	w.mu.Unlock()
 	w.running.Wait()
 }

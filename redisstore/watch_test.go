@@ -21,7 +21,10 @@ import (
 
 func watchOf(t *testing.T, s *Store, name string) <-chan struct{} {
 	t.Helper()
-	signals, err := s.Watch(t.Context(), name)
+	ctx, cancel := context.WithCancel(t.Context())
+	late := time.AfterFunc(bound, cancel)
+	defer late.Stop()
+	signals, err := s.Watch(ctx, name)
 	if err != nil {
 		t.Fatalf("Watch: %v", err)
 	}
@@ -64,7 +67,8 @@ func TestForeignReleases(t *testing.T) {
 func TestIdleWaiters(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	holder, waiter := open(t, server.Addr, nil), open(t, server.Addr, nil)
+	url := "redis://" + server.Addr + "/3" // To look into another database would wake everybody.
+	holder, waiter := openFromURL(t, url), openFromURL(t, url)
 	held := grant(t, holder, "name", time.Minute)
 	var all []<-chan struct{}
 	for range 50 {
@@ -233,4 +237,15 @@ func TestWatchInAClusterThatFailsOver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is of another type under a lock's key is waited for as a lock is.
+func TestWatchOfAnotherType(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	server.Do("LPUSH", "lock:name", "x")
+	signals := watchOf(t, s, "name")
+	server.Do("DEL", "lock:name")
+	signalled(t, "the end of what is no lock", signals)
 }
