@@ -7,13 +7,10 @@ import (
 	"time"
 )
 
-// count judges the claims of all workers, name by name.
+// count counts what came of the claims of all workers, name by name.
 func (f *failover) count() tally {
-	var all tally
-	byName := map[string][]claim{}
+	all := tally{Grants: len(f.claims)}
 	for _, c := range f.claims {
-		byName[c.name] = append(byName[c.name], c)
-		all.Grants++
 		if c.kept {
 			all.Window++
 			if c.lost {
@@ -21,11 +18,38 @@ func (f *failover) count() tally {
 			}
 		}
 	}
-	for _, claims := range byName {
+	for _, claims := range f.byName() {
 		all.Double += doubles(claims)
 		all.Falling += falls(claims)
 	}
 	return all
+}
+
+func (f *failover) byName() map[string][]claim {
+	names := map[string][]claim{}
+	for _, c := range f.claims {
+		names[c.name] = append(names[c.name], c)
+	}
+	return names
+}
+
+// judge fails for what must not happen, and shows the claims concerned.
+func (f *failover) judge() {
+	for name, claims := range f.byName() {
+		double, falling := doubles(claims), falls(claims)
+		if !f.d.lags || f.d.replicas == 0 {
+			double = 0 // Nobody has promised.
+		}
+		if double+falling == 0 {
+			continue
+		}
+		f.t.Errorf("%s was granted %d times while it was held and confirmed by a replica, and %d tokens have not risen. "+
+			"Since the end of the master:", name, double, falling)
+		for _, c := range claims {
+			f.t.Logf("token %d asked for at %v, granted at %v, held until %v, kept %v, released: %v",
+				c.token, c.asked.Sub(f.ended), c.granted.Sub(f.ended), c.until.Sub(f.ended), c.kept, c.released)
+		}
+	}
 }
 
 // doubles counts the grants of a lock that another client believed to hold.

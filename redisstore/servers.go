@@ -110,7 +110,6 @@ func (w *watcher) disconnected(server *tracker, err error) {
 	if w.servers[server.options.Addr] == server {
 		delete(w.servers, server.options.Addr)
 	}
-	server.link = nil
 	lost := make([]*tracked, 0, len(server.locks))
 	for _, t := range server.locks {
 		lost = append(lost, t)
