@@ -172,6 +172,15 @@ func TestConnectionsAreClosed(t *testing.T) {
 			t.Errorf("an attempt to connect left %d connections", n)
 		}
 	})
+	pretend(t, func(t *testing.T, p *pretender, s *Store) {
+		p.old = true
+		if _, err := refused(t, s, "name"); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("a server that does not know HELLO: %v, want ErrUnsupported", err)
+		}
+		if n := p.connections(); n != 0 {
+			t.Errorf("a server that was refused keeps %d connections", n)
+		}
+	})
 }
 
 // Close ends whatever is under way.

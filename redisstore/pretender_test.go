@@ -25,6 +25,7 @@ type pretender struct {
 	away    bool           // it cannot be reached
 	mute    bool           // it answers no GET
 	refusal string         // its answer to every GET, "" for none
+	old     bool           // it does not know what tracking needs
 	deaf    chan struct{}  // it reads nothing until this is closed; nil if it does
 }
 
@@ -94,6 +95,8 @@ func (p *pretender) answer(l *pretence, words []any) {
 	p.count[command]++
 	switch {
 	case p.silent || p.deaf != nil:
+	case command != "GET" && p.old:
+		l.out <- []byte("-ERR unknown command\r\n")
 	case command == "GET" && p.mute:
 	case command == "GET" && p.refusal != "":
 		l.out <- []byte("-" + p.refusal + "\r\n")
