@@ -208,6 +208,11 @@ func TestCloseOfAWatcher(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
+			s.watcher.mu.Lock()
+			if n := len(s.watcher.servers); n > 0 {
+				t.Errorf("while %s, Close does not wait for the end of %d connections", what, n)
+			}
+			s.watcher.mu.Unlock()
 			if took := time.Since(began); took > 0 {
 				t.Errorf("while %s, Close takes %v", what, took)
 			}
