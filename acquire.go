@@ -140,6 +140,7 @@ func (a *acquisition) attempts(g *grant) error {
 			if err = g.hold.start(sent, res.Token); err == nil {
 				return nil
 			}
+			sent = a.c.clock.now() // it was noted too early if there was a suspend
 		}
 		if err != nil {
 			a.failed(err)
@@ -181,30 +182,38 @@ func (a *acquisition) attempt(h *hold) (driver.AcquireResult, time.Duration, err
 	}
 	var res driver.AcquireResult
 	var err error
-	sent := c.clock.now()
+	sent := c.clock.past()
 	if a.began == 0 {
 		a.began = sent
 	}
-	request := func(ctx context.Context) (driver.AcquireResult, error) { return c.store.Acquire(ctx, req) }
 	limit := min(c.timeout, a.o.TTL)
 	switch {
 	case c.inline:
-		res, err = request(a.ctx)
+		res, err = c.store.Acquire(a.ctx, req)
 	case c.can.Blocking == driver.BlocksToContext:
 		req.Patient = a.ctx.Done() == nil
-		res, err = askHere(a.ctx, limit, request)
+		res, err = askHere(a.ctx, limit, func(ctx context.Context) (driver.AcquireResult, error) {
+			return c.store.Acquire(ctx, req)
+		})
 	default:
-		late := func() {
-			if end := h.end.Load(); end != nil && *end != ErrHandedOver {
-				h.disown() // it may have been granted after all was over
-			}
-		}
-		res, err = ask(c, a.ctx, limit, late, request)
+		res, err = h.attempt(a.ctx, limit, req)
 	}
 	if err != nil && !driver.NotApplied(err) || res.Granted {
 		h.open = true
 	}
 	return res, sent, err
+}
+
+// attempt sends a request that may be answered after all is over.
+func (h *hold) attempt(ctx context.Context, limit time.Duration, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	late := func() {
+		if end := h.end.Load(); end != nil && *end != ErrHandedOver {
+			h.disown() // it may have been granted all the same
+		}
+	}
+	return ask(h.c, ctx, limit, late, func(ctx context.Context) (driver.AcquireResult, error) {
+		return h.c.store.Acquire(ctx, req)
+	})
 }
 
 // found notes who is in the way, for errors and for others in line.

@@ -70,12 +70,12 @@ func New(store driver.Store, config *Config) *Client {
 		outage:  config.Outage,
 		log:     config.Logger,
 		hooks:   config.Hooks,
-		clock:   newClock(can.Blocking != driver.BlocksNever),
 		owners:  newOwnerSource(),
 		closing: make(chan struct{}),
 		slots:   map[string]*slot{},
 		adopted: map[*hold]struct{}{},
 	}
+	c.clock.start(can.Blocking != driver.BlocksNever)
 	if c.holder == "" {
 		c.holder = defaultHolder()
 	}

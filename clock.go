@@ -1,6 +1,9 @@
 package holdfast
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A clock measures the time since its client was made, in a way that neither
 // steps of the wall clock nor, where the system can tell, the suspension of the
@@ -14,22 +17,34 @@ type clock struct {
 	base  time.Time
 	boot  time.Duration // reading of the boot clock at base
 	hosts bool          // the boot clock is needed: others count time, too
+	ahead atomic.Int64  // how far the boot clock was last seen to have run ahead
 }
 
-func newClock(hosts bool) clock {
-	c := clock{base: time.Now().Add(-1), hosts: hosts && bootClock != nil}
+// start sets the base of the clock.
+func (c *clock) start(hosts bool) {
+	c.base, c.hosts = time.Now().Add(-1), hosts && bootClock != nil
 	if c.hosts {
 		c.boot = bootClock()
 	}
-	return c
 }
 
 func (c *clock) now() time.Duration {
-	elapsed := time.Since(c.base)
-	if c.hosts {
-		elapsed = max(elapsed, bootClock()-c.boot)
+	if !c.hosts {
+		return time.Since(c.base)
 	}
-	return elapsed
+	boot := bootClock() - c.boot // first, so that a pause in between does not make it look ahead
+	elapsed := time.Since(c.base)
+	if ahead := boot - elapsed; ahead > time.Duration(c.ahead.Load())+time.Millisecond {
+		c.ahead.Store(int64(ahead))
+	}
+	return max(elapsed, boot)
+}
+
+// past is a moment that is not later than now: now itself, unless the machine was
+// suspended since now was last asked for. It serves for the moment before which
+// something began, and saves a system call.
+func (c *clock) past() time.Duration {
+	return time.Since(c.base) + time.Duration(c.ahead.Load())
 }
 
 // time turns a reading into a time.Time that carries a monotonic reading. It is

@@ -42,5 +42,14 @@ func TestSuspendCountsAgainstTheDeadline(t *testing.T) {
 		if late := time.Since(resumed); late > time.Second {
 			t.Errorf("context ended %v after the resume", late)
 		}
+		// A suspend of which nobody has noticed is in the way of nobody.
+		suspended.Store(int64(3 * time.Hour))
+		lock, err := c.TryAcquire(ctx, "c", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(lock.Deadline()); left > 29698*ms || lock.Err() != nil {
+			t.Errorf("acquired after a suspend: %v to the deadline, %v", left, lock.Err())
+		}
 	})
 }

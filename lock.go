@@ -129,6 +129,7 @@ func (l *Lock) undo() {
 		switch {
 		case !last:
 		case l.joined: // others have held it, and MinHold is theirs
+			_ = l.hold.err()
 			l.result = l.hold.release()
 		default:
 			l.hold.undo()

@@ -14,10 +14,9 @@ func (h *hold) release() error {
 	return h.released
 }
 
+// doRelease is for holds that were looked at by err just before.
 func (h *hold) doRelease() error {
-	if h.err() == nil {
-		h.over(&ErrReleased)
-	}
+	h.over(&ErrReleased)
 	switch end := *h.end.Load(); end {
 	case ErrReleased:
 		return h.surrender()
@@ -154,7 +153,16 @@ func (h *hold) sendRelease() (bool, error) {
 	if c.inline {
 		return c.store.Release(context.Background(), req)
 	}
-	return ask(c, context.Background(), c.timeout, nil, func(ctx context.Context) (bool, error) {
-		return c.store.Release(ctx, req)
+	if c.can.Blocking != driver.BlocksForLong {
+		return askHere(context.Background(), c.timeout, func(ctx context.Context) (bool, error) {
+			return c.store.Release(ctx, req)
+		})
+	}
+	return h.releaseAside(req)
+}
+
+func (h *hold) releaseAside(req driver.ReleaseRequest) (bool, error) {
+	return askAside(h.c, context.Background(), h.c.timeout, nil, func(ctx context.Context) (bool, error) {
+		return h.c.store.Release(ctx, req)
 	})
 }

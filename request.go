@@ -26,8 +26,8 @@ func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func()
 // askHere makes the request in the caller's goroutine, which saves waking
 // another one and being woken by it: longer than many a server takes to answer.
 func askHere[T any](ctx context.Context, limit time.Duration, request func(context.Context) (T, error)) (T, error) {
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+	limited := driver.WithBound(ctx, limit)
+	defer limited.End()
 	value, err := request(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil && !driver.NotApplied(err) {
 		err = noAnswer(limit)

@@ -30,11 +30,8 @@ func (v *vigil) watch() bool {
 	if !ok || !v.c.can.Push {
 		return false
 	}
-	full := v.full
 	ctx, cancel := context.WithCancel(context.WithoutCancel(v.ctx))
-	wake, err := ask(v.c, v.ctx, v.c.timeout, cancel, func(context.Context) (<-chan struct{}, error) {
-		return watcher.Watch(ctx, full)
-	})
+	wake, err := v.askFor(ctx, watcher)
 	if err != nil {
 		cancel()
 		v.c.warn(v.ctx, "no wake-ups, trying at intervals", v.c.strip(v.full), err)
@@ -42,6 +39,19 @@ func (v *vigil) watch() bool {
 	}
 	v.wake, v.unwatch = wake, cancel
 	return true
+}
+
+// askFor asks for wake-ups until ctx ends. That says nothing of how long the
+// answer may take, and the store knows of no other bound: whatever it claims of
+// itself, it is asked in another goroutine, unless it never blocks.
+func (v *vigil) askFor(ctx context.Context, watcher driver.Watcher) (<-chan struct{}, error) {
+	full := v.full
+	if v.c.inline {
+		return watcher.Watch(ctx, full)
+	}
+	return askAside(v.c, v.ctx, v.c.timeout, nil, func(context.Context) (<-chan struct{}, error) {
+		return watcher.Watch(ctx, full)
+	})
 }
 
 // wait returns when it is time to try again, given how long the hold has left

@@ -73,7 +73,7 @@
 //
 // Package holdfast passes on only names and holders of 1 to [MaxName] bytes of
 // valid UTF-8 without control characters, metadata of the same characters within
-// [MaxMetadata], and owners that are not empty.
+// [MaxMetadata], and owners of such characters that are not empty.
 // A store accepts every one of them and keeps different names apart, those
 // that differ only in case too.
 //
