@@ -111,6 +111,22 @@ type Watcher interface {
 	Watch(ctx context.Context, name string) (<-chan struct{}, error)
 }
 
+// A Starter is a Store that can begin a request and tell its outcome later, so
+// that whoever asks many stores at once needs no goroutine for each.
+//
+// StartAcquire and StartRelease do what Acquire and Release do, and call done
+// once with what those would have returned: before they return, or later from
+// another goroutine. done must be quick, and may begin further requests. What is
+// asked for before done is called may overtake the request. It is not sent after
+// the end of ctx, but done may be called a few seconds later than that: who
+// cannot wait has a timer of his own.
+type Starter interface {
+	Store
+
+	StartAcquire(ctx context.Context, req AcquireRequest, done func(AcquireResult, error))
+	StartRelease(ctx context.Context, req ReleaseRequest, done func(bool, error))
+}
+
 // An Alarmer is a Store that learns by itself that holds are lost: by the end of
 // a connection, say. It saves their holders the time until their next renewal.
 type Alarmer interface {

@@ -143,7 +143,7 @@ var acquireCases = []testCase{
 		claim: "An Acquire repeated by the owner with a shorter TTL does not shorten the hold.",
 		run: func(r *run) {
 			h := r.first.grant("name", long)
-			h.again(short).runOut()
+			h.again(medium).runOut()
 			r.first.busy("name")
 		},
 	},

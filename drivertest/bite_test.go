@@ -72,7 +72,8 @@ func failures(t *testing.T, claims driver.Guarantees, b bug) []string {
 		Virtual: true,
 		New:     func(testing.TB) Backing { return newWorld(claims, b).backing() },
 	}
-	have := offered(claims, h.New(t))
+	backing := h.New(t)
+	have := offered(backing.Open(t), backing)
 	var failed []string
 	for _, th := range suite() {
 		for _, c := range th.cases {

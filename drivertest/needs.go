@@ -30,6 +30,7 @@ const (
 	skew
 	bounded // calls return at their deadlines
 	prompt  // an Acquire returns when it is cancelled
+	starting
 )
 
 // missing says how each thing comes to be missing, in the order of the bits.
@@ -52,6 +53,7 @@ var missing = []string{
 	"Backing.OpenSkewed is nil",
 	"Guarantees().Blocking is for long",
 	"Guarantees().Blocking does not end with the context",
+	"the store does not implement driver.Starter",
 }
 
 func (n needs) has(other needs) bool { return n&other == other }
@@ -68,8 +70,10 @@ func (n needs) why() string {
 }
 
 // offered is the set of things that a store claims and a backing offers.
-func offered(g driver.Guarantees, b Backing) needs {
+func offered(s driver.Store, b Backing) needs {
 	var have needs
+	g := s.Guarantees()
+	_, starts := s.(driver.Starter)
 	for need, present := range map[needs]bool{
 		fencing:    g.Fencing,
 		push:       g.Push,
@@ -89,6 +93,7 @@ func offered(g driver.Guarantees, b Backing) needs {
 		skew:       b.OpenSkewed != nil,
 		bounded:    g.Blocking != driver.BlocksForLong,
 		prompt:     g.Blocking >= driver.BlocksToContext,
+		starting:   starts,
 	} {
 		if present {
 			have |= need

@@ -43,6 +43,7 @@ func suite() []theme {
 		{"names", namesCases},
 		{"contexts", contextsCases},
 		{"concurrency", concurrencyCases},
+		{"start", startCases},
 		{"closing", closingCases},
 		{"faults", faultsCases},
 	}
@@ -107,7 +108,7 @@ func probe(t *testing.T, h Harness) needs {
 			t.Fatal("drivertest: Harness.New returned a Backing without Open")
 		}
 		store := backing.Open(t)
-		have = offered(store.Guarantees(), backing)
+		have = offered(store, backing)
 		if err := store.Close(); err != nil {
 			t.Errorf("Close of an unused store: %v", err)
 		}
@@ -141,6 +142,6 @@ func (c testCase) exec(tb testing.TB, h Harness) {
 	r := &run{TB: tb, backing: backing, virtual: h.Virtual}
 	r.first = r.open()
 	r.guarantees = r.first.Guarantees()
-	r.have = offered(r.guarantees, backing)
+	r.have = offered(r.first.Store, backing)
 	c.run(r)
 }

@@ -132,6 +132,7 @@ var tokensCases = []testCase{
 			req := r.first.request("name", long)
 			req.Floor = driver.MaxToken / 2
 			r.first.refuse(req)
+			time.Sleep(short) // So does an attempt, after the refusal.
 			h.end()
 			if next := r.first.grant("name", long); next.token >= req.Floor {
 				r.Errorf("the token %d shows that a refused attempt with the floor %d changed something", next.token, req.Floor)

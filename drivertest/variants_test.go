@@ -22,6 +22,11 @@ var variants = []variant{
 		concurrency/exclusion concurrency/one-winner concurrency/one-heir faults/restart faults/crash
 		faults/acquire-reply-lost faults/keep-reply-lost faults/watch-severed
 	`},
+	{bug: startedEndsTooSoon, fails: `start/outcomes start/chain start/in-vain`},
+	{bug: startedRefusalIsEmpty, fails: `start/outcomes`},
+	{bug: startedReleaseIsTrue, fails: `start/outcomes`},
+	{bug: startedInVainIsForgotten, fails: `start/in-vain`},
+	{bug: startedEndsTwice, fails: `start/in-vain`},
 	{bug: underclaimsPush, claims: without(push), fails: `watch/unclaimed`},
 	{bug: pushWithoutWatch, fails: `
 		guarantees/push watch/release watch/break watch/other-process watch/before-the-name watch/every-watcher
@@ -46,9 +51,9 @@ var variants = []variant{
 	{bug: dropsWakeUps, fails: `watch/no-lost-wake-up watch/racing-release watch/stays watch/many`},
 	{bug: wakesOnce, fails: `watch/other-process watch/stays`},
 	{bug: wakesOneWatch, fails: `watch/every-watcher watch/racing-release`, may: `watch/no-lost-wake-up watch/others-end`},
-	{bug: closeDoesNothing, fails: `closing/later-calls`},
-	{bug: ignoresContexts, fails: `contexts/ended-before`},
-	{bug: closedCallsHang, fails: `closing/later-calls closing/under-way`},
+	{bug: closeDoesNothing, fails: `closing/later-calls start/in-vain`},
+	{bug: ignoresContexts, fails: `contexts/ended-before start/in-vain`},
+	{bug: closedCallsHang, fails: `closing/later-calls closing/under-way start/in-vain`},
 	{bug: callsOutlastDeadlines, fails: `faults/silence faults/silence-cancelled`},
 	{bug: callsOutlastCancelling, fails: `faults/silence-cancelled`},
 	{bug: saysNotApplied, fails: `faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/keep-reply-lost`},
@@ -92,10 +97,11 @@ var variants = []variant{
 		acquire/refusal-remaining acquire/refusal-record expiry/longest keep/refusal keep/record lookup/held-name
 		lookup/after-renewal list/held-names break/held-name
 	`},
-	{bug: endedCallsApply, fails: `contexts/ended-acquire contexts/ended-release contexts/cancel-storm`},
+	{bug: endedCallsApply, fails: `start/in-vain contexts/ended-acquire contexts/ended-release contexts/cancel-storm`},
 	{bug: lostMeansAnswered, fails: `faults/acquire-request-lost faults/release-request-lost`},
 	{bug: changesMetadata, fails: `acquire/refusal-record acquire/request-unchanged metadata/of-this-hold`},
 	{bug: grantsNothing, fails: `
+		start/outcomes start/chain start/in-vain
 		guarantees/stable acquire/free-name acquire/held-name acquire/two-processes acquire/refusal-remaining
 		acquire/refusal-record acquire/refusal-secret acquire/refusal-harmless acquire/refusal-does-not-prolong
 		acquire/names-apart acquire/repetition acquire/repetition-prolongs acquire/repetition-never-shortens
@@ -177,6 +183,7 @@ var variants = []variant{
 	`},
 	{bug: refusalRaisesToken, fails: `tokens/floor-of-a-refusal`},
 	{bug: refusalTakesOver, fails: `
+		start/outcomes
 		acquire/two-processes acquire/refusal-harmless acquire/names-apart acquire/repetition-after-release
 		acquire/repetition-after-expiry renew/late-with-successor release/not-the-owner release/no-owner
 		release/late-with-successor release/second-with-successor release/one-name-only expiry/not-early expiry/longest
@@ -187,6 +194,7 @@ var variants = []variant{
 		faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/severed
 	`, may: `contexts/cancel-storm`},
 	{bug: busyIsAnError, fails: `
+		start/outcomes
 		acquire/held-name acquire/two-processes acquire/refusal-remaining acquire/refusal-record acquire/refusal-secret
 		acquire/refusal-harmless acquire/refusal-does-not-prolong acquire/names-apart acquire/repetition
 		acquire/repetition-prolongs acquire/repetition-never-shortens acquire/repetition-after-release
@@ -204,7 +212,7 @@ var variants = []variant{
 		faults/severed
 	`},
 	{bug: refusalLeaksOwner, fails: `acquire/refusal-record acquire/refusal-secret keep/refusal`},
-	{bug: refusalSaysNothing, fails: `acquire/refusal-remaining`},
+	{bug: refusalSaysNothing, fails: `start/outcomes acquire/refusal-remaining`},
 	{bug: refusalNamesOthers, fails: `acquire/refusal-record keep/refusal`},
 	{bug: errorsLeakOwner, fails: `contexts/secret faults/secret`},
 	{bug: batchUsesFirstTTL, fails: `renew/batch-each-its-ttl renew/batch-duplicates`},
@@ -239,12 +247,14 @@ var variants = []variant{
 	`},
 	{bug: refusedKeepReleases, claims: without(keep), fails: `keep/unclaimed`},
 	{bug: releaseAlwaysTrue, fails: `
+		start/outcomes
 		release/second release/free-name release/not-the-owner release/no-owner release/after-expiry
 		release/late-with-successor release/second-with-successor keep/repeated-too-late keep/not-the-owner
 		keep/not-a-stranger keep/after-expiry break/victim break/victim-with-successor faults/release-reply-lost
 	`, may: `contexts/cancel-storm`},
 	{bug: keepFreedByAnyone, fails: `keep/repeated keep/not-a-stranger faults/keep-reply-lost`},
 	{bug: releaseForgetsOwner, fails: `
+		start/outcomes
 		release/not-the-owner release/no-owner release/late-with-successor release/second-with-successor
 		keep/repeated-too-late keep/not-the-owner break/victim-with-successor faults/release-reply-lost
 	`, may: `contexts/cancel-storm`},
@@ -255,6 +265,7 @@ var variants = []variant{
 		keep/record list/kept-names break/kept-name faults/keep-reply-lost
 	`},
 	{bug: releasesLate, fails: `
+		start/outcomes start/chain
 		acquire/two-processes acquire/refusal-harmless acquire/repetition-after-release renew/after-release
 		renew/batch-in-order release/frees release/second release/second-with-successor release/in-order
 		expiry/not-early expiry/not-late expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-release
@@ -266,6 +277,7 @@ var variants = []variant{
 		faults/release-request-lost
 	`},
 	{bug: releaseDoesNothing, fails: `
+		start/outcomes start/chain
 		acquire/two-processes acquire/refusal-harmless acquire/repetition-after-release renew/after-release
 		renew/batch-in-order release/frees release/second release/second-with-successor release/in-order
 		expiry/not-early expiry/not-late expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-release
@@ -365,6 +377,6 @@ var variants = []variant{
 	{bug: guaranteesVague, fails: `guarantees/complete`},
 	{bug: guaranteesChange, fails: `guarantees/stable`},
 	{bug: closeFailsTwice, fails: `closing/twice`},
-	{bug: closeBreaksWorld, fails: `tokens/rise-over-reopening detached/outlives-store closing/other-stores closing/anew`},
+	{bug: closeBreaksWorld, fails: `start/in-vain tokens/rise-over-reopening detached/outlives-store closing/other-stores closing/anew`},
 	{bug: closeEndsAllHolds, fails: `detached/outlives-store closing/other-stores`},
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -128,13 +129,47 @@ func TestScriptsForbidden(t *testing.T) {
 	fails(t, s, driver.ErrNotApplied, "must be allowed EVALSHA", "Acquire", "Renew", "Release", "Lookup", "Break")
 }
 
+// The owner is the first line of a lock's value, and is never taken for more of it.
+func TestOwnerOfTwoLines(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	held := grant(t, s, "name", time.Minute)
+	rec, _, _ := s.Lookup(t.Context(), "name")
+	for _, owner := range []string{"", held.Owner + "\n" + strconv.FormatInt(rec.Token, 10)} {
+		_, err := s.Acquire(t.Context(), driver.AcquireRequest{Name: "name", Owner: owner, TTL: time.Minute})
+		_, err2 := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: owner})
+		_, err3 := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: owner, TTL: time.Minute}})
+		for _, err := range []error{err, err2, err3} {
+			if !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), held.Owner) {
+				t.Errorf("an owner of %d bytes: %v", len(owner), err)
+			}
+		}
+	}
+	if !release(t, s, held) {
+		t.Error("the hold is gone")
+	}
+}
+
+// A user who may not read locks is told so, and not that they are corrupt.
+func TestReadingForbidden(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	server.Do("ACL", "SETUSER", "limited", "on", ">SecretWord", "~*", "+@all", "-getrange")
+	s := openFromURL(t, "redis://limited:SecretWord@"+server.Addr)
+	grant(t, s, "name", time.Minute)
+	fails(t, s, driver.ErrNotApplied, "can't run this command", "Renew", "Release")
+	server.Do("ACL", "SETUSER", "limited", "+getrange", "-get")
+	fails(t, s, driver.ErrNotApplied, "can't run this command", "Acquire", "Lookup", "Break")
+}
+
 // The rights that the package comment asks for are enough.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	server.Do("ACL", "SETUSER", "limited", "on", ">word", "~lock:*", "-@all", "+eval", "+evalsha", "+get", "+set",
+	server.Do("ACL", "SETUSER", "limited", "on", ">word", "~lock:*", "-@all", "+eval", "+evalsha", "+get", "+getrange", "+set",
 		"+del", "+exists", "+pttl", "+pexpire", "+pexpiretime", "+time", "+scan", "+hello", "+ping", "+client|tracking",
-		"+zadd", "+zcard", "+zscore", "+zremrangebyscore", "+info", "+wait")
+		"+zadd", "+zcard", "+zscore", "+zrange", "+zremrangebyscore", "+info", "+wait")
 	s := openFromURL(t, "redis://limited:word@"+server.Addr+"?restart_guard=10ms")
 	eventually(t, "end of the guard", func() bool {
 		_, err := s.Acquire(t.Context(), request("first", time.Minute))

@@ -4,9 +4,8 @@
 //
 //	locks := holdfast.New(redisstore.New(client, nil), nil)
 //
-// The lock "name" is the key "lock:name", a string whose whole value is the
-// owner's secret, taken as by SET NX PX and given back by comparing and
-// deleting. Clients of other languages that lock so exclude this one and are
+// The lock "name" is the key "lock:name", a string that begins with the owner's
+// secret, taken as by SET NX PX and given back by comparing and deleting. Clients of other languages that lock so exclude this one and are
 // excluded, if they use the same key: Lock of redis-py, redlock and
 // redis-semaphore (Mutex) of npm, redsync and redislock of Go. A lock that they
 // hold is shown as held, without a holder. redis-semaphore puts mutex: in front
@@ -58,14 +57,15 @@
 //
 // None is needed; "maxmemory-policy noeviction" is advised. A user of the ACL
 // needs the keys ~lock:* and, in a cluster, ~{*}lock:*, and the commands eval,
-// evalsha, get, set, del, exists, pttl, pexpire, pexpiretime, zadd, zcard,
-// zscore, zremrangebyscore, time, scan, hello, ping, client|tracking, and with
-// the options info and wait.
+// evalsha, get, getrange, set, del, exists, pttl, pexpire, pexpiretime, zadd,
+// zcard, zscore, zrange, zremrangebyscore, time, scan, hello, ping,
+// client|tracking, and with the options info and wait.
 //
-// Beside the locks there are keys that contain the control character 0x1f: a
-// record (holder, token, metadata) of each lock that is held, for as long as it
-// is held, and one counter of tokens; in a cluster, one for each hash slot that
-// was ever used, so at most 16384. Where locks are asked for above a floor, as a
+// The value of a lock has the owner's secret on its first line, and what everybody
+// may know on those behind: token, begin (seconds, microseconds), holder, metadata.
+// Beside the locks there are keys that contain the control character 0x1f: one
+// counter of tokens; in a cluster, one for each hash slot that was ever used, so
+// at most 16384. Where locks are asked for above a floor, as a
 // quorum does, a sorted set beside the counter has those whose tokens the
 // counter has not reached: in a quorum, the locks taken in the last second or
 // so. A client of a cluster must be made as one: a server that is a node of a

@@ -199,7 +199,7 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := server.Do("INFO", "keyspace"); !strings.Contains(got, "db3:keys=3") {
+	if got := server.Do("INFO", "keyspace"); !strings.Contains(got, "db3:keys=2") {
 		t.Errorf("the keys of database 3: %s", got)
 	}
 	if err := errors.Join(lock.Release(), locks.Close()); err != nil {

@@ -6,9 +6,10 @@ import (
 	"sync"
 )
 
-// A lock is a key of exactly prefix + name. What else there is:
+// A lock is a key of exactly prefix + name. Its value is the owner's secret on the
+// first line, and what everybody may know of the hold on those behind: see
+// [fillRecord]. What else there is:
 //
-//   - a record beside each lock that is held,
 //   - one counter of tokens; in a cluster, one for each hash slot in use,
 //   - beside it, after requests with a floor only, a sorted set of the locks whose
 //     last token is above the counter,
@@ -25,15 +26,12 @@ import (
 // the lock, so that one script can touch all. They have a control character,
 // which no name and no prefix has: none of them is ever taken for a lock.
 const (
-	recordSuffix  = "\x1frecord"
 	counterSuffix = "\x1fcounter"
 	aheadSuffix   = "\x1fahead"
 	guardSuffix   = "\x1fguard"
 )
 
 func (s *Store) lockKey(name string) string { return s.prefix + name }
-
-func recordKey(tag, lock string) string { return tag + lock + recordSuffix }
 
 func (s *Store) counterKey(tag string) string { return tag + s.prefix + counterSuffix }
 
@@ -44,7 +42,7 @@ func (s *Store) guardKey() string { return s.prefix + guardSuffix }
 // isOwn reports whether a key is one of those beside the locks.
 func isOwn(key string) bool { return strings.Contains(key, "\x1f") }
 
-// tag returns the hash tag of the keys beside a lock, "" without a cluster.
+// tag returns the hash tag of the keys beside the locks, "" without a cluster.
 func (s *Store) tag(lock string) string {
 	if !s.cluster {
 		return ""

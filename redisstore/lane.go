@@ -1,11 +1,15 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A lane carries calls to the server one batch after the other. While a batch
@@ -23,6 +27,8 @@ type lane struct {
 	waiting []*call
 	run     uint64 // the number of the runner, 0 if there is none
 	runs    uint64 // how many runners there were
+
+	timers sync.Pool // of *time.Timer, of callers that have waited
 }
 
 // A call is what is to be done to one lock.
@@ -30,12 +36,29 @@ type call struct {
 	script *script
 	tag    string // of the keys' hash slot, in a cluster
 	lock   string
-	record string
-	args   []any
+	lane   *lane // that it was put into
 
-	done  chan struct{} // in a lane: closed when reply and err are set
+	// The arguments, of which a script has the first few or none.
+	owner  string // with a line break
+	ms     int64  // TTL, or time to keep the name
+	floor  int64
+	public string // what the value is to say to everybody
+
+	// How it ends, in a lane: when reply and err are set.
+	done  chan struct{}   // closed then, if somebody waits
+	then  func()          // called instead, if it is not nil
+	ctx   context.Context // not to be sent after its end, if it is not nil
 	reply any
 	err   error
+}
+
+// end tells whoever waits for a call.
+func (c *call) end() {
+	if c.then != nil {
+		c.then()
+		return
+	}
+	close(c.done)
 }
 
 const (
@@ -59,7 +82,10 @@ func (l *lane) put(calls ...*call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range calls {
-		c.done = make(chan struct{})
+		c.lane = l
+		if c.then == nil {
+			c.done = make(chan struct{})
+		}
 	}
 	l.waiting = append(l.waiting, calls...)
 	if l.run == 0 {
@@ -123,14 +149,30 @@ func (l *lane) carry(run uint64) {
 		if batch == nil {
 			return
 		}
+		if batch = timely(batch); len(batch) == 0 {
+			continue
+		}
 		replace.Reset(requestBound)
 		ctx, cancel := context.WithTimeout(context.Background(), requestBound)
 		l.exec(ctx, batch)
 		cancel()
 		for _, c := range batch {
-			close(c.done)
+			c.end()
 		}
 	}
+}
+
+// timely returns the calls of a batch whose outcome somebody still waits for, and
+// ends the others.
+func timely(batch []*call) []*call {
+	return slices.DeleteFunc(batch, func(c *call) bool {
+		if c.ctx == nil || c.ctx.Err() == nil {
+			return false
+		}
+		c.err = notApplied{errors.Join(c.ctx.Err(), errWithdrawn)}
+		c.end()
+		return true
+	})
 }
 
 // take returns the next batch, nil if the runner is to end.
@@ -148,7 +190,7 @@ func (l *lane) take(run uint64) []*call {
 	if len(batch) > batchMax {
 		batch, l.waiting = batch[:batchMax:batchMax], batch[batchMax:]
 	} else {
-		l.waiting = nil
+		l.waiting = make([]*call, 0, len(batch)) // the next will be about as large
 	}
 	return batch
 }
@@ -179,13 +221,37 @@ func (l *lane) withdraw(c *call) bool {
 // wait returns when the call is done or ctx ends; a call that has been sent
 // goes on then.
 func (l *lane) wait(ctx context.Context, c *call) error {
+	cancelled, deadline := driver.Ends(ctx)
+	var due <-chan time.Time
+	if !deadline.IsZero() {
+		timer := l.timer(time.Until(deadline))
+		defer func() {
+			timer.Stop()
+			l.timers.Put(timer)
+		}()
+		due = timer.C
+	}
+	var ended error
 	select {
 	case <-c.done:
 		return c.err
-	case <-ctx.Done():
-		if l.withdraw(c) {
-			return notApplied{errors.Join(ctx.Err(), errWithdrawn)}
-		}
-		return ctx.Err()
+	case <-cancelled:
+		ended = cmp.Or(ctx.Err(), context.Canceled)
+	case <-due:
+		ended = context.DeadlineExceeded
 	}
+	if l.withdraw(c) {
+		return notApplied{errors.Join(ended, errWithdrawn)}
+	}
+	return ended
+}
+
+// timer returns one that fires after d, which seldom comes to be.
+func (l *lane) timer(d time.Duration) *time.Timer {
+	timer, ok := l.timers.Get().(*time.Timer)
+	if !ok {
+		return time.NewTimer(d)
+	}
+	timer.Reset(d)
+	return timer
 }

@@ -133,6 +133,14 @@ func TestLanesOfASingleServer(t *testing.T) {
 	if len(seen) != singleLanes {
 		t.Errorf("100 locks are in %d lanes, want %d", len(seen), singleLanes)
 	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.start(over, s.newCall(lookupScript, "name"), func() {})
+	for i := range 100 {
+		if s.lane(s.lockKey(fmt.Sprint(i))) != &s.lanes[0] {
+			t.Fatal("calls are begun, and a lock is in another lane than the first")
+		}
+	}
 }
 
 // A batch that hangs, whoever carries it, holds up the others for a while only;
@@ -172,6 +180,46 @@ func TestLaneLeavesAHungBatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A call that was begun is told its end, and is not sent when its context is over.
+func TestLaneEndsOverdueCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newStuckLane()
+		ends := map[string]error{}
+		begin := func(name string, limit time.Duration) context.CancelFunc {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			t.Cleanup(cancel)
+			c := &call{ctx: ctx}
+			c.then = func() { ends[name] = c.err }
+			l.put(c)
+			synctest.Wait()
+			return cancel
+		}
+		begin("on its way", time.Second)
+		begin("overdue", time.Second)
+		begin("cancelled", time.Hour)()
+		begin("in time", 3*time.Second)
+		time.Sleep(2 * time.Second)
+		close(l.words[0])
+		close(l.words[1])
+		synctest.Wait()
+		if got := l.batches(); !slices.Equal(got, []int{1, 1}) {
+			t.Errorf("batches of %v calls were sent, want one each", got)
+		}
+		if err := ends["overdue"]; !errors.Is(err, driver.ErrNotApplied) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the call that was overdue ended with %v", err)
+		}
+		if err := ends["cancelled"]; !errors.Is(err, driver.ErrNotApplied) || !errors.Is(err, context.Canceled) {
+			t.Errorf("the call that was given up ended with %v", err)
+		}
+		if len(ends) != 4 || ends["on its way"] != nil || ends["in time"] != nil {
+			t.Errorf("the calls have ended so: %v", ends)
+		}
+		if !l.idle() {
+			t.Error("a lane without calls has a runner")
+		}
+	})
 }
 
 // A caller carries his call himself only if it ends with his context, and if he

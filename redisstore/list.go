@@ -100,7 +100,7 @@ func (l *listing) page(ctx context.Context, keys []string) error {
 			continue
 		}
 		l.seen[key] = true
-		c := l.s.newCall(lookupScript, key)
+		c := l.s.newCall(lookupScript, key[len(l.s.prefix):])
 		l.s.lane(key).put(c)
 		calls = append(calls, c)
 	}

@@ -15,7 +15,7 @@ type tracked struct {
 
 	armed   bool // the server tracks it; what follows was seen last, and nothing was missed
 	held    bool
-	value   string // the owner
+	value   string // it tells one hold from another
 	renewed bool   // by this owner, since he was first seen
 
 	look *time.Timer // until the lock is looked at, after a change

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// describe makes the part of a record that the client knows: the holder on a
-// line, and the metadata on another if there is any.
-func describe(req *driver.AcquireRequest) (string, error) {
+// public makes the part of a lock's value that the client knows and everybody
+// may: the holder on a line, and the metadata on another if there is any.
+func public(req *driver.AcquireRequest) (string, error) {
 	if len(req.Metadata) == 0 {
 		return req.Holder, nil
 	}
@@ -48,21 +48,23 @@ func parseRecord(name string, reply []any) (driver.Record, error) {
 	return rec, nil
 }
 
-// fillRecord adds what is in the record of a hold.
+// fillRecord adds what the value of a lock says: token, seconds and microseconds
+// of its begin by the server's clock, holder, metadata; a line each, the last only
+// if there is any.
 func fillRecord(rec *driver.Record, text string) error {
 	lines := strings.SplitN(text, "\n", 5)
 	if len(lines) < 4 {
-		return fmt.Errorf("%w: the record beside the lock has %d lines", driver.ErrCorrupt, len(lines))
+		return fmt.Errorf("%w: a value of %d lines", driver.ErrCorrupt, len(lines))
 	}
 	token, err := strconv.ParseInt(lines[0], 10, 64)
 	if err != nil {
-		return fmt.Errorf("%w: the record beside the lock has no token", driver.ErrCorrupt)
+		return fmt.Errorf("%w: a token of %d digits", driver.ErrCorrupt, len(lines[0]))
 	}
 	rec.Token, rec.Holder = token, lines[3]
 	rec.Since = serverTime(lines[1], lines[2])
 	if len(lines) == 5 {
 		if err := json.Unmarshal([]byte(lines[4]), &rec.Metadata); err != nil {
-			return fmt.Errorf("%w: the metadata beside the lock cannot be read", driver.ErrCorrupt)
+			return fmt.Errorf("%w: the metadata in the value cannot be read", driver.ErrCorrupt)
 		}
 	}
 	return nil

@@ -92,9 +92,10 @@ func (s *Store) undo(ctx context.Context, master redis.Cmdable, runs []*run) boo
 			continue
 		}
 		answers, _ := r.cmd.Val().([]any)
-		for i, c := range r.calls {
-			if _, granted := answers[i].(int64); granted {
-				held = append(held, s.newCall(releaseScript, c.lock, c.args[0], 0))
+		for i, answer := range answers[:min(len(answers), len(r.calls))] {
+			c := r.calls[i]
+			if _, granted := answer.(int64); granted {
+				held = append(held, &call{script: releaseScript, tag: c.tag, lock: c.lock, owner: c.owner})
 			}
 		}
 	}

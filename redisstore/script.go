@@ -10,8 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+//go:embed lua/corrupt.lua
+var corruptLua string
+
 //go:embed lua/describe.lua
 var describeLua string
+
+//go:embed lua/owner.lua
+var ownerLua string
 
 //go:embed lua/guard.lua
 var guardLua string
@@ -34,22 +40,23 @@ var breakLua string
 // The scripts. Each does its work on any number of locks, so that many calls
 // share the cost of one script.
 var (
-	acquireScript = newScript(describeLua, guardLua, acquireLua)
-	renewScript   = newScript(renewLua)
-	releaseScript = newScript(releaseLua)
-	lookupScript  = newScript(describeLua, lookupLua)
-	breakScript   = newScript(describeLua, breakLua)
+	acquireScript = newScript(4, corruptLua, describeLua, guardLua, acquireLua)
+	renewScript   = newScript(2, corruptLua, ownerLua, renewLua)
+	releaseScript = newScript(2, corruptLua, ownerLua, releaseLua)
+	lookupScript  = newScript(0, corruptLua, describeLua, lookupLua)
+	breakScript   = newScript(0, corruptLua, describeLua, breakLua)
 )
 
 // A script is a Lua script that the server runs in one step.
 type script struct {
 	text string
 	sha  string // under which the server knows the text
+	args int    // how many of a call's arguments it has
 }
 
 // newScript puts parts together. The comments stay here: the text is sent
 // whenever a server does not know it.
-func newScript(parts ...string) *script {
+func newScript(args int, parts ...string) *script {
 	var b strings.Builder
 	for _, part := range parts {
 		for line := range strings.Lines(part) {
@@ -60,7 +67,7 @@ func newScript(parts ...string) *script {
 	}
 	text := b.String()
 	sum := sha1.Sum([]byte(text))
-	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+	return &script{text: text, sha: hex.EncodeToString(sum[:]), args: args}
 }
 
 // A command is a script on its way. The client library never sends one a second
@@ -126,15 +133,16 @@ func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
 	if r.script == acquireScript {
 		keys, args = s.common(r.tag)
 	}
-	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(2+len(r.calls[0].args)))
-	words = append(words, verb, script, len(keys)+2*len(r.calls))
+	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(1+r.script.args))
+	words = append(words, verb, script, len(keys)+len(r.calls))
 	words = append(words, keys...)
 	for _, c := range r.calls {
-		words = append(words, c.lock, c.record)
+		words = append(words, &c.lock)
 	}
 	words = append(words, args...)
 	for _, c := range r.calls {
-		words = append(words, c.args...)
+		all := [...]any{&c.owner, &c.ms, &c.floor, &c.public}
+		words = append(words, all[:r.script.args]...)
 	}
 	r.cmd = command{redis.NewCmd(ctx, words...)}
 }

@@ -53,19 +53,26 @@ func (s *Store) send(ctx context.Context, runs []*run, inFull bool) {
 }
 
 // newCall returns a call that runs a script on a lock.
-func (s *Store) newCall(script *script, lock string, args ...any) *call {
-	tag := s.tag(lock)
-	return &call{script: script, tag: tag, lock: lock, record: recordKey(tag, lock), args: args}
+func (s *Store) newCall(script *script, name string) *call {
+	lock := s.lockKey(name)
+	return &call{script: script, tag: s.tag(lock), lock: lock}
 }
 
-// do runs a script on a lock and returns its answer. A patient caller stays until
-// the deadline of ctx.
-func (s *Store) do(ctx context.Context, patient bool, script *script, lock string, args ...any) (any, error) {
+// ownerCall is a call by the owner of a lock.
+func (s *Store) ownerCall(script *script, name, owner string, ms int64) *call {
+	both := s.prefix + name + owner + "\n" // in one piece of memory
+	size := len(s.prefix) + len(name)
+	lock := both[:size]
+	return &call{script: script, tag: s.tag(lock), lock: lock, owner: both[size:], ms: ms}
+}
+
+// do makes a call and returns its answer. A patient caller stays until the
+// deadline of ctx.
+func (s *Store) do(ctx context.Context, patient bool, c *call) (any, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	c := s.newCall(script, lock, args...)
-	l := s.lane(lock)
+	l := s.lane(c.lock)
 	if patient && s.bears(ctx) {
 		if run, alone := l.lead(); alone {
 			l.carryAlone(ctx, run, c)
@@ -73,7 +80,7 @@ func (s *Store) do(ctx context.Context, patient bool, script *script, lock strin
 		}
 	}
 	l.put(c)
-	return s.answer(ctx, c)
+	return s.read(c, l.wait(ctx, c))
 }
 
 // bears reports whether a caller with this context can carry a call himself: if
@@ -87,7 +94,7 @@ func (s *Store) bears(ctx context.Context) bool {
 
 // answer waits for a call, which has been put into its lane.
 func (s *Store) answer(ctx context.Context, c *call) (any, error) {
-	return s.read(c, s.lane(c.lock).wait(ctx, c))
+	return s.read(c, c.lane.wait(ctx, c))
 }
 
 // read returns the answer to a call that has ended so.

@@ -59,7 +59,8 @@ type Store struct {
 	misuse  error // what every call returns if New was given what it cannot use
 	can     driver.Guarantees
 	lanes   []lane
-	shared  []any // the keys that all locks of an acquire share, but in a cluster
+	shared  []any       // the keys that all locks of an acquire share, but in a cluster
+	starts  atomic.Bool // calls are begun: see lane
 	watcher watcher
 	closed  atomic.Bool
 }
@@ -186,7 +187,11 @@ func (s *Store) Close() error {
 }
 
 // lane returns the lane of a key: always the same, so that calls keep their
-// order.
+// order. At a single server there is one for all as soon as calls are begun: who
+// does that has other servers to work on meanwhile, and larger batches are cheaper.
 func (s *Store) lane(key string) *lane {
+	if !s.cluster && s.starts.Load() {
+		return &s.lanes[0]
+	}
 	return &s.lanes[int(slotOf(key))%len(s.lanes)]
 }

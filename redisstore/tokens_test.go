@@ -3,7 +3,6 @@
 package redisstore
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -96,14 +95,6 @@ func TestFloorsAreRemembered(t *testing.T) {
 			server.Do("PEXPIRE", "lock:name", "1")
 			eventually(t, "end of the hold", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
 		},
-		"the loss of its record": func() {
-			server.Do("DEL", recordKey("", "lock:name"))
-			if res, err := s.Acquire(t.Context(), req); err != nil || res.Token != last+1 {
-				t.Errorf("the same Acquire again: %+v, %v, want a token above %d", res, err, last)
-			}
-			last++
-			release(t, s, req)
-		},
 		"being kept": func() {
 			keep := driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Millisecond}
 			if _, err := s.Release(t.Context(), keep); err != nil {
@@ -129,6 +120,25 @@ func TestFloorsAreRemembered(t *testing.T) {
 	}
 	if names != 1 {
 		t.Errorf("List yields %d locks, want 1", names)
+	}
+}
+
+// Floors at, below and above the last token of a name, and of others.
+func TestFloorsAgain(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	base := time.Now().UnixMicro() + 60*second
+	for _, c := range []struct {
+		name        string
+		floor, want int64
+	}{
+		{"a", base, base}, {"a", base, base + 1}, {"a", base - 1, base + 2}, {"a", base + 9, base + 9},
+		{"b", base + 9, base + 9}, {"b", base, base + 10}, {"a", base + 9, base + 10}, {"c", base + 3, base + 3},
+	} {
+		if token := pair(t, s, c.name, c.floor); token != c.want {
+			t.Errorf("%s above base + %d is granted base + %d, want base + %d", c.name, c.floor-base, token-base, c.want-base)
+		}
 	}
 }
 
@@ -229,10 +239,6 @@ func TestGreatestToken(t *testing.T) {
 	if res, err := s.Acquire(t.Context(), request("held", time.Minute)); err != nil || res.Granted {
 		t.Errorf("Acquire of a lock that is held at the greatest token: %+v, %v", res, err)
 	}
-	server.Do("DEL", recordKey("", "lock:held"))
-	if _, err := s.Acquire(t.Context(), held); !errors.Is(err, driver.ErrInvalid) {
-		t.Errorf("a repetition that needs a new token above the greatest: %v", err)
-	}
 	pair(t, s, "another", 0)
 	server.Do("DEL", s.aheadKey(""))
 	server.Do("LPUSH", s.aheadKey(""), "x")
@@ -319,7 +325,9 @@ func TestTokensOfABatch(t *testing.T) {
 	var batch []*call
 	for i := range 12 {
 		req := request(fmt.Sprint("name/", i), time.Minute)
-		batch = append(batch, s.newCall(acquireScript, s.lockKey(req.Name), req.Owner, millis(req.TTL), req.Floor, "host/1/x"))
+		c := s.ownerCall(acquireScript, req.Name, req.Owner, millis(req.TTL))
+		c.floor, c.public = req.Floor, "host/1/x"
+		batch = append(batch, c)
 	}
 	s.lane("").put(batch...)
 	for i, c := range batch {

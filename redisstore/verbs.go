@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -10,20 +11,29 @@ import (
 
 // Acquire implements [driver.Store].
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	if err := checkOwner(req.Owner); err != nil {
-		return driver.AcquireResult{}, err
-	}
-	public, err := describe(&req)
+	c, err := s.acquireCall(&req)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	lock := s.lockKey(req.Name)
-	patient := req.Patient || ctx.Done() == nil
-	reply, err := s.do(ctx, patient, acquireScript, lock, req.Owner, millis(req.TTL), req.Floor, public)
+	cancelled, _ := driver.Ends(ctx)
+	reply, err := s.do(ctx, req.Patient || cancelled == nil, c)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
 	return granted(req.Name, reply)
+}
+
+func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
+	if err := checkOwner(req.Owner); err != nil {
+		return nil, err
+	}
+	public, err := public(req)
+	if err != nil {
+		return nil, err
+	}
+	c := s.ownerCall(acquireScript, req.Name, req.Owner, millis(req.TTL))
+	c.floor, c.public = req.Floor, public
+	return c, nil
 }
 
 // granted reads the answer of the acquire script.
@@ -57,9 +67,10 @@ func (e *AbstainError) Error() string {
 // Unwrap makes the error match [driver.ErrNotApplied].
 func (e *AbstainError) Unwrap() error { return driver.ErrNotApplied }
 
+// checkOwner refuses what could not be told from a part of another value.
 func checkOwner(owner string) error {
-	if owner == "" {
-		return fmt.Errorf("%w: no owner", driver.ErrInvalid)
+	if owner == "" || strings.Contains(owner, "\n") {
+		return fmt.Errorf("%w: an owner that is empty or has a line break", driver.ErrInvalid)
 	}
 	return nil
 }
@@ -78,9 +89,11 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	calls := make([]*call, len(reqs))
 	byLane := map[*lane][]*call{}
 	for i, req := range reqs {
-		lock := s.lockKey(req.Name)
-		calls[i] = s.newCall(renewScript, lock, req.Owner, millis(req.TTL))
-		l := s.lane(lock)
+		if err := checkOwner(req.Owner); err != nil {
+			return nil, err
+		}
+		calls[i] = s.ownerCall(renewScript, req.Name, req.Owner, millis(req.TTL))
+		l := s.lane(calls[i].lock)
 		byLane[l] = append(byLane[l], calls[i])
 	}
 	for l, calls := range byLane {
@@ -104,12 +117,20 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	c, err := s.releaseCall(&req)
+	if err != nil {
+		return false, err
+	}
+	reply, err := s.do(ctx, true, c)
+	return err == nil && reply == int64(1), err
+}
+
+func (s *Store) releaseCall(req *driver.ReleaseRequest) (*call, error) {
 	keep := int64(0)
 	if req.Keep > 0 {
 		keep = millis(req.Keep)
 	}
-	reply, err := s.do(ctx, true, releaseScript, s.lockKey(req.Name), req.Owner, keep)
-	return err == nil && reply == int64(1), err
+	return s.ownerCall(releaseScript, req.Name, req.Owner, keep), checkOwner(req.Owner)
 }
 
 // Lookup implements [driver.Store].
@@ -123,7 +144,7 @@ func (s *Store) Break(ctx context.Context, name string) (driver.Record, bool, er
 }
 
 func (s *Store) inspect(ctx context.Context, script *script, name string) (driver.Record, bool, error) {
-	reply, err := s.do(ctx, true, script, s.lockKey(name))
+	reply, err := s.do(ctx, true, s.newCall(script, name))
 	if err != nil || reply == nil {
 		return driver.Record{}, false, err
 	}

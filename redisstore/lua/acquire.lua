@@ -1,9 +1,9 @@
 -- Takes locks that are free, and extends those that their owner holds already.
 --
 -- KEYS: counter and tokens ahead (see keys.go); with a restart guard its marker;
---       lock and record of each.
--- ARGV: for how many ms a guarded server abstains, or 0; owner, TTL in ms,
---       smallest token, holder and metadata of each.
+--       the locks.
+-- ARGV: for how many ms a guarded server abstains, or 0; owner with a line break,
+--       TTL in ms, smallest token, holder and metadata of each.
 -- Answers for each the token of a grant, as a number; or what is in the way
 -- (see describe.lua), or {'abstains', ms}, {'corrupt'}, {'exhausted'}.
 --
@@ -19,6 +19,12 @@ if not last then
   return redis.error_reply('HOLDFAST the counter is not a number')
 end
 local names = call('ZCARD', ahead)
+local top = 0 -- the greatest token that is remembered
+if names > 0 then
+  local last = call('ZRANGE', ahead, '-1', '-1', 'WITHSCORES')
+  top = tonumber(last[2])
+  call('ZSCORE', ahead, last[1]) -- If that is not allowed, it fails here.
+end
 local now = call('TIME')
 local clock = now[1] * 1000000 + now[2]
 local begin = '\n' .. now[1] .. '\n' .. now[2] .. '\n'
@@ -28,22 +34,25 @@ if guard > 0 then
 end
 
 -- again answers an owner whose first answer was lost, with the token of the
--- hold; with nil if the record is gone, so that there must be a new one.
-local function again(lock, record, owner, ttl)
+-- hold; with nil if the lock is not his.
+local function again(value, lock, owner, ttl)
+  local token = type(value) == 'string' and string.sub(value, 1, #owner) == owner
+      and string.match(value, '^(%d+)\n', #owner + 1)
+  if not token then
+    return nil
+  end
   local left = call('PTTL', lock)
   if left >= 0 and left < tonumber(ttl) then
     call('PEXPIRE', lock, ttl)
-    call('PEXPIRE', record, ttl)
   end
-  local text = recorded(owner, record)
-  return text and tonumber(string.match(text, '^%d+'))
+  return tonumber(token)
 end
 
 -- above is the token that a lock is granted when the counter says this: more
 -- than that only for a floor, and for a lock that had such a token before.
 local function above(said, lock, floor)
-  local own = names > 0 and call('ZSCORE', ahead, lock)
-  return math.max(said, tonumber(floor), own and own + 1 or 0)
+  local own = floor <= top and call('ZSCORE', ahead, lock)
+  return math.max(said, floor, own and own + 1 or 0)
 end
 
 -- written is a token as text. The format of large numbers takes longer than a
@@ -65,30 +74,25 @@ end
 
 local answers, count, arg = {}, 0, 2
 local issued, said = last, math.max(last + 1, clock) -- said is the counter's next
-for key = (guard > 0) and 4 or 3, #KEYS, 2 do
-  local lock, record, owner, ttl, floor = KEYS[key], KEYS[key + 1], ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
+local passed = {} -- the tokens granted that the counter has not reached, and their locks
+for key = (guard > 0) and 4 or 3, #KEYS do
+  local lock, owner, ttl, floor = KEYS[key], ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
   local answer, token = nil, said
   if names > 0 or floor ~= '0' then
-    token = above(said, lock, floor)
+    token = above(said, lock, tonumber(floor))
   end
+  local text = written(token)
   if (abstain > 0 or token > greatest) and call('EXISTS', lock) == 0 then
     answer = abstain > 0 and {'abstains', abstain} or {'exhausted'}
-  elseif not call('SET', lock, owner, 'NX', 'PX', ttl) then
+  elseif not call('SET', lock, owner .. text .. begin .. ARGV[arg + 3], 'NX', 'PX', ttl) then
     local value = redis.pcall('GET', lock)
-    if value == owner then
-      answer = again(lock, record, owner, ttl) or token > greatest and {'exhausted'}
-    else
-      answer = describe(value, lock, record)
-    end
-  end
-  if not answer then
+    answer = again(value, lock, owner, ttl) or describe(value, lock)
+  else
     issued, said, answer = said, said + 1, token
-    local text = written(token)
     if token > issued then
-      names = names + 1
-      call('ZADD', ahead, text, lock)
+      passed[#passed + 1] = text
+      passed[#passed + 1] = lock
     end
-    call('SET', record, owner .. '\n' .. text .. begin .. ARGV[arg + 3], 'PX', ttl)
   end
   count, arg = count + 1, arg + 4
   answers[count] = answer
@@ -99,5 +103,8 @@ if issued > last then
   if names > 0 then -- What the counter has passed need not be remembered.
     call('ZREMRANGEBYSCORE', ahead, '-inf', text)
   end
+end
+if #passed > 0 then
+  call('ZADD', ahead, unpack(passed))
 end
 return answers

@@ -1,23 +1,20 @@
 -- Functions for the scripts that this text is put in front of.
 
--- recorded returns what the record says of the hold of this owner: token,
--- seconds and microseconds of its begin, holder, metadata; a line each. It
--- returns nil if the record is missing or is of another hold.
-local function recorded(owner, record)
-  local text = redis.pcall('GET', record)
-  if type(text) == 'string' and string.sub(text, 1, #owner + 1) == owner .. '\n' then
-    return string.sub(text, #owner + 2)
-  end
+-- public returns what the value of a lock says to everybody: token, seconds and
+-- microseconds of the begin, holder, metadata; a line each. It returns nil if a
+-- stranger wrote the value.
+local function public(value)
+  return string.match(value, '^[^\n]*\n(%d+\n%d+\n%d+\n.*)$')
 end
 
 -- describe says what is known of a lock with this value, without the owner:
--- {kind, ms left or -1, end in ms since 1970 or -1, record}; false if there is
--- no lock, {'corrupt'} if the value could not be read.
-local function describe(value, lock, record)
+-- {kind, ms left or -1, end in ms since 1970 or -1, what is public}; false if
+-- there is no lock, {'corrupt'} if the value could not be read.
+local function describe(value, lock)
   if type(value) ~= 'string' then
-    return value and {'corrupt'}
+    return value and corrupt(value, 'GET', lock)
   end
-  local kind, text = 'foreign', recorded(value, record)
+  local kind, text = 'foreign', public(value)
   if text then
     kind = 'held'
   elseif string.sub(value, 1, 9) == 'released:' then

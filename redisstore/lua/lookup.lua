@@ -1,8 +1,8 @@
 -- Answers what is known of locks (see describe.lua), or nil if one is free.
 --
--- KEYS: lock and record of each.
+-- KEYS: the locks.
 local answers = {}
-for i = 1, #KEYS, 2 do
-  answers[#answers + 1] = describe(redis.pcall('GET', KEYS[i]), KEYS[i], KEYS[i + 1])
+for i, lock in ipairs(KEYS) do
+  answers[i] = describe(redis.pcall('GET', lock), lock)
 end
 return answers

@@ -1,23 +1,21 @@
 -- Prolongs holds; never shortens one.
 --
--- KEYS: lock and record of each. ARGV: owner and TTL in ms of each.
+-- KEYS: the locks. ARGV: owner with a line break, and TTL in ms of each.
 -- Answers for each 1, 0 if the owner does not hold the lock, or {'corrupt'}.
 local call = redis.call
-local answers = {}
-for i = 1, #KEYS, 2 do
-  local lock, owner, ttl = KEYS[i], ARGV[i], ARGV[i + 1]
-  local value = redis.pcall('GET', lock)
-  local answer = 0
+local answers, arg = {}, 1
+for i, lock in ipairs(KEYS) do
+  local owner, ttl = ARGV[arg], ARGV[arg + 1]
+  local value, answer = first(lock, owner), 0
   if value == owner then
     local left = call('PTTL', lock)
     if left >= 0 and left < tonumber(ttl) then
       call('PEXPIRE', lock, ttl)
-      call('PEXPIRE', KEYS[i + 1], ttl)
     end
     answer = 1
-  elseif value and type(value) ~= 'string' then
-    answer = {'corrupt'}
+  elseif type(value) ~= 'string' then
+    answer = corrupt(value, 'GETRANGE', lock, '0', '0')
   end
-  answers[#answers + 1] = answer
+  answers[i], arg = answer, arg + 2
 end
 return answers
