@@ -15,8 +15,10 @@ type canvass[T any] struct {
 	s       *Store
 	caller  context.Context
 	limit   limit
+	ctx     context.Context // of the requests
 	request func(context.Context, *node) (T, error)
-	over    chan struct{} // closed when no more answers are counted
+	start   func(*node) bool // begins a request, unless it must be made by request; nil if all must
+	over    chan struct{}    // closed when no more answers are counted
 
 	mu    sync.Mutex
 	count func(answer[T]) bool // nil when no more answers are counted
@@ -37,19 +39,28 @@ func poll[T any](ctx context.Context, s *Store, request func(context.Context, *n
 	return &canvass[T]{s: s, caller: ctx, request: request, over: make(chan struct{}), left: len(s.nodes)}
 }
 
-// send puts the request to all nodes, to each in a goroutine of its own.
+// send puts the request to all nodes, to each that it has to wait for in a
+// goroutine of its own.
 func (c *canvass[T]) send() {
 	c.limit = c.s.limit()
+	c.ctx = limited{c.limit.node, c.caller}
 	for _, n := range c.s.nodes {
 		c.s.begin(n)
-		c.s.crew.send(visit{n, c})
+		if c.start == nil || !c.start(n) {
+			c.s.crew.send(visit{n, c})
+		}
 	}
 }
 
 // call puts the request to one node.
 func (c *canvass[T]) call(n *node) {
+	value, err := c.request(c.ctx, n)
+	c.arrive(n, value, err)
+}
+
+// arrive brings the answer of a node.
+func (c *canvass[T]) arrive(n *node, value T, err error) {
 	defer c.s.done(n)
-	value, err := c.request(limited{c.limit.node, c.caller}, n)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left--
@@ -65,11 +76,15 @@ func (c *canvass[T]) hear(count func(answer[T]) bool) error {
 	c.count = count
 	c.send()
 	var err error
+	cancelled, deadline := driver.Ends(c.caller)
+	if !deadline.IsZero() && time.Until(deadline) < c.s.timeout {
+		cancelled = c.caller.Done()
+	}
 	select {
 	case <-c.over:
 		return nil
 	case <-c.limit.caller:
-	case <-c.caller.Done():
+	case <-cancelled:
 		err = c.caller.Err()
 	case <-c.s.closing:
 		err = driver.ErrClosed

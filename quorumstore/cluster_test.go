@@ -58,10 +58,27 @@ func join(tb testing.TB, conns []*conn) *Store {
 
 func stores(conns []*conn) []driver.Store {
 	var nodes []driver.Store
-	for _, c := range conns {
-		nodes = append(nodes, c)
+	for i, c := range conns {
+		if i%2 == 0 {
+			nodes = append(nodes, &starter{c})
+		} else {
+			nodes = append(nodes, c)
+		}
 	}
 	return nodes
+}
+
+// A starter is a conn of which nobody has to wait: half of the nodes are.
+type starter struct{ *conn }
+
+var _ driver.Starter = (*starter)(nil)
+
+func (s *starter) StartAcquire(ctx context.Context, req driver.AcquireRequest, done func(driver.AcquireResult, error)) {
+	go func() { done(s.Acquire(ctx, req)) }()
+}
+
+func (s *starter) StartRelease(ctx context.Context, req driver.ReleaseRequest, done func(bool, error)) {
+	go func() { done(s.Release(ctx, req)) }()
 }
 
 // restart makes the server forget everything.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // resting is how many goroutines wait for work.
@@ -18,7 +20,12 @@ func (c *crew) resting() int {
 // Close. (That none is left is seen by the bubble.)
 func TestCrew(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c cluster) {
-		s := c.client(t)
+		var nodes []driver.Store // that must be waited for
+		for _, conn := range c.connect() {
+			nodes = append(nodes, conn)
+		}
+		s := NewWith(nodes, nil)
+		defer s.Close()
 		for range 100 {
 			req := request("mine")
 			grant(t, s, req)

@@ -72,6 +72,13 @@ func (s *Store) dispel(c *claim, node int, until time.Time) {
 // doubt until then, and reports why it was not confirmed.
 func (s *Store) confirm(ctx context.Context, n *node, c *claim, doubt time.Time, req driver.ReleaseRequest) (bool, error) {
 	ended, err := ask(ctx, n, func(ctx context.Context) (bool, error) { return n.Release(ctx, req) })
+	s.judge(n, c, doubt, err)
+	return ended, err
+}
+
+// judge notes what the end of a release says of doubts, if there was one until
+// then when it was sent.
+func (s *Store) judge(n *node, c *claim, doubt time.Time, err error) {
 	switch {
 	case err == nil && !doubt.IsZero():
 		s.dispel(c, n.index, doubt)
@@ -79,7 +86,6 @@ func (s *Store) confirm(ctx context.Context, n *node, c *claim, doubt time.Time,
 	case !driver.NotApplied(err):
 		s.doubt(c, n.index)
 	}
-	return ended, err
 }
 
 // repeatAfter are the pauses before a release that was not confirmed is sent

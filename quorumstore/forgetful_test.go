@@ -2,6 +2,7 @@ package quorumstore
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -11,7 +12,9 @@ import (
 
 // The limit of every quorum: a hold need be on no more than a majority, so that
 // one node which forgets it lets somebody else in. The tokens tell the two apart.
-func TestForgetfulNode(t *testing.T) {
+func TestForgetfulNode(t *testing.T) { synctest.Test(t, testForgetfulNode) }
+
+func testForgetfulNode(t *testing.T) {
 	nodes := []*faultstore.Store{faultstore.Wrap(memstore.New()), faultstore.Wrap(memstore.New()), faultstore.Wrap(memstore.New())}
 	s := NewWith([]driver.Store{nodes[0], nodes[1], nodes[2]}, nil)
 	defer s.Close()
@@ -26,6 +29,7 @@ func TestForgetfulNode(t *testing.T) {
 
 	nodes[2].Set(faultstore.Acquire, faultstore.Refuse) // It is down for a while.
 	first := acquire("A")
+	synctest.Wait()
 	nodes[2].Set(faultstore.Acquire, nil)
 	if res := acquire("B"); !first.Granted || res.Granted {
 		t.Fatalf("two of three nodes granted A the lock: %+v; then B: %+v", first, res)

@@ -26,6 +26,7 @@ type errand struct {
 	skipped bool          // it never will be sent: who is behind waits for who is ahead
 	needed  bool          // a release that somebody else relies on, too
 	over    bool          // it is done with, or skipped
+	next    func()        // called when it is done with, if it is not nil
 	done    chan struct{} // closed then; nil if nobody waits
 
 	// Set before it is over.
@@ -51,13 +52,23 @@ func kindOf(req driver.ReleaseRequest) kind {
 
 // A place is where a request is in a lane.
 type place struct {
-	*errand      // nil if there is none
-	joined  bool // it is somebody else's errand, and will do for both
+	*errand         // nil if there is none
+	joined  bool    // it is somebody else's errand, and will do for both
+	begun   bool    // its turn has come, and it counts as sent
+	behind  *errand // a request that is on its way, after which it can be started
 }
 
 // queue gives each request that is wanted (nil: one to every node) its place. A
 // release joins one of its kind that waits at the end of the lane.
 func (s *Store) queue(c *claim, k kind, wanted func(node int) bool) []place {
+	return s.place(c, k, wanted, false)
+}
+
+// enter is queue for requests to all nodes, of which those are marked that can be
+// started: at once, or when the acquisition is over that they undo.
+func (s *Store) enter(c *claim, k kind) []place { return s.place(c, k, nil, true) }
+
+func (s *Store) place(c *claim, k kind, wanted func(node int) bool, begin bool) []place {
 	places := make([]place, len(s.nodes))
 	errands := make([]errand, len(s.nodes))
 	s.mu.Lock()
@@ -71,14 +82,43 @@ func (s *Store) queue(c *claim, k kind, wanted func(node int) bool) []place {
 		last := l.last.inForce()
 		if k != acquisition && last != nil && last.kind == k && !last.sent {
 			last.needed = true
-			places[i] = place{last, true}
+			places[i] = place{errand: last, joined: true}
 			continue
 		}
 		l.last = &errands[i]
 		l.last.ahead, l.last.kind = last, k
 		places[i] = place{errand: l.last}
+		switch {
+		case !begin || !l.doubtUntil.IsZero() || !s.nodes[i].startable():
+		case last == nil:
+			places[i].begun = true
+			l.mark(l.last)
+		case k != acquisition && last.kind == acquisition && last.sent:
+			places[i].behind = last
+		}
 	}
 	return places
+}
+
+// follow has f called when an errand is over, to start the one behind it.
+func (s *Store) follow(e *errand, f func()) {
+	s.mu.Lock()
+	over := e.over
+	if !over {
+		e.next = f
+	}
+	s.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+// mark marks an errand as sent.
+func (l *lane) mark(e *errand) {
+	e.sent = true
+	if e.kind == acquisition {
+		l.asked++
+	}
 }
 
 // inForce returns the first errand, from this one on towards the front, that is
@@ -162,15 +202,18 @@ func (s *Store) send(c *claim, node int, e *errand) (ok bool, doubt time.Time) {
 	if !l.doubtUntil.IsZero() && time.Now().Before(l.doubtUntil) {
 		doubt = l.doubtUntil
 	}
-	if e.kind != acquisition {
-		e.sent = true
+	switch {
+	case e.kind != acquisition:
+		l.mark(e)
 		return e.needed, doubt
+	case e.skipped:
+		return false, doubt
+	case doubt.IsZero():
+		l.mark(e)
+	default:
+		e.sent = true // A release is sent in its place.
 	}
-	e.sent = !e.skipped
-	if e.sent && doubt.IsZero() {
-		l.asked++
-	}
-	return e.sent, doubt
+	return true, doubt
 }
 
 // skip takes an acquisition out of its lane, and reports false if it was sent.
@@ -186,10 +229,14 @@ func (e *errand) skip() bool {
 // finish ends the errand and lets the next one begin.
 func (s *Store) finish(c *claim, e *errand) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !e.skipped {
 		e.ahead = nil
 		e.end()
 	}
+	next := e.next
 	s.leave(c)
+	s.mu.Unlock()
+	if next != nil {
+		next()
+	}
 }

@@ -231,21 +231,26 @@ func TestAttemptsOfOneOwner(t *testing.T) {
 	})
 }
 
-// A node that did not hear of a release is told again.
+// A node that did not hear of a release is told again, whether the request was
+// waited for or begun.
 func TestReleaseIsRepeated(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		s := join(t, conns)
-		req := request("mine")
-		grant(t, s, req)
-		synctest.Wait()
-		conns[2].Once(faultstore.Release, faultstore.Refuse)
-		giveBack(t, s, req)
-		synctest.Wait()
-		c.holders(t, "", "", "mine")
-		time.Sleep(time.Second)
-		c.holders(t, "", "", "")
-	})
+	for deaf := range 3 {
+		inBubble(t, 3, func(t *testing.T, c cluster) {
+			conns := c.connect()
+			s := join(t, conns)
+			req := request("mine")
+			grant(t, s, req)
+			synctest.Wait()
+			conns[deaf].Once(faultstore.Release, faultstore.Refuse)
+			giveBack(t, s, req)
+			synctest.Wait()
+			want := []string{"", "", ""}
+			want[deaf] = "mine"
+			c.holders(t, want...)
+			time.Sleep(time.Second)
+			c.holders(t, "", "", "")
+		})
+	}
 }
 
 // Releases that are sent again and again while a node hangs do not pile up.

@@ -12,6 +12,7 @@ import (
 // A node is one of the stores of a quorum.
 type node struct {
 	driver.Store
+	starter driver.Starter // the same, nil if it cannot start requests
 	index   int
 	can     driver.Guarantees
 	timeout time.Duration
@@ -41,13 +42,29 @@ var errSilent = notApplied{errors.New("it has left many requests unanswered and 
 // cannot wait for that run it on a goroutine of its own.
 func ask[T any](ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
 	var none T
-	if n.asked.Load() >= silentLimit && n.silent() {
+	if n.refuses() {
 		return none, errSilent
 	}
+	n.ask()
+	value, err := request(ctx)
+	n.answer(ctx, err)
+	return value, err
+}
+
+// startable reports whether the node can be asked without waiting for it.
+func (n *node) startable() bool { return n.starter != nil && !n.refuses() }
+
+// refuses reports whether too many requests to the node are unanswered.
+func (n *node) refuses() bool { return n.asked.Load() >= silentLimit && n.silent() }
+
+// ask and answer note a request with this context and its end.
+func (n *node) ask() {
 	if n.asked.Add(1) == 1 {
 		n.answered.Store(n.now())
 	}
-	value, err := request(ctx)
+}
+
+func (n *node) answer(ctx context.Context, err error) {
 	if err != nil && ctx.Err() != nil {
 		n.mute.Store(true)
 	} else {
@@ -55,7 +72,6 @@ func ask[T any](ctx context.Context, n *node, request func(context.Context) (T, 
 		n.answered.Store(n.now())
 	}
 	n.asked.Add(-1)
-	return value, err
 }
 
 // silent reports whether the node has left requests unanswered for the time

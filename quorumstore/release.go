@@ -3,6 +3,7 @@ package quorumstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -27,12 +28,14 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	}
 	c := s.claim(req.Name, req.Owner)
 	defer s.unclaim(c)
-	places := s.queue(c, k, nil)
+	places := s.enter(c, k)
 	answers := make([]*answer[bool], len(s.nodes))
 	ended, without := 0, 0
-	err := poll(ctx, s, func(ctx context.Context, n *node) (bool, error) {
+	p := poll(ctx, s, func(ctx context.Context, n *node) (bool, error) {
 		return s.releaseInTurn(ctx, n, c, places[n.index], nil, req)
-	}).hear(func(a answer[bool]) bool {
+	})
+	p.start = func(n *node) bool { return s.startRelease(p, n, c, &places[n.index], req) }
+	err := p.hear(func(a answer[bool]) bool {
 		answers[a.node] = &a
 		switch {
 		case a.err != nil:
@@ -62,6 +65,36 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	})
 }
 
+// startRelease releases the hold of an owner at a node without waiting for it, if
+// that can be done: at once, or when an acquisition under way is over.
+func (s *Store) startRelease(by *canvass[bool], n *node, c *claim, p *place, req driver.ReleaseRequest) bool {
+	switch {
+	case p.begun:
+		s.beginRelease(by.ctx, by, n, c, p, req)
+	case p.behind != nil:
+		s.follow(p.behind, func() {
+			s.mu.Lock()
+			c.lanes[n.index].mark(p.errand)
+			s.mu.Unlock()
+			s.beginRelease(limited{s.limit().node, by.caller}, by, n, c, p, req) // The caller's time may be over.
+		})
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *Store) beginRelease(ctx context.Context, by *canvass[bool], n *node, c *claim, p *place, req driver.ReleaseRequest) {
+	n.ask()
+	n.starter.StartRelease(ctx, req, func(ended bool, err error) {
+		n.answer(ctx, err)
+		p.ended, p.err = ended, err
+		s.released(n, c, time.Time{}, req, err)
+		s.finish(c, p.errand)
+		by.arrive(n, ended, err)
+	})
+}
+
 // releaseInTurn releases the hold of an owner at a node, when what is ahead of
 // it in the lane is over. If it undoes an acquisition that certainly has left
 // nothing, nothing is sent.
@@ -83,9 +116,16 @@ func (s *Store) releaseInTurn(ctx context.Context, n *node, c *claim, p place, u
 	if undoes != nil && !undoes.leaves && !needed {
 		return false, nil
 	}
-	p.ended, p.err = s.confirm(ctx, n, c, doubt, req)
-	if p.err != nil && !driver.Permanent(p.err) {
+	p.ended, p.err = ask(ctx, n, func(ctx context.Context) (bool, error) { return n.Release(ctx, req) })
+	s.released(n, c, doubt, req, p.err)
+	return p.ended, p.err
+}
+
+// released draws the conclusions from how a release at a node has ended, which was
+// sent when there was a doubt until then.
+func (s *Store) released(n *node, c *claim, doubt time.Time, req driver.ReleaseRequest, err error) {
+	s.judge(n, c, doubt, err)
+	if err != nil && !driver.Permanent(err) {
 		s.repeat(n, c, req)
 	}
-	return p.ended, p.err
 }

@@ -27,10 +27,33 @@ func (s *Store) newRound(ctx context.Context, c *claim, req driver.AcquireReques
 		c:      c,
 		req:    req,
 		began:  time.Now(),
-		places: s.queue(c, acquisition, nil),
+		places: s.enter(c, acquisition),
 	}
 	r.canvass = poll(ctx, s, r.ask)
+	r.canvass.start = r.start
 	return r
+}
+
+// start begins to ask a node whose turn has come.
+func (r *round) start(n *node) bool {
+	p := &r.places[n.index]
+	if !p.begun {
+		return false
+	}
+	ctx := r.canvass.ctx
+	n.ask()
+	n.starter.StartAcquire(ctx, r.req, func(res driver.AcquireResult, err error) {
+		n.answer(ctx, err)
+		p.leaves = mayLeave(res, err)
+		r.s.finish(r.c, p.errand)
+		r.canvass.arrive(n, res, err)
+	})
+	return true
+}
+
+// mayLeave reports whether an acquisition that ended so may have left a hold.
+func mayLeave(res driver.AcquireResult, err error) bool {
+	return err == nil && res.Granted || err != nil && !driver.NotApplied(err)
 }
 
 // Reasons not to ask a node. Nothing was sent.
@@ -61,7 +84,7 @@ func (r *round) ask(ctx context.Context, n *node) (driver.AcquireResult, error) 
 	res, err := ask(ctx, n, func(ctx context.Context) (driver.AcquireResult, error) {
 		return n.Acquire(ctx, r.req)
 	})
-	e.leaves = err == nil && res.Granted || err != nil && !driver.NotApplied(err)
+	e.leaves = mayLeave(res, err)
 	return res, err
 }
 

@@ -88,7 +88,8 @@ func NewWith(nodes []driver.Store, o *Options) *Store {
 			panic("quorumstore: a nil store")
 		}
 		can[i] = store.Guarantees()
-		s.nodes = append(s.nodes, &node{Store: store, index: i, can: can[i], timeout: s.timeout, began: began})
+		starter, _ := store.(driver.Starter)
+		s.nodes = append(s.nodes, &node{Store: store, starter: starter, index: i, can: can[i], timeout: s.timeout, began: began})
 	}
 	s.can = combine(can, s.need)
 	return s
