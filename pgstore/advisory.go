@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,8 +36,8 @@ type AdvisoryOptions struct {
 
 	// MaxLocks bounds the locks that the Store holds at a time. Advisory locks
 	// live in a table of fixed size that all sessions of the server share: when
-	// it is full, other people's statements fail as well. 0 means half of it,
-	// as the server's settings give it.
+	// it is full, other people's statements fail as well. A name that is waited
+	// for counts as one. 0 means half of it, as the server's settings give it.
 	MaxLocks int
 
 	// MaxConns bounds the connections; 0 means 4. Each TTL in use takes a
@@ -45,6 +46,10 @@ type AdvisoryOptions struct {
 	// share one with locks of a longer TTL, and a holder that hangs keeps them
 	// for that long.
 	MaxConns int
+
+	// NoListen does without the connection that listens for releases: waiters
+	// try at intervals.
+	NoListen bool
 }
 
 // An AdvisoryStore keeps locks as advisory locks of PostgreSQL sessions. See
@@ -56,6 +61,9 @@ type AdvisoryStore struct {
 	keys       KeyScheme
 	statements map[string]string // that every session prepares, by name
 	misuse     error             // what every call returns if NewAdvisory was given what it cannot use
+	watcher    watcher
+	marks      atomic.Int32  // of the watcher, at the server
+	firstLook  time.Duration // see the constant
 
 	ctx     context.Context // ends at Close
 	stop    context.CancelFunc
@@ -71,7 +79,10 @@ type AdvisoryStore struct {
 	losses   []*func(name, owner string)
 }
 
-var _ driver.Alarmer = (*AdvisoryStore)(nil)
+var (
+	_ driver.Alarmer = (*AdvisoryStore)(nil)
+	_ driver.Watcher = (*AdvisoryStore)(nil)
+)
 
 // NewAdvisory returns a store of advisory locks, which need no table and write
 // nothing: an acquisition and a release take about as long as SELECT 1. The pool
@@ -90,7 +101,7 @@ var _ driver.Alarmer = (*AdvisoryStore)(nil)
 // (idle_session_timeout, PostgreSQL 14 or later; counted in whole milliseconds
 // and never as less than a second).
 //
-// Only pg_try_advisory_lock is used: nothing ever waits inside the server, where
+// Only pg_try_advisory_lock and its like are used: nothing ever waits inside the server, where
 // it would hold up vacuum and CREATE INDEX CONCURRENTLY. Every unlock is
 // verified. A connection that is in doubt is closed, and the session that may
 // still be there is ended before another is used, so that nobody is locked out
@@ -100,8 +111,18 @@ var _ driver.Alarmer = (*AdvisoryStore)(nil)
 // locks of one session stand and fall together, and cannot be renewed or
 // released through another Store: AcquireRequest.Detached is not supported, nor
 // are Lookup, List, Break, Metadata and Keep, since the server keeps nothing of a
-// lock but its key. Waiters try at intervals. [AdvisoryStore.Locks] shows who
-// holds and who waits.
+// lock but its key. [AdvisoryStore.Locks] shows who holds and who waits.
+//
+// Waiters are woken by LISTEN and NOTIFY, on one more connection for each Store
+// that somebody waits in. While he waits, and for a second afterwards, that
+// connection holds a shared lock on a second key (a pair of integers, the first
+// of them negative, from a hash of the lock's key); only a release that finds it
+// notifies, by a statement of its own afterwards, on the connection that listens
+// if there is one that answers, and else on one of the pool. Other programs do
+// not notify, nor does the server when a session ends: waiters find that out when
+// they have waited as long again as before, after 2 s at most. If the connection
+// that listens hangs, a waiter gives it a request timeout of his Client, 5 s at
+// most, and then tries at intervals.
 //
 // # What can go wrong
 //
@@ -142,16 +163,18 @@ var _ driver.Alarmer = (*AdvisoryStore)(nil)
 //	session_pooled  AdvisoryOptions.SessionPooled, true or false
 //	max_locks       AdvisoryOptions.MaxLocks
 //	max_conns       AdvisoryOptions.MaxConns
+//	listen          false for AdvisoryOptions.NoListen
 func NewAdvisory(pool *pgxpool.Pool, opts *AdvisoryOptions) *AdvisoryStore {
 	if opts == nil {
 		opts = &AdvisoryOptions{}
 	}
 	s := &AdvisoryStore{
-		pool:    pool,
-		options: *opts,
-		keys:    opts.Keys,
-		claims:  map[Key]*claim{},
-		dials:   map[time.Duration]*dial{},
+		pool:      pool,
+		options:   *opts,
+		keys:      opts.Keys,
+		firstLook: firstLook,
+		claims:    map[Key]*claim{},
+		dials:     map[time.Duration]*dial{},
 	}
 	if s.keys == nil {
 		s.keys = SHA256Keys("")
@@ -162,6 +185,7 @@ func NewAdvisory(pool *pgxpool.Pool, opts *AdvisoryOptions) *AdvisoryStore {
 	s.statements = advisoryStatements(sequenceName(opts.TokenSequence))
 	s.misuse = s.check()
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.watcher.init(s.ctx, s.listen)
 	return s
 }
 
@@ -190,10 +214,12 @@ func (s *AdvisoryStore) Guarantees() driver.Guarantees {
 	return driver.Guarantees{
 		Store:       "postgres advisory",
 		Scope:       driver.ScopeNetwork,
+		Blocking:    driver.BlocksToContext,
 		Fencing:     s.options.TokenSequence != "",
 		HolderCrash: driver.RecoveryAtOnce,
 		Restart:     driver.FateForgotten, // Its holders learn of it a moment later.
 		Failover:    driver.FateForgotten,
+		Push:        !s.options.NoListen,
 	}
 }
 
@@ -213,6 +239,7 @@ func (s *AdvisoryStore) Close() error {
 	for _, on := range sessions {
 		s.running.Go(on.leave)
 	}
+	s.watcher.close()
 	s.running.Wait()
 	if s.owned {
 		s.pool.Close()

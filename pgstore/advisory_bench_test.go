@@ -3,6 +3,7 @@
 package pgstore
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,6 +39,20 @@ func BenchmarkAdvisory(b *testing.B) {
 		b.ReportMetric(float64(raw.Nanoseconds())/float64(b.N), "raw-ns/op")
 		b.ReportMetric(float64(ours.Nanoseconds())/float64(b.N), "store-ns/op")
 	})
+	b.Run("look", func(b *testing.B) {
+		// A release looks for those who wait: next to one that does not.
+		s, blind := openAdvisory(b, server.Addr, keysOf(b)), openAdvisory(b, server.Addr, keysOf(b))
+		blind.statements["holdfast_unlock"] = "SELECT CASE WHEN pg_advisory_unlock($1::bigint) THEN $2::int IS NOT NULL AND $3::int IS NOT NULL END"
+		var with, without []time.Duration
+		for b.Loop() {
+			began := time.Now()
+			advisoryPair(b, blind, "name")
+			between := time.Now()
+			advisoryPair(b, s, "name")
+			without, with = append(without, between.Sub(began)), append(with, time.Since(between))
+		}
+		b.ReportMetric(float64(median(with))/float64(median(without)), "ratio")
+	})
 	b.Run("store", func(b *testing.B) {
 		s := openAdvisory(b, server.Addr, keysOf(b))
 		for b.Loop() {
@@ -66,6 +81,11 @@ func BenchmarkAdvisory(b *testing.B) {
 			}
 		}
 	})
+}
+
+func median(all []time.Duration) time.Duration {
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
 func rawPair(b *testing.B, conn *pgx.Conn) {

@@ -44,20 +44,31 @@ const (
 func (c *claim) inFlux() bool { return c.state == taking || c.state == giving }
 
 // params is the key as the parameters of a statement.
-func (c *claim) params() [][]byte {
-	bits := binary.BigEndian.AppendUint64(nil, uint64(c.key.bits))
-	if c.key.pair {
+func (k Key) params() [][]byte {
+	bits := binary.BigEndian.AppendUint64(nil, uint64(k.bits))
+	if k.pair {
 		return [][]byte{bits[:4], bits[4:]}
 	}
 	return [][]byte{bits}
 }
 
-// statement chooses the one for the kind of the key.
-func (c *claim) statement(verb string, done func([]byte, error)) statement {
-	if c.key.pair {
-		verb += "_pair"
+// kind is what the name of a statement ends in that is for the kind of the key.
+func (k Key) kind() string {
+	if k.pair {
+		return "_pair"
 	}
-	return statement{name: "holdfast_" + verb, params: c.params(), done: done}
+	return ""
+}
+
+// try is the statement that asks for the key.
+func (c *claim) try(done func([]byte, error)) statement {
+	return statement{name: "holdfast_try" + c.key.kind(), params: c.key.params(), done: done}
+}
+
+// unlock is the statement that gives the key back, and looks for those who wait.
+func (c *claim) unlock(done func([]byte, error)) statement {
+	params := append(c.key.params(), c.key.mark().params()...)
+	return statement{name: "holdfast_unlock" + c.key.kind(), params: params, done: done}
 }
 
 // record describes the claim to others. The caller holds the store's mutex.
@@ -123,7 +134,7 @@ func (s *AdvisoryStore) giveBack(c *claim) (settled <-chan struct{}) {
 	settled = c.settled
 	on := c.on
 	s.mu.Unlock()
-	on.send(c.statement("unlock", func(value []byte, err error) { s.gaveBack(c, value, err) }))
+	on.send(c.unlock(func(value []byte, err error) { s.gaveBack(c, value, err) }))
 	return settled
 }
 
@@ -135,13 +146,21 @@ func (s *AdvisoryStore) gaveBack(c *claim, value []byte, err error) {
 	if c.state == gone {
 		return // with the session
 	}
-	unlocked := err == nil && len(value) == 1 && value[0] == 1
-	if err != nil || !unlocked && c.err == nil {
+	// Only the look needs room in the lock table, and comes after the unlocking.
+	unseen := sqlState(err) == outOfRoom
+	unlocked := unseen || err == nil && len(value) == 1
+	if !unlocked && (err != nil || c.err == nil) {
 		c.on.abandon()
 	}
 	c.ours = unlocked
 	s.drop(c)
+	if unseen || unlocked && value[0] == 0 {
+		s.tell(c.key)
+	}
 }
+
+// outOfRoom is the error of a server whose lock table is full.
+const outOfRoom = "53200"
 
 // sessionLost ends the claims that live on a session. The function that it
 // returns tells those who want to know.
@@ -149,9 +168,7 @@ func (s *AdvisoryStore) sessionLost(on *session, cause error) (tell func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(on)
-	if !s.closed && sqlState(cause) == "" {
-		s.ghosts = append(s.ghosts[max(0, len(s.ghosts)-maxGhosts+1):], ghost{pid: on.pid, started: on.started})
-	}
+	s.haunt(on, cause)
 	var lost []*claim
 	for _, c := range s.claims {
 		if c.on != on {
@@ -170,5 +187,13 @@ func (s *AdvisoryStore) sessionLost(on *session, cause error) (tell func()) {
 				(*f)(c.name, c.owner)
 			}
 		}
+	}
+}
+
+// haunt notes that a session may have outlived its connection, unless it was the
+// server that ended it. The caller holds s.mu.
+func (s *AdvisoryStore) haunt(on *session, cause error) {
+	if !s.closed && sqlState(cause) == "" {
+		s.ghosts = append(s.ghosts[max(0, len(s.ghosts)-maxGhosts+1):], ghost{pid: on.pid, started: on.started})
 	}
 }

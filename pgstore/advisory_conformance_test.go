@@ -15,7 +15,8 @@ import (
 )
 
 // The suite's faults and severed connections are not offered: it expects holds
-// to outlive the connection. What becomes of these is in advisory_fault_test.go.
+// to outlive the connection. Nor is silence: what the store knows it answers
+// without the server. What becomes of these is in advisory_fault_test.go.
 func TestAdvisoryConformance(t *testing.T) {
 	for _, name := range []string{"tokens", "plain"} {
 		t.Run(name, func(t *testing.T) {

@@ -40,15 +40,23 @@ func advisoryStatements(sequence string) map[string]string {
 	statements := map[string]string{
 		"holdfast_try":         fmt.Sprintf(try, "$1::bigint"),
 		"holdfast_try_pair":    fmt.Sprintf(try, "$1::int, $2::int"),
-		"holdfast_unlock":      "SELECT pg_advisory_unlock($1::bigint)",
-		"holdfast_unlock_pair": "SELECT pg_advisory_unlock($1::int, $2::int)",
-		"holdfast_ping":        "SELECT pg_backend_pid()",
+		"holdfast_unlock":      fmt.Sprintf(unlockStatement, "$1::bigint", "$2::int, $3::int"),
+		"holdfast_unlock_pair": fmt.Sprintf(unlockStatement, "$1::int, $2::int", "$3::int, $4::int"),
+		"holdfast_ping":        pingStatement,
 	}
 	if sequence != "" {
 		statements["holdfast_lift"] = fmt.Sprintf(liftStatement, quoteLiteral(sequence), turnKey, leap)
 	}
 	return statements
 }
+
+// unlockStatement unlocks a key, and then looks for the mark of those who wait:
+// NULL if the key was not locked, false if there is a mark. The look lasts until
+// the end of the statement. CASE keeps the order.
+const unlockStatement = "SELECT CASE WHEN pg_advisory_unlock(%s) THEN pg_try_advisory_xact_lock(%s) END"
+
+// pingStatement is one that shows who answers.
+const pingStatement = "SELECT pg_backend_pid()"
 
 // limitStatement sets what makes the server give up on a session. Its silence
 // is the first to count: what TCP finds out must not come sooner. A version
@@ -69,20 +77,39 @@ type welcome struct {
 	clock    int64
 }
 
-// connect makes a session whose limit is set.
-func (s *AdvisoryStore) connect(limit time.Duration) (*session, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, connectBound)
-	defer cancel()
+// connect makes a session whose limit is set, and which prepares statements. The
+// steps are taken at last, with what the server has said about itself.
+func (s *AdvisoryStore) connect(ctx context.Context, limit time.Duration, statements map[string]string,
+	last func(ctx context.Context, conn *pgx.Conn, hello welcome) error) (*session, error) {
 	conn, err := s.dial(ctx)
 	if err != nil {
 		return nil, s.fault(err)
 	}
-	on, err := s.prepare(ctx, conn, limit)
+	on, err := s.prepare(ctx, conn, limit, statements, last)
 	if err != nil {
 		_ = conn.Close(ctx) // There is nothing to be lost with it.
 		return nil, s.fault(err)
 	}
 	return on, nil
+}
+
+// connectLocks makes a session for locks.
+func (s *AdvisoryStore) connectLocks(limit time.Duration) (*session, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, connectBound)
+	defer cancel()
+	on, err := s.connect(ctx, limit, s.statements, func(ctx context.Context, conn *pgx.Conn, hello welcome) error {
+		s.mu.Lock()
+		s.capacity = hello.capacity
+		s.mu.Unlock()
+		if s.options.TokenSequence == "" {
+			return nil
+		}
+		return s.advance(ctx, conn, hello.clock)
+	})
+	if on != nil {
+		on.ended = func(cause error) func() { return s.sessionLost(on, cause) }
+	}
+	return on, err
 }
 
 // dial makes a connection as the pool would.
@@ -117,7 +144,8 @@ func applicationName() string {
 }
 
 // prepare makes a session of a connection.
-func (s *AdvisoryStore) prepare(ctx context.Context, conn *pgx.Conn, limit time.Duration) (*session, error) {
+func (s *AdvisoryStore) prepare(ctx context.Context, conn *pgx.Conn, limit time.Duration, statements map[string]string,
+	last func(ctx context.Context, conn *pgx.Conn, hello welcome) error) (*session, error) {
 	hello, err := greet(ctx, conn)
 	if err != nil {
 		return nil, err
@@ -128,18 +156,21 @@ func (s *AdvisoryStore) prepare(ctx context.Context, conn *pgx.Conn, limit time.
 	if err := s.endGhosts(ctx, conn); err != nil {
 		return nil, err
 	}
-	if err := s.setUp(ctx, conn, hello, limit); err != nil {
+	if err := setUp(ctx, conn, hello, statements); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	s.capacity = hello.capacity
-	s.mu.Unlock()
+	if err := last(ctx, conn, hello); err != nil {
+		return nil, err
+	}
+	if err := conn.PgConn().ExecPrepared(ctx, "holdfast_limit", limitParams(limit), nil, nil).Read().Err; err != nil {
+		return nil, err
+	}
 	raw, err := conn.PgConn().Hijack()
 	if err != nil {
 		return nil, err
 	}
 	return &session{
-		store: s, conn: raw.Conn, front: raw.Frontend, pid: hello.pid, started: hello.started, limit: limit, target: limit,
+		conn: raw.Conn, front: raw.Frontend, pid: hello.pid, started: hello.started, limit: limit, target: limit,
 	}, nil
 }
 
@@ -207,28 +238,21 @@ func (g ghost) end(ctx, patience context.Context, conn *pgx.Conn) (gone bool, er
 	}
 }
 
-// setUp prepares the statements and sets the limit.
-func (s *AdvisoryStore) setUp(ctx context.Context, conn *pgx.Conn, hello welcome, limit time.Duration) error {
+// setUp prepares the statements.
+func setUp(ctx context.Context, conn *pgx.Conn, hello welcome, statements map[string]string) error {
 	const neutral = "SET statement_timeout = 0; SET lock_timeout = '2s'"
 	if _, err := conn.PgConn().Exec(ctx, neutral).ReadAll(); err != nil {
 		return err
+	}
+	for name, text := range statements {
+		if _, err := conn.PgConn().Prepare(ctx, name, text, nil); err != nil {
+			return err
+		}
 	}
 	text := limitStatement
 	if hello.version < 140000 {
 		text = limitStatementOld
 	}
-	for name, text := range s.statements {
-		if _, err := conn.PgConn().Prepare(ctx, name, text, nil); err != nil {
-			return err
-		}
-	}
-	if _, err := conn.PgConn().Prepare(ctx, "holdfast_limit", text, nil); err != nil {
-		return err
-	}
-	if s.options.TokenSequence != "" {
-		if err := s.advance(ctx, conn, hello.clock); err != nil {
-			return err
-		}
-	}
-	return conn.PgConn().ExecPrepared(ctx, "holdfast_limit", limitParams(limit), nil, nil).Read().Err
+	_, err := conn.PgConn().Prepare(ctx, "holdfast_limit", text, nil)
+	return err
 }

@@ -40,7 +40,7 @@ func (s *AdvisoryStore) advice(state string) string {
 		return fmt.Sprintf("the sequence of tokens %s is not there: AdvisoryStore.Migrate creates it", s.options.TokenSequence)
 	case "42501":
 		return "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked"
-	case "53200":
+	case outOfRoom:
 		return "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction"
 	case "53300":
 		return "the server has no connection left: advisory locks need one of their own for each process"

@@ -258,6 +258,47 @@ func TestAdvisorySilence(t *testing.T) {
 	}
 }
 
+// No call outlives its context, whatever the server does.
+func TestAdvisoryCallsEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	var ways advisoryWays
+	s, fresh := ways.open(t, shared.postgres().Addr, keysOf(t)), ways.open(t, shared.postgres().Addr, keysOf(t))
+	req := advisoryGrant(t, s, "name", time.Minute)
+	for _, silent := range []*AdvisoryStore{s, fresh} {
+		ways.through(silent).Hold(faultproxy.Down)
+	}
+	for _, step := range []struct {
+		what string
+		call func(ctx context.Context) error
+	}{
+		{"Acquire", func(ctx context.Context) error { _, err := s.Acquire(ctx, request("free", time.Minute)); return err }},
+		{"the first Acquire", func(ctx context.Context) error {
+			_, err := fresh.Acquire(ctx, request("free", time.Minute))
+			return err
+		}},
+		{"Acquire with another TTL", func(ctx context.Context) error { _, err := s.Acquire(ctx, request("longer", time.Hour)); return err }},
+		{"Renew", func(ctx context.Context) error { _, err := s.Renew(ctx, renewals(req)); return err }},
+		{"Watch", func(ctx context.Context) error { _, err := s.Watch(ctx, "name"); return err }},
+		{"Release", func(ctx context.Context) error {
+			_, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			return err
+		}},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		ended := make(chan error, 1)
+		go func() { ended <- step.call(ctx) }()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s of a silent server: %v, want context.Canceled", step.what, err)
+			}
+		case <-time.After(bound / 2):
+			t.Fatalf("%s of a silent server goes on when its context has ended", step.what)
+		}
+	}
+}
+
 // Attempts that are given up at any moment leave no lock, once they are
 // released, and no damage to the pool.
 func TestAdvisoryGivenUp(t *testing.T) {
@@ -309,7 +350,7 @@ func TestAdvisoryUnlockVerified(t *testing.T) {
 	key, _ := s.keys("name")
 	c := s.claims[key]
 	done := make(chan error, 1)
-	s.sessions[0].send(c.statement("unlock", func(_ []byte, err error) { done <- err }))
+	s.sessions[0].send(c.unlock(func(_ []byte, err error) { done <- err }))
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,9 @@ import (
 )
 
 // An AdvisoryLock is an advisory lock of the database that a session has, or
-// waits for: of any program's.
+// waits for: of any program's. Those who wait for a lock in an AdvisoryStore are
+// shown by the process that is to tell them of its release, and for a second
+// longer.
 type AdvisoryLock struct {
 	// Key is the key. Name is the name of the lock if this very Store holds it:
 	// the server knows keys only.
@@ -48,7 +50,7 @@ WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHER
 ORDER BY 1, 2, 3, l.granted DESC, 6`
 
 // Locks yields the advisory locks of the database, whoever has them, and those
-// who wait for one (which only other programs do). It is a picture of the past
+// who wait for one. It is a picture of the past
 // for people and tools, read by way of the pool in one statement that looks at
 // the whole of the server's lock table: not something to do many times a second.
 // The last thing that it yields may be an error.
@@ -78,6 +80,7 @@ func (s *AdvisoryStore) locks(ctx context.Context) ([]AdvisoryLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read pg_locks: %w", s.fault(err))
 	}
+	readMarks(all)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range all {
@@ -87,6 +90,22 @@ func (s *AdvisoryStore) locks(ctx context.Context) ([]AdvisoryLock, error) {
 		}
 	}
 	return all, nil
+}
+
+// readMarks makes those who wait of the marks of locks that somebody has.
+func readMarks(all []AdvisoryLock) {
+	holders := map[Key]AdvisoryLock{}
+	for _, lock := range all {
+		if lock.Granted && !lock.Shared {
+			holders[lock.Key.mark()] = lock
+		}
+	}
+	for i := range all {
+		lock := &all[i]
+		if holder, ok := holders[lock.Key]; ok && lock.Shared {
+			lock.Key, lock.Granted, lock.Shared, lock.BlockedBy = holder.Key, false, false, []int32{holder.PID}
+		}
+	}
 }
 
 func scanLock(row pgx.CollectableRow) (AdvisoryLock, error) {

@@ -64,9 +64,9 @@ func (s *AdvisoryStore) choose(c *claim, want time.Duration) (*session, *dial, e
 	if s.closed {
 		return nil, nil, driver.ErrClosed
 	}
-	if most := s.mostLocks(); most > 0 && s.placed() >= most {
+	if s.full() {
 		return nil, nil, fmt.Errorf("%w: this store holds %d advisory locks, and may hold no more, since the server's lock table "+
-			"has room for about %d: see AdvisoryOptions.MaxLocks and max_locks_per_transaction", driver.ErrNotApplied, most, s.capacity)
+			"has room for about %d: see AdvisoryOptions.MaxLocks and max_locks_per_transaction", driver.ErrNotApplied, s.mostLocks(), s.capacity)
 	}
 	on := s.best(want)
 	if on == nil {
@@ -78,13 +78,15 @@ func (s *AdvisoryStore) choose(c *claim, want time.Duration) (*session, *dial, e
 	return on, nil, nil
 }
 
-// placed counts the claims that are on a session. The caller holds s.mu.
-func (s *AdvisoryStore) placed() int {
-	n := 0
+// full reports whether the store may not have more locks: claims that are on a
+// session, and marks. The caller holds s.mu.
+func (s *AdvisoryStore) full() bool {
+	n := int(s.marks.Load())
 	for _, on := range s.sessions {
 		n += on.holds
 	}
-	return n
+	most := s.mostLocks()
+	return most > 0 && n >= most
 }
 
 func (s *AdvisoryStore) mostLocks() int {
@@ -197,7 +199,7 @@ func (s *AdvisoryStore) dialing(limit time.Duration) *dial {
 		d = &dial{done: make(chan struct{})}
 		s.dials[limit] = d
 		s.running.Go(func() {
-			on, err := s.connect(limit)
+			on, err := s.connectLocks(limit)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.dials, limit)

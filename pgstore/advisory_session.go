@@ -12,11 +12,11 @@ import (
 )
 
 // How long a session may leave a statement unanswered before no new lock is put
-// on it, how long a write may take, and how long one that leaves waits for the
-// server to let go.
+// on it, how long a write may take, for which a caller is kept, and how long one
+// that leaves waits for the server to let go.
 const (
 	answerBound = 5 * time.Second
-	writeBound  = 5 * time.Second
+	writeBound  = time.Second
 	leaveBound  = time.Second
 )
 
@@ -24,10 +24,12 @@ const (
 // whoever has one and answered in order; a goroutine that reads all the time
 // hands out the answers, and so sees at once when the connection ends.
 type session struct {
-	store   *AdvisoryStore
 	conn    net.Conn
 	pid     uint32
 	started string // when, as the server tells it
+
+	ended func(cause error) (tell func()) // what follows from the end; tell is called when all is settled
+	heard func(payload string)            // passes a notification on; nil where none comes
 
 	wire  sync.Mutex // guards front's writing side: statements are listed in the order in which they are sent
 	front *pgproto3.Frontend
@@ -125,6 +127,10 @@ func (on *session) read() {
 				on.over(refusal)
 				return
 			}
+		case *pgproto3.NotificationResponse:
+			if on.heard != nil {
+				on.heard(m.Payload)
+			}
 		case *pgproto3.ReadyForQuery:
 			on.answered()(value, refusal)
 			value, refusal = nil, nil
@@ -145,8 +151,8 @@ func (on *session) answered() func([]byte, error) {
 	return done
 }
 
-// over ends the session, for the reader. The claims that live on it end first,
-// so that whoever gets an answer finds them gone.
+// over ends the session, for the reader. What lives on it ends first, so that
+// whoever gets an answer finds it gone.
 func (on *session) over(cause error) {
 	_ = on.conn.Close() // It may be closed already.
 	on.list.Lock()
@@ -155,11 +161,11 @@ func (on *session) over(cause error) {
 	on.waiting = nil
 	on.list.Unlock()
 
-	told := on.store.sessionLost(on, cause)
+	tell := on.ended(cause)
 	for _, st := range waiting {
 		st.done(nil, on.lost)
 	}
-	told()
+	tell()
 }
 
 // progress reports for how long the oldest answer has been awaited, and how many

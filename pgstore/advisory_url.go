@@ -20,7 +20,7 @@ func openAdvisoryURL(_ context.Context, u *url.URL) (driver.Store, error) {
 		return nil, fmt.Errorf("%w: want postgres+advisory://user@host:port/database?parameter=value", driver.ErrInvalid)
 	}
 	own := url.Values{}
-	for _, name := range []string{"keys", "namespace", "tokens", "session_pooled", "max_locks", "max_conns"} {
+	for _, name := range []string{"keys", "namespace", "tokens", "session_pooled", "max_locks", "max_conns", "listen"} {
 		if given, ok := values[name]; ok {
 			own[name] = given
 			values.Del(name)
@@ -53,6 +53,7 @@ func advisoryOptions(own *url.URL) (*AdvisoryOptions, error) {
 		SessionPooled: query.Bool("session_pooled", false),
 		MaxLocks:      query.Int("max_locks", 0),
 		MaxConns:      query.Int("max_conns", 0),
+		NoListen:      !query.Bool("listen", true),
 		Keys:          keySchemes[keys],
 	}
 	switch {

@@ -109,7 +109,7 @@ func (s *AdvisoryStore) take(ctx context.Context, c *claim, req *driver.AcquireR
 		return driver.AcquireResult{}, err
 	}
 	ttl, floor := req.TTL, req.Floor
-	on.send(c.statement("try", func(value []byte, err error) { s.tried(c, ttl, floor, value, err) }))
+	on.send(c.try(func(value []byte, err error) { s.tried(c, ttl, floor, value, err) }))
 	if err := settle(ctx, settled); err != nil {
 		return driver.AcquireResult{}, err
 	}

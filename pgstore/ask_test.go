@@ -53,6 +53,10 @@ func TestUndoneRowsAreForgotten(t *testing.T) {
 	if ended, err := open().Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); ended || err != nil {
 		t.Errorf("Release: %v, %v, want nothing", ended, err)
 	}
+	gone := &leaver{name: "name", owner: "owner", done: make(chan struct{})}
+	if err := open().releaseTogether([]*leaver{gone}); gone.ended || err != nil {
+		t.Errorf("Release together with others: %v, %v, want nothing", gone.ended, err)
+	}
 	s := open()
 	s.seen.free("name")
 	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); res.Granted || err == nil {

@@ -45,7 +45,8 @@
 // transaction began. A holder that crashes is succeeded when its TTL has run out.
 //
 // Each verb is one statement and one round trip, in a transaction of its own; a
-// batch of renewals is one, too. (An acquisition is two if the name is no longer
+// batch of renewals is one, too, and so are releases that come at the same time
+// in large numbers. (An acquisition is two if the name is no longer
 // as this Store saw it last.) An attempt that is refused writes nothing. It
 // works through poolers, in transaction mode too, since nothing is left in a
 // session, and whatever default_transaction_isolation is. A reply that was lost

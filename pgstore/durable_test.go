@@ -3,6 +3,8 @@
 package pgstore
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"testing"
@@ -51,7 +53,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		}
 		for i, step := range steps {
 			// Now and then the server brings everything to the disk by itself.
-			lazy := step.what == "Release" && !s.options.DurableRelease
+			lazy := (step.what == "Release" || step.what == "Release with others") && !s.options.DurableRelease
 			if lazy && waited[i] == passes || !lazy && waited[i] < passes {
 				t.Errorf("%s: %s was on the disk %d times in %d", what, step.what, waited[i], passes)
 			}
@@ -88,7 +90,23 @@ func life(t *testing.T, s *Store) []step {
 			t.Fatalf("Break: %v, %v, want it done", found, err)
 		}
 	}
+	together := func() {
+		t.Helper()
+		disperse := crowd(t, s)
+		ends := make(chan end, 1)
+		go func() {
+			ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			ends <- end{ended, err}
+		}()
+		eventually(t, "release", func() bool { return gathered(s)+len(ends) > 0 })
+		disperse()
+		if e := await(t, ends); e.err != nil || !e.ended {
+			t.Errorf("Release: %v, %v", e.ended, e.err)
+		}
+	}
 	return []step{
+		{"Acquire before it", hold},
+		{"Release with others", together},
 		{"Acquire", hold},
 		{"Renew", func() { renew(t, s, req) }},
 		{"Release", func() { keep(t, s, req, 0) }},
@@ -115,6 +133,38 @@ func flushes(t *testing.T, s *Store, change func()) bool {
 		t.Errorf("the connection is left with synchronous_commit %q", level)
 	}
 	return flushed
+}
+
+// A thousand renewals wait for the disk once.
+func TestRenewalsAreOneSync(t *testing.T) {
+	t.Parallel()
+	s := New(openPoolAt(t, lazyServer(t).URL("postgres"), "pool_max_conns=1"), nil)
+	t.Cleanup(func() { _ = s.Close() })
+	var reqs []driver.AcquireRequest
+	for i := range 1000 {
+		reqs = append(reqs, grant(t, s, fmt.Sprint("hold/", i), time.Hour))
+	}
+	least := int64(math.MaxInt64)
+	for range 5 { // Now and then the server brings something to the disk by itself.
+		before := syncs(t, s)
+		for i, outcome := range renew(t, s, reqs...) {
+			if outcome != driver.Renewed {
+				t.Fatalf("the outcome of the renewal of %q is %d", reqs[i].Name, outcome)
+			}
+		}
+		least = min(least, syncs(t, s)-before)
+	}
+	if least != 1 {
+		t.Errorf("%d renewals waited for the disk %d times, want once", len(reqs), least)
+	}
+}
+
+// syncs is how often the server has waited for its disk.
+func syncs(t *testing.T, s *Store) (n int64) {
+	t.Helper()
+	change(t, s, "SELECT pg_stat_force_next_flush()")
+	query(t, s, "SELECT wal_sync FROM pg_stat_wal", nil, &n)
+	return n
 }
 
 // After a crash of the server every hold is there, with its token, and so is

@@ -29,6 +29,18 @@ RETURNING t.token`
    SET holder_id = '', holder = NULL, metadata = '{}', kept_by = NULL, acquired_at = clock_timestamp(), expires_at = @past@
  WHERE t.lock_name = $1 AND t.holder_id = $2 AND t.expires_at > clock_timestamp()
 RETURNING coalesce(t.awaited_until > clock_timestamp(), false), set_config('synchronous_commit', 'off', true)`
+
+	// The same for many. A row that is locked is left out, and so is one that
+	// is changed between the two steps: it is in another place then.
+	releaseMany = `WITH mine AS (
+    SELECT r.place, t.ctid AS at
+      FROM unnest($1::text::text[], $2::text::text[]) WITH ORDINALITY AS r(name, owner, place), @table@ AS t
+     WHERE t.lock_name = r.name AND t.holder_id = r.owner AND t.expires_at > clock_timestamp()
+       FOR NO KEY UPDATE OF t SKIP LOCKED)
+UPDATE @table@ AS t
+   SET holder_id = '', holder = NULL, metadata = '{}', kept_by = NULL, acquired_at = clock_timestamp(), expires_at = @past@
+  FROM mine WHERE t.ctid = mine.at
+RETURNING mine.place, coalesce(t.awaited_until > clock_timestamp(), false), set_config('synchronous_commit', 'off', true)`
 )
 
 // tryFast makes the attempt that suits what was last seen of the name, and
@@ -63,11 +75,4 @@ func (s *Store) look(ctx context.Context, req *driver.AcquireRequest) (res drive
 	}
 	res.Held = row.record(req.Name)
 	return res, true, nil
-}
-
-// releaseFast ends a hold, and does not wait for the disk.
-func (s *Store) releaseFast(ctx context.Context, name, owner string) (ended, awaited bool, err error) {
-	var level string
-	ended, err = s.maybe(ctx, s.text.fastRelease, []any{name, owner}, &awaited, &level)
-	return ended, awaited, err
 }

@@ -107,6 +107,36 @@ func TestCancelledCallKeepsItsConnection(t *testing.T) {
 	}
 }
 
+// The answer to a Renew or a Release that was lost is neither a loss nor a proof
+// that nothing was done.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t, newSchema(t), "default_query_exec_mode=exec")
+	for range 5 {
+		req := grant(t, s, "name", time.Minute)
+		proxy.LoseReply(isStatement)
+		outcomes, err := s.Renew(t.Context(), renewals(req, request("other", time.Minute)))
+		if err == nil || driver.NotApplied(err) {
+			t.Errorf("Renew without an answer: %v, want an error that leaves it open", err)
+		}
+		for _, outcome := range outcomes {
+			if outcome != driver.RenewUnknown {
+				t.Errorf("the outcome without an answer is %d, want RenewUnknown", outcome)
+			}
+		}
+		if got := renew(t, s, req); got[0] != driver.Renewed {
+			t.Errorf("Renew after it: %v, want Renewed", got)
+		}
+		proxy.LoseReply(isStatement)
+		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil || driver.NotApplied(err) {
+			t.Errorf("Release without an answer: %v, want an error that leaves it open", err)
+		}
+		if release(t, s, req) {
+			t.Error("the Release sent again reports a hold")
+		}
+	}
+}
+
 // A call to a server that does not answer ends soon after its context.
 func TestHungNetwork(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,7 @@ func (o *Options) channel() string {
 // texts are the statements of the verbs.
 type texts struct {
 	acquire, renew, release, breakName, lookup, list, await, sweep string
-	fastTake, fastLook, fastRelease                                string
+	fastTake, fastLook, fastRelease, releaseMany                   string
 }
 
 func (s *Store) texts() texts {
@@ -85,5 +85,6 @@ func (s *Store) texts() texts {
 		fastTake:    s.statement(fastTake),
 		fastLook:    s.statement(fastLook),
 		fastRelease: s.statement(fastRelease),
+		releaseMany: s.statement(releaseMany),
 	}
 }

@@ -82,6 +82,7 @@ type Store struct {
 	plain   atomic.Bool // statements are not prepared: there is a pooler in the path
 	seen    memory
 	watcher watcher
+	leaving gatherer
 
 	ctx        context.Context // ends at close
 	stop       context.CancelFunc
@@ -136,7 +137,8 @@ func newStore(pool pool, opts *Options) *Store {
 	}
 	s.text = s.texts()
 	s.can = s.promise()
-	s.watcher.init(s)
+	s.watcher.init(s.ctx, s.listen)
+	s.leaving.init(s.releaseTogether, s.spawn)
 	return s
 }
 
@@ -212,7 +214,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.stop()
-	s.watcher.running.Wait()
+	s.watcher.close()
 	s.background.Wait()
 	if s.owned {
 		s.pool.close()
@@ -220,14 +222,15 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// spawn runs f in the background, unless the store is closed. Close waits for
-// it.
-func (s *Store) spawn(f func()) {
+// spawn runs f in the background, unless the store is closed, and reports whether
+// it does. Close waits for it.
+func (s *Store) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.background.Go(f)
 	}
+	return !s.closed
 }
 
 // usable returns the error of a call that cannot be made.

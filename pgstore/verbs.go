@@ -53,40 +53,6 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, metadat
 	return res, nil
 }
 
-// Release implements [driver.Store]. Those who wait for the name are told of it
-// by another statement, afterwards.
-func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	if err := checkOwner(req.Owner); err != nil {
-		return false, err
-	}
-	ended, awaited, err := s.release(ctx, &req)
-	if err != nil {
-		return false, err
-	}
-	if ended && req.Keep == 0 {
-		s.seen.free(req.Name)
-	}
-	if ended && awaited {
-		s.notify(req.Name)
-	}
-	return ended, nil
-}
-
-func (s *Store) release(ctx context.Context, req *driver.ReleaseRequest) (ended, awaited bool, err error) {
-	keep, commit := int64(0), s.options.SynchronousCommit
-	switch {
-	case req.Keep > 0: // It is relied on later that the name is kept.
-		keep = micros(req.Keep)
-	case s.options.DurableRelease:
-	case s.plain.Load():
-		commit = "off"
-	default:
-		return s.releaseFast(ctx, req.Name, req.Owner)
-	}
-	err = s.one(ctx, s.text.release, []any{req.Name, req.Owner, keep, commit}, &ended, &awaited)
-	return ended, awaited, err
-}
-
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, name string) (driver.Record, bool, error) {
 	var ended, awaited bool
@@ -96,7 +62,7 @@ func (s *Store) Break(ctx context.Context, name string) (driver.Record, bool, er
 	}
 	s.seen.free(name)
 	if awaited {
-		s.notify(name)
+		s.tell(name)
 	}
 	return row.record(name), true, nil
 }

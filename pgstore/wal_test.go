@@ -264,3 +264,38 @@ func TestTableStaysSmall(t *testing.T) {
 		t.Errorf("after 3000 pairs on 20 names the table has %d bytes", size)
 	}
 }
+
+// Pages have room for an update of each of their rows, also while a transaction
+// anywhere in the database keeps what was there before from being cleared.
+func TestUpdatesStayWithinPages(t *testing.T) {
+	t.Parallel()
+	s := open(t, "pool_max_conns=1", "synchronous_commit=off")
+	updates := func() (hot, all int64) {
+		t.Helper()
+		change(t, s, "SELECT pg_stat_force_next_flush()")
+		query(t, s, "SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relid = $1::text::regclass",
+			[]any{s.statement("@table@")}, &hot, &all)
+		return hot, all
+	}
+	hotBefore, before := updates()
+	const names = 500
+	var held []driver.AcquireRequest
+	for i := range names {
+		held = append(held, grant(t, s, fmt.Sprint("name/", i), time.Minute))
+	}
+	conn, err := pgx.Connect(t.Context(), shared.postgres().URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, req := range held {
+		release(t, s, req)
+	}
+	hot, all := updates()
+	if hot, all := hot-hotBefore, all-before; hot != all || all < names {
+		t.Errorf("of %d updates %d stayed within their pages, want all, and %d of them", all, hot, names)
+	}
+}

@@ -2,23 +2,26 @@ package pgstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A watcher tells waiters of releases. It has one connection, once somebody has
 // waited, that listens for notifications. Whoever waits for a name leaves a mark
-// in its row; whoever releases the name sees the mark and sends a notification,
-// which those who are not waited for never do.
+// for those who release it; whoever sees the mark sends a notification, which
+// those who are not waited for never do.
 type watcher struct {
-	s       *Store
+	ctx     context.Context                        // ends before close is called
+	listen  func(ctx context.Context) (ear, error) // what is watched already is marked then
 	running sync.WaitGroup
 
 	mu      sync.Mutex
+	closed  bool
 	watches map[string][]chan struct{} // by name
 	link    *link                      // nil until somebody watches
 }
@@ -27,33 +30,45 @@ type watcher struct {
 type link struct {
 	done chan struct{} // closed when the attempt has succeeded or failed
 	err  error         // how it failed
+	ear  ear
+	over chan struct{} // closed when another link has begun
 }
 
-// For how long a mark is good, and how often the watcher makes those anew that
-// are still needed. A mark is left alone until half of its time is over.
-const (
-	markFor   = 60 * time.Second
-	markEvery = 20 * time.Second
-)
+// An ear is a connection that listens.
+type ear interface {
+	// mark returns when releases of a name are told from now on. Its error
+	// matches errSessionLost if the connection has ended.
+	mark(ctx context.Context, name string) error
 
-func (w *watcher) init(s *Store) {
-	w.s, w.watches = s, map[string][]chan struct{}{}
+	// unmark is called when nobody watches a name any more.
+	unmark(name string)
+
+	// tell has all who listen told of a release, and reports whether it could.
+	tell(name string) bool
+
+	// hear passes on what is told until the connection fails or ctx ends.
+	hear(ctx context.Context)
+
+	close()
 }
 
-// Watch implements [driver.Watcher]. It returns [driver.ErrUnsupported] if the
-// pool's connections lead to a pooler, where nobody can listen.
-func (s *Store) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	if !s.can.Push {
-		return nil, driver.ErrUnsupported
-	}
-	w := &s.watcher
+func (w *watcher) init(ctx context.Context, listen func(context.Context) (ear, error)) {
+	w.ctx, w.listen, w.watches = ctx, listen, map[string][]chan struct{}{}
+}
+
+// watch returns a channel that is signalled after each release of a name, until
+// ctx ends. A server that hangs is left to itself after listenBound: ctx says how
+// long the watch is to last, not for how long its beginning may be awaited.
+func (w *watcher) watch(ctx context.Context, name string) (chan struct{}, error) {
 	signal := make(chan struct{}, 1)
 	w.add(name, signal)
-	if err := w.enforce(ctx, name); err != nil {
+	limited, cancel := context.WithTimeout(ctx, listenBound)
+	defer cancel()
+	if err := w.enforce(limited, name); err != nil {
 		w.remove(name, signal)
+		if limited.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("no watch within %v: %w", listenBound, err)
+		}
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { w.remove(name, signal) })
@@ -62,40 +77,59 @@ func (s *Store) Watch(ctx context.Context, name string) (<-chan struct{}, error)
 
 // enforce returns when the releases of a name are told from now on.
 func (w *watcher) enforce(ctx context.Context, name string) error {
-	link, err := w.listen()
-	if err != nil {
-		return err
-	}
-	select {
-	case <-link.done:
-		if link.err != nil {
-			return link.err
+	for {
+		l, err := w.join()
+		if err != nil {
+			return err
 		}
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-w.s.ctx.Done():
-		return driver.ErrClosed
+		if err := w.wait(ctx, l.done); err != nil {
+			return err
+		}
+		if l.err != nil {
+			return l.err
+		}
+		if err := l.ear.mark(ctx, name); !errors.Is(err, errSessionLost) {
+			return err
+		}
+		if err := w.wait(ctx, l.over); err != nil {
+			return err
+		}
 	}
-	return w.s.exec(ctx, w.s.text.await, markOf(name)...)
 }
 
-// markOf returns the arguments of the statement that marks names.
-func markOf(names ...string) []any { return []any{array(names), micros(markFor)} }
-
-// listen returns the present link, and sees to it that there is one.
-func (w *watcher) listen() (*link, error) {
-	w.s.mu.Lock() // Close sets closed before it waits for what is running.
-	defer w.s.mu.Unlock()
-	if w.s.closed {
-		return nil, driver.ErrClosed
+func (w *watcher) wait(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.ctx.Done():
+		return driver.ErrClosed
 	}
+}
+
+// join returns the present link, and sees to it that there is one.
+func (w *watcher) join() (*link, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closed {
+		return nil, driver.ErrClosed
+	}
 	if w.link == nil {
-		w.link = &link{done: make(chan struct{})}
+		w.link = newLink()
 		w.running.Go(w.run)
 	}
 	return w.link, nil
+}
+
+func newLink() *link { return &link{done: make(chan struct{}), over: make(chan struct{})} }
+
+// close ends the watches.
+func (w *watcher) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.running.Wait()
 }
 
 func (w *watcher) add(name string, signal chan struct{}) {
@@ -106,13 +140,34 @@ func (w *watcher) add(name string, signal chan struct{}) {
 
 func (w *watcher) remove(name string, signal chan struct{}) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	left := slices.DeleteFunc(w.watches[name], func(other chan struct{}) bool { return other == signal })
-	if len(left) == 0 {
+	var listens ear
+	if len(left) > 0 {
+		w.watches[name] = left
+	} else {
 		delete(w.watches, name)
-		return
+		listens = w.ear()
 	}
-	w.watches[name] = left
+	w.mu.Unlock()
+	if listens != nil {
+		listens.unmark(name)
+	}
+}
+
+// ear is that of the present link, nil if there is none. The caller holds w.mu.
+func (w *watcher) ear() ear {
+	if w.link == nil {
+		return nil
+	}
+	return w.link.ear
+}
+
+// tell has all who listen told of a release, if there is a connection that can.
+func (w *watcher) tell(name string) bool {
+	w.mu.Lock()
+	listens := w.ear()
+	w.mu.Unlock()
+	return listens != nil && listens.tell(name)
 }
 
 // watched returns the names that are watched, sorted, as marking wants them.
@@ -120,6 +175,13 @@ func (w *watcher) watched() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.watches))
+}
+
+// isWatched reports whether anybody watches a name.
+func (w *watcher) isWatched(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.watches[name]) > 0
 }
 
 // wake signals the watches of a name.

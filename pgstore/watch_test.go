@@ -7,6 +7,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -86,6 +87,30 @@ func TestMarkIsWrittenOnce(t *testing.T) {
 	}
 }
 
+// Whoever waits for a name again and again asks for its mark once in a while, and
+// anew on another connection.
+func TestMarkIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	s, sent := traced(t, &Options{})
+	watch := func(what string, want int64) {
+		t.Helper()
+		before := sent.Load()
+		if _, err := s.Watch(t.Context(), "name"); err != nil {
+			t.Fatal(err)
+		}
+		if n := sent.Load() - before; n != want {
+			t.Errorf("%s was %d statements, want %d", what, n, want)
+		}
+	}
+	watch("the first watch", 3) // LISTEN, the marks of all that is watched, and that of the name
+	watch("another", 0)
+	listens := s.watcher.link.ear.(*tableEar)
+	listens.mu.Lock()
+	listens.fresh["name"] = time.Now().Add(-markFresh)
+	listens.mu.Unlock()
+	watch("another after a while", 1)
+}
+
 // The marks of those who go on waiting are made anew.
 func TestMarksAreMadeAnew(t *testing.T) {
 	t.Parallel()
@@ -95,11 +120,11 @@ func TestMarksAreMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	change(t, s, "UPDATE @table@ SET awaited_until = NULL")
-	conn, err := s.watcher.connect() // which marks what is watched
+	second, err := s.watcher.connect() // which marks what is watched
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hangUp(conn)
+	defer second.close()
 	release(t, s, grant(t, s, "name", time.Minute))
 	select {
 	case <-signals:
@@ -177,4 +202,74 @@ func TestHandOver(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// stubEar is a connection that listens until it is cut.
+type stubEar struct{ cut chan struct{} }
+
+func (e stubEar) mark(context.Context, string) error { return nil }
+func (e stubEar) unmark(string)                      {}
+func (e stubEar) tell(string) bool                   { return false }
+func (e stubEar) hear(ctx context.Context) {
+	select {
+	case <-e.cut:
+	case <-ctx.Done():
+	}
+}
+func (e stubEar) close() {}
+
+// What is released while there is no connection is not told: watches are signalled
+// when it is lost, and once more when there is another.
+func TestWatchesAreSignalledAfterAGap(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	ears := make(chan stubEar, 1)
+	var w watcher
+	w.init(ctx, func(ctx context.Context) (ear, error) {
+		select {
+		case e := <-ears:
+			return e, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	defer w.close()
+	defer cancel()
+	first := stubEar{make(chan struct{})}
+	ears <- first
+	signals, err := w.watch(ctx, "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(signals) > 0 {
+		t.Error("a watch that is in force from its beginning is signalled")
+	}
+	close(first.cut)
+	signalled(t, signals)
+	ears <- stubEar{make(chan struct{})}
+	signalled(t, signals)
+}
+
+// A server that does not answer keeps nobody for long who would wait without a
+// watch as well, whether or not his context has an end.
+func TestWatchIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var w watcher
+		w.init(ctx, func(context.Context) (ear, error) {
+			<-ctx.Done() // The bound of the connection is not that of the watch.
+			return nil, ctx.Err()
+		})
+		began := time.Now()
+		_, err := w.watch(context.Background(), "name")
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != listenBound {
+			t.Errorf("a watch that is not answered: %v after %v, want an error after %v", err, took, listenBound)
+		}
+		if len(w.watched()) != 0 {
+			t.Error("what could not be watched is watched")
+		}
+		cancel()
+		w.close()
+	})
 }
