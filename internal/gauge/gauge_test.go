@@ -37,7 +37,7 @@ func open(ctx context.Context, urls []string, config *holdfast.Config) (*holdfas
 func measure(t *testing.T, store string) *Report {
 	t.Helper()
 	r, err := Run(context.Background(), Options{
-		Stores: []string{store}, Open: open, Each: 50 * time.Millisecond, Most: 8,
+		Stores: []string{store}, Open: open, Each: 300 * time.Millisecond, Most: 8,
 		Worker: func() *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), "GAUGE_WORKER=1", "GORACE=atexit_sleep_ms=0")

@@ -26,6 +26,29 @@ func holdfastRedis() Kind {
 	}
 }
 
+// holdfastPatient is Holdfast for callers who do not ask to be cancelled, as those
+// of the plain commands cannot be: go-redis does not look at a context while it
+// waits for an answer.
+func holdfastPatient() Kind {
+	k := holdfastRedis()
+	k.Name, k.Settings = "Holdfast, not cancelled", "the same, asked with a context that cannot be cancelled, which the plain commands do not obey either"
+	open := k.Open
+	k.Open = func(o Options) (Contender, error) {
+		c, err := open(o)
+		if err != nil {
+			return nil, err
+		}
+		return patient{c.(*ours)}, nil
+	}
+	return k
+}
+
+type patient struct{ *ours }
+
+func (c patient) Acquire(ctx context.Context, name string) (Held, error) {
+	return c.ours.Acquire(context.WithoutCancel(ctx), name)
+}
+
 func holdfastQuorum() Kind {
 	return Kind{
 		Name: "Holdfast, quorum", Role: Ours, Renews: true,

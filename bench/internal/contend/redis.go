@@ -33,6 +33,7 @@ func Redis() []Kind {
 // RedisDefaults lists those whose defaults behave otherwise.
 func RedisDefaults() []Kind {
 	return []Kind{
+		holdfastPatient(),
 		rueidislock("rueidislock, defaults", "KeyMajority 2: three keys for each lock", func(*rueidisOptions) {}),
 	}
 }

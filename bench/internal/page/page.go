@@ -77,22 +77,21 @@ func losses(b *strings.Builder, all []*result.Scenario) {
 const why = `
 ### Why, and what was tried
 
-Redis, uncontended. A grant writes three keys, where the bare commands write one: the lock, a record of its holder and
-metadata, and the counter of tokens. The server needs about twice its time for that. PSETEX, PXAT, and one MGET and DEL
-for a batch of releases were tried in the scripts: none saved more than a few per cent. Calls gather in batches, one script for each, on two lanes; more
-lanes made smaller batches and were no faster. In the client, at 64 goroutines, a tenth of the time goes into reading the
-clock that counts suspends, as much into allocation, and a fifth into input and output (go tool pprof). A goroutine that
-is alone pays for a second one with each acquisition, since a context that is cancelled must be obeyed at once: the
-others return when the server answers.
+Redis, uncontended. A grant sets the lock and, once for a batch, the counter of tokens; it reads the server's clock and
+writes token, begin, holder and metadata into the lock's value. PSETEX, PXAT, and one MGET and DEL for a batch of releases
+were tried in the scripts: none saved more than a few per cent. Calls gather in batches, one script for each, on two lanes;
+more lanes made smaller batches and were no faster. A goroutine that is alone pays for a second one with each acquisition,
+since a context that is cancelled must be obeyed at once: the others return when the server answers.
 
 On one name. Every release wakes the one who waits longest in each process, so that all get their share. Those who are
 faster hand the lock to whoever polls just then, mostly the one who had it before: see the fairness.
 
-A majority of five. A pair is ten scripts on five servers, which share two cores with the client here.
+A majority of five. A pair is ten scripts on five servers, which share two cores with the client here. A server also remembers
+the tokens that are ahead of its counter, in a sorted set, which is slower while it has few members (up to 128: a list).
 
 PostgreSQL. A wait for an advisory lock of go-pglock is a statement that the server answers when the lock is free, on a
-connection of its own for each waiter. Holdfast keeps one connection for all locks, and tries at intervals. The table
-wakes its waiters by a notification, which is a statement more after the release.
+connection of its own for each waiter. Holdfast keeps one connection for all locks, and wakes its waiters by a
+notification, which is a statement more after the release; they then ask for the lock.
 
 `
 
