@@ -15,7 +15,7 @@ type key struct{}
 // A Bound ends when its parent does, when its time is up, or by End, whichever
 // is first; and it tells the same whether Done was asked for before or after.
 func TestBound(t *testing.T) {
-	ends := map[string]struct {
+	ways := map[string]struct {
 		end  func(cancel context.CancelFunc, b *driver.Bound)
 		want error
 	}{
@@ -26,7 +26,7 @@ func TestBound(t *testing.T) {
 			synctest.Wait()
 		}, context.DeadlineExceeded},
 	}
-	for name, c := range ends {
+	for name, c := range ways {
 		for _, early := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
@@ -129,6 +129,25 @@ func TestBoundIsNotBehindItsParent(t *testing.T) {
 		t.Error("the parent has ended, and the Bound has not")
 	}
 }
+
+// A request that nobody waits for in vain costs one piece of memory: no timer, and
+// no place in the other context.
+func TestBoundIsCheap(t *testing.T) {
+	parent, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	parent.Done()
+	allocs := testing.AllocsPerRun(100, func() {
+		b := driver.WithBound(parent, time.Second)
+		ends = context.Context(b)
+		_ = ends.Err()
+		b.End()
+	})
+	if allocs > 1 {
+		t.Errorf("a Bound costs %v allocations", allocs)
+	}
+}
+
+var ends context.Context // what the compiler cannot do away with
 
 // A context that is made of a Bound ends with it, and needs no goroutine to.
 func TestBoundHasChildren(t *testing.T) {
