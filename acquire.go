@@ -140,7 +140,7 @@ func (a *acquisition) attempts(g *grant) error {
 			if err = g.hold.start(sent, res.Token); err == nil {
 				return nil
 			}
-			sent = a.c.clock.now() // it was noted too early if there was a suspend
+			sent = a.c.clock.now() // a suspend meanwhile is no failure of the store
 		}
 		if err != nil {
 			a.failed(err)
@@ -182,7 +182,7 @@ func (a *acquisition) attempt(h *hold) (driver.AcquireResult, time.Duration, err
 	}
 	var res driver.AcquireResult
 	var err error
-	sent := c.clock.past()
+	sent := c.clock.now()
 	if a.began == 0 {
 		a.began = sent
 	}

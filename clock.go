@@ -17,34 +17,60 @@ type clock struct {
 	base  time.Time
 	boot  time.Duration // reading of the boot clock at base
 	hosts bool          // the boot clock is needed: others count time, too
-	ahead atomic.Int64  // how far the boot clock was last seen to have run ahead
+
+	// A suspend moves the wall clock by as much as the boot clock, at the same
+	// time (timekeeping_inject_sleeptime64 of the kernel). As long as it keeps its
+	// distance from the monotonic clock there was none since the boot clock was
+	// read, and the system call that reads it can be saved: for a short hold that
+	// would take longer than all else that is done here.
+	apart atomic.Int64 // the wall clock less the time since base, when it was read
+	ahead atomic.Int64 // how far the boot clock had run ahead then
 }
+
+// apartMax is by how much that distance may seem to change, since the two clocks
+// are read one after the other. A suspend takes longer.
+const apartMax = 100 * time.Microsecond
+
+// wallClock is the wall clock of a moment, in nanoseconds since 1970.
+var wallClock = time.Time.UnixNano
 
 // start sets the base of the clock.
 func (c *clock) start(hosts bool) {
 	c.base, c.hosts = time.Now().Add(-1), hosts && bootClock != nil
 	if c.hosts {
 		c.boot = bootClock()
+		c.look()
 	}
 }
 
 func (c *clock) now() time.Duration {
+	now := time.Now()
+	elapsed := now.Sub(c.base)
 	if !c.hosts {
-		return time.Since(c.base)
+		return elapsed
 	}
-	boot := bootClock() - c.boot // first, so that a pause in between does not make it look ahead
-	elapsed := time.Since(c.base)
-	if ahead := boot - elapsed; ahead > time.Duration(c.ahead.Load())+time.Millisecond {
-		c.ahead.Store(int64(ahead))
+	moved := time.Duration(wallClock(now) - int64(elapsed) - c.apart.Load())
+	if moved > apartMax || moved < -apartMax {
+		return c.look()
 	}
-	return max(elapsed, boot)
+	return elapsed + time.Duration(c.ahead.Load())
 }
 
-// past is a moment that is not later than now: now itself, unless the machine was
-// suspended since now was last asked for. It serves for the moment before which
-// something began, and saves a system call.
-func (c *clock) past() time.Duration {
-	return time.Since(c.base) + time.Duration(c.ahead.Load())
+// look reads all clocks. What the wall clock is compared with later is read first:
+// a suspend after that is noticed then.
+func (c *clock) look() time.Duration {
+	before := time.Now()
+	apart := wallClock(before) - int64(before.Sub(c.base))
+	boot := bootClock() - c.boot
+	elapsed := time.Since(c.base) // after boot, so that a pause in between does not make it look ahead
+	for {
+		ahead := c.ahead.Load()
+		if int64(boot-elapsed) <= ahead || c.ahead.CompareAndSwap(ahead, int64(boot-elapsed)) {
+			break
+		}
+	}
+	c.apart.Store(apart) // after ahead, which goes with it
+	return elapsed + time.Duration(c.ahead.Load())
 }
 
 // time turns a reading into a time.Time that carries a monotonic reading. It is
