@@ -50,15 +50,25 @@ func (c *Client) serve() {
 	}
 }
 
+// linger is how long the schedule is looked after when there is nothing in it.
+// Who takes a lock for a moment, again and again, need not wake anybody then.
+const linger = time.Second
+
 // untilNext says for how long the schedule can be left alone. The caller holds
 // c.mu.
 func (c *Client) untilNext() time.Duration {
 	s := &c.schedule
-	if len(s.holds) == 0 {
+	used := s.used
+	s.used = false
+	switch {
+	case len(s.holds) > 0:
+		s.next = s.holds[0].due
+	case used:
+		s.next = c.clock.now() + linger
+	default:
 		s.next = 0
 		return time.Hour
 	}
-	s.next = s.holds[0].due
 	sleep := s.next - c.clock.now()
 	if c.clock.hosts {
 		sleep = min(sleep, suspendCheck)

@@ -14,6 +14,7 @@ type schedule struct {
 	holds   byDue
 	serving bool          // the goroutine runs
 	next    time.Duration // when it will look, 0 if it sleeps until it is woken
+	used    bool          // something was put in since it has looked
 	wake    chan struct{} // has room for one
 }
 
@@ -22,6 +23,7 @@ type schedule struct {
 func (c *Client) planned(h *hold) {
 	s := &c.schedule
 	s.put(h)
+	s.used = true
 	if !s.serving {
 		s.serving = true
 		c.active.Go(c.serve)
