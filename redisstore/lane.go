@@ -25,10 +25,12 @@ type lane struct {
 
 	mu      sync.Mutex
 	waiting []*call
-	run     uint64 // the number of the runner, 0 if there is none
-	runs    uint64 // how many runners there were
+	run     uint64    // the number of the runner, 0 if there is none
+	runs    uint64    // how many runners there were
+	since   time.Time // when the runner took its batch
+	watched bool      // a timer is set for the runner
 
-	timers sync.Pool // of *time.Timer, of callers that have waited
+	alarms alarms
 }
 
 // A call is what is to be done to one lock.
@@ -90,14 +92,9 @@ func (l *lane) put(calls ...*call) {
 	l.waiting = append(l.waiting, calls...)
 	if l.run == 0 {
 		l.begin()
+	} else {
+		l.watch()
 	}
-}
-
-// begin starts a runner in the place of any before. The caller holds l.mu.
-func (l *lane) begin() {
-	l.runs++
-	l.run = l.runs
-	go l.carry(l.run)
 }
 
 // lead makes the caller the runner, if there is none, and returns its number.
@@ -107,22 +104,57 @@ func (l *lane) lead() (run uint64, alone bool) {
 	if l.run != 0 {
 		return 0, false
 	}
+	return l.next(), true
+}
+
+// next makes a new runner's number that of the lane. The caller holds l.mu.
+func (l *lane) next() uint64 {
 	l.runs++
 	l.run = l.runs
-	return l.run, true
+	l.since = time.Now()
+	return l.run
+}
+
+// begin starts a runner in the place of any before. The caller holds l.mu.
+func (l *lane) begin() { go l.carry(l.next()) }
+
+// watch has the runner replaced if its batch takes too long. Only those who
+// wait behind it need that. The caller holds l.mu.
+func (l *lane) watch() {
+	if !l.watched {
+		l.watched = true
+		time.AfterFunc(requestBound-time.Since(l.since), l.look)
+	}
+}
+
+// look lets another runner go on if this one still waits for its batch.
+func (l *lane) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watched = false
+	switch {
+	case len(l.waiting) == 0:
+	case time.Since(l.since) < requestBound:
+		l.watch()
+	default:
+		l.begin()
+	}
+}
+
+// limit returns a context with the values of another one, for a batch that is to
+// end at the deadline.
+func (l *lane) limit(values context.Context, deadline time.Time) context.Context {
+	return &limited{values, deadline, l.alarms.at(deadline)}
 }
 
 // carryAlone carries one call, as the runner, and starts another runner if more
 // calls have come meanwhile.
 func (l *lane) carryAlone(ctx context.Context, run uint64, c *call) {
-	replace := time.AfterFunc(requestBound, func() { l.replace(run) })
-	defer replace.Stop()
-	if deadline, limited := ctx.Deadline(); !limited || time.Until(deadline) > requestBound {
-		bounded, cancel := context.WithTimeout(ctx, requestBound)
-		defer cancel()
-		ctx = bounded
+	deadline := time.Now().Add(requestBound)
+	if sooner, ok := ctx.Deadline(); ok && sooner.Before(deadline) {
+		deadline = sooner
 	}
-	l.exec(ctx, []*call{c})
+	l.exec(l.limit(ctx, deadline), []*call{c})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -137,8 +169,6 @@ func (l *lane) carryAlone(ctx context.Context, run uint64, c *call) {
 // carry sends batches until there are no calls, or until it has been replaced
 // because a batch took too long.
 func (l *lane) carry(run uint64) {
-	replace := time.AfterFunc(requestBound, func() { l.replace(run) })
-	defer replace.Stop()
 	for first := true; ; first = false {
 		// Those whom the last batch has woken ask for more at once: to let them
 		// run first makes fewer and larger batches, for servers and clients.
@@ -152,10 +182,7 @@ func (l *lane) carry(run uint64) {
 		if batch = timely(batch); len(batch) == 0 {
 			continue
 		}
-		replace.Reset(requestBound)
-		ctx, cancel := context.WithTimeout(context.Background(), requestBound)
-		l.exec(ctx, batch)
-		cancel()
+		l.exec(l.limit(context.Background(), time.Now().Add(requestBound)), batch)
 		for _, c := range batch {
 			c.end()
 		}
@@ -186,22 +213,15 @@ func (l *lane) take(run uint64) []*call {
 		l.run = 0
 		return nil
 	}
+	l.since = time.Now()
 	batch := l.waiting
 	if len(batch) > batchMax {
 		batch, l.waiting = batch[:batchMax:batchMax], batch[batchMax:]
+		l.watch()
 	} else {
 		l.waiting = make([]*call, 0, len(batch)) // the next will be about as large
 	}
 	return batch
-}
-
-// replace lets another runner go on while this one waits for its batch.
-func (l *lane) replace(run uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.run == run {
-		l.begin()
-	}
 }
 
 // withdraw takes back a call that has not been sent, and reports whether it
@@ -223,12 +243,14 @@ func (l *lane) withdraw(c *call) bool {
 func (l *lane) wait(ctx context.Context, c *call) error {
 	cancelled, deadline := driver.Ends(ctx)
 	var due <-chan time.Time
-	if !deadline.IsZero() {
-		timer := l.timer(time.Until(deadline))
-		defer func() {
-			timer.Stop()
-			l.timers.Put(timer)
-		}()
+	var about <-chan struct{}
+	switch left := time.Until(deadline); {
+	case deadline.IsZero():
+	case left > noHurry:
+		about = l.alarms.at(deadline)
+	default:
+		timer := time.NewTimer(left)
+		defer timer.Stop()
 		due = timer.C
 	}
 	var ended error
@@ -239,19 +261,11 @@ func (l *lane) wait(ctx context.Context, c *call) error {
 		ended = cmp.Or(ctx.Err(), context.Canceled)
 	case <-due:
 		ended = context.DeadlineExceeded
+	case <-about:
+		ended = context.DeadlineExceeded
 	}
 	if l.withdraw(c) {
 		return notApplied{errors.Join(ended, errWithdrawn)}
 	}
 	return ended
-}
-
-// timer returns one that fires after d, which seldom comes to be.
-func (l *lane) timer(d time.Duration) *time.Timer {
-	timer, ok := l.timers.Get().(*time.Timer)
-	if !ok {
-		return time.NewTimer(d)
-	}
-	timer.Reset(d)
-	return timer
 }

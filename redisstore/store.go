@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -186,12 +187,17 @@ func (s *Store) Close() error {
 	return nil
 }
 
+var laneSeed = maphash.MakeSeed()
+
 // lane returns the lane of a key: always the same, so that calls keep their
 // order. At a single server there is one for all as soon as calls are begun: who
 // does that has other servers to work on meanwhile, and larger batches are cheaper.
 func (s *Store) lane(key string) *lane {
-	if !s.cluster && s.starts.Load() {
+	switch {
+	case s.cluster:
+		return &s.lanes[slotOf(key)%clusterLanes]
+	case s.starts.Load():
 		return &s.lanes[0]
 	}
-	return &s.lanes[int(slotOf(key))%len(s.lanes)]
+	return &s.lanes[maphash.String(laneSeed, key)%singleLanes]
 }
