@@ -91,7 +91,7 @@ func (s *Store) undo(ctx context.Context, master redis.Cmdable, runs []*run) boo
 		if r.script != acquireScript || r.cmd.Err() != nil {
 			continue
 		}
-		answers, _ := r.cmd.Val().([]any)
+		answers := r.answers()
 		for i, answer := range answers[:min(len(answers), len(r.calls))] {
 			c := r.calls[i]
 			if _, granted := answer.(int64); granted {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -22,11 +23,17 @@ var ownerLua string
 //go:embed lua/guard.lua
 var guardLua string
 
+//go:embed lua/usual_acquire.lua
+var usualAcquireLua string
+
 //go:embed lua/acquire.lua
 var acquireLua string
 
 //go:embed lua/renew.lua
 var renewLua string
+
+//go:embed lua/usual_release.lua
+var usualReleaseLua string
 
 //go:embed lua/release.lua
 var releaseLua string
@@ -40,9 +47,9 @@ var breakLua string
 // The scripts. Each does its work on any number of locks, so that many calls
 // share the cost of one script.
 var (
-	acquireScript = newScript(4, corruptLua, describeLua, guardLua, acquireLua)
+	acquireScript = newScript(4, usualAcquireLua, corruptLua, describeLua, guardLua, acquireLua)
 	renewScript   = newScript(2, corruptLua, ownerLua, renewLua)
-	releaseScript = newScript(2, corruptLua, ownerLua, releaseLua)
+	releaseScript = newScript(2, ownerLua, usualReleaseLua, corruptLua, releaseLua)
 	lookupScript  = newScript(0, corruptLua, describeLua, lookupLua)
 	breakScript   = newScript(0, corruptLua, describeLua, breakLua)
 )
@@ -131,7 +138,7 @@ func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
 	}
 	var keys, args []any
 	if r.script == acquireScript {
-		keys, args = s.common(r.tag)
+		keys, args = s.common(r)
 	}
 	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(1+r.script.args))
 	words = append(words, verb, script, len(keys)+len(r.calls))
@@ -148,18 +155,20 @@ func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
 }
 
 // common returns the keys and arguments that all locks of an acquire share.
-func (s *Store) common(tag string) (keys, args []any) {
+func (s *Store) common(r *run) (keys, args []any) {
 	keys = s.shared
 	if s.cluster {
-		keys = s.sharedKeys(tag)
+		keys = s.sharedKeys(r.tag)
 	}
-	if guard := s.options.RestartGuard; guard > 0 {
-		return keys, []any{millis(guard)}
+	guard, floors := int64(0), 0
+	if s.options.RestartGuard > 0 {
+		guard = millis(s.options.RestartGuard)
 	}
-	return keys, noGuard
+	if slices.ContainsFunc(r.calls, func(c *call) bool { return c.floor > 0 }) {
+		floors = 1
+	}
+	return keys, []any{guard, floors}
 }
-
-var noGuard = []any{0}
 
 func (s *Store) sharedKeys(tag string) []any {
 	keys := []any{s.counterKey(tag), s.aheadKey(tag)}
@@ -169,10 +178,29 @@ func (s *Store) sharedKeys(tag string) []any {
 	return keys
 }
 
+// answers returns what the script has answered to each call. Where nothing special
+// has happened it says so in one number.
+func (r *run) answers() []any {
+	switch reply := r.cmd.Val().(type) {
+	case []any:
+		return reply
+	case int64:
+		answers := make([]any, len(r.calls))
+		for i := range answers {
+			answers[i] = reply
+			if r.script == acquireScript {
+				reply++ // The tokens follow each other.
+			}
+		}
+		return answers
+	}
+	return nil
+}
+
 // deliver hands every call of the run its answer.
 func (r *run) deliver() {
 	reply, err := r.cmd.Result()
-	answers, _ := reply.([]any)
+	answers := r.answers()
 	if err == nil && reply == nil {
 		// The connection could not be set up, with a wrong password for
 		// instance: the client library tells that of the round trip only.

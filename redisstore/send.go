@@ -17,7 +17,7 @@ func (s *Store) pipeline(ctx context.Context, batch []*call) {
 	s.send(ctx, all, false)
 	var unknown []*run
 	for _, r := range all {
-		if redis.HasErrorPrefix(r.cmd.Err(), "NOSCRIPT") {
+		if err := r.cmd.Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 			unknown = append(unknown, r)
 		}
 	}

@@ -2,8 +2,9 @@
 --
 -- KEYS: counter and tokens ahead (see keys.go); with a restart guard its marker;
 --       the locks.
--- ARGV: for how many ms a guarded server abstains, or 0; owner with a line break,
---       TTL in ms, smallest token, holder and metadata of each.
+-- ARGV: for how many ms a guarded server abstains, or 0; whether there are smallest
+--       tokens, 1 or 0; owner with a line break, TTL in ms, smallest token, holder
+--       and metadata of each.
 -- Answers for each the token of a grant, as a number; or what is in the way
 -- (see describe.lua), or {'abstains', ms}, {'corrupt'}, {'exhausted'}.
 --
@@ -13,25 +14,6 @@ local call = redis.call
 local counter, ahead = KEYS[1], KEYS[2]
 local guard = tonumber(ARGV[1])
 local greatest = 9007199254740991
-
-local last = tonumber(call('GET', counter) or 0)
-if not last then
-  return redis.error_reply('HOLDFAST the counter is not a number')
-end
-local names = call('ZCARD', ahead)
-local top = 0 -- the greatest token that is remembered
-if names > 0 then
-  local last = call('ZRANGE', ahead, '-1', '-1', 'WITHSCORES')
-  top = tonumber(last[2])
-  call('ZSCORE', ahead, last[1]) -- If that is not allowed, it fails here.
-end
-local now = call('TIME')
-local clock = now[1] * 1000000 + now[2]
-local begin = '\n' .. now[1] .. '\n' .. now[2] .. '\n'
-local abstain = 0
-if guard > 0 then
-  abstain = abstains(KEYS[3], guard, now)
-end
 
 -- again answers an owner whose first answer was lost, with the token of the
 -- hold; with nil if the lock is not his.
@@ -46,6 +28,39 @@ local function again(value, lock, owner, ttl)
     call('PEXPIRE', lock, ttl)
   end
   return tonumber(token)
+end
+
+if refused then -- by usual_acquire.lua
+  local answers, token = {}, clock
+  for key = 3, #KEYS do
+    if refused[key] then
+      local lock, arg = KEYS[key], 4 * key - 9
+      local value = redis.pcall('GET', lock)
+      answers[key - 2] = again(value, lock, ARGV[arg], ARGV[arg + 1]) or describe(value, lock)
+    else
+      answers[key - 2], token = token, token + 1
+    end
+  end
+  return answers
+end
+
+local last = tonumber(call('GET', counter) or 0)
+if not last then
+  return redis.error_reply('HOLDFAST the counter is not a number')
+end
+local names = call('ZCARD', ahead)
+local top = 0 -- the greatest token that is remembered
+if names > 0 then
+  local last = call('ZRANGE', ahead, '-1', '-1', 'WITHSCORES')
+  top = tonumber(last[2])
+  call('ZSCORE', ahead, last[1]) -- If that is not allowed, it fails here.
+end
+local now = call('TIME')
+clock = now[1] * 1000000 + now[2]
+local begin = '\n' .. now[1] .. '\n' .. now[2] .. '\n'
+local abstain = 0
+if guard > 0 then
+  abstain = abstains(KEYS[3], guard, now)
 end
 
 -- above is the token that a lock is granted when the counter says this: more
@@ -72,7 +87,7 @@ local function written(token)
   return format('%s%06d', prefix, micros)
 end
 
-local answers, count, arg = {}, 0, 2
+local answers, count, arg = {}, 0, 3
 local issued, said = last, math.max(last + 1, clock) -- said is the counter's next
 local passed = {} -- the tokens granted that the counter has not reached, and their locks
 for key = (guard > 0) and 4 or 3, #KEYS do

@@ -26,15 +26,8 @@ local function special(lock, owner, keep, value)
   return 1
 end
 
-local answers, arg = {}, 1
+local answers = {}
 for i, lock in ipairs(KEYS) do
-  local owner, keep = ARGV[arg], ARGV[arg + 1]
-  local value, answer = first(lock, owner), 1
-  if value == owner and keep == '0' then
-    call('DEL', lock)
-  else
-    answer = special(lock, owner, keep, value)
-  end
-  answers[i], arg = answer, arg + 2
+  answers[i] = others[i] and special(lock, ARGV[2 * i - 1], ARGV[2 * i], others[i]) or 1
 end
 return answers

@@ -1,0 +1,200 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// together makes calls in one batch.
+func together(s *Store, calls ...*call) {
+	s.lane("").put(calls...)
+	for _, c := range calls {
+		<-c.done
+	}
+}
+
+func mustAcquireCall(t *testing.T, s *Store, req driver.AcquireRequest) *call {
+	t.Helper()
+	c, err := s.acquireCall(&req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// In one batch each acquisition has its own answer, wherever it stands: those that
+// are granted have tokens that rise by one and are those in their records.
+func TestBatchOfAcquisitions(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for _, order := range []string{"f", "ff", "h", "m", "w", "fhf", "hff", "ffh", "fmfwf", "mf", "wffhm", "hhmmww"} {
+		server.Do("FLUSHALL")
+		mine := grant(t, s, "mine", time.Second)
+		first, _, _ := s.Lookup(t.Context(), "mine")
+		theirs := grant(t, s, "theirs", time.Minute)
+		server.Do("LPUSH", "lock:wrong", "x")
+		var calls []*call
+		for i, kind := range order {
+			req := request(fmt.Sprint("free/", i), time.Minute)
+			switch kind {
+			case 'h':
+				req.Name = theirs.Name
+			case 'm':
+				req, req.TTL = mine, time.Minute
+			case 'w':
+				req.Name = "wrong"
+			}
+			calls = append(calls, mustAcquireCall(t, s, req))
+		}
+		together(s, calls...)
+		var last int64
+		for i, kind := range order {
+			reply, err := s.read(calls[i], calls[i].err)
+			res, refusal := driver.AcquireResult{}, error(nil)
+			if err == nil {
+				res, refusal = granted("name", reply)
+			}
+			switch {
+			case kind == 'w' && errors.Is(err, driver.ErrCorrupt):
+			case kind == 'h' && refusal == nil && !res.Granted && res.Held.Holder == "host/1/x" && res.Held.Remaining > 0:
+			case kind == 'm' && res.Granted && res.Token == first.Token:
+			case kind == 'f' && res.Granted && (last == 0 || res.Token == last+1):
+				last = res.Token
+				rec, _, err := s.Lookup(t.Context(), fmt.Sprint("free/", i))
+				if err != nil || rec.Token != last || time.Until(rec.Until).Round(time.Minute) != time.Minute {
+					t.Errorf("%s, %d: the record is %+v, %v, want token %d", order, i, rec, err, last)
+				}
+				if owner, _, _ := strings.Cut(server.Do("GET", calls[i].lock), "\n"); owner+"\n" != calls[i].owner {
+					t.Errorf("%s, %d: the owner is %q, want %q", order, i, owner, calls[i].owner)
+				}
+			default:
+				t.Errorf("%s, %d: %+v, %v, %v", order, i, res, err, refusal)
+			}
+		}
+		if counter := server.Do("GET", s.counterKey("")); last != 0 && counter != strconv.FormatInt(last, 10) {
+			t.Errorf("%s: the counter is %s after %d", order, counter, last)
+		}
+		if strings.Contains(order, "m") {
+			if left, _ := strconv.Atoi(server.Do("PTTL", "lock:mine")); left < 50_000 {
+				t.Errorf("%s: a repetition has left the lock %d ms", order, left)
+			}
+		}
+	}
+}
+
+// at runs the acquire script when the server's clock says this, and returns its
+// answers for so many locks, which are free before.
+func at(t *testing.T, server *servers.Redis, s *Store, now int64, locks int) []any {
+	t.Helper()
+	server.Do("FLUSHALL")
+	server.Do("SET", s.counterKey(""), "5")
+	r := &run{script: acquireScript}
+	for i := range locks {
+		r.calls = append(r.calls, mustAcquireCall(t, s, request(strconv.Itoa(i), time.Minute)))
+	}
+	s.prepare(t.Context(), r, true)
+	clock := fmt.Sprintf("{'%d', '%d'}", now/second, now%second)
+	r.cmd.Args()[1] = strings.NewReplacer("redis.call('TIME')", clock, "call('TIME')", clock).Replace(acquireScript.text)
+	if err := s.client.Process(t.Context(), r.cmd); err != nil {
+		t.Fatal(err)
+	}
+	return r.answers()
+}
+
+// The tokens of a batch may begin in one second and end in the next.
+func TestTokensAcrossASecond(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	const size = 20
+	for begin := 1234567890*second + second - size - 5; begin%second != 0; begin++ {
+		for i, token := range at(t, server, s, begin, size) {
+			want := begin + int64(i)
+			rec, _, err := s.Lookup(t.Context(), strconv.Itoa(i))
+			if err != nil || token != want || rec.Token != want || rec.Since.UnixMicro() != begin {
+				t.Fatalf("token %v, in the record %d, since %d, %v, want %d and %d", token, rec.Token, rec.Since.UnixMicro(), err, want, begin)
+			}
+		}
+	}
+}
+
+// The greatest token is granted, and nothing above it, should a clock come so far.
+func TestTokensAtTheEndOfTime(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	const left = 7
+	for i, answer := range at(t, server, s, driver.MaxToken-left+1, 2*left) {
+		token, granted := answer.(int64)
+		if want := driver.MaxToken - left + 1 + int64(i); granted != (i < left) || granted && token != want {
+			t.Errorf("%d: %v, want %d or nothing above %d", i, answer, want, int64(driver.MaxToken))
+		}
+	}
+}
+
+// In one batch each release has its own answer, wherever it stands, and no more is
+// ended than is to be.
+func TestBatchOfReleases(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for _, order := range []string{"m", "mm", "h", "g", "k", "w", "l", "mhm", "hmm", "mmh", "kmg", "lmlm", "wmk", "ghkwlm"} {
+		server.Do("FLUSHALL")
+		server.Do("LPUSH", "lock:wrong", "x")
+		theirs := grant(t, s, "theirs", time.Minute)
+		var calls []*call
+		left := []string{s.counterKey(""), "lock:theirs", "lock:wrong"}
+		for i, kind := range order {
+			req := request(fmt.Sprint("mine/", i), time.Minute)
+			rel := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}
+			switch kind {
+			case 'h':
+				rel.Name = theirs.Name
+			case 'w':
+				rel.Name = "wrong"
+			case 'l': // Owners may be of different lengths.
+				req.Owner += "long"
+				rel.Owner = req.Owner
+			case 'k':
+				rel.Keep = time.Minute
+				left = append(left, "lock:"+rel.Name)
+			}
+			if strings.ContainsRune("mkl", kind) {
+				if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+					t.Fatalf("%+v, %v", res, err)
+				}
+			}
+			c, err := s.releaseCall(&rel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls = append(calls, c)
+		}
+		together(s, calls...)
+		want := map[rune]any{'m': int64(1), 'l': int64(1), 'k': int64(1), 'h': int64(0), 'g': int64(0)}
+		for i, kind := range order {
+			reply, err := s.read(calls[i], calls[i].err)
+			if kind == 'w' && errors.Is(err, driver.ErrCorrupt) {
+				continue
+			}
+			if err != nil || reply != want[kind] {
+				t.Errorf("%s, %d: %v, %v, want %v", order, i, reply, err, want[kind])
+			}
+		}
+		slices.Sort(left)
+		if got := keys(server); !slices.Equal(got, left) {
+			t.Errorf("%s: the keys %q are left, want %q", order, got, left)
+		}
+	}
+}
