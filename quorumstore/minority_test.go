@@ -176,24 +176,6 @@ func TestPartialWinsAreReleasedBeforeTheAnswer(t *testing.T) {
 	})
 }
 
-// A Release never overtakes the Acquire that it undoes, however late that
-// arrives.
-func TestReleaseNeverOvertakesItsAcquire(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		for _, s := range c {
-			s.set(jitter(60 * time.Millisecond))
-		}
-		s := c.client(t)
-		for range 200 {
-			req := request("mine")
-			grant(t, s, req)
-			giveBack(t, s, req)
-		}
-		time.Sleep(time.Second)
-		c.holders(t, "", "", "")
-	})
-}
-
 // A failed attempt that is cut short leaves nothing behind.
 func TestCutShort(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
