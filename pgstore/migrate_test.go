@@ -47,6 +47,7 @@ func TestMigrateOldTable(t *testing.T) {
 	s := New(openPoolAt(t, shared.postgres().URL("postgres")), &Options{Schema: "made by hand"})
 	t.Cleanup(func() { _ = s.Close() })
 	for _, text := range []string{
+		"DROP SCHEMA IF EXISTS @schema@ CASCADE", // of an earlier run (-count)
 		"CREATE SCHEMA @schema@",
 		`CREATE TABLE @table@ (lock_name varchar(255) PRIMARY KEY, holder_id varchar(255) NOT NULL,
 			acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL, metadata jsonb)`,
@@ -78,6 +79,7 @@ func TestMigrationsPrinted(t *testing.T) {
 	opts := &Options{Schema: "printed", Table: "jobs"}
 	s := New(openPoolAt(t, shared.postgres().URL("postgres")), opts)
 	t.Cleanup(func() { _ = s.Close() })
+	change(t, s, "DROP SCHEMA IF EXISTS @schema@ CASCADE") // of an earlier run (-count)
 	change(t, s, "CREATE SCHEMA @schema@")
 	all, err := Migrations(opts)
 	if err != nil {
