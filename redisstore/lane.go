@@ -72,7 +72,7 @@ const (
 	requestBound = 3 * time.Second
 
 	// noHurry is how long a caller must be ready to wait who carries a call
-	// himself.
+	// himself, or shares an alarm.
 	noHurry = 900 * time.Millisecond
 )
 

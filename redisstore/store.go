@@ -84,7 +84,8 @@ const (
 // time-outs of the client, which must not be switched off; its retries are not
 // used. With ContextTimeoutEnabled, which is advised, a call that comes alone is
 // quicker; if the server hangs, it may notice that its context was cancelled, not
-// that its deadline has passed, up to 3 s late.
+// that its deadline has passed, up to 3 s late. The limit that package holdfast
+// sets to a request is met to 100 ms if it is more than 0.9 s, else exactly.
 //
 // Options that are out of bounds, and a client that cannot be trusted with
 // locks ([redis.Ring] moves a key to another server when one is down), are

@@ -1,5 +1,5 @@
--- The usual case of release.lua, which comes behind it: locks that their owners
--- hold. Answers 1 if all holds have ended; else the rest goes on, for the others.
+-- The usual case of release.lua, which comes behind it and owner.lua: locks that
+-- their owners hold. Answers 1 if all holds have ended; else the rest goes on, for the others.
 local others
 for i, lock in ipairs(KEYS) do
   local owner = ARGV[2 * i - 1]
