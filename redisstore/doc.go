@@ -68,7 +68,8 @@
 // at most 16384. Where locks are asked for above a floor, as a
 // quorum does, a sorted set beside the counter has those whose tokens the
 // counter has not reached: in a quorum, the locks taken in the last second or
-// so. A client of a cluster must be made as one: a server that is a node of a
+// so. A long member that is no lock has the server keep it as a tree from the
+// beginning: as a list, it takes longer. A client of a cluster must be made as one: a server that is a node of a
 // cluster refuses this package's scripts from a client that does not know it.
 //
 // # URL

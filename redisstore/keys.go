@@ -12,7 +12,7 @@ import (
 //
 //   - one counter of tokens; in a cluster, one for each hash slot in use,
 //   - beside it, after requests with a floor only, a sorted set of the locks whose
-//     last token is above the counter,
+//     last token is above the counter, and of one member that is no lock,
 //   - with a restart guard, its marker.
 //
 // The counter rises at every grant, to the server's clock if it can, and is never

@@ -88,13 +88,11 @@ func (s *Store) confirm(ctx context.Context, master redis.Cmdable, runs []*run) 
 func (s *Store) undo(ctx context.Context, master redis.Cmdable, runs []*run) bool {
 	var held []*call
 	for _, r := range runs {
-		if r.script != acquireScript || r.cmd.Err() != nil {
+		if r.script != acquireScript || r.cmd.Err() != nil || !r.answered() {
 			continue
 		}
-		answers := r.answers()
-		for i, answer := range answers[:min(len(answers), len(r.calls))] {
-			c := r.calls[i]
-			if _, granted := answer.(int64); granted {
+		for i, c := range r.calls {
+			if _, granted := r.answer(i).(int64); granted {
 				held = append(held, &call{script: releaseScript, tag: c.tag, lock: c.lock, owner: c.owner})
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
-	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -23,11 +22,11 @@ var ownerLua string
 //go:embed lua/guard.lua
 var guardLua string
 
-//go:embed lua/usual_acquire.lua
-var usualAcquireLua string
-
 //go:embed lua/acquire.lua
 var acquireLua string
+
+//go:embed lua/refused.lua
+var refusedLua string
 
 //go:embed lua/renew.lua
 var renewLua string
@@ -47,7 +46,7 @@ var breakLua string
 // The scripts. Each does its work on any number of locks, so that many calls
 // share the cost of one script.
 var (
-	acquireScript = newScript(4, usualAcquireLua, corruptLua, describeLua, guardLua, acquireLua)
+	acquireScript = newScript(4, guardLua, acquireLua, corruptLua, describeLua, refusedLua)
 	renewScript   = newScript(2, corruptLua, ownerLua, renewLua)
 	releaseScript = newScript(2, ownerLua, usualReleaseLua, corruptLua, releaseLua)
 	lookupScript  = newScript(0, corruptLua, describeLua, lookupLua)
@@ -57,7 +56,7 @@ var (
 // A script is a Lua script that the server runs in one step.
 type script struct {
 	text string
-	sha  string // under which the server knows the text
+	sha  any    // under which the server knows the text: a string
 	args int    // how many of a call's arguments it has
 }
 
@@ -132,7 +131,7 @@ func group(batch []*call) []*run {
 // prepare makes the command of the run: by the hash of the script, or in full
 // for a server that does not know it.
 func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
-	verb, script := "evalsha", r.script.sha
+	var verb, script any = "evalsha", r.script.sha
 	if inFull {
 		verb, script = "eval", r.script.text
 	}
@@ -160,14 +159,7 @@ func (s *Store) common(r *run) (keys, args []any) {
 	if s.cluster {
 		keys = s.sharedKeys(r.tag)
 	}
-	guard, floors := int64(0), 0
-	if s.options.RestartGuard > 0 {
-		guard = millis(s.options.RestartGuard)
-	}
-	if slices.ContainsFunc(r.calls, func(c *call) bool { return c.floor > 0 }) {
-		floors = 1
-	}
-	return keys, []any{guard, floors}
+	return keys, s.guard
 }
 
 func (s *Store) sharedKeys(tag string) []any {
@@ -178,41 +170,46 @@ func (s *Store) sharedKeys(tag string) []any {
 	return keys
 }
 
-// answers returns what the script has answered to each call. Where nothing special
-// has happened it says so in one number.
-func (r *run) answers() []any {
+// answer returns what the script has answered to a call, by its number. Where
+// nothing special has happened it says so for all in one number.
+func (r *run) answer(i int) any {
 	switch reply := r.cmd.Val().(type) {
 	case []any:
-		return reply
+		return reply[i]
 	case int64:
-		answers := make([]any, len(r.calls))
-		for i := range answers {
-			answers[i] = reply
-			if r.script == acquireScript {
-				reply++ // The tokens follow each other.
-			}
+		if i > 0 && r.script == acquireScript {
+			return reply + int64(i) // The tokens follow each other.
 		}
-		return answers
 	}
-	return nil
+	return r.cmd.Val()
+}
+
+// answered reports whether there is an answer to each call.
+func (r *run) answered() bool {
+	switch reply := r.cmd.Val().(type) {
+	case []any:
+		return len(reply) == len(r.calls)
+	case int64:
+		return true
+	}
+	return false
 }
 
 // deliver hands every call of the run its answer.
 func (r *run) deliver() {
 	reply, err := r.cmd.Result()
-	answers := r.answers()
 	if err == nil && reply == nil {
 		// The connection could not be set up, with a wrong password for
 		// instance: the client library tells that of the round trip only.
 		err = r.err
 	}
-	if err == nil && len(answers) != len(r.calls) {
+	if err == nil && !r.answered() {
 		err = errReply("another number of answers than questions")
 	}
 	for i, c := range r.calls {
 		c.err = err
 		if err == nil {
-			c.reply = answers[i]
+			c.reply = r.answer(i)
 		}
 		if r.unconfirmed != nil && changes(c) {
 			c.err = r.unconfirmed

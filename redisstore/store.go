@@ -61,6 +61,7 @@ type Store struct {
 	can     driver.Guarantees
 	lanes   []lane
 	shared  []any       // the keys that all locks of an acquire share, but in a cluster
+	guard   []any       // the argument that they share: ms of RestartGuard
 	starts  atomic.Bool // calls are begun: see lane
 	watcher watcher
 	closed  atomic.Bool
@@ -120,6 +121,10 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 		s.lanes[i].exec = s.pipeline
 	}
 	s.shared = s.sharedKeys("")
+	s.guard = []any{int64(0)}
+	if opts.RestartGuard > 0 {
+		s.guard[0] = millis(opts.RestartGuard)
+	}
 	s.watcher.init(s)
 	return s
 }

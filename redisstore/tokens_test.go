@@ -40,7 +40,7 @@ const second = int64(time.Second / time.Microsecond)
 // ahead counts the locks that a server remembers to be ahead of its counter.
 func ahead(t *testing.T, server *servers.Redis, s *Store) int {
 	t.Helper()
-	n, err := strconv.Atoi(server.Do("ZCARD", s.aheadKey("")))
+	n, err := strconv.Atoi(server.Do("ZCOUNT", s.aheadKey(""), "(-inf", "+inf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +160,9 @@ func TestFloorsWithoutAGrant(t *testing.T) {
 	if n := ahead(t, server, s); n != 0 {
 		t.Errorf("%d locks are remembered, want none", n)
 	}
+	if got := server.Do("GET", s.counterKey("")); got != strconv.FormatInt(token, 10) {
+		t.Errorf("the counter is %s after the only grant of %d", got, token)
+	}
 }
 
 // A lock is forgotten when the counter has passed its token, and not by the
@@ -173,6 +176,9 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	server.Do("SET", s.counterKey(""), strconv.FormatInt(base, 10))
 	for i := range int64(100) {
 		pair(t, s, strconv.FormatInt(i, 10), base+102+i%2)
+		if got := server.Do("OBJECT", "ENCODING", s.aheadKey("")); got != "skiplist" {
+			t.Fatalf("what is remembered is a %s, which is slow with many members", got)
+		}
 	}
 	pair(t, s, "far", base+3600*second) // The counter is at base + 101.
 	if n := ahead(t, server, s); n != 101 {
@@ -190,6 +196,19 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	}
 	if n := ahead(t, server, s); n != 2 {
 		t.Errorf("%d locks are remembered, want two", n)
+	}
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(base+7200*second, 10))
+	for range 2 {
+		pair(t, s, "1", 0)
+	}
+	if n, all := ahead(t, server, s), server.Do("ZCARD", s.aheadKey("")); n != 0 || all != "1" {
+		t.Errorf("%d locks are remembered when all is passed, of %s members, want 0 of 1", n, all)
+	}
+	if token := pair(t, s, "1", base+9000*second); token != base+9000*second {
+		t.Errorf("after all was passed a floor of %d is granted %d", base+9000*second, token)
+	}
+	if got := server.Do("ZCARD", s.aheadKey("")); got != "2" {
+		t.Errorf("then there are %s members, want 2", got)
 	}
 }
 
@@ -282,6 +301,50 @@ func TestCorruptCounter(t *testing.T) {
 	server.Do("DEL", s.counterKey(""))
 	server.Do("SET", s.counterKey(""), strconv.FormatInt(driver.MaxToken, 10))
 	fails(t, s, driver.ErrInvalid, "counter", "Acquire")
+}
+
+// A user who may not ask for the tokens ahead is told so before any lock of the
+// batch is taken, also if most would not need it.
+func TestTokensThatMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	base := time.Now().UnixMicro() + 60*second
+	pair(t, s, "before", base)
+	server.Do("ACL", "SETUSER", "default", "-zscore")
+	var batch []*call
+	for i, floor := range []int64{base + 1, 0} {
+		req := request(strconv.Itoa(i), time.Minute)
+		req.Floor = floor
+		batch = append(batch, mustAcquireCall(t, s, req))
+	}
+	together(s, batch...)
+	for i, c := range batch {
+		if _, err := s.read(c, c.err); err == nil {
+			t.Errorf("lock %d is granted", i)
+		}
+		if got := server.Do("EXISTS", c.lock); got != "0" {
+			t.Errorf("lock %d is left", i)
+		}
+	}
+}
+
+// A clock that stands, or that a batch has overtaken, grants no token twice.
+func TestTokensWhileTheClockStands(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	now := time.Now().UnixMicro()
+	for _, last := range []int64{now - 1, now, now + 1, now + 5} {
+		for i, token := range at(t, server, s, now, last, 3) {
+			if want := max(now, last+1) + int64(i); token != want {
+				t.Errorf("the clock says %d, the last token was %d: token %v, want %d", now, last, token, want)
+			}
+		}
+		if got, want := server.Do("GET", s.counterKey("")), strconv.FormatInt(max(now, last+1)+2, 10); got != want {
+			t.Errorf("the counter is %s, want %s", got, want)
+		}
+	}
 }
 
 // The server's clock is set back by years, as it seems from the last token; and

@@ -1,125 +1,103 @@
--- Takes locks that are free, and extends those that their owner holds already.
+-- Takes locks that are free. For those that are not, refused.lua goes on, which
+-- comes behind it: to define its functions takes longer than to grant a lock.
 --
 -- KEYS: counter and tokens ahead (see keys.go); with a restart guard its marker;
 --       the locks.
--- ARGV: for how many ms a guarded server abstains, or 0; whether there are smallest
---       tokens, 1 or 0; owner with a line break, TTL in ms, smallest token, holder
---       and metadata of each.
+-- ARGV: for how many ms a guarded server abstains, or 0; owner with a line break,
+--       TTL in ms, smallest token, holder and metadata of each.
 -- Answers for each the token of a grant, as a number; or what is in the way
--- (see describe.lua), or {'abstains', ms}, {'corrupt'}, {'exhausted'}.
+-- (see describe.lua), or {'abstains', ms}, {'exhausted'}, {'corrupt'}. If all are
+-- granted, and each token is greater by one than that of the lock before, it
+-- answers the first.
 --
 -- What can fail for all is done before the first write, so that an error means
 -- that nothing was changed.
-local call = redis.call
-local counter, ahead = KEYS[1], KEYS[2]
-local guard = tonumber(ARGV[1])
-local greatest = 9007199254740991
-
--- again answers an owner whose first answer was lost, with the token of the
--- hold; with nil if the lock is not his.
-local function again(value, lock, owner, ttl)
-  local token = type(value) == 'string' and string.sub(value, 1, #owner) == owner
-      and string.match(value, '^(%d+)\n', #owner + 1)
-  if not token then
-    return nil
-  end
-  local left = call('PTTL', lock)
-  if left >= 0 and left < tonumber(ttl) then
-    call('PEXPIRE', lock, ttl)
-  end
-  return tonumber(token)
-end
-
-if refused then -- by usual_acquire.lua
-  local answers, token = {}, clock
-  for key = 3, #KEYS do
-    if refused[key] then
-      local lock, arg = KEYS[key], 4 * key - 9
-      local value = redis.pcall('GET', lock)
-      answers[key - 2] = again(value, lock, ARGV[arg], ARGV[arg + 1]) or describe(value, lock)
-    else
-      answers[key - 2], token = token, token + 1
-    end
-  end
-  return answers
-end
+local call, format = redis.call, string.format
+local counter, ahead, guard = KEYS[1], KEYS[2], tonumber(ARGV[1])
+local limit = 9007199254740991 -- the greatest token to grant
 
 local last = tonumber(call('GET', counter) or 0)
 if not last then
   return redis.error_reply('HOLDFAST the counter is not a number')
 end
-local names = call('ZCARD', ahead)
 local top = 0 -- the greatest token that is remembered
-if names > 0 then
+local names = call('ZCARD', ahead)
+if names > 1 then
   local last = call('ZRANGE', ahead, '-1', '-1', 'WITHSCORES')
   top = tonumber(last[2])
   call('ZSCORE', ahead, last[1]) -- If that is not allowed, it fails here.
 end
 local now = call('TIME')
-clock = now[1] * 1000000 + now[2]
-local begin = '\n' .. now[1] .. '\n' .. now[2] .. '\n'
+local seconds, micros = now[1], tonumber(now[2])
+local begin = '\n' .. seconds .. '\n' .. now[2] .. '\n'
 local abstain = 0
 if guard > 0 then
   abstain = abstains(KEYS[3], guard, now)
+  limit = abstain > 0 and 0 or limit
 end
 
--- above is the token that a lock is granted when the counter says this: more
--- than that only for a floor, and for a lock that had such a token before.
-local function above(said, lock, floor)
-  local own = floor <= top and call('ZSCORE', ahead, lock)
-  return math.max(said, floor, own and own + 1 or 0)
+-- What the counter says next is the clock; or one more than last, if that is more.
+-- The text of a token is made of the clock's as long as it can be: the format of
+-- large numbers takes longer than a command.
+local said = seconds * 1000000 + micros
+if said <= last then
+  said, micros = last + 1, 1000000
 end
-
--- written is a token as text. The format of large numbers takes longer than a
--- command; it is left for those that may not fit a server's whole numbers. The
--- tokens of a batch have the same seconds, so that these are formatted once.
-local format = string.format
-local whole, prefix = -1, ''
-local function written(token)
-  if token >= 2147483648000000 then
-    return format('%.0f', token)
-  end
-  local micros = token % 1000000
-  if token - micros ~= whole then
-    whole = token - micros
-    prefix = format('%d', whole / 1000000)
-  end
-  return format('%s%06d', prefix, micros)
-end
-
-local answers, count, arg = {}, 0, 3
-local issued, said = last, math.max(last + 1, clock) -- said is the counter's next
+local first, rising = said, true -- rising by one with each lock
 local passed = {} -- the tokens granted that the counter has not reached, and their locks
-for key = (guard > 0) and 4 or 3, #KEYS do
-  local lock, owner, ttl, floor = KEYS[key], ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
-  local answer, token = nil, said
-  if names > 0 or floor ~= '0' then
-    token = above(said, lock, tonumber(floor))
+local answers, count, arg, refused = {}, 0, 2, nil
+for key = guard > 0 and 4 or 3, #KEYS do
+  local lock, floor = KEYS[key], ARGV[arg + 2]
+  local token, text = said, nil
+  if floor ~= '0' or top > 0 then
+    local least = tonumber(floor)
+    local own = least <= top and call('ZSCORE', ahead, lock)
+    if own and own + 1 > least then
+      least = own + 1
+      floor = format('%.0f', least)
+    end
+    if least > said then
+      token, text = least, floor
+    end
   end
-  local text = written(token)
-  if (abstain > 0 or token > greatest) and call('EXISTS', lock) == 0 then
-    answer = abstain > 0 and {'abstains', abstain} or {'exhausted'}
-  elseif not call('SET', lock, owner .. text .. begin .. ARGV[arg + 3], 'NX', 'PX', ttl) then
-    local value = redis.pcall('GET', lock)
-    answer = again(value, lock, owner, ttl) or describe(value, lock)
-  else
-    issued, said, answer = said, said + 1, token
-    if token > issued then
+  if not text then
+    text = micros < 1000000 and seconds .. format('%06d', micros) or format('%.0f', said)
+  end
+  count = count + 1
+  if token > limit and call('EXISTS', lock) == 0 then
+    rising = false
+    answers[count] = abstain > 0 and {'abstains', abstain} or {'exhausted'}
+  elseif call('SET', lock, ARGV[arg] .. text .. begin .. ARGV[arg + 3], 'NX', 'PX', ARGV[arg + 1]) then
+    if token > said then
+      rising = false
       passed[#passed + 1] = text
       passed[#passed + 1] = lock
     end
+    answers[count], said, micros = token, said + 1, micros + 1
+  else
+    rising, refused = false, refused or {}
+    refused[count] = lock
   end
-  count, arg = count + 1, arg + 4
-  answers[count] = answer
+  arg = arg + 4
 end
-if issued > last then
-  local text = written(issued)
-  call('SET', counter, text)
-  if names > 0 then -- What the counter has passed need not be remembered.
-    call('ZREMRANGEBYSCORE', ahead, '-inf', text)
+if said > first then
+  local issued = micros <= 1000000 and seconds .. format('%06d', micros - 1) or format('%.0f', said - 1)
+  call('SET', counter, issued)
+  if names > 1 then -- What the counter has passed need not be remembered.
+    call('ZREMRANGEBYSCORE', ahead, '(-inf', issued)
   end
 end
 if #passed > 0 then
+  if names == 0 then
+    -- A member this long has the server keep the set as a tree from the first
+    -- member on, and not as a list, which takes longer with 64 members already.
+    call('ZADD', ahead, '-inf', string.rep('-', 65))
+  end
   call('ZADD', ahead, unpack(passed))
 end
-return answers
+if rising then
+  return first
+end
+if not refused then
+  return answers
+end

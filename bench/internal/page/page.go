@@ -87,7 +87,7 @@ On one name. Every release wakes the one who waits longest in each process, so t
 faster hand the lock to whoever polls just then, mostly the one who had it before: see the fairness.
 
 A majority of five. A pair is ten scripts on five servers, which share two cores with the client here. A server also remembers
-the tokens that are ahead of its counter, in a sorted set, which is slower while it has few members (up to 128: a list).
+the tokens that are ahead of its counter, in a sorted set.
 
 PostgreSQL. A wait for an advisory lock of go-pglock is a statement that the server answers when the lock is free, on a
 connection of its own for each waiter. Holdfast keeps one connection for all locks, and wakes its waiters by a
