@@ -29,14 +29,17 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	c := s.claim(req.Name, req.Owner)
 	defer s.unclaim(c)
 	places := s.enter(c, k)
-	answers := make([]*answer[bool], len(s.nodes))
+	answers := make([]answer[bool], len(s.nodes))
+	for i := range answers {
+		answers[i].err = errNoAnswer
+	}
 	ended, without := 0, 0
 	p := poll(ctx, s, func(ctx context.Context, n *node) (bool, error) {
 		return s.releaseInTurn(ctx, n, c, places[n.index], nil, req)
 	})
 	p.start = func(n *node) bool { return s.startRelease(p, n, c, &places[n.index], req) }
 	err := p.hear(func(a answer[bool]) bool {
-		answers[a.node] = &a
+		answers[a.node] = a
 		switch {
 		case a.err != nil:
 		case a.value:
@@ -54,8 +57,6 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	}
 	return false, s.fail("not confirmed", err, func(n *node) Vote {
 		switch a := answers[n.index]; {
-		case a == nil:
-			return Vote{Err: errNoAnswer}
 		case a.err != nil:
 			return Vote{Err: a.err}
 		case a.value:
