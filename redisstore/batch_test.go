@@ -202,3 +202,40 @@ func TestBatchOfReleases(t *testing.T) {
 		}
 	}
 }
+
+// What the calls of a batch have in common is sent once; where they differ, each
+// has its own.
+func TestBatchesThatDiffer(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for _, c := range []struct {
+		ttls    [3]time.Duration
+		holders [3]string
+	}{
+		{[3]time.Duration{time.Hour, time.Hour, time.Hour}, [3]string{"a", "a", "a"}},
+		{[3]time.Duration{time.Hour, time.Hour, time.Minute}, [3]string{"a", "a", "a"}},
+		{[3]time.Duration{time.Hour, time.Hour, time.Hour}, [3]string{"a", "a", "b"}},
+		{[3]time.Duration{time.Minute, time.Hour, time.Minute}, [3]string{"a", "b", "c"}},
+	} {
+		server.Do("FLUSHALL")
+		var takes, renewals []*call
+		for i, ttl := range c.ttls {
+			req := request(strconv.Itoa(i), ttl)
+			req.Holder = c.holders[i]
+			takes = append(takes, mustAcquireCall(t, s, req))
+			renewals = append(renewals, s.ownerCall(renewScript, req.Name, req.Owner, millis(2*ttl)))
+		}
+		for n, batch := range [][]*call{takes, renewals} {
+			together(s, batch...)
+			for i, ttl := range c.ttls {
+				rec, _, err := s.Lookup(t.Context(), strconv.Itoa(i))
+				want := time.Duration(n+1) * ttl
+				if err != nil || rec.Holder != c.holders[i] || rec.Remaining > want || rec.Remaining < want-10*time.Second {
+					t.Errorf("%v, batch %d: lock %d is held by %s for %v, %v, want %s for %v",
+						c, n, i, rec.Holder, rec.Remaining, err, c.holders[i], want)
+				}
+			}
+		}
+	}
+}

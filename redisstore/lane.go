@@ -40,10 +40,11 @@ type call struct {
 	lock   string
 	lane   *lane // that it was put into
 
-	// The arguments, of which a script has the first few or none.
+	// The arguments: its own, and those that the calls of a batch may share. A script
+	// has the first of each, both, or none.
 	owner  string // with a line break
-	ms     int64  // TTL, or time to keep the name
 	floor  int64
+	ms     int64  // TTL, or time to keep the name
 	public string // what the value is to say to everybody
 
 	// How it ends, in a lane: when reply and err are set.

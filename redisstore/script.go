@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -46,23 +47,24 @@ var breakLua string
 // The scripts. Each does its work on any number of locks, so that many calls
 // share the cost of one script.
 var (
-	acquireScript = newScript(4, guardLua, acquireLua, corruptLua, describeLua, refusedLua)
-	renewScript   = newScript(2, corruptLua, ownerLua, renewLua)
-	releaseScript = newScript(2, ownerLua, usualReleaseLua, corruptLua, releaseLua)
-	lookupScript  = newScript(0, corruptLua, describeLua, lookupLua)
-	breakScript   = newScript(0, corruptLua, describeLua, breakLua)
+	acquireScript = newScript(2, 2, guardLua, acquireLua, corruptLua, describeLua, refusedLua)
+	renewScript   = newScript(1, 1, corruptLua, ownerLua, renewLua)
+	releaseScript = newScript(1, 1, ownerLua, usualReleaseLua, corruptLua, releaseLua)
+	lookupScript  = newScript(0, 0, corruptLua, describeLua, lookupLua)
+	breakScript   = newScript(0, 0, corruptLua, describeLua, breakLua)
 )
 
 // A script is a Lua script that the server runs in one step.
 type script struct {
 	text string
-	sha  any    // under which the server knows the text: a string
-	args int    // how many of a call's arguments it has
+	sha  any // under which the server knows the text: a string
+	own  int // how many of a call's arguments of its own it has
+	rest int // and how many of those that the calls of a batch may share
 }
 
 // newScript puts parts together. The comments stay here: the text is sent
 // whenever a server does not know it.
-func newScript(args int, parts ...string) *script {
+func newScript(own, rest int, parts ...string) *script {
 	var b strings.Builder
 	for _, part := range parts {
 		for line := range strings.Lines(part) {
@@ -73,7 +75,7 @@ func newScript(args int, parts ...string) *script {
 	}
 	text := b.String()
 	sum := sha1.Sum([]byte(text))
-	return &script{text: text, sha: hex.EncodeToString(sum[:]), args: args}
+	return &script{text: text, sha: hex.EncodeToString(sum[:]), own: own, rest: rest}
 }
 
 // A command is a script on its way. The client library never sends one a second
@@ -139,7 +141,11 @@ func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
 	if r.script == acquireScript {
 		keys, args = s.common(r)
 	}
-	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(1+r.script.args))
+	alike := r.calls
+	if r.uniform() {
+		alike = r.calls[:1]
+	}
+	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(1+r.script.own)+len(alike)*r.script.rest)
 	words = append(words, verb, script, len(keys)+len(r.calls))
 	words = append(words, keys...)
 	for _, c := range r.calls {
@@ -147,10 +153,21 @@ func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
 	}
 	words = append(words, args...)
 	for _, c := range r.calls {
-		all := [...]any{&c.owner, &c.ms, &c.floor, &c.public}
-		words = append(words, all[:r.script.args]...)
+		own := [...]any{&c.owner, &c.floor}
+		words = append(words, own[:r.script.own]...)
+	}
+	for _, c := range alike {
+		rest := [...]any{&c.ms, &c.public}
+		words = append(words, rest[:r.script.rest]...)
 	}
 	r.cmd = command{redis.NewCmd(ctx, words...)}
+}
+
+// uniform reports whether what the calls of the run may share is the same in all:
+// then it is said once.
+func (r *run) uniform() bool {
+	first := r.calls[0]
+	return !slices.ContainsFunc(r.calls, func(c *call) bool { return c.ms != first.ms || c.public != first.public })
 }
 
 // common returns the keys and arguments that all locks of an acquire share.

@@ -1,9 +1,13 @@
+//go:build unix
+
 package redisstore
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -28,5 +32,27 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 				t.Errorf("%v for two releases: %v", reply, c.err)
 			}
 		}
+	}
+}
+
+// A batch of calls that are alike is not much longer than their names and owners.
+func TestAlikeIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	s := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), nil)
+	defer s.client.Close()
+	words := func(ttls ...time.Duration) int {
+		r := &run{script: acquireScript}
+		for i, ttl := range ttls {
+			r.calls = append(r.calls, mustAcquireCall(t, s, request(strconv.Itoa(i), ttl)))
+		}
+		s.prepare(t.Context(), r, false)
+		return len(r.cmd.Args())
+	}
+	one := words(time.Minute)
+	if n := words(time.Minute, time.Minute, time.Minute); n != one+6 {
+		t.Errorf("three acquisitions that are alike take %d words, one takes %d, want 3 more for each", n, one)
+	}
+	if n := words(time.Minute, time.Hour, time.Minute); n != one+10 {
+		t.Errorf("three that differ take %d words, one takes %d, want 5 more for each", n, one)
 	}
 }

@@ -3,8 +3,8 @@
 --
 -- KEYS: counter and tokens ahead (see keys.go); with a restart guard its marker;
 --       the locks.
--- ARGV: for how many ms a guarded server abstains, or 0; owner with a line break,
---       TTL in ms, smallest token, holder and metadata of each.
+-- ARGV: for how many ms a guarded server abstains, or 0; owner with a line break and
+--       smallest token of each; TTL in ms, and holder and metadata, of all or of each.
 -- Answers for each the token of a grant, as a number; or what is in the way
 -- (see describe.lua), or {'abstains', ms}, {'exhausted'}, {'corrupt'}. If all are
 -- granted, and each token is greater by one than that of the lock before, it
@@ -45,9 +45,13 @@ if said <= last then
 end
 local first, rising = said, true -- rising by one with each lock
 local passed = {} -- the tokens granted that the counter has not reached, and their locks
-local answers, count, arg, refused = {}, 0, 2, nil
-for key = guard > 0 and 4 or 3, #KEYS do
-  local lock, floor = KEYS[key], ARGV[arg + 2]
+local answers, count, refused = {}, 0, nil
+local before = guard > 0 and 3 or 2 -- so many keys are before those of the locks
+local rest = 2 * (#KEYS - before) + 2 -- here is the first TTL
+local step = #ARGV > rest + 1 and 2 or 0 -- to the next
+for key = before + 1, #KEYS do
+  count = count + 1
+  local lock, floor, more = KEYS[key], ARGV[2 * count + 1], rest + step * (count - 1)
   local token, text = said, nil
   if floor ~= '0' or top > 0 then
     local least = tonumber(floor)
@@ -63,11 +67,10 @@ for key = guard > 0 and 4 or 3, #KEYS do
   if not text then
     text = micros < 1000000 and seconds .. format('%06d', micros) or format('%.0f', said)
   end
-  count = count + 1
   if token > limit and call('EXISTS', lock) == 0 then
     rising = false
     answers[count] = abstain > 0 and {'abstains', abstain} or {'exhausted'}
-  elseif call('SET', lock, ARGV[arg] .. text .. begin .. ARGV[arg + 3], 'NX', 'PX', ARGV[arg + 1]) then
+  elseif call('SET', lock, ARGV[2 * count] .. text .. begin .. ARGV[more + 1], 'NX', 'PX', ARGV[more]) then
     if token > said then
       rising = false
       passed[#passed + 1] = text
@@ -78,7 +81,6 @@ for key = guard > 0 and 4 or 3, #KEYS do
     rising, refused = false, refused or {}
     refused[count] = lock
   end
-  arg = arg + 4
 end
 if said > first then
   local issued = micros <= 1000000 and seconds .. format('%06d', micros - 1) or format('%.0f', said - 1)

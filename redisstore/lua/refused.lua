@@ -18,6 +18,6 @@ end
 
 for i, lock in pairs(refused) do
   local value = redis.pcall('GET', lock)
-  answers[i] = again(value, lock, ARGV[4 * i - 2], ARGV[4 * i - 1]) or describe(value, lock)
+  answers[i] = again(value, lock, ARGV[2 * i], ARGV[rest + step * (i - 1)]) or describe(value, lock)
 end
 return answers

@@ -1,8 +1,8 @@
 -- Ends holds. With a time to keep the name the lock stays, with a value that
 -- its owner cannot renew, and that only this owner can have left there.
 --
--- KEYS: the locks. ARGV: owner with a line break, and ms to keep the name or 0,
--- of each.
+-- KEYS: the locks. ARGV: owner with a line break of each; ms to keep the name or 0,
+-- of all or of each.
 -- Answers for each 1, 0 if the owner does not hold the lock, or {'corrupt'}.
 --
 -- The commands that compare and delete by themselves (DELEX of Redis 8.4, DELIFEQ
@@ -28,6 +28,6 @@ end
 
 local answers = {}
 for i, lock in ipairs(KEYS) do
-  answers[i] = others[i] and special(lock, ARGV[2 * i - 1], ARGV[2 * i], others[i]) or 1
+  answers[i] = others[i] and special(lock, ARGV[i], ARGV[rest + step * (i - 1)], others[i]) or 1
 end
 return answers
