@@ -1,0 +1,284 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// above takes a lock above a floor, and returns its token.
+func above(t *testing.T, s *Store, name string, floor int64) (driver.AcquireRequest, int64) {
+	t.Helper()
+	req := request(name, time.Minute)
+	req.Floor = floor
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted {
+		t.Fatalf("Acquire of %q above %d: %+v, %v", name, floor, res, err)
+	}
+	return req, res.Token
+}
+
+// pair is above, and lets go again.
+func pair(t *testing.T, s *Store, name string, floor int64) int64 {
+	t.Helper()
+	req, token := above(t, s, name, floor)
+	if !release(t, s, req) {
+		t.Fatalf("the hold of %q is gone", name)
+	}
+	return token
+}
+
+const second = int64(time.Second / time.Microsecond)
+
+// ahead counts the locks that a server remembers to be ahead of its counter.
+func ahead(t *testing.T, server *servers.Redis, s *Store) int {
+	t.Helper()
+	n, err := strconv.Atoi(server.Do("ZCOUNT", s.aheadKey(""), "(-inf", "+inf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What one lock is asked for changes nothing for others: many that are taken at
+// once, each above a floor of its own, are granted exactly that. The servers of
+// a quorum agree because of it.
+func TestFloorsAreOfOneName(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	var group sync.WaitGroup
+	for g := range 64 {
+		group.Go(func() {
+			for range 20 {
+				floor := time.Now().UnixMicro() + 60*second + int64(g)
+				req := request(fmt.Sprint(g), time.Minute)
+				req.Floor = floor
+				res, err := s.Acquire(t.Context(), req)
+				if err != nil || res.Token != floor {
+					t.Errorf("Acquire above %d: %+v, %v, want exactly the floor", floor, res, err)
+					return
+				}
+				if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if token := pair(t, s, "another", 0); token > time.Now().UnixMicro() {
+		t.Errorf("a lock without a floor is granted %d, above the floors of others", token)
+	}
+	if n := ahead(t, server, s); n != 64 {
+		t.Errorf("%d locks are remembered, want 64", n)
+	}
+}
+
+// However a hold above a floor ends, the next of its name has a higher token.
+func TestFloorsAreRemembered(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	req, last := above(t, s, "name", time.Now().UnixMicro()+60*second)
+	for what, end := range map[string]func(){
+		"release": func() { release(t, s, req) },
+		"break":   func() { _, _, _ = s.Break(t.Context(), "name") },
+		"DEL":     func() { server.Do("DEL", "lock:name") },
+		"expiry": func() {
+			server.Do("PEXPIRE", "lock:name", "1")
+			eventually(t, "end of the hold", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
+		},
+		"being kept": func() {
+			keep := driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Millisecond}
+			if _, err := s.Release(t.Context(), keep); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "end of the keep", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
+		},
+	} {
+		end()
+		var token int64
+		req, token = above(t, s, "name", 0)
+		if token != last+1 {
+			t.Errorf("after %s of a hold with the token %d the next is %d, want one more", what, last, token)
+		}
+		last = token
+	}
+	names := 0
+	for rec, err := range s.List(t.Context(), "") {
+		if err != nil || rec.Name != "name" {
+			t.Errorf("List: %+v, %v", rec, err)
+		}
+		names++
+	}
+	if names != 1 {
+		t.Errorf("List yields %d locks, want 1", names)
+	}
+}
+
+// Floors at, below and above the last token of a name, and of others.
+func TestFloorsAgain(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	base := time.Now().UnixMicro() + 60*second
+	for _, c := range []struct {
+		name        string
+		floor, want int64
+	}{
+		{"a", base, base}, {"a", base, base + 1}, {"a", base - 1, base + 2}, {"a", base + 9, base + 9},
+		{"b", base + 9, base + 9}, {"b", base, base + 10}, {"a", base + 9, base + 10}, {"c", base + 3, base + 3},
+	} {
+		if token := pair(t, s, c.name, c.floor); token != c.want {
+			t.Errorf("%s above base + %d is granted base + %d, want base + %d", c.name, c.floor-base, token-base, c.want-base)
+		}
+	}
+}
+
+// A refused attempt and a repetition leave no trace of their floors.
+func TestFloorsWithoutAGrant(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	held, token := above(t, s, "name", 0)
+	other := request("name", time.Minute)
+	other.Floor = driver.MaxToken
+	if res, err := s.Acquire(t.Context(), other); err != nil || res.Granted {
+		t.Errorf("Acquire of a held lock: %+v, %v", res, err)
+	}
+	held.Floor = driver.MaxToken
+	if res, err := s.Acquire(t.Context(), held); err != nil || res.Token != token {
+		t.Errorf("a repetition: %+v, %v, want the token %d", res, err, token)
+	}
+	if n := ahead(t, server, s); n != 0 {
+		t.Errorf("%d locks are remembered, want none", n)
+	}
+	if got := server.Do("GET", s.counterKey("")); got != strconv.FormatInt(token, 10) {
+		t.Errorf("the counter is %s after the only grant of %d", got, token)
+	}
+}
+
+// A lock is forgotten when the counter has passed its token, and not by the
+// clock, which may be set forward and back. (The counter is ahead of the clock
+// here, so that the test does not depend on its own speed.)
+func TestTokensAreForgottenWhenPassed(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	base := time.Now().UnixMicro() + 3600*second
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(base, 10))
+	for i := range int64(100) {
+		pair(t, s, strconv.FormatInt(i, 10), base+102+i%2)
+		if got := server.Do("OBJECT", "ENCODING", s.aheadKey("")); got != "skiplist" {
+			t.Fatalf("what is remembered is a %s, which is slow with many members", got)
+		}
+	}
+	pair(t, s, "far", base+3600*second) // The counter is at base + 101.
+	if n := ahead(t, server, s); n != 101 {
+		t.Errorf("%d locks are remembered, want 101", n)
+	}
+	if got := server.Do("TTL", s.aheadKey("")); got != "-1" {
+		t.Errorf("what is remembered expires in %s s", got)
+	}
+	pair(t, s, "another", 0)
+	if n := ahead(t, server, s); n != 51 {
+		t.Errorf("%d locks are remembered, want those that had base + 103, and one more", n)
+	}
+	if token := pair(t, s, "1", 0); token != base+104 {
+		t.Errorf("after %d the token is %d, want one more", base+103, token)
+	}
+	if n := ahead(t, server, s); n != 2 {
+		t.Errorf("%d locks are remembered, want two", n)
+	}
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(base+7200*second, 10))
+	for range 2 {
+		pair(t, s, "1", 0)
+	}
+	if n, all := ahead(t, server, s), server.Do("ZCARD", s.aheadKey("")); n != 0 || all != "1" {
+		t.Errorf("%d locks are remembered when all is passed, of %s members, want 0 of 1", n, all)
+	}
+	if token := pair(t, s, "1", base+9000*second); token != base+9000*second {
+		t.Errorf("after all was passed a floor of %d is granted %d", base+9000*second, token)
+	}
+	if got := server.Do("ZCARD", s.aheadKey("")); got != "2" {
+		t.Errorf("then there are %s members, want 2", got)
+	}
+}
+
+// The counter is ahead of the clock, which was set back: tokens rise by one, and
+// floors below them change nothing.
+func TestFloorsAndAClockSetBack(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	_, first := above(t, s, "first", 0)
+	base := first + 3600*second
+	server.Do("SET", s.counterKey(""), strconv.FormatInt(base, 10))
+	if token := pair(t, s, "name", base); token != base+1 {
+		t.Errorf("above a floor below the counter the token is %d, want %d", token, base+1)
+	}
+	if token := pair(t, s, "name", base+10); token != base+10 {
+		t.Errorf("above a floor above the counter the token is %d, want the floor %d", token, base+10)
+	}
+	if token := pair(t, s, "another", 0); token != base+3 {
+		t.Errorf("the next token of another is %d, want %d", token, base+3)
+	}
+	for range 6 {
+		pair(t, s, "another", 0) // to base + 9
+	}
+	if token := pair(t, s, "name", 0); token != base+11 {
+		t.Errorf("the next token of the first is %d, want %d", token, base+11)
+	}
+}
+
+// A server that has lost its memory abstains; by then its clock has passed every
+// token that was no further ahead than the guard is long.
+func TestGuardAndFloors(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, &Options{RestartGuard: 2 * time.Second})
+	abstains(t, s, time.Now(), 2*time.Second)
+	floor := time.Now().UnixMicro() + 2*second
+	_, last := above(t, s, "name", floor)
+	if last < floor {
+		t.Fatalf("above the floor %d the token is %d", floor, last)
+	}
+	server.RestartEmpty()
+	abstains(t, s, time.Now(), 2*time.Second)
+	if token := pair(t, s, "name", 0); token <= last {
+		t.Errorf("after the restart the token is %d, want it above %d", token, last)
+	}
+}
+
+// A user who may not ask for the tokens ahead is told so before any lock of the
+// batch is taken, also if most would not need it.
+func TestTokensThatMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	base := time.Now().UnixMicro() + 60*second
+	pair(t, s, "before", base)
+	server.Do("ACL", "SETUSER", "default", "-zscore")
+	var batch []*call
+	for i, floor := range []int64{base + 1, 0} {
+		req := request(strconv.Itoa(i), time.Minute)
+		req.Floor = floor
+		batch = append(batch, mustAcquireCall(t, s, req))
+	}
+	together(s, batch...)
+	for i, c := range batch {
+		if _, err := s.read(c, c.err); err == nil {
+			t.Errorf("lock %d is granted", i)
+		}
+		if got := server.Do("EXISTS", c.lock); got != "0" {
+			t.Errorf("lock %d is left", i)
+		}
+	}
+}
