@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -15,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/bench/internal/stage"
 )
 
-// run measures a scenario: all contenders in each round, on the same servers,
-// each round beginning with another of them.
+// run measures a scenario: all contenders in each round, on the same servers, in an
+// order of the round's own, so that nobody always comes after the same one.
 func run(sc scenario, rounds int, span time.Duration, progress io.Writer) (*result.Scenario, error) {
 	res := &result.Scenario{
 		Name: sc.name, Title: sc.title, Group: sc.group, About: sc.about, Metrics: sc.metrics,
@@ -35,8 +36,9 @@ func run(sc scenario, rounds int, span time.Duration, progress io.Writer) (*resu
 		res.Machine = result.ThisMachine(s.versions())
 		for round := range rounds {
 			res.Load = append(res.Load, result.LoadAverage())
-			for i := range sc.kinds {
-				k := sc.kinds[(round+i)%len(sc.kinds)]
+			order := rand.New(rand.NewPCG(uint64(round), 0)).Perm(len(sc.kinds))
+			for _, i := range order {
+				k := sc.kinds[i]
 				sample, err := s.sample(k, round)
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", sc.name, k.Name, err)
