@@ -65,12 +65,14 @@
 // may know on those behind: token, begin (seconds, microseconds), holder, metadata.
 // Beside the locks there are keys that contain the control character 0x1f: one
 // counter of tokens; in a cluster, one for each hash slot that was ever used, so
-// at most 16384. Where locks are asked for above a floor, as a
-// quorum does, a sorted set beside the counter has those whose tokens the
-// counter has not reached: in a quorum, the locks taken in the last second or
-// so. A long member that is no lock has the server keep it as a tree from the
-// beginning: as a list, it takes longer. A client of a cluster must be made as one: a server that is a node of a
-// cluster refuses this package's scripts from a client that does not know it.
+// at most 16384. Where locks are asked for above a floor, as a quorum does, a
+// sorted set beside the counter has those whose tokens the counter has not
+// reached: in a quorum, the locks taken in the last second or so. One long member
+// of it is no lock: because of it the server keeps a tree, and not a list, which
+// takes longer.
+//
+// A client of a cluster must be made as one: a server that is a node of a cluster
+// refuses this package's scripts from a client that does not know it.
 //
 // # URL
 //
