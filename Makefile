@@ -15,6 +15,7 @@ needs: ## Install what the tests need and is missing
 .PHONY: test
 test: needs ## Run every test, against real servers
 	$(GO) test $(TEST_FLAGS) ./...
+	cd bench && $(GO) test $(TEST_FLAGS) ./...
 
 .PHONY: lint
 lint: ## gofmt, vet for three systems, staticcheck, tidy go.mod

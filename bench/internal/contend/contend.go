@@ -27,6 +27,7 @@ type Kind struct {
 	Settings string // what was set, for the page
 	Role     Role
 	Renews   bool // a held lock is renewed until it is released
+	Patient  bool // Acquire does not look at the end of its context
 	Open     func(o Options) (Contender, error)
 
 	// Keys returns the Redis keys without which a name is free.

@@ -28,6 +28,32 @@ func TestRedisContenders(t *testing.T) {
 	}
 }
 
+// The raw pairs do not wait: they are refused while another holds the name.
+func TestRawPairs(t *testing.T) {
+	server := servers.StartRedis(t)
+	for _, k := range RedisRaw() {
+		t.Run(k.Name, func(t *testing.T) {
+			server.Do("FLUSHALL")
+			first, second := open(t, k, []string{server.Addr}), open(t, k, []string{server.Addr})
+			held, err := first.Acquire(t.Context(), "job")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := second.Acquire(t.Context(), "job"); err == nil {
+				t.Error("two hold one lock")
+			}
+			for _, c := range []Contender{second, first} {
+				if err := held.Release(t.Context()); err != nil {
+					t.Errorf("release: %v", err)
+				}
+				if held, err = c.Acquire(t.Context(), "job"); err != nil {
+					t.Fatalf("after a release: %v", err)
+				}
+			}
+		})
+	}
+}
+
 func TestQuorumContenders(t *testing.T) {
 	var addrs []string
 	for _, server := range servers.StartRedises(t, 3) {
@@ -48,8 +74,10 @@ func exclude(t *testing.T, k Kind, addrs []string) {
 	}
 	brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := second.Acquire(brief, "job"); err == nil {
-		t.Fatal("two hold one lock")
+	if !k.Patient {
+		if _, err := second.Acquire(brief, "job"); err == nil {
+			t.Fatal("two hold one lock")
+		}
 	}
 	type result struct {
 		held Held
@@ -60,6 +88,13 @@ func exclude(t *testing.T, k Kind, addrs []string) {
 		held, err := second.Acquire(t.Context(), "job")
 		got <- result{held, err}
 	}()
+	if k.Patient {
+		select {
+		case <-got:
+			t.Fatal("two hold one lock")
+		case <-brief.Done():
+		}
+	}
 	if e, ok := held.(Extender); ok {
 		if err := e.Extend(t.Context(), ttl); err != nil {
 			t.Errorf("extend: %v", err)

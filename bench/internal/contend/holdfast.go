@@ -31,6 +31,7 @@ func holdfastRedis() Kind {
 // waits for an answer.
 func holdfastPatient() Kind {
 	k := holdfastRedis()
+	k.Patient = true
 	k.Name, k.Settings = "Holdfast, not cancelled", "the same, asked with a context that cannot be cancelled, which the plain commands do not obey either"
 	open := k.Open
 	k.Open = func(o Options) (Contender, error) {
