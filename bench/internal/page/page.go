@@ -82,6 +82,7 @@ writes token, begin, holder and metadata into the lock's value. PSETEX, PXAT, an
 were tried in the scripts: none saved more than a few per cent. Calls gather in batches, one script for each, on two lanes;
 more lanes made smaller batches and were no faster. A goroutine that is alone pays for a second one with each acquisition,
 since a context that is cancelled must be obeyed at once: the others return when the server answers.
+The raw pair with a token shows what the fencing token costs by itself, since it must be made in one step with the grant.
 
 On one name. Every release wakes the one who waits longest in each process, so that all get their share. Those who are
 faster hand the lock to whoever polls just then, mostly the one who had it before: see the fairness.
