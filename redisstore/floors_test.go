@@ -212,6 +212,18 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	}
 }
 
+// A single token that is remembered counts, also in a set that lacks the long member.
+func TestOneTokenIsRemembered(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	last := time.Now().UnixMicro() + 60*second
+	server.Do("ZADD", s.aheadKey(""), strconv.FormatInt(last, 10), "lock:name")
+	if token := pair(t, s, "name", 0); token != last+1 {
+		t.Errorf("after %d the token is %d, want one more", last, token)
+	}
+}
+
 // The counter is ahead of the clock, which was set back: tokens rise by one, and
 // floors below them change nothing.
 func TestFloorsAndAClockSetBack(t *testing.T) {

@@ -20,9 +20,9 @@ local last = tonumber(call('GET', counter) or 0)
 if not last then
   return redis.error_reply('HOLDFAST the counter is not a number')
 end
-local top = 0 -- the greatest token that is remembered
+local top = 0 -- the greatest token that is remembered, or less than any
 local names = call('ZCARD', ahead)
-if names > 1 then
+if names > 0 then
   local last = call('ZRANGE', ahead, '-1', '-1', 'WITHSCORES')
   top = tonumber(last[2])
   call('ZSCORE', ahead, last[1]) -- If that is not allowed, it fails here.
@@ -85,7 +85,7 @@ end
 if said > first then
   local issued = micros <= 1000000 and seconds .. format('%06d', micros - 1) or format('%.0f', said - 1)
   call('SET', counter, issued)
-  if names > 1 then -- What the counter has passed need not be remembered.
+  if names > 0 then -- What the counter has passed need not be remembered.
     call('ZREMRANGEBYSCORE', ahead, '(-inf', issued)
   end
 end
