@@ -3,262 +3,274 @@ package holdfast
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Acquire waits until it has the lock, or ctx ends, or Options.Wait or
-// Options.MaxAttempts is used up. The ctx bounds the waiting only; how the hold
-// ends is told by [Lock.Context].
+// Acquire waits until it has the lock, or ctx ends, or Options.Wait or Options.MaxAttempts is
+// used up. The ctx bounds the waiting only; [Lock.Context] ends when the hold does.
 //
-// Callers of one Client are served first come first served. Whoever is first
-// waits for whatever comes first: word from the store that the lock was
-// released, the end of the holder's time, or a pause (see [Backoff]).
+// When ctx ends, waiting between requests ends at once. If ctx is canceled while a request is in
+// flight, Acquire returns when the request is answered, or after Config.RequestTimeout. It
+// returns at most a second after the deadline of ctx.
 //
-// Errors: [ErrHeld] with a [HeldError] if the lock was held throughout, joined
-// with ctx.Err() (or context.DeadlineExceeded, for Wait) where a wait was cut
-// short; [ErrUnavailable], [ErrInvalid], [ErrUnsupported], [ErrCorrupt],
-// [ErrClosed]. After an error nothing is held: if the store may have granted the
-// lock all the same, it is given back in the background.
+// Callers of one Client are served first come, first served. The first caller in the queue tries
+// again when the store signals a release, when the holder's time ends, or after a pause (see
+// [Backoff]), whichever comes first.
+//
+// Errors: [ErrHeld] with a [HeldError] if the lock was held throughout, joined with ctx.Err() (or
+// context.DeadlineExceeded, for Wait) where a wait was cut short; [ErrUnavailable], [ErrInvalid],
+// [ErrUnsupported], [ErrCorrupt], [ErrClosed]. After an error nothing is held: if the store may
+// have granted the lock all the same, the lock is released in the background.
 func (c *Client) Acquire(ctx context.Context, name string, o *Options) (*Lock, error) {
 	return c.acquire(ctx, name, o, false)
 }
 
-// TryAcquire makes one attempt and does not wait. If the lock is held, by
-// another goroutine of this Client too, the error is a [HeldError]. The ctx
-// bounds the request.
+// TryAcquire makes one attempt and does not wait for the lock. If the lock is held, by another
+// goroutine of this Client too, the error is a [HeldError]; if that is not known, it matches
+// [ErrUnavailable]. If another goroutine of this Client has a request for the lock in flight,
+// TryAcquire waits for its result. TryAcquire does not overtake goroutines that wait. If ctx
+// is canceled while a request is in flight, TryAcquire returns when the request is answered, or
+// after Config.RequestTimeout. It returns at most a second after the deadline of ctx.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock, error) {
 	return c.acquire(ctx, name, o, true)
 }
 
-// errGivenUp is the end of a hold that never came about.
-var errGivenUp = errors.New("acquisition given up")
+// errDiscarded is the end reason of a lease that was never returned to a caller.
+var errDiscarded = errors.New("acquisition given up")
 
-// An acquisition is one call of Acquire or TryAcquire.
-type acquisition struct {
-	c     *Client
-	ctx   context.Context // ends with the caller's patience
-	name  string
-	full  string
-	o     Options
-	try   bool
-	began time.Duration // when it first asked, or began to wait in line; 0 before
-	waits bool          // the hooks were told that it waits
-	last  error         // what was last in the way
+// An acquireOp is one call of Acquire or TryAcquire.
+type acquireOp struct {
+	c             *Client
+	ctx           context.Context // bounds the wait, and has the values of the caller's context
+	name          string
+	fullName      string
+	options       Options
+	singleAttempt bool
+	startedAt     time.Duration // when it sent its first request or was enqueued, 0 before
+	contended     bool          // the hooks were notified that it waits
+	lastErr       error         // why the last attempt failed
+
+	hasAnswered bool // the store has answered this caller before
 }
 
-func (c *Client) acquire(ctx context.Context, name string, o *Options, try bool) (*Lock, error) {
-	full, err := c.full(name)
+func (c *Client) acquire(ctx context.Context, name string, o *Options, singleAttempt bool) (*Lock, error) {
+	full, err := c.fullName(name)
 	if err != nil {
-		return nil, failed("acquire", name, err)
+		return nil, opError("acquire", name, err)
 	}
-	a := &acquisition{c: c, ctx: ctx, name: name, full: full, o: o.with(&c.options), try: try}
-	if err := c.admit(ctx, &a.o); err != nil {
-		return nil, failed("acquire", name, err)
+	a := &acquireOp{
+		c: c, ctx: ctx, name: name, fullName: full,
+		options: o.withDefaults(&c.options), singleAttempt: singleAttempt,
 	}
-	defer c.active.Done()
-	if a.o.Wait > 0 && !try {
-		limited, cancel := context.WithTimeout(ctx, a.o.Wait)
+	if err := c.checkAndBegin(ctx, &a.options); err != nil {
+		return nil, opError("acquire", name, err)
+	}
+	defer c.activeCalls.Done()
+	if a.options.Wait > 0 && !singleAttempt {
+		limited, cancel := context.WithTimeoutCause(ctx, a.options.Wait, errWaitOver)
 		defer cancel()
 		a.ctx = limited
 	}
-	return a.run(ctx)
+	return a.runAndReport()
 }
 
-// admit checks the options of a call, and registers it.
-func (c *Client) admit(ctx context.Context, o *Options) error {
-	if err := o.check(c.can); err != nil {
+// checkAndBegin checks the options of a call, and registers the call by beginCall.
+func (c *Client) checkAndBegin(ctx context.Context, o *Options) error {
+	if err := o.validate(c.guarantees); err != nil {
 		return err
+	}
+	if ctx == nil {
+		return errNoContext
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return c.begin()
+	return c.beginCall()
 }
 
-// run returns a lock whose contexts have the values of ctx.
-func (a *acquisition) run(ctx context.Context) (*Lock, error) {
-	lock, err := a.obtain()
-	if lock != nil {
-		lock.values = ctx
-	}
-	a.done(lock, err)
+// runAndReport acquires the lock, and reports the result to the hooks and the log.
+func (a *acquireOp) runAndReport() (*Lock, error) {
+	lock, err := a.acquire()
+	a.reportResult(lock, err)
 	return lock, err
 }
 
-func (a *acquisition) obtain() (*Lock, error) {
+// acquire waits in the queue of the name, and then acquires the lock or joins a reentrant lease.
+// It starts anew if that lease ends before it has been joined.
+func (a *acquireOp) acquire() (*Lock, error) {
 	for {
-		shared, err := a.enter()
+		existing, err := a.enqueue()
 		if err != nil {
-			return nil, a.fail(err)
+			return nil, a.wrapError(err)
 		}
-		if shared == nil {
-			return a.take()
+		if existing == nil {
+			return a.acquireAsHead()
 		}
-		lock, err := shared.join(a.ctx)
+		lock, err := a.joinLease(existing)
 		if err == nil {
 			return lock, nil
 		}
-		if shared.end.Load() == nil {
-			return nil, a.fail(err)
+		if existing.endReason.Load() == nil {
+			return nil, a.wrapError(err)
 		}
 	}
 }
 
-// take asks the store until it grants the lock or the acquisition is over. The
-// caller has the turn; take gives it up if it fails.
-func (a *acquisition) take() (*Lock, error) {
-	g := a.newGrant()
-	err := a.attempts(g)
+// acquireAsHead attempts to acquire the lock until the store grants it or the operation is over.
+// The caller is the head of the queue; acquireAsHead removes it if it fails.
+func (a *acquireOp) acquireAsHead() (*Lock, error) {
+	pair := a.newLease()
+	err := a.attemptUntilGranted(pair)
 	if err == nil {
-		return &g.lock, nil
+		return pair.firstLock(), nil
 	}
-	g.hold.undone.Store(true)
-	g.hold.end.Store(&errGivenUp)
-	if !g.hold.open {
-		a.c.leave(a.full)
-		return nil, a.fail(err)
+	pair.lease.discarded.Store(true)
+	pair.lease.endReason.Store(&errDiscarded)
+	err = a.wrapError(err)
+	if !pair.lease.maybeGranted {
+		a.c.dequeue(a.fullName)
+		return nil, err
 	}
-	c, full := a.c, a.full
-	c.active.Go(func() {
-		g.hold.disown()
-		c.leave(full)
+	c, full := a.c, a.fullName
+	if _, held := a.lastErr.(*HeldError); held || a.ctx.Err() != nil {
+		c.recordAnswer(full, nil, 0) // the release below will show the state
+	}
+	c.activeCalls.Go(func() {
+		pair.lease.releaseUntilExpired(true)
+		c.dequeue(full)
 	})
-	return nil, a.fail(err)
+	return nil, err
 }
 
-// attempts makes attempts for g until one succeeds.
-func (a *acquisition) attempts(g *grant) error {
-	v := vigil{c: a.c, ctx: a.ctx, full: a.full}
-	defer v.end()
-	patience := patience{c: a.c, once: a.try}
-	for busy := 1; ; {
-		res, sent, err := a.attempt(&g.hold)
+// attemptUntilGranted makes attempts until one succeeds, and then activates the lease of pair.
+func (a *acquireOp) attemptUntilGranted(pair *leaseAndHandle) error {
+	w := retryWaiter{c: a.c, ctx: a.ctx, fullName: a.fullName, isHead: true}
+	defer w.unsubscribe()
+	budget := outageBudget{c: a.c, name: a.name, singleAttempt: a.singleAttempt, hasAnswered: a.hasAnswered}
+	for busy := 0; ; {
+		if err := a.ctxErr(); err != nil {
+			return err
+		}
+		res, sent, err := a.attempt(&pair.lease)
 		if err == nil && res.Granted {
-			if err = g.hold.start(sent, res.Token); err == nil {
+			if err := a.ctxErr(); err != nil {
+				return err // the caller no longer wants the lock
+			}
+			if err = pair.lease.activate(sent, res.Token); err == nil {
 				return nil
 			}
-			sent = a.c.clock.now() // a suspend meanwhile is no failure of the store
+			sent = a.c.clock.now() // a suspend meanwhile is not a store error
 		}
 		if err != nil {
-			a.failed(err)
-			if err := patience.bear(a.ctx, sent, err); err != nil {
+			a.noteStoreError(err, sent)
+			after, err := budget.retryDelay(a.ctx, sent, err)
+			if err != nil {
 				return err
 			}
-			if err := v.pause(); err != nil {
+			if err := w.waitOutage(after); err != nil {
 				return err
 			}
 			continue
 		}
-		patience.answered()
-		a.found(res.Held)
-		if a.try || busy == a.o.MaxAttempts {
-			return a.last
+		budget.noteAnswer()
+		a.noteHolder(res.Held, sent)
+		if !w.rechecked { // an attempt that another goroutine requested does not count
+			busy++
 		}
-		busy++
-		a.contended()
-		if v.watch() {
+		if a.singleAttempt || busy == a.options.MaxAttempts {
+			return a.lastErr
+		}
+		a.reportContended()
+		if w.subscribe() {
 			continue // the release may have come before the watch
 		}
-		if err := v.wait(res.Held.Remaining); err != nil {
+		if err := w.waitRetry(res.Held.Remaining); err != nil {
 			return err
 		}
 	}
 }
 
-// attempt sends one request, and reports when.
-func (a *acquisition) attempt(h *hold) (driver.AcquireResult, time.Duration, error) {
+// attempt sends one request. It returns the result and the time of sending.
+func (a *acquireOp) attempt(l *lease) (driver.AcquireResult, time.Duration, error) {
 	c := a.c
-	req := driver.AcquireRequest{
-		Name:     a.full,
-		Owner:    h.owner,
-		Holder:   c.holder,
-		TTL:      a.o.TTL,
-		Metadata: a.o.Metadata,
-		Detached: a.o.Detached,
-		Patient:  true,
-	}
-	var res driver.AcquireResult
-	var err error
 	sent := c.clock.now()
-	if a.began == 0 {
-		a.began = sent
+	if a.startedAt == 0 {
+		a.startedAt = sent
 	}
-	limit := min(c.timeout, a.o.TTL)
-	switch {
-	case c.inline:
-		res, err = c.store.Acquire(a.ctx, req)
-	case c.can.Blocking == driver.BlocksToContext:
-		req.Patient = a.ctx.Done() == nil
-		res, err = askHere(a.ctx, limit, func(ctx context.Context) (driver.AcquireResult, error) {
-			return c.store.Acquire(ctx, req)
+	res, err := request(c, a.ctx, min(c.requestTimeout, l.ttl), func(ctx context.Context) (driver.AcquireResult, error) {
+		return c.store.Acquire(ctx, driver.AcquireRequest{
+			Name:     l.fullName,
+			Owner:    l.owner,
+			Holder:   c.holder,
+			TTL:      l.ttl,
+			Metadata: l.metadata,
+			Detached: l.detached,
 		})
-	default:
-		res, err = h.attempt(a.ctx, limit, req)
-	}
-	if err != nil && !driver.NotApplied(err) || res.Granted {
-		h.open = true
+	})
+	switch {
+	case res.Granted:
+		l.maybeGranted = true
+	case err != nil && !driver.IsNotApplied(err):
+		l.maybeGranted = true
+		l.raiseLatestExpiry(l.ttl)
 	}
 	return res, sent, err
 }
 
-// attempt sends a request that may be answered after all is over.
-func (h *hold) attempt(ctx context.Context, limit time.Duration, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	late := func() {
-		if end := h.end.Load(); end != nil && *end != ErrHandedOver {
-			h.disown() // it may have been granted all the same
-		}
+// ctxErr returns the error of the context. If it is not nil, and the store has not answered, ctxErr
+// remembers that for the final error.
+func (a *acquireOp) ctxErr() error {
+	err := a.ctx.Err()
+	if err != nil && a.lastErr == nil {
+		a.lastErr = errNotAnswered
 	}
-	return ask(h.c, ctx, limit, late, func(ctx context.Context) (driver.AcquireResult, error) {
-		return h.c.store.Acquire(ctx, req)
-	})
+	return err
 }
 
-// found notes who is in the way, for errors and for others in line.
-func (a *acquisition) found(held driver.Record) {
+// noteHolder remembers held, the result of a request sent at sent, for the final error and for
+// the callers that wait in the queue.
+func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 	held.Name = a.name
-	seen := &HeldError{Record: held}
-	a.last = seen
-	a.c.mu.Lock()
-	a.c.slots[a.full].seen = seen
-	a.c.mu.Unlock()
+	a.lastErr = &HeldError{Record: held, Self: a.c.hasAdopted(a.fullName, held.Token)}
+	a.c.recordAnswer(a.fullName, a.lastErr, sent)
+	a.warnAdopted(held)
 }
 
-// failed notes that the store has failed. That the wait is over is no news of the
-// store, but that it never answered is.
-func (a *acquisition) failed(err error) {
+// noteStoreError remembers the error of a request sent at sent for the final error. The caller's
+// own timeout is not a store error, unless the store has never answered.
+func (a *acquireOp) noteStoreError(err error, sent time.Duration) {
 	switch {
 	case a.ctx.Err() == nil:
-		a.last = storeError(a.ctx, err)
-	case a.last == nil:
-		a.last = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
+		a.lastErr = storeError(a.ctx, err)
+		a.c.recordAnswer(a.fullName, a.lastErr, sent)
+	case a.lastErr == nil:
+		a.lastErr = errNotAnswered
 	}
 }
 
-// contended tells the hooks, once, that the acquisition has to wait.
-func (a *acquisition) contended() {
-	if a.waits {
+// reportContended notifies the hooks, once, that the operation has to wait.
+func (a *acquireOp) reportContended() {
+	held, ok := a.lastErr.(*HeldError)
+	if !ok || a.contended {
 		return
 	}
-	a.waits = true
+	a.contended = true
+	a.logWaiting(held)
 	if hook := a.c.hooks.Contended; hook != nil {
-		var held *HeldError
-		if errors.As(a.last, &held) {
-			hook(a.name, held.Record)
-		}
+		hook(a.name, held.Record)
 	}
 }
 
-// done tells hooks and log how the acquisition ended.
-func (a *acquisition) done(lock *Lock, err error) {
+// reportResult notifies the hooks and the log of the result.
+func (a *acquireOp) reportResult(lock *Lock, err error) {
 	c := a.c
 	if c.log == nil && c.hooks.Waited == nil && c.hooks.Acquired == nil {
 		return
 	}
-	took := c.clock.now() - a.began
-	if a.waits && c.hooks.Waited != nil {
+	took := c.clock.now() - a.startedAt
+	if a.contended && c.hooks.Waited != nil {
 		c.hooks.Waited(a.name, took, err)
 	}
 	if err != nil {
@@ -272,41 +284,64 @@ func (a *acquisition) done(lock *Lock, err error) {
 	}
 }
 
-// fail gives the error of an acquisition its final form.
-func (a *acquisition) fail(err error) error {
-	if cut := a.ctx.Err(); cut != nil && errors.Is(err, cut) {
-		err = &waitError{waited: a.c.clock.now() - a.began, cut: cut, last: a.last}
+// wrapError returns the error that the caller gets for err.
+func (a *acquireOp) wrapError(err error) error {
+	if ctxErr := a.ctx.Err(); ctxErr != nil && errors.Is(err, ctxErr) {
+		err = &waitError{
+			waited: a.c.clock.now() - a.startedAt,
+			ctxErr: ctxErr, cause: context.Cause(a.ctx), lastErr: a.lastErr,
+		}
 	}
-	return failed("acquire", a.name, err)
+	return opError("acquire", a.name, err)
 }
 
-// patience decides how long a caller bears with a store that fails.
-type patience struct {
-	c       *Client
-	once    bool          // he does not wait, and only wants to learn the outcome
-	reached bool          // the store has answered before
-	failing bool          // it has not answered since
-	since   time.Duration // when the failing began
+// An outageBudget decides how long a caller keeps trying while the store fails.
+type outageBudget struct {
+	c              *Client
+	name           string
+	singleAttempt  bool          // the caller does not wait; it only needs to learn the outcome
+	hasAnswered    bool          // the store has answered before
+	failing        bool          // it has not answered since
+	retryAnnounced bool          // it has announced since then that it can serve later
+	failingSince   time.Duration // when the failing began, or will end as announced
 }
 
-func (p *patience) answered() { p.reached, p.failing = true, false }
+// noteAnswer records that the store has answered.
+func (b *outageBudget) noteAnswer() { b.hasAnswered, b.failing, b.retryAnnounced = true, false, false }
 
-// bear returns nil if the caller should try again after err, which came of a
-// request sent then, and else the error to report.
-func (p *patience) bear(ctx context.Context, sent time.Duration, err error) error {
-	if !p.failing {
-		p.failing, p.since = true, sent
+// retryDelay returns the delay after which the caller tries again after err, which is the result
+// of a request sent at sent; or the error to return. The budget is Config.MaxOutage, or two request
+// timeouts for a single attempt. If the store has announced that it can serve later, the budget
+// ends Config.MaxOutage after that moment; if ctx has a deadline, the budget is then bounded by ctx
+// alone.
+func (b *outageBudget) retryDelay(ctx context.Context, sent time.Duration, err error) (time.Duration, error) {
+	first := !b.failing
+	if first {
+		b.failing, b.failingSince = true, sent
 	}
-	if cut := ctx.Err(); cut != nil {
-		return cut
+	if ctxErr := ctx.Err(); ctxErr != nil {
+		return 0, ctxErr
 	}
-	limit := p.c.outage
-	if p.once {
-		limit = 2 * p.c.timeout // once more, to learn the outcome
+	now := b.c.clock.now()
+	limit := b.c.outage
+	if b.singleAttempt {
+		limit = 2 * b.c.requestTimeout // time for a second request, to learn the outcome
 	}
-	refused := driver.NotApplied(err) && (p.once || !p.reached)
-	if driver.Permanent(err) || refused || p.c.clock.now()-p.since >= limit {
-		return storeError(ctx, err)
+	var after time.Duration
+	bounded := false // the caller bounds the wait for a server that has announced a retry
+	if later := (*driver.RetryError)(nil); errors.As(err, &later) && !b.singleAttempt {
+		after = later.After
+		_, bounded = ctx.Deadline()
+		if !b.retryAnnounced {
+			b.hasAnswered, b.retryAnnounced, b.failingSince = true, true, max(b.failingSince, now+after)
+		}
 	}
-	return nil
+	refused := driver.IsNotApplied(err) && (b.singleAttempt || !b.hasAnswered)
+	if driver.Permanent(err) || refused || !bounded && now-b.failingSince >= limit {
+		return 0, storeError(ctx, err)
+	}
+	if first {
+		b.c.logWarning(ctx, "store unavailable, trying again", b.name, err)
+	}
+	return after, nil
 }

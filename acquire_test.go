@@ -79,6 +79,9 @@ func TestTryAcquireTellsWhoHoldsIt(t *testing.T) {
 			if rec.Name != "a" || rec.Holder != "me" || rec.Token != lock.Token() || rec.Remaining <= 0 || rec.Remaining > holdfast.DefaultTTL {
 				t.Errorf("record %+v", rec)
 			}
+			if held.Self != (c == mine) || c == mine != strings.Contains(err.Error(), "this very client, since 2000-01-01T00:00:00Z") {
+				t.Errorf("Self is %v, error %v", held.Self, err)
+			}
 			if errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "held by me") {
 				t.Errorf("error %v", err)
 			}
@@ -290,7 +293,7 @@ func TestCancelledWaiterDelaysNobody(t *testing.T) {
 		first := acquire(t, a, "a", nil)
 		var group sync.WaitGroup
 		var cancels []context.CancelFunc
-		for range 5 { // the first of them is the head, the others are in line
+		for range 5 { // the first of them is the head, the others wait
 			ctx, cancel := context.WithCancel(ctx)
 			cancels = append(cancels, cancel)
 			group.Go(func() {
@@ -318,8 +321,8 @@ func TestCancelledWaiterDelaysNobody(t *testing.T) {
 	})
 }
 
-// A waiter that is handed the turn at the moment when he gives up passes it on.
-func TestCancelledAtHisTurn(t *testing.T) {
+// A waiter that becomes the head at the moment when it gives up hands the queue off.
+func TestCancelledAsHead(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
 		for range 100 {

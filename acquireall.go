@@ -2,225 +2,258 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// AcquireAll waits until it has the locks of all names, or ctx ends, or
-// Options.Wait is over, which bounds the whole of it. It has all of them then,
-// or none. Callers whose names overlap cannot end in a deadlock, in whatever
-// order they give them, unless they hold other locks while they wait.
+// AcquireAll waits until it has the locks of all names, or ctx ends, or Options.Wait is over,
+// which bounds the whole call. It then has all of them, or none. Callers with common names
+// cannot deadlock, in whatever order they list the names, unless they hold other locks while they
+// wait.
 //
-// All names are tried side by side, which is one round trip where the store can.
-// If some cannot be had, AcquireAll keeps those that sort before the first of
-// these, gives back the others, waits for that first one, and tries the rest
-// again: nobody ever waits for a name while he holds a greater one. What is lost
-// while it waits for others is acquired anew.
+// All names are tried concurrently, in one round trip where the store supports that. If some
+// cannot be acquired, AcquireAll keeps those that sort before the first of these, releases the
+// others, waits for that first one, and tries the rest again: a caller never waits for a name
+// while it holds a greater one. A lock that is lost while AcquireAll waits for others is acquired
+// anew.
 //
-// The options are those of each lock. MinHold and MaxHold count from the grant
-// of each; MaxAttempts counts for each wait; NoRenew begins when all are held,
-// and until then they are renewed. The names must differ, and there must be one
-// at least ([ErrInvalid]).
+// The options are those of each lock. MinHold and MaxHold count from the grant of each;
+// MaxAttempts counts for each wait; NoRenew begins when all are held, and until then they are
+// renewed. The names must differ, and there must be at least one ([ErrInvalid]).
 //
-// Errors are those of [Client.Acquire] for the name that could not be had. After
-// an error none is held.
+// When ctx ends, AcquireAll returns as Acquire does, and goes on releasing in the background.
+//
+// Errors are those of [Client.Acquire] for the name that could not be acquired. After an error
+// none is held.
 func (c *Client) AcquireAll(ctx context.Context, names []string, o *Options) (*LockSet, error) {
 	return c.acquireAll(ctx, names, o, false)
 }
 
 // TryAcquireAll makes one attempt at all names and does not wait. If one of them
 // is held, by another goroutine of this Client too, the error is a [HeldError],
-// and none is held by this call. The ctx bounds the requests.
+// and none is held by this call. The ctx ends it as it ends [Client.AcquireAll].
 func (c *Client) TryAcquireAll(ctx context.Context, names []string, o *Options) (*LockSet, error) {
 	return c.acquireAll(ctx, names, o, true)
 }
 
-// A gathering is one call of AcquireAll or TryAcquireAll.
-type gathering struct {
-	c      *Client
-	caller context.Context
-	ctx    context.Context // ends with the caller's patience
-	names  []string        // sorted
-	o      Options         // of each lock
-	try    bool
-	waited bool
-	locks  []*Lock // by name, nil where it is not held
+// A multiAcquire is one call of AcquireAll or TryAcquireAll.
+type multiAcquire struct {
+	c             *Client
+	callerCtx     context.Context
+	ctx           context.Context // callerCtx, bounded by Options.Wait
+	names         []string        // sorted
+	options       Options         // of each lock
+	singleAttempt bool
+	waited        bool    // it has waited for a lock
+	hasAnswered   bool    // the store has answered
+	locks         []*Lock // in the order of names, nil where it is not held
 }
 
-func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, try bool) (*LockSet, error) {
+func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, singleAttempt bool) (*LockSet, error) {
 	names = slices.Sorted(slices.Values(names))
-	if err := c.checkAll(names); err != nil {
+	if err := c.checkNames(names); err != nil {
 		return nil, err
 	}
-	g := &gathering{c: c, caller: ctx, ctx: ctx, names: names, o: o.with(&c.options), try: try, locks: make([]*Lock, len(names))}
-	if err := c.admit(ctx, &g.o); err != nil {
-		return nil, failedAll("acquire", names, err)
+	m := &multiAcquire{
+		c: c, callerCtx: ctx, ctx: ctx, names: names, locks: make([]*Lock, len(names)),
+		options: o.withDefaults(&c.options), singleAttempt: singleAttempt,
 	}
-	defer c.active.Done()
-	if g.o.Wait > 0 && !try {
-		limited, cancel := context.WithTimeout(ctx, g.o.Wait)
+	if err := c.checkAndBegin(ctx, &m.options); err != nil {
+		return nil, opErrorAll("acquire", names, err)
+	}
+	defer c.activeCalls.Done()
+	if m.options.Wait > 0 && !singleAttempt {
+		limited, cancel := context.WithTimeoutCause(ctx, m.options.Wait, errWaitOver)
 		defer cancel()
-		g.ctx = limited
+		m.ctx = limited
 	}
-	leaveRenewal := g.o.NoRenew
-	g.o.NoRenew = false
-	err := g.run()
-	if err == nil && leaveRenewal {
-		err = g.leaveRenewal()
+	noRenew := m.options.NoRenew
+	m.options.NoRenew = false
+	err := m.acquireAll()
+	if err == nil && noRenew {
+		err = m.stopAutoRenew()
 	}
 	if err != nil {
-		g.giveUp()
+		m.rollBack()
 		return nil, err
 	}
-	return newLockSet(ctx, c, g.locks), nil
+	return newLockSet(ctx, c, m.locks), nil
 }
 
-// checkAll checks sorted names.
-func (c *Client) checkAll(names []string) error {
+// checkNames checks sorted names.
+func (c *Client) checkNames(names []string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("holdfast: acquire: %w: no names", ErrInvalid)
 	}
 	for i, name := range names {
-		_, err := c.full(name)
+		_, err := c.fullName(name)
 		if err == nil && i > 0 && names[i-1] == name {
 			err = fmt.Errorf("%w: the name is given twice", ErrInvalid)
 		}
 		if err != nil {
-			return failed("acquire", name, err)
+			return opError("acquire", name, err)
 		}
 	}
 	return nil
 }
 
-// run returns when all locks are held, or with the reason why they will not be.
-func (g *gathering) run() error {
+// acquireAll returns when all locks are held, or with the reason why they cannot be.
+func (m *multiAcquire) acquireAll() error {
 	for {
-		err := g.tryMissing()
-		if lost := g.dropLost(); err == nil {
+		err := m.tryMissing()
+		m.hasAnswered = m.hasAnswered || err == nil || errors.Is(err, ErrHeld)
+		if lost := m.discardLost(); err == nil {
 			err = lost
 		}
-		missing := slices.Index(g.locks, nil)
+		missing := slices.Index(m.locks, nil)
 		if missing < 0 {
 			return nil
 		}
-		if g.try || driver.Permanent(err) {
+		if m.singleAttempt || driver.Permanent(err) {
 			return err
 		}
-		g.undo(missing + 1)
-		if err := g.wait(missing); err != nil {
+		m.discardFrom(missing + 1)
+		if err := m.waitForLock(missing); err != nil {
 			return err
 		}
 	}
 }
 
-// tryMissing tries what is missing, without waiting, and returns the error of
-// the first that cannot be had.
-func (g *gathering) tryMissing() error {
-	errs := make([]error, len(g.names))
-	g.c.each(len(errs), func(i int) {
-		if g.locks[i] != nil || g.c.inline && anyOf(errs[:i]) != nil {
+// tryMissing tries to acquire the missing locks without waiting. It returns the error of the
+// first that fails.
+func (m *multiAcquire) tryMissing() error {
+	errs := make([]error, len(m.names))
+	m.c.forEachLock(len(errs), func(i int) {
+		if m.locks[i] != nil || m.c.inProcess && firstError(errs[:i]) != nil {
 			return
 		}
-		g.locks[i], errs[i] = g.acquire(g.ctx, i, true)
+		m.locks[i], errs[i] = m.acquireLock(m.ctx, i, true)
 	})
-	return anyOf(errs)
+	return firstError(errs)
 }
 
-// wait waits for one lock, and no longer than those before it are held. That it
-// was in vain for one of them being lost is no error.
-func (g *gathering) wait(i int) error {
-	g.waited = true
-	ctx, cancel := context.WithCancel(g.ctx)
+// waitForLock waits until lock i is acquired. If a lock already held is lost meanwhile, it
+// returns nil, so that acquireAll tries again.
+func (m *multiAcquire) waitForLock(i int) error {
+	m.waited = true
+	ctx, cancel := context.WithCancel(m.ctx)
 	defer cancel()
-	for _, l := range g.locks[:i] {
+	for _, l := range m.locks[:i] {
 		defer context.AfterFunc(l.Context(), cancel)()
 	}
-	lock, err := g.acquire(ctx, i, false)
-	g.locks[i] = lock
-	if ctx.Err() != nil && g.ctx.Err() == nil {
+	lock, err := m.acquireLock(ctx, i, false)
+	m.locks[i] = lock
+	if ctx.Err() != nil && m.ctx.Err() == nil {
 		return nil
 	}
 	return err
 }
 
-func (g *gathering) acquire(ctx context.Context, i int, try bool) (*Lock, error) {
-	full, err := g.c.full(g.names[i])
+// acquireLock acquires lock i.
+func (m *multiAcquire) acquireLock(ctx context.Context, i int, singleAttempt bool) (*Lock, error) {
+	full, err := m.c.fullName(m.names[i])
 	if err != nil {
 		return nil, err
 	}
-	a := &acquisition{c: g.c, ctx: ctx, name: g.names[i], full: full, o: g.o, try: try}
-	return a.run(g.caller)
+	a := &acquireOp{
+		c: m.c, ctx: ctx, name: m.names[i], fullName: full,
+		options: m.options, singleAttempt: singleAttempt, hasAnswered: m.hasAnswered,
+	}
+	return a.runAndReport()
 }
 
-// dropLost forgets locks that are no longer held, and returns the reason of the
-// first.
-func (g *gathering) dropLost() error {
-	errs := make([]error, len(g.locks))
-	for i, l := range g.locks {
+// discardLost discards the locks that are no longer held. It returns the reason of the first.
+func (m *multiAcquire) discardLost() error {
+	errs := make([]error, len(m.locks))
+	for i, l := range m.locks {
 		if l == nil || l.Err() == nil {
 			continue
 		}
-		errs[i] = failed("acquire", l.Name(), l.Err())
-		l.undo()
-		g.locks[i] = nil
+		errs[i] = opError("acquire", l.Name(), l.Err())
+		l.discard()
+		m.locks[i] = nil
 	}
-	return anyOf(errs)
+	return firstError(errs)
 }
 
-// undo gives back the locks from the i-th on.
-func (g *gathering) undo(from int) {
-	locks := g.locks[from:]
-	g.c.each(len(locks), func(i int) {
+// discardFrom discards the locks from the given index on.
+func (m *multiAcquire) discardFrom(from int) {
+	locks := m.locks[from:]
+	m.c.forEachLock(len(locks), func(i int) {
 		if locks[i] != nil {
-			locks[i].undo()
+			locks[i].discard()
 			locks[i] = nil
 		}
 	})
 }
 
-// giveUp gives back all locks. Who is no longer interested does not wait for it.
-func (g *gathering) giveUp() {
-	if g.c.inline {
-		g.undo(0)
-		return
-	}
+// rollBack discards all locks. It returns early, and goes on in the background, if the caller's
+// context ends.
+func (m *multiAcquire) rollBack() {
 	done := make(chan struct{})
-	g.c.active.Go(func() {
-		g.undo(0)
+	m.c.activeCalls.Go(func() {
+		m.discardFrom(0)
 		close(done)
 	})
 	select {
 	case <-done:
-	case <-g.caller.Done():
+	case <-m.callerCtx.Done():
 	}
 }
 
-// leaveRenewal leaves it to the holder to renew the locks, which have their
-// whole TTL before them.
-func (g *gathering) leaveRenewal() error {
-	for _, l := range g.locks {
+// stopAutoRenew ends the automatic renewal of the locks. If there was a wait, it then extends
+// them by their whole TTL.
+func (m *multiAcquire) stopAutoRenew() error {
+	for _, l := range m.locks {
 		if !l.joined {
-			l.hold.leaveRenewal()
+			l.lease.stopAutoRenew()
 		}
 	}
-	if !g.waited {
+	if !m.waited {
 		return nil
 	}
-	err := g.c.extendAll(g.ctx, g.locks, g.o.TTL)
+	err := m.c.extendAll(m.ctx, m.locks, m.options.TTL)
 	if err != nil {
-		return failedAll("acquire", g.names, err)
+		return opErrorAll("acquire", m.names, err)
 	}
 	return nil
 }
 
-// anyOf returns the first error that is one.
-func anyOf(errs []error) error {
+// firstError returns the first error that is not nil.
+func firstError(errs []error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// maxParallel is how many requests of one call are in flight at once.
+const maxParallel = 64
+
+// forEachLock calls f for 0 to n-1, which each make a request for another lock, and returns when
+// all calls have returned. The calls are concurrent, so that a store can serve them in one round
+// trip, unless there is none.
+func (c *Client) forEachLock(n int, f func(i int)) {
+	if c.inProcess || n == 1 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var group sync.WaitGroup
+	sem := make(chan struct{}, maxParallel)
+	for i := range n {
+		sem <- struct{}{}
+		group.Go(func() {
+			f(i)
+			<-sem
+		})
+	}
+	group.Wait()
 }

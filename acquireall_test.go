@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/filestore"
-	"github.com/holdfast-go/holdfast/internal/anystore"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -329,7 +329,7 @@ func TestRandomSets(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := store(t)
 			two := []*holdfast.Client{open(t, s, nil), open(t, secondStore(t, s), nil)}
-			if n := anystore.Sets(t, 500*ms, two...); n == 0 {
+			if n := storecheck.Sets(t, 500*ms, two...); n == 0 {
 				t.Error("nobody had a set")
 			}
 		})
@@ -343,7 +343,7 @@ func secondStore(t *testing.T, s driver.Store) driver.Store {
 	if !ok {
 		return s
 	}
-	second, err := filestore.Open(first.Dir(), nil)
+	second, err := filestore.New(first.Dir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,29 +7,29 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Backoff paces the attempts of a waiter. A waiter tries again when the store
-// tells it of a release, when the holder's time is over, and after a pause:
-// the pauses grow from Min to Max by doubling, each drawn at random from its
-// upper half, so that waiters do not march in step.
+// Backoff paces the attempts of a waiter. A waiter tries again when the store signals a release,
+// when the holder's time is over, and after a pause. The pauses grow from Min to Max by doubling.
+// Each is drawn at random from its upper half, so that waiters do not try at the same moments.
 //
-// The greatest pause bounds how long a lock can lie free before a waiter takes
-// it, whatever freed it and however many wake-ups were lost. Where the store
-// watches over its own wake-ups that pause is long, so that a waiter costs next
-// to nothing: there it is the second net, and the store's signals the first.
+// The greatest pause bounds how long a lock can be free before a waiter acquires it, whatever
+// freed it and however many wake-ups were lost. If the store detects lost wake-ups itself
+// (Guarantees().Supervised), that pause is long, because the store's signals come first and the
+// pause is only the fallback; a waiter then costs next to nothing.
 type Backoff struct {
 	// Min is the first pause; 0 means 2 ms.
 	Min time.Duration
 
-	// Max is the greatest pause while the store does not wake waiters;
-	// 0 means 250 ms.
+	// Max is the greatest pause while the store does not signal releases, at least Min; 0 means
+	// 250 ms, or Min if that is more.
 	Max time.Duration
 
-	// Watched is the greatest pause while it does; 0 means 2 s, or 20 s for a
-	// store whose Guarantees are Supervised.
+	// Watched is the greatest pause while it does; 0 means 2 s, or 20 s if the
+	// Guarantees of the store are Supervised.
 	Watched time.Duration
 }
 
-func (b Backoff) withDefaults(can driver.Guarantees) Backoff {
+// withDefaults returns b with its zero fields set to the defaults.
+func (b Backoff) withDefaults(guarantees driver.Guarantees) Backoff {
 	if b.Min <= 0 {
 		b.Min = 2 * time.Millisecond
 	}
@@ -38,7 +38,7 @@ func (b Backoff) withDefaults(can driver.Guarantees) Backoff {
 	}
 	switch {
 	case b.Watched > 0:
-	case can.Supervised:
+	case guarantees.Supervised:
 		b.Watched = 20 * time.Second
 	default:
 		b.Watched = 2 * time.Second
@@ -47,8 +47,8 @@ func (b Backoff) withDefaults(can driver.Guarantees) Backoff {
 	return b
 }
 
-// pause returns the n-th pause, counting from 0.
-func (b Backoff) pause(n int) time.Duration {
+// nthDelay returns the n-th pause, counting from 0.
+func (b Backoff) nthDelay(n int) time.Duration {
 	d := b.Max
 	if n < 30 && b.Min<<n < b.Max {
 		d = b.Min << n
@@ -56,7 +56,7 @@ func (b Backoff) pause(n int) time.Duration {
 	return jitter(d)
 }
 
-// jitter draws from the upper half of d.
+// jitter returns a random duration in the upper half of d.
 func jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }

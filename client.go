@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,131 +16,201 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A Client takes locks from a store. It is safe for use by many goroutines at
-// once; a program usually needs one for each store. Two goroutines of one
-// Client exclude each other just as two hosts do.
+// A Client takes locks from a store. It is safe for use by many goroutines at once; a program
+// usually needs one for each store. Two goroutines of one Client exclude each other just as two
+// hosts do.
 //
-// A Client runs one goroutine, however many locks it holds, from its first
-// acquisition until Close.
+// A Client runs one goroutine, however many locks it holds, from its first acquisition until
+// Close.
+//
+// The zero Client has no store: its methods return [ErrInvalid].
 type Client struct {
-	store     driver.Store
-	can       driver.Guarantees
-	owns      bool // Close closes the store, too
-	inline    bool // the store's calls never block: no guard around them
-	holder    string
-	prefix    string
-	options   Options
-	backoff   Backoff
-	timeout   time.Duration
-	outage    time.Duration
-	log       *slog.Logger
-	hooks     Hooks
-	clock     clock
-	owners    *ownerSource
-	misconfig error // what Acquire reports if the Config is invalid
+	store          driver.Store
+	guarantees     driver.Guarantees
+	ownsStore      bool // Close closes the store, too
+	inProcess      bool // the locks are in the memory of this process
+	holder         string
+	prefix         string
+	options        Options
+	backoff        Backoff
+	requestTimeout time.Duration
+	outage         time.Duration
+	log            *slog.Logger
+	hooks          Hooks
+	clock          clock
+	owners         *ownerSource
+	configErr      error // returned by every method if the Config is invalid
 
-	closing chan struct{}  // closed when Close begins
-	active  sync.WaitGroup // calls under way, and what they left to do
+	closing     chan struct{}  // closed when Close begins
+	activeCalls sync.WaitGroup // calls in progress, and their background work
 
-	mu       sync.Mutex // guards all below, and the scheduling of holds
+	unwatchLosses func() // ends the loss notifications of the store
+
+	mu       sync.Mutex // guards all below, and fields of the leases
 	closed   bool
-	slots    map[string]*slot
-	adopted  map[*hold]struct{} // holds by tickets, which have no slot
+	queues   map[string]*nameQueue // by name in the store
+	adopted  map[*lease]struct{}   // leases acquired by ticket, which are in no queue
 	schedule schedule
 
-	deafen func() // ends the alarms of the store
+	pingNames []string // names of locks that no Ping uses at the moment
 }
 
-// New returns a Client of a store that the caller has made and will close.
-// Nothing is dialled, nothing is started. A nil config means the defaults; one
-// that is out of bounds is reported by the first acquisition.
+// New returns a Client of a store that the caller has made and will close. New sends nothing and
+// starts no goroutine. A nil config means the defaults. If a field of config is out of bounds
+// ([ErrInvalid]), or requires what the store cannot do ([ErrUnsupported]), every method of the
+// Client returns that error. New panics if store is nil.
+//
+// Each request waits for the store on the goroutine of its caller. A store of another module that
+// may not return by the deadline of a request must be wrapped by [driver.Detach]. The stores of
+// this module need no wrapping.
 func New(store driver.Store, config *Config) *Client {
+	if store == nil {
+		panic("holdfast: New: store is nil")
+	}
 	if config == nil {
 		config = &Config{}
 	}
-	can := store.Guarantees()
+	guarantees := store.Guarantees()
 	c := &Client{
-		store:   store,
-		can:     can,
-		inline:  can.Blocking == driver.BlocksNever,
-		holder:  config.Holder,
-		prefix:  config.Prefix,
-		options: config.Options,
-		backoff: config.Backoff.withDefaults(can),
-		timeout: config.RequestTimeout,
-		outage:  config.Outage,
-		log:     config.Logger,
-		hooks:   config.Hooks,
-		owners:  newOwnerSource(),
-		closing: make(chan struct{}),
-		slots:   map[string]*slot{},
-		adopted: map[*hold]struct{}{},
+		store:          store,
+		guarantees:     guarantees,
+		inProcess:      guarantees.Scope == driver.ScopeProcess,
+		holder:         config.Holder,
+		prefix:         config.Prefix,
+		options:        config.Options,
+		backoff:        config.Backoff.withDefaults(guarantees),
+		requestTimeout: config.RequestTimeout,
+		outage:         config.MaxOutage,
+		log:            config.Logger,
+		hooks:          config.Hooks,
+		owners:         newOwnerSource(),
+		closing:        make(chan struct{}),
+		queues:         map[string]*nameQueue{},
+		adopted:        map[*lease]struct{}{},
 	}
-	c.clock.start(can.Blocking != driver.BlocksNever)
+	c.clock.setBase(!c.inProcess)
 	if c.holder == "" {
 		c.holder = defaultHolder()
 	}
-	if c.timeout <= 0 {
-		c.timeout = 3 * time.Second
+	if c.requestTimeout <= 0 {
+		c.requestTimeout = 3 * time.Second
 	}
 	if c.outage <= 0 {
 		c.outage = 10 * time.Second
 	}
 	c.schedule.wake = make(chan struct{}, 1)
-	c.misconfig = checkText("holder", c.holder)
-	if c.misconfig == nil && !printable(c.prefix) {
-		c.misconfig = fmt.Errorf("%w: prefix is not UTF-8 text without control characters", ErrInvalid)
-	}
-	c.listen()
+	c.configErr = config.validate(c.holder, guarantees)
+	c.watchLosses()
 	return c
 }
 
-// Store returns the store that the Client works on.
+// String returns the store and the holder, for messages.
+func (c *Client) String() string {
+	return fmt.Sprintf("holdfast client %q of the %s store", c.holder, c.guarantees.Store)
+}
+
+// GoString is String: a Client that is in use cannot be read field by field.
+func (c *Client) GoString() string { return c.String() }
+
+// Store returns the Client's store.
 func (c *Client) Store() driver.Store { return c.store }
 
 // Holder returns the public name under which the Client's locks are shown.
 func (c *Client) Holder() string { return c.holder }
 
-// Guarantees says what the Client's store promises.
-func (c *Client) Guarantees() driver.Guarantees { return c.can }
+// Guarantees returns what the Client's store promises.
+func (c *Client) Guarantees() driver.Guarantees { return c.guarantees }
 
-// ReleaseAll releases every lock that the Client holds and returns when all of
-// them are free, or not confirmed within the bounds of Lock.Release. The locks'
-// contexts end with ErrReleased. The Client can be used on.
-func (c *Client) ReleaseAll() error {
-	holds := c.holds()
-	for _, h := range holds { // all work ends before the first lock is free
-		if h.err() == nil {
-			h.over(&ErrReleased)
+// ReleaseAll releases every lock that the Client holds. It returns when all of them are free, or
+// not confirmed within the bounds of Lock.Release. The locks' contexts end with ErrReleased, all
+// of them before the first lock is free. A lock under which Do runs work is released when the
+// work has returned, or at the lock's deadline if the work is still running by then: work must
+// not call ReleaseAll itself, which would wait for that deadline. The Client can be used further.
+func (c *Client) ReleaseAll() error { return c.releaseAll(&ErrReleased) }
+
+// releaseAll ends all leases with the reason end, waits for work under Do, and releases them.
+func (c *Client) releaseAll(end *error) error {
+	leases := slices.DeleteFunc(c.leases(), func(l *lease) bool {
+		end := l.endReason.Load() // of a lease that is about to be unregistered
+		return end != nil && errors.Is(*end, ErrLost)
+	})
+	for _, l := range leases {
+		if l.checkHeld() == nil {
+			l.endLease(end)
 		}
 	}
-	errs := make([]error, len(holds))
-	c.each(len(holds), func(i int) { errs[i] = holds[i].release() })
+	errs := make([]error, len(leases))
+	var group sync.WaitGroup
+	var idle []int
+	for i, l := range leases {
+		work := l.registeredWork()
+		if len(work) == 0 {
+			idle = append(idle, i)
+			continue
+		}
+		group.Go(func() {
+			l.setAwaitingWork(true)
+			l.waitForWork(work)
+			l.setAwaitingWork(false)
+			errs[i] = l.release()
+		})
+	}
+	c.forEachLock(len(idle), func(i int) { errs[idle[i]] = leases[idle[i]].release() })
+	group.Wait()
 	return errors.Join(errs...)
 }
 
-// holds are all that the Client has.
-func (c *Client) holds() []*hold {
+// leases returns all leases of the Client.
+func (c *Client) leases() []*lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	holds := slices.Collect(maps.Keys(c.adopted))
-	for _, s := range c.slots {
-		if s.hold != nil {
-			holds = append(holds, s.hold)
+	leases := slices.Collect(maps.Keys(c.adopted))
+	for _, q := range c.queues {
+		if q.lease != nil {
+			leases = append(leases, q.lease)
 		}
 	}
-	return holds
+	return leases
 }
 
-// Close ends the Client: waiting acquisitions return ErrClosed, every lock is
-// released, and the Client's goroutine ends. A Client made by [Open] closes its
-// store as well. When Close returns, nothing that the Client started runs on; a
-// store that hangs can delay it by a few request timeouts, no longer.
-// The error names the locks whose release was not confirmed. A second Close
-// returns nil.
+// errReleasedByClose is the end reason of a lease that Close has released.
+var errReleasedByClose = fmt.Errorf("%w: the client was closed (%w)", ErrReleased, ErrClosed)
+
+// Locks returns the locks that the Client holds at this moment, sorted by name: one for each
+// hold, also for one that was adopted, belongs to a [LockSet], or runs work under Do. They are
+// further handles on the same holds: releasing one releases the lock that the earlier call
+// returned.
+func (c *Client) Locks() []*Lock {
+	var locks []*Lock
+	for _, l := range c.leases() {
+		if l.checkHeld() != nil {
+			continue
+		}
+		c.mu.Lock()
+		handles := l.appendHandles(nil)
+		c.mu.Unlock()
+		for _, h := range handles {
+			if h.lockReturned.Load() && h.contextErr() == nil {
+				locks = append(locks, h.newLock())
+				break
+			}
+		}
+	}
+	slices.SortFunc(locks, func(a, b *Lock) int {
+		return cmp.Or(cmp.Compare(a.Name(), b.Name()), cmp.Compare(a.Token(), b.Token()))
+	})
+	return locks
+}
+
+// Close ends the Client: waiting acquisitions return ErrClosed, every lock is released as by
+// [Client.ReleaseAll], and the Client's goroutine ends. The contexts of the locks end with an
+// error that matches ErrReleased and ErrClosed. A Client made by [Open] closes its store as well.
+// When Close returns, nothing that the Client started runs on. Close is delayed at most until the
+// deadlines of the locks with work under Do, and by a few request timeouts if the store hangs.
+// The error names the locks with an unconfirmed release. A second Close returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	if c.closed {
+	if c.closed || c.store == nil {
 		c.mu.Unlock()
 		return nil
 	}
@@ -147,30 +218,33 @@ func (c *Client) Close() error {
 	close(c.closing)
 	c.mu.Unlock()
 
-	c.deafen()
-	err := c.ReleaseAll()
-	c.active.Wait()
-	if c.owns {
+	c.unwatchLosses()
+	err := c.releaseAll(&errReleasedByClose)
+	c.activeCalls.Wait()
+	if c.ownsStore {
 		err = errors.Join(err, c.store.Close())
 	}
 	return err
 }
 
-// begin registers a call that Close must wait for.
-func (c *Client) begin() error {
+// beginCall registers a call that Close waits for.
+func (c *Client) beginCall() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	switch {
+	case c.store == nil:
+		return fmt.Errorf("%w: a Client is made by New or Open", ErrInvalid)
+	case c.closed:
 		return ErrClosed
 	}
-	c.active.Add(1)
+	c.activeCalls.Add(1)
 	return nil
 }
 
-// full turns a caller's name into the store's.
-func (c *Client) full(name string) (string, error) {
-	if c.misconfig != nil {
-		return "", c.misconfig
+// fullName returns the name of a lock in the store, which has the Client's prefix.
+func (c *Client) fullName(name string) (string, error) {
+	if c.configErr != nil {
+		return "", c.configErr
 	}
 	if err := checkText("name", name); err != nil {
 		return "", err
@@ -182,20 +256,44 @@ func (c *Client) full(name string) (string, error) {
 	return full, checkText("name with prefix", full)
 }
 
-// strip turns the store's name into the caller's.
-func (c *Client) strip(full string) string { return full[len(c.prefix):] }
+// stripPrefix is the reverse of fullName.
+func (c *Client) stripPrefix(full string) string { return full[len(c.prefix):] }
 
-// warn logs what a person may want to act upon.
-func (c *Client) warn(ctx context.Context, what, name string, err error) {
+// logWarning logs an event that an operator may want to act upon.
+func (c *Client) logWarning(ctx context.Context, message, name string, err error) {
 	if c.log != nil {
-		c.log.WarnContext(ctx, what, "name", name, "store", c.can.Store, "err", err)
+		c.log.WarnContext(ctx, message, "name", name, "store", c.guarantees.Store, "err", err)
 	}
 }
 
+// defaultHolder returns host/pid/random.
 func defaultHolder() string {
 	host, err := os.Hostname()
 	if err != nil || !printable(host) || len(host) > 200 {
 		host = "localhost"
 	}
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])
+}
+
+// watchLosses registers onStoreLoss with a store that reports losses by itself.
+func (c *Client) watchLosses() {
+	c.unwatchLosses = func() {}
+	if store, ok := c.store.(driver.Alarmer); ok {
+		c.unwatchLosses = store.OnLoss(c.onStoreLoss)
+	}
+}
+
+// onStoreLoss ends a lease which the store reports as lost.
+func (c *Client) onStoreLoss(full, owner string) {
+	if c.beginCall() != nil {
+		return // Close ends all leases
+	}
+	go func() { // hooks may take long
+		defer c.activeCalls.Done()
+		for _, l := range c.leases() {
+			if l.fullName == full && l.owner == owner {
+				l.markLost(ErrTaken)
+			}
+		}
+	}()
 }

@@ -108,3 +108,45 @@ func TestSuspendBetweenReadings(t *testing.T) {
 		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrExpired)
 	})
 }
+
+// A suspend between two readings of the clocks is noticed by the next one, and a
+// pause between them is not taken for a suspend.
+func TestClocksAreReadInOrder(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		var suspended atomic.Int64
+		var armed atomic.Bool
+		began := time.Now()
+		t.Cleanup(holdfast.SetBootClock(func() time.Duration {
+			reading := time.Since(began) + time.Duration(suspended.Load())
+			if armed.CompareAndSwap(true, false) {
+				suspended.Add(int64(time.Minute)) // just after the reading
+			}
+			return reading
+		}))
+		t.Cleanup(holdfast.SetWallClock(func(t time.Time) int64 { return t.UnixNano() + suspended.Load() }))
+		c, _ := faulty(t, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{NoRenew: true})
+		armed.Store(true)
+		suspended.Store(int64(time.Second)) // makes the clocks be read
+		_ = lock.Err()
+		wantErr(t, lock.Err(), holdfast.ErrExpired)
+	})
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		var pause, stepped atomic.Int64
+		began := time.Now()
+		t.Cleanup(holdfast.SetBootClock(func() time.Duration {
+			time.Sleep(time.Duration(pause.Load()))
+			return time.Since(began)
+		}))
+		t.Cleanup(holdfast.SetWallClock(func(t time.Time) int64 { return t.UnixNano() + stepped.Load() }))
+		c, _ := faulty(t, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{NoRenew: true})
+		pause.Store(int64(time.Second))
+		stepped.Store(int64(time.Hour)) // makes the clocks be read, with the pause in between
+		_ = lock.Err()
+		pause.Store(0)
+		if left, want := time.Until(lock.Deadline()), 30*time.Second-302*ms-time.Since(began); left < want-2*ms {
+			t.Errorf("the deadline is %v off, want %v", left, want)
+		}
+	})
+}

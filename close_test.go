@@ -20,7 +20,7 @@ func TestClose(t *testing.T) {
 		lock := acquire(t, c, "a", nil)
 		acquire(t, other, "b", nil)
 		var group sync.WaitGroup
-		for _, name := range []string{"a", "b", "b"} { // in line, at the store, in line
+		for _, name := range []string{"a", "b", "b"} { // a waiter, a head, a waiter
 			group.Go(func() {
 				_, err := c.Acquire(ctx, name, nil)
 				wantErr(t, err, holdfast.ErrClosed)
@@ -144,4 +144,21 @@ func TestCloseAwaitsAbandonedRequests(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 	}) // fails if a goroutine is left
+}
+
+// A loss that was reported when it happened is not reported again by ReleaseAll or Close,
+// however soon after it they are called.
+func TestReleaseAllAfterALoss(t *testing.T) {
+	for range 1000 {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			c := open(t, memstore.New(), nil)
+			lock := acquire(t, c, "a", &holdfast.Options{MaxHold: time.Minute})
+			context.AfterFunc(lock.Context(), func() {
+				if err := c.ReleaseAll(); err != nil {
+					t.Errorf("ReleaseAll: %v", err)
+				}
+			})
+			time.Sleep(2 * time.Minute)
+		})
+	}
 }

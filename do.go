@@ -6,18 +6,23 @@ import (
 	"fmt"
 )
 
-// Do acquires the lock, runs work, and releases the lock. The context that work
-// gets ends when ctx does, and when the lock is lost; its cause tells which.
-// Work must return soon after its context has ended: Do waits for it, and the
-// lock is released only then. The lock is released if work panics, too.
+// Do acquires the lock, runs work, and releases the lock. The context passed to work ends when
+// ctx does, and when the lock is lost; its cause is the reason. Work must return soon after its
+// context has ended: Do waits for it, and the lock is released only then. The lock is released if
+// work panics, too.
 //
-// Do returns the error of Acquire if work was not run; else work's own error.
-// If the lock was lost, or its release not confirmed, the error says so as well
-// (ErrLost, ErrUnavailable), also if work returned nil: then somebody else may
-// have run meanwhile.
+// Do returns the error of Acquire if work was not run, and else the error of work. If the lock
+// was not held until work returned, or its release was not confirmed, the error shows that as
+// well, also if work returned nil: it matches ErrLost, ErrReleased (after [Client.ReleaseAll], or
+// a Release by work itself), ErrReleased and ErrClosed (after [Client.Close]), ErrHandedOver, or
+// ErrUnavailable. ReleaseAll and Close wait for work until the deadline of the lock: no other
+// caller has the lock while work runs that returns soon after the end of its context.
 //
-// Inside of work, [FromContext] gives the Lock, for its token.
+// Inside of work, [FromContext] returns the Lock, for its token.
 func (c *Client) Do(ctx context.Context, name string, o *Options, work func(context.Context) error) error {
+	if work == nil {
+		return opError("do", name, errNoWork)
+	}
 	lock, err := c.Acquire(ctx, name, o)
 	if err != nil {
 		return err
@@ -26,16 +31,20 @@ func (c *Client) Do(ctx context.Context, name string, o *Options, work func(cont
 }
 
 // Do runs work under a lock that has been acquired, and releases it, as
-// [Client.Do] does: TryAcquire and then Do run work now or not at all. If the
-// lock is lost already, the context of work has ended when it begins.
+// [Client.Do] does: TryAcquire and then Do run work now or not at all. If the lock
+// is no longer held, work is not run, and the error is that of [Lock.Err]. A second
+// Do while work runs is refused with [ErrInvalid].
 func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
-	return under(ctx, lockKey{}, l, work)
+	return runLocked(ctx, lockKey{}, l, work)
 }
 
-// DoAll is [Client.Do] with several locks, which it acquires as
-// [Client.AcquireAll] does. The context of work ends when any of them is lost.
-// Inside of work, [SetFromContext] gives the LockSet, for its tokens.
+// DoAll is [Client.Do] with several locks, which it acquires as [Client.AcquireAll] does. The
+// context of work ends when any of them is lost. Inside of work, [SetFromContext] returns the
+// LockSet, for its tokens.
 func (c *Client) DoAll(ctx context.Context, names []string, o *Options, work func(context.Context) error) error {
+	if work == nil {
+		return fmt.Errorf("holdfast: do: %w", errNoWork)
+	}
 	set, err := c.AcquireAll(ctx, names, o)
 	if err != nil {
 		return err
@@ -46,7 +55,7 @@ func (c *Client) DoAll(ctx context.Context, names []string, o *Options, work fun
 // Do runs work under locks that have been acquired, and releases them, as
 // [Client.DoAll] does.
 func (s *LockSet) Do(ctx context.Context, work func(context.Context) error) error {
-	return under(ctx, setKey{}, s, work)
+	return runLocked(ctx, setKey{}, s, work)
 }
 
 type (
@@ -54,46 +63,77 @@ type (
 	setKey  struct{}
 )
 
-// A handle is a Lock or a LockSet.
-type handle interface {
-	bind(work context.CancelCauseFunc)
+// A heldLock is a Lock or a LockSet.
+type heldLock interface {
+	registerWork(done <-chan struct{}) error
+	cancelWith(cancel context.CancelCauseFunc)
+	Err() error
 	Release() error
 }
 
-// under runs work while the handle is held, and releases it. Work finds it in
-// its context under key.
-func under(ctx context.Context, key any, held handle, work func(context.Context) error) error {
+// runLocked runs work while held lasts, and then releases it. The context of work has held as the
+// value of key.
+func runLocked(ctx context.Context, key any, held heldLock, work func(context.Context) error) error {
+	done := make(chan struct{})
+	err := held.Err()
+	if err == nil {
+		err = held.registerWork(done)
+	}
+	if errors.Is(err, errWorkRunning) {
+		close(done)
+		return fmt.Errorf("holdfast: do: %w", err)
+	}
+	switch {
+	case err != nil:
+	case work == nil:
+		err = errNoWork
+	case ctx == nil:
+		err = errNoContext
+	}
 	defer held.Release()
+	if err != nil {
+		close(done)
+		return fmt.Errorf("holdfast: do: the work was not run: %w", err)
+	}
 	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, key, held))
 	defer cancel(nil)
-	held.bind(cancel)
-	err := work(workCtx)
-	return both(err, held.Release())
+	held.cancelWith(cancel)
+	var end error
+	func() {
+		defer close(done)
+		err = work(workCtx)
+		end = held.Err()
+	}()
+	lockErr := held.Release()
+	if lockErr == nil && end != nil {
+		lockErr = fmt.Errorf("holdfast: do: before the work had returned: %w", end)
+	}
+	return joinErrors(err, lockErr)
 }
 
-// FromContext returns the Lock under which [Client.Do] or [Lock.Do] runs the work
-// that was given ctx, or nil.
+// FromContext returns the Lock under which [Client.Do] or [Lock.Do] runs the work that was passed
+// ctx, or nil.
 func FromContext(ctx context.Context) *Lock {
 	lock, _ := ctx.Value(lockKey{}).(*Lock)
 	return lock
 }
 
-// SetFromContext returns the LockSet under which [Client.DoAll] or [LockSet.Do]
-// runs the work that was given ctx, or nil.
+// SetFromContext returns the LockSet under which [Client.DoAll] or [LockSet.Do] runs the work
+// that was passed ctx, or nil.
 func SetFromContext(ctx context.Context) *LockSet {
 	set, _ := ctx.Value(setKey{}).(*LockSet)
 	return set
 }
 
-// both joins the error of the work and that of the lock on one line.
-func both(work, lock error) error {
+// joinErrors joins the error of the work and that of the lock on one line.
+func joinErrors(work, lock error) error {
 	switch {
 	case lock == nil:
 		return work
 	case work == nil:
 		return lock
 	case errors.Is(work, lock):
-		return work // the work has reported it already
+		return work // the error of the work contains it already
 	}
 	return fmt.Errorf("%w (and %w)", work, lock)
 }

@@ -1,60 +1,106 @@
-// Package holdfast is distributed locks: "only one of us does this, right now",
-// across goroutines, processes and hosts, on a store that you choose.
+// Package holdfast is distributed locks: of all goroutines, processes and hosts
+// that share a store, one at a time holds the lock of a name.
 //
-//	locks := holdfast.New(memstore.New(), nil)
-//	lock, err := locks.Acquire(ctx, "invoices/42", nil)
-//	if err != nil { … }
-//	defer lock.Release()
-//	ship(lock.Context(), lock.Token())
+//	locks := holdfast.New(redisstore.New(client, nil), nil)
+//	defer locks.Close()
+//
+//	err := locks.Do(ctx, "invoices/42", nil, func(ctx context.Context) error {
+//		token := holdfast.FromContext(ctx).Token()
+//		return ship(ctx, token) // ctx ends if the lock is lost
+//	})
 //
 // # Taking a lock
 //
-// [Client.Acquire] waits until it has the lock; [Client.TryAcquire] makes one
-// attempt; [Client.Do] runs a function under the lock. Who waits is woken when
-// the lock is released, and takes it over when its holder is gone. Goroutines
-// of one Client are served in the order in which they came.
+// [Client.Acquire] waits until it has the lock, for ever unless its context or
+// [Options].Wait ends the wait. [Client.TryAcquire] makes one attempt. [Client.Do]
+// waits for the lock, runs a function under it, and releases it. Inside of the
+// function [FromContext] returns the Lock; elsewhere it returns nil. [Client.TryDo]
+// makes one attempt, [DoValue] returns the value of the function, and [Lock.Do] runs
+// a function under a lock that is held already.
+//
+// A waiter is woken when the lock is released, and acquires it when its holder has
+// crashed. Goroutines of one Client exclude each other, and are served in the order
+// of their calls.
 //
 // # Holding it
 //
-// The store keeps a lock for its TTL, 30 s by default. The Client renews it,
-// from a third of the TTL on, until Release: so the TTL says how soon a crashed
-// holder is replaced, and not how long the work may take. The holder knows at
-// any time until when it can rely on the lock ([Lock.Deadline]): counted from
-// before the request was sent, on a clock that nobody can set, with a margin
-// for drift, so that it ends before the store gives the lock to another. At
-// that moment [Lock.Context] ends, whatever the network does. A renewal that
-// fails is not yet a loss; an answer that the lock is not ours is one at once.
+// The store keeps a lock for its TTL, 30 s by default. The Client renews it from a
+// third of the TTL on, until Release. So the TTL defines how soon a crashed holder is
+// replaced, and does not limit the work; [Options].MaxHold does.
 //
-// [Client.AcquireAll] takes several locks at once, in an order in which callers
-// cannot lock each other out. [Lock.HandOver] gives a lock away as a [Ticket],
-// with which another process goes on by [Client.Adopt].
+// [Lock.Deadline] is the time until which the holder can rely on the lock. It
+// counts from before the request was sent, on a clock that cannot be set, and has
+// a margin for drift, so that it ends before the store gives the lock to another
+// holder. At that moment [Lock.Context] ends, whatever the network does. A renewal
+// that fails is not a loss. An answer that the lock has another owner is.
 //
 // # Losing it
 //
-// No lock with a TTL can keep a holder from acting late: the process can be
-// paused between its last look and its act, for longer than the TTL. What can
-// is the resource, if it refuses a fencing token ([Lock.Token]) smaller than
-// one it has seen. Where the resource cannot do that, let the work end when
-// Lock.Context does, look at [Lock.Err] before each step that matters, and
-// choose a TTL longer than the pauses you expect.
+// No lock with a TTL can keep a holder from acting late: the process can be paused
+// between its last check of the lock and its act, for longer than the TTL. The
+// resource can, if it refuses a fencing token ([Lock.Token]) smaller than one it
+// has seen. Where the resource cannot do that, let the work end when Lock.Context
+// does, check [Lock.Err] before each step that matters, and choose a TTL longer
+// than the pauses you expect.
 //
-// # Stores
+// # Several locks, and several processes
 //
-// What is promised depends on the store; [Client.Guarantees] says it, and each
-// store's package comment says what can go wrong. A store is opened by a URL
-// with [Open], or made by its package and handed to [New]:
+// [Client.AcquireAll] takes several locks, all or none, in an order in which
+// callers cannot deadlock. [Client.DoAll] runs a function under them.
 //
-//   - memstore: the goroutines of one process; tests, in virtual time too
-//   - filestore: the processes of one host, without a server
-//   - redisstore: one Redis node, Sentinel or Cluster
+// [Lock.HandOver] turns a lock into a [Ticket], with which another process continues
+// to hold it: [Client.Adopt].
 //
-// Package driver is the contract for further ones, and package drivertest its
-// conformance suite.
+// # Ending
+//
+// [Client.Close] and [Client.ReleaseAll] first end the contexts of all locks, then
+// wait for the work that runs under Do, but not beyond its lock's deadline, and
+// then release. Work under Do must not call them: they would wait for it until the
+// deadline of its lock. In a server, call http.Server.Shutdown before Close: its
+// handlers hold locks.
 //
 // # Errors
 //
-// Each fact has one error, for errors.Is: [ErrHeld] is the answer "somebody else
-// has it", and never a fault; [ErrUnavailable] says that the store could not be
-// asked, and never that the lock is held; [ErrLost] that a lock is no longer
-// ours. After any error of an acquisition nothing is held.
+// Each fact has one error, for errors.Is. [ErrHeld] means that the lock is held, as
+// the store reports it. [ErrUnavailable] means that the store gave no answer; it
+// never means that the lock is held. [ErrLost] means that the lock was held
+// and is held no longer. After an error of an acquisition nothing is held. Do
+// returns nil only if the lock was held until the end of the work.
+//
+// # Stores
+//
+// What is promised depends on the store. [Client.Guarantees] reports it, and the
+// package comment of each store lists what can go wrong. [Config].Require makes a
+// Client refuse a store that promises less. A store is opened by a URL with [Open],
+// or made by its package and given to [New]:
+//
+//   - memstore: the goroutines of one process; tests, in virtual time too
+//   - filestore: the processes of one host, without a server
+//   - redisstore: a Redis or Valkey server, Sentinel or Cluster, shared with
+//     clients of other languages
+//   - quorumstore: a majority of other stores; of Redis servers it is Redlock
+//   - pgstore: a table of PostgreSQL, shared with other languages
+//   - pgstore/advisory: advisory locks of PostgreSQL; its LockTx: for one
+//     transaction
+//
+// Package driver is the contract for other stores, and package drivertest tests
+// them.
+//
+// # Recipes
+//
+//   - election: one leader among replicas
+//   - once: work that is done once in each period, or once for each job; with
+//     once/gocronlock and once/cronlock for schedulers
+//   - ratelimit: at most n calls in any window
+//   - httplock: one HTTP request at a time for each key
+//
+// # Watching
+//
+// [Client.Lookup] and [Client.List] show the holders, [Client.Locks] the locks of this
+// Client; [Client.Break] and [Client.BreakToken] end a hold by force. [Client.Ping] is
+// for readiness probes. [Config].Logger gets lost locks and failing requests.
+// [Config].Hooks are for metrics. Tests of programs use package memstore, which
+// works in the virtual time of testing/synctest.
+//
+// The guide in docs/guide.md has examples of all of this.
 package holdfast

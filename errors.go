@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +10,10 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// One sentinel for each fact, for errors.Is. Errors that carry details are
-// types of their own ([HeldError], [LostError]) and match the sentinel too.
+// One sentinel for each fact, for errors.Is. Errors that carry details are types of their own
+// ([HeldError], [LostError]) and match the sentinel too.
 var (
-	// ErrHeld: somebody else holds the lock. See [HeldError].
+	// ErrHeld: another holder has the lock. See [HeldError].
 	ErrHeld = errors.New("held by another")
 
 	// ErrLost: the lock was held and is no longer, through no doing of its
@@ -28,22 +29,21 @@ var (
 	// on, and is not a failure there.
 	ErrHandedOver = errors.New("lock handed over")
 
-	// ErrNotHeld: nobody holds the lock; of a [Ticket], that the hold which it
-	// stands for is over.
+	// ErrNotHeld: nobody holds the lock; of a [Ticket] or a token, that its hold is over.
 	ErrNotHeld = errors.New("not held")
 
-	// ErrUnavailable: the store could not be reached, or did not answer in
-	// time, or failed. It says nothing about whether the lock is held.
+	// ErrUnavailable: the store could not be reached, or did not answer in time, or failed. It
+	// does not show whether the lock is held.
 	ErrUnavailable = errors.New("store unavailable")
 
-	// ErrUnsupported: this store cannot do what was asked.
+	// ErrUnsupported: this store cannot do what was requested.
 	ErrUnsupported = driver.ErrUnsupported
 
 	// ErrInvalid: an argument is out of bounds.
 	ErrInvalid = driver.ErrInvalid
 
-	// ErrCorrupt: what the store keeps for this lock is damaged, and a person
-	// has to mend it. The error says where to look.
+	// ErrCorrupt: the store's data of this lock is damaged, and a person has to repair it. The
+	// error names the place.
 	ErrCorrupt = driver.ErrCorrupt
 
 	// ErrClosed: the client or its store has been closed.
@@ -52,12 +52,12 @@ var (
 
 // Reasons of a [LostError], for errors.Is.
 var (
-	// ErrExpired: the time for which the store had promised the lock was over
-	// before a renewal was confirmed.
+	// ErrExpired: the time for which the store had promised the lock was over before a renewal
+	// was confirmed.
 	ErrExpired = errors.New("it was not renewed in time")
 
-	// ErrTaken: the store says that the lock is not ours any more: it expired
-	// there, was broken, or was deleted by hand.
+	// ErrTaken: the store does not have the lock for this holder any more: it expired there, was
+	// broken, or was deleted by hand.
 	ErrTaken = errors.New("the store no longer has it for this holder")
 
 	// ErrBroken: the lock was broken through this very client.
@@ -67,24 +67,34 @@ var (
 	ErrMaxHold = errors.New("it was held for its greatest time")
 )
 
-// A HeldError says who holds a lock that could not be had. It matches ErrHeld.
+// A HeldError describes the holder of a lock that could not be acquired. It matches ErrHeld.
 type HeldError struct {
-	// Record describes the hold, as far as the store told. Its Name is always
-	// set; a picture of the past, like every Record.
+	// Record describes the hold, as far as the store knows it. Its Name is always set. Like every
+	// Record it is a picture of the past.
 	Record Record
+
+	// Self reports that this very Client holds the lock, by another goroutine or by the calling
+	// one, which then waited for itself. Record.Since is then when the Client acquired it.
+	Self bool
 }
 
 func (e *HeldError) Error() string {
 	rec := e.Record
-	text := "held by another"
 	switch {
+	case e.Self:
+		text := "held by " + rec.Holder + ", this very client"
+		if !rec.Since.IsZero() {
+			text += ", since " + rec.Since.Format(time.RFC3339)
+		}
+		return text
+	case rec.Kept && rec.Remaining > 0:
+		return fmt.Sprintf("kept after its release, for another %v", roundDuration(rec.Remaining))
 	case rec.Kept:
-		text = "kept after its release"
-	case rec.Holder != "":
-		text = "held by " + rec.Holder
+		return "kept after its release"
 	}
+	text := "held by " + cmp.Or(rec.Holder, "another")
 	if rec.Remaining > 0 {
-		text += fmt.Sprintf(", for %v unless renewed", readable(rec.Remaining))
+		text += fmt.Sprintf(", for %v unless renewed", roundDuration(rec.Remaining))
 	}
 	return text
 }
@@ -92,8 +102,7 @@ func (e *HeldError) Error() string {
 // Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// A LostError says which lock was lost, and why. It matches ErrLost and its
-// Reason.
+// A LostError contains the lock that was lost, and the reason. It matches ErrLost and its Reason.
 type LostError struct {
 	Name   string
 	Token  int64
@@ -110,21 +119,21 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // Unwrap returns the reason.
 func (e *LostError) Unwrap() error { return e.Reason }
 
-// failed wraps an error with the operation and the lock, once.
-func failed(op, name string, err error) error {
+// opError wraps err with the operation and the lock. It is applied once.
+func opError(op, name string, err error) error {
 	return fmt.Errorf("holdfast: %s %q: %w", op, name, err)
 }
 
-// failedAll is failed for several locks.
-func failedAll(op string, names []string, err error) error {
+// opErrorAll is opError for several locks.
+func opErrorAll(op string, names []string, err error) error {
 	if len(names) == 1 {
-		return failed(op, names[0], err)
+		return opError(op, names[0], err)
 	}
 	return fmt.Errorf("holdfast: %s %q and %d more: %w", op, names[0], len(names)-1, err)
 }
 
-// storeError gives an error of a store its sentinel. The end of the caller's own
-// ctx is no fault of the store.
+// storeError wraps an error of a store with its sentinel. The end of the caller's own ctx is not
+// an error of the store.
 func storeError(ctx context.Context, err error) error {
 	cut := ctx.Err()
 	if driver.Permanent(err) || errors.Is(err, ErrUnavailable) || cut != nil && errors.Is(err, cut) {
@@ -133,29 +142,37 @@ func storeError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// A waitError tells that a wait was cut short, and what was waited for.
+// A waitError reports that a wait was cut short, and why the last attempt failed.
 type waitError struct {
-	waited time.Duration
-	cut    error // ctx.Err(), or context.DeadlineExceeded for Options.Wait
-	last   error // what the last attempt met
+	waited  time.Duration
+	ctxErr  error // ctx.Err(), or context.DeadlineExceeded for Options.Wait
+	cause   error // context.Cause, which is errWaitOver for Options.Wait
+	lastErr error // the error of the last attempt
 }
 
+// errWaitOver is the cause of a context that Options.Wait has ended.
+var errWaitOver = errors.New("the time to wait is over")
+
 func (e *waitError) Error() string {
-	if e.last == nil {
-		return e.cut.Error()
+	if e.lastErr == nil {
+		return e.cause.Error()
 	}
-	return fmt.Sprintf("gave up after %v: %v", readable(e.waited), e.last)
+	return fmt.Sprintf("gave up after %v (%v): %v", roundDuration(e.waited), e.cause, e.lastErr)
 }
 
 func (e *waitError) Unwrap() []error {
-	if e.last == nil {
-		return []error{e.cut}
+	errs := []error{e.ctxErr}
+	if e.cause != e.ctxErr && e.cause != errWaitOver {
+		errs = append(errs, e.cause)
 	}
-	return []error{e.cut, e.last}
+	if e.lastErr != nil {
+		errs = append(errs, e.lastErr)
+	}
+	return errs
 }
 
-// readable rounds a duration to what a person wants to read.
-func readable(d time.Duration) time.Duration {
+// roundDuration rounds a duration for display.
+func roundDuration(d time.Duration) time.Duration {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= 10*unit {
 			return d.Round(unit / 10)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -24,33 +26,6 @@ func Example() {
 
 	fmt.Println(lock.Name(), lock.Token() > 0, lock.Err())
 	// Output: invoices/42 true <nil>
-}
-
-// The code of the README, but for the store.
-func Example_readme() {
-	ship := func(ctx context.Context, token int64) error {
-		fmt.Println("shipping:", ctx.Err() == nil && token > 0)
-		return nil
-	}
-	run := func(ctx context.Context) error {
-		locks, err := holdfast.Open(ctx, "memory:", nil)
-		if err != nil {
-			return err
-		}
-		defer locks.Close()
-
-		lock, err := locks.Acquire(ctx, "invoices/42", nil) // waits until it has it, or ctx ends
-		if err != nil {
-			return err
-		}
-		defer lock.Release()
-
-		return ship(lock.Context(), lock.Token()) // the context ends if the lock is lost
-	}
-	if err := run(context.Background()); err != nil {
-		log.Fatal(err)
-	}
-	// Output: shipping: true
 }
 
 func ExampleClient_Do() {
@@ -136,4 +111,81 @@ func ExampleOpen() {
 	defer locks.Close()
 	fmt.Println(locks.Guarantees().Scope)
 	// Output: process
+}
+
+func ExampleDoValue() {
+	ctx := context.Background()
+	locks := holdfast.New(memstore.New(), nil)
+	defer locks.Close()
+
+	report, err := holdfast.DoValue(ctx, locks, "report:daily", nil, func(ctx context.Context) (string, error) {
+		return "all is well", ctx.Err()
+	})
+	fmt.Println(report, err)
+	// Output: all is well <nil>
+}
+
+// Work that another replica does already is left to it.
+func ExampleClient_TryDo() {
+	ctx := context.Background()
+	locks := holdfast.New(memstore.New(), nil)
+	defer locks.Close()
+
+	clean := func(ctx context.Context) error {
+		fmt.Println("cleaning up")
+		again := locks.TryDo(ctx, "cleanup", nil, func(context.Context) error { return nil })
+		fmt.Println("for others it is held:", errors.Is(again, holdfast.ErrHeld))
+		return nil
+	}
+	if err := locks.TryDo(ctx, "cleanup", nil, clean); err != nil && !errors.Is(err, holdfast.ErrHeld) {
+		log.Fatal(err)
+	}
+	// Output:
+	// cleaning up
+	// for others it is held: true
+}
+
+// A readiness probe: the program is of no use without its locks.
+func ExampleClient_Ping() {
+	locks := holdfast.New(memstore.New(), nil)
+	defer locks.Close()
+
+	http.HandleFunc("/ready", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if err := locks.Ping(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	fmt.Println(locks.Ping(context.Background()))
+	// Output: <nil>
+}
+
+func ExampleClient_Locks() {
+	ctx := context.Background()
+	locks := holdfast.New(memstore.New(), nil)
+	defer locks.Close()
+
+	for _, name := range []string{"invoices/43", "invoices/42"} {
+		lock, err := locks.Acquire(ctx, name, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer lock.Release()
+	}
+	for _, lock := range locks.Locks() {
+		fmt.Println(lock.Name(), time.Since(lock.Since()) < time.Minute)
+	}
+	// Output:
+	// invoices/42 true
+	// invoices/43 true
+}
+
+// A program that relies on fencing tokens does not start on a store without them.
+func ExampleConfig_require() {
+	_, err := holdfast.Open(context.Background(), "memory:", &holdfast.Config{
+		Require: driver.Guarantees{Fencing: true, Scope: driver.ScopeNetwork},
+	})
+	fmt.Println(err)
+	// Output: holdfast: open memory store: not supported by this store: the memory store lacks what Config.Require asks for: Scope network, not process
 }

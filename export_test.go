@@ -1,6 +1,10 @@
 package holdfast
 
-import "time"
+import (
+	"context"
+	"testing"
+	"time"
+)
 
 // SetBootClock replaces the boot clock until the returned function is called;
 // nil stands for a system that has none. As in a real suspend, the wall clock moves
@@ -24,9 +28,32 @@ func SetWallClock(read func(time.Time) int64) (restore func()) {
 	return func() { wallClock = old }
 }
 
-// NextLook is when the schedule of a client will be looked at, 0 if it sleeps.
-func NextLook(c *Client) time.Duration {
+// NextCheck is when the scheduler of a client will run, 0 if it sleeps.
+func NextCheck(c *Client) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.schedule.next
+	return c.schedule.nextCheck
+}
+
+// EndLease ends the lease of a lock for the time before the contexts of its handles end.
+func EndLease(l *Lock, end error) {
+	c := l.lease.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.lease.endReason.Store(&end)
+	c.schedule.remove(l.lease)
+}
+
+// RegisterWork registers work with a Lock or a LockSet, as Do does once it has found it held.
+func RegisterWork(h heldLock, done <-chan struct{}) error { return h.registerWork(done) }
+
+// RequestAllocs returns how many allocations a request makes.
+func RequestAllocs() float64 {
+	c := &Client{}
+	return testing.AllocsPerRun(100, func() {
+		_, _ = request(c, context.Background(), time.Second, func(ctx context.Context) (bool, error) {
+			_, ok := ctx.Deadline()
+			return ok, ctx.Err()
+		})
+	})
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // The classic: the store grants the lock and the reply is lost. The same
@@ -48,57 +50,98 @@ func applyAndHang(ctx context.Context, op faultstore.Op, apply func()) error {
 	return faultstore.Hang(ctx, op, apply)
 }
 
-// A caller who gives up while the store is thinking is not kept waiting, and
-// what the store granted him all the same is given back.
+// A canceled Acquire returns when the request in flight is answered, at the deadline of its context
+// or after RequestTimeout at the latest, and what the store granted all the same is released.
 func TestCancelledAcquireLeavesNothing(t *testing.T) {
-	cases := map[string]faultstore.Fault{
-		"granted after the cancel": func(_ context.Context, _ faultstore.Op, apply func()) error {
+	cases := map[string]struct {
+		fault   faultstore.Fault
+		returns time.Duration // after the call, if it is canceled
+	}{
+		"granted after the cancel": {func(_ context.Context, _ faultstore.Op, apply func()) error {
 			time.Sleep(time.Second)
 			apply()
 			return nil
-		},
-		"granted before it": func(_ context.Context, _ faultstore.Op, apply func()) error {
+		}, time.Second},
+		"granted before it": {func(_ context.Context, _ faultstore.Op, apply func()) error {
 			apply()
 			time.Sleep(time.Second)
 			return nil
-		},
-		"granted, reply lost":       applyAndHang,
-		"granted, every reply lost": nil,
-		"granted long after, the client library deaf to its context": func(_ context.Context, _ faultstore.Op, apply func()) error {
+		}, time.Second},
+		"granted, reply lost":       {applyAndHang, 3 * time.Second},
+		"granted, every reply lost": {faultstore.LoseReply, 500 * ms},
+		"granted long after, the store ignores its context": {func(_ context.Context, _ faultstore.Op, apply func()) error {
 			time.Sleep(20 * time.Second)
 			apply()
 			return nil
-		},
+		}, 3 * time.Second},
 	}
-	for name, fault := range cases {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				c, store := faulty(t, nil)
-				if fault == nil {
-					store.Set(faultstore.Acquire, faultstore.LoseReply)
-				} else {
-					store.Once(faultstore.Acquire, fault)
-				}
-				limited, cancel := context.WithTimeout(ctx, 500*ms)
-				defer cancel()
-				began := time.Now()
-				_, err := c.Acquire(limited, "a", nil)
-				wantErr(t, err, context.DeadlineExceeded)
-				if took := time.Since(began); took != 500*ms {
-					t.Errorf("returned %v after the call, want 500ms", took)
-				}
-				time.Sleep(25 * time.Second)
-				free(t, c, "a")
-			})
+	leavesNothing := func(t *testing.T, name string, fault faultstore.Fault, returns time.Duration,
+		limit func(context.Context) (context.Context, context.CancelFunc), cause error,
+	) {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			c, store := faulty(t, nil)
+			if strings.HasSuffix(name, "ignores its context") {
+				c, store = faultyDetached(t, nil)
+			}
+			if name == "granted, every reply lost" {
+				store.Set(faultstore.Acquire, fault)
+			} else {
+				store.Once(faultstore.Acquire, fault)
+			}
+			limited, cancel := limit(ctx)
+			defer cancel()
+			began := time.Now()
+			_, err := c.Acquire(limited, "a", nil)
+			wantErr(t, err, cause)
+			if took := time.Since(began); took != returns {
+				t.Errorf("returned %v after the call, want %v", took, returns)
+			}
+			time.Sleep(25 * time.Second)
+			free(t, c, "a")
 		})
 	}
+	for name, test := range cases {
+		t.Run(name+"/canceled", func(t *testing.T) {
+			leavesNothing(t, name, test.fault, test.returns, func(ctx context.Context) (context.Context, context.CancelFunc) {
+				canceled, cancel := context.WithCancel(ctx)
+				time.AfterFunc(500*ms, cancel)
+				return canceled, cancel
+			}, context.Canceled)
+		})
+		t.Run(name+"/deadline", func(t *testing.T) {
+			returns := test.returns
+			if returns == 3*time.Second { // the others hold up the caller's goroutine
+				returns = 500 * ms
+			}
+			leavesNothing(t, name, test.fault, returns, func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, 500*ms)
+			}, context.DeadlineExceeded)
+		})
+	}
+}
+
+// A wait between two requests ends at once with its context.
+func TestCanceledPauseEndsAtOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New()).NoPush()
+		acquire(t, open(t, store, nil), "a", nil)
+		store.Set(faultstore.Acquire, far(10*ms))
+		limited, cancel := context.WithTimeout(ctx, 20*time.Second+7*ms)
+		defer cancel()
+		began := time.Now()
+		_, err := open(t, store, nil).Acquire(limited, "a", nil)
+		wantErr(t, err, context.DeadlineExceeded, holdfast.ErrHeld)
+		if took := time.Since(began) - 20*time.Second - 7*ms; took < 0 || took > 10*ms {
+			t.Errorf("returned %v after the end of the context, want at most one request later", took)
+		}
+	})
 }
 
 // Nothing is left either when the requests time out one by one and are applied
 // much later, after the caller was told that the store is unavailable.
 func TestLateGrantAfterOutage(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
+		c, store := faultyDetached(t, nil)
 		store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
 			time.Sleep(20 * time.Second)
 			apply()
@@ -179,7 +222,7 @@ func TestWaiterRidesOutAnOutage(t *testing.T) {
 // whatever it does with contexts.
 func TestHungStoreIsBounded(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
+		c, store := faultyDetached(t, nil)
 		lock := acquire(t, c, "a", nil)
 		unblock := make(chan struct{})
 		deaf := func(context.Context, faultstore.Op, func()) error { <-unblock; return faultstore.ErrReplyLost }
@@ -282,5 +325,24 @@ func TestNoResurrection(t *testing.T) {
 		})
 		wantErr(t, lock.Extend(ctx, time.Hour), holdfast.ErrLost)
 		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrExpired)
+	})
+}
+
+// What a store is certain of stays certain if it says so too late: a request that
+// was never sent needs no release.
+func TestLateCertaintyIsKept(t *testing.T) {
+	virtual(t, func(t *testing.T, _ context.Context) {
+		store := faultstore.Wrap(memstore.New())
+		c := open(t, store, nil)
+		store.Set(faultstore.Acquire, func(ctx context.Context, _ faultstore.Op, _ func()) error {
+			<-ctx.Done()
+			return errors.Join(ctx.Err(), driver.ErrNotApplied)
+		})
+		_, err := c.TryAcquire(context.Background(), "a", nil)
+		wantErr(t, err, holdfast.ErrUnavailable)
+		synctest.Wait()
+		if n := store.Calls(faultstore.Release); n > 0 {
+			t.Errorf("%d releases of what was certainly not granted", n)
+		}
 	})
 }

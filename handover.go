@@ -5,58 +5,61 @@ import (
 	"fmt"
 )
 
-// HandOver gives the lock away: it returns a ticket, by which [Client.Adopt] goes
-// on with the hold elsewhere, and this handle forgets it without a release. Its
-// contexts end with [ErrHandedOver] before HandOver returns, nothing is renewed
-// any more, and Release, which may be deferred as ever, does nothing. So the
-// lock has one holder at any time, as long as the ticket is adopted once.
+// HandOver gives the lock away: it returns a ticket, with which [Client.Adopt] continues the hold
+// elsewhere, and ends this handle without a release. Its contexts end with [ErrHandedOver] before
+// HandOver returns, renewal stops, and Release, which may be deferred as usual, does nothing. So
+// the lock has one holder at any time, as long as the ticket is adopted once.
 //
-// Who gets the ticket has what is left of the TTL to adopt it: [Lock.Extend] the
-// lock first if that may take a while. If nobody does, the lock is free when
-// its TTL is over. What is left of MinHold goes along, MaxHold does not.
+// The receiver of the ticket has the rest of the TTL to adopt it: [Lock.Extend] the lock first if
+// that may take a while. If the ticket is not adopted, the lock is free when its TTL is over. The
+// rest of MinHold stays in force, MaxHold does not.
 //
-// The lock must have been acquired with Options.Detached, and a reentrant one
-// have no other handle, else the error is [ErrInvalid]; if it is no longer held,
-// it is that of [Lock.Err]. After an error nothing has changed.
+// The lock must have been acquired with Options.Detached, and a reentrant one have no other
+// handle, else the error is [ErrInvalid]; if it is no longer held, it is that of [Lock.Err].
+// After an error nothing has changed.
 func (l *Lock) HandOver() (Ticket, error) {
-	ticket, err := l.ticket()
-	if err == nil && l.hold.handles() > 1 {
+	ticket, err := l.makeTicket()
+	if err == nil && l.lease.handleCount() > 1 {
 		err = fmt.Errorf("%w: it has other handles", ErrInvalid)
 	}
 	if err == nil {
 		err = ErrReleased
-		l.once.Do(func() {
-			err = l.hold.handOver()
-			l.result = err
+		l.releaseOnce.Do(func() {
+			err = l.handOver()
+			l.releaseErr = err
 		})
 	}
 	if err != nil {
-		return "", failed("hand over", l.Name(), err)
+		return "", opError("hand over", l.Name(), err)
 	}
 	return ticket, nil
 }
 
-func (h *hold) handles() int {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
-	return h.refs
+// handleCount returns the number of handles that are not released.
+func (l *lease) handleCount() int {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.openHandles
 }
 
-// handOver ends the hold here and nowhere else.
-func (h *hold) handOver() error {
-	c := h.c
-	h.drop()
-	if h.err() == nil {
-		h.over(&ErrHandedOver)
+// handOver ends the lease in this Client, and leaves it in the store.
+func (h *handle) handOver() error {
+	l := h.lease
+	c := l.c
+	h.removeHandle()
+	if l.checkHeld() == nil {
+		l.endLease(&ErrHandedOver)
 	}
-	if end := *h.end.Load(); end != ErrHandedOver {
+	end := *l.endReason.Load()
+	h.endContext(end)
+	if end != ErrHandedOver {
 		return end
 	}
-	h.grounded()
-	h.leave()
-	name, held := c.strip(h.full), c.clock.now()-h.began
+	l.waitIdle()
+	l.unregister()
+	name, held := c.stripPrefix(l.fullName), c.clock.now()-l.grantedAt
 	if c.log != nil {
-		c.log.DebugContext(context.Background(), "lock handed over", "name", name, "token", h.token, "held", held)
+		c.log.DebugContext(context.Background(), "lock handed over", "name", name, "token", l.token, "held", held)
 	}
 	if c.hooks.Released != nil {
 		c.hooks.Released(name, held, nil)

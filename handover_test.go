@@ -280,3 +280,26 @@ func TestHooksOfAHandOver(t *testing.T) {
 		}
 	})
 }
+
+// A ticket is not out before the renewals under way are answered: one that arrived
+// after the adoption could prolong the hold beyond what its adopter knows.
+func TestHandOverWaitsForTheRenewalUnderWay(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
+		renewed := false
+		store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			time.Sleep(2 * time.Second)
+			apply()
+			renewed = true
+			return nil
+		})
+		time.Sleep(10*time.Second + ms)
+		if _, err := lock.HandOver(); err != nil {
+			t.Fatal(err)
+		}
+		if !renewed {
+			t.Error("the ticket was handed out while a renewal was under way")
+		}
+	})
+}

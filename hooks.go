@@ -17,9 +17,8 @@ type Hooks struct {
 	// Acquired: a lock was acquired or adopted, d after the call.
 	Acquired func(name string, token int64, d time.Duration)
 
-	// Renewed: a renewal or extension was confirmed, with margin left until the
-	// deadline that was in force before. A margin that shrinks towards zero
-	// announces trouble.
+	// Renewed: a renewal or extension was confirmed, with margin left until the deadline that was
+	// in force before. A margin that shrinks towards zero is a warning.
 	Renewed func(name string, margin time.Duration)
 
 	// InDoubt: a renewal failed; the lock is still held, for left at most,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -75,7 +76,7 @@ func TestLog(t *testing.T) {
 		c, store := faulty(t, &holdfast.Config{Logger: logger})
 		release(t, acquire(t, c, "a", nil))
 		lock := acquire(t, c, "b", nil)
-		if _, _, err := store.Break(ctx, "b"); err != nil {
+		if _, _, err := store.Break(ctx, driver.BreakRequest{Name: "b"}); err != nil {
 			t.Fatal(err)
 		}
 		<-lock.Context().Done()

@@ -3,44 +3,51 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A Record describes who holds a lock, for people and tools: a picture of the
-// past, never a ground to act on as if one held the lock.
+// A Record describes the holder of a lock, for people and tools. It is a picture of the past: do
+// not act on it as if it were a held lock.
 type Record = driver.Record
 
-// Lookup reports who holds a lock. If nobody does, the error matches
-// [ErrNotHeld].
+// Lookup returns the holder of a lock. If nobody holds the lock, the error matches [ErrNotHeld].
+// If ctx is canceled during the request, Lookup returns when the request is answered, or after
+// Config.RequestTimeout. It returns at most a second after the deadline of ctx.
 func (c *Client) Lookup(ctx context.Context, name string) (Record, error) {
-	full, err := c.full(name)
+	full, err := c.fullName(name)
 	if err != nil {
-		return Record{}, failed("look up", name, err)
+		return Record{}, opError("look up", name, err)
 	}
-	rec, err := c.lookup(ctx, full)
+	rec, err := c.lookupRecord(ctx, full)
 	if err != nil {
-		return Record{}, failed("look up", name, err)
+		return Record{}, opError("look up", name, err)
 	}
 	rec.Name = name
 	return rec, nil
 }
 
-func (c *Client) lookup(ctx context.Context, full string) (Record, error) {
-	return c.inspect(ctx, func(ctx context.Context) (Record, bool, error) {
+// lookupRecord is Lookup with the name in the store.
+func (c *Client) lookupRecord(ctx context.Context, full string) (Record, error) {
+	return c.requestRecord(ctx, func(ctx context.Context) (Record, bool, error) {
 		return c.store.Lookup(ctx, full)
 	})
 }
 
-// inspect makes a request that answers with a record, if there is one.
-func (c *Client) inspect(ctx context.Context, request func(context.Context) (Record, bool, error)) (Record, error) {
-	if err := c.begin(); err != nil {
+// requestRecord makes a request for a record. It returns ErrNotHeld if there is none.
+func (c *Client) requestRecord(ctx context.Context, call func(context.Context) (Record, bool, error)) (Record, error) {
+	if ctx == nil {
+		return Record{}, errNoContext
+	}
+	if err := c.beginCall(); err != nil {
 		return Record{}, err
 	}
-	defer c.active.Done()
-	rec, err := ask(c, ctx, c.timeout, nil, func(ctx context.Context) (Record, error) {
-		rec, found, err := request(ctx)
+	defer c.activeCalls.Done()
+	rec, err := request(c, ctx, c.requestTimeout, func(ctx context.Context) (Record, error) {
+		rec, found, err := call(ctx)
 		if err == nil && !found {
 			err = ErrNotHeld
 		}
@@ -52,21 +59,28 @@ func (c *Client) inspect(ctx context.Context, request func(context.Context) (Rec
 	return rec, err
 }
 
-// List yields the locks that are held, or kept after their release, and whose
-// names begin with prefix, in no order. An error that concerns one record is
-// yielded, and the listing goes on. It is bounded by ctx alone.
+// List yields the locks that are held, or kept after their release, and have names that begin with
+// prefix, in no order. An error that concerns one record is yielded, and the listing goes on. It
+// is bounded by ctx alone.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		if err := c.begin(); err != nil {
-			yield(Record{}, failed("list", prefix, err))
+		err := c.configErr
+		if err == nil && ctx == nil {
+			err = errNoContext
+		}
+		if err == nil {
+			err = c.beginCall()
+		}
+		if err != nil {
+			yield(Record{}, opError("list", prefix, err))
 			return
 		}
-		defer c.active.Done()
+		defer c.activeCalls.Done()
 		for rec, err := range c.store.List(ctx, c.prefix+prefix) {
 			if err != nil {
-				rec, err = Record{}, failed("list", prefix, storeError(ctx, err))
+				rec, err = Record{}, opError("list", prefix, storeError(ctx, err))
 			} else {
-				rec.Name = c.strip(rec.Name)
+				rec.Name = c.stripPrefix(rec.Name)
 			}
 			if !yield(rec, err) {
 				return
@@ -75,78 +89,103 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, erro
 	}
 }
 
-// Break ends the hold of a lock, whoever has it, and reports what it ended. The
-// holder is not asked: it finds out by its next renewal, so its work goes on
-// for up to a third of its TTL, and only a fencing token keeps it from doing
-// harm. If nobody holds the lock, the error matches [ErrNotHeld].
+// Break ends the hold of a lock, whichever client has it, and returns the record of that hold.
+// The holder is not notified: it learns of it by its next renewal, so its work goes on for up to
+// a third of its TTL, and only a fencing token keeps it from doing harm. If nobody holds the
+// lock, the error matches [ErrNotHeld].
 //
 // If the error is ErrUnavailable, the lock may have been broken or not.
+//
+// By the time of the request the lock may have another holder. [Client.BreakToken] does not break
+// the hold of that one.
 func (c *Client) Break(ctx context.Context, name string) (Record, error) {
-	full, err := c.full(name)
-	if err != nil {
-		return Record{}, failed("break", name, err)
+	return c.breakHold(ctx, name, 0)
+}
+
+// BreakToken is [Client.Break] of the hold with the given token, which a [Record] shows, and of no
+// other: the store compares the token in the same step. If the lock is free, or its Record has
+// another token or none, BreakToken changes nothing, and the error matches [ErrNotHeld]. A name
+// that is kept after its release has the token of its former hold if the store knows that, which
+// Redis does not. A token below 1 is ErrInvalid. It is harmless to repeat a call after
+// ErrUnavailable.
+func (c *Client) BreakToken(ctx context.Context, name string, token int64) (Record, error) {
+	if token < 1 {
+		return Record{}, opError("break", name, fmt.Errorf("%w: the token %d is below 1", ErrInvalid, token))
 	}
-	rec, err := c.inspect(ctx, func(ctx context.Context) (Record, bool, error) {
-		return c.store.Break(ctx, full)
+	return c.breakHold(ctx, name, token)
+}
+
+// breakHold is BreakToken, or Break if the token is 0.
+func (c *Client) breakHold(ctx context.Context, name string, token int64) (Record, error) {
+	full, err := c.fullName(name)
+	if err != nil {
+		return Record{}, opError("break", name, err)
+	}
+	rec, err := c.requestRecord(ctx, func(ctx context.Context) (Record, bool, error) {
+		return c.store.Break(ctx, driver.BreakRequest{Name: full, Token: token})
 	})
 	if err != nil {
-		return Record{}, failed("break", name, err)
+		return Record{}, opError("break", name, err)
 	}
 	rec.Name = name
-	c.broke(full, rec.Token)
+	c.loseBroken(full, rec.Token)
 	return rec, nil
 }
 
-// broke ends a hold of this very Client at once.
-func (c *Client) broke(full string, token int64) {
+// loseBroken ends a broken lease of this very Client at once.
+func (c *Client) loseBroken(full string, token int64) {
 	c.mu.Lock()
-	var holds []*hold
-	if s := c.slots[full]; s != nil && s.hold != nil {
-		holds = append(holds, s.hold)
+	var leases []*lease
+	if q := c.queues[full]; q != nil && q.lease != nil {
+		leases = append(leases, q.lease)
 	}
-	for h := range c.adopted {
-		if h.full == full {
-			holds = append(holds, h)
+	for l := range c.adopted {
+		if l.fullName == full {
+			leases = append(leases, l)
 		}
 	}
 	c.mu.Unlock()
-	for _, h := range holds {
-		if h.token == token {
-			h.lose(ErrBroken)
+	for _, l := range leases {
+		if l.token == token {
+			l.markLost(ErrBroken)
 		}
 	}
 }
 
-// WaitFree waits until nobody holds the lock, without taking it: by the time it
-// returns, somebody may have taken it again. Do not use it to guard anything.
-// It rides out a store that does not answer as Acquire does.
+// WaitFree waits until nobody holds the lock, without taking it: by the time it returns, the lock
+// may be held again. Do not use it to guard anything. It keeps trying while the store does not
+// answer, as Acquire does.
 func (c *Client) WaitFree(ctx context.Context, name string) error {
-	full, err := c.full(name)
+	full, err := c.fullName(name)
 	if err != nil {
-		return failed("wait for", name, err)
+		return opError("wait for", name, err)
 	}
-	v := vigil{c: c, ctx: ctx, full: full}
-	defer v.end()
-	patience := patience{c: c}
+	if ctx == nil {
+		return opError("wait for", name, errNoContext)
+	}
+	w := retryWaiter{c: c, ctx: ctx, fullName: full}
+	defer w.unsubscribe()
+	budget := outageBudget{c: c, name: name}
 	for {
 		sent := c.clock.now()
-		rec, err := c.lookup(ctx, full)
+		rec, err := c.lookupRecord(ctx, full)
 		switch {
 		case errors.Is(err, ErrNotHeld):
 			return nil
 		case err != nil:
-			if err = patience.bear(ctx, sent, err); err == nil {
-				err = v.pause()
+			var after time.Duration
+			if after, err = budget.retryDelay(ctx, sent, err); err == nil {
+				err = w.waitOutage(after)
 			}
 		default:
-			patience.answered()
-			if v.watch() {
+			budget.noteAnswer()
+			if w.subscribe() {
 				continue // the release may have come before the watch
 			}
-			err = v.wait(rec.Remaining)
+			err = w.waitRetry(rec.Remaining)
 		}
 		if err != nil {
-			return failed("wait for", name, err)
+			return opError("wait for", name, err)
 		}
 	}
 }

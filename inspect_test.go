@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
@@ -64,5 +65,60 @@ func TestWaitFree(t *testing.T) {
 		if _, err := c.TryAcquire(ctx, "a", nil); err != nil {
 			t.Errorf("WaitFree has taken the lock: %v", err)
 		}
+	})
+}
+
+// Break ends the hold that it has broken and no other: not an older one of this
+// Client that the store has lost before.
+func TestBreakOfASuccessor(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, other := open(t, store, nil), holdfast.New(store, nil)
+		t.Cleanup(func() { _ = other.Close() }) // its lock is broken
+		lock := acquire(t, c, "a", nil)
+		if _, _, err := store.Break(ctx, driver.BreakRequest{Name: "a"}); err != nil { // behind the Client's back
+			t.Fatal(err)
+		}
+		acquire(t, other, "a", nil)
+		if _, err := c.Break(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Err(); err != nil {
+			t.Errorf("the older hold has ended at once: %v", err)
+		}
+		<-lock.Context().Done()
+		wantErr(t, lock.Err(), holdfast.ErrTaken)
+	})
+}
+
+// BreakToken ends the hold with its token, and no other.
+func TestBreakToken(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, other := open(t, store, nil), open(t, store, nil)
+		before := acquire(t, c, "a", nil)
+		release(t, before)
+		lock := acquire(t, c, "a", nil)
+		for _, token := range []int64{1, before.Token(), lock.Token() + 1} {
+			rec, err := other.BreakToken(ctx, "a", token)
+			wantErr(t, err, holdfast.ErrNotHeld)
+			if rec.Name != "" {
+				t.Errorf("with another token: %+v", rec)
+			}
+		}
+		for _, token := range []int64{0, -1} {
+			_, err := other.BreakToken(ctx, "a", token)
+			wantErr(t, err, holdfast.ErrInvalid)
+		}
+		if err := lock.Extend(ctx, holdfast.DefaultTTL); err != nil {
+			t.Fatalf("the hold with another token was broken: %v", err)
+		}
+		rec, err := c.BreakToken(ctx, "a", lock.Token())
+		if err != nil || rec.Name != "a" || rec.Token != lock.Token() {
+			t.Fatalf("with its token: %+v, %v", rec, err)
+		}
+		wantErr(t, lock.Err(), holdfast.ErrBroken)
+		_, err = c.BreakToken(ctx, "a", lock.Token())
+		wantErr(t, err, holdfast.ErrNotHeld)
 	})
 }

@@ -21,7 +21,7 @@ import (
 var localStores = map[string]func(t testing.TB) driver.Store{
 	"memory": func(testing.TB) driver.Store { return memstore.New() },
 	"file": func(t testing.TB) driver.Store {
-		store, err := filestore.Open(t.TempDir(), nil)
+		store, err := filestore.New(t.TempDir(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

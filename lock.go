@@ -2,137 +2,237 @@ package holdfast
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"maps"
+	"math"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// A Lock is a handle on a lock that was acquired. Its methods may be called
-// from any goroutine, and before and after Release. It must not be copied.
+// A Lock is a handle on a lock that was acquired. Its methods may be called from any goroutine,
+// and before and after Release. It must not be copied.
+//
+// A program that holds a lock keeps its Lock: the Client renews a lock also when its Lock is
+// out of reach, and logs a warning of it to Config.Logger.
 type Lock struct {
-	hold   *hold
-	next   *Lock // of the same hold
-	joined bool  // it is not the first of its hold
-	life
+	*handle
+}
 
-	once   sync.Once
-	result error // of Release
+// A handle is the state that a Lock shares with its lease. The lease does not refer to the Lock
+// itself, so that the garbage collector can find a Lock that was dropped.
+type handle struct {
+	lease          *lease
+	next           *handle // of the same lease; guarded by Client.mu, as prev is
+	prev           *handle
+	joined         bool         // it is not the first of its lease
+	lockReturned   atomic.Bool  // the caller got a Lock: the call that made the handle succeeded
+	reachableLocks atomic.Int32 // the Locks of this handle that are in reach, if they are counted
+	lockContext
+
+	releaseOnce sync.Once
+	releaseErr  error // result of Release
 }
 
 // Name returns the name of the lock, without the Client's prefix.
-func (l *Lock) Name() string { return l.hold.c.strip(l.hold.full) }
+func (l *Lock) Name() string { return l.lease.c.stripPrefix(l.lease.fullName) }
 
-// Token returns the fencing token: greater than that of every earlier hold of
-// this name, and the same for as long as this hold lasts. Hand it to the
-// resource that the lock protects, and let the resource refuse a token smaller
-// than one it has seen: then a holder that was paused past its deadline can do
-// no harm. It is 0 if the store gives no tokens (Guarantees().Fencing).
-func (l *Lock) Token() int64 { return l.hold.token }
+// Token returns the fencing token: greater than that of every earlier hold of this name, and the
+// same for as long as this hold lasts. Pass it to the resource that the lock protects, and let
+// the resource refuse a token smaller than one it has seen: then a holder that was paused past
+// its deadline can do no harm. It is 0 if the store gives no tokens (Guarantees().Fencing).
+func (l *Lock) Token() int64 { return l.lease.token }
 
-// Holder returns the public name under which the lock is held: that of the
-// Client, but of an adopted lock that of the Client which acquired it ("" if the
-// store cannot tell).
+// Holder returns the public name under which the lock is held: that of the Client, but of an
+// adopted lock that of the Client which acquired it ("" if the store does not know it).
 func (l *Lock) Holder() string {
-	if l.hold.adopted {
-		return l.hold.holder
+	if l.lease.adopted {
+		return l.lease.originalHolder
 	}
-	return l.hold.c.holder
+	return l.lease.c.holder
 }
 
 // Metadata returns what Options.Metadata held when the lock was acquired.
-func (l *Lock) Metadata() map[string]string { return maps.Clone(l.hold.metadata) }
+func (l *Lock) Metadata() map[string]string { return maps.Clone(l.lease.metadata) }
 
-// Deadline returns the time until which the lock is ours whatever happens to
-// the network, unless somebody breaks it by force. Renewals move it. It carries
-// a monotonic reading; it was reckoned from the moment before the request was
-// sent, with a margin for drift.
+// Deadline returns the time until which the lock is held whatever happens to the network, unless
+// it is broken by force. Renewals move it. It carries a monotonic reading. It counts from the
+// moment before the request was sent, with a margin for drift.
 func (l *Lock) Deadline() time.Time {
-	return l.hold.c.clock.time(time.Duration(l.hold.deadline.Load()))
+	return l.lease.c.clock.time(time.Duration(l.lease.deadline.Load()))
 }
 
-// Err returns nil while the lock is held. After that it returns, for ever, why
-// it is not: a [LostError], [ErrReleased] after Release, or [ErrHandedOver]. It
-// reads the clock each time, so it is right at once after the process was
-// paused, when timers and the Context are not yet. Between a nil from Err and the
-// act that it was to guard a process can still be paused: only the token protects
-// against that.
+// Since returns when this Client got the lock: when it received the grant, or, of an adopted
+// lock, the proof that the hold lasts. It carries a monotonic reading, so that time.Since of it
+// is right after a step of the wall clock, too.
+func (l *Lock) Since() time.Time { return l.lease.c.clock.time(l.lease.grantedAt) }
+
+// String returns the name and the token, for messages.
+func (l *Lock) String() string {
+	return fmt.Sprintf("lock %q (token %d)", l.Name(), l.Token())
+}
+
+// LogValue implements [slog.LogValuer]: a group of name, token, holder and deadline.
+func (l *Lock) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.String("name", l.Name()),
+		slog.Int64("token", l.Token()),
+		slog.String("holder", l.Holder()),
+		slog.Time("deadline", l.Deadline()),
+	)
+}
+
+// Err returns nil while the lock is held. After that it returns the reason of the end, for ever:
+// a [LostError], [ErrReleased] after Release, or [ErrHandedOver]. It reads the clock each time,
+// so it is right at once after the process was paused, when timers and the Context are not yet. A
+// process can still be paused between a nil from Err and the act that it guards: only the token
+// protects against that.
 func (l *Lock) Err() error {
-	if end := l.ended(); end != nil {
+	if end := l.contextErr(); end != nil {
 		return end
 	}
-	return l.hold.err()
+	return l.lease.checkHeld()
 }
 
-// Context returns a context that ends when the lock is no longer held, with
-// Err's value as its context.Cause. It has the values of the context that
-// Acquire was given, but not its end. Its end is announced by a timer and so
-// may come a moment late after a pause of the process; see [Lock.Err].
+// Context returns a context that ends when the lock is no longer held, with Err's value as its
+// context.Cause. It has the values of the context that was passed to Acquire, but not its end. A
+// timer ends it, so the end may come a moment late after a pause of the process; see [Lock.Err].
 func (l *Lock) Context() context.Context {
-	return l.context(l.Err())
+	return l.makeContext(l.Err())
 }
 
-// Extend makes the lock last at least until d from now, as the store counts it;
-// it never shortens. Automatic renewal goes on as before. Use it with
-// Options.NoRenew, or before a stretch in which the process cannot renew.
-// d has the bounds of Options.TTL; MaxHold is not exceeded.
+// Extend makes the lock last at least until d from now, as the store counts it; it never
+// shortens. Automatic renewal goes on as before. Use it with Options.NoRenew, or before a period
+// in which the process cannot renew. d has the bounds of Options.TTL; MaxHold is not exceeded.
+// If ctx is canceled during the request, Extend returns when the request is answered, or after
+// Config.RequestTimeout. It returns at most a second after the deadline of ctx.
 //
-// If it fails with ErrUnavailable the lock may or may not have been extended,
-// and is held at least until Deadline. Other errors are those of [Lock.Err].
+// If it fails with ErrUnavailable the lock may or may not have been extended, and is held at
+// least until Deadline. Other errors are those of [Lock.Err].
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	if err := checkTTL(d); err != nil {
-		return failed("extend", l.Name(), err)
+		return opError("extend", l.Name(), err)
+	}
+	if ctx == nil {
+		return opError("extend", l.Name(), errNoContext)
 	}
 	if err := l.Err(); err != nil {
-		return failed("extend", l.Name(), err)
+		return opError("extend", l.Name(), err)
 	}
-	c := l.hold.c
-	if err := c.begin(); err != nil {
-		return failed("extend", l.Name(), err)
+	c := l.lease.c
+	if err := c.beginCall(); err != nil {
+		return opError("extend", l.Name(), err)
 	}
-	defer c.active.Done()
-	if err := c.extend(ctx, d, l.hold); err != nil {
-		return failed("extend", l.Name(), err)
+	defer c.activeCalls.Done()
+	if err := c.extendLeases(ctx, d, l.lease); err != nil {
+		return opError("extend", l.Name(), err)
 	}
 	return nil
 }
 
-// Release lets go of the lock, unless it was handed over. It takes no context: it is right to defer it, and
-// it works when every context has ended. The Lock's context ends first; a
-// renewal under way is awaited, so that nothing is written after Release has
-// returned. It is bounded by a few request timeouts.
+// Release releases the lock, unless it was handed over. It takes no context, so that it can be
+// deferred and works when every context has ended. The Lock's context ends first. Release waits
+// for a renewal in flight, so that nothing is written after Release has returned. It does not
+// wait for work that [Lock.Do] runs. Release is bounded by a few request timeouts.
 //
-// It returns nil if the store confirmed the release; a [LostError] if the lock
-// had been lost before; and ErrUnavailable if the store did not confirm: then
-// the release is tried on in the background, until the TTL has freed the lock
-// in any case. Further calls do nothing and return the same.
+// It returns nil if the store confirmed the release; a [LostError] if the lock had been lost
+// before; and ErrUnavailable if the store did not confirm: then the release is retried in the
+// background, until the TTL has freed the lock in any case. Further calls do nothing and return
+// the same.
 func (l *Lock) Release() error {
-	l.once.Do(func() { l.result = l.release() })
-	return l.result
+	l.releaseOnce.Do(func() { l.releaseErr = l.release() })
+	return l.releaseErr
 }
 
-func (l *Lock) release() error {
-	h := l.hold
-	end := h.err()
-	last := h.drop()
-	l.finish(ErrReleased)
+// release ends the handle, and releases the lease with the last one.
+func (h *handle) release() error {
+	l := h.lease
+	end := l.checkHeld()
+	last := h.removeHandle()
+	h.endContext(ErrReleased)
 	if last {
-		return h.release()
+		return l.release()
 	}
 	return end
 }
 
-// undo releases a handle as if it had never been acquired.
-func (l *Lock) undo() {
-	l.once.Do(func() {
-		last := l.hold.drop()
-		l.finish(errGivenUp)
+// registerWork registers work, unless the lease has ended. The check and the registration are one
+// step under Client.mu, as the end of a lease is: ReleaseAll finds either the work or nothing to
+// wait for.
+func (h *handle) registerWork(done <-chan struct{}) error {
+	c := h.lease.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if end := h.lease.endReason.Load(); end != nil {
+		return *end
+	}
+	return h.lockContext.registerWork(done)
+}
+
+// discard releases a handle as if it had never been acquired.
+func (h *handle) discard() {
+	h.releaseOnce.Do(func() {
+		last := h.removeHandle()
+		h.endContext(errDiscarded)
 		switch {
 		case !last:
-		case l.joined: // others have held it, and MinHold is theirs
-			_ = l.hold.err()
-			l.result = l.hold.release()
+		case h.joined: // the lease was held before by another handle, for which MinHold applies
+			_ = h.lease.checkHeld()
+			h.releaseErr = h.lease.release()
 		default:
-			l.hold.undo()
+			h.lease.discard()
 		}
 	})
+}
+
+// firstLock returns the first Lock of a lease. It is in the same allocation, unless its
+// reachability matters.
+func (pair *leaseAndHandle) firstLock() *Lock {
+	if pair.lease.c.log != nil {
+		return pair.handle.newLock()
+	}
+	pair.handle.lockReturned.Store(true)
+	pair.lock.handle = &pair.handle
+	return &pair.lock
+}
+
+// newLock returns another Lock of a handle. It counts the Lock as long as it is in reach, if the
+// Client has a Logger.
+func (h *handle) newLock() *Lock {
+	lock := &Lock{h}
+	if h.lease.c.log != nil {
+		h.reachableLocks.Add(1)
+		runtime.AddCleanup(lock, countUnreachable, &h.reachableLocks)
+	}
+	h.lockReturned.Store(true)
+	return lock
+}
+
+// countUnreachable runs when a Lock is out of reach. It only counts: it runs in a goroutine that
+// all cleanups of the program share, and outside of a bubble of synctest.
+func countUnreachable(reachable *atomic.Int32) { reachable.Add(-1) }
+
+// alreadyWarned is far below any number of Locks.
+const alreadyWarned = math.MinInt32 / 2
+
+// warnUnreleased logs, once, that the lease is renewed for a Lock that cannot be released any
+// more.
+func (l *lease) warnUnreleased() {
+	c := l.c
+	if c.log == nil {
+		return
+	}
+	c.mu.Lock()
+	handles := l.appendHandles(nil)
+	c.mu.Unlock()
+	for _, h := range handles {
+		if h.lockReturned.Load() && h.reachableLocks.Load() == 0 && h.contextErr() == nil &&
+			h.reachableLocks.CompareAndSwap(0, alreadyWarned) {
+			c.log.WarnContext(context.Background(),
+				"lock was dropped without Release; it is renewed until the Client is closed",
+				"name", c.stripPrefix(l.fullName), "token", l.token)
+		}
+	}
 }

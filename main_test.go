@@ -50,14 +50,24 @@ func open(t *testing.T, store driver.Store, config *holdfast.Config) *holdfast.C
 func faulty(t *testing.T, config *holdfast.Config) (*holdfast.Client, *faultstore.Store) {
 	t.Helper()
 	store := faultstore.Wrap(memstore.New())
-	c := holdfast.New(store, config)
+	return closedAtLast(t, store, holdfast.New(store, config)), store
+}
+
+// faultyDetached is faulty for faults that ignore their context.
+func faultyDetached(t *testing.T, config *holdfast.Config) (*holdfast.Client, *faultstore.Store) {
+	t.Helper()
+	store := faultstore.Wrap(memstore.New())
+	return closedAtLast(t, store, holdfast.New(driver.Detach(store), config)), store
+}
+
+func closedAtLast(t *testing.T, store *faultstore.Store, c *holdfast.Client) *holdfast.Client {
 	t.Cleanup(func() {
 		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
 			store.Set(op, nil)
 		}
 		_ = c.Close() // what it reports is the test's own doing
 	})
-	return c, store
+	return c
 }
 
 func acquire(t *testing.T, c *holdfast.Client, name string, o *holdfast.Options) *holdfast.Lock {

@@ -52,3 +52,36 @@ func TestOpenRefuses(t *testing.T) {
 		t.Error("an invalid Config is accepted")
 	}
 }
+
+// Two Clients of one URL exclude each other, with memory: as with every other store.
+func TestOpenOfOneURLIsOneStore(t *testing.T) {
+	ctx := context.Background()
+	var clients []*holdfast.Client
+	for range 2 {
+		c, err := holdfast.Open(ctx, "memory:", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		clients = append(clients, c)
+	}
+	lock := acquire(t, clients[0], "TestOpenOfOneURLIsOneStore", nil)
+	_, err := clients[1].TryAcquire(ctx, lock.Name(), nil)
+	wantErr(t, err, holdfast.ErrHeld)
+	release(t, lock)
+}
+
+// The store of a known scheme that is not linked is named by its import path.
+func TestOpenNamesTheMissingImport(t *testing.T) {
+	for url, pkg := range map[string]string{
+		"redis://user:secret@host/0": "redisstore", "rediss://host": "redisstore", "redis+cluster://host": "redisstore",
+		"redis+sentinel://host/name": "redisstore", "postgres://host": "pgstore", "postgresql://host": "pgstore",
+		"postgres+advisory://host": "pgstore/advisory", "quorum:?node=a": "quorumstore",
+	} {
+		_, err := holdfast.Open(context.Background(), url, nil)
+		wantErr(t, err, holdfast.ErrInvalid)
+		if err == nil || !strings.Contains(err.Error(), `import _ "github.com/holdfast-go/holdfast/`+pkg+`"`) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}

@@ -11,61 +11,63 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// DefaultTTL is the TTL of a lock for which no other was asked.
+// DefaultTTL is the TTL of a lock if neither Options nor Config set one.
 const DefaultTTL = 30 * time.Second
 
-// Options say how a lock is taken and held. The zero value, and nil, mean the
-// defaults of the Client's Config.
+// Options define how a lock is taken and held. The zero value, and nil, mean the defaults of the
+// Client's Config.
 type Options struct {
-	// TTL is how long the store keeps the lock for a holder that it does not
-	// hear from: the time after which a crashed or unreachable holder is
-	// replaced. It has nothing to do with how long the work takes, since locks
-	// are renewed. From driver.MinTTL (10 ms) to driver.MaxTTL (a year);
-	// 0 means DefaultTTL. Below a second, a busy machine or network may lose
-	// the lock.
+	// TTL is how long the store keeps the lock without a renewal: the time after which a crashed
+	// or unreachable holder is replaced. It does not limit how long the work takes, since locks
+	// are renewed. From driver.MinTTL (10 ms) to driver.MaxTTL (a year); 0 means DefaultTTL.
+	// Below a second, a busy machine or network may lose the lock.
 	TTL time.Duration
 
 	// Wait bounds how long Acquire waits for the lock; 0 means as long as its
 	// context allows. TryAcquire does not use it.
 	Wait time.Duration
 
-	// MinHold keeps the name taken until that long after the acquisition, even
-	// if the lock is released sooner: work then runs at most once in that time,
-	// among replicas whose clocks differ too. At most driver.MaxTTL.
+	// MinHold keeps the name taken until that long after the acquisition, even if the lock is
+	// released sooner: work then runs at most once in that time, also among replicas with
+	// different clocks. At most driver.MaxTTL.
 	MinHold time.Duration
 
-	// MaxHold ends the hold that long after the acquisition: renewal stops,
-	// and the lock is lost with the reason ErrMaxHold. 0 means no limit.
+	// MaxHold ends the hold that long after the acquisition: renewal stops, and the lock is lost
+	// with the reason ErrMaxHold. 0 means no limit. It can be shorter than MinHold: after the
+	// Release of a lock lost in this way, too, the name stays taken until MinHold is over.
 	MaxHold time.Duration
 
-	// Metadata is shown to everybody who looks the lock up: at most
-	// driver.MaxMetadataEntries entries and driver.MaxMetadata bytes in all.
-	// It is no place for secrets.
+	// Metadata is shown to everybody with access to the store: at most driver.MaxMetadataEntries
+	// entries and driver.MaxMetadata bytes in all. Do not put secrets into it. On a store
+	// without Guarantees().Metadata the Client refuses it.
 	Metadata map[string]string
 
-	// NoRenew leaves it to the holder to call Lock.Extend in time.
+	// NoRenew turns automatic renewal off: the holder calls Lock.Extend in time.
 	NoRenew bool
 
-	// Reentrant lets an Acquire by the same Client join a hold that it has
-	// already, if that was acquired with Reentrant too: it prolongs the hold
-	// and returns a Lock of its own with the same token. The store lets go when
-	// the last of them is released. The options of the first stay in force.
-	// Goroutines that share a hold do not exclude each other.
+	// Reentrant lets an Acquire by the same Client join a hold that it has already, if that was
+	// acquired with Reentrant too: it extends the hold and returns a Lock of its own with the
+	// same token. The lock is released when the last of them is released. The options of the
+	// first stay in force. Goroutines that share a hold do not exclude each other.
 	Reentrant bool
 
-	// Detached makes a hold that outlives the process, on stores too that free
-	// the locks of a process that has ended: it ends by Release, Break or its
-	// TTL alone. Only such a lock can be handed to another process: see
-	// [Lock.HandOver]. A store without Guarantees().Detached refuses it.
+	// Detached makes a hold that outlives the process, on stores too that free the locks of a
+	// process that has ended: it ends by Release, Break or its TTL alone. Only such a lock can be
+	// handed to another process: see [Lock.HandOver]. A store without Guarantees().Detached
+	// refuses it.
 	Detached bool
 
-	// MaxAttempts ends Acquire after the store has answered so many times that
-	// the lock is held; 0 means no limit. Attempts to reach the store do not
-	// count.
+	// MaxAttempts ends Acquire after the store has answered that many times that the lock is
+	// held; 0 means no limit. Attempts to reach the store do not count.
 	MaxAttempts int
+
+	// NoDefaults makes the other fields apply as they are, also where they are zero: of the
+	// Config's Options only TTL and Metadata apply. A package that builds a promise of its own on
+	// locks sets it, so that the promise does not depend on how the Client was configured.
+	NoDefaults bool
 }
 
-// Config says how a Client works. The zero value, and nil, are good defaults.
+// Config defines how a Client works. The zero value, and nil, are good defaults.
 type Config struct {
 	// Holder is the public name under which the Client's locks are shown to
 	// others, at most driver.MaxName bytes. It proves nothing and need not be
@@ -77,68 +79,86 @@ type Config struct {
 	Prefix string
 
 	// Options are the defaults for those fields that are zero in the options
-	// of a call.
+	// of a call. Recipes, such as package election, use TTL and Metadata alone.
 	Options Options
 
 	// Backoff paces the attempts of waiters.
 	Backoff Backoff
 
-	// RequestTimeout bounds every request to the store; an answer that comes
-	// later does not count. 0 means 3 s. Renewals have a shorter bound if the
-	// TTL asks for it.
+	// RequestTimeout bounds every request to the store; a later answer does not count. 0 means
+	// 3 s. Renewals have a shorter bound if the TTL requires it.
 	RequestTimeout time.Duration
 
-	// Outage is how long a waiting Acquire rides out a store that does not
-	// answer; 0 means 10 s. It does not apply to a store that refuses the very
-	// first attempt: that error is returned at once.
-	Outage time.Duration
+	// MaxOutage is how long a waiting Acquire keeps trying while the store does not answer; 0 means
+	// 10 s. It does not apply to a store that refuses the very first attempt: that error is
+	// returned at once. A server that answers that it can serve later ([driver.RetryError]) is
+	// waited for until Wait or the deadline of the context is over; without either, for MaxOutage
+	// beyond the time that it announced.
+	MaxOutage time.Duration
 
-	// Logger gets a record of lost locks and failing requests at level Warn,
-	// and of acquisitions and releases at level Debug. nil logs nothing.
+	// Require is what the store must promise at least. Fields that are true must be true of it,
+	// its Scope and HolderCrash must be as good or better, its Restart and Failover no
+	// worse, its Store the same; a field that is zero does not matter. If the store promises
+	// less, Open and every method of the Client fail with ErrUnsupported, and the error names
+	// what is missing:
+	//
+	//	Require: driver.Guarantees{Fencing: true, Restart: driver.FateKept}
+	Require driver.Guarantees
+
+	// Logger gets records at level Warn: of lost locks, of failing requests, of a Lock that was
+	// dropped without Release and is renewed for ever (at the first renewal after the garbage
+	// collector has found it), and, once for each hold, of an acquisition that has waited longer
+	// than RequestTimeout for a lock that this very Client holds, as one that waits for itself
+	// does. It gets records at level Debug of acquisitions, releases, and acquisitions that begin
+	// to wait. nil logs nothing.
 	Logger *slog.Logger
 
 	// Hooks are called as things happen, for metrics.
 	Hooks Hooks
 }
 
-// with fills the zero fields of o from the defaults.
-func (o *Options) with(def *Options) Options {
+// withDefaults returns o with its zero fields set to the defaults.
+func (o *Options) withDefaults(defaults *Options) Options {
 	if o == nil {
 		o = &Options{}
 	}
+	if o.NoDefaults {
+		defaults = &Options{TTL: defaults.TTL, Metadata: defaults.Metadata}
+	}
 	merged := *o
 	if merged.TTL == 0 {
-		merged.TTL = def.TTL
+		merged.TTL = defaults.TTL
 	}
 	if merged.TTL == 0 {
 		merged.TTL = DefaultTTL
 	}
 	if merged.Wait == 0 {
-		merged.Wait = def.Wait
+		merged.Wait = defaults.Wait
 	}
 	if merged.MinHold == 0 {
-		merged.MinHold = def.MinHold
+		merged.MinHold = defaults.MinHold
 	}
 	if merged.MaxHold == 0 {
-		merged.MaxHold = def.MaxHold
+		merged.MaxHold = defaults.MaxHold
 	}
 	if merged.Metadata == nil {
-		merged.Metadata = def.Metadata
+		merged.Metadata = defaults.Metadata
 	}
 	if merged.MaxAttempts == 0 {
-		merged.MaxAttempts = def.MaxAttempts
+		merged.MaxAttempts = defaults.MaxAttempts
 	}
-	merged.NoRenew = merged.NoRenew || def.NoRenew
-	merged.Reentrant = merged.Reentrant || def.Reentrant
-	merged.Detached = merged.Detached || def.Detached
+	merged.NoRenew = merged.NoRenew || defaults.NoRenew
+	merged.Reentrant = merged.Reentrant || defaults.Reentrant
+	merged.Detached = merged.Detached || defaults.Detached
 	if len(merged.Metadata) > 0 {
-		merged.Metadata = maps.Clone(merged.Metadata) // the caller may change his
+		merged.Metadata = maps.Clone(merged.Metadata) // the caller may change the original
 	}
 	return merged
 }
 
-// check refuses options that are out of bounds, or that the store cannot honour.
-func (o *Options) check(can driver.Guarantees) error {
+// validate returns an error for options that are out of bounds, or that the store does not
+// support.
+func (o *Options) validate(guarantees driver.Guarantees) error {
 	if err := checkTTL(o.TTL); err != nil {
 		return err
 	}
@@ -148,13 +168,44 @@ func (o *Options) check(can driver.Guarantees) error {
 	if o.MinHold < 0 || o.MinHold > driver.MaxTTL {
 		return fmt.Errorf("%w: MinHold %v is not between 0 and %v", ErrInvalid, o.MinHold, driver.MaxTTL)
 	}
-	if o.MinHold > 0 && !can.Keep {
+	if o.MinHold > 0 && !guarantees.Keep {
 		return fmt.Errorf("%w: MinHold", ErrUnsupported)
 	}
-	if o.Detached && !can.Detached {
+	if o.Detached && !guarantees.Detached {
 		return fmt.Errorf("%w: Detached", ErrUnsupported)
 	}
+	if len(o.Metadata) > 0 && !guarantees.Metadata {
+		return fmt.Errorf("%w: Metadata", ErrUnsupported)
+	}
 	return checkMetadata(o.Metadata)
+}
+
+// validate returns an error for a Config that is out of bounds, or that the store does not
+// support.
+func (c *Config) validate(holder string, guarantees driver.Guarantees) error {
+	if err := checkText("holder", holder); err != nil {
+		return err
+	}
+	if !printable(c.Prefix) {
+		return fmt.Errorf("%w: prefix is not UTF-8 text without control characters", ErrInvalid)
+	}
+	if c.RequestTimeout < 0 || c.MaxOutage < 0 {
+		return fmt.Errorf("%w: RequestTimeout and MaxOutage cannot be negative", ErrInvalid)
+	}
+	if b := c.Backoff; b.Min < 0 || b.Max < 0 || b.Watched < 0 {
+		return fmt.Errorf("%w: the times of Backoff cannot be negative", ErrInvalid)
+	}
+	if b := c.Backoff; b.Max > 0 && b.Min > b.Max {
+		return fmt.Errorf("%w: Backoff.Min %v is above Backoff.Max %v", ErrInvalid, b.Min, b.Max)
+	}
+	if c.Options.NoDefaults {
+		return fmt.Errorf("%w: Config.Options are the defaults, and cannot have NoDefaults", ErrInvalid)
+	}
+	defaults := c.Options.withDefaults(&Options{})
+	if err := defaults.validate(guarantees); err != nil {
+		return fmt.Errorf("Config.Options: %w", err)
+	}
+	return checkRequired(guarantees, c.Require)
 }
 
 func checkTTL(ttl time.Duration) error {
@@ -181,7 +232,7 @@ func checkMetadata(metadata map[string]string) error {
 	return nil
 }
 
-// checkText refuses what cannot be a name or a holder.
+// checkText returns an error for a text that cannot be a name or a holder.
 func checkText(what, text string) error {
 	switch {
 	case text == "":

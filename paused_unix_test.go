@@ -19,7 +19,7 @@ import (
 
 func init() { otherProcess = holdAndWrite }
 
-const pausedTTL = 300 * time.Millisecond
+const pausedTTL = time.Second
 
 // holdAndWrite is the other process of TestPausedHolder: it writes its token as
 // often as it can, each time after a look at the lock.
@@ -95,7 +95,7 @@ func stop(t *testing.T, process *os.Process) {
 // takeOver waits for the lock of the stopped holder, and returns the new token.
 func takeOver(t *testing.T, folder string) int64 {
 	t.Helper()
-	store, err := filestore.Open(folder, nil)
+	store, err := filestore.New(folder, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,121 +1,273 @@
 package holdfast
 
-import "container/list"
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"time"
 
-// A slot is the place of one name in a Client. One caller at a time has the
-// turn: it alone talks to the store about this name, and keeps the turn while
-// it holds the lock. The others wait in line. A slot exists while anybody has
-// its turn.
-type slot struct {
-	hold *hold      // of the one who has the turn, once it holds the lock
-	line *list.List // of *waiter, first come first served; nil if empty so far
-	seen *HeldError // what the one who has the turn last found in the way
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A nameQueue is the queue of a Client's callers for one name. Its head alone sends requests for
+// this name to the store. The head stays the head while it holds the lock; the others wait. A
+// nameQueue exists while it has a head.
+type nameQueue struct {
+	lease   *lease     // of the head, once it holds the lock
+	waiters *list.List // of *waiter, first come first served; nil if there was none so far
+
+	// lastAnswer is what the last answer of the store, or the lack of one, showed of the name: a
+	// *HeldError if another client holds it, any other error if that is in doubt, nil if nothing
+	// is known. The request was sent at lastAnswerSent.
+	lastAnswer     error
+	lastAnswerSent time.Duration
+
+	// lastGranted is the lease that was granted last: a grant is an answer, too.
+	lastGranted *lease
+
+	// failingSince is since when the store has not answered about the name, 0 if it has.
+	failingSince time.Duration
+
+	changed chan struct{} // closed when lease or lastAnswer changes; nil if nothing waits for it
+	recheck chan struct{} // ends the pause of the head; has room for one
 }
 
-// A waiter waits in line for the turn of a name.
+// knownError returns why the name cannot be acquired at this moment: a *HeldError if it is
+// certain that the lock is held, ErrUnavailable if that is in doubt, and nil if it is not known
+// yet. An answer of the store counts if its request was sent at since or later, and a grant if it
+// came later. An error of the store counts whatever its age. No other function turns knowledge of a
+// name into an error. The caller holds c.mu.
+func (c *Client) knownError(q *nameQueue, since time.Duration) error {
+	l := q.lease
+	if l != nil && (l.awaitingWork || l.endReason.Load() == nil && c.clock.now() < time.Duration(l.deadline.Load())) {
+		return &HeldError{Record: l.currentRecord(), Self: true}
+	}
+	_, held := q.lastAnswer.(*HeldError)
+	if q.lastAnswer != nil && (!held || q.lastAnswerSent >= since) {
+		return q.lastAnswer
+	}
+	if q.lastGranted != nil && q.lastGranted.grantedAt > since {
+		return &HeldError{Record: q.lastGranted.currentRecord(), Self: true}
+	}
+	return nil
+}
+
+// recordAnswer records what a request that was sent at sent has shown of a name.
+func (c *Client) recordAnswer(full string, answer error, sent time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.queues[full]
+	if q == nil {
+		return
+	}
+	q.lastAnswer, q.lastAnswerSent = answer, sent
+	if _, held := answer.(*HeldError); held {
+		q.failingSince = 0
+	} else if answer != nil && q.failingSince == 0 {
+		q.failingSince = c.clock.now()
+	}
+	q.signalChange()
+}
+
+// signalChange wakes the callers that wait for a change of the queue. The caller holds c.mu.
+func (q *nameQueue) signalChange() {
+	if q.changed != nil {
+		close(q.changed)
+		q.changed = nil
+	}
+}
+
+// nextChange returns a channel that is closed when the queue changes. The caller holds c.mu.
+func (q *nameQueue) nextChange() <-chan struct{} {
+	if q.changed == nil {
+		q.changed = make(chan struct{})
+	}
+	return q.changed
+}
+
+// A waiter is a caller in the queue of a name, behind its head.
 type waiter struct {
 	reentrant bool
-	turn      chan *hold // gets nil for the turn, or a hold to join
+	ready     chan *lease // gets nil when the waiter becomes the head, or a lease to join
 }
 
-// enter waits for the turn of the acquisition's name. It returns a hold instead
-// if there is one that the acquisition may join.
-func (a *acquisition) enter() (*hold, error) {
+// enqueue waits until the operation is the head of the name's queue. It returns a lease instead
+// if there is one that the operation may join.
+func (a *acquireOp) enqueue() (*lease, error) {
 	c := a.c
 	c.mu.Lock()
-	s := c.slots[a.full]
-	if s == nil {
-		c.slots[a.full] = &slot{}
+	q := c.queues[a.fullName]
+	if q == nil {
+		c.queues[a.fullName] = &nameQueue{}
 		c.mu.Unlock()
 		return nil, nil
 	}
-	if a.o.Reentrant && s.hold != nil && s.hold.joinable() {
+	if a.options.Reentrant && q.lease != nil && q.lease.joinable() {
 		defer c.mu.Unlock()
-		return s.hold, nil
+		return q.lease, nil
 	}
-	a.last = c.taken(s, a.full)
-	if a.try {
-		defer c.mu.Unlock()
-		return nil, a.last
+	if a.singleAttempt {
+		return a.tryBecomeHead(q)
 	}
-	if s.line == nil {
-		s.line = list.New()
+	if q.waiters == nil {
+		q.waiters = list.New()
 	}
-	w := &waiter{reentrant: a.o.Reentrant, turn: make(chan *hold, 1)}
-	place := s.line.PushBack(w)
-	c.mu.Unlock()
-
-	a.began = c.clock.now()
-	a.contended()
+	w := &waiter{reentrant: a.options.Reentrant, ready: make(chan *lease, 1)}
+	element := q.waiters.PushBack(w)
+	a.startedAt = c.clock.now()
+	selfWait := c.newSelfWait(q)
+	defer selfWait.stop()
+	outage := time.NewTimer(c.outage)
+	defer outage.Stop()
 	var err error
-	select {
-	case h := <-w.turn:
-		return h, nil
-	case <-a.ctx.Done():
-		err = a.ctx.Err()
-	case <-c.closing:
-		err = ErrClosed
+	for err == nil {
+		if known := c.knownError(q, 0); known != nil {
+			a.lastErr = known
+		}
+		var changed <-chan struct{}
+		if _, held := a.lastErr.(*HeldError); !held && !a.contended {
+			changed = q.nextChange() // the hooks are notified when it is held
+		}
+		c.mu.Unlock()
+		a.reportContended()
+		select {
+		case l := <-w.ready:
+			return l, nil
+		case <-changed:
+		case <-selfWait.overdue():
+			selfWait.warnIfSameLease(a, q)
+		case <-outage.C:
+			if err = a.outageError(q); err == nil {
+				outage.Reset(c.outage)
+			}
+		case <-a.ctx.Done():
+			err = a.ctx.Err()
+		case <-c.closing:
+			err = ErrClosed
+		}
+		c.mu.Lock()
 	}
-
-	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
-	case h := <-w.turn: // it came at the same moment
-		if h == nil {
-			c.pass(a.full, s)
+	case l := <-w.ready: // it came at the same moment
+		if l == nil {
+			c.handOff(a.fullName, q)
 		}
 	default:
-		s.line.Remove(place)
+		q.waiters.Remove(element)
+	}
+	if known := c.knownError(q, a.startedAt); known != nil {
+		a.lastErr = known
+	}
+	if a.lastErr == nil {
+		a.lastErr = errNotAnswered
 	}
 	return nil, err
 }
 
-// taken describes why a name cannot be had at once. The caller holds c.mu.
-func (c *Client) taken(s *slot, full string) *HeldError {
-	switch {
-	case s.hold != nil:
-		return &HeldError{Record: s.hold.record()}
-	case s.seen != nil:
-		return s.seen
-	}
-	return &HeldError{Record: Record{Name: c.strip(full)}}
-}
-
-// leave gives up the turn of a name.
-func (c *Client) leave(full string) {
+// outageError returns the error of a waiter if the store has not answered about the name for
+// Config.MaxOutage, and nil while the waiter should wait on.
+func (a *acquireOp) outageError(q *nameQueue) error {
+	c := a.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pass(full, c.slots[full])
+	known := c.knownError(q, 0)
+	if _, held := known.(*HeldError); held || q.failingSince == 0 || c.clock.now()-q.failingSince < c.outage {
+		return nil
+	}
+	if later := (*driver.RetryError)(nil); errors.As(known, &later) {
+		if _, bounded := a.ctx.Deadline(); bounded {
+			return nil
+		}
+	}
+	if known == nil {
+		known = errNotAnswered
+	}
+	return known
 }
 
-// pass hands the turn to the first in line. The caller holds c.mu.
-func (c *Client) pass(full string, s *slot) {
-	s.hold = nil
-	if s.line == nil || s.line.Len() == 0 {
-		delete(c.slots, full)
-		return
+// tryBecomeHead makes the operation the head of a queue that has another head, if that one
+// leaves, or returns the known error. The result is as of now: if the head pauses between
+// attempts, tryBecomeHead makes it try again, and if the head's request is in flight,
+// tryBecomeHead waits for its result. It returns a lease that the operation may join. The caller holds c.mu, which tryBecomeHead unlocks.
+func (a *acquireOp) tryBecomeHead(q *nameQueue) (*lease, error) {
+	c := a.c
+	a.startedAt = c.clock.now()
+	for q != nil {
+		if a.options.Reentrant && q.lease != nil && q.lease.joinable() {
+			defer c.mu.Unlock()
+			return q.lease, nil
+		}
+		if err := c.knownError(q, a.startedAt); err != nil {
+			c.mu.Unlock()
+			a.lastErr = err
+			return nil, err
+		}
+		if q.recheck == nil {
+			q.recheck = make(chan struct{}, 1)
+		}
+		select {
+		case q.recheck <- struct{}{}:
+		default:
+		}
+		changed := q.nextChange()
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-a.ctx.Done():
+			a.lastErr = errNotAnswered
+			return nil, a.ctx.Err()
+		case <-c.closing:
+			return nil, ErrClosed
+		}
+		c.mu.Lock()
+		q = c.queues[a.fullName]
 	}
-	s.line.Remove(s.line.Front()).(*waiter).turn <- nil
+	c.queues[a.fullName] = &nameQueue{}
+	c.mu.Unlock()
+	return nil, nil
 }
 
-// install makes a hold the one of its slot, if it has one, and invites those in
-// line who may join it. The caller holds c.mu.
-func (c *Client) install(h *hold) {
-	if h.adopted {
-		c.adopted[h] = struct{}{}
+// errNotAnswered is the error while nothing is known of a name.
+var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
+
+// dequeue removes the head of the queue of a name.
+func (c *Client) dequeue(full string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handOff(full, c.queues[full])
+}
+
+// handOff makes the first waiter the head. The caller holds c.mu.
+func (c *Client) handOff(full string, q *nameQueue) {
+	q.lease, q.lastAnswer = nil, nil
+	q.signalChange()
+	if q.waiters == nil || q.waiters.Len() == 0 {
+		delete(c.queues, full)
 		return
 	}
-	s := c.slots[h.full]
-	s.hold, s.seen = h, nil
-	if !h.reentrant || s.line == nil {
+	q.waiters.Remove(q.waiters.Front()).(*waiter).ready <- nil
+}
+
+// registerLease makes a lease that of the head, or an adopted one, and admits waiters that may
+// join it. The caller holds c.mu.
+func (c *Client) registerLease(l *lease) {
+	if l.adopted {
+		c.adopted[l] = struct{}{}
+		return
+	}
+	q := c.queues[l.fullName]
+	q.lease, q.lastGranted, q.lastAnswer, q.failingSince = l, l, nil, 0
+	q.signalChange()
+	if !l.reentrant || q.waiters == nil {
 		return
 	}
 	var next *list.Element
-	for e := s.line.Front(); e != nil; e = next {
+	for e := q.waiters.Front(); e != nil; e = next {
 		next = e.Next()
 		if w := e.Value.(*waiter); w.reentrant {
-			s.line.Remove(e)
-			w.turn <- h
+			q.waiters.Remove(e)
+			w.ready <- l
 		}
 	}
 }

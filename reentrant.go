@@ -1,36 +1,70 @@
 package holdfast
 
-import "context"
+import "time"
 
-// joinable reports whether an acquisition may share the hold. The caller holds
-// Client.mu.
-func (h *hold) joinable() bool {
-	return h.reentrant && h.refs > 0 && h.end.Load() == nil
+// joinable reports whether an acquisition may share the lease. The caller holds Client.mu.
+func (l *lease) joinable() bool {
+	return l.reentrant && l.openHandles > 0 && l.endReason.Load() == nil
 }
 
-// drop takes a handle off, and reports whether it was the last.
-func (h *hold) drop() bool {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
-	h.refs--
-	return h.refs == 0
+// removeHandle removes a handle from its lease. It reports whether the handle was the last, which
+// stays in the list.
+func (h *handle) removeHandle() bool {
+	l := h.lease
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.openHandles--
+	if l.openHandles == 0 {
+		return true
+	}
+	if h.next != nil {
+		h.next.prev = h.prev
+	}
+	if h.prev != nil {
+		h.prev.next = h.next
+	} else {
+		l.handles = h.next
+	}
+	h.next, h.prev = nil, nil
+	return false
 }
 
-// join adds a handle to a hold, and prolongs it.
-func (h *hold) join(ctx context.Context) (*Lock, error) {
-	c := h.c
-	l := &Lock{hold: h, joined: true}
+// joinLease adds a handle to a lease, and extends it. It keeps trying while the store fails, as
+// an acquisition does, for as long as the lease itself lasts.
+func (a *acquireOp) joinLease(l *lease) (*Lock, error) {
+	c := l.c
+	h := &handle{lease: l, joined: true, lockContext: lockContext{valuesCtx: a.ctx}}
 	c.mu.Lock()
-	if !h.joinable() {
+	if !l.joinable() {
 		c.mu.Unlock()
 		return nil, ErrReleased
 	}
-	l.next, h.locks = h.locks, l
-	h.refs++
+	h.next, l.handles.prev, l.handles = l.handles, h, h
+	l.openHandles++
 	c.mu.Unlock()
-	if err := c.extend(ctx, h.ttl, h); err != nil {
-		_ = l.Release() // err says it all
-		return nil, err
+	w := retryWaiter{c: c, ctx: a.ctx, fullName: l.fullName}
+	budget := outageBudget{c: c, name: a.name, singleAttempt: a.singleAttempt, hasAnswered: true}
+	for {
+		sent := c.clock.now()
+		if a.startedAt == 0 {
+			a.startedAt = sent
+		}
+		err := c.extendLeases(a.ctx, l.ttl, l)
+		if err == nil {
+			return h.newLock(), nil
+		}
+		if l.endReason.Load() == nil {
+			if a.ctx.Err() == nil {
+				a.lastErr = err
+			}
+			var after time.Duration
+			if after, err = budget.retryDelay(a.ctx, sent, err); err == nil {
+				err = w.waitOutage(after)
+			}
+		}
+		if err != nil {
+			_ = (&Lock{h}).Release() // the caller gets err
+			return nil, err
+		}
 	}
-	return l, nil
 }

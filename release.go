@@ -8,129 +8,141 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// release ends the hold and gives it back to the store, once.
-func (h *hold) release() error {
-	h.releasing.Do(func() { h.released = h.doRelease() })
-	return h.released
+// release ends the lease and releases it in the store, once.
+func (l *lease) release() error {
+	l.releaseOnce.Do(func() { l.releaseErr = l.endAndRelease() })
+	return l.releaseErr
 }
 
-// doRelease is for holds that were looked at by err just before.
-func (h *hold) doRelease() error {
-	h.over(&ErrReleased)
-	switch end := *h.end.Load(); end {
-	case ErrReleased:
-		return h.surrender()
-	case ErrHandedOver:
+// endAndRelease does the work of release. The caller has called checkHeld just before.
+func (l *lease) endAndRelease() error {
+	l.endLease(&ErrReleased)
+	switch end := *l.endReason.Load(); {
+	case errors.Is(end, ErrReleased):
+		return l.releaseAndReport()
+	case errors.Is(end, ErrHandedOver):
 		return nil
 	default:
-		if !h.isShared() {
-			h.abandon()
+		if !l.hasTicket() {
+			l.releaseAsync()
 		}
 		return end
 	}
 }
 
-// undo ends a hold as if it had never been: without MinHold.
-func (h *hold) undo() {
-	h.releasing.Do(func() {
-		h.undone.Store(true)
-		if h.err() == nil {
-			h.over(&errGivenUp)
+// discard ends a lease as if it had never been granted: without MinHold.
+func (l *lease) discard() {
+	l.releaseOnce.Do(func() {
+		l.discarded.Store(true)
+		if l.checkHeld() == nil {
+			l.endLease(&errDiscarded)
 		}
-		if errors.Is(*h.end.Load(), ErrLost) {
-			h.abandon()
+		if errors.Is(*l.endReason.Load(), ErrLost) {
+			l.releaseAsync()
 		} else {
-			_ = h.surrender() // if it fails, it is tried on in the background
+			_ = l.releaseAndReport() // if it fails, it is retried in the background
 		}
 	})
 }
 
-// surrender gives back a hold whose holder has ended it.
-func (h *hold) surrender() error {
-	h.grounded()
-	err := h.giveBack()
-	h.leave()
-	h.gone(err)
+// releaseAndReport releases a lease that its holder has ended.
+func (l *lease) releaseAndReport() error {
+	l.waitIdle()
+	err := l.releaseWithRetry()
+	l.unregister()
+	l.reportReleased(err)
 	return err
 }
 
-// isShared reports whether others may have the hold as well, by a ticket. What
+// hasTicket reports whether other processes may have the lease as well, by a ticket. A lease that
 // is lost here may not be lost there.
-func (h *hold) isShared() bool {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
-	return h.shared
+func (l *lease) hasTicket() bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.ticketIssued
 }
 
-// gone tells hooks and log of a release.
-func (h *hold) gone(err error) {
-	c := h.c
+// reportReleased notifies the hooks and the log of a release.
+func (l *lease) reportReleased(err error) {
+	c := l.c
 	if c.log == nil && c.hooks.Released == nil {
 		return
 	}
-	name, held := c.strip(h.full), c.clock.now()-h.began
+	name, held := c.stripPrefix(l.fullName), c.clock.now()-l.grantedAt
 	if err != nil {
-		c.warn(context.Background(), "release not confirmed", name, err)
+		c.logWarning(context.Background(), "release not confirmed", name, err)
 	} else if c.log != nil {
-		c.log.Debug("lock released", "name", name, "token", h.token, "held", held)
+		c.log.Debug("lock released", "name", name, "token", l.token, "held", held)
 	}
 	if c.hooks.Released != nil {
 		c.hooks.Released(name, held, err)
 	}
 }
 
-// giveBack tells the store until it has understood, or the bound is reached:
-// then it goes on in the background.
-func (h *hold) giveBack() error {
-	c := h.c
+// releaseWithRetry sends releases until the store has confirmed one. After the request timeout it
+// returns, and the release goes on in the background.
+func (l *lease) releaseWithRetry() error {
+	c := l.c
 	var began time.Duration
+	applied := false // an earlier attempt may have been applied
 	for n := 0; ; n++ {
-		ours, err := h.sendRelease()
-		if err == nil && !ours && n == 0 {
-			return &LostError{Name: c.strip(h.full), Token: h.token, Reason: ErrTaken}
+		sent := c.clock.now()
+		ours, err := l.sendRelease()
+		if err == nil && !ours && !applied {
+			return &LostError{Name: c.stripPrefix(l.fullName), Token: l.token, Reason: ErrTaken}
 		}
 		if err == nil {
-			return nil // had it not been ours, an earlier attempt has freed it
+			return nil // if it was not ours, an earlier attempt has released it
 		}
+		applied = applied || !driver.IsNotApplied(err)
 		if driver.Permanent(err) {
-			return failed("release", c.strip(h.full), err)
+			return opError("release", c.stripPrefix(l.fullName), err)
 		}
 		if n == 0 {
 			began = c.clock.now()
 		}
-		if c.clock.now()-began >= c.timeout {
-			h.abandon()
-			return failed("release", c.strip(h.full), storeError(context.Background(), err))
+		err = storeError(context.Background(), err)
+		if !l.adopted {
+			c.recordAnswer(l.fullName, err, sent)
 		}
-		time.Sleep(c.backoff.pause(n))
+		left := c.requestTimeout - (c.clock.now() - began)
+		if left <= 0 {
+			l.releaseAsync()
+			return opError("release", c.stripPrefix(l.fullName), err)
+		}
+		time.Sleep(min(c.backoff.nthDelay(n), left))
 	}
 }
 
-// abandon goes on telling the store in the background that the hold is over,
-// unless the store knows. It gives up when the store must have freed the name
-// anyhow, or the Client is closed.
-func (h *hold) abandon() {
-	end := *h.end.Load()
-	if errors.Is(end, ErrTaken) || errors.Is(end, ErrBroken) || h.c.begin() != nil {
+// releaseAsync sends releases in the background, unless the store no longer has the lease. It
+// stops when the store must have freed the name in any case, or the Client is closed.
+func (l *lease) releaseAsync() {
+	end := *l.endReason.Load()
+	if errors.Is(end, ErrTaken) || errors.Is(end, ErrBroken) || l.c.beginCall() != nil {
 		return
 	}
 	go func() {
-		defer h.c.active.Done()
-		h.disown()
+		defer l.c.activeCalls.Done()
+		l.releaseUntilExpired(false)
 	}()
 }
 
-// disown sends releases until one is answered.
-func (h *hold) disown() {
-	c := h.c
-	h.grounded()
-	until := c.clock.now() + h.ttl
+// releaseUntilExpired sends releases until one is answered, or the store must have freed the name
+// in any case. It also stops at a permanent error and when the Client is closed. If the lease is
+// that of the queue's head, it records the answers for the waiters.
+func (l *lease) releaseUntilExpired(isHead bool) {
+	c := l.c
+	l.waitIdle()
 	for n := 0; ; n++ {
-		_, err := h.sendRelease()
-		if err == nil || driver.Permanent(err) || c.clock.now() >= until {
+		sent := c.clock.now()
+		_, err := l.sendRelease()
+		if err == nil || driver.Permanent(err) || c.clock.now() >= time.Duration(l.latestExpiry.Load()) {
 			return
 		}
-		timer := time.NewTimer(c.backoff.pause(n))
+		if isHead {
+			c.recordAnswer(l.fullName, storeError(context.Background(), err), sent)
+		}
+		timer := time.NewTimer(c.backoff.nthDelay(n))
 		select {
 		case <-timer.C:
 		case <-c.closing:
@@ -140,29 +152,15 @@ func (h *hold) disown() {
 	}
 }
 
-// sendRelease makes one attempt to give the hold back, keeping the name taken
-// for what is left of MinHold.
-func (h *hold) sendRelease() (bool, error) {
-	c := h.c
-	req := driver.ReleaseRequest{Name: h.full, Owner: h.owner}
-	if h.minHold > 0 && !h.undone.Load() {
-		if keep := h.began + h.minHold - c.clock.now(); keep > 0 {
-			req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
-		}
+// sendRelease makes one attempt to release the lease. It keeps the name taken for the rest of
+// MinHold or ReleaseKeep.
+func (l *lease) sendRelease() (bool, error) {
+	c := l.c
+	req := driver.ReleaseRequest{Name: l.fullName, Owner: l.owner}
+	if keep := l.remainingKeep(); keep > 0 {
+		req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
 	}
-	if c.inline {
-		return c.store.Release(context.Background(), req)
-	}
-	if c.can.Blocking != driver.BlocksForLong {
-		return askHere(context.Background(), c.timeout, func(ctx context.Context) (bool, error) {
-			return c.store.Release(ctx, req)
-		})
-	}
-	return h.releaseAside(req)
-}
-
-func (h *hold) releaseAside(req driver.ReleaseRequest) (bool, error) {
-	return askAside(h.c, context.Background(), h.c.timeout, nil, func(ctx context.Context) (bool, error) {
-		return h.c.store.Release(ctx, req)
+	return request(c, context.Background(), c.requestTimeout, func(ctx context.Context) (bool, error) {
+		return c.store.Release(ctx, req)
 	})
 }

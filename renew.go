@@ -1,45 +1,47 @@
 package holdfast
 
 import (
+	"container/heap"
 	"context"
 	"errors"
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 const (
-	// batchSize is how many renewals go to the store in one request.
+	// batchSize is how many renewals are sent to the store in one request.
 	batchSize = 1024
 
-	// Renewals that are due within this part of their TTL go along with one
-	// that is due now, so that many locks make few requests.
+	// A renewal that is due within TTL/batchWindow is sent with one that is due now, so that many
+	// locks need few requests.
 	batchWindow = 64
 
-	// suspendCheck is how often the clock is looked at while locks are held,
-	// since timers do not count the time of a suspend.
+	// suspendCheck is the interval at which the clock is read while locks are held, since timers
+	// do not count the time of a suspend.
 	suspendCheck = time.Second
 )
 
-// errNoOutcome is the fault of a store that says nothing about a renewal, not
-// even why.
+// errNoOutcome is the error of a store that returns neither an outcome of a renewal nor an error.
 var errNoOutcome = errors.New("the store gave no outcome")
 
-// serve attends to the schedule until the Client is closed.
-func (c *Client) serve() {
+// runScheduler renews and expires leases when they are due, until the Client is closed.
+func (c *Client) runScheduler() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		expired, renewals := c.schedule.take(c.clock.now())
-		timer.Reset(c.untilNext())
+		expired, renewals := c.schedule.takeDue(c.clock.now())
+		timer.Reset(c.nextSleep())
 		c.mu.Unlock()
 
-		for _, h := range expired {
-			h.err() // notices that the deadline has passed
+		for _, l := range expired {
+			l.checkHeld() // marks it as lost
 		}
-		for batch := range chunks(renewals, batchSize) {
-			c.active.Go(func() { c.renew(batch) })
+		for _, batch := range c.splitBatches(renewals) {
+			c.activeCalls.Go(func() { c.renewBatch(batch) })
 		}
 		select {
 		case <-timer.C:
@@ -50,50 +52,49 @@ func (c *Client) serve() {
 	}
 }
 
-// linger is how long the schedule is looked after when there is nothing in it.
-// Who takes a lock for a moment, again and again, need not wake anybody then.
-const linger = time.Second
+// idleTimeout keeps the scheduler running after its last lease, so that short holds in a loop
+// need not wake it each time.
+const idleTimeout = time.Second
 
-// untilNext says for how long the schedule can be left alone. The caller holds
-// c.mu.
-func (c *Client) untilNext() time.Duration {
+// nextSleep returns how long the scheduler can sleep. The caller holds c.mu.
+func (c *Client) nextSleep() time.Duration {
 	s := &c.schedule
-	used := s.used
-	s.used = false
+	used := s.usedSinceCheck
+	s.usedSinceCheck = false
 	switch {
-	case len(s.holds) > 0:
-		s.next = s.holds[0].due
+	case len(s.leases) > 0:
+		s.nextCheck = s.leases[0].dueAt
 	case used:
-		s.next = c.clock.now() + linger
+		s.nextCheck = c.clock.now() + idleTimeout
 	default:
-		s.next = 0
+		s.nextCheck = 0
 		return time.Hour
 	}
-	sleep := s.next - c.clock.now()
-	if c.clock.hosts {
+	sleep := s.nextCheck - c.clock.now()
+	if c.clock.useBootClock {
 		sleep = min(sleep, suspendCheck)
 	}
 	return sleep
 }
 
-// take returns the holds whose deadline has passed and those that are to be
-// renewed, and counts the latter as under way.
-func (s *schedule) take(now time.Duration) (expired, renewals []*hold) {
-	for len(s.holds) > 0 {
-		h := s.holds[0]
-		deadline := time.Duration(h.deadline.Load())
+// takeDue returns the leases past their deadline and those that must be renewed now. It counts
+// a request in flight for each of the latter.
+func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
+	for len(s.leases) > 0 {
+		l := s.leases[0]
+		deadline := time.Duration(l.deadline.Load())
 		switch {
 		case now >= deadline:
-			s.remove(h)
-			expired = append(expired, h)
-		case h.due < deadline && h.due <= now+h.ttl/batchWindow:
-			h.due = deadline
-			s.put(h)
-			h.flights++
-			renewals = append(renewals, h)
-		case h.due <= now: // the deadline has moved since
-			h.due = deadline
-			s.put(h)
+			s.remove(l)
+			expired = append(expired, l)
+		case l.dueAt < deadline && l.dueAt <= now+l.ttl/batchWindow:
+			l.dueAt = deadline
+			s.insertOrFix(l)
+			l.inFlight++
+			renewals = append(renewals, l)
+		case l.dueAt <= now: // the deadline has moved since
+			l.dueAt = deadline
+			s.insertOrFix(l)
 		default:
 			return expired, renewals
 		}
@@ -101,70 +102,92 @@ func (s *schedule) take(now time.Duration) (expired, renewals []*hold) {
 	return expired, renewals
 }
 
-// renew renews a batch of holds with one request.
-func (c *Client) renew(batch []*hold) {
+// renewTimeout returns how long a renewal may take: there must be time left for other attempts if
+// it fails.
+func (c *Client) renewTimeout(ttl time.Duration) time.Duration { return min(c.requestTimeout, ttl/4) }
+
+// splitBatches divides leases among requests. The timeout of a request is that of its shortest
+// TTL, so leases share a request only if their timeouts are of the same order of magnitude: a
+// lock of a short TTL never costs one of a long TTL.
+func (c *Client) splitBatches(leases []*lease) [][]*lease {
+	byOrder := map[int][]*lease{}
+	for _, l := range leases {
+		order := bits.Len64(uint64(c.renewTimeout(l.ttl)))
+		byOrder[order] = append(byOrder[order], l)
+	}
+	var batches [][]*lease
+	for _, group := range byOrder {
+		batches = slices.AppendSeq(batches, slices.Chunk(group, batchSize))
+	}
+	return batches
+}
+
+// renewBatch renews leases with one request.
+func (c *Client) renewBatch(batch []*lease) {
 	reqs := make([]driver.RenewRequest, len(batch))
-	limit := c.timeout
-	for i, h := range batch {
-		reqs[i] = driver.RenewRequest{Name: h.full, Owner: h.owner, TTL: h.ttl}
-		limit = min(limit, h.ttl/4)
+	limit := c.requestTimeout
+	for i, l := range batch {
+		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: l.ttl}
+		limit = min(limit, c.renewTimeout(l.ttl))
 	}
 	sent := c.clock.now()
-	// Aside: not even a moment's lateness of the store is taken from the time
-	// that there is for another try.
-	outcomes, err := askAside(c, context.Background(), limit, nil, func(ctx context.Context) ([]driver.RenewOutcome, error) {
+	outcomes, err := request(c, context.Background(), limit, func(ctx context.Context) ([]driver.RenewOutcome, error) {
 		return c.store.Renew(ctx, reqs)
 	})
 	if err == nil {
 		err = errNoOutcome
 	}
-	for i, h := range batch {
+	for i, l := range batch {
 		outcome := driver.RenewUnknown
 		if i < len(outcomes) {
 			outcome = outcomes[i]
 		}
-		h.renewed(outcome, sent, h.ttl, err)
+		l.applyOutcome(outcome, sent, l.ttl, err)
+		l.warnUnreleased()
 	}
 }
 
-// renewed takes note of what became of a request to prolong the hold, and that
-// it is no longer under way.
-func (h *hold) renewed(outcome driver.RenewOutcome, sent, ttl time.Duration, err error) {
-	c := h.c
+// applyOutcome records the outcome of a request to extend the lease by ttl, which was sent at
+// sent, and that it is no longer in flight.
+func (l *lease) applyOutcome(outcome driver.RenewOutcome, sent, ttl time.Duration, err error) {
+	c := l.c
 	now := c.clock.now()
-	left := time.Duration(h.deadline.Load()) - now
+	left := time.Duration(l.deadline.Load()) - now
 	firstDoubt := false
+	if outcome != driver.RenewLost {
+		raiseReading(&l.latestExpiry, now+ttl)
+	}
 
 	c.mu.Lock()
-	held := h.end.Load() == nil
+	held := l.endReason.Load() == nil
 	switch {
 	case !held:
 	case outcome == driver.Renewed:
-		h.prolong(sent, ttl)
-		h.doubted = false
-		h.due = h.nextDue(sent)
-		c.planned(h)
+		l.extendDeadline(sent, ttl)
+		l.renewalFailed = false
+		l.dueAt = l.nextDue(sent)
+		c.reschedule(l)
 	case outcome == driver.RenewUnknown:
-		firstDoubt = !h.doubted
-		h.doubted = true
-		if h.renews {
-			h.due = min(now+jitter(h.ttl/12), time.Duration(h.deadline.Load()))
-			c.planned(h)
+		firstDoubt = !l.renewalFailed
+		l.renewalFailed = true
+		if l.autoRenew {
+			l.dueAt = min(now+jitter(l.ttl/16), time.Duration(l.deadline.Load()))
+			c.reschedule(l)
 		}
 	}
-	h.land()
+	l.endRequest()
 	c.mu.Unlock()
 
-	name := c.strip(h.full)
+	name := c.stripPrefix(l.fullName)
 	switch {
 	case !held:
 	case outcome == driver.RenewLost:
-		h.lose(ErrTaken)
+		l.markLost(ErrTaken)
 	case outcome == driver.Renewed && c.hooks.Renewed != nil:
 		c.hooks.Renewed(name, left)
 	case outcome == driver.RenewUnknown:
 		if firstDoubt {
-			c.warn(context.Background(), "renewal failed, lock in doubt", name, err)
+			c.logWarning(context.Background(), "renewal failed, lock in doubt", name, err)
 		}
 		if c.hooks.InDoubt != nil {
 			c.hooks.InDoubt(name, max(left, 0), storeError(context.Background(), err))
@@ -172,31 +195,31 @@ func (h *hold) renewed(outcome driver.RenewOutcome, sent, ttl time.Duration, err
 	}
 }
 
-// extend asks the store to prolong holds, all with one request.
-func (c *Client) extend(ctx context.Context, ttl time.Duration, holds ...*hold) error {
-	reqs := make([]driver.RenewRequest, len(holds))
-	for i, h := range holds {
-		if err := h.err(); err != nil || !h.takeOff() {
-			c.land(holds[:i])
-			return *h.end.Load()
+// extendLeases extends leases with one request.
+func (c *Client) extendLeases(ctx context.Context, ttl time.Duration, leases ...*lease) error {
+	reqs := make([]driver.RenewRequest, len(leases))
+	for i, l := range leases {
+		if err := l.checkHeld(); err != nil || !l.beginRequest() {
+			c.endRequests(leases[:i])
+			return *l.endReason.Load()
 		}
-		reqs[i] = driver.RenewRequest{Name: h.full, Owner: h.owner, TTL: ttl}
+		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: ttl}
 	}
 	sent := c.clock.now()
-	outcomes, err := ask(c, ctx, c.timeout, nil, func(ctx context.Context) ([]driver.RenewOutcome, error) {
+	outcomes, err := request(c, ctx, c.requestTimeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {
 		return c.store.Renew(ctx, reqs)
 	})
 	if err == nil {
 		err = errNoOutcome
 	}
 	var lost, unknown error
-	for i, h := range holds {
+	for i, l := range leases {
 		outcome := driver.RenewUnknown
 		if i < len(outcomes) {
 			outcome = outcomes[i]
 		}
-		h.renewed(outcome, sent, ttl, err)
-		if end := h.err(); end != nil && lost == nil {
+		l.applyOutcome(outcome, sent, ttl, err)
+		if end := l.checkHeld(); end != nil && lost == nil {
 			lost = end
 		}
 		if outcome == driver.RenewUnknown {
@@ -207,4 +230,125 @@ func (c *Client) extend(ctx context.Context, ttl time.Duration, holds ...*hold) 
 		return lost
 	}
 	return unknown
+}
+
+// notScheduled is the heapIndex of a lease that is not in the schedule.
+const notScheduled = -1
+
+// A schedule holds the leases by the time at which each must be checked next, for its renewal or
+// its deadline. One goroutine, runScheduler, serves it. It is guarded by Client.mu.
+type schedule struct {
+	leases         dueHeap
+	running        bool          // the goroutine runs
+	nextCheck      time.Duration // when the goroutine will check, 0 if it sleeps until it is woken
+	usedSinceCheck bool          // a lease was added since the last check
+	wake           chan struct{} // has room for one
+}
+
+// reschedule puts a lease into the schedule, or moves it there, and wakes the scheduler if it
+// would check too late. The caller holds c.mu.
+func (c *Client) reschedule(l *lease) {
+	s := &c.schedule
+	s.insertOrFix(l)
+	s.usedSinceCheck = true
+	if !s.running {
+		s.running = true
+		c.activeCalls.Go(c.runScheduler)
+		return
+	}
+	if s.nextCheck == 0 || l.dueAt < s.nextCheck {
+		s.nextCheck = l.dueAt
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// insertOrFix restores the order of the heap after dueAt of l was set.
+func (s *schedule) insertOrFix(l *lease) {
+	if l.heapIndex == notScheduled {
+		heap.Push(&s.leases, l)
+		return
+	}
+	heap.Fix(&s.leases, l.heapIndex)
+}
+
+func (s *schedule) remove(l *lease) {
+	if l.heapIndex != notScheduled {
+		heap.Remove(&s.leases, l.heapIndex)
+	}
+}
+
+// A dueHeap is a heap of leases, the one that is due first on top.
+type dueHeap []*lease
+
+func (b dueHeap) Len() int           { return len(b) }
+func (b dueHeap) Less(i, j int) bool { return b[i].dueAt < b[j].dueAt }
+
+func (b dueHeap) Swap(i, j int) {
+	b[i], b[j] = b[j], b[i]
+	b[i].heapIndex, b[j].heapIndex = i, j
+}
+
+func (b *dueHeap) Push(x any) {
+	l := x.(*lease)
+	l.heapIndex = len(*b)
+	*b = append(*b, l)
+}
+
+func (b *dueHeap) Pop() any {
+	last := len(*b) - 1
+	l := (*b)[last]
+	(*b)[last] = nil
+	*b = (*b)[:last]
+	l.heapIndex = notScheduled
+	return l
+}
+
+// A lease counts the requests in flight that may extend it. Release waits until there is none, so
+// that nothing is written after Release has returned.
+
+// beginRequest registers a request that may extend the lease, unless the lease has ended.
+func (l *lease) beginRequest() bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if l.endReason.Load() != nil {
+		return false
+	}
+	l.inFlight++
+	return true
+}
+
+// endRequest unregisters such a request. The caller holds c.mu.
+func (l *lease) endRequest() {
+	l.inFlight--
+	if l.inFlight == 0 && l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+// endRequests unregisters requests that were not sent after all.
+func (c *Client) endRequests(leases []*lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range leases {
+		l.endRequest()
+	}
+}
+
+// waitIdle waits until no request is in flight that may extend the lease.
+func (l *lease) waitIdle() {
+	l.c.mu.Lock()
+	if l.inFlight == 0 {
+		l.c.mu.Unlock()
+		return
+	}
+	if l.idle == nil {
+		l.idle = make(chan struct{})
+	}
+	idle := l.idle
+	l.c.mu.Unlock()
+	<-idle
 }

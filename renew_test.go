@@ -301,7 +301,7 @@ func TestShortHoldsWakeNobody(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			return holdfast.NextLook(c)
+			return holdfast.NextCheck(c)
 		}
 		first := moment()
 		time.Sleep(time.Second / 2)
@@ -310,7 +310,7 @@ func TestShortHoldsWakeNobody(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second) // The look may be put off until a hold was to be renewed.
 		synctest.Wait()
-		if next := holdfast.NextLook(c); next != 0 {
+		if next := holdfast.NextCheck(c); next != 0 {
 			t.Errorf("nothing is held for 20 s, and the next look is to be at %v", next)
 		}
 		moment()
@@ -320,6 +320,24 @@ func TestShortHoldsWakeNobody(t *testing.T) {
 		wantErr(t, lock.Err(), holdfast.ErrExpired)
 		if took := time.Since(began); took > 100*ms {
 			t.Errorf("a short hold is over after %v", took)
+		}
+	})
+}
+
+// Renewals that hang leave time for others: a request has a quarter of the TTL, and
+// the pauses after it a sixteenth at most, so that three are sent before the deadline.
+func TestRenewalLeavesTimeForOthers(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Renew, faultstore.Hang)
+		for range 300 { // The pauses are random.
+			before := store.Calls(faultstore.Renew)
+			lock := acquire(t, c, "a", &holdfast.Options{TTL: 6 * time.Second})
+			<-lock.Context().Done()
+			if n := store.Calls(faultstore.Renew) - before; n < 3 {
+				t.Errorf("%d renewals were tried before the lock was lost, want 3", n)
+			}
+			wantErr(t, lock.Release(), holdfast.ErrExpired)
 		}
 	})
 }

@@ -3,84 +3,103 @@ package holdfast
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// ask makes one request to the store and waits for its answer until ctx ends or
-// limit has passed, whatever the store does meanwhile. The request itself does
-// not end with ctx but with the limit, so that its outcome is learnt: if ask
-// returned without an answer, late is called once the request has come back. Who
-// gives a ctx that can end must have registered by begin.
-func ask[T any](c *Client, ctx context.Context, limit time.Duration, late func(), request func(context.Context) (T, error)) (T, error) {
-	if c.inline {
-		return request(ctx)
+// request makes one request to the store, on the caller's goroutine, and returns its result. The
+// request ends when it is answered, after timeout, or at the deadline of ctx. It does not end when
+// ctx is canceled, so that its outcome becomes known. A store in the memory of this process answers
+// at once and gets ctx itself. All requests go through this function, except those of List and
+// Watch.
+func request[T any](
+	c *Client, ctx context.Context, timeout time.Duration, call func(context.Context) (T, error),
+) (T, error) {
+	if c.inProcess {
+		return call(ctx)
 	}
-	if c.can.Blocking != driver.BlocksForLong && ctx.Done() == nil {
-		return askHere(ctx, limit, request)
+	limited := &requestContext{parent: ctx, deadline: time.Now().Add(timeout)}
+	callerDeadline, ok := ctx.Deadline()
+	byCaller := ok && callerDeadline.Before(limited.deadline)
+	if byCaller {
+		limited.deadline = callerDeadline
 	}
-	return askAside(c, ctx, limit, late, request)
-}
-
-// askHere makes the request in the caller's goroutine, which saves waking
-// another one and being woken by it: longer than many a server takes to answer.
-func askHere[T any](ctx context.Context, limit time.Duration, request func(context.Context) (T, error)) (T, error) {
-	limited := driver.WithBound(ctx, limit)
-	defer limited.End()
-	value, err := request(limited)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil && !driver.NotApplied(err) {
-		err = noAnswer(limit)
+	value, err := call(limited)
+	if expired := limited.Err() != nil; err == context.DeadlineExceeded || err != nil && expired && !driver.IsNotApplied(err) {
+		if byCaller && expired {
+			<-ctx.Done() // Its timer may fire a little later than the deadline.
+		}
+		if err = ctx.Err(); err == nil {
+			err = timeoutError(timeout)
+		}
 	}
+	limited.stop()
 	return value, err
 }
 
-// askAside makes the request in a goroutine of its own.
-func askAside[T any](c *Client, ctx context.Context, limit time.Duration, late func(), request func(context.Context) (T, error)) (T, error) {
-	type answer struct {
-		value T
-		err   error
-	}
-	answered := make(chan answer, 1)
-	requestCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	go func() {
-		defer cancel()
-		value, err := request(requestCtx)
-		answered <- answer{value, err}
-	}()
-
-	var none T
-	var err error
-	select {
-	case a := <-answered:
-		return a.value, a.err
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-requestCtx.Done():
-		select {
-		case a := <-answered: // the goroutine has ended the context after that
-			return a.value, a.err
-		default:
-		}
-		err = noAnswer(limit)
-	}
-	switch {
-	case late != nil:
-		c.active.Go(func() {
-			<-answered
-			late()
-		})
-	case ctx.Err() != nil:
-		c.active.Go(func() {
-			select { // Close waits for what is under way, but not for the deaf
-			case <-answered:
-			case <-requestCtx.Done():
-			}
-		})
-	}
-	return none, err
+// timeoutError returns the error of a request that was not answered in time.
+func timeoutError(timeout time.Duration) error {
+	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, roundDuration(timeout))
 }
 
-func noAnswer(limit time.Duration) error {
-	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, readable(limit))
+// A requestContext is the context of one request. It has the values of its parent and a deadline of
+// its own. It has no timer until Done is called: most stores pass the deadline to the connection,
+// and a timer for each request costs more than the rest of the request.
+type requestContext struct {
+	parent   context.Context
+	deadline time.Time
+
+	mu     sync.Mutex
+	timed  context.Context // has the timer; nil until Done is called
+	cancel context.CancelFunc
+}
+
+// Deadline implements [context.Context].
+func (r *requestContext) Deadline() (time.Time, bool) { return r.deadline, true }
+
+// Done implements [context.Context].
+func (r *requestContext) Done() <-chan struct{} { return r.withTimer().Done() }
+
+// Err implements [context.Context].
+func (r *requestContext) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timed != nil {
+		return r.timed.Err()
+	}
+	if time.Now().Before(r.deadline) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// Value implements [context.Context].
+func (r *requestContext) Value(key any) any {
+	return context.WithoutCancel(r.parent).Value(key)
+}
+
+// AfterFunc lets package context derive contexts without a goroutine for each.
+func (r *requestContext) AfterFunc(f func()) (stop func() bool) {
+	return context.AfterFunc(r.withTimer(), f)
+}
+
+// withTimer returns the context that has the timer, and makes it at the first call.
+func (r *requestContext) withTimer() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timed == nil {
+		r.timed, r.cancel = context.WithDeadline(context.WithoutCancel(r.parent), r.deadline)
+	}
+	return r.timed
+}
+
+// stop ends the context if it has a timer.
+func (r *requestContext) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cancel != nil {
+		r.cancel()
+	}
 }

@@ -5,45 +5,64 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// Whoever acquires asks the store himself, if that lets go of him in time: when
-// he is cancelled too, if he can be.
-func TestWhoMakesTheRequest(t *testing.T) {
-	cancellable, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	for _, c := range []struct {
-		blocks       driver.Blocking
-		own, ownHere bool // whether he does, if he can be cancelled; if not
-	}{
-		{driver.BlocksForLong, false, false},
-		{driver.BlocksToDeadline, false, true},
-		{driver.BlocksToContext, true, true},
-	} {
-		for ctx, want := range map[context.Context]bool{cancellable: c.own, context.Background(): c.ownHere} {
-			store := faultstore.Wrap(memstore.New()).Blocks(c.blocks)
-			client := open(t, store, nil)
-			var by string
-			store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-				by = goroutine()
-				apply()
-				return nil
-			})
-			lock, err := client.Acquire(ctx, "a", nil)
-			if err != nil {
-				t.Fatal(err)
+// A request runs on the goroutine of its caller, with the values of the caller's context and the
+// deadline of the request. It does not end with the caller's context.
+func TestRequestOnCallersGoroutine(t *testing.T) {
+	type key struct{}
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		ctx, cancel := context.WithCancel(context.WithValue(ctx, key{}, "value"))
+		var madeBy string
+		store.Once(faultstore.Acquire, func(ctx context.Context, _ faultstore.Op, apply func()) error {
+			madeBy = goroutine()
+			apply()
+			if ctx.Value(key{}) != "value" {
+				t.Error("the value of the caller's context is missing")
 			}
-			release(t, lock)
-			if own := by == goroutine(); own != want {
-				t.Errorf("blocks %v, %v: the caller asks the store himself: %v, want %v", c.blocks, ctx, own, want)
+			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) != 3*time.Second {
+				t.Errorf("the deadline is %v, %v", deadline, ok)
 			}
+			derived, cancelDerived := context.WithCancel(ctx)
+			defer cancelDerived()
+			cancel()
+			time.Sleep(3*time.Second - 1)
+			synctest.Wait()
+			for _, c := range []context.Context{ctx, derived} {
+				if c.Err() != nil {
+					t.Errorf("the request has ended with the caller's context: %v", c.Err())
+				}
+			}
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			for _, c := range []context.Context{ctx, derived} {
+				if c.Err() != context.DeadlineExceeded || context.Cause(c) != context.DeadlineExceeded {
+					t.Errorf("at its deadline: %v, because of %v", c.Err(), context.Cause(c))
+				}
+			}
+			return nil
+		})
+		_, err := c.Acquire(ctx, "a", nil)
+		wantErr(t, err, context.Canceled)
+		if madeBy != goroutine() {
+			t.Error("the request was made by another goroutine")
 		}
+		time.Sleep(time.Second)
+		free(t, c, "a")
+	})
+}
+
+// A request whose store does not call Done has no timer and one allocation.
+func TestRequestContextIsCheap(t *testing.T) {
+	if n := holdfast.RequestAllocs(); n > 1 {
+		t.Errorf("a request makes %v allocations", n)
 	}
 }
 
@@ -53,16 +72,14 @@ func goroutine() string {
 	return string(bytes.Fields(trace[:runtime.Stack(trace, false)])[1])
 }
 
-// A store that hangs until its deadlines, as it may, holds nobody up for longer.
+// A store that hangs until its deadlines, as it may, holds nothing up for longer.
 func TestSilentStoreIsBounded(t *testing.T) {
-	for _, blocks := range []driver.Blocking{driver.BlocksToDeadline, driver.BlocksToContext} {
-		virtual(t, func(t *testing.T, _ context.Context) { silentStore(t, blocks) })
-	}
+	virtual(t, func(t *testing.T, _ context.Context) { silentStore(t) })
 }
 
-func silentStore(t *testing.T, blocks driver.Blocking) {
+func silentStore(t *testing.T) {
 	ctx := context.Background()
-	store := faultstore.Wrap(memstore.New()).Blocks(blocks)
+	store := faultstore.Wrap(memstore.New())
 	c := holdfast.New(store, nil)
 	lock, err := c.Acquire(ctx, "a", nil)
 	if err != nil {
@@ -90,23 +107,7 @@ func silentStore(t *testing.T, blocks driver.Blocking) {
 	_, err = c.Acquire(cancelled, "c", nil)
 	wantErr(t, err, context.DeadlineExceeded)
 	if took := time.Since(began); took != 100*ms {
-		t.Errorf("a cancelled Acquire returned after %v, want 100ms", took)
+		t.Errorf("an Acquire with a deadline returned after %v, want 100ms", took)
 	}
 	_ = c.Close() // it cannot confirm the releases
-}
-
-// What a cancelled Acquire may have been granted is given back, also where the
-// caller has asked himself.
-func TestCancelledOwnRequestLeavesNothing(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New()).Blocks(driver.BlocksToContext)
-		c := open(t, store, nil)
-		store.Once(faultstore.Acquire, applyAndHang)
-		limited, cancel := context.WithTimeout(ctx, 500*ms)
-		defer cancel()
-		_, err := c.Acquire(limited, "a", nil)
-		wantErr(t, err, context.DeadlineExceeded)
-		time.Sleep(time.Second)
-		free(t, c, "a")
-	})
 }

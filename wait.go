@@ -7,91 +7,127 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A vigil is the waiting for a name that is held: for word from the store, for
-// the end of the hold, and for pauses.
-type vigil struct {
-	c       *Client
-	ctx     context.Context
-	full    string
-	wake    <-chan struct{} // from the store, nil if it does not wake
-	unwatch context.CancelFunc
-	asked   bool // for wake-ups
-	pauses  int
+// A retryWaiter waits between the attempts at a name that is held: for a signal from the store,
+// the end of the hold, or a pause.
+type retryWaiter struct {
+	c          *Client
+	ctx        context.Context
+	fullName   string
+	wake       <-chan struct{}    // signals from the store, nil if there are none
+	stopWatch  context.CancelFunc // nil if there is no watch
+	subscribed bool               // subscribe was called
+	pauses     int                // how many there were
+
+	isHead    bool          // of the queue of the name
+	rechecked bool          // another goroutine of the Client ended the last pause
+	pauseEnd  time.Duration // when that pause would have ended
 }
 
-// watch asks the store for wake-ups, once, and reports whether they are now in
-// force.
-func (v *vigil) watch() bool {
-	if v.asked {
+// subscribe starts a watch of the name in the store, once. It reports whether a watch has
+// started. The watch lasts until unsubscribe; a timer bounds the call, at the deadline of w.ctx if
+// that is sooner.
+func (w *retryWaiter) subscribe() bool {
+	if w.subscribed || w.ctx.Err() != nil {
 		return false
 	}
-	v.asked = true
-	watcher, ok := v.c.store.(driver.Watcher)
-	if !ok || !v.c.can.Push {
+	w.subscribed = true
+	watcher, ok := w.c.store.(driver.Watcher)
+	if !ok || !w.c.guarantees.Push {
 		return false
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(v.ctx))
-	wake, err := v.askFor(ctx, watcher)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.ctx))
+	timeout := w.c.requestTimeout
+	if deadline, ok := w.ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline))
+	}
+	timer := time.AfterFunc(timeout, cancel)
+	wake, err := watcher.Watch(ctx, w.fullName)
+	if !timer.Stop() {
+		err = timeoutError(timeout)
+	}
 	if err != nil {
 		cancel()
-		v.c.warn(v.ctx, "no wake-ups, trying at intervals", v.c.strip(v.full), err)
+		w.c.logWarning(w.ctx, "no wake-ups, trying at intervals", w.c.stripPrefix(w.fullName), err)
 		return false
 	}
-	v.wake, v.unwatch = wake, cancel
+	w.wake, w.stopWatch = wake, cancel
 	return true
 }
 
-// askFor asks for wake-ups until ctx ends. That says nothing of how long the
-// answer may take, and the store knows of no other bound: whatever it claims of
-// itself, it is asked in another goroutine, unless it never blocks.
-func (v *vigil) askFor(ctx context.Context, watcher driver.Watcher) (<-chan struct{}, error) {
-	full := v.full
-	if v.c.inline {
-		return watcher.Watch(ctx, full)
+// waitRetry returns when it is time to try again, given how long the hold has left (0 if
+// unknown). A pause that another goroutine has ended continues where it was. It returns an error
+// if the waiting is over.
+func (w *retryWaiter) waitRetry(remaining time.Duration) error {
+	now := w.c.clock.now()
+	if !w.rechecked {
+		pause := w.c.backoff.nthDelay(w.pauses)
+		if w.wake != nil {
+			pause = jitter(w.c.backoff.Watched)
+		}
+		w.pauses++
+		w.pauseEnd = now + pause
 	}
-	return askAside(v.c, v.ctx, v.c.timeout, nil, func(context.Context) (<-chan struct{}, error) {
-		return watcher.Watch(ctx, full)
-	})
-}
-
-// wait returns when it is time to try again, given how long the hold has left
-// (0 if unknown). It returns an error if the waiting is over.
-func (v *vigil) wait(remaining time.Duration) error {
-	pause := v.c.backoff.pause(v.pauses)
-	if v.wake != nil {
-		pause = jitter(v.c.backoff.Watched)
-	}
-	v.pauses++
 	if remaining > 0 {
-		// Just after the end of the hold, each waiter at a moment of its own.
-		pause = min(pause, remaining+time.Millisecond+jitter(4*time.Millisecond))
+		// Shortly after the end of the hold, each waiter at a different moment.
+		w.pauseEnd = min(w.pauseEnd, now+remaining+time.Millisecond+jitter(4*time.Millisecond))
 	}
-	return v.sleep(pause)
+	return w.sleepFor(w.pauseEnd - now)
 }
 
-// pause waits for a store that has failed.
-func (v *vigil) pause() error {
-	v.pauses++
-	return v.sleep(v.c.backoff.pause(v.pauses))
+// maxRetryDelay is the longest pause of a caller that knows when the store will serve again: the
+// store may do so sooner.
+const maxRetryDelay = time.Second
+
+// waitOutage pauses after the store has failed. If the store has announced a delay after which it
+// can be tried again, that is after, else after is 0.
+func (w *retryWaiter) waitOutage(after time.Duration) error {
+	w.pauses++
+	pause := w.c.backoff.nthDelay(w.pauses)
+	if after > 0 {
+		pause = min(after, maxRetryDelay) + jitter(4*time.Millisecond)
+	}
+	return w.sleepFor(pause)
 }
 
-func (v *vigil) sleep(d time.Duration) error {
+// sleepFor returns after d, or sooner when the store signals, another goroutine requests a
+// recheck, ctx ends, or the Client is closed; the last two are errors.
+func (w *retryWaiter) sleepFor(d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	w.rechecked = false
 	select {
-	case <-v.wake:
+	case <-w.wake:
 		return nil
 	case <-timer.C:
 		return nil
-	case <-v.ctx.Done():
-		return v.ctx.Err()
-	case <-v.c.closing:
+	case <-w.recheckSignal():
+		w.rechecked = true
+		return nil
+	case <-w.ctx.Done():
+		return w.ctx.Err()
+	case <-w.c.closing:
 		return ErrClosed
 	}
 }
 
-func (v *vigil) end() {
-	if v.unwatch != nil {
-		v.unwatch()
+// recheckSignal returns the channel by which other goroutines of the Client end a pause of the
+// head, nil if the caller is not the head.
+func (w *retryWaiter) recheckSignal() <-chan struct{} {
+	if !w.isHead {
+		return nil
+	}
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	q := w.c.queues[w.fullName]
+	if q.recheck == nil {
+		q.recheck = make(chan struct{}, 1)
+	}
+	return q.recheck
+}
+
+// unsubscribe ends the watch.
+func (w *retryWaiter) unsubscribe() {
+	if w.stopWatch != nil {
+		w.stopWatch()
 	}
 }

@@ -11,16 +11,21 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// A store whose Watch never returns keeps a waiter for one request timeout,
-// whatever the store says of itself: the waiter tries at intervals then.
+// A store whose Watch does not return before its context ends holds a waiter up for one request
+// timeout: the waiter tries at intervals then.
 func TestHungWatchIsBounded(t *testing.T) {
-	for _, blocks := range []driver.Blocking{driver.BlocksForLong, driver.BlocksToDeadline, driver.BlocksToContext} {
+	for _, detached := range []bool{true, false} {
 		virtual(t, func(t *testing.T, _ context.Context) {
-			store := faultstore.Wrap(memstore.New()).Blocks(blocks)
+			faults := faultstore.Wrap(memstore.New())
 			unblock := make(chan struct{})
 			defer close(unblock)
-			store.Set(faultstore.Watch, func(context.Context, faultstore.Op, func()) error { <-unblock; return nil })
-			first := acquire(t, open(t, store.Store, nil), "a", nil)
+			var store driver.Store = faults
+			faults.Set(faultstore.Watch, faultstore.Hang)
+			if detached {
+				store = driver.Detach(faults)
+				faults.Set(faultstore.Watch, func(context.Context, faultstore.Op, func()) error { <-unblock; return nil })
+			}
+			first := acquire(t, open(t, faults.Store, nil), "a", nil)
 			waiter := holdfast.New(store, nil)
 			got := make(chan time.Time, 1)
 			go func() {
@@ -35,10 +40,10 @@ func TestHungWatchIsBounded(t *testing.T) {
 			select {
 			case taken := <-got:
 				if late := taken.Sub(freed); late > 250*ms {
-					t.Errorf("blocks %v: taken %v after the release", blocks, late)
+					t.Errorf("detached %v: taken %v after the release", detached, late)
 				}
 			case <-time.After(time.Minute):
-				t.Errorf("blocks %v: not taken within a minute", blocks)
+				t.Errorf("detached %v: not taken within a minute", detached)
 				return
 			}
 			if err := waiter.Close(); err != nil {
@@ -46,4 +51,21 @@ func TestHungWatchIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A watch that hangs does not hold up a caller beyond its deadline.
+func TestHungWatchEndsAtTheDeadline(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		faults := faultstore.Wrap(memstore.New())
+		faults.Set(faultstore.Watch, faultstore.Hang)
+		acquire(t, open(t, faults.Store, nil), "a", nil)
+		limited, cancel := context.WithTimeout(ctx, 300*ms)
+		defer cancel()
+		began := time.Now()
+		_, err := open(t, faults, nil).Acquire(limited, "a", nil)
+		wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
+		if took := time.Since(began); took != 300*ms {
+			t.Errorf("it took %v, want 300ms", took)
+		}
+	})
 }

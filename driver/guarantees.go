@@ -1,8 +1,8 @@
 package driver
 
-// Guarantees says what a store promises. Package drivertest checks each of them
+// Guarantees are what a store promises. Package drivertest checks each of them
 // both ways: what is claimed must work, and what is not claimed must be refused
-// with ErrUnsupported, never silently done by halves.
+// with ErrUnsupported, except for Metadata, which package holdfast refuses.
 type Guarantees struct {
 	// Store is the kind of store in a word, for messages and logs: "memory".
 	Store string
@@ -10,49 +10,48 @@ type Guarantees struct {
 	// Scope is how far exclusion reaches.
 	Scope Scope
 
-	// Blocking is how long a call can keep its caller.
-	Blocking Blocking
-
-	// Fencing: every grant has a token, as the package comment describes.
+	// Fencing means that every grant has a token, as the package comment describes.
 	Fencing bool
 
-	// HolderCrash is when the locks of a process that died become free.
+	// HolderCrash is when the locks of a process that has died become free.
 	HolderCrash Recovery
 
 	// Restart is what a restart of the store's server (for a store without
 	// one: of its process or host) does to holds.
 	Restart Fate
 
-	// Failover is what becomes of holds when the server's role moves to
+	// Failover is what happens to holds when the server's role moves to
 	// another machine.
 	Failover Fate
 
-	// Fair: waiters of different processes are served in the order in which
-	// they came. (Within one client they always are.)
+	// Fair means that waiters of different processes are served in the order in
+	// which they came. (Within one client they always are.)
 	Fair bool
 
-	// Push: the store implements Watcher, and waiters are woken at release. A
-	// store that implements Watcher and does not claim Push returns
+	// Push means that the store implements Watcher, and that waiters are woken at
+	// release. A store that implements Watcher and does not claim Push returns
 	// ErrUnsupported from Watch.
 	Push bool
 
-	// Supervised: wake-ups do not stay lost. Each Release and Break, by whatever
-	// client, is told by the server itself and not by whoever asked for it, and
-	// the store tests what it is told by: a watch that may be missing something
-	// is signalled, and again every two seconds until it is in force anew. That a
-	// connection has died without a word may take the store five seconds to
-	// notice, and for one who has waited longer than that as long again. Waiters
-	// then try by themselves but seldom.
+	// Supervised means that the store notices lost wake-ups. The server itself
+	// reports each Release and Break, by any client; the report does not depend on
+	// the client that sent the request. The store tests the connection over which
+	// the reports come. It signals a watch that may be missing a report, and signals
+	// it again every two seconds until the watch is in force again. The store may
+	// take five seconds to notice that a connection has died silently, and for a
+	// waiter that has waited longer than that, as long again as the waiter has
+	// waited. Waiters then seldom try without a wake-up.
 	Supervised bool
 
-	// Detached: a hold that was asked for as AcquireRequest.Detached outlives
-	// the process and the Store that asked. A store that does not claim it
-	// refuses such a request with ErrUnsupported.
+	// Detached means that a hold requested with AcquireRequest.Detached outlives
+	// the process and the Store that sent the request. A store that does not claim
+	// it refuses such a request with ErrUnsupported.
 	Detached bool
 
-	// Lookup, List, Break, Metadata and Keep: the store does these. One that
-	// does not do Metadata drops it; one that does not do Keep refuses a
-	// Release that asks for it.
+	// Lookup, List, Break, Metadata and Keep mean that the store does these. A store
+	// that does not claim Lookup refuses it, or reports of the holds of others only
+	// that they exist, and by which session. A store that does not claim Metadata
+	// drops it. A store that does not claim Keep refuses a Release that requests it.
 	Lookup   bool
 	List     bool
 	Break    bool
@@ -64,13 +63,15 @@ type Guarantees struct {
 type Scope uint8
 
 const (
-	// ScopeProcess: among the goroutines of one process.
+	// ScopeProcess means that the goroutines of one process exclude each other.
 	ScopeProcess Scope = iota + 1
 
-	// ScopeHost: among the processes of one host, until it reboots.
+	// ScopeHost means that the processes of one host exclude each other, until it
+	// reboots.
 	ScopeHost
 
-	// ScopeNetwork: among all that reach the same servers.
+	// ScopeNetwork means that all processes that reach the same servers exclude
+	// each other.
 	ScopeNetwork
 )
 
@@ -86,55 +87,15 @@ func (s Scope) String() string {
 	return "unknown"
 }
 
-// Blocking is how long Acquire, Renew, Release, Lookup and Break can keep their
-// caller. Package holdfast guards its callers accordingly.
-type Blocking uint8
-
-const (
-	// BlocksForLong: for as long as a disk or a server hangs, perhaps. Each call
-	// is made in a goroutine of its own, which is left to itself when its time
-	// is over.
-	BlocksForLong Blocking = iota
-
-	// BlocksToDeadline: a second beyond the deadline of its context at most,
-	// whatever the server and the network do. A caller who cannot be cancelled
-	// makes the call himself, which is much quicker.
-	BlocksToDeadline
-
-	// BlocksToContext: as BlocksToDeadline, and an Acquire returns at once when
-	// its context is cancelled, too, unless its request is Patient. What it has
-	// sent goes on; a Release that follows takes effect after it. A caller
-	// acquires himself then whether he can be cancelled or not.
-	BlocksToContext
-
-	// BlocksNever: a call does no input or output and waits for none. It is made
-	// as it is.
-	BlocksNever
-)
-
-func (b Blocking) String() string {
-	switch b {
-	case BlocksForLong:
-		return "for long"
-	case BlocksToDeadline:
-		return "to its deadline"
-	case BlocksToContext:
-		return "to the end of its context"
-	case BlocksNever:
-		return "never"
-	}
-	return "unknown"
-}
-
-// Recovery is when a crashed process's locks become free.
+// Recovery is when the locks of a crashed process become free.
 type Recovery uint8
 
 const (
-	// RecoveryTTL: when their TTL has run out.
+	// RecoveryTTL means that locks become free when their TTL has run out.
 	RecoveryTTL Recovery = iota + 1
 
-	// RecoveryAtOnce: as soon as the crash is seen by the operating system, and
-	// at the TTL at the latest.
+	// RecoveryAtOnce means that locks become free as soon as the operating system
+	// sees the crash, and at the TTL at the latest.
 	RecoveryAtOnce
 )
 
@@ -152,15 +113,15 @@ func (r Recovery) String() string {
 type Fate uint8
 
 const (
-	// FateKept: holds survive, and exclusion with them.
+	// FateKept means that holds survive, and exclusion with them.
 	FateKept Fate = iota + 1
 
-	// FateFreed: holds end, and their holders with them: they lived in what was
-	// restarted. Exclusion is not in danger.
+	// FateFreed means that holds end together with their holders, which were part
+	// of what was restarted. Exclusion is not in danger.
 	FateFreed
 
-	// FateForgotten: holds may be forgotten while their holders still believe
-	// in them: two may run at once. Fencing tokens still tell them apart.
+	// FateForgotten means that holds may be forgotten while their holders still rely
+	// on them: two holders may run at once. Their fencing tokens still differ.
 	FateForgotten
 )
 

@@ -85,14 +85,14 @@ func TestRegisterPanicsOnATakenScheme(t *testing.T) {
 
 func TestErrorClasses(t *testing.T) {
 	for _, err := range []error{ErrUnsupported, ErrInvalid, ErrCorrupt, ErrClosed} {
-		if !Permanent(err) || !NotApplied(err) {
-			t.Errorf("%v: permanent %v, not applied %v", err, Permanent(err), NotApplied(err))
+		if !Permanent(err) || !IsNotApplied(err) {
+			t.Errorf("%v: permanent %v, not applied %v", err, Permanent(err), IsNotApplied(err))
 		}
 	}
-	if Permanent(ErrNotApplied) || !NotApplied(ErrNotApplied) {
+	if Permanent(ErrNotApplied) || !IsNotApplied(ErrNotApplied) {
 		t.Error("ErrNotApplied is taken for permanent, or not for itself")
 	}
-	if other := errors.New("other"); Permanent(other) || NotApplied(other) {
+	if other := errors.New("other"); Permanent(other) || IsNotApplied(other) {
 		t.Error("an unknown error is taken for harmless")
 	}
 }

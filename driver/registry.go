@@ -6,12 +6,13 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 )
 
-// An Opener makes a store from a URL whose scheme it was registered for. It
-// must refuse parameters that it does not know ([Query] sees to that), and must
-// not put the URL in an error: it may hold a password.
+// An Opener makes a store from a URL of the scheme that it was registered for. It
+// must refuse parameters that it does not know ([Query.Err] does that). It must not
+// put the URL in an error: the URL may contain a password.
 type Opener func(ctx context.Context, u *url.URL) (Store, error)
 
 var registry = struct {
@@ -44,4 +45,31 @@ func Schemes() []string {
 	registry.RLock()
 	defer registry.RUnlock()
 	return slices.Sorted(maps.Keys(registry.openers))
+}
+
+// schemePackages maps a URL scheme to the package of this module that registers it.
+var schemePackages = map[string]string{
+	"file":              "filestore",
+	"memory":            "memstore",
+	"postgres":          "pgstore",
+	"postgres+advisory": "pgstore/advisory",
+	"postgresql":        "pgstore",
+	"quorum":            "quorumstore",
+	"redis":             "redisstore",
+	"redis+cluster":     "redisstore",
+	"redis+sentinel":    "redisstore",
+	"redis+unix":        "redisstore",
+	"rediss":            "redisstore",
+}
+
+// UnknownScheme returns the error for a URL scheme that has no opener. It matches
+// [ErrInvalid]. If the scheme is one of this module, the error names the missing
+// import. Else it names the registered schemes.
+func UnknownScheme(scheme string) error {
+	if pkg, ok := schemePackages[scheme]; ok {
+		return fmt.Errorf("%w: the store for scheme %q is not linked into this program: import _ %q",
+			ErrInvalid, scheme, "github.com/holdfast-go/holdfast/"+pkg)
+	}
+	return fmt.Errorf("%w: no store for scheme %q, there are: %s",
+		ErrInvalid, scheme, strings.Join(Schemes(), ", "))
 }

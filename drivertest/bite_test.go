@@ -57,9 +57,9 @@ func TestEveryCaseBites(t *testing.T) {
 	for _, v := range variants {
 		bitten = append(bitten, strings.Fields(v.fails)...)
 	}
-	for _, th := range suite() {
-		for _, c := range th.cases {
-			if name := th.name + "/" + c.name; !slices.Contains(bitten, name) {
+	for _, group := range caseGroups() {
+		for _, c := range group.cases {
+			if name := group.name + "/" + c.name; !slices.Contains(bitten, name) {
 				t.Errorf("no broken store is caught by %s", name)
 			}
 		}
@@ -70,19 +70,19 @@ func TestEveryCaseBites(t *testing.T) {
 func failures(t *testing.T, claims driver.Guarantees, b bug) []string {
 	h := Harness{
 		Virtual: true,
-		New:     func(testing.TB) Backing { return newWorld(claims, b).backing() },
+		New:     func(testing.TB) Backing { return newModel(claims, b).backing() },
 	}
 	backing := h.New(t)
-	have := offered(backing.Open(t), backing)
+	have := available(backing.Open(t), backing)
 	var failed []string
-	for _, th := range suite() {
-		for _, c := range th.cases {
-			if !have.has(c.needs) || c.lacks&have != 0 {
+	for _, group := range caseGroups() {
+		for _, c := range group.cases {
+			if !have.contains(c.requires) || c.without&have != 0 {
 				continue
 			}
 			synctest.Test(t, func(t *testing.T) {
 				if record(t, c, h).Failed() {
-					failed = append(failed, th.name+"/"+c.name)
+					failed = append(failed, group.name+"/"+c.name)
 				}
 			})
 		}
@@ -91,7 +91,7 @@ func failures(t *testing.T, claims driver.Guarantees, b bug) []string {
 }
 
 // without is what a store claims that does everything but one thing.
-func without(need needs) driver.Guarantees {
+func without(need features) driver.Guarantees {
 	claims := everything
 	switch need {
 	case fencing:
@@ -114,10 +114,6 @@ func without(need needs) driver.Guarantees {
 		claims.Detached = false
 	case processes:
 		claims.Scope = driver.ScopeProcess
-	case bounded:
-		claims.Blocking = driver.BlocksForLong
-	case prompt:
-		claims.Blocking = driver.BlocksToDeadline
 	}
 	return claims
 }

@@ -1,97 +1,160 @@
 package drivertest
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
 
 var breakCases = []testCase{
 	{
-		name:  "held-name",
-		claim: "Break ends the hold of a name, whoever owns it, and reports what it ended.",
-		needs: breaking,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			other := r.other()
+		name:     "held-name",
+		claim:    "Break ends the hold of a name, of any owner, and reports what it ended.",
+		requires: breaking,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			other := r.otherStore()
 			rec, found := other.breakHold("name")
 			if !found {
 				r.Error("Break of a held name reports nothing")
 			}
-			r.describes("Break", rec, h, true)
-			other.free("name")
+			r.expectRecord("Break", rec, h, true)
+			other.expectFree("name")
 		},
 	},
 	{
-		name:  "free-name",
-		claim: "Break of a free name reports nothing.",
-		needs: breaking,
-		run: func(r *run) {
-			r.breaksNothing("name")
-			r.first.lapse("name")
-			r.breaksNothing("name")
-			r.first.grant("name", long).end()
-			r.breaksNothing("name")
-			r.first.free("name")
+		name:     "free-name",
+		claim:    "Break of a free name reports nothing.",
+		requires: breaking,
+		run: func(r *caseRun) {
+			r.expectBreakNothing("name")
+			r.first.expiredHold("name")
+			r.expectBreakNothing("name")
+			r.first.acquireFree("name", long).releaseHeld()
+			r.expectBreakNothing("name")
+			r.first.expectFree("name")
 		},
 	},
 	{
-		name:  "kept-name",
-		claim: "Break frees a kept name, and reports it as kept.",
-		needs: breaking | keep,
-		run: func(r *run) {
-			r.first.grant("name", long).keep(long)
+		name:     "kept-name",
+		claim:    "Break frees a kept name, and reports it as kept.",
+		requires: breaking | keep,
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long).releaseKeep(long)
 			if rec, found := r.first.breakHold("name"); !found || !rec.Kept {
 				r.Errorf("Break of a kept name reports %+v, %v", rec, found)
 			}
-			r.first.free("name")
+			r.first.expectFree("name")
 		},
 	},
 	{
-		name:  "victim",
-		claim: "The owner of a broken hold learns of it by its next Renew and Release, which leave the name free.",
-		needs: breaking,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
+		name:     "victim",
+		claim:    "The next Renew and Release of the owner of a broken hold report the loss, and leave the name free.",
+		requires: breaking,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
 			r.first.breakHold("name")
-			h.lost()
-			h.notReleased()
-			r.first.free("name")
+			h.expectLost()
+			h.expectNotReleased()
+			r.first.expectFree("name")
 		},
 	},
 	{
-		name:  "victim-with-successor",
-		claim: "The Renew and Release of a broken hold do nothing to the successor's.",
-		needs: breaking,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
+		name:     "victim-with-successor",
+		claim:    "The Renew and Release of a broken hold do nothing to the successor's.",
+		requires: breaking,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
 			r.first.breakHold("name")
-			successor := r.other().grant("name", long)
-			h.lost()
-			h.notReleased()
-			successor.intact()
+			successor := r.otherStore().acquireFree("name", long)
+			h.expectLost()
+			h.expectNotReleased()
+			successor.expectStillHeld()
 		},
 	},
 	{
-		name:  "one-name-only",
-		claim: "Break of one name leaves the others alone.",
-		needs: breaking,
-		run: func(r *run) {
-			a, ab := r.first.grant("a", long), r.first.grant("ab", long)
+		name:     "one-name-only",
+		claim:    "Break of one name leaves the others alone.",
+		requires: breaking,
+		run: func(r *caseRun) {
+			a, ab := r.first.acquireFree("a", long), r.first.acquireFree("ab", long)
 			r.first.breakHold("a")
-			ab.intact()
-			a.lost()
+			ab.expectStillHeld()
+			a.expectLost()
 		},
 	},
 	{
-		name:  "secret",
-		claim: "Break never shows the owner.",
-		needs: breaking,
-		run: func(r *run) {
-			r.first.grant("name", long)
+		name:     "token",
+		claim:    "Break with the token of a hold ends that hold, and reports what it ended.",
+		requires: breaking | fencing,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			other := r.otherStore()
+			rec, found := other.breakToken("name", h.token)
+			if !found {
+				r.Error("Break with the token of the hold reports nothing")
+			}
+			r.expectRecord("Break", rec, h, true)
+			h.expectLost()
+			other.expectFree("name")
+			r.expectTokenBreaksNothing("name", h.token)
+		},
+	},
+	{
+		name:     "other-token",
+		claim:    "Break with another token than that of the hold changes nothing.",
+		requires: breaking | fencing,
+		run: func(r *caseRun) {
+			before := r.first.acquireFree("name", long)
+			before.releaseHeld()
+			h := r.otherStore().acquireFree("name", long)
+			other := r.first.acquireFree("other", long)
+			for _, token := range []int64{1, h.token / 10, before.token, h.token - 1, h.token + 1, driver.MaxToken} {
+				r.expectTokenBreaksNothing("name", token)
+			}
+			if other.token != h.token {
+				r.expectTokenBreaksNothing("name", other.token)
+			}
+			h.expectStillHeld()
+			other.expectStillHeld()
+		},
+	},
+	{
+		name:     "token-of-free-name",
+		claim:    "Break with a token reports nothing if the hold was released or has expired.",
+		requires: breaking | fencing,
+		run: func(r *caseRun) {
+			r.expectTokenBreaksNothing("name", 1)
+			h := r.first.expiredHold("name")
+			r.expectTokenBreaksNothing("name", h.token)
+			h = r.first.acquireFree("name", long)
+			h.releaseHeld()
+			r.expectTokenBreaksNothing("name", h.token)
+			r.first.expectFree("name")
+		},
+	},
+	{
+		name:     "secret",
+		claim:    "Break never shows the owner.",
+		requires: breaking,
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long)
 			rec, _ := r.first.breakHold("name")
-			r.hides("Break", rec)
+			r.expectNoSecret("Break", rec)
 		},
 	},
 }
 
-func (r *run) breaksNothing(name string) {
+// expectTokenBreaksNothing checks that a Break with a token finds no such hold.
+func (r *caseRun) expectTokenBreaksNothing(name string, token int64) {
+	r.Helper()
+	if rec, found := r.first.breakToken(name, token); found || !reflect.ValueOf(rec).IsZero() {
+		r.Errorf("Break of %q with token %d gives %+v, %v, want a zero record and false", name, token, rec, found)
+	}
+}
+
+// expectBreakNothing checks that a Break of a free name reports nothing.
+func (r *caseRun) expectBreakNothing(name string) {
 	r.Helper()
 	if rec, found := r.first.breakHold(name); found || !reflect.ValueOf(rec).IsZero() {
 		r.Errorf("Break of the free name %q gives %+v, %v, want a zero record and false", name, rec, found)

@@ -11,8 +11,8 @@ var closingCases = []testCase{
 	{
 		name:  "twice",
 		claim: "Close returns nil, and so does a second Close.",
-		run: func(r *run) {
-			r.first.grant("name", long).end()
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long).releaseHeld()
 			for range 2 {
 				if err := r.first.Close(); err != nil {
 					r.Errorf("Close: %v", err)
@@ -23,13 +23,13 @@ var closingCases = []testCase{
 	{
 		name:  "later-calls",
 		claim: "Every call after Close returns ErrClosed.",
-		run: func(r *run) {
-			calls := r.first.calls("name", r.owner())
+		run: func(r *caseRun) {
+			calls := r.first.claimedCalls("name", r.newOwner())
 			if err := r.first.Close(); err != nil {
 				r.Fatalf("Close: %v", err)
 			}
 			for what, call := range calls {
-				ctx, cancel := r.bound()
+				ctx, cancel := r.callContext()
 				if err := call(ctx); !errors.Is(err, driver.ErrClosed) {
 					r.Errorf("%s after Close: %v, want ErrClosed", what, err)
 				}
@@ -38,36 +38,36 @@ var closingCases = []testCase{
 		},
 	},
 	{
-		name:  "other-stores",
-		claim: "Closing a store leaves the other stores over the same locks, and the holds taken through them, as they are.",
-		needs: processes,
-		run: func(r *run) {
-			other := r.other()
-			h := other.grant("name", long)
+		name:     "other-stores",
+		claim:    "Closing a store leaves the other stores over the same locks, and the holds taken through them, as they are.",
+		requires: processes,
+		run: func(r *caseRun) {
+			other := r.otherStore()
+			h := other.acquireFree("name", long)
 			if err := r.first.Close(); err != nil {
 				r.Errorf("Close: %v", err)
 			}
-			h.intact()
-			h.end()
+			h.expectStillHeld()
+			h.releaseHeld()
 		},
 	},
 	{
 		name:  "anew",
 		claim: "After Close a new store can be opened over the same locks.",
-		run: func(r *run) {
-			r.first.grant("name", long).end()
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long).releaseHeld()
 			if err := r.first.Close(); err != nil {
 				r.Errorf("Close: %v", err)
 			}
-			r.open().grant("name", long).end()
+			r.openStore().acquireFree("name", long).releaseHeld()
 		},
 	},
 	{
 		name:  "under-way",
-		claim: "Close may be called while calls are under way: each is answered or returns an error, and none hangs.",
-		run: func(r *run) {
+		claim: "Close may be called during other calls: each of them returns a result or an error, and none hangs.",
+		run: func(r *caseRun) {
 			closed := make(chan struct{})
-			r.each(8, func(i int) error {
+			r.runParallel(8, func(i int) error {
 				if i == 0 {
 					defer close(closed)
 					return r.first.Close()
@@ -76,8 +76,8 @@ var closingCases = []testCase{
 					if call == 19 {
 						<-closed
 					}
-					ctx, cancel := r.bound()
-					_, err := r.first.Acquire(ctx, r.first.request("name", long))
+					ctx, cancel := r.callContext()
+					_, err := r.first.Acquire(ctx, r.first.newRequest("name", long))
 					cancel()
 					if errors.Is(err, context.DeadlineExceeded) {
 						return err
@@ -88,13 +88,13 @@ var closingCases = []testCase{
 		},
 	},
 	{
-		name:  "watches",
-		claim: "Close leaves no watch behind.",
-		needs: push,
-		run: func(r *run) {
-			// What is left behind is found when the case is over.
+		name:     "watches",
+		claim:    "Close ends every watch.",
+		requires: push,
+		run: func(r *caseRun) {
+			// checkGoroutines finds the watches that go on after the case.
 			for _, name := range []string{"a", "b", "b"} {
-				r.first.watch(name)
+				r.first.startWatch(name)
 			}
 			if err := r.first.Close(); err != nil {
 				r.Errorf("Close: %v", err)

@@ -13,62 +13,62 @@ import (
 var concurrencyCases = []testCase{
 	{
 		name:  "exclusion",
-		claim: "Of many goroutines on several stores never two hold the same name at a time, and tokens rise in the order of the holds.",
-		run: func(r *run) {
-			stores := []*client{r.first, r.other(), r.other()}
-			rooms := make([]room, 4)
-			r.each(24, func(i int) error {
+		claim: "Two goroutines never hold the same name at a time, whichever stores they use, and tokens rise in the order of the holds.",
+		run: func(r *caseRun) {
+			stores := []*client{r.first, r.otherStore(), r.otherStore()}
+			sections := make([]criticalSection, 4)
+			r.runParallel(24, func(i int) error {
 				for round := range 5 {
-					n := (i + round) % len(rooms)
-					if err := stores[i%len(stores)].visit(&rooms[n], fmt.Sprint("name/", n)); err != nil {
+					n := (i + round) % len(sections)
+					if err := stores[i%len(stores)].runExclusively(&sections[n], fmt.Sprint("name/", n)); err != nil {
 						return err
 					}
 				}
 				return nil
 			})
-			visits := 0
-			for i := range rooms {
-				visits += rooms[i].visits
+			entries := 0
+			for i := range sections {
+				entries += sections[i].entries
 			}
-			if visits != 24*5 {
-				r.Errorf("of %d visits %d were counted", 24*5, visits)
+			if entries != 24*5 {
+				r.Errorf("of %d visits %d were counted", 24*5, entries)
 			}
 		},
 	},
 	{
 		name:  "one-winner",
 		claim: "Of attempts made at the same time on a free name exactly one is granted.",
-		run: func(r *run) {
-			stores := []*client{r.first, r.other()}
+		run: func(r *caseRun) {
+			stores := []*client{r.first, r.otherStore()}
 			for round := range 20 {
-				r.oneWinner(stores, fmt.Sprint("name/", round))
+				r.expectOneGrant(stores, fmt.Sprint("name/", round))
 			}
 		},
 	},
 	{
 		name:  "one-heir",
-		claim: "Of attempts made at the same time on a name whose hold has run out exactly one is granted.",
-		run: func(r *run) {
-			stores := []*client{r.first, r.other()}
+		claim: "Of attempts made at the same time on a name with an expired hold exactly one is granted.",
+		run: func(r *caseRun) {
+			stores := []*client{r.first, r.otherStore()}
 			const names = 10
 			for i := range names {
-				r.first.grant(fmt.Sprint("name/", i), short)
+				r.first.acquireFree(fmt.Sprint("name/", i), short)
 			}
 			time.Sleep(short + 2*precision)
 			for i := range names {
-				r.oneWinner(stores, fmt.Sprint("name/", i))
+				r.expectOneGrant(stores, fmt.Sprint("name/", i))
 			}
 		},
 	},
 	{
 		name:  "repetitions",
 		claim: "An Acquire that is sent several times at once by one owner is granted each time, with one token.",
-		run: func(r *run) {
+		run: func(r *caseRun) {
 			for round := range 10 {
-				req := r.first.request(fmt.Sprint("name/", round), long)
+				req := r.first.newRequest(fmt.Sprint("name/", round), long)
 				tokens := make([]int64, 8)
-				r.each(len(tokens), func(i int) error {
-					ctx, cancel := r.bound()
+				r.runParallel(len(tokens), func(i int) error {
+					ctx, cancel := r.callContext()
 					defer cancel()
 					res, err := r.first.Acquire(ctx, req)
 					if err == nil && !res.Granted {
@@ -87,30 +87,30 @@ var concurrencyCases = []testCase{
 	},
 	{
 		name:  "renew-and-release",
-		claim: "A Renew that is overtaken by the Release of its hold does not bring the hold back.",
-		run: func(r *run) {
+		claim: "A Renew that is overtaken by the Release of its hold does not restore the hold.",
+		run: func(r *caseRun) {
 			for round := range 20 {
 				name := fmt.Sprint("name/", round)
-				h := r.first.grant(name, long)
-				r.each(4, func(i int) error {
+				h := r.first.acquireFree(name, long)
+				r.runParallel(4, func(i int) error {
 					if i == 0 {
-						return r.first.mustRelease(driver.AcquireRequest{Name: name, Owner: h.owner})
+						return r.first.releaseOrError(driver.AcquireRequest{Name: name, Owner: h.owner})
 					}
-					ctx, cancel := r.bound()
+					ctx, cancel := r.callContext()
 					defer cancel()
 					_, err := r.first.Renew(ctx, []driver.RenewRequest{{Name: name, Owner: h.owner, TTL: long}})
 					return err
 				})
-				r.first.free(name)
+				r.first.expectFree(name)
 			}
 		},
 	},
 	{
-		name:  "guarded-resource",
-		claim: "A resource that refuses lower tokens than it has seen admits no holder whose hold has run out once a successor was there.",
-		needs: fencing,
-		run: func(r *run) {
-			other := r.other()
+		name:     "guarded-resource",
+		claim:    "A resource that refuses tokens lower than it has seen refuses the holder of an expired hold once a successor has used the resource.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			other := r.otherStore()
 			var resource atomic.Int64
 			write := func(h *hold) bool {
 				if h.token < resource.Load() {
@@ -120,62 +120,64 @@ var concurrencyCases = []testCase{
 				return true
 			}
 			for range 5 {
-				late := r.first.grant("name", short)
+				late := r.first.acquireFree("name", short)
 				if !write(late) {
 					r.Fatalf("the token %d of the holder is refused", late.token)
 				}
-				late.runOut()
-				successor := other.grant("name", long)
+				late.sleepPastExpiry()
+				successor := other.acquireFree("name", long)
 				if !write(successor) {
 					r.Errorf("the token %d of the holder is refused after %d", successor.token, late.token)
 				}
 				if write(late) {
 					r.Errorf("the token %d of a lost hold is admitted after %d", late.token, successor.token)
 				}
-				successor.end()
+				successor.releaseHeld()
 			}
 		},
 	},
 }
 
-// A room admits one visitor at a time, if the lock is good. Its fields but
-// inside are guarded by nothing else than the lock under test.
-type room struct {
-	inside atomic.Int32
-	visits int
-	last   int64
+// A criticalSection is entered by one goroutine at a time, if the lock is good. Only
+// the lock under test guards its fields, except inside.
+type criticalSection struct {
+	inside    atomic.Int32
+	entries   int
+	lastToken int64
 }
 
-// visit takes the name, enters the room and leaves it again.
-func (c *client) visit(room *room, name string) error {
-	req := c.request(name, long)
-	token, err := c.wait(req)
+// runExclusively acquires the name, runs the critical section and releases the name.
+func (c *client) runExclusively(section *criticalSection, name string) error {
+	req := c.newRequest(name, long)
+	token, err := c.waitForGrant(req)
 	if err != nil {
 		return err
 	}
-	seen := c.enter(room, name, token)
-	return errors.Join(seen, c.mustRelease(req))
+	sectionErr := c.enterSection(section, name, token)
+	return errors.Join(sectionErr, c.releaseOrError(req))
 }
 
-func (c *client) enter(room *room, name string, token int64) error {
-	defer room.inside.Add(-1)
-	if n := room.inside.Add(1); n != 1 {
+// enterSection checks that no other goroutine is in the section, and that the tokens
+// rise.
+func (c *client) enterSection(section *criticalSection, name string, token int64) error {
+	defer section.inside.Add(-1)
+	if n := section.inside.Add(1); n != 1 {
 		return fmt.Errorf("%d are in the room of %q", n, name)
 	}
-	time.Sleep(50 * time.Microsecond) // Others have time to come in.
-	room.visits++
-	if c.r.guarantees.Fencing && token <= room.last {
-		return fmt.Errorf("the token %d was granted after %d", token, room.last)
+	time.Sleep(50 * time.Microsecond) // Other goroutines have time to enter.
+	section.entries++
+	if c.run.guarantees.Fencing && token <= section.lastToken {
+		return fmt.Errorf("the token %d was granted after %d", token, section.lastToken)
 	}
-	room.last = token
+	section.lastToken = token
 	return nil
 }
 
-// wait makes attempts until one is granted.
-func (c *client) wait(req driver.AcquireRequest) (token int64, err error) {
-	ctx, cancel := c.r.bound()
+// waitForGrant makes attempts until one is granted.
+func (c *client) waitForGrant(req driver.AcquireRequest) (token int64, err error) {
+	ctx, cancel := c.run.callContext()
 	defer cancel()
-	for deadline := time.Now().Add(c.r.patience()); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(c.run.grantTimeout()); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		res, err := c.Acquire(ctx, req)
 		if err != nil {
 			return 0, fmt.Errorf("acquire of %q: %w", req.Name, err)
@@ -184,19 +186,19 @@ func (c *client) wait(req driver.AcquireRequest) (token int64, err error) {
 			return res.Token, nil
 		}
 	}
-	return 0, fmt.Errorf("%q was not to be had in %v", req.Name, c.r.patience())
+	return 0, fmt.Errorf("%q was not to be had in %v", req.Name, c.run.grantTimeout())
 }
 
-// oneWinner makes attempts by many owners at once.
-func (r *run) oneWinner(stores []*client, name string) {
+// expectOneGrant checks that of attempts by many owners at once one is granted.
+func (r *caseRun) expectOneGrant(stores []*client, name string) {
 	r.Helper()
 	var mu sync.Mutex
 	granted := 0
-	r.each(12, func(i int) error {
-		ctx, cancel := r.bound()
+	r.runParallel(12, func(i int) error {
+		ctx, cancel := r.callContext()
 		defer cancel()
 		c := stores[i%len(stores)]
-		res, err := c.Acquire(ctx, c.request(name, long))
+		res, err := c.Acquire(ctx, c.newRequest(name, long))
 		mu.Lock()
 		defer mu.Unlock()
 		if res.Granted {

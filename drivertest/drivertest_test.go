@@ -16,8 +16,6 @@ func TestCorrectStore(t *testing.T) {
 		"without fencing":  without(fencing),
 		"without push":     without(push),
 		"unsupervised":     without(supervised),
-		"blocks longer":    without(prompt),
-		"blocks for long":  without(bounded),
 		"without lookup":   without(lookup),
 		"without list":     without(list),
 		"without break":    without(breaking),
@@ -27,11 +25,11 @@ func TestCorrectStore(t *testing.T) {
 		"one process":      without(processes),
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newWorld(claims, noBug).backing() }})
+			Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newModel(claims, noBug).backing() }})
 		})
 	}
 }
 
 func TestRealTime(t *testing.T) {
-	Run(t, Harness{New: func(testing.TB) Backing { return newWorld(everything, noBug).backing() }})
+	Run(t, Harness{New: func(testing.TB) Backing { return newModel(everything, noBug).backing() }})
 }

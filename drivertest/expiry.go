@@ -10,78 +10,78 @@ var expiryCases = []testCase{
 	{
 		name:  "not-early",
 		claim: "A hold lasts its whole TTL, to the millisecond.",
-		run: func(r *run) {
-			other := r.other()
+		run: func(r *caseRun) {
+			other := r.otherStore()
 			for _, ttl := range []time.Duration{driver.MinTTL, 37 * time.Millisecond, 250 * time.Millisecond} {
-				h := r.first.grant("name", ttl)
-				other.outlast("name", h.sent, ttl).end()
+				h := r.first.acquireFree("name", ttl)
+				other.heldFor("name", h.sent, ttl).releaseHeld()
 			}
 		},
 	},
 	{
 		name:  "not-late",
 		claim: "A hold that is not renewed ends when its TTL has run out.",
-		run: func(r *run) {
-			other := r.other()
+		run: func(r *caseRun) {
+			other := r.otherStore()
 			for _, ttl := range []time.Duration{driver.MinTTL, 37 * time.Millisecond, 250 * time.Millisecond} {
-				h := r.first.grant("name", ttl)
-				other.succeed("name", h.answered.Add(ttl)).end()
+				h := r.first.acquireFree("name", ttl)
+				other.eventuallyGranted("name", h.answered.Add(ttl)).releaseHeld()
 			}
 		},
 	},
 	{
 		name:  "longest",
-		claim: "A TTL of MaxTTL is granted and kept to.",
-		run: func(r *run) {
-			h := r.first.grant("name", driver.MaxTTL)
-			rec := r.first.busy("name")
+		claim: "A TTL of MaxTTL is granted, and the hold lasts that long.",
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", driver.MaxTTL)
+			rec := r.first.expectHeld("name")
 			if rec.Remaining > driver.MaxTTL || rec.Remaining < 0 || rec.Remaining > 0 && rec.Remaining < driver.MaxTTL-long {
 				r.Errorf("of a TTL of %v remain %v", driver.MaxTTL, rec.Remaining)
 			}
-			if got := h.renew(driver.MaxTTL); got != driver.Renewed {
+			if got := h.renewFor(driver.MaxTTL); got != driver.Renewed {
 				r.Errorf("Renew with MaxTTL is answered %d, want Renewed", got)
 			}
 		},
 	},
 	{
 		name:  "each-its-own",
-		claim: "Every hold has a TTL of its own: one that runs out takes no other with it.",
-		run: func(r *run) {
-			h := r.first.grant("a", long)
-			r.first.lapse("b")
-			r.first.free("b")
-			h.intact()
+		claim: "Every hold has a TTL of its own: the end of one hold ends no other.",
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("a", long)
+			r.first.expiredHold("b")
+			r.first.expectFree("b")
+			h.expectStillHeld()
 		},
 	},
 	{
 		name:  "no-memory-of-the-last",
-		claim: "A new hold lasts its own TTL, whatever was left of the hold before it.",
-		run: func(r *run) {
-			r.first.grant("name", medium).end()
-			h := r.first.grant("name", short)
-			r.first.succeed("name", h.answered.Add(short)).end()
-			r.first.grant("name", short).end()
-			r.first.grant("name", long)
+		claim: "A new hold lasts its own TTL, whatever time was left of the hold before it.",
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", medium).releaseHeld()
+			h := r.first.acquireFree("name", short)
+			r.first.eventuallyGranted("name", h.answered.Add(short)).releaseHeld()
+			r.first.acquireFree("name", short).releaseHeld()
+			r.first.acquireFree("name", long)
 			time.Sleep(short + 2*precision)
-			r.first.busy("name")
+			r.first.expectHeld("name")
 		},
 	},
 	{
-		name:  "store-clock",
-		claim: "Time passes in the store's clock: a process whose own clock is wrong neither ends holds early nor late.",
-		needs: skew,
-		run: func(r *run) {
+		name:     "store-clock",
+		claim:    "Time passes in the store's clock: a process with a wrong clock ends holds neither early nor late.",
+		requires: skew,
+		run: func(r *caseRun) {
 			for _, off := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
-				skewed := r.adopt(r.backing.OpenSkewed(r, off))
+				skewed := r.newClient(r.backing.OpenSkewed(r, off))
 				name := off.String()
-				h := r.first.grant(name, long)
-				skewed.busy(name)
-				h.end()
-				h = skewed.grant(name, long)
-				r.first.busy(name)
-				h.end()
-				h = skewed.grant(name, short)
-				r.first.succeed(name, h.answered.Add(short)).end()
+				h := r.first.acquireFree(name, long)
+				skewed.expectHeld(name)
+				h.releaseHeld()
+				h = skewed.acquireFree(name, long)
+				r.first.expectHeld(name)
+				h.releaseHeld()
+				h = skewed.acquireFree(name, short)
+				r.first.eventuallyGranted(name, h.answered.Add(short)).releaseHeld()
 			}
 		},
 	},

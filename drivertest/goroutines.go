@@ -14,8 +14,8 @@ import (
 )
 
 // goroutinesLabel marks the goroutines of a case. A goroutine inherits the
-// labels of the one that starts it, so that cases that run at the same time
-// are told apart.
+// labels of the goroutine that starts it, which distinguishes the goroutines of
+// cases that run at the same time.
 const goroutinesLabel = "drivertest"
 
 var caseNumber atomic.Int64
@@ -27,15 +27,15 @@ func checkGoroutines(tb testing.TB) {
 	id := strconv.FormatInt(caseNumber.Add(1), 10)
 	labels := pprof.Labels(goroutinesLabel, id)
 	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), labels))
-	before := bubbled()
+	before := countBubbleGoroutines()
 	tb.Cleanup(func() {
 		pprof.SetGoroutineLabels(context.Background())
 		deadline := time.Now().Add(10 * time.Second)
 		for {
-			if before > 0 && bubbled() == before {
+			if before > 0 && countBubbleGoroutines() == before {
 				return // The profile costs more than the whole case.
 			}
-			left := labelled(id)
+			left := labelledGoroutines(id)
 			if left == "" {
 				return
 			}
@@ -48,8 +48,9 @@ func checkGoroutines(tb testing.TB) {
 	})
 }
 
-// labelled returns the part of the goroutine profile that bears the label.
-func labelled(id string) string {
+// labelledGoroutines returns the part of the goroutine profile that has the label
+// with this id.
+func labelledGoroutines(id string) string {
 	var profile, left bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
 		return err.Error()
@@ -64,13 +65,13 @@ func labelled(id string) string {
 	return left.String()
 }
 
-// bubbled counts the goroutines in the synctest bubble of the caller. It
-// returns 0 if it cannot tell.
-func bubbled() int {
+// countBubbleGoroutines counts the goroutines in the synctest bubble of the caller.
+// It returns 0 if it cannot count them.
+func countBubbleGoroutines() int {
 	stacks := make([]byte, 16<<10)
 	n := runtime.Stack(stacks, true)
 	if n == len(stacks) {
-		return 0 // There is more.
+		return 0 // The stacks are incomplete.
 	}
 	first, _, _ := strings.Cut(string(stacks[:n]), "\n")
 	_, mark, ok := strings.Cut(first, ", synctest bubble ")

@@ -9,10 +9,10 @@ import (
 var guaranteesCases = []testCase{
 	{
 		name:  "stable",
-		claim: "Guarantees returns the same answer each time, from each store over the same locks.",
-		run: func(r *run) {
-			r.first.grant("name", long).end()
-			for _, c := range []*client{r.first, r.other()} {
+		claim: "Guarantees returns the same value each time, from each store over the same locks.",
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long).releaseHeld()
+			for _, c := range []*client{r.first, r.otherStore()} {
 				if got := c.Guarantees(); got != r.guarantees {
 					r.Errorf("Guarantees has become %+v, was %+v", got, r.guarantees)
 				}
@@ -21,8 +21,8 @@ var guaranteesCases = []testCase{
 	},
 	{
 		name:  "complete",
-		claim: "Guarantees names the store, and leaves none of Scope, HolderCrash, Restart and Failover open.",
-		run: func(r *run) {
+		claim: "Guarantees contains the name of the store, and values of Scope, HolderCrash, Restart and Failover.",
+		run: func(r *caseRun) {
 			g := r.guarantees
 			if g.Store == "" {
 				r.Error("Guarantees().Store is empty")
@@ -40,45 +40,78 @@ var guaranteesCases = []testCase{
 		},
 	},
 	{
-		name:  "push",
-		claim: "A store that claims Push is a Watcher, and one that is none does not claim it.",
-		needs: push,
-		run: func(r *run) {
+		name:     "push",
+		claim:    "A store that claims Push is a Watcher.",
+		requires: push,
+		run: func(r *caseRun) {
 			if _, ok := r.first.Store.(driver.Watcher); !ok {
 				r.Error("the store claims Push and does not implement driver.Watcher")
 			}
 		},
 	},
 	{
-		name:  "supervised",
-		claim: "A store that claims Supervised claims Push.",
-		needs: supervised,
-		run: func(r *run) {
+		name:     "supervised",
+		claim:    "A store that claims Supervised claims Push.",
+		requires: supervised,
+		run: func(r *caseRun) {
 			if !r.guarantees.Push {
 				r.Error("the store claims Supervised and does not claim Push")
 			}
 		},
 	},
 	{
-		name:  "no-lookup",
-		claim: "A store that does not claim Lookup refuses it with ErrUnsupported.",
-		lacks: lookup,
-		run: func(r *run) {
-			r.first.grant("name", long)
-			ctx, cancel := r.bound()
-			defer cancel()
-			if _, found, err := r.first.Lookup(ctx, "name"); found || !errors.Is(err, driver.ErrUnsupported) {
-				r.Errorf("Lookup gives %v, %v, want ErrUnsupported", found, err)
+		name:     "identity",
+		claim:    "All stores over the same locks have the same Identity.",
+		requires: identifying,
+		run: func(r *caseRun) {
+			var ids []string
+			for _, c := range []*client{r.first, r.otherStore()} {
+				ctx, cancel := r.callContext()
+				id, err := c.Store.(driver.Identifier).Identity(ctx)
+				cancel()
+				if err != nil {
+					r.Fatalf("Identity: %v", err)
+				}
+				ids = append(ids, id)
+			}
+			if ids[0] != ids[1] {
+				r.Errorf("two stores over the same locks have the identities %q", ids)
 			}
 		},
 	},
 	{
-		name:  "no-list",
-		claim: "A store that does not claim List yields ErrUnsupported once, and no record.",
-		lacks: list,
-		run: func(r *run) {
-			r.first.grant("name", long)
-			ctx, cancel := r.bound()
+		name:    "no-lookup",
+		claim:   "A store that does not claim Lookup refuses it with ErrUnsupported, or reports of the holds of others only that they exist.",
+		without: lookup,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			look := func(name string, want bool) {
+				r.Helper()
+				ctx, cancel := r.callContext()
+				defer cancel()
+				rec, found, err := r.otherStore().Lookup(ctx, name)
+				switch {
+				case errors.Is(err, driver.ErrUnsupported) && !found:
+				case err != nil || found != want:
+					r.Errorf("Lookup gives %v, %v, want ErrUnsupported or %v", found, err, want)
+				case found && (rec.Name != name || rec.Kept || rec.Remaining != 0):
+					r.Errorf("Lookup, which is not claimed, gives %+v, want the name and no time remaining", rec)
+				}
+				r.expectNoSecret("Lookup", rec)
+			}
+			look("name", true)
+			look("other name", false)
+			h.releaseHeld()
+			look("name", false)
+		},
+	},
+	{
+		name:    "no-list",
+		claim:   "A store that does not claim List yields ErrUnsupported once, and no record.",
+		without: list,
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long)
+			ctx, cancel := r.callContext()
 			defer cancel()
 			yielded := 0
 			for rec, err := range r.first.List(ctx, "") {
@@ -93,17 +126,17 @@ var guaranteesCases = []testCase{
 		},
 	},
 	{
-		name:  "no-break",
-		claim: "A store that does not claim Break refuses it with ErrUnsupported, and the hold stays.",
-		lacks: breaking,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			ctx, cancel := r.bound()
+		name:    "no-break",
+		claim:   "A store that does not claim Break refuses it with ErrUnsupported, and the hold stays.",
+		without: breaking,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			ctx, cancel := r.callContext()
 			defer cancel()
-			if _, found, err := r.first.Break(ctx, "name"); found || !errors.Is(err, driver.ErrUnsupported) {
+			if _, found, err := r.first.Break(ctx, driver.BreakRequest{Name: "name"}); found || !errors.Is(err, driver.ErrUnsupported) {
 				r.Errorf("Break gives %v, %v, want ErrUnsupported", found, err)
 			}
-			h.intact()
+			h.expectStillHeld()
 		},
 	},
 }

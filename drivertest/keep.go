@@ -9,145 +9,145 @@ import (
 
 var keepCases = []testCase{
 	{
-		name:  "unclaimed",
-		claim: "A store that does not claim Keep refuses a Release with Keep with ErrUnsupported, and the hold stays.",
-		lacks: keep,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			ctx, cancel := r.bound()
+		name:    "unclaimed",
+		claim:   "A store that does not claim Keep refuses a Release with Keep with ErrUnsupported, and the hold stays.",
+		without: keep,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			ctx, cancel := r.callContext()
 			defer cancel()
 			_, err := r.first.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: h.owner, Keep: long})
 			if !errors.Is(err, driver.ErrUnsupported) {
 				r.Errorf("Release with Keep: %v, want ErrUnsupported", err)
 			}
-			h.intact()
-			h.end()
+			h.expectStillHeld()
+			h.releaseHeld()
 		},
 	},
 	{
-		name:  "taken",
-		claim: "A kept name can be taken by nobody, not by the one who released it either.",
-		needs: keep,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.keep(long)
-			r.other().busy("name")
-			req := r.first.request("name", long)
+		name:     "taken",
+		claim:    "No owner can take a kept name, not even the owner that released it.",
+		requires: keep,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseKeep(long)
+			r.otherStore().expectHeld("name")
+			req := r.first.newRequest("name", long)
 			req.Owner = h.owner
-			r.first.refuse(req)
+			r.first.acquireRefused(req)
 		},
 	},
 	{
-		name:  "shorter-than-TTL",
-		claim: "A name kept for less than was left of the TTL is free when the keep is over, and not before.",
-		needs: keep,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			r.other().outlast("name", h.keep(250*time.Millisecond), 250*time.Millisecond)
+		name:     "shorter-than-TTL",
+		claim:    "A name kept for less than was left of the TTL is free when the keep is over, and not before.",
+		requires: keep,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			r.otherStore().heldFor("name", h.releaseKeep(250*time.Millisecond), 250*time.Millisecond)
 		},
 	},
 	{
-		name:  "longer-than-TTL",
-		claim: "A name kept for longer than was left of the TTL is free when the keep is over, and not before.",
-		needs: keep,
-		run: func(r *run) {
-			h := r.first.grant("name", medium)
-			r.other().outlast("name", h.keep(medium+short), medium+short)
+		name:     "longer-than-TTL",
+		claim:    "A name kept for longer than was left of the TTL is free when the keep is over, and not before.",
+		requires: keep,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", medium)
+			r.otherStore().heldFor("name", h.releaseKeep(medium+short), medium+short)
 		},
 	},
 	{
-		name:  "no-renewal",
-		claim: "A Renew of a kept name by its former owner is answered RenewLost and does not prolong the keep.",
-		needs: keep,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.keep(short)
-			h.lost()
-			r.first.succeed("name", time.Now().Add(short))
+		name:     "no-renewal",
+		claim:    "A Renew of a kept name by its former owner returns RenewLost and does not prolong the keep.",
+		requires: keep,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseKeep(short)
+			h.expectLost()
+			r.first.eventuallyGranted("name", time.Now().Add(short))
 		},
 	},
 	{
-		name:  "repeated",
-		claim: "The same Release sent again while the name is kept reports true, and the name stays kept.",
-		needs: keep,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.keep(long)
-			if !h.c.releaseAs("name", h.owner, long) {
+		name:     "repeated",
+		claim:    "The same Release sent again while the name is kept reports true, and the name stays kept.",
+		requires: keep,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseKeep(long)
+			if !h.client.releaseAs("name", h.owner, long) {
 				r.Error("the same Release sent again reports no hold")
 			}
-			r.first.busy("name")
+			r.first.expectHeld("name")
 		},
 	},
 	{
-		name:  "repeated-too-late",
-		claim: "The same Release sent again when the keep is over reports no hold, and does nothing to a successor.",
-		needs: keep,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.keep(short)
+		name:     "repeated-too-late",
+		claim:    "The same Release sent again when the keep is over reports no hold, and does nothing to a successor.",
+		requires: keep,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseKeep(short)
 			time.Sleep(short + 2*precision)
-			if h.c.releaseAs("name", h.owner, long) {
+			if h.client.releaseAs("name", h.owner, long) {
 				r.Error("the same Release sent again when the keep is over reports a hold")
 			}
-			successor := r.first.grant("name", long)
-			if h.c.releaseAs("name", h.owner, long) {
+			successor := r.first.acquireFree("name", long)
+			if h.client.releaseAs("name", h.owner, long) {
 				r.Error("the same Release sent again to a successor reports a hold")
 			}
-			successor.intact()
+			successor.expectStillHeld()
 		},
 	},
 	{
-		name:  "not-the-owner",
-		claim: "A Release with Keep by anyone but the owner reports no hold, and ends or keeps nothing.",
-		needs: keep,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			for what, owner := range imposters(h.owner) {
+		name:     "not-the-owner",
+		claim:    "A Release with Keep by another owner reports no hold, and ends or keeps nothing.",
+		requires: keep,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			for what, owner := range otherOwners(h.owner) {
 				if r.first.releaseAs("name", owner, short) {
 					r.Errorf("Release with Keep by %s reports a hold", what)
 				}
 			}
 			time.Sleep(short + 2*precision)
-			h.intact()
+			h.expectStillHeld()
 			if r.first.releaseAs("free", h.owner, long) {
 				r.Error("Release with Keep of a free name reports a hold")
 			}
-			r.first.free("free")
+			r.first.expectFree("free")
 		},
 	},
 	{
-		name:  "not-a-stranger",
-		claim: "A kept name is not freed by the Release of another owner.",
-		needs: keep,
-		run: func(r *run) {
-			r.first.grant("name", long).keep(long)
-			if r.first.releaseAs("name", r.owner(), 0) {
+		name:     "not-a-stranger",
+		claim:    "A Release by another owner does not free a kept name.",
+		requires: keep,
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long).releaseKeep(long)
+			if r.first.releaseAs("name", r.newOwner(), 0) {
 				r.Error("Release of a kept name by a stranger reports a hold")
 			}
-			r.first.busy("name")
+			r.first.expectHeld("name")
 		},
 	},
 	{
-		name:  "after-expiry",
-		claim: "A Release with Keep of a hold that has run out reports no hold, and the name stays free.",
-		needs: keep,
-		run: func(r *run) {
-			h := r.first.lapse("name")
-			if h.c.releaseAs("name", h.owner, long) {
+		name:     "after-expiry",
+		claim:    "A Release with Keep of a hold that has run out reports no hold, and the name stays free.",
+		requires: keep,
+		run: func(r *caseRun) {
+			h := r.first.expiredHold("name")
+			if h.client.releaseAs("name", h.owner, long) {
 				r.Error("Release with Keep of a hold that has run out reports a hold")
 			}
-			r.first.free("name")
+			r.first.expectFree("name")
 		},
 	},
 	{
-		name:  "refusal",
-		claim: "A refusal by a kept name says how long it is kept for, at most, and does not name a holder.",
-		needs: keep,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.keep(time.Minute)
-			held := r.first.busy("name")
+		name:     "refusal",
+		claim:    "A refusal because of a kept name contains at most the time for which it is kept, and no holder.",
+		requires: keep,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseKeep(time.Minute)
+			held := r.first.expectHeld("name")
 			if held.Remaining > time.Minute || held.Remaining < 0 {
 				r.Errorf("of a keep of %v a refusal gives %v as remaining", time.Minute, held.Remaining)
 			}
@@ -157,14 +157,14 @@ var keepCases = []testCase{
 		},
 	},
 	{
-		name:  "record",
-		claim: "Lookup reports a kept name as kept, by nobody, for the time that is left.",
-		needs: keep | lookup,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.keep(time.Minute)
-			rec, found := r.first.lookup("name")
-			r.hides("Lookup of a kept name", rec)
+		name:     "record",
+		claim:    "Lookup reports a kept name as kept, without a holder, for the time that is left.",
+		requires: keep | lookup,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseKeep(time.Minute)
+			rec, found := r.first.lookupRecord("name")
+			r.expectNoSecret("Lookup of a kept name", rec)
 			if !found || !rec.Kept || rec.Holder != "" || rec.Name != "name" {
 				r.Errorf("Lookup of a kept name gives %+v, %v", rec, found)
 			}
@@ -174,25 +174,25 @@ var keepCases = []testCase{
 		},
 	},
 	{
-		name:  "record-ends",
-		claim: "Lookup reports nothing when the keep is over.",
-		needs: keep | lookup,
-		run: func(r *run) {
-			r.first.grant("name", long).keep(short)
+		name:     "record-ends",
+		claim:    "Lookup reports nothing when the keep is over.",
+		requires: keep | lookup,
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long).releaseKeep(short)
 			time.Sleep(short + 2*precision)
-			if rec, found := r.first.lookup("name"); found {
+			if rec, found := r.first.lookupRecord("name"); found {
 				r.Errorf("Lookup gives %+v when the keep is over", rec)
 			}
 		},
 	},
 	{
-		name:  "tokens-rise",
-		claim: "The grant after a keep has a higher token.",
-		needs: keep | fencing,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.keep(short)
-			r.higher(h, r.first.succeed("name", time.Now().Add(short)))
+		name:     "tokens-rise",
+		claim:    "The grant after a keep has a higher token.",
+		requires: keep | fencing,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseKeep(short)
+			r.expectHigherToken(h, r.first.eventuallyGranted("name", time.Now().Add(short)))
 		},
 	},
 }

@@ -11,102 +11,102 @@ import (
 
 var listCases = []testCase{
 	{
-		name:  "held-names",
-		claim: "List yields the record of every held name that begins with the prefix, and of no other.",
-		needs: list,
-		run: func(r *run) {
+		name:     "held-names",
+		claim:    "List yields the record of every held name that begins with the prefix, and of no other.",
+		requires: list,
+		run: func(r *caseRun) {
 			holds := map[string]*hold{}
 			for _, name := range []string{"jobs/1", "jobs/2", "jobs/", "jobs", "job", "xjobs/1", "Jobs/1"} {
-				holds[name] = r.first.grant(name, long)
+				holds[name] = r.first.acquireFree(name, long)
 			}
-			records := r.other().list("jobs/")
-			r.yields(records, "jobs/", "jobs/1", "jobs/2")
+			records := r.otherStore().listRecords("jobs/")
+			r.expectListed(records, "jobs/", "jobs/1", "jobs/2")
 			for name, rec := range records {
-				r.describes("List", rec, holds[name], true)
+				r.expectRecord("List", rec, holds[name], true)
 			}
-			r.yields(r.first.list("jobs/1"), "jobs/1")
-			r.yields(r.first.list("none"))
+			r.expectListed(r.first.listRecords("jobs/1"), "jobs/1")
+			r.expectListed(r.first.listRecords("none"))
 		},
 	},
 	{
-		name:  "everything",
-		claim: "List of an empty prefix yields every name.",
-		needs: list,
-		run: func(r *run) {
-			r.yields(r.first.list(""))
-			r.first.grant("a", long)
-			r.first.grant("b/c", long)
-			r.yields(r.first.list(""), "a", "b/c")
+		name:     "everything",
+		claim:    "List of an empty prefix yields every name.",
+		requires: list,
+		run: func(r *caseRun) {
+			r.expectListed(r.first.listRecords(""))
+			r.first.acquireFree("a", long)
+			r.first.acquireFree("b/c", long)
+			r.expectListed(r.first.listRecords(""), "a", "b/c")
 		},
 	},
 	{
-		name:  "gone-names",
-		claim: "List yields no name that was released or whose hold has run out.",
-		needs: list,
-		run: func(r *run) {
-			r.first.grant("released", long).end()
-			r.first.lapse("lapsed")
-			r.first.grant("held", long)
-			r.yields(r.first.list(""), "held")
+		name:     "gone-names",
+		claim:    "List yields no name that was released or has expired.",
+		requires: list,
+		run: func(r *caseRun) {
+			r.first.acquireFree("released", long).releaseHeld()
+			r.first.expiredHold("lapsed")
+			r.first.acquireFree("held", long)
+			r.expectListed(r.first.listRecords(""), "held")
 		},
 	},
 	{
-		name:  "kept-names",
-		claim: "List yields kept names, marked as such, until the keep is over.",
-		needs: list | keep,
-		run: func(r *run) {
-			r.first.grant("kept", long).keep(long)
-			records := r.first.list("")
-			r.yields(records, "kept")
+		name:     "kept-names",
+		claim:    "List yields kept names, marked as kept, until the keep is over.",
+		requires: list | keep,
+		run: func(r *caseRun) {
+			r.first.acquireFree("kept", long).releaseKeep(long)
+			records := r.first.listRecords("")
+			r.expectListed(records, "kept")
 			if rec := records["kept"]; !rec.Kept || rec.Holder != "" {
 				r.Errorf("List gives a kept name the record %+v", rec)
 			}
 		},
 	},
 	{
-		name:  "literal-prefix",
-		claim: "The prefix of List is compared byte for byte: no sign in it is a pattern.",
-		needs: list,
-		run: func(r *run) {
+		name:     "literal-prefix",
+		claim:    "The prefix of List is compared byte for byte: no character in it is a pattern.",
+		requires: list,
+		run: func(r *caseRun) {
 			signs := []string{"%", "*", "?", "[a]", "[", "]", "_", `\`, "/", ".", "^", "{a}", "(a)", "'", "$", "#", "+", "é"}
 			names := []string{"aaz", "a", "abz"}
 			for _, sign := range signs {
 				names = append(names, "a"+sign+"z")
 			}
 			for _, name := range names {
-				r.first.grant(name, long)
+				r.first.acquireFree(name, long)
 			}
 			for _, sign := range signs {
 				other := func(name string) bool { return !strings.HasPrefix(name, "a"+sign) }
-				r.yields(r.first.list("a"+sign), slices.DeleteFunc(slices.Clone(names), other)...)
+				r.expectListed(r.first.listRecords("a"+sign), slices.DeleteFunc(slices.Clone(names), other)...)
 			}
-			r.yields(r.first.list("%"))
-			r.yields(r.first.list("*"))
+			r.expectListed(r.first.listRecords("%"))
+			r.expectListed(r.first.listRecords("*"))
 		},
 	},
 	{
-		name:  "many",
-		claim: "List yields each of many names once.",
-		needs: list,
-		run: func(r *run) {
+		name:     "many",
+		claim:    "List yields each of many names once.",
+		requires: list,
+		run: func(r *caseRun) {
 			var names []string
 			for i := range 300 {
 				names = append(names, fmt.Sprintf("many/%d", i))
-				r.first.grant(names[i], long)
+				r.first.acquireFree(names[i], long)
 			}
-			r.yields(r.first.list("many/"), names...)
+			r.expectListed(r.first.listRecords("many/"), names...)
 		},
 	},
 	{
-		name:  "broken-off",
-		claim: "A listing that is broken off leaves nothing in the way of other calls.",
-		needs: list,
-		run: func(r *run) {
+		name:     "broken-off",
+		claim:    "A listing that its caller ends early does not block other calls.",
+		requires: list,
+		run: func(r *caseRun) {
 			for i := range 20 {
-				r.first.grant(fmt.Sprintf("name/%d", i), long)
+				r.first.acquireFree(fmt.Sprintf("name/%d", i), long)
 			}
 			for range 50 {
-				ctx, cancel := r.bound()
+				ctx, cancel := r.callContext()
 				for _, err := range r.first.List(ctx, "name/") {
 					if err != nil {
 						r.Fatalf("List: %v", err)
@@ -115,38 +115,39 @@ var listCases = []testCase{
 				}
 				cancel()
 			}
-			r.first.free("another")
+			r.first.expectFree("another")
 		},
 	},
 	{
-		name:  "calls-meanwhile",
-		claim: "While a listing is under way, its store can be called.",
-		needs: list,
-		run: func(r *run) {
-			h := r.first.grant("name/0", long)
-			ctx, cancel := r.bound()
+		name:     "calls-meanwhile",
+		claim:    "The store can be called during a listing.",
+		requires: list,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name/0", long)
+			ctx, cancel := r.callContext()
 			defer cancel()
 			for _, err := range r.first.List(ctx, "name/") {
 				if err != nil {
 					r.Fatalf("List: %v", err)
 				}
-				r.first.busy("name/0")
-				h.renew(long)
+				r.first.expectHeld("name/0")
+				h.renewFor(long)
 			}
 		},
 	},
 	{
-		name:  "secret",
-		claim: "List never shows an owner.",
-		needs: list,
-		run: func(r *run) {
-			r.first.grant("name", long)
-			r.hides("List", r.first.list(""))
+		name:     "secret",
+		claim:    "List never shows an owner.",
+		requires: list,
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long)
+			r.expectNoSecret("List", r.first.listRecords(""))
 		},
 	},
 }
 
-func (r *run) yields(records map[string]driver.Record, want ...string) {
+// expectListed checks the names that List has yielded.
+func (r *caseRun) expectListed(records map[string]driver.Record, want ...string) {
 	r.Helper()
 	got := slices.Sorted(maps.Keys(records))
 	slices.Sort(want)

@@ -10,102 +10,103 @@ import (
 
 var lookupCases = []testCase{
 	{
-		name:  "free-name",
-		claim: "Lookup of a free name reports nothing.",
-		needs: lookup,
-		run: func(r *run) {
-			r.looksFree("name")
-			r.first.grant("name", long).end()
-			r.looksFree("name")
+		name:     "free-name",
+		claim:    "Lookup of a free name reports nothing.",
+		requires: lookup,
+		run: func(r *caseRun) {
+			r.expectLookupFree("name")
+			r.first.acquireFree("name", long).releaseHeld()
+			r.expectLookupFree("name")
 		},
 	},
 	{
-		name:  "held-name",
-		claim: "Lookup reports the hold of a name, through whichever store.",
-		needs: lookup,
-		run: func(r *run) {
-			req := r.first.request("name", long)
+		name:     "held-name",
+		claim:    "Lookup reports the hold of a name, through each store.",
+		requires: lookup,
+		run: func(r *caseRun) {
+			req := r.first.newRequest("name", long)
 			req.Holder = "host/42/é"
-			h := r.first.take(req)
-			for _, c := range []*client{r.first, r.other()} {
-				rec, found := c.lookup("name")
+			h := r.first.acquireGranted(req)
+			for _, c := range []*client{r.first, r.otherStore()} {
+				rec, found := c.lookupRecord("name")
 				if !found {
 					r.Fatal("Lookup of a held name reports nothing")
 				}
-				r.describes("Lookup", rec, h, false)
+				r.expectRecord("Lookup", rec, h, false)
 			}
 		},
 	},
 	{
-		name:  "times",
-		claim: "A record's times are those of the hold: Since before Until, and its TTL apart or little more.",
-		needs: lookup,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			rec, _ := r.first.lookup("name")
+		name:     "times",
+		claim:    "A record's times are those of the hold: Since is before Until, by the TTL or little more.",
+		requires: lookup,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			rec, _ := r.first.lookupRecord("name")
 			if rec.Since.IsZero() || rec.Until.IsZero() {
 				return // The store does not know.
 			}
-			if lasts := rec.Until.Sub(rec.Since); lasts <= 0 || lasts > h.ttl+min(r.slack(), time.Second) {
+			if lasts := rec.Until.Sub(rec.Since); lasts <= 0 || lasts > h.ttl+min(r.tolerance(), time.Second) {
 				r.Errorf("by its record a hold with a TTL of %v lasts %v", h.ttl, lasts)
 			}
 		},
 	},
 	{
-		name:  "after-expiry",
-		claim: "Lookup of a name whose hold has run out reports nothing.",
-		needs: lookup,
-		run: func(r *run) {
-			r.first.lapse("name")
-			r.looksFree("name")
+		name:     "after-expiry",
+		claim:    "Lookup of a name with an expired hold reports nothing.",
+		requires: lookup,
+		run: func(r *caseRun) {
+			r.first.expiredHold("name")
+			r.expectLookupFree("name")
 		},
 	},
 	{
-		name:  "after-renewal",
-		claim: "Lookup gives the time that is left after the last renewal.",
-		needs: lookup,
-		run: func(r *run) {
-			h := r.first.grant("name", medium)
-			h.renew(long)
-			if rec, _ := r.first.lookup("name"); rec.Remaining <= medium || rec.Remaining > long {
+		name:     "after-renewal",
+		claim:    "Lookup returns the time that is left after the last renewal.",
+		requires: lookup,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", medium)
+			h.renewFor(long)
+			if rec, _ := r.first.lookupRecord("name"); rec.Remaining <= medium || rec.Remaining > long {
 				r.Errorf("of a renewal for %v Lookup gives %v as remaining", long, rec.Remaining)
 			}
 		},
 	},
 	{
-		name:  "secret",
-		claim: "Lookup never shows the owner.",
-		needs: lookup,
-		run: func(r *run) {
-			r.first.grant("name", long)
-			rec, _ := r.first.lookup("name")
-			r.hides("Lookup", rec)
+		name:     "secret",
+		claim:    "Lookup never shows the owner.",
+		requires: lookup,
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long)
+			rec, _ := r.first.lookupRecord("name")
+			r.expectNoSecret("Lookup", rec)
 		},
 	},
 	{
-		name:  "harmless",
-		claim: "Lookup neither prolongs a hold nor ends it.",
-		needs: lookup,
-		run: func(r *run) {
-			h := r.first.grant("name", medium)
-			r.first.lookup("name")
-			r.first.busy("name")
-			r.first.lookup("name")
-			r.first.succeed("name", h.answered.Add(medium))
+		name:     "harmless",
+		claim:    "Lookup neither prolongs a hold nor ends it.",
+		requires: lookup,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", medium)
+			r.first.lookupRecord("name")
+			r.first.expectHeld("name")
+			r.first.lookupRecord("name")
+			r.first.eventuallyGranted("name", h.answered.Add(medium))
 		},
 	},
 }
 
-func (r *run) looksFree(name string) {
+// expectLookupFree checks that Lookup reports nothing.
+func (r *caseRun) expectLookupFree(name string) {
 	r.Helper()
-	if rec, found := r.first.lookup(name); found || !reflect.DeepEqual(rec, driver.Record{}) {
+	if rec, found := r.first.lookupRecord(name); found || !reflect.DeepEqual(rec, driver.Record{}) {
 		r.Errorf("Lookup of the free name %q gives %+v, %v, want a zero record and false", name, rec, found)
 	}
 }
 
-// describes checks a record of a hold. Where the store may not know everything,
-// the fields that it does not know are zero.
-func (r *run) describes(what string, rec driver.Record, h *hold, partial bool) {
+// expectRecord checks a record of a hold. If partial is set, the fields that the store
+// does not know are zero.
+func (r *caseRun) expectRecord(what string, rec driver.Record, h *hold, partial bool) {
 	r.Helper()
 	wrong := func(field string, got, want any) {
 		r.Helper()

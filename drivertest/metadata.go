@@ -10,22 +10,22 @@ import (
 
 var metadataCases = []testCase{
 	{
-		name:  "unclaimed",
-		claim: "A store that does not claim Metadata drops it.",
-		needs: lookup,
-		lacks: metadata,
-		run: func(r *run) {
-			r.takeWith("name", map[string]string{"job": "42"})
-			if rec, _ := r.first.lookup("name"); len(rec.Metadata) > 0 {
+		name:     "unclaimed",
+		claim:    "A store that does not claim Metadata drops it.",
+		requires: lookup,
+		without:  metadata,
+		run: func(r *caseRun) {
+			r.acquireWithMetadata("name", map[string]string{"job": "42"})
+			if rec, _ := r.first.lookupRecord("name"); len(rec.Metadata) > 0 {
 				r.Errorf("metadata that is not claimed is kept: %v", rec.Metadata)
 			}
 		},
 	},
 	{
-		name:  "round-trip",
-		claim: "Metadata is given back as it came with the acquisition, in every language and with every sign.",
-		needs: metadata | lookup,
-		run: func(r *run) {
+		name:     "round-trip",
+		claim:    "Metadata is returned as it came with the acquisition, in every language and with every character.",
+		requires: metadata | lookup,
+		run: func(r *caseRun) {
 			for i, metadata := range []map[string]string{
 				{"job": "42"},
 				{"": "an empty key", "an empty value": ""},
@@ -35,67 +35,69 @@ var metadataCases = []testCase{
 				{"Case": "upper", "case": "lower"},
 			} {
 				name := fmt.Sprint(i)
-				r.takeWith(name, metadata)
-				r.givesBack(name, metadata)
+				r.acquireWithMetadata(name, metadata)
+				r.expectMetadata(name, metadata)
 			}
 		},
 	},
 	{
-		name:  "largest",
-		claim: "Metadata of MaxMetadata bytes in MaxMetadataEntries entries is given back whole.",
-		needs: metadata | lookup,
-		run: func(r *run) {
+		name:     "largest",
+		claim:    "Metadata of MaxMetadata bytes in MaxMetadataEntries entries is returned whole.",
+		requires: metadata | lookup,
+		run: func(r *caseRun) {
 			entries := map[string]string{}
 			for i := range driver.MaxMetadataEntries {
 				key := fmt.Sprintf("key-%02d", i)
 				entries[key] = strings.Repeat(`"`, driver.MaxMetadata/driver.MaxMetadataEntries-len(key))
 			}
-			r.takeWith("entries", entries)
-			r.givesBack("entries", entries)
+			r.acquireWithMetadata("entries", entries)
+			r.expectMetadata("entries", entries)
 			one := map[string]string{"k": strings.Repeat("v", driver.MaxMetadata-1)}
-			r.takeWith("one", one)
-			r.givesBack("one", one)
+			r.acquireWithMetadata("one", one)
+			r.expectMetadata("one", one)
 		},
 	},
 	{
-		name:  "of-this-hold",
-		claim: "A hold has the metadata of its own acquisition, and nothing of the hold before.",
-		needs: metadata | lookup,
-		run: func(r *run) {
-			r.takeWith("name", map[string]string{"job": "42", "old": "yes"}).end()
-			h := r.takeWith("name", map[string]string{"job": "43"})
-			r.givesBack("name", map[string]string{"job": "43"})
-			h.end()
-			r.takeWith("name", nil)
-			r.givesBack("name", nil)
+		name:     "of-this-hold",
+		claim:    "A hold has the metadata of its own acquisition, and nothing of the hold before.",
+		requires: metadata | lookup,
+		run: func(r *caseRun) {
+			r.acquireWithMetadata("name", map[string]string{"job": "42", "old": "yes"}).releaseHeld()
+			h := r.acquireWithMetadata("name", map[string]string{"job": "43"})
+			r.expectMetadata("name", map[string]string{"job": "43"})
+			h.releaseHeld()
+			r.acquireWithMetadata("name", nil)
+			r.expectMetadata("name", nil)
 		},
 	},
 	{
-		name:  "lasts",
-		claim: "Metadata stays with the hold over renewals and refused attempts.",
-		needs: metadata | lookup,
-		run: func(r *run) {
+		name:     "lasts",
+		claim:    "Metadata stays with the hold over renewals and refused attempts.",
+		requires: metadata | lookup,
+		run: func(r *caseRun) {
 			metadata := map[string]string{"job": "42"}
-			h := r.takeWith("name", metadata)
-			h.renew(long)
-			req := r.first.request("name", long)
+			h := r.acquireWithMetadata("name", metadata)
+			h.renewFor(long)
+			req := r.first.newRequest("name", long)
 			req.Metadata = map[string]string{"job": "43"}
-			r.first.refuse(req)
-			r.givesBack("name", metadata)
+			r.first.acquireRefused(req)
+			r.expectMetadata("name", metadata)
 		},
 	},
 }
 
-func (r *run) takeWith(name string, metadata map[string]string) *hold {
+// acquireWithMetadata acquires a free name with metadata.
+func (r *caseRun) acquireWithMetadata(name string, metadata map[string]string) *hold {
 	r.Helper()
-	req := r.first.request(name, long)
+	req := r.first.newRequest(name, long)
 	req.Metadata = metadata
-	return r.first.take(req)
+	return r.first.acquireGranted(req)
 }
 
-func (r *run) givesBack(name string, want map[string]string) {
+// expectMetadata checks the metadata that Lookup returns.
+func (r *caseRun) expectMetadata(name string, want map[string]string) {
 	r.Helper()
-	if rec, _ := r.other().lookup(name); !maps.Equal(rec.Metadata, want) {
+	if rec, _ := r.otherStore().lookupRecord(name); !maps.Equal(rec.Metadata, want) {
 		r.Errorf("the metadata is %q, want %q", rec.Metadata, want)
 	}
 }

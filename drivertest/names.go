@@ -11,46 +11,46 @@ var namesCases = []testCase{
 	{
 		name:  "odd",
 		claim: "Every name of 1 to MaxName bytes can be locked, and all of them at once.",
-		run: func(r *run) {
+		run: func(r *caseRun) {
 			for _, name := range oddNames() {
-				r.first.grant(name, long)
+				r.first.acquireFree(name, long)
 			}
 			for _, name := range oddNames() {
-				r.other().busy(name)
+				r.otherStore().expectHeld(name)
 			}
 		},
 	},
 	{
 		name:  "odd-release",
-		claim: "Of many odd names that are held, the release of one frees that one only.",
-		run: func(r *run) {
+		claim: "If many odd names are held, the release of one frees only that name.",
+		run: func(r *caseRun) {
 			var holds []*hold
 			for _, name := range oddNames() {
-				holds = append(holds, r.first.grant(name, long))
+				holds = append(holds, r.first.acquireFree(name, long))
 			}
 			for i, h := range holds {
 				if !h.release() {
 					r.Errorf("Release of %q reports no hold", h.name)
 				}
 				if i+1 < len(holds) {
-					r.first.busy(holds[i+1].name)
+					r.first.expectHeld(holds[i+1].name)
 				}
 			}
 		},
 	},
 	{
-		name:  "odd-records",
-		claim: "Lookup and List give back odd names, holders and all, byte for byte.",
-		needs: lookup | list,
-		run: func(r *run) {
+		name:     "odd-records",
+		claim:    "Lookup and List return odd names and holders byte for byte.",
+		requires: lookup | list,
+		run: func(r *caseRun) {
 			for _, name := range oddNames() {
-				req := r.first.request(name, long)
+				req := r.first.newRequest(name, long)
 				req.Holder = name
-				r.first.take(req)
+				r.first.acquireGranted(req)
 			}
-			records := r.first.list("")
+			records := r.first.listRecords("")
 			for _, name := range oddNames() {
-				rec, found := r.first.lookup(name)
+				rec, found := r.first.lookupRecord(name)
 				if !found || rec.Name != name || rec.Holder != name {
 					r.Errorf("Lookup of %q gives the name %q and the holder %q, %v", name, rec.Name, rec.Holder, found)
 				}
@@ -63,41 +63,41 @@ var namesCases = []testCase{
 	{
 		name:  "case",
 		claim: "Names that differ only in case are different names.",
-		run: func(r *run) {
+		run: func(r *caseRun) {
 			for _, name := range []string{"name", "Name", "NAME", "é", "É", "i", "I", "ı", "İ", "ß", "ẞ", "SS"} {
-				r.first.grant(name, long)
+				r.first.acquireFree(name, long)
 			}
 		},
 	},
 	{
 		name:  "long",
 		claim: "Long names that differ only in their last byte are different names.",
-		run: func(r *run) {
+		run: func(r *caseRun) {
 			for _, size := range []int{32, 64, 100, 128, 200, 240, driver.MaxName} {
 				stem := strings.Repeat("n", size-1)
-				r.first.grant(stem+"a", long)
-				r.first.grant(stem+"b", long)
+				r.first.acquireFree(stem+"a", long)
+				r.first.acquireFree(stem+"b", long)
 			}
 		},
 	},
 	{
 		name:  "beginnings",
 		claim: "Names that are beginnings of each other are different names.",
-		run: func(r *run) {
+		run: func(r *caseRun) {
 			for _, name := range []string{"a", "a/", "a/b", "a/b/", "a/b/c", "a:", "a:b", "a.", "a.lock", "a ", "a  ", " a"} {
-				r.first.grant(name, long)
+				r.first.acquireFree(name, long)
 			}
 		},
 	},
 	{
 		name:  "many",
 		claim: "Two thousand names are two thousand locks.",
-		run: func(r *run) {
+		run: func(r *caseRun) {
 			names := manyNames()
-			const lanes = 8
-			r.each(lanes, func(lane int) error {
-				for i := lane; i < len(names); i += lanes {
-					res, err := r.first.Acquire(r.Context(), r.first.request(names[i], long))
+			const workers = 8
+			r.runParallel(workers, func(worker int) error {
+				for i := worker; i < len(names); i += workers {
+					res, err := r.first.Acquire(r.Context(), r.first.newRequest(names[i], long))
 					if err != nil {
 						return fmt.Errorf("acquire of %q: %w", names[i], err)
 					}
@@ -111,8 +111,8 @@ var namesCases = []testCase{
 	},
 }
 
-// oddNames are names that stores have been known to mix up or choke on. No two
-// are alike.
+// oddNames returns names that stores have been known to confuse or to fail on. No two
+// are equal.
 func oddNames() []string {
 	return []string{
 		"a", "A", "z", "0", "-", "--", "--help", "_", " ", "  ", ".", "..", "...", "../x", "../../etc/passwd", "./x",
@@ -128,8 +128,8 @@ func oddNames() []string {
 	}
 }
 
-// manyNames are names of the kind that people use, and that weak hashes and
-// careless escapes mix up.
+// manyNames returns names of the kind that people use, and that weak hashes and
+// careless escaping confuse.
 func manyNames() []string {
 	var names []string
 	for i := range 500 {

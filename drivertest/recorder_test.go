@@ -31,7 +31,7 @@ func record(t *testing.T, c testCase, h Harness) *recorder {
 	go func() {
 		defer close(done)
 		defer rec.cleanUp()
-		c.exec(rec, h)
+		c.execute(rec, h)
 	}()
 	<-done
 	time.Sleep(time.Minute) // Leaked goroutines of broken stores end in this time.

@@ -10,12 +10,18 @@ import (
 )
 
 func (s *refStore) Acquire(ctx context.Context, req driver.AcquireRequest) (res driver.AcquireResult, err error) {
-	if ctx.Err() != nil && s.w.has(endedCallsApply) {
+	if ctx.Err() != nil && s.model.has(endedCallsApply) {
 		_, _ = s.Acquire(context.WithoutCancel(ctx), req)
 		return res, driver.ErrNotApplied
 	}
+	if s.silent && s.model.has(remembersHeld) && s.seen == req.Name {
+		return res, nil
+	}
+	if left := time.Until(s.busy); left > 0 && ctx.Err() == nil {
+		return res, s.postpone(req, left)
+	}
 	if err := s.begin(ctx); err != nil {
-		if errors.Is(err, errLink) && s.w.has(lostMeansAnswered) {
+		if errors.Is(err, errLink) && s.model.has(lostMeansAnswered) {
 			return res, nil
 		}
 		return res, s.leaky(err, req.Owner)
@@ -25,78 +31,117 @@ func (s *refStore) Acquire(ctx context.Context, req driver.AcquireRequest) (res 
 			res, err = driver.AcquireResult{}, lost
 		}
 	}()
-	w := s.w
-	if req.Detached && (!w.claims.Detached && !w.has(underclaimsDetached) || w.has(overclaimsDetached)) {
-		if w.has(refusedDetachedTakes) {
+	m := s.model
+	if req.Detached && (!m.claims.Detached && !m.has(underclaimsDetached) || m.has(overclaimsDetached)) {
+		if m.has(refusedDetachedTakes) {
 			s.grant(req)
 		}
 		return res, driver.ErrUnsupported
 	}
-	if w.has(changesMetadata) && req.Metadata != nil {
+	if m.has(changesMetadata) && req.Metadata != nil {
 		req.Metadata["store"] = "was here"
 	}
 	e := s.at(req.Name)
 	switch {
-	case e == nil && w.has(grantsNothing):
+	case s.tooFar(req, e):
+		if m.has(refusedFloorTakes) {
+			s.grant(req)
+		}
+		if m.has(refusedFloorRaisesToken) {
+			m.last[m.key(req.Name)] = max(m.last[m.key(req.Name)], req.Floor)
+		}
+		return res, driver.ErrInvalid
+	case e == nil && m.has(grantsNothing):
 		return res, nil
 	case e == nil:
-		if w.has(checksThenSets) {
-			w.mu.Unlock()
+		if m.has(checksThenSets) {
+			m.mu.Unlock()
 			time.Sleep(time.Microsecond)
-			w.mu.Lock()
+			m.mu.Lock()
 		}
 		return s.grant(req), nil
 	case s.repeats(e, req.Owner):
 		return s.repeat(e, req), nil
 	}
 	s.disturb(e, req)
+	s.seen = req.Name
 	return s.refuse(e)
+}
+
+// postpone is the answer to a request that cannot be served now.
+func (s *refStore) postpone(req driver.AcquireRequest, left time.Duration) error {
+	m := s.model
+	switch {
+	case m.has(busyIsNoRetry):
+		return errors.New("loading")
+	case m.has(busyIsHeld):
+		return nil
+	case m.has(busyForgetsWhen):
+		left = 0
+	case m.has(busyApplies):
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		s.grant(req)
+	}
+	return &driver.RetryError{Err: errors.New("loading"), After: left}
+}
+
+// tooFar reports whether the floor of a request is too far above the clock.
+func (s *refStore) tooFar(req driver.AcquireRequest, e *entry) bool {
+	m := s.model
+	lead := driver.MaxLead
+	if m.has(refusesEveryFloor) {
+		lead = 0
+	}
+	return (e == nil || m.has(refusesFloorOfRepetition) && m.owns(e, req.Owner)) && !m.has(takesAnyFloor) &&
+		m.claims.Fencing && req.Floor > s.now().Add(lead).UnixMicro()
 }
 
 // repeats reports whether an Acquire by owner is a repetition.
 func (s *refStore) repeats(e *entry, owner string) bool {
-	w := s.w
-	if e.record.Kept && !w.has(keepLetsOwnerTake) || w.has(forgetsRepetitions) {
+	m := s.model
+	if e.record.Kept && !m.has(keepLetsOwnerTake) || m.has(forgetsRepetitions) {
 		return false
 	}
-	return w.owns(e, owner) || w.has(nobodyIsEverybody) && owner == ""
+	return m.owns(e, owner) || m.has(nobodyIsEverybody) && owner == ""
 }
 
 func (s *refStore) grant(req driver.AcquireRequest) driver.AcquireResult {
-	w := s.w
-	key := w.key(req.Name)
+	m := s.model
+	key := m.key(req.Name)
 	e := &entry{owner: req.Owner, until: s.expiry(req.TTL), takenBy: s, detached: req.Detached}
-	if req.Detached && w.has(detachedNeverExpires) {
+	e.first = e.until
+	if req.Detached && m.has(detachedNeverExpires) {
 		e.until = e.until.Add(long)
 	}
 	e.record = driver.Record{Name: req.Name, Holder: req.Holder, Since: s.now(), Token: s.token(key, req.Floor)}
-	if w.claims.Metadata && !w.has(dropsMetadata) || w.has(keepsMetadataUnclaimed) {
+	if m.claims.Metadata && !m.has(dropsMetadata) || m.has(keepsMetadataUnclaimed) {
 		e.record.Metadata = req.Metadata
 	}
-	if old := w.left[key]; old != nil {
-		if w.has(inheritsMetadata) && req.Metadata == nil {
+	if old := m.left[key]; old != nil {
+		if m.has(inheritsMetadata) && req.Metadata == nil {
 			e.record.Metadata = old.record.Metadata
 		}
-		if w.has(inheritsExpiry) && old.until.After(e.until) {
+		if m.has(inheritsExpiry) && old.until.After(e.until) {
 			e.until = old.until
 		}
 	}
-	w.entries[key] = e
+	m.entries[key] = e
 	return driver.AcquireResult{Granted: true, Token: e.record.Token}
 }
 
 func (s *refStore) repeat(e *entry, req driver.AcquireRequest) driver.AcquireResult {
-	w := s.w
+	m := s.model
 	until := s.expiry(req.TTL)
 	switch {
-	case w.has(repetitionDoesNotProlong):
-	case until.After(e.until), w.has(repetitionShortens):
+	case m.has(repetitionDoesNotProlong):
+	case until.After(e.until), m.has(repetitionShortens):
 		e.until = until
 	}
-	if w.has(repetitionChangesToken) {
-		e.record.Token = s.token(w.key(req.Name), 0)
+	if m.has(repetitionChangesToken) {
+		e.record.Token = s.token(m.key(req.Name), 0)
 	}
-	if w.has(repetitionTakesFloor) {
+	if m.has(repetitionTakesFloor) {
 		e.record.Token = max(e.record.Token, req.Floor)
 	}
 	return driver.AcquireResult{Granted: true, Token: e.record.Token}
@@ -104,56 +149,56 @@ func (s *refStore) repeat(e *entry, req driver.AcquireRequest) driver.AcquireRes
 
 // token makes the token of a grant.
 func (s *refStore) token(key string, floor int64) int64 {
-	w := s.w
-	if !w.claims.Fencing && !w.has(tokensUnclaimed) || w.has(overclaimsFencing) {
+	m := s.model
+	if !m.claims.Fencing && !m.has(tokensUnclaimed) || m.has(overclaimsFencing) {
 		return 0
 	}
-	if w.has(ignoresFloor) {
+	if m.has(ignoresFloor) {
 		floor = 0
 	}
-	token := max(w.last[key]+1, s.now().UnixMicro(), floor)
+	token := max(m.last[key]+1, s.now().UnixMicro(), floor)
 	switch {
-	case w.has(forgetsFloor):
-		token = max(w.last[key]+1, s.now().UnixMicro())
-		w.last[key] = token
+	case m.has(forgetsFloor):
+		token = max(m.last[key]+1, s.now().UnixMicro())
+		m.last[key] = token
 		return max(token, floor)
-	case w.has(tokensFallAtExpiry) && w.entries[key] != nil, w.has(tokensFallAtRelease) && w.entries[key] == nil && w.last[key] > 0,
-		w.has(tokensFallAtRestart) && w.last[key] == 0:
-		token = max(floor, w.last[key]-1, 1)
-	case w.has(tokensTooLarge):
+	case m.has(tokensFallAtExpiry) && m.entries[key] != nil, m.has(tokensFallAtRelease) && m.entries[key] == nil && m.last[key] > 0,
+		m.has(tokensFallAtRestart) && m.last[key] == 0:
+		token = max(floor, m.last[key]-1, 1)
+	case m.has(tokensTooLarge):
 		token += driver.MaxToken
-	case w.has(tokensPerStore):
+	case m.has(tokensPerStore):
 		s.grants++
 		token = max(s.grants, floor)
 	}
-	w.last[key] = token
+	m.last[key] = token
 	return token
 }
 
 // disturb is what a refused attempt must not do.
 func (s *refStore) disturb(e *entry, req driver.AcquireRequest) {
-	w := s.w
+	m := s.model
 	switch {
-	case w.has(refusalProlongs):
+	case m.has(refusalProlongs):
 		e.until = e.until.Add(req.TTL)
-	case w.has(refusalRaisesToken):
-		w.last[w.key(req.Name)] = max(w.last[w.key(req.Name)], req.Floor)
-	case w.has(refusalTakesOver):
+	case m.has(refusalRaisesToken):
+		m.last[m.key(req.Name)] = max(m.last[m.key(req.Name)], req.Floor)
+	case m.has(refusalTakesOver):
 		e.owner = req.Owner
 	}
 }
 
 func (s *refStore) refuse(e *entry) (driver.AcquireResult, error) {
-	w := s.w
+	m := s.model
 	rec := s.record(e)
 	switch {
-	case w.has(busyIsAnError):
+	case m.has(busyIsAnError):
 		return driver.AcquireResult{}, errors.New("the name is held")
-	case w.has(refusalLeaksOwner):
+	case m.has(refusalLeaksOwner):
 		rec.Holder += e.owner
-	case w.has(refusalSaysNothing):
+	case m.has(refusalSaysNothing):
 		rec = driver.Record{}
-	case w.has(refusalNamesOthers):
+	case m.has(refusalNamesOthers):
 		rec.Holder = "somebody"
 	}
 	return driver.AcquireResult{Held: rec}, nil
@@ -161,7 +206,7 @@ func (s *refStore) refuse(e *entry) (driver.AcquireResult, error) {
 
 // leaky shows the owner in an error, if that is the bug.
 func (s *refStore) leaky(err error, owner string) error {
-	if s.w.has(errorsLeakOwner) {
+	if s.model.has(errorsLeakOwner) {
 		return fmt.Errorf("for %s: %w", owner, err)
 	}
 	return err

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"strings"
 	"time"
@@ -9,8 +10,20 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+func (s *refStore) Identity(context.Context) (string, error) {
+	if s.model.has(identityOfEachStore) {
+		return fmt.Sprintf("%p", s), nil
+	}
+	return "reference", nil
+}
+
 func (s *refStore) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
-	if !s.w.claims.Lookup && !s.w.has(underclaimsLookup) {
+	switch {
+	case s.model.has(lookupAlwaysFinds):
+		return driver.Record{Name: name}, true, nil
+	case s.model.has(lookupNeverFinds):
+		return driver.Record{}, false, nil
+	case !s.model.claims.Lookup && !s.model.has(underclaimsLookup):
 		return driver.Record{}, false, driver.ErrUnsupported
 	}
 	if err := s.begin(ctx); err != nil {
@@ -18,23 +31,23 @@ func (s *refStore) Lookup(ctx context.Context, name string) (driver.Record, bool
 	}
 	defer func() { _ = s.end() }()
 	e := s.at(name)
-	if e == nil && s.w.has(lookupShowsExpired) {
-		e = s.w.entries[name]
+	if e == nil && s.model.has(lookupShowsExpired) {
+		e = s.model.entries[name]
 	}
-	if e == nil && s.w.has(lookupShowsNobody) {
+	if e == nil && s.model.has(lookupShowsNobody) {
 		return driver.Record{Name: name}, false, nil
 	}
 	if e == nil {
 		return driver.Record{}, false, nil
 	}
-	if s.w.has(lookupProlongs) {
+	if s.model.has(lookupProlongs) {
 		e.until = e.until.Add(time.Hour)
 	}
 	rec := s.record(e)
-	if s.w.has(lookupLeaksOwner) {
+	if s.model.has(lookupLeaksOwner) {
 		rec.Metadata = map[string]string{"owner": e.owner}
 	}
-	if s.w.has(overclaimsLookup) {
+	if s.model.has(overclaimsLookup) {
 		return driver.Record{}, false, driver.ErrUnsupported
 	}
 	return rec, true, nil
@@ -42,27 +55,30 @@ func (s *refStore) Lookup(ctx context.Context, name string) (driver.Record, bool
 
 func (s *refStore) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		if !s.w.claims.List && !s.w.has(underclaimsList) || s.w.has(overclaimsList) {
+		if !s.model.claims.List && !s.model.has(underclaimsList) || s.model.has(overclaimsList) {
 			yield(driver.Record{}, driver.ErrUnsupported)
 			return
 		}
 		records, err := s.list(ctx, prefix)
 		if err != nil {
+			if s.silent && s.model.has(listOutlastsDeadlines) {
+				time.Sleep(time.Minute)
+			}
 			yield(driver.Record{}, err)
 			return
 		}
-		if s.w.has(listBlocksCalls) {
+		if s.model.has(listBlocksCalls) {
 			s.dead = true
 			defer func() { s.dead = false }()
 		}
 		for i, rec := range records {
 			if !yield(rec, nil) {
-				if s.w.has(brokenListHangs) {
+				if s.model.has(brokenListHangs) {
 					s.dead = true
 				}
 				return
 			}
-			if s.w.has(listYieldsTwice) && i == 0 && !yield(rec, nil) {
+			if s.model.has(listYieldsTwice) && i == 0 && !yield(rec, nil) {
 				return
 			}
 		}
@@ -75,15 +91,18 @@ func (s *refStore) list(ctx context.Context, prefix string) ([]driver.Record, er
 	}
 	defer func() { _ = s.end() }()
 	var records []driver.Record
-	for key, e := range s.w.entries {
-		if s.at(e.record.Name) == nil && !s.w.has(listShowsExpired) || !s.w.begins(key, prefix) {
+	for key, e := range s.model.entries {
+		if s.at(e.record.Name) == nil && !s.model.has(listShowsExpired) || !s.model.begins(key, prefix) {
 			continue
 		}
+		if e.stranger && s.model.has(occupiedEndsLists) {
+			return records, nil
+		}
 		rec := s.record(e)
-		if s.w.has(listLeaksOwner) {
+		if s.model.has(listLeaksOwner) {
 			rec.Holder += e.owner
 		}
-		if e.record.Kept && s.w.has(listHidesKept) || s.w.has(listIsCut) && len(records) == 100 {
+		if e.record.Kept && s.model.has(listHidesKept) || s.model.has(listIsCut) && len(records) == 100 {
 			continue
 		}
 		records = append(records, rec)
@@ -92,50 +111,62 @@ func (s *refStore) list(ctx context.Context, prefix string) ([]driver.Record, er
 }
 
 // begins compares the beginning of a name with a prefix.
-func (w *world) begins(name, prefix string) bool {
+func (m *model) begins(name, prefix string) bool {
 	switch {
-	case w.has(listIgnoresPrefix):
+	case m.has(listIgnoresPrefix):
 		return true
-	case w.has(listIgnoresCase):
+	case m.has(listIgnoresCase):
 		return strings.HasPrefix(strings.ToLower(name), strings.ToLower(prefix))
-	case w.has(listTakesPatterns) && strings.HasSuffix(prefix, "%"):
+	case m.has(listTakesPatterns) && strings.HasSuffix(prefix, "%"):
 		return strings.HasPrefix(name, strings.TrimSuffix(prefix, "%"))
 	}
 	return strings.HasPrefix(name, prefix)
 }
 
-func (s *refStore) Break(ctx context.Context, name string) (driver.Record, bool, error) {
-	if !s.w.claims.Break && !s.w.has(underclaimsBreak) || s.w.has(overclaimsBreak) {
+func (s *refStore) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+	if !s.model.claims.Break && !s.model.has(underclaimsBreak) || s.model.has(overclaimsBreak) {
 		return driver.Record{}, false, driver.ErrUnsupported
 	}
 	if err := s.begin(ctx); err != nil {
 		return driver.Record{}, false, err
 	}
 	defer func() { _ = s.end() }()
-	w := s.w
+	m := s.model
+	name := req.Name
 	e := s.at(name)
-	if e == nil || e.record.Kept && w.has(breakSparesKept) {
-		return driver.Record{}, e == nil && w.has(breakAlwaysTrue), nil
+	if e == nil || e.record.Kept && m.has(breakSparesKept) {
+		return driver.Record{}, e == nil && m.has(breakAlwaysTrue), nil
+	}
+	switch {
+	case req.Token == 0 || m.has(breakIgnoresToken):
+	case m.has(breakSparesToken):
+		return driver.Record{}, false, nil
+	case req.Token == s.record(e).Token:
+	case m.has(breakEndsLower) && req.Token > e.record.Token:
+	case m.has(breakShowsOther):
+		return s.record(e), false, nil
+	default:
+		return driver.Record{}, m.has(breakOtherIsTrue), nil
 	}
 	rec := s.record(e)
-	if w.has(breakLeaksOwner) {
+	if m.has(breakLeaksOwner) {
 		rec.Holder += e.owner
 	}
-	if w.has(breakByPrefix) {
-		for key := range w.entries {
+	if m.has(breakByPrefix) {
+		for key := range m.entries {
 			if strings.HasPrefix(key, name) {
-				delete(w.entries, key)
+				delete(m.entries, key)
 			}
 		}
 	}
-	if w.has(breakResetsToken) {
-		w.last[name] = 0
+	if m.has(breakResetsToken) {
+		m.last[name] = 0
 	}
-	if !w.has(breakDoesNothing) {
-		delete(w.entries, w.key(name))
+	if !m.has(breakDoesNothing) {
+		delete(m.entries, m.key(name))
 	}
-	if !w.has(breakDoesNotWake) {
-		w.wake(name, s)
+	if !m.has(breakDoesNotWake) {
+		m.wake(name, s)
 	}
 	return rec, true, nil
 }

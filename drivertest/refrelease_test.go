@@ -14,18 +14,18 @@ func (s *refStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]dri
 	}
 	outcomes := make([]driver.RenewOutcome, len(reqs))
 	for i, req := range reqs {
-		if s.w.has(batchUsesFirstTTL) {
+		if s.model.has(batchUsesFirstTTL) {
 			req.TTL = reqs[0].TTL
 		}
-		if s.w.has(batchIsCut) && i >= 100 {
+		if s.model.has(batchIsCut) && i >= 100 {
 			break
 		}
 		outcomes[i] = s.renew(req)
 	}
-	if s.w.has(batchOutOfOrder) && len(reqs) == 6 {
+	if s.model.has(batchOutOfOrder) && len(reqs) == 6 {
 		outcomes[0], outcomes[1] = outcomes[1], outcomes[0]
 	}
-	if s.w.has(emptyBatchFails) && len(reqs) == 0 {
+	if s.model.has(emptyBatchFails) && len(reqs) == 0 {
 		_ = s.end()
 		return nil, driver.ErrInvalid
 	}
@@ -36,50 +36,50 @@ func (s *refStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]dri
 }
 
 func (s *refStore) renew(req driver.RenewRequest) driver.RenewOutcome {
-	w := s.w
+	m := s.model
 	e := s.at(req.Name)
-	past := w.entries[w.key(req.Name)]
+	past := m.entries[m.key(req.Name)]
 	switch {
-	case e == nil && w.has(renewRevivesExpired) && past != nil && past.owner == req.Owner:
+	case e == nil && m.has(renewRevivesExpired) && past != nil && past.owner == req.Owner:
 		e = past
-	case e == nil && w.has(renewTakesFree) && past == nil:
+	case e == nil && m.has(renewTakesFree) && past == nil:
 		s.grant(driver.AcquireRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
 		return driver.Renewed
 	case e == nil:
 		return driver.RenewLost
-	case e.record.Kept && !w.has(keepLetsOwnerRenew):
+	case e.record.Kept && !m.has(keepLetsOwnerRenew):
 		return driver.RenewLost
-	case !w.owns(e, req.Owner) && !w.has(renewForgetsOwner):
+	case !m.owns(e, req.Owner) && !m.has(renewForgetsOwner):
 		return driver.RenewLost
 	}
-	if w.has(renewOnOwnStoreOnly) && e.takenBy != s {
+	if m.has(renewOnOwnStoreOnly) && e.takenBy != s {
 		return driver.RenewLost
 	}
 	until := s.expiry(req.TTL)
 	switch {
-	case w.has(renewDoesNothing):
-	case until.After(e.until), w.has(renewShortens):
+	case m.has(renewDoesNothing):
+	case until.After(e.until), m.has(renewShortens):
 		e.until = until
 	}
-	if w.has(renewalAttaches) {
+	if m.has(renewalAttaches) {
 		e.takenBy, e.detached = s, false
 	}
-	if w.has(renewChangesToken) {
-		e.record.Token = s.token(w.key(req.Name), 0)
+	if m.has(renewChangesToken) {
+		e.record.Token = s.token(m.key(req.Name), 0)
 	}
-	if w.has(renewDropsMetadata) {
+	if m.has(renewDropsMetadata) {
 		e.record.Metadata = nil
 	}
 	return driver.Renewed
 }
 
 func (s *refStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	if ctx.Err() != nil && s.w.has(endedCallsApply) {
+	if ctx.Err() != nil && s.model.has(endedCallsApply) {
 		_, _ = s.Release(context.WithoutCancel(ctx), req)
 		return false, driver.ErrNotApplied
 	}
 	if err := s.begin(ctx); err != nil {
-		if errors.Is(err, errLink) && s.w.has(lostMeansAnswered) {
+		if errors.Is(err, errLink) && s.model.has(lostMeansAnswered) {
 			return true, nil
 		}
 		return false, err
@@ -92,70 +92,72 @@ func (s *refStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool
 }
 
 func (s *refStore) release(req driver.ReleaseRequest) (bool, error) {
-	w := s.w
-	key := w.key(req.Name)
-	if req.Keep > 0 && (!w.claims.Keep && !w.has(underclaimsKeep) || w.has(overclaimsKeep)) {
-		if w.has(refusedKeepReleases) {
-			delete(w.entries, key)
+	m := s.model
+	key := m.key(req.Name)
+	if req.Keep > 0 && (!m.claims.Keep && !m.has(underclaimsKeep) || m.has(overclaimsKeep)) {
+		if m.has(refusedKeepReleases) {
+			delete(m.entries, key)
 		}
 		return false, driver.ErrUnsupported
 	}
 	e := s.at(req.Name)
 	switch {
 	case e == nil:
-		return w.has(releaseAlwaysTrue), nil
-	case e.record.Kept && w.has(keepFreedByAnyone):
-		delete(w.entries, key)
+		return m.has(releaseAlwaysTrue), nil
+	case e.record.Kept && m.has(keepFreedByAnyone):
+		delete(m.entries, key)
 		return true, nil
-	case !w.owns(e, req.Owner) && !w.has(releaseForgetsOwner) && !(w.has(nobodyIsEverybody) && req.Owner == ""):
-		return w.has(releaseAlwaysTrue), nil
-	case e.record.Kept && w.has(keepNotRepeatable):
+	case !m.owns(e, req.Owner) && !m.has(releaseForgetsOwner) && !(m.has(nobodyIsEverybody) && req.Owner == ""):
+		return m.has(releaseAlwaysTrue), nil
+	case m.has(releasesByFirstTTL) && !s.now().Before(e.first):
+		return false, nil
+	case e.record.Kept && m.has(keepNotRepeatable):
 		return false, nil
 	case e.record.Kept && req.Keep == 0:
 		return false, nil
 	}
-	if w.has(releaseByOwnerEndsAll) {
-		for name, other := range w.entries {
+	if m.has(releaseByOwnerEndsAll) {
+		for name, other := range m.entries {
 			if other.owner == req.Owner && name != key {
-				delete(w.entries, name)
+				delete(m.entries, name)
 			}
 		}
 	}
 	left := *e
-	w.left[key] = &left
-	if req.Keep > 0 && !w.has(ignoresKeep) {
+	m.left[key] = &left
+	if req.Keep > 0 && !m.has(ignoresKeep) {
 		s.keep(e, req)
-	} else if w.has(releasesLate) {
-		time.AfterFunc(time.Millisecond, func() { w.drop(key, e) })
-	} else if !w.has(releaseDoesNothing) {
-		delete(w.entries, key)
+	} else if m.has(releasesLate) {
+		time.AfterFunc(time.Millisecond, func() { m.drop(key, e) })
+	} else if !m.has(releaseDoesNothing) {
+		delete(m.entries, key)
 	}
-	if !w.has(releaseDoesNotWake) {
-		w.wake(req.Name, s)
+	if !m.has(releaseDoesNotWake) {
+		m.wake(req.Name, s)
 	}
 	return true, nil
 }
 
-func (w *world) drop(key string, e *entry) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.entries[key] == e {
-		delete(w.entries, key)
+func (m *model) drop(key string, e *entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.entries[key] == e {
+		delete(m.entries, key)
 	}
 }
 
 func (s *refStore) keep(e *entry, req driver.ReleaseRequest) {
-	w := s.w
+	m := s.model
 	until := s.expiry(req.Keep)
-	if w.has(keepOnlyLengthens) {
+	if m.has(keepOnlyLengthens) {
 		until = time.UnixMicro(max(until.UnixMicro(), e.until.UnixMicro()))
 	}
-	if w.has(keepOnlyShortens) {
+	if m.has(keepOnlyShortens) {
 		until = time.UnixMicro(min(until.UnixMicro(), e.until.UnixMicro()))
 	}
 	e.until = until
-	e.record.Kept = !w.has(keepIsNotMarked)
-	if !w.has(keepNamesHolder) && e.record.Kept {
+	e.record.Kept = !m.has(keepIsNotMarked)
+	if !m.has(keepNamesHolder) && e.record.Kept {
 		e.record.Holder = ""
 	}
 }

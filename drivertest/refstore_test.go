@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -13,29 +12,29 @@ import (
 )
 
 // begin is the start of every call: what ended, what was closed, what is lost.
-// If it returns no error the world is locked until end.
+// If it returns no error the model is locked until end.
 func (s *refStore) begin(ctx context.Context) error {
-	w := s.w
-	w.mu.Lock()
+	m := s.model
+	m.mu.Lock()
 	err := ctx.Err()
 	switch {
-	case s.closed && !w.has(closeDoesNothing):
+	case s.closed && !m.has(closeDoesNothing):
 		err = driver.ErrClosed
-	case err != nil && w.has(ignoresContexts):
+	case err != nil && m.has(ignoresContexts):
 		err = nil
 	case err == nil && s.fault == RequestLost:
 		err, s.fault = errLink, 0
-	case err == nil && (s.dead || w.broken):
+	case err == nil && (s.dead || m.broken):
 		err = errLink
 	}
-	hangs := s.closed && w.has(closedCallsHang) || err == nil && s.silent
+	hangs := s.closed && m.has(closedCallsHang) || err == nil && s.silent
 	if err != nil || hangs {
-		w.mu.Unlock()
+		m.mu.Unlock()
 	}
 	if hangs {
 		<-ctx.Done()
 		err = ctx.Err()
-		if w.has(callsOutlastDeadlines) || w.has(callsOutlastCancelling) && errors.Is(err, context.Canceled) {
+		if m.has(callsOutlastDeadlines) {
 			time.Sleep(time.Minute)
 		}
 	}
@@ -45,13 +44,13 @@ func (s *refStore) begin(ctx context.Context) error {
 // end is the end of every call that began. It returns the error of a call whose
 // answer was lost.
 func (s *refStore) end() error {
-	w := s.w
-	defer w.mu.Unlock()
+	m := s.model
+	defer m.mu.Unlock()
 	if s.fault != ReplyLost {
 		return nil
 	}
 	s.fault = 0
-	if w.has(saysNotApplied) {
+	if m.has(saysNotApplied) {
 		return fmt.Errorf("%w: %w", driver.ErrNotApplied, errLink)
 	}
 	return errLink
@@ -59,7 +58,7 @@ func (s *refStore) end() error {
 
 // now is the store's clock.
 func (s *refStore) now() time.Time {
-	if s.w.has(clientClock) {
+	if s.model.has(clientClock) {
 		return time.Now().Add(s.skew)
 	}
 	return time.Now()
@@ -67,36 +66,36 @@ func (s *refStore) now() time.Time {
 
 // at returns the entry of a name that is held or kept.
 func (s *refStore) at(name string) *entry {
-	e := s.w.entries[s.w.key(name)]
-	if e == nil || !s.now().Before(e.until) && !s.w.has(neverExpires) {
+	e := s.model.entries[s.model.key(name)]
+	if e == nil || e.stranger && s.model.has(occupiedIsGranted) || !s.now().Before(e.until) && !s.model.has(neverExpires) {
 		return nil
 	}
 	return e
 }
 
 // key is how a name is stored.
-func (w *world) key(name string) string {
+func (m *model) key(name string) string {
 	switch {
-	case w.has(foldsCase):
+	case m.has(foldsCase):
 		return strings.ToLower(name)
-	case w.has(truncatesNames) && len(name) > 200:
+	case m.has(truncatesNames) && len(name) > 200:
 		return name[:200]
-	case w.has(hashesNames):
+	case m.has(hashesNames):
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(name))
 		return strconv.Itoa(int(hash.Sum32() & 0xffff))
-	case w.has(trimsNames):
+	case m.has(trimsNames):
 		return strings.TrimRight(name, ". ")
 	}
 	return name
 }
 
 // owns compares owners.
-func (w *world) owns(e *entry, owner string) bool {
+func (m *model) owns(e *entry, owner string) bool {
 	switch {
-	case w.has(comparesPrefix):
+	case m.has(comparesPrefix):
 		return strings.HasPrefix(owner, e.owner[:8])
-	case w.has(comparesFolded):
+	case m.has(comparesFolded):
 		return strings.EqualFold(owner, e.owner)
 	}
 	return e.owner == owner
@@ -105,11 +104,11 @@ func (w *world) owns(e *entry, owner string) bool {
 // expiry is when a hold or keep of this length ends.
 func (s *refStore) expiry(ttl time.Duration) time.Time {
 	switch {
-	case s.w.has(expiresEarly):
+	case s.model.has(expiresEarly):
 		ttl -= 5 * time.Millisecond
-	case s.w.has(expiresLate):
+	case s.model.has(expiresLate):
 		ttl += 2 * time.Second
-	case s.w.has(roundsToSeconds):
+	case s.model.has(roundsToSeconds):
 		ttl = (ttl + time.Second - 1).Truncate(time.Second)
 	}
 	return s.now().Add(ttl)
@@ -119,7 +118,13 @@ func (s *refStore) expiry(ttl time.Duration) time.Time {
 func (s *refStore) record(e *entry) driver.Record {
 	rec := e.record
 	rec.Until, rec.Remaining = e.until, e.until.Sub(s.now())
-	if s.w.has(underclaimsRemaining) {
+	if e.stranger && !s.model.has(occupiedIsShown) {
+		rec.Holder = ""
+	}
+	if most := 100 * driver.MaxTTL; rec.Remaining > most && !s.model.has(occupiedHasNoBounds) {
+		rec.Until, rec.Remaining = s.now().Add(most), most
+	}
+	if s.model.has(underclaimsRemaining) {
 		rec.Remaining += time.Hour
 	}
 	return rec

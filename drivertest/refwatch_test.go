@@ -12,67 +12,67 @@ func (s *refStore) Watch(ctx context.Context, name string) (<-chan struct{}, err
 		return nil, err
 	}
 	defer func() { _ = s.end() }()
-	w := s.w
-	if w.has(overclaimsPush) {
+	m := s.model
+	if m.has(overclaimsPush) {
 		return nil, driver.ErrUnsupported
 	}
-	w.number++
-	watch := &watched{number: w.number, name: name, by: s, signals: make(chan struct{}, 1)}
-	if w.has(watchStartsLate) {
-		time.AfterFunc(time.Millisecond, func() { w.add(watch) })
-	} else if w.entries[name] != nil || !w.has(watchNeedsName) {
-		w.watches[watch] = true
+	m.number++
+	watch := &modelWatch{number: m.number, name: name, by: s, signals: make(chan struct{}, 1)}
+	if m.has(watchStartsLate) {
+		time.AfterFunc(time.Millisecond, func() { m.add(watch) })
+	} else if m.entries[name] != nil || !m.has(watchNeedsName) {
+		m.watches[watch] = true
 	}
-	context.AfterFunc(ctx, func() { w.unwatch(watch) })
-	if w.has(watchLeaks) {
+	context.AfterFunc(ctx, func() { m.unwatch(watch) })
+	if m.has(watchLeaks) {
 		go func() { <-ctx.Done(); time.Sleep(30 * time.Second) }()
 	}
 	return watch.signals, nil
 }
 
-func (w *world) add(watch *watched) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.watches[watch] = true
+func (m *model) add(watch *modelWatch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watches[watch] = true
 }
 
-func (w *world) unwatch(watch *watched) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.watches, watch)
-	for other := range w.watches {
-		if w.has(endOfOneEndsAll) && other.name == watch.name && other.number < watch.number {
-			delete(w.watches, other)
+func (m *model) unwatch(watch *modelWatch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.watches, watch)
+	for other := range m.watches {
+		if m.has(endOfOneEndsAll) && other.name == watch.name && other.number < watch.number {
+			delete(m.watches, other)
 		}
 	}
-	if w.has(watchCloses) {
+	if m.has(watchCloses) {
 		close(watch.signals)
 	}
 }
 
 func (s *refStore) Guarantees() driver.Guarantees {
-	g := s.w.claims
-	if s.w.has(guaranteesVague) {
+	g := s.model.claims
+	if s.model.has(guaranteesVague) {
 		g.Scope, g.Store = 0, ""
 	}
-	if s.w.has(guaranteesChange) {
-		g.Fair = s.w.dropped > 0
+	if s.model.has(guaranteesChange) {
+		g.Fair = s.model.dropped > 0
 	}
 	return g
 }
 
 func (s *refStore) Close() error {
-	w := s.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if s.closed && w.has(closeFailsTwice) {
+	m := s.model
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.closed && m.has(closeFailsTwice) {
 		return driver.ErrClosed
 	}
 	s.closed = true
-	w.broken = w.has(closeBreaksWorld)
-	for name, e := range w.entries {
-		if w.has(closeEndsAllHolds) || w.has(closeEndsDetached) && e.detached && e.takenBy == s {
-			delete(w.entries, name)
+	m.broken = m.has(closeBreaksWorld)
+	for name, e := range m.entries {
+		if m.has(closeEndsAllHolds) || m.has(closeEndsDetached) && e.detached && e.takenBy == s {
+			delete(m.entries, name)
 		}
 	}
 	return nil

@@ -10,121 +10,134 @@ var releaseCases = []testCase{
 	{
 		name:  "frees",
 		claim: "A Release by the owner reports a hold, and the name is free at once.",
-		run: func(r *run) {
-			h := r.first.grant("name", long)
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
 			if !h.release() {
 				r.Error("Release by the owner reports no hold")
 			}
-			r.other().free("name")
+			r.otherStore().expectFree("name")
 		},
 	},
 	{
 		name:  "second",
 		claim: "A second Release reports no hold.",
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.end()
-			h.notReleased()
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseHeld()
+			h.expectNotReleased()
 		},
 	},
 	{
 		name:  "free-name",
 		claim: "A Release of a name that was never held reports no hold.",
-		run: func(r *run) {
-			stranger := &hold{c: r.first, name: "name", owner: r.owner()}
-			stranger.notReleased()
-			r.first.free("name")
+		run: func(r *caseRun) {
+			stranger := &hold{client: r.first, name: "name", owner: r.newOwner()}
+			stranger.expectNotReleased()
+			r.first.expectFree("name")
 		},
 	},
 	{
 		name:  "not-the-owner",
-		claim: "A Release by anyone but the owner, compared whole, reports no hold and changes nothing.",
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			for what, owner := range imposters(h.owner) {
+		claim: "A Release by another owner, compared whole, reports no hold and changes nothing.",
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			for what, owner := range otherOwners(h.owner) {
 				if r.first.releaseAs("name", owner, 0) {
 					r.Errorf("Release by %s reports a hold", what)
 				}
 			}
-			h.intact()
+			h.expectStillHeld()
 		},
 	},
 	{
 		name:  "no-owner",
-		claim: "A Release without an owner ends nobody's hold.",
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			ctx, cancel := r.bound()
+		claim: "A Release without an owner ends no hold.",
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			ctx, cancel := r.callContext()
 			defer cancel()
 			if released, _ := r.first.Release(ctx, driver.ReleaseRequest{Name: "name"}); released {
 				r.Error("Release without an owner reports a hold")
 			}
-			h.intact()
+			h.expectStillHeld()
 		},
 	},
 	{
 		name:  "after-expiry",
 		claim: "A Release of a hold that has run out reports no hold.",
-		run: func(r *run) {
-			r.first.lapse("name").notReleased()
-			r.first.free("name")
+		run: func(r *caseRun) {
+			r.first.expiredHold("name").expectNotReleased()
+			r.first.expectFree("name")
+		},
+	},
+	{
+		name:  "after-extension",
+		claim: "A hold that was renewed beyond the end of its first TTL is released like any other hold.",
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", medium)
+			if got := h.renewFor(long); got != driver.Renewed {
+				r.Fatalf("Renew by the owner is answered %d, want Renewed", got)
+			}
+			h.sleepPastExpiry()
+			h.releaseHeld()
+			r.otherStore().expectFree("name")
 		},
 	},
 	{
 		name:  "late-with-successor",
-		claim: "A late Release of a hold that has run out never frees the successor's.",
-		run: func(r *run) {
-			h := r.first.lapse("name")
-			successor := r.other().grant("name", long)
-			h.notReleased()
-			successor.intact()
+		claim: "A late Release of an expired hold never frees the successor's hold.",
+		run: func(r *caseRun) {
+			h := r.first.expiredHold("name")
+			successor := r.otherStore().acquireFree("name", long)
+			h.expectNotReleased()
+			successor.expectStillHeld()
 		},
 	},
 	{
 		name:  "second-with-successor",
 		claim: "A second Release never frees the successor's hold.",
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.end()
-			successor := r.other().grant("name", long)
-			h.notReleased()
-			successor.intact()
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseHeld()
+			successor := r.otherStore().acquireFree("name", long)
+			h.expectNotReleased()
+			successor.expectStillHeld()
 		},
 	},
 	{
 		name:  "one-name-only",
-		claim: "A Release ends the hold of its name only, also where one owner holds several.",
-		run: func(r *run) {
-			a := r.first.request("a", long)
-			b := r.first.request("b", long)
+		claim: "A Release ends only the hold of its name, also if one owner holds several names.",
+		run: func(r *caseRun) {
+			a := r.first.newRequest("a", long)
+			b := r.first.newRequest("b", long)
 			b.Owner = a.Owner
-			ha, hb := r.first.take(a), r.first.take(b)
-			ha.end()
-			hb.intact()
+			ha, hb := r.first.acquireGranted(a), r.first.acquireGranted(b)
+			ha.releaseHeld()
+			hb.expectStillHeld()
 		},
 	},
 	{
 		name:  "in-order",
 		claim: "A Release sent after the Acquire has returned takes effect after it.",
-		run: func(r *run) {
-			other := r.other()
+		run: func(r *caseRun) {
+			other := r.otherStore()
 			for range 100 {
-				r.first.grant("name", long).end()
-				other.grant("name", long).end()
+				r.first.acquireFree("name", long).releaseHeld()
+				other.acquireFree("name", long).releaseHeld()
 			}
 		},
 	},
 	{
 		name:  "many",
 		claim: "Holds taken and released by many goroutines at once leave every name free.",
-		run: func(r *run) {
-			r.each(64, func(i int) error {
-				req := r.first.request(fmt.Sprintf("many/%d", i), long)
+		run: func(r *caseRun) {
+			r.runParallel(64, func(i int) error {
+				req := r.first.newRequest(fmt.Sprintf("many/%d", i), long)
 				for range 5 {
-					if err := r.first.mustGrant(req); err != nil {
+					if err := r.first.grantOrError(req); err != nil {
 						return err
 					}
-					if err := r.first.mustRelease(req); err != nil {
+					if err := r.first.releaseOrError(req); err != nil {
 						return err
 					}
 				}
@@ -134,9 +147,9 @@ var releaseCases = []testCase{
 	},
 }
 
-// mustRelease is end for goroutines other than that of the case.
-func (c *client) mustRelease(req driver.AcquireRequest) error {
-	ctx, cancel := c.r.bound()
+// releaseOrError is releaseHeld for goroutines other than that of the case.
+func (c *client) releaseOrError(req driver.AcquireRequest) error {
+	ctx, cancel := c.run.callContext()
 	defer cancel()
 	released, err := c.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil {

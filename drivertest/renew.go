@@ -12,58 +12,58 @@ var renewCases = []testCase{
 	{
 		name:  "prolongs",
 		claim: "A renewed hold lasts at least until TTL from the renewal.",
-		run: func(r *run) {
-			h := r.first.grant("name", medium)
-			if got := h.renew(long); got != driver.Renewed {
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", medium)
+			if got := h.renewFor(long); got != driver.Renewed {
 				r.Fatalf("Renew by the owner is answered %d, want Renewed", got)
 			}
-			h.runOut()
-			r.first.busy("name")
+			h.sleepPastExpiry()
+			r.first.expectHeld("name")
 		},
 	},
 	{
 		name:  "never-shortens",
 		claim: "A Renew with a shorter TTL does not shorten the hold.",
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			if got := h.renew(short); got != driver.Renewed {
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			if got := h.renewFor(short); got != driver.Renewed {
 				r.Errorf("Renew with a shorter TTL is answered %d, want Renewed", got)
 			}
 			time.Sleep(short + 2*precision)
-			r.first.busy("name")
+			r.first.expectHeld("name")
 		},
 	},
 	{
 		name:  "ends",
 		claim: "A renewed hold runs out at the TTL of its last renewal.",
-		run: func(r *run) {
-			h := r.first.grant("name", short)
-			h.renew(2 * short)
-			r.first.succeed("name", time.Now().Add(2*short))
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", short)
+			h.renewFor(2 * short)
+			r.first.eventuallyGranted("name", time.Now().Add(2*short))
 		},
 	},
 	{
-		name:  "keeps-token",
-		claim: "A hold has the same token after it was renewed.",
-		needs: fencing | lookup,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
+		name:     "keeps-token",
+		claim:    "A hold has the same token after it was renewed.",
+		requires: fencing | lookup,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
 			for range 3 {
-				h.renew(long)
+				h.renewFor(long)
 			}
-			if rec, _ := r.first.lookup("name"); rec.Token != h.token {
+			if rec, _ := r.first.lookupRecord("name"); rec.Token != h.token {
 				r.Errorf("after renewals the token is %d, want %d as before", rec.Token, h.token)
 			}
 		},
 	},
 	{
-		name:  "other-process",
-		claim: "Where holds can be handed over, each can be renewed and released through any store by whoever knows its owner.",
-		needs: detached | processes,
-		run: func(r *run) {
-			h := r.first.grant("name", medium)
-			h.c = r.other()
-			if got := h.renew(long); got != driver.Renewed {
+		name:     "other-process",
+		claim:    "If the store claims Detached, each hold can be renewed and released through any store with its owner.",
+		requires: detached | processes,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", medium)
+			h.client = r.otherStore()
+			if got := h.renewFor(long); got != driver.Renewed {
 				r.Errorf("Renew through another store is answered %d, want Renewed", got)
 			}
 			if !h.release() {
@@ -73,66 +73,66 @@ var renewCases = []testCase{
 	},
 	{
 		name:  "free-name",
-		claim: "A Renew never takes a free name: it is answered RenewLost and the name stays free.",
-		run: func(r *run) {
-			stranger := &hold{c: r.first, name: "name", owner: r.owner()}
-			stranger.lost()
-			r.first.free("name")
+		claim: "A Renew never takes a free name: it returns RenewLost and the name stays free.",
+		run: func(r *caseRun) {
+			stranger := &hold{client: r.first, name: "name", owner: r.newOwner()}
+			stranger.expectLost()
+			r.first.expectFree("name")
 		},
 	},
 	{
 		name:  "after-release",
 		claim: "A released hold cannot be renewed, however often it is tried, and the name stays free.",
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.end()
-			h.lost()
-			h.lost()
-			r.first.free("name")
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseHeld()
+			h.expectLost()
+			h.expectLost()
+			r.first.expectFree("name")
 		},
 	},
 	{
 		name:  "after-expiry",
-		claim: "A hold that has run out cannot be renewed, though nobody has taken the name, and the name stays free.",
-		run: func(r *run) {
-			h := r.first.lapse("name")
-			h.lost()
-			h.lost()
-			r.first.free("name")
+		claim: "An expired hold cannot be renewed, even if no other owner has taken the name, and the name stays free.",
+		run: func(r *caseRun) {
+			h := r.first.expiredHold("name")
+			h.expectLost()
+			h.expectLost()
+			r.first.expectFree("name")
 		},
 	},
 	{
 		name:  "late-with-successor",
-		claim: "A late Renew of a hold that has run out is answered RenewLost and does nothing to the successor's hold.",
-		run: func(r *run) {
-			h := r.first.lapse("name")
-			successor := r.other().grant("name", short)
-			h.lost()
+		claim: "A late Renew of an expired hold returns RenewLost and does nothing to the successor's hold.",
+		run: func(r *caseRun) {
+			h := r.first.expiredHold("name")
+			successor := r.otherStore().acquireFree("name", short)
+			h.expectLost()
 			// The late Renew has not made the hold last longer.
-			r.first.succeed("name", successor.answered.Add(short)).intact()
+			r.first.eventuallyGranted("name", successor.answered.Add(short)).expectStillHeld()
 		},
 	},
 	{
 		name:  "not-the-owner",
-		claim: "A Renew by anyone but the owner, compared whole, is answered RenewLost and does not prolong the hold.",
-		run: func(r *run) {
-			h := r.first.grant("name", medium)
-			for what, owner := range imposters(h.owner) {
+		claim: "A Renew by another owner, compared whole, returns RenewLost and does not prolong the hold.",
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", medium)
+			for what, owner := range otherOwners(h.owner) {
 				if got := r.first.renewAs("name", owner, long); got != driver.RenewLost {
 					r.Errorf("Renew by %s is answered %d, want RenewLost", what, got)
 				}
 			}
-			r.first.succeed("name", h.answered.Add(medium))
+			r.first.eventuallyGranted("name", h.answered.Add(medium))
 		},
 	},
 	{
 		name:  "batch-in-order",
 		claim: "The outcomes of a batch are those of its requests, in their order.",
-		run: func(r *run) {
-			mine, theirs := r.first.grant("mine", long), r.first.grant("theirs", long)
-			ended, lapsed := r.first.grant("ended", long), r.first.lapse("lapsed")
-			ended.end()
-			stranger := r.owner()
+		run: func(r *caseRun) {
+			mine, theirs := r.first.acquireFree("mine", long), r.first.acquireFree("theirs", long)
+			ended, lapsed := r.first.acquireFree("ended", long), r.first.expiredHold("lapsed")
+			ended.releaseHeld()
+			stranger := r.newOwner()
 			reqs := []driver.RenewRequest{
 				{Name: "lapsed", Owner: lapsed.owner, TTL: long},
 				{Name: "mine", Owner: mine.owner, TTL: long},
@@ -153,21 +153,38 @@ var renewCases = []testCase{
 	{
 		name:  "batch-each-its-ttl",
 		claim: "Every request of a batch has a TTL of its own.",
-		run: func(r *run) {
-			a, b := r.first.grant("a", medium), r.first.grant("b", medium)
+		run: func(r *caseRun) {
+			a, b := r.first.acquireFree("a", medium), r.first.acquireFree("b", medium)
 			r.first.renewAll(
 				driver.RenewRequest{Name: "a", Owner: a.owner, TTL: long},
 				driver.RenewRequest{Name: "b", Owner: b.owner, TTL: short},
 			)
-			r.first.succeed("b", b.answered.Add(medium))
-			r.first.busy("a")
+			r.first.eventuallyGranted("b", b.answered.Add(medium))
+			r.first.expectHeld("a")
+		},
+	},
+	{
+		name:  "batch-extremes",
+		claim: "The shortest and the longest TTL may be in one batch.",
+		run: func(r *caseRun) {
+			a, b := r.first.acquireFree("a", medium), r.first.acquireFree("b", driver.MaxTTL)
+			want := []driver.RenewOutcome{driver.Renewed, driver.Renewed}
+			if got := r.first.renewAll(
+				driver.RenewRequest{Name: "b", Owner: b.owner, TTL: driver.MinTTL},
+				driver.RenewRequest{Name: "a", Owner: a.owner, TTL: driver.MaxTTL},
+			); !slices.Equal(got, want) {
+				r.Errorf("the outcomes are %v, want %v", got, want)
+			}
+			a.sleepPastExpiry()
+			r.first.expectHeld("a")
+			r.first.expectHeld("b")
 		},
 	},
 	{
 		name:  "batch-duplicates",
-		claim: "A hold may be in a batch more than once: each request is answered, and the longest TTL counts.",
-		run: func(r *run) {
-			h := r.first.grant("name", medium)
+		claim: "A hold may be in a batch more than once: each request has an outcome, and the longest TTL counts.",
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", medium)
 			got := r.first.renewAll(
 				driver.RenewRequest{Name: "name", Owner: h.owner, TTL: short},
 				driver.RenewRequest{Name: "name", Owner: h.owner, TTL: long},
@@ -176,24 +193,24 @@ var renewCases = []testCase{
 			if want := slices.Repeat([]driver.RenewOutcome{driver.Renewed}, 3); !slices.Equal(got, want) {
 				r.Errorf("the outcomes are %v, want %v", got, want)
 			}
-			h.runOut()
-			r.first.busy("name")
+			h.sleepPastExpiry()
+			r.first.expectHeld("name")
 		},
 	},
 	{
 		name:  "batch-empty",
 		claim: "An empty batch has no outcomes and no error.",
-		run:   func(r *run) { r.first.renewAll() },
+		run:   func(r *caseRun) { r.first.renewAll() },
 	},
 	{
 		name:  "batch-large",
 		claim: "A batch of 500 holds is renewed by one call.",
-		run: func(r *run) {
+		run: func(r *caseRun) {
 			reqs := make([]driver.RenewRequest, 500)
-			r.each(len(reqs), func(i int) error {
-				req := r.first.request(fmt.Sprintf("large/%d", i), long)
+			r.runParallel(len(reqs), func(i int) error {
+				req := r.first.newRequest(fmt.Sprintf("large/%d", i), long)
 				reqs[i] = driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: long}
-				return r.first.mustGrant(req)
+				return r.first.grantOrError(req)
 			})
 			for i, got := range r.first.renewAll(reqs...) {
 				if got != driver.Renewed {
@@ -204,9 +221,9 @@ var renewCases = []testCase{
 	},
 }
 
-// mustGrant is take for goroutines other than that of the case.
-func (c *client) mustGrant(req driver.AcquireRequest) error {
-	ctx, cancel := c.r.bound()
+// grantOrError is acquireGranted for goroutines other than that of the case.
+func (c *client) grantOrError(req driver.AcquireRequest) error {
+	ctx, cancel := c.run.callContext()
 	defer cancel()
 	res, err := c.Acquire(ctx, req)
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 
 // A testCase is one thing that a correct store does.
 type testCase struct {
-	name  string
-	claim string // one sentence, printed when the case fails
-	needs needs  // what must be there for the case to be run
-	lacks needs  // what must not be there
-	run   func(r *run)
+	name     string
+	claim    string   // one sentence, printed when the case fails
+	requires features // must be available for the case to be run
+	without  features // must not be available
+	run      func(r *caseRun)
 }
 
-// A theme is a group of cases, one file of this package.
-type theme struct {
+// A caseGroup is a group of cases, in one file of this package.
+type caseGroup struct {
 	name  string
 	cases []testCase
 }
 
-// suite is everything that Run tests.
-func suite() []theme {
-	return []theme{
+// caseGroups returns all cases.
+func caseGroups() []caseGroup {
+	return []caseGroup{
 		{"guarantees", guaranteesCases},
 		{"acquire", acquireCases},
 		{"renew", renewCases},
@@ -43,9 +43,9 @@ func suite() []theme {
 		{"names", namesCases},
 		{"contexts", contextsCases},
 		{"concurrency", concurrencyCases},
-		{"start", startCases},
 		{"closing", closingCases},
 		{"faults", faultsCases},
+		{"strangers", strangersCases},
 	}
 }
 
@@ -56,19 +56,19 @@ func Run(t *testing.T, h Harness) {
 	if h.New == nil {
 		t.Fatal("drivertest: Harness.New is nil")
 	}
-	have := probe(t, h)
-	untested := report{}
-	for _, th := range suite() {
+	have := probeFeatures(t, h)
+	untested := untestedCases{}
+	for _, group := range caseGroups() {
 		var cases []testCase
-		for _, c := range th.cases {
-			if lacking := c.needs &^ have; lacking != 0 {
-				untested[lacking.why()] = append(untested[lacking.why()], th.name+"/"+c.name)
-			} else if c.lacks&have == 0 {
+		for _, c := range group.cases {
+			if lacking := c.requires &^ have; lacking != 0 {
+				untested[lacking.missingReasons()] = append(untested[lacking.missingReasons()], group.name+"/"+c.name)
+			} else if c.without&have == 0 {
 				cases = append(cases, c)
 			}
 		}
 		if len(cases) > 0 {
-			t.Run(th.name, func(t *testing.T) { runCases(t, h, cases) })
+			t.Run(group.name, func(t *testing.T) { runCases(t, h, cases) })
 		}
 	}
 	if len(untested) > 0 {
@@ -76,10 +76,10 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// A report has the names of cases that were not run, by reason.
-type report map[string][]string
+// untestedCases has the names of cases that were not run, by reason.
+type untestedCases map[string][]string
 
-func (u report) String() string {
+func (u untestedCases) String() string {
 	var text strings.Builder
 	for _, reason := range slices.Sorted(maps.Keys(u)) {
 		fmt.Fprintf(&text, "\n\t%s: %s", reason, strings.Join(u[reason], ", "))
@@ -93,22 +93,22 @@ func runCases(t *testing.T, h Harness, cases []testCase) {
 			if !h.Serial {
 				t.Parallel()
 			}
-			inBubble(t, h.Virtual, func(t *testing.T) { c.exec(t, h) })
+			inBubble(t, h.Virtual, func(t *testing.T) { c.execute(t, h) })
 		})
 	}
 }
 
-// probe finds out what the store claims and what its harness offers.
-func probe(t *testing.T, h Harness) needs {
+// probeFeatures opens a store to find the features that it and its harness have.
+func probeFeatures(t *testing.T, h Harness) features {
 	t.Helper()
-	var have needs
+	var have features
 	inBubble(t, h.Virtual, func(t *testing.T) {
 		backing := h.New(t)
 		if backing.Open == nil {
 			t.Fatal("drivertest: Harness.New returned a Backing without Open")
 		}
 		store := backing.Open(t)
-		have = offered(store, backing)
+		have = available(store, backing)
 		if err := store.Close(); err != nil {
 			t.Errorf("Close of an unused store: %v", err)
 		}
@@ -119,6 +119,7 @@ func probe(t *testing.T, h Harness) needs {
 	return have
 }
 
+// inBubble runs f, in a bubble of testing/synctest if virtual is set.
 func inBubble(t *testing.T, virtual bool, f func(t *testing.T)) {
 	t.Helper()
 	if virtual {
@@ -128,9 +129,9 @@ func inBubble(t *testing.T, virtual bool, f func(t *testing.T)) {
 	f(t)
 }
 
-// exec runs the case against a backing of its own. It is given a testing.TB so
-// that the suite can be tested itself.
-func (c testCase) exec(tb testing.TB, h Harness) {
+// execute runs the case against a backing of its own. It takes a testing.TB, and not a
+// *testing.T, so that the suite can itself be tested.
+func (c testCase) execute(tb testing.TB, h Harness) {
 	tb.Helper()
 	tb.Cleanup(func() {
 		if tb.Failed() {
@@ -139,9 +140,9 @@ func (c testCase) exec(tb testing.TB, h Harness) {
 	})
 	checkGoroutines(tb)
 	backing := h.New(tb)
-	r := &run{TB: tb, backing: backing, virtual: h.Virtual}
-	r.first = r.open()
+	r := &caseRun{TB: tb, backing: backing, virtual: h.Virtual}
+	r.first = r.openStore()
 	r.guarantees = r.first.Guarantees()
-	r.have = offered(r.first.Store, backing)
+	r.features = available(r.first.Store, backing)
 	c.run(r)
 }

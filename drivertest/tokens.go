@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -8,167 +9,218 @@ import (
 
 var tokensCases = []testCase{
 	{
-		name:  "none",
-		claim: "A store that does not claim Fencing grants the token 0.",
-		lacks: fencing,
-		run: func(r *run) {
-			req := r.first.request("name", long)
+		name:    "none",
+		claim:   "A store that does not claim Fencing grants the token 0.",
+		without: fencing,
+		run: func(r *caseRun) {
+			req := r.first.newRequest("name", long)
 			req.Floor = 7
-			if token := r.first.take(req).token; token != 0 {
+			if token := r.first.acquireGranted(req).token; token != 0 {
 				r.Errorf("a store without fencing grants the token %d", token)
 			}
 		},
 	},
 	{
-		name:  "range",
-		claim: "A token is positive and at most MaxToken.",
-		needs: fencing,
-		run: func(r *run) {
-			if token := r.first.grant("name", long).token; token <= 0 || token > driver.MaxToken {
+		name:     "range",
+		claim:    "A token is positive and at most MaxToken.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			if token := r.first.acquireFree("name", long).token; token <= 0 || token > driver.MaxToken {
 				r.Errorf("the token of a grant is %d", token)
 			}
 		},
 	},
 	{
-		name:  "rise-over-release",
-		claim: "Every grant has a higher token than the ones before it, through whichever store.",
-		needs: fencing,
-		run: func(r *run) {
-			stores := []*client{r.first, r.other()}
-			last := stores[1].grant("name", long)
-			last.end()
+		name:     "rise-over-release",
+		claim:    "Every grant has a higher token than the grants before it, through each store.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			stores := []*client{r.first, r.otherStore()}
+			last := stores[1].acquireFree("name", long)
+			last.releaseHeld()
 			for i := range 30 {
-				next := stores[i%2].grant("name", long)
-				r.higher(last, next)
-				next.end()
+				next := stores[i%2].acquireFree("name", long)
+				r.expectHigherToken(last, next)
+				next.releaseHeld()
 				last = next
 			}
 		},
 	},
 	{
-		name:  "rise-over-expiry",
-		claim: "A grant after a hold has run out has a higher token.",
-		needs: fencing,
-		run: func(r *run) {
-			first := r.first.lapse("name")
-			second := r.other().grant("name", short)
-			second.runOut()
-			r.higher(first, second)
-			r.higher(second, r.first.grant("name", long))
+		name:     "rise-over-expiry",
+		claim:    "A grant after a hold has run out has a higher token.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			first := r.first.expiredHold("name")
+			second := r.otherStore().acquireFree("name", short)
+			second.sleepPastExpiry()
+			r.expectHigherToken(first, second)
+			r.expectHigherToken(second, r.first.acquireFree("name", long))
 		},
 	},
 	{
-		name:  "rise-over-break",
-		claim: "A grant after a break has a higher token.",
-		needs: fencing | breaking,
-		run: func(r *run) {
-			last := r.first.grant("name", long)
+		name:     "rise-over-break",
+		claim:    "A grant after a break has a higher token.",
+		requires: fencing | breaking,
+		run: func(r *caseRun) {
+			last := r.first.acquireFree("name", long)
 			for range 5 {
 				r.first.breakHold("name")
-				next := r.first.grant("name", long)
-				r.higher(last, next)
+				next := r.first.acquireFree("name", long)
+				r.expectHigherToken(last, next)
 				last = next
 			}
 		},
 	},
 	{
-		name:  "rise-over-reopening",
-		claim: "A grant by a store opened when all others are closed has a higher token.",
-		needs: fencing,
-		run: func(r *run) {
-			first := r.first.grant("name", long)
-			first.end()
+		name:     "rise-over-reopening",
+		claim:    "A grant by a store opened when all others are closed has a higher token.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			first := r.first.acquireFree("name", long)
+			first.releaseHeld()
 			if err := r.first.Close(); err != nil {
 				r.Fatalf("Close: %v", err)
 			}
 			time.Sleep(precision)
-			r.higher(first, r.open().grant("name", long))
+			r.expectHigherToken(first, r.openStore().acquireFree("name", long))
 		},
 	},
 	{
-		name:  "floor",
-		claim: "The token of a grant is at least the floor asked for.",
-		needs: fencing,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			h.end()
+		name:     "floor",
+		claim:    "The token of a grant is at least the floor of its request.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			h.releaseHeld()
 			floor := h.token + 1_000_000_000
-			if next := r.grantAbove(floor, "name"); next.token < floor {
+			if next := r.acquireAbove(floor, "name"); next.token < floor {
 				r.Errorf("above a floor of %d the token %d is granted", floor, next.token)
 			}
 		},
 	},
 	{
-		name:  "floor-lasts",
-		claim: "Grants after one with a floor far ahead go on above it, over release and expiry.",
-		needs: fencing,
-		run: func(r *run) {
-			const ahead = driver.MaxToken / 2
-			last := r.grantAbove(ahead, "name")
-			last.end()
-			next := r.other().grant("name", short)
-			r.higher(last, next)
-			next.runOut()
-			r.higher(next, r.first.grant("name", long))
+		name:     "floor-lasts",
+		claim:    "After a grant with a floor ahead of the store's clock, tokens go on rising above it, over release and expiry.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			last := r.acquireAbove(r.tokenAhead(farAhead), "name")
+			last.releaseHeld()
+			next := r.otherStore().acquireFree("name", short)
+			r.expectHigherToken(last, next)
+			next.sleepPastExpiry()
+			r.expectHigherToken(next, r.first.acquireFree("name", long))
 		},
 	},
 	{
-		name:  "floor-below",
-		claim: "A floor below the last token does not lower the next.",
-		needs: fencing,
-		run: func(r *run) {
-			last := r.grantAbove(driver.MaxToken/2, "name")
-			last.end()
-			r.higher(last, r.grantAbove(1, "name"))
+		name:     "floor-below",
+		claim:    "A floor below the last token does not lower the next.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			last := r.acquireAbove(r.tokenAhead(farAhead), "name")
+			last.releaseHeld()
+			r.expectHigherToken(last, r.acquireAbove(1, "name"))
 		},
 	},
 	{
-		name:  "floor-of-a-refusal",
-		claim: "The floor of an attempt that was refused has no effect on later grants.",
-		needs: fencing,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			time.Sleep(short) // A grant of a quorum comes to its slowest nodes after the answer, which no call tells.
-			req := r.first.request("name", long)
-			req.Floor = driver.MaxToken / 2
-			r.first.refuse(req)
-			time.Sleep(short) // So does an attempt, after the refusal.
-			h.end()
-			if next := r.first.grant("name", long); next.token >= req.Floor {
+		name:     "floor-too-far",
+		claim:    "A floor more than MaxLead above the store's clock is refused as invalid, and neither takes the name nor raises its tokens.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			limit := r.tokenAhead(farAhead)
+			r.expectFloorsRefused("name") // of a name that was never taken
+			last := r.first.acquireFree("name", long)
+			last.releaseHeld()
+			r.expectFloorsRefused("name") // of a name that was taken
+			next := r.otherStore().acquireFree("name", long)
+			r.expectHigherToken(last, next)
+			if next.token > limit {
+				r.Errorf("after floors that were refused the token is %d, want at most %d", next.token, limit)
+			}
+		},
+	},
+	{
+		name:     "floor-of-a-refusal",
+		claim:    "The floor of an attempt that was refused has no effect on later grants.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			// The slowest nodes of a quorum apply a grant after the reply. No call reports when.
+			time.Sleep(short)
+			req := r.first.newRequest("name", long)
+			req.Floor = h.token + farAhead.Microseconds()
+			r.first.acquireRefused(req)
+			time.Sleep(short) // They also receive an attempt after the refusal.
+			h.releaseHeld()
+			if next := r.first.acquireFree("name", long); next.token >= req.Floor {
 				r.Errorf("the token %d shows that a refused attempt with the floor %d changed something", next.token, req.Floor)
 			}
 		},
 	},
 	{
-		name:  "floor-of-a-repetition",
-		claim: "The token is the same in a repetition, also when it asks for a higher floor.",
-		needs: fencing,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			req := r.first.request("name", long)
-			req.Owner, req.Floor = h.owner, driver.MaxToken/2
-			if again := r.first.take(req); again.token != h.token {
-				r.Errorf("a repetition with a floor is granted the token %d, want %d as before", again.token, h.token)
+		name:     "floor-of-a-repetition",
+		claim:    "The token is the same in a repetition, also if its floor is higher, however high.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			for _, floor := range []int64{h.token + farAhead.Microseconds(), driver.MaxToken / 2} {
+				req := r.first.newRequest("name", long)
+				req.Owner, req.Floor = h.owner, floor
+				if again := r.first.acquireGranted(req); again.token != h.token {
+					r.Errorf("a repetition with the floor %d is granted the token %d, want %d as before", floor, again.token, h.token)
+				}
 			}
 		},
 	},
 	{
-		name:  "rise-over-restart",
-		claim: "A grant after a restart has a higher token, whether holds survive it or not.",
-		needs: fencing | restart,
-		run: func(r *run) {
-			first := r.first.grant("name", long)
-			first.end()
+		name:     "rise-over-restart",
+		claim:    "A grant after a restart has a higher token, whether holds survive it or not.",
+		requires: fencing | restart,
+		run: func(r *caseRun) {
+			first := r.first.acquireFree("name", long)
+			first.releaseHeld()
 			time.Sleep(precision) // A restart takes longer than a grant.
 			r.backing.Restart(r)
-			r.higher(first, r.open().grant("name", long))
+			r.expectHigherToken(first, r.openStore().acquireFree("name", long))
 		},
 	},
 }
 
-func (r *run) grantAbove(floor int64, name string) *hold {
+// farAhead is a lead of a floor that every store must accept.
+const farAhead = driver.MaxLead / 2
+
+// tokenAhead returns a token that is above the clock of the store by lead. It uses
+// the token of a grant without a floor as the clock.
+func (r *caseRun) tokenAhead(lead time.Duration) int64 {
 	r.Helper()
-	req := r.first.request(name, long)
+	h := r.first.acquireFree("clock", long)
+	h.releaseHeld()
+	return h.token + lead.Microseconds()
+}
+
+// expectFloorsRefused checks that floors too far ahead of the store's clock are
+// refused.
+func (r *caseRun) expectFloorsRefused(name string) {
+	r.Helper()
+	for _, floor := range []int64{r.tokenAhead(driver.MaxLead + farAhead), driver.MaxToken - 1, driver.MaxToken} {
+		req := r.first.newRequest(name, long)
+		req.Floor = floor
+		ctx, cancel := r.callContext()
+		res, err := r.first.Acquire(ctx, req)
+		cancel()
+		if !errors.Is(err, driver.ErrInvalid) {
+			r.Errorf("the floor %d: %+v, %v, want ErrInvalid", floor, res, err)
+		}
+		if r.first.releaseAs(name, req.Owner, 0) {
+			r.Errorf("the floor %d: the name was taken", floor)
+		}
+	}
+}
+
+// acquireAbove acquires a free name with a floor.
+func (r *caseRun) acquireAbove(floor int64, name string) *hold {
+	r.Helper()
+	req := r.first.newRequest(name, long)
 	req.Floor = floor
-	return r.first.take(req)
+	return r.first.acquireGranted(req)
 }

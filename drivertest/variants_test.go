@@ -13,6 +13,8 @@ type variant struct {
 
 var variants = []variant{
 	{bug: separateWorlds, fails: `
+		faults/silence-is-not-held
+		tokens/floor-too-far
 		acquire/two-processes acquire/refusal-record acquire/refusal-secret acquire/refusal-harmless
 		acquire/refusal-does-not-prolong renew/other-process expiry/not-early expiry/store-clock
 		tokens/rise-over-release tokens/floor-lasts keep/taken keep/shorter-than-TTL keep/longer-than-TTL
@@ -20,13 +22,8 @@ var variants = []variant{
 		detached/expires lookup/held-name metadata/round-trip metadata/largest metadata/of-this-hold metadata/lasts
 		list/held-names break/held-name watch/other-process watch/every-watcher watch/no-lost-wake-up names/odd
 		concurrency/exclusion concurrency/one-winner concurrency/one-heir faults/restart faults/crash
-		faults/acquire-reply-lost faults/keep-reply-lost faults/watch-severed
+		faults/acquire-reply-lost faults/keep-reply-lost faults/watch-severed break/token
 	`},
-	{bug: startedEndsTooSoon, fails: `start/outcomes start/chain start/in-vain`},
-	{bug: startedRefusalIsEmpty, fails: `start/outcomes`},
-	{bug: startedReleaseIsTrue, fails: `start/outcomes`},
-	{bug: startedInVainIsForgotten, fails: `start/in-vain`},
-	{bug: startedEndsTwice, fails: `start/in-vain`},
 	{bug: underclaimsPush, claims: without(push), fails: `watch/unclaimed`},
 	{bug: pushWithoutWatch, fails: `
 		guarantees/push watch/release watch/break watch/other-process watch/before-the-name watch/every-watcher
@@ -36,7 +33,7 @@ var variants = []variant{
 	{bug: restartKeepsHolds, claims: restartFrees, fails: `faults/restart`},
 	{bug: restartForgets, fails: `faults/restart`},
 	{bug: restartBreaksWorld, fails: `tokens/rise-over-restart faults/restart faults/restart-usable`},
-	{bug: tokensFallAtRestart, fails: `tokens/rise-over-restart`},
+	{bug: tokensFallAtRestart, fails: `tokens/floor-too-far tokens/floor-of-a-refusal tokens/rise-over-restart`},
 	{bug: crashFreesAtOnce, fails: `faults/crash`},
 	{bug: crashFreesEverything, fails: `detached/outlives-process detached/outlives-renewer faults/crash faults/crash-of-others`},
 	{bug: crashFreesNothing, claims: crashFrees, fails: `faults/crash`},
@@ -51,11 +48,11 @@ var variants = []variant{
 	{bug: dropsWakeUps, fails: `watch/no-lost-wake-up watch/racing-release watch/stays watch/many`},
 	{bug: wakesOnce, fails: `watch/other-process watch/stays`},
 	{bug: wakesOneWatch, fails: `watch/every-watcher watch/racing-release`, may: `watch/no-lost-wake-up watch/others-end`},
-	{bug: closeDoesNothing, fails: `closing/later-calls start/in-vain`},
-	{bug: ignoresContexts, fails: `contexts/ended-before start/in-vain`},
-	{bug: closedCallsHang, fails: `closing/later-calls closing/under-way start/in-vain`},
-	{bug: callsOutlastDeadlines, fails: `faults/silence faults/silence-cancelled`},
-	{bug: callsOutlastCancelling, fails: `faults/silence-cancelled`},
+	{bug: closeDoesNothing, fails: `closing/later-calls`},
+	{bug: ignoresContexts, fails: `contexts/ended-before`},
+	{bug: closedCallsHang, fails: `closing/later-calls closing/under-way`},
+	{bug: callsOutlastDeadlines, fails: `faults/silence`},
+	{bug: listOutlastsDeadlines, fails: `faults/silence`},
 	{bug: saysNotApplied, fails: `faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/keep-reply-lost`},
 	{bug: clientClock, fails: `expiry/store-clock`},
 	{bug: neverExpires, fails: `
@@ -65,7 +62,7 @@ var variants = []variant{
 		expiry/store-clock tokens/rise-over-expiry tokens/floor-lasts keep/shorter-than-TTL keep/longer-than-TTL
 		keep/no-renewal keep/repeated-too-late keep/after-expiry keep/record-ends keep/tokens-rise detached/expires
 		lookup/after-expiry lookup/harmless list/gone-names break/free-name concurrency/one-heir
-		concurrency/guarded-resource faults/crash
+		concurrency/guarded-resource faults/crash break/token-of-free-name
 	`},
 	{bug: foldsCase, fails: `list/held-names names/odd names/odd-release names/odd-records names/case`},
 	{bug: truncatesNames, fails: `names/odd names/odd-release names/odd-records names/long`},
@@ -83,7 +80,7 @@ var variants = []variant{
 		keep/repeated-too-late keep/after-expiry keep/refusal keep/record keep/record-ends keep/tokens-rise
 		detached/expires lookup/held-name lookup/times lookup/after-expiry lookup/after-renewal lookup/harmless
 		list/held-names list/gone-names break/held-name break/free-name concurrency/one-heir
-		concurrency/guarded-resource faults/crash
+		concurrency/guarded-resource faults/crash break/token break/token-of-free-name
 	`},
 	{bug: roundsToSeconds, fails: `
 		acquire/refusal-remaining acquire/repetition-after-expiry renew/ends renew/after-expiry
@@ -91,17 +88,18 @@ var variants = []variant{
 		expiry/not-late expiry/each-its-own expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-expiry
 		tokens/floor-lasts keep/shorter-than-TTL keep/longer-than-TTL keep/no-renewal keep/repeated-too-late
 		keep/after-expiry keep/record-ends keep/tokens-rise detached/expires lookup/after-expiry list/gone-names
-		break/free-name concurrency/one-heir concurrency/guarded-resource
+		break/free-name concurrency/one-heir concurrency/guarded-resource break/token-of-free-name
 	`},
 	{bug: underclaimsRemaining, fails: `
 		acquire/refusal-remaining acquire/refusal-record expiry/longest keep/refusal keep/record lookup/held-name
-		lookup/after-renewal list/held-names break/held-name
+		lookup/after-renewal list/held-names break/held-name break/token
 	`},
-	{bug: endedCallsApply, fails: `start/in-vain contexts/ended-acquire contexts/ended-release contexts/cancel-storm`},
+	{bug: endedCallsApply, fails: `contexts/ended-acquire contexts/ended-release contexts/cancel-storm`},
 	{bug: lostMeansAnswered, fails: `faults/acquire-request-lost faults/release-request-lost`},
 	{bug: changesMetadata, fails: `acquire/refusal-record acquire/request-unchanged metadata/of-this-hold`},
 	{bug: grantsNothing, fails: `
-		start/outcomes start/chain start/in-vain
+		renew/batch-extremes release/after-extension faults/busy faults/silence-is-not-held
+		tokens/floor-too-far
 		guarantees/stable acquire/free-name acquire/held-name acquire/two-processes acquire/refusal-remaining
 		acquire/refusal-record acquire/refusal-secret acquire/refusal-harmless acquire/refusal-does-not-prolong
 		acquire/names-apart acquire/repetition acquire/repetition-prolongs acquire/repetition-never-shortens
@@ -131,6 +129,7 @@ var variants = []variant{
 		faults/restart-usable faults/crash faults/crash-of-others faults/acquire-request-lost faults/acquire-reply-lost
 		faults/renew-reply-lost faults/release-reply-lost faults/release-request-lost faults/keep-reply-lost
 		faults/secret faults/watch-severed faults/silence faults/severed
+		strangers/acquire strangers/list break/token break/other-token break/token-of-free-name
 	`},
 	{bug: checksThenSets, fails: `
 		concurrency/exclusion concurrency/one-winner concurrency/one-heir
@@ -155,26 +154,35 @@ var variants = []variant{
 	{bug: repetitionTakesFloor, fails: `tokens/floor-of-a-repetition`},
 	{bug: tokensUnclaimed, claims: without(fencing), fails: `tokens/none`},
 	{bug: overclaimsFencing, fails: `
+		tokens/floor-too-far
 		acquire/repetition-after-release acquire/repetition-after-expiry tokens/range tokens/rise-over-release
 		tokens/rise-over-expiry tokens/rise-over-break tokens/rise-over-reopening tokens/floor tokens/floor-lasts
 		tokens/floor-below tokens/rise-over-restart keep/tokens-rise concurrency/exclusion
-		concurrency/guarded-resource
+		concurrency/guarded-resource break/other-token
 	`},
 	{bug: ignoresFloor, fails: `tokens/floor`},
 	{bug: forgetsFloor, fails: `tokens/floor-lasts tokens/floor-below`},
+	{bug: takesAnyFloor, fails: `tokens/floor-too-far`},
+	{bug: refusedFloorTakes, fails: `tokens/floor-too-far`},
+	{bug: refusedFloorRaisesToken, fails: `tokens/floor-too-far`},
+	{bug: refusesEveryFloor, fails: `tokens/floor tokens/floor-lasts tokens/floor-below`},
+	{bug: refusesFloorOfRepetition, fails: `tokens/floor-of-a-repetition`},
 	{bug: tokensFallAtExpiry, fails: `
 		acquire/repetition-after-expiry tokens/rise-over-expiry tokens/floor-lasts keep/tokens-rise
 		concurrency/guarded-resource
 	`},
 	{bug: tokensFallAtRelease, fails: `
+		tokens/floor-too-far
 		acquire/repetition-after-release tokens/rise-over-release tokens/rise-over-break tokens/rise-over-reopening
 		tokens/floor-lasts tokens/floor-below tokens/rise-over-restart concurrency/exclusion
 		concurrency/guarded-resource
 	`},
-	{bug: tokensTooLarge, fails: `tokens/range tokens/floor-of-a-refusal`},
+	{bug: tokensTooLarge, fails: `tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-too-far tokens/range tokens/floor-of-a-refusal strangers/list`},
 	{bug: tokensPerStore, fails: `
+		tokens/floor-too-far
 		tokens/rise-over-release tokens/rise-over-expiry tokens/rise-over-reopening tokens/floor-lasts
 		tokens/floor-below tokens/rise-over-restart concurrency/exclusion concurrency/guarded-resource
+		break/other-token
 	`},
 	{bug: refusalProlongs, fails: `
 		acquire/refusal-remaining acquire/refusal-record acquire/refusal-does-not-prolong expiry/not-early
@@ -183,7 +191,7 @@ var variants = []variant{
 	`},
 	{bug: refusalRaisesToken, fails: `tokens/floor-of-a-refusal`},
 	{bug: refusalTakesOver, fails: `
-		start/outcomes
+		faults/busy
 		acquire/two-processes acquire/refusal-harmless acquire/names-apart acquire/repetition-after-release
 		acquire/repetition-after-expiry renew/late-with-successor release/not-the-owner release/no-owner
 		release/late-with-successor release/second-with-successor release/one-name-only expiry/not-early expiry/longest
@@ -191,10 +199,10 @@ var variants = []variant{
 		detached/handed-over detached/outlives-store detached/outlives-process detached/outlives-renewer
 		detached/expires break/victim-with-successor break/one-name-only watch/no-lost-wake-up watch/racing-release
 		names/odd-release concurrency/exclusion closing/other-stores faults/restart faults/crash faults/crash-of-others
-		faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/severed
+		faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/severed break/other-token
 	`, may: `contexts/cancel-storm`},
 	{bug: busyIsAnError, fails: `
-		start/outcomes
+		renew/batch-extremes faults/busy faults/silence-is-not-held
 		acquire/held-name acquire/two-processes acquire/refusal-remaining acquire/refusal-record acquire/refusal-secret
 		acquire/refusal-harmless acquire/refusal-does-not-prolong acquire/names-apart acquire/repetition
 		acquire/repetition-prolongs acquire/repetition-never-shortens acquire/repetition-after-release
@@ -210,19 +218,20 @@ var variants = []variant{
 		concurrency/one-heir closing/other-stores faults/restart faults/crash faults/crash-of-others
 		faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/keep-reply-lost
 		faults/severed
+		strangers/acquire break/other-token
 	`},
 	{bug: refusalLeaksOwner, fails: `acquire/refusal-record acquire/refusal-secret keep/refusal`},
-	{bug: refusalSaysNothing, fails: `start/outcomes acquire/refusal-remaining`},
+	{bug: refusalSaysNothing, fails: `acquire/refusal-remaining`},
 	{bug: refusalNamesOthers, fails: `acquire/refusal-record keep/refusal`},
 	{bug: errorsLeakOwner, fails: `contexts/secret faults/secret`},
-	{bug: batchUsesFirstTTL, fails: `renew/batch-each-its-ttl renew/batch-duplicates`},
+	{bug: batchUsesFirstTTL, fails: `renew/batch-extremes renew/batch-each-its-ttl renew/batch-duplicates`},
 	{bug: batchIsCut, fails: `renew/batch-large`},
 	{bug: batchOutOfOrder, fails: `renew/batch-in-order`},
 	{bug: emptyBatchFails, fails: `renew/batch-empty`},
 	{bug: renewRevivesExpired, fails: `renew/after-expiry renew/batch-in-order`},
 	{bug: renewTakesFree, fails: `
 		renew/free-name renew/after-release renew/batch-in-order break/victim break/one-name-only
-		concurrency/renew-and-release
+		concurrency/renew-and-release break/token
 	`},
 	{bug: keepLetsOwnerRenew, fails: `keep/no-renewal`},
 	{bug: renewForgetsOwner, fails: `
@@ -233,10 +242,11 @@ var variants = []variant{
 		detached/outlives-renewer faults/restart
 	`},
 	{bug: renewDoesNothing, fails: `
+		renew/batch-extremes release/after-extension
 		renew/prolongs renew/batch-each-its-ttl renew/batch-duplicates detached/handed-over lookup/after-renewal
 		faults/renew-reply-lost
 	`},
-	{bug: renewShortens, fails: `renew/never-shortens renew/batch-duplicates`},
+	{bug: renewShortens, fails: `renew/batch-extremes renew/never-shortens renew/batch-duplicates`},
 	{bug: renewChangesToken, fails: `renew/keeps-token`},
 	{bug: renewDropsMetadata, fails: `metadata/lasts`},
 	{bug: underclaimsKeep, claims: without(keep), fails: `keep/unclaimed`},
@@ -247,14 +257,13 @@ var variants = []variant{
 	`},
 	{bug: refusedKeepReleases, claims: without(keep), fails: `keep/unclaimed`},
 	{bug: releaseAlwaysTrue, fails: `
-		start/outcomes
+		tokens/floor-too-far
 		release/second release/free-name release/not-the-owner release/no-owner release/after-expiry
 		release/late-with-successor release/second-with-successor keep/repeated-too-late keep/not-the-owner
 		keep/not-a-stranger keep/after-expiry break/victim break/victim-with-successor faults/release-reply-lost
 	`, may: `contexts/cancel-storm`},
 	{bug: keepFreedByAnyone, fails: `keep/repeated keep/not-a-stranger faults/keep-reply-lost`},
 	{bug: releaseForgetsOwner, fails: `
-		start/outcomes
 		release/not-the-owner release/no-owner release/late-with-successor release/second-with-successor
 		keep/repeated-too-late keep/not-the-owner break/victim-with-successor faults/release-reply-lost
 	`, may: `contexts/cancel-storm`},
@@ -265,7 +274,8 @@ var variants = []variant{
 		keep/record list/kept-names break/kept-name faults/keep-reply-lost
 	`},
 	{bug: releasesLate, fails: `
-		start/outcomes start/chain
+		release/after-extension
+		tokens/floor-too-far
 		acquire/two-processes acquire/refusal-harmless acquire/repetition-after-release renew/after-release
 		renew/batch-in-order release/frees release/second release/second-with-successor release/in-order
 		expiry/not-early expiry/not-late expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-release
@@ -274,10 +284,11 @@ var variants = []variant{
 		watch/other-process watch/no-lost-wake-up watch/racing-release watch/stays watch/unread watch/others-end
 		watch/only-its-name contexts/ended-acquire contexts/ended-release contexts/cancel-storm
 		concurrency/renew-and-release concurrency/guarded-resource closing/anew faults/release-reply-lost
-		faults/release-request-lost
+		faults/release-request-lost break/other-token break/token-of-free-name
 	`},
 	{bug: releaseDoesNothing, fails: `
-		start/outcomes start/chain
+		release/after-extension
+		tokens/floor-too-far
 		acquire/two-processes acquire/refusal-harmless acquire/repetition-after-release renew/after-release
 		renew/batch-in-order release/frees release/second release/second-with-successor release/in-order
 		expiry/not-early expiry/not-late expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-release
@@ -287,6 +298,7 @@ var variants = []variant{
 		watch/racing-release watch/stays watch/unread watch/others-end watch/only-its-name contexts/ended-acquire
 		contexts/ended-release contexts/cancel-storm concurrency/exclusion concurrency/renew-and-release
 		concurrency/guarded-resource closing/anew faults/release-reply-lost faults/release-request-lost
+		break/other-token break/token-of-free-name
 	`},
 	{bug: releaseDoesNotWake, fails: `
 		watch/release watch/other-process watch/before-the-name watch/every-watcher watch/no-lost-wake-up
@@ -309,6 +321,8 @@ var variants = []variant{
 	{bug: crashEndsDetached, claims: crashFrees, fails: `detached/outlives-process`},
 	{bug: renewalAttaches, claims: crashFrees, fails: `detached/outlives-renewer`},
 	{bug: underclaimsLookup, claims: without(lookup), fails: `guarantees/no-lookup`},
+	{bug: lookupAlwaysFinds, claims: without(lookup), fails: `guarantees/no-lookup`},
+	{bug: lookupNeverFinds, claims: without(lookup), fails: `guarantees/no-lookup`},
 	{bug: lookupShowsExpired, fails: `keep/record-ends lookup/after-expiry`},
 	{bug: lookupShowsNobody, fails: `lookup/free-name lookup/after-expiry`},
 	{bug: lookupProlongs, fails: `keep/record lookup/held-name lookup/times lookup/after-renewal lookup/harmless`},
@@ -319,11 +333,13 @@ var variants = []variant{
 	{bug: overclaimsLookup, fails: `
 		renew/keeps-token keep/record lookup/held-name lookup/times lookup/after-renewal lookup/secret lookup/harmless
 		metadata/round-trip metadata/largest metadata/of-this-hold metadata/lasts names/odd-records
+		strangers/lookup
 	`},
 	{bug: underclaimsList, claims: without(list), fails: `guarantees/no-list`},
 	{bug: overclaimsList, fails: `
 		list/held-names list/everything list/gone-names list/kept-names list/literal-prefix list/many list/broken-off
 		list/calls-meanwhile list/secret names/odd-records closing/later-calls
+		strangers/list
 	`},
 	{bug: listBlocksCalls, fails: `list/calls-meanwhile`},
 	{bug: brokenListHangs, fails: `list/broken-off`},
@@ -341,18 +357,23 @@ var variants = []variant{
 	{bug: underclaimsBreak, claims: without(breaking), fails: `guarantees/no-break`},
 	{bug: overclaimsBreak, fails: `
 		tokens/rise-over-break break/held-name break/free-name break/kept-name break/victim
-		break/victim-with-successor break/one-name-only break/secret watch/break watch/other-process
-		closing/later-calls
+		break/victim-with-successor break/one-name-only break/token break/other-token break/token-of-free-name
+		break/secret watch/break watch/other-process closing/later-calls
 	`},
 	{bug: breakSparesKept, fails: `break/kept-name`},
-	{bug: breakAlwaysTrue, fails: `break/free-name`},
-	{bug: breakLeaksOwner, fails: `break/held-name break/secret`},
+	{bug: breakAlwaysTrue, fails: `break/free-name break/token break/token-of-free-name`},
+	{bug: breakLeaksOwner, fails: `break/held-name break/secret break/token`},
 	{bug: breakByPrefix, fails: `break/one-name-only`},
 	{bug: breakResetsToken, fails: `tokens/rise-over-break`},
 	{bug: breakDoesNothing, fails: `
 		tokens/rise-over-break break/held-name break/kept-name break/victim break/victim-with-successor
-		break/one-name-only
+		break/one-name-only break/token
 	`},
+	{bug: breakIgnoresToken, fails: `break/other-token`},
+	{bug: breakSparesToken, fails: `break/token`},
+	{bug: breakEndsLower, fails: `break/other-token`},
+	{bug: breakShowsOther, fails: `break/other-token`},
+	{bug: breakOtherIsTrue, fails: `break/other-token`},
 	{bug: breakDoesNotWake, fails: `watch/break watch/other-process`},
 	{bug: overclaimsPush, fails: `
 		watch/release watch/break watch/other-process watch/before-the-name watch/every-watcher watch/no-lost-wake-up
@@ -374,9 +395,20 @@ var variants = []variant{
 	`},
 	{bug: endOfOneEndsAll, fails: `watch/others-end`},
 	{bug: watchCloses, fails: `watch/not-closed`},
+	{bug: busyIsNoRetry, fails: `faults/busy`},
+	{bug: busyApplies, fails: `faults/busy`},
+	{bug: busyForgetsWhen, fails: `faults/busy`},
+	{bug: busyIsHeld, fails: `faults/busy`},
+	{bug: remembersHeld, fails: `faults/silence-is-not-held`},
+	{bug: releasesByFirstTTL, fails: `detached/handed-over release/after-extension`},
+	{bug: identityOfEachStore, fails: `guarantees/identity`},
+	{bug: occupiedIsGranted, fails: `strangers/acquire strangers/lookup`},
+	{bug: occupiedIsShown, fails: `strangers/acquire strangers/lookup strangers/list`},
+	{bug: occupiedHasNoBounds, fails: `strangers/acquire strangers/lookup strangers/list`},
+	{bug: occupiedEndsLists, fails: `strangers/list`},
 	{bug: guaranteesVague, fails: `guarantees/complete`},
 	{bug: guaranteesChange, fails: `guarantees/stable`},
 	{bug: closeFailsTwice, fails: `closing/twice`},
-	{bug: closeBreaksWorld, fails: `start/in-vain tokens/rise-over-reopening detached/outlives-store closing/other-stores closing/anew`},
+	{bug: closeBreaksWorld, fails: `tokens/rise-over-reopening detached/outlives-store closing/other-stores closing/anew`},
 	{bug: closeEndsAllHolds, fails: `detached/outlives-store closing/other-stores`},
 }

@@ -11,10 +11,10 @@ import (
 
 var watchCases = []testCase{
 	{
-		name:  "unclaimed",
-		claim: "A store that does not claim Push is no Watcher, or its Watch returns ErrUnsupported.",
-		lacks: push,
-		run: func(r *run) {
+		name:    "unclaimed",
+		claim:   "A store that does not claim Push is no Watcher, or its Watch returns ErrUnsupported.",
+		without: push,
+		run: func(r *caseRun) {
 			watcher, ok := r.first.Store.(driver.Watcher)
 			if !ok {
 				return
@@ -25,97 +25,97 @@ var watchCases = []testCase{
 		},
 	},
 	{
-		name:  "release",
-		claim: "A watch is signalled after a Release of its name.",
-		needs: push,
-		run: func(r *run) {
-			h := r.first.grant("name", long)
-			signals := r.first.watch("name")
-			h.end()
-			r.signalled(signals)
+		name:     "release",
+		claim:    "A watch is signalled after a Release of its name.",
+		requires: push,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			signals := r.first.startWatch("name")
+			h.releaseHeld()
+			r.expectSignal(signals)
 		},
 	},
 	{
-		name:  "break",
-		claim: "A watch is signalled after a Break of its name.",
-		needs: push | breaking,
-		run: func(r *run) {
-			r.first.grant("name", long)
-			signals := r.first.watch("name")
+		name:     "break",
+		claim:    "A watch is signalled after a Break of its name.",
+		requires: push | breaking,
+		run: func(r *caseRun) {
+			r.first.acquireFree("name", long)
+			signals := r.first.startWatch("name")
 			r.first.breakHold("name")
-			r.signalled(signals)
+			r.expectSignal(signals)
 		},
 	},
 	{
-		name:  "other-process",
-		claim: "A watch is signalled by releases and breaks through other stores.",
-		needs: push | processes,
-		run: func(r *run) {
-			other := r.other()
-			signals := r.first.watch("name")
-			other.grant("name", long).end()
-			r.signalled(signals)
-			if r.have.has(breaking) {
-				other.grant("name", long)
-				drain(signals)
+		name:     "other-process",
+		claim:    "A watch is signalled by releases and breaks through other stores.",
+		requires: push | processes,
+		run: func(r *caseRun) {
+			other := r.otherStore()
+			signals := r.first.startWatch("name")
+			other.acquireFree("name", long).releaseHeld()
+			r.expectSignal(signals)
+			if r.features.contains(breaking) {
+				other.acquireFree("name", long)
+				drainSignals(signals)
 				other.breakHold("name")
-				r.signalled(signals)
+				r.expectSignal(signals)
 			}
 		},
 	},
 	{
-		name:  "before-the-name",
-		claim: "A watch of a name that nobody has ever taken is signalled when it is taken and released.",
-		needs: push,
-		run: func(r *run) {
-			signals := r.first.watch("name")
-			r.first.grant("name", long).end()
-			r.signalled(signals)
+		name:     "before-the-name",
+		claim:    "A watch of a name that was never taken is signalled when the name is taken and released.",
+		requires: push,
+		run: func(r *caseRun) {
+			signals := r.first.startWatch("name")
+			r.first.acquireFree("name", long).releaseHeld()
+			r.expectSignal(signals)
 		},
 	},
 	{
-		name:  "every-watcher",
-		claim: "Every watch of a name is signalled, through whichever store.",
-		needs: push,
-		run: func(r *run) {
-			other := r.other()
-			h := r.first.grant("name", long)
-			watches := []<-chan struct{}{r.first.watch("name"), r.first.watch("name"), other.watch("name")}
-			h.end()
+		name:     "every-watcher",
+		claim:    "Every watch of a name is signalled, through each store.",
+		requires: push,
+		run: func(r *caseRun) {
+			other := r.otherStore()
+			h := r.first.acquireFree("name", long)
+			watches := []<-chan struct{}{r.first.startWatch("name"), r.first.startWatch("name"), other.startWatch("name")}
+			h.releaseHeld()
 			for _, signals := range watches {
-				r.signalled(signals)
+				r.expectSignal(signals)
 			}
 		},
 	},
 	{
-		name:  "no-lost-wake-up",
-		claim: "A Release that happens after Watch has returned is signalled, in every one of many rounds.",
-		needs: push,
-		run: func(r *run) {
-			other := r.other()
+		name:     "no-lost-wake-up",
+		claim:    "A Release that happens after Watch has returned is signalled, in every one of many rounds.",
+		requires: push,
+		run: func(r *caseRun) {
+			other := r.otherStore()
 			for i := range 50 {
 				name := fmt.Sprint("name/", i%3)
-				h := other.grant(name, long)
+				h := other.acquireFree(name, long)
 				ctx, cancel := context.WithCancel(r.Context())
-				signals := r.first.watchUntil(ctx, name)
-				r.first.busy(name)
-				h.end()
-				r.signalled(signals)
+				signals := r.first.startWatchUntil(ctx, name)
+				r.first.expectHeld(name)
+				h.releaseHeld()
+				r.expectSignal(signals)
 				cancel()
 			}
 		},
 	},
 	{
-		name:  "racing-release",
-		claim: "A waiter that watches, tries, and waits for the signal if it is refused gets the name, however the release falls in between.",
-		needs: push,
-		run: func(r *run) {
-			other := r.other()
+		name:     "racing-release",
+		claim:    "A waiter that watches, tries, and waits for a signal if it is refused acquires the name, whenever the release happens in between.",
+		requires: push,
+		run: func(r *caseRun) {
+			other := r.otherStore()
 			for range 50 {
-				h := other.grant("name", long)
+				h := other.acquireFree("name", long)
 				released := make(chan error, 1)
-				go func() { released <- h.c.mustRelease(driver.AcquireRequest{Name: "name", Owner: h.owner}) }()
-				r.waitFor("name").end()
+				go func() { released <- h.client.releaseOrError(driver.AcquireRequest{Name: "name", Owner: h.owner}) }()
+				r.waitBySignals("name").releaseHeld()
 				if err := <-released; err != nil {
 					r.Fatal(err)
 				}
@@ -123,55 +123,55 @@ var watchCases = []testCase{
 		},
 	},
 	{
-		name:  "stays",
-		claim: "A watch is signalled again and again, not just once.",
-		needs: push,
-		run: func(r *run) {
-			signals := r.first.watch("name")
+		name:     "stays",
+		claim:    "A watch is signalled repeatedly, not only once.",
+		requires: push,
+		run: func(r *caseRun) {
+			signals := r.first.startWatch("name")
 			for range 5 {
-				h := r.first.grant("name", long)
-				drain(signals)
-				h.end()
-				r.signalled(signals)
+				h := r.first.acquireFree("name", long)
+				drainSignals(signals)
+				h.releaseHeld()
+				r.expectSignal(signals)
 			}
 		},
 	},
 	{
-		name:  "unread",
-		claim: "A watch that nobody reads holds nothing up, and has a signal for whoever reads it later.",
-		needs: push,
-		run: func(r *run) {
-			signals := r.first.watch("name")
+		name:     "unread",
+		claim:    "A watch with a channel that is not read blocks nothing, and has a signal for a later read.",
+		requires: push,
+		run: func(r *caseRun) {
+			signals := r.first.startWatch("name")
 			for range 20 {
-				r.first.grant("name", long).end()
+				r.first.acquireFree("name", long).releaseHeld()
 			}
-			r.signalled(signals)
+			r.expectSignal(signals)
 		},
 	},
 	{
-		name:  "others-end",
-		claim: "The end of one watch does not end another of the same name, and a name can be watched anew.",
-		needs: push,
-		run: func(r *run) {
+		name:     "others-end",
+		claim:    "The end of one watch does not end another of the same name, and a name can be watched again.",
+		requires: push,
+		run: func(r *caseRun) {
 			ctx, cancel := context.WithCancel(r.Context())
-			stays := r.first.watch("name")
-			r.first.watchUntil(ctx, "name")
+			stays := r.first.startWatch("name")
+			r.first.startWatchUntil(ctx, "name")
 			cancel()
 			time.Sleep(precision) // The store may see the end a little later.
-			r.first.grant("name", long).end()
-			r.signalled(stays)
-			again := r.first.watch("name")
-			r.first.grant("name", long).end()
-			r.signalled(again)
+			r.first.acquireFree("name", long).releaseHeld()
+			r.expectSignal(stays)
+			again := r.first.startWatch("name")
+			r.first.acquireFree("name", long).releaseHeld()
+			r.expectSignal(again)
 		},
 	},
 	{
-		name:  "not-closed",
-		claim: "The channel of a watch is not closed when the watch ends.",
-		needs: push,
-		run: func(r *run) {
+		name:     "not-closed",
+		claim:    "The channel of a watch is not closed when the watch ends.",
+		requires: push,
+		run: func(r *caseRun) {
 			ctx, cancel := context.WithCancel(r.Context())
-			signals := r.first.watchUntil(ctx, "name")
+			signals := r.first.startWatchUntil(ctx, "name")
 			cancel()
 			select {
 			case _, open := <-signals:
@@ -183,63 +183,64 @@ var watchCases = []testCase{
 		},
 	},
 	{
-		name:  "only-its-name",
-		claim: "Releases of other names do not keep waking a watch.",
-		needs: push,
-		run: func(r *run) {
-			signals := r.first.watch("name")
+		name:     "only-its-name",
+		claim:    "Releases of other names do not keep waking a watch.",
+		requires: push,
+		run: func(r *caseRun) {
+			signals := r.first.startWatch("name")
 			woken := 0
 			for i := range 100 {
-				r.first.grant(fmt.Sprint("name", i%7), long).end()
-				woken += drain(signals)
+				r.first.acquireFree(fmt.Sprint("name", i%7), long).releaseHeld()
+				woken += drainSignals(signals)
 			}
 			time.Sleep(short)
-			if woken += drain(signals); woken > 10 {
+			if woken += drainSignals(signals); woken > 10 {
 				r.Errorf("a watch was woken %d times by 100 releases of other names", woken)
 			}
 		},
 	},
 	{
-		name:  "many",
-		claim: "Many names can be watched at once, and each watch is signalled for its own.",
-		needs: push,
-		run: func(r *run) {
+		name:     "many",
+		claim:    "Many names can be watched at once, and each watch is signalled for its own name.",
+		requires: push,
+		run: func(r *caseRun) {
 			watches := map[string]<-chan struct{}{}
 			for i := range 100 {
 				name := fmt.Sprint("name/", i)
-				watches[name] = r.first.watch(name)
+				watches[name] = r.first.startWatch(name)
 			}
 			for name := range watches {
-				r.first.grant(name, long).end()
+				r.first.acquireFree(name, long).releaseHeld()
 			}
 			for _, signals := range watches {
-				r.signalled(signals)
+				r.expectSignal(signals)
 			}
 		},
 	},
 }
 
-// signalled waits for a signal.
-func (r *run) signalled(signals <-chan struct{}) {
+// expectSignal waits for a signal.
+func (r *caseRun) expectSignal(signals <-chan struct{}) {
 	r.Helper()
-	r.signalledWithin(0, signals)
+	r.expectSignalWithin(0, signals)
 }
 
-// signalledWithin waits for a signal that may take some time.
-func (r *run) signalledWithin(limit time.Duration, signals <-chan struct{}) {
+// expectSignalWithin waits for a signal that may take up to limit, and the tolerance.
+func (r *caseRun) expectSignalWithin(limit time.Duration, signals <-chan struct{}) {
 	r.Helper()
 	select {
 	case _, open := <-signals:
 		if !open {
 			r.Fatal("the channel of a watch is closed")
 		}
-	case <-time.After(limit + r.slack()):
+	case <-time.After(limit + r.tolerance()):
 		r.Fatal("no signal came")
 	}
 }
 
-// drain takes the signal that is waiting, and returns how many there were.
-func drain(signals <-chan struct{}) int {
+// drainSignals receives the pending signal, if there is one, and returns how many
+// signals there were.
+func drainSignals(signals <-chan struct{}) int {
 	select {
 	case <-signals:
 		return 1
@@ -248,16 +249,17 @@ func drain(signals <-chan struct{}) int {
 	}
 }
 
-// waitFor takes a name as package holdfast does, but relies on signals alone.
-func (r *run) waitFor(name string) *hold {
+// waitBySignals acquires a name as package holdfast does, but relies on signals
+// alone.
+func (r *caseRun) waitBySignals(name string) *hold {
 	r.Helper()
-	signals := r.first.watch(name)
-	req := r.first.request(name, long)
+	signals := r.first.startWatch(name)
+	req := r.first.newRequest(name, long)
 	for {
 		res := r.first.acquire(req)
 		if res.Granted {
-			return &hold{c: r.first, name: name, owner: req.Owner, token: res.Token}
+			return &hold{client: r.first, name: name, owner: req.Owner, token: res.Token}
 		}
-		r.signalled(signals)
+		r.expectSignal(signals)
 	}
 }

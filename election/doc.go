@@ -7,40 +7,39 @@
 //	})
 //
 // [Election.Run] stands as a candidate, runs the function while this replica
-// leads, and stands again when the term was lost. [Election.Leader] and
-// [Election.Observe] tell anybody who leads, candidate or not.
+// leads, and stands again after the term was lost. [Election.Leader] and
+// [Election.Observe] return the current leader to any process, candidate or not.
 //
 // # Guarantees
 //
-// A term is a hold of the lock of the election's name. As long as the store
+// A term is a hold of the lock with the election's name. As long as the store
 // keeps its promises (see its package comment), no two terms are valid at the
-// same time: the context of a term ends before the store can give the office
-// to another. Its Err method reads the clock at each call, so that it is right
-// at once after the process was paused, when the Done channel and contexts
-// derived from this one may be a moment late. Tokens rise strictly from term to term.
+// same time: the context of a term ends before the store can grant the lock
+// to another candidate. Its Err method reads the clock at each call, so it is
+// right at once after the process was paused. Its Done channel, and contexts
+// derived from it, may be a moment late then. Tokens rise strictly from term to term.
 //
 // After a resignation a waiting candidate is elected within 100 ms on stores
 // that wake waiters (Guarantees().Push), else within Backoff.Max of its Client.
-// After a crash of the leader, or a cut of its network, another is elected when
-// the TTL has run out, or at once where the store sees the crash
+// After a crash of the leader, or a cut of its network, another candidate is
+// elected when the TTL has run out, or at once where the store sees the crash
 // (Guarantees().HolderCrash).
 //
 // # What can go wrong
 //
-// A leader that is paused between a look at its context and the act that
-// follows acts late, as the holder of any lock with a time limit does. Hand
-// Term.Token to whatever the leader changes, and let that refuse a token
+// A leader that is paused between a check of its context and the act that
+// follows acts late, like the holder of any lock with a time limit. Pass
+// Term.Token to everything that the leader changes, and let it refuse a token
 // smaller than one it has seen.
 //
-// A function that goes on after its context has ended keeps its replica from
-// standing again, but nobody else from leading.
+// A function that goes on after its context has ended keeps its own replica from
+// standing again. It does not keep another replica from leading.
 //
-// The options of the Client's Config count as well: a Client for elections must
-// not have MinHold, MaxHold, NoRenew or Reentrant among them.
+// Of the options in the Client's Config only TTL and Metadata apply.
 //
 // # When not to use it
 //
-// Where each job is to be done once and it does not matter by whom, package
-// once needs no leader and no standing connection. Where every act must be
-// exclusive for itself, take a lock for each.
+// If each job must be done once, by any replica, use package once: it needs no
+// leader and no standing connection. If each act must be exclusive by itself,
+// take a lock for each.
 package election

@@ -13,18 +13,18 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/recipetest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// TestResignationHandsOver: where the store wakes waiters, another leads at
-// once, and the one who resigned stands back for as long as it was told.
+// TestResignationHandsOver: where the store wakes waiters, another candidate leads at once, and
+// the one that resigned does not stand again before its ResignDelay is over.
 func TestResignationHandsOver(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		elected := make(chan string, 16)
-		first := election.New(recipetest.Client(t, store, "first"), "office", &election.Options{StandBack: 5 * time.Second})
-		second := election.New(recipetest.Client(t, store, "second"), "office", nil)
+		first := election.New(storetest.Client(t, store, "first"), "office", &election.Options{ResignDelay: 5 * time.Second})
+		second := election.New(storetest.Client(t, store, "second"), "office", nil)
 		stand := func(name string, e *election.Election) {
 			err := e.Run(ctx, func(ctx context.Context, _ election.Term) error {
 				elected <- name
@@ -52,7 +52,7 @@ func TestResignationHandsOver(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(elected) != 2 {
-			t.Error("who has resigned does not stand back")
+			t.Error("the candidate that resigned stands again too soon")
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -68,7 +68,7 @@ func TestResignationHandsOver(t *testing.T) {
 // succeeded when the TTL is over, its context has ended by then with the
 // reason, and it stands again when it can.
 func TestSilentLeaderIsReplaced(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		const ttl = 10 * time.Second
 		cutOff := faultstore.Wrap(store)
@@ -77,11 +77,11 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 			reason error
 		}
 		ended, elected := make(chan ending, 9), make(chan time.Time, 9)
-		first := election.New(recipetest.Client(t, cutOff, "first"), "office", &election.Options{
+		first := election.New(storetest.Client(t, cutOff, "first"), "office", &election.Options{
 			TTL:     ttl,
 			Deposed: func(_ election.Term, reason error) { ended <- ending{time.Now(), reason} },
 		})
-		second := election.New(recipetest.Client(t, store, "second"), "office", &election.Options{
+		second := election.New(storetest.Client(t, store, "second"), "office", &election.Options{
 			TTL:     ttl,
 			Elected: func(election.Term) { elected <- time.Now() },
 		})
@@ -120,14 +120,13 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 	})
 }
 
-// TestErrIsRightBeforeTheTimer: the context of a term has ended for whoever asks
-// its Err as soon as the clock says so, even if the timer that announces it has
-// no chance to run.
+// TestErrIsRightBeforeTheTimer: Err of the context of a term is not nil as soon as the deadline has
+// passed, even if the timer has no chance to run.
 func TestErrIsRightBeforeTheTimer(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	store := faultstore.Wrap(memstore.New())
 	store.Set(faultstore.Renew, faultstore.Refuse)
-	e := election.New(recipetest.Client(t, store, "leader"), "office", &election.Options{TTL: 45 * time.Millisecond})
+	e := election.New(storetest.Client(t, store, "leader"), "office", &election.Options{TTL: 45 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	terms := 0
 	err := e.Run(ctx, func(ctx context.Context, _ election.Term) error {
@@ -165,17 +164,17 @@ func overtime(ctx context.Context) time.Duration {
 }
 
 // TestRunReturns: what the function returns while it leads ends Run, and the
-// office is free then.
+// lock is free then.
 func TestRunReturns(t *testing.T) {
 	ours := errors.New("disk full")
 	for _, want := range []error{nil, ours} {
-		recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
-			locks := recipetest.Client(t, store, "leader")
-			var told []string
+		storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+			locks := storetest.Client(t, store, "leader")
+			var calls []string
 			e := election.New(locks, "office", &election.Options{
-				Elected: func(election.Term) { told = append(told, "elected") },
+				Elected: func(election.Term) { calls = append(calls, "elected") },
 				Deposed: func(_ election.Term, reason error) {
-					told = append(told, fmt.Sprint("deposed: ", errors.Is(reason, holdfast.ErrReleased)))
+					calls = append(calls, fmt.Sprint("deposed: ", errors.Is(reason, holdfast.ErrReleased)))
 				},
 			})
 			err := e.Run(t.Context(), func(ctx context.Context, _ election.Term) error {
@@ -187,8 +186,8 @@ func TestRunReturns(t *testing.T) {
 			if err != want {
 				t.Errorf("Run: %v, want %v", err, want)
 			}
-			if fmt.Sprint(told) != "[elected deposed: true]" {
-				t.Errorf("the hooks were told %v", told)
+			if fmt.Sprint(calls) != "[elected deposed: true]" {
+				t.Errorf("calls of the hooks: %v", calls)
 			}
 			if _, err := e.Leader(t.Context()); !errors.Is(err, election.ErrNoLeader) {
 				t.Errorf("Leader: %v", err)
@@ -203,10 +202,10 @@ func TestRunReturns(t *testing.T) {
 // TestResignFromWithin: a function that returns ErrResigned gives up the term
 // and is called again for the next.
 func TestResignFromWithin(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		terms := 0
 		var last int64
-		e := election.New(recipetest.Client(t, store, "leader"), "office", nil)
+		e := election.New(storetest.Client(t, store, "leader"), "office", nil)
 		began := time.Now()
 		err := e.Run(t.Context(), func(_ context.Context, term election.Term) error {
 			terms++
@@ -225,10 +224,10 @@ func TestResignFromWithin(t *testing.T) {
 	})
 }
 
-// TestPanicFreesTheOffice: and those who wait for a resignation go on.
-func TestPanicFreesTheOffice(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		e := election.New(recipetest.Client(t, store, "leader"), "office", nil)
+// TestPanicReleasesTheLock: and calls of Resign that wait return.
+func TestPanicReleasesTheLock(t *testing.T) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		e := election.New(storetest.Client(t, store, "leader"), "office", nil)
 		resigned := make(chan error, 1)
 		func() {
 			defer func() {
@@ -257,10 +256,10 @@ func TestPanicFreesTheOffice(t *testing.T) {
 // TestCandidateRidesOutAnOutage: a store that cannot be reached is tried again
 // and again; an error that would come again ends Run.
 func TestCandidateRidesOutAnOutage(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		down := faultstore.Wrap(store)
 		down.Set(faultstore.Acquire, faultstore.Refuse)
-		locks := recipetest.Client(t, down, "candidate")
+		locks := storetest.Client(t, down, "candidate")
 		e := election.New(locks, "office", nil)
 		ended := make(chan error, 1)
 		go func() {
@@ -290,8 +289,8 @@ func TestCandidateRidesOutAnOutage(t *testing.T) {
 
 // TestReleaseAllDeposes: it is a resignation.
 func TestReleaseAllDeposes(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		locks := recipetest.Client(t, store, "leader")
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		locks := storetest.Client(t, store, "leader")
 		e := election.New(locks, "office", nil)
 		ended := make(chan error, 1)
 		terms := 0
@@ -318,13 +317,75 @@ func TestReleaseAllDeposes(t *testing.T) {
 	})
 }
 
+// TestResignReportsUnconfirmedRelease: the lock may not be free when its release is
+// not confirmed.
+func TestResignReportsUnconfirmedRelease(t *testing.T) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, cancel := context.WithCancel(t.Context())
+		faulty := faultstore.Wrap(store)
+		e := election.New(storetest.Client(t, faulty, "leader"), "office", nil)
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx, until) }()
+		synctest.Wait()
+		faulty.Set(faultstore.Release, faultstore.Refuse)
+		if err := e.Resign(ctx); !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("Resign: %v", err)
+		}
+		if _, err := e.Leader(ctx); err != nil {
+			t.Errorf("the office is free all the same: %v", err)
+		}
+		faulty.Set(faultstore.Release, nil)
+		time.Sleep(time.Minute)
+		if err := e.Resign(ctx); err != nil {
+			t.Errorf("Resign: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := storetest.Client(t, store, "other").Break(ctx, "office"); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Resign(ctx); err != nil {
+			t.Errorf("Resign from an office that was lost: %v", err)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// TestCloseEndsRun at once, when the function has returned.
+func TestCloseEndsRun(t *testing.T) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		locks := storetest.Client(t, store, "leader")
+		var deposed error
+		e := election.New(locks, "office", &election.Options{Deposed: func(_ election.Term, reason error) { deposed = reason }})
+		ended := make(chan error, 1)
+		go func() {
+			ended <- e.Run(t.Context(), func(ctx context.Context, _ election.Term) error {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				return nil
+			})
+		}()
+		synctest.Wait()
+		began := time.Now()
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+		if err, took := <-ended, time.Since(began); !errors.Is(err, holdfast.ErrClosed) || took != time.Second {
+			t.Errorf("Run returned after %v: %v", took, err)
+		}
+		if !errors.Is(deposed, holdfast.ErrClosed) {
+			t.Errorf("deposed: %v", deposed)
+		}
+	})
+}
+
 // TestObserveSeesEachChange, with the vacancy between two terms and a store that
 // cannot be asked.
 func TestObserveSeesEachChange(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		asked := faultstore.Wrap(store)
 		ctx, cancel := context.WithCancel(t.Context())
-		watcher := election.New(recipetest.Client(t, asked, "watcher"), "office", nil)
+		watcher := election.New(storetest.Client(t, asked, "watcher"), "office", nil)
 		var seen []string
 		var tokens []int64
 		ended := make(chan bool)
@@ -342,7 +403,7 @@ func TestObserveSeesEachChange(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		for _, name := range []string{"a", "b"} {
-			e := election.New(recipetest.Client(t, store, name), "office", nil)
+			e := election.New(storetest.Client(t, store, name), "office", nil)
 			_ = e.Run(ctx, func(context.Context, election.Term) error {
 				time.Sleep(time.Minute)
 				return nil
@@ -357,6 +418,28 @@ func TestObserveSeesEachChange(t *testing.T) {
 		}
 		if tokens[1] >= tokens[3] {
 			t.Errorf("tokens %v", tokens)
+		}
+	})
+}
+
+// TestNil: what is missing is named, and nothing panics.
+func TestNil(t *testing.T) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		fit := election.New(storetest.Client(t, store, "a"), "office", nil)
+		unfit := election.New(nil, "office", nil)
+		_, noLeader := unfit.Leader(t.Context())
+		var none context.Context
+		for want, err := range map[string]error{
+			`election: "office": invalid argument: the function is nil`: fit.Run(t.Context(), nil),
+			`election: "office": invalid argument: ctx is nil`:          fit.Run(none, until),
+			`election: "office": invalid argument: the client is nil`:   unfit.Run(t.Context(), until),
+		} {
+			if !errors.Is(err, holdfast.ErrInvalid) || err.Error() != want {
+				t.Errorf("%v; want %s", err, want)
+			}
+		}
+		if !errors.Is(noLeader, holdfast.ErrInvalid) {
+			t.Errorf("Leader without a Client: %v", noLeader)
 		}
 	})
 }

@@ -24,7 +24,7 @@ func Example() {
 	// <nil>
 }
 
-// Anybody who can reach the store can follow who leads.
+// Any process that can reach the store can observe the leader.
 func ExampleElection_Observe() {
 	ctx := context.Background()
 	locks := holdfast.New(memstore.New(), &holdfast.Config{Holder: "replica-1"})

@@ -3,16 +3,22 @@ package election
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// Leader returns the term that is in force as far as the store knows, whoever
-// leads. It is a picture of the past, for people and for routing; never a ground
-// to act as the leader. Errors: ErrNoLeader; holdfast.ErrUnavailable;
-// holdfast.ErrUnsupported if the store cannot look locks up.
+// Leader returns the term that is in force as far as the store knows, of this
+// candidate or of another. The result may be out of date. It is for people and for
+// routing, and never entitles a process to act as the leader. Errors: ErrNoLeader;
+// holdfast.ErrUnavailable; holdfast.ErrUnsupported if the store cannot look locks
+// up; holdfast.ErrInvalid.
 func (e *Election) Leader(ctx context.Context) (Term, error) {
+	if e.locks == nil {
+		return Term{}, e.noClientError()
+	}
 	rec, err := e.locks.Lookup(ctx, e.name)
 	switch {
 	case errors.Is(err, holdfast.ErrNotHeld), err == nil && rec.Kept:
@@ -24,41 +30,46 @@ func (e *Election) Leader(ctx context.Context) (Term, error) {
 }
 
 // Observe yields the term in force, and then each change: a new term, or the
-// zero Term when nobody leads. It looks every Options.Poll, so that a term that
-// began and ended in between is not seen; the tokens it yields rise. A look that
-// fails is yielded as an error, and the looks go on. It ends when ctx does.
+// zero Term when no candidate leads. It looks the leader up every Options.Poll. A
+// term that begins and ends between two lookups is not yielded. The tokens that it
+// yields rise. A lookup that fails is yielded as an error, and Observe goes on. It
+// ends when ctx does.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
-		var seen Term
-		told := false
+		var last Term
+		yielded := false // last is valid
 		for ctx.Err() == nil {
 			term, err := e.Leader(ctx)
-			vacant := errors.Is(err, ErrNoLeader)
+			noLeader := errors.Is(err, ErrNoLeader)
 			switch {
 			case ctx.Err() != nil:
 				return
-			case err != nil && !vacant:
+			case err != nil && !noLeader:
 				if !yield(Term{}, err) {
 					return
 				}
-			case !told || !same(term, seen):
+			case !yielded || !sameTerm(term, last):
 				if !yield(term, nil) {
 					return
 				}
-				told, seen = true, term
+				yielded, last = true, term
 			}
-			if sleep(ctx, e.o.Poll) != nil {
+			if retry.Sleep(ctx, e.o.Poll) != nil {
 				return
 			}
 		}
 	}
 }
 
-// same reports whether two looks have seen one term. Where the store gives no
-// tokens, the begin tells terms apart.
-func same(a, b Term) bool {
+// sameTerm reports whether two lookups returned the same term. If the store gives
+// no tokens, terms are distinguished by when they began.
+func sameTerm(a, b Term) bool {
 	if a.Token != b.Token || a.Leader != b.Leader {
 		return false
 	}
 	return a.Token != 0 || a.Since.Equal(b.Since)
+}
+
+func (e *Election) noClientError() error {
+	return fmt.Errorf("election: %q: %w: the client is nil", e.name, holdfast.ErrInvalid)
 }

@@ -13,19 +13,19 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
-	"github.com/holdfast-go/holdfast/internal/recipetest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
 func TestMain(m *testing.M) {
-	recipetest.Main(m, map[string]recipetest.Role{"candidate": roleCandidate})
+	storetest.Main(m, map[string]storetest.Role{"candidate": roleCandidate})
 }
 
 // processTTL is short, so that the test is; a busy machine may depose a leader
 // that is well, which does no harm here.
 const processTTL = time.Second
 
-// roleCandidate stands until its input ends, and says at which moments, by the
-// clock of the host, it found the context of a term valid.
+// roleCandidate stands until its input ends, and prints the moments, by the clock of the host, at
+// which the context of a term was valid.
 func roleCandidate(args []string) error {
 	locks, err := holdfast.Open(context.Background(), args[0], &holdfast.Config{Holder: args[1]})
 	if err != nil {
@@ -34,7 +34,7 @@ func roleCandidate(args []string) error {
 	defer locks.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		recipetest.UntilEOF()
+		storetest.UntilEOF()
 		cancel()
 	}()
 	e := election.New(locks, "office", &election.Options{TTL: processTTL})
@@ -67,14 +67,14 @@ func hostTime() time.Duration {
 // and judges by what each candidate saw of its own context: the terms follow
 // each other with no moment in common, and their tokens rise.
 func TestNoTwoTermsAreValid(t *testing.T) {
-	recipetest.EachShared(t, func(t *testing.T, s *recipetest.Store) {
+	storetest.EachShared(t, func(t *testing.T, s *storetest.Store) {
 		r := newRace(t, s)
 		faults := []string{"kill", "stop"}
 		if s.Networked() {
 			faults = append(faults, "cut")
 		}
 		took := map[string][]time.Duration{}
-		for range recipetest.Rounds(t, 1) {
+		for range storetest.Rounds(t, 1) {
 			for _, fault := range faults {
 				took[fault] = append(took[fault], r.depose(fault))
 			}
@@ -89,10 +89,10 @@ func TestNoTwoTermsAreValid(t *testing.T) {
 	})
 }
 
-// A race is some candidates in processes of their own, and what they say.
+// A race is some candidates in processes of their own, and what they print.
 type race struct {
 	t          *testing.T
-	store      *recipetest.Store
+	store      *storetest.Store
 	candidates []*candidate
 
 	mu    sync.Mutex
@@ -100,8 +100,8 @@ type race struct {
 }
 
 type candidate struct {
-	*recipetest.Process
-	link *recipetest.Link // nil if the store is not reached by a network
+	*storetest.Process
+	link *storetest.Link // nil if the store is not reached by a network
 }
 
 // A span is when a term was seen to be valid, and by whom.
@@ -110,7 +110,7 @@ type span struct {
 	first, last time.Duration
 }
 
-func newRace(t *testing.T, s *recipetest.Store) *race {
+func newRace(t *testing.T, s *storetest.Store) *race {
 	r := &race{t: t, store: s, terms: map[int64]*span{}}
 	for i := range 3 {
 		c := &candidate{}
@@ -129,7 +129,7 @@ func (r *race) start(i int) {
 		url = link.URL
 	}
 	hear := func(line string) { r.hear(i, line) }
-	r.candidates[i].Process = recipetest.Start(r.t, hear, "candidate", url, fmt.Sprintf("candidate-%d", i))
+	r.candidates[i].Process = storetest.Start(r.t, hear, "candidate", url, fmt.Sprintf("candidate-%d", i))
 }
 
 // hear takes note of a moment in a term.
@@ -171,7 +171,7 @@ func (r *race) newest() (int64, span) {
 // led.
 func (r *race) depose(fault string) time.Duration {
 	r.t.Helper()
-	recipetest.Eventually(r.t, "somebody leads", func() bool {
+	storetest.Eventually(r.t, "somebody leads", func() bool {
 		_, term := r.newest()
 		return term.last > hostTime()-processTTL/10
 	})
@@ -180,7 +180,7 @@ func (r *race) depose(fault string) time.Duration {
 	began := hostTime()
 	mend := r.harm(leader, term.leader, fault)
 	var next span
-	recipetest.Eventually(r.t, "another leads after "+fault, func() bool {
+	storetest.Eventually(r.t, "another leads after "+fault, func() bool {
 		var newer int64
 		newer, next = r.newest()
 		return newer > token && next.leader != term.leader

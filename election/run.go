@@ -4,64 +4,77 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// Run stands as a candidate until it is elected, and then calls lead with a
-// context that is valid for as long as this replica leads, and with the term. It
-// ends, with the reason as its context.Cause: when the lock of the office is
-// lost, at the latest at the moment until which the store had promised it
-// (holdfast.ErrLost); when Resign is called (ErrResigned); and when ctx ends.
-// Lead must return soon after that; what it returns then counts only for the
-// log.
+// Run stands as a candidate until it is elected. It then calls lead with the term,
+// and with a context that is valid for as long as this replica leads. The context
+// ends, with the reason as its context.Cause:
+//   - when the lock is lost, at the latest at the moment until which the store had
+//     promised it (holdfast.ErrLost);
+//   - when Resign is called (ErrResigned);
+//   - when ctx ends.
 //
-// After a loss or a resignation Run stands again. It returns:
+// Lead must return soon after that. What it returns then is only logged.
+//
+// After a loss, a resignation or Client.ReleaseAll, Run stands again. It returns:
 //   - what lead returns while its context is valid, nil too: the work is done.
-//     It is joined with holdfast.ErrLost if the office turns out to be lost
-//     when it is given back;
+//     The error is joined with holdfast.ErrLost if the lock turns out to be lost
+//     when it is released;
 //   - ctx.Err() when ctx has ended and lead has returned;
-//   - an error that would come again however often it were tried:
-//     holdfast.ErrInvalid, ErrUnsupported, ErrCorrupt, ErrClosed, or ErrRunning.
+//   - an error that every further attempt would return again:
+//     holdfast.ErrInvalid (also if the Client, ctx or lead is nil),
+//     ErrUnsupported, ErrCorrupt, ErrClosed, or ErrRunning.
 //
-// A store that cannot be reached is tried again for as long as it takes. When
-// Run returns the office is free, unless its release could not be confirmed: the
-// error says so then (holdfast.ErrUnavailable), and the office is free after the
-// TTL at the latest. If lead panics, the office is given back and the panic goes
-// on.
+// Run tries a store that cannot be reached again for as long as it takes. When
+// Run returns, the lock is free, unless its release could not be confirmed. Then the
+// error matches holdfast.ErrUnavailable, and the lock is free after the TTL at the
+// latest. If lead panics, the lock is released and the panic goes on.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term Term) error) error {
-	if err := e.enter(); err != nil {
+	switch {
+	case e.locks == nil:
+		return e.noClientError()
+	case ctx == nil:
+		return fmt.Errorf("election: %q: %w: ctx is nil", e.name, holdfast.ErrInvalid)
+	case lead == nil:
+		return fmt.Errorf("election: %q: %w: the function is nil", e.name, holdfast.ErrInvalid)
+	}
+	if err := e.beginRun(); err != nil {
 		return err
 	}
-	defer e.leave()
+	defer e.endRun()
 	for tries := 0; ; tries++ {
 		end, err := e.campaign(ctx, lead)
-		pause := time.Duration(0)
+		delay := time.Duration(0)
 		switch {
-		case end == finished:
+		case end == campaignFinished:
 			return err
 		case ctx.Err() != nil:
-			return unconfirmed(ctx.Err(), err)
-		case end == resigned:
-			tries, pause = 0, e.o.StandBack
-		case end == lost:
+			return withUnconfirmedRelease(ctx.Err(), err)
+		case end == campaignClosed:
+			return err
+		case end == campaignResigned:
+			tries, delay = 0, e.o.ResignDelay
+		case end == campaignLost:
 			tries = 0
-		case permanent(err):
+		case driver.Permanent(err):
 			return err
 		default:
 			e.log.WarnContext(ctx, "candidate cannot reach the store", "election", e.name, "err", err)
-			pause = retryPause(tries)
+			delay = retry.Backoff(tries, 100*time.Millisecond, 3*time.Second)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := retry.Sleep(ctx, delay); err != nil {
 			return err
 		}
 	}
 }
 
-// enter registers the one Run of this candidate.
-func (e *Election) enter() error {
+// beginRun registers a call of Run. There can be one at a time.
+func (e *Election) beginRun() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.running {
@@ -71,85 +84,65 @@ func (e *Election) enter() error {
 	return nil
 }
 
-func (e *Election) leave() {
+func (e *Election) endRun() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running = false
 }
 
-// An ending is how a campaign ended.
-type ending int
+// A campaignEnd is how a campaign ended.
+type campaignEnd int
 
 const (
-	failed   ending = iota // it was not elected
-	finished               // the function returned while it led
-	ended                  // Run's context did
-	resigned
-	lost
+	campaignFailed   campaignEnd = iota // the candidate was not elected
+	campaignFinished                    // lead returned during its term
+	campaignEnded                       // Run's context ended
+	campaignClosed                      // the Client was closed
+	campaignResigned                    // the candidate resigned, or Client.ReleaseAll was called
+	campaignLost                        // the lock was lost
 )
 
-// campaign waits for the office and holds it once.
-func (e *Election) campaign(ctx context.Context, lead func(context.Context, Term) error) (ending, error) {
-	var held *office
+// campaign waits until the candidate is elected, and leads for one term.
+func (e *Election) campaign(
+	ctx context.Context, lead func(context.Context, Term) error,
+) (campaignEnd, error) {
+	var current *leadership
 	defer func() {
-		if held != nil { // after a panic, too
-			e.vacate(held)
+		if current != nil { // also after a panic
+			e.releaseLock(current)
 		}
 	}()
-	o := holdfast.Options{TTL: e.o.TTL, Metadata: e.o.Metadata}
-	err := e.locks.Do(ctx, e.name, &o, func(work context.Context) error {
-		held = e.take(work)
-		defer held.leave()
-		return lead(held, held.term)
+	o := holdfast.Options{TTL: e.o.TTL, Metadata: e.o.Metadata, NoDefaults: true}
+	err := e.locks.Do(ctx, e.name, &o, func(lockCtx context.Context) error {
+		current = e.beginTerm(lockCtx)
+		defer current.finish()
+		return lead(current, current.term)
 	})
-	if held == nil {
-		return failed, err
+	if current == nil {
+		return campaignFailed, err
 	}
-	e.log.InfoContext(ctx, "term over", "election", e.name, "token", held.term.Token, "reason", held.reason, "err", err)
+	e.log.InfoContext(ctx, "term over", "election", e.name,
+		"token", current.term.Token, "reason", current.reason, "err", err)
 	switch {
-	case errors.Is(held.reason, ErrResigned), held.left() && errors.Is(err, ErrResigned):
-		return resigned, err
-	case errors.Is(held.reason, holdfast.ErrLost):
-		return lost, err
-	case held.left():
-		return finished, err
-	case errors.Is(held.reason, holdfast.ErrReleased): // by Client.ReleaseAll or Close
-		return resigned, err
+	case errors.Is(current.reason, ErrResigned), current.leadReturned() && errors.Is(err, ErrResigned):
+		return campaignResigned, err
+	case errors.Is(current.reason, holdfast.ErrLost):
+		return campaignLost, err
+	case current.leadReturned():
+		return campaignFinished, err
+	case errors.Is(current.reason, holdfast.ErrClosed):
+		return campaignClosed, err
+	case errors.Is(current.reason, holdfast.ErrReleased): // by Client.ReleaseAll
+		return campaignResigned, err
 	}
-	return ended, err
+	return campaignEnded, err
 }
 
-// unconfirmed is the end of Run's context, and that the office may not be free.
-func unconfirmed(cut, err error) error {
+// withUnconfirmedRelease returns ctxErr, the error of Run's context. It adds err if
+// err shows that the release of the lock was not confirmed.
+func withUnconfirmedRelease(ctxErr, err error) error {
 	if errors.Is(err, holdfast.ErrUnavailable) {
-		return fmt.Errorf("%w (and %w)", cut, err)
+		return fmt.Errorf("%w (and %w)", ctxErr, err)
 	}
-	return cut
-}
-
-// permanent reports whether an error would come again.
-func permanent(err error) bool {
-	for _, lasting := range []error{holdfast.ErrInvalid, holdfast.ErrUnsupported, holdfast.ErrCorrupt, holdfast.ErrClosed} {
-		if errors.Is(err, lasting) {
-			return true
-		}
-	}
-	return false
-}
-
-// retryPause grows from 100 ms to 3 s, drawn from the upper half.
-func retryPause(tries int) time.Duration {
-	d := min(100*time.Millisecond<<min(tries, 10), 3*time.Second)
-	return d/2 + rand.N(d/2)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ctxErr
 }

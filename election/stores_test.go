@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
-	"github.com/holdfast-go/holdfast/internal/recipetest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
 // until leads until its context ends.
@@ -20,14 +20,14 @@ func until(ctx context.Context, _ election.Term) error {
 // TestTermsFollowResignations: on every store, of three candidates one leads,
 // and when it resigns another is elected, under a greater token.
 func TestTermsFollowResignations(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, s *recipetest.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		elected := make(chan election.Term, 16)
 		o := &election.Options{
-			TTL:       10 * time.Second,
-			StandBack: time.Minute, // so that another is elected, however slow
-			Elected:   func(term election.Term) { elected <- term },
-			Metadata:  map[string]string{"addr": "host:80"},
+			TTL:         10 * time.Second,
+			ResignDelay: time.Minute, // so that another is elected, however slow
+			Elected:     func(term election.Term) { elected <- term },
+			Metadata:    map[string]string{"addr": "host:80"},
 		}
 		candidates := map[string]*election.Election{}
 		ended := make(chan error, 3)
@@ -64,7 +64,7 @@ func TestTermsFollowResignations(t *testing.T) {
 	})
 }
 
-// leading checks that all agree on who leads.
+// leading checks that all agree on the leader.
 func leading(t *testing.T, watcher *election.Election, candidates map[string]*election.Election, want election.Term) {
 	t.Helper()
 	got, err := watcher.Leader(t.Context())
@@ -84,10 +84,10 @@ func leading(t *testing.T, watcher *election.Election, candidates map[string]*el
 	}
 }
 
-// TestBrokenOffice: on every store, a leader whose lock is broken by force is
-// deposed by its next renewal and told why.
-func TestBrokenOffice(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, s *recipetest.Store) {
+// TestBrokenLockEndsTheTerm: on every store, a leader whose lock is broken by force is
+// deposed by its next renewal, with the reason.
+func TestBrokenLockEndsTheTerm(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		locks := s.Open(t, nil)
 		deposed := make(chan error, 16)
 		elected := make(chan election.Term, 16)

@@ -2,18 +2,27 @@
 // the same key one at a time, over all replicas of a service, on any store of
 // package holdfast.
 //
-//	mux.Handle("POST /invoices/{id}", httplock.New(locks, key, nil)(handler))
+//	mux.Handle("POST /invoices/{id}", httplock.Middleware(locks, key, nil)(handler))
 //
-// A request whose key is taken is answered 409 Conflict, with Retry-After, or
-// waits for its turn (Options.Wait). The context of the request that is served
-// ends when its lock is lost; [holdfast.FromContext] gives the lock, for its fencing token.
+// If the key of a request is taken, the response is 409 Conflict, with Retry-After,
+// or the request waits (Options.Wait). If the key cannot be the name of a lock, the
+// response is 400 Bad Request. The context of a request that is served ends when its
+// lock is lost. [holdfast.FromContext] returns the lock, for its fencing token.
+//
+// Of the options in the Client's Config only TTL and Metadata apply.
+//
+// # Shutting down
+//
+// Call http.Server.Shutdown first, which lets the requests in progress finish, and
+// then Client.Close. A Close while requests are served ends their contexts and waits
+// for their handlers, until the deadlines of their locks. Then Failed is called.
 //
 // # What it does not do
 //
-// It keeps requests apart in time. A request that is sent again after the first
-// has been answered is served again: to do something once, keep its outcome
+// It only keeps requests apart in time. A request that is sent again after the
+// response to the first is served again. To do something once, keep its outcome
 // under the key in your database, or use package once inside the handler.
 //
 // A handler that goes on after its context has ended is not stopped. What it
-// has written by then may have reached the client.
+// has written by then may have reached the HTTP client.
 package httplock

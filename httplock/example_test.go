@@ -15,7 +15,7 @@ func Example() {
 	defer locks.Close()
 
 	key := func(r *http.Request) string { return "invoice:" + r.PathValue("id") }
-	alone := httplock.New(locks, key, nil)
+	alone := httplock.Middleware(locks, key, nil)
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /invoices/{id}", alone(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,6 +30,6 @@ func Example() {
 	mux.ServeHTTP(first, httptest.NewRequest("POST", "/invoices/42", nil))
 	fmt.Print("first: ", first.Code, " ", first.Body)
 	// Output:
-	// second: 409 30
+	// second: 409 1
 	// first: 200 token: true
 }

@@ -1,17 +1,24 @@
 package httplock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Options say how requests are kept apart. The zero value, and nil, are good
+// ErrKey is matched by the error passed to Options.Refuse if the key of a request
+// cannot be the name of a lock: see driver.MaxName.
+var ErrKey = errors.New("the key cannot be the name of a lock")
+
+// Options configure how requests are kept apart. The zero value, and nil, are good
 // defaults.
 type Options struct {
 	// TTL is the time after which the lock of a crashed replica is free. The
@@ -19,34 +26,47 @@ type Options struct {
 	// to do with how long a request takes.
 	TTL time.Duration
 
-	// Wait is for how long a request waits for its key; 0 means not at all.
+	// Wait is how long a request waits for its key; 0 means not at all.
 	Wait time.Duration
 
-	// Refuse answers a request that is not served, because its key is taken
-	// (err matches holdfast.ErrHeld) or because the store cannot be asked. The header
-	// Retry-After is set already, and may be changed. The default answers 409
-	// or 503 with a line of text.
+	// RetryAfter is the time after which a request should be sent again if its key is
+	// taken; 0 means 1 s. It is sent in whole seconds, rounded up. If the store reports
+	// when the key will be free, or when it can serve again, that is sent instead.
+	RetryAfter time.Duration
+
+	// Refuse writes the response to a request that is not served: because its key is
+	// taken (err matches holdfast.ErrHeld), because the key cannot be the name of a lock
+	// (ErrKey), because the lock was lost at once, or because of the store, the Client
+	// or the Options. The header Retry-After is set where it is of use, and may be
+	// changed. The default responds with 409, 400 or 503, or with 500 if the error would
+	// be the same for each request; each has a line of text.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 
-	// Failed is told when a request was served, but its lock was lost meanwhile
-	// (holdfast.ErrLost) or its release not confirmed. nil ignores it: the
-	// context has told the handler of a loss.
+	// Failed is called when a request was served, but its lock was not held to the
+	// end of the handler, or its release was not confirmed. The error matches
+	// holdfast.ErrLost, holdfast.ErrReleased (after Client.ReleaseAll, or a release
+	// by the handler; after Client.Close, holdfast.ErrClosed as well), or
+	// holdfast.ErrUnavailable. If Failed is nil, the error is ignored: the context of
+	// the request has ended with the lock.
 	Failed func(r *http.Request, err error)
 }
 
-// New returns middleware that holds the lock of a request's key while the
-// request is served. The key is the name of a lock, as in "invoice:42"; a request
-// with an empty key is served without one.
-func New(locks *holdfast.Client, key func(*http.Request) string, o *Options) func(http.Handler) http.Handler {
+// Middleware returns middleware that holds the lock of a request's key while the
+// request is served. The key is the name of a lock, as in "invoice:42". A request
+// with an empty key is served without a lock.
+func Middleware(locks *holdfast.Client, key func(*http.Request) string, o *Options) func(http.Handler) http.Handler {
 	m := middleware{locks: locks, key: key}
 	if o != nil {
 		m.o = *o
 	}
+	if m.o.RetryAfter <= 0 {
+		m.o.RetryAfter = time.Second
+	}
 	if m.o.Refuse == nil {
-		m.o.Refuse = refuse
+		m.o.Refuse = respondRefusal
 	}
 	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serveRequest(w, r, next) })
 	}
 }
 
@@ -56,52 +76,91 @@ type middleware struct {
 	o     Options
 }
 
-func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+func (m *middleware) serveRequest(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	key := m.key(r)
 	if key == "" {
 		next.ServeHTTP(w, r)
 		return
 	}
 	lock, err := m.acquire(r.Context(), key)
+	if errors.Is(err, holdfast.ErrInvalid) && m.canAcquire() {
+		err = fmt.Errorf("%w: %w", ErrKey, err)
+	}
 	if err != nil {
-		w.Header().Set("Retry-After", retryAfter(err))
-		m.o.Refuse(w, r, err)
+		m.refuseRequest(w, r, err)
 		return
 	}
-	defer func() { // after a panic, too
-		if err := lock.Release(); err != nil && m.o.Failed != nil {
+	served := false
+	var lockErr error // why the lock ended before the handler had returned
+	defer func() {    // also after a panic
+		releaseErr := lock.Release()
+		if err := cmp.Or(lockErr, releaseErr); served && err != nil && m.o.Failed != nil {
 			m.o.Failed(r, err)
 		}
 	}()
-	_ = lock.Do(r.Context(), func(ctx context.Context) error { // Release says the same.
+	err = lock.Do(r.Context(), func(ctx context.Context) error {
+		served = true
+		defer func() { lockErr = lock.Err() }()
 		next.ServeHTTP(w, r.WithContext(ctx))
 		return nil
 	})
+	if !served { // the lock ended before the handler was called
+		m.refuseRequest(w, r, err)
+	}
+}
+
+func (m *middleware) refuseRequest(w http.ResponseWriter, r *http.Request, err error) {
+	if after := m.retryAfter(err); after > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
+	}
+	m.o.Refuse(w, r, err)
 }
 
 // acquire takes the lock of a key, at once or within Options.Wait.
 func (m *middleware) acquire(ctx context.Context, key string) (*holdfast.Lock, error) {
-	o := &holdfast.Options{TTL: m.o.TTL, Wait: m.o.Wait}
+	o := &holdfast.Options{TTL: m.o.TTL, Wait: m.o.Wait, NoDefaults: true}
 	if o.Wait == 0 {
 		return m.locks.TryAcquire(ctx, key, o)
 	}
 	return m.locks.Acquire(ctx, key, o)
 }
 
-// retryAfter is when to come again, in seconds: when the other's lock ends unless
-// it is renewed, as far as the store told.
-func retryAfter(err error) string {
-	var held *holdfast.HeldError
-	if !errors.As(err, &held) {
-		return "1"
-	}
-	return strconv.Itoa(max(1, int(math.Ceil(held.Record.Remaining.Seconds()))))
+// canAcquire reports whether the Client and the Options can acquire a lock at all.
+// The context of its acquisition has ended, so that no request reaches the store.
+func (m *middleware) canAcquire() bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := m.acquire(ctx, "k")
+	return !errors.Is(err, holdfast.ErrInvalid)
 }
 
-func refuse(w http.ResponseWriter, _ *http.Request, err error) {
-	if errors.Is(err, holdfast.ErrHeld) {
-		http.Error(w, "a request for the same is being served", http.StatusConflict)
-		return
+// retryAfter returns the time after which to send the request again, or 0 if that
+// would fail again. The time left of a lock that is held does not count: its holder
+// renews the lock, or releases it sooner.
+func (m *middleware) retryAfter(err error) time.Duration {
+	var held *holdfast.HeldError
+	var later *driver.RetryError
+	switch {
+	case errors.As(err, &held) && held.Record.Kept && held.Record.Remaining > 0:
+		return held.Record.Remaining
+	case errors.As(err, &later) && later.After > 0:
+		return later.After
+	case driver.Permanent(err) && !errors.Is(err, holdfast.ErrClosed):
+		return 0
 	}
-	http.Error(w, "cannot be served now", http.StatusServiceUnavailable)
+	return m.o.RetryAfter
+}
+
+// respondRefusal is the default of Options.Refuse.
+func respondRefusal(w http.ResponseWriter, _ *http.Request, err error) {
+	switch {
+	case errors.Is(err, holdfast.ErrHeld):
+		http.Error(w, "a request for the same is being served", http.StatusConflict)
+	case errors.Is(err, ErrKey):
+		http.Error(w, "the key of the request is not valid", http.StatusBadRequest)
+	case driver.Permanent(err) && !errors.Is(err, holdfast.ErrClosed):
+		http.Error(w, "cannot be served", http.StatusInternalServerError)
+	default:
+		http.Error(w, "cannot be served now", http.StatusServiceUnavailable)
+	}
 }

@@ -1,24 +1,27 @@
-// Package memstore keeps locks in the memory of one process: for goroutines
-// that exclude each other by name, for tests of code that uses package
-// holdfast, and as the reference that other stores are compared with.
+// Package memstore keeps locks in the memory of one process. It serves goroutines
+// that exclude each other by name, and tests of code that uses package holdfast. It
+// is the reference that other stores are compared with.
 //
 // Under testing/synctest it runs in virtual time: hours of leases pass in
 // milliseconds.
 //
 // # Guarantees
 //
-// Exclusion among all who share one store (New) or one named store (Named).
-// Fencing tokens that rise strictly for each name, as long as the process lives;
-// and over restarts of the process too, since a fresh counter starts at the wall
-// clock, as long as that is not set back and has passed every floor that was
-// asked for. A floor concerns its name alone. Expiry is
-// counted on the process's monotonic clock. Waiters are woken at release. The
-// memory of a name is given back soon after its hold has ended.
+// Holders exclude each other if they share one store (New) or one named store
+// (Named).
+//
+// Fencing tokens rise strictly for each name, as long as the process lives. They
+// rise over restarts of the process too, since a new counter starts at the wall
+// clock, as long as that clock is not set back and has passed every floor that was
+// requested. A floor affects only its own name.
+//
+// Expiry is measured on the process's monotonic clock. Waiters are woken at release.
+// The memory of a name is freed soon after its hold has ended.
 //
 // # What can go wrong
 //
-// Two processes never exclude each other here, however alike their stores are
-// named. What the process knew is gone when it ends.
+// Two processes never exclude each other here, even if their stores have the same
+// name. All locks are gone when the process ends.
 //
 // # Server set-up
 //
@@ -26,6 +29,8 @@
 //
 // # URL
 //
-// memory: is a new store of its own; memory://name is the store of that name in
-// this process, the same for everybody who opens it. There are no parameters.
+// memory://name is the store of that name in this process. All Stores opened with
+// that URL share their locks, until the last of them is closed. memory: is such a
+// store, with an empty name: its holders exclude each other, as with the URL of any
+// other store. New returns a store that is not shared. There are no parameters.
 package memstore

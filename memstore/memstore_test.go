@@ -20,9 +20,9 @@ func TestConformance(t *testing.T) {
 		return drivertest.Backing{
 			Open: func(testing.TB) driver.Store { return Named(name) },
 			Restart: func(testing.TB) {
-				named.Lock()
-				delete(named.spaces, name)
-				named.Unlock()
+				namedTables.Lock()
+				delete(namedTables.byName, name)
+				namedTables.Unlock()
 				first = Named(name)
 			},
 		}
@@ -41,7 +41,7 @@ func TestExpiredHoldsAreSwept(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if n := len(s.space.holds); n > 4000 {
+		if n := len(s.table.holds); n > 4000 {
 			t.Errorf("%d holds are kept, though 1000 are in force at a time", n)
 		}
 	})
@@ -71,8 +71,8 @@ func TestNamedStoresShareAndEnd(t *testing.T) {
 		t.Error("a hold outlived the last store of its name")
 	}
 	other.Close()
-	if len(named.spaces) != 1 {
-		t.Errorf("%d named spaces are left", len(named.spaces))
+	if len(namedTables.byName) != 1 {
+		t.Errorf("%d named spaces are left", len(namedTables.byName))
 	}
 }
 
@@ -104,7 +104,7 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
 		defer s.Close()
-		ahead := s.space.tokens.ahead
+		ahead := s.table.tokens.aheadOfCounter
 		for i := range 1000 {
 			take(t, s, fmt.Sprint(i), 0)
 		}
@@ -130,6 +130,7 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 func TestGreatestToken(t *testing.T) {
 	s := New()
 	defer s.Close()
+	s.table.tokens.counter = driver.MaxToken - time.Hour.Microseconds()
 	if token := take(t, s, "name", driver.MaxToken); token != driver.MaxToken {
 		t.Errorf("above the greatest floor the token is %d", token)
 	}

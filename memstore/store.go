@@ -12,61 +12,61 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Store is a store in memory. It implements [driver.Store] and
-// [driver.Watcher], and its methods never block.
+// A Store is a store in memory. It implements [driver.Store] and
+// [driver.Watcher]. Its methods never block.
 type Store struct {
-	space  *space
+	table  *lockTable
 	closed atomic.Bool
 }
 
 var _ driver.Watcher = (*Store)(nil)
 
-// New returns an empty store of its own.
+// New returns an empty store that is not shared with any other.
 func New() *Store {
-	return &Store{space: newSpace()}
+	return &Store{table: newLockTable()}
 }
 
 // Acquire implements [driver.Store].
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return driver.AcquireResult{}, err
 	}
-	return s.space.acquire(&req)
+	return s.table.acquire(&req)
 }
 
 // Renew implements [driver.Store].
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	return s.space.renew(reqs), nil
+	return s.table.renewHolds(reqs), nil
 }
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return false, err
 	}
-	return s.space.release(&req), nil
+	return s.table.release(&req), nil
 }
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return driver.Record{}, false, err
 	}
-	rec, held := s.space.lookup(name)
+	rec, held := s.table.lookupRecord(name)
 	return rec, held, nil
 }
 
-// List implements [driver.Store]. It yields a picture taken when it starts.
+// List implements [driver.Store]. It yields a snapshot taken when it starts.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		if err := s.usable(ctx); err != nil {
+		if err := s.checkUsable(ctx); err != nil {
 			yield(driver.Record{}, err)
 			return
 		}
-		for _, rec := range s.space.list(prefix) {
+		for _, rec := range s.table.listRecords(prefix) {
 			if !yield(rec, nil) {
 				return
 			}
@@ -75,20 +75,20 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 }
 
 // Break implements [driver.Store].
-func (s *Store) Break(ctx context.Context, name string) (driver.Record, bool, error) {
-	if err := s.usable(ctx); err != nil {
+func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+	if err := s.checkUsable(ctx); err != nil {
 		return driver.Record{}, false, err
 	}
-	rec, held := s.space.breakHold(name)
+	rec, held := s.table.breakHold(req)
 	return rec, held, nil
 }
 
 // Watch implements [driver.Watcher].
 func (s *Store) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	return s.space.watch(ctx, name), nil
+	return s.table.addWatcher(ctx, name), nil
 }
 
 // Guarantees implements [driver.Store].
@@ -96,7 +96,6 @@ func (s *Store) Guarantees() driver.Guarantees {
 	return driver.Guarantees{
 		Store:       "memory",
 		Scope:       driver.ScopeProcess,
-		Blocking:    driver.BlocksNever,
 		Fencing:     true,
 		HolderCrash: driver.RecoveryAtOnce,
 		Restart:     driver.FateFreed,
@@ -111,62 +110,63 @@ func (s *Store) Guarantees() driver.Guarantees {
 	}
 }
 
-// Close implements [driver.Store]. The holds of a store made by New go with it;
-// those of a named store stay for the others who have it open.
+// Close implements [driver.Store]. The holds of a store made by New end with it.
+// Those of a named store stay as long as another Store of that name is open.
 func (s *Store) Close() error {
 	if !s.closed.Swap(true) {
-		s.space.drop()
+		s.table.removeStore()
 	}
 	return nil
 }
 
-func (s *Store) usable(ctx context.Context) error {
+func (s *Store) checkUsable(ctx context.Context) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return notApplied{err}
+		return contextEndedError{err}
 	}
 	return nil
 }
 
-// notApplied is a context's end noticed before anything was done.
-type notApplied struct{ error }
+// contextEndedError is the error of a context that ended before the call. Nothing was
+// changed.
+type contextEndedError struct{ error }
 
-func (e notApplied) Unwrap() []error { return []error{e.error, driver.ErrNotApplied} }
+func (e contextEndedError) Unwrap() []error { return []error{e.error, driver.ErrNotApplied} }
 
-func (sp *space) lookup(name string) (driver.Record, bool) {
-	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	now := sp.now()
-	h := sp.current(name, now)
+func (t *lockTable) lookupRecord(name string) (driver.Record, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.monotonicNow()
+	h := t.currentHold(name, now)
 	if h == nil {
 		return driver.Record{}, false
 	}
-	return sp.record(name, h, now), true
+	return t.recordOf(name, h, now), true
 }
 
-func (sp *space) list(prefix string) []driver.Record {
-	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	now := sp.now()
+func (t *lockTable) listRecords(prefix string) []driver.Record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.monotonicNow()
 	var records []driver.Record
-	for name, h := range sp.holds {
+	for name, h := range t.holds {
 		if h.until > now && strings.HasPrefix(name, prefix) {
-			records = append(records, sp.record(name, h, now))
+			records = append(records, t.recordOf(name, h, now))
 		}
 	}
 	return records
 }
 
-// record describes a hold for the eyes of others: without its owner.
-func (sp *space) record(name string, h *hold, now time.Duration) driver.Record {
+// recordOf describes a hold without its owner, as clients may see it.
+func (t *lockTable) recordOf(name string, h *hold, now time.Duration) driver.Record {
 	rec := driver.Record{
 		Name:      name,
 		Holder:    h.holder,
 		Token:     h.token,
-		Since:     sp.began.Add(h.since).Round(0),
-		Until:     sp.began.Add(h.until).Round(0),
+		Since:     t.created.Add(h.since).Round(0),
+		Until:     t.created.Add(h.until).Round(0),
 		Remaining: h.until - now,
 		Metadata:  h.metadata,
 	}
@@ -176,30 +176,30 @@ func (sp *space) record(name string, h *hold, now time.Duration) driver.Record {
 	return rec
 }
 
-// watch registers a channel until ctx ends.
-func (sp *space) watch(ctx context.Context, name string) <-chan struct{} {
+// addWatcher registers a channel that is signalled until ctx ends.
+func (t *lockTable) addWatcher(ctx context.Context, name string) <-chan struct{} {
 	signal := make(chan struct{}, 1)
-	sp.mu.Lock()
-	sp.watchers[name] = append(sp.watchers[name], signal)
-	sp.mu.Unlock()
-	context.AfterFunc(ctx, func() { sp.unwatch(name, signal) })
+	t.mu.Lock()
+	t.watchers[name] = append(t.watchers[name], signal)
+	t.mu.Unlock()
+	context.AfterFunc(ctx, func() { t.removeWatcher(name, signal) })
 	return signal
 }
 
-func (sp *space) unwatch(name string, signal chan struct{}) {
-	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	rest := slices.DeleteFunc(sp.watchers[name], func(c chan struct{}) bool { return c == signal })
+func (t *lockTable) removeWatcher(name string, signal chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rest := slices.DeleteFunc(t.watchers[name], func(c chan struct{}) bool { return c == signal })
 	if len(rest) == 0 {
-		delete(sp.watchers, name)
+		delete(t.watchers, name)
 		return
 	}
-	sp.watchers[name] = rest
+	t.watchers[name] = rest
 }
 
-// wake signals the watchers of a name. The caller holds sp.mu.
-func (sp *space) wake(name string) {
-	for _, signal := range sp.watchers[name] {
+// wakeWatchers signals the watchers of a name. The caller must hold t.mu.
+func (t *lockTable) wakeWatchers(name string) {
+	for _, signal := range t.watchers[name] {
 		select {
 		case signal <- struct{}{}:
 		default:
@@ -207,16 +207,17 @@ func (sp *space) wake(name string) {
 	}
 }
 
-// drop forgets a user of the space; the last one takes everything along.
-func (sp *space) drop() {
-	named.Lock()
-	defer named.Unlock()
-	sp.users--
-	if sp.users > 0 {
+// removeStore is called when a Store over the table is closed. When the last one is
+// closed, it deletes the holds, and the table's entry in namedTables.
+func (t *lockTable) removeStore() {
+	namedTables.Lock()
+	defer namedTables.Unlock()
+	t.openStores--
+	if t.openStores > 0 {
 		return
 	}
-	maps.DeleteFunc(named.spaces, func(_ string, other *space) bool { return other == sp })
-	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	clear(sp.holds)
+	maps.DeleteFunc(namedTables.byName, func(_ string, other *lockTable) bool { return other == t })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.holds)
 }

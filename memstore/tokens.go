@@ -6,31 +6,36 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// tokens makes the fencing tokens of a space. One counter for all names rises at
-// every grant, to the clock if it can: it is a clock that never falls. A floor
-// does not raise it, so that what is asked for one name changes nothing for the
-// others; a name that was granted more than the counter says is remembered until
-// the counter has passed that.
+// tokens makes the fencing tokens of a lockTable. One counter serves all names. Each
+// grant raises it, to the clock if that is higher: the counter is a clock that never
+// falls. A floor does not raise it, so that a floor for one name changes nothing for
+// other names. A name with a last token above the counter is remembered until the
+// counter has passed that token.
 type tokens struct {
-	counter int64
-	ahead   map[string]int64 // the last token of names, where it is above the counter
+	counter        int64
+	aheadOfCounter map[string]int64 // the last tokens of names that are above the counter
 }
 
-// next grants a token for a name: above every one it had, and at least floor.
-func (t *tokens) next(name string, clock, floor int64) (int64, error) {
+// nextToken returns a token for a grant of a name. The token is above every earlier
+// token of the name, and at least floor.
+func (t *tokens) nextToken(name string, clock, floor int64) (int64, error) {
 	counter := max(t.counter+1, clock)
-	token := max(counter, floor, t.ahead[name]+1)
+	if floor > counter+driver.MaxLead.Microseconds() {
+		return 0, fmt.Errorf("%w: the floor %d is more than %v above the clock", driver.ErrInvalid, floor, driver.MaxLead)
+	}
+	token := max(counter, floor, t.aheadOfCounter[name]+1)
 	if token > driver.MaxToken {
 		return 0, fmt.Errorf("%w: token %d is above the greatest there is", driver.ErrInvalid, token)
 	}
 	t.counter = counter
 	if token > counter {
-		t.ahead[name] = token
+		t.aheadOfCounter[name] = token
 	} else {
-		delete(t.ahead, name)
+		delete(t.aheadOfCounter, name)
 	}
 	return token, nil
 }
 
-// passed reports whether a token of the past need not be remembered any more.
-func (t *tokens) passed(token int64) bool { return token <= t.counter }
+// isObsolete reports whether the counter has passed a token, so that the token need
+// not be remembered any more.
+func (t *tokens) isObsolete(token int64) bool { return token <= t.counter }

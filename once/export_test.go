@@ -11,5 +11,5 @@ import (
 func EveryBy(clock func() time.Time, ctx context.Context, locks *holdfast.Client, job string, period time.Duration, o *Options, work func(context.Context) error) (Result, error) {
 	t := newTask(locks, job, o)
 	t.now = clock
-	return t.in(ctx, Period(t.now(), period), work)
+	return t.executeInSlot(ctx, Period(t.now(), period), work)
 }

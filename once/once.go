@@ -4,97 +4,128 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Options say how work is run once. The zero value, and nil, are good defaults.
+// Options configure how work is run once. The zero value, and nil, are good defaults.
 type Options struct {
 	// TTL is the time after which the job of a crashed replica is free again.
 	// The bounds and the default are those of holdfast.Options.TTL. It has
 	// nothing to do with how long the work takes.
 	TTL time.Duration
 
-	// Wait is for how long to wait for a job that is busy; 0 means not at all.
+	// Wait is how long to wait for a job that is busy; 0 means not at all.
 	Wait time.Duration
 
-	// Remember is for how long work given to Do counts as done after its end;
+	// Remember is how long work passed to Do counts as done after its end;
 	// 0 means 1 h. Slots do not use it. At most driver.MaxTTL.
 	Remember time.Duration
 
 	// Skew bounds the difference between any two replicas' wall clocks, for
-	// work with slots; 0 means 1 min. A greater value costs only that the
+	// work with slots; 0 means 1 min. The only cost of a greater value is that the
 	// store keeps marks longer.
 	Skew time.Duration
 
-	// AtMostOnce records that the work is done before it begins: then it is not
-	// repeated, even if it fails or its process crashes.
+	// AtMostOnce records that the work is done before it begins. The work is then
+	// not repeated, even if it fails or its process crashes.
 	AtMostOnce bool
 
-	// Metadata is shown to everybody who looks up the lock of a job that is
-	// running. The bounds are those of holdfast.Options.Metadata.
+	// MaxHold ends a run that takes longer: its context ends, the error matches
+	// holdfast.ErrMaxHold, and the run does not count. 0 means no limit.
+	MaxHold time.Duration
+
+	// Metadata is part of the lock of a running job, and shown by lookups of it.
+	// The bounds are those of holdfast.Options.Metadata.
 	Metadata map[string]string
 }
 
-// Do runs a piece of work unless it was done in the last while (see
-// Options.Remember) or is being done. The job is its name, as in
-// "order:42:charge".
+// Do runs a piece of work unless it was done recently (see Options.Remember) or is
+// being done. The job is the name of the work, as in "order:42:charge".
 //
 // The context of the work ends when ctx does and when the lock of the job is
-// lost, with the reason as its cause; [Lock] gives the lock. Work must
+// lost, with the reason as its cause; holdfast.FromContext returns the lock. Work must
 // return soon after that, with an error if it has not been done.
 //
-// The error is not nil if the store could not be asked, if the work returned
-// one, if the lock was lost while it ran (holdfast.ErrLost), and if its success
-// could not be recorded (ErrNotRecorded). If the work was not run for a good
-// reason, the Result says which, and the error is nil.
+// Do returns an error
+//   - if the store could not be reached,
+//   - if the work returned one,
+//   - if the lock was not held until the work had returned (holdfast.ErrLost, or
+//     holdfast.ErrReleased after Client.Close or ReleaseAll),
+//   - if the release of the lock was not confirmed (holdfast.ErrUnavailable; the
+//     run counts all the same),
+//   - and if the success of the run could not be recorded (ErrNotRecorded).
+//
+// If the work was not run for a good reason, the Result contains the reason, and
+// the error is nil.
 func Do(ctx context.Context, locks *holdfast.Client, job string, o *Options, work func(context.Context) error) (Result, error) {
 	t := newTask(locks, job, o)
-	t.mark = job + "/done"
-	t.keep = func() time.Duration { return t.o.Remember }
-	t.open = func() bool { return true }
-	return t.do(ctx, work)
+	t.markName = job + markSuffix
+	t.keepMarkFor = func() time.Duration { return t.o.Remember }
+	t.slotOpen = func() bool { return true }
+	return t.execute(ctx, work)
+}
+
+// Within runs a piece of work unless a run that began less than every ago has
+// succeeded, from driver.MinTTL (10 ms) to driver.MaxTTL. It is what the command
+// "holdfast once" does. A run is remembered by the name of the job, as with Do:
+// each sees the runs of the other, and the call that made a run determines how long
+// it counts. The time is that of the store, and of this host while the work runs.
+// Errors are those of Do.
+func Within(ctx context.Context, locks *holdfast.Client, job string, every time.Duration, o *Options, work func(context.Context) error) (Result, error) {
+	t := newTask(locks, job, o)
+	if every < driver.MinTTL || every > driver.MaxTTL {
+		return Result{}, t.wrapError(fmt.Errorf("%w: once within %v, want %v to %v", holdfast.ErrInvalid, every, driver.MinTTL, driver.MaxTTL))
+	}
+	t.markName = job + markSuffix
+	t.keepMarkFor = func() time.Duration { return every - time.Since(t.began) }
+	t.slotOpen = func() bool { return true }
+	return t.execute(ctx, work)
 }
 
 // Every runs a piece of work once in each period; see [Period]. It can be called
-// as often as one likes, for instance by a timer that is shorter than the period.
+// any number of times, for instance by a timer that is shorter than the period.
 // Errors are those of Do.
 func Every(ctx context.Context, locks *holdfast.Client, job string, period time.Duration, o *Options, work func(context.Context) error) (Result, error) {
 	t := newTask(locks, job, o)
-	return t.in(ctx, Period(t.now(), period), work)
+	return t.executeInSlot(ctx, Period(t.now(), period), work)
 }
 
 // In runs a piece of work once in a slot. Errors are those of Do.
 func In(ctx context.Context, locks *holdfast.Client, job string, slot Slot, o *Options, work func(context.Context) error) (Result, error) {
-	return newTask(locks, job, o).in(ctx, slot, work)
+	return newTask(locks, job, o).executeInSlot(ctx, slot, work)
 }
 
-func (t *task) in(ctx context.Context, slot Slot, work func(context.Context) error) (Result, error) {
+// executeInSlot executes a task that does its work once in a slot.
+func (t *task) executeInSlot(ctx context.Context, slot Slot, work func(context.Context) error) (Result, error) {
 	t.slot = slot
-	t.mark = slot.mark(t.job)
-	t.open = func() bool { return t.now().Before(slot.End) }
-	t.keep = func() time.Duration {
+	t.markName = slot.markName(t.job)
+	t.slotOpen = func() bool { return t.now().Before(slot.End) }
+	t.keepMarkFor = func() time.Duration {
 		left := slot.End.Sub(t.now())
 		return left + left/100 + t.o.Skew // the store's clock may be faster by a hundredth
 	}
-	if err := slot.check(); err != nil {
-		return Result{Slot: slot}, t.failed(err)
+	if err := slot.validate(); err != nil {
+		return Result{Slot: slot}, t.wrapError(err)
 	}
-	return t.do(ctx, work)
+	return t.execute(ctx, work)
 }
 
-// A task is one call of Do or In.
+// A task is one call of Do, Within, Every or In.
 type task struct {
 	locks *holdfast.Client
 	job   string
 	o     Options
 	now   func() time.Time // the wall clock
 	slot  Slot
-	mark  string               // the name that is kept when the work is done
-	keep  func() time.Duration // for how long from now, not above zero for not at all
-	open  func() bool          // whether the slot is not over yet
+	began time.Time // when the lock was acquired
+
+	markName    string               // the name that is kept when the work is done
+	keepMarkFor func() time.Duration // how long from now to keep it; not at all if not above zero
+	slotOpen    func() bool          // reports whether the slot is not over yet
 }
 
 func newTask(locks *holdfast.Client, job string, o *Options) *task {
@@ -111,67 +142,76 @@ func newTask(locks *holdfast.Client, job string, o *Options) *task {
 	return t
 }
 
-func (t *task) failed(err error) error { return fmt.Errorf("once: job %q: %w", t.job, err) }
+func (t *task) wrapError(err error) error { return fmt.Errorf("once: job %q: %w", t.job, err) }
 
-func (t *task) do(ctx context.Context, work func(context.Context) error) (Result, error) {
-	if err := t.check(); err != nil {
-		return Result{Slot: t.slot}, t.failed(err)
+// execute looks for the mark, acquires the lock of the job, and runs the work unless
+// the mark has been placed meanwhile.
+func (t *task) execute(ctx context.Context, work func(context.Context) error) (Result, error) {
+	if err := t.validate(); err != nil {
+		return Result{Slot: t.slot}, t.wrapError(err)
 	}
-	// Most calls find the work done, and need not disturb the lock.
-	if result, err := t.look(ctx); err != nil || result.Verdict != Unknown {
+	// Most calls find the work done, and do not need the lock.
+	if result, err := t.lookupMark(ctx); err != nil || result.Verdict != Unknown {
 		return result, err
 	}
 	lock, err := t.acquire(ctx)
 	if held := (*holdfast.HeldError)(nil); errors.As(err, &held) && (ctx.Err() == nil || t.o.Wait == 0) {
-		return Result{Slot: t.slot}.in(Busy, held.Record), nil
+		return Result{Slot: t.slot}.withRecord(Busy, held.Record), nil
 	}
 	if err != nil {
 		return Result{Slot: t.slot}, err
 	}
 	defer lock.Release()
-	result, err := t.look(ctx)
+	t.began = time.Now()
+	result, err := t.lookupMark(ctx)
 	if err != nil || result.Verdict != Unknown {
 		return result, err
 	}
-	return t.run(ctx, lock, work)
+	return t.runLocked(ctx, lock, work)
 }
 
 // acquire takes the lock of the job, at once or within Options.Wait.
 func (t *task) acquire(ctx context.Context) (*holdfast.Lock, error) {
-	o := &holdfast.Options{TTL: t.o.TTL, Wait: t.o.Wait, Metadata: t.o.Metadata}
+	o := &holdfast.Options{TTL: t.o.TTL, Wait: t.o.Wait, MaxHold: t.o.MaxHold, Metadata: t.o.Metadata, NoDefaults: true}
 	if o.Wait == 0 {
 		return t.locks.TryAcquire(ctx, t.job, o)
 	}
 	return t.locks.Acquire(ctx, t.job, o)
 }
 
-func (t *task) check() error {
+// markSuffix is appended to the name of a job to form the name of its mark, the
+// record of its last success.
+const markSuffix = "/done"
+
+func (t *task) validate() error {
 	can := t.locks.Guarantees()
 	switch {
 	case !can.Keep || !can.Lookup:
 		return fmt.Errorf("%w: to keep names and to look them up", holdfast.ErrUnsupported)
-	case t.o.Wait < 0 || t.o.Remember < 0 || t.o.Skew < 0:
-		return fmt.Errorf("%w: Wait, Remember and Skew cannot be negative", holdfast.ErrInvalid)
+	case strings.HasSuffix(t.job, markSuffix):
+		return fmt.Errorf("%w: names that end in %q are those of records", holdfast.ErrInvalid, markSuffix)
+	case t.o.Wait < 0 || t.o.Remember < 0 || t.o.Skew < 0 || t.o.MaxHold < 0:
+		return fmt.Errorf("%w: Wait, Remember, Skew and MaxHold cannot be negative", holdfast.ErrInvalid)
 	case t.o.Remember > driver.MaxTTL || t.o.Skew > driver.MaxTTL/4:
 		return fmt.Errorf("%w: Remember is above %v, or Skew above %v", holdfast.ErrInvalid, driver.MaxTTL, driver.MaxTTL/4)
 	}
 	return nil
 }
 
-// look returns the verdict Done or Missed, or Unknown if the work is still to be
-// done.
+// lookupMark returns the verdict Done or Missed, or Unknown if the work is still to
+// be done.
 //
-// The clock is read after the answer: had the mark been there and run out before
-// the store looked, then the slot would be over by every clock now.
-func (t *task) look(ctx context.Context) (Result, error) {
-	rec, err := t.locks.Lookup(ctx, t.mark)
+// It reads the clock after the reply of the store. If the mark was placed and had
+// expired before the lookup, the slot is over by every replica's clock by then.
+func (t *task) lookupMark(ctx context.Context) (Result, error) {
+	rec, err := t.locks.Lookup(ctx, t.markName)
 	result := Result{Slot: t.slot}
 	switch {
 	case err == nil:
-		return result.in(Done, rec), nil
+		return result.withRecord(Done, rec), nil
 	case !errors.Is(err, holdfast.ErrNotHeld):
 		return result, err
-	case !t.open():
+	case !t.slotOpen():
 		result.Verdict = Missed
 	}
 	return result, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/recipetest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/once"
 )
 
@@ -26,8 +26,8 @@ func want(t *testing.T, verdict once.Verdict, got once.Result, err error) {
 
 // TestFailureIsRepeated, and a success is not until it is forgotten.
 func TestFailureIsRepeated(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		ctx, locks := t.Context(), recipetest.Client(t, store, "a")
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), storetest.Client(t, store, "a")
 		o := &once.Options{Remember: 10 * time.Minute}
 		ours := errors.New("disk full")
 		result, err := once.Do(ctx, locks, "job", o, func(context.Context) error { return ours })
@@ -50,8 +50,8 @@ func TestFailureIsRepeated(t *testing.T) {
 
 // TestAtMostOnce: neither a failure nor a panic is repeated.
 func TestAtMostOnce(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		ctx, locks := t.Context(), recipetest.Client(t, store, "a")
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), storetest.Client(t, store, "a")
 		o := &once.Options{AtMostOnce: true}
 		ours := errors.New("disk full")
 		result, err := once.Do(ctx, locks, "job", o, func(context.Context) error { return ours })
@@ -73,13 +73,13 @@ func TestAtMostOnce(t *testing.T) {
 	})
 }
 
-// TestBusy: who asks while the job runs is told by whom, or waits: then he
-// finds it done, or takes over when it has failed.
+// TestBusy: a call while the job runs returns the holder, or waits: then it returns Done, or runs
+// the job if that has failed.
 func TestBusy(t *testing.T) {
 	for _, ends := range []error{nil, errors.New("failed")} {
-		recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 			ctx := t.Context()
-			first, second := recipetest.Client(t, store, "first"), recipetest.Client(t, store, "second")
+			first, second := storetest.Client(t, store, "first"), storetest.Client(t, store, "second")
 			go once.Do(ctx, first, "job", nil, func(context.Context) error {
 				time.Sleep(time.Hour)
 				return ends
@@ -114,9 +114,9 @@ func TestBusy(t *testing.T) {
 // TestLongRunsDoNotOverlap: a run that goes on into the next period keeps the
 // runs of that one from beginning, and delays no period after it.
 func TestLongRunsDoNotOverlap(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx := t.Context()
-		locks, other := recipetest.Client(t, store, "a"), recipetest.Client(t, store, "b")
+		locks, other := storetest.Client(t, store, "a"), storetest.Client(t, store, "b")
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
 		go once.Every(ctx, locks, "job", time.Hour, nil, func(context.Context) error {
 			time.Sleep(90 * time.Minute)
@@ -138,12 +138,12 @@ func TestLongRunsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// TestMissedSlot: who waits for a job until the slot is over does not run it
-// late, when its mark may be gone.
+// TestMissedSlot: a call that waits for a job until the slot is over does not run it late, when its
+// mark may be gone.
 func TestMissedSlot(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx := t.Context()
-		locks, other := recipetest.Client(t, store, "a"), recipetest.Client(t, store, "b")
+		locks, other := storetest.Client(t, store, "a"), storetest.Client(t, store, "b")
 		slot := once.Slot{Start: time.Now(), End: time.Now().Add(time.Minute)}
 		lock, err := locks.Acquire(ctx, "job", nil)
 		if err != nil {
@@ -155,12 +155,12 @@ func TestMissedSlot(t *testing.T) {
 	})
 }
 
-// TestLostLockIsNotDone: a run whose lock was lost is told so, its context ends,
-// and it does not count, whatever it returns.
+// TestLostLockIsNotDone: a run whose lock was lost fails with that error, its context ends, and it
+// does not count, whatever it returns.
 func TestLostLockIsNotDone(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx := t.Context()
-		locks, other := recipetest.Client(t, store, "a"), recipetest.Client(t, store, "b")
+		locks, other := storetest.Client(t, store, "a"), storetest.Client(t, store, "b")
 		result, err := once.Do(ctx, locks, "job", nil, func(ctx context.Context) error {
 			if holdfast.FromContext(ctx).Token() == 0 {
 				t.Error("no token")
@@ -184,9 +184,9 @@ func TestLostLockIsNotDone(t *testing.T) {
 
 // TestContextOfTheCaller ends the work, and success counts all the same.
 func TestContextOfTheCaller(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
-		locks := recipetest.Client(t, store, "a")
+		locks := storetest.Client(t, store, "a")
 		result, err := once.Do(ctx, locks, "job", nil, func(ctx context.Context) error {
 			cancel()
 			<-ctx.Done()
@@ -198,13 +198,13 @@ func TestContextOfTheCaller(t *testing.T) {
 	})
 }
 
-// TestUnrecorded: a success that cannot be recorded is told as such; a run that
-// must not be repeated does not begin unless it is recorded.
+// TestUnrecorded: a success that cannot be recorded has an error of its own; a run that must not be
+// repeated does not begin unless it is recorded.
 func TestUnrecorded(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx := t.Context()
 		down := faultstore.Wrap(store)
-		locks := recipetest.Client(t, down, "a")
+		locks := storetest.Client(t, down, "a")
 		result, err := once.Do(ctx, locks, "job", nil, func(context.Context) error {
 			down.Set(faultstore.Acquire, faultstore.Refuse)
 			return nil
@@ -232,8 +232,8 @@ func TestUnrecorded(t *testing.T) {
 
 // TestInvalid: what cannot work is refused before anything is done.
 func TestInvalid(t *testing.T) {
-	recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		ctx, locks := t.Context(), recipetest.Client(t, store, "a")
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), storetest.Client(t, store, "a")
 		for _, period := range []time.Duration{0, -time.Hour, 2 * driver.MaxTTL} {
 			if _, err := once.Every(ctx, locks, "job", period, nil, nothing); !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("a period of %v: %v", period, err)
@@ -244,7 +244,7 @@ func TestInvalid(t *testing.T) {
 				t.Errorf("%+v: %v", o, err)
 			}
 		}
-		if _, err := once.Do(ctx, recipetest.Client(t, forgetful{store}, "b"), "job", nil, nothing); !errors.Is(err, holdfast.ErrUnsupported) {
+		if _, err := once.Do(ctx, storetest.Client(t, forgetful{store}, "b"), "job", nil, nothing); !errors.Is(err, holdfast.ErrUnsupported) {
 			t.Errorf("a store that cannot keep names: %v", err)
 		}
 	})

@@ -8,30 +8,30 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// ErrNotRecorded is in the error of a run that has succeeded, but whose success
+// ErrNotRecorded is matched by the error of a run that has succeeded if the success
 // could not be recorded: the work may be done again.
 var ErrNotRecorded = errors.New("once: the work was done, but that could not be recorded")
 
-// A Verdict says what became of a call.
+// A Verdict is the outcome of a call.
 type Verdict int
 
 const (
-	// Unknown: there was an error before it could be told.
+	// Unknown means that an error occurred before the outcome was known.
 	Unknown Verdict = iota
 
-	// Ran: the work was run by this call. The error says how it ended.
+	// Ran means that this call ran the work. The error is how it ended.
 	Ran
 
-	// Done: the work was done before, by this replica or another; or, with
-	// AtMostOnce, begun.
+	// Done means that the work was done before, by this replica or another. With
+	// AtMostOnce it means that the work was begun.
 	Done
 
-	// Busy: somebody else runs the job at the moment: this piece of work or,
-	// of a job with slots, that of an earlier slot.
+	// Busy means that another call runs the job at the moment: this piece of work
+	// or, for a job with slots, that of an earlier slot.
 	Busy
 
-	// Missed: the slot was over, by this replica's clock, before the work
-	// could begin. Nothing was run by this call; others may have run it.
+	// Missed means that the slot was over, by this replica's clock, before the
+	// work could begin. This call ran nothing; another may have run the work.
 	Missed
 )
 
@@ -49,27 +49,28 @@ func (v Verdict) String() string {
 	return "unknown"
 }
 
-// A Result says what became of a call, and why the work was not run.
+// A Result is the outcome of a call, with the reason if the work was not run.
 type Result struct {
 	Verdict Verdict
 
-	// Slot is the slot that was asked for, zero for Do.
+	// Slot is the slot of the call, zero for Do.
 	Slot Slot
 
 	// Token is the fencing token of the run, if the verdict is Ran.
 	Token int64
 
-	// Holder is the public name of the one who runs the job, if the verdict is
-	// Busy and the store told. (Of work that is done the stores keep no name.)
+	// Holder is the public name of the Client that runs the job, if the verdict is
+	// Busy and the store reported it. (Of work that is done the stores keep no name.)
 	Holder string
 
-	// Until is, by this host's wall clock, the end of the time for which the
-	// work counts as done, if the verdict is Done; and when the other's lock
-	// ends unless it is renewed, if it is Busy. Zero if the store did not tell.
+	// Until is a time by this host's wall clock. If the verdict is Done, it is the
+	// end of the time for which the work counts as done. If it is Busy, it is when
+	// the lock of the job ends unless it is renewed. It is zero if the store did not
+	// report it.
 	Until time.Time
 }
 
-// String says the same in words, for logs.
+// String returns the outcome in words, for logs.
 func (r Result) String() string {
 	text := r.Verdict.String()
 	if r.Holder != "" {
@@ -81,8 +82,9 @@ func (r Result) String() string {
 	return text
 }
 
-// in is the result of a call that found a lock or a mark in the way.
-func (r Result) in(v Verdict, rec holdfast.Record) Result {
+// withRecord returns the result of a call that found the lock held, or the mark
+// placed, with what the store's record shows.
+func (r Result) withRecord(v Verdict, rec holdfast.Record) Result {
 	r.Verdict = v
 	if v == Busy {
 		r.Holder = rec.Holder

@@ -9,21 +9,27 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// run runs the work under the lock of its job.
-func (t *task) run(ctx context.Context, lock *holdfast.Lock, work func(context.Context) error) (Result, error) {
-	result := Result{Verdict: Ran, Slot: t.slot, Token: lock.Token()}
+// runLocked runs the work under the lock of its job.
+func (t *task) runLocked(ctx context.Context, lock *holdfast.Lock, work func(context.Context) error) (Result, error) {
+	result := Result{Slot: t.slot}
 	if t.o.AtMostOnce {
-		if err := t.record(ctx); err != nil {
-			result.Verdict = Unknown
+		err := t.placeMark(ctx)
+		if held := (*holdfast.HeldError)(nil); errors.As(err, &held) {
+			return result.withRecord(Done, held.Record), nil // begun since the lookup, after this lock was lost
+		}
+		if err != nil {
 			return result, fmt.Errorf("%w; it was not run", err)
 		}
 	}
 	err := lock.Do(ctx, func(ctx context.Context) error {
+		result.Verdict, result.Token = Ran, lock.Token()
 		err := work(ctx)
 		if err != nil || lock.Err() != nil || t.o.AtMostOnce {
 			return err
 		}
-		if err := t.record(context.WithoutCancel(ctx)); err != nil {
+		// The mark of another call serves as well: that call received its reply too
+		// late.
+		if err := t.placeMark(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, holdfast.ErrHeld) {
 			return fmt.Errorf("%w: %w", ErrNotRecorded, err)
 		}
 		return nil
@@ -31,21 +37,18 @@ func (t *task) run(ctx context.Context, lock *holdfast.Lock, work func(context.C
 	return result, err
 }
 
-// record places the mark. The caller has the lock, so nobody else does; that the
-// mark is there already means that an earlier call was answered too late.
+// placeMark places the mark. The error matches holdfast.ErrHeld if the mark has been
+// placed already.
 //
-// The hold lasts as long as the mark is to be kept, so that it serves as one if
-// its release is not confirmed.
-func (t *task) record(ctx context.Context) error {
-	keep := t.keep()
+// The TTL of the hold is the time for which the mark is to be kept. So the hold
+// serves as the mark if its release is not confirmed.
+func (t *task) placeMark(ctx context.Context) error {
+	keep := t.keepMarkFor()
 	if keep <= 0 {
-		return nil // nobody can ask any more
+		return nil // no call can need the mark any more
 	}
 	keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
-	mark, err := t.locks.TryAcquire(ctx, t.mark, &holdfast.Options{TTL: keep, MinHold: keep, NoRenew: true})
-	if errors.Is(err, holdfast.ErrHeld) {
-		return nil
-	}
+	mark, err := t.locks.TryAcquire(ctx, t.markName, &holdfast.Options{TTL: keep, MinHold: keep, NoRenew: true, NoDefaults: true})
 	if err != nil {
 		return err
 	}

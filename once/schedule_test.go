@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/recipetest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/once"
 )
 
@@ -20,19 +20,19 @@ type wall struct{ off time.Duration }
 func (w *wall) now() time.Time { return time.Now().Add(w.off) }
 
 // TestSkewedReplicas: five replicas whose clocks are apart by up to 5 s either
-// way, and in every other period somewhere else, ask in each of 200 periods,
+// way, and in every other period somewhere else, call in each of 200 periods,
 // and again somewhere in it. The job is shorter than that: it runs 200 times,
 // once for each period, also where a period is shorter than the difference.
 func TestSkewedReplicas(t *testing.T) {
 	const replicas, periods, skew = 5, 200, 5 * time.Second
 	for _, period := range []time.Duration{24 * time.Hour, time.Minute, 12 * time.Second, 4 * time.Second} {
 		t.Run(period.String(), func(t *testing.T) {
-			recipetest.Virtual(t, func(t *testing.T, store driver.Store) {
+			storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 				runs := &ledger{runs: map[time.Time]int{}}
 				began := time.Now().Truncate(period).Add(2*period + time.Minute).Truncate(period)
 				var group sync.WaitGroup
 				for i := range replicas {
-					locks := recipetest.Client(t, store, fmt.Sprint("replica-", i))
+					locks := storetest.Client(t, store, fmt.Sprint("replica-", i))
 					clock := &wall{}
 					group.Go(func() {
 						for n := range periods {

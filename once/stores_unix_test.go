@@ -12,18 +12,18 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/recipetest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/once"
 )
 
 func TestMain(m *testing.M) {
-	recipetest.Main(m, map[string]recipetest.Role{"hang": roleHang, "wait": roleWait})
+	storetest.Main(m, map[string]storetest.Role{"hang": roleHang, "wait": roleWait})
 }
 
 // TestJobsOfManyReplicas: on every store, three replicas with four goroutines
 // each go through the same jobs; each runs once.
 func TestJobsOfManyReplicas(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, s *recipetest.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		const jobs = 10
 		var runs [jobs]atomic.Int32
 		var group sync.WaitGroup
@@ -53,7 +53,7 @@ func TestJobsOfManyReplicas(t *testing.T) {
 
 // TestVerdicts: on every store, each verdict that depends on it.
 func TestVerdicts(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, s *recipetest.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		ctx, replicas := t.Context(), s.Replicas(t, 2)
 		slot := once.Slot{Start: time.Now(), End: time.Now().Add(time.Hour)}
 		ours := errors.New("disk full")
@@ -82,18 +82,17 @@ func TestVerdicts(t *testing.T) {
 }
 
 // TestCrashedRunIsRepeated: on every store that processes share, a run whose
-// process is killed is taken over by one who waits, unless it is to be run at
-// most once.
+// process is killed is taken over by a waiter, unless it is to be run at most once.
 func TestCrashedRunIsRepeated(t *testing.T) {
-	recipetest.EachShared(t, func(t *testing.T, s *recipetest.Store) {
+	storetest.EachShared(t, func(t *testing.T, s *storetest.Store) {
 		for mode, verdict := range map[string]string{"again": "ran", "never": "done before"} {
 			said := make(chan string, 10)
 			hear := func(line string) { said <- line }
-			first := recipetest.Start(t, hear, "hang", s.URL(), mode)
+			first := storetest.Start(t, hear, "hang", s.URL(), mode)
 			if line := <-said; line != "running" {
 				t.Fatal(line)
 			}
-			recipetest.Start(t, hear, "wait", s.URL(), mode)
+			storetest.Start(t, hear, "wait", s.URL(), mode)
 			if line := <-said; line != "waiting" {
 				t.Fatal(line)
 			}
@@ -105,7 +104,7 @@ func TestCrashedRunIsRepeated(t *testing.T) {
 	})
 }
 
-// call asks for the job of the test as a process.
+// call runs the job of the test as a process.
 func call(args []string, wait time.Duration, work func(context.Context) error) (once.Result, error) {
 	locks, err := holdfast.Open(context.Background(), args[0], nil)
 	if err != nil {
@@ -120,13 +119,13 @@ func call(args []string, wait time.Duration, work func(context.Context) error) (
 func roleHang(args []string) error {
 	_, err := call(args, 0, func(context.Context) error {
 		fmt.Println("running")
-		recipetest.UntilEOF()
+		storetest.UntilEOF()
 		return nil
 	})
 	return err
 }
 
-// roleWait waits for the job and says what became of it.
+// roleWait waits for the job and prints the result.
 func roleWait(args []string) error {
 	fmt.Println("waiting")
 	result, err := call(args, time.Minute, nothing)

@@ -1,19 +1,30 @@
 // Package ratelimit limits how often something is done, over all replicas of a
-// program, with the locks of package holdfast and no counter.
+// program. It uses the locks of package holdfast, and no counter.
 //
 //	texts := ratelimit.New(locks, 1, time.Minute) // one a minute, for each key
 //	if err := texts.Take(ctx, "sms:"+number); err != nil { … }
 //
 // Each call that may pass takes one of N places of its key and leaves it taken
 // for the length of the window. Where all places are taken the error is a
-// [LimitError], which says when to come again.
+// [LimitError], which contains the time after which to try again.
 //
 // # Guarantees
 //
 // As the store counts time, no window of that length, wherever it begins, sees
 // more than N calls pass for a key, as long as the store forgets nothing (see
-// its package comment). That is a sliding window, with no burst at its edges.
-// A call that fails for another reason has not passed; it may use up a place.
+// its package comment). A call passes when Take returns nil. That is a sliding
+// window, with no burst at its edges, however slow the store and the network are.
+// A call that fails for another reason has not passed; it may use up one place.
+//
+// A place stays taken for longer than the window: for a hundredth of the window
+// and three times what it took to acquire the place, or for twice what releases have
+// taken lately if that is more. So fewer than N calls pass in a window if calls
+// always wait for every place. If a release takes longer than this, its call does
+// not pass, and the place is used up. When the releases of a store become slow, this
+// happens to a few calls of each Client, until the Client has measured how slow they are.
+//
+// A process that is paused between the return of Take and the call makes the call
+// late, and so perhaps within a window of N others.
 //
 // # A counter instead?
 //
@@ -22,10 +33,10 @@
 // trips for a call that passes, one for each of the N places for a call that
 // does not, and a name in the store for each place that is taken. So it suits
 // small N, some ten at most, and a limit that matters: one reminder a day for each
-// customer, three calls at once to a fragile partner. It gives no more than that, but
-// it does so on every store that keeps names, a folder too, exactly and without
-// the burst of a counter with fixed windows, which can let 2N pass around the
-// end of one. For thousands of calls a second take a counter.
+// customer, three calls at once to a fragile partner. It limits no more than that. But
+// it works on every store that keeps names, a folder too, and its limit is exact.
+// A counter with fixed windows has bursts: it can let 2N calls pass around the
+// end of a window. For thousands of calls a second use a counter.
 //
 // # When not to use it
 //

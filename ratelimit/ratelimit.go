@@ -6,30 +6,38 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // MaxCalls is the greatest number of calls in a window.
 const MaxCalls = 1000
 
-// graceTTL is for how long at least a place is taken by a process that ends
-// between taking it and saying for how long it is to be kept.
-const graceTTL = 3 * time.Second
+// MaxWindow is the greatest length of a window.
+const MaxWindow = 360 * 24 * time.Hour
 
-// ErrLimited is what every [LimitError] matches.
+// placeTTL is how long a place stays taken if the process ends before the
+// call has passed: more than the requests of a call take together.
+const placeTTL = 10 * time.Second
+
+// ErrLimited is matched by every [LimitError].
 var ErrLimited = errors.New("limit reached")
 
-// A LimitError says that a call may not pass now.
+// A LimitError means that a call may not pass now.
 type LimitError struct {
 	// Key is what was limited.
 	Key string
 
-	// RetryAfter is for how long at least no place will be free, as far as the
-	// store told. Others may take it then.
+	// RetryAfter is the least time for which no place will be free, as far as the
+	// store has reported. Another call may take the place then.
 	RetryAfter time.Duration
 }
 
@@ -46,9 +54,10 @@ func (e *LimitError) Seconds() string {
 	return strconv.Itoa(max(1, int(math.Ceil(e.RetryAfter.Seconds()))))
 }
 
-// A Limiter lets at most N calls for a key pass in any window. It keeps nothing
-// but its parameters: making one for a single call is fine. All that limit the
-// same key must use the same N and window.
+// A Limiter lets at most N calls for a key pass in any window. It keeps only its
+// parameters: making one for a single call is fine. All Limiters of the same key
+// must use the same N and window. The measured time of a store's releases is kept
+// with the Client: use one Client, not one for each call.
 type Limiter struct {
 	locks  *holdfast.Client
 	n      int
@@ -56,65 +65,127 @@ type Limiter struct {
 }
 
 // New returns a limiter for n calls, at most MaxCalls, in any window of that
-// length, from driver.MinTTL (10 ms) to driver.MaxTTL. What is out of bounds is
-// reported by Take.
+// length, from driver.MinTTL (10 ms) to MaxWindow. Take reports values out of
+// bounds.
 func New(locks *holdfast.Client, n int, window time.Duration) *Limiter {
 	return &Limiter{locks: locks, n: n, window: window}
 }
 
-// Take returns nil if a call for the key may pass now. If not, the error is a
-// [LimitError]. Other errors are those of holdfast.Client.TryAcquire; the call
-// must not pass then, or may, as the caller sees fit: holdfast.ErrUnavailable
-// says nothing about the limit.
+// Take returns nil if a call for the key may pass now. If the limit is reached, the
+// error is a [LimitError]. Other errors are those of holdfast.Client.TryAcquire and
+// holdfast.Lock.Release; the caller decides whether the call passes then, since
+// holdfast.ErrUnavailable means nothing about the limit. A call that does not
+// pass may use up one place for a window: if the release is not confirmed, or if
+// its reply comes unusually late. Take does not try another place then.
 //
 // The key is the name of a lock; for n above 1 its places are named key#0, key#1
 // and so on.
 func (l *Limiter) Take(ctx context.Context, key string) error {
-	if err := l.check(); err != nil {
+	if err := l.validate(); err != nil {
 		return fmt.Errorf("ratelimit: %q: %w", key, err)
 	}
 	limited := &LimitError{Key: key, RetryAfter: l.window}
-	first := rand.IntN(l.n) // so that callers seldom want the same place
+	first := rand.IntN(l.n) // so that callers seldom try the same place
 	for i := range l.n {
 		name := key
 		if l.n > 1 {
 			name += "#" + strconv.Itoa((first+i)%l.n)
 		}
-		err := l.place(ctx, name)
+		err := l.takePlace(ctx, name)
 		var held *holdfast.HeldError
-		if !errors.As(err, &held) {
+		var late *lateReplyError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &held):
+			if held.Record.Kept && held.Record.Remaining > 0 {
+				limited.RetryAfter = min(limited.RetryAfter, held.Record.Remaining)
+			}
+		case errors.As(err, &late):
+			// Another place would probably be late as well, and be used up.
+			retryAfter := late.freeIn
+			if i < l.n-1 { // another place may be free
+				retryAfter = late.took
+			}
+			limited.RetryAfter = max(0, min(limited.RetryAfter, retryAfter))
+			return limited
+		default:
 			return err
-		}
-		if held.Record.Kept && held.Record.Remaining > 0 {
-			limited.RetryAfter = min(limited.RetryAfter, held.Record.Remaining)
 		}
 	}
 	return limited
 }
 
-// place takes a place and leaves it taken for the window.
+// A lateReplyError means that a place was taken, but not for a whole window from
+// now on.
+type lateReplyError struct {
+	took   time.Duration // how long the release took
+	freeIn time.Duration // from now on until the place is free
+}
+
+func (*lateReplyError) Error() string { return "the store answered too late" }
+
+// takePlace takes a place and leaves it taken until one window after takePlace
+// returns.
 //
-// The hold itself lasts as long, so that the place stays taken if its release is
-// not confirmed: the store frees it no sooner either way, and that the release
-// failed is no reason for the call not to pass.
-func (l *Limiter) place(ctx context.Context, name string) error {
-	lock, err := l.locks.TryAcquire(ctx, name, &holdfast.Options{
-		TTL:     max(l.window, graceTTL),
-		MinHold: l.window,
-		NoRenew: true,
-	})
+// The place stays taken for the window and a grace period, counted from the moment
+// before the release was sent. The grace period covers the time that the reply takes.
+// If the reply takes longer, this call cannot use the place. Releases seldom take
+// longer than three times what the acquisition took, or twice what a release
+// usually takes, even on a slow network. The hundredth of the window costs hardly
+// any calls.
+func (l *Limiter) takePlace(ctx context.Context, name string) error {
+	began := time.Now()
+	lock, err := l.locks.TryAcquire(ctx, name, &holdfast.Options{TTL: placeTTL, NoRenew: true, NoDefaults: true})
 	if err != nil {
 		return err
 	}
-	if err := lock.Release(); errors.Is(err, holdfast.ErrLost) {
-		return err // it was freed too early: another may have it
+	released := time.Now()
+	estimate := releaseTimeOf(l.locks)
+	grace := max(l.window/100+3*released.Sub(began), 2*estimate.current())
+	if err := lock.ReleaseKeep(l.window + grace); err != nil {
+		return err
+	}
+	took := time.Since(released)
+	// A single reply that is very late raises the next grace period at most tenfold.
+	// So a pause costs little, and a few calls suffice to measure a store with
+	// releases that are always slow.
+	estimate.record(min(took, 5*grace))
+	if took > grace {
+		return &lateReplyError{took: took, freeIn: l.window + grace - took}
 	}
 	return nil
 }
 
-// Wait waits until a call for the key may pass, or ctx ends. Those who wait are
-// not served in any order. Errors are those of Take, but for LimitError, which
-// is only returned, joined with ctx.Err(), where the wait was cut short.
+// A releaseTime estimates the longest time that recent releases took. A longer
+// release raises it at once; every other release lowers it by an eighth.
+type releaseTime struct{ nanoseconds atomic.Int64 }
+
+func (t *releaseTime) current() time.Duration { return time.Duration(t.nanoseconds.Load()) }
+
+func (t *releaseTime) record(d time.Duration) {
+	old := t.nanoseconds.Load()
+	t.nanoseconds.Store(max(int64(d), old-old/8)) // of two concurrent calls either may win
+}
+
+// releaseTimes has a *releaseTime for each weak.Pointer to a Client that is in use.
+var releaseTimes sync.Map
+
+// releaseTimeOf returns the estimate of how long the releases of a Client take.
+func releaseTimeOf(locks *holdfast.Client) *releaseTime {
+	key := weak.Make(locks)
+	estimate, found := releaseTimes.Load(key)
+	if !found {
+		if estimate, found = releaseTimes.LoadOrStore(key, new(releaseTime)); !found {
+			runtime.AddCleanup(locks, func(key weak.Pointer[holdfast.Client]) { releaseTimes.Delete(key) }, key)
+		}
+	}
+	return estimate.(*releaseTime)
+}
+
+// Wait waits until a call for the key may pass, or ctx ends. Waiting calls pass in
+// no particular order. Errors are those of Take. A LimitError is returned only if
+// ctx ended the wait, joined with ctx.Err().
 func (l *Limiter) Wait(ctx context.Context, key string) error {
 	for {
 		err := l.Take(ctx, key)
@@ -122,22 +193,20 @@ func (l *Limiter) Wait(ctx context.Context, key string) error {
 		if !errors.As(err, &limited) {
 			return err
 		}
-		timer := time.NewTimer(limited.RetryAfter + rand.N(5*time.Millisecond))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("%w (%w)", ctx.Err(), limited)
+		if err := retry.Sleep(ctx, limited.RetryAfter+rand.N(5*time.Millisecond)); err != nil {
+			return fmt.Errorf("%w (%w)", err, limited)
 		}
 	}
 }
 
-func (l *Limiter) check() error {
+func (l *Limiter) validate() error {
 	switch {
+	case l.locks == nil:
+		return fmt.Errorf("%w: the client is nil", holdfast.ErrInvalid)
 	case l.n < 1 || l.n > MaxCalls:
 		return fmt.Errorf("%w: %d calls, want 1 to %d", holdfast.ErrInvalid, l.n, MaxCalls)
-	case l.window < driver.MinTTL || l.window > driver.MaxTTL:
-		return fmt.Errorf("%w: a window of %v, want %v to %v", holdfast.ErrInvalid, l.window, driver.MinTTL, driver.MaxTTL)
+	case l.window < driver.MinTTL || l.window > MaxWindow:
+		return fmt.Errorf("%w: a window of %v, want %v to %v", holdfast.ErrInvalid, l.window, driver.MinTTL, MaxWindow)
 	}
 	return nil
 }

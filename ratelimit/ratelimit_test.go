@@ -12,20 +12,21 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/recipetest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/ratelimit"
 )
 
 // TestOfferedThousandASecond: of 1000 calls a second for 10 s by three replicas,
-// one in 100 ms passes: 100 in all.
+// one in 100 ms passes, 100 in all, less what a place stays taken for longer than
+// the window.
 func TestOfferedThousandASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		passed, window := offer(t, 1, 100*time.Millisecond, 10*time.Second)
-		if n := len(passed); n < 99 || n > 101 {
-			t.Errorf("%d passed, want 100", n)
+		if n := len(passed); n < 98 || n > 100 {
+			t.Errorf("%d passed, want 98 to 100", n)
 		}
-		sliding(t, passed, passed, 1, window)
+		apart(t, passed, 1, window)
 	})
 }
 
@@ -34,10 +35,10 @@ func TestSlidingWindow(t *testing.T) {
 	for _, n := range []int{2, 3, 7} {
 		synctest.Test(t, func(t *testing.T) {
 			passed, window := offer(t, n, 100*time.Millisecond, 10*time.Second)
-			if got, want := len(passed), 100*n; got < want*99/100 || got > want+n {
+			if got, want := len(passed), 100*n; got < want*98/100 || got > want+n {
 				t.Errorf("%d passed, want %d", got, want)
 			}
-			sliding(t, passed, passed, n, window)
+			apart(t, passed, n, window)
 		})
 	}
 }
@@ -72,42 +73,22 @@ func offer(t *testing.T, n int, window, length time.Duration) ([]time.Time, time
 	return passed, window
 }
 
-// sliding checks that never more than n calls passed in a window. Each passed at
-// some moment between its begin and its end, in whichever order.
-func sliding(t *testing.T, begins, ends []time.Time, n int, window time.Duration) {
-	t.Helper()
-	begins, ends = slices.Clone(begins), slices.Clone(ends)
-	slices.SortFunc(begins, time.Time.Compare)
-	slices.SortFunc(ends, time.Time.Compare)
-	for i := n; i < len(ends); i++ {
-		if gap := ends[i].Sub(begins[i-n]); gap < window {
-			t.Errorf("%d calls passed within %v", n+1, gap)
-		}
-	}
-}
-
 // TestEachStore: on every store, replicas that call all the time do not pass more
 // often than they may.
 func TestEachStore(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, s *recipetest.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		const calls, window = 3, 250 * time.Millisecond
-		var mu sync.Mutex
-		var begins, ends []time.Time
+		p := &passes{}
 		var group sync.WaitGroup
-		for _, locks := range s.Replicas(t, 3) {
-			limit := ratelimit.New(locks, calls, window)
+		for range 3 {
+			c := p.caller(t, s, s.URL())
 			group.Go(func() {
 				for passed := 0; passed < 5; {
-					began := time.Now()
-					err := limit.Take(t.Context(), "key")
-					ended := time.Now()
+					err := c.take(ratelimit.New(c.locks, calls, window))
 					var limited *ratelimit.LimitError
 					switch {
 					case err == nil:
 						passed++
-						mu.Lock()
-						begins, ends = append(begins, began), append(ends, ended)
-						mu.Unlock()
 					case !errors.As(err, &limited) || limited.RetryAfter > window+time.Second:
 						t.Error(err)
 						return
@@ -118,11 +99,69 @@ func TestEachStore(t *testing.T) {
 			})
 		}
 		group.Wait()
-		sliding(t, begins, ends, calls, window)
+		p.judge(t, calls, window)
 	})
 }
 
-// TestKeysAreApart, and RetryAfter says when a place is free.
+// Passes are when calls passed. The return of Take is seen late on a busy machine:
+// so the release is noted as well, which comes before the last look at the clock.
+type passes struct {
+	mu     sync.Mutex
+	begins []time.Time // of releases
+	ends   []time.Time // of calls
+}
+
+// A caller makes one call at a time.
+type caller struct {
+	p        *passes
+	locks    *holdfast.Client
+	acquired func() // called when a place has been granted, if not nil
+	released time.Time
+}
+
+func (p *passes) caller(t *testing.T, s *storetest.Store, url string) *caller {
+	c := &caller{p: p}
+	c.locks = s.OpenURL(t, url, &holdfast.Config{Hooks: holdfast.Hooks{
+		Acquired: func(string, int64, time.Duration) {
+			if c.acquired != nil {
+				c.acquired()
+			}
+		},
+		Released: func(string, time.Duration, error) { c.released = time.Now() },
+	}})
+	return c
+}
+
+func (c *caller) take(limit *ratelimit.Limiter) error {
+	err := limit.Take(context.Background(), "key")
+	ended := time.Now()
+	if err == nil {
+		c.p.mu.Lock()
+		defer c.p.mu.Unlock()
+		c.p.begins, c.p.ends = append(c.p.begins, c.released), append(c.p.ends, ended)
+	}
+	return err
+}
+
+func (p *passes) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ends)
+}
+
+// judge checks that no window saw more than n calls.
+func (p *passes) judge(t *testing.T, n int, window time.Duration) {
+	t.Helper()
+	slices.SortFunc(p.begins, time.Time.Compare)
+	slices.SortFunc(p.ends, time.Time.Compare)
+	for i := n; i < len(p.ends); i++ {
+		if gap := p.ends[i].Sub(p.begins[i-n]); gap < window {
+			t.Errorf("%d calls passed within %v, the window is %v", n+1, gap, window)
+		}
+	}
+}
+
+// TestKeysAreApart: keys do not share places, and RetryAfter is when a place is free.
 func TestKeysAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store := t.Context(), memstore.New()
@@ -139,8 +178,8 @@ func TestKeysAreApart(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		var limited *ratelimit.LimitError
-		if err := limit.Take(ctx, "a"); !errors.As(err, &limited) || limited.RetryAfter != 40*time.Second || limited.Seconds() != "40" || limited.Key != "a" {
-			t.Errorf("%+v, %v; want a wait of 40s", limited, err)
+		if err := limit.Take(ctx, "a"); !errors.As(err, &limited) || limited.RetryAfter != 40600*time.Millisecond || limited.Seconds() != "41" || limited.Key != "a" {
+			t.Errorf("%+v, %v; want a wait of 40.6s", limited, err)
 		}
 		time.Sleep(limited.RetryAfter)
 		if err := limit.Take(ctx, "a"); err != nil {
@@ -149,7 +188,7 @@ func TestKeysAreApart(t *testing.T) {
 	})
 }
 
-// TestWait serves all who wait, no faster than allowed, and gives up with ctx.
+// TestWait: all waiters are served, no faster than allowed, and a wait ends with ctx.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -177,30 +216,37 @@ func TestWait(t *testing.T) {
 			t.Errorf("a wait cut short: %v", err)
 		}
 		group.Wait()
-		sliding(t, passed, passed, 2, time.Second)
+		apart(t, passed, 2, time.Second)
 	})
 }
 
-// TestUnconfirmedRelease: a place whose release the store does not confirm stays
-// taken all the same.
+// TestUnconfirmedRelease: a call whose place may not stay taken for long enough
+// does not pass.
 func TestUnconfirmedRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, store := t.Context(), faultstore.Wrap(memstore.New())
-		locks := holdfast.New(store, nil)
-		other := holdfast.New(store.Store, nil)
-		defer other.Close()
-		limit := ratelimit.New(locks, 1, time.Minute)
-		store.Set(faultstore.Release, faultstore.Refuse)
-		if err := limit.Take(ctx, "key"); err != nil {
-			t.Fatal(err)
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, faulty := t.Context(), faultstore.Wrap(store)
+		limit := ratelimit.New(storetest.Client(t, faulty, "a"), 1, time.Minute)
+		faulty.Set(faultstore.Release, faultstore.Refuse)
+		if err := limit.Take(ctx, "key"); !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("a release that is refused: %v", err)
 		}
-		began := time.Now()
-		locks.Close() // nobody tries on
-		if err := ratelimit.New(other, 1, time.Minute).Wait(ctx, "key"); err != nil {
-			t.Fatal(err)
+		faulty.Set(faultstore.Release, nil)
+		if err := limit.Wait(ctx, "key"); err != nil {
+			t.Error(err)
 		}
-		if gap := time.Since(began); gap < 50*time.Second {
-			t.Errorf("the next passed after %v", gap)
+		broken := func(ctx context.Context, _ faultstore.Op, apply func()) error {
+			if _, _, err := store.Break(ctx, driver.BreakRequest{Name: "other"}); err != nil {
+				t.Error(err)
+			}
+			apply()
+			return nil
+		}
+		faulty.Once(faultstore.Release, broken)
+		if err := limit.Take(ctx, "other"); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("a place that is broken: %v", err)
+		}
+		if err := limit.Take(ctx, "other"); err != nil {
+			t.Errorf("the place is free: %v", err)
 		}
 	})
 }
@@ -213,6 +259,7 @@ func TestErrors(t *testing.T) {
 		locks := holdfast.New(store, nil)
 		defer locks.Close()
 		for _, limit := range []*ratelimit.Limiter{
+			ratelimit.New(nil, 1, time.Minute),
 			ratelimit.New(locks, 0, time.Minute),
 			ratelimit.New(locks, ratelimit.MaxCalls+1, time.Minute),
 			ratelimit.New(locks, 1, time.Millisecond),

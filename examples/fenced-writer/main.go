@@ -1,6 +1,6 @@
-// Fenced-writer shows what the fencing token is for: a holder that was paused
-// past the end of its lock wakes up and writes, and the resource refuses it,
-// because it has seen a greater token since.
+// Fenced-writer shows the purpose of the fencing token. A holder that was paused past the
+// end of its lock resumes and writes. The resource rejects the write, because it has seen a
+// greater token since.
 //
 //	go run ./examples/fenced-writer
 package main
@@ -19,8 +19,8 @@ import (
 	_ "github.com/holdfast-go/holdfast/memstore"
 )
 
-// A register accepts a write only with a token that is not smaller than every
-// one it has seen. In SQL the same is
+// A register accepts a write only with a token that is not smaller than every token it has
+// seen. The same in SQL:
 //
 //	UPDATE register SET value = $1, token = $2 WHERE token <= $2
 type register struct {
@@ -29,7 +29,7 @@ type register struct {
 	value string
 }
 
-func (r *register) write(token int64, value string) error {
+func (r *register) setValue(token int64, value string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if token < r.token {
@@ -48,8 +48,8 @@ func main() {
 	defer locks.Close()
 
 	var r register
-	// NoRenew and a short TTL stand for a process that is stopped, swapped out,
-	// or cut off: it does not renew, and does not know.
+	// NoRenew and a short TTL simulate a process that is stopped, swapped out, or cut off:
+	// it does not renew its lock, and does not notice that.
 	paused, err := locks.Acquire(ctx, "register", &holdfast.Options{TTL: 100 * time.Millisecond, NoRenew: true})
 	if err != nil {
 		log.Fatal(err)
@@ -60,13 +60,13 @@ func main() {
 	}
 	defer successor.Release()
 
-	fmt.Println("successor writes:", result(r.write(successor.Token(), "new")))
-	fmt.Println("paused holder writes:", result(r.write(paused.Token(), "old")))
+	fmt.Println("successor writes:", describe(r.setValue(successor.Token(), "new")))
+	fmt.Println("paused holder writes:", describe(r.setValue(paused.Token(), "old")))
 	fmt.Println("had it asked, it would have known:", paused.Err() != nil)
 	fmt.Println("the register holds:", r.value)
 }
 
-func result(err error) string {
+func describe(err error) string {
 	if err != nil {
 		return "refused, " + err.Error()
 	}

@@ -1,6 +1,6 @@
-// Http-conflict is a handler that does a slow thing for one client at a time:
-// while another request, of this or any other replica, works on the same
-// invoice, it answers 409 and says when to come again.
+// Http-conflict is a handler that does slow work for one client at a time. While another
+// request, of this or any other replica, works on the same invoice, it responds with 409
+// and a Retry-After.
 //
 //	go run ./examples/http-conflict
 package main
@@ -11,11 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strconv"
 
 	"github.com/holdfast-go/holdfast"
 	_ "github.com/holdfast-go/holdfast/filestore"
@@ -38,9 +36,9 @@ func main() {
 	defer server.Close()
 
 	first := make(chan string)
-	go func() { first <- post(server.URL + "/invoices/42") }()
+	go func() { first <- postRequest(server.URL + "/invoices/42") }()
 	<-working
-	fmt.Println("second request:", post(server.URL+"/invoices/42"))
+	fmt.Println("second request:", postRequest(server.URL+"/invoices/42"))
 	finish <- true
 	fmt.Println("first request:", <-first)
 }
@@ -51,11 +49,9 @@ func handler(locks *holdfast.Client, work func(context.Context)) http.Handler {
 	mux.HandleFunc("POST /invoices/{id}", func(w http.ResponseWriter, r *http.Request) {
 		name := "invoice:" + r.PathValue("id")
 		lock, err := locks.TryAcquire(r.Context(), name, nil)
-		var held *holdfast.HeldError
 		switch {
-		case errors.As(err, &held):
-			seconds := int(math.Ceil(held.Record.Remaining.Seconds()))
-			w.Header().Set("Retry-After", strconv.Itoa(max(1, seconds)))
+		case errors.Is(err, holdfast.ErrHeld):
+			w.Header().Set("Retry-After", "1") // the work takes about that long, not the rest of the TTL
 			http.Error(w, "being worked on", http.StatusConflict)
 			return
 		case err != nil:
@@ -69,7 +65,7 @@ func handler(locks *holdfast.Client, work func(context.Context)) http.Handler {
 	return mux
 }
 
-func post(url string) string {
+func postRequest(url string) string {
 	resp, err := http.Post(url, "", nil)
 	if err != nil {
 		return err.Error()

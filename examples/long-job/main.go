@@ -1,5 +1,5 @@
-// Long-job outlives its TTL twice: once with the heartbeat that is the default,
-// and once by extending the lock by hand before each step.
+// Long-job outlives its TTL twice: once with automatic renewal, which is the default, and
+// once by extending the lock manually before each step.
 //
 //	go run ./examples/long-job
 package main
@@ -32,7 +32,7 @@ func main() {
 	if err := heartbeat(ctx, locks); err != nil {
 		log.Fatal(err)
 	}
-	if err := byHand(ctx, locks); err != nil {
+	if err := extendManually(ctx, locks); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -45,7 +45,7 @@ func heartbeat(ctx context.Context, locks *holdfast.Client) error {
 	}
 	defer lock.Release()
 	for range 5 {
-		if err := work(lock.Context()); err != nil {
+		if err := runStep(lock.Context()); err != nil {
 			return err
 		}
 	}
@@ -53,9 +53,9 @@ func heartbeat(ctx context.Context, locks *holdfast.Client) error {
 	return lock.Release()
 }
 
-// byHand promises the store a step's time before each step. If a step hangs,
-// nobody renews, and another may take over when the TTL is over.
-func byHand(ctx context.Context, locks *holdfast.Client) error {
+// extendManually extends the lock by the time of a step before each step. If a step hangs,
+// the lock is not renewed, and another process can acquire it when the TTL is over.
+func extendManually(ctx context.Context, locks *holdfast.Client) error {
 	lock, err := locks.Acquire(ctx, "import:customers", &holdfast.Options{TTL: ttl, NoRenew: true})
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func byHand(ctx context.Context, locks *holdfast.Client) error {
 		if err := lock.Extend(ctx, ttl); err != nil {
 			return err
 		}
-		if err := work(lock.Context()); err != nil {
+		if err := runStep(lock.Context()); err != nil {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func byHand(ctx context.Context, locks *holdfast.Client) error {
 }
 
 // work is a step that stops when its context ends.
-func work(ctx context.Context) error {
+func runStep(ctx context.Context) error {
 	select {
 	case <-time.After(step):
 		return nil

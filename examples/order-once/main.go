@@ -1,6 +1,6 @@
-// Order-once processes each order once, though three workers race for all of
-// them: whoever cannot have an order's lock at once goes on to the next, and
-// whoever has it looks whether the order is done already.
+// Order-once processes each order once, although three workers race for all of them. A
+// worker that does not get the lock of an order at once goes on to the next order. A worker
+// that gets it checks whether the order is done already.
 //
 //	go run ./examples/order-once
 //	HOLDFAST_STORE=file:///tmp/orders go run ./examples/order-once
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// process charges an order unless that was done, or is being done, by another.
+// process charges an order, unless another worker has done so or is doing so.
 func process(ctx context.Context, locks *holdfast.Client, shop *shop, order int) error {
 	lock, err := locks.TryAcquire(ctx, fmt.Sprintf("order:%d:process", order), nil)
 	if errors.Is(err, holdfast.ErrHeld) {
@@ -55,27 +55,27 @@ func process(ctx context.Context, locks *holdfast.Client, shop *shop, order int)
 		return err
 	}
 	defer lock.Release()
-	if shop.done(order) {
+	if shop.isCharged(order) {
 		return nil
 	}
-	shop.charge(order)
+	shop.addCharge(order)
 	return lock.Err() // not nil if the lock was lost meanwhile
 }
 
-// shop stands for the database. The locks see to it that nobody is between
-// done and charge of the same order at the same time.
+// shop stands for the database. The locks ensure that only one worker at a time is between
+// isCharged and addCharge of the same order.
 type shop struct {
 	mu      sync.Mutex
 	charged [5]int
 }
 
-func (s *shop) done(order int) bool {
+func (s *shop) isCharged(order int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.charged[order] > 0
 }
 
-func (s *shop) charge(order int) {
+func (s *shop) addCharge(order int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.charged[order]++

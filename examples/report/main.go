@@ -30,16 +30,16 @@ func main() {
 		Metadata: map[string]string{"reason": "nightly report"},
 	}
 	err = locks.Do(ctx, "report:daily", options, func(ctx context.Context) error {
-		return write(ctx, os.Stdout)
+		return writeReport(ctx, os.Stdout)
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-// write stops between two lines when its context ends: then the lock is lost,
-// or the program is to end.
-func write(ctx context.Context, out *os.File) error {
+// writeReport stops between two lines when its context ends: then the lock is lost, or the
+// program is to end.
+func writeReport(ctx context.Context, out *os.File) error {
 	for _, line := range []string{"orders: 42", "refunds: 1", "complaints: 0"} {
 		if err := context.Cause(ctx); err != nil {
 			return err

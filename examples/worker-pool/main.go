@@ -1,7 +1,6 @@
-// Worker-pool drains one list of jobs with three processes, and each job is done
-// once: whoever finds a job done goes on to the next. A worker that crashes
-// loses nothing: its job is free after the TTL, and whoever waits for it does
-// it.
+// Worker-pool drains one list of jobs with three processes, and each job is done once: a
+// worker that finds a job done goes on to the next one. If a worker crashes, its job is
+// free after the TTL, and a worker that waits for it does it.
 //
 //	go run ./examples/worker-pool
 //	HOLDFAST_STORE=redis://localhost:6379 go run ./examples/worker-pool
@@ -31,17 +30,17 @@ const (
 )
 
 func main() {
-	run := start
+	run := startWorkers
 	if os.Getenv("LIST") != "" {
-		run = work
+		run = runWorker
 	}
 	if err := run(); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// start starts the workers and counts what they have done.
-func start() error {
+// startWorkers starts the workers and counts the jobs that they have done.
+func startWorkers() error {
 	dir, err := os.MkdirTemp("", "worker-pool")
 	if err != nil {
 		return err
@@ -70,8 +69,8 @@ func start() error {
 	return nil
 }
 
-// work goes through the list, and comes back to jobs that were busy for long.
-func work() error {
+// runWorker goes through the list, and returns to jobs that were busy for long.
+func runWorker() error {
 	ctx := context.Background()
 	locks, err := holdfast.Open(ctx, os.Getenv("HOLDFAST_STORE"), nil)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package faultproxy is a TCP proxy that does harm, for trials of stores that
-// speak to a server: it delays, loses a request or the answer to one, holds
-// back what is sent one way or both, and cuts connections.
+// Package faultproxy is a TCP proxy that injects faults, for tests of stores that use a
+// server. It delays traffic, loses a request or its reply, holds back one direction or
+// both, and closes connections.
 //
-// The faults can be set at any moment and concern all connections. Bytes of a
-// connection are never reordered, and none is lost unless the connection is cut
-// then, as in TCP itself.
+// The faults can be set at any time and apply to all connections. The bytes of a connection
+// are never reordered, and none is lost unless the connection is closed then, as in TCP
+// itself.
 package faultproxy
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A Direction is one way through a proxy.
+// A Direction is a direction of traffic through a proxy.
 type Direction int
 
 const (
@@ -25,33 +25,32 @@ const (
 	Down
 )
 
-// A Proxy passes connections on to a server.
+// A Proxy forwards connections to a server.
 type Proxy struct {
 	target   string
 	listener net.Listener
 	group    sync.WaitGroup
-	traffic  [2]counter
+	traffic  [2]trafficCounter
 
-	mu     sync.Mutex
-	closed bool
-	links  map[*link]bool
-	delay  [2]span
-	gate   [2]chan struct{} // closed to let bytes through; nil if open
-	loss   *loss
+	mu       sync.Mutex
+	closed   bool
+	conns    map[*proxiedConn]bool
+	delay    [2]delayRange
+	gates    [2]chan struct{} // closed to let bytes through; nil if open
+	nextLoss *lossRule
 }
 
-// A span is a range of durations.
-type span struct{ min, max time.Duration }
+// A delayRange is a range of durations.
+type delayRange struct{ min, max time.Duration }
 
-// A TB is what Start needs of a test.
+// A TB is the part of testing.TB that Start needs.
 type TB interface {
 	Helper()
 	Fatal(...any)
 	Cleanup(func())
 }
 
-// Start starts a proxy to a server at the address target. It ends with the
-// test.
+// Start starts a proxy to a server at the address target. It ends with the test.
 func Start(tb TB, target string) *Proxy {
 	tb.Helper()
 	p, err := Listen(target)
@@ -68,30 +67,30 @@ func Listen(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, listener: listener, links: map[*link]bool{}}
-	p.group.Go(p.accept)
+	p := &Proxy{target: target, listener: listener, conns: map[*proxiedConn]bool{}}
+	p.group.Go(p.acceptLoop)
 	return p, nil
 }
 
 // Addr returns the address to connect to.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Delay makes everything that goes one way take a time between min and max, at
-// random, longer than it would. Zeros end that.
+// Delay delays everything in one direction by a random time between min and max. Zeros end
+// the delay.
 func (p *Proxy) Delay(way Direction, min, max time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.delay[way] = span{min, max}
+	p.delay[way] = delayRange{min, max}
 }
 
-// Hold lets nothing pass one way until Pass: connections stay open, and what is
-// sent arrives late or, if the connection is cut meanwhile, never. Hold of both
-// ways is a network that swallows everything; new connections seem to succeed.
+// Hold blocks one direction until Pass. Connections stay open. What is sent arrives late
+// or, if the connection is closed meanwhile, never. Hold of both directions is a network
+// that drops everything; new connections seem to succeed.
 func (p *Proxy) Hold(way Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gate[way] == nil {
-		p.gate[way] = make(chan struct{})
+	if p.gates[way] == nil {
+		p.gates[way] = make(chan struct{})
 	}
 }
 
@@ -99,37 +98,37 @@ func (p *Proxy) Hold(way Direction) {
 func (p *Proxy) Pass(way Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gate[way] != nil {
-		close(p.gate[way])
-		p.gate[way] = nil
+	if p.gates[way] != nil {
+		close(p.gates[way])
+		p.gates[way] = nil
 	}
 }
 
-// LoseRequest loses the next request that matches, on whichever connection, and
-// cuts that connection. A request is what is read from the client at once. A
-// nil match is any request.
+// LoseRequest loses the next request that matches, on any connection, and closes that
+// connection. A request is what one read from the client returns. A nil match matches any
+// request.
 func (p *Proxy) LoseRequest(match func(request []byte) bool) {
-	p.lose(&loss{match: match})
+	p.setLoss(&lossRule{match: match})
 }
 
-// LoseReply passes on the next request that matches, waits for the answer, and
-// cuts the connection instead of passing the answer on.
+// LoseReply forwards the next request that matches, waits for the reply, and closes the
+// connection instead of forwarding the reply.
 func (p *Proxy) LoseReply(match func(request []byte) bool) {
-	p.lose(&loss{match: match, reply: true})
+	p.setLoss(&lossRule{match: match, loseReply: true})
 }
 
-func (p *Proxy) lose(l *loss) {
+func (p *Proxy) setLoss(rule *lossRule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.loss = l
+	p.nextLoss = rule
 }
 
-// Reset cuts all connections at once with a TCP reset. New ones succeed.
+// Reset closes all connections at once with a TCP reset. New connections succeed.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for l := range p.links {
-		l.cut()
+	for c := range p.conns {
+		c.closeWithReset()
 	}
 }
 
@@ -137,53 +136,53 @@ func (p *Proxy) Reset() {
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.links)
+	return len(p.conns)
 }
 
-func (p *Proxy) accept() {
+func (p *Proxy) acceptLoop() {
 	for {
 		client, err := p.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err == nil {
-			p.group.Go(func() { p.serve(client) })
+			p.group.Go(func() { p.serveConn(client) })
 		}
 	}
 }
 
-func (p *Proxy) serve(client net.Conn) {
+func (p *Proxy) serveConn(client net.Conn) {
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {
-		reset(client)
+		resetConn(client)
 		return
 	}
-	l := &link{p: p, ends: [2]net.Conn{client, server}, over: make(chan struct{})}
-	if !p.add(l) {
-		l.cut()
+	c := &proxiedConn{proxy: p, ends: [2]net.Conn{client, server}, done: make(chan struct{})}
+	if !p.addConn(c) {
+		c.closeWithReset()
 		return
 	}
-	p.group.Go(func() { l.pump(Down) })
-	l.pump(Up)
+	p.group.Go(func() { c.forward(Down) })
+	c.forward(Up)
 }
 
-// add registers a link, unless the proxy is closed.
-func (p *Proxy) add(l *link) bool {
+// addConn registers a connection, unless the proxy is closed.
+func (p *Proxy) addConn(c *proxiedConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
-		p.links[l] = true
+		p.conns[c] = true
 	}
 	return !p.closed
 }
 
-// Close cuts all connections and ends the proxy.
+// Close closes all connections and ends the proxy.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
-	_ = p.listener.Close() // It has served its purpose.
-	for l := range p.links {
-		l.cut()
+	_ = p.listener.Close() // It is no longer needed.
+	for c := range p.conns {
+		c.closeWithReset()
 	}
 	p.mu.Unlock()
 	p.group.Wait()

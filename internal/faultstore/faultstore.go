@@ -25,9 +25,9 @@ const (
 	Watch   Op = "watch"
 )
 
-// A Fault is told of a call and decides what becomes of it: it may call apply,
-// at most once, to let the store carry it out, and returns the error that the
-// caller is to see instead of the result, or nil for the result.
+// A Fault is called in place of a store's method, and determines the outcome. It may
+// call apply, at most once, to let the store carry out the call. It returns the error
+// that the caller receives instead of the result, or nil for the result.
 type Fault func(ctx context.Context, op Op, apply func()) error
 
 // Errors of the faults below.
@@ -36,61 +36,54 @@ var (
 	ErrRefused   = errors.Join(errors.New("connection refused"), driver.ErrNotApplied)
 )
 
-// LoseReply applies the request and loses the answer.
+// LoseReply applies the request and loses the reply.
 func LoseReply(_ context.Context, _ Op, apply func()) error {
 	apply()
 	return ErrReplyLost
 }
 
-// Refuse does not let the request through, and says so.
+// Refuse does not apply the request. Its error matches driver.ErrNotApplied.
 func Refuse(context.Context, Op, func()) error { return ErrRefused }
 
-// Hang swallows the request until its context ends.
+// Hang does not apply the request, and returns when its context ends.
 func Hang(ctx context.Context, _ Op, _ func()) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// Store is a store with faults. Its zero value is not usable; see Wrap.
+// A Store is a store with faults. Wrap returns one; the zero value is not usable.
 type Store struct {
 	driver.Store
-	can driver.Guarantees
+	guarantees driver.Guarantees
 
-	mu    sync.Mutex
-	fault map[Op]Fault
-	calls map[Op]int
+	mu     sync.Mutex
+	faults map[Op]Fault
+	calls  map[Op]int
 }
 
-// Wrap returns a Store that passes everything on until a fault is set. It
-// claims to be of scope network, so that the faults meet with the same guards as
-// those of a real network.
+// Wrap returns a Store that passes every call on until a fault is set. It
+// claims to be of scope network, so that package holdfast guards against its faults
+// as against those of a real network.
 func Wrap(store driver.Store) *Store {
-	can := store.Guarantees()
-	can.Scope, can.Blocking = driver.ScopeNetwork, driver.BlocksForLong
-	return &Store{Store: store, can: can, fault: map[Op]Fault{}, calls: map[Op]int{}}
+	guarantees := store.Guarantees()
+	guarantees.Scope = driver.ScopeNetwork
+	return &Store{Store: store, guarantees: guarantees, faults: map[Op]Fault{}, calls: map[Op]int{}}
 }
 
-// Blocks makes the store one that claims this of itself: the faults that are set
-// must keep to it.
-func (s *Store) Blocks(b driver.Blocking) *Store {
-	s.can.Blocking = b
-	return s
-}
-
-// NoPush makes the store one that wakes nobody.
+// NoPush makes the store one that does not claim Guarantees.Push.
 func (s *Store) NoPush() *Store {
-	s.can.Push = false
+	s.guarantees.Push = false
 	return s
 }
 
-// Set makes every later call of op meet with fault; nil ends that.
+// Set applies fault to every later call of op. A nil fault ends that.
 func (s *Store) Set(op Op, fault Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fault[op] = fault
+	s.faults[op] = fault
 }
 
-// Once makes the next call of op meet with fault.
+// Once applies fault to the next call of op.
 func (s *Store) Once(op Op, fault Fault) {
 	s.Set(op, func(ctx context.Context, op Op, apply func()) error {
 		s.Set(op, nil)
@@ -98,18 +91,18 @@ func (s *Store) Once(op Op, fault Fault) {
 	})
 }
 
-// Calls reports how often op was called.
+// Calls returns how often op was called.
 func (s *Store) Calls(op Op) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[op]
 }
 
-// call lets a request meet with the fault that is set.
-func (s *Store) call(ctx context.Context, op Op, apply func() error) error {
+// applyFault counts a call, and applies the fault that is set for it.
+func (s *Store) applyFault(ctx context.Context, op Op, apply func() error) error {
 	s.mu.Lock()
 	s.calls[op]++
-	fault := s.fault[op]
+	fault := s.faults[op]
 	s.mu.Unlock()
 	if fault == nil {
 		return apply()
@@ -122,13 +115,13 @@ func (s *Store) call(ctx context.Context, op Op, apply func() error) error {
 }
 
 // Guarantees implements driver.Store.
-func (s *Store) Guarantees() driver.Guarantees { return s.can }
+func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 
-// Acquire implements driver.Store. What is carried out is carried out even if
-// ctx has ended: it stands for a request that is already on its way.
+// Acquire implements driver.Store. When the fault calls apply, the request is carried
+// out even if ctx has ended: it represents a request that was sent before.
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res driver.AcquireResult, err error) {
 	var done driver.AcquireResult
-	err = s.call(ctx, Acquire, func() error {
+	err = s.applyFault(ctx, Acquire, func() error {
 		done, err = s.Store.Acquire(context.WithoutCancel(ctx), req)
 		return err
 	})
@@ -141,7 +134,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 // Renew implements driver.Store.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (res []driver.RenewOutcome, err error) {
 	var done []driver.RenewOutcome
-	err = s.call(ctx, Renew, func() error {
+	err = s.applyFault(ctx, Renew, func() error {
 		done, err = s.Store.Renew(context.WithoutCancel(ctx), reqs)
 		return err
 	})
@@ -154,7 +147,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (res []dr
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ours bool, err error) {
 	var done bool
-	err = s.call(ctx, Release, func() error {
+	err = s.applyFault(ctx, Release, func() error {
 		done, err = s.Store.Release(context.WithoutCancel(ctx), req)
 		return err
 	})
@@ -163,7 +156,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ours bo
 
 // Lookup implements driver.Store.
 func (s *Store) Lookup(ctx context.Context, name string) (rec driver.Record, held bool, err error) {
-	err = s.call(ctx, Lookup, func() error {
+	err = s.applyFault(ctx, Lookup, func() error {
 		rec, held, err = s.Store.Lookup(ctx, name)
 		return err
 	})
@@ -176,22 +169,22 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 }
 
 // Break implements driver.Store.
-func (s *Store) Break(ctx context.Context, name string) (rec driver.Record, held bool, err error) {
-	err = s.call(ctx, Break, func() error {
-		rec, held, err = s.Store.Break(ctx, name)
+func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (rec driver.Record, held bool, err error) {
+	err = s.applyFault(ctx, Break, func() error {
+		rec, held, err = s.Store.Break(ctx, req)
 		return err
 	})
 	return rec, held, err
 }
 
-// Watch implements driver.Watcher if the store below does. A fault that neither
-// applies it nor returns an error makes a watch that never signals.
+// Watch implements driver.Watcher if the wrapped store does. If a fault does not call
+// apply and returns no error, the watch never signals.
 func (s *Store) Watch(ctx context.Context, name string) (wake <-chan struct{}, err error) {
 	watcher, ok := s.Store.(driver.Watcher)
-	if !ok || !s.can.Push {
+	if !ok || !s.guarantees.Push {
 		return nil, driver.ErrUnsupported
 	}
-	err = s.call(ctx, Watch, func() error {
+	err = s.applyFault(ctx, Watch, func() error {
 		wake, err = watcher.Watch(ctx, name)
 		return err
 	})

@@ -1,5 +1,6 @@
-// Package storecheck has what the tests of several stores check beside package
-// drivertest: the errors of a server that is unfit.
+// Package storecheck has checks that the tests of several stores make in addition to
+// package drivertest: the errors of an unfit server, the URLs that are opened, and sets of locks
+// that many workers acquire.
 package storecheck
 
 import (
@@ -13,13 +14,14 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// bound is how long a call may take, and soon how long one that fails.
+// callTimeout is how long a call may take. errorTimeout is how long a call may take
+// that returns an error.
 const (
-	bound = 20 * time.Second
-	soon  = bound / 2
+	callTimeout  = 20 * time.Second
+	errorTimeout = callTimeout / 2
 )
 
-// Calls is a call of every verb, about the lock of a request.
+// Calls returns a call of every verb, for the lock of a request.
 func Calls(s driver.Store, req driver.AcquireRequest) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Acquire": func(ctx context.Context) error {
@@ -39,7 +41,7 @@ func Calls(s driver.Store, req driver.AcquireRequest) map[string]func(context.Co
 			return err
 		},
 		"Break": func(ctx context.Context) error {
-			_, _, err := s.Break(ctx, req.Name)
+			_, _, err := s.Break(ctx, driver.BreakRequest{Name: req.Name})
 			return err
 		},
 		"List": func(ctx context.Context) error {
@@ -52,26 +54,28 @@ func Calls(s driver.Store, req driver.AcquireRequest) map[string]func(context.Co
 	}
 }
 
-// Fails checks the errors of these verbs: each comes soon, matches target, says
-// what it must, and does not show the word "Secret", which the tests put into
-// owners and passwords.
-func Fails(t *testing.T, s driver.Store, req driver.AcquireRequest, target error, says string, verbs ...string) {
+// Fails checks the errors of these verbs. Each must come within errorTimeout, match
+// target, and contain wantText. It must not contain the word "Secret", which the
+// tests put into owners and passwords.
+func Fails(t *testing.T, s driver.Store, req driver.AcquireRequest,
+	target error, wantText string, verbs ...string,
+) {
 	t.Helper()
 	all := Calls(s, req)
 	for _, verb := range verbs {
-		ctx, cancel := context.WithTimeout(t.Context(), bound)
+		ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 		began := time.Now()
 		err := all[verb](ctx)
 		cancel()
-		if took := time.Since(began); took > soon {
+		if took := time.Since(began); took > errorTimeout {
 			t.Errorf("%s: the error took %v", verb, took)
 		}
 		if !errors.Is(err, target) {
 			t.Errorf("%s: %v, want an error that matches %q", verb, err, target)
 			continue
 		}
-		if !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %q, want it to say %q", verb, err, says)
+		if !strings.Contains(err.Error(), wantText) {
+			t.Errorf("%s: %q, want it to contain %q", verb, err, wantText)
 		}
 		if strings.Contains(err.Error(), "Secret") {
 			t.Errorf("%s: the error shows a secret: %v", verb, err)
@@ -79,8 +83,9 @@ func Fails(t *testing.T, s driver.Store, req driver.AcquireRequest, target error
 	}
 }
 
-// Opens checks whether a URL is opened, by the opener of its scheme. A refusal is
-// certain to have changed nothing, and shows no "Secret". Nothing may be dialled.
+// Opens checks whether the opener of its scheme opens a URL. The error of a refusal
+// must mean that nothing was changed, and must not contain "Secret". Nothing may be
+// dialed.
 func Opens(t *testing.T, text string, good bool) {
 	t.Helper()
 	u, err := url.Parse(text)
@@ -98,10 +103,10 @@ func Opens(t *testing.T, text string, good bool) {
 	if good != (err == nil) {
 		t.Errorf("%s: %v, want it opened: %v", text, err, good)
 	}
-	if err != nil && (!driver.NotApplied(err) || strings.Contains(err.Error(), "Secret")) {
+	if err != nil && (!driver.IsNotApplied(err) || strings.Contains(err.Error(), "Secret")) {
 		t.Errorf("%s: the error %v is of the wrong kind, or shows a secret", text, err)
 	}
 	if store != nil {
-		_ = store.Close() // Nothing was dialled.
+		_ = store.Close() // Nothing was dialed.
 	}
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/holdfast-go/holdfast/once"
 )
 
-// Options say how jobs are run. The zero value, and nil, are good defaults.
+// Options configure how jobs are run. The zero value, and nil, are good defaults.
 type Options struct {
 	// Once are the options of package once.
 	Once once.Options
 
-	// Context is what the work's contexts derive from; nil means
+	// Context is the parent of the work's contexts; nil means
 	// context.Background(). End it to end the work at shutdown: cron.Stop does
-	// not.
+	// not end the work.
 	Context context.Context
 
-	// Report is told what became of each activation: whether it was run here, if
-	// not why, and the error of once.In. nil ignores it.
+	// Report is called with the outcome of each activation: whether it was run
+	// here, if not why, and the error of once.In. nil ignores the outcome.
 	Report func(result once.Result, err error)
 }
 
@@ -40,9 +40,9 @@ func Job(locks *holdfast.Client, name string, schedule cron.Schedule, o *Options
 	return j
 }
 
-// Once returns a wrapper that does the same for a cron.Job that is there
-// already. Such a job cannot be told that its lock was lost, nor can it say that
-// it has failed, but by a panic.
+// Once returns a wrapper that does the same for an existing cron.Job. Such a job
+// cannot be notified that its lock was lost, and can report a failure only by a
+// panic.
 func Once(locks *holdfast.Client, name string, schedule cron.Schedule, o *Options) cron.JobWrapper {
 	return func(inner cron.Job) cron.Job {
 		return Job(locks, name, schedule, o, func(context.Context) error {
@@ -72,7 +72,7 @@ func (j *job) Run() {
 	}
 }
 
-// farthest is how far back an activation is looked for: more than the eight
+// farthest is how far back Slot searches for an activation: more than the eight
 // years that can lie between two days of February 29th.
 const farthest = 9 * 366 * 24 * time.Hour
 

@@ -13,18 +13,18 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/recipetest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/once/cronlock"
 )
 
 func TestMain(m *testing.M) {
-	recipetest.Main(m, map[string]recipetest.Role{"cron": roleCron})
+	storetest.Main(m, map[string]storetest.Role{"cron": roleCron})
 }
 
-// roleCron runs a job at every second until its input ends, and says at which
-// activations it has.
+// roleCron runs a job at every second until its input ends, and prints the activations at which it
+// ran.
 func roleCron(args []string) error {
 	locks, err := holdfast.Open(context.Background(), args[0], nil)
 	if err != nil {
@@ -47,7 +47,7 @@ func roleCron(args []string) error {
 	wrap := cronlock.Once(locks, "job", schedule, o)
 	c.Schedule(schedule, cron.NewChain(wrap).Then(cron.FuncJob(func() { fmt.Println("run") })))
 	c.Start()
-	recipetest.UntilEOF()
+	storetest.UntilEOF()
 	<-c.Stop().Done()
 	return nil
 }
@@ -55,7 +55,7 @@ func roleCron(args []string) error {
 // TestThreeSchedulers: three processes with a real scheduler each share a job:
 // each activation that runs, runs once.
 func TestThreeSchedulers(t *testing.T) {
-	recipetest.EachShared(t, func(t *testing.T, s *recipetest.Store) {
+	storetest.EachShared(t, func(t *testing.T, s *storetest.Store) {
 		var mu sync.Mutex
 		runs, ran := 0, map[int64]int{}
 		hear := func(line string) {
@@ -70,11 +70,11 @@ func TestThreeSchedulers(t *testing.T) {
 				t.Error(line)
 			}
 		}
-		var processes []*recipetest.Process
+		var processes []*storetest.Process
 		for range 3 {
-			processes = append(processes, recipetest.Start(t, hear, "cron", s.URL()))
+			processes = append(processes, storetest.Start(t, hear, "cron", s.URL()))
 		}
-		recipetest.Eventually(t, "the job has run 4 times", func() bool {
+		storetest.Eventually(t, "the job has run 4 times", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(ran) >= 4

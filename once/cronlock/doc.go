@@ -4,14 +4,18 @@
 //	schedule, err := cron.ParseStandard("0 3 * * *")
 //	c.Schedule(schedule, cronlock.Job(locks, "nightly", schedule, nil, work))    // work func(context.Context) error
 //
-//	chain := cron.NewChain(cronlock.Once(locks, "nightly", schedule, nil))        // for a cron.Job that is there already
+//	chain := cron.NewChain(cronlock.Once(locks, "nightly", schedule, nil))        // for an existing cron.Job
 //	c.Schedule(schedule, chain.Then(job))
 //
-// Each activation of the schedule runs once over all replicas; see package once
-// for what is guaranteed. What makes a run "the same" is the moment of the
-// activation: the latest one of the schedule that is past by the replica's own
-// clock. All replicas must have the same schedule, in the same time zone.
+// Each activation of the schedule runs once over all replicas. See package once
+// for what is guaranteed. Runs on two replicas are "the same" if they belong to the
+// same moment of activation: the latest one of the schedule that is past by the
+// replica's own clock. All replicas must have the same schedule, in the same time zone.
 //
-// For "@every 5m", whose activations are counted from the start of each
-// process, the periods of that length since midnight UTC take their place.
+// At shutdown end Options.Context, wait for cron.Stop, and then close the Client:
+// Client.Close would wait for running jobs until the deadlines of their locks, and
+// then let other replicas run them.
+//
+// The activations of "@every 5m" are counted from the start of each process. For
+// such a schedule the periods of that length since midnight UTC take their place.
 package cronlock

@@ -6,25 +6,28 @@
 //
 // # Which of the two
 //
-// With [NewLocker] each tick of a job runs once, on whichever replica comes
-// first. It is made for one job, and told the interval of its ticks: what makes
-// a run "the same" on all replicas is the tick that is nearest by their clocks,
-// and not who is quicker. So a job that is done before another replica's clock
-// shows the tick is not run again, as it is with a lock that is let go after the
-// run, and no tick is lost, as happens with one that is kept for a while. The job
-// should be scheduled so that all replicas mean the same moments: CronJob,
-// DailyJob and the like, or DurationJob with WithStartAt at a multiple of the
-// duration.
+// With [NewLocker] each tick of a job runs once, on the replica that comes
+// first. A locker is made for one job, with the interval of its ticks. Runs on two
+// replicas are "the same" if they belong to the same tick, the one that is nearest by
+// the replica's clock; it does not matter which replica is quicker. So a job that is
+// done before another replica's clock shows the tick is not run again, as it would
+// be with a lock that is released after the run. No tick is lost, as would happen with
+// a lock that is kept for a while. The job should be scheduled so that all replicas
+// mean the same moments: CronJob, DailyJob and the like, or DurationJob with
+// WithStartAt at a multiple of the duration.
 //
 // With [NewElector] one replica runs all jobs, as long as it leads.
 //
 // # What can go wrong
 //
-// Gocron tells neither of them whether a job has failed: a run that has ended
-// counts as done. A run whose process crashes is not repeated before the next
-// tick, since nobody asks again.
+// Gocron does not report to either of them whether a job has failed: a run that has
+// ended counts as done. If the process of a run crashes, the run is not repeated before
+// the next tick, since no replica tries again.
 //
-// Nor can a job be told that it has lost its lock, or its leadership, while it
-// runs. Where that matters do not use this package, but call once.Every or
-// election.Election.Leading inside of the job, on a scheduler without a locker.
+// A job cannot be notified that it has lost its lock, or its leadership, while it
+// runs. Where that matters do not use this package. Call once.Every or
+// election.Election.Leading inside the job, on a scheduler without a locker.
+//
+// Shut the scheduler down before the Client is closed: Client.Close would wait for a
+// running job until the deadline of its lock, and then let other replicas run it.
 package gocronlock

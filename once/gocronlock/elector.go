@@ -9,8 +9,8 @@ import (
 )
 
 // NewElector returns an elector for a scheduler that runs jobs while this replica
-// leads in the election, in which it must stand by election.Election.Run. It
-// looks at the clock alone, and asks no server.
+// leads in the election. The replica must stand by election.Election.Run. The elector
+// reads only the clock, and sends no request.
 func NewElector(e *election.Election) gocron.Elector { return elector{e} }
 
 type elector struct{ e *election.Election }

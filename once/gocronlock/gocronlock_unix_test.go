@@ -16,14 +16,14 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
-	"github.com/holdfast-go/holdfast/internal/recipetest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/once/gocronlock"
 )
 
 func TestMain(m *testing.M) {
-	recipetest.Main(m, map[string]recipetest.Role{"locker": roleLocker, "elector": roleElector})
+	storetest.Main(m, map[string]storetest.Role{"locker": roleLocker, "elector": roleElector})
 }
 
 // TestElector: a candidate may run jobs while it leads, and not before or after.
@@ -58,12 +58,11 @@ func runScheduler(task func(), scheduler gocron.SchedulerOption, job ...gocron.J
 		return err
 	}
 	s.Start()
-	recipetest.UntilEOF()
+	storetest.UntilEOF()
 	return s.Shutdown()
 }
 
-// roleLocker shares a job with others by a locker, and says which ticks it has
-// run.
+// roleLocker shares a job with other processes by a locker, and prints the ticks that it has run.
 func roleLocker(args []string) error {
 	locks, err := holdfast.Open(context.Background(), args[0], nil)
 	if err != nil {
@@ -86,7 +85,7 @@ func roleLocker(args []string) error {
 // TestThreeSchedulers: three processes with a real scheduler each share a job: no
 // more runs than there are ticks, whose marks are in the store.
 func TestThreeSchedulers(t *testing.T) {
-	recipetest.EachShared(t, func(t *testing.T, s *recipetest.Store) {
+	storetest.EachShared(t, func(t *testing.T, s *storetest.Store) {
 		var mu sync.Mutex
 		runs := 0
 		hear := func(line string) {
@@ -96,11 +95,11 @@ func TestThreeSchedulers(t *testing.T) {
 				t.Error(line)
 			}
 		}
-		var processes []*recipetest.Process
+		var processes []*storetest.Process
 		for range 3 {
-			processes = append(processes, recipetest.Start(t, hear, "locker", s.URL()))
+			processes = append(processes, storetest.Start(t, hear, "locker", s.URL()))
 		}
-		recipetest.Eventually(t, "the job has run 4 times", func() bool {
+		storetest.Eventually(t, "the job has run 4 times", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return runs >= 4
@@ -122,7 +121,7 @@ func TestThreeSchedulers(t *testing.T) {
 	})
 }
 
-// roleElector stands for leader, and says when it has run the job.
+// roleElector stands for leader, and prints a line when it has run the job.
 func roleElector(args []string) error {
 	locks, err := holdfast.Open(context.Background(), args[0], nil)
 	if err != nil {
@@ -142,12 +141,12 @@ func roleElector(args []string) error {
 // TestSchedulersWithElector: of three processes one runs the job, and another
 // when that one is killed.
 func TestSchedulersWithElector(t *testing.T) {
-	recipetest.EachShared(t, func(t *testing.T, s *recipetest.Store) {
+	storetest.EachShared(t, func(t *testing.T, s *storetest.Store) {
 		var mu sync.Mutex
 		last := -1
-		processes := make([]*recipetest.Process, 3)
+		processes := make([]*storetest.Process, 3)
 		for i := range processes {
-			processes[i] = recipetest.Start(t, func(line string) {
+			processes[i] = storetest.Start(t, func(line string) {
 				mu.Lock()
 				defer mu.Unlock()
 				if line != "run" {
@@ -161,10 +160,10 @@ func TestSchedulersWithElector(t *testing.T) {
 			defer mu.Unlock()
 			return last
 		}
-		recipetest.Eventually(t, "somebody runs the job", func() bool { return leader() >= 0 })
+		storetest.Eventually(t, "somebody runs the job", func() bool { return leader() >= 0 })
 		first := leader()
 		processes[first].Kill()
-		recipetest.Eventually(t, "another runs it", func() bool { return leader() != first })
+		storetest.Eventually(t, "another runs it", func() bool { return leader() != first })
 		for i, p := range processes {
 			if i != first {
 				p.Finish()
@@ -173,8 +172,7 @@ func TestSchedulersWithElector(t *testing.T) {
 	})
 }
 
-// TestLocker: the second to ask for a tick is told why it is not run, while the
-// first runs and after.
+// TestLocker: the second Lock for a tick fails with the reason, while the first runs and after that.
 func TestLocker(t *testing.T) {
 	store := memstore.New()
 	defer store.Close()

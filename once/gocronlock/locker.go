@@ -11,22 +11,22 @@ import (
 	"github.com/holdfast-go/holdfast/once"
 )
 
-// NewLocker returns a locker for a job whose ticks follow each other at that
+// NewLocker returns a locker for a job with ticks that follow each other at that
 // interval: see [once.Tick]. The lock has the name of the job (gocron.WithName).
-// It works for a whole scheduler, too, if all its jobs have that interval.
+// The locker also works for a whole scheduler if all its jobs have that interval.
 //
 // For a job at irregular moments, such as a cron line for working days, the
 // interval is the least time between two of them.
 //
-// The options are those of package once; Wait is best left at 0, since gocron
-// waits for the locker. A locker is also told whenever a tick is not run, by the
-// error of the job's event listener AfterLockError: a [NotRunError] says why.
+// The options are those of package once. Wait is best left at 0, since gocron
+// waits for the locker. When a tick is not run, the job's event listener
+// AfterLockError receives an error: a [NotRunError] contains the reason.
 func NewLocker(locks *holdfast.Client, interval time.Duration, o *once.Options) gocron.Locker {
 	return &locker{locks: locks, interval: interval, o: o}
 }
 
-// A NotRunError says why a job is not run at a tick: it was run by another
-// replica, or is being run.
+// A NotRunError reports why a job is not run at a tick: another replica has run it,
+// or is running it.
 type NotRunError struct {
 	Result once.Result
 }
@@ -41,18 +41,18 @@ type locker struct {
 
 // Lock implements [gocron.Locker].
 func (l *locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
-	r := &run{begun: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{})}
-	// Gocron ends the context of a job that is removed while it runs; whether
-	// its run counts as done is not to depend on that.
+	r := &jobRun{granted: make(chan struct{}), unlocked: make(chan struct{}), done: make(chan struct{})}
+	// Gocron ends the context of a job that is removed while it runs. Whether the
+	// run counts as done must not depend on that.
 	ctx = context.WithoutCancel(ctx)
 	go func() {
-		defer close(r.ended)
-		r.result, r.err = once.In(ctx, l.locks, job, once.Tick(time.Now(), l.interval), l.o, r.work)
+		defer close(r.done)
+		r.result, r.err = once.In(ctx, l.locks, job, once.Tick(time.Now(), l.interval), l.o, r.waitForJob)
 	}()
 	select {
-	case <-r.begun:
+	case <-r.granted:
 		return r, nil
-	case <-r.ended:
+	case <-r.done:
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("gocronlock: %w", r.err)
@@ -60,24 +60,26 @@ func (l *locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return nil, &NotRunError{Result: r.result}
 }
 
-// A run is a run of a job by gocron, made into one of package once.
-type run struct {
-	begun  chan struct{} // closed when gocron may run the job
-	over   chan struct{} // closed when it has
-	ended  chan struct{} // closed when result and err are set
-	result once.Result
-	err    error
+// A jobRun is a run of a job by gocron, made into one of package once.
+type jobRun struct {
+	granted  chan struct{} // closed when gocron may run the job
+	unlocked chan struct{} // closed when gocron has run the job
+	done     chan struct{} // closed when result and err are set
+	result   once.Result
+	err      error
 }
 
-func (r *run) work(context.Context) error {
-	close(r.begun)
-	<-r.over
+// waitForJob is the work that package once runs. It lets gocron run the job, and
+// waits until gocron has run it.
+func (r *jobRun) waitForJob(context.Context) error {
+	close(r.granted)
+	<-r.unlocked
 	return nil
 }
 
 // Unlock implements [gocron.Lock].
-func (r *run) Unlock(context.Context) error {
-	close(r.over)
-	<-r.ended
+func (r *jobRun) Unlock(context.Context) error {
+	close(r.unlocked)
+	<-r.done
 	return r.err
 }

@@ -1,0 +1,229 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// within is a fault that takes d for each request, half of it after the request was
+// applied.
+func within(d time.Duration) faultstore.Fault {
+	return func(_ context.Context, _ faultstore.Op, apply func()) error {
+		time.Sleep(d / 2)
+		apply()
+		time.Sleep(d / 2)
+		return nil
+	}
+}
+
+// A try is answered within a few requests though other goroutines of its Client take
+// and release the lock all the time, so that there is always a request under way.
+func TestTryInACrowd(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, within(6*ms))
+		store.Set(faultstore.Release, within(6*ms))
+		var group sync.WaitGroup
+		over := time.Now().Add(5 * time.Second)
+		for range 8 {
+			group.Go(func() {
+				for time.Now().Before(over) {
+					lock, err := c.Acquire(ctx, "a", nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					release(t, lock)
+				}
+			})
+		}
+		time.Sleep(ms)
+		for time.Now().Before(over) {
+			began := time.Now()
+			lock, err := c.TryAcquire(ctx, "a", nil)
+			if lock != nil {
+				release(t, lock)
+			} else {
+				wantErr(t, err, holdfast.ErrHeld)
+			}
+			if took := time.Since(began); took > 50*ms {
+				t.Errorf("a try took %v, where a request takes 6ms", took)
+			}
+		}
+		group.Wait()
+	})
+}
+
+// A wait that ends in a crowd on a healthy store ends with ErrHeld, whatever request
+// is under way at that moment.
+func TestWaitInACrowdEndsWithHeld(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, within(20*ms))
+		store.Set(faultstore.Release, within(20*ms))
+		var all outcomes
+		var group sync.WaitGroup
+		for i := range 200 {
+			group.Go(func() {
+				lock, err := c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second + time.Duration(i)*ms/4})
+				all.add(err)
+				if lock != nil {
+					time.Sleep(ms)
+					release(t, lock)
+				}
+			})
+		}
+		group.Wait()
+		if all.unavailable+all.other > 0 || all.held < 100 {
+			t.Errorf("granted %d, held %d, unavailable %d, other %d %v", all.none, all.held, all.unavailable, all.other, all.odd)
+		}
+	})
+}
+
+// While ReleaseAll waits for work under a lock, the lock is held by this Client, for
+// those who try and for those who wait.
+func TestHeldWhileWorkIsAwaited(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, _ := faulty(t, nil)
+		go func() {
+			_ = c.Do(ctx, "a", nil, func(context.Context) error { time.Sleep(20 * time.Second); return nil })
+		}()
+		synctest.Wait()
+		go func() { _ = c.ReleaseAll() }()
+		synctest.Wait()
+		began := time.Now()
+		_, err := c.TryAcquire(ctx, "a", nil)
+		var held *holdfast.HeldError
+		if !errors.As(err, &held) || !held.Self || time.Since(began) > 0 {
+			t.Errorf("a try: %v after %v", err, time.Since(began))
+		}
+		_, err = c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second})
+		wantErr(t, err, holdfast.ErrHeld)
+		release(t, acquire(t, c, "a", nil))
+		if took := time.Since(began); took != 20*time.Second {
+			t.Errorf("acquired after %v", took)
+		}
+	})
+}
+
+// Tries do not use up the attempts of a waiter, and do not keep it from making them.
+func TestMaxAttemptsBesideTries(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New()).NoPush()
+		c := open(t, store, &holdfast.Config{Backoff: holdfast.Backoff{Min: 10 * time.Second, Max: 10 * time.Second}})
+		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
+		ended := make(chan time.Duration, 1)
+		began := time.Now()
+		go func() {
+			_, err := c.Acquire(ctx, "a", &holdfast.Options{MaxAttempts: 4})
+			wantErr(t, err, holdfast.ErrHeld)
+			ended <- time.Since(began)
+		}()
+		synctest.Wait()
+		for time.Since(began) < 40*time.Second {
+			time.Sleep(900 * ms)
+			_, err := c.TryAcquire(ctx, "a", nil)
+			wantErr(t, err, holdfast.ErrHeld)
+		}
+		if took := <-ended; took < 15*time.Second || took > 30*time.Second {
+			t.Errorf("four attempts with three pauses of 5s to 10s took %v", took)
+		}
+	})
+}
+
+// A waiter that has been answered before waits for a server that can serve later,
+// beyond the time that the server gives.
+func TestRetryErrorAfterAnAnswer(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := acquire(t, open(t, store.Store, nil), "a", nil)
+		time.AfterFunc(time.Second, func() {
+			serves := time.Now().Add(15 * time.Second)
+			store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				if left := time.Until(serves); left > 0 {
+					return &driver.RetryError{Err: errors.New("guard"), After: left}
+				}
+				apply()
+				return nil
+			})
+			release(t, other)
+		})
+		release(t, acquire(t, c, "a", nil))
+	})
+}
+
+// Config.MaxOutage is that of each caller, also of those that wait in the queue.
+func TestOutageInLine(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, faultstore.Hang)
+		store.Set(faultstore.Release, faultstore.Hang)
+		began := time.Now()
+		var group sync.WaitGroup
+		for i := range 20 {
+			group.Go(func() {
+				_, err := c.Acquire(ctx, "a", nil)
+				wantErr(t, err, holdfast.ErrUnavailable)
+				if took := time.Since(began); took > 23*time.Second {
+					t.Errorf("Acquire %d returned after %v", i, took)
+				}
+			})
+		}
+		group.Wait()
+	})
+}
+
+// Waiters do not give up while the store answers, however long it takes until they are
+// the head, nor soon after an outage that is over.
+func TestNoOutageInLine(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := open(t, store.Store, nil)
+		lock := acquire(t, other, "a", nil)
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() { release(t, acquire(t, c, "a", nil)) })
+		}
+		time.Sleep(time.Minute)
+		store.Set(faultstore.Acquire, faultstore.Refuse)
+		time.Sleep(8 * time.Second)
+		store.Set(faultstore.Acquire, nil)
+		time.Sleep(time.Minute)
+		release(t, lock)
+		group.Wait()
+	})
+}
+
+// AcquireAll that the store has answered rides out a store that refuses, as Acquire
+// does.
+func TestAcquireAllRidesOutARefusal(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := acquire(t, open(t, store.Store, nil), "a", nil)
+		time.AfterFunc(time.Second, func() {
+			store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				apply() // a is granted, then the server restarts
+				store.Set(faultstore.Acquire, faultstore.Refuse)
+				time.AfterFunc(2*time.Second, func() { store.Set(faultstore.Acquire, nil) })
+				return nil
+			})
+			release(t, other)
+		})
+		set, err := c.AcquireAll(ctx, []string{"a", "b"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}

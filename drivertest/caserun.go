@@ -1,0 +1,135 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A caseRun is one run of a case.
+type caseRun struct {
+	testing.TB
+	backing    Backing
+	first      *client // a store over the backing, opened for every case
+	guarantees driver.Guarantees
+	features   features
+	virtual    bool
+	owners     atomic.Int64
+}
+
+// Times. A hold of the length long does not run out during a case. One of the
+// length medium is renewed or released in time unless the machine pauses for that
+// long. Cases wait for the end of a hold of the length short.
+const (
+	long   = time.Hour
+	medium = 2 * time.Second
+	short  = 100 * time.Millisecond
+
+	// precision is how much a store may round its times, in either direction.
+	precision = 2 * time.Millisecond
+
+	// callTimeout is how long one call of the store may take.
+	callTimeout = 30 * time.Second
+)
+
+// tolerance is how late an event may be that must happen in the end.
+func (r *caseRun) tolerance() time.Duration {
+	if r.virtual {
+		return 10 * time.Millisecond
+	}
+	return 15 * time.Second
+}
+
+// grantTimeout is how long it may take to acquire a name that other owners acquire
+// and release repeatedly.
+func (r *caseRun) grantTimeout() time.Duration {
+	if r.virtual {
+		return 200 * time.Millisecond
+	}
+	return callTimeout
+}
+
+// callContext returns a context for one call of the store.
+func (r *caseRun) callContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), callTimeout)
+}
+
+// openStore opens a store that is closed at the end of the case.
+func (r *caseRun) openStore() *client {
+	r.Helper()
+	return r.newClient(r.backing.Open(r))
+}
+
+// newClient returns a client of a store, which is closed at the end of the case.
+func (r *caseRun) newClient(s driver.Store) *client {
+	// Cases that close the store themselves check the error of Close.
+	r.Cleanup(func() { _ = s.Close() })
+	return &client{Store: s, run: r}
+}
+
+// otherStore returns a store that shares only the backing with the first. For a store
+// of ScopeProcess it returns the first.
+func (r *caseRun) otherStore() *client {
+	r.Helper()
+	if !r.features.contains(processes) {
+		return r.first
+	}
+	return r.openStore()
+}
+
+// newOwner returns a new owner secret.
+func (r *caseRun) newOwner() string {
+	return fmt.Sprintf("%04dSecretOfOwner", r.owners.Add(1))
+}
+
+// expectNoSecret fails the case if the values, or their error texts, contain an owner
+// secret.
+func (r *caseRun) expectNoSecret(what string, values ...any) {
+	r.Helper()
+	for _, value := range values {
+		if text := fmt.Sprintf("%+v", value); strings.Contains(text, "OfOwner") {
+			r.Errorf("%s shows an owner secret: %s", what, text)
+		}
+	}
+}
+
+// pollUntil calls done until it reports true, and reports whether it did within the
+// tolerance after due. The nearer due is, the shorter are the pauses between calls.
+func (r *caseRun) pollUntil(due time.Time, done func() bool) bool {
+	for {
+		if done() {
+			return true
+		}
+		left := time.Until(due)
+		if left < -r.tolerance() {
+			return false
+		}
+		time.Sleep(max(left/16, time.Millisecond, -left/16))
+	}
+}
+
+// runParallel calls f for 0..n-1, all at once, and fails the case with the errors.
+func (r *caseRun) runParallel(n int, f func(i int) error) {
+	r.Helper()
+	errs := make([]error, n)
+	begin := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-begin
+			errs[i] = f(i)
+		})
+	}
+	close(begin)
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		r.Fatal(err)
+	}
+}

@@ -1,0 +1,104 @@
+package drivertest
+
+import (
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// features is a set of claims of the store and functions of the harness that cases
+// depend on.
+type features uint32
+
+const (
+	fencing features = 1 << iota
+	push
+	supervised
+	lookup
+	list
+	breaking
+	metadata
+	keep
+	detached
+	processes // more than one process shares the locks
+
+	restart
+	crash
+	fault
+	sever
+	silence
+	skew
+	identifying
+	occupy
+	busy
+)
+
+// missingReason has, in the order of the bits, the reason why a feature is missing.
+var missingReason = []string{
+	"Guarantees().Fencing is false",
+	"Guarantees().Push is false",
+	"Guarantees().Supervised is false",
+	"Guarantees().Lookup is false",
+	"Guarantees().List is false",
+	"Guarantees().Break is false",
+	"Guarantees().Metadata is false",
+	"Guarantees().Keep is false",
+	"Guarantees().Detached is false",
+	"Guarantees().Scope is a single process",
+	"Backing.Restart is nil",
+	"Backing.Crash is nil",
+	"Backing.Fault is nil",
+	"Backing.Sever is nil",
+	"Backing.Silence is nil",
+	"Backing.OpenSkewed is nil",
+	"the store does not implement driver.Identifier",
+	"Backing.Occupy is nil",
+	"Backing.Busy is nil",
+}
+
+func (n features) contains(other features) bool { return n&other == other }
+
+// missingReasons returns the reasons why the features are missing.
+func (n features) missingReasons() string {
+	var reasons []string
+	for i, reason := range missingReason {
+		if n&(1<<i) != 0 {
+			reasons = append(reasons, reason)
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// available returns the features that a store claims and a backing offers.
+func available(s driver.Store, b Backing) features {
+	var have features
+	g := s.Guarantees()
+	_, identifies := s.(driver.Identifier)
+	for need, present := range map[features]bool{
+		fencing:    g.Fencing,
+		push:       g.Push,
+		supervised: g.Supervised,
+		lookup:     g.Lookup,
+		list:       g.List,
+		breaking:   g.Break,
+		metadata:   g.Metadata,
+		keep:       g.Keep,
+		detached:   g.Detached,
+		processes:  g.Scope != driver.ScopeProcess,
+		restart:    b.Restart != nil,
+		crash:      b.Crash != nil,
+		fault:      b.Fault != nil,
+		sever:      b.Sever != nil,
+		silence:    b.Silence != nil,
+		skew:       b.OpenSkewed != nil,
+
+		identifying: identifies,
+		occupy:      b.Occupy != nil,
+		busy:        b.Busy != nil,
+	} {
+		if present {
+			have |= need
+		}
+	}
+	return have
+}

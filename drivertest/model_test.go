@@ -1,0 +1,246 @@
+package drivertest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A model is a place for locks with everything that the suite can ask for, as
+// short and as plain as it can be. With a bug it is broken in one way.
+type model struct {
+	bug    bug
+	claims driver.Guarantees
+
+	mu      sync.Mutex
+	entries map[string]*entry
+	last    map[string]int64  // the last token of each name
+	left    map[string]*entry // released holds, for bugs
+	broken  bool              // made so by a bug
+	watches map[*modelWatch]bool
+	opened  int
+	number  int // of the last watch
+	dropped int // signals and writes counted by bugs
+}
+
+type entry struct {
+	owner    string
+	record   driver.Record
+	until    time.Time
+	first    time.Time // its end unless it is renewed
+	takenBy  *refStore
+	detached bool
+	stranger bool
+}
+
+type modelWatch struct {
+	number  int
+	name    string
+	by      *refStore
+	signals chan struct{}
+}
+
+// A refStore is a store over a model.
+type refStore struct {
+	model  *model
+	skew   time.Duration // the error of its process's clock, used by bugs only
+	closed bool
+	fault  Fault
+	silent bool
+	busy   time.Time // until when it cannot serve
+	seen   string    // the name that it last saw held, for a bug
+	grants int64     // counted by a bug
+	dead   bool      // made so by a bug
+}
+
+var errLink = errors.New("the connection was lost")
+
+// everything is what a full model claims.
+var everything = driver.Guarantees{
+	Store: "reference", Scope: driver.ScopeNetwork, Fencing: true, HolderCrash: driver.RecoveryTTL,
+	Restart: driver.FateKept, Failover: driver.FateKept, Push: true, Supervised: true,
+	Lookup: true, List: true, Break: true, Metadata: true, Keep: true, Detached: true,
+}
+
+// nothing is the least that a store can claim.
+var nothing = driver.Guarantees{
+	Store: "reference", Scope: driver.ScopeProcess,
+	HolderCrash: driver.RecoveryAtOnce, Restart: driver.FateFreed, Failover: driver.FateKept,
+}
+
+// restartFrees and crashFrees are full models in which holds end earlier.
+var restartFrees, crashFrees = func() (a, b driver.Guarantees) {
+	a, b = everything, everything
+	a.Restart, b.HolderCrash = driver.FateFreed, driver.RecoveryAtOnce
+	return a, b
+}()
+
+// overseers is what a store claims that watches over the wake-ups that it does
+// not give.
+var overseers = func() driver.Guarantees {
+	claims := without(push)
+	claims.Supervised = true
+	return claims
+}()
+
+func newModel(claims driver.Guarantees, b bug) *model {
+	return &model{
+		bug: b, claims: claims,
+		entries: map[string]*entry{}, last: map[string]int64{}, left: map[string]*entry{}, watches: map[*modelWatch]bool{},
+	}
+}
+
+// backing offers all the harm that can be done to the model.
+func (m *model) backing() Backing {
+	return Backing{
+		Open:       func(testing.TB) driver.Store { return m.open(0) },
+		OpenSkewed: func(_ testing.TB, skew time.Duration) driver.Store { return m.open(skew) },
+		Restart:    func(testing.TB) { m.restart() },
+		Crash:      func(_ testing.TB, s driver.Store) { m.crash(ref(s)) },
+		Fault:      func(_ testing.TB, s driver.Store, f Fault) { ref(s).fault = f },
+		Busy:       func(_ testing.TB, s driver.Store, d time.Duration) { ref(s).busy = time.Now().Add(d) },
+		Silence:    func(_ testing.TB, s driver.Store) { m.silence(ref(s)) },
+		Sever:      func(_ testing.TB, s driver.Store) { m.sever(ref(s)) },
+		Occupy:     func(_ testing.TB, name string, way int) bool { return m.occupy(name, way) },
+	}
+}
+
+// ref is the reference store under a store that was opened.
+func ref(s driver.Store) *refStore {
+	if m, ok := s.(storeWithoutWatch); ok {
+		return m.Store.(*refStore)
+	}
+	return s.(*refStore)
+}
+
+// storeWithoutWatch hides the Watch of a store.
+type storeWithoutWatch struct{ driver.Store }
+
+func (m *model) open(skew time.Duration) driver.Store {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opened++
+	s := &refStore{model: m, skew: skew}
+	if m.has(separateWorlds) && m.opened > 1 {
+		s.model = newModel(m.claims, m.bug)
+	}
+	if !m.claims.Push && !m.has(underclaimsPush) || m.has(pushWithoutWatch) {
+		return storeWithoutWatch{s}
+	}
+	return s
+}
+
+func (m *model) has(b bug) bool { return m.bug == b }
+
+func (m *model) restart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.claims.Restart == driver.FateFreed && !m.has(restartKeepsHolds) || m.has(restartForgets) {
+		clear(m.entries)
+		clear(m.last)
+	}
+	m.broken = m.has(restartBreaksWorld)
+	if m.has(tokensFallAtRestart) {
+		for name := range m.last {
+			m.last[name] = 0
+		}
+	}
+}
+
+func (m *model) crash(s *refStore) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.claims.HolderCrash != driver.RecoveryAtOnce && !m.has(crashFreesAtOnce) && !m.has(crashFreesEverything) || m.has(crashFreesNothing) {
+		return
+	}
+	for name, e := range m.entries {
+		if e.takenBy == s && (!e.detached || m.has(crashEndsDetached)) || m.has(crashFreesEverything) {
+			delete(m.entries, name)
+		}
+	}
+}
+
+// silence has the server answer the store no more. The store notices.
+func (m *model) silence(s *refStore) {
+	s.silent = true
+	if m.claims.Supervised && !m.has(silenceUnnoticed) {
+		time.AfterFunc(time.Second, func() { m.remind(s) })
+	}
+}
+
+// remind signals all watches of a store, again and again until it is closed.
+func (m *model) remind(s *refStore) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for watch := range m.watches {
+		if watch.by == s {
+			signal(watch.signals)
+		}
+	}
+	if !s.closed && !m.has(remindsOnce) {
+		time.AfterFunc(time.Second, func() { m.remind(s) })
+	}
+}
+
+// occupy puts the entry of a stranger under a name.
+func (m *model) occupy(name string, way int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := &entry{owner: "the stranger's", stranger: true, until: time.Now().Add(long), record: driver.Record{Name: name}}
+	switch way {
+	case 0:
+		e.record.Holder = "\x1b[2J"
+	case 1:
+		e.until = time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)
+	default:
+		return false
+	}
+	m.entries[m.key(name)] = e
+	return true
+}
+
+func (m *model) sever(s *refStore) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for watch := range m.watches {
+		if watch.by == s && m.has(severedWatchEnds) {
+			delete(m.watches, watch)
+		}
+		if watch.by == s && !m.has(severedWatchIsSilent) {
+			signal(watch.signals)
+		}
+	}
+	if m.has(severedStoreIsDead) {
+		s.dead = true
+	}
+}
+
+func signal(signals chan struct{}) {
+	select {
+	case signals <- struct{}{}:
+	default:
+	}
+}
+
+// wake signals the watches of a name.
+func (m *model) wake(name string, by *refStore) {
+	m.dropped++
+	for watch := range m.watches {
+		switch {
+		case watch.name != name && !m.has(wakesEverybody):
+		case m.has(wakesOwnStoreOnly) && watch.by != by:
+		case m.has(dropsWakeUps) && m.dropped%3 == 0:
+		default:
+			signal(watch.signals)
+			if m.has(wakesOnce) {
+				delete(m.watches, watch)
+			}
+			if m.has(wakesOneWatch) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// leadership is the context that is passed to lead. It is done when the term ends.
+type leadership struct {
+	context.Context
+	lock        *holdfast.Lock
+	term        Term
+	end         context.CancelCauseFunc
+	reason      error         // why the term is over; set before deposedDone is closed
+	deposedDone chan struct{} // closed when Options.Deposed has returned
+	releaseErr  error         // why the lock may still be held; set before released is closed
+	released    chan struct{} // closed when the lock is released, or its release has failed
+}
+
+// Err implements [context.Context]. The lock reads the clock, and ends the
+// embedded context when its time is over. So Err is right before the timer has
+// fired.
+func (l *leadership) Err() error {
+	if l.lock.Err() != nil {
+		<-l.Done()
+	}
+	return l.Context.Err()
+}
+
+// beginTerm begins the term of a candidate that has just acquired the lock.
+// The context lockCtx is that of the lock.
+func (e *Election) beginTerm(lockCtx context.Context) *leadership {
+	l := &leadership{
+		lock:        holdfast.FromContext(lockCtx),
+		deposedDone: make(chan struct{}),
+		released:    make(chan struct{}),
+	}
+	l.term = Term{
+		Leader:   l.lock.Holder(),
+		Token:    l.lock.Token(),
+		Since:    time.Now().Round(0),
+		Metadata: l.lock.Metadata(),
+	}
+	l.Context, l.end = context.WithCancelCause(lockCtx)
+	e.log.InfoContext(lockCtx, "elected", "election", e.name, "token", l.term.Token)
+	if e.o.Elected != nil {
+		e.o.Elected(l.term)
+	}
+	context.AfterFunc(l.Context, func() {
+		l.reason = context.Cause(l.Context)
+		if e.o.Deposed != nil {
+			e.o.Deposed(l.term, l.reason)
+		}
+		close(l.deposedDone)
+	})
+	e.mu.Lock()
+	e.current = l
+	e.mu.Unlock()
+	return l
+}
+
+// finish ends the term when lead has returned, and waits until Options.Deposed
+// has returned.
+func (l *leadership) finish() {
+	l.end(errLeadReturned)
+	<-l.deposedDone
+}
+
+// releaseLock releases the lock of the term, and wakes the calls of Resign that
+// wait for it.
+func (e *Election) releaseLock(l *leadership) {
+	if err := l.lock.Release(); !errors.Is(err, holdfast.ErrLost) {
+		l.releaseErr = err
+	}
+	e.mu.Lock()
+	e.current = nil
+	e.mu.Unlock()
+	close(l.released)
+}
+
+// errLeadReturned ends a term when lead has returned.
+var errLeadReturned = fmt.Errorf("election: the function has returned: %w", holdfast.ErrReleased)
+
+// leadReturned reports whether the term is over because lead has returned.
+func (l *leadership) leadReturned() bool { return l.reason == errLeadReturned }

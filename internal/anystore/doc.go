@@ -1,2 +1,0 @@
-// Package anystore has tests of package holdfast that any store can run.
-package anystore

@@ -1,0 +1,296 @@
+//go:build unix
+
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/httplock"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/once"
+)
+
+// A recipe runs work when it has the lock of that name. It returns nil if the lock was held until
+// work had returned nil.
+type recipe func(ctx context.Context, c *holdfast.Client, name string, work workFunc) error
+
+type workFunc = func(context.Context) error
+
+const endingTTL = 2 * time.Second
+
+var recipes = map[string]recipe{
+	"Do": func(ctx context.Context, c *holdfast.Client, name string, work workFunc) error {
+		return c.Do(ctx, name, &holdfast.Options{TTL: endingTTL}, work)
+	},
+	"DoAll": func(ctx context.Context, c *holdfast.Client, name string, work workFunc) error {
+		return c.DoAll(ctx, []string{name, name + "/2"}, &holdfast.Options{TTL: endingTTL}, work)
+	},
+	"once": func(ctx context.Context, c *holdfast.Client, name string, work workFunc) error {
+		result, err := once.Do(ctx, c, name, &once.Options{TTL: endingTTL, Wait: time.Minute}, work)
+		if err == nil && result.Verdict != once.Ran {
+			err = fmt.Errorf("the work was not run: %v", result)
+		}
+		return err
+	},
+	// A term that was cut short is followed by another, so that the error of Run is
+	// not that of the first.
+	"election": func(ctx context.Context, c *holdfast.Client, name string, work workFunc) error {
+		var terms int
+		var cut error
+		var mu sync.Mutex
+		var deposed []error
+		e := election.New(c, name, &election.Options{
+			TTL:         endingTTL,
+			ResignDelay: time.Millisecond,
+			Deposed: func(_ election.Term, reason error) {
+				mu.Lock()
+				defer mu.Unlock()
+				deposed = append(deposed, reason)
+			},
+		})
+		err := e.Run(ctx, func(ctx context.Context, _ election.Term) error {
+			if terms++; terms > 1 {
+				return nil
+			}
+			err := work(ctx)
+			cut = context.Cause(ctx)
+			return err
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		if cut != nil && deposed[0] != cut {
+			return fmt.Errorf("deposed with %v, and the context ended with %v", deposed[0], cut)
+		}
+		if err == nil {
+			err = cut
+		}
+		return err
+	},
+	"httplock": func(ctx context.Context, c *holdfast.Client, name string, work workFunc) error {
+		var err error
+		answer := httptest.NewRecorder()
+		key := func(*http.Request) string { return name }
+		failed := func(_ *http.Request, failure error) { err = failure }
+		o := &httplock.Options{TTL: endingTTL, Wait: time.Minute, Failed: failed}
+		httplock.Middleware(c, key, o)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_ = work(r.Context()) // what a handler returns is in its answer
+		})).ServeHTTP(answer, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+		if answer.Code != http.StatusOK {
+			err = fmt.Errorf("answered %d", answer.Code)
+		}
+		return err
+	},
+}
+
+// An ending is a way in which the work of a recipe is cut short.
+type ending struct {
+	name string
+	end  func(r *round) error
+	want []error // what the error of the recipe matches
+
+	// alone: no other client has the lock while work runs that returns soon after the end of its
+	// context. Otherwise no other client has it while Lock.Err returns nil, unless it is broken by
+	// force.
+	alone, broken bool
+
+	slow bool // a round takes as long as a renewal or a TTL
+}
+
+// A round is work under a recipe that is cut short once, while another client waits.
+type round struct {
+	name   string
+	c      *holdfast.Client
+	other  *holdfast.Client
+	cancel context.CancelFunc
+	link   *storetest.Link
+}
+
+var endings = []ending{
+	{
+		name: "Close", end: func(r *round) error { return r.c.Close() },
+		want: []error{holdfast.ErrReleased, holdfast.ErrClosed}, alone: true,
+	},
+	{
+		name: "ReleaseAll", end: func(r *round) error { return r.c.ReleaseAll() },
+		want: []error{holdfast.ErrReleased}, alone: true,
+	},
+	{
+		// As signal.NotifyContext does.
+		name: "SIGTERM", end: func(r *round) error { r.cancel(); return nil },
+		want: nil, alone: true,
+	},
+	{
+		name: "Break", end: func(r *round) error {
+			_, err := r.c.Break(context.Background(), r.name)
+			return err
+		},
+		want: []error{holdfast.ErrLost, holdfast.ErrBroken}, broken: true,
+	},
+	{
+		name: "broken elsewhere", end: func(r *round) error {
+			_, err := r.other.Break(context.Background(), r.name)
+			return err
+		},
+		want: []error{holdfast.ErrLost}, broken: true, slow: true,
+	},
+	{
+		name: "loss", end: func(r *round) error { r.link.Cut(); return nil },
+		want: []error{holdfast.ErrLost, holdfast.ErrExpired}, slow: true,
+	},
+}
+
+// TestEndings: on every store, however the work of Do, DoAll or a recipe is cut short, the error
+// shows it although the work returns nil, no other client has the lock too soon, and the next one
+// gets it.
+func TestEndings(t *testing.T) {
+	storetest.EachOfAll(t, func(t *testing.T, s *storetest.Store) {
+		other := s.Open(t, nil)
+		for _, e := range endings {
+			if e.name == "loss" && !s.Networked() || e.broken && !other.Guarantees().Break {
+				continue
+			}
+			for kind, run := range recipes {
+				if kind == "once" && !other.Guarantees().Keep {
+					continue
+				}
+				began := time.Now()
+				overlaps, nils := 0, 0
+				var link *storetest.Link
+				open := func() *holdfast.Client {
+					if e.name != "loss" {
+						return s.Open(t, nil)
+					}
+					link = s.Link(t)
+					return s.OpenURL(t, link.URL, nil)
+				}
+				c := open()
+				underDo := kind == "Do" || kind == "DoAll"
+				rounds := storetest.Rounds(t, 10)
+				if underDo {
+					rounds = storetest.Rounds(t, 25)
+				}
+				if e.slow {
+					rounds = 2
+				}
+				for i := range rounds {
+					if i > 0 && (e.name == "Close" || e.name == "loss") {
+						c = open()
+					}
+					r := &round{name: fmt.Sprintf("%s/%s/%d", e.name, kind, i), c: c, other: other, link: link}
+					err, overlap := r.run(t, &e, run)
+					if overlap {
+						overlaps++
+					}
+					if underDo { // once keeps the name
+						checkFree(t, other, r.name)
+					}
+					want := e.want
+					if e.name == "SIGTERM" && kind != "httplock" { // the error of the work
+						want = []error{context.Canceled}
+					}
+					if err == nil && want != nil {
+						nils++
+					}
+					for _, want := range want {
+						if err != nil && !errors.Is(err, want) {
+							t.Errorf("%s, %s: %v, want an error that matches %q", e.name, kind, err, want)
+						}
+					}
+					if want == nil && err != nil {
+						t.Errorf("%s, %s: %v", e.name, kind, err)
+					}
+				}
+				if overlaps > 0 && !e.broken || nils > 0 {
+					t.Errorf("%s, %s: %d overlaps, %d times nil, in %d rounds",
+						e.name, kind, overlaps, nils, rounds)
+				}
+				took := time.Since(began).Round(time.Millisecond)
+				t.Logf("%s, %s: %d rounds in %v", e.name, kind, rounds, took)
+			}
+		}
+	})
+}
+
+// run returns the error of the recipe, and whether the next holder was too early.
+func (r *round) run(t *testing.T, e *ending, run recipe) (err error, overlap bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.cancel = cancel
+	var inside atomic.Bool
+	var valid atomic.Int64 // when the lock was last seen to be held
+	epoch := time.Now()
+	begun, result := make(chan struct{}), make(chan error, 1)
+	go func() {
+		result <- run(ctx, r.c, r.name, func(ctx context.Context) error {
+			inside.Store(true)
+			defer inside.Store(false)
+			close(begun)
+			var held interface{ Err() error } = holdfast.FromContext(ctx)
+			if set := holdfast.SetFromContext(ctx); set != nil {
+				held = set
+			}
+			for ctx.Err() == nil {
+				at := time.Since(epoch)
+				if held.Err() == nil {
+					valid.Store(int64(at))
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Millisecond):
+				}
+			}
+			time.Sleep(2 * time.Millisecond) // the work takes as long to stop
+			if e.name == "SIGTERM" && held.Err() == nil {
+				return context.Cause(ctx) // the work knows that it is not done
+			}
+			return nil
+		})
+	}()
+	<-begun
+	next := make(chan error, 1)
+	follow := func() {
+		next <- run(t.Context(), r.other, r.name, func(context.Context) error {
+			entered := time.Since(epoch)
+			overlap = e.alone && inside.Load() || !e.alone && valid.Load() >= int64(entered)
+			return nil
+		})
+	}
+	if !e.broken {
+		go follow()
+	}
+	if err := e.end(r); err != nil {
+		t.Fatalf("%s: %v", e.name, err)
+	}
+	if e.broken { // a quorum breaks node by node, and could hit the next holder
+		go follow()
+	}
+	if err := <-next; err != nil {
+		t.Errorf("%s: the next: %v", e.name, err)
+	}
+	if r.link != nil {
+		r.link.Mend() // a leader that was deposed stands again before Run returns
+	}
+	return <-result, overlap
+}
+
+// checkFree checks that a name is free at the end of a round.
+func checkFree(t *testing.T, c *holdfast.Client, name string) {
+	t.Helper()
+	lock, err := c.TryAcquire(t.Context(), name, nil)
+	if err != nil {
+		t.Errorf("%s: at the end of a round: %v", name, err)
+	} else if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,92 @@
+//go:build unix
+
+package storetest_test
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+)
+
+// A free name is never reported as held during an outage: not to a try, of which there are ten
+// each second, and not to a waiter. All servers of the store, or a majority of them, are cut off
+// for HOLDFAST_OUTAGE, 5 s if it is not set.
+func TestOutageIsNeverHeld(t *testing.T) {
+	length, err := time.ParseDuration(os.Getenv("HOLDFAST_OUTAGE"))
+	if err != nil {
+		length = 5 * time.Second
+	}
+	storetest.EachOfAll(t, func(t *testing.T, s *storetest.Store) {
+		if !s.Networked() {
+			return // there is nothing to cut
+		}
+		t.Run("all servers", func(t *testing.T) { outage(t, s, length, (*storetest.Link).Cut) })
+		t.Run("a majority", func(t *testing.T) { outage(t, s, length, (*storetest.Link).CutMajority) })
+	})
+}
+
+func outage(t *testing.T, s *storetest.Store, length time.Duration, cut func(*storetest.Link)) {
+	t.Parallel()
+	link := s.Link(t)
+	c, err := holdfast.Open(t.Context(), link.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := c.Acquire(t.Context(), "outage", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Fatal(err)
+	}
+	cut(link)
+	var held, unavailable, other atomic.Int64
+	count := func(err error) {
+		switch {
+		case errors.Is(err, holdfast.ErrHeld):
+			held.Add(1)
+		case errors.Is(err, holdfast.ErrUnavailable):
+			unavailable.Add(1)
+		default:
+			other.Add(1)
+			t.Errorf("a call in the outage returns %v", err)
+		}
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		_, err := c.Acquire(t.Context(), "outage", &holdfast.Options{Wait: length / 2})
+		count(err)
+	})
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range length / (100 * time.Millisecond) {
+		<-tick.C
+		group.Go(func() {
+			_, err := c.TryAcquire(t.Context(), "outage", nil)
+			count(err)
+		})
+	}
+	group.Wait()
+	t.Logf("in %v: ErrHeld %d, ErrUnavailable %d, other %d",
+		length, held.Load(), unavailable.Load(), other.Load())
+	if held.Load() > 0 {
+		t.Errorf("%d calls returned ErrHeld", held.Load())
+	}
+	link.Mend()
+	lock, err = c.Acquire(t.Context(), "outage", &holdfast.Options{Wait: time.Minute})
+	if err != nil {
+		t.Fatalf("after the outage: %v", err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

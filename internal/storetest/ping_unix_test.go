@@ -1,0 +1,130 @@
+//go:build unix
+
+package storetest
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/quorumstore"
+)
+
+// Ping of every store succeeds, leaves nothing behind, and fails while the store
+// cannot be reached.
+func TestPingOfEveryStore(t *testing.T) {
+	Each(t, func(t *testing.T, s *Store) {
+		pings(t, s.Open(t, nil))
+		if !s.Networked() {
+			return
+		}
+		link := s.Link(t)
+		config := &holdfast.Config{RequestTimeout: time.Second}
+		through, err := holdfast.Open(t.Context(), link.URL, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer through.Close()
+		pings(t, through)
+		link.Cut()
+		began := time.Now()
+		unavailable(t, through, "")
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("Ping took %v", took)
+		}
+		link.Mend()
+	})
+}
+
+func pings(t *testing.T, c *holdfast.Client) {
+	t.Helper()
+	for range 3 {
+		if err := c.Ping(t.Context()); err != nil {
+			t.Errorf("Ping: %v", err)
+		}
+	}
+	if !c.Guarantees().List {
+		return
+	}
+	for rec, err := range c.List(t.Context(), "") {
+		t.Errorf("Ping has left %+v, %v", rec, err)
+	}
+}
+
+// unavailable checks that Ping returns ErrUnavailable with that reason.
+func unavailable(t *testing.T, c *holdfast.Client, reason string) {
+	t.Helper()
+	err := c.Ping(t.Context())
+	if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) ||
+		!strings.Contains(err.Error(), reason) {
+		t.Errorf("Ping: %v, want ErrUnavailable: … %s", err, reason)
+	}
+}
+
+// Ping fails on a server that is read-only: it cannot grant locks.
+func TestPingOfReadOnlyServers(t *testing.T) {
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		master := servers.StartRedis(t)
+		host, port, _ := strings.Cut(master.Addr, ":")
+		replica := servers.StartRedis(t, "--replicaof", host, port)
+		c := openURL(t, "redis://"+replica.Addr)
+		unavailable(t, c, "read only replica")
+		readable(t, c)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		s := startPostgres(t, "postgres", "")
+		c := s.Open(t, nil)
+		pings(t, c)
+		store := openURL(t, s.URL()+"&options="+url.PathEscape("-c default_transaction_read_only=on"))
+		unavailable(t, store, "read-only transaction")
+		readable(t, store)
+	})
+	t.Run("postgres+advisory", func(t *testing.T) { // has no Lookup
+		t.Parallel()
+		s := startPostgres(t, "postgres", "")
+		pings(t, openURL(t, strings.Replace(s.URL(), "postgres://", "postgres+advisory://", 1)))
+	})
+}
+
+func readable(t *testing.T, c *holdfast.Client) {
+	t.Helper()
+	if _, err := c.Lookup(t.Context(), "a"); !errors.Is(err, holdfast.ErrNotHeld) {
+		t.Errorf("Lookup: %v", err)
+	}
+}
+
+func openURL(t *testing.T, url string) *holdfast.Client {
+	t.Helper()
+	config := &holdfast.Config{RequestTimeout: 5 * time.Second}
+	c, err := holdfast.Open(context.Background(), url, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// A quorum can be used as long as a majority can.
+func TestPingOfAQuorum(t *testing.T) {
+	t.Parallel()
+	nodes := servers.StartRedises(t, 3)
+	urls := make([]string, len(nodes))
+	for i, node := range nodes {
+		urls[i] = "redis://" + node.Addr
+	}
+	c := openURL(t, quorumstore.URL(urls...))
+	pings(t, c)
+	nodes[0].Kill()
+	if err := c.Ping(t.Context()); err != nil {
+		t.Errorf("with two of three nodes: %v", err)
+	}
+	nodes[1].Kill()
+	unavailable(t, c, "")
+}

@@ -1,0 +1,158 @@
+//go:build unix
+
+package storetest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+	_ "github.com/holdfast-go/holdfast/pgstore"          // postgres:
+	_ "github.com/holdfast-go/holdfast/pgstore/advisory" // postgres+advisory:
+	"github.com/holdfast-go/holdfast/quorumstore"
+	_ "github.com/holdfast-go/holdfast/redisstore" // redis:
+)
+
+func init() {
+	logging.Disable() // connections are cut on purpose
+	storeKinds = append(storeKinds,
+		storeKind{name: "redis", networked: true, start: func(tb testing.TB) *Store {
+			return startRedis(tb, 1, func(urls ...string) string { return urls[0] })
+		}},
+		storeKind{name: "quorum", networked: true, start: func(tb testing.TB) *Store {
+			return startRedis(tb, 3, quorumstore.URL)
+		}},
+		storeKind{name: "postgres", networked: true, start: func(tb testing.TB) *Store {
+			return startPostgres(tb, "postgres", "")
+		}},
+		storeKind{name: "postgres-advisory", networked: true, locksOnly: true, start: func(tb testing.TB) *Store {
+			return startPostgres(tb, "postgres+advisory", "&tokens=holdfast_tokens")
+		}},
+	)
+}
+
+func startRedis(tb testing.TB, n int, url func(nodes ...string) string) *Store {
+	tb.Helper()
+	s := &Store{url: func(servers []string) string {
+		urls := make([]string, len(servers))
+		for i, addr := range servers {
+			urls[i] = "redis://" + addr
+		}
+		return url(urls...)
+	}}
+	for _, node := range servers.StartRedises(tb, n) {
+		s.servers = append(s.servers, node.Addr)
+	}
+	return s
+}
+
+func startPostgres(tb testing.TB, scheme, options string) *Store {
+	tb.Helper()
+	server := servers.StartPostgres(tb)
+	url := scheme + strings.TrimPrefix(server.URL("postgres"), "postgres") + options
+	client, err := holdfast.Open(context.Background(), url, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer client.Close()
+	store := client.Store().(interface{ Migrate(context.Context) error })
+	if err := store.Migrate(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	return &Store{
+		servers: []string{server.Addr},
+		url: func(servers []string) string {
+			return strings.Replace(url, server.Addr, servers[0], 1)
+		},
+	}
+}
+
+// A Link is a connection path to a store that a test can cut.
+type Link struct {
+	// URL opens the store through the link.
+	URL     string
+	proxies []*faultproxy.Proxy
+}
+
+// Link creates a link to the store, which must be one with a network.
+func (s *Store) Link(tb testing.TB) *Link {
+	tb.Helper()
+	l := &Link{}
+	addrs := make([]string, len(s.servers))
+	for i, addr := range s.servers {
+		proxy := faultproxy.Start(tb, addr)
+		l.proxies = append(l.proxies, proxy)
+		addrs[i] = proxy.Addr()
+	}
+	l.URL = s.url(addrs)
+	return l
+}
+
+// EachNetworked runs a test on every store that is reached over a network.
+func EachNetworked(t *testing.T, test func(t *testing.T, s *Store)) {
+	t.Helper()
+	runEach(t, func(k storeKind) bool { return k.networked && !k.locksOnly }, test)
+}
+
+// Networked reports whether the store is reached over a network, which can be cut.
+func (s *Store) Networked() bool { return len(s.servers) > 0 }
+
+// Cut drops everything in both directions from now on.
+func (l *Link) Cut() {
+	for _, p := range l.proxies {
+		p.Hold(faultproxy.Up)
+		p.Hold(faultproxy.Down)
+	}
+}
+
+// CutMajority is Cut for most of the servers of a quorum, and for a single server.
+// Those that are left cannot grant a lock together.
+func (l *Link) CutMajority() {
+	for _, p := range l.proxies[:len(l.proxies)/2+1] {
+		p.Hold(faultproxy.Up)
+		p.Hold(faultproxy.Down)
+	}
+}
+
+// Mend ends Cut and CutMajority. The connections of before are lost, as after a long outage:
+// what was sent on them must not arrive now.
+func (l *Link) Mend() {
+	for _, p := range l.proxies {
+		p.Reset()
+		p.Pass(faultproxy.Up)
+		p.Pass(faultproxy.Down)
+	}
+}
+
+// Delay delays everything by up to max in each direction, at random.
+func (l *Link) Delay(max time.Duration) {
+	for _, p := range l.proxies {
+		p.Delay(faultproxy.Up, 0, max)
+		p.Delay(faultproxy.Down, 0, max)
+	}
+}
+
+// LoseReply loses the reply to the next request, with its connection.
+func (l *Link) LoseReply() {
+	for _, p := range l.proxies {
+		p.LoseReply(nil)
+	}
+}
+
+// HoldReplies holds back all replies for d.
+func (l *Link) HoldReplies(d time.Duration) {
+	for _, p := range l.proxies {
+		p.Hold(faultproxy.Down)
+	}
+	time.AfterFunc(d, func() {
+		for _, p := range l.proxies {
+			p.Pass(faultproxy.Down)
+		}
+	})
+}

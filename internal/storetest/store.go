@@ -1,0 +1,110 @@
+package storetest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	_ "github.com/holdfast-go/holdfast/filestore" // file:
+	_ "github.com/holdfast-go/holdfast/memstore"  // memory:
+)
+
+// A storeKind is a kind of store, and how one is started for a test.
+type storeKind struct {
+	name      string
+	local     bool // it is shared within one process only
+	networked bool // it is reached by a network
+	locksOnly bool // it keeps no name after a release, which once and ratelimit need
+	start     func(tb testing.TB) *Store
+}
+
+// storeKinds are the stores on which all recipes are tested. Those that need servers are
+// added on systems that can run the servers.
+var storeKinds = []storeKind{
+	{name: "memory", local: true, start: func(testing.TB) *Store {
+		return &Store{url: fixedURL("memory://" + rand.Text())}
+	}},
+	{name: "file", start: func(tb testing.TB) *Store {
+		return &Store{url: fixedURL("file://" + filepath.ToSlash(tb.TempDir()))}
+	}},
+}
+
+// A Store is a store that runs for the time of a test.
+type Store struct {
+	// Name is the kind of store.
+	Name string
+
+	servers []string // addresses of the servers, none if the store does not use TCP
+	url     func(servers []string) string
+}
+
+func fixedURL(url string) func([]string) string { return func([]string) string { return url } }
+
+// Each runs a test on every store that suits all recipes, in parallel.
+func Each(t *testing.T, test func(t *testing.T, s *Store)) {
+	t.Helper()
+	runEach(t, func(k storeKind) bool { return !k.locksOnly }, test)
+}
+
+// EachOfAll runs a test on every store, in parallel.
+func EachOfAll(t *testing.T, test func(t *testing.T, s *Store)) {
+	t.Helper()
+	runEach(t, func(storeKind) bool { return true }, test)
+}
+
+// EachShared runs a test on every store that several processes can share.
+func EachShared(t *testing.T, test func(t *testing.T, s *Store)) {
+	t.Helper()
+	runEach(t, func(k storeKind) bool { return !k.local && !k.locksOnly }, test)
+}
+
+func runEach(t *testing.T, suits func(storeKind) bool, test func(t *testing.T, s *Store)) {
+	t.Helper()
+	for _, k := range storeKinds {
+		if !suits(k) {
+			continue
+		}
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			s := k.start(t)
+			s.Name = k.name
+			test(t, s)
+		})
+	}
+}
+
+// URL opens the store.
+func (s *Store) URL() string { return s.url(s.servers) }
+
+// Open opens a new client, which is closed when the test ends.
+func (s *Store) Open(tb testing.TB, config *holdfast.Config) *holdfast.Client {
+	tb.Helper()
+	return s.OpenURL(tb, s.URL(), config)
+}
+
+// OpenURL opens a new client like Open, through another URL: see Link.
+func (s *Store) OpenURL(tb testing.TB, url string, config *holdfast.Config) *holdfast.Client {
+	tb.Helper()
+	locks, err := holdfast.Open(tb.Context(), url, config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := locks.Close(); err != nil {
+			tb.Errorf("closing a client of %s: %v", s.Name, err)
+		}
+	})
+	return locks
+}
+
+// Replicas opens n clients.
+func (s *Store) Replicas(tb testing.TB, n int) []*holdfast.Client {
+	tb.Helper()
+	clients := make([]*holdfast.Client, n)
+	for i := range clients {
+		clients[i] = s.Open(tb, &holdfast.Config{Holder: fmt.Sprintf("replica-%d", i+1)})
+	}
+	return clients
+}

@@ -1,0 +1,89 @@
+package storetest_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+)
+
+// TestTickets hands a lock over from one client to the next. Each client stands for a process: it
+// shares only the store with the others, and is closed when it has handed the lock over.
+func TestTickets(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		handOverThrice(t, func() *holdfast.Client { return s.Open(t, nil) })
+	})
+}
+
+func handOverThrice(t *testing.T, open func() *holdfast.Client) {
+	t.Helper()
+	ctx := t.Context()
+	first := open()
+	lock, err := first.Acquire(ctx, "ticket", &holdfast.Options{Detached: true, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := lock.Token()
+	var ticket holdfast.Ticket
+	for range 3 {
+		if ticket, err = lock.HandOver(); err != nil {
+			t.Fatal(err)
+		}
+		next := open()
+		closeClient(t, first)
+		first = next
+		if _, err := first.TryAcquire(ctx, "ticket", nil); !errors.Is(err, holdfast.ErrHeld) {
+			t.Fatalf("after a hand-over: %v, want it held", err)
+		}
+		if lock, err = first.Adopt(ctx, ticket, nil); err != nil {
+			t.Fatal(err)
+		}
+		if lock.Token() != token || lock.Err() != nil {
+			t.Errorf("adopted: token %d, %v, want token %d", lock.Token(), lock.Err(), token)
+		}
+		if err := lock.Extend(ctx, 2*time.Minute); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := lock.Release(); err != nil {
+		t.Errorf("Release of an adopted lock: %v", err)
+	}
+	checkStaleTicket(t, first, ticket)
+	closeClient(t, first)
+}
+
+// checkStaleTicket checks that a ticket of a lock that has ended does nothing.
+func checkStaleTicket(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) {
+	t.Helper()
+	ctx := t.Context()
+	for _, successor := range []bool{false, true} {
+		var next *holdfast.Lock
+		if successor {
+			var err error
+			if next, err = c.TryAcquire(ctx, "ticket", nil); err != nil {
+				t.Fatalf("a stale ticket has taken the lock: %v", err)
+			}
+		}
+		if _, err := c.Adopt(ctx, ticket, nil); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("a stale ticket: %v, want ErrNotHeld", err)
+		}
+		if next == nil {
+			continue
+		}
+		if err := next.Extend(ctx, time.Minute); err != nil {
+			t.Errorf("a stale ticket has ended the hold of a successor: %v", err)
+		}
+		if err := next.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func closeClient(t *testing.T, c *holdfast.Client) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}

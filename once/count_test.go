@@ -1,0 +1,204 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/once"
+)
+
+// A fast store counts a hundredth more time than passes.
+type fast struct{ driver.Store }
+
+func counted(d time.Duration) time.Duration { return d * 100 / 101 }
+
+func (f fast) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	req.TTL = counted(req.TTL)
+	return f.Store.Acquire(ctx, req)
+}
+
+func (f fast) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+	for i := range reqs {
+		reqs[i].TTL = counted(reqs[i].TTL)
+	}
+	return f.Store.Renew(ctx, reqs)
+}
+
+func (f fast) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	req.Keep = counted(req.Keep)
+	return f.Store.Release(ctx, req)
+}
+
+func (f fast) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
+	return f.Store.(driver.Watcher).Watch(ctx, name)
+}
+
+// TestFastStore: a store whose clock is fast by a hundredth does not forget a run
+// before its slot is over.
+func TestFastStore(t *testing.T) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		locks := storetest.Client(t, fast{store}, "a")
+		begin := time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)
+		time.Sleep(time.Until(begin))
+		runs := 0
+		for time.Since(begin) < 24*time.Hour {
+			if _, err := once.Every(t.Context(), locks, "job", 24*time.Hour, nil, func(context.Context) error {
+				runs++
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if runs != 1 {
+			t.Errorf("%d runs in one slot", runs)
+		}
+	})
+}
+
+// TestWithin: a success counts from the begin of its run, a failure does not count,
+// and Do sees it, too.
+func TestWithin(t *testing.T) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), storetest.Client(t, store, "a")
+		other := storetest.Client(t, store, "b")
+		ours := errors.New("disk full")
+		result, err := once.Within(ctx, locks, "job", 23*time.Hour, nil, func(context.Context) error { return ours })
+		if result.Verdict != once.Ran || err != ours {
+			t.Errorf("%v, %v", result, err)
+		}
+		result, err = once.Within(ctx, other, "job", 23*time.Hour, nil, func(context.Context) error {
+			time.Sleep(2 * time.Hour)
+			return nil
+		})
+		want(t, once.Ran, result, err)
+		time.Sleep(21*time.Hour - time.Second)
+		result, err = once.Within(ctx, locks, "job", 23*time.Hour, nil, nothing)
+		want(t, once.Done, result, err)
+		if left := time.Until(result.Until); left != time.Second {
+			t.Errorf("it counts for %v more, want 1s", left)
+		}
+		result, err = once.Do(ctx, locks, "job", nil, nothing)
+		want(t, once.Done, result, err)
+		time.Sleep(time.Second)
+		result, err = once.Within(ctx, locks, "job", time.Hour, nil, func(context.Context) error {
+			time.Sleep(2 * time.Hour) // longer than it counts
+			return nil
+		})
+		want(t, once.Ran, result, err)
+		result, err = once.Do(ctx, other, "job", nil, nothing)
+		want(t, once.Ran, result, err)
+		result, err = once.Within(ctx, locks, "job", time.Hour, nil, nothing)
+		want(t, once.Done, result, err)
+		for _, every := range []time.Duration{0, -1, 2 * driver.MaxTTL} {
+			if _, err := once.Within(ctx, locks, "job", every, nil, nothing); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("within %v: %v", every, err)
+			}
+		}
+	})
+}
+
+// TestMaxHold: a run that takes too long is stopped, and does not count.
+func TestMaxHold(t *testing.T) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, locks := t.Context(), storetest.Client(t, store, "a")
+		began := time.Now()
+		result, err := once.Do(ctx, locks, "job", &once.Options{MaxHold: time.Hour}, func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		})
+		if took := time.Since(began); result.Verdict != once.Ran || !errors.Is(err, holdfast.ErrMaxHold) || took > time.Hour {
+			t.Errorf("%v, %v after %v", result, err, took)
+		}
+		time.Sleep(time.Minute)
+		result, err = once.Do(ctx, locks, "job", nil, nothing)
+		want(t, once.Ran, result, err)
+	})
+}
+
+// TestAtMostOnceAfterAPause: of two replicas that have both found the work not
+// done, since the first was paused for longer than its lock lasts, one at most runs
+// it.
+func TestAtMostOnceAfterAPause(t *testing.T) {
+	t.Run("before the mark", func(t *testing.T) {
+		storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+			faulty := faultstore.Wrap(store)
+			o := &once.Options{AtMostOnce: true, TTL: time.Second}
+			runs, calls := 0, 0
+			run := func(context.Context) error { runs++; return nil }
+			faulty.Set(faultstore.Renew, faultstore.Refuse)
+			faulty.Set(faultstore.Acquire, func(ctx context.Context, _ faultstore.Op, apply func()) error {
+				if calls++; calls == 2 { // after the job, the mark
+					time.Sleep(2 * time.Second)
+					result, err := once.Do(ctx, storetest.Client(t, store, "second"), "job", o, run)
+					want(t, once.Ran, result, err)
+				}
+				apply()
+				return nil
+			})
+			result, err := once.Do(t.Context(), storetest.Client(t, faulty, "first"), "job", o, run)
+			want(t, once.Done, result, err)
+			if runs != 1 {
+				t.Errorf("%d runs, want 1", runs)
+			}
+		})
+	})
+	t.Run("after the mark", func(t *testing.T) {
+		storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+			faulty := faultstore.Wrap(store)
+			faulty.Set(faultstore.Renew, faultstore.Refuse)
+			faulty.Once(faultstore.Release, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				apply()
+				time.Sleep(2 * time.Second)
+				return nil
+			})
+			o := &once.Options{AtMostOnce: true, TTL: time.Second}
+			result, err := once.Do(t.Context(), storetest.Client(t, faulty, "first"), "job", o, func(context.Context) error {
+				t.Error("it was run after its lock was lost")
+				return nil
+			})
+			if result.Verdict != once.Unknown || !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("%v, %v; want ErrLost", result, err)
+			}
+			result, err = once.Do(t.Context(), storetest.Client(t, store, "second"), "job", o, nothing)
+			want(t, once.Done, result, err)
+		})
+	})
+}
+
+// TestUnconfirmedRelease: a run that has been recorded counts, also if it is not known
+// whether the lock of its job is free.
+func TestUnconfirmedRelease(t *testing.T) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, faulty := t.Context(), faultstore.Wrap(store)
+		faulty.Once(faultstore.Release, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			faulty.Set(faultstore.Release, faultstore.Refuse) // the next one is that of the job
+			apply()
+			return nil
+		})
+		result, err := once.Do(ctx, storetest.Client(t, faulty, "a"), "job", nil, nothing)
+		if result.Verdict != once.Ran || !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, once.ErrNotRecorded) {
+			t.Errorf("%v, %v; want ErrUnavailable", result, err)
+		}
+		result, err = once.Do(ctx, storetest.Client(t, store, "b"), "job", nil, nothing)
+		want(t, once.Done, result, err)
+		faulty.Set(faultstore.Release, nil)
+	})
+}
+
+// TestRecordIsNoJob: a job whose name is that of a record of another would be taken for
+// done, or for running, by the success of that.
+func TestRecordIsNoJob(t *testing.T) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		locks := storetest.Client(t, store, "a")
+		if _, err := once.Do(t.Context(), locks, "job/done", nil, nothing); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("a job with the name of a record: %v", err)
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// Every Ping of a store that takes locks and does not give them back fails, and the
+// first after that succeeds.
+func TestPingFailsWhileNothingCanBeGivenBack(t *testing.T) {
+	faults := map[string]faultstore.Fault{
+		"refused":    faultstore.Refuse,
+		"no rights":  fails(errors.New("no rights")),
+		"reply lost": faultstore.LoseReply,
+		"hung":       faultstore.Hang,
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				c, store := faulty(t, nil)
+				store.Set(faultstore.Release, fault)
+				for i := range 30 {
+					err := c.Ping(ctx)
+					if !errors.Is(err, holdfast.ErrUnavailable) {
+						t.Errorf("Ping %d: %v", i, err)
+					}
+					if name == "refused" && !errors.Is(err, faultstore.ErrRefused) {
+						t.Errorf("Ping %d meets with what another has left: %v", i, err)
+					}
+					time.Sleep(time.Second)
+				}
+				store.Set(faultstore.Release, nil)
+				if err := c.Ping(ctx); err != nil {
+					t.Errorf("when the store works again: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Ping never succeeds by an answer to its first request alone.
+func TestPingThatIsRefusedFails(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		names := &namesSeen{Store: memstore.New()}
+		c := open(t, names, nil)
+		if err := c.Ping(ctx); err != nil {
+			t.Fatal(err)
+		}
+		foreign := acquire(t, open(t, names.Store, nil), names.seen[0], nil)
+		wantErr(t, c.Ping(ctx), holdfast.ErrUnavailable)
+		if err := c.Ping(ctx); err != nil {
+			t.Errorf("the next: %v", err)
+		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		wantErr(t, c.Ping(ended), context.Canceled)
+		if err := c.Ping(ctx); err != nil || names.seen[2] != names.seen[3] {
+			t.Errorf("after one that was not sent: %v with the names %v", err, names.seen)
+		}
+		release(t, foreign)
+	})
+}
+
+// Pings of a store that refuses them use one name, since they leave nothing.
+func TestRefusedPingsUseOneName(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		faults := faultstore.Wrap(memstore.New())
+		faults.Set(faultstore.Acquire, faultstore.Refuse)
+		names := &namesSeen{Store: faults}
+		c := open(t, names, nil)
+		for range 10 {
+			wantErr(t, c.Ping(ctx), holdfast.ErrUnavailable, faultstore.ErrRefused)
+		}
+		if n := len(slices.Compact(names.seen)); n != 1 {
+			t.Errorf("%d names, want 1", n)
+		}
+	})
+}
+
+// Pings at once succeed, and use as many names as there are Pings at once.
+func TestPingsAtOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		faults := faultstore.Wrap(memstore.New())
+		faults.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply()
+			time.Sleep(10 * ms)
+			return nil
+		})
+		names := &namesSeen{Store: faults}
+		c := open(t, names, nil)
+		for range 5 {
+			var group sync.WaitGroup
+			for range 20 {
+				group.Go(func() {
+					if err := c.Ping(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			group.Wait()
+		}
+		slices.Sort(names.seen)
+		if n := len(slices.Compact(names.seen)); n != 20 {
+			t.Errorf("%d names, want 20", n)
+		}
+	})
+}
+
+// What a Ping could not give back is given back in the background, until the store
+// must have freed it.
+func TestPingGoesOnGivingBack(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Release, faultstore.Refuse)
+		wantErr(t, c.Ping(ctx), holdfast.ErrUnavailable)
+		time.Sleep(5 * time.Second)
+		store.Set(faultstore.Release, nil)
+		time.Sleep(time.Second)
+		for rec, err := range store.Store.List(ctx, "") {
+			t.Errorf("Ping has left %+v, %v", rec, err)
+		}
+		time.Sleep(time.Minute)
+		store.Set(faultstore.Release, faultstore.Refuse)
+		wantErr(t, c.Ping(ctx), holdfast.ErrUnavailable)
+		time.Sleep(time.Minute)
+		n := store.Calls(faultstore.Release)
+		time.Sleep(time.Minute)
+		if n != store.Calls(faultstore.Release) {
+			t.Error("it goes on when the TTL is over")
+		}
+	})
+}
+
+// namesSeen is a store that notes the names of the locks that it is asked for.
+type namesSeen struct {
+	driver.Store
+	mu   sync.Mutex
+	seen []string
+}
+
+func (s *namesSeen) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	s.mu.Lock()
+	s.seen = append(s.seen, req.Name)
+	s.mu.Unlock()
+	return s.Store.Acquire(ctx, req)
+}

@@ -1,0 +1,295 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/memstore"
+	"github.com/holdfast-go/holdfast/ratelimit"
+)
+
+// slow is a fault that delays requests by before, and their replies by after.
+func slow(before, after func() time.Duration) faultstore.Fault {
+	return func(_ context.Context, _ faultstore.Op, apply func()) error {
+		time.Sleep(before())
+		apply()
+		time.Sleep(after())
+		return nil
+	}
+}
+
+func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+func upTo(d time.Duration) func() time.Duration   { return func() time.Duration { return rand.N(d) } }
+
+// TestSlowRelease: the window counts from the moment at which a call passes, and
+// not from the grant of its place.
+func TestSlowRelease(t *testing.T) {
+	const window = 3 * time.Second
+	for name, fault := range map[string]faultstore.Fault{
+		"request": slow(always(2900*time.Millisecond), always(0)),
+		"answer":  slow(always(0), always(2900*time.Millisecond)),
+		"lost":    faultstore.LoseReply,
+		"hangs":   faultstore.Hang,
+		"refused": faultstore.Refuse,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := faultstore.Wrap(memstore.New())
+				defer store.Close()
+				a := holdfast.New(store, nil)
+				defer a.Close()
+				b := holdfast.New(store.Store, nil)
+				defer b.Close()
+				store.Once(faultstore.Release, fault)
+				var passed []time.Time
+				var mu sync.Mutex
+				var group sync.WaitGroup
+				for _, locks := range []*holdfast.Client{a, b, a, b} {
+					group.Go(func() {
+						limit := ratelimit.New(locks, 1, window)
+						err := limit.Wait(t.Context(), "key")
+						for errors.Is(err, holdfast.ErrUnavailable) {
+							time.Sleep(100 * time.Millisecond)
+							err = limit.Wait(t.Context(), "key")
+						}
+						if err != nil {
+							t.Error(err)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						passed = append(passed, time.Now())
+					})
+					time.Sleep(time.Millisecond) // the first has the place
+				}
+				group.Wait()
+				apart(t, passed, 1, window)
+			})
+		})
+	}
+}
+
+// TestEdge: an answer that comes just in time lets the call pass, and the next one
+// a window later, no sooner. An answer that comes later does not.
+func TestEdge(t *testing.T) {
+	const window = time.Second
+	const grace = window / 100 // the acquisition takes no time here
+	for _, took := range []time.Duration{grace, grace + 1, 3 * grace / 2, 2 * grace, 2*grace + 1} {
+		t.Run(took.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := faultstore.Wrap(memstore.New())
+				defer store.Close()
+				locks, other := holdfast.New(store, nil), holdfast.New(store.Store, nil)
+				defer locks.Close()
+				defer other.Close()
+				store.Once(faultstore.Release, slow(always(0), always(took)))
+				err := ratelimit.New(locks, 1, window).Take(t.Context(), "key")
+				passed := time.Now()
+				if took > grace {
+					var limited *ratelimit.LimitError
+					if !errors.As(err, &limited) || limited.RetryAfter != window+grace-took {
+						t.Errorf("%v, %+v; want the rest of the window and the grace", err, limited)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(window - 1)
+				if err := ratelimit.New(other, 1, window).Take(t.Context(), "key"); !errors.Is(err, ratelimit.ErrLimited) {
+					t.Errorf("%v after a call that passed: %v", time.Since(passed), err)
+				}
+				time.Sleep(time.Nanosecond)
+				if err := ratelimit.New(other, 1, window).Take(t.Context(), "key"); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestLateAnswer uses up one place, however many there are, and the next call passes.
+func TestLateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := faultstore.Wrap(memstore.New())
+		defer store.Close()
+		locks := holdfast.New(store, nil)
+		defer locks.Close()
+		limit := ratelimit.New(locks, 10, time.Second)
+		const took = 700 * time.Millisecond
+		store.Set(faultstore.Release, slow(always(0), always(took)))
+		var limited *ratelimit.LimitError
+		if err := limit.Take(t.Context(), "key"); !errors.As(err, &limited) || limited.RetryAfter != took {
+			t.Errorf("%v, %+v; want to try again after %v", err, limited, took)
+		}
+		store.Set(faultstore.Release, nil)
+		for i := range 9 {
+			if err := limit.Take(t.Context(), "key"); err != nil {
+				t.Errorf("call %d after a late one: %v", i+1, err)
+			}
+		}
+		if err := limit.Take(t.Context(), "key"); !errors.Is(err, ratelimit.ErrLimited) {
+			t.Errorf("with all places used: %v", err)
+		}
+		time.Sleep(1100 * time.Millisecond) // what one late answer costs is soon over
+		for range 10 {
+			if err := limit.Take(t.Context(), "key"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestSlowReleases: calls pass on a store whose releases are always much slower than
+// its acquisitions, also where each call has a Limiter of its own.
+func TestSlowReleases(t *testing.T) {
+	for _, n := range []int{1, 10} {
+		for _, took := range []time.Duration{50 * time.Millisecond, 400 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				store := faultstore.Wrap(memstore.New())
+				defer store.Close()
+				store.Set(faultstore.Acquire, slow(always(time.Millisecond), always(time.Millisecond)))
+				store.Set(faultstore.Release, slow(always(0), always(took)))
+				locks := holdfast.New(store, nil)
+				defer locks.Close()
+				var mu sync.Mutex
+				var passed []time.Time
+				var group sync.WaitGroup
+				for range 10 {
+					group.Go(func() {
+						for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+							if err := ratelimit.New(locks, n, time.Second).Take(t.Context(), "key"); err == nil {
+								mu.Lock()
+								passed = append(passed, time.Now())
+								mu.Unlock()
+							} else if !errors.Is(err, ratelimit.ErrLimited) {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				group.Wait()
+				apart(t, passed, n, time.Second)
+				if got, want := len(passed), int(60*float64(n)/(1+2.2*took.Seconds()))*8/10; got < want {
+					t.Errorf("n %d, releases of %v: %d passed, want %d at least", n, took, got, want)
+				}
+			})
+		}
+	}
+}
+
+// apart checks that of calls which passed at these moments no window has more
+// than n.
+func apart(t *testing.T, passed []time.Time, n int, window time.Duration) {
+	t.Helper()
+	slices.SortFunc(passed, time.Time.Compare)
+	for i := n; i < len(passed); i++ {
+		if gap := passed[i].Sub(passed[i-n]); gap < window {
+			t.Errorf("%d calls passed within %v, the window is %v", n+1, gap, window)
+		}
+	}
+}
+
+// TestLatency: whatever the network does, no window sees more than n calls pass;
+// and calls do pass, also where a request takes longer than the window.
+func TestLatency(t *testing.T) {
+	for _, window := range []time.Duration{20 * time.Millisecond, time.Second, 10 * time.Second} {
+		for name, latency := range map[string]time.Duration{"near": 2 * time.Millisecond, "far": 300 * time.Millisecond, "bad": 2 * time.Second} {
+			t.Run(window.String()+"/"+name, func(t *testing.T) {
+				for _, n := range []int{1, 3} {
+					synctest.Test(t, func(t *testing.T) {
+						offerBy(t, latency, n, window, 200*(window+6*latency))
+						time.Sleep(time.Minute) // nothing is under way any more
+					})
+				}
+			})
+		}
+	}
+}
+
+// TestReleaseAllInTheMiddle of a call frees its place, and so the call does not pass.
+func TestReleaseAllInTheMiddle(t *testing.T) {
+	for name, end := range map[string]func(*holdfast.Client) error{
+		"ReleaseAll": (*holdfast.Client).ReleaseAll,
+		"Close":      (*holdfast.Client).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+				var locks *holdfast.Client
+				locks = holdfast.New(store, &holdfast.Config{Hooks: holdfast.Hooks{
+					Acquired: func(string, int64, time.Duration) {
+						go end(locks)
+						time.Sleep(time.Millisecond) // it comes before the release by Take
+					},
+				}})
+				defer locks.Close()
+				err := ratelimit.New(locks, 1, time.Minute).Take(t.Context(), "key")
+				if !errors.Is(err, holdfast.ErrReleased) {
+					t.Errorf("Take: %v", err)
+				}
+				other := storetest.Client(t, store, "other")
+				if err := ratelimit.New(other, 1, time.Minute).Take(t.Context(), "key"); err != nil {
+					t.Errorf("the place is free: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// offerBy calls by six callers over a network of that latency, on which one in
+// fifty answers is lost.
+func offerBy(t *testing.T, latency time.Duration, n int, window, length time.Duration) {
+	store := faultstore.Wrap(memstore.New())
+	defer store.Close()
+	delay := slow(upTo(latency), upTo(latency))
+	for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Release} {
+		store.Set(op, func(ctx context.Context, op faultstore.Op, apply func()) error {
+			err := delay(ctx, op, apply)
+			if rand.N(50) == 0 {
+				return faultstore.ErrReplyLost
+			}
+			return err
+		})
+	}
+	var mu sync.Mutex
+	var passed []time.Time
+	var group sync.WaitGroup
+	for range 6 {
+		locks := holdfast.New(store, nil)
+		defer locks.Close()
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), length)
+			defer cancel()
+			for ctx.Err() == nil {
+				err := ratelimit.New(locks, n, window).Wait(ctx, "key")
+				switch {
+				case err == nil:
+					mu.Lock()
+					passed = append(passed, time.Now())
+					mu.Unlock()
+				case ctx.Err() == nil && !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrLost):
+					t.Error(err)
+				default:
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+		})
+	}
+	group.Wait()
+	apart(t, passed, n, window)
+	// A place is taken for a window and what the requests about it take.
+	most := float64(n) * float64(length) / float64(window)
+	least := float64(n) * float64(length) / float64(window+12*latency) / 3
+	if got := float64(len(passed)); got < least || got > most+float64(n) {
+		t.Errorf("%d passed; want %.0f to %.0f", len(passed), least, most)
+	}
+}
