@@ -3,7 +3,7 @@
 package redisstore
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,12 +15,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// together makes calls in one batch.
-func together(s *Store, calls ...*call) {
-	s.lane("").put(calls...)
-	for _, c := range calls {
-		<-c.done
-	}
+// sendTogether makes calls in one batch.
+func sendTogether(s *Store, calls ...*call) {
+	s.sendBatch(context.Background(), time.Now().Add(requestBound), calls)
 }
 
 func mustAcquireCall(t *testing.T, s *Store, req driver.AcquireRequest) *call {
@@ -57,16 +54,16 @@ func TestBatchOfAcquisitions(t *testing.T) {
 			}
 			calls = append(calls, mustAcquireCall(t, s, req))
 		}
-		together(s, calls...)
+		sendTogether(s, calls...)
 		var last int64
 		for i, kind := range order {
-			reply, err := s.read(calls[i], calls[i].err)
+			reply, err := s.readReply(calls[i])
 			res, refusal := driver.AcquireResult{}, error(nil)
 			if err == nil {
 				res, refusal = granted("name", reply)
 			}
 			switch {
-			case kind == 'w' && errors.Is(err, driver.ErrCorrupt):
+			case kind == 'w' && err == nil && refusal == nil && !res.Granted:
 			case kind == 'h' && refusal == nil && !res.Granted && res.Held.Holder == "host/1/x" && res.Held.Remaining > 0:
 			case kind == 'm' && res.Granted && res.Token == first.Token:
 			case kind == 'f' && res.Granted && (last == 0 || res.Token == last+1):
@@ -99,19 +96,19 @@ func at(t *testing.T, server *servers.Redis, s *Store, now, last int64, locks in
 	t.Helper()
 	server.Do("FLUSHALL")
 	server.Do("SET", s.counterKey(""), strconv.FormatInt(last, 10))
-	r := &run{script: acquireScript}
+	r := &scriptBatch{script: acquireScript}
 	for i := range locks {
 		r.calls = append(r.calls, mustAcquireCall(t, s, request(strconv.Itoa(i), time.Minute)))
 	}
-	s.prepare(t.Context(), r, true)
+	s.prepareCommand(t.Context(), r, true)
 	clock := fmt.Sprintf("{'%d', '%d'}", now/second, now%second)
-	r.cmd.Args()[1] = strings.NewReplacer("redis.call('TIME')", clock, "call('TIME')", clock).Replace(acquireScript.text)
+	r.cmd.Args()[1] = strings.NewReplacer("redis.call('TIME')", clock, "call('TIME')", clock).Replace(acquireScript.source().text)
 	if err := s.client.Process(t.Context(), r.cmd); err != nil {
 		t.Fatal(err)
 	}
 	answers := make([]any, locks)
 	for i := range answers {
-		answers[i] = r.answer(i)
+		answers[i] = r.replyTo(i)
 	}
 	return answers
 }
@@ -185,13 +182,10 @@ func TestBatchOfReleases(t *testing.T) {
 			}
 			calls = append(calls, c)
 		}
-		together(s, calls...)
-		want := map[rune]any{'m': int64(1), 'l': int64(1), 'k': int64(1), 'h': int64(0), 'g': int64(0)}
+		sendTogether(s, calls...)
+		want := map[rune]any{'m': int64(1), 'l': int64(1), 'k': int64(1), 'h': int64(0), 'g': int64(0), 'w': int64(0)}
 		for i, kind := range order {
-			reply, err := s.read(calls[i], calls[i].err)
-			if kind == 'w' && errors.Is(err, driver.ErrCorrupt) {
-				continue
-			}
+			reply, err := s.readReply(calls[i])
 			if err != nil || reply != want[kind] {
 				t.Errorf("%s, %d: %v, %v, want %v", order, i, reply, err, want[kind])
 			}
@@ -224,10 +218,10 @@ func TestBatchesThatDiffer(t *testing.T) {
 			req := request(strconv.Itoa(i), ttl)
 			req.Holder = c.holders[i]
 			takes = append(takes, mustAcquireCall(t, s, req))
-			renewals = append(renewals, s.ownerCall(renewScript, req.Name, req.Owner, millis(2*ttl)))
+			renewals = append(renewals, s.newOwnerCall(renewScript, req.Name, req.Owner, ceilMillis(2*ttl)))
 		}
 		for n, batch := range [][]*call{takes, renewals} {
-			together(s, batch...)
+			sendTogether(s, batch...)
 			for i, ttl := range c.ttls {
 				rec, _, err := s.Lookup(t.Context(), strconv.Itoa(i))
 				want := time.Duration(n+1) * ttl

@@ -80,7 +80,7 @@ func TestServerClockSetBack(t *testing.T) {
 	if res.Granted || res.Held.Remaining < 50*time.Minute {
 		t.Fatalf("the server's clock is an hour behind: %+v, want the lock held for about an hour", res)
 	}
-	if _, broken, err := s.Break(t.Context(), "name"); err != nil || !broken {
+	if _, broken, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil || !broken {
 		t.Fatalf("Break: %v, %v", broken, err)
 	}
 	res = tryFor(t, s, "another", 300*time.Millisecond)

@@ -4,6 +4,8 @@ package redisstore
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 
@@ -108,8 +110,11 @@ func connect(tb testing.TB, client redis.UniversalClient) {
 // loadScripts makes the scripts known, so that a fault hits the request that a
 // test means and not one that asks for the text of a script.
 func loadScripts(tb testing.TB, server *servers.Redis) {
-	for _, s := range []*script{acquireScript, renewScript, releaseScript, lookupScript, breakScript} {
-		server.Do("SCRIPT", "LOAD", s.text)
+	for _, s := range []*script{acquireScript, heldScript, renewScript, releaseScript, lookupScript, breakScript} {
+		server.Do("SCRIPT", "LOAD", s.source().text)
+		if s.writeAlways != nil {
+			server.Do("SCRIPT", "LOAD", s.writeAlways.source().text)
+		}
 	}
 }
 
@@ -145,6 +150,7 @@ func proxied(server *servers.Redis, opts *Options) drivertest.Backing {
 		Silence: func(_ testing.TB, s driver.Store) {
 			through(s).Hold(faultproxy.Down) // until the proxy is closed
 		},
+		Occupy: func(_ testing.TB, name string, way int) bool { return occupy(server, prefixOf(opts)+name, way) },
 	}
 }
 
@@ -155,4 +161,23 @@ func isScript(request []byte) bool { return bytes.Contains(request, []byte("eval
 // of a listing or of a watch.
 func isRequest(request []byte) bool {
 	return isScript(request) || bytes.Contains(request, []byte("scan")) || bytes.Contains(request, []byte("GET"))
+}
+
+func prefixOf(opts *Options) string { return New(nil, opts).prefix }
+
+// occupy leaves under a key what one of the strangers leaves, with the expiry that it
+// has, with one that is far away, or with one beyond all bounds.
+func occupy(server *servers.Redis, key string, way int) bool {
+	ends := []string{"", "253402400000000", "9000000000000000"}
+	names := slices.Sorted(maps.Keys(strangers))
+	if way >= len(names)*len(ends) {
+		return false
+	}
+	words := slices.Clone(strangers[names[way/len(ends)]])
+	words[1] = key
+	server.Do(words...)
+	if end := ends[way%len(ends)]; end != "" {
+		server.Do("PEXPIREAT", key, end)
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,27 +14,31 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// client makes the client. Its requests end with their contexts, and it leaves
-// trying again to package holdfast.
-func (t *target) client() (redis.UniversalClient, error) {
+// newClient makes the client. Its requests end with their contexts, and it leaves retries to
+// package holdfast.
+func (t *target) newClient() (redis.UniversalClient, error) {
 	switch t.scheme {
 	case "redis+cluster":
 		if len(t.path) > 0 {
 			return nil, fmt.Errorf("%w: a cluster has no numbered databases", driver.ErrInvalid)
 		}
 		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: t.addrs, Username: t.user, Password: t.password, TLSConfig: t.tls, Dialer: t.dialer(),
+			Addrs: t.addrs, Username: t.user, Password: t.password, TLSConfig: t.tls, Dialer: t.newDialer(),
 			ContextTimeoutEnabled: true, DialerRetries: 1,
 		}), nil
 	case "redis+sentinel":
 		return t.sentinelClient()
 	}
-	db, err := database(t.path)
-	if err != nil {
-		return nil, err
+	network, addr, db := "unix", t.socket, t.db
+	if t.socket == "" {
+		var err error
+		if db, err = parseDatabase(t.path); err != nil {
+			return nil, err
+		}
+		network, addr = "tcp", t.addrs[0]
 	}
 	return redis.NewClient(&redis.Options{
-		Addr: t.addrs[0], Username: t.user, Password: t.password, DB: db, TLSConfig: t.tls, Dialer: t.dialer(),
+		Network: network, Addr: addr, Username: t.user, Password: t.password, DB: db, TLSConfig: t.tls, Dialer: t.newDialer(),
 		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
 	}), nil
 }
@@ -42,32 +47,39 @@ func (t *target) sentinelClient() (redis.UniversalClient, error) {
 	if len(t.path) == 0 {
 		return nil, fmt.Errorf("%w: want redis+sentinel://host:port/master, with the name that the Sentinels know", driver.ErrInvalid)
 	}
-	db, err := database(t.path[1:])
+	db, err := parseDatabase(t.path[1:])
 	if err != nil {
 		return nil, err
 	}
 	return redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: t.path[0], SentinelAddrs: t.addrs,
 		SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
-		Username: t.user, Password: t.password, DB: db, TLSConfig: t.tls, Dialer: t.dialer(),
+		Username: t.user, Password: t.password, DB: db, TLSConfig: t.tls, Dialer: t.newDialer(),
 		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
 	}), nil
 }
 
-// handshakeBound is how long it may take to get a TLS connection. It is less than
-// a request may take, so that a server that does not speak TLS, and waits for the
-// end of what it takes for a command, is reported as such.
-const handshakeBound = 2 * time.Second
+// handshakeTimeout bounds the time to get a TLS connection. It is less than a request may take. So
+// a server that does not speak TLS, and waits for the end of what it takes for a command, is
+// reported as such.
+const handshakeTimeout = 2 * time.Second
 
-// dialer returns a dialer that tells of TLS what has failed; nil, which is the
-// client library's own, without TLS.
-func (t *target) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+// newDialer returns a dialer with errors that show what TLS has failed at, and that the server has
+// too many clients.
+func (t *target) newDialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	plain := net.Dialer{Timeout: dialTimeout}
 	if t.tls == nil {
-		return nil
+		return func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := plain.DialContext(ctx, network, addr)
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				return &limitCheckedConn{TCPConn: tcp}, nil
+			}
+			return conn, err
+		}
 	}
-	dialer := tls.Dialer{Config: t.tls}
+	dialer := tls.Dialer{NetDialer: &plain, Config: t.tls}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, handshakeBound)
+		ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 		defer cancel()
 		conn, err := dialer.DialContext(ctx, network, addr)
 		if op := (*net.OpError)(nil); err == nil || errors.As(err, &op) && op.Op == "dial" {
@@ -78,4 +90,36 @@ func (t *target) dialer() func(ctx context.Context, network, addr string) (net.C
 		}
 		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("%s: TLS: %w", addr, err)}
 	}
+}
+
+// dialTimeout bounds the time to get a connection.
+const dialTimeout = 5 * time.Second
+
+// errTooManyClients is the error of a connection that a server with too many clients has refused.
+var errTooManyClients = errors.New("the server has reached its max number of clients")
+
+// A limitCheckedConn fails if a server with too many clients refuses it, which the server does as
+// soon as there is the connection. The client library takes the refusal for a reply to its own
+// first command, and reports a reset connection later on. Only that command has been sent when the
+// first reply is read.
+type limitCheckedConn struct {
+	*net.TCPConn
+	firstRead bool
+	refusal   error // of every read, once the server has refused the connection
+}
+
+func (g *limitCheckedConn) Read(b []byte) (int, error) {
+	if g.refusal != nil {
+		return 0, g.refusal
+	}
+	n, err := g.TCPConn.Read(b)
+	if g.firstRead {
+		return n, err
+	}
+	g.firstRead = true
+	if bytes.HasPrefix(b[:n], []byte("-ERR max number of clients")) {
+		g.refusal = errTooManyClients
+		return 0, g.refusal
+	}
+	return n, err
 }

@@ -6,82 +6,117 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/batch"
 )
 
-// fault wraps the error of a request. It says of every error that
-// is certain to have had no effect that this is so.
-func (s *Store) fault(err error) error {
+// wrapErr wraps the error of a request. It marks every error that is certain to have had no effect.
+func (s *Store) wrapErr(err error) error {
 	var reply redis.Error
 	switch {
+	case errors.Is(err, batch.ErrNotSent):
+		return driver.NotApplied(err)
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: the Redis client has been closed", driver.ErrNotApplied)
-	case unsent(err):
-		return notApplied{err}
+	case errors.Is(err, errTooManyClients):
+		return &driver.RetryError{Err: err}
+	case isUnsent(err):
+		return driver.NotApplied(err)
 	case errors.As(err, &reply):
-		return s.refused(reply)
+		return s.explainReply(reply)
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("the server has closed the connection, as one does that wants TLS of a client without it: %w", err)
 	}
 	return err
 }
 
-// unsent reports whether the request has certainly not been sent.
-func unsent(err error) bool {
+// isUnsent reports whether the request has certainly not been sent.
+func isUnsent(err error) bool {
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
 	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &cert) ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 }
 
-// notApplied is an error after which nothing was changed.
-type notApplied struct{ error }
-
-func (e notApplied) Unwrap() []error { return []error{e.error, driver.ErrNotApplied} }
-
-// refused explains an error that the server has answered. The scripts write
-// only when nothing can fail any more, so that nothing was changed.
-func (s *Store) refused(reply redis.Error) error {
-	text := reply.Error()
-	has := func(part string) bool { return strings.Contains(text, part) }
-	switch {
-	case has("HOLDFAST"), has("WRONGTYPE"):
-		return fmt.Errorf("%w: of the keys %q and %q one is not the number or sorted set of tokens that it should be: DEL lets it begin anew",
-			driver.ErrCorrupt, s.counterKey(""), s.aheadKey(""))
-	case has("CROSSSLOT"):
-		return explained{"this server is a node of a cluster: use a cluster client (redis+cluster://)", reply}
-	case has("READONLY"):
-		return explained{"this server is a replica: connect to its master, by Sentinel if it moves", reply}
-	case has("NOAUTH"), has("WRONGPASS"), has("unauthenticated"):
-		return explained{"the server wants another user or password than the client has", reply}
-	case has("NOPERM"):
-		return explained{"the user must be allowed EVALSHA, EVAL and the commands in the scripts, on all keys of the prefix", reply}
-	case has("unknown command"):
-		return fmt.Errorf("%w: the server does not run Lua scripts (%s)", driver.ErrUnsupported, firstLine(text))
-	case has("OOM "):
-		return explained{"the server has no memory left", reply}
+// explainReply explains an error reply of the server. The scripts write only when nothing can fail
+// any more, or undo it, so nothing was changed.
+func (s *Store) explainReply(reply error) error {
+	text := errorText(reply.Error())
+	is := func(codes ...string) bool {
+		return slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(text, code) })
 	}
-	return notApplied{reply}
+	switch {
+	case is("PARTIAL "):
+		return hintError{"the user must be allowed the commands in the scripts", reply}
+	case is("HOLDFAST ", "WRONGTYPE "):
+		return fmt.Errorf("%w: of the keys %q (a number) and %q (a sorted set) one is something else, see TYPE and GET: "+
+			"DEL that one only, and tokens begin anew at the server's clock (%s)",
+			driver.ErrCorrupt, s.counterKey(""), s.aheadKey(""), firstLine(reply.Error()))
+	case is("CROSSSLOT "), !s.cluster && is("MOVED ", "ASK "):
+		return driver.NotApplied(hintError{"this server is a node of a cluster: use a cluster client (redis+cluster://)", reply})
+	case is("READONLY ") && s.sentinel:
+		return &driver.RetryError{Err: hintError{"the Sentinels have not made another master yet", reply}}
+	case is("READONLY "):
+		return driver.NotApplied(hintError{"this server is a replica: connect to its master, by Sentinel if it moves", reply})
+	case is("NOPERM ", "ACL failure", "The user executing the script can't run this command"):
+		return driver.NotApplied(hintError{"the user must be allowed EVALSHA, EVAL and the commands in the scripts, on all keys of the prefix, and WAIT with MinReplicas", reply})
+	case is("NOAUTH ", "WRONGPASS "), strings.Contains(text, "unauthenticated"):
+		return driver.NotApplied(hintError{"the server wants another user or password than the client has", reply})
+	case is("unknown command", "Unknown command"):
+		return fmt.Errorf("%w: the server does not run Lua scripts (%s)", driver.ErrUnsupported, firstLine(reply.Error()))
+	case is("OOM "):
+		return driver.NotApplied(hintError{"the server has no memory left", reply})
+	case is(transientErrors...):
+		return &driver.RetryError{Err: hintError{reply: reply}}
+	}
+	return driver.NotApplied(reply)
 }
 
-// explained is an error reply with what to do about it.
-type explained struct {
-	advice string
-	reply  error
+// errorText returns the text of an error reply from its code on, or without the code if that is
+// ERR. The rest of a reply may contain names that users have chosen. Redis 6 puts the script in
+// front of the error of a command in it.
+func errorText(text string) string {
+	return strings.TrimPrefix(inScript().ReplaceAllString(text, ""), "ERR ")
 }
 
-func (e explained) Error() string {
-	return firstLine(e.reply.Error()) + ": " + e.advice
+var inScript = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(ERR )?(Error running script \(call to \w+\): )?(@?user_script:[ \d]+: )+-?`)
+})
+
+// transientErrors are the error codes of a server that will serve the request later: it is reading
+// its data, gives a slot away, has lost its master or its replicas, runs a long script of another
+// client, or has no connection to spare.
+var transientErrors = []string{
+	"LOADING ", "TRYAGAIN ", "CLUSTERDOWN ", "MASTERDOWN ", "NOREPLICAS ", "BUSY ", "MOVED ", "ASK ", "max number of clients",
 }
 
-func (e explained) Unwrap() []error { return []error{e.reply, driver.ErrNotApplied} }
+// A hintError is an error reply with a hint on what to do about it, if that is known.
+type hintError struct {
+	hint  string
+	reply error
+}
+
+func (e hintError) Error() string {
+	if e.hint == "" {
+		return firstLine(e.reply.Error())
+	}
+	return firstLine(e.reply.Error()) + ": " + e.hint
+}
+
+func (e hintError) Unwrap() error { return e.reply }
 
 func firstLine(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	text, _, _ = strings.Cut(text, ", with args") // which may be secret
+	if end := strings.LastIndex(text, " script: "); end >= 0 && strings.Contains(text[end:], ", on @user_script") {
+		return text[:end] // The rest is of no use to people.
+	}
 	return text
 }

@@ -89,7 +89,7 @@ func TestFloorsAreRemembered(t *testing.T) {
 	req, last := above(t, s, "name", time.Now().UnixMicro()+60*second)
 	for what, end := range map[string]func(){
 		"release": func() { release(t, s, req) },
-		"break":   func() { _, _, _ = s.Break(t.Context(), "name") },
+		"break":   func() { _, _, _ = s.Break(t.Context(), driver.BreakRequest{Name: "name"}) },
 		"DEL":     func() { server.Do("DEL", "lock:name") },
 		"expiry": func() {
 			server.Do("PEXPIRE", "lock:name", "1")
@@ -284,9 +284,9 @@ func TestTokensThatMayNotBeRead(t *testing.T) {
 		req.Floor = floor
 		batch = append(batch, mustAcquireCall(t, s, req))
 	}
-	together(s, batch...)
+	sendTogether(s, batch...)
 	for i, c := range batch {
-		if _, err := s.read(c, c.err); err == nil {
+		if _, err := s.readReply(c); err == nil {
 			t.Errorf("lock %d is granted", i)
 		}
 		if got := server.Do("EXISTS", c.lock); got != "0" {

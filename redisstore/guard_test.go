@@ -4,6 +4,7 @@ package redisstore
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +21,12 @@ func abstains(t *testing.T, s *Store, began time.Time, guard time.Duration) {
 	req := request("after", time.Minute)
 	eventually(t, "grant after the guard", func() bool {
 		res, err := s.Acquire(t.Context(), req)
-		var abstain *AbstainError
+		var abstain *driver.RetryError
 		switch {
 		case errors.As(err, &abstain):
 			refusals++
-			if !driver.NotApplied(err) || abstain.Left <= 0 || abstain.Left > guard {
-				t.Fatalf("%v: it abstains for another %v", err, abstain.Left)
+			if !driver.IsNotApplied(err) || abstain.After <= 0 || abstain.After > guard {
+				t.Fatalf("%v: it abstains for another %v", err, abstain.After)
 			}
 		case err == nil && !res.Granted:
 			t.Fatalf("a server that abstains reports the lock as held: %+v", res)
@@ -97,6 +98,65 @@ func TestGuardAfterPromotion(t *testing.T) {
 	abstains(t, open(t, replica.Addr, &Options{RestartGuard: guard}), time.Now(), guard)
 }
 
+// follow makes a server a replica of another one, or of none that can be reached,
+// and waits for its data.
+func follow(t *testing.T, replica, master *servers.Redis) {
+	t.Helper()
+	host, port, _ := strings.Cut(master.Addr, ":")
+	replica.Do("REPLICAOF", host, port)
+	eventually(t, "replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
+	eventually(t, "replica at the master", func() bool { return strings.Contains(master.Do("INFO", "replication"), "state=online") })
+}
+
+// demotions are the ways in which a master becomes a replica for a while.
+var demotions = map[string]func(t *testing.T, server, other *servers.Redis){
+	"before it has synchronised": func(_ *testing.T, server, _ *servers.Redis) { server.Do("REPLICAOF", "127.0.0.1", "1") },
+	"with the other's data":      follow,
+	"with its own data": func(t *testing.T, server, other *servers.Redis) {
+		follow(t, other, server)
+		other.Do("REPLICAOF", "NO", "ONE")
+		follow(t, server, other) // It goes on from where both were.
+	},
+}
+
+// A master that was another's replica in between abstains when it is promoted again,
+// though it is still the same process and finds its own marker: another master may
+// have granted locks meanwhile.
+func TestGuardOfAMasterThatReturns(t *testing.T) {
+	t.Parallel()
+	for how, demote := range demotions {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			server, other := servers.StartRedis(t), servers.StartRedis(t)
+			s := open(t, server.Addr, &Options{RestartGuard: guard})
+			abstains(t, s, time.Now(), guard)
+			demote(t, server, other)
+			fails(t, s, driver.ErrNotApplied, "READONLY", "Acquire")
+			server.Do("CONFIG", "SET", "replica-read-only", "no")
+			fails(t, s, driver.ErrNotApplied, "READONLY", "Acquire")
+			server.Do("REPLICAOF", "NO", "ONE")
+			abstains(t, s, time.Now(), guard)
+		})
+	}
+}
+
+// A server that reads its data anew has forgotten nothing, and goes on.
+func TestGuardAndReload(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, "--enable-debug-command", "yes")
+	s := open(t, server.Addr, &Options{RestartGuard: guard})
+	abstains(t, s, time.Now(), guard)
+	held := grant(t, s, "name", time.Minute)
+	server.Do("DEBUG", "RELOAD")
+	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); err != nil || res.Granted {
+		t.Errorf("Acquire of a held lock: %+v, %v", res, err)
+	}
+	grant(t, s, "another", time.Minute)
+	if !release(t, s, held) {
+		t.Error("the lock is forgotten")
+	}
+}
+
 // Without the guard the violation is there: this shows that the tests above
 // test something.
 func TestNoGuard(t *testing.T) {
@@ -115,7 +175,7 @@ func TestMinReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := servers.StartRedis(t), servers.StartRedis(t)
 	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
-	fails(t, s, driver.ErrNotApplied, "0 replicas have confirmed in time, want 1", "Acquire")
+	fails(t, s, driver.ErrNotApplied, "0 replicas are connected, want 1", "Acquire")
 	if got := master.Do("EXISTS", "lock:name"); got != "0" {
 		t.Error("an acquisition that was not confirmed has left its lock")
 	}
@@ -150,14 +210,64 @@ func TestMinReplicas(t *testing.T) {
 	replica.Resume()
 }
 
+// A replica confirms what is there, also where an acquisition or renewal has nothing
+// to change: when its answer was lost, or the hold lasts longer already.
+func TestWhatChangesNothingIsConfirmed(t *testing.T) {
+	t.Parallel()
+	master, replica := servers.StartRedis(t), servers.StartRedis(t)
+	follow(t, replica, master)
+	s := open(t, master.Addr, nil)
+	warnings, err := s.Warnings(t.Context())
+	if err != nil || !strings.Contains(strings.Join(warnings, "\n"), "one that is planned: MinReplicas") {
+		t.Errorf("Warnings: %q, %v", warnings, err)
+	}
+	for what, again := range map[string]func(s *Store, req driver.AcquireRequest) (bool, error){
+		"a repetition": func(s *Store, req driver.AcquireRequest) (bool, error) {
+			res, err := s.Acquire(t.Context(), req)
+			return res.Granted, err
+		},
+		"a renewal": func(s *Store, req driver.AcquireRequest) (bool, error) {
+			outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Second}})
+			return outcomes[0] == driver.Renewed, err
+		},
+	} {
+		for _, expiry := range []string{"PEXPIRE", "PERSIST"} {
+			replica.Pause()
+			req := grant(t, s, "name/"+what+expiry, time.Minute) // No replica has it.
+			if expiry == "PERSIST" {
+				master.Do("PERSIST", "lock:"+req.Name)
+			}
+			// Its connection has written nothing yet, as that of another process.
+			confirmed := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
+			if done, err := again(confirmed, req); err == nil {
+				t.Errorf("%s of what no replica has, %s: %v, %v, want an error", what, expiry, done, err)
+			}
+			replica.Resume()
+			req = grant(t, s, "name/"+what+expiry+"/seen", time.Minute)
+			if expiry == "PERSIST" {
+				master.Do("PERSIST", "lock:"+req.Name)
+			}
+			before := master.Do("PEXPIRETIME", "lock:"+req.Name)
+			eventually(t, "confirmation of "+what, func() bool {
+				done, err := again(confirmed, req)
+				return done && err == nil
+			})
+			if value, want := replica.Do("GET", "lock:"+req.Name), master.Do("GET", "lock:"+req.Name); value != want || !strings.HasPrefix(value, req.Owner) {
+				t.Errorf("the replica has %q, the master %q", value, want)
+			}
+			if after := master.Do("PEXPIRETIME", "lock:"+req.Name); after < before {
+				t.Errorf("%s has changed the end of the hold from %s to %s", what, before, after)
+			}
+		}
+	}
+}
+
 // That replicas lag when the server turns out not to know a script says nothing of
 // the grant that follows when it does.
 func TestConfirmedAtTheSecondSending(t *testing.T) {
 	t.Parallel()
 	master, replica := servers.StartRedis(t), servers.StartRedis(t)
-	host, port, _ := strings.Cut(master.Addr, ":")
-	replica.Do("REPLICAOF", host, port)
-	eventually(t, "replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
+	follow(t, replica, master)
 	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: requestBound / 3})
 	replica.Pause()
 	master.Do("SET", "something", "that the replica does not confirm")
@@ -173,4 +283,112 @@ func TestConfirmedAtTheSecondSending(t *testing.T) {
 	if err != nil || !res.Granted {
 		t.Errorf("Acquire: %+v, %v, want it granted; the key is %q", res, err, master.Do("GET", "lock:name"))
 	}
+}
+
+// waitReplid waits until the history of a master has another name than before.
+func waitReplid(t *testing.T, master *servers.Redis, before string) string {
+	t.Helper()
+	now := before
+	eventually(t, "new history", func() bool { now = infoField(master, "master_replid"); return now != before })
+	return now
+}
+
+// infoField returns a field of INFO replication.
+func infoField(server *servers.Redis, field string) string {
+	_, value, _ := strings.Cut(server.Do("INFO", "replication"), "\n"+field+":")
+	value, _, _ = strings.Cut(value, "\r\n")
+	return value
+}
+
+// A master that gets its first replica, loses it for repl-backlog-ttl and gets another
+// one has forgotten nothing, and goes on granting.
+func TestGuardAndMaintenance(t *testing.T) {
+	t.Parallel()
+	for how, test := range map[string]struct {
+		ttl    string
+		guard  time.Duration
+		denied bool // CONFIG GET
+		grants bool
+	}{
+		"the history is kept for long enough": {ttl: "1", guard: time.Second, grants: true},
+		"it is kept for ever":                 {ttl: "0", guard: time.Second, grants: true},
+		"it is kept for less than the guard":  {ttl: "1", guard: 1500 * time.Millisecond},
+		"it is not known for how long":        {ttl: "3600", guard: time.Second, denied: true},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			master, replica := servers.StartRedis(t, "--repl-backlog-ttl", test.ttl, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
+			s := open(t, master.Addr, &Options{RestartGuard: test.guard})
+			abstains(t, s, time.Now(), test.guard)
+			if test.denied {
+				master.Do("ACL", "SETUSER", "default", "-config")
+			}
+			steps := map[string]func(){"first replica": func() { follow(t, replica, master) }}
+			order := []string{"first replica"}
+			if test.ttl == "1" && test.grants {
+				steps["replica away"] = func() { replica.Do("REPLICAOF", "NO", "ONE") }
+				steps["replica back"] = steps["first replica"]
+				order = append(order, "replica away", "replica back")
+			}
+			replid := infoField(master, "master_replid")
+			for _, step := range order {
+				began := time.Now()
+				steps[step]()
+				replid = waitReplid(t, master, replid)
+				if !test.grants {
+					abstains(t, s, began, test.guard)
+					continue
+				}
+				for _, one := range []*Store{s, open(t, master.Addr, &Options{RestartGuard: test.guard})} {
+					res, err := one.Acquire(t.Context(), request("name/"+step+strconv.FormatInt(owners.Load(), 10), time.Minute))
+					if err != nil || !res.Granted {
+						t.Errorf("%s: Acquire: %+v, %v, want it granted", step, res, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A replica that attaches while the server abstains does not end the abstention, nor one
+// that attaches to a server that was promoted before anything was asked of it.
+func TestGuardAndMaintenanceAfterPromotion(t *testing.T) {
+	t.Parallel()
+	t.Run("while it abstains", func(t *testing.T) {
+		t.Parallel()
+		master, replica := servers.StartRedis(t), servers.StartRedis(t)
+		s := open(t, master.Addr, &Options{RestartGuard: 3 * time.Second})
+		began := time.Now()
+		if _, err := s.Acquire(t.Context(), request("name", time.Minute)); err == nil {
+			t.Fatal("the server does not abstain")
+		}
+		replid := infoField(master, "master_replid")
+		host, port, _ := strings.Cut(master.Addr, ":")
+		replica.Do("REPLICAOF", host, port)
+		waitReplid(t, master, replid)
+		abstains(t, s, began, 3*time.Second)
+	})
+	for how, demote := range demotions {
+		t.Run("promoted "+how, func(t *testing.T) {
+			t.Parallel()
+			server, other, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t), servers.StartRedis(t)
+			s := open(t, server.Addr, &Options{RestartGuard: guard})
+			abstains(t, s, time.Now(), guard)
+			demote(t, server, other)
+			server.Do("REPLICAOF", "NO", "ONE")
+			follow(t, replica, server)
+			abstains(t, s, time.Now(), guard)
+		})
+	}
+}
+
+// After the clock was set back, the server abstains for no longer than the guard.
+func TestGuardAfterClockSetBack(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, &Options{RestartGuard: guard})
+	abstains(t, s, time.Now(), guard)
+	reign, _, _ := strings.Cut(server.Do("GET", s.guardKey()), " ")
+	server.Do("SET", s.guardKey(), reign+" "+strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)+" 0")
+	abstains(t, s, time.Now(), guard) // It checks that After is at most the guard.
 }

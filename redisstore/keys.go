@@ -1,30 +1,29 @@
 package redisstore
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"sync"
 )
 
-// A lock is a key of exactly prefix + name. Its value is the owner's secret on the
-// first line, and what everybody may know of the hold on those behind: see
-// [fillRecord]. What else there is:
+// A lock is a key of exactly prefix + name. Its value is the owner's secret on the first line, and
+// the public part of the hold on the lines behind: see [fillRecord]. The other keys are:
 //
 //   - one counter of tokens; in a cluster, one for each hash slot in use,
-//   - beside it, after requests with a floor only, a sorted set of the locks whose
-//     last token is above the counter, and of one member that is no lock,
+//   - beside it, only after requests with a floor, a sorted set of the locks with a last token
+//     above the counter, and of one member that is no lock,
 //   - with a restart guard, its marker.
 //
-// The counter rises at every grant, to the server's clock if it can, and is never
-// raised by a floor: what one lock is asked for changes nothing for the others,
-// so that the servers of a quorum, who see different mixtures of them, agree. It
-// is a clock that never falls. A lock that was granted more than it says is
-// remembered until it has passed that token. That is reckoned with the counter,
-// and not with an expiry, since the server's clock may be set forward and back.
+// The counter rises at every grant, to the server's clock if it can, and is never raised by a
+// floor: a floor for one lock changes nothing for the others, so the servers of a quorum, which see
+// different mixtures of them, agree. The counter is a clock that never falls. A lock that was
+// granted a token above it is remembered until the counter has passed that token. That is decided
+// by the counter, and not by an expiry, since the server's clock may be set forward and back.
 //
-// In a cluster these keys begin with a hash tag that puts them into the slot of
-// the lock, so that one script can touch all. They have a control character,
-// which no name and no prefix has: none of them is ever taken for a lock.
+// In a cluster these keys begin with a hash tag that puts them into the slot of the lock, so that
+// one script can use all. They have a control character, which no name and no prefix has: none of
+// them is ever taken for a lock.
 const (
 	counterSuffix = "\x1fcounter"
 	aheadSuffix   = "\x1fahead"
@@ -39,12 +38,12 @@ func (s *Store) aheadKey(tag string) string { return tag + s.prefix + aheadSuffi
 
 func (s *Store) guardKey() string { return s.prefix + guardSuffix }
 
-// isOwn reports whether a key is one of those beside the locks.
-func isOwn(key string) bool { return strings.Contains(key, "\x1f") }
-
-// tag returns the hash tag of the keys beside the locks, "" without a cluster.
-func (s *Store) tag(lock string) string {
-	if !s.cluster {
+// hashTagOf returns the hash tag of the keys beside the locks. It returns "" without a cluster, and
+// if the prefix has a tag of its own, which puts all keys into one slot. A client that takes a node
+// of a cluster for a single server has the same counter then. With every other prefix the server
+// refuses it, since the counter and the tokens ahead are in different slots.
+func (s *Store) hashTagOf(lock string) string {
+	if !s.cluster || s.prefixHasTag {
 		return ""
 	}
 	return slotTags()[slotOf(lock)]
@@ -53,15 +52,20 @@ func (s *Store) tag(lock string) string {
 // hashSlots is the number of hash slots of every Redis Cluster.
 const hashSlots = 16384
 
-// slotOf returns the hash slot of a key: by its part between the first { and
-// the next } if that is not empty, else by the whole.
+// slotOf returns the hash slot of a key: by its part between the first { and the next } if that is
+// not empty, else by the whole.
 func slotOf(key string) uint16 {
-	if _, after, ok := strings.Cut(key, "{"); ok {
-		if inner, _, ok := strings.Cut(after, "}"); ok && inner != "" {
-			key = inner
-		}
+	return crc16(cmp.Or(hashTag(key), key)) % hashSlots
+}
+
+// hashTag returns the part of a key that determines its slot, or "" if that is the whole.
+func hashTag(key string) string {
+	_, after, _ := strings.Cut(key, "{")
+	inner, _, closed := strings.Cut(after, "}")
+	if !closed {
+		return ""
 	}
-	return crc16(key) % hashSlots
+	return inner
 }
 
 // slotTags has a hash tag for every slot.

@@ -21,7 +21,7 @@ func TestSlots(t *testing.T) {
 	names := []string{"a", "{a}b", "a{b}c{d}", "{}a", "a{}{b}", "a{b", "a}b", "{{a}}", "é{ü}", "日本語", ""}
 	for _, name := range names {
 		lock := s.lockKey(name)
-		tag := s.tag(lock)
+		tag := s.hashTagOf(lock)
 		for _, key := range []string{lock, s.counterKey(tag), s.aheadKey(tag)} {
 			want, err := strconv.Atoi(cluster.Masters[0].Do("CLUSTER", "KEYSLOT", key))
 			if err != nil {

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"strings"
 	"sync"
@@ -13,35 +12,35 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// scanCount is how many keys a server looks at for one page of a listing: few
-// enough not to hold up others.
+// scanCount is how many keys a server reads for one page of a listing: few enough not to hold up
+// others.
 const scanCount = 1000
 
-// errBrokenOff ends a scan when the caller has seen enough.
-var errBrokenOff = errors.New("broken off")
+// errStopped ends a scan when the caller stops the iteration.
+var errStopped = errors.New("broken off")
 
-// List implements [driver.Store]. It walks through all keys of the server, of
-// every master in a cluster: the more keys there are, the longer it takes. It
-// uses SCAN, so that it holds nobody up.
+// List implements [driver.Store]. It goes through all keys of the server, of every master in a
+// cluster: the more keys there are, the longer it takes. It uses SCAN, so that it does not hold up
+// other clients.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		if err := s.usable(ctx); err != nil {
+		if err := s.checkUsable(ctx); err != nil {
 			yield(driver.Record{}, err)
 			return
 		}
-		masters, err := s.masters(ctx)
+		masters, err := withDeadline(s, ctx, s.masters)
 		if err != nil {
-			yield(driver.Record{}, s.fault(err))
+			yield(driver.Record{}, s.wrapErr(err))
 			return
 		}
 		l := listing{s: s, seen: map[string]bool{}, yield: yield, pattern: escapePattern(s.prefix+prefix) + "*"}
 		for _, master := range masters {
-			err := l.scan(ctx, master)
-			if errors.Is(err, errBrokenOff) {
+			err := l.scanMaster(ctx, master)
+			if errors.Is(err, errStopped) {
 				return
 			}
 			if err != nil {
-				yield(driver.Record{}, s.fault(err))
+				yield(driver.Record{}, s.wrapErr(err))
 				return
 			}
 		}
@@ -49,13 +48,13 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 }
 
 // masters returns the clients of all servers that have keys.
-func (s *Store) masters(ctx context.Context) ([]redis.Cmdable, error) {
+func (s *Store) masters(ctx context.Context) ([]redis.UniversalClient, error) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
-		return []redis.Cmdable{s.client}, nil
+		return []redis.UniversalClient{s.client}, nil
 	}
 	var mu sync.Mutex
-	var masters []redis.Cmdable
+	var masters []redis.UniversalClient
 	err := cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -65,6 +64,15 @@ func (s *Store) masters(ctx context.Context) ([]redis.Cmdable, error) {
 	return masters, err
 }
 
+// A scanOnce is a SCAN that the client library does not repeat: the repetitions of a refused one
+// would take longer than a request may.
+type scanOnce struct {
+	*redis.ScanCmd
+}
+
+// NoRetry implements [redis.Cmder].
+func (scanOnce) NoRetry() bool { return true }
+
 // A listing is one List under way.
 type listing struct {
 	s       *Store
@@ -73,16 +81,20 @@ type listing struct {
 	yield   func(driver.Record, error) bool
 }
 
-func (l *listing) scan(ctx context.Context, master redis.Cmdable) error {
+func (l *listing) scanMaster(ctx context.Context, master redis.UniversalClient) error {
 	for cursor := uint64(0); ; {
-		if err := l.s.usable(ctx); err != nil {
+		if err := l.s.checkUsable(ctx); err != nil {
 			return err
 		}
-		keys, next, err := master.Scan(ctx, cursor, l.pattern, scanCount).Result()
+		page, err := withDeadline(l.s, ctx, func(ctx context.Context) (*redis.ScanCmd, error) {
+			scan := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", l.pattern, "count", scanCount)
+			return scan, master.Process(ctx, scanOnce{scan})
+		})
 		if err != nil {
 			return err
 		}
-		if err := l.page(ctx, keys); err != nil {
+		keys, next := page.Val()
+		if err := l.yieldPage(ctx, keys); err != nil {
 			return err
 		}
 		if next == 0 {
@@ -92,42 +104,33 @@ func (l *listing) scan(ctx context.Context, master redis.Cmdable) error {
 	}
 }
 
-// page yields the records of the locks among these keys.
-func (l *listing) page(ctx context.Context, keys []string) error {
+// yieldPage yields the records of the locks among these keys.
+func (l *listing) yieldPage(ctx context.Context, keys []string) error {
 	var calls []*call
 	for _, key := range keys {
-		if isOwn(key) || l.seen[key] || !strings.HasPrefix(key, l.s.prefix) || key == l.s.prefix {
-			continue
+		name, ok := strings.CutPrefix(key, l.s.prefix)
+		if !ok || name == "" || len(name) > driver.MaxName || !isPlain(name) || l.seen[key] {
+			continue // The key belongs to another prefix, is beside the locks, or cannot be the name of one.
 		}
 		l.seen[key] = true
-		c := l.s.newCall(lookupScript, key[len(l.s.prefix):])
-		l.s.lane(key).put(c)
-		calls = append(calls, c)
+		calls = append(calls, l.s.newCall(lookupScript, name))
 	}
-	for _, c := range calls {
-		name := c.lock[len(l.s.prefix):]
-		rec, found, err := l.record(ctx, c, name)
-		if err != nil && !errors.Is(err, driver.ErrCorrupt) {
+	replies, errs := l.s.runCalls(ctx, calls)
+	for i, reply := range replies {
+		if errs[i] != nil {
+			return errs[i]
+		}
+		if reply == nil {
+			continue // The hold has ended meanwhile.
+		}
+		description, _ := reply.([]any)
+		rec, err := parseRecord(calls[i].lock[len(l.s.prefix):], description)
+		if err != nil {
 			return err
 		}
-		if (found || err != nil) && !l.yield(rec, err) {
-			return errBrokenOff
+		if !l.yield(rec, nil) {
+			return errStopped
 		}
 	}
 	return nil
-}
-
-// record waits for the record of one lock. An error that concerns this lock
-// only is ErrCorrupt, and names it.
-func (l *listing) record(ctx context.Context, c *call, name string) (driver.Record, bool, error) {
-	reply, err := l.s.answer(ctx, c)
-	if err != nil || reply == nil { // It may have ended meanwhile.
-		return driver.Record{}, false, err
-	}
-	description, _ := reply.([]any)
-	rec, err := parseRecord(name, description)
-	if err != nil {
-		return driver.Record{}, false, fmt.Errorf("%q: %w", name, err)
-	}
-	return rec, true, nil
 }

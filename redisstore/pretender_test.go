@@ -72,7 +72,7 @@ func (p *pretender) dial(context.Context, string, string) (net.Conn, error) {
 
 func (p *pretender) serve(l *pretence) {
 	for reader := bufio.NewReader(l.conn); ; {
-		message, err := decode(reader)
+		message, err := decodeReply(reader)
 		p.mu.Lock()
 		if err != nil {
 			delete(p.links, l)
@@ -123,7 +123,7 @@ func (p *pretender) set(key, owner string) {
 	for l := range p.links {
 		if l.tracked[key] && !p.silent && p.deaf == nil {
 			l.tracked[key] = false
-			l.out <- append([]byte(">2\r\n+invalidate\r\n"), encode(key)...)
+			l.out <- append([]byte(">2\r\n+invalidate\r\n"), encodeCommand(key)...)
 		}
 	}
 }

@@ -6,13 +6,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// public makes the part of a lock's value that the client knows and everybody
-// may: the holder on a line, and the metadata on another if there is any.
-func public(req *driver.AcquireRequest) (string, error) {
+// publicValue makes the part of a lock's value that the client knows and that is public: the holder
+// on a line, and the metadata on another if there is any.
+func publicValue(req *driver.AcquireRequest) (string, error) {
 	if len(req.Metadata) == 0 {
 		return req.Holder, nil
 	}
@@ -23,12 +25,14 @@ func public(req *driver.AcquireRequest) (string, error) {
 	return req.Holder + "\n" + string(metadata), nil
 }
 
-// errReply is the end of a server that answers what no Redis does.
+// errReply is the error for a reply that no Redis server sends.
 func errReply(what string) error {
 	return fmt.Errorf("the server's answer is not understood: %s", what)
 }
 
-// parseRecord reads what the scripts say of a hold; see lua/describe.lua.
+// parseRecord reads the scripts' description of a hold; see lua/describe.lua. A value that no
+// client of this package can have written belongs to another kind of client, whatever it looks
+// like: the record has only its times then.
 func parseRecord(name string, reply []any) (driver.Record, error) {
 	if len(reply) != 4 {
 		return driver.Record{}, errReply("a description of another length than 4")
@@ -39,44 +43,69 @@ func parseRecord(name string, reply []any) (driver.Record, error) {
 	text, _ := reply[3].(string)
 	rec := driver.Record{Name: name, Kept: kind == "kept"}
 	if left >= 0 && ends >= 0 { // A foreign hold may have no end.
-		rec.Remaining = time.Duration(left) * time.Millisecond
-		rec.Until = time.UnixMilli(ends)
+		rec.Remaining = time.Duration(min(left, maxMillis)) * time.Millisecond
+		rec.Until = time.UnixMilli(min(ends, lastMilli))
 	}
 	if kind == "held" {
-		return rec, fillRecord(&rec, text)
+		fillRecord(&rec, text)
 	}
 	return rec, nil
 }
 
-// fillRecord adds what the value of a lock says: token, seconds and microseconds
-// of its begin by the server's clock, holder, metadata; a line each, the last only
-// if there is any.
-func fillRecord(rec *driver.Record, text string) error {
+// Bounds on times, which those of a foreign key may exceed.
+const (
+	// maxMillis is a hundred years: less than half of the maximum of a Duration, so that sums do
+	// not overflow.
+	maxMillis = 100 * 365 * 24 * 60 * 60 * 1000
+
+	// lastMilli is a day before the end of the year 9999, the last year that a time in JSON can
+	// have, in any time zone.
+	lastMilli = 253402300799999 - 24*60*60*1000
+)
+
+// fillRecord adds the contents of a lock's value: token, seconds and microseconds of its begin by
+// the server's clock, holder, metadata; a line each, the last only if there is any. It adds nothing
+// if one of them is not in the form that this package writes.
+func fillRecord(rec *driver.Record, text string) {
 	lines := strings.SplitN(text, "\n", 5)
 	if len(lines) < 4 {
-		return fmt.Errorf("%w: a value of %d lines", driver.ErrCorrupt, len(lines))
+		return
 	}
 	token, err := strconv.ParseInt(lines[0], 10, 64)
-	if err != nil {
-		return fmt.Errorf("%w: a token of %d digits", driver.ErrCorrupt, len(lines[0]))
+	since, ok := serverTime(lines[1], lines[2])
+	if err != nil || token > driver.MaxToken || !ok || !isPlain(lines[3]) || len(lines[3]) > driver.MaxName {
+		return
 	}
-	rec.Token, rec.Holder = token, lines[3]
-	rec.Since = serverTime(lines[1], lines[2])
+	var metadata map[string]string
 	if len(lines) == 5 {
-		if err := json.Unmarshal([]byte(lines[4]), &rec.Metadata); err != nil {
-			return fmt.Errorf("%w: the metadata in the value cannot be read", driver.ErrCorrupt)
+		if json.Unmarshal([]byte(lines[4]), &metadata) != nil || !isMetadata(metadata) {
+			return
 		}
 	}
-	return nil
+	rec.Token, rec.Since, rec.Holder, rec.Metadata = token, since, lines[3], metadata
 }
 
-// serverTime reads the two numbers that the command TIME answers, zero if they
-// are none.
-func serverTime(seconds, micros string) time.Time {
+// serverTime reads the two numbers of a reply to the command TIME, and reports whether they are a
+// time up to the year 9999.
+func serverTime(seconds, micros string) (time.Time, bool) {
 	sec, err := strconv.ParseInt(seconds, 10, 64)
 	usec, err2 := strconv.ParseInt(micros, 10, 64)
-	if err != nil || err2 != nil {
-		return time.Time{}
+	if err != nil || err2 != nil || sec < 0 || sec > lastMilli/1000 || usec < 0 || usec >= 1e6 {
+		return time.Time{}, false
 	}
-	return time.Unix(sec, usec*1000)
+	return time.Unix(sec, usec*1000), true
+}
+
+// isPlain reports whether a text has only characters that names have.
+func isPlain(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// isMetadata reports whether metadata are within the bounds of package driver.
+func isMetadata(metadata map[string]string) bool {
+	size := 0
+	for key, value := range metadata {
+		size += len(key) + len(value)
+	}
+	return size <= driver.MaxMetadata && len(metadata) <= driver.MaxMetadataEntries
 }

@@ -12,11 +12,11 @@ import (
 // What the server sends, besides string, int64, []any and nil.
 type (
 	replyError string
-	push       []any // sent without having been asked for
+	push       []any // sent without a request
 )
 
-// encode makes the message of a command.
-func encode(words ...string) []byte {
+// encodeCommand makes the message of a command.
+func encodeCommand(words ...string) []byte {
 	message := fmt.Appendf(nil, "*%d\r\n", len(words))
 	for _, word := range words {
 		message = fmt.Appendf(message, "$%d\r\n%s\r\n", len(word), word)
@@ -33,8 +33,8 @@ const (
 
 var errProtocol = errors.New("the server does not speak RESP3")
 
-// decode reads one message of RESP3. Maps and sets are read as lists.
-func decode(r *bufio.Reader) (any, error) { return decodeAt(r, 0) }
+// decodeReply reads one message of RESP3. Maps and sets are read as lists.
+func decodeReply(r *bufio.Reader) (any, error) { return decodeAt(r, 0) }
 
 func decodeAt(r *bufio.Reader, depth int) (any, error) {
 	line, err := r.ReadString('\n')

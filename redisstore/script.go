@@ -1,18 +1,24 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed lua/corrupt.lua
-var corruptLua string
+//go:embed lua/unread.lua
+var unreadLua string
+
+//go:embed lua/attempt.lua
+var attemptLua string
 
 //go:embed lua/describe.lua
 var describeLua string
@@ -23,17 +29,29 @@ var ownerLua string
 //go:embed lua/guard.lua
 var guardLua string
 
+//go:embed lua/replicas.lua
+var replicasLua string
+
 //go:embed lua/acquire.lua
 var acquireLua string
 
-//go:embed lua/refused.lua
-var refusedLua string
+//go:embed lua/prolong.lua
+var prolongLua string
+
+//go:embed lua/reacquire.lua
+var reacquireLua string
+
+//go:embed lua/contended.lua
+var contendedLua string
+
+//go:embed lua/held.lua
+var heldLua string
 
 //go:embed lua/renew.lua
 var renewLua string
 
-//go:embed lua/usual_release.lua
-var usualReleaseLua string
+//go:embed lua/fast_release.lua
+var fastReleaseLua string
 
 //go:embed lua/release.lua
 var releaseLua string
@@ -44,27 +62,51 @@ var lookupLua string
 //go:embed lua/break.lua
 var breakLua string
 
-// The scripts. Each does its work on any number of locks, so that many calls
-// share the cost of one script.
+// The scripts. Each handles any number of locks, so that many calls share the cost of one script.
 var (
-	acquireScript = newScript(2, 2, guardLua, acquireLua, corruptLua, describeLua, refusedLua)
-	renewScript   = newScript(1, 1, corruptLua, ownerLua, renewLua)
-	releaseScript = newScript(1, 1, ownerLua, usualReleaseLua, corruptLua, releaseLua)
-	lookupScript  = newScript(0, 0, corruptLua, describeLua, lookupLua)
-	breakScript   = newScript(0, 0, corruptLua, describeLua, breakLua)
+	acquireScript = newWriter(2, 2, guardLua, replicasLua, acquireLua, unreadLua, attemptLua, describeLua, prolongLua, reacquireLua, contendedLua)
+	heldScript    = newWriter(1, 1, unreadLua, describeLua, prolongLua, reacquireLua, heldLua)
+	renewScript   = newWriter(1, 1, unreadLua, attemptLua, ownerLua, prolongLua, renewLua)
+	releaseScript = newScript(1, 1, ownerLua, fastReleaseLua, unreadLua, attemptLua, releaseLua)
+	lookupScript  = newScript(0, 0, unreadLua, describeLua, lookupLua)
+	breakScript   = newScript(1, 0, unreadLua, describeLua, breakLua)
 )
 
 // A script is a Lua script that the server runs in one step.
 type script struct {
-	text string
-	sha  any // under which the server knows the text: a string
-	own  int // how many of a call's arguments of its own it has
-	rest int // and how many of those that the calls of a batch may share
+	source     func() *scriptSource
+	perKeyArgs int // how many arguments each key has
+	sharedArgs int // how many arguments the calls of a batch may share
+
+	// writeAlways is the variant of the script that writes even where nothing has to be changed, so
+	// that WAIT confirms that replicas have the current state (see prolong.lua). It is nil for
+	// scripts with replies that need no confirmation.
+	writeAlways *script
 }
 
-// newScript puts parts together. The comments stay here: the text is sent
+// A scriptSource is the text of a script.
+type scriptSource struct {
+	text string
+	sha  any // the server's name for the text: a string
+}
+
+// newWriter joins the parts of a script with replies that replicas confirm.
+func newWriter(perKeyArgs, sharedArgs int, parts ...string) *script {
+	s := newScript(perKeyArgs, sharedArgs, append([]string{"local always = false\n"}, parts...)...)
+	s.writeAlways = newScript(perKeyArgs, sharedArgs, append([]string{"local always = true\n"}, parts...)...)
+	return s
+}
+
+// newScript joins parts when the script is first used, since most programs that link this package
+// start without a need for any script.
+func newScript(perKeyArgs, sharedArgs int, parts ...string) *script {
+	source := sync.OnceValue(func() *scriptSource { return joinParts(parts) })
+	return &script{source: source, perKeyArgs: perKeyArgs, sharedArgs: sharedArgs}
+}
+
+// joinParts joins and hashes the parts of a script. It drops the comments: the text is sent
 // whenever a server does not know it.
-func newScript(own, rest int, parts ...string) *script {
+func joinParts(parts []string) *scriptSource {
 	var b strings.Builder
 	for _, part := range parts {
 		for line := range strings.Lines(part) {
@@ -73,13 +115,12 @@ func newScript(own, rest int, parts ...string) *script {
 			}
 		}
 	}
-	text := b.String()
-	sum := sha1.Sum([]byte(text))
-	return &script{text: text, sha: hex.EncodeToString(sum[:]), own: own, rest: rest}
+	sum := sha1.Sum([]byte(b.String()))
+	return &scriptSource{text: b.String(), sha: hex.EncodeToString(sum[:])}
 }
 
-// A command is a script on its way. The client library never sends one a second
-// time, since a second release of the same lock has another answer.
+// A command is a script in flight. The client library never sends one a second time, since a second
+// release of the same lock has another reply.
 type command struct {
 	*redis.Cmd
 }
@@ -87,41 +128,53 @@ type command struct {
 // NoRetry implements [redis.Cmder].
 func (command) NoRetry() bool { return true }
 
-// scriptMax is how many locks one run of a script handles: many enough to share
-// its cost, and few enough not to hold up the server's other clients.
+// scriptMax is how many locks one run of a script handles: many enough to share its cost, and few
+// enough not to hold up the server's other clients.
 const scriptMax = 64
 
-// A run is one run of a script for the calls of a batch that can share it: in a
-// cluster, those on one hash slot.
-type run struct {
+// A scriptBatch is one run of a script for the calls of a batch that can share it: in a cluster,
+// those on one hash slot.
+type scriptBatch struct {
 	script *script
 	tag    string
 	calls  []*call
 	cmd    command
 	err    error // of the round trip
 
-	// unconfirmed is why what the run has changed does not count: too few
-	// replicas have it.
+	// unconfirmed is why the changes of the run do not count: too few replicas have them.
 	unconfirmed error
+
+	// backlogKept is the argument for lua/guard.lua: whether the backlog is kept; ""
+	// stands for "?".
+	backlogKept string
+
+	// originalErr is why acquireScript could not be run, for a run of heldScript in its place.
+	originalErr error
 }
 
-// group divides a batch. The calls of a batch are not in any order: each was put
-// into its lane before another was answered.
-func group(batch []*call) []*run {
+// groupCalls divides a batch into runs of scripts. Calls on one lock are in different runs, in the
+// order of the batch: an acquisition may be sent together with the release that undoes it.
+func groupCalls(batch []*call) []*scriptBatch {
 	if len(batch) == 1 {
-		return []*run{{script: batch[0].script, tag: batch[0].tag, calls: batch}}
+		return []*scriptBatch{{script: batch[0].script, tag: batch[0].tag, calls: batch}}
 	}
 	type kind struct {
 		script *script
 		tag    string
 	}
-	var all []*run
-	open := make(map[kind]*run, 2)
+	var all []*scriptBatch
+	open := make(map[kind]*scriptBatch, 2)
+	locks := make(map[string]bool, len(batch)) // those in open
 	for _, c := range batch {
+		if locks[c.lock] {
+			clear(open)
+			clear(locks)
+		}
+		locks[c.lock] = true
 		k := kind{c.script, c.tag}
 		r := open[k]
 		if r == nil || len(r.calls) == scriptMax {
-			r = &run{script: c.script, tag: c.tag}
+			r = &scriptBatch{script: c.script, tag: c.tag}
 			open[k] = r
 			all = append(all, r)
 		}
@@ -130,22 +183,27 @@ func group(batch []*call) []*run {
 	return all
 }
 
-// prepare makes the command of the run: by the hash of the script, or in full
-// for a server that does not know it.
-func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
-	var verb, script any = "evalsha", r.script.sha
+// prepareCommand makes the command of the run: by the hash of the script, or in full for a server
+// that does not know it.
+func (s *Store) prepareCommand(ctx context.Context, r *scriptBatch, inFull bool) {
+	variant := r.script
+	if s.options.MinReplicas > 0 && variant.writeAlways != nil {
+		variant = variant.writeAlways
+	}
+	source := variant.source()
+	var verb, script any = "evalsha", source.sha
 	if inFull {
-		verb, script = "eval", r.script.text
+		verb, script = "eval", source.text
 	}
 	var keys, args []any
 	if r.script == acquireScript {
-		keys, args = s.common(r)
+		keys, args = s.commonArgs(r)
 	}
-	alike := r.calls
-	if r.uniform() {
-		alike = r.calls[:1]
+	distinct := r.calls
+	if r.sameArgs() {
+		distinct = r.calls[:1]
 	}
-	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(1+r.script.own)+len(alike)*r.script.rest)
+	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(1+r.script.perKeyArgs)+len(distinct)*r.script.sharedArgs)
 	words = append(words, verb, script, len(keys)+len(r.calls))
 	words = append(words, keys...)
 	for _, c := range r.calls {
@@ -154,32 +212,42 @@ func (s *Store) prepare(ctx context.Context, r *run, inFull bool) {
 	words = append(words, args...)
 	for _, c := range r.calls {
 		own := [...]any{&c.owner, &c.floor}
-		words = append(words, own[:r.script.own]...)
+		words = append(words, own[:r.script.perKeyArgs]...)
 	}
-	for _, c := range alike {
+	for _, c := range distinct {
 		rest := [...]any{&c.ms, &c.public}
-		words = append(words, rest[:r.script.rest]...)
+		words = append(words, rest[:r.script.sharedArgs]...)
 	}
 	r.cmd = command{redis.NewCmd(ctx, words...)}
 }
 
-// uniform reports whether what the calls of the run may share is the same in all:
-// then it is said once.
-func (r *run) uniform() bool {
+// sameArgs reports whether the shareable arguments of all calls are equal: they are sent once then.
+func (r *scriptBatch) sameArgs() bool {
 	first := r.calls[0]
 	return !slices.ContainsFunc(r.calls, func(c *call) bool { return c.ms != first.ms || c.public != first.public })
 }
 
-// common returns the keys and arguments that all locks of an acquire share.
-func (s *Store) common(r *run) (keys, args []any) {
-	keys = s.shared
-	if s.cluster {
-		keys = s.sharedKeys(r.tag)
+// commonArgs returns the keys and arguments that all locks of an acquire share.
+func (s *Store) commonArgs(r *scriptBatch) (keys, args []any) {
+	keys = s.acquireKeys
+	if r.tag != "" {
+		keys = s.acquireKeysOf(r.tag)
 	}
-	return keys, s.guard
+	o := &s.options
+	if o.RestartGuard == 0 && o.MinReplicas == 0 {
+		return keys, noConditions
+	}
+	guard := int64(0)
+	if o.RestartGuard > 0 {
+		guard = ceilMillis(o.RestartGuard)
+	}
+	return keys, []any{fmt.Sprintf("%d %s %d", guard, cmp.Or(r.backlogKept, "?"), o.MinReplicas)}
 }
 
-func (s *Store) sharedKeys(tag string) []any {
+// noConditions is the argument of acquireScript without RestartGuard and MinReplicas.
+var noConditions = []any{int64(0)}
+
+func (s *Store) acquireKeysOf(tag string) []any {
 	keys := []any{s.counterKey(tag), s.aheadKey(tag)}
 	if s.options.RestartGuard > 0 {
 		keys = append(keys, s.guardKey())
@@ -187,9 +255,9 @@ func (s *Store) sharedKeys(tag string) []any {
 	return keys
 }
 
-// answer returns what the script has answered to a call, by its number. Where
-// nothing special has happened it says so for all in one number.
-func (r *run) answer(i int) any {
+// replyTo returns the script's reply to call i. If nothing special has happened, one number is the
+// reply to all calls.
+func (r *scriptBatch) replyTo(i int) any {
 	switch reply := r.cmd.Val().(type) {
 	case []any:
 		return reply[i]
@@ -201,8 +269,8 @@ func (r *run) answer(i int) any {
 	return r.cmd.Val()
 }
 
-// answered reports whether there is an answer to each call.
-func (r *run) answered() bool {
+// hasReplies reports whether there is a reply to each call.
+func (r *scriptBatch) hasReplies() bool {
 	switch reply := r.cmd.Val().(type) {
 	case []any:
 		return len(reply) == len(r.calls)
@@ -212,23 +280,35 @@ func (r *run) answered() bool {
 	return false
 }
 
-// deliver hands every call of the run its answer.
-func (r *run) deliver() {
+// isGuardUndecided reports whether the server needs more information to decide whether it abstains.
+func (r *scriptBatch) isGuardUndecided() bool {
+	reply, _ := r.cmd.Val().([]any)
+	return r.script == acquireScript && slices.ContainsFunc(reply, func(one any) bool {
+		words, _ := one.([]any)
+		return len(words) == 3 && words[0] == "abstains" && words[2] == int64(1)
+	})
+}
+
+// distribute gives every call of the run its reply.
+func (r *scriptBatch) distribute() {
 	reply, err := r.cmd.Result()
 	if err == nil && reply == nil {
-		// The connection could not be set up, with a wrong password for
-		// instance: the client library tells that of the round trip only.
+		// The connection could not be set up, with a wrong password for instance: the client
+		// library reports that for the round trip only.
 		err = r.err
 	}
-	if err == nil && !r.answered() {
+	if err == nil && !r.hasReplies() {
 		err = errReply("another number of answers than questions")
 	}
 	for i, c := range r.calls {
 		c.err = err
 		if err == nil {
-			c.reply = r.answer(i)
+			c.reply = r.replyTo(i)
 		}
-		if r.unconfirmed != nil && changes(c) {
+		if r.originalErr != nil && c.reply == nil && err == nil {
+			c.err = r.originalErr // The lock is free, and cannot be granted.
+		}
+		if r.unconfirmed != nil && mustSurviveFailover(c) {
 			c.err = r.unconfirmed
 		}
 	}

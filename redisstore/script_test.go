@@ -18,12 +18,12 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	down := errors.New("the connection was refused")
 	for _, reply := range []any{nil, "OK", []any{}, []any{int64(1)}, []any{int64(1), int64(1), int64(1)}} {
-		r := &run{script: releaseScript, calls: []*call{{}, {}}, cmd: command{redis.NewCmd(t.Context())}}
+		r := &scriptBatch{script: releaseScript, calls: []*call{{}, {}}, cmd: command{redis.NewCmd(t.Context())}}
 		r.cmd.SetVal(reply)
 		if reply == nil {
 			r.err = down
 		}
-		r.deliver()
+		r.distribute()
 		for _, c := range r.calls {
 			if c.err == nil || c.reply != nil {
 				t.Errorf("%v for two releases: %v, %v, want an error", reply, c.reply, c.err)
@@ -41,11 +41,11 @@ func TestAlikeIsSaidOnce(t *testing.T) {
 	s := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), nil)
 	defer s.client.Close()
 	words := func(ttls ...time.Duration) int {
-		r := &run{script: acquireScript}
+		r := &scriptBatch{script: acquireScript}
 		for i, ttl := range ttls {
 			r.calls = append(r.calls, mustAcquireCall(t, s, request(strconv.Itoa(i), ttl)))
 		}
-		s.prepare(t.Context(), r, false)
+		s.prepareCommand(t.Context(), r, false)
 		return len(r.cmd.Args())
 	}
 	one := words(time.Minute)

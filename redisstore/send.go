@@ -2,37 +2,103 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
-// pipeline is the exec of a lane: it sends a batch in one round trip. Scripts
-// that a server does not know are sent again, in full.
-func (s *Store) pipeline(ctx context.Context, batch []*call) {
-	all := group(batch)
-	s.send(ctx, all, false)
-	var unknown []*run
+// sendBatch sends a batch in one round trip. Scripts that a server does not know are sent again, in
+// full.
+func (s *Store) sendBatch(values context.Context, deadline time.Time, batch []*call) {
+	ctx := &deadlineContext{values, deadline, s.deadlines.after(deadline)}
+	all := groupCalls(batch)
+	s.sendKnown(ctx, all)
+	if s.options.RestartGuard > 0 {
+		s.sendGuarded(ctx, all)
+	}
+	if s.cluster {
+		all = s.sendApart(ctx, all)
+	}
 	for _, r := range all {
+		r.distribute()
+	}
+}
+
+// sendKnown makes one round trip, and another one for the scripts that a server does not know.
+func (s *Store) sendKnown(ctx context.Context, runs []*scriptBatch) {
+	s.sendRound(ctx, runs, false)
+	var unknown []*scriptBatch
+	for _, r := range runs {
 		if err := r.cmd.Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 			unknown = append(unknown, r)
 		}
 	}
 	if len(unknown) > 0 {
-		s.send(ctx, unknown, true)
-	}
-	for _, r := range all {
-		r.deliver()
+		s.sendRound(ctx, unknown, true)
 	}
 }
 
-// send makes one round trip.
-func (s *Store) send(ctx context.Context, runs []*run, inFull bool) {
+// sendGuarded sends acquisitions again if their server does not know whether it has to abstain,
+// with the setting that decides it: see lua/guard.lua. None of them has changed anything.
+func (s *Store) sendGuarded(ctx context.Context, runs []*scriptBatch) {
+	open := slices.DeleteFunc(slices.Clone(runs), func(r *scriptBatch) bool { return !r.isGuardUndecided() })
+	if len(open) == 0 {
+		return
+	}
+	setting, err := s.client.ConfigGet(ctx, backlogTTL).Result()
+	if reply := redis.Error(nil); err != nil && !errors.As(err, &reply) {
+		return // It is not known, and a later request may read it.
+	}
+	kept := "no"
+	ttl, err := strconv.ParseInt(setting[backlogTTL], 10, 64)
+	if err == nil && (ttl == 0 || ttl >= int64(math.Ceil(s.options.RestartGuard.Seconds()))) {
+		kept = "yes"
+	}
+	for _, r := range open {
+		r.backlogKept = kept
+	}
+	s.sendKnown(ctx, open)
+}
+
+// backlogTTL is the setting for how many seconds a master without replicas keeps the name of a
+// former history; 0 is for ever.
+const backlogTTL = "repl-backlog-ttl"
+
+// sendApart sends the calls that a node of a cluster has refused because it is giving the slot away
+// or taking it over. During that time a script with several keys runs only if one node has all of
+// them, and one with a single key runs. sendApart returns the runs that have the replies. A free
+// lock cannot be granted meanwhile, since its token takes more keys. A held lock can be renewed,
+// released and described.
+func (s *Store) sendApart(ctx context.Context, runs []*scriptBatch) []*scriptBatch {
+	var all, apart []*scriptBatch
 	for _, r := range runs {
-		s.prepare(ctx, r, inFull)
+		err := r.cmd.Err()
+		if err == nil || !redis.HasErrorPrefix(err, "TRYAGAIN") {
+			all = append(all, r)
+			continue
+		}
+		for _, c := range r.calls {
+			one := &scriptBatch{script: r.script, tag: r.tag, calls: []*call{c}}
+			if r.script == acquireScript {
+				one.script, one.originalErr = heldScript, err
+			}
+			apart = append(apart, one)
+		}
+	}
+	if len(apart) > 0 {
+		s.sendKnown(ctx, apart)
+	}
+	return append(all, apart...)
+}
+
+// sendRound makes one round trip.
+func (s *Store) sendRound(ctx context.Context, runs []*scriptBatch, inFull bool) {
+	for _, r := range runs {
+		s.prepareCommand(ctx, r, inFull)
 	}
 	if s.options.MinReplicas > 0 {
 		s.sendAndWait(ctx, runs)
@@ -44,86 +110,10 @@ func (s *Store) send(ctx context.Context, runs []*run, inFull bool) {
 	}
 	pipe := s.client.Pipeline()
 	for _, r := range runs {
-		_ = pipe.Process(ctx, r.cmd) // A pipeline only notes it here.
+		_ = pipe.Process(ctx, r.cmd) // A pipeline only records it here.
 	}
 	_, err := pipe.Exec(ctx)
 	for _, r := range runs {
 		r.err = err
 	}
-}
-
-// newCall returns a call that runs a script on a lock.
-func (s *Store) newCall(script *script, name string) *call {
-	lock := s.lockKey(name)
-	return &call{script: script, tag: s.tag(lock), lock: lock}
-}
-
-// ownerCall is a call by the owner of a lock.
-func (s *Store) ownerCall(script *script, name, owner string, ms int64) *call {
-	both := s.prefix + name + owner + "\n" // in one piece of memory
-	size := len(s.prefix) + len(name)
-	lock := both[:size]
-	return &call{script: script, tag: s.tag(lock), lock: lock, owner: both[size:], ms: ms}
-}
-
-// do makes a call and returns its answer. A patient caller stays until the
-// deadline of ctx.
-func (s *Store) do(ctx context.Context, patient bool, c *call) (any, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	l := s.lane(c.lock)
-	if patient && s.bears(ctx) {
-		if run, alone := l.lead(); alone {
-			l.carryAlone(ctx, run, c)
-			return s.read(c, c.err)
-		}
-	}
-	l.put(c)
-	return s.read(c, l.wait(ctx, c))
-}
-
-// bears reports whether a caller with this context can carry a call himself: if
-// the request ends at his deadline, and he is in no hurry. A request that is
-// given up sooner stays in its lane, so that the release that follows does not
-// overtake it on another connection.
-func (s *Store) bears(ctx context.Context) bool {
-	deadline, limited := ctx.Deadline()
-	return s.obeys && (!limited || time.Until(deadline) > noHurry)
-}
-
-// answer waits for a call, which has been put into its lane.
-func (s *Store) answer(ctx context.Context, c *call) (any, error) {
-	return s.read(c, c.lane.wait(ctx, c))
-}
-
-// read returns the answer to a call that has ended so.
-func (s *Store) read(c *call, err error) (any, error) {
-	if err != nil {
-		return nil, s.fault(err)
-	}
-	if words, ok := c.reply.([]any); ok && len(words) == 1 {
-		switch words[0] {
-		case "corrupt":
-			return nil, fmt.Errorf("%w: the key %q is not of the type string, as a lock is: see TYPE and DEL", driver.ErrCorrupt, c.lock)
-		case "exhausted":
-			return nil, fmt.Errorf("%w: there is no token as great as the request needs: see the keys %q and %q",
-				driver.ErrInvalid, s.counterKey(c.tag), s.aheadKey(c.tag))
-		}
-	}
-	return c.reply, nil
-}
-
-// usable reports why nothing can be asked of the store.
-func (s *Store) usable(ctx context.Context) error {
-	if s.closed.Load() {
-		return driver.ErrClosed
-	}
-	if s.misuse != nil {
-		return s.misuse
-	}
-	if err := ctx.Err(); err != nil {
-		return notApplied{err}
-	}
-	return nil
 }

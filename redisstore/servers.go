@@ -2,13 +2,13 @@ package redisstore
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // The pauses between attempts to reach a server that tracks.
@@ -17,13 +17,13 @@ const (
 	maxReconnect = 2 * time.Second
 )
 
-// reminder is the greatest time between two signals of a watch while its lock
-// is not tracked.
-const reminder = 2 * time.Second
+// untrackedInterval is the greatest time between two signals of a watch while its lock is not
+// tracked.
+const untrackedInterval = 2 * time.Second
 
-// settle has each of these locks tracked by its server, after a pause.
-func (w *watcher) settle(pause time.Duration, keys ...string) {
-	if !w.sleep(pause) {
+// resubscribe makes the servers of these locks track them, after a pause.
+func (w *watcher) resubscribe(pause time.Duration, keys ...string) {
+	if retry.Sleep(w.ctx, pause) != nil {
 		return
 	}
 	for _, key := range keys {
@@ -31,31 +31,17 @@ func (w *watcher) settle(pause time.Duration, keys ...string) {
 		w.mu.Lock()
 		t := w.locks[key]
 		switch {
-		case t == nil || t.server != nil: // Nobody waits any more, or it is done.
+		case t == nil || t.server != nil: // Nothing waits any more, or it is done.
 		case err != nil:
-			w.fail([]*tracked{t}, err)
+			w.failWatches([]*watchedKey{t}, err)
 		default:
-			w.assign(t, options)
+			w.assignServer(t, options)
 		}
 		w.mu.Unlock()
 	}
 }
 
-func (w *watcher) sleep(pause time.Duration) bool {
-	if pause <= 0 {
-		return w.ctx.Err() == nil
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-w.ctx.Done():
-		return false
-	}
-}
-
-// serverOf finds out how to reach the server that has a lock.
+// serverOf returns the options for a connection to the server that has a lock.
 func (w *watcher) serverOf(key string) (*redis.Options, error) {
 	switch client := w.s.client.(type) {
 	case *redis.Client:
@@ -72,54 +58,54 @@ func (w *watcher) serverOf(key string) (*redis.Options, error) {
 	return nil, driver.ErrUnsupported
 }
 
-// assign hands a lock to the tracker of its server. The caller holds w.mu.
-func (w *watcher) assign(t *tracked, options *redis.Options) {
+// assignServer assigns a lock to the tracker of its server. The caller holds w.mu.
+func (w *watcher) assignServer(t *watchedKey, options *redis.Options) {
 	server := w.servers[options.Addr]
 	if server == nil {
 		if w.ctx.Err() != nil {
 			return
 		}
-		server = &tracker{w: w, options: options, locks: map[string]*tracked{}}
+		server = &trackingServer{w: w, options: options, locks: map[string]*watchedKey{}}
 		w.servers[options.Addr] = server
-		w.running.Go(server.run)
+		w.running.Go(server.connectAndRead)
 	}
 	t.server = server
 	server.locks[t.key] = t
 	if server.link != nil {
-		server.link.get(t.key)
+		server.link.requestValue(t.key)
 	}
 }
 
-// connected notes that the server can be reached, and has everything tracked
-// there.
-func (w *watcher) connected(server *tracker, l *trackLink) {
+// connected records that the server is reachable, and makes it track all locks that are assigned
+// to it.
+func (w *watcher) connected(server *trackingServer, l *trackingConn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failures = 0
 	server.link = l
 	for key := range server.locks {
-		l.get(key)
+		l.requestValue(key)
 	}
 }
 
-// disconnected notes that a connection has failed, and looks for the servers
-// of the locks that were tracked there.
-func (w *watcher) disconnected(server *tracker, err error) {
+// disconnected handles a failed connection, and finds the servers of the locks that were tracked
+// there.
+func (w *watcher) disconnected(server *trackingServer, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.servers[server.options.Addr] == server {
 		delete(w.servers, server.options.Addr)
 	}
-	lost := make([]*tracked, 0, len(server.locks))
+	lost := make([]*watchedKey, 0, len(server.locks))
 	for _, t := range server.locks {
 		lost = append(lost, t)
 	}
 	clear(server.locks)
-	w.fail(lost, err)
+	w.failWatches(lost, err)
 }
 
-// moved notes that a server does not track a lock, since it has it no longer.
-func (w *watcher) moved(server *tracker, key string, err error) {
+// onMoved handles a lock that a server does not track, since the lock is at another server now.
+func (w *watcher) onMoved(server *trackingServer, key string, err error) {
 	if cluster, ok := w.s.client.(*redis.ClusterClient); ok {
 		cluster.ReloadState(w.ctx)
 	}
@@ -130,21 +116,20 @@ func (w *watcher) moved(server *tracker, key string, err error) {
 		return
 	}
 	delete(server.locks, key)
-	w.fail([]*tracked{t}, err)
+	w.failWatches([]*watchedKey{t}, err)
 }
 
-// fail ends the watches of these locks that are not in force yet. The others
-// may have missed something: they are signalled, and the locks tracked again
-// soon. The caller holds w.mu.
-func (w *watcher) fail(lost []*tracked, err error) {
+// failWatches ends the watches of these locks that are not active yet. The others may have missed
+// something: they are signaled, and the locks tracked again soon. The caller holds w.mu.
+func (w *watcher) failWatches(lost []*watchedKey, err error) {
 	w.failures++
 	var again []string
 	for _, t := range lost {
-		t.rest()
+		t.stopTimers()
 		t.server, t.armed = nil, false
 		t.watches = slices.DeleteFunc(t.watches, func(one *watch) bool {
-			if !one.inForce {
-				one.become(err)
+			if !one.active {
+				one.setReady(err)
 				return true
 			}
 			one.wake()
@@ -160,33 +145,30 @@ func (w *watcher) fail(lost []*tracked, err error) {
 		return
 	}
 	pause := min(minReconnect<<min(w.failures, 10), maxReconnect)
-	pause = upTo(pause)
-	w.running.Go(func() { w.settle(pause, again...) })
-	if !w.reminding {
-		w.reminding = true
-		w.running.Go(w.remind)
+	pause = retry.HalfJitter(pause)
+	w.running.Go(func() { w.resubscribe(pause, again...) })
+	if !w.polling {
+		w.polling = true
+		w.running.Go(w.pollUntracked)
 	}
 }
 
-// remind signals those who wait for locks that no server tracks, again and
-// again until there is none.
-func (w *watcher) remind() {
-	for w.sleep(upTo(reminder)) {
+// pollUntracked signals the waiters for locks that no server tracks, repeatedly until there is
+// none.
+func (w *watcher) pollUntracked() {
+	for retry.Sleep(w.ctx, retry.HalfJitter(untrackedInterval)) == nil {
 		w.mu.Lock()
-		w.reminding = false
+		w.polling = false
 		for _, t := range w.locks {
 			if !t.armed {
-				w.reminding = true
+				w.polling = true
 				t.wake()
 			}
 		}
-		again := w.reminding
+		again := w.polling
 		w.mu.Unlock()
 		if !again {
 			return
 		}
 	}
 }
-
-// upTo draws from the upper half of d.
-func upTo(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }

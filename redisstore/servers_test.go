@@ -69,11 +69,11 @@ func TestTrackedAgain(t *testing.T) {
 			p.set("lock:name", "")
 			within(t, soonest, "a release meanwhile", signals)
 			p.set("lock:name", "one")
-			within(t, mostPause+tellWithin, "a new owner", signals)
+			within(t, mostPause+handoverDelay, "a new owner", signals)
 			p.set("lock:name", "")
 			within(t, mostPause, "a release", signals)
 			p.set("lock:name", "one")
-			time.Sleep(2 * reminder) // There are none any more.
+			time.Sleep(2 * untrackedInterval) // There are none any more.
 			drain(signals)
 		}
 	})
@@ -93,7 +93,7 @@ func TestWatchWhileTheServerIsAway(t *testing.T) {
 				t.Errorf("a server that is away is not trackable: said after %v, want %v at most (%v)", took, maxReconnect, err)
 			}
 		}
-		within(t, reminder, "a server that is away", signals)
+		within(t, untrackedInterval, "a server that is away", signals)
 		p.harm(false, false)
 		within(t, maxReconnect, "a server that is back", signals)
 		watchOf(t, s, "name")
@@ -115,10 +115,10 @@ func TestLockThatIsNotTracked(t *testing.T) {
 			for range 2 { // The second time it is all as new.
 				spoil(p)
 				p.set("lock:name", "two")
-				within(t, mostPause+trackReply, "what may have been a release", signals)
-				within(t, trackReply, "a server that "+what, signals)
+				within(t, mostPause+replyTimeout, "what may have been a release", signals)
+				within(t, replyTimeout, "a server that "+what, signals)
 				for range 30 {
-					within(t, reminder, "a server that "+what, signals)
+					within(t, untrackedInterval, "a server that "+what, signals)
 				}
 				p.counted("GET")
 				time.Sleep(time.Minute)

@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"fmt"
-	"hash/maphash"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -10,38 +10,41 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/batch"
 )
 
-// DefaultPrefix is put in front of the names of locks unless Options say
-// otherwise.
+// DefaultPrefix is put in front of the names of locks by default.
 const DefaultPrefix = "lock:"
 
 // Options change how a store works. The zero value and nil are the defaults.
 type Options struct {
-	// Prefix is put in front of a lock's name to make its key; "" means
-	// [DefaultPrefix]. All programs that are to exclude each other need the
-	// same. It must have no control characters.
+	// Prefix is put in front of a lock's name to make its key. "" means [DefaultPrefix]. All
+	// programs that are to exclude each other need the same. It must have no control characters.
 	Prefix string
 
 	// NoPrefix makes the name of a lock its key, and ignores Prefix.
 	NoPrefix bool
 
-	// RestartGuard makes a server that may have forgotten locks, since it was
-	// started anew without them, was flushed, or was promoted from a replica,
-	// grant none for this long. It must be at least the longest TTL in use:
-	// then all that was forgotten has run out before anything is granted
-	// again. Tokens rise then, too, unless the clock was set back, or one was
-	// granted that was further ahead of the clock than this, for the sake of a
-	// floor (see driver.AcquireRequest.Floor; those of a quorum are a second ahead
-	// of its clients' clocks, or as far as clocks differ, a minute at most). It
-	// costs an INFO for each grant, and the first use of a prefix on a server
-	// waits as well. 0 means no guard. Not available on a cluster.
+	// RestartGuard makes a server that may have forgotten locks grant none for this long. It may
+	// have forgotten locks if it was started anew without them, was flushed, or was promoted from a
+	// replica. RestartGuard must be at least the longest TTL in use: then all that was forgotten
+	// has expired before anything is granted again. Tokens rise then, too, unless the clock was set
+	// back, or one was granted that was further ahead of the clock than this, because of a floor
+	// (see driver.AcquireRequest.Floor; those of a quorum are a second ahead of its clients'
+	// clocks, or as far as clocks differ, a minute at most). It costs an INFO for each grant, and
+	// the first use of a prefix on a server waits as well. 0 means no guard. Not available on a
+	// cluster.
+	//
+	// A master, after its first replica attaches or its last one has been away for repl-backlog-ttl
+	// (an hour by default), goes on granting if that setting is not shorter than the guard. The
+	// store reads it when this happens. If the user may not run CONFIG GET, the server abstains.
 	RestartGuard time.Duration
 
-	// MinReplicas is how many replicas must have confirmed an acquisition or
-	// a renewal before it counts (by WAIT). One that was not confirmed within
-	// ReplicaTimeout is undone, or said to be unknown. It makes it less likely
-	// that a failover forgets locks, and does not rule it out. 0 means none.
+	// MinReplicas is how many replicas must have confirmed an acquisition or a renewal before it
+	// counts (by WAIT). One that was not confirmed within ReplicaTimeout is undone, or reported as
+	// unknown. While fewer replicas are connected, or have reported within 2 s, nothing is granted
+	// at all. It costs an INFO for each grant. It makes it less likely that a failover forgets
+	// locks, and does not rule it out. 0 means none.
 	MinReplicas int
 
 	// ReplicaTimeout bounds the wait for replicas; 0 means 500 ms.
@@ -51,46 +54,43 @@ type Options struct {
 // A Store keeps locks in Redis. See the package comment for what it promises.
 // Its methods may be called from many goroutines at once.
 type Store struct {
-	client  redis.UniversalClient
-	owned   bool // Close closes the client as well
-	cluster bool // the client is of a cluster
-	obeys   bool // the client ends a request at the deadline of its context
-	prefix  string
-	options Options
-	misuse  error // what every call returns if New was given what it cannot use
-	can     driver.Guarantees
-	lanes   []lane
-	shared  []any       // the keys that all locks of an acquire share, but in a cluster
-	guard   []any       // the argument that they share: ms of RestartGuard
-	starts  atomic.Bool // calls are begun: see lane
-	watcher watcher
-	closed  atomic.Bool
+	client          redis.UniversalClient
+	ownsClient      bool // Close closes the client as well
+	cluster         bool // the client is of a cluster
+	customSlots     bool // the client got the servers of the cluster from its maker
+	sentinel        bool // the client finds its server by Sentinels
+	honorsDeadline  bool // the client ends a request at the deadline of its context
+	prefix          string
+	prefixHasTag    bool // the prefix has a hash tag
+	options         Options
+	configErr       error // returned by every call if the arguments of New are invalid
+	guarantees      driver.Guarantees
+	queues          []batch.Queue[*call]
+	deadlines       deadlines
+	acquireKeys     []any       // the keys that all locks of an acquire share, unless each slot has its own
+	clusterVerified atomic.Bool // the servers are known to be a cluster, if the client is of one
+	watcher         watcher
+	closed          atomic.Bool
 }
 
 var _ driver.Watcher = (*Store)(nil)
 
-const (
-	// singleLanes is how many lanes there are to a single server: it works on the
-	// batch of one while the client makes that of the other.
-	singleLanes = 2
+// sentinelAddr is the address in the options of a client that finds its server by Sentinels, in
+// place of one that is fixed.
+const sentinelAddr = "FailoverClient"
 
-	// clusterLanes is how many lanes there are to a cluster, so that a node that
-	// hangs holds up few of the locks on other nodes.
-	clusterLanes = 16
-)
-
-// New returns a store that uses a client of the caller: a single server's, a
-// Sentinel's or a cluster's. Nothing is dialled. The client must stay open
-// until the Store is closed; Close does not close it. Its commands have the
-// time-outs of the client, which must not be switched off; its retries are not
-// used. With ContextTimeoutEnabled, which is advised, a call that comes alone is
-// quicker; if the server hangs, it may notice that its context was cancelled, not
-// that its deadline has passed, up to 3 s late. The limit that package holdfast
-// sets to a request is met to 100 ms if it is more than 0.9 s, else exactly.
+// New returns a store that uses a client of the caller: a single server's, a Sentinel's or a
+// cluster's. Nothing is dialed. The client must stay open until the Store is closed; Close does not
+// close it. Its commands have the timeouts of the client, which must not be switched off; its
+// retries are not used. With ContextTimeoutEnabled, which is advised, a lone call is quicker.
 //
-// Options that are out of bounds, and a client that cannot be trusted with
-// locks ([redis.Ring] moves a key to another server when one is down), are
-// reported by every call.
+// Every method returns by the deadline of its context, up to 100 ms later, whatever the client and
+// the server do; after 3 s if there is no deadline. It does not return sooner because its context
+// is canceled. Without ContextTimeoutEnabled the client may go on with a request after that, for as
+// long as its own timeouts allow, on a goroutine of its own.
+//
+// Options that are out of bounds, and a client that cannot be trusted with locks ([redis.Ring]
+// moves a key to another server when one is down), are reported by every call.
 func New(client redis.UniversalClient, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
@@ -105,31 +105,27 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 	if s.options.ReplicaTimeout == 0 {
 		s.options.ReplicaTimeout = 500 * time.Millisecond
 	}
-	switch client := client.(type) {
+	if v := reflect.ValueOf(client); v.Kind() == reflect.Pointer && v.IsNil() {
+		s.client = nil
+	}
+	switch client := s.client.(type) {
 	case *redis.Client:
-		s.obeys = client.Options().ContextTimeoutEnabled
+		s.honorsDeadline = client.Options().ContextTimeoutEnabled
+		s.sentinel = client.Options().Addr == sentinelAddr
 	case *redis.ClusterClient:
-		s.cluster, s.obeys = true, client.Options().ContextTimeoutEnabled
+		s.cluster, s.honorsDeadline = true, client.Options().ContextTimeoutEnabled
+		s.customSlots = client.Options().ClusterSlots != nil
 	}
-	s.misuse = s.check()
-	s.can = s.promise()
-	s.lanes = make([]lane, singleLanes)
-	if s.cluster {
-		s.lanes = make([]lane, clusterLanes)
-	}
-	for i := range s.lanes {
-		s.lanes[i].exec = s.pipeline
-	}
-	s.shared = s.sharedKeys("")
-	s.guard = []any{int64(0)}
-	if opts.RestartGuard > 0 {
-		s.guard[0] = millis(opts.RestartGuard)
-	}
+	s.prefixHasTag = hashTag(s.prefix) != ""
+	s.configErr = s.checkOptions()
+	s.guarantees = s.buildGuarantees()
+	s.queues = s.newQueues()
+	s.acquireKeys = s.acquireKeysOf("")
 	s.watcher.init(s)
 	return s
 }
 
-func (s *Store) check() error {
+func (s *Store) checkOptions() error {
 	o := &s.options
 	_, ring := s.client.(*redis.Ring)
 	switch {
@@ -152,12 +148,11 @@ func (s *Store) check() error {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// promise is what the store guarantees.
-func (s *Store) promise() driver.Guarantees {
+// buildGuarantees returns what the store guarantees.
+func (s *Store) buildGuarantees() driver.Guarantees {
 	g := driver.Guarantees{
 		Store:       "redis",
 		Scope:       driver.ScopeNetwork,
-		Blocking:    driver.BlocksToContext,
 		Fencing:     true,
 		HolderCrash: driver.RecoveryTTL,
 		Restart:     driver.FateForgotten, // It depends on the server's persistence.
@@ -178,32 +173,17 @@ func (s *Store) promise() driver.Guarantees {
 }
 
 // Guarantees implements [driver.Store].
-func (s *Store) Guarantees() driver.Guarantees { return s.can }
+func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 
-// Close implements [driver.Store]. It ends the watches, and closes the client
-// if the store was opened from a URL.
+// Close implements [driver.Store]. It ends the watches, and closes the client if the store was
+// opened from a URL.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	s.watcher.close()
-	if s.owned {
+	if s.ownsClient {
 		return s.client.Close()
 	}
 	return nil
-}
-
-var laneSeed = maphash.MakeSeed()
-
-// lane returns the lane of a key: always the same, so that calls keep their
-// order. At a single server there is one for all as soon as calls are begun: who
-// does that has other servers to work on meanwhile, and larger batches are cheaper.
-func (s *Store) lane(key string) *lane {
-	switch {
-	case s.cluster:
-		return &s.lanes[slotOf(key)%clusterLanes]
-	case s.starts.Load():
-		return &s.lanes[0]
-	}
-	return &s.lanes[maphash.String(laneSeed, key)%singleLanes]
 }

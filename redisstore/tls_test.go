@@ -31,6 +31,19 @@ import (
 // certificate's file.
 func startTLS(t *testing.T) (addr, ca string) {
 	t.Helper()
+	addr, ca, _ = startTLSWith(t, "no")
+	return addr, ca
+}
+
+// startMutualTLS starts a server that wants a certificate of its clients, too. Its own
+// will do.
+func startMutualTLS(t *testing.T) (addr, cert, key string) {
+	t.Helper()
+	return startTLSWith(t, "yes")
+}
+
+func startTLSWith(t *testing.T, auth string) (addr, ca, private string) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -47,16 +60,16 @@ func startTLS(t *testing.T) (addr, ca string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca = writePEM(t, "CERTIFICATE", cert)
-	server := servers.StartRedis(t, "--tls-auth-clients", "no",
-		"--tls-cert-file", ca, "--tls-key-file", writePEM(t, "PRIVATE KEY", private), "--tls-ca-cert-file", ca)
+	ca, private = writePEM(t, "CERTIFICATE", cert), writePEM(t, "PRIVATE KEY", der)
+	server := servers.StartRedis(t, "--tls-auth-clients", auth,
+		"--tls-cert-file", ca, "--tls-key-file", private, "--tls-ca-cert-file", ca)
 	port := freePort(t)
 	server.Do("CONFIG", "SET", "tls-port", port)
-	return net.JoinHostPort("127.0.0.1", port), ca
+	return net.JoinHostPort("127.0.0.1", port), ca, private
 }
 
 func writePEM(t *testing.T, kind string, der []byte) string {

@@ -3,8 +3,10 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ func TestGreatestToken(t *testing.T) {
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
 	for _, floor := range []int64{driver.MaxToken/2 + 1, driver.MaxToken - 1, driver.MaxToken} { // 2^52 and above
+		server.Do("SET", s.counterKey(""), strconv.FormatInt(floor-second, 10)) // near enough for the floor
 		if token := pair(t, s, "name", floor); token != floor {
 			t.Errorf("above a floor of %d the token is %d", floor, token)
 		}
@@ -31,6 +34,12 @@ func TestGreatestToken(t *testing.T) {
 	}
 	if res, err := s.Acquire(t.Context(), request("held", time.Minute)); err != nil || res.Granted {
 		t.Errorf("Acquire of a lock that is held at the greatest token: %+v, %v", res, err)
+	}
+	far := request("free", time.Minute)
+	far.Floor = driver.MaxToken
+	server.Do("SET", s.counterKey(""), "0")
+	if _, err := s.Acquire(t.Context(), far); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "24h0m0s above the server's clock") {
+		t.Errorf("a floor that is too far above the clock: %v", err)
 	}
 	pair(t, s, "another", 0)
 	server.Do("DEL", s.aheadKey(""))
@@ -117,14 +126,14 @@ func TestTokensOfABatch(t *testing.T) {
 	var batch []*call
 	for i := range 12 {
 		req := request(fmt.Sprint("name/", i), time.Minute)
-		c := s.ownerCall(acquireScript, req.Name, req.Owner, millis(req.TTL))
+		c := s.newOwnerCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL))
 		c.floor, c.public = req.Floor, "host/1/x"
 		batch = append(batch, c)
 	}
-	s.lane("").put(batch...)
+	sendTogether(s, batch...)
 	for i, c := range batch {
 		want := last + 1 + int64(i)
-		if token, err := s.read(c, s.lane("").wait(t.Context(), c)); err != nil || token != want {
+		if token, err := s.readReply(c); err != nil || token != want {
 			t.Errorf("token %v, %v, want %d", token, err, want)
 		}
 		rec, _, err := s.Lookup(t.Context(), fmt.Sprint("name/", i))

@@ -40,7 +40,7 @@ func TestWokenAtOnce(t *testing.T) {
 		p.set("lock:name", "one")
 		signals := watchOf(t, s, "name")
 		p.harm(true, false) // A look at the lock is not answered.
-		p.say(">2\r\n+invalidate\r\n" + string(encode("lock:name")))
+		p.say(">2\r\n+invalidate\r\n" + string(encodeCommand("lock:name")))
 		within(t, 0, "a release", signals)
 	})
 	pretend(t, func(t *testing.T, p *pretender, s *Store) {
@@ -68,7 +68,7 @@ func TestPauseInACrowd(t *testing.T) {
 		signals := watchOf(t, s, "name")
 		greatest := time.Duration(0)
 		for range 100 {
-			*s.watcher.crowds.of("lock:name") = maxPause
+			*s.watcher.contention.stepsOf("lock:name") = maxPause
 			p.set("lock:name", "one")
 			time.Sleep(time.Second) // Taking it is told late.
 			drain(signals)
@@ -80,7 +80,7 @@ func TestPauseInACrowd(t *testing.T) {
 		if greatest < mostPause/2 {
 			t.Errorf("the greatest of 100 pauses was %v, want them up to %v", greatest, mostPause)
 		}
-		for i := 0; *s.watcher.crowds.of("lock:name") > 0; i++ {
+		for i := 0; *s.watcher.contention.stepsOf("lock:name") > 0; i++ {
 			if i > 20 {
 				t.Fatal("a lock that is found free each time does not end the pauses")
 			}
@@ -106,17 +106,17 @@ func TestLostRaces(t *testing.T) {
 		signals := watchOf(t, s, "name")
 		p.set("lock:name", "two")
 		within(t, 0, "what may have been a release", signals)
-		within(t, tellWithin, "a new owner", signals)
+		within(t, handoverDelay, "a new owner", signals)
 		for range 10 {
 			p.set("lock:name", "three")
-			within(t, mostPause+tellWithin, "a new owner", signals)
+			within(t, mostPause+handoverDelay, "a new owner", signals)
 			p.set("lock:name", "four")
-			within(t, mostPause+tellWithin, "a new owner", signals)
+			within(t, mostPause+handoverDelay, "a new owner", signals)
 		}
-		if pause := *s.watcher.crowds.of("lock:name"); pause != maxPause {
+		if pause := *s.watcher.contention.stepsOf("lock:name"); pause != maxPause {
 			t.Errorf("after 21 lost races the greatest pause is %d steps, want %d", pause, maxPause)
 		}
-		if others := *s.watcher.crowds.of("lock:another"); others != 0 && s.watcher.crowds.of("lock:another") != s.watcher.crowds.of("lock:name") {
+		if others := *s.watcher.contention.stepsOf("lock:another"); others != 0 && s.watcher.contention.stepsOf("lock:another") != s.watcher.contention.stepsOf("lock:name") {
 			t.Errorf("lost races for one lock make us pause %d steps for another", others)
 		}
 	})
@@ -137,12 +137,12 @@ func TestPausesEnd(t *testing.T) {
 			}
 			p.set("lock:name", "one") // It is to be told.
 			synctest.Wait()
-			*s.watcher.crowds.of("lock:name") = maxPause
+			*s.watcher.contention.stepsOf("lock:name") = maxPause
 			p.set("lock:name", "") // It is to be looked at.
 			synctest.Wait()
 			s.watcher.mu.Lock()
 			lock := s.watcher.locks["lock:name"]
-			pauses := lock.look != nil && lock.tell != nil
+			pauses := lock.readTimer != nil && lock.handoverTimer != nil
 			s.watcher.mu.Unlock()
 			if !pauses {
 				t.Fatal("there are no pauses to be ended")
@@ -150,7 +150,7 @@ func TestPausesEnd(t *testing.T) {
 			p.counted("GET")
 			end(s, cancel)
 			synctest.Wait()
-			if lock.look != nil || lock.tell != nil {
+			if lock.readTimer != nil || lock.handoverTimer != nil {
 				t.Errorf("%s left a timer", what)
 			}
 			time.Sleep(time.Second)
@@ -200,7 +200,7 @@ func TestSilentDeathIsNoticed(t *testing.T) {
 			time.Sleep(waited)
 			p.harm(true, false)
 			p.set("lock:name", "")
-			late := within(t, min(waited+5*time.Second, maxSilence+trackReply), "a silent connection", signals)
+			late := within(t, min(waited+5*time.Second, maxSilence+replyTimeout), "a silent connection", signals)
 			t.Logf("after a wait of %v noticed in %v", waited, late)
 			p.harm(false, false)
 			p.set("lock:name", "two")
@@ -224,7 +224,7 @@ func TestReminders(t *testing.T) {
 			p.cut()
 			within(t, 0, "the end of a connection", signals)
 			for range 100 {
-				within(t, reminder, "a server that is "+what, signals)
+				within(t, untrackedInterval, "a server that is "+what, signals)
 			}
 			p.harm(false, false)
 			time.Sleep(10 * time.Second)

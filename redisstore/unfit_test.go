@@ -26,7 +26,6 @@ func TestUnfitServersDoNotHold(t *testing.T) {
 		"with another password":      {want: holdfast.ErrUnavailable, args: []string{"--requirepass", "another"}},
 		"that is a replica":          {want: holdfast.ErrUnavailable, prepare: func(s *servers.Redis) { s.Do("REPLICAOF", "127.0.0.1", "1") }},
 		"without memory":             {want: holdfast.ErrUnavailable, prepare: func(s *servers.Redis) { s.Do("CONFIG", "SET", "maxmemory", "1") }},
-		"with a list for a lock":     {want: holdfast.ErrCorrupt, prepare: func(s *servers.Redis) { s.Do("LPUSH", "lock:name", "x") }},
 		"with a text for a counter":  {want: holdfast.ErrCorrupt, prepare: func(s *servers.Redis) { s.Do("SET", "lock:\x1fcounter", "x") }},
 		"without scripts":            {want: holdfast.ErrUnsupported, args: []string{"--rename-command", "EVALSHA", ""}},
 		"that forbids scripts to us": {want: holdfast.ErrUnavailable, prepare: func(s *servers.Redis) { s.Do("ACL", "SETUSER", "default", "-evalsha") }},

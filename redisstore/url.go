@@ -15,23 +15,25 @@ import (
 )
 
 func init() {
-	for _, scheme := range []string{"redis", "rediss", "redis+sentinel", "redis+cluster"} {
+	for _, scheme := range []string{"redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"} {
 		driver.Register(scheme, openURL)
 	}
 }
 
-// A target is what a URL says.
+// A target is the contents of a URL.
 type target struct {
 	scheme         string
 	addrs          []string
 	user, password string
 	path           []string
+	socket         string // instead of addrs
+	db             int    // of a socket
 	tls            *tls.Config
 
 	sentinelUser, sentinelPassword string
 }
 
-// openURL makes a store with a client of its own. Nothing is dialled.
+// openURL makes a store with a client of its own. Nothing is dialed.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	query := driver.NewQuery(u)
 	opts := &Options{
@@ -48,15 +50,15 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err := query.Err(); err != nil {
 		return nil, err
 	}
-	client, err := t.client()
+	client, err := t.newClient()
 	if err != nil {
 		return nil, err
 	}
 	s := New(client, opts)
-	s.owned = true
-	if s.misuse != nil {
+	s.ownsClient = true
+	if s.configErr != nil {
 		_ = s.Close() // Nothing was done with it.
-		return nil, s.misuse
+		return nil, s.configErr
 	}
 	return s, nil
 }
@@ -65,11 +67,14 @@ func readTarget(u *url.URL, query *driver.Query) (*target, error) {
 	if u.Opaque != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%w: want %s://host:port", driver.ErrInvalid, u.Scheme)
 	}
+	if u.Scheme == "redis+unix" {
+		return readSocket(u, query)
+	}
 	port := "6379"
 	if u.Scheme == "redis+sentinel" {
 		port = "26379"
 	}
-	t := &target{scheme: u.Scheme, addrs: []string{address(u.Host, port)}, user: u.User.Username()}
+	t := &target{scheme: u.Scheme, addrs: []string{withDefaultPort(u.Host, port)}, user: u.User.Username()}
 	t.password, _ = u.User.Password()
 	if path := strings.Trim(u.Path, "/"); path != "" {
 		t.path = strings.Split(path, "/")
@@ -78,7 +83,7 @@ func readTarget(u *url.URL, query *driver.Query) (*target, error) {
 	if many := u.Scheme == "redis+sentinel" || u.Scheme == "redis+cluster"; many {
 		for node := range strings.SplitSeq(query.String("nodes", ""), ",") {
 			if node != "" {
-				t.addrs = append(t.addrs, address(node, port))
+				t.addrs = append(t.addrs, withDefaultPort(node, port))
 			}
 		}
 		secure = query.Bool("tls", false)
@@ -93,8 +98,19 @@ func readTarget(u *url.URL, query *driver.Query) (*target, error) {
 	return t, nil
 }
 
-// address adds what is missing to host:port.
-func address(hostPort, port string) string {
+// readSocket reads the URL of a server that listens on a socket of this host. The path is that of
+// the socket, so the database is a parameter.
+func readSocket(u *url.URL, query *driver.Query) (*target, error) {
+	t := &target{scheme: u.Scheme, socket: u.Path, db: query.Int("db", 0), user: u.User.Username()}
+	t.password, _ = u.User.Password()
+	if u.Host != "" || len(u.Path) < 2 || t.db < 0 {
+		return nil, fmt.Errorf("%w: want redis+unix:///path/to/socket, with ?db= and the number of a database if it is not 0", driver.ErrInvalid)
+	}
+	return t, nil
+}
+
+// withDefaultPort adds the missing parts to host:port.
+func withDefaultPort(hostPort, port string) string {
 	if host, given, err := net.SplitHostPort(hostPort); err == nil {
 		if given != "" {
 			port = given
@@ -110,6 +126,17 @@ func address(hostPort, port string) string {
 
 func (t *target) readTLS(query *driver.Query) error {
 	t.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: query.String("server_name", "")}
+	cert, key := query.String("cert_file", ""), query.String("key_file", "")
+	if (cert == "") != (key == "") {
+		return fmt.Errorf("%w: cert_file and key_file belong together", driver.ErrInvalid)
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return fmt.Errorf("%w: cert_file and key_file: %w", driver.ErrInvalid, err)
+		}
+		t.tls.Certificates = []tls.Certificate{pair}
+	}
 	path := query.String("ca_file", "")
 	if path == "" {
 		return nil
@@ -125,8 +152,8 @@ func (t *target) readTLS(query *driver.Query) error {
 	return nil
 }
 
-// database reads the number of a database from the rest of a path.
-func database(path []string) (int, error) {
+// parseDatabase reads the number of a database from the rest of a path.
+func parseDatabase(path []string) (int, error) {
 	if len(path) == 0 {
 		return 0, nil
 	}

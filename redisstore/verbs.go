@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,8 +17,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	cancelled, _ := driver.Ends(ctx)
-	reply, err := s.do(ctx, req.Patient || cancelled == nil, c)
+	reply, err := s.runCall(ctx, c)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
@@ -27,24 +28,24 @@ func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 	if err := checkOwner(req.Owner); err != nil {
 		return nil, err
 	}
-	public, err := public(req)
+	public, err := publicValue(req)
 	if err != nil {
 		return nil, err
 	}
-	c := s.ownerCall(acquireScript, req.Name, req.Owner, millis(req.TTL))
+	c := s.newOwnerCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL))
 	c.floor, c.public = req.Floor, public
 	return c, nil
 }
 
-// granted reads the answer of the acquire script.
+// granted reads the reply of the acquire script.
 func granted(name string, reply any) (driver.AcquireResult, error) {
 	switch reply := reply.(type) {
 	case int64:
 		return driver.AcquireResult{Granted: true, Token: reply}, nil
 	case []any:
-		if len(reply) == 2 && reply[0] == "abstains" {
+		if len(reply) == 3 && reply[0] == "abstains" {
 			left, _ := reply[1].(int64)
-			return driver.AcquireResult{}, &AbstainError{Left: time.Duration(left) * time.Millisecond}
+			return driver.AcquireResult{}, &driver.RetryError{Err: errGuarded, After: time.Duration(left) * time.Millisecond}
 		}
 		rec, err := parseRecord(name, reply)
 		return driver.AcquireResult{Held: rec}, err
@@ -52,22 +53,10 @@ func granted(name string, reply any) (driver.AcquireResult, error) {
 	return driver.AcquireResult{}, errReply("neither a token nor a description")
 }
 
-// An AbstainError says that the server grants no locks for a while, since it
-// may have forgotten some; see [Options].RestartGuard.
-type AbstainError struct {
-	// Left is for how long.
-	Left time.Duration
-}
+// errGuarded is the error of a server that may have forgotten locks; see [Options].RestartGuard.
+var errGuarded = errors.New("the Redis server may have forgotten locks, since it was restarted, emptied or promoted, and grants none for a while (RestartGuard)")
 
-func (e *AbstainError) Error() string {
-	return fmt.Sprintf("the Redis server has been restarted, emptied or promoted, and grants no locks for another %v "+
-		"(RestartGuard)", e.Left)
-}
-
-// Unwrap makes the error match [driver.ErrNotApplied].
-func (e *AbstainError) Unwrap() error { return driver.ErrNotApplied }
-
-// checkOwner refuses what could not be told from a part of another value.
+// checkOwner refuses an owner that is ambiguous in the value of a lock.
 func checkOwner(owner string) error {
 	if owner == "" || strings.Contains(owner, "\n") {
 		return fmt.Errorf("%w: an owner that is empty or has a line break", driver.ErrInvalid)
@@ -75,41 +64,35 @@ func checkOwner(owner string) error {
 	return nil
 }
 
-// millis rounds up, so that nothing ends too early.
-func millis(d time.Duration) int64 {
+// ceilMillis rounds up, so that nothing ends too early.
+func ceilMillis(d time.Duration) int64 {
 	return max(1, int64((d+time.Millisecond-1)/time.Millisecond))
 }
 
-// Renew implements [driver.Store]. The holds are renewed in two pipelines at
-// once; in a cluster, in one for each lane.
+// Renew implements [driver.Store]. It renews up to 1024 holds in each round trip; in a cluster,
+// concurrently those of 16 groups of hash slots.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	calls := make([]*call, len(reqs))
-	byLane := map[*lane][]*call{}
 	for i, req := range reqs {
 		if err := checkOwner(req.Owner); err != nil {
 			return nil, err
 		}
-		calls[i] = s.ownerCall(renewScript, req.Name, req.Owner, millis(req.TTL))
-		l := s.lane(calls[i].lock)
-		byLane[l] = append(byLane[l], calls[i])
-	}
-	for l, calls := range byLane {
-		l.put(calls...)
+		calls[i] = s.newOwnerCall(renewScript, req.Name, req.Owner, ceilMillis(req.TTL))
 	}
 	outcomes := make([]driver.RenewOutcome, len(reqs))
 	var failed error
-	for i, c := range calls {
-		reply, err := s.answer(ctx, c)
-		if err != nil {
-			failed = err
-			continue
-		}
-		outcomes[i] = driver.RenewLost
-		if reply == int64(1) {
+	replies, errs := s.runCalls(ctx, calls)
+	for i, reply := range replies {
+		switch {
+		case errs[i] != nil:
+			failed = errs[i]
+		case reply == int64(1):
 			outcomes[i] = driver.Renewed
+		default:
+			outcomes[i] = driver.RenewLost
 		}
 	}
 	return outcomes, failed
@@ -121,30 +104,38 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err != nil {
 		return false, err
 	}
-	reply, err := s.do(ctx, true, c)
+	reply, err := s.runCall(ctx, c)
 	return err == nil && reply == int64(1), err
 }
 
 func (s *Store) releaseCall(req *driver.ReleaseRequest) (*call, error) {
 	keep := int64(0)
 	if req.Keep > 0 {
-		keep = millis(req.Keep)
+		keep = ceilMillis(req.Keep)
 	}
-	return s.ownerCall(releaseScript, req.Name, req.Owner, keep), checkOwner(req.Owner)
+	return s.newOwnerCall(releaseScript, req.Name, req.Owner, keep), checkOwner(req.Owner)
 }
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
-	return s.inspect(ctx, lookupScript, name)
+	return s.callForRecord(ctx, s.newCall(lookupScript, name), name)
 }
 
-// Break implements [driver.Store].
-func (s *Store) Break(ctx context.Context, name string) (driver.Record, bool, error) {
-	return s.inspect(ctx, breakScript, name)
+// Break implements [driver.Store]. A key that is not a string may be data of an
+// application: Break does not delete it and returns an error that matches
+// [driver.ErrInvalid] and has its type. A key that another kind of client has written has no
+// token, and neither has a name that is kept: only a request without a token ends these.
+func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+	c := s.newCall(breakScript, req.Name)
+	if req.Token != 0 {
+		c.owner = strconv.FormatInt(req.Token, 10) + "\n"
+	}
+	return s.callForRecord(ctx, c, req.Name)
 }
 
-func (s *Store) inspect(ctx context.Context, script *script, name string) (driver.Record, bool, error) {
-	reply, err := s.do(ctx, true, s.newCall(script, name))
+// callForRecord makes a call with the description of a hold as its reply.
+func (s *Store) callForRecord(ctx context.Context, c *call, name string) (driver.Record, bool, error) {
+	reply, err := s.runCall(ctx, c)
 	if err != nil || reply == nil {
 		return driver.Record{}, false, err
 	}

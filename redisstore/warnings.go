@@ -8,24 +8,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Warnings asks the servers for settings under which they may forget locks, and
-// says each in a sentence, for people. None is an error: the locks work, with
-// the risk that is told. It needs the command INFO.
+// Warnings queries the servers for settings under which they may forget locks, and describes each
+// in a sentence, for people. None is an error: the locks work, with the risk described. It needs
+// the command INFO.
 func (s *Store) Warnings(ctx context.Context) ([]string, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	masters, err := s.masters(ctx)
+	masters, err := withDeadline(s, ctx, s.masters)
 	if err != nil {
-		return nil, s.fault(err)
+		return nil, s.wrapErr(err)
 	}
 	var all []string
 	for _, master := range masters {
-		info, err := readInfo(ctx, master)
+		info, err := withDeadline(s, ctx, func(ctx context.Context) (map[string]string, error) {
+			return readInfo(ctx, master)
+		})
 		if err != nil {
-			return nil, s.fault(err)
+			return nil, s.wrapErr(err)
 		}
-		all = append(all, s.warn(info)...)
+		all = append(all, s.warningsFor(info)...)
 	}
 	return all, nil
 }
@@ -44,7 +46,7 @@ func readInfo(ctx context.Context, master redis.Cmdable) (map[string]string, err
 	return info, nil
 }
 
-func (s *Store) warn(info map[string]string) []string {
+func (s *Store) warningsFor(info map[string]string) []string {
 	var all []string
 	add := func(format string, args ...any) {
 		all = append(all, fmt.Sprintf("server on port %s: ", info["tcp_port"])+fmt.Sprintf(format, args...))
@@ -59,7 +61,7 @@ func (s *Store) warn(info map[string]string) []string {
 		add("it forgets locks when it is restarted: set appendonly to yes, or RestartGuard")
 	}
 	if s.options.MinReplicas == 0 && info["role"] == "master" && info["connected_slaves"] != "0" {
-		add("a failover to a replica may forget locks: MinReplicas makes that less likely")
+		add("a failover to one of its %s replicas may forget locks, also one that is planned: MinReplicas makes that less likely", info["connected_slaves"])
 	}
 	return all
 }

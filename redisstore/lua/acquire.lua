@@ -1,20 +1,28 @@
--- Takes locks that are free. For those that are not, refused.lua goes on, which
+-- Takes locks that are free. For those that are not, contended.lua goes on, which
 -- comes behind it: to define its functions takes longer than to grant a lock.
 --
 -- KEYS: counter and tokens ahead (see keys.go); with a restart guard its marker;
 --       the locks.
--- ARGV: for how many ms a guarded server abstains, or 0; owner with a line break and
+-- ARGV: 0, or for how many ms a guarded server abstains or 0, whether it keeps the name
+--       of a former history for that long (see guard.lua), and how many replicas are to
+--       confirm; owner with a line break and
 --       smallest token of each; TTL in ms, and holder and metadata, of all or of each.
 -- Answers for each the token of a grant, as a number; or what is in the way
--- (see describe.lua), or {'abstains', ms}, {'exhausted'}, {'corrupt'}. If all are
--- granted, and each token is greater by one than that of the lock before, it
+-- (see describe.lua), or {'abstains', ms, 1 to have the question answered},
+-- {'ahead'}, {'exhausted'}, {'failed', why}.
+-- If all are granted, and each token is greater by one than that of the lock before, it
 -- answers the first.
 --
--- What can fail for all is done before the first write, so that an error means
--- that nothing was changed.
+-- What can fail for all is done before the first write, or undoes what was granted
+-- if it fails, so that an error means that nothing was changed.
 local call, format = redis.call, string.format
-local counter, ahead, guard = KEYS[1], KEYS[2], tonumber(ARGV[1])
+local counter, ahead, guard, replicas, kept = KEYS[1], KEYS[2], 0, 0, nil
+if ARGV[1] ~= '0' then
+  guard, kept, replicas = string.match(ARGV[1], '^(%d+) (%S+) (%d+)$')
+  guard, replicas = tonumber(guard), tonumber(replicas)
+end
 local limit = 9007199254740991 -- the greatest token to grant
+local lead = 86400000000 -- how far above the clock a floor may be (driver.MaxLead)
 
 local last = tonumber(call('GET', counter) or 0)
 if not last then
@@ -30,10 +38,18 @@ end
 local now = call('TIME')
 local seconds, micros = now[1], tonumber(now[2])
 local begin = '\n' .. seconds .. '\n' .. now[2] .. '\n'
-local abstain = 0
+local abstain, unknown = 0, false
 if guard > 0 then
-  abstain = abstains(KEYS[3], guard, now)
+  abstain, unknown = abstains(KEYS[3], guard, kept, now)
+  if not abstain then
+    return redis.error_reply('READONLY a restart guard is of use on a master only')
+  end
   limit = abstain > 0 and 0 or limit
+end
+local short -- why too few replicas would confirm a grant: none is made, and nobody sees one
+if replicas > 0 then
+  short = missing(replicas)
+  limit = short and 0 or limit
 end
 
 -- What the counter says next is the clock; or one more than last, if that is more.
@@ -52,9 +68,10 @@ local step = #ARGV > rest + 1 and 2 or 0 -- to the next
 for key = before + 1, #KEYS do
   count = count + 1
   local lock, floor, more = KEYS[key], ARGV[2 * count + 1], rest + step * (count - 1)
-  local token, text = said, nil
+  local token, text, far = said, nil, false
   if floor ~= '0' or top > 0 then
     local least = tonumber(floor)
+    far = least > first + lead
     local own = least <= top and call('ZSCORE', ahead, lock)
     if own and own + 1 > least then
       least = own + 1
@@ -67,12 +84,14 @@ for key = before + 1, #KEYS do
   if not text then
     text = micros < 1000000 and seconds .. format('%06d', micros) or format('%.0f', said)
   end
-  if token > limit and call('EXISTS', lock) == 0 then
-    rising = false
-    answers[count] = abstain > 0 and {'abstains', abstain} or {'exhausted'}
-  elseif call('SET', lock, ARGV[2 * count] .. text .. begin .. ARGV[more + 1], 'NX', 'PX', ARGV[more]) then
+  if token <= limit and not far and call('SET', lock, ARGV[2 * count] .. text .. begin .. ARGV[more + 1], 'NX', 'PX', ARGV[more]) then
     if token > said then
       rising = false
+      if names == 0 and #passed == 0 then
+        -- A member this long has the server keep the set as a tree from the first
+        -- member on, and not as a list, which takes longer with 64 members already.
+        passed = {'-inf', string.rep('-', 65)}
+      end
       passed[#passed + 1] = text
       passed[#passed + 1] = lock
     end
@@ -82,20 +101,25 @@ for key = before + 1, #KEYS do
     refused[count] = lock
   end
 end
+local reply -- of the last command that may fail where SET did not
 if said > first then
   local issued = micros <= 1000000 and seconds .. format('%06d', micros - 1) or format('%.0f', said - 1)
   call('SET', counter, issued)
   if names > 0 then -- What the counter has passed need not be remembered.
-    call('ZREMRANGEBYSCORE', ahead, '(-inf', issued)
+    reply = redis.pcall('ZREMRANGEBYSCORE', ahead, '(-inf', issued)
   end
 end
-if #passed > 0 then
-  if names == 0 then
-    -- A member this long has the server keep the set as a tree from the first
-    -- member on, and not as a list, which takes longer with 64 members already.
-    call('ZADD', ahead, '-inf', string.rep('-', 65))
+if #passed > 0 and type(reply) ~= 'table' then
+  reply = redis.pcall('ZADD', ahead, unpack(passed))
+end
+if reply and type(reply) == 'table' then
+  for i = 1, count do
+    local undone = type(answers[i]) == 'number' and redis.pcall('DEL', KEYS[before + i])
+    if type(undone) == 'table' then
+      return redis.error_reply('PARTIAL ' .. undone.err)
+    end
   end
-  call('ZADD', ahead, unpack(passed))
+  return reply
 end
 if rising then
   return first

@@ -9,10 +9,13 @@ end
 
 -- describe says what is known of a lock with this value, without the owner:
 -- {kind, ms left or -1, end in ms since 1970 or -1, what is public}; false if
--- there is no lock, {'corrupt'} if the value could not be read.
+-- there is no lock.
 local function describe(value, lock)
   if type(value) ~= 'string' then
-    return value and corrupt(value, 'GET', lock)
+    if not value then
+      return false
+    end
+    value = unread(value, 'GET', lock)
   end
   local kind, text = 'foreign', public(value)
   if text then

@@ -3,7 +3,7 @@
 --
 -- KEYS: the locks. ARGV: owner with a line break of each; ms to keep the name or 0,
 -- of all or of each.
--- Answers for each 1, 0 if the owner does not hold the lock, or {'corrupt'}.
+-- Answers for each 1, 0 if the owner does not hold the lock, or {'failed', why}.
 --
 -- The commands that compare and delete by themselves (DELEX of Redis 8.4, DELIFEQ
 -- of Valkey 9) compare a whole value, of which the owner is the first line; and a
@@ -13,7 +13,8 @@ local call = redis.call
 -- special answers where the owner does not hold the lock, or wants it kept.
 local function special(lock, owner, keep, value)
   if type(value) ~= 'string' then
-    return corrupt(value, 'GETRANGE', lock, '0', '0')
+    unread(value, 'GETRANGE', lock, '0', '0')
+    return 0
   end
   if keep == '0' then
     return 0
@@ -28,6 +29,6 @@ end
 
 local answers = {}
 for i, lock in ipairs(KEYS) do
-  answers[i] = others[i] and special(lock, ARGV[i], ARGV[rest + step * (i - 1)], others[i]) or 1
+  answers[i] = others[i] and attempt(special, lock, ARGV[i], ARGV[rest + step * (i - 1)], others[i]) or 1
 end
 return answers

@@ -1,22 +1,22 @@
 -- Prolongs holds; never shortens one.
 --
 -- KEYS: the locks. ARGV: owner with a line break of each; TTL in ms, of all or of each.
--- Answers for each 1, 0 if the owner does not hold the lock, or {'corrupt'}.
-local call = redis.call
+-- Answers for each 1, 0 if the owner does not hold the lock, or {'failed', why}.
 local answers, rest = {}, #KEYS + 1 -- here is the first TTL
 local step = #ARGV > rest and 1 or 0 -- to the next
-for i, lock in ipairs(KEYS) do
-  local owner, ttl = ARGV[i], ARGV[rest + step * (i - 1)]
-  local value, answer = first(lock, owner), 0
+
+local function renew(lock, owner, ttl)
+  local value = first(lock, owner)
   if value == owner then
-    local left = call('PTTL', lock)
-    if left >= 0 and left < tonumber(ttl) then
-      call('PEXPIRE', lock, ttl)
-    end
-    answer = 1
+    prolong(lock, ttl)
+    return 1
   elseif type(value) ~= 'string' then
-    answer = corrupt(value, 'GETRANGE', lock, '0', '0')
+    unread(value, 'GETRANGE', lock, '0', '0')
   end
-  answers[i] = answer
+  return 0
+end
+
+for i, lock in ipairs(KEYS) do
+  answers[i] = attempt(renew, lock, ARGV[i], ARGV[rest + step * (i - 1)])
 end
 return answers

@@ -46,8 +46,8 @@ func TestQuestionToADeadConnection(t *testing.T) {
 				_, err := s.Watch(t.Context(), "second")
 				second <- err
 			}()
-			if took, err := refused(t, s, "first"); took != trackReply {
-				t.Errorf("it took %v to notice that the server %s (%v), want %v", took, what, err, trackReply)
+			if took, err := refused(t, s, "first"); took != replyTimeout {
+				t.Errorf("it took %v to notice that the server %s (%v), want %v", took, what, err, replyTimeout)
 			}
 			within(t, 0, "a server that "+what, signals)
 			if err := <-second; err == nil {
@@ -73,7 +73,7 @@ func TestHalfAMessage(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		drain(signals)
 		p.say(">2\r\n+invali")
-		within(t, trackReply, "half a message", signals)
+		within(t, replyTimeout, "half a message", signals)
 	})
 }
 
@@ -110,7 +110,7 @@ func TestOtherNews(t *testing.T) {
 		signals := watchOf(t, s, "name")
 		p.counted("GET")
 		p.say(">3\r\n+message\r\n+lock:name\r\n+x\r\n")
-		p.say(">2\r\n+tracking-redir-broken\r\n" + string(encode("lock:name")))
+		p.say(">2\r\n+tracking-redir-broken\r\n" + string(encodeCommand("lock:name")))
 		none(t, time.Second, "other news", signals)
 		if n := p.counted("GET"); n > 0 {
 			t.Errorf("other news cost %d GETs", n)
@@ -165,8 +165,8 @@ func TestConnectionsAreClosed(t *testing.T) {
 	pretend(t, func(t *testing.T, p *pretender, s *Store) {
 		p.set("lock:name", "one")
 		p.harm(true, false)
-		if took, err := refused(t, s, "name"); took != trackReply || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a server that says nothing was given up after %v: %v, want after %v", took, err, trackReply)
+		if took, err := refused(t, s, "name"); took != replyTimeout || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a server that says nothing was given up after %v: %v, want after %v", took, err, replyTimeout)
 		}
 		if n := p.connections(); n != 0 {
 			t.Errorf("an attempt to connect left %d connections", n)

@@ -1,0 +1,195 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/batch"
+)
+
+// A call is what a script is to do with one lock.
+type call struct {
+	script *script
+	tag    string // of the keys' hash slot, in a cluster
+	lock   string
+
+	// The arguments: its own, and those that the calls of a batch may share. A script has the first
+	// of each, both, or none.
+	owner  string // with a line break; of breakScript the token, or ""
+	floor  int64
+	ms     int64  // TTL, or time to keep the name
+	public string // the public part of the value
+
+	// The results. They are valid once the call has returned from its queue without an error.
+	reply any
+	err   error
+}
+
+const (
+	// maxBatch is how many calls go into one batch.
+	maxBatch = 1024
+
+	// requestBound limits a request whose context has no deadline, and a batch. The calls behind a
+	// batch that takes longer go on another connection.
+	requestBound = 3 * time.Second
+
+	// minInline is how long a caller must be ready to wait that sends calls on its own goroutine. A
+	// request that is given up sooner stays in its queue, so that the release that follows does not
+	// overtake it on another connection.
+	minInline = 900 * time.Millisecond
+
+	// clusterQueues is how many queues there are to a cluster, so that a node that hangs holds up
+	// few of the locks on other nodes.
+	clusterQueues = 16
+)
+
+// newQueues returns the queues of a store: all calls to a single server are in one.
+func (s *Store) newQueues() []batch.Queue[*call] {
+	n := 1
+	if s.cluster {
+		n = clusterQueues
+	}
+	queues := make([]batch.Queue[*call], n)
+	for i := range queues {
+		q := &queues[i]
+		q.Send, q.Max, q.Bound = s.sendBatch, maxBatch, requestBound
+		if s.honorsDeadline {
+			q.MinInline = minInline
+		}
+	}
+	return queues
+}
+
+// queueOf returns the queue of a lock. It is always the same, so that calls keep their order.
+func (s *Store) queueOf(lock string) *batch.Queue[*call] {
+	if s.cluster {
+		return &s.queues[slotOf(lock)%clusterQueues]
+	}
+	return &s.queues[0]
+}
+
+// newCall returns a call that runs a script on a lock.
+func (s *Store) newCall(script *script, name string) *call {
+	lock := s.lockKey(name)
+	return &call{script: script, tag: s.hashTagOf(lock), lock: lock}
+}
+
+// newOwnerCall returns a call by the owner of a lock.
+func (s *Store) newOwnerCall(script *script, name, owner string, ms int64) *call {
+	both := s.prefix + name + owner + "\n" // in one piece of memory
+	size := len(s.prefix) + len(name)
+	lock := both[:size]
+	return &call{script: script, tag: s.hashTagOf(lock), lock: lock, owner: both[size:], ms: ms}
+}
+
+// runCall makes a call and returns its reply.
+func (s *Store) runCall(ctx context.Context, c *call) (any, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.queueOf(c.lock).Do(ctx, c); err != nil {
+		return nil, s.wrapErr(err)
+	}
+	return s.readReply(c)
+}
+
+// runCalls makes calls and returns their replies and errors.
+func (s *Store) runCalls(ctx context.Context, calls []*call) (replies []any, errs []error) {
+	replies, errs = make([]any, len(calls)), make([]error, len(calls))
+	byQueue := map[*batch.Queue[*call]][]int{}
+	for i, c := range calls {
+		q := s.queueOf(c.lock)
+		byQueue[q] = append(byQueue[q], i)
+	}
+	var group sync.WaitGroup
+	for q, places := range byQueue {
+		group.Go(func() {
+			for part := range slices.Chunk(places, maxBatch) {
+				together := make([]*call, len(part))
+				for i, place := range part {
+					together[i] = calls[place]
+				}
+				err := q.DoAll(ctx, together)
+				for _, place := range part {
+					if err != nil {
+						errs[place] = s.wrapErr(err)
+					} else {
+						replies[place], errs[place] = s.readReply(calls[place])
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	return replies, errs
+}
+
+// readReply returns the reply to a call, or the error that the reply stands for.
+func (s *Store) readReply(c *call) (any, error) {
+	if c.err != nil {
+		return nil, s.wrapErr(c.err)
+	}
+	if words, ok := c.reply.([]any); ok && len(words) > 0 {
+		switch words[0] {
+		case "ahead":
+			return nil, fmt.Errorf("%w: the floor of the token is more than %v above the server's clock", driver.ErrInvalid, driver.MaxLead)
+		case "exhausted":
+			return nil, fmt.Errorf("%w: there is no token as great as the request needs: see the keys %q and %q",
+				driver.ErrInvalid, s.counterKey(c.tag), s.aheadKey(c.tag))
+		case "type":
+			return nil, fmt.Errorf("%w: the key %q is a %v and no lock of this package: it is left alone, since it may be data; "+
+				"DEL ends it if it is the lock of another kind of client", driver.ErrInvalid, c.lock, words[len(words)-1])
+		case "failed":
+			text, _ := words[len(words)-1].(string)
+			return nil, s.explainReply(errors.New(text))
+		}
+	}
+	return c.reply, nil
+}
+
+// checkUsable returns why the store cannot make requests.
+func (s *Store) checkUsable(ctx context.Context) error {
+	if s.closed.Load() {
+		return driver.ErrClosed
+	}
+	if s.configErr != nil {
+		return s.configErr
+	}
+	if err := ctx.Err(); err != nil {
+		return driver.NotApplied(err)
+	}
+	if s.customSlots && !s.clusterVerified.Load() {
+		return s.checkCluster(ctx)
+	}
+	return nil
+}
+
+// checkCluster reports whether the servers are nodes of a cluster. A client that was given its
+// servers by a function (as by redis.NewFailoverClusterClient) may use single servers as if they
+// were: it would count tokens in other keys than clients of single servers do.
+func (s *Store) checkCluster(ctx context.Context) error {
+	_, err := withDeadline(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		masters, err := s.masters(ctx)
+		for i := 0; err == nil && i < len(masters); i++ {
+			err = masters[i].ClusterSlots(ctx).Err()
+		}
+		return none, err
+	})
+	switch {
+	case err == nil:
+		s.clusterVerified.Store(true)
+		return nil
+	case strings.Contains(err.Error(), "cluster support disabled"):
+		return fmt.Errorf("%w: the client is of a cluster, and its servers are none: use redis.NewClient or redis.NewFailoverClient, "+
+			"so that all clients count tokens in the same key", driver.ErrUnsupported)
+	case driver.IsNotApplied(s.wrapErr(err)):
+		return s.wrapErr(err)
+	}
+	return driver.NotApplied(s.wrapErr(err))
+}

@@ -1,0 +1,290 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// Calls on one lock that are in one batch take effect in their order: a quorum may release a lock
+// while its acquisition waits for a slow node.
+func TestOrderInABatch(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for range 3 {
+		var all []*call
+		var want []any
+		for i := range 5 {
+			first, second := request("both", time.Minute), request(fmt.Sprint(i), time.Minute)
+			for _, req := range []driver.AcquireRequest{first, second} {
+				released := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}
+				end, err := s.releaseCall(&released)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, mustAcquireCall(t, s, req), end)
+				want = append(want, true, int64(1))
+			}
+		}
+		sendTogether(s, all...)
+		for i, c := range all {
+			reply, err := s.readReply(c)
+			_, number := reply.(int64) // the token of a grant
+			if err != nil || !number || want[i] != true && reply != want[i] {
+				t.Errorf("call %d of the batch: %v, %v", i, reply, err)
+			}
+		}
+		if left := keys(server); len(left) != 1 {
+			t.Errorf("the keys %q are left", left)
+		}
+	}
+}
+
+// The calls on a lock are always in one queue. In a cluster, locks of different slots do not all
+// share one.
+func TestQueueOfALock(t *testing.T) {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer client.Close() // Nothing is dialed.
+	s := New(client, nil)
+	defer s.Close()
+	seen := map[any]bool{}
+	for i := range 200 {
+		key := s.lockKey(fmt.Sprint(i))
+		first := s.queueOf(key)
+		if s.queueOf(key) != first {
+			t.Fatalf("the lock %q changes its queue", key)
+		}
+		seen[first] = true
+	}
+	if len(seen) != clusterQueues {
+		t.Errorf("200 locks are in %d queues, want %d", len(seen), clusterQueues)
+	}
+}
+
+// The release of an attempt that was given up does not overtake it, though it
+// may go by another connection: nothing stays locked.
+func TestReleaseAfterAnAttemptGivenUp(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	s := New(client, nil)
+	defer s.Close()
+	release(t, s, grant(t, s, "name", time.Minute)) // The scripts are known.
+	for range 20 {
+		proxy.Hold(faultproxy.Up)
+		req := request("name", time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		if _, err := s.Acquire(ctx, req); err == nil || driver.IsNotApplied(err) {
+			t.Fatalf("Acquire of a server that hangs: %v", err)
+		}
+		cancel()
+		released := make(chan bool)
+		go func() {
+			ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			released <- ours && err == nil
+		}()
+		proxy.Pass(faultproxy.Up)
+		if !<-released || server.Do("EXISTS", "lock:name") != "0" {
+			t.Fatal("a release has overtaken the acquire that it undoes")
+		}
+	}
+}
+
+// The client library would send a release again whose answer was lost, and report
+// that nothing was held; that is for package holdfast to do, which knows of the
+// first.
+func TestClientDoesNotSendAgain(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	for _, alone := range []bool{true, false} {
+		d := &faultyDialer{}
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: d.dial, ContextTimeoutEnabled: alone})
+		s := New(client, nil)
+		release(t, s, grant(t, s, "name", time.Minute)) // The scripts are known.
+		req := grant(t, s, "name", time.Minute)
+		d.arm(drivertest.ReplyLost)
+		ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		if err == nil || driver.IsNotApplied(err) {
+			t.Errorf("a Release whose answer was lost (carried by its caller: %v): %v, %v, want an error that leaves it open", alone, ours, err)
+		}
+		_ = s.Close() // Nothing is under way.
+		_ = client.Close()
+	}
+}
+
+// Every method returns by the deadline of its context, or after requestBound, whatever the server
+// and the client do.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	for _, honors := range []bool{true, false} {
+		client := redis.NewClient(&redis.Options{
+			Addr: proxy.Addr(), ContextTimeoutEnabled: honors, PoolSize: 2,
+			ReadTimeout: time.Minute, PoolTimeout: time.Minute,
+		})
+		s := New(client, nil)
+		proxy.Pass(faultproxy.Down)
+		server.Do("FLUSHALL")
+		release(t, s, grant(t, s, "name", time.Minute)) // The connection is there.
+		proxy.Hold(faultproxy.Down)
+		for _, limit := range []time.Duration{0, 50 * time.Millisecond, minInline + 50*time.Millisecond} {
+			began := time.Now()
+			want := requestBound
+			done := make(chan error)
+			verbs := calls(s, "name")
+			verbs["Identity"] = func(ctx context.Context) error {
+				_, err := s.Identity(ctx)
+				return err
+			}
+			verbs["Warnings"] = func(ctx context.Context) error {
+				_, err := s.Warnings(ctx)
+				return err
+			}
+			for what, verb := range verbs {
+				for range 4 { // more than there are connections
+					go func() {
+						ctx := t.Context()
+						if limit > 0 {
+							limited, cancel := context.WithTimeout(ctx, limit)
+							defer cancel()
+							ctx = limited
+						}
+						err := verb(ctx)
+						if err != nil {
+							err = fmt.Errorf("%s: %w", what, err)
+						}
+						done <- err
+					}()
+				}
+			}
+			if limit > 0 {
+				want = limit
+			}
+			for range 4 * len(verbs) {
+				if err := <-done; err == nil {
+					t.Error("a call has returned without an error")
+				}
+			}
+			if took := time.Since(began); took > want+time.Second {
+				t.Errorf("obeys deadlines: %v, limit %v: the last call returned after %v", honors, limit, took)
+			}
+		}
+		_ = s.Close() // The requests fail with the client.
+		_ = client.Close()
+	}
+}
+
+// A call that is canceled before it is sent is not sent, and says so.
+func TestCanceledCallIsNotSent(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	s := open(t, proxy.Addr(), nil)
+	release(t, s, grant(t, s, "name", time.Minute)) // The connection is there.
+	proxy.Hold(faultproxy.Down)
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- calls(s, "first")["Acquire"](t.Context()) }()
+	eventually(t, "grant", func() bool { return server.Do("EXISTS", "lock:first") == "1" })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	go func() { second <- calls(s, "second")["Acquire"](ctx) }()
+	if err := <-second; !driver.IsNotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("an Acquire behind one that hangs: %v", err)
+	}
+	proxy.Pass(faultproxy.Down)
+	if err := <-first; err != nil {
+		t.Errorf("the first Acquire: %v", err)
+	}
+	release(t, s, grant(t, s, "name", time.Minute)) // All before it has been sent.
+	if server.Do("EXISTS", "lock:second") != "0" {
+		t.Error("a call that was given up before it was sent has taken effect")
+	}
+}
+
+// A channel is closed when its deadline has passed, soon, and is shared by requests with about the
+// same deadline; then nothing is left of it.
+func TestDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d deadlines
+		began := time.Now()
+		d.after(began) // The time is counted from here.
+		channels := map[<-chan struct{}]bool{}
+		for after := -time.Second; after <= time.Second; after += 7 * time.Millisecond {
+			deadline := began.Add(3*time.Second + after)
+			done := d.after(deadline)
+			channels[done] = true
+			go func() {
+				<-done
+				if late := time.Since(deadline); late < 0 || late >= deadlineGrain {
+					t.Errorf("the channel for %v is closed %v late", deadline.Sub(began), late)
+				}
+			}()
+		}
+		if most := int(2*time.Second/deadlineGrain) + 1; len(channels) > most {
+			t.Errorf("there are %d channels in 2 s, want %d", len(channels), most)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if len(d.done) != 0 {
+			t.Errorf("%d channels that are closed are remembered", len(d.done))
+		}
+		overdue := d.after(began)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		select {
+		case <-overdue:
+		default:
+			t.Error("the channel for a deadline that has passed is not closed at once")
+		}
+		if len(d.done) != 0 {
+			t.Error("a channel that is closed is remembered")
+		}
+	})
+}
+
+// A request ends at its deadline, and is not canceled before with the context that has its values.
+func TestDeadlineContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		values, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+		cancel()
+		var d deadlines
+		deadline := time.Now().Add(time.Second)
+		ctx := &deadlineContext{values, deadline, d.after(deadline)}
+		if got, ok := ctx.Deadline(); !ok || got != deadline {
+			t.Errorf("the deadline is %v (%v)", got, ok)
+		}
+		if ctx.Value(key{}) != "value" {
+			t.Error("it has not the values")
+		}
+		under, stop := context.WithTimeout(ctx, time.Hour)
+		defer stop()
+		time.Sleep(time.Second - time.Nanosecond)
+		if ctx.Err() != nil || under.Err() != nil {
+			t.Errorf("before the deadline: %v, %v", ctx.Err(), under.Err())
+		}
+		time.Sleep(deadlineGrain)
+		synctest.Wait()
+		for _, err := range []error{ctx.Err(), under.Err()} {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("after the deadline: %v", err)
+			}
+		}
+	})
+}

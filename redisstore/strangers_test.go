@@ -1,0 +1,167 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// strangers are the ways in which other kinds of clients keep a lock under a name of
+// ours, and values that are made to be mistaken for ours. Each leaves the key KEY,
+// which has no expiry.
+var strangers = map[string][]string{
+	"a sorted set":                   {"ZADD", "KEY", "1", "x"}, // Symfony, the Semaphore of redis-semaphore
+	"a hash":                         {"HSET", "KEY", "x", "1"}, // Redisson
+	"a set":                          {"SADD", "KEY", "x"},
+	"a list":                         {"LPUSH", "KEY", "x"},
+	"a stream":                       {"XADD", "KEY", "*", "x", "1"},
+	"an empty text":                  {"SET", "KEY", ""},
+	"bytes that are no text":         {"SET", "KEY", "\xff\x00\xfe"},
+	"a token too large":              {"SET", "KEY", "owner\n9007199254740992\n1\n1\nholder"},
+	"a token beyond all bounds":      {"SET", "KEY", "owner\n99999999999999999999\n1\n1\nholder"},
+	"a begin in the year 300000":     {"SET", "KEY", "owner\n5\n9460730000000\n1\nholder"},
+	"a begin beyond all bounds":      {"SET", "KEY", "owner\n5\n99999999999999999999\n1\nholder"},
+	"a holder that commands screens": {"SET", "KEY", "owner\n5\n1\n1\n\x1b[2Jholder"},
+	"a holder of two lines":          {"SET", "KEY", "owner\n5\n1\n1\nholder\nline"},
+	"a long holder":                  {"SET", "KEY", "owner\n5\n1\n1\n" + strings.Repeat("h", 300)},
+	"metadata that are no texts":     {"SET", "KEY", "owner\n5\n1\n1\nholder\n{\"a\":1}"},
+	"metadata that are large":        {"SET", "KEY", "owner\n5\n1\n1\nholder\n{\"a\":\"" + strings.Repeat("x", 2000) + "\"}"},
+}
+
+// Another kind of client holds what it has left under a name, whatever it looks like:
+// it is waited for, and never taken for something broken.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for what, command := range strangers {
+		put := func() {
+			t.Helper()
+			server.Do("FLUSHALL")
+			words := append([]string{}, command...)
+			words[1] = "lock:name"
+			server.Do(words...)
+		}
+		put()
+		for _, end := range []struct {
+			at          string // in ms
+			least, most time.Duration
+		}{
+			{"", 0, 0},
+			{strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10), 50 * time.Second, time.Minute},
+			{"253402400000000", time.Hour, 1<<63 - 1},  // after the year 9999
+			{"9000000000000000", time.Hour, 1<<63 - 1}, // further away than a Duration can say
+		} {
+			if end.at != "" {
+				server.Do("PEXPIREAT", "lock:name", end.at)
+			}
+			isStranger := func(verb string, rec driver.Record) {
+				t.Helper()
+				if rec.Name != "name" || rec.Holder != "" || rec.Token != 0 || rec.Kept || rec.Metadata != nil ||
+					rec.Remaining < end.least || rec.Remaining > end.most || rec.Until.IsZero() != (end.at == "") {
+					t.Errorf("%s until %s: %s says %+v", what, end.at, verb, rec)
+				}
+				if _, err := json.Marshal(rec); err != nil {
+					t.Errorf("%s until %s: the record of %s: %v", what, end.at, verb, err)
+				}
+			}
+			res, err := s.Acquire(t.Context(), request("name", time.Minute))
+			if err != nil || res.Granted {
+				t.Errorf("%s: Acquire: %+v, %v, want it refused", what, res, err)
+			}
+			isStranger("Acquire", res.Held)
+			rec, found, err := s.Lookup(t.Context(), "name")
+			if err != nil || !found {
+				t.Errorf("%s: Lookup: %v, %v", what, found, err)
+			}
+			isStranger("Lookup", rec)
+			listed := 0
+			for rec, err := range s.List(t.Context(), "") {
+				if err != nil {
+					t.Errorf("%s: List: %v", what, err)
+				}
+				isStranger("List", rec)
+				listed++
+			}
+			if listed != 1 {
+				t.Errorf("%s: %d locks are listed", what, listed)
+			}
+		}
+		other := grant(t, s, "other", time.Minute)
+		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{
+			{Name: "name", Owner: "x", TTL: time.Minute}, {Name: "other", Owner: other.Owner, TTL: time.Minute},
+		})
+		if err != nil || outcomes[0] != driver.RenewLost || outcomes[1] != driver.Renewed {
+			t.Errorf("%s: Renew of it and of a lock: %v, %v", what, outcomes, err)
+		}
+		for _, keep := range []time.Duration{0, time.Minute} {
+			if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "x", Keep: keep}); err != nil || ours {
+				t.Errorf("%s: Release: %v, %v", what, ours, err)
+			}
+		}
+		if server.Do("EXISTS", "lock:name") != "1" {
+			t.Errorf("%s: it is gone", what)
+		}
+		for _, token := range []int64{1, driver.MaxToken} {
+			rec, found, err := s.Break(t.Context(), driver.BreakRequest{Name: "name", Token: token})
+			if err != nil || found || rec.Name != "" || server.Do("EXISTS", "lock:name") != "1" {
+				t.Errorf("%s: Break with token %d: %+v, %v, %v, want nothing broken", what, token, rec, found, err)
+			}
+		}
+		rec, found, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"})
+		if command[0] == "SET" {
+			if err != nil || !found || rec.Holder != "" {
+				t.Errorf("%s: Break: %+v, %v, %v", what, rec, found, err)
+			}
+		} else {
+			kind := strings.TrimPrefix(server.Do("TYPE", "lock:name"), "+")
+			if !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrCorrupt) || kind == "none" || !strings.Contains(err.Error(), "is a "+kind) {
+				t.Errorf("%s: Break: %+v, %v, %v, want an error that names the type; it is %q", what, rec, found, err, kind)
+			}
+			server.Do("DEL", "lock:name")
+		}
+		grant(t, s, "name", time.Minute)
+	}
+}
+
+// A waiter is woken by the end of a lock of another kind.
+func TestStrangerWakes(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for _, command := range [][]string{{"ZADD", "lock:name", "1", "x"}, {"HSET", "lock:name", "x", "1"}} {
+		server.Do(command...)
+		signals := watchOf(t, s, "name")
+		server.Do("DEL", "lock:name")
+		signalled(t, "the end of "+command[0], signals)
+	}
+}
+
+// A listing has nothing that cannot be the name of a lock.
+func TestListOfImpossibleNames(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for _, name := range []string{"", "\x1b[2J", "\xff", strings.Repeat("n", driver.MaxName+1)} {
+		server.Do("SET", "lock:"+name, "x")
+	}
+	grant(t, s, "name", time.Minute)
+	var names []string
+	for rec, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Error(err)
+		}
+		names = append(names, rec.Name)
+	}
+	if len(names) != 1 || names[0] != "name" {
+		t.Errorf("the list has %q, want the name of the lock only", names)
+	}
+}

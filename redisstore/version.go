@@ -1,0 +1,19 @@
+package redisstore
+
+import "context"
+
+// ServerVersion returns the name and version of the server, as in "Redis 7.0.15"; of a cluster,
+// those of one node. It needs the command INFO.
+func (s *Store) ServerVersion(ctx context.Context) (string, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return "", err
+	}
+	info, err := readInfo(ctx, s.client)
+	if err != nil {
+		return "", s.wrapErr(err)
+	}
+	if version := info["valkey_version"]; version != "" {
+		return "Valkey " + version, nil
+	}
+	return "Redis " + info["redis_version"], nil
+}
