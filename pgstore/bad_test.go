@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 var writes = []string{"Acquire", "Renew", "Release", "Break"}
@@ -34,7 +35,7 @@ func TestNoPermission(t *testing.T) {
 	change(t, s, "DO $$ BEGIN CREATE ROLE nobody LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
 	change(t, s, "GRANT USAGE ON SCHEMA @schema@ TO nobody")
 	change(t, s, "GRANT SELECT ON @table@ TO nobody")
-	stranger := New(openPoolAt(t, strings.Replace(shared.postgres().URL("postgres"), "postgres@", "nobody@", 1)), &s.options)
+	stranger := New(pgtest.OpenPool(t, strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "nobody@", 1)), &s.options)
 	t.Cleanup(func() { _ = stranger.Close() })
 	fails(t, stranger, driver.ErrNotApplied, "SELECT, INSERT, UPDATE and DELETE", writes...)
 	if _, _, err := stranger.Lookup(t.Context(), "name"); err != nil {
@@ -44,8 +45,8 @@ func TestNoPermission(t *testing.T) {
 		t.Errorf("Migrate, by a user who may not, of what is up to date: %v", err)
 	}
 	stranger.options.Schema = "forbidden"
-	stranger.names = stranger.options.names()
-	if err := stranger.Migrate(t.Context()); err == nil || !driver.NotApplied(err) {
+	stranger.placeholders = stranger.options.placeholders()
+	if err := stranger.Migrate(t.Context()); err == nil || !driver.IsNotApplied(err) {
 		t.Errorf("Migrate by a user who may not: %v, want an error that nothing was changed", err)
 	}
 }
@@ -86,33 +87,12 @@ func lockAnyRow(t *testing.T, s *Store, name string) (unlock func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), s.statement("SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE"), name); err != nil {
+	if _, err := tx.Exec(t.Context(), s.expandSQL("SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE"), name); err != nil {
 		t.Fatal(err)
 	}
 	unlock = func() { _ = tx.Rollback(context.Background()) }
 	t.Cleanup(unlock)
 	return unlock
-}
-
-// An acquisition that waits for a row ends with its context, and takes nothing
-// when the row becomes free.
-func TestRowLocked(t *testing.T) {
-	t.Parallel()
-	s := open(t, "pool_max_conns=4")
-	unlock := lockRow(t, s, "name")
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if res, err := s.Acquire(ctx, request("name", time.Hour)); err == nil {
-		t.Fatalf("Acquire of a row that is locked: %+v", res)
-	}
-	eventually(t, "end of the statement", func() bool {
-		var waiting int
-		query(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'",
-			[]any{`"` + s.options.Schema + `".`}, &waiting)
-		return waiting == 0
-	})
-	unlock()
-	grant(t, s, "name", time.Minute)
 }
 
 // A row that somebody has locked by hand costs the other locks nothing.
@@ -122,7 +102,7 @@ func TestRenewBesideLockedRow(t *testing.T) {
 	a, b, c := grant(t, s, "a", time.Minute), grant(t, s, "b", time.Minute), grant(t, s, "c", time.Minute)
 	release(t, s, c)
 	unlock := lockAnyRow(t, s, "b")
-	outcomes, err := s.Renew(t.Context(), renewals(c, b, a))
+	outcomes, err := s.Renew(t.Context(), pgtest.Renewals(c, b, a))
 	if err == nil || outcomes[0] != driver.RenewLost || outcomes[1] != driver.RenewUnknown || outcomes[2] != driver.Renewed {
 		t.Errorf("Renew beside a locked row: %v, %v, want lost, unknown, renewed, and why", outcomes, err)
 	}
@@ -136,7 +116,7 @@ func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgres(t, "max_connections=5", "superuser_reserved_connections=0", "max_wal_senders=0", "autovacuum=off")
 	migrated(t, server.URL("postgres"), nil)
-	pool := openPoolAt(t, server.URL("postgres"), "pool_max_conns=9")
+	pool := pgtest.OpenPool(t, server.URL("postgres"), "pool_max_conns=9")
 	for {
 		conn, err := pool.Acquire(t.Context())
 		if err != nil {
@@ -144,7 +124,7 @@ func TestTooManyConnections(t *testing.T) {
 		}
 		t.Cleanup(conn.Release)
 	}
-	s := New(openPoolAt(t, server.URL("postgres")), nil)
+	s := New(pgtest.OpenPool(t, server.URL("postgres")), nil)
 	t.Cleanup(func() { _ = s.Close() })
 	fails(t, s, driver.ErrNotApplied, "no connection left", verbs...)
 }
@@ -154,22 +134,22 @@ func TestTooManyConnections(t *testing.T) {
 func TestPoolUsedUp(t *testing.T) {
 	t.Parallel()
 	s := open(t, "pool_max_conns=1")
-	conn, err := s.pool.take(t.Context())
+	conn, err := s.pool.acquireConn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := s.Acquire(ctx, request("name", time.Minute)); !driver.NotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.Acquire(ctx, pgtest.Request("name", time.Minute)); !driver.IsNotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire with a pool that is used up: %v, want an error that nothing was done", err)
 	}
-	conn.free()
+	conn.releaseConn()
 	grant(t, s, "name", time.Minute)
 }
 
 func TestServerGone(t *testing.T) {
 	t.Parallel()
-	s := New(openPoolAt(t, "postgres://postgres@127.0.0.1:1/postgres?sslmode=disable"), nil)
+	s := New(pgtest.OpenPool(t, "postgres://postgres@127.0.0.1:1/postgres?sslmode=disable"), nil)
 	t.Cleanup(func() { _ = s.Close() })
 	fails(t, s, driver.ErrNotApplied, "", verbs...)
 }
@@ -177,22 +157,22 @@ func TestServerGone(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	req := request("name", time.Minute)
+	req := pgtest.Request("name", time.Minute)
 	req.Metadata = map[string]string{"note": strings.Repeat("x", 1<<20)}
 	if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Acquire with metadata of 1 MB: %v, want ErrInvalid", err)
 	}
 	fail := func(what, text string, args ...any) {
 		t.Helper()
-		err := s.exec(t.Context(), s.statement(text), args...)
-		if err == nil || !driver.NotApplied(err) {
+		err := s.execQuery(t.Context(), s.expandSQL(text), args...)
+		if err == nil || !driver.IsNotApplied(err) {
 			t.Errorf("%s: %v, want an error", what, err)
 		}
 	}
 	fail("acquire_lock with metadata of 1 MB", "SELECT @acquire_lock@('name', 'worker', 30, jsonb_build_object('a', $1::text))", strings.Repeat("x", 1<<20))
 	fail("acquire_lock without a TTL", "SELECT @acquire_lock@('name', 'worker', 0)")
 	fail("acquire_lock without a holder", "SELECT @acquire_lock@('name', '')")
-	if _, err := s.Acquire(t.Context(), request(strings.Repeat("n", 300), time.Minute)); !errors.Is(err, driver.ErrInvalid) {
+	if _, err := s.Acquire(t.Context(), pgtest.Request(strings.Repeat("n", 300), time.Minute)); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Acquire of a name of 300 characters: %v, want ErrInvalid", err)
 	}
 	fail("acquire_lock of a name of 300 characters", "SELECT @acquire_lock@($1, 'worker')", strings.Repeat("n", 300))
@@ -220,10 +200,10 @@ func TestNonsenseRows(t *testing.T) {
 	grant(t, s, "long ago", time.Minute)
 	for name, want := range map[string]error{"huge": driver.ErrCorrupt, "overflow": driver.ErrCorrupt, "at the end": driver.ErrInvalid} {
 		for range 2 { // The second attempt is at a row that is known to be there.
-			if _, err := s.Acquire(t.Context(), request(name, time.Minute)); !errors.Is(err, want) {
+			if _, err := s.Acquire(t.Context(), pgtest.Request(name, time.Minute)); !errors.Is(err, want) {
 				t.Errorf("Acquire of %q: %v, want %v", name, err, want)
 			}
-			s.seen.free(name)
+			s.nameCache.setFree(name)
 		}
 	}
 	listed := 0
@@ -236,7 +216,7 @@ func TestNonsenseRows(t *testing.T) {
 	if listed != 2 {
 		t.Errorf("List yields %d records, want those of the 2 that are held", listed)
 	}
-	if rec, found, err := s.Break(t.Context(), "for ever"); err != nil || !found || rec.Holder != "hand" {
+	if rec, found, err := s.Break(t.Context(), driver.BreakRequest{Name: "for ever"}); err != nil || !found || rec.Holder != "hand" {
 		t.Errorf("Break: %+v, %v, %v", rec, found, err)
 	}
 	grant(t, s, "for ever", time.Minute)
@@ -272,7 +252,7 @@ func TestURL(t *testing.T) {
 		}
 		return u
 	}
-	store, err := open(t.Context(), parse(shared.postgres().URL("postgres")+"&synchronous_commit=off&pool_max_conns=2&schema="+url.QueryEscape(schema)))
+	store, err := open(t.Context(), parse(pgtest.Postgres().URL("postgres")+"&synchronous_commit=off&pool_max_conns=2&schema="+url.QueryEscape(schema)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +280,7 @@ func TestURL(t *testing.T) {
 
 // What the URL leaves out comes from the environment, as in libpq.
 func TestURLEnvironment(t *testing.T) {
-	host, port, err := net.SplitHostPort(shared.postgres().Addr)
+	host, port, err := net.SplitHostPort(pgtest.Postgres().Addr)
 	if err != nil {
 		t.Fatal(err)
 	}

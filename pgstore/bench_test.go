@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // benchServer is a server of its own, with a store and the plain table of those
@@ -22,9 +23,9 @@ func benchServer(b *testing.B, parameters ...string) (*pgxpool.Pool, *Store) {
 	b.Helper()
 	server := servers.StartPostgres(b)
 	migrated(b, server.URL("postgres"), nil)
-	execute(b, server.URL("postgres"), `CREATE TABLE plain (lock_name varchar(255) PRIMARY KEY, holder_id varchar(255) NOT NULL,
+	pgtest.Execute(b, server.URL("postgres"), `CREATE TABLE plain (lock_name varchar(255) PRIMARY KEY, holder_id varchar(255) NOT NULL,
 		acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL, metadata jsonb)`)
-	pool := openPoolAt(b, server.URL("postgres"), append(parameters, "pool_max_conns=64")...)
+	pool := pgtest.OpenPool(b, server.URL("postgres"), append(parameters, "pool_max_conns=64")...)
 	s := New(pool, nil)
 	b.Cleanup(func() { _ = s.Close() })
 	return pool, s
@@ -88,7 +89,7 @@ func BenchmarkRefused(b *testing.B) {
 	if err := storePair(s)(ctx, "warm", "up"); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := s.Acquire(ctx, request("name", time.Hour)); err != nil {
+	if _, err := s.Acquire(ctx, pgtest.Request("name", time.Hour)); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := pool.Exec(ctx, "INSERT INTO plain VALUES ('name', 'x', now(), now() + interval '1 hour', '{}')"); err != nil {
@@ -128,7 +129,7 @@ func BenchmarkRenew(b *testing.B) {
 	_, s := benchServer(b)
 	var reqs []driver.AcquireRequest
 	for i := range 1000 {
-		req := request(fmt.Sprint("name/", i), time.Hour)
+		req := pgtest.Request(fmt.Sprint("name/", i), time.Hour)
 		if _, err := s.Acquire(context.Background(), req); err != nil {
 			b.Fatal(err)
 		}
@@ -136,7 +137,7 @@ func BenchmarkRenew(b *testing.B) {
 	}
 	before := walBytes(b, s.pool.(pgxPool).Pool)
 	each(b, 1, func(int) error {
-		_, err := s.Renew(context.Background(), renewals(reqs...))
+		_, err := s.Renew(context.Background(), pgtest.Renewals(reqs...))
 		return err
 	})
 	b.ReportMetric(float64(walBytes(b, s.pool.(pgxPool).Pool)-before)/float64(b.N)/float64(len(reqs)), "WAL-B/renewal")
@@ -154,7 +155,7 @@ func BenchmarkTableSize(b *testing.B) {
 	})
 	var size, hot, all int64
 	text := "SELECT pg_total_relation_size(relid), n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relname = 'distributed_locks'"
-	if err := s.one(context.Background(), text, nil, &size, &hot, &all); err != nil {
+	if err := s.queryRow(context.Background(), text, nil, &size, &hot, &all); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(size), "table-B")

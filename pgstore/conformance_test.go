@@ -12,13 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // With faults, and with statements that go to the server in one piece, so that
 // a fault hits the statement that a case means.
 func TestConformancePool(t *testing.T) {
 	t.Parallel()
-	shared.postgres()
+	pgtest.Postgres()
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
 		server, schema := place(tb)
 		p := proxies{of: map[driver.Store]*faultproxy.Proxy{}}
@@ -28,7 +29,7 @@ func TestConformancePool(t *testing.T) {
 				url := strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1)
 				// The suite takes a name again that was released before a crash.
 				opts := &Options{Schema: schema, DurableRelease: restarts(tb)}
-				return p.add(New(openPoolAt(tb, url, "default_query_exec_mode=exec"), opts), proxy)
+				return p.add(New(pgtest.OpenPool(tb, url, "default_query_exec_mode=exec"), opts), proxy)
 			},
 			Fault:   p.fault,
 			Sever:   func(_ testing.TB, s driver.Store) { p.get(s).Reset() },
@@ -42,11 +43,11 @@ func TestConformancePool(t *testing.T) {
 // default.
 func TestConformanceSerializable(t *testing.T) {
 	t.Parallel()
-	shared.postgres()
+	pgtest.Postgres()
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
 		schema := newSchema(tb)
 		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
-			pool := openPoolAt(tb, shared.postgres().URL("postgres"), "default_transaction_isolation=serializable")
+			pool := pgtest.OpenPool(tb, pgtest.Postgres().URL("postgres"), "default_transaction_isolation=serializable")
 			return New(pool, &Options{Schema: schema, SynchronousCommit: "local"})
 		}}
 	}})
@@ -54,11 +55,11 @@ func TestConformanceSerializable(t *testing.T) {
 
 func TestConformanceSQL(t *testing.T) {
 	t.Parallel()
-	shared.postgres()
+	pgtest.Postgres()
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
 		schema := newSchema(tb)
 		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
-			return NewDB(openSQL(tb, shared.postgres().URL("postgres")), &Options{Schema: schema})
+			return NewDB(pgtest.OpenSQL(tb, pgtest.Postgres().URL("postgres")), &Options{Schema: schema})
 		}}
 	}})
 }
@@ -67,11 +68,11 @@ func TestConformanceSQL(t *testing.T) {
 // client that knows nothing of it and prepares its statements.
 func TestConformancePgBouncer(t *testing.T) {
 	t.Parallel()
-	shared.pgbouncer()
+	pgtest.PgBouncer()
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
 		schema := newSchema(tb)
 		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
-			return New(openPoolAt(tb, shared.pgbouncer().URL("postgres")), &Options{Schema: schema, NoListen: true})
+			return New(pgtest.OpenPool(tb, pgtest.PgBouncer().URL("postgres")), &Options{Schema: schema, NoListen: true})
 		}}
 	}})
 }
@@ -80,7 +81,7 @@ func TestConformancePgBouncer(t *testing.T) {
 // of their own.
 func place(tb testing.TB) (*servers.Postgres, string) {
 	if !restarts(tb) {
-		return shared.postgres(), newSchema(tb)
+		return pgtest.Postgres(), newSchema(tb)
 	}
 	server := servers.StartPostgres(tb)
 	migrated(tb, server.URL("postgres"), nil)

@@ -1,7 +1,6 @@
-// Package pgstore keeps locks in PostgreSQL (13 or later), in two ways that know
-// nothing of each other: as rows of a table, with a TTL, through any pooler
-// ([New], [NewDB]), and as advisory locks of a session or a transaction
-// (NewAdvisory, LockTx). This page is about the table.
+// Package pgstore keeps locks as rows of a table of PostgreSQL (13 or later), with a TTL, through
+// any pooler. Package pgstore/advisory is independent of it: advisory locks of a session or a
+// transaction.
 //
 //	store := pgstore.New(pool, nil)            // a pgxpool.Pool of the caller's
 //	err := store.Migrate(ctx)                  // or once: holdfast migrate
@@ -9,104 +8,131 @@
 //
 // # The table, and other languages
 //
-// A lock is a row of public.distributed_locks: lock_name, holder_id, acquired_at,
-// expires_at, metadata (jsonb), and columns of this package's own. It is held
-// while expires_at is in the future. Programs in other languages take the same
-// locks by calling functions, each in one statement:
+// A lock is a row of public.distributed_locks: lock_name, holder_id, acquired_at, expires_at,
+// metadata (jsonb), and columns of this package's own. It is held while expires_at is in the
+// future. Programs in other languages take the same locks by calling functions, each in one
+// statement:
 //
-//	SELECT acquire_lock('name', 'worker-7', 30, '{"job": "import"}')  -- true: taken, or extended if it was one's own
-//	SELECT acquire_lock_token('name', 'worker-7', 30)                 -- the same with the fencing token, or null
-//	SELECT extend_lock('name', 'worker-7', 30)                        -- false: it is lost
-//	SELECT release_lock('name', 'worker-7')                           -- false: it was not one's own
+//	SELECT locks.acquire_lock('name'::text, 'worker-7'::text, 30::integer, '{"job": "import"}'::jsonb)  -- true: taken, or extended if it was one's own
+//	SELECT locks.acquire_lock_token('name'::text, 'worker-7'::text, 30::integer)                        -- the same with the fencing token, or null
+//	SELECT locks.extend_lock('name'::text, 'worker-7'::text, 30::integer)                               -- false: it is lost
+//	SELECT locks.release_lock('name'::text, 'worker-7'::text)                                           -- false: it was not one's own
 //
-// The TTL is in seconds, 30 if it is left out. Call them outside of long
-// transactions: others see a lock, and a release, when it is committed. A
-// holder id should be of one acquisition (a UUID): whoever knows it can release
-// the lock, and whoever calls acquire_lock with it again is not kept out.
+// Here the schema is "locks" (Options.Schema). Write the schema, and a cast on every argument, the
+// TTL too (a driver may send 30 as smallint, bigint, numeric or text): without them an overload
+// that another user has made in a schema of the search_path may be called instead, with the rights
+// of the caller. The TTL is in seconds, integer or double precision; it may be left out (30), and
+// so may the metadata. A holder id should belong to one acquisition (a UUID): any program that
+// knows it can release the lock, and a program that calls acquire_lock with it again is not kept
+// out.
 //
-// The holder_id of a lock of package holdfast is its owner's secret, which is
-// made anew for each acquisition; what people see is in the column holder. A
-// lock taken by acquire_lock has no holder apart from the holder_id, which is
-// shown. Metadata is a JSON object that either side reads; members that are not
-// strings are shown as JSON. A program that writes the table itself, without the
-// functions, excludes others and is excluded if it takes a row only when
-// expires_at is past; its locks have no token. Anybody who may write the table
-// can break locks, and who may read it can learn the secrets.
+// Call them outside of transactions: others see a lock, and a release, when it is committed. Some
+// libraries begin a transaction by themselves, at the first statement. In Python:
+//
+//	with psycopg.connect(url, autocommit=True) as db:    # else nothing is committed until the end
+//	    taken = db.execute("SELECT locks.acquire_lock(%s::text, %s::text, %s::double precision)", (name, holder, 30.0)).fetchone()[0]
+//
+// While a transaction that has called one of them, or has locked the row, is open, nobody else gets
+// the lock: attempts are refused as held by "a transaction that has the row open" (false by
+// acquire_lock), after a tenth of a second.
+//
+// The holder_id of a lock of package holdfast is its owner's secret, which is made anew for each
+// acquisition; the column holder is for people. A lock taken by acquire_lock has no holder apart
+// from the holder_id, which is shown. Metadata is a JSON object that either side reads; members
+// that are not strings are shown as JSON. A program that writes the table itself, without the
+// functions, excludes others and is excluded if it takes a row only when expires_at is past; its
+// locks have no token. A user that may write the table can break locks, and one that may read it
+// can learn the secrets.
 //
 // # Guarantees
 //
-// Exclusion among all who reach the server, as long as it forgets nothing: over
-// a crash and restart too, since a lock is on disk before it is granted. So is
-// every other change but a plain release, for which nobody waits.
-// Fencing tokens, granted in one step with the lock, that rise strictly: over
-// expiry, break, the loss of rows and of the whole table (the token of a row
-// that was lost begins anew at the server's clock in microseconds). Expiry is
-// counted by the server's clock, read when the statement has come, never when its
-// transaction began. A holder that crashes is succeeded when its TTL has run out.
+// Exclusion among all programs that reach the server, as long as it forgets nothing: over a crash
+// and restart too, since a lock is on disk before it is granted. So is every other change except a
+// plain release, which does not wait for the disk. Fencing tokens, granted in one step with the
+// lock, that rise strictly: over expiry, break, the loss of rows and of the whole table (the token
+// of a row that was lost begins anew at the server's clock in microseconds). Expiry is counted by
+// the server's clock, read when the statement has arrived, never when its transaction began. After
+// a crash of the holder, the lock is free when its TTL has expired.
 //
-// Each verb is one statement and one round trip, in a transaction of its own; a
-// batch of renewals is one, too, and so are releases that come at the same time
-// in large numbers. (An acquisition is two if the name is no longer
-// as this Store saw it last.) An attempt that is refused writes nothing. It
-// works through poolers, in transaction mode too, since nothing is left in a
-// session, and whatever default_transaction_isolation is. A reply that was lost
-// does no harm: the same acquire sent again is recognised.
+// Each verb is one statement and one round trip, in a transaction of its own; a batch of renewals
+// is one, too. Releases and acquisitions that come at the same time in large numbers share one
+// transaction and its wait for the disk. (An acquisition is two if the name is no longer as this
+// Store saw it last.) An attempt that is refused writes nothing. The store works through poolers,
+// in transaction mode too, since nothing is left in a session, and with any
+// default_transaction_isolation. A lost reply does no harm: the same acquire sent again is
+// recognized.
 //
-// Waiters are woken by LISTEN and NOTIFY, on one connection for each Store that
-// somebody waits in. A waiter marks the row, at most once in half a minute, and
-// only a release that finds a mark notifies, by a statement of its own
-// afterwards. Releases by release_lock or by hand do not notify, nor can anybody
-// listen through a pooler: waiters then try at intervals.
+// Waiters are woken by LISTEN and NOTIFY, on one connection for each Store that has waiters. A
+// waiter marks the row, at most once in half a minute, and only a release that finds a mark
+// notifies, by a statement of its own afterwards; release_lock does so at its commit. Releases by
+// hand do not notify, and no connection can listen through a pooler: waiters then try at intervals.
 //
 // # What can go wrong
 //
-// Two may hold one lock after a failover to a standby that had not got the last
-// commits, and after a backup was restored. [Options].RequireStandby rules the
-// former out, if a synchronous standby is the one that is promoted; tokens
-// still rise as long as the server's clock does. With SynchronousCommit "off", an UNLOGGED
-// table or fsync off a crash forgets locks, too. [Store.Warnings] looks for
-// settings of this kind.
+// Two may hold one lock after a failover to a standby that had not got the last commits, and after
+// a backup was restored. [Options].RequireStandby rules the former out, if a synchronous standby is
+// the one that is promoted, and nobody empties synchronous_standby_names; tokens still rise as long
+// as the server's clock does. With SynchronousCommit "off", an UNLOGGED table or fsync off a crash
+// forgets locks, too. [Store.Warnings] looks for settings of this kind.
 //
-// A crash of the server within three times its wal_writer_delay after a release
-// (0.6 s in all, by default), or a failover to a standby that had not got it, may
-// undo the release: the name is taken until its TTL runs out, by nobody. A release
-// that keeps the name, Break and release_lock are not undone, nor is a release
-// after which another has been granted the lock. [Options].DurableRelease rules
-// it out, for a second wait for the disk.
+// With RequireStandby and no standby that replies, an acquisition has the row of the name open
+// while the server waits for the standby, until its caller gives up. Other attempts are refused as
+// held meanwhile, though nobody holds the lock: beside a waiter, nearly all of them.
 //
-// If the server's clock is set forward, locks run out early, while their
-// holders believe in them; if it is set back, they run out late.
+// A crash of the server within three times its wal_writer_delay after a release (0.6 s in all, by
+// default), or a failover to a standby that had not got it, may undo the release: the name is taken
+// until its TTL expires, by nobody. A release that keeps the name, Break and release_lock are not
+// undone, nor is a release after which another has been granted the lock. [Options].DurableRelease
+// rules it out, for a second wait for the disk.
 //
-// A statement that was sent on a connection that then hung may reach the server
-// long after its caller has given up, and has released the lock in vain: the
-// lock is taken until its TTL runs out then, by nobody.
+// If the server's clock is set forward, locks expire early, while their holders still rely on them;
+// if it is set back, they expire late.
 //
-// A transaction that somebody leaves open after it has locked the row of a
-// lock holds up that lock, and no other. A transaction that stays open
-// for long anywhere in the database keeps old versions of rows alive: pages grow,
-// and locks become slower, until it ends.
+// A statement that was sent on a connection that then hung may reach the server long after its
+// caller has given up, and has released the lock in vain: the lock is taken until its TTL expires
+// then, by nobody.
+//
+// A transaction that stays open after it has locked the row of a lock holds up that lock, and no
+// other: attempts are refused as held, waiters try four times a second, and renewals and releases
+// have no outcome until it has ended. A hold that cannot be renewed for so long is lost. A
+// transaction that stays open for long anywhere in the database keeps old versions of rows alive:
+// pages grow, and locks become slower, until it ends.
+//
+// While the whole table is locked (VACUUM FULL, ALTER TABLE, REINDEX, Migrate), attempts fail with
+// a [driver.RetryError], or without a reply: waiting callers try again. The function acquire_lock
+// raises lock_not_available (55P03) then.
 //
 // # Server set-up
 //
-// [Store.Migrate] makes the table and the functions; [Migrations] returns its
-// statements for other tools. Those who use the locks need USAGE on the schema
-// and SELECT, INSERT, UPDATE and DELETE on the table. Do not make an index on
-// expires_at: updates would no longer stay within their pages.
+// [Store.Migrate] makes the table and the functions; [Migrations] returns its statements for other
+// tools. Users of the locks need USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on the
+// table. Do not make an index on expires_at: updates would no longer stay within their pages.
+// Migrate mends a table that was made by hand, or has changed since, if that loses nothing.
+// Otherwise it refuses the table, with the statement that mends it.
 //
-// Rows of names that are not used any more are deleted when they have been free
-// for an hour, by whoever happens to add new ones; where nobody uses this
-// package, call "SELECT sweep_locks()" from time to time.
+// Give the locks a schema of their own, in which only its owner may create ([Options].Schema;
+// Migrate creates it). In the schema "public", the default, everybody may in databases made before
+// PostgreSQL 15. The statements of this package and its functions run nothing that others have made
+// there, but calls without casts may; [Store.Warnings] names the users that may create, and
+// functions of others beside ours. Migrate refuses a table or a function that belongs to another
+// user, except those of a migration role while there is nothing to do. All users of the locks must
+// trust the owner of the table and of its schema: triggers of that owner would run with their
+// rights.
 //
-// A lock needs no connection while it is held. Behind PgBouncer the store finds
-// out by itself that statements cannot be prepared there.
+// Rows of names that are not used any more are deleted when they have been free for an hour, by the
+// process that happens to add new ones; where nobody uses this package, call "SELECT
+// locks.sweep_locks()" from time to time.
+//
+// A lock needs no connection while it is held. Behind PgBouncer the store detects by itself that
+// statements cannot be prepared there.
 //
 // # URL
 //
 //	postgres://[user[:password]@][host][:port][/database][?parameters]
 //	postgresql://…                  the same
 //
-// What is left out comes from the environment of libpq (PGHOST, PGPASSWORD,
-// PGSSLMODE, PGSERVICE, ~/.pgpass and so on). Parameters:
+// What is left out comes from the environment of libpq (PGHOST, PGPASSWORD, PGSSLMODE, PGSERVICE,
+// ~/.pgpass and so on). Parameters:
 //
 //	schema               of the table, default "public"
 //	table                default "distributed_locks"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // lazyServer is a server that brings what no commit waits for to the disk ten
@@ -30,16 +31,16 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	const passes = 5
 	server := lazyServer(t)
 	bouncer := servers.StartPgBouncer(t, server)
-	pool := openPoolAt(t, server.URL("postgres"), "pool_max_conns=1")
+	pool := pgtest.OpenPool(t, server.URL("postgres"), "pool_max_conns=1")
 	stores := map[string]*Store{
 		"pgxpool":      New(pool, nil),
-		"database/sql": NewDB(openSQL(t, server.URL("postgres")), nil),
-		"PgBouncer":    New(openPoolAt(t, bouncer.URL("postgres")), &Options{NoListen: true}),
+		"database/sql": NewDB(pgtest.OpenSQL(t, server.URL("postgres")), nil),
+		"PgBouncer":    New(pgtest.OpenPool(t, bouncer.URL("postgres")), &Options{NoListen: true}),
 		"unprepared":   New(pool, nil),
 		"local":        New(pool, &Options{SynchronousCommit: "local"}),
 		"durable":      New(pool, &Options{DurableRelease: true}),
 	}
-	stores["unprepared"].plain.Store(true)
+	stores["unprepared"].unprepared.Store(true)
 	for what, s := range stores {
 		t.Cleanup(func() { _ = s.Close() })
 		steps := life(t, s)
@@ -69,7 +70,7 @@ type step struct {
 
 // life is all that can happen to a lock, in order. It may be repeated.
 func life(t *testing.T, s *Store) []step {
-	req := request("name", time.Hour)
+	req := pgtest.Request("name", time.Hour)
 	hold := func() {
 		t.Helper()
 		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
@@ -86,7 +87,7 @@ func life(t *testing.T, s *Store) []step {
 	}
 	broken := func() {
 		t.Helper()
-		if _, found, err := s.Break(t.Context(), req.Name); err != nil || !found {
+		if _, found, err := s.Break(t.Context(), driver.BreakRequest{Name: req.Name}); err != nil || !found {
 			t.Fatalf("Break: %v, %v, want it done", found, err)
 		}
 	}
@@ -98,7 +99,7 @@ func life(t *testing.T, s *Store) []step {
 			ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 			ends <- end{ended, err}
 		}()
-		eventually(t, "release", func() bool { return gathered(s)+len(ends) > 0 })
+		pgtest.Eventually(t, "release", func() bool { return gathered(s)+len(ends) > 0 })
 		disperse()
 		if e := await(t, ends); e.err != nil || !e.ended {
 			t.Errorf("Release: %v, %v", e.ended, e.err)
@@ -120,6 +121,48 @@ func life(t *testing.T, s *Store) []step {
 	}
 }
 
+// A batch waits for the disk if there is an acquisition in it.
+func TestBatchesThatWaitForTheDisk(t *testing.T) {
+	t.Parallel()
+	const passes = 5
+	s := New(pgtest.OpenPool(t, lazyServer(t).URL("postgres"), "pool_max_conns=1"), nil)
+	t.Cleanup(func() { _ = s.Close() })
+	batches := map[string]int{"releases": 0, "acquisitions": 0, "both": 0}
+	for range passes {
+		for what := range batches {
+			knownFree(t, s, "a", "b")
+			held := []driver.AcquireRequest{grant(t, s, "c", time.Hour), grant(t, s, "d", time.Hour)}
+			var releases, acquires []*rowChange
+			for i, name := range []string{"a", "b"} {
+				req := pgtest.Request(name, time.Millisecond)
+				if what != "acquisitions" {
+					releases = append(releases, &rowChange{name: held[i].Name, owner: held[i].Owner})
+				}
+				if what != "releases" {
+					acquires = append(acquires, &rowChange{name: name, owner: req.Owner, acquire: &req, metadata: "{}"})
+				}
+			}
+			if flushes(t, s, func() {
+				if err := s.changeTogether(t.Context(), releases, acquires); err != nil {
+					t.Fatal(err)
+				}
+			}) {
+				batches[what]++
+			}
+			for _, change := range append(releases, acquires...) {
+				if !change.applied {
+					t.Fatalf("%s: the change of %q was not made", what, change.name)
+				}
+			}
+			change(t, s, "UPDATE @table@ SET expires_at = 'epoch'")
+		}
+	}
+	// Now and then the server brings everything to the disk by itself.
+	if batches["releases"] == passes || batches["acquisitions"] < passes || batches["both"] < passes {
+		t.Errorf("of %d batches were on the disk: %v", passes, batches)
+	}
+}
+
 // flushes reports whether a change is on the disk when it is done, and sees to
 // it that the connection is as it was before.
 func flushes(t *testing.T, s *Store, change func()) bool {
@@ -138,7 +181,7 @@ func flushes(t *testing.T, s *Store, change func()) bool {
 // A thousand renewals wait for the disk once.
 func TestRenewalsAreOneSync(t *testing.T) {
 	t.Parallel()
-	s := New(openPoolAt(t, lazyServer(t).URL("postgres"), "pool_max_conns=1"), nil)
+	s := New(pgtest.OpenPool(t, lazyServer(t).URL("postgres"), "pool_max_conns=1"), nil)
 	t.Cleanup(func() { _ = s.Close() })
 	var reqs []driver.AcquireRequest
 	for i := range 1000 {
@@ -174,13 +217,13 @@ func syncs(t *testing.T, s *Store) (n int64) {
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	server := lazyServer(t)
-	pool := openPoolAt(t, server.URL("postgres"))
+	pool := pgtest.OpenPool(t, server.URL("postgres"))
 	s, durable := New(pool, nil), New(pool, &Options{DurableRelease: true})
 	t.Cleanup(func() { _, _ = s.Close(), durable.Close() })
 	crash := func() {
 		t.Helper()
 		server.Restart()
-		eventually(t, "answer of the server", func() bool {
+		pgtest.Eventually(t, "answer of the server", func() bool {
 			_, _, err := s.Lookup(t.Context(), "name")
 			return err == nil
 		})
@@ -201,7 +244,7 @@ func TestCrash(t *testing.T) {
 			t.Errorf("after a crash a name that was kept is %+v", rec)
 		}
 
-		if _, found, err := s.Break(t.Context(), "held"); err != nil || !found {
+		if _, found, err := s.Break(t.Context(), driver.BreakRequest{Name: "held"}); err != nil || !found {
 			t.Fatalf("Break: %v, %v", found, err)
 		}
 		crash()
@@ -211,7 +254,7 @@ func TestCrash(t *testing.T) {
 		if _, next := grantToken(t, durable, "held", time.Hour); next <= token {
 			t.Errorf("the token %d after a crash, and %d before", next, token)
 		}
-		if _, _, err := s.Break(t.Context(), "held"); err != nil {
+		if _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: "held"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,7 +265,7 @@ func TestCrash(t *testing.T) {
 func TestCrashAfterRelease(t *testing.T) {
 	t.Parallel()
 	server := lazyServer(t)
-	s := New(openPoolAt(t, server.URL("postgres")), nil)
+	s := New(pgtest.OpenPool(t, server.URL("postgres")), nil)
 	t.Cleanup(func() { _ = s.Close() })
 	for round := range rounds(2) {
 		first, token := grantToken(t, s, "name", time.Hour)
@@ -230,7 +273,7 @@ func TestCrashAfterRelease(t *testing.T) {
 		server.Restart()
 		var rec driver.Record
 		var held bool
-		eventually(t, "answer of the server", func() (answered bool) {
+		pgtest.Eventually(t, "answer of the server", func() (answered bool) {
 			var err error
 			rec, held, err = s.Lookup(t.Context(), "name")
 			return err == nil
@@ -246,8 +289,8 @@ func TestCrashAfterRelease(t *testing.T) {
 			t.Errorf("the token %d after a crash, and %d before", higher, token)
 		}
 		server.Restart()
-		eventually(t, "answer of the server", func() bool {
-			outcomes, err := s.Renew(t.Context(), renewals(next, first))
+		pgtest.Eventually(t, "answer of the server", func() bool {
+			outcomes, err := s.Renew(t.Context(), pgtest.Renewals(next, first))
 			return err == nil && outcomes[0] == driver.Renewed && outcomes[1] == driver.RenewLost
 		})
 		release(t, s, next)

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // freeze stops the server processes of a pool, as a hung machine does, until the
@@ -19,7 +20,7 @@ import (
 func freeze(t *testing.T, watching *Store, application string) {
 	t.Helper()
 	var pids []int
-	if err := watching.ask(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = $1", []any{application}, func() {}, func(scan scanner) error {
+	if err := watching.queryRows(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = $1", []any{application}, func() {}, func(scan scanner) error {
 		var pid int
 		err := scan(&pid)
 		pids = append(pids, pid)
@@ -41,7 +42,7 @@ func TestFrozenBackend(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
 	schema := newSchema(t)
-	pool := openPoolAt(t, shared.postgres().URL("postgres"), "application_name=frozen", "pool_max_conns=1")
+	pool := pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), "application_name=frozen", "pool_max_conns=1")
 	store := New(pool, &Options{Schema: schema, NoListen: true})
 	locks := holdfast.New(store, nil)
 	t.Cleanup(func() {
@@ -59,8 +60,8 @@ func TestFrozenBackend(t *testing.T) {
 		<-lock.Context().Done()
 		close(over)
 	}()
-	req := request("name", time.Minute)
-	eventually(t, "grant to another", func() bool {
+	req := pgtest.Request("name", time.Minute)
+	pgtest.Eventually(t, "grant to another", func() bool {
 		res, err := other.Acquire(t.Context(), req)
 		return err == nil && res.Granted
 	})
@@ -74,9 +75,9 @@ func TestFrozenBackend(t *testing.T) {
 // proxied returns a store whose connections lead through a proxy.
 func proxied(t *testing.T, schema string, parameters ...string) (*Store, *faultproxy.Proxy) {
 	t.Helper()
-	server := shared.postgres()
+	server := pgtest.Postgres()
 	proxy := faultproxy.Start(t, server.Addr)
-	pool := openPoolAt(t, strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1), parameters...)
+	pool := pgtest.OpenPool(t, strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1), parameters...)
 	s := New(pool, &Options{Schema: schema})
 	t.Cleanup(func() { _ = s.Close() })
 	return s, proxy
@@ -92,7 +93,7 @@ func TestCancelledCallKeepsItsConnection(t *testing.T) {
 	proxy.Delay(faultproxy.Down, 50*time.Millisecond, 50*time.Millisecond)
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		req := request("name", time.Hour)
+		req := pgtest.Request("name", time.Hour)
 		res, err := s.Acquire(ctx, req)
 		cancel()
 		if err != nil || !res.Granted {
@@ -115,8 +116,8 @@ func TestLostAnswers(t *testing.T) {
 	for range 5 {
 		req := grant(t, s, "name", time.Minute)
 		proxy.LoseReply(isStatement)
-		outcomes, err := s.Renew(t.Context(), renewals(req, request("other", time.Minute)))
-		if err == nil || driver.NotApplied(err) {
+		outcomes, err := s.Renew(t.Context(), pgtest.Renewals(req, pgtest.Request("other", time.Minute)))
+		if err == nil || driver.IsNotApplied(err) {
 			t.Errorf("Renew without an answer: %v, want an error that leaves it open", err)
 		}
 		for _, outcome := range outcomes {
@@ -128,7 +129,7 @@ func TestLostAnswers(t *testing.T) {
 			t.Errorf("Renew after it: %v, want Renewed", got)
 		}
 		proxy.LoseReply(isStatement)
-		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil || driver.NotApplied(err) {
+		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil || driver.IsNotApplied(err) {
 			t.Errorf("Release without an answer: %v, want an error that leaves it open", err)
 		}
 		if release(t, s, req) {
@@ -148,12 +149,12 @@ func TestHungNetwork(t *testing.T) {
 		began := time.Now()
 		err := call(ctx)
 		cancel()
-		if took := time.Since(began); err == nil || took > bound {
+		if took := time.Since(began); err == nil || took > pgtest.Bound {
 			t.Errorf("%s through a network that hangs: %v, after %v", what, err, took)
 		}
 	}
 	proxy.Pass(faultproxy.Down)
-	eventually(t, "answer when the network is back", func() bool {
+	pgtest.Eventually(t, "answer when the network is back", func() bool {
 		_, found, err := s.Lookup(t.Context(), "name")
 		return err == nil && found
 	})
@@ -168,8 +169,8 @@ func TestTerminatedBackend(t *testing.T) {
 	other := openIn(t, s.options.Schema)
 	var done bool
 	query(t, other, "SELECT pg_terminate_backend($1)", []any{backend(t, s)}, &done)
-	eventually(t, "another connection", func() bool {
-		outcomes, err := s.Renew(t.Context(), renewals(req))
+	pgtest.Eventually(t, "another connection", func() bool {
+		outcomes, err := s.Renew(t.Context(), pgtest.Renewals(req))
 		return err == nil && outcomes[0] == driver.Renewed
 	})
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // The processes of TestLanguages, and how often each increments the counter.
@@ -30,9 +33,11 @@ func TestLanguages(t *testing.T) {
 	s := open(t)
 	change(t, s, "CREATE TABLE IF NOT EXISTS @schema@.counter (value integer)")
 	change(t, s, "INSERT INTO @schema@.counter VALUES (0)")
-	t.Cleanup(func() { execute(t, shared.postgres().URL("postgres"), s.statement("DROP TABLE @schema@.counter")) })
+	t.Cleanup(func() {
+		pgtest.Execute(t, pgtest.Postgres().URL("postgres"), s.expandSQL("DROP TABLE @schema@.counter"))
+	})
 	// No commit waits for the disk: what is asked of the lock is exclusion.
-	url, schema := shared.postgres().URL("postgres")+"&options=-c%20synchronous_commit%3Doff", s.options.Schema
+	url, schema := pgtest.Postgres().URL("postgres")+"&options=-c%20synchronous_commit%3Doff", s.options.Schema
 	var workers []*exec.Cmd
 	for i := range pythonWorkers {
 		workers = append(workers, exec.Command(python(), "testdata/worker.py", url, schema, fmt.Sprint("python-", i), strconv.Itoa(pythonRounds)))
@@ -89,10 +94,10 @@ func work(url string) error {
 			return err
 		}
 		var value int
-		if err := pool.QueryRow(ctx, store.statement("SELECT value FROM @schema@.counter")).Scan(&value); err != nil {
+		if err := pool.QueryRow(ctx, store.expandSQL("SELECT value FROM @schema@.counter")).Scan(&value); err != nil {
 			return err
 		}
-		if _, err := pool.Exec(ctx, store.statement("UPDATE @schema@.counter SET value = $1"), value+1); err != nil {
+		if _, err := pool.Exec(ctx, store.expandSQL("UPDATE @schema@.counter SET value = $1"), value+1); err != nil {
 			return err
 		}
 		if err := lock.Release(); err != nil {
@@ -120,7 +125,7 @@ func TestSharedRows(t *testing.T) {
 	var token *int64
 	query(t, s, "SELECT @acquire_lock_token@('name', 'worker-7')", nil, &token)
 	if token == nil || *token != held.Token {
-		t.Errorf("the same holder's second acquire_lock gives the token %v, want %d as before", value(token), held.Token)
+		t.Errorf("the same holder's second acquire_lock gives the token %v, want %d as before", valueOrZero(token), held.Token)
 	}
 	var done bool
 	query(t, s, "SELECT @release_lock@('name', 'worker-8')", nil, &done)
@@ -136,7 +141,7 @@ func TestSharedRows(t *testing.T) {
 		t.Error("release_lock has not released the lock")
 	}
 
-	req := request("name", time.Minute)
+	req := pgtest.Request("name", time.Minute)
 	req.Metadata = map[string]string{"job": "report"}
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil || !res.Granted || res.Token <= held.Token {
@@ -151,13 +156,13 @@ func TestSharedRows(t *testing.T) {
 		"SELECT @extend_lock@('name', 'worker-7')", "SELECT @extend_lock@('name', '')"} {
 		query(t, s, text, nil, &done)
 		if done {
-			t.Errorf("%s does something to a lock of package holdfast", s.statement(text))
+			t.Errorf("%s does something to a lock of package holdfast", s.expandSQL(text))
 		}
 	}
 	release(t, s, req)
 	query(t, s, "SELECT @acquire_lock_token@('name', 'worker-7')", nil, &token)
 	if token == nil || *token <= res.Token {
-		t.Errorf("acquire_lock_token after a release gives %v, want more than %d", value(token), res.Token)
+		t.Errorf("acquire_lock_token after a release gives %v, want more than %d", valueOrZero(token), res.Token)
 	}
 }
 
@@ -192,7 +197,7 @@ func TestRowsOfOldPrograms(t *testing.T) {
 	var later *int64
 	query(t, s, "SELECT @acquire_lock_token@('name', 'old')", nil, &later)
 	if later == nil || *later <= token {
-		t.Errorf("acquire_lock_token by the holder gives %v, want a token above %d", value(later), token)
+		t.Errorf("acquire_lock_token by the holder gives %v, want a token above %d", valueOrZero(later), token)
 	}
 	change(t, s, "DELETE FROM @table@ WHERE lock_name = 'name' AND holder_id = 'old'")
 	if _, last := grantToken(t, s, "name", time.Minute); last <= *later {
@@ -213,13 +218,39 @@ func TestAcquireInOldTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	var taken, whole bool
-	if err := tx.QueryRow(t.Context(), s.statement("SELECT @acquire_lock@('name', 'worker', 1)")).Scan(&taken); err != nil {
+	if err := tx.QueryRow(t.Context(), s.expandSQL("SELECT @acquire_lock@('name', 'worker', 1)")).Scan(&taken); err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.QueryRow(t.Context(), s.statement("SELECT expires_at - now() >= interval '3 seconds' FROM @table@ WHERE lock_name = 'name'")).Scan(&whole); err != nil {
+	if err := tx.QueryRow(t.Context(), s.expandSQL("SELECT expires_at - now() >= interval '3 seconds' FROM @table@ WHERE lock_name = 'name'")).Scan(&whole); err != nil {
 		t.Fatal(err)
 	}
 	if !taken || !whole {
 		t.Errorf("acquire_lock in an old transaction: %v, a full TTL: %v", taken, whole)
+	}
+}
+
+// Each argument of a documented call has a cast: without one an overload that
+// somebody else has made may be a better match.
+func TestDocumentedCasts(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	for _, file := range []string{"doc.go", "testdata/worker.py", "../docs/guide.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range regexp.MustCompile(`SELECT [a-z.]*(acquire|extend|release)_lock[a-z_]*\(.*`).FindAllString(string(text), -1) {
+			calls++
+			call = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(call, "{}") // commas within JSON
+			args, _, _ := strings.Cut(call[strings.Index(call, "(")+1:], ")")
+			for arg := range strings.SplitSeq(args, ",") {
+				if !strings.Contains(arg, "::") {
+					t.Errorf("%s: the argument %q of %s has no cast", file, strings.TrimSpace(arg), call)
+				}
+			}
+		}
+	}
+	if calls < 10 {
+		t.Errorf("%d calls were found: the test tests nothing", calls)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// page is how many records are fetched at once: no connection is kept while
-// they are looked at.
-const page = 1000
+// pageSize is how many records are fetched at once. No connection is kept while the caller
+// processes them.
+const pageSize = 1000
 
 // List implements [driver.Store].
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
@@ -26,24 +26,24 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 					return
 				}
 			}
-			if len(records) < page {
+			if len(records) < pageSize {
 				return
 			}
-			after = records[page-1].Name
+			after = records[pageSize-1].Name
 		}
 	}
 }
 
-// listPage fetches the records whose names come after the given one.
+// listPage fetches the records with names after the given one.
 func (s *Store) listPage(ctx context.Context, prefix, after string) ([]driver.Record, error) {
 	var records []driver.Record
-	err := s.ask(ctx, s.text.list, []any{after, prefix, int64(page)}, func() { records = nil }, func(scan scanner) error {
+	err := s.queryRows(ctx, s.queries.list, []any{after, prefix, int64(pageSize)}, func() { records = nil }, func(scan scanner) error {
 		var name string
 		row := recordRow{}
 		if err := scan(row.columns(&name)...); err != nil {
 			return err
 		}
-		records = append(records, row.record(name))
+		records = append(records, row.toRecord(name))
 		return nil
 	})
 	return records, err

@@ -3,134 +3,196 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// For how long a mark in a row is good, and how often those are made anew that
-// are still needed. A mark is left alone until half of its time is over.
-// Whoever watches a name again within markFresh need not ask for it again.
+// markLifetime is how long a mark in a row is valid, and markInterval how often marks that are
+// still needed are renewed. A mark is left alone until half of its time is over. A name that is
+// watched again within markFreshTime needs no new mark: at least markLifetime/2 - markFreshTime are
+// left then, more than markInterval.
 const (
-	markFor   = 60 * time.Second
-	markEvery = 20 * time.Second
-	markFresh = 5 * time.Second // Half of markFor is left then, but for this, and more than markEvery.
+	markLifetime  = 60 * time.Second
+	markInterval  = 20 * time.Second
+	markFreshTime = 5 * time.Second
 )
 
-// Watch implements [driver.Watcher]. It returns [driver.ErrUnsupported] if the
-// pool's connections lead to a pooler, where nobody can listen.
+// Watch implements [driver.Watcher]. It returns [driver.ErrUnsupported] if the pool's connections
+// lead to a pooler, through which no connection can listen.
 func (s *Store) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	if !s.can.Push {
+	if !s.guarantees.Push {
 		return nil, driver.ErrUnsupported
 	}
-	return s.watcher.watch(ctx, name)
+	return s.watcher.Watch(ctx, name)
 }
 
-// tell has those who wait for a name told that it was released.
-func (s *Store) tell(name string) {
-	s.spawn(func() { notify(s.pool, s.plain.Load(), s.options.channel(), name) })
+// notifyReleased notifies the waiters for a name of its release.
+func (s *Store) notifyReleased(name string) {
+	s.runInBackground(func() { notifyByPool(s.pool, s.unprepared.Load(), s.options.channel(), name) })
 }
 
-// A tableEar listens for the releases of a table. Marks are in the rows, and are
-// made through the pool.
-type tableEar struct {
+// notifyByPool runs pgclient.NotifyStatement on a connection of the pool.
+func notifyByPool(p pool, unprepared bool, channel, payload string) {
+	ctx, cancel := context.WithTimeout(context.Background(), pgclient.NotifyTimeout)
+	defer cancel()
+	c, err := p.acquireConn(ctx)
+	if err != nil {
+		return // Waiters try again by themselves.
+	}
+	defer c.releaseConn()
+	_ = c.query(ctx, unprepared, pgclient.NotifyStatement, []any{channel, payload}, func(scanner) error { return nil }) // As above.
+}
+
+// A tableListener listens for the releases of a table. Marks are in the rows, and are made through
+// the pool.
+type tableListener struct {
 	s    *Store
 	conn *pgx.Conn
 
-	mu    sync.Mutex
-	fresh map[string]time.Time // when a name was last marked
+	mu       sync.Mutex
+	markedAt map[string]time.Time // when a name was last marked
+
+	// unmarked are watched names with rows that other transactions have locked: a release of such a
+	// name may not be notified until the name is marked.
+	unmarked   map[string]bool
+	cancelWait context.CancelFunc // ends the current wait for notifications
 }
 
-// listen makes a connection that listens, and marks the names that are watched
-// already.
-func (s *Store) listen(ctx context.Context) (ear, error) {
+// dialListener makes a connection that listens, and marks the names that are watched already.
+func (s *Store) dialListener(ctx context.Context) (pgclient.Listener, error) {
 	config, err := s.pool.listenConfig(ctx)
 	if err != nil {
-		return nil, err
+		return nil, s.wrapErr(ctx, unsentError{err})
 	}
-	config.OnNotification = nil // It would get the notifications instead of hear.
+	config.OnNotification = nil // It would get the notifications instead of ListenLoop.
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, err
+		return nil, s.wrapErr(ctx, unsentError{err})
 	}
-	e := &tableEar{s: s, conn: conn}
-	if err := e.begin(ctx); err != nil {
-		hangUp(conn)
-		return nil, err
+	l := &tableListener{s: s, conn: conn, unmarked: map[string]bool{}}
+	if err := l.startListening(ctx); err != nil {
+		closeConn(conn)
+		return nil, s.wrapErr(ctx, err)
 	}
-	return e, nil
+	return l, nil
 }
 
-func (e *tableEar) begin(ctx context.Context) error {
+func (l *tableListener) startListening(ctx context.Context) error {
 	var pid uint32
-	if err := e.conn.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid); err != nil {
+	if err := l.conn.QueryRow(ctx, pgclient.PingStatement, pgx.QueryExecModeExec).Scan(&pid); err != nil {
 		return err
 	}
-	if pid != e.conn.PgConn().PID() {
+	if pid != l.conn.PgConn().PID() {
 		return fmt.Errorf("%w: a pooler is in the path, through which nobody can listen", driver.ErrUnsupported)
 	}
 	for _, text := range []string{
 		"SET default_transaction_isolation = 'read committed'", // so that no mark has to be made twice
-		"LISTEN " + e.s.options.channel(),
+		"LISTEN " + l.s.options.channel(),
 	} {
-		if _, err := e.conn.Exec(ctx, text, pgx.QueryExecModeExec); err != nil {
+		if _, err := l.conn.Exec(ctx, text, pgx.QueryExecModeExec); err != nil {
 			return err
 		}
 	}
-	return e.refresh(ctx)
+	return l.refreshMarks(ctx, l.s.watcher.WatchedNames())
 }
 
-// refresh marks the names that are watched, on the connection itself, which also
-// shows whether the server is there.
-func (e *tableEar) refresh(ctx context.Context) error {
-	args := append([]any{pgx.QueryExecModeExec}, markOf(e.s.watcher.watched()...)...)
-	_, err := e.conn.Exec(ctx, e.s.text.await, args...)
-	return err
-}
-
-// markOf returns the arguments of the statement that marks names, which come
-// sorted.
-func markOf(names ...string) []any { return []any{array(names), micros(markFor)} }
-
-// mark implements ear.
-func (e *tableEar) mark(ctx context.Context, name string) error {
-	e.mu.Lock()
-	last := e.fresh[name]
-	e.mu.Unlock()
-	now := time.Now()
-	if now.Sub(last) < markFresh {
-		return nil
-	}
-	if err := e.s.exec(ctx, e.s.text.await, markOf(name)...); err != nil {
+// refreshMarks marks names, which are sorted, on the connection itself. That also shows whether the
+// server is reachable.
+func (l *tableListener) refreshMarks(ctx context.Context, names []string) error {
+	var letters string
+	args := append([]any{pgx.QueryExecModeExec}, markArgs(names...)...)
+	if err := l.conn.QueryRow(ctx, l.s.queries.await, args...).Scan(&letters); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.fresh == nil || len(e.fresh) >= maxMemory {
-		e.fresh = map[string]time.Time{}
+	for i, name := range names {
+		if l.recordMark(name, i < len(letters) && letters[i] == 'm') {
+			// The transaction has ended: its changes were not notified.
+			l.s.watcher.SignalName(name)
+		}
 	}
-	e.fresh[name] = now
 	return nil
 }
 
-// unmark implements ear. Marks run out.
-func (e *tableEar) unmark(string) {}
+// recordMark records whether a name is marked. It returns true if the name was unmarked before and
+// is marked now.
+func (l *tableListener) recordMark(name string, marked bool) (remarked bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	remarked = marked && l.unmarked[name]
+	switch {
+	case !marked && l.s.watcher.IsWatched(name):
+		l.unmarked[name] = true
+		if len(l.unmarked) == 1 && l.cancelWait != nil {
+			l.cancelWait()
+		}
+	default:
+		delete(l.unmarked, name)
+	}
+	return remarked
+}
 
-// tell implements ear. The connection waits for notifications, and can do nothing
-// else.
-func (e *tableEar) tell(string) bool { return false }
+// unmarkedNames returns the names that have no mark, sorted.
+func (l *tableListener) unmarkedNames() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.unmarked))
+}
 
-// hear implements ear. From time to time it marks the watched names anew.
-func (e *tableEar) hear(ctx context.Context) {
-	for e.hearFor(ctx, markEvery) {
-		check, cancel := context.WithTimeout(ctx, listenBound)
-		err := e.refresh(check)
+// markArgs returns the arguments of the statement that marks names, which are sorted.
+func markArgs(names ...string) []any { return []any{arrayLiteral(names), ceilMicros(markLifetime)} }
+
+// AddWaiterMark implements [pgclient.Listener]. If another transaction has locked the row of the name,
+// ListenLoop marks it later.
+func (l *tableListener) AddWaiterMark(ctx context.Context, name string) error {
+	l.mu.Lock()
+	last := l.markedAt[name]
+	l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(last) < markFreshTime {
+		return nil
+	}
+	var letters string
+	if err := l.s.queryRow(ctx, l.s.queries.await, markArgs(name), &letters); err != nil {
+		return err
+	}
+	if l.recordMark(name, letters == "m"); letters != "m" {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.markedAt == nil || len(l.markedAt) >= maxCachedNames {
+		l.markedAt = map[string]time.Time{}
+	}
+	l.markedAt[name] = now
+	return nil
+}
+
+// RemoveWaiterMark implements [pgclient.Listener]. Marks expire.
+func (l *tableListener) RemoveWaiterMark(string) {}
+
+// ListenLoop implements [pgclient.Listener]. At intervals it marks the watched names anew, and more often
+// those that could not be marked.
+func (l *tableListener) ListenLoop(ctx context.Context) {
+	nextRefresh := time.Now().Add(markInterval)
+	for l.listenUntil(ctx, nextRefresh) {
+		names := l.unmarkedNames()
+		if !time.Now().Before(nextRefresh) {
+			names, nextRefresh = l.s.watcher.WatchedNames(), time.Now().Add(markInterval)
+		} else if len(names) == 0 {
+			continue
+		}
+		check, cancel := context.WithTimeout(ctx, pgclient.ListenTimeout)
+		err := l.refreshMarks(check, names)
 		cancel()
 		if err != nil {
 			return
@@ -138,24 +200,38 @@ func (e *tableEar) hear(ctx context.Context) {
 	}
 }
 
-// hearFor passes notifications on for a while, and reports whether it can go on.
-func (e *tableEar) hearFor(ctx context.Context, while time.Duration) bool {
-	limit, cancel := context.WithTimeout(ctx, while)
+// listenUntil forwards notifications until a time, or for a moment while there are unmarked names.
+// It returns false if the connection has failed or ctx has ended.
+func (l *tableListener) listenUntil(ctx context.Context, until time.Time) bool {
+	l.mu.Lock()
+	if len(l.unmarked) > 0 {
+		until = earliest(until, time.Now().Add(openRowRetry))
+	}
+	limit, cancel := context.WithDeadline(ctx, until)
+	l.cancelWait = cancel
+	l.mu.Unlock()
 	defer cancel()
 	for {
-		note, err := e.conn.WaitForNotification(limit)
+		note, err := l.conn.WaitForNotification(limit)
 		if err != nil {
 			return limit.Err() != nil && ctx.Err() == nil
 		}
-		e.s.seen.forget(note.Payload)
-		e.s.watcher.wake(note.Payload)
+		l.s.nameCache.setUnknown(note.Payload)
+		l.s.watcher.SignalName(note.Payload)
 	}
 }
 
-func (e *tableEar) close() { hangUp(e.conn) }
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
 
-// hangUp closes a connection of which nothing is expected any more.
-func hangUp(conn *pgx.Conn) {
+func (l *tableListener) Close() { closeConn(l.conn) }
+
+// closeConn closes a connection that is no longer used.
+func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)

@@ -9,10 +9,22 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
+
+// The checks at the begin or end of every step, since other users may have made objects before.
+// Migrate runs them even if there is no step to apply.
+var (
+	//go:embed checks/owners.sql
+	checkOwners string
+
+	//go:embed checks/table.sql
+	checkTable string
+)
 
 // A Migration is one step of the set-up of a table of locks.
 type Migration struct {
@@ -22,17 +34,17 @@ type Migration struct {
 	// Name says in a word what it does.
 	Name string
 
-	// Statements are its SQL, to be run in order and best in one transaction.
-	// All of them may be run again.
+	// Statements are its SQL, to be run in order and best in one transaction. All of them may be
+	// run again.
 	Statements []string
 }
 
-// Migrations returns all steps for a table, in order, for people and for other
-// tools: [Store.Migrate] applies them. They note in a table beside that of the
-// locks (distributed_locks_migrations) that they have been applied.
+// Migrations returns all steps for a table, in order, for people and for other tools:
+// [Store.Migrate] applies them. They record in a table beside that of the locks
+// (distributed_locks_migrations) that they have been applied.
 func Migrations(opts *Options) ([]Migration, error) {
 	s := newStore(nil, opts)
-	if err := s.options.check(); err != nil {
+	if err := s.options.setDefaults(); err != nil {
 		return nil, err
 	}
 	entries, err := migrationFiles.ReadDir("migrations")
@@ -50,38 +62,46 @@ func Migrations(opts *Options) ([]Migration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("migration %s: %w", entry.Name(), err)
 		}
-		m := Migration{Version: version, Name: name}
+		m := Migration{Version: version, Name: name, Statements: []string{s.expandSQL(strings.TrimSpace(checkOwners))}}
 		for statement := range strings.SplitSeq(string(text), "\n--\n") {
-			m.Statements = append(m.Statements, s.statement(strings.TrimSpace(statement)))
+			m.Statements = append(m.Statements, s.expandSQL(strings.TrimSpace(statement)))
 		}
-		for _, text := range notes {
-			m.Statements = append(m.Statements, s.statement(text))
+		for _, text := range []string{
+			checkTable,
+			// Everybody may read it, so that users that may not migrate can see that they need not.
+			"CREATE TABLE IF NOT EXISTS @migrations@ (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())",
+			checkOwners,
+			"GRANT SELECT ON @migrations@ TO PUBLIC",
+			fmt.Sprintf("INSERT INTO @migrations@ (version) VALUES (%d) ON CONFLICT DO NOTHING", version),
+		} {
+			m.Statements = append(m.Statements, s.expandSQL(strings.TrimSpace(text)))
 		}
-		m.Statements = append(m.Statements,
-			s.statement(fmt.Sprintf("INSERT INTO @migrations@ (version) VALUES (%d) ON CONFLICT DO NOTHING", version)))
 		all = append(all, m)
 	}
 	return all, nil
 }
 
-// notes make the table of what has been applied. Everybody may read it, so that
-// those who may not migrate can see that they need not.
-var notes = []string{
-	"CREATE TABLE IF NOT EXISTS @migrations@ (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())",
-	"GRANT SELECT ON @migrations@ TO PUBLIC",
-}
-
-// Migrate sets up the table and the functions, or brings them up to date, in
-// one transaction. It may be called from many processes at once, each time they
-// start: if there is nothing to do it does nothing. A table that was made by
-// hand with the columns lock_name, holder_id, acquired_at, expires_at and
-// metadata is taken over with the locks in it; functions named acquire_lock and
-// release_lock that take the same arguments are replaced.
+// Migrate sets up the table and the functions, or brings them up to date, in one transaction. Many
+// processes may call it at once, each time they start: if there is nothing to do it does nothing. A
+// table that was made by hand with the columns lock_name, holder_id, acquired_at, expires_at and
+// metadata is taken over with the locks in it; functions named acquire_lock and release_lock that
+// take the same arguments are replaced.
 //
-// The user must be allowed to create tables and functions in the schema, and
-// the schema, if it is not there; others who use the locks need not.
+// Migrate checks such a table each time, column by column and index by index. It mends what would
+// keep the table from excluding if that loses nothing (a unique index on lock_name alone, types of
+// text, columns that may be null). Otherwise it refuses the table (a time without a zone, two rows
+// of one name, triggers, rules, row security, inheritance, constraints). The error names the
+// statement that mends it. Tables and functions must belong to the user, the owner of the schema or
+// of the database, or a superuser. Others are refused, since they could run code with the rights of
+// all users that lock: migrate as their owner. If there is nothing to do, those of a migration role
+// are accepted, provided that the schema is not one in which everybody may create, or that role was
+// granted CREATE by name. [Store.Warnings] names it, and the users that may create in the schema,
+// and functions of others that have the names of this package's with other parameters.
+//
+// The user must be allowed to create tables and functions in the schema, and the schema, if it does
+// not exist. Other users of the locks need not be.
 func (s *Store) Migrate(ctx context.Context) error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
 	all, err := Migrations(&s.options)
@@ -93,25 +113,34 @@ func (s *Store) Migrate(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !s.again(err, true) || !pause(ctx, try) {
-			return fmt.Errorf("migrate the table %s: %w", s.statement("@table@"), s.fault(ctx, err))
+		if !s.isRetryable(err, true) || !pgclient.PauseBeforeRetry(ctx, try) {
+			return fmt.Errorf("migrate the table %s: %w", s.expandSQL("@table@"), s.wrapErr(ctx, err))
 		}
 	}
 }
 
-// migrate applies what is missing, one process after the other.
+// migrate applies the missing steps, in one process at a time.
 func (s *Store) migrate(ctx context.Context, tx statements, all []Migration) error {
 	run := func(text string, args ...any) error {
-		return tx.query(ctx, true, s.statement(text), args, func(scanner) error { return nil })
+		return tx.query(ctx, true, s.expandSQL(text), args, func(scanner) error { return nil })
 	}
-	ask := func(answer any, text string, args ...any) error {
-		return tx.query(ctx, true, s.statement(text), args, func(scan scanner) error { return scan(answer) })
+	queryValue := func(result any, text string, args ...any) error {
+		return tx.query(ctx, true, s.expandSQL(text), args, func(scan scanner) error { return scan(result) })
 	}
-	if err := run("SELECT pg_advisory_xact_lock($1)", s.migrationKey()); err != nil {
-		return err
+	for _, text := range []string{
+		"SELECT pg_catalog.set_config('search_path'::text, 'pg_catalog, pg_temp'::text, true)",
+		fmt.Sprintf("SELECT pg_advisory_xact_lock('%d'::bigint)", s.migrationKey()),
+		// Before anything that belongs to other users is read. Each step that is applied checks
+		// again, and trusts fewer.
+		strings.TrimSpace(strings.ReplaceAll(checkOwners, "@settled@", "true")),
+		"SELECT pg_catalog.set_config('row_security'::text, 'off'::text, true)", // policies are functions, too
+	} {
+		if err := run(text); err != nil {
+			return err
+		}
 	}
 	var exists bool
-	if err := ask(&exists, "SELECT to_regnamespace($1::text) IS NOT NULL", s.statement("@schema@")); err != nil {
+	if err := queryValue(&exists, "SELECT to_regnamespace($1::text) IS NOT NULL", s.expandSQL("@schema@")); err != nil {
 		return err
 	}
 	if !exists {
@@ -120,11 +149,11 @@ func (s *Store) migrate(ctx context.Context, tx statements, all []Migration) err
 		}
 	}
 	applied := 0
-	if err := ask(&exists, "SELECT to_regclass($1::text) IS NOT NULL", s.statement("@migrations@")); err != nil {
+	if err := queryValue(&exists, "SELECT to_regclass($1::text) IS NOT NULL", s.expandSQL("@migrations@")); err != nil {
 		return err
 	}
 	if exists {
-		if err := ask(&applied, "SELECT coalesce(max(version), 0) FROM @migrations@"); err != nil {
+		if err := queryValue(&applied, "SELECT coalesce(max(version), 0) FROM ONLY @migrations@"); err != nil {
 			return err
 		}
 	}
@@ -138,10 +167,13 @@ func (s *Store) migrate(ctx context.Context, tx statements, all []Migration) err
 			}
 		}
 	}
-	return nil
+	if applied < all[len(all)-1].Version {
+		return nil
+	}
+	return run(strings.TrimSpace(checkTable))
 }
 
-// migrationKey is the advisory lock under which a table is migrated.
+// migrationKey is the key of the advisory lock under which a table is migrated.
 func (s *Store) migrationKey() int64 {
 	sum := sha256.Sum256([]byte("migrate " + s.options.channel()))
 	return int64(binary.BigEndian.Uint64(sum[:]))

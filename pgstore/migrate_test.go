@@ -7,19 +7,21 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // Many processes that start at the same time set the table up once.
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
-	url := shared.postgres().URL("postgres")
+	url := pgtest.Postgres().URL("postgres")
 	for _, parameter := range []string{"", "default_transaction_isolation=serializable"} {
 		opts := &Options{Schema: "At once " + parameter, Table: `odd "table`}
 		var wg sync.WaitGroup
 		for i := range 8 {
-			s := New(openPoolAt(t, url, parameter), opts)
+			s := New(pgtest.OpenPool(t, url, parameter), opts)
 			if i%2 == 0 {
-				s = NewDB(openSQL(t, url, parameter), opts)
+				s = NewDB(pgtest.OpenSQL(t, url, parameter), opts)
 			}
 			t.Cleanup(func() { _ = s.Close() })
 			wg.Go(func() {
@@ -30,12 +32,12 @@ func TestMigrateAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		s := New(openPoolAt(t, url), opts)
+		s := New(pgtest.OpenPool(t, url), opts)
 		t.Cleanup(func() { _ = s.Close() })
 		var versions int
 		query(t, s, "SELECT count(*) FROM @migrations@", nil, &versions)
-		if versions != 1 {
-			t.Errorf("%d versions are noted, want 1", versions)
+		if versions != 2 {
+			t.Errorf("%d versions are noted, want 2", versions)
 		}
 	}
 }
@@ -44,7 +46,7 @@ func TestMigrateAtOnce(t *testing.T) {
 // functions with the names of ours.
 func TestMigrateOldTable(t *testing.T) {
 	t.Parallel()
-	s := New(openPoolAt(t, shared.postgres().URL("postgres")), &Options{Schema: "made by hand"})
+	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "made by hand"})
 	t.Cleanup(func() { _ = s.Close() })
 	for _, text := range []string{
 		"DROP SCHEMA IF EXISTS @schema@ CASCADE", // of an earlier run (-count)
@@ -77,7 +79,7 @@ func TestMigrateOldTable(t *testing.T) {
 func TestMigrationsPrinted(t *testing.T) {
 	t.Parallel()
 	opts := &Options{Schema: "printed", Table: "jobs"}
-	s := New(openPoolAt(t, shared.postgres().URL("postgres")), opts)
+	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), opts)
 	t.Cleanup(func() { _ = s.Close() })
 	change(t, s, "DROP SCHEMA IF EXISTS @schema@ CASCADE") // of an earlier run (-count)
 	change(t, s, "CREATE SCHEMA @schema@")

@@ -7,10 +7,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A pool is where connections come from.
+// A pool supplies connections.
 type pool interface {
-	// take waits for a connection.
-	take(ctx context.Context) (conn, error)
+	// acquireConn waits for a connection.
+	acquireConn(ctx context.Context) (conn, error)
 
 	// transact runs f in a transaction of its own, READ COMMITTED.
 	transact(ctx context.Context, f func(statements) error) error
@@ -18,32 +18,35 @@ type pool interface {
 	// canListen reports whether listenConfig works.
 	canListen() bool
 
-	// listenConfig says how to make a connection that is not of the pool.
+	// listenConfig returns the configuration for a connection outside the pool.
 	listenConfig(ctx context.Context) (*pgx.ConnConfig, error)
 
 	close()
 }
 
-// statements runs them.
+// statements runs statements.
 type statements interface {
-	// query runs a statement and calls row for each row of its result; row
-	// reads it by calling scan. A plain statement is not prepared.
-	query(ctx context.Context, plain bool, text string, args []any, row func(scan scanner) error) error
+	// query runs a statement and calls row for each row of its result; row reads it by calling
+	// scan. With unprepared set, the statement is sent without being prepared.
+	query(ctx context.Context, unprepared bool, text string, args []any, row func(scan scanner) error) error
 }
 
 // A scanner reads the columns of a row.
 type scanner func(columns ...any) error
 
-// A conn is a connection that has been taken from a pool.
+// A conn is a connection that has been acquired from a pool.
 type conn interface {
 	statements
-	free()
+	releaseConn()
+
+	// rawConn returns the connection of pgx, or nil if the client library is another.
+	rawConn() (*pgx.Conn, error)
 }
 
 // pgxPool is a pool of pgx.
 type pgxPool struct{ *pgxpool.Pool }
 
-func (p pgxPool) take(ctx context.Context) (conn, error) {
+func (p pgxPool) acquireConn(ctx context.Context) (conn, error) {
 	c, err := p.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -76,17 +79,19 @@ type pgxConn struct {
 	pgxStatements
 }
 
-func (c pgxConn) free() { c.conn.Release() }
+func (c pgxConn) releaseConn() { c.conn.Release() }
+
+func (c pgxConn) rawConn() (*pgx.Conn, error) { return c.conn.Conn(), nil }
 
 // pgxStatements runs statements of pgx on a connection or in a transaction.
 type pgxStatements struct {
-	on interface {
+	queryer interface {
 		Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
 	}
 }
 
-func (q pgxStatements) query(ctx context.Context, plain bool, text string, args []any, row func(scanner) error) error {
-	rows, err := q.on.Query(ctx, text, withMode(plain, args)...)
+func (q pgxStatements) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
+	rows, err := q.queryer.Query(ctx, text, withMode(unprepared, args)...)
 	if err != nil {
 		return err
 	}
@@ -99,10 +104,10 @@ func (q pgxStatements) query(ctx context.Context, plain bool, text string, args 
 	return rows.Err()
 }
 
-// withMode has pgx send a plain statement without preparing it; else the pool
-// says how.
-func withMode(plain bool, args []any) []any {
-	if !plain {
+// withMode makes pgx send an unprepared statement without preparing it. Otherwise the pool's mode
+// is used.
+func withMode(unprepared bool, args []any) []any {
+	if !unprepared {
 		return args
 	}
 	return append([]any{pgx.QueryExecModeExec}, args...)

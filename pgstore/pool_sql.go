@@ -14,18 +14,18 @@ import (
 // sqlPool is a pool of package database/sql.
 type sqlPool struct{ *sql.DB }
 
-// isPgx reports whether the driver is pgx's.
-func (p sqlPool) isPgx() bool {
+// usesPgx reports whether the driver is pgx's.
+func (p sqlPool) usesPgx() bool {
 	_, ok := p.Driver().(*stdlib.Driver)
 	return ok
 }
 
-func (p sqlPool) take(ctx context.Context) (conn, error) {
+func (p sqlPool) acquireConn(ctx context.Context) (conn, error) {
 	c, err := p.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return sqlConn{c, sqlStatements{c, p.isPgx()}}, nil
+	return sqlConn{c, sqlStatements{c, p.usesPgx()}}, nil
 }
 
 func (p sqlPool) transact(ctx context.Context, f func(statements) error) error {
@@ -34,13 +34,13 @@ func (p sqlPool) transact(ctx context.Context, f func(statements) error) error {
 		return err
 	}
 	defer tx.Rollback() // After a Commit it does nothing.
-	if err := f(sqlStatements{tx, p.isPgx()}); err != nil {
+	if err := f(sqlStatements{tx, p.usesPgx()}); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-func (p sqlPool) canListen() bool { return p.isPgx() }
+func (p sqlPool) canListen() bool { return p.usesPgx() }
 
 func (p sqlPool) listenConfig(ctx context.Context) (*pgx.ConnConfig, error) {
 	c, err := p.Conn(ctx)
@@ -60,26 +60,36 @@ func (p sqlPool) listenConfig(ctx context.Context) (*pgx.ConnConfig, error) {
 	return config, err
 }
 
-func (p sqlPool) close() { _ = p.Close() } // What was open is of no use any more.
+func (p sqlPool) close() { _ = p.Close() } // Open connections are of no use any more.
 
 type sqlConn struct {
 	conn *sql.Conn
 	sqlStatements
 }
 
-func (c sqlConn) free() { _ = c.conn.Close() } // It goes back to the pool, or is thrown away if it is broken.
+func (c sqlConn) releaseConn() { _ = c.conn.Close() } // It goes back to the pool, or is closed if it is broken.
 
-// sqlStatements runs statements of database/sql on a connection or in a
-// transaction.
-type sqlStatements struct {
-	on interface {
-		QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
-	}
-	isPgx bool
+func (c sqlConn) rawConn() (*pgx.Conn, error) {
+	var conn *pgx.Conn
+	err := c.conn.Raw(func(raw any) error {
+		if own, ok := raw.(*stdlib.Conn); ok {
+			conn = own.Conn()
+		}
+		return nil
+	})
+	return conn, err
 }
 
-func (q sqlStatements) query(ctx context.Context, plain bool, text string, args []any, row func(scanner) error) error {
-	rows, err := q.on.QueryContext(ctx, text, withMode(plain && q.isPgx, args)...)
+// sqlStatements runs statements of database/sql on a connection or in a transaction.
+type sqlStatements struct {
+	queryer interface {
+		QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+	}
+	usesPgx bool
+}
+
+func (q sqlStatements) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
+	rows, err := q.queryer.QueryContext(ctx, text, withMode(unprepared && q.usesPgx, args)...)
 	if err != nil {
 		return err
 	}

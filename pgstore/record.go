@@ -10,33 +10,33 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A recordRow is what the server says of a hold; see the constant record. The
-// columns are null where nothing is said.
+// A recordRow is the server's description of a hold; see the constant recordColumns. Columns
+// without a value are null.
 type recordRow struct {
 	token, since, until, left *int64
 	holder, metadata          *string
 	kept                      *bool
 }
 
-// columns are the places for a row that has the columns before in front.
+// columns returns the destinations for a row that has the columns before in front.
 func (r *recordRow) columns(before ...any) []any {
 	return append(before, &r.token, &r.holder, &r.since, &r.until, &r.left, &r.kept, &r.metadata)
 }
 
-func (r *recordRow) record(name string) driver.Record {
+func (r *recordRow) toRecord(name string) driver.Record {
 	return driver.Record{
 		Name:      name,
-		Holder:    value(r.holder),
-		Token:     value(r.token),
-		Since:     time.UnixMicro(value(r.since)),
-		Until:     time.UnixMicro(value(r.until)),
-		Remaining: time.Duration(min(max(value(r.left), 1), math.MaxInt64/1000)) * time.Microsecond,
-		Kept:      value(r.kept),
-		Metadata:  decodeMetadata(value(r.metadata)),
+		Holder:    valueOrZero(r.holder),
+		Token:     valueOrZero(r.token),
+		Since:     time.UnixMicro(valueOrZero(r.since)),
+		Until:     time.UnixMicro(valueOrZero(r.until)),
+		Remaining: time.Duration(min(max(valueOrZero(r.left), 1), math.MaxInt64/1000)) * time.Microsecond,
+		Kept:      valueOrZero(r.kept),
+		Metadata:  decodeMetadata(valueOrZero(r.metadata)),
 	}
 }
 
-func value[T any](p *T) T {
+func valueOrZero[T any](p *T) T {
 	if p == nil {
 		var none T
 		return none
@@ -44,8 +44,8 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// decodeMetadata reads what any program may have written: the members of an
-// object, those that are not strings as JSON. Other JSON is one member, "value".
+// decodeMetadata reads metadata that any program may have written: the members of an object, those
+// that are not strings as JSON. Other JSON is one member, "value".
 func decodeMetadata(text string) map[string]string {
 	if text == "" || text == "{}" || text == "null" {
 		return nil
@@ -80,6 +80,6 @@ func encodeMetadata(metadata map[string]string) (string, error) {
 	return string(text), nil
 }
 
-// maxMetadata is for callers of this package alone: package holdfast stays far
-// below. It is more than the worst case of driver.MaxMetadata in JSON.
+// maxMetadata is for direct callers of this package: package holdfast stays far below. It is more
+// than the worst case of driver.MaxMetadata in JSON.
 const maxMetadata = 8192

@@ -4,33 +4,32 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// errLocked is why there is no outcome of a renewal.
-var errLocked = errors.New("another transaction has locked the row")
+// errRowLocked is why there is no outcome of a renewal.
+var errRowLocked = errors.New("another transaction has locked the row")
 
-// How often a renewal goes back for rows that another transaction has locked,
-// and the pauses before. It is for those that are locked for a moment, in all
-// about half a second; one that stays so must not hold up the answer for the
-// others.
+// lockedTries is how often a renewal retries rows that another transaction has locked, and the
+// others bound the pauses before. They are for rows that are locked for a moment, in all about half
+// a second: a row that stays locked must not delay the outcomes of the others.
 const (
 	lockedTries    = 9
 	minLockedPause = 2 * time.Millisecond
 	maxLockedPause = 100 * time.Millisecond
 )
 
-// Renew implements [driver.Store]. All holds are renewed by one statement. A row
-// that another transaction has locked, by hand for instance, has no outcome, and
-// costs the others nothing.
+// Renew implements [driver.Store]. All holds are renewed by one statement. A row that another
+// transaction has locked, by hand for instance, has no outcome, and costs the others nothing.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	outcomes := make([]driver.RenewOutcome, len(reqs))
@@ -38,39 +37,34 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	for i := range reqs {
 		left[i] = i
 	}
-	// All change rows in the same order, so that none waits for each other.
+	// All renewals change rows in the same order, so that they never wait for each other.
 	slices.SortFunc(left, func(a, b int) int { return cmp.Compare(reqs[a].Name, reqs[b].Name) })
 	for try := 0; len(left) > 0; try++ {
-		letters, err := s.renew(ctx, reqs, left)
+		letters, err := s.renewBatch(ctx, reqs, left)
 		if err != nil {
 			return outcomes, err
 		}
-		left = judge(outcomes, left, letters)
-		if len(left) > 0 && (try == lockedTries || !sleep(ctx, lockedPauseBefore(try+1))) {
-			return outcomes, errLocked
+		left = recordOutcomes(outcomes, left, letters)
+		if len(left) > 0 && (try == lockedTries || retry.Sleep(ctx, retry.Backoff(try+1, minLockedPause, maxLockedPause)) != nil) {
+			return outcomes, errRowLocked
 		}
 	}
 	return outcomes, nil
 }
 
-func lockedPauseBefore(try int) time.Duration {
-	pause := min(minLockedPause<<try, maxLockedPause)
-	return pause/2 + rand.N(pause/2)
-}
-
-// renew sends the requests at these indices, and returns a letter for each.
-func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest, indices []int) (string, error) {
+// renewBatch sends the requests at these indices, and returns a letter for each.
+func (s *Store) renewBatch(ctx context.Context, reqs []driver.RenewRequest, indices []int) (string, error) {
 	names, owners, ttls := make([]string, len(indices)), make([]string, len(indices)), make([]string, len(indices))
 	for i, index := range indices {
 		req := &reqs[index]
-		if err := checkOwner(req.Owner); err != nil {
+		if err := pgclient.CheckOwner(req.Owner); err != nil {
 			return "", err
 		}
-		names[i], owners[i], ttls[i] = req.Name, req.Owner, strconv.FormatInt(micros(req.TTL), 10)
+		names[i], owners[i], ttls[i] = req.Name, req.Owner, strconv.FormatInt(ceilMicros(req.TTL), 10)
 	}
 	var letters string
-	args := []any{array(names), array(owners), array(ttls), s.options.SynchronousCommit, s.options.RequireStandby}
-	if err := s.one(ctx, s.text.renew, args, &letters); err != nil {
+	args := []any{arrayLiteral(names), arrayLiteral(owners), arrayLiteral(ttls), s.options.SynchronousCommit, s.options.RequireStandby}
+	if err := s.queryRow(ctx, s.queries.renew, args, &letters); err != nil {
 		return "", err
 	}
 	if len(letters) != len(indices) {
@@ -79,9 +73,9 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest, indices [
 	return letters, nil
 }
 
-// judge notes what became of the requests at these indices, and returns those
-// whose rows were locked.
-func judge(outcomes []driver.RenewOutcome, indices []int, letters string) []int {
+// recordOutcomes sets the outcomes of the requests at these indices, and returns those with locked
+// rows.
+func recordOutcomes(outcomes []driver.RenewOutcome, indices []int, letters string) []int {
 	var locked []int
 	for i, index := range indices {
 		switch letters[i] {
@@ -96,8 +90,8 @@ func judge(outcomes []driver.RenewOutcome, indices []int, letters string) []int 
 	return locked
 }
 
-// array writes an array as PostgreSQL reads it, which every driver can send.
-func array(elements []string) string {
+// arrayLiteral writes an array in PostgreSQL's text form, which every driver can send.
+func arrayLiteral(elements []string) string {
 	var text strings.Builder
 	text.WriteByte('{')
 	for i, element := range elements {

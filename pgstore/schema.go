@@ -6,28 +6,47 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// PostgreSQL cuts longer identifiers off. A table leaves room for the names of
+// PostgreSQL truncates longer identifiers. The name of a table leaves room for the names of
 // functions behind its own.
 const (
 	maxIdentifier = 63
 	maxTable      = 40
 )
 
-// record is what describes a hold, as a part of a SELECT from the table t. Rows
-// that were written by hand may hold any time and any JSON. The order is that of
-// recordRow.
-const record = `CASE WHEN t.granted_at = t.acquired_at THEN t.token ELSE 0 END,
-       CASE WHEN t.holder_id = '' THEN '' WHEN t.granted_at = t.acquired_at THEN coalesce(t.holder, t.holder_id) ELSE t.holder_id END,
-       (extract(epoch FROM least(greatest(t.acquired_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00')) * 1000000)::bigint,
-       (extract(epoch FROM least(greatest(t.expires_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00')) * 1000000)::bigint,
-       (extract(epoch FROM least(greatest(t.expires_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00') - clock_timestamp()) * 1000000)::bigint,
-       t.holder_id = '',
-       CASE WHEN pg_column_size(t.metadata) <= 8192 THEN coalesce(t.metadata::text, '') ELSE '' END`
+// recordColumns describes a hold, as a part of a SELECT from the table t. Rows that were written by
+// hand may hold any time and any JSON. The order is that of recordRow.
+//
+// Here and in every other statement that is not part of a function, functions and the types of
+// their arguments are spelled out, and operators stand between types for which PostgreSQL itself
+// has one: then an operator or an overload that another user has made in a schema of the
+// search_path is no better match.
+var recordColumns = `CASE WHEN t.granted_at = t.acquired_at THEN t.token ELSE 0::bigint END,
+       CASE WHEN t.holder_id::text = ''::text THEN ''::text WHEN t.granted_at = t.acquired_at THEN coalesce(t.holder::text, t.holder_id::text)
+            ELSE t.holder_id::text END,
+       ` + pgclient.Microseconds(boundedTime("t.acquired_at")) + `,
+       ` + pgclient.Microseconds(boundedTime("t.expires_at")) + `,
+       ` + pgclient.Microseconds(boundedTime("t.expires_at")+" - pg_catalog.clock_timestamp()") + `,
+       t.holder_id::text = ''::text,
+       CASE WHEN pg_catalog.pg_column_size(t.metadata) <= 8192 THEN coalesce(t.metadata::text, ''::text) ELSE ''::text END`
 
-// past is the expiry of a lock that is free: no step of the clock makes it held.
-const past = `'1970-01-01 00:00:00+00'`
+// boundedTime limits a time to one that every client can read.
+func boundedTime(column string) string {
+	return "least(greatest(" + column + ", '0001-01-01 00:00:00+00'::timestamptz), '9999-12-31 00:00:00+00'::timestamptz)"
+}
+
+// pastExpiry is the expiry of a lock that is free: no step of the clock makes it held.
+const pastExpiry = `'1970-01-01 00:00:00+00'::timestamptz`
+
+// rowWait is how long an attempt waits for a row that another transaction has locked, which is
+// longer than a commit takes. releaseWait is how long a release does.
+const (
+	rowWait     = "100ms"
+	releaseWait = "1s"
+)
 
 // functions are the names of the functions that the migrations make.
 var functions = []string{
@@ -35,56 +54,111 @@ var functions = []string{
 	"sweep_locks", "acquire_lock_token", "acquire_lock", "extend_lock", "release_lock",
 }
 
-// names replaces the placeholders of statements.
-func (o *Options) names() *strings.Replacer {
-	prefix := ""
-	if o.Table != DefaultTable {
-		prefix = o.Table + "_"
+// signatures are the types of the parameters of the functions.
+var signatures = map[string][]string{
+	"holdfast_commit":    {"text, boolean"},
+	"holdfast_acquire":   {"text, text, text, bigint, bigint, jsonb, text, boolean"},
+	"holdfast_renew":     {"text[], text[], bigint[], text, boolean"},
+	"holdfast_release":   {"text, text, bigint, text"},
+	"holdfast_break":     {"text, text"},
+	"holdfast_await":     {"text[], bigint"},
+	"sweep_locks":        {"", "interval, integer"},
+	"acquire_lock_token": {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
+	"acquire_lock":       {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
+	"extend_lock":        {"text, text", "text, text, integer", "text, text, double precision"},
+	"release_lock":       {"text, text"},
+}
+
+// functionPrefix is the prefix of the names of the functions.
+func (o *Options) functionPrefix() string {
+	if o.Table == DefaultTable {
+		return ""
 	}
+	return o.Table + "_"
+}
+
+// functionNames returns the names of the functions for this table.
+func (o *Options) functionNames() []string {
+	var names []string
+	for _, name := range functions {
+		names = append(names, o.functionPrefix()+name)
+	}
+	return names
+}
+
+// placeholders replaces the placeholders of statements.
+func (o *Options) placeholders() *strings.Replacer {
 	pairs := []string{
 		"@table@", pgx.Identifier{o.Schema, o.Table}.Sanitize(),
 		"@migrations@", pgx.Identifier{o.Schema, o.Table + "_migrations"}.Sanitize(),
 		"@schema@", pgx.Identifier{o.Schema}.Sanitize(),
-		"@record@", record,
-		"@past@", past,
+		"@schema_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema}.Sanitize()),
+		"@table_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema, o.Table}.Sanitize()),
+		"@table_name@", pgclient.QuoteLiteral(o.Table),
+		"@record@", recordColumns,
+		"@past@", pastExpiry,
+		"@trusted@", pgclient.TrustedRoles,
+		"@channel@", o.channel(),
+		"@row_wait@", rowWait,
+		"@release_wait@", releaseWait,
 	}
-	for _, name := range functions {
-		pairs = append(pairs, "@"+name+"@", pgx.Identifier{o.Schema, prefix + name}.Sanitize())
+	var ours []string
+	for i, name := range o.functionNames() {
+		quoted := pgx.Identifier{o.Schema, name}.Sanitize()
+		pairs = append(pairs, "@"+functions[i]+"@", quoted)
+		for _, types := range signatures[functions[i]] {
+			ours = append(ours, "to_regprocedure("+pgclient.QuoteLiteral(quoted+"("+types+")")+"::text)::oid")
+		}
 	}
+	pairs = append(pairs, "@signatures@", strings.Join(ours, ", "), "@settled@", "false")
 	return strings.NewReplacer(pairs...)
 }
 
-// statement fills in the placeholders of a statement.
-func (s *Store) statement(text string) string { return s.names.Replace(text) }
+// expandSQL fills in the placeholders of a statement.
+func (s *Store) expandSQL(text string) string { return s.placeholders.Replace(text) }
 
-// channel is the name under which releases are told. It is of this table alone.
+// channel is the channel on which releases are notified. It belongs to this table alone.
 func (o *Options) channel() string {
 	sum := sha256.Sum256([]byte(pgx.Identifier{o.Schema, o.Table}.Sanitize()))
 	return fmt.Sprintf("holdfast_%x", sum[:8])
 }
 
-// texts are the statements of the verbs.
-type texts struct {
+// lockedHoldSQL selects the hold of a name and locks its row, so that holdfast_break ends that hold
+// and no other. With a token it selects only the hold with that token, as recordColumns shows it.
+// After a wait for another transaction, PostgreSQL checks the conditions again. The last condition
+// bounds the wait.
+const lockedHoldSQL = `SELECT t.lock_name::text AS name FROM @table@ AS t
+ WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()
+   AND ($3::bigint = 0::bigint OR t.token = $3::bigint AND t.granted_at = t.acquired_at)
+   AND pg_catalog.set_config('lock_timeout'::text, '@release_wait@'::text, true) <> ''::text
+   FOR UPDATE`
+
+// queries are the statements of the verbs.
+type queries struct {
 	acquire, renew, release, breakName, lookup, list, await, sweep string
-	fastTake, fastLook, fastRelease, releaseMany                   string
+	acquireFree, acquireBatch, selectHolder                        string
+	releaseOne, releaseBatch                                       string
 }
 
-func (s *Store) texts() texts {
+func (s *Store) buildQueries() queries {
 	const held = "held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata"
-	return texts{
-		acquire:   s.statement("SELECT granted, is_new, " + held + " FROM @holdfast_acquire@($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8)"),
-		renew:     s.statement("SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4, $5)"),
-		release:   s.statement("SELECT ended, awaited FROM @holdfast_release@($1, $2, $3, $4)"),
-		breakName: s.statement("SELECT ended, awaited, " + held + " FROM @holdfast_break@($1, $2)"),
-		lookup:    s.statement("SELECT @record@ FROM @table@ AS t WHERE t.lock_name = $1 AND t.expires_at > clock_timestamp()"),
-		list: s.statement("SELECT t.lock_name, @record@ FROM @table@ AS t WHERE t.lock_name > $1 AND starts_with(t.lock_name, $2)" +
-			" AND t.expires_at > clock_timestamp() ORDER BY t.lock_name LIMIT $3"),
-		await: s.statement("SELECT @holdfast_await@($1::text::text[], $2)"),
-		sweep: s.statement("SELECT @sweep_locks@()"),
+	return queries{
+		acquire: s.expandSQL("SELECT granted, is_new, row_open, " + held +
+			" FROM @holdfast_acquire@($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::text::jsonb, $7::text, $8::boolean)"),
+		renew:     s.expandSQL("SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text, $5::boolean)"),
+		release:   s.expandSQL("SELECT ended, awaited FROM @holdfast_release@($1::text, $2::text, $3::bigint, $4::text)"),
+		breakName: s.expandSQL("SELECT ended, awaited, " + held + " FROM (" + lockedHoldSQL + ") AS locked, LATERAL @holdfast_break@(locked.name, $2::text)"),
+		lookup:    s.expandSQL("SELECT @record@ FROM @table@ AS t WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()"),
+		list: s.expandSQL("SELECT t.lock_name::text, @record@ FROM @table@ AS t" +
+			" WHERE t.lock_name::text > $1::text AND pg_catalog.starts_with(t.lock_name::text, $2::text)" +
+			" AND t.expires_at > pg_catalog.clock_timestamp() ORDER BY t.lock_name LIMIT $3::bigint"),
+		await: s.expandSQL("SELECT @holdfast_await@($1::text::text[], $2::bigint)"),
+		sweep: s.expandSQL("SELECT @sweep_locks@('1 hour'::interval, 10000::integer)"),
 
-		fastTake:    s.statement(fastTake),
-		fastLook:    s.statement(fastLook),
-		fastRelease: s.statement(fastRelease),
-		releaseMany: s.statement(releaseMany),
+		acquireFree:  s.expandSQL(acquireFreeSQL),
+		acquireBatch: s.expandSQL(acquireBatchSQL),
+		selectHolder: s.expandSQL(selectHolderSQL),
+		releaseOne:   s.expandSQL(releaseOneSQL),
+		releaseBatch: s.expandSQL(releaseBatchSQL),
 	}
 }

@@ -4,11 +4,8 @@ package pgstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,34 +15,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
-
-// bound is how long anything may take that must happen in the end.
-const bound = 20 * time.Second
-
-// openPoolAt returns a pool that ends with the test. The parameters are of a
-// URL, as in "pool_max_conns=1".
-func openPoolAt(tb testing.TB, url string, parameters ...string) *pgxpool.Pool {
-	tb.Helper()
-	pool, err := pgxpool.New(context.Background(), strings.Join(append([]string{url}, parameters...), "&"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(pool.Close)
-	return pool
-}
-
-// openSQL is openPoolAt for database/sql.
-func openSQL(tb testing.TB, url string, parameters ...string) *sql.DB {
-	tb.Helper()
-	db, err := sql.Open("pgx", strings.Join(append([]string{url}, parameters...), "&"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	db.SetMaxOpenConns(20) // else it would take all that the server has, and fail
-	tb.Cleanup(func() { _ = db.Close() })
-	return db
-}
 
 var schemas struct {
 	sync.Mutex
@@ -63,11 +34,11 @@ func newSchema(tb testing.TB) string {
 	var name string
 	if n := len(schemas.free); n > 0 {
 		name, schemas.free = schemas.free[n-1], schemas.free[:n-1]
-		execute(tb, shared.postgres().URL("postgres"), "TRUNCATE "+pgx.Identifier{name, DefaultTable}.Sanitize())
+		pgtest.Execute(tb, pgtest.Postgres().URL("postgres"), "TRUNCATE "+pgx.Identifier{name, DefaultTable}.Sanitize())
 	} else {
 		schemas.made++
 		name = fmt.Sprintf("Test %d", schemas.made)
-		migrated(tb, shared.postgres().URL("postgres"), &Options{Schema: name})
+		migrated(tb, pgtest.Postgres().URL("postgres"), &Options{Schema: name})
 	}
 	tb.Cleanup(func() {
 		schemas.Lock()
@@ -92,21 +63,6 @@ func migrated(tb testing.TB, url string, opts *Options) {
 	}
 }
 
-// execute runs statements on a connection of its own.
-func execute(tb testing.TB, url, text string, args ...any) {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, text, args...); err != nil {
-		tb.Fatalf("%s: %v", text, err)
-	}
-}
-
 // open returns a store in a schema of its own on the shared server.
 func open(t *testing.T, parameters ...string) *Store {
 	t.Helper()
@@ -115,15 +71,9 @@ func open(t *testing.T, parameters ...string) *Store {
 
 func openIn(t *testing.T, schema string, parameters ...string) *Store {
 	t.Helper()
-	s := New(openPoolAt(t, shared.postgres().URL("postgres"), parameters...), &Options{Schema: schema})
+	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), parameters...), &Options{Schema: schema})
 	t.Cleanup(func() { _ = s.Close() })
 	return s
-}
-
-var owners atomic.Int64
-
-func request(name string, ttl time.Duration) driver.AcquireRequest {
-	return driver.AcquireRequest{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
 }
 
 // grant takes a lock that must be free.
@@ -135,7 +85,7 @@ func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.Acquir
 
 func grantToken(t *testing.T, s *Store, name string, ttl time.Duration) (driver.AcquireRequest, int64) {
 	t.Helper()
-	req := request(name, ttl)
+	req := pgtest.Request(name, ttl)
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil || !res.Granted {
 		t.Fatalf("Acquire of %q: %+v, %v, want it granted", name, res, err)
@@ -146,7 +96,7 @@ func grantToken(t *testing.T, s *Store, name string, ttl time.Duration) (driver.
 // refuse asks for a lock that must be held.
 func refuse(t *testing.T, s *Store, name string) driver.Record {
 	t.Helper()
-	res, err := s.Acquire(t.Context(), request(name, time.Minute))
+	res, err := s.Acquire(t.Context(), pgtest.Request(name, time.Minute))
 	if err != nil || res.Granted {
 		t.Fatalf("Acquire of %q: %+v, %v, want it refused", name, res, err)
 	}
@@ -164,25 +114,17 @@ func release(t *testing.T, s *Store, req driver.AcquireRequest) bool {
 
 func renew(t *testing.T, s *Store, reqs ...driver.AcquireRequest) []driver.RenewOutcome {
 	t.Helper()
-	outcomes, err := s.Renew(t.Context(), renewals(reqs...))
+	outcomes, err := s.Renew(t.Context(), pgtest.Renewals(reqs...))
 	if err != nil {
 		t.Fatalf("Renew: %v", err)
 	}
 	return outcomes
 }
 
-func renewals(reqs ...driver.AcquireRequest) []driver.RenewRequest {
-	var all []driver.RenewRequest
-	for _, req := range reqs {
-		all = append(all, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
-	}
-	return all
-}
-
 // query reads one row by a pool of the store's.
 func query(t *testing.T, s *Store, text string, args []any, columns ...any) {
 	t.Helper()
-	if err := s.one(t.Context(), s.statement(text), args, columns...); err != nil {
+	if err := s.queryRow(t.Context(), s.expandSQL(text), args, columns...); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 }
@@ -190,30 +132,18 @@ func query(t *testing.T, s *Store, text string, args []any, columns ...any) {
 // change runs a statement as a person would, by hand.
 func change(t *testing.T, s *Store, text string, args ...any) {
 	t.Helper()
-	if err := s.exec(t.Context(), s.statement(text), args...); err != nil {
+	if err := s.execQuery(t.Context(), s.expandSQL(text), args...); err != nil {
 		t.Fatalf("%s: %v", text, err)
-	}
-}
-
-// eventually returns when done reports true.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(bound)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s after %v", what, bound)
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
 // calls is a call of every verb.
 func calls(s *Store, name string) map[string]func(ctx context.Context) error {
-	return storecheck.Calls(s, request(name, time.Minute))
+	return storecheck.Calls(s, pgtest.Request(name, time.Minute))
 }
 
 // fails checks the errors of these verbs.
 func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
-	storecheck.Fails(t, s, request("name", time.Minute), target, says, verbs...)
+	storecheck.Fails(t, s, pgtest.Request("name", time.Minute), target, says, verbs...)
 }

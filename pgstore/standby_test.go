@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // What is promised of a failover: with RequireStandby every lock that was
@@ -22,21 +23,21 @@ func TestPromotion(t *testing.T) {
 	t.Parallel()
 	primary := servers.StartPostgres(t)
 	migrated(t, primary.URL("postgres"), nil)
-	safe := New(openPoolAt(t, primary.URL("postgres")), &Options{RequireStandby: true})
-	fast := New(openPoolAt(t, primary.URL("postgres")), &Options{SynchronousCommit: "local"})
+	safe := New(pgtest.OpenPool(t, primary.URL("postgres")), &Options{RequireStandby: true})
+	fast := New(pgtest.OpenPool(t, primary.URL("postgres")), &Options{SynchronousCommit: "local"})
 	t.Cleanup(func() { _, _ = safe.Close(), fast.Close() })
 
 	release(t, fast, grant(t, fast, "name", time.Hour))
 	for range 2 {
-		if _, err := safe.Acquire(t.Context(), request("name", time.Hour)); !driver.NotApplied(err) {
+		if _, err := safe.Acquire(t.Context(), pgtest.Request("name", time.Hour)); !driver.IsNotApplied(err) {
 			t.Errorf("Acquire with RequireStandby and no synchronous standby: %v, want an error that nothing was done", err)
 		}
-		safe.seen.free("name")
+		safe.nameCache.setFree("name")
 	}
 	standby := servers.StartPostgresStandby(t, primary, "standby")
-	execute(t, primary.URL("postgres"), "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
-	execute(t, primary.URL("postgres"), "SELECT pg_reload_conf()")
-	eventually(t, "synchronous standby", func() bool {
+	pgtest.Execute(t, primary.URL("postgres"), "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+	pgtest.Execute(t, primary.URL("postgres"), "SELECT pg_reload_conf()")
+	pgtest.Eventually(t, "synchronous standby", func() bool {
 		var n int
 		query(t, fast, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", nil, &n)
 		return n == 1
@@ -51,15 +52,15 @@ func TestPromotion(t *testing.T) {
 		t.Errorf("Warnings: %v, %v", warnings, err)
 	}
 
-	reader := New(openPoolAt(t, standby.URL("postgres")), nil)
+	reader := New(pgtest.OpenPool(t, standby.URL("postgres")), nil)
 	t.Cleanup(func() { _ = reader.Close() })
 	fails(t, reader, driver.ErrNotApplied, "connect to the primary", "Acquire", "Renew", "Release", "Break")
 
 	// The standby no longer follows. What waits for it is not granted; what does
 	// not is, and is forgotten.
-	execute(t, standby.URL("postgres"), "ALTER SYSTEM SET primary_conninfo = ''")
-	execute(t, standby.URL("postgres"), "SELECT pg_reload_conf()")
-	eventually(t, "end of the replication", func() bool {
+	pgtest.Execute(t, standby.URL("postgres"), "ALTER SYSTEM SET primary_conninfo = ''")
+	pgtest.Execute(t, standby.URL("postgres"), "SELECT pg_reload_conf()")
+	pgtest.Eventually(t, "end of the replication", func() bool {
 		var n int
 		query(t, fast, "SELECT count(*) FROM pg_stat_replication", nil, &n)
 		return n == 0
@@ -67,7 +68,7 @@ func TestPromotion(t *testing.T) {
 	_, forgotten := grantToken(t, fast, "forgotten", time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if res, err := safe.Acquire(ctx, request("unconfirmed", time.Hour)); err == nil || driver.NotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
+	if res, err := safe.Acquire(ctx, pgtest.Request("unconfirmed", time.Hour)); err == nil || driver.IsNotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire that no standby confirms: %+v, %v, want it unknown", res, err)
 	}
 	releaseUnconfirmed(t, safe, requests[1], 0)
@@ -75,7 +76,7 @@ func TestPromotion(t *testing.T) {
 
 	primary.Kill()
 	standby.Promote()
-	after := New(openPoolAt(t, standby.URL("postgres")), nil)
+	after := New(pgtest.OpenPool(t, standby.URL("postgres")), nil)
 	t.Cleanup(func() { _ = after.Close() })
 	for i, req := range requests {
 		if rec := refuse(t, after, req.Name); rec.Token != tokens[i] {
@@ -94,7 +95,7 @@ func TestPromotion(t *testing.T) {
 // wait, unless it keeps the name.
 func releaseUnconfirmed(t *testing.T, s *Store, req driver.AcquireRequest, keep time.Duration) {
 	t.Helper()
-	patience := bound
+	patience := pgtest.Bound
 	if keep > 0 {
 		patience = 100 * time.Millisecond
 	}
@@ -113,9 +114,9 @@ func TestWarnings(t *testing.T) {
 	change(t, s, "CREATE INDEX ON @table@ (expires_at)")
 	t.Cleanup(func() {
 		var name string
-		query2 := s.statement("SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = $1::text::regclass AND NOT indisprimary")
-		_ = s.one(context.Background(), query2, []any{s.statement("@table@")}, &name)
-		_ = s.exec(context.Background(), "DROP INDEX "+name)
+		query2 := s.expandSQL("SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = $1::text::regclass AND NOT indisprimary")
+		_ = s.queryRow(context.Background(), query2, []any{s.expandSQL("@table@")}, &name)
+		_ = s.execQuery(context.Background(), "DROP INDEX "+name)
 	})
 	warnings, err := s.Warnings(t.Context())
 	for i, says := range []string{"fsync", "synchronous_commit", "index"} {

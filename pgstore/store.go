@@ -12,9 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/batch"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// The table of locks, unless Options say otherwise.
+// The default table of locks.
 const (
 	DefaultSchema = "public"
 	DefaultTable  = "distributed_locks"
@@ -22,17 +24,16 @@ const (
 
 // Options change how a store works. The zero value and nil are the defaults.
 type Options struct {
-	// Schema and Table name the table of locks; "" means [DefaultSchema] and
-	// [DefaultTable]. All programs that are to exclude each other need the
-	// same. The functions are in the schema of the table; those of a table
-	// with another name than the default have the name of the table and "_" in
-	// front of theirs, as in jobs_acquire_lock. Table has at most 40 bytes.
+	// Schema and Table name the table of locks. "" means [DefaultSchema] and [DefaultTable]. All
+	// programs that are to exclude each other need the same. The functions are in the schema of the
+	// table. Those of a table with another name than the default have the name of the table and "_"
+	// in front of theirs, as in jobs_acquire_lock. Table has at most 40 bytes.
 	Schema string
 	Table  string
 
-	// SynchronousCommit is the server's setting synchronous_commit for every
-	// change but a plain release (see DurableRelease); "" leaves it as it is for
-	// the user of the connection ("on" unless somebody has changed it).
+	// SynchronousCommit is the server's setting synchronous_commit for every change except a plain
+	// release (see DurableRelease). "" leaves it as it is for the user of the connection ("on" by
+	// default).
 	//
 	//	off           No commit waits for the disk: several times as many locks
 	//	              a second. A crash of the server forgets up to about a
@@ -46,43 +47,44 @@ type Options struct {
 	//	remote_apply  As on, and until the standbys show it.
 	SynchronousCommit string
 
-	// DurableRelease waits for the disk, and for standbys, when a lock is
-	// released, as an acquisition does. Without it a plain release does not
-	// wait, which saves half of the waiting that a lock costs. A crash of the
-	// server within three times its wal_writer_delay after a release (0.6 s
-	// unless somebody has changed that), or a failover to a standby that has not
-	// got the release, may then bring the lock back: the name is taken until its
-	// TTL runs out, by nobody. No lock is granted twice by it. A release that
-	// keeps the name, and Break, always wait.
+	// DurableRelease waits for the disk, and for standbys, when a lock is released, as an
+	// acquisition does. Without it a plain release does not wait, which saves half of the waiting
+	// that a lock costs. A crash of the server within three times its wal_writer_delay after a
+	// release (0.6 s by default), or a failover to a standby that has not got the release, may then
+	// bring the lock back: the name is taken until its TTL expires, by nobody. No lock is granted
+	// twice by it. A release that keeps the name, and Break, always wait.
 	DurableRelease bool
 
 	// RequireStandby refuses to grant or renew anything while the server's
-	// synchronous_standby_names is empty, so that no lock is lost when a
-	// synchronous standby is promoted. SynchronousCommit "" means "on" then.
-	// While no standby answers, the server holds up every commit, and
-	// acquisitions end with their bound, their outcome unknown. Nobody but you
-	// can see to it that it is a synchronous standby that is promoted.
+	// synchronous_standby_names is empty, so that no lock is lost when a synchronous standby is
+	// promoted. SynchronousCommit "" means "on" then. While no standby replies, the server holds up
+	// every commit, and acquisitions end with their bound, their outcome unknown. Meanwhile other
+	// callers get the result that the lock is held, though nobody holds it. The outcome is also
+	// unknown if that wait is canceled (pg_cancel_backend): the server commits then, and sends only
+	// a warning. The pool has to be of pgx, which shows warnings. Only the operator can make sure
+	// that it is a synchronous standby that is promoted, and that synchronous_standby_names is not
+	// emptied meanwhile.
 	RequireStandby bool
 
-	// NoListen does without the connection that listens for releases: waiters
-	// try at intervals. Behind a pooler that is found out, and need not be said.
+	// NoListen turns off the connection that listens for releases. Waiters then try at intervals. A
+	// pooler is detected, and needs no NoListen.
 	NoListen bool
 }
 
-// A Store keeps locks in a table of PostgreSQL. See the package comment for
-// what it promises. Its methods may be called from many goroutines at once.
+// A Store keeps locks in a table of PostgreSQL. See the package comment for what it promises. Its
+// methods may be called from many goroutines at once.
 type Store struct {
-	pool    pool
-	owned   bool // Close closes the pool as well
-	options Options
-	names   *strings.Replacer // of the table and its functions
-	text    texts
-	misuse  error // what every call returns if New was given what it cannot use
-	can     driver.Guarantees
-	plain   atomic.Bool // statements are not prepared: there is a pooler in the path
-	seen    memory
-	watcher watcher
-	leaving gatherer
+	pool         pool
+	ownsPool     bool // Close closes the pool as well
+	options      Options
+	placeholders *strings.Replacer // of the table and its functions
+	queries      queries
+	configErr    error // returned by every call if the arguments of New are invalid
+	guarantees   driver.Guarantees
+	unprepared   atomic.Bool // statements are not prepared: there is a pooler in the path
+	nameCache    nameCache
+	watcher      *pgclient.Watcher
+	batches      *batch.Queue[*rowChange]
 
 	ctx        context.Context // ends at close
 	stop       context.CancelFunc
@@ -93,12 +95,11 @@ type Store struct {
 
 var _ driver.Watcher = (*Store)(nil)
 
-// New returns a store that uses a pool of the caller. Nothing is dialled. The
-// pool must stay open until the Store is closed; Close does not close it. Every
-// call takes a connection from it for one statement, and none is kept, so that a
-// pool that is shared with work that can use it up delays renewals: give
-// locks a pool of their own then. One more connection, which is not of the
-// pool, listens for releases once somebody waits for one.
+// New returns a store that uses a pool of the caller. Nothing is dialed. The pool must stay open
+// until the Store is closed; Close does not close it. Every call takes a connection from it for one
+// statement, and none is kept. Other work that uses up the pool therefore delays renewals: give
+// locks a pool of their own then. One more connection, which is not of the pool, listens for
+// releases after the first wait.
 //
 // Options that cannot be used are reported by every call.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
@@ -108,11 +109,11 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	return newStore(pgxPool{pool}, opts)
 }
 
-// NewDB returns a store that uses a pool of package database/sql, as [New] does.
-// The driver should be pgx (package stdlib): with another one waiters try at
-// intervals, and a call to a server that hangs comes back when that driver lets
-// it, however short its context. Bound the pool with SetMaxOpenConns: without
-// that, calls made at the same time take all the connections that the server has.
+// NewDB returns a store that uses a pool of package database/sql, as [New] does. The driver should
+// be pgx (package stdlib): with another one waiters try at intervals, and a call to a server that
+// hangs is left in a goroutine of its own until that driver lets it go, however short its context.
+// Bound the pool with SetMaxOpenConns: without that, concurrent calls take all the connections that
+// the server has.
 func NewDB(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		return newStore(nil, opts)
@@ -130,20 +131,23 @@ func newStore(pool pool, opts *Options) *Store {
 	if o.RequireStandby && o.SynchronousCommit == "" {
 		o.SynchronousCommit = "on"
 	}
-	s.misuse = o.check()
-	s.names = o.names()
-	if s.misuse == nil && pool == nil {
-		s.misuse = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
+	s.configErr = o.setDefaults()
+	if s.configErr == nil && o.RequireStandby && pool != nil && !pool.canListen() {
+		s.configErr = fmt.Errorf("%w: RequireStandby needs the client library pgx, which shows the server's warnings", driver.ErrInvalid)
 	}
-	s.text = s.texts()
-	s.can = s.promise()
-	s.watcher.init(s.ctx, s.listen)
-	s.leaving.init(s.releaseTogether, s.spawn)
+	s.placeholders = o.placeholders()
+	if s.configErr == nil && pool == nil {
+		s.configErr = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
+	}
+	s.queries = s.buildQueries()
+	s.guarantees = s.buildGuarantees()
+	s.watcher = pgclient.NewWatcher(s.ctx, s.dialListener)
+	s.batches = s.newBatches()
 	return s
 }
 
-// check fills in the defaults, and says what cannot be used.
-func (o *Options) check() error {
+// setDefaults fills in the defaults, and returns an error for options that cannot be used.
+func (o *Options) setDefaults() error {
 	if o.Schema == "" {
 		o.Schema = DefaultSchema
 	}
@@ -164,12 +168,11 @@ func (o *Options) check() error {
 	return nil
 }
 
-// promise is what the store guarantees.
-func (s *Store) promise() driver.Guarantees {
+// buildGuarantees returns what the store guarantees.
+func (s *Store) buildGuarantees() driver.Guarantees {
 	g := driver.Guarantees{
 		Store:       "postgres",
 		Scope:       driver.ScopeNetwork,
-		Blocking:    blocking(s.pool),
 		Fencing:     true,
 		HolderCrash: driver.RecoveryTTL,
 		Restart:     driver.FateKept,
@@ -191,65 +194,53 @@ func (s *Store) promise() driver.Guarantees {
 	return g
 }
 
-// blocking is how long a call can take: with pgx not longer than its context.
-func blocking(p pool) driver.Blocking {
-	if p != nil && p.canListen() {
-		return driver.BlocksToDeadline
-	}
-	return driver.BlocksForLong
-}
-
 // Guarantees implements [driver.Store].
-func (s *Store) Guarantees() driver.Guarantees { return s.can }
+func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 
-// Close implements [driver.Store]. It ends the watches, waits until those who
-// wait for what was released have been told, and closes the pool if the store
-// was opened from a URL.
+// Close implements [driver.Store]. It ends the watches, waits until the waiters for released names
+// have been notified, and closes the pool if the store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	again := s.closed
+	wasClosed := s.closed
 	s.closed = true
 	s.mu.Unlock()
-	if again {
+	if wasClosed {
 		return nil
 	}
 	s.stop()
-	s.watcher.close()
+	s.watcher.Close()
 	s.background.Wait()
-	if s.owned {
+	if s.ownsPool {
 		s.pool.close()
 	}
 	return nil
 }
 
-// spawn runs f in the background, unless the store is closed, and reports whether
-// it does. Close waits for it.
-func (s *Store) spawn(f func()) bool {
+// runInBackground runs f in the background, unless the store is closed. Close waits for f.
+func (s *Store) runInBackground(f func()) {
+	if s.beginBackground() {
+		go func() {
+			defer s.background.Done()
+			f()
+		}()
+	}
+}
+
+// beginBackground makes Close wait until the caller has called s.background.Done. It returns false
+// if the store is closed.
+func (s *Store) beginBackground() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.background.Go(f)
+		s.background.Add(1)
 	}
 	return !s.closed
 }
 
-// usable returns the error of a call that cannot be made.
-func (s *Store) usable(ctx context.Context) error {
+// checkUsable returns the error of a call that cannot be made.
+func (s *Store) checkUsable(ctx context.Context) error {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
-	return refusal(ctx, closed, s.misuse)
-}
-
-// refusal returns why a call is not even begun, nil if it can be.
-func refusal(ctx context.Context, closed bool, misuse error) error {
-	switch {
-	case closed:
-		return driver.ErrClosed
-	case misuse != nil:
-		return misuse
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", driver.ErrNotApplied, ctx.Err())
-	}
-	return nil
+	return pgclient.PreconditionErr(ctx, closed, s.configErr)
 }

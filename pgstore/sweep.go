@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// One in sweepEvery acquisitions of a name that is not in the table yet deletes
-// rows that have been free for long, so that the table does not grow without
-// end. It is left to chance, since many a process takes one lock only.
+// One in sweepEvery acquisitions of a name that is not in the table yet deletes rows that have been
+// free for long, so that the growth of the table is bounded. The choice is random, since many
+// processes acquire one lock only.
 const (
-	sweepEvery = 500
-	sweepBound = 30 * time.Second
+	sweepEvery   = 500
+	sweepTimeout = 30 * time.Second
 )
 
-// grown notes that the table has a row more.
-func (s *Store) grown() {
+// maybeSweep is called after the table has grown by a row.
+func (s *Store) maybeSweep() {
 	if rand.IntN(sweepEvery) == 0 {
-		s.spawn(s.sweep)
+		s.runInBackground(s.sweepRows)
 	}
 }
 
-// sweep deletes old rows. It ends with the store, and its failure with the next
-// one's success.
-func (s *Store) sweep() {
-	ctx, cancel := context.WithTimeout(s.ctx, sweepBound)
+// sweepRows deletes old rows. It ends with the store. A failure is ignored, since the next sweep
+// makes up for it.
+func (s *Store) sweepRows() {
+	ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
 	defer cancel()
-	_ = s.exec(ctx, s.text.sweep)
+	_ = s.execQuery(ctx, s.queries.sweep)
 }

@@ -7,20 +7,20 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // eavesdrop listens as a waiter does, and returns a function that says whether a
 // notification came of which nobody else knows.
 func eavesdrop(t *testing.T, s *Store) (heard func(within time.Duration) bool) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), shared.postgres().URL("postgres"))
+	conn, err := pgx.Connect(t.Context(), pgtest.Postgres().URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,9 +36,8 @@ func eavesdrop(t *testing.T, s *Store) (heard func(within time.Duration) bool) {
 	}
 }
 
-// Where nobody waits nothing is said; where somebody does, in whichever process,
-// it is.
-func TestNotifyOnlyTheAwaited(t *testing.T) {
+// A release notifies if the name has a waiter, in any process, and only then.
+func TestNotifyOnlyWithWaiters(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	heard := eavesdrop(t, s)
@@ -55,7 +54,7 @@ func TestNotifyOnlyTheAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	release(t, s, grant(t, s, "name", time.Minute))
-	if !heard(bound) {
+	if !heard(pgtest.Bound) {
 		t.Error("a release that somebody waits for was not told")
 	}
 	// The mark of one who waits no longer runs out.
@@ -87,9 +86,9 @@ func TestMarkIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// Whoever waits for a name again and again asks for its mark once in a while, and
-// anew on another connection.
-func TestMarkIsAskedForOnce(t *testing.T) {
+// Repeated waits for a name send one statement for its mark in a while, and another
+// one on a new connection.
+func TestMarkTakesOneStatement(t *testing.T) {
 	t.Parallel()
 	s, sent := traced(t, &Options{})
 	watch := func(what string, want int64) {
@@ -104,9 +103,9 @@ func TestMarkIsAskedForOnce(t *testing.T) {
 	}
 	watch("the first watch", 3) // LISTEN, the marks of all that is watched, and that of the name
 	watch("another", 0)
-	listens := s.watcher.link.ear.(*tableEar)
+	listens := s.watcher.Listener().(*tableListener)
 	listens.mu.Lock()
-	listens.fresh["name"] = time.Now().Add(-markFresh)
+	listens.markedAt["name"] = time.Now().Add(-markFreshTime)
 	listens.mu.Unlock()
 	watch("another after a while", 1)
 }
@@ -120,15 +119,15 @@ func TestMarksAreMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	change(t, s, "UPDATE @table@ SET awaited_until = NULL")
-	second, err := s.watcher.connect() // which marks what is watched
+	second, err := s.dialListener(t.Context()) // which marks what is watched
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer second.close()
+	defer second.Close()
 	release(t, s, grant(t, s, "name", time.Minute))
 	select {
 	case <-signals:
-	case <-time.After(bound):
+	case <-time.After(pgtest.Bound):
 		t.Error("the release was not told")
 	}
 }
@@ -139,8 +138,8 @@ func TestWatchThroughPooler(t *testing.T) {
 	t.Parallel()
 	opts := &Options{Schema: newSchema(t)}
 	for what, s := range map[string]*Store{
-		"pgx":          New(openPoolAt(t, shared.pgbouncer().URL("postgres")), opts),
-		"database/sql": NewDB(openSQL(t, shared.pgbouncer().URL("postgres")), opts),
+		"pgx":          New(pgtest.OpenPool(t, pgtest.PgBouncer().URL("postgres")), opts),
+		"database/sql": NewDB(pgtest.OpenSQL(t, pgtest.PgBouncer().URL("postgres")), opts),
 	} {
 		t.Run(what, func(t *testing.T) {
 			defer s.Close()
@@ -182,7 +181,7 @@ func TestHandOver(t *testing.T) {
 	var wg sync.WaitGroup
 	last := int64(0) // protected by the lock
 	for range clients {
-		locks := holdfast.New(openIn(t, schema, "pool_max_conns=2"), &holdfast.Config{Backoff: holdfast.Backoff{Watched: bound}})
+		locks := holdfast.New(openIn(t, schema, "pool_max_conns=2"), &holdfast.Config{Backoff: holdfast.Backoff{Watched: pgtest.Bound}})
 		wg.Go(func() {
 			defer locks.Close()
 			for range rounds {
@@ -202,74 +201,4 @@ func TestHandOver(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// stubEar is a connection that listens until it is cut.
-type stubEar struct{ cut chan struct{} }
-
-func (e stubEar) mark(context.Context, string) error { return nil }
-func (e stubEar) unmark(string)                      {}
-func (e stubEar) tell(string) bool                   { return false }
-func (e stubEar) hear(ctx context.Context) {
-	select {
-	case <-e.cut:
-	case <-ctx.Done():
-	}
-}
-func (e stubEar) close() {}
-
-// What is released while there is no connection is not told: watches are signalled
-// when it is lost, and once more when there is another.
-func TestWatchesAreSignalledAfterAGap(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	ears := make(chan stubEar, 1)
-	var w watcher
-	w.init(ctx, func(ctx context.Context) (ear, error) {
-		select {
-		case e := <-ears:
-			return e, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	})
-	defer w.close()
-	defer cancel()
-	first := stubEar{make(chan struct{})}
-	ears <- first
-	signals, err := w.watch(ctx, "name")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(signals) > 0 {
-		t.Error("a watch that is in force from its beginning is signalled")
-	}
-	close(first.cut)
-	signalled(t, signals)
-	ears <- stubEar{make(chan struct{})}
-	signalled(t, signals)
-}
-
-// A server that does not answer keeps nobody for long who would wait without a
-// watch as well, whether or not his context has an end.
-func TestWatchIsBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var w watcher
-		w.init(ctx, func(context.Context) (ear, error) {
-			<-ctx.Done() // The bound of the connection is not that of the watch.
-			return nil, ctx.Err()
-		})
-		began := time.Now()
-		_, err := w.watch(context.Background(), "name")
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != listenBound {
-			t.Errorf("a watch that is not answered: %v after %v, want an error after %v", err, took, listenBound)
-		}
-		if len(w.watched()) != 0 {
-			t.Error("what could not be watched is watched")
-		}
-		cancel()
-		w.close()
-	})
 }

@@ -15,9 +15,9 @@ with psycopg.connect(connection, autocommit=True) as db:
         return db.execute(statement, values).fetchone()[0]
 
     for _ in range(rounds):
-        while not call("SELECT acquire_lock(%s, %s, 30, %s)", "counter", holder, '{"language": "python"}'):
+        while not call("SELECT acquire_lock(%s::text, %s::text, %s::double precision, %s::jsonb)", "counter", holder, 30.0, '{"language": "python"}'):
             time.sleep(0.003)
         value = call("SELECT value FROM counter")
         db.execute("UPDATE counter SET value = %s", (value + 1,))
-        if not call("SELECT release_lock(%s, %s)", "counter", holder):
+        if not call("SELECT release_lock(%s::text, %s::text)", "counter", holder):
             sys.exit("the lock was lost")

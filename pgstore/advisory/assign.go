@@ -1,0 +1,268 @@
+package advisory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Bounds of the idle timeout of a session. Below the minimum, connections would be made again and
+// again. Above the maximum, the server cannot count.
+const (
+	minIdleTimeout = time.Second
+	maxIdleTimeout = 24 * 24 * time.Hour
+)
+
+// maxEmptyTime is how long a connection without locks is kept.
+const maxEmptyTime = time.Minute
+
+// idleTimeoutFor returns the idle timeout that a session needs for a hold to last its TTL.
+func idleTimeoutFor(ttl time.Duration) time.Duration {
+	ms := (ttl + time.Millisecond - 1).Truncate(time.Millisecond)
+	return max(ms, minIdleTimeout)
+}
+
+// A sessionDial is a connection being made. Its error is set before done is closed.
+type sessionDial struct {
+	done chan struct{}
+	err  error
+}
+
+// assignSession assigns a lease to a session with an idle timeout that fits the TTL: the lease
+// lasts its TTL there, and the server ends the session soon after that if it is silent.
+func (s *Store) assignSession(ctx context.Context, l *lease, ttl time.Duration) (*session, error) {
+	want := idleTimeoutFor(ttl)
+	for {
+		sess, d, err := s.pickSession(l, want)
+		if err != nil {
+			return nil, err
+		}
+		if sess != nil {
+			return sess, s.ensureTimeout(ctx, sess, want)
+		}
+		select {
+		case <-d.done:
+			if d.err != nil {
+				return nil, driver.NotApplied(d.err)
+			}
+		case <-ctx.Done():
+			return nil, driver.NotApplied(fmt.Errorf("no connection to PostgreSQL yet: %w", ctx.Err()))
+		}
+	}
+}
+
+// pickSession picks a session for a lease, or returns a dial to wait for.
+func (s *Store) pickSession(l *lease, want time.Duration) (*session, *sessionDial, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, driver.ErrClosed
+	}
+	if s.lockLimitReached() {
+		return nil, nil, fmt.Errorf("%w: this store holds %d advisory locks, and may hold no more, "+
+			"since the server's lock table has room for about %d: see Options.MaxLocks and max_locks_per_transaction",
+			driver.ErrNotApplied, s.maxLocks(), s.capacity)
+	}
+	sess := s.bestFit(want)
+	if sess == nil {
+		return nil, s.startDial(want), nil
+	}
+	l.session = sess
+	sess.lastUsed = time.Now()
+	sess.leaseCount++
+	return sess, nil, nil
+}
+
+// lockLimitReached reports whether the store may not have more locks: leases that have a session,
+// and marks. The caller holds s.mu.
+func (s *Store) lockLimitReached() bool {
+	n := int(s.markCount.Load())
+	for _, sess := range s.sessions {
+		n += sess.leaseCount
+	}
+	most := s.maxLocks()
+	return most > 0 && n >= most
+}
+
+func (s *Store) maxLocks() int {
+	if s.options.MaxLocks > 0 {
+		return s.options.MaxLocks
+	}
+	return s.capacity / 2
+}
+
+// bestFit returns the session that fits best, or nil if a new one is to be made. The caller holds
+// s.mu.
+func (s *Store) bestFit(want time.Duration) *session {
+	now := time.Now()
+	var usable []*session
+	var empty *session
+	for _, sess := range s.sessions {
+		stale := sess.leaseCount == 0 && now.Sub(sess.lastUsed) > sess.idleTimeout-sess.idleTimeout/8
+		switch {
+		case stale || sess.overdue(now):
+			continue
+		case sess.idleTimeout == want:
+			return sess
+		case sess.leaseCount == 0:
+			empty = sess
+		}
+		usable = append(usable, sess)
+	}
+	if len(usable) == 0 || len(usable)+len(s.dials) < s.options.MaxConns {
+		return nil
+	}
+	if empty != nil {
+		s.closeIdle(empty)
+		return nil
+	}
+	slices.SortFunc(usable, func(a, b *session) int { return cmp.Compare(a.idleTimeout, b.idleTimeout) })
+	for _, sess := range usable {
+		if sess.idleTimeout > want {
+			return sess
+		}
+	}
+	return usable[len(usable)-1] // The server has to accept its silence for longer.
+}
+
+// ensureTimeout raises the session's idle timeout to at least want.
+func (s *Store) ensureTimeout(ctx context.Context, sess *session, want time.Duration) error {
+	s.mu.Lock()
+	fits := sess.idleTimeout >= want
+	s.mu.Unlock()
+	if fits {
+		return nil
+	}
+	result := make(chan error, 1)
+	s.raiseTimeout(sess, want, func(_ []byte, err error) { result <- err })
+	select {
+	case err := <-result:
+		if err != nil {
+			return driver.NotApplied(s.wrapErr(err))
+		}
+		return nil
+	case <-ctx.Done():
+		return driver.NotApplied(noAnswerErr(ctx))
+	}
+}
+
+// raiseTimeout raises the idle timeout of a session. The timeout never decreases: one in use is
+// never below the TTL of a hold. raiseTimeout also keeps the server from giving up the connection
+// sooner, as TCP may when nothing arrives from the other end. The reply is that of a ping.
+func (s *Store) raiseTimeout(sess *session, want time.Duration, done func([]byte, error)) {
+	sess.mu.Lock() // Timeouts are sent in the order in which they rise.
+	sess.targetTimeout = max(sess.targetTimeout, want)
+	timeout := sess.targetTimeout
+	st := statement{
+		name:           "holdfast_idle_timeout",
+		params:         idleTimeoutParams(timeout),
+		ownTransaction: true,
+		done: func(value []byte, err error) {
+			if err == nil {
+				s.mu.Lock()
+				sess.idleTimeout = max(sess.idleTimeout, timeout)
+				s.mu.Unlock()
+			}
+			done(value, err)
+		},
+	}
+	lost := sess.enqueue(st)
+	sess.mu.Unlock()
+	if lost != nil {
+		st.done(nil, lost)
+	}
+}
+
+// idleTimeoutParams returns the timeout for the server in milliseconds and in seconds. A session
+// with locks is never silent for as long as maxIdleTimeout while its process runs: see maintain.
+func idleTimeoutParams(timeout time.Duration) [][]byte {
+	ms := min(timeout, maxIdleTimeout).Milliseconds()
+	seconds := (ms + 999) / 1000
+	const most = 32767 // that Linux accepts
+	return [][]byte{strconv.AppendInt(nil, ms, 10), strconv.AppendInt(nil, min(seconds, most), 10)}
+}
+
+// startDial returns the dial for sessions with an idle timeout, and starts it if there is none. If
+// the maximum number of dials is under way, it returns another one. The caller holds s.mu.
+func (s *Store) startDial(timeout time.Duration) *sessionDial {
+	d := s.dials[timeout]
+	if d == nil && len(s.dials) >= s.options.MaxConns {
+		for _, other := range s.dials {
+			return other
+		}
+	}
+	if d == nil {
+		d = &sessionDial{done: make(chan struct{})}
+		s.dials[timeout] = d
+		s.running.Go(func() {
+			sess, err := s.openLockSession(timeout)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.dials, timeout)
+			d.err = err
+			if err == nil {
+				d.err = s.addSession(sess)
+			}
+			close(d.done)
+		})
+	}
+	return d
+}
+
+// addSession adds a new session to the store. The caller holds s.mu.
+func (s *Store) addSession(sess *session) error {
+	if s.closed {
+		sess.closeNow()
+		return driver.ErrClosed
+	}
+	sess.lastUsed = time.Now()
+	s.sessions = append(slices.Clone(s.sessions), sess)
+	sess.maintainTimer = time.AfterFunc(maintainInterval(sess.idleTimeout), func() { s.maintain(sess) })
+	s.running.Go(sess.readReplies)
+	return nil
+}
+
+// removeSession removes a session from the store. The caller holds s.mu.
+func (s *Store) removeSession(sess *session) {
+	s.sessions = slices.DeleteFunc(slices.Clone(s.sessions), func(other *session) bool { return other == sess })
+	sess.maintainTimer.Stop()
+}
+
+// closeIdle ends a session without locks. The caller holds s.mu.
+func (s *Store) closeIdle(sess *session) {
+	s.removeSession(sess)
+	s.running.Go(sess.closeGracefully)
+}
+
+func maintainInterval(idleTimeout time.Duration) time.Duration {
+	return min(idleTimeout/4, maxEmptyTime/4)
+}
+
+// maintain ends a session that has no locks any more, and one that the server must have given up.
+// It pings a session with locks before a long silence, so that no network device drops the
+// connection.
+func (s *Store) maintain(sess *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.sessions, sess) {
+		return
+	}
+	now := time.Now()
+	waited, count := sess.progress(now)
+	switch {
+	case waited > sess.idleTimeout || waited > replyTimeout && sess.leaseCount == 0:
+		sess.closeNow()
+	case sess.leaseCount == 0 && waited == 0 && now.Sub(sess.lastUsed) >= min(sess.idleTimeout/2, maxEmptyTime):
+		s.closeIdle(sess)
+		return
+	case sess.leaseCount > 0 && waited == 0 && count == sess.countAtMaintain && sess.idleTimeout >= 2*maxEmptyTime:
+		s.running.Go(func() { sess.sendStatement(statement{name: "holdfast_ping", done: func([]byte, error) {}}) })
+	}
+	sess.countAtMaintain = count
+	sess.maintainTimer.Reset(maintainInterval(sess.idleTimeout))
+}

@@ -1,0 +1,201 @@
+package advisory
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+)
+
+// A lease is the state of a key that a store holds, or is about to acquire or unlock. A
+// session may lock a key any number of times, so the leases keep the owners within a store apart.
+//
+// Advisory locks have no TTL. The server ends a session that is silent. A timer here unlocks a key
+// that expires while its session is alive.
+type lease struct {
+	key    Key
+	name   string
+	owner  string
+	holder string
+
+	// Guarded by Store.mu.
+	session         *session // nil while one is being assigned
+	state           leaseState
+	done            chan struct{} // closed when the lease is no longer pending
+	token           int64
+	since           time.Time
+	until           time.Time
+	expiryTimer     *time.Timer
+	err             error // why the key was not acquired, or how its session ended
+	unlockConfirmed bool  // the server has confirmed that the key was held when it was unlocked
+}
+
+// leaseState is the step in the life of a lease.
+type leaseState uint8
+
+const (
+	leaseAcquiring leaseState = iota // pending: a session is dialed, or the lock statement is in flight
+	leaseHeld
+	leaseUnlocking // pending: the unlock statement has been sent
+	leaseGone
+)
+
+func (l *lease) pending() bool { return l.state == leaseAcquiring || l.state == leaseUnlocking }
+
+// binaryParams returns the key as the parameters of a statement.
+func (k Key) binaryParams() [][]byte {
+	bits := binary.BigEndian.AppendUint64(nil, uint64(k.bits))
+	if k.pair {
+		return [][]byte{bits[:4], bits[4:]}
+	}
+	return [][]byte{bits}
+}
+
+// statementSuffix is the end of the names of statements for the key's kind.
+func (k Key) statementSuffix() string {
+	if k.pair {
+		return "_pair"
+	}
+	return ""
+}
+
+// tryLockStatement returns the statement that tries to lock the key.
+func (l *lease) tryLockStatement(done func([]byte, error)) statement {
+	return statement{name: "holdfast_try" + l.key.statementSuffix(), params: l.key.binaryParams(), done: done}
+}
+
+// unlockKeyStatement returns the statement that unlocks the key and checks for waiters.
+func (l *lease) unlockKeyStatement(done func([]byte, error)) statement {
+	params := append(l.key.binaryParams(), l.key.waiterKey().binaryParams()...)
+	return statement{name: "holdfast_unlock" + l.key.statementSuffix(), params: params, done: done}
+}
+
+// publicRecord describes the lease to other callers. The caller holds the store's mutex.
+func (l *lease) publicRecord() driver.Record {
+	left := time.Until(l.until)
+	return driver.Record{
+		Name: l.name, Holder: l.holder, Token: l.token,
+		Since: l.since.Round(0), Until: l.until.Round(0), Remaining: max(left, 1),
+	}
+}
+
+// removeLease removes a lease on a key that the store does not hold. The caller holds s.mu.
+func (s *Store) removeLease(l *lease) {
+	if l.state == leaseGone {
+		return
+	}
+	wasPending := l.pending()
+	l.state = leaseGone
+	if l.expiryTimer != nil {
+		l.expiryTimer.Stop()
+	}
+	if l.session != nil {
+		l.session.leaseCount--
+	}
+	if s.leases[l.key] == l {
+		delete(s.leases, l.key)
+	}
+	if wasPending {
+		close(l.done)
+	}
+}
+
+// extendLease makes a lease valid until at least ttl from now. The caller holds s.mu.
+func (s *Store) extendLease(l *lease, ttl time.Duration) {
+	until := time.Now().Add(ttl)
+	if !until.After(l.until) {
+		return
+	}
+	l.until = until
+	if l.expiryTimer == nil {
+		l.expiryTimer = time.AfterFunc(ttl, func() { s.expireLease(l) })
+		return
+	}
+	l.expiryTimer.Reset(ttl)
+}
+
+// expireLease unlocks a key after its lease has expired.
+func (s *Store) expireLease(l *lease) {
+	s.mu.Lock()
+	if l.state != leaseHeld || time.Now().Before(l.until) {
+		s.mu.Unlock()
+		return
+	}
+	s.unlockLease(l)
+}
+
+// unlockLease sends the statement that unlocks a key. The caller holds s.mu, and unlockLease
+// releases it. The returned channel is closed when the server has replied.
+func (s *Store) unlockLease(l *lease) (done <-chan struct{}) {
+	if l.state == leaseHeld {
+		l.done = make(chan struct{})
+	}
+	l.state = leaseUnlocking
+	done = l.done
+	sess := l.session
+	s.mu.Unlock()
+	sess.sendStatement(l.unlockKeyStatement(func(value []byte, err error) { s.onUnlocked(l, value, err) }))
+	return done
+}
+
+// onUnlocked handles the reply to unlockLease. If the server has no lock where the store recorded
+// one, then nothing recorded for that session is certain.
+func (s *Store) onUnlocked(l *lease, value []byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.state == leaseGone {
+		return // with the session
+	}
+	// Only the check for waiters needs room in the lock table, and it comes after the unlocking.
+	markUnknown := pgclient.SQLState(err) == lockTableFull
+	unlocked := markUnknown || err == nil && len(value) == 1
+	if !unlocked && (err != nil || l.err == nil) {
+		l.session.closeNow()
+	}
+	l.unlockConfirmed = unlocked
+	s.removeLease(l)
+	if markUnknown || unlocked && value[0] == 0 {
+		s.notifyReleased(l.key)
+	}
+}
+
+// lockTableFull is the error of a server with a full lock table.
+const lockTableFull = "53200"
+
+// onSessionEnded removes the leases of a session that has ended. The function that it returns
+// calls the callbacks of OnLoss.
+func (s *Store) onSessionEnded(sess *session, cause error) (notify func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeSession(sess)
+	s.recordOrphan(sess, cause)
+	var lost []*lease
+	for _, l := range s.leases {
+		if l.session != sess {
+			continue
+		}
+		if l.state == leaseHeld {
+			lost = append(lost, l)
+		}
+		l.err = sess.endErr
+		s.removeLease(l)
+	}
+	callbacks := s.lossCallbacks
+	return func() {
+		for _, l := range lost {
+			for _, f := range callbacks {
+				(*f)(l.name, l.owner)
+			}
+		}
+	}
+}
+
+// recordOrphan records a session that may have outlived its connection. It does nothing if the
+// server ended the session. The caller holds s.mu.
+func (s *Store) recordOrphan(sess *session, cause error) {
+	if !s.closed && pgclient.SQLState(cause) == "" {
+		newest := s.orphans[max(0, len(s.orphans)-maxOrphans+1):]
+		s.orphans = append(newest, orphan{pid: sess.pid, started: sess.started})
+	}
+}

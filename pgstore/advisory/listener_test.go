@@ -1,0 +1,253 @@
+//go:build unix
+
+package advisory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+// A stubServer is the other end of a connection that listens. It replies to every statement, or
+// to none if it hangs.
+type stubServer struct {
+	hangs bool
+
+	mu       sync.Mutex
+	received []string // the names of statements
+}
+
+// listener returns a connection of s to the server.
+func (b *stubServer) listener(s *Store) *markListener {
+	ours, theirs := net.Pipe()
+	e := &markListener{
+		s:       s,
+		session: &session{conn: ours, frontend: pgproto3.NewFrontend(ours, ours), onNotification: s.watcher.SignalName},
+		ended:   make(chan struct{}),
+		marks:   map[string]*waiterMark{},
+	}
+	e.session.onEnded = e.onSessionEnded
+	s.running.Go(e.session.readReplies)
+	go b.serve(theirs)
+	return e
+}
+
+func (b *stubServer) serve(conn net.Conn) {
+	defer conn.Close()
+	wire := pgproto3.NewBackend(conn, conn)
+	for {
+		message, err := wire.Receive()
+		if err != nil {
+			return
+		}
+		switch m := message.(type) {
+		case *pgproto3.Bind:
+			b.mu.Lock()
+			b.received = append(b.received, m.PreparedStatement)
+			b.mu.Unlock()
+		case *pgproto3.Execute:
+			wire.Send(&pgproto3.DataRow{Values: [][]byte{{1}}})
+			wire.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
+		case *pgproto3.Sync:
+			if b.hangs {
+				continue
+			}
+			wire.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+			if wire.Flush() != nil {
+				return
+			}
+		}
+	}
+}
+
+// A connection that does not reply delays a watch for a bounded time, even if its context has no
+// end, and is soon replaced.
+func TestSilentListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{}
+		listened := make(chan time.Time, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		s.watcher = pgclient.NewWatcher(ctx, func(context.Context) (pgclient.Listener, error) {
+			listened <- time.Now()
+			return (&stubServer{hangs: len(listened) == 1}).listener(s), nil
+		})
+		defer s.running.Wait()
+		defer s.watcher.Close()
+		defer cancel()
+		began := time.Now()
+		_, err := s.watcher.Watch(context.Background(), Key64(1).String())
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > pgclient.ListenTimeout {
+			t.Errorf("a watch that is not answered: %v after %v, want an error within %v", err, time.Since(began), pgclient.ListenTimeout)
+		}
+		<-listened
+		if took := (<-listened).Sub(began); took > pgclient.ListenTimeout+2*listenerCheckInterval {
+			t.Errorf("a connection that does not answer was replaced after %v", took)
+		}
+		if _, err := s.watcher.Watch(t.Context(), Key64(1).String()); err != nil {
+			t.Errorf("a watch on the next one: %v", err)
+		}
+	})
+}
+
+// A connection without statements is pinged, and kept.
+func TestIdleListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &stubServer{}
+		e := server.listener(&Store{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		e.ListenLoop(ctx)
+		if ctx.Err() == nil {
+			t.Error("a connection that answers was given up")
+		}
+		e.Close()
+		<-e.ended
+		if n := len(server.received); n != 3*60-1 && n != 3*60 {
+			t.Errorf("it got %d pings in an hour, want every 20 s", n)
+		}
+	})
+}
+
+// The notification of a release waits for a connection that does not reply once, for a bounded
+// time, and does not use it again.
+func TestNotifyBySilentListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			hangs bool
+			takes time.Duration
+		}{{false, 0}, {true, notifyReplyTimeout}} {
+			server := &stubServer{hangs: c.hangs}
+			e := server.listener(&Store{})
+			began := time.Now()
+			for range 3 {
+				if notified := e.notifyWaiters(Key64(1).String()); notified == c.hangs {
+					t.Errorf("hangs is %v: notified is %v", c.hangs, notified)
+				}
+				time.Sleep(time.Nanosecond)
+			}
+			if took := time.Since(began).Truncate(time.Millisecond); took != c.takes {
+				t.Errorf("hangs is %v: three took %v, want %v", c.hangs, took, c.takes)
+			}
+			e.Close()
+			<-e.ended
+		}
+	})
+}
+
+// A mark ends after its watch, even if the watch ended before the connection was ready.
+func TestMarkOfEndedWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s, server := &Store{}, &stubServer{}
+		ready := make(chan struct{})
+		s.watcher = pgclient.NewWatcher(ctx, func(context.Context) (pgclient.Listener, error) {
+			l := server.listener(s)
+			if err := l.addAllMarks(ctx, s.watcher.WatchedNames()); err != nil {
+				t.Error(err)
+			}
+			<-ready
+			return l, nil
+		})
+		watch, unwatch := context.WithCancel(ctx)
+		go s.watcher.Watch(watch, Key64(1).String())
+		time.Sleep(pgclient.ListenTimeout - time.Nanosecond)
+		synctest.Wait()
+		if want := []string{"holdfast_mark"}; !slices.Equal(server.received, want) {
+			t.Errorf("while the name is watched the server got %v, want %v", server.received, want)
+		}
+		unwatch()
+		time.Sleep(2 * markIdleTime)
+		synctest.Wait()
+		if want := []string{"holdfast_mark", "holdfast_unmark"}; !slices.Equal(server.received, want) || s.markCount.Load() != 0 {
+			t.Errorf("in the end the server got %v, want %v; %d marks are counted", server.received, want, s.markCount.Load())
+		}
+		close(ready)
+		cancel()
+		s.watcher.Close()
+		s.running.Wait()
+	})
+}
+
+// Many names are marked anew about as fast as one, however far away the server is.
+func TestManyMarksAfterLoss(t *testing.T) {
+	t.Parallel()
+	p := faultproxy.Start(t, pgtest.Postgres().Addr)
+	s := open(t, p.Addr(), keysOf(t))
+	s.firstSignalDelay = 0
+	const names = 200
+	for i := range names {
+		if _, err := s.Watch(t.Context(), fmt.Sprint("name/", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := listens(s)
+	p.Delay(faultproxy.Up, 30*time.Millisecond, 30*time.Millisecond) // One after the other, they would take longer than listenTimeout.
+	began := time.Now()
+	first.session.closeNow()
+	pgtest.Eventually(t, "another connection", func() bool { second := listens(s); return second != nil && second != first })
+	t.Logf("it took %v", time.Since(began))
+	if n := s.markCount.Load(); n != names {
+		t.Errorf("on the new connection there are %d marks, want %d", n, names)
+	}
+}
+
+// listens returns the connection that listens, nil if there is none.
+func listens(s *Store) *markListener {
+	e, _ := s.watcher.Listener().(*markListener)
+	return e
+}
+
+// A waiter gets a lock that becomes free while the server process of the connection that listens
+// hangs.
+func TestHungListener(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t, "fsync=off", "max_connections=20")
+	s, other := open(t, server.Addr, keysOf(t)), open(t, server.Addr, keysOf(t))
+	if _, err := s.Watch(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	hung := listens(s)
+	if err := syscall.Kill(int(hung.session.pid), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(int(hung.session.pid), syscall.SIGCONT) }) // It may have ended.
+	held := grant(t, other, "name", time.Minute)
+	locks := holdfast.New(s, nil)
+	got := make(chan error, 1)
+	go func() {
+		_, err := locks.Acquire(context.Background(), "name", nil)
+		got <- err
+	}()
+	pgtest.Eventually(t, "statement without a reply", func() bool { late, _ := hung.session.progress(time.Now()); return late > 0 })
+	release(t, other, held)
+	freed := time.Now()
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+		t.Logf("the lock lay free for %v", time.Since(freed))
+	case <-time.After(pgtest.Bound / 2):
+		t.Errorf("the lock lies free after %v", time.Since(freed))
+	}
+	pgtest.Eventually(t, "another connection", func() bool { second := listens(s); return second != nil && second != hung })
+}

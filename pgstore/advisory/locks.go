@@ -1,0 +1,177 @@
+package advisory
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A Lock is an advisory lock of the database that a session of any program holds or waits
+// for. A waiter for a lock in an Store is shown as the process that is to be notified of
+// the release, and for a second longer.
+type Lock struct {
+	// Key is the key. Name is the name of the lock if this Store holds it: the server stores keys
+	// only.
+	Key  Key
+	Name string
+
+	// Shared reports that the lock is one of pg_advisory_lock_shared.
+	Shared bool
+
+	// Granted is false for a session that waits.
+	Granted bool
+
+	// Since is when the Store was granted the lock, or when the wait began (PostgreSQL 14 or
+	// later). It is zero where that is not known.
+	Since time.Time
+
+	// PID is the server process: pg_terminate_backend(PID) ends the session, with all its locks.
+	// Application is its application_name, by default "holdfast host/pid" for that of a Store.
+	// Connected is when the session began, and zero if the user may not see it.
+	PID         int32
+	Application string
+	Connected   time.Time
+
+	// BlockedBy are the processes that a waiting session waits for.
+	BlockedBy []int32
+}
+
+// locksQuery returns no time of a wait on a version that does not record it.
+const locksQuery = `SELECT l.objsubid = 2::smallint, l.classid::bigint, l.objid::bigint, l.mode = 'ShareLock'::text, l.granted,
+	(pg_catalog.to_jsonb(l) ->> 'waitstart'::text)::timestamptz, l.pid, coalesce(a.application_name, ''::text), a.backend_start,
+	CASE WHEN l.granted THEN '{}'::int[] ELSE pg_catalog.pg_blocking_pids(l.pid) END
+FROM pg_catalog.pg_locks AS l LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
+WHERE l.locktype = 'advisory'::text AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
+ORDER BY 1, 2, 3, l.granted DESC, 6`
+
+// lookupQuery finds the session that has a key. It returns a row in any case.
+const lookupQuery = `SELECT pg_catalog.pg_is_in_recovery(), l.granted IS NOT NULL, l.pid, coalesce(a.application_name, ''::text)
+FROM (VALUES (1)) AS one (row)
+LEFT JOIN pg_catalog.pg_locks AS l ON l.locktype = 'advisory'::text AND l.granted AND l.objsubid = $1::smallint
+	AND l.classid::bigint = $2::bigint AND l.objid::bigint = $3::bigint
+	AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
+LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
+ORDER BY l.mode LIMIT 1`
+
+// Lookup implements [driver.Store], as far as the server's data allow. A hold of this Store is
+// described in full. For any other session that has the key, of any program, Holder is the
+// application_name and the process, and nothing else is known; in particular neither its token nor
+// how long it will last. Guarantees.Lookup is false, since this is less than it promises.
+func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return driver.Record{}, false, err
+	}
+	key, err := s.keys(name)
+	if err != nil {
+		return driver.Record{}, false, err
+	}
+	s.mu.Lock()
+	if l := s.leases[key]; l != nil && l.state == leaseHeld && l.name == name && time.Now().Before(l.until) {
+		defer s.mu.Unlock()
+		return l.publicRecord(), true, nil
+	}
+	s.mu.Unlock()
+	kind := 1
+	if key.pair {
+		kind = 2
+	}
+	var standby, found bool
+	var pid *int32
+	var application string
+	row := s.pool.QueryRow(ctx, lookupQuery, pgx.QueryExecModeExec,
+		kind, key.bits>>32&math.MaxUint32, key.bits&math.MaxUint32)
+	switch err := row.Scan(&standby, &found, &pid, &application); {
+	case err != nil:
+		return driver.Record{}, false, fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
+	case standby:
+		return driver.Record{}, false, errStandby
+	case !found:
+		return driver.Record{}, false, nil
+	case pid == nil:
+		return driver.Record{Name: name, Holder: "a prepared transaction"}, true, nil
+	}
+	holder := strings.TrimSpace(fmt.Sprintf("%s (PID %d)", application, *pid))
+	return driver.Record{Name: name, Holder: holder}, true, nil
+}
+
+// Locks yields the advisory locks of the database, of all programs, and their waiters. It is a
+// snapshot for people and tools, read through the pool in one statement that goes through the whole
+// lock table of the server: do not call it many times a second. The last thing that it yields may
+// be an error.
+func (s *Store) Locks(ctx context.Context) iter.Seq2[Lock, error] {
+	return func(yield func(Lock, error) bool) {
+		all, err := s.readLocks(ctx)
+		for _, lock := range all {
+			if !yield(lock, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Lock{}, err)
+		}
+	}
+}
+
+func (s *Store) readLocks(ctx context.Context) ([]Lock, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, locksQuery, pgx.QueryExecModeExec)
+	if err != nil {
+		return nil, fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
+	}
+	all, err := pgx.CollectRows(rows, scanLock)
+	if err != nil {
+		return nil, fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
+	}
+	marksToWaiters(all)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range all {
+		lock := &all[i]
+		if l := s.leases[lock.Key]; l != nil && l.state == leaseHeld && l.session.pid == uint32(lock.PID) {
+			lock.Name, lock.Since = l.name, l.since.Round(0)
+		}
+	}
+	return all, nil
+}
+
+// marksToWaiters turns the marks of locks that are held into waiters.
+func marksToWaiters(all []Lock) {
+	holders := map[Key]Lock{}
+	for _, lock := range all {
+		if lock.Granted && !lock.Shared {
+			holders[lock.Key.waiterKey()] = lock
+		}
+	}
+	for i := range all {
+		lock := &all[i]
+		if holder, ok := holders[lock.Key]; ok && lock.Shared {
+			lock.Key, lock.Granted, lock.Shared, lock.BlockedBy = holder.Key, false, false, []int32{holder.PID}
+		}
+	}
+}
+
+func scanLock(row pgx.CollectableRow) (Lock, error) {
+	var lock Lock
+	var pair bool
+	var upper, lower int64
+	var waiting, connected *time.Time
+	err := row.Scan(&pair, &upper, &lower, &lock.Shared, &lock.Granted, &waiting,
+		&lock.PID, &lock.Application, &connected, &lock.BlockedBy)
+	lock.Key = Key{bits: upper<<32 | lower, pair: pair}
+	if waiting != nil {
+		lock.Since = *waiting
+	}
+	if connected != nil {
+		lock.Connected = *connected
+	}
+	return lock, err
+}

@@ -1,0 +1,160 @@
+package advisory
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+)
+
+// A renewal is a ping of a session, and the requests that it renews.
+type renewal struct {
+	session *session
+	ttl     time.Duration // the longest
+	parts   []renewalPart
+	result  chan error // of the ping, once the parts have their outcomes
+}
+
+type renewalPart struct {
+	index   int // of the request
+	lease   *lease
+	ttl     time.Duration
+	outcome driver.RenewOutcome
+}
+
+// errAcquirePending is the error of a renewal of a hold that is still being acquired.
+var errAcquirePending = errors.New("the acquisition has not been answered yet")
+
+// Renew implements [driver.Store]. A session that replies holds all its locks, so one statement
+// renews any number of them.
+func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return nil, err
+	}
+	outcomes := make([]driver.RenewOutcome, len(reqs))
+	renewals, err := s.groupBySession(reqs, outcomes)
+	for _, r := range renewals {
+		s.sendRenewal(r)
+	}
+	return outcomes, errors.Join(err, s.collectOutcomes(ctx, renewals, outcomes))
+}
+
+// collectOutcomes waits for the pings until ctx ends, and sets the outcomes of those that are
+// answered, also if one of them hangs.
+func (s *Store) collectOutcomes(
+	ctx context.Context, renewals map[*session]*renewal, outcomes []driver.RenewOutcome,
+) (err error) {
+	for _, r := range renewals {
+		var answer error
+		select {
+		case answer = <-r.result:
+		case <-ctx.Done():
+			select {
+			case answer = <-r.result: // before that
+			default:
+				err = errors.Join(err, noAnswerErr(ctx))
+				continue
+			}
+		}
+		err = errors.Join(err, s.wrapErr(answer))
+		for _, part := range r.parts {
+			outcomes[part.index] = part.outcome
+		}
+	}
+	return err
+}
+
+// renewOne renews a hold when its Acquire is repeated.
+func (s *Store) renewOne(ctx context.Context, req *driver.AcquireRequest) (driver.RenewOutcome, error) {
+	outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	if len(outcomes) == 0 {
+		return driver.RenewUnknown, err
+	}
+	return outcomes[0], err
+}
+
+// groupBySession groups the requests by the sessions to ping, and sets the outcomes that need no
+// ping.
+func (s *Store) groupBySession(reqs []driver.RenewRequest, outcomes []driver.RenewOutcome) (
+	map[*session]*renewal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var failed error
+	renewals := map[*session]*renewal{}
+	for i, req := range reqs {
+		key, err := s.keys(req.Name)
+		if err != nil {
+			failed = err
+			continue
+		}
+		l := s.leases[key]
+		switch {
+		case l == nil || l.name != req.Name || l.owner != req.Owner || l.state == leaseUnlocking,
+			l.state == leaseHeld && !time.Now().Before(l.until):
+			outcomes[i] = driver.RenewLost
+			continue
+		case l.state == leaseAcquiring:
+			failed = errAcquirePending
+			continue
+		}
+		r := renewals[l.session]
+		if r == nil {
+			r = &renewal{session: l.session, result: make(chan error, 1)}
+			renewals[l.session] = r
+		}
+		r.ttl = max(r.ttl, req.TTL)
+		r.parts = append(r.parts, renewalPart{index: i, lease: l, ttl: req.TTL})
+	}
+	return renewals, failed
+}
+
+// sendRenewal pings a session, and raises its idle timeout if necessary.
+func (s *Store) sendRenewal(r *renewal) {
+	want := idleTimeoutFor(r.ttl)
+	s.mu.Lock()
+	raise := want > r.session.idleTimeout
+	s.mu.Unlock()
+	done := func(value []byte, err error) {
+		if err == nil && (len(value) != 4 || binary.BigEndian.Uint32(value) != r.session.pid) {
+			err = fmt.Errorf("%w: a pooler has put another server process behind the connection",
+				pgclient.ErrSessionLost)
+			r.session.closeNow()
+		}
+		s.onRenewed(r, err)
+		r.result <- ignoreSessionLost(err)
+	}
+	if raise {
+		s.raiseTimeout(r.session, want, done)
+		return
+	}
+	r.session.sendStatement(statement{name: "holdfast_ping", done: done})
+}
+
+// ignoreSessionLost returns nil for an error that means that the session has ended: the renewals
+// have an outcome then.
+func ignoreSessionLost(err error) error {
+	if errors.Is(err, pgclient.ErrSessionLost) {
+		return nil
+	}
+	return err
+}
+
+// onRenewed handles the reply to a renewal.
+func (s *Store) onRenewed(r *renewal, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range r.parts {
+		part := &r.parts[i]
+		switch {
+		case part.lease.state != leaseHeld || errors.Is(err, pgclient.ErrSessionLost):
+			part.outcome = driver.RenewLost
+		case err == nil:
+			part.outcome = driver.Renewed
+			s.extendLease(part.lease, part.ttl)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+//go:build unix
+
+package advisory
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// serverURL is that of the database at an address.
+func serverURL(addr string) string {
+	return "postgres://postgres@" + addr + "/postgres?sslmode=disable"
+}
+
+// open returns a store that is closed with the test.
+func open(tb testing.TB, addr string, opts *Options) *Store {
+	tb.Helper()
+	s := New(pgtest.OpenPool(tb, serverURL(addr), "pool_max_conns=2"), opts)
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// grant takes a lock that must be free.
+func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.AcquireRequest {
+	t.Helper()
+	req := pgtest.Request(name, ttl)
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted {
+		t.Fatalf("Acquire of %q: %+v, %v, want it granted", name, res, err)
+	}
+	return req
+}
+
+// refused checks that a lock is not free.
+func refused(t *testing.T, s *Store, name string) {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), pgtest.Request(name, time.Minute))
+	if err != nil || res.Granted {
+		t.Fatalf("Acquire of %q: %+v, %v, want it refused", name, res, err)
+	}
+}
+
+func release(t *testing.T, s *Store, req driver.AcquireRequest) bool {
+	t.Helper()
+	ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	if err != nil {
+		t.Fatalf("Release of %q: %v", req.Name, err)
+	}
+	return ours
+}
+
+func renew(t *testing.T, s *Store, req driver.AcquireRequest) driver.RenewOutcome {
+	t.Helper()
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	if err != nil {
+		t.Fatalf("Renew of %q: %v", req.Name, err)
+	}
+	return outcomes[0]
+}
+
+// takes tries until a lock is granted, and returns when it was.
+func takes(t *testing.T, s *Store, name string) time.Time {
+	t.Helper()
+	req := pgtest.Request(name, time.Minute)
+	pgtest.Eventually(t, "free lock", func() bool {
+		res, err := s.Acquire(t.Context(), req)
+		return err == nil && res.Granted
+	})
+	return time.Now()
+}
+
+// ways knows the way that each store takes to its server.
+type ways struct {
+	sync.Mutex
+	of map[driver.Store]*faultproxy.Proxy
+}
+
+func (p *ways) open(tb testing.TB, addr string, opts *Options) *Store {
+	tb.Helper()
+	proxy := faultproxy.Start(tb, addr)
+	s := open(tb, proxy.Addr(), opts)
+	p.Lock()
+	defer p.Unlock()
+	if p.of == nil {
+		p.of = map[driver.Store]*faultproxy.Proxy{}
+	}
+	p.of[s] = proxy
+	return s
+}
+
+func (p *ways) through(s driver.Store) *faultproxy.Proxy {
+	p.Lock()
+	defer p.Unlock()
+	return p.of[s]
+}
+
+// keysOf are options that keep the locks of a test apart from those of others.
+func keysOf(tb testing.TB) *Options {
+	return &Options{Keys: SHA256Keys(tb.Name())}
+}

@@ -1,0 +1,196 @@
+package advisory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+)
+
+// Options change how a store of advisory locks works. The zero value and nil are the
+// defaults.
+type Options struct {
+	// Keys makes the keys of locks from their names. nil means SHA256Keys(""). All programs that
+	// are to exclude each other need the same Keys.
+	Keys KeyScheme
+
+	// TokenSequence names the sequence that fencing tokens are drawn from, as in "app.tokens" or
+	// "holdfast_tokens". [Store.Migrate] creates it. All programs that lock the same names
+	// need the same. A name without a schema is searched for in the search_path: name a schema in
+	// which nobody else may create. "" means no tokens. One grant in 32 waits for the server's
+	// disk.
+	TokenSequence string
+
+	// SessionPooled means that a pooler in the path gives every connection a server process of its
+	// own until the connection is closed, as PgBouncer does with pool_mode=session. A pooler that
+	// assigns a process for each transaction would grant a lock twice. Without SessionPooled every
+	// pooler is refused.
+	SessionPooled bool
+
+	// MaxLocks bounds the locks that the Store holds at a time. Advisory locks live in a table of
+	// fixed size that all sessions of the server share: when it is full, the statements of other
+	// programs fail as well. A name with waiters counts as one. 0 means half of the table, as the
+	// server's settings give its size.
+	MaxLocks int
+
+	// MaxConns bounds the connections. 0 means 4. Each TTL in use needs a connection of its own,
+	// since the server can end a silent session only as a whole. When there are more TTLs than
+	// connections, some locks share one with locks of a longer TTL, and a holder that hangs keeps
+	// them for that longer TTL.
+	MaxConns int
+
+	// NoListen turns off the connection that listens for releases. Waiters then try at intervals.
+	NoListen bool
+}
+
+// A Store keeps locks as advisory locks of PostgreSQL sessions. See
+// [New]. Its methods may be called from many goroutines at once.
+type Store struct {
+	pool             *pgxpool.Pool
+	ownsPool         bool // Close closes the pool as well
+	options          Options
+	keys             KeyScheme
+	statements       map[string]string // that every session prepares, by name
+	configErr        error             // returned by every call if the arguments of New are invalid
+	watcher          *pgclient.Watcher
+	markCount        atomic.Int32  // of the watcher, at the server
+	firstSignalDelay time.Duration // see the constant
+
+	ctx     context.Context // ends at Close
+	stop    context.CancelFunc
+	running sync.WaitGroup // goroutines
+
+	mu            sync.Mutex
+	closed        bool
+	leases        map[Key]*lease
+	sessions      []*session
+	dials         map[time.Duration]*sessionDial // under way, by the idle timeout of the session
+	orphans       []orphan
+	capacity      int // of the server's lock table; 0 before it is known
+	lossCallbacks []*func(name, owner string)
+}
+
+var (
+	_ driver.Alarmer = (*Store)(nil)
+	_ driver.Watcher = (*Store)(nil)
+)
+
+// New returns a store of advisory locks. The pool supplies the settings of connections. The locks
+// live on connections of the Store's own, usually one, that are not counted in the pool. Nothing is
+// dialed before the first call. The pool must stay open until the Store is closed. Options that
+// cannot be used are reported by every call.
+func New(pool *pgxpool.Pool, opts *Options) *Store {
+	if opts == nil {
+		opts = &Options{}
+	}
+	s := &Store{
+		pool:             pool,
+		options:          *opts,
+		keys:             opts.Keys,
+		firstSignalDelay: firstSignalDelay,
+		leases:           map[Key]*lease{},
+		dials:            map[time.Duration]*sessionDial{},
+	}
+	if s.keys == nil {
+		s.keys = SHA256Keys("")
+	}
+	if s.options.MaxConns == 0 {
+		s.options.MaxConns = 4
+	}
+	s.statements = lockStatements(sequenceName(opts.TokenSequence))
+	s.configErr = s.checkOptions()
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.watcher = pgclient.NewWatcher(s.ctx, s.dialListener)
+	return s
+}
+
+func (s *Store) checkOptions() error {
+	switch o := &s.options; {
+	case s.pool == nil:
+		return fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
+	case o.MaxConns < 0 || o.MaxLocks < 0:
+		return fmt.Errorf("%w: MaxConns or MaxLocks is negative", driver.ErrInvalid)
+	case strings.Contains(o.TokenSequence, "\x00"):
+		return fmt.Errorf("%w: the name of the sequence has a NUL in it", driver.ErrInvalid)
+	}
+	return nil
+}
+
+// sequenceName quotes the name of a sequence. It returns "" for "".
+func sequenceName(name string) string {
+	if name == "" {
+		return ""
+	}
+	return pgx.Identifier(strings.Split(name, ".")).Sanitize()
+}
+
+// Guarantees implements [driver.Store].
+func (s *Store) Guarantees() driver.Guarantees {
+	return driver.Guarantees{
+		Store:       "postgres advisory",
+		Scope:       driver.ScopeNetwork,
+		Fencing:     s.options.TokenSequence != "",
+		HolderCrash: driver.RecoveryAtOnce,
+		Restart:     driver.FateForgotten, // Its holders are notified a moment later.
+		Failover:    driver.FateForgotten,
+		Push:        !s.options.NoListen,
+	}
+}
+
+// Close implements [driver.Store]. It ends the sessions, and returns when the server has released
+// their locks, or has not replied for a second. It closes the pool if the Store was opened from a
+// URL.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	sessions := s.sessions
+	s.mu.Unlock()
+	s.stop()
+	for _, sess := range sessions {
+		s.running.Go(sess.closeGracefully)
+	}
+	s.watcher.Close()
+	s.running.Wait()
+	if s.ownsPool {
+		s.pool.Close()
+	}
+	return nil
+}
+
+// OnLoss registers f, which is called as soon as the Store detects that a hold is lost, other than
+// by its expiry: when the connection ends, that is within milliseconds of pg_terminate_backend or a
+// restart of the server. f is called once for each such hold, on a goroutine of the Store, and must
+// not block. A hold that was released is not lost. stop ends the calls.
+func (s *Store) OnLoss(f func(name, owner string)) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	callback := &f
+	s.lossCallbacks = append(slices.Clone(s.lossCallbacks), callback)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lossCallbacks = slices.DeleteFunc(slices.Clone(s.lossCallbacks),
+			func(other *func(name, owner string)) bool { return other == callback })
+	}
+}
+
+// checkUsable returns the error of a call that cannot be made.
+func (s *Store) checkUsable(ctx context.Context) error {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	return pgclient.PreconditionErr(ctx, closed, s.configErr)
+}

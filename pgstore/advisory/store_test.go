@@ -1,0 +1,189 @@
+//go:build unix
+
+package advisory
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+// Locks shows who holds and who waits, by whatever program.
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	opts := keysOf(t)
+	s := open(t, server.Addr, opts)
+	grant(t, s, "name", time.Minute)
+	key, _ := opts.Keys("name")
+	stranger := pgtest.OpenPool(t, server.URL("postgres"), "application_name=stranger")
+	conn, err := stranger.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiter := int32(conn.Conn().PgConn().PID())
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared("+key.sqlLiteral()+")")
+		waited <- err
+	}()
+	var found []Lock
+	pgtest.Eventually(t, "waiter", func() bool {
+		found = nil
+		for lock, err := range s.Locks(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lock.Key == key {
+				found = append(found, lock)
+			}
+		}
+		return len(found) == 2
+	})
+	holder, waiting := found[0], found[1]
+	if holder.Name != "name" || !holder.Granted || holder.Shared || holder.PID != sessionsOf(s)[0] ||
+		!strings.HasPrefix(holder.Application, "holdfast ") || time.Since(holder.Since) > time.Minute || len(holder.BlockedBy) != 0 {
+		t.Errorf("the holder is shown as %+v", holder)
+	}
+	if waiting.Name != "" || waiting.Granted || !waiting.Shared || waiting.PID != waiter || waiting.Application != "stranger" ||
+		waiting.Since.IsZero() || waiting.Connected.IsZero() || len(waiting.BlockedBy) != 1 || waiting.BlockedBy[0] != holder.PID {
+		t.Errorf("the waiter is shown as %+v", waiting)
+	}
+	cancel()
+	<-waited
+	conn.Release()
+}
+
+// Tokens rise over the loss of their sequence.
+func TestSequenceLost(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	opts := keysOf(t)
+	opts.TokenSequence = "public.Lost Tokens"
+	var last int64
+	for range 3 {
+		s := open(t, server.Addr, opts)
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+		if err != nil || res.Token <= last {
+			t.Errorf("Acquire gives %+v, %v, want a token above %d", res, err, last)
+		}
+		last = res.Token
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		pgtest.Execute(t, server.URL("postgres"), `DROP SEQUENCE public."Lost Tokens"`)
+	}
+	s := open(t, server.Addr, opts)
+	_, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+	if !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "Migrate") {
+		t.Errorf("Acquire without the sequence: %v, want it to say Migrate", err)
+	}
+}
+
+// An attempt that took the key and then failed has given it back.
+func TestFailedAfterLock(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	opts := keysOf(t)
+	opts.TokenSequence = "holdfast_failing"
+	s, other := open(t, server.Addr, opts), open(t, server.Addr, keysOf(t))
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 1)") // It may have failed before.
+	kept := grant(t, s, "kept", time.Minute)
+	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740991)")
+	for range 2 {
+		if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || !driver.IsNotApplied(err) {
+			t.Errorf("Acquire when no token is left gives %+v, %v, want an error", res, err)
+		}
+	}
+	grant(t, other, "name", time.Minute)
+	if got := renew(t, s, kept); got != driver.Renewed {
+		t.Errorf("Renew of another lock is answered %d, want Renewed", got)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.Postgres().Addr, keysOf(t))
+	detached := pgtest.Request("name", time.Minute)
+	detached.Detached = true
+	if _, err := s.Acquire(t.Context(), detached); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("a detached Acquire: %v, want ErrUnsupported", err)
+	}
+	raw := open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys})
+	for _, s := range []*Store{raw, New(nil, nil), New(raw.pool, &Options{MaxConns: -1})} {
+		if _, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Acquire: %v, want ErrInvalid", err)
+		}
+	}
+	gone := open(t, "127.0.0.1:1", nil)
+	_, err := gone.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+	if !errors.Is(err, driver.ErrNotApplied) || strings.Contains(err.Error(), "Secret") {
+		t.Errorf("Acquire without a server: %v, want ErrNotApplied", err)
+	}
+}
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	for text, good := range map[string]bool{
+		"postgres+advisory://": true,
+		"postgres+advisory://user:SecretWord@host:1234/db?sslmode=disable": true,
+		"postgres+advisory://host/db?keys=raw&tokens=app.tokens":           true,
+		"postgres+advisory://host/db?namespace=x&session_pooled=true":      true,
+		"postgres+advisory://host/db?max_locks=10&max_conns=2":             true,
+		"postgres+advisory://host/db?keys=SecretWord":                      false,
+		"postgres+advisory://host/db?keys=raw&namespace=x":                 false,
+		"postgres+advisory://host/db?max_locks=-1":                         false,
+		"postgres+advisory://host/db?max_conns=SecretWord":                 false,
+		"postgres+advisory://host/db?sesion_pooled=SecretWord":             false,
+		"postgres+advisory://user:SecretWord@host:notaport/db":             false,
+		"postgres+advisory:SecretWord":                                     false,
+		"postgres+advisory://host/db#SecretWord":                           false,
+	} {
+		storecheck.Opens(t, text, good)
+	}
+}
+
+// The store of a URL has what the URL says, and a connection that names its
+// process.
+func TestOpened(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	u, err := url.Parse("postgres+advisory://postgres@" + server.Addr + "/postgres?sslmode=disable&namespace=" + t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opener, _ := driver.Lookup(u.Scheme)
+	opened, err := opener(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := opened.(*Store)
+	grant(t, s, "name", time.Minute)
+	same := open(t, server.Addr, keysOf(t))
+	refused(t, same, "name")
+	for lock, err := range s.Locks(t.Context()) {
+		host, _ := os.Hostname()
+		if err != nil || lock.Name == "name" && !strings.Contains(lock.Application, host) {
+			t.Errorf("the lock is shown as %+v, %v", lock, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	grant(t, same, "name", time.Minute)
+}

@@ -1,0 +1,132 @@
+package advisory
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// LockTx takes a lock for the rest of a transaction of the caller's. For one of package
+// database/sql there is [LockSQLTx]. PostgreSQL releases the lock when the transaction ends, or the
+// savepoint after which it was taken is rolled back. There is nothing to release and nothing to
+// renew, and it works through every pooler. The next holder sees everything that the transaction writes, since it cannot have the lock before
+// the commit.
+//
+// LockTx waits in the server, in the order of arrival, until the lock is free, the server finds a
+// deadlock (SQLSTATE 40P01), or lock_timeout or statement_timeout is over. Set one of these rather
+// than a deadline of ctx: when ctx ends, the client library closes the connection. While it waits,
+// the server can neither vacuum rows that the transaction may see nor finish a CREATE INDEX
+// CONCURRENTLY; TryLockTx does not wait. After any error the transaction is over except for its
+// rollback, and the lock is not held.
+//
+// The key of the lock is that of SHA256Keys(""), and so the same as that of an [Store]
+// without Keys: they exclude each other. Do not use it for work that takes minutes: an open
+// transaction holds up vacuum for the whole database.
+func LockTx(ctx context.Context, tx pgx.Tx, name string) error {
+	key, err := SHA256Keys("")(name)
+	if err != nil {
+		return err
+	}
+	return LockKeyTx(ctx, tx, key)
+}
+
+// TryLockTx is LockTx without waiting. It reports whether the lock is held.
+func TryLockTx(ctx context.Context, tx pgx.Tx, name string) (bool, error) {
+	key, err := SHA256Keys("")(name)
+	if err != nil {
+		return false, err
+	}
+	return TryLockKeyTx(ctx, tx, key)
+}
+
+// LockKeyTx is LockTx for any key.
+func LockKeyTx(ctx context.Context, tx pgx.Tx, key Key) error {
+	_, err := lockInTx(ctx, pgxQuery(tx), key, waitInTx)
+	return err
+}
+
+// TryLockKeyTx is TryLockTx for any key.
+func TryLockKeyTx(ctx context.Context, tx pgx.Tx, key Key) (bool, error) {
+	return lockInTx(ctx, pgxQuery(tx), key, tryInTx)
+}
+
+// LockSQLTx is LockTx for a transaction of package database/sql.
+func LockSQLTx(ctx context.Context, tx *sql.Tx, name string) error {
+	key, err := SHA256Keys("")(name)
+	if err != nil {
+		return err
+	}
+	return LockKeySQLTx(ctx, tx, key)
+}
+
+// TryLockSQLTx is TryLockTx for a transaction of package database/sql.
+func TryLockSQLTx(ctx context.Context, tx *sql.Tx, name string) (bool, error) {
+	key, err := SHA256Keys("")(name)
+	if err != nil {
+		return false, err
+	}
+	return TryLockKeySQLTx(ctx, tx, key)
+}
+
+// LockKeySQLTx is LockSQLTx for any key.
+func LockKeySQLTx(ctx context.Context, tx *sql.Tx, key Key) error {
+	_, err := lockInTx(ctx, sqlQuery(tx), key, waitInTx)
+	return err
+}
+
+// TryLockKeySQLTx is TryLockSQLTx for any key.
+func TryLockKeySQLTx(ctx context.Context, tx *sql.Tx, key Key) (bool, error) {
+	return lockInTx(ctx, sqlQuery(tx), key, tryInTx)
+}
+
+// The statements, for the arguments of Key.sqlLiteral.
+const (
+	waitInTx = "SELECT pg_catalog.pg_advisory_xact_lock(%s) IS NOT NULL"
+	tryInTx  = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
+)
+
+// A rowQuery runs a statement in a transaction and returns its one row.
+type rowQuery func(ctx context.Context, statement string) interface{ Scan(...any) error }
+
+// pgxQuery returns nil without a transaction, as sqlQuery does. The simple protocol prepares no
+// statement, which a pooler may not support.
+func pgxQuery(tx pgx.Tx) rowQuery {
+	if tx == nil {
+		return nil
+	}
+	return func(ctx context.Context, statement string) interface{ Scan(...any) error } {
+		return tx.QueryRow(ctx, statement, pgx.QueryExecModeSimpleProtocol)
+	}
+}
+
+func sqlQuery(tx *sql.Tx) rowQuery {
+	if tx == nil {
+		return nil
+	}
+	return func(ctx context.Context, statement string) interface{ Scan(...any) error } {
+		return tx.QueryRowContext(ctx, statement)
+	}
+}
+
+func lockInTx(ctx context.Context, query rowQuery, key Key, statement string) (locked bool, err error) {
+	if query == nil {
+		return false, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalid)
+	}
+	// A key is digits and at most a sign and a comma: safe as text.
+	if err := query(ctx, fmt.Sprintf(statement, key.sqlLiteral())).Scan(&locked); err != nil {
+		return false, fmt.Errorf("lock %v for the transaction: %w", key, err)
+	}
+	return locked, nil
+}
+
+// sqlLiteral returns the key as the arguments of an SQL function.
+func (k Key) sqlLiteral() string {
+	if k.pair {
+		return fmt.Sprintf("(%d)::int, (%d)::int", int32(k.bits>>32), int32(k.bits))
+	}
+	return fmt.Sprintf("'%d'::bigint", k.bits)
+}

@@ -1,0 +1,162 @@
+//go:build unix
+
+package advisory
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+// A lock of a transaction excludes others until the transaction ends, those of an
+// Store too, and whichever client library it is of.
+func TestLockTx(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Postgres().URL("postgres")
+	pool, db := pgtest.OpenPool(t, url), pgtest.OpenSQL(t, url)
+	s := open(t, pgtest.Postgres().Addr, nil)
+	name := t.Name()
+
+	first, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := LockTx(t.Context(), first, name); err != nil {
+		t.Fatal(err)
+	}
+	second, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if locked, err := TryLockSQLTx(t.Context(), second, name); err != nil || locked {
+		t.Errorf("TryLockSQLTx of a held lock gives %v, %v", locked, err)
+	}
+	refused(t, s, name)
+	if err := first.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := LockSQLTx(t.Context(), second, name); err != nil {
+		t.Error(err)
+	}
+	refused(t, s, name)
+	if err := second.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	req := grant(t, s, name, time.Minute)
+	third, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if locked, err := TryLockTx(t.Context(), third, name); err != nil || locked {
+		t.Errorf("TryLockTx of a lock of a store gives %v, %v", locked, err)
+	}
+	if err := third.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	release(t, s, req)
+}
+
+// Raw keys are those of the SQL functions, in both their forms.
+func TestLockKeyTx(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"))
+	for _, v := range []struct {
+		key       Key
+		arguments string
+	}{
+		{Key64(-1 << 63), "(-9223372036854775808)::bigint"},
+		{Key64(7_000_000_001), "7000000001"},
+		{Key2x32(-1<<31, -7), "-2147483648, -7"},
+		{Key2x32(7, 7_000_001), "7, 7000001"},
+	} {
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if locked, err := TryLockKeyTx(t.Context(), tx, v.key); err != nil || !locked {
+			t.Errorf("TryLockKeyTx of %v gives %v, %v", v.key, locked, err)
+		}
+		if pgtest.QueryValue[bool](t, pool, "SELECT pg_try_advisory_lock("+v.arguments+")") {
+			t.Errorf("the key %v is not that of pg_try_advisory_lock(%s)", v.key, v.arguments)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A lock_timeout that is over in the moment in which the lock comes free leaves
+// the lock neither held nor in the way.
+func TestLockTxTimeoutRace(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Postgres().URL("postgres")
+	holders, waiters := pgtest.OpenPool(t, url), pgtest.OpenPool(t, url)
+	const timeout = 5 * time.Millisecond
+	expired := 0
+	for round := range 60 {
+		holder, err := holders.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := LockTx(t.Context(), holder, t.Name()); err != nil {
+			t.Fatal(err)
+		}
+		freed := make(chan error, 1)
+		time.AfterFunc(timeout+rand.N(2*time.Millisecond)-time.Millisecond, func() { freed <- holder.Commit(t.Context()) })
+		err = pgx.BeginFunc(t.Context(), waiters, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '5ms'"); err != nil {
+				return err
+			}
+			return LockTx(t.Context(), tx, t.Name())
+		})
+		if err != nil && pgclient.SQLState(err) != "55P03" {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if err != nil {
+			expired++
+		}
+		if err := <-freed; err != nil {
+			t.Fatal(err)
+		}
+		if locked := pgtest.QueryValue[bool](t, holders, "SELECT pg_try_advisory_xact_lock("+mustKey(t, t.Name()).sqlLiteral()+")"); !locked {
+			t.Fatalf("round %d: the lock is in the way of others, after %v", round, err)
+		}
+	}
+	t.Logf("of 60 waits %d expired", expired)
+}
+
+func mustKey(t *testing.T, name string) Key {
+	t.Helper()
+	key, err := SHA256Keys("")(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func TestLockTxMisuse(t *testing.T) {
+	t.Parallel()
+	if err := LockTx(t.Context(), nil, "name"); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("LockTx without a transaction: %v, want ErrInvalid", err)
+	}
+	if _, err := TryLockSQLTx(t.Context(), nil, "name"); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("TryLockSQLTx without a transaction: %v, want ErrInvalid", err)
+	}
+	tx, err := pgtest.OpenSQL(t, pgtest.Postgres().URL("postgres")).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if locked, err := TryLockSQLTx(t.Context(), tx, "name"); err == nil || locked {
+		t.Errorf("TryLockSQLTx of a transaction that is over gives %v, %v, want an error", locked, err)
+	}
+}

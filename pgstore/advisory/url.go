@@ -1,0 +1,72 @@
+package advisory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+)
+
+func init() { driver.Register("postgres+advisory", openURL) }
+
+// openURL makes a store with a pool of its own. Nothing is dialed.
+func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil || u.Opaque != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%w: want postgres+advisory://user@host:port/database?parameter=value", driver.ErrInvalid)
+	}
+	own := url.Values{}
+	for _, name := range []string{"keys", "namespace", "tokens", "session_pooled", "max_locks", "max_conns", "listen"} {
+		if given, ok := values[name]; ok {
+			own[name] = given
+			values.Del(name)
+		}
+	}
+	opts, err := optionsFrom(&url.URL{RawQuery: own.Encode()})
+	if err != nil {
+		return nil, err
+	}
+	rest := *u
+	rest.Scheme, rest.RawQuery = "postgres", values.Encode()
+	pool, err := pgclient.OpenPool(&rest)
+	if err != nil {
+		return nil, err
+	}
+	s := New(pool, opts)
+	s.ownsPool = true
+	if s.configErr != nil {
+		_ = s.Close() // Nothing was done with it.
+		return nil, s.configErr
+	}
+	return s, nil
+}
+
+func optionsFrom(own *url.URL) (*Options, error) {
+	query := driver.NewQuery(own)
+	keys, namespace := query.String("keys", "sha256"), query.String("namespace", "")
+	opts := &Options{
+		TokenSequence: query.String("tokens", ""),
+		SessionPooled: query.Bool("session_pooled", false),
+		MaxLocks:      query.Int("max_locks", 0),
+		MaxConns:      query.Int("max_conns", 0),
+		NoListen:      !query.Bool("listen", true),
+		Keys:          keySchemes[keys],
+	}
+	switch {
+	case query.Err() != nil:
+		return nil, query.Err()
+	case keys == "sha256":
+		opts.Keys = SHA256Keys(namespace)
+	case opts.Keys == nil:
+		return nil, fmt.Errorf("%w: parameter keys is none of sha256, %s", driver.ErrInvalid,
+			strings.Join(slices.Sorted(maps.Keys(keySchemes)), ", "))
+	case namespace != "":
+		return nil, fmt.Errorf("%w: only the keys of sha256 have a namespace", driver.ErrInvalid)
+	}
+	return opts, nil
+}

@@ -1,0 +1,216 @@
+package advisory
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+)
+
+// Acquire implements [driver.Store].
+func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	key, err := s.checkAcquire(ctx, &req)
+	if err != nil {
+		return driver.AcquireResult{}, err
+	}
+	for {
+		found := s.findOrAddLease(key, &req)
+		switch {
+		case found.isNew:
+			return s.acquireKey(ctx, found.lease, &req)
+		case found.pending != nil:
+			if err := waitUntilDone(ctx, found.pending); err != nil {
+				return driver.AcquireResult{}, err
+			}
+		case found.lease == nil:
+			return driver.AcquireResult{Held: found.holder}, nil
+		default:
+			outcome, err := s.renewOne(ctx, &req)
+			if outcome != driver.RenewLost {
+				return driver.AcquireResult{Granted: outcome == driver.Renewed, Token: found.lease.token}, err
+			}
+		}
+	}
+}
+
+// checkAcquire checks a request, and makes the key.
+func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) (Key, error) {
+	switch err := s.checkUsable(ctx); {
+	case err != nil:
+		return Key{}, err
+	case req.Detached:
+		return Key{}, fmt.Errorf("%w: an advisory lock ends with the session that holds it", driver.ErrUnsupported)
+	case req.Floor > driver.MaxToken:
+		return Key{}, fmt.Errorf("%w: no token above the floor is left", driver.ErrInvalid)
+	}
+	if err := pgclient.CheckOwner(req.Owner); err != nil {
+		return Key{}, err
+	}
+	return s.keys(req.Name)
+}
+
+// A leaseLookup is the state of a key for a caller that wants it: a new lease of the caller, a
+// pending one, the caller's own hold, or the hold of another owner.
+type leaseLookup struct {
+	lease   *lease
+	isNew   bool
+	pending <-chan struct{}
+	holder  driver.Record
+}
+
+// findOrAddLease adds a lease for a key that has none in this store. It unlocks a hold that has
+// expired.
+func (s *Store) findOrAddLease(key Key, req *driver.AcquireRequest) leaseLookup {
+	s.mu.Lock()
+	l := s.leases[key]
+	if l != nil && l.state == leaseHeld && !time.Now().Before(l.until) {
+		return leaseLookup{pending: s.unlockLease(l)}
+	}
+	defer s.mu.Unlock()
+	switch {
+	case l == nil:
+		l = &lease{key: key, name: req.Name, owner: req.Owner, holder: req.Holder, done: make(chan struct{})}
+		s.leases[key] = l
+		return leaseLookup{lease: l, isNew: true}
+	case l.pending():
+		return leaseLookup{pending: l.done}
+	case l.owner == req.Owner && l.name == req.Name:
+		return leaseLookup{lease: l}
+	}
+	return leaseLookup{holder: l.publicRecord()}
+}
+
+// waitUntilDone waits until a lease is no longer pending. After an error the operation goes on.
+func waitUntilDone(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return noAnswerErr(ctx)
+	}
+}
+
+func noAnswerErr(ctx context.Context) error {
+	return fmt.Errorf("no answer from PostgreSQL: %w", ctx.Err())
+}
+
+// acquireKey sends the statement that locks the key of a new lease.
+func (s *Store) acquireKey(ctx context.Context, l *lease, req *driver.AcquireRequest) (driver.AcquireResult, error) {
+	done := l.done
+	sess, err := s.assignSession(ctx, l, req.TTL)
+	if err != nil {
+		s.mu.Lock()
+		s.removeLease(l)
+		s.mu.Unlock()
+		return driver.AcquireResult{}, err
+	}
+	ttl, floor := req.TTL, req.Floor
+	try := l.tryLockStatement(func(value []byte, err error) { s.onTried(l, ttl, floor, value, err) })
+	try.ownTransaction = s.options.TokenSequence != "" // Its end waits until the token is on disk.
+	sess.sendStatement(try)
+	if err := waitUntilDone(ctx, done); err != nil {
+		return driver.AcquireResult{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.err != nil {
+		return driver.AcquireResult{}, s.wrapErr(l.err)
+	}
+	return driver.AcquireResult{Granted: l.token != tokenRefused, Token: max(l.token, 0)}, nil
+}
+
+// tokenRefused is the token of a lease on a key that another session has.
+const tokenRefused = -1
+
+// onTried handles the reply to an attempt: the token, 0 if there are no tokens, or NULL if another
+// session has the key.
+func (s *Store) onTried(l *lease, ttl time.Duration, floor int64, value []byte, err error) {
+	s.mu.Lock()
+	switch {
+	case l.state == leaseGone: // with its session
+	case err != nil:
+		// The key may have been locked before something failed.
+		l.err = err
+		s.unlockLease(l)
+		return
+	case len(value) != 8:
+		l.token = tokenRefused
+		s.removeLease(l)
+	default:
+		l.token = int64(binary.BigEndian.Uint64(value))
+		if s.options.TokenSequence != "" && l.token < floor {
+			s.mu.Unlock()
+			s.raiseToken(l, ttl, floor)
+			return
+		}
+		s.markHeld(l, ttl)
+	}
+	s.mu.Unlock()
+}
+
+// markHeld makes a lease held. The caller holds s.mu.
+func (s *Store) markHeld(l *lease, ttl time.Duration) {
+	l.state = leaseHeld
+	l.since = time.Now()
+	s.extendLease(l, ttl)
+	close(l.done)
+}
+
+// Release implements [driver.Store].
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return false, err
+	}
+	if req.Keep > 0 {
+		return false, fmt.Errorf("%w: an advisory lock cannot be kept after its release", driver.ErrUnsupported)
+	}
+	key, err := s.keys(req.Name)
+	if err != nil {
+		return false, err
+	}
+	for {
+		s.mu.Lock()
+		l := s.leases[key]
+		if l == nil || l.name != req.Name || l.owner != req.Owner {
+			s.mu.Unlock()
+			return false, nil
+		}
+		if l.state == leaseHeld {
+			inTime := time.Now().Before(l.until)
+			if err := waitUntilDone(ctx, s.unlockLease(l)); err != nil {
+				return false, err
+			}
+			return inTime && l.unlockConfirmed, s.wrapErr(l.err)
+		}
+		done := l.done
+		s.mu.Unlock()
+		if err := waitUntilDone(ctx, done); err != nil {
+			return false, err
+		}
+	}
+}
+
+// List implements [driver.Store]. It yields ErrUnsupported: see [Store.Locks].
+func (s *Store) List(ctx context.Context, _ string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) {
+		yield(driver.Record{}, s.unsupportedErr(ctx, "an advisory lock has no name: Store.Locks shows keys and processes"))
+	}
+}
+
+// Break implements [driver.Store]. It returns ErrUnsupported: a session can only be ended with all
+// its locks, by pg_terminate_backend.
+func (s *Store) Break(ctx context.Context, _ driver.BreakRequest) (driver.Record, bool, error) {
+	return driver.Record{}, false, s.unsupportedErr(ctx,
+		"only a whole session can be ended, by pg_terminate_backend with a PID of Store.Locks")
+}
+
+func (s *Store) unsupportedErr(ctx context.Context, why string) error {
+	if err := s.checkUsable(ctx); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s", driver.ErrUnsupported, why)
+}

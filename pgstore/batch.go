@@ -1,0 +1,224 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/batch"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+)
+
+const (
+	// maxUnbatched is how many changes may be in flight on their own before others are batched.
+	// With fewer in flight the server has time left, and waiting for others costs more than it
+	// saves.
+	maxUnbatched = 4
+
+	// maxBatch is the maximum size of a batch. The results of a batch are visible only when all of
+	// it is committed.
+	maxBatch = 128
+
+	// batchTimeout bounds a batch. After that its outcome is unknown.
+	batchTimeout = 3 * time.Second
+
+	// batchDelay is how long a batch holds up the next one. It is longer than a busy server and its
+	// disk take, and less than anybody notices when a connection hangs.
+	batchDelay = 50 * time.Millisecond
+)
+
+// A rowChange is a change that goes in a batch if there are many at once: a plain release, or the
+// acquisition of a name that is free and in the table. The changes of a batch share one round trip
+// and one commit. A batch waits for no row, so that a locked row holds up no other lock, and no two
+// batches wait for each other. The row of a change that a batch does not decide is as it was: the
+// caller then makes the change on its own, which finds out why.
+type rowChange struct {
+	name, owner string
+	acquire     *driver.AcquireRequest // nil for a release
+	metadata    string                 // of acquire, encoded
+
+	decided    bool // the rest is the outcome
+	applied    bool
+	token      int64 // of an acquisition
+	hasWaiters bool  // at a release
+	err        error
+}
+
+// newBatches returns the queue of the changes.
+func (s *Store) newBatches() *batch.Queue[*rowChange] {
+	return &batch.Queue[*rowChange]{
+		Send:       func(_ context.Context, deadline time.Time, changes []*rowChange) { s.sendChanges(deadline, changes) },
+		SendSolo:   func(ctx context.Context, _ time.Time, changes []*rowChange) { s.changeAlone(ctx, changes[0]) },
+		Max:        maxBatch,
+		Bound:      batchTimeout,
+		StuckAfter: batchDelay,
+		MinInline:  batchTimeout / 3,
+		Solo:       maxUnbatched,
+	}
+}
+
+// makeChange makes a change, on its own or in a batch. It returns an error if the change has not
+// been sent, or if its outcome is not known. Otherwise change has the outcome, if there is one.
+func (s *Store) makeChange(ctx context.Context, change *rowChange) error {
+	err := s.batches.Do(graceContext{ctx}, change)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, batch.ErrNotSent):
+		return fmt.Errorf("no answer from PostgreSQL: %w", context.DeadlineExceeded)
+	case ctx.Err() != nil:
+		return driver.NotApplied(ctx.Err())
+	}
+	return driver.NotApplied(context.DeadlineExceeded)
+}
+
+// A graceContext has a deadline graceTime after that of its parent, and ends with its parent. A
+// change is therefore not sent after the end of the parent, but one that is sent is awaited for
+// graceTime more, as every statement is, so that the release that follows does not overtake it.
+type graceContext struct{ context.Context }
+
+// Deadline implements [context.Context].
+func (c graceContext) Deadline() (time.Time, bool) {
+	deadline, ok := c.Context.Deadline()
+	return deadline.Add(graceTime), ok
+}
+
+// sendChanges makes the changes of a batch, and records their outcomes.
+func (s *Store) sendChanges(deadline time.Time, changes []*rowChange) {
+	if !s.beginBackground() {
+		return // Each caller is refused on its own.
+	}
+	defer s.background.Done()
+	ctx, cancel := context.WithDeadline(s.ctx, deadline.Add(-graceTime)) // A statement has that beyond it.
+	defer cancel()
+	var releases, acquires []*rowChange
+	acquiring := map[string]bool{}
+	for _, change := range changes {
+		switch {
+		case change.acquire != nil:
+			acquires = append(acquires, change)
+			acquiring[change.owner] = true
+		case !acquiring[change.owner]: // else the release is to follow the acquisition, on its own
+			releases = append(releases, change)
+		}
+	}
+	err := s.changeTogether(ctx, releases, acquires)
+	if err == nil {
+		return
+	}
+	if driver.IsNotApplied(err) {
+		err = nil // Each caller makes its change on its own.
+	}
+	for _, change := range append(releases, acquires...) {
+		change.decided, change.err = err != nil, err
+	}
+}
+
+// changeAlone makes one change by a statement of its own.
+func (s *Store) changeAlone(ctx context.Context, change *rowChange) {
+	req := change.acquire
+	if req == nil {
+		change.applied, change.hasWaiters, change.err = s.releaseAlone(ctx, change.name, change.owner)
+		change.decided = true
+		return
+	}
+	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, change.metadata}
+	change.applied, change.err = s.queryOptional(ctx, s.queries.acquireFree, args, &change.token)
+	if pgclient.SQLState(change.err) == lockNotAvailable {
+		change.err = nil // The function detects whether it was the row.
+	}
+	change.decided = change.applied || change.err != nil
+}
+
+// changeTogether makes changes in one transaction: the releases and then the acquisitions, which
+// may be of names that were released. A transaction without acquisitions does not wait for the disk.
+func (s *Store) changeTogether(ctx context.Context, releases, acquires []*rowChange) error {
+	return s.queryOnConn(ctx, func(ctx context.Context, c conn, unprepared bool) error {
+		for _, change := range releases {
+			change.decided = false
+		}
+		for _, change := range acquires {
+			change.decided = false
+		}
+		release := func(scan scanner) error {
+			var place int64 // They are counted from one.
+			var hasWaiters bool
+			var level string
+			err := scan(&place, &hasWaiters, &level)
+			if err == nil {
+				change := releases[place-1]
+				change.decided, change.applied, change.hasWaiters = true, true, hasWaiters
+			}
+			return err
+		}
+		acquire := func(scan scanner) error {
+			var place, token int64
+			err := scan(&place, &token)
+			if err == nil {
+				change := acquires[place-1]
+				change.decided, change.applied, change.token = true, true, token
+			}
+			return err
+		}
+		if len(acquires) == 0 {
+			return c.query(ctx, unprepared, s.queries.releaseBatch, append(releaseArrays(releases), true), release)
+		}
+		if len(releases) == 0 {
+			return c.query(ctx, unprepared, s.queries.acquireBatch, acquireArrays(acquires), acquire)
+		}
+		conn, err := c.rawConn()
+		if err != nil || conn == nil || unprepared {
+			return unsentError{cmp.Or(err, errNoPipeline)}
+		}
+		var statements pgx.Batch
+		statements.Queue(s.queries.releaseBatch, append(releaseArrays(releases), false)...).Query(eachRow(release))
+		statements.Queue(s.queries.acquireBatch, acquireArrays(acquires)...).Query(eachRow(acquire))
+		return conn.SendBatch(ctx, &statements).Close()
+	})
+}
+
+// errNoPipeline is why statements are not sent together.
+var errNoPipeline = errors.New("the connection sends one statement at a time")
+
+func eachRow(row func(scanner) error) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := row(rows.Scan); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
+}
+
+// releaseArrays returns the first arguments of releaseBatchSQL.
+func releaseArrays(changes []*rowChange) []any {
+	names, owners := make([]string, len(changes)), make([]string, len(changes))
+	for i, change := range changes {
+		names[i], owners[i] = change.name, change.owner
+	}
+	return []any{arrayLiteral(names), arrayLiteral(owners)}
+}
+
+// acquireArrays returns the arguments of acquireBatchSQL.
+func acquireArrays(changes []*rowChange) []any {
+	var columns [6][]string
+	for _, change := range changes {
+		req := change.acquire
+		ttl, floor := strconv.FormatInt(ceilMicros(req.TTL), 10), strconv.FormatInt(req.Floor, 10)
+		for i, value := range []string{req.Name, req.Owner, req.Holder, ttl, floor, change.metadata} {
+			columns[i] = append(columns[i], value)
+		}
+	}
+	var args []any
+	for _, column := range columns {
+		args = append(args, arrayLiteral(column))
+	}
+	return args
+}

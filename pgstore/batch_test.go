@@ -1,0 +1,598 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+// blockers are the changes, as *rowChange, at which a queue stops for the function stored.
+var blockers sync.Map
+
+// crowd makes the changes of a store gather until the function that it returns is called. They then
+// go together, with one more that does nothing.
+func crowd(t *testing.T, s *Store) (disperse func()) {
+	t.Helper()
+	q := s.batches
+	if q.Solo > 0 { // the first crowd of this store
+		q.Solo, q.StuckAfter, q.Bound = 0, time.Hour, time.Hour
+		q.Send = func(_ context.Context, _ time.Time, changes []*rowChange) {
+			if block, ok := blockers.Load(changes[0]); ok {
+				block.(func())()
+				return
+			}
+			s.sendChanges(time.Now().Add(batchTimeout), changes)
+		}
+	}
+	sending, hold, first := make(chan struct{}), make(chan struct{}), &rowChange{}
+	blockers.Store(first, func() {
+		close(sending)
+		<-hold
+	})
+	var group sync.WaitGroup
+	group.Go(func() { _ = q.Do(context.Background(), first) })
+	pgtest.Signaled(t, sending)
+	group.Go(func() { _ = q.Do(context.Background(), &rowChange{name: "nobody's", owner: "nobody"}) })
+	pgtest.Eventually(t, "change that waits", func() bool { return q.Waiting() == 1 })
+	disperse = sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(func() {
+		disperse()
+		group.Wait()
+	})
+	return disperse
+}
+
+// An end is what became of a release.
+type end struct {
+	ended bool
+	err   error
+}
+
+// part begins a release that gathers with n others, and has gathered when part
+// returns.
+func part(ctx context.Context, t *testing.T, s *Store, n int, req driver.AcquireRequest) <-chan end {
+	t.Helper()
+	ends := make(chan end, 1)
+	go func() {
+		ended, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		ends <- end{ended, err}
+	}()
+	pgtest.Eventually(t, "release that waits for others", func() bool { return gathered(s) > n })
+	return ends
+}
+
+// gathered returns how many changes wait, besides that of crowd.
+func gathered(s *Store) int { return s.batches.Waiting() - 1 }
+
+func await(t *testing.T, ends <-chan end) end {
+	t.Helper()
+	select {
+	case e := <-ends:
+		return e
+	case <-time.After(pgtest.Bound):
+		t.Fatal("the release has not come to an end")
+		return end{}
+	}
+}
+
+// kinds are stores on pools of every kind that gather.
+func kinds(t *testing.T) map[string]*Store {
+	server := pgtest.Postgres()
+	all := map[string]*Store{
+		"pgxpool":      New(pgtest.OpenPool(t, server.URL("postgres")), &Options{Schema: newSchema(t)}),
+		"database/sql": NewDB(pgtest.OpenSQL(t, server.URL("postgres")), &Options{Schema: newSchema(t)}),
+		"serializable": New(pgtest.OpenPool(t, server.URL("postgres"), "default_transaction_isolation=serializable"), &Options{Schema: newSchema(t)}),
+		"PgBouncer":    New(pgtest.OpenPool(t, pgtest.PgBouncer().URL("postgres")), &Options{Schema: newSchema(t), NoListen: true}),
+	}
+	for _, s := range all {
+		t.Cleanup(func() { _ = s.Close() })
+	}
+	return all
+}
+
+// Each of those that go together gets its own answer, also if it does not hold
+// the name, or another has released it by the same request.
+func TestReleasesGoTogether(t *testing.T) {
+	t.Parallel()
+	for what, s := range kinds(t) {
+		a, b, c := grant(t, s, "a", time.Minute), grant(t, s, "b", time.Minute), grant(t, s, `c"\{,`, time.Minute)
+		thief := b
+		thief.Owner = "thief"
+		s.unprepared.Store(false) // Then even through a pooler they gather, once.
+		disperse := crowd(t, s)
+		var ends []<-chan end
+		for i, req := range []driver.AcquireRequest{thief, c, a, c} {
+			ends = append(ends, part(t.Context(), t, s, i, req))
+		}
+		disperse()
+		var got []bool
+		for _, e := range ends {
+			e := await(t, e)
+			if e.err != nil {
+				t.Errorf("%s: %v", what, e.err)
+			}
+			got = append(got, e.ended)
+		}
+		if got[0] || !got[2] || got[1] == got[3] {
+			t.Errorf("%s: %v, want false for who does not hold it, and true once for each who does", what, got)
+		}
+		refuse(t, s, "b")
+		grant(t, s, "a", time.Minute)
+		grant(t, s, c.Name, time.Minute)
+	}
+}
+
+// Those that go together are one statement, and it is known then that the names
+// are free.
+func TestReleasesTogetherAreOneStatement(t *testing.T) {
+	t.Parallel()
+	s, sent := traced(t, &Options{})
+	const holds = 50
+	disperse := crowd(t, s)
+	var ends []<-chan end
+	for i := range holds {
+		ends = append(ends, part(t.Context(), t, s, i, grant(t, s, fmt.Sprint("hold/", i), time.Minute)))
+	}
+	sent.Store(0)
+	disperse()
+	for _, e := range ends {
+		if e := await(t, e); e.err != nil || !e.ended {
+			t.Errorf("Release: %v, %v", e.ended, e.err)
+		}
+	}
+	if n := sent.Swap(0); n != 1 {
+		t.Errorf("%d releases were %d statements, want 1", holds, n)
+	}
+	grant(t, s, "hold/1", time.Minute)
+	if n := sent.Swap(0); n != 1 {
+		t.Errorf("an acquisition after it was %d statements, want 1", n)
+	}
+}
+
+// A row that somebody has locked holds up its own release, and no other that goes
+// together with it.
+func TestReleasesBesideLockedRow(t *testing.T) {
+	t.Parallel()
+	s := open(t, "pool_max_conns=4")
+	a, b, c := grant(t, s, "a", time.Minute), grant(t, s, "b", time.Minute), grant(t, s, "c", time.Minute)
+	unlock := lockAnyRow(t, s, "b")
+	disperse := crowd(t, s)
+	stuck := part(t.Context(), t, s, 0, b)
+	ends := []<-chan end{part(t.Context(), t, s, 1, a), part(t.Context(), t, s, 2, c)}
+	disperse()
+	for _, e := range ends {
+		if e := await(t, e); e.err != nil || !e.ended {
+			t.Errorf("Release beside a locked row: %v, %v", e.ended, e.err)
+		}
+	}
+	select {
+	case e := <-stuck:
+		t.Errorf("Release of a locked row: %v, %v, want it to wait", e.ended, e.err)
+	default:
+	}
+	unlock()
+	if e := await(t, stuck); e.err != nil || !e.ended {
+		t.Errorf("Release of a row that was locked: %v, %v", e.ended, e.err)
+	}
+}
+
+// Releases that wait for locked rows hold up the others for a moment only.
+func TestReleasesBehindLockedRows(t *testing.T) {
+	t.Parallel()
+	s := open(t, "pool_max_conns=12")
+	other := grant(t, s, "other", time.Minute)
+	var held []driver.AcquireRequest
+	for i := range maxUnbatched {
+		held = append(held, grant(t, s, fmt.Sprint("locked/", i), time.Minute))
+		lockAnyRow(t, s, held[i].Name)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for _, req := range held {
+		group.Go(func() { _, _ = s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}) })
+	}
+	defer group.Wait()
+	defer cancel()
+	pgtest.Eventually(t, "releases that wait for rows", func() bool {
+		var n int
+		query(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'",
+			[]any{s.expandSQL("@schema@")}, &n)
+		return n == maxUnbatched
+	})
+	limited, done := context.WithTimeout(t.Context(), pgtest.Bound)
+	defer done()
+	if ended, err := s.Release(limited, driver.ReleaseRequest{Name: other.Name, Owner: other.Owner}); err != nil || !ended {
+		t.Errorf("Release behind locked rows: %v, %v", ended, err)
+	}
+}
+
+// What holds nobody up: a release that keeps the name, and one that is durable,
+// go at once.
+func TestReleasesThatGoAlone(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	durable := New(s.pool.(pgxPool).Pool, &Options{Schema: s.options.Schema, DurableRelease: true})
+	t.Cleanup(func() { _ = durable.Close() })
+	crowd(t, s)
+	crowd(t, durable)
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Bound)
+	defer cancel()
+	a, b := grant(t, s, "a", time.Minute), grant(t, s, "b", time.Minute)
+	if ended, err := s.Release(ctx, driver.ReleaseRequest{Name: a.Name, Owner: a.Owner, Keep: time.Minute}); err != nil || !ended {
+		t.Errorf("Release with Keep: %v, %v", ended, err)
+	}
+	if rec := refuse(t, s, "a"); !rec.Kept {
+		t.Errorf("a name that is to be kept is %+v", rec)
+	}
+	if ended, err := durable.Release(ctx, driver.ReleaseRequest{Name: b.Name, Owner: b.Owner}); err != nil || !ended {
+		t.Errorf("durable Release: %v, %v", ended, err)
+	}
+}
+
+// The lost answer to a batch is neither a loss nor a proof that nothing was done,
+// for each of its releases.
+func TestLostAnswerToReleases(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t, newSchema(t), "default_query_exec_mode=exec")
+	reqs := []driver.AcquireRequest{grant(t, s, "a", time.Minute), grant(t, s, "b", time.Minute), pgtest.Request("c", time.Minute)}
+	disperse := crowd(t, s)
+	var ends []<-chan end
+	for i, req := range reqs {
+		ends = append(ends, part(t.Context(), t, s, i, req))
+	}
+	proxy.LoseReply(isStatement)
+	disperse()
+	for i, e := range ends {
+		if e := await(t, e); e.err == nil || driver.IsNotApplied(e.err) {
+			t.Errorf("Release without an answer: %v, want an error that leaves it open", e.err)
+		}
+		if release(t, s, reqs[i]) {
+			t.Error("the Release sent again reports a hold")
+		}
+	}
+}
+
+// A release that cannot be carried out costs those that go with it nothing.
+func TestReleaseThatSpoilsTheBatch(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	a := grant(t, s, "a", time.Minute)
+	disperse := crowd(t, s)
+	bad, good := part(t.Context(), t, s, 0, pgtest.Request("\x00", time.Minute)), part(t.Context(), t, s, 1, a)
+	disperse()
+	if e := await(t, bad); !errors.Is(e.err, driver.ErrInvalid) {
+		t.Errorf("Release of a name with a NUL: %v, want ErrInvalid", e.err)
+	}
+	if e := await(t, good); e.err != nil || !e.ended {
+		t.Errorf("Release beside it: %v, %v", e.ended, e.err)
+	}
+}
+
+// A release that was sent in a batch notifies the waiters for its name.
+func TestReleaseBatchNotifiesWaiters(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	other := openIn(t, s.options.Schema)
+	a := grant(t, s, "a", time.Minute)
+	woken, err := other.Watch(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	disperse := crowd(t, s)
+	e := part(t.Context(), t, s, 0, a)
+	disperse()
+	if e := await(t, e); e.err != nil || !e.ended {
+		t.Errorf("Release: %v, %v", e.ended, e.err)
+	}
+	select {
+	case <-woken:
+	case <-time.After(pgtest.Bound):
+		t.Error("no wake-up")
+	}
+}
+
+// Whatever the pool is and however many release at once, every release ends a
+// hold.
+func TestManyReleasesAtOnce(t *testing.T) {
+	t.Parallel()
+	for what, s := range kinds(t) {
+		var group sync.WaitGroup
+		for g := range 24 {
+			group.Go(func() {
+				for range 10 {
+					req := pgtest.Request(fmt.Sprint("name/", g), time.Minute)
+					if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+						t.Errorf("%s: Acquire: %+v, %v", what, res, err)
+					}
+					if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !ended {
+						t.Errorf("%s: Release: %v, %v", what, ended, err)
+					}
+				}
+			})
+		}
+		group.Wait()
+	}
+}
+
+// acquirePart begins an acquisition that gathers with n other changes, and has gathered when
+// acquirePart returns.
+func acquirePart(t *testing.T, s *Store, n int, req driver.AcquireRequest) <-chan acquired {
+	t.Helper()
+	results := make(chan acquired, 1)
+	go func() {
+		res, err := s.Acquire(t.Context(), req)
+		results <- acquired{res, err}
+	}()
+	pgtest.Eventually(t, "acquisition that waits for others", func() bool { return gathered(s) > n })
+	return results
+}
+
+type acquired struct {
+	driver.AcquireResult
+	err error
+}
+
+func awaitAcquired(t *testing.T, results <-chan acquired) acquired {
+	t.Helper()
+	select {
+	case res := <-results:
+		return res
+	case <-time.After(pgtest.Bound):
+		t.Fatal("the acquisition has not come to an end")
+		return acquired{}
+	}
+}
+
+// knownFree makes rows of names, which the store knows to be free, and returns their tokens.
+func knownFree(t *testing.T, s *Store, names ...string) map[string]int64 {
+	t.Helper()
+	tokens := map[string]int64{}
+	for _, name := range names {
+		req, token := grantToken(t, s, name, time.Minute)
+		release(t, s, req)
+		tokens[name] = token
+	}
+	return tokens
+}
+
+// Releases and acquisitions that go together are one transaction, and each has its own outcome.
+func TestChangesTogetherAreOneTransaction(t *testing.T) {
+	t.Parallel()
+	for what, s := range kinds(t) {
+		names := []string{"a", "b", `c"\{,`}
+		tokens := knownFree(t, s, names...)
+		held := grant(t, s, "held", time.Minute)
+		s.unprepared.Store(false) // Then even through a pooler they gather, once.
+		disperse := crowd(t, s)
+		ended := part(t.Context(), t, s, 0, held)
+		var reqs []driver.AcquireRequest
+		var results []<-chan acquired
+		for i, name := range names {
+			req := pgtest.Request(name, time.Minute)
+			req.Holder, req.Metadata = "holder of "+name, map[string]string{"name": name}
+			reqs = append(reqs, req)
+			results = append(results, acquirePart(t, s, i+1, req))
+		}
+		disperse()
+		if e := await(t, ended); e.err != nil || !e.ended {
+			t.Errorf("%s: Release: %v, %v", what, e.ended, e.err)
+		}
+		for i, result := range results {
+			res := awaitAcquired(t, result)
+			if res.err != nil || !res.Granted || res.Token <= tokens[names[i]] {
+				t.Errorf("%s: Acquire of %q: %+v, want a token above %d", what, names[i], res, tokens[names[i]])
+			}
+			rec, found, err := s.Lookup(t.Context(), names[i])
+			if err != nil || !found || rec.Token != res.Token || rec.Holder != reqs[i].Holder ||
+				rec.Metadata["name"] != names[i] || rec.Remaining > time.Minute || rec.Remaining < time.Second {
+				t.Errorf("%s: Lookup of %q: %+v, %v, %v", what, names[i], rec, found, err)
+			}
+			if again, err := s.Acquire(t.Context(), reqs[i]); err != nil || again.Token != res.Token {
+				t.Errorf("%s: Acquire again: %+v, %v, want the token %d", what, again, err, res.Token)
+			}
+		}
+		for i, req := range reqs {
+			if !release(t, s, req) {
+				t.Errorf("%s: the Release of %q finds no hold", what, names[i])
+			}
+		}
+	}
+}
+
+func TestChangesTogetherHaveOneCommit(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	knownFree(t, s, "a", "b", "c")
+	held := grant(t, s, "held", time.Minute)
+	disperse := crowd(t, s)
+	ended := part(t.Context(), t, s, 0, held)
+	var results []<-chan acquired
+	for i, name := range []string{"a", "b", "c"} {
+		results = append(results, acquirePart(t, s, i+1, pgtest.Request(name, time.Minute)))
+	}
+	disperse()
+	await(t, ended)
+	for _, result := range results {
+		if res := awaitAcquired(t, result); res.err != nil || !res.Granted {
+			t.Errorf("Acquire: %+v", res)
+		}
+	}
+	var transactions int
+	query(t, s, "SELECT count(DISTINCT xmin::text) FROM @table@", nil, &transactions)
+	if transactions != 1 {
+		t.Errorf("the changes were %d transactions, want 1", transactions)
+	}
+}
+
+// A row that somebody has locked, or that is held, delays no other acquisition of a batch. Of two
+// acquisitions of one name one is granted.
+func TestAcquisitionsBesideRowsInTheWay(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	knownFree(t, s, "free", "locked", "held", "gone", "twice")
+	change(t, s, "DELETE FROM @table@ WHERE lock_name = 'gone'")
+	change(t, s, "UPDATE @table@ SET holder_id = 'x', holder = 'x', expires_at = now() + interval '1 hour' WHERE lock_name = 'held'")
+	unlock := lockAnyRow(t, s, "locked")
+	defer unlock()
+	disperse := crowd(t, s)
+	names := []string{"free", "locked", "held", "gone", "twice", "twice"}
+	var results []<-chan acquired
+	for i, name := range names {
+		results = append(results, acquirePart(t, s, i, pgtest.Request(name, time.Minute)))
+	}
+	disperse()
+	granted := map[string]int{}
+	for i, result := range results {
+		res := awaitAcquired(t, result)
+		if res.err != nil {
+			t.Errorf("Acquire of %q: %v", names[i], res.err)
+		}
+		if res.Granted {
+			granted[names[i]]++
+		} else if res.Held.Holder == "" {
+			t.Errorf("Acquire of %q is refused without a holder", names[i])
+		}
+	}
+	if want := map[string]int{"free": 1, "gone": 1, "twice": 1}; !maps.Equal(granted, want) {
+		t.Errorf("granted are %v, want %v", granted, want)
+	}
+}
+
+// A release that undoes an acquisition of the same batch follows it.
+func TestReleaseFollowsItsAcquisitionInABatch(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	knownFree(t, s, "name")
+	req := pgtest.Request("name", time.Minute)
+	disperse := crowd(t, s)
+	result := acquirePart(t, s, 0, req)
+	ended := part(t.Context(), t, s, 1, req)
+	disperse()
+	if res := awaitAcquired(t, result); res.err != nil || !res.Granted {
+		t.Errorf("Acquire: %+v", res)
+	}
+	if e := await(t, ended); e.err != nil || !e.ended {
+		t.Errorf("Release: %v, %v, want the hold ended", e.ended, e.err)
+	}
+	grant(t, s, "name", time.Minute)
+}
+
+// A floor too far above the clock is refused in a batch as well, and raises no token.
+func TestFloorInABatch(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	knownFree(t, s, "far", "near")
+	far, near := pgtest.Request("far", time.Minute), pgtest.Request("near", time.Minute)
+	far.Floor = time.Now().Add(2 * driver.MaxLead).UnixMicro()
+	near.Floor = time.Now().Add(driver.MaxLead / 2).UnixMicro()
+	disperse := crowd(t, s)
+	farResult, nearResult := acquirePart(t, s, 0, far), acquirePart(t, s, 1, near)
+	disperse()
+	if res := awaitAcquired(t, farResult); !errors.Is(res.err, driver.ErrInvalid) {
+		t.Errorf("Acquire with a floor too far ahead: %+v, want ErrInvalid", res)
+	}
+	if res := awaitAcquired(t, nearResult); res.err != nil || res.Token < near.Floor {
+		t.Errorf("Acquire with a floor of %d: %+v", near.Floor, res)
+	}
+	if _, token := grantToken(t, s, "far", time.Minute); token >= far.Floor {
+		t.Errorf("the token after a refused floor is %d, as far ahead", token)
+	}
+}
+
+// The lost answer to a batch leaves each of its acquisitions open, and each of their owners finds
+// what was granted.
+func TestLostAnswerToAcquisitions(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t, newSchema(t), "default_query_exec_mode=exec")
+	knownFree(t, s, "a", "b")
+	held := grant(t, s, "held", time.Minute)
+	reqs := []driver.AcquireRequest{pgtest.Request("a", time.Minute), pgtest.Request("b", time.Minute)}
+	disperse := crowd(t, s)
+	ended := part(t.Context(), t, s, 0, held)
+	results := []<-chan acquired{acquirePart(t, s, 1, reqs[0]), acquirePart(t, s, 2, reqs[1])}
+	proxy.LoseReply(isStatement)
+	disperse()
+	if e := await(t, ended); e.err == nil || driver.IsNotApplied(e.err) {
+		t.Errorf("Release without an answer: %v, want an error that leaves it open", e.err)
+	}
+	for i, result := range results {
+		if res := awaitAcquired(t, result); res.err == nil || driver.IsNotApplied(res.err) {
+			t.Errorf("Acquire without an answer: %+v, want an error that leaves it open", res)
+		}
+		if !release(t, s, reqs[i]) {
+			t.Error("the owner of a lost grant finds no hold")
+		}
+	}
+}
+
+// Clients that gather changes of the same names exclude each other, and none of them waits for
+// another for ever.
+func TestBatchesOfTwoClients(t *testing.T) {
+	t.Parallel()
+	a := open(t, "pool_max_conns=8")
+	b := openIn(t, a.options.Schema)
+	const names, workers, rounds = 16, 24, 40
+	var held [names]atomic.Int64
+	var tokens [names]atomic.Int64
+	var group sync.WaitGroup
+	for i, s := range []*Store{a, b} {
+		for w := range workers {
+			group.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(i), uint64(w)))
+				for range rounds {
+					n := random.IntN(names)
+					req := pgtest.Request(fmt.Sprint("name/", n), time.Minute)
+					res, err := s.Acquire(t.Context(), req)
+					if err != nil {
+						t.Errorf("Acquire: %v", err)
+						return
+					}
+					if !res.Granted {
+						continue
+					}
+					if held[n].Add(1) != 1 {
+						t.Errorf("two hold %q", req.Name)
+					}
+					if last := tokens[n].Swap(res.Token); last >= res.Token {
+						t.Errorf("the token %d of %q follows %d", res.Token, req.Name, last)
+					}
+					held[n].Add(-1)
+					if !release(t, s, req) {
+						t.Errorf("the Release of %q finds no hold", req.Name)
+					}
+				}
+			})
+		}
+	}
+	group.Wait()
+}
+
+// Changes that turn out to be behind a pooler go on their own.
+func TestBatchThatFindsAPooler(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	knownFree(t, s, "a")
+	held := grant(t, s, "held", time.Minute)
+	disperse := crowd(t, s)
+	ended := part(t.Context(), t, s, 0, held)
+	result := acquirePart(t, s, 1, pgtest.Request("a", time.Minute))
+	s.unprepared.Store(true)
+	disperse()
+	if e := await(t, ended); e.err != nil || !e.ended {
+		t.Errorf("Release: %v, %v", e.ended, e.err)
+	}
+	if res := awaitAcquired(t, result); res.err != nil || !res.Granted {
+		t.Errorf("Acquire: %+v", res)
+	}
+}

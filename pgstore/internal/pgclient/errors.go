@@ -1,0 +1,102 @@
+package pgclient
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// ErrSessionLost is in the errors of statements without a reply, because the session has ended.
+var ErrSessionLost = errors.New("the session that the locks live in has ended")
+
+// SQLState returns the five letters by which the server classifies an error, or "" if the error is
+// not from the server. Every driver has them under this name.
+func SQLState(err error) string {
+	var reply interface{ SQLState() string }
+	if errors.As(err, &reply) {
+		return reply.SQLState()
+	}
+	return ""
+}
+
+// IsServerNotReady reports whether a server that refused a connection for this reason expects to
+// accept one later: it has none left, or is starting or stopping.
+func IsServerNotReady(state string) bool { return state == "53300" || state == "57P03" }
+
+// A lineError has the text of an error in one line.
+type lineError struct {
+	error
+	line string
+}
+
+func (e lineError) Error() string { return e.line }
+func (e lineError) Unwrap() error { return e.error }
+
+// The form of pgx errors for an attempt to connect: the address, its host, and the reason, in which
+// package net repeats the address.
+var (
+	dialAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`dial error: dial \w+ [^ ]+: `) })
+	dialLine    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.*?)(\S+) \(([^()]*)\): (.*)$`) })
+)
+
+// InOneLine gives an error that has several lines, or an address twice, a text that people can
+// read. The client library has a line for each address that it tried, with and without TLS.
+func InOneLine(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	var line, last string
+	for part := range strings.SplitSeq(dialAddress().ReplaceAllString(text, ""), "\n") {
+		part = strings.ReplaceAll(strings.TrimSpace(part), "\t", " ")
+		if m := dialLine().FindStringSubmatch(part); m != nil {
+			address, host := m[2], m[3]
+			switch {
+			case address == last:
+				part = m[4]
+			case strings.HasPrefix(strings.Trim(address, "["), host):
+				part = m[1] + address + ": " + m[4]
+			}
+			last = address
+		}
+		switch {
+		case line == "" || strings.HasSuffix(line, part):
+			line = cmp.Or(line, part)
+		case strings.HasSuffix(line, ":"):
+			line += " " + part
+		default:
+			line += "; " + part
+		}
+	}
+	if line == text {
+		return err
+	}
+	return lineError{err, line}
+}
+
+// PreconditionErr returns why a call cannot begin, or nil if it can.
+func PreconditionErr(ctx context.Context, closed bool, misuse error) error {
+	switch {
+	case closed:
+		return driver.ErrClosed
+	case misuse != nil:
+		return misuse
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", driver.ErrNotApplied, ctx.Err())
+	}
+	return nil
+}
+
+// CheckOwner returns an error for a request without an owner.
+func CheckOwner(owner string) error {
+	if owner == "" {
+		return fmt.Errorf("%w: no owner", driver.ErrInvalid)
+	}
+	return nil
+}

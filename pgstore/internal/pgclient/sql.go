@@ -1,0 +1,64 @@
+package pgclient
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/retry"
+)
+
+// PingStatement is a ping that identifies the server process.
+const PingStatement = "SELECT pg_catalog.pg_backend_pid()"
+
+// NotifyStatement notifies the listeners on a channel of a release. It comes after the release: a
+// commit that notifies holds up all other commits of the server that do. It does not wait for the
+// disk.
+const NotifyStatement = "SELECT pg_catalog.set_config('synchronous_commit'::text, 'off'::text, true), pg_catalog.pg_notify($1::text, $2::text)"
+
+// NotifyTimeout bounds the notification of a release.
+const NotifyTimeout = 2 * time.Second
+
+// IdentityQuery reads the identifier that a cluster of databases got when it was made, and when its
+// server was started. Copies of one data folder, and standbys, have the same identifier, but not
+// the same time. The function format is named in full, since an operator could belong to another
+// user.
+const IdentityQuery = `SELECT pg_catalog.format('%s started %s', system_identifier,
+	pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.pg_postmaster_start_time()), 'YYYY-MM-DD HH24:MI:SS.US'))
+FROM pg_catalog.pg_control_system()`
+
+// Identity returns the result of IdentityQuery. A refusal for lack of a right or of a function is
+// no error: it would come again every time.
+func Identity(id string, err error) (string, error) {
+	switch SQLState(err) {
+	case "42501", "42883":
+		return "", nil
+	}
+	return id, err
+}
+
+// VersionQuery reads the version of the server.
+const VersionQuery = "SELECT pg_catalog.current_setting('server_version'::text)"
+
+// Microseconds counts a time from 1970, or an interval.
+func Microseconds(time string) string {
+	return "(extract(epoch FROM " + time + ")::double precision * 1000000::double precision)::bigint"
+}
+
+// TrustedRoles selects the owners of tables, functions and sequences that may be used, in a block
+// that has the schema in v_schema.
+const TrustedRoles = `SELECT r.oid FROM pg_catalog.pg_roles AS r, pg_catalog.pg_roles AS me
+             WHERE me.rolname = current_user
+               AND (r.oid = me.oid OR r.rolsuper OR NOT me.rolsuper AND pg_catalog.pg_has_role(me.oid, r.oid, 'USAGE'::text)
+                    OR r.oid = (SELECT n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.oid = v_schema)
+                    OR r.oid = (SELECT d.datdba FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()))`
+
+// QuoteLiteral makes an SQL literal.
+func QuoteLiteral(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// PauseBeforeRetry waits a moment, longer with every try. It returns false if the context has
+// ended.
+func PauseBeforeRetry(ctx context.Context, try int) bool {
+	return retry.Sleep(ctx, rand.N(time.Millisecond<<min(try, 5))) == nil
+}

@@ -1,0 +1,109 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Bound is how long anything may take that must happen in the end.
+const Bound = 20 * time.Second
+
+// OpenPool returns a pool that ends with the test. The parameters are of a
+// URL, as in "pool_max_conns=1".
+func OpenPool(tb testing.TB, url string, parameters ...string) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(context.Background(), strings.Join(append([]string{url}, parameters...), "&"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+// OpenSQL is OpenPool for database/sql.
+func OpenSQL(tb testing.TB, url string, parameters ...string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open("pgx", strings.Join(append([]string{url}, parameters...), "&"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db.SetMaxOpenConns(20) // else it would take all that the server has, and fail
+	tb.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// Execute runs statements on a connection of its own.
+func Execute(tb testing.TB, url, text string, args ...any) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Bound)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, text, args...); err != nil {
+		tb.Fatalf("%s: %v", text, err)
+	}
+}
+
+// QueryValue runs a statement and returns the first column of its row.
+func QueryValue[T any](t *testing.T, pool *pgxpool.Pool, text string, args ...any) T {
+	t.Helper()
+	var value T
+	if err := pool.QueryRow(t.Context(), text, args...).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return value
+}
+
+var owners atomic.Int64
+
+// Request returns a request of an owner of its own.
+func Request(name string, ttl time.Duration) driver.AcquireRequest {
+	return driver.AcquireRequest{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
+}
+
+// Renewals returns the requests that renew what was acquired.
+func Renewals(reqs ...driver.AcquireRequest) []driver.RenewRequest {
+	var all []driver.RenewRequest
+	for _, req := range reqs {
+		all = append(all, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
+	}
+	return all
+}
+
+// Eventually waits until done reports true.
+func Eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(Bound)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s after %v", what, Bound)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Signaled waits for a signal.
+func Signaled(t *testing.T, signals <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-signals:
+	case <-time.After(Bound):
+		t.Fatal("no signal came")
+	}
+}

@@ -1,0 +1,282 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+// atOnce is how long a try may take beside a row that is locked. It is far more
+// than the store needs, and far less than its callers wait for an answer.
+const atOnce = time.Second
+
+// openTransactions are ways to leave the row of a name locked, as clients do whose
+// libraries begin transactions by themselves.
+var openTransactions = map[string]struct {
+	before func(s *Store, t *testing.T, name string)
+	leave  string
+	takes  bool // the lock, if it is committed
+}{
+	"row locked":         {(*Store).taken, "SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE", false},
+	"acquired":           {(*Store).taken, "SELECT @acquire_lock@($1::text, 'worker'::text)", true},
+	"acquired the first": {(*Store).untouched, "SELECT @acquire_lock@($1::text, 'worker'::text)", true},
+	"inserted": {(*Store).untouched, "INSERT INTO @table@ (lock_name, holder_id, acquired_at, expires_at) " +
+		"VALUES ($1, 'worker', clock_timestamp(), clock_timestamp() + interval '1 minute')", true},
+	"deleted": {(*Store).taken, "DELETE FROM @table@ WHERE lock_name = $1", false},
+}
+
+// taken takes and releases a name, so that it has a row.
+func (s *Store) taken(t *testing.T, name string) {
+	t.Helper()
+	release(t, s, grant(t, s, name, time.Minute))
+}
+
+func (s *Store) untouched(*testing.T, string) {}
+
+// openDatabase makes a database with a table of locks, in which transactions may
+// stay open: elsewhere they would keep the tables of other tests from being
+// cleaned.
+func openDatabase(t *testing.T, name string) (url string) {
+	t.Helper()
+	admin := pgtest.Postgres().URL("postgres")
+	pgtest.Execute(t, admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+	pgtest.Execute(t, admin, "CREATE DATABASE "+name)
+	t.Cleanup(func() { pgtest.Execute(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
+	url = pgtest.Postgres().URL(name)
+	migrated(t, url, nil)
+	return url
+}
+
+func openAt(t *testing.T, url string, parameters ...string) *Store {
+	t.Helper()
+	s := New(pgtest.OpenPool(t, url, parameters...), nil)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// leaveOpen runs a statement in a transaction that goes on.
+func leaveOpen(t *testing.T, s *Store, text string, args ...any) pgx.Tx {
+	t.Helper()
+	tx, err := s.pool.(pgxPool).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if _, err := tx.Exec(t.Context(), s.expandSQL(text), args...); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// A name whose row somebody's transaction has open is answered as held, at once,
+// by the store and by the functions, and is granted when the transaction has
+// ended without it.
+func TestOpenRow(t *testing.T) {
+	t.Parallel()
+	url := openDatabase(t, "open_rows")
+	for what, open := range openTransactions {
+		t.Run(what, func(t *testing.T) {
+			s, fresh, plain := openAt(t, url, "pool_max_conns=4"), openAt(t, url), openAt(t, url)
+			plain.unprepared.Store(true)
+			sql := NewDB(pgtest.OpenSQL(t, url), nil)
+			t.Cleanup(func() { _ = sql.Close() })
+			for _, commit := range []bool{false, true} {
+				name := what + map[bool]string{false: ", undone", true: ", committed"}[commit]
+				open.before(s, t, name)
+				tx := leaveOpen(t, s, open.leave, name)
+				s.nameCache.setFree(name)
+				for kind, other := range map[string]*Store{"a store that knows the row": s, "another": fresh, "one behind a pooler": plain, "one of database/sql": sql} {
+					quickest := pgtest.Bound // of some, since the machine may be busy
+					for range 3 {
+						began := time.Now()
+						res, err := other.Acquire(t.Context(), pgtest.Request(name, time.Minute))
+						quickest = min(quickest, time.Since(began))
+						if err != nil || res.Granted || !strings.Contains(res.Held.Holder, "transaction") {
+							t.Errorf("Acquire of %s: %+v, %v, want it held by a transaction", kind, res, err)
+						}
+					}
+					if quickest > atOnce {
+						t.Errorf("Acquire of %s took %v at least", kind, quickest)
+					}
+				}
+				quickest := pgtest.Bound
+				for range 3 {
+					began := time.Now()
+					var taken bool
+					query(t, fresh, "SELECT @acquire_lock@($1::text, 'other'::text)", []any{name}, &taken)
+					quickest = min(quickest, time.Since(began))
+					if taken {
+						t.Error("acquire_lock has taken a lock whose row is open")
+					}
+				}
+				if quickest > atOnce {
+					t.Errorf("acquire_lock took %v at least", quickest)
+				}
+				if !commit {
+					if err := tx.Rollback(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					grant(t, fresh, name, time.Minute)
+					continue
+				}
+				if err := tx.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if !open.takes {
+					grant(t, s, name, time.Minute)
+				} else if rec := refuse(t, s, name); rec.Holder != "worker" {
+					t.Errorf("when the transaction is committed the lock is shown as %+v", rec)
+				}
+			}
+		})
+	}
+}
+
+// A waiter gets the lock soon after the transaction that had its row open has
+// ended, and other names are waited for and granted meanwhile.
+func TestWaitForOpenRow(t *testing.T) {
+	t.Parallel()
+	url := openDatabase(t, "awaited_rows")
+	for what, open := range openTransactions {
+		t.Run(what, func(t *testing.T) {
+			s, other := openAt(t, url, "pool_max_conns=4"), openAt(t, url, "pool_max_conns=2")
+			name, name2 := what, what+", second"
+			open.before(s, t, name)
+			if what == "row locked" { // and marked already, by somebody who waited before
+				if _, err := other.Watch(t.Context(), name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tx := leaveOpen(t, s, open.leave, name)
+			// A waiter that is not woken would be late.
+			locks := holdfast.New(other, &holdfast.Config{Backoff: holdfast.Backoff{Watched: pgtest.Bound}})
+			t.Cleanup(func() { _ = locks.Close() })
+			granted := make(chan time.Time, 1)
+			go func() {
+				lock, err := locks.Acquire(t.Context(), name, &holdfast.Options{Wait: pgtest.Bound})
+				granted <- time.Now()
+				if err != nil {
+					t.Errorf("Acquire: %v", err)
+					return
+				}
+				_ = lock.Release() // The schema is emptied.
+			}()
+			pgtest.Eventually(t, "waiter that listens", func() bool { return other.watcher.Listener() != nil })
+			second := grant(t, s, name2, time.Minute)
+			lock := make(chan error, 1)
+			go func() {
+				lock2, err := locks.Acquire(t.Context(), name2, &holdfast.Options{Wait: pgtest.Bound})
+				if err == nil {
+					err = lock2.Release()
+				}
+				lock <- err
+			}()
+			pgtest.Eventually(t, "mark beside a row that cannot be marked", func() bool {
+				var marked bool
+				query(t, s, "SELECT coalesce(awaited_until > now(), false) FROM @table@ WHERE lock_name = $1", []any{name2}, &marked)
+				return marked
+			})
+			release(t, s, second)
+			if err := <-lock; err != nil {
+				t.Errorf("Acquire of another name: %v", err)
+			}
+			select {
+			case <-granted:
+				t.Fatal("the lock was granted while the transaction was open")
+			default:
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ended := time.Now()
+			if took := (<-granted).Sub(ended); took > pgtest.Bound/4 {
+				t.Errorf("the lock was granted %v after the end of the transaction", took)
+			}
+		})
+	}
+}
+
+// A release beside a row that is open does nothing, and is as good as any when it
+// is sent again; the hold is renewed when the row can be had.
+func TestReleaseOfOpenRow(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "released_rows"), "pool_max_conns=4")
+	for _, keep := range []time.Duration{0, time.Minute} {
+		req := grant(t, s, "name "+keep.String(), time.Minute)
+		unlock := lockAnyRow(t, s, req.Name)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*atOnce)
+		if _, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep}); err == nil || keep > 0 && !driver.IsNotApplied(err) {
+			t.Errorf("Release of a row that is locked: %v, want an error", err)
+		}
+		cancel()
+		pgtest.Eventually(t, "end of the statement", func() bool {
+			var waiting int
+			query(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()", nil, &waiting)
+			return waiting == 0
+		})
+		if outcomes, err := s.Renew(t.Context(), pgtest.Renewals(req)); err == nil || outcomes[0] != driver.RenewUnknown {
+			t.Errorf("Renew of a row that is locked: %v, %v, want it unknown", outcomes, err)
+		}
+		unlock()
+		if got := renew(t, s, req); got[0] != driver.Renewed {
+			t.Errorf("Renew afterwards: %v", got)
+		}
+		if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep}); !ended || err != nil {
+			t.Errorf("Release afterwards: %v, %v", ended, err)
+		}
+	}
+}
+
+// release_lock notifies those who wait.
+func TestReleaseLockNotifies(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	var done bool
+	query(t, s, "SELECT @acquire_lock@('name'::text, 'worker'::text, 3600)", nil, &done)
+	woken, err := s.Watch(t.Context(), "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	query(t, s, "SELECT @release_lock@('name'::text, 'worker'::text)", nil, &done)
+	select {
+	case <-woken:
+	case <-time.After(pgtest.Bound):
+		t.Error("release_lock has not woken those who wait")
+	}
+}
+
+// Each language has its numbers: the TTL may be of any of these types.
+func TestAcquireLockTypes(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for _, ttl := range []string{"30", "30.0", "0.5", "30::smallint", "30::integer", "30::bigint", "30::real", "30::double precision", "30::numeric"} {
+		var done bool
+		query(t, s, "SELECT @acquire_lock@('name', 'worker', "+ttl+") AND @acquire_lock@('name'::varchar, 'worker'::varchar, "+ttl+", '{}')"+
+			" AND @acquire_lock_token@('name', 'worker', "+ttl+") > 0 AND @extend_lock@('name', 'worker', "+ttl+") AND @release_lock@('name', 'worker')", nil, &done)
+		if !done {
+			t.Errorf("a TTL of %s does not work", ttl)
+		}
+	}
+	for _, ttl := range []string{"0", "0.001", "'NaN'::double precision", "'infinity'::double precision", "31536001", "NULL::integer", "-1"} {
+		for _, verb := range []string{"@acquire_lock@", "@acquire_lock_token@", "@extend_lock@"} {
+			if err := s.execQuery(t.Context(), s.expandSQL("SELECT "+verb+"('name', 'worker', "+ttl+")")); err == nil {
+				t.Errorf("%s with a TTL of %s is accepted", verb, ttl)
+			}
+		}
+	}
+	var left float64
+	query(t, s, "SELECT @acquire_lock@('short'::text, 'worker'::text, 0.5::double precision)::integer", nil, new(int))
+	query(t, s, "SELECT extract(epoch FROM expires_at - acquired_at)::double precision FROM @table@ WHERE lock_name = 'short'", nil, &left)
+	if left != 0.5 {
+		t.Errorf("a TTL of half a second is %v s", left)
+	}
+}

@@ -1,0 +1,107 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// The functions of the database do every verb in full. The statements here do the most common
+// cases, and change nothing in all others. They are sent directly and prepared, which costs the
+// server much less. They must agree with holdfast_acquire and holdfast_release.
+const (
+	// acquireFreeSQL counts the hold from the moment at which the server received the statement.
+	// That is after the holder began to count. The last condition bounds the wait for a row that
+	// another transaction has locked.
+	acquireFreeSQL = `UPDATE @table@ AS t
+   SET holder_id = $2::text, holder = $3::text, metadata = $6::text::jsonb, kept_by = NULL,
+       acquired_at = pg_catalog.statement_timestamp(), granted_at = pg_catalog.statement_timestamp(),
+       expires_at = pg_catalog.statement_timestamp() + $4::bigint::double precision * '1 microsecond'::interval,
+       token = greatest(t.token + 1::bigint, (extract(epoch FROM pg_catalog.statement_timestamp())::double precision * 1000000::double precision)::bigint, $5::bigint)
+ WHERE t.lock_name::text = $1::text AND t.expires_at <= pg_catalog.statement_timestamp() AND t.token < 9007199254740991::bigint
+   AND $5::bigint <= (extract(epoch FROM pg_catalog.statement_timestamp())::double precision * 1000000::double precision)::bigint + 86400000000::bigint
+   AND pg_catalog.set_config('lock_timeout'::text, '@row_wait@'::text, true) <> ''::text
+RETURNING t.token`
+
+	selectHolderSQL = `SELECT t.holder_id::text = $2::text, @record@ FROM @table@ AS t
+ WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()`
+
+	// releaseOneSQL changes a setting, which is valid until the end of the transaction, and this
+	// statement is one. It waits for a row that another transaction has locked until the caller
+	// gives up: a bound here would cost every release.
+	releaseOneSQL = `UPDATE @table@ AS t
+   SET holder_id = '', holder = NULL, metadata = '{}', kept_by = NULL, acquired_at = pg_catalog.clock_timestamp(), expires_at = @past@
+ WHERE t.lock_name::text = $1::text AND t.holder_id::text = $2::text AND t.expires_at > pg_catalog.clock_timestamp()
+RETURNING coalesce(t.awaited_until > pg_catalog.clock_timestamp(), false), pg_catalog.set_config('synchronous_commit'::text, 'off'::text, true)`
+
+	// releaseBatchSQL does the same for many holds, and changes the setting only if no acquisition is
+	// part of the transaction. It skips a row that is locked, and also one that is changed between
+	// the two steps: that row is in another place then.
+	releaseBatchSQL = `WITH mine AS (
+    SELECT r.place, t.ctid AS at
+      FROM unnest($1::text::text[], $2::text::text[]) WITH ORDINALITY AS r(name, owner, place), @table@ AS t
+     WHERE t.lock_name::text = r.name AND t.holder_id::text = r.owner AND t.expires_at > pg_catalog.clock_timestamp()
+       FOR NO KEY UPDATE OF t SKIP LOCKED)
+UPDATE @table@ AS t
+   SET holder_id = '', holder = NULL, metadata = '{}', kept_by = NULL, acquired_at = pg_catalog.clock_timestamp(), expires_at = @past@
+  FROM mine WHERE t.ctid = mine.at
+RETURNING mine.place, coalesce(t.awaited_until > pg_catalog.clock_timestamp(), false),
+          CASE WHEN $3::boolean THEN pg_catalog.set_config('synchronous_commit'::text, 'off'::text, true) ELSE ''::text END`
+
+	// acquireBatchSQL acquires many names that are free and in the table, as acquireFreeSQL does. It
+	// skips rows as releaseBatchSQL does. Of two requests for one name it grants one.
+	acquireBatchSQL = `WITH mine AS (
+    SELECT r.*, t.ctid AS at
+      FROM unnest($1::text::text[], $2::text::text[], $3::text::text[], $4::text::bigint[], $5::text::bigint[], $6::text::text[])
+           WITH ORDINALITY AS r(name, owner, holder, ttl, floor, metadata, place), @table@ AS t
+     WHERE t.lock_name::text = r.name AND t.expires_at <= pg_catalog.statement_timestamp() AND t.token < 9007199254740991::bigint
+       AND r.floor <= (extract(epoch FROM pg_catalog.statement_timestamp())::double precision * 1000000::double precision)::bigint + 86400000000::bigint
+       FOR NO KEY UPDATE OF t SKIP LOCKED)
+UPDATE @table@ AS t
+   SET holder_id = mine.owner, holder = mine.holder, metadata = mine.metadata::jsonb, kept_by = NULL,
+       acquired_at = pg_catalog.statement_timestamp(), granted_at = pg_catalog.statement_timestamp(),
+       expires_at = pg_catalog.statement_timestamp() + mine.ttl::double precision * '1 microsecond'::interval,
+       token = greatest(t.token + 1::bigint, (extract(epoch FROM pg_catalog.statement_timestamp())::double precision * 1000000::double precision)::bigint, mine.floor)
+  FROM mine WHERE t.ctid = mine.at
+RETURNING mine.place, t.token`
+)
+
+// tryPrepared makes the attempt that suits the last known state of the name, and reports whether
+// its result is final. Behind a pooler it makes none: each statement would be planned anew.
+func (s *Store) tryPrepared(ctx context.Context, req *driver.AcquireRequest, metadata string) (res driver.AcquireResult, decided bool, err error) {
+	state := s.nameCache.lastState(req.Name)
+	switch {
+	case s.unprepared.Load():
+	case state == stateHeld:
+		return s.selectHolder(ctx, req)
+	case state == stateFree && s.options.SynchronousCommit == "": // as it never is with RequireStandby
+		return s.acquireFree(ctx, req, metadata)
+	}
+	return res, false, nil
+}
+
+// acquireFree acquires a name that is free and in the table, on its own or in a batch.
+func (s *Store) acquireFree(ctx context.Context, req *driver.AcquireRequest, metadata string) (res driver.AcquireResult, decided bool, err error) {
+	change := &rowChange{name: req.Name, owner: req.Owner, acquire: req, metadata: metadata}
+	if !s.pool.canListen() {
+		s.changeAlone(ctx, change) // Statements of another client library cannot be sent together.
+	} else if err := s.makeChange(ctx, change); err != nil {
+		return res, true, err
+	}
+	if !change.decided || change.err != nil {
+		return res, change.decided, change.err
+	}
+	return driver.AcquireResult{Granted: true, Token: change.token}, true, nil
+}
+
+// selectHolder checks whether a name is held by another owner.
+func (s *Store) selectHolder(ctx context.Context, req *driver.AcquireRequest) (res driver.AcquireResult, decided bool, err error) {
+	own := false
+	row := recordRow{}
+	found, err := s.queryOptional(ctx, s.queries.selectHolder, []any{req.Name, req.Owner}, row.columns(&own)...)
+	if err != nil || !found || own || valueOrZero(row.left) <= 0 {
+		return res, false, err
+	}
+	res.Held = row.toRecord(req.Name)
+	return res, true, nil
+}

@@ -1,0 +1,108 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+// Whatever a store believes of a name, an attempt has the outcome that the row
+// of the name calls for.
+func TestCachedStates(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	const first = 5 // the token of rows that are made here
+	row := "INSERT INTO @table@ (lock_name, holder_id, holder, acquired_at, granted_at, expires_at, kept_by, metadata, token) VALUES ($1, $2, 'h', %s, %[1]s, %s, $3, '{}', 5)"
+	states := map[string]struct {
+		make          string // of the row, from the name, its owner, and who keeps it
+		owner         string
+		granted, kept bool
+	}{
+		"no row":    {granted: true},
+		"free":      {make: fmt.Sprintf(row, "now()", pastExpiry), granted: true},
+		"run out":   {make: fmt.Sprintf(row, "now()", "clock_timestamp()"), owner: "x", granted: true},
+		"held":      {make: fmt.Sprintf(row, "now()", "now() + interval '1 hour'"), owner: "x"},
+		"kept":      {make: fmt.Sprintf(row, "now()", "now() + interval '1 hour'"), kept: true},
+		"one's own": {make: fmt.Sprintf(row, "now()", "now() + interval '1 hour'"), owner: "own", granted: true},
+	}
+	for state, want := range states {
+		for belief, note := range map[string]func(name string){
+			"unknown":  func(string) {},
+			"free":     func(name string) { s.nameCache.setFree(name) },
+			"held":     func(name string) { s.nameCache.setHeld(name, time.Hour) },
+			"held out": func(name string) { s.nameCache.setHeld(name, -1) },
+		} {
+			name := state + ", believed " + belief
+			if want.make != "" {
+				change(t, s, want.make, name, want.owner, "x")
+			}
+			note(name)
+			req := pgtest.Request(name, time.Minute)
+			if want.owner == "own" {
+				req.Owner = "own"
+			}
+			res, err := s.Acquire(t.Context(), req)
+			if err != nil || res.Granted != want.granted {
+				t.Errorf("%s: %+v, %v, want granted %v", name, res, err, want.granted)
+			}
+			switch own := want.owner == "own"; {
+			case own && res.Token != first, want.granted && !own && res.Token <= first:
+				t.Errorf("%s: the token %d, the row had %d", name, res.Token, first)
+			case !want.granted && (res.Held.Remaining <= time.Minute || res.Held.Kept != want.kept || res.Held.Token != first):
+				t.Errorf("%s: %+v is in the way", name, res.Held)
+			}
+			if got := renew(t, s, req)[0]; (got == driver.Renewed) != want.granted {
+				t.Errorf("%s: Renew: %v", name, got)
+			}
+		}
+	}
+}
+
+// Once it is known what a name is, each attempt is one statement.
+func TestCachedStatesSaveStatements(t *testing.T) {
+	t.Parallel()
+	s, sent := traced(t, &Options{})
+	one := func(what string, n int64) {
+		t.Helper()
+		if got := sent.Swap(0); got != n {
+			t.Errorf("%s was %d statements, want %d", what, got, n)
+		}
+	}
+	req := grant(t, s, "name", time.Minute)
+	one("the first acquisition", 1)
+	refuse(t, s, "name")
+	one("a refused attempt", 1)
+	release(t, s, req)
+	one("a release", 1)
+	grant(t, s, "name", time.Minute)
+	one("an acquisition after it", 1)
+	if _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil {
+		t.Fatal(err)
+	}
+	one("Break", 1)
+	taken := grant(t, s, "name", time.Minute)
+	one("an acquisition after it", 1)
+
+	other, asked := traced(t, &Options{Schema: s.options.Schema})
+	refuse(t, other, "name")
+	woken, err := other.Watch(t.Context(), "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, s, taken)
+	select {
+	case <-woken:
+	case <-time.After(pgtest.Bound):
+		t.Fatal("no wake-up")
+	}
+	asked.Store(0)
+	grant(t, other, "name", time.Minute)
+	if n := asked.Load(); n != 1 {
+		t.Errorf("an acquisition after a wake-up was %d statements, want 1", n)
+	}
+}

@@ -1,0 +1,172 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+)
+
+// graceTime is how long a statement that has been sent may go on after the context of its call has
+// ended. It completes in that time, unless the server or the network hangs. Then its outcome is
+// known, the connection is not broken off, and no later request overtakes it.
+const graceTime = 500 * time.Millisecond
+
+// queryRows runs one statement, in a transaction of its own, on a connection of the pool, and calls
+// row for each row of the result. begin is called before each try, and discards earlier rows.
+func (s *Store) queryRows(ctx context.Context, text string, args []any, begin func(), row func(scanner) error) error {
+	return s.queryOnConn(ctx, func(ctx context.Context, c conn, unprepared bool) error {
+		begin()
+		return c.query(ctx, unprepared, text, args, row)
+	})
+}
+
+// queryOnConn runs a transaction on a connection of the pool, with statements that are prepared or
+// not. It runs the transaction again if the server has undone it and requests that, which may be
+// after the first rows.
+func (s *Store) queryOnConn(ctx context.Context, run func(ctx context.Context, c conn, unprepared bool) error) error {
+	if err := s.checkUsable(ctx); err != nil {
+		return err
+	}
+	for try := 0; ; try++ {
+		unprepared := s.unprepared.Load()
+		err := s.queryOnce(ctx, unprepared, run)
+		if err == nil {
+			return nil
+		}
+		if !s.isRetryable(err, unprepared) || !pgclient.PauseBeforeRetry(ctx, try) {
+			return s.wrapErr(ctx, err)
+		}
+	}
+}
+
+// queryOnce makes one try on a connection of the pool. A driver of package database/sql other than
+// pgx may ignore its context: the try is made in a goroutine of its own then, and is left there if it
+// goes on for longer than graceTime after the end of ctx.
+func (s *Store) queryOnce(ctx context.Context, unprepared bool, run func(context.Context, conn, bool) error) error {
+	if s.pool.canListen() {
+		return s.queryConn(ctx, unprepared, run)
+	}
+	var rows rowGuard
+	answered := make(chan error, 1)
+	go func() {
+		answered <- s.queryConn(ctx, unprepared, func(ctx context.Context, c conn, unprepared bool) error {
+			rows.mu.Lock()
+			started := sync.OnceFunc(rows.mu.Unlock)
+			defer started()
+			if rows.left {
+				return ctx.Err()
+			}
+			return run(ctx, guardedConn{c, &rows, started}, unprepared)
+		})
+	}()
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-answered:
+		return err
+	case <-time.After(graceTime + graceTime/4):
+		rows.mu.Lock()
+		defer rows.mu.Unlock()
+		rows.left = true
+		return ctx.Err()
+	}
+}
+
+// A rowGuard keeps a try that was left from the variables of its caller, which are written before a
+// statement is sent and for each row.
+type rowGuard struct {
+	mu   sync.Mutex
+	left bool
+}
+
+// A guardedConn is a conn whose rows are not read any more when its statement was left.
+type guardedConn struct {
+	conn
+	rows    *rowGuard
+	started func() // unlocks rows.mu when the first statement is sent
+}
+
+func (c guardedConn) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
+	c.started()
+	return c.conn.query(ctx, unprepared, text, args, func(scan scanner) error {
+		c.rows.mu.Lock()
+		defer c.rows.mu.Unlock()
+		if c.rows.left {
+			return context.DeadlineExceeded
+		}
+		return row(scan)
+	})
+}
+
+func (s *Store) queryConn(ctx context.Context, unprepared bool, run func(context.Context, conn, bool) error) error {
+	c, err := s.pool.acquireConn(ctx)
+	if err != nil {
+		return unsentError{err}
+	}
+	defer c.releaseConn()
+	ctx, cancel := withGrace(ctx)
+	defer cancel()
+	if s.options.RequireStandby {
+		return failOnWarning(c, func() error { return run(ctx, c, unprepared) })
+	}
+	return run(ctx, c, unprepared)
+}
+
+// withGrace returns a context that ends graceTime after ctx.
+func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
+	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(graceTime, cancel)
+		context.AfterFunc(long, func() { timer.Stop() })
+	})
+	return long, func() {
+		stop()
+		cancel()
+	}
+}
+
+// isRetryable reports whether the server has undone a statement, prepared or not, that may succeed
+// if it is sent again.
+func (s *Store) isRetryable(err error, unprepared bool) bool {
+	switch pgclient.SQLState(err) {
+	case "40001", "40P01":
+		// Under REPEATABLE READ and SERIALIZABLE, which may be the default of the server, the
+		// second transaction gets this error and must try again.
+		return true
+	case "26000", "42P05":
+		// A prepared statement does not exist, or exists already: a pooler has put another server
+		// process behind the connection.
+		s.unprepared.Store(true)
+		return !unprepared
+	}
+	return false
+}
+
+// queryOptional reads a result of one row, or of none: then the columns mean nothing.
+func (s *Store) queryOptional(ctx context.Context, text string, args []any, columns ...any) (found bool, err error) {
+	err = s.queryRows(ctx, text, args, func() { found = false }, func(scan scanner) error {
+		found = true
+		return scan(columns...)
+	})
+	return found && err == nil, err
+}
+
+// queryRow reads a result of one row.
+func (s *Store) queryRow(ctx context.Context, text string, args []any, columns ...any) error {
+	found, err := s.queryOptional(ctx, text, args, columns...)
+	if err == nil && !found {
+		return errors.New("the server's answer is not understood: no row")
+	}
+	return err
+}
+
+// execQuery runs a statement and ignores its result.
+func (s *Store) execQuery(ctx context.Context, text string, args ...any) error {
+	return s.queryRows(ctx, text, args, func() {}, func(scanner) error { return nil })
+}
