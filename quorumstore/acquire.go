@@ -9,116 +9,135 @@ import (
 )
 
 const (
-	// maxRounds is how often one Acquire asks the nodes, at most.
+	// maxRounds is the maximum number of rounds of one Acquire.
 	maxRounds = 10
 
-	// firstPause bounds the pause after the first vote that nobody won, and the
-	// time that a node can take longer than a majority to decide it. It doubles.
-	firstPause = 2 * time.Millisecond
+	// basePause is the upper bound of the random pause after the first vote without a winner, and
+	// the time that a node may take longer than a majority to decide it. It doubles.
+	basePause = 2 * time.Millisecond
 )
 
-// Acquire implements [driver.Store]. It answers as soon as the votes decide it,
-// for or against; a grant that comes later makes the hold stronger, or is given
-// back. What a failed attempt is known to have been granted is given back before
-// the answer, also if this owner has had it from an earlier attempt.
+// Acquire implements [driver.Store]. It returns as soon as the votes decide the attempt. A grant
+// that comes later makes the hold stronger, or is released again. Grants that a failed attempt is
+// known to have are released before Acquire returns, also if this owner has them from an earlier
+// attempt.
 //
-// A vote that nobody won (contenders have the nodes among them, or the nodes
-// granted different tokens) is held again a few times, after a pause at
-// random. If less than a majority answered the error is an [Error].
+// A vote without a winner (the nodes are divided among contenders, or granted different tokens) is
+// repeated a few times, after a random pause. If less than a majority replied, the error is an
+// [Error]. It is returned at once if so many nodes refused the attempt that the others cannot make
+// a majority, and after Options.Timeout if that depends on nodes that do not reply. If nodes that
+// cannot serve now would make a majority, it is a [driver.RetryError] around the Error, with the
+// time after which they will.
+//
+// Requests under way are awaited, to the deadline of ctx and for Options.Timeout at most. The
+// cancellation of ctx ends the pauses between them.
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	s.beginCall() // Close waits for what has to be given back.
+	s.beginCall() // Close waits for grants that have to be released.
 	defer s.doneCall()
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return driver.AcquireResult{}, err
 	}
 	if len(s.nodes) == 1 {
 		return s.acquireAlone(ctx, req)
 	}
-	c := s.claim(req.Name, req.Owner)
-	defer s.unclaim(c)
-	if err := s.turn(ctx, c); err != nil {
+	if err := s.ids.err(); err != nil {
 		return driver.AcquireResult{}, err
 	}
-	defer s.next(c)
+	o := s.refOwner(req.Name, req.Owner)
+	defer s.unrefOwner(o)
+	// One Acquire of an owner at a time: the releases of one must not end what another was granted.
+	select {
+	case o.acquiring <- struct{}{}:
+	default:
+		select {
+		case o.acquiring <- struct{}{}:
+		case <-ctx.Done():
+			return driver.AcquireResult{}, driver.NotApplied(ctx.Err())
+		case <-s.closing.Done():
+			return driver.AcquireResult{}, driver.ErrClosed
+		}
+	}
+	defer func() { <-o.acquiring }()
 
-	asked := req.Floor
-	req.Floor = s.floor(asked)
+	floor := req.Floor
+	req.Floor = s.floorFor(floor)
 	var seen driver.Record
 	for n := 1; ; n++ {
-		r := s.newRound(ctx, c, req)
-		outcome, token, cut := r.hold(firstPause << (n - 1))
-		if outcome == won {
-			return driver.AcquireResult{Granted: true, Token: token}, nil
+		r := s.newRound(o, req)
+		outcome, token, cut := r.collectVotes(ctx, basePause<<(n-1))
+		if outcome == verdictWon {
+			err := r.checkDistinctNodes(ctx)
+			if err == nil {
+				return driver.AcquireResult{Granted: true, Token: token}, nil
+			}
+			r.undo(ctx)(ctx)
+			return driver.AcquireResult{}, err
 		}
-		if outcome == busy && !r.confirms(&seen) {
-			outcome = split
+		if outcome == verdictBusy && !r.confirmsHold(&seen) {
+			outcome = verdictSplit
 		}
-		undone := r.undo()
+		waitUndone := r.undo(ctx)
 		if cut != nil {
-			return driver.AcquireResult{}, r.fail("cut short", cut)
+			return driver.AcquireResult{}, r.acquireError("cut short", cut)
 		}
-		if outcome == busy || outcome == unavailable || n == maxRounds {
-			undone.wait(ctx)
-			return r.conclude(outcome)
+		if outcome == verdictBusy || outcome == verdictUnavailable || n == maxRounds {
+			return r.finalResult(outcome, waitUndone(ctx))
 		}
 		took := time.Since(r.began)
-		if outcome == split || n > 1 {
-			pause := max(firstPause, took) << (n - 1)
-			if err := s.pause(ctx, rand.N(min(pause, s.timeout))+1); err != nil {
-				return driver.AcquireResult{}, r.fail("cut short", err)
+		if outcome == verdictSplit || n > 1 {
+			pause := max(basePause, took) << (n - 1)
+			if err := s.sleep(ctx, rand.N(min(pause, s.timeout))+1); err != nil {
+				return driver.AcquireResult{}, r.acquireError("cut short", err)
 			}
 		}
-		req.Floor = s.floor(asked)
-		if outcome == disunited {
-			req.Floor = s.raise(asked, r.greatest(), took)
+		req.Floor = s.floorFor(floor)
+		if outcome == verdictTokenMismatch {
+			req.Floor = s.raisedFloor(floor, r.greatestToken(), took)
 		}
 	}
 }
 
-// confirms reports whether the hold in the way is one hold beyond doubt. Holds of
-// different owners are told apart by their public holders. Contenders who share
-// ours can have the same token on different nodes, for a moment: such a hold must
-// have been there in the round before, too, which is remembered in seen.
-func (r *round) confirms(seen *driver.Record) bool {
-	rec, _ := r.inTheWay()
+// confirmsHold reports whether the blocking hold is certainly one hold. Holds of different owners
+// are distinguished by their public holders. Contenders with the same public holder as this owner
+// can have the same token on different nodes, for a moment: such a hold must also have been there
+// in the round before, which seen records.
+func (r *round) confirmsHold(seen *driver.Record) bool {
+	rec, _ := r.blockingHold()
 	before := *seen
 	*seen = rec
 	return rec.Holder != r.req.Holder || sameHold(rec, before)
 }
 
-// conclude is the answer to an attempt that has failed.
-func (r *round) conclude(outcome verdict) (driver.AcquireResult, error) {
+// finalResult returns the result of an attempt that has failed. undone reports whether all grants
+// have been released.
+func (r *round) finalResult(outcome verdict, undone bool) (driver.AcquireResult, error) {
 	var none driver.AcquireResult
 	switch outcome {
-	case late:
-		return none, r.fail("granted too late to be relied on", nil)
-	case disunited:
-		return none, r.fail("the tokens granted do not agree", nil)
-	case unavailable:
-		return none, r.fail("no majority answered", nil)
+	case verdictLate:
+		return none, r.acquireError("granted too late to be relied on", nil)
+	case verdictTokenMismatch:
+		return none, r.acquireError("the tokens granted do not agree", nil)
+	case verdictUnavailable:
+		return none, r.unreachableError(undone)
 	}
-	return driver.AcquireResult{Held: r.refusal()}, nil
+	return driver.AcquireResult{Held: r.describeRefusal()}, nil
 }
 
-// acquireAlone passes an attempt on to the only node there is.
+// acquireAlone forwards an attempt to the only node. After an error, what the node has is open.
 func (s *Store) acquireAlone(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	c := s.claim(req.Name, req.Owner)
-	defer s.unclaim(c)
-	r := s.newRound(ctx, c, req)
-	var res driver.AcquireResult
-	err := r.canvass.hear(func(a answer[driver.AcquireResult]) bool {
-		r.votes[0] = vote{cast: true, err: a.err}
-		res = a.value
-		return true
-	})
-	if err != nil || !r.votes[0].cast || r.votes[0].err != nil {
-		return driver.AcquireResult{}, r.fail("not acquired", err)
+	o := s.refOwner(req.Name, req.Owner)
+	defer s.unrefOwner(o)
+	r := s.newRound(o, req)
+	_, _, err := r.collectVotes(ctx, 0)
+	v := r.votes[0]
+	if err != nil || !v.cast || v.err != nil {
+		return driver.AcquireResult{}, r.acquireError("not acquired", err)
 	}
-	return res, nil
+	return driver.AcquireResult{Granted: v.granted, Token: v.token, Held: v.held}, nil
 }
 
-// validity is for how long after asking a TTL may be relied on, as package
-// holdfast reckons it: drift of the clocks against each other is taken off.
+// validity is how long a TTL may be relied on after the request began, by the rule of package
+// holdfast: less the drift of clocks against each other.
 func validity(ttl time.Duration) time.Duration {
 	return ttl - ttl/100 - 2*time.Millisecond
 }

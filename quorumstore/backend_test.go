@@ -73,19 +73,24 @@ func (b *backend) Release(ctx context.Context, req driver.ReleaseRequest) (bool,
 }
 
 func (b *backend) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
-	found, err := call(ctx, b, faultstore.Lookup, func(store *memstore.Store) (f finding, err error) {
-		f.rec, f.held, err = store.Lookup(ctx, name)
-		return f, err
+	found, err := call(ctx, b, faultstore.Lookup, func(store *memstore.Store) (*driver.Record, error) {
+		return recordOrNil(store.Lookup(ctx, name))
 	})
-	return found.rec, found.held, err
+	return orNone(found), found != nil, err
 }
 
-func (b *backend) Break(ctx context.Context, name string) (driver.Record, bool, error) {
-	found, err := call(ctx, b, faultstore.Break, func(store *memstore.Store) (f finding, err error) {
-		f.rec, f.held, err = store.Break(ctx, name)
-		return f, err
+func (b *backend) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+	found, err := call(ctx, b, faultstore.Break, func(store *memstore.Store) (*driver.Record, error) {
+		return recordOrNil(store.Break(ctx, req))
 	})
-	return found.rec, found.held, err
+	return orNone(found), found != nil, err
+}
+
+func orNone(rec *driver.Record) driver.Record {
+	if rec == nil {
+		return driver.Record{}
+	}
+	return *rec
 }
 
 func (b *backend) Watch(ctx context.Context, name string) (<-chan struct{}, error) {

@@ -29,7 +29,7 @@ func BenchmarkPair(b *testing.B) {
 	for _, addr := range s.addrs {
 		nodes = append(nodes, redisstore.New(dial(b, addr), nil))
 	}
-	store := quorumstore.New(nodes...)
+	store := quorumstore.New(nodes, nil)
 	for _, goroutines := range []int{1, 64, 512} {
 		b.Run(fmt.Sprint(goroutines), func(b *testing.B) {
 			pairs(b, store, goroutines, 10*goroutines) // It connects.

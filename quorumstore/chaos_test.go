@@ -16,7 +16,7 @@ import (
 
 // Clients take a name from servers that delay, drop and forget to answer, hang
 // for a while and have clocks of their own; they work longer than they may, and
-// leave without a word. Never do two have the name at a time, by the deadlines
+// leave without a release. Never do two have the name at a time, by the deadlines
 // that package holdfast reckons, and tokens rise strictly.
 func TestExclusionUnderFaults(t *testing.T) {
 	for seed := range uint64(number(t, "HOLDFAST_ROUNDS", 6)) {
@@ -113,7 +113,7 @@ func (w *world) client(s *Store, number int) {
 		req := request(fmt.Sprintf("client-%d-%d", number, i))
 		req.TTL = chaosTTL
 		if w.take(s, req) && w.upTo(10) == 0 {
-			continue // it is gone without a word
+			continue // it is gone without a release
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_, _ = s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})

@@ -6,95 +6,109 @@ import (
 	"time"
 )
 
-// closeShare is the part of the Timeout that a minority of the nodes has for what
-// it still owes when Close has nothing else to wait for.
-const closeShare = 10
+// The parts of the Timeout that a minority of the nodes has for its pending requests when Close has
+// nothing else to wait for: knownNodeShare for a node that has replied before, and unknownNodeShare
+// for one that never has. The latter hangs, most likely. A program that takes a lock for a moment
+// would spend most of its time on it.
+const (
+	knownNodeShare   = 10
+	unknownNodeShare = 100
+)
 
-// Close implements [driver.Store]. It ends watches and attempts, and waits for
-// what has to be given back: for a majority of the nodes, up to the Timeout; for
-// the others as long as that took, or a tenth of the Timeout if that is longer,
-// and not at all if they did not answer before. It closes the nodes only if
-// Options.CloseStores says so.
+// Close implements [driver.Store]. It ends watches and attempts, and waits for grants that have to
+// be released: for a majority of the nodes, up to the Timeout; for the others as long as that took,
+// or a tenth of the Timeout if that is longer (a hundredth for a node that has never replied), and
+// not at all if they left the request before without a reply. It closes the nodes only if
+// Options.CloseStores is set.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	close(s.closing)
+	s.beginClosing()
 	s.drain()
-	s.end()
-	s.crew.close()
-	if !s.owns {
+	s.endAlive()
+	if !s.ownsNodes {
 		return nil
 	}
 	return s.closeNodes()
 }
 
-// drain waits for what is under way.
+// drain waits for requests in flight.
 func (s *Store) drain() {
 	began := time.Now()
-	limit := time.NewTimer(s.timeout)
-	defer limit.Stop()
-	grace := &time.Timer{}
+	timeout := time.NewTimer(s.timeout)
+	defer timeout.Stop()
+	majorityAfter := time.Duration(-1) // how long a majority took to have no request; negative before
 	for {
-		owing, hopeful := s.owing()
-		switch {
-		case s.calls.Load() > 0 || owing > len(s.nodes)-s.need:
-		case hopeful == 0:
-			return
-		case grace.C == nil:
-			grace = time.NewTimer(max(s.timeout/closeShare, time.Since(began)))
-			defer grace.Stop()
+		pending, grace := s.pendingNodes()
+		var graceOver <-chan time.Time
+		if s.calls.Load() == 0 && pending <= len(s.nodes)-s.need {
+			if grace == 0 {
+				return
+			}
+			if majorityAfter < 0 {
+				majorityAfter = time.Since(began)
+			}
+			graceOver = time.After(max(grace, majorityAfter) - (time.Since(began) - majorityAfter))
 		}
 		select {
-		case <-s.settled:
-		case <-grace.C:
+		case <-s.drainSignal:
+		case <-graceOver:
 			return
-		case <-limit.C:
+		case <-timeout.C:
 			return
 		}
 	}
 }
 
-// owing returns how many nodes have requests that they have not answered, and
-// how many of them have answered the one before.
-func (s *Store) owing() (owing, hopeful int) {
+// pendingNodes returns the number of nodes with requests that have no reply, and how long to wait
+// for them when they are a minority.
+func (s *Store) pendingNodes() (pending int, grace time.Duration) {
 	for _, n := range s.nodes {
-		if n.busy.Load() == 0 {
+		if n.pending.Load() == 0 {
 			continue
 		}
-		owing++
-		if !n.silent() {
-			hopeful++
+		pending++
+		switch {
+		case n.isUnresponsive():
+		case n.hasReplied.Load():
+			grace = max(grace, s.timeout/knownNodeShare)
+		default:
+			grace = max(grace, s.timeout/unknownNodeShare)
 		}
 	}
-	return owing, hopeful
+	return pending, grace
 }
 
-// begin and done count requests to a node.
-func (s *Store) begin(n *node) { n.busy.Add(1) }
-
-func (s *Store) done(n *node) {
-	if n.busy.Add(-1) == 0 {
-		s.settle()
+// beginRequest and endRequest count requests to a node.
+func (s *Store) beginRequest(n *node) {
+	if n.pending.Add(1) == 1 {
+		n.lastReply.Store(n.now())
 	}
 }
 
-// beginCall and doneCall count calls that may leave something to be done.
+func (s *Store) endRequest(n *node) {
+	if n.pending.Add(-1) == 0 {
+		s.signalDrain()
+	}
+}
+
+// beginCall and doneCall count calls that may leave work behind.
 func (s *Store) beginCall() { s.calls.Add(1) }
 
 func (s *Store) doneCall() {
 	if s.calls.Add(-1) == 0 {
-		s.settle()
+		s.signalDrain()
 	}
 }
 
-// settle tells drain that something is over.
-func (s *Store) settle() {
+// signalDrain wakes drain after a request or a call has ended.
+func (s *Store) signalDrain() {
 	if !s.closed.Load() {
 		return
 	}
 	select {
-	case s.settled <- struct{}{}:
+	case s.drainSignal <- struct{}{}:
 	default:
 	}
 }
@@ -104,7 +118,7 @@ func (s *Store) closeNodes() error {
 	var errs []error
 	for _, n := range s.nodes {
 		if err := n.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("node %d (%s): %w", n.index+1, n.can.Store, err))
+			errs = append(errs, fmt.Errorf("node %d (%s): %w", n.index+1, n.guarantees.Store, err))
 		}
 	}
 	return errors.Join(errs...)

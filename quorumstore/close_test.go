@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
 
-// Close closes the nodes if, and only if, it was asked to, and waits for what
+// Close closes the nodes if, and only if, CloseStores is set, and waits for what
 // has to be given back.
 func TestClose(t *testing.T) {
 	for _, owns := range []bool{false, true} {
 		inBubble(t, 3, func(t *testing.T, c cluster) {
 			conns := c.connect()
-			s := NewWith(stores(conns), &Options{CloseStores: owns})
+			s := New(stores(conns), &Options{CloseStores: owns})
 			c[2].set(slow(20*time.Millisecond, 20*time.Millisecond))
 			req := request("mine")
 			grant(t, s, req)
@@ -43,7 +43,7 @@ func TestClose(t *testing.T) {
 func TestCloseWaitsForAttempts(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		for range 200 {
-			s := NewWith(stores(c.connect()), &Options{CloseStores: true})
+			s := New(stores(c.connect()), &Options{CloseStores: true})
 			for _, server := range c {
 				server.set(slow(there, back))
 			}
@@ -69,18 +69,28 @@ func TestCloseWaitsForAttempts(t *testing.T) {
 }
 
 // What a minority that hangs still owes does not hold up Close: not at all if it
-// did not answer before, else for a small part of the Timeout.
+// did not answer before, else for a small part of the Timeout, and for a very small
+// one if it has never answered.
 func TestCloseLeavesAHungMinority(t *testing.T) {
 	for what, c := range map[string]struct {
+		proven bool
 		before time.Duration // for how long it has hung
 		most   time.Duration
 	}{
-		"hung just now":    {0, DefaultTimeout / closeShare},
-		"hung for a while": {3 * DefaultTimeout, 0},
+		"hung just now":          {true, 0, DefaultTimeout / knownNodeShare},
+		"hung for a while":       {true, 3 * DefaultTimeout, 0},
+		"never answered":         {false, 0, DefaultTimeout / unknownNodeShare},
+		"never, and for a while": {false, 3 * DefaultTimeout, 0},
 	} {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, 5, func(t *testing.T, servers cluster) {
 				s := servers.client(t)
+				if c.proven {
+					if _, _, err := s.Lookup(t.Context(), name); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
 				servers[0].set(servers[0].hang)
 				servers[1].set(servers[1].hang)
 				req := request("mine")
@@ -104,7 +114,7 @@ func TestCloseWaitsForAMajority(t *testing.T) {
 		for _, server := range c {
 			server.set(slow(far, far/2))
 		}
-		s := NewWith(stores(c.connect()), &Options{CloseStores: true})
+		s := New(stores(c.connect()), &Options{CloseStores: true})
 		go s.Acquire(context.Background(), request("mine"))
 		time.Sleep(far / 2)
 		if d := took(func() { s.Close() }); d > DefaultTimeout {
@@ -124,26 +134,26 @@ func TestCloseWaitsForAMajority(t *testing.T) {
 	})
 }
 
-// When Close is over, requests that are still on their way are cancelled.
+// When Close is over, requests that are still on their way are canceled.
 func TestCloseCancels(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		conns := c.connect()
-		cancelled := make(chan struct{})
+		canceled := make(chan struct{})
 		conns[0].Set(faultstore.Renew, func(ctx context.Context, _ faultstore.Op, _ func()) error {
 			<-ctx.Done()
-			close(cancelled)
+			close(canceled)
 			return ctx.Err()
 		})
-		s := NewWith(stores(conns), nil)
+		s := New(stores(conns), nil)
 		req := request("mine")
 		grant(t, s, req)
 		synctest.Wait()
 		renew(t, s, req)
 		began := time.Now()
 		s.Close()
-		<-cancelled
-		if d := time.Since(began); d > DefaultTimeout/closeShare {
-			t.Errorf("cancelled after %v", d)
+		<-canceled
+		if d := time.Since(began); d > DefaultTimeout/knownNodeShare {
+			t.Errorf("canceled after %v", d)
 		}
 	})
 }

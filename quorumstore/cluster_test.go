@@ -51,34 +51,17 @@ func (c cluster) connect() []*conn {
 func (c cluster) client(tb testing.TB) *Store { return join(tb, c.connect()) }
 
 func join(tb testing.TB, conns []*conn) *Store {
-	s := NewWith(stores(conns), &Options{CloseStores: true})
+	s := New(stores(conns), &Options{CloseStores: true})
 	tb.Cleanup(func() { s.Close() })
 	return s
 }
 
 func stores(conns []*conn) []driver.Store {
 	var nodes []driver.Store
-	for i, c := range conns {
-		if i%2 == 0 {
-			nodes = append(nodes, &starter{c})
-		} else {
-			nodes = append(nodes, c)
-		}
+	for _, c := range conns {
+		nodes = append(nodes, c)
 	}
 	return nodes
-}
-
-// A starter is a conn of which nobody has to wait: half of the nodes are.
-type starter struct{ *conn }
-
-var _ driver.Starter = (*starter)(nil)
-
-func (s *starter) StartAcquire(ctx context.Context, req driver.AcquireRequest, done func(driver.AcquireResult, error)) {
-	go func() { done(s.Acquire(ctx, req)) }()
-}
-
-func (s *starter) StartRelease(ctx context.Context, req driver.ReleaseRequest, done func(bool, error)) {
-	go func() { done(s.Release(ctx, req)) }()
 }
 
 // restart makes the server forget everything.
@@ -107,7 +90,7 @@ func (s *server) memory() *memstore.Store {
 	return s.store
 }
 
-// holder reports who holds a name on the server.
+// holder returns the holder of a name on the server.
 func (s *server) holder(name string) string {
 	rec, _, err := s.memory().Lookup(context.Background(), name)
 	if err != nil {

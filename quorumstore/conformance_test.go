@@ -2,6 +2,7 @@ package quorumstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -53,6 +54,24 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// loading has all servers answer for so long that they cannot serve, the last of
+// them for half of that.
+func (c cluster) loading(d time.Duration) {
+	for i, s := range c {
+		until := time.Now().Add(d)
+		if i > 0 && i == len(c)-1 {
+			until = time.Now().Add(d / 2)
+		}
+		s.set(func(_ context.Context, op faultstore.Op, apply func()) error {
+			if left := time.Until(until); left > 0 && op != faultstore.Renew {
+				return &driver.RetryError{Err: errors.New("it is loading"), After: left}
+			}
+			apply()
+			return nil
+		})
+	}
+}
+
 // backing makes the place for a conformance test. The faults of the suite meet
 // one node, which must not be noticed.
 func (c cluster) backing(whole bool) drivertest.Backing {
@@ -60,7 +79,7 @@ func (c cluster) backing(whole bool) drivertest.Backing {
 	b := drivertest.Backing{
 		Open: func(testing.TB) driver.Store {
 			all := c.connect()
-			s := NewWith(stores(all), &Options{CloseStores: true})
+			s := New(stores(all), &Options{CloseStores: true})
 			conns[s] = all[len(all)-1]
 			return s
 		},
@@ -87,6 +106,7 @@ func (c cluster) backing(whole bool) drivertest.Backing {
 			})
 		}
 	}
+	b.Busy = func(_ testing.TB, _ driver.Store, d time.Duration) { c.loading(d) }
 	if len(c) > 1 {
 		b.Restart = func(testing.TB) { c[0].restart() }
 	}

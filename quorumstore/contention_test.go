@@ -37,7 +37,7 @@ func TestSplitVoteIsResolved(t *testing.T) {
 					if res := acquire(t, s, request("contender")); res.Granted {
 						granted.Add(1)
 					} else if res.Held.Holder == "" {
-						t.Error("a refusal does not say by whom")
+						t.Error("a refusal has no holder")
 					}
 				})
 			}
@@ -52,7 +52,7 @@ func TestSplitVoteIsResolved(t *testing.T) {
 	}
 }
 
-// With a node hung, contenders who share the others still decide it among
+// With a node hung, contenders that share the others still decide it among
 // themselves, without waiting for the Timeout.
 func TestSplitVoteWithAHungNode(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
@@ -118,7 +118,7 @@ func TestLostReplies(t *testing.T) {
 			if granted := lost < 2; res.Granted != granted || (err == nil) != granted {
 				t.Errorf("with %d answers lost: %+v, %v", lost, res, err)
 			}
-			if err != nil && driver.NotApplied(err) {
+			if err != nil && driver.IsNotApplied(err) {
 				t.Errorf("an error after which holds may be there: %v", err)
 			}
 			grant(t, s, req)

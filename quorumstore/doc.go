@@ -2,42 +2,39 @@
 // survive the loss of a minority of them. Over independent Redis servers it is
 // what is known as Redlock; the nodes may be stores of any kind, and mixed.
 //
-// Every request goes to all nodes at once and is answered as soon as enough of
-// them have answered to decide it, for or against. A minority that is dead,
-// slow or hung costs nothing.
+// Every request goes to all nodes at once and returns as soon as enough of them have replied to
+// decide it, for or against. A minority that is dead, slow or hung costs nothing.
 //
 // # Guarantees
 //
-// A lock is held by whom a majority of the nodes has granted it, at one time,
-// within its TTL as reckoned from before they were asked, less 1% and 2 ms for
-// the drift of clocks. A majority is half of the nodes, rounded down, and one
-// more: 2 of 3, 3 of 4, 3 of 5. Two majorities share a node, and a node grants a
-// name to one owner at a time.
+// A lock is held by the owner that a majority of the nodes has granted it to, at one time, within
+// its TTL as counted from before the requests, less 1% and 2 ms for the drift of clocks. A majority
+// is half of the nodes, rounded down, and one more: 2 of 3, 3 of 4, 3 of 5. Two majorities share a
+// node, and a node grants a name to one owner at a time.
 //
-// Fencing tokens are given if all nodes give them. The client proposes a token
-// above what the nodes would choose by themselves (its clock, and a second more;
-// further above where it has learnt that their clocks are ahead), and the nodes
-// raise theirs to it. If a majority grants one and the same token, that is the
-// token, in one round trip. If not, all is given back and asked again with a
-// higher proposal. The tokens of one name are unique and rise in the order of
-// the grants, whatever clocks do and whenever holds expire: two majorities share
-// a node, and that node has granted both tokens, the later one higher. This
-// needs nothing but nodes that never grant a token twice. It is checked
-// exhaustively, together with the variants that do not work (the greatest of
-// counters; writing it back to whoever still holds; nodes that forget), by the
-// tests of this package.
+// Fencing tokens are given if all nodes give them. The client proposes a token above what the nodes
+// would choose by themselves (its clock, and a second more; further above where it has learnt that
+// their clocks are ahead), and the nodes raise theirs to it. If a majority grants one and the same
+// token, that is the token, in one round trip. If not, all is released and requested again with a
+// higher proposal. The tokens of one name are unique and rise in the order of the grants, whatever
+// clocks do and whenever holds expire: two majorities share a node, and that node has granted both
+// tokens, the later one higher. This needs nothing but nodes that never grant a token twice. It is
+// checked exhaustively, together with the variants that do not work (the greatest of counters;
+// writing it back to nodes that still hold; nodes that forget), by the tests of this package.
 //
-// What the nodes promise decides the rest. Fencing, Lookup, List, Break,
-// Metadata and Keep: if all nodes do. Push, and freeing the locks of a crashed
-// process at once: if a majority does. Restart and Failover: what all nodes say,
-// else that holds may be forgotten, since one node that forgets a hold can be
-// one too many. Scope: the furthest at which two clients still share enough
-// nodes; one node that reaches less far than the others mostly spoils it (a file
-// on each host among three is no node that the hosts share).
+// What the nodes promise decides the rest. Fencing, Lookup, List, Break, Metadata and Keep: if all
+// nodes do. Push, and freeing the locks of a crashed process at once: if a majority does. Restart
+// and Failover: what all nodes claim, else that holds may be forgotten, since one node that forgets
+// a hold can be one too many. Scope: the furthest at which two clients still share enough nodes;
+// one node that reaches less far than the others mostly spoils it (a file on each host among three
+// is no node that the hosts share).
 //
 // An operation that needs a majority and cannot have it ends within
 // Options.Timeout (or at the end of its ctx) with an [Error], which lists how
-// each node voted. A majority that answers "held" is never an error, and nodes
+// each node voted. An Acquire ends at once if so many nodes refuse it that the
+// others are no majority; nodes that hang are waited for. If nodes that cannot
+// serve now would make a majority, its error is a [driver.RetryError] with the time
+// after which they will. A majority that answers "held" is never an error, and nodes
 // that do not answer are never taken for "held".
 //
 // # What can go wrong
@@ -47,42 +44,50 @@
 // faster by more than 1%, or steps while it is used to expire holds (Redis uses
 // the wall clock), may free a lock early on that node.
 //
-// A node that forgets. A hold on 2 of 3 nodes, one of which restarts without its
-// data, leaves room for a second holder; so does failing over to a replica that
-// had not yet heard of the hold. Keep the data safe on every node (fsync before
-// the answer), or keep a node that lost it out for longer than the greatest TTL
-// after its restart, by hand or by a node's own guard. A node that forgets its
-// counters without that can also make tokens fall, where its clock does not stand
-// above them.
+// A clock that is wrong by more than a day. A node refuses the token that a client proposes if it
+// is more than [driver.MaxLead] above the node's clock, so that one client cannot use up the tokens
+// of a name for all. A client with a clock that far ahead gets [driver.ErrInvalid]; a node with a
+// clock that far behind has no vote.
 //
-// A pause. A process can be stopped after it has looked at its deadline and
-// before it acts, and go on when somebody else has the lock. Package holdfast
-// ends the lock's context in time; it cannot end an action that has begun.
+// A node that forgets. A hold on 2 of 3 nodes, one of which restarts without its data, leaves room
+// for a second holder; so does failing over to a replica that had not yet got the hold. Keep the
+// data safe on every node (fsync before the answer), or keep a node that lost it out for longer
+// than the greatest TTL after its restart, by hand or by a node's own guard. A node that forgets
+// its counters without that can also make tokens fall, where its clock does not stand above them.
 //
-// On this Martin Kleppmann and Salvatore Sanfilippo disagreed in 2016 about
-// Redlock. Kleppmann: it depends on timing, and without a fencing token a paused
-// holder writes over his successor; such tokens would seem to need consensus.
-// Sanfilippo: clocks need only run at about the same rate, delays before the
-// validity is checked are noticed, and those after it strike every lock that
-// expires by itself. Both are right about the lock. The token is what was
-// missing: if the resource refuses tokens lower than the highest that it has
-// seen, the paused holder is refused, and no clock is involved. Where the
-// resource cannot do that, this lock, like every lock with a TTL, is as good as
-// the assumptions above, no better.
+// A pause. A process can be stopped after it has checked its deadline and before it acts, and go on
+// when another owner has the lock. Package holdfast ends the lock's context in time; it cannot end
+// an action that has begun.
 //
-// A hold does not grow back. A node that has lost its part of a hold, or was
-// down when it was granted, is not asked to take it again at a renewal: that
-// could undo a Break, or somebody's deleting the key by hand, node by node. A
-// hold that lasts while a majority of the nodes is restarted without data, one
-// after the other, is lost, and the holder is told.
+// On this Martin Kleppmann and Salvatore Sanfilippo disagreed in 2016 about Redlock. Kleppmann: it
+// depends on timing, and without a fencing token a paused holder writes over its successor; such
+// tokens would seem to need consensus. Sanfilippo: clocks need only run at about the same rate,
+// delays before the validity is checked are noticed, and those after it strike every lock that
+// expires by itself. Both are right about the lock. The token is what was missing: if the resource
+// refuses tokens lower than the highest that it has seen, the paused holder is refused, and no
+// clock is involved. Where the resource cannot do that, this lock, like every lock with a TTL, is
+// as good as the assumptions above, no better.
+//
+// A hold does not grow back. A node that has lost its part of a hold, or was down when it was
+// granted, does not get it again at a renewal: that could undo a Break, or the deletion of the key
+// by hand, node by node. A hold that lasts while a majority of the nodes is restarted without data,
+// one after the other, is lost, and the holder is notified.
 //
 // A request that is very late. When a node does not confirm that it has given
 // back what an attempt was granted, it has no vote on this owner until it has
 // confirmed it later, and Options.Timeout more. A release that is still under way
 // then, and arrives after all, ends the owner's part on that node.
 //
-// The same node twice. Two stores that lead to one server have two votes. This
-// cannot be seen in general, and makes a majority worth nothing.
+// The same node twice. Two stores that lead to one server have two votes, which makes a majority
+// worth nothing. Equal URLs are refused. Nodes that implement [driver.Identifier], as those of this
+// module do, are compared during the first Acquire, which returns [driver.ErrInvalid] if two are
+// the same server, by whatever address, database or prefix. A node that hangs then is compared when
+// it answers. If its identity request fails then, it is repeated during the next Acquire, until the
+// identity is known, or known to be unavailable. Until then it counts as a server of its own. A
+// Redis server with a user that may not run INFO, a Redis cluster, and a PostgreSQL server with a
+// user that may not run pg_control_system cannot be compared. A PostgreSQL server is identified by
+// its system identifier and the time of its start, so that servers made of one image are different
+// nodes; a primary and its standby are, too.
 //
 // # Server set-up
 //
@@ -92,9 +97,9 @@
 // use the same nodes; to exchange one, stop all clients, or wait for the greatest
 // TTL without any.
 //
-// A node must not let the floor that is asked for one name raise the tokens of
-// others (memstore and redisstore do not), or clients that take many names at
-// once see the nodes disagree, and need more round trips.
+// A node must not let the floor that is requested for one name raise the tokens of others (memstore
+// and redisstore do not), or clients that take many names at once see the nodes disagree, and need
+// more round trips.
 //
 // # URL
 //

@@ -7,13 +7,14 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// An Error says that no majority of the nodes could be had for what was asked,
-// and how each of them voted. Use errors.As.
+// An Error means that no majority of the nodes could be reached for a request, and lists the vote
+// of each node. Use errors.As.
 //
-// It matches the errors of the nodes only where they speak for the whole: a
-// permanent one (see [driver.Permanent]) if so many nodes return such errors
-// that trying again is in vain, and [driver.ErrNotApplied] if nothing was
-// changed on any node. What a single node said is in Votes.
+// It matches the errors of the nodes only where they hold for the whole: a permanent one (see
+// [driver.Permanent]) if so many nodes return such errors that trying again is in vain, and
+// [driver.ErrNotApplied] if nothing was changed on any node; for an Acquire, if so many nodes
+// refused it that the others, where it is released again, are no majority. The reply of a single
+// node is in Votes.
 type Error struct {
 	// Need is how many nodes are a majority.
 	Need int
@@ -25,7 +26,7 @@ type Error struct {
 	causes []error
 }
 
-// A Vote is what one node answered.
+// A Vote is the reply of one node.
 type Vote struct {
 	// Node is the number of the node, counted from 1 in the order of New.
 	Node int
@@ -33,7 +34,7 @@ type Vote struct {
 	// Store is what kind of store it is.
 	Store string
 
-	// Answer is what it said, in a few words for people; empty if Err is set.
+	// Answer is the reply, in a few words for people; empty if Err is set.
 	Answer string
 
 	// Held is the hold that it reported, if it reported one.
@@ -58,23 +59,23 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// Unwrap returns what the votes amount to.
+// Unwrap returns the errors that the votes justify.
 func (e *Error) Unwrap() []error { return e.causes }
 
-// fail makes the Error of an operation from a vote for each node. The cause, if
-// there is one, is the end of the caller's ctx or of the Store.
-func (s *Store) fail(reason string, cause error, votes func(n *node) Vote) *Error {
+// quorumError makes the Error of an operation from a vote for each node. The cause, if there is
+// one, is the end of the caller's ctx or of the Store.
+func (s *Store) quorumError(reason string, cause error, votes func(n *node) Vote) *Error {
 	e := &Error{Need: s.need, reason: reason}
 	var permanent []error
 	unchanged := true
 	for _, n := range s.nodes {
 		v := votes(n)
-		v.Node, v.Store = n.index+1, n.can.Store
+		v.Node, v.Store = n.index+1, n.guarantees.Store
 		e.Votes = append(e.Votes, v)
 		if driver.Permanent(v.Err) {
 			permanent = append(permanent, v.Err)
 		}
-		unchanged = unchanged && v.Err != nil && driver.NotApplied(v.Err)
+		unchanged = unchanged && v.Err != nil && driver.IsNotApplied(v.Err)
 	}
 	switch {
 	case cause != nil:
@@ -89,13 +90,8 @@ func (s *Store) fail(reason string, cause error, votes func(n *node) Vote) *Erro
 	return e
 }
 
-// notApplied is an end that was noticed before anything was done.
-type notApplied struct{ error }
-
-func (e notApplied) Unwrap() []error { return []error{e.error, driver.ErrNotApplied} }
-
-// describe says in words who has a name.
-func describe(rec driver.Record) string {
+// describeHold describes the holder of a name in words.
+func describeHold(rec driver.Record) string {
 	switch {
 	case rec.Kept:
 		return "kept after its release"

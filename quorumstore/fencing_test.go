@@ -82,7 +82,7 @@ func (l *ledger) greatest() (int64, bool) {
 	return l.last, l.left > 0
 }
 
-// add notes a token that was asked for when above was the greatest.
+// add notes a token that was requested when above was the greatest.
 func (l *ledger) add(token, above int64, rounds int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

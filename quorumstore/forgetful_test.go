@@ -11,12 +11,12 @@ import (
 )
 
 // The limit of every quorum: a hold need be on no more than a majority, so that
-// one node which forgets it lets somebody else in. The tokens tell the two apart.
+// one node which forgets it admits another owner. The tokens show the difference.
 func TestForgetfulNode(t *testing.T) { synctest.Test(t, testForgetfulNode) }
 
 func testForgetfulNode(t *testing.T) {
 	nodes := []*faultstore.Store{faultstore.Wrap(memstore.New()), faultstore.Wrap(memstore.New()), faultstore.Wrap(memstore.New())}
-	s := NewWith([]driver.Store{nodes[0], nodes[1], nodes[2]}, nil)
+	s := New([]driver.Store{nodes[0], nodes[1], nodes[2]}, nil)
 	defer s.Close()
 	acquire := func(owner string) driver.AcquireResult {
 		t.Helper()
@@ -35,7 +35,7 @@ func testForgetfulNode(t *testing.T) {
 		t.Fatalf("two of three nodes granted A the lock: %+v; then B: %+v", first, res)
 	}
 
-	if _, _, err := nodes[1].Break(t.Context(), "name"); err != nil {
+	if _, _, err := nodes[1].Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil {
 		t.Fatal(err)
 	}
 	if res := acquire("B"); !res.Granted || res.Token <= first.Token {

@@ -2,18 +2,17 @@ package quorumstore
 
 import "github.com/holdfast-go/holdfast/driver"
 
-// combine says what a quorum promises, given what its nodes do.
-func combine(nodes []driver.Guarantees, need int) driver.Guarantees {
-	all := func(claims func(g driver.Guarantees) bool) bool { return count(nodes, claims) == len(nodes) }
-	most := func(claims func(g driver.Guarantees) bool) bool { return count(nodes, claims) >= need }
+// combineGuarantees returns the guarantees of a quorum, given those of its nodes.
+func combineGuarantees(nodes []driver.Guarantees, need int) driver.Guarantees {
+	all := func(claims func(g driver.Guarantees) bool) bool { return countNodes(nodes, claims) == len(nodes) }
+	most := func(claims func(g driver.Guarantees) bool) bool { return countNodes(nodes, claims) >= need }
 	g := driver.Guarantees{
 		Store:       "quorum",
-		Scope:       reach(nodes, need),
-		Blocking:    driver.BlocksToContext,
+		Scope:       combinedScope(nodes, need),
 		Fencing:     all(func(g driver.Guarantees) bool { return g.Fencing }),
 		HolderCrash: driver.RecoveryTTL,
-		Restart:     fate(nodes, func(g driver.Guarantees) driver.Fate { return g.Restart }),
-		Failover:    fate(nodes, func(g driver.Guarantees) driver.Fate { return g.Failover }),
+		Restart:     combinedFate(nodes, func(g driver.Guarantees) driver.Fate { return g.Restart }),
+		Failover:    combinedFate(nodes, func(g driver.Guarantees) driver.Fate { return g.Failover }),
 		Fair:        len(nodes) == 1 && nodes[0].Fair,
 		Push:        most(func(g driver.Guarantees) bool { return g.Push }),
 		Lookup:      all(func(g driver.Guarantees) bool { return g.Lookup }),
@@ -30,7 +29,7 @@ func combine(nodes []driver.Guarantees, need int) driver.Guarantees {
 	return g
 }
 
-func count(nodes []driver.Guarantees, claims func(driver.Guarantees) bool) int {
+func countNodes(nodes []driver.Guarantees, claims func(driver.Guarantees) bool) int {
 	n := 0
 	for _, g := range nodes {
 		if claims(g) {
@@ -40,13 +39,12 @@ func count(nodes []driver.Guarantees, claims func(driver.Guarantees) bool) int {
 	return n
 }
 
-// reach is how far the exclusion of a quorum reaches. Two clients further apart
-// than a node reaches do not share that node: each has one of its own, which
-// votes for him. They exclude each other if any two majorities still meet in a
-// node that they share.
-func reach(nodes []driver.Guarantees, need int) driver.Scope {
+// combinedScope returns the scope of the exclusion of a quorum. Two clients further apart than the
+// scope of a node do not share that node: each has one of its own, which votes for that client.
+// They exclude each other if any two majorities still meet in a node that they share.
+func combinedScope(nodes []driver.Guarantees, need int) driver.Scope {
 	for scope := driver.ScopeNetwork; scope > driver.ScopeProcess; scope-- {
-		shared := count(nodes, func(g driver.Guarantees) bool { return g.Scope >= scope })
+		shared := countNodes(nodes, func(g driver.Guarantees) bool { return g.Scope >= scope })
 		own := len(nodes) - shared
 		if 2*(need-own) > shared {
 			return scope
@@ -55,10 +53,9 @@ func reach(nodes []driver.Guarantees, need int) driver.Scope {
 	return driver.ScopeProcess
 }
 
-// fate is what an event that strikes one node does to holds. A hold need not be
-// on more than a majority of the nodes, so that one that forgets it is enough
-// to let somebody else in.
-func fate(nodes []driver.Guarantees, of func(driver.Guarantees) driver.Fate) driver.Fate {
+// combinedFate returns what an event on one node does to holds. A hold need not be on more than a
+// majority of the nodes, so one node that forgets it is enough to admit another owner.
+func combinedFate(nodes []driver.Guarantees, of func(driver.Guarantees) driver.Fate) driver.Fate {
 	first := of(nodes[0])
 	for _, g := range nodes {
 		if of(g) != first {

@@ -7,127 +7,129 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Lookup implements [driver.Store]. It reports a hold that a majority of the
-// nodes has, with the time that was left by the last renewal. What only a
-// minority has is no hold: it is about to be given back, or to run out. If nodes
-// that do not answer leave it open which of the two it is, the error is an
-// [Error].
+// Lookup implements [driver.Store]. It reports a hold that a majority of the nodes has, with the
+// time that was left by the last renewal. A hold of a minority does not count: it is about to be
+// released, or to expire. If nodes that do not reply leave it open which of the two it is, the
+// error is an [Error].
 func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return driver.Record{}, false, err
 	}
-	if !s.can.Lookup {
+	if !s.guarantees.Lookup {
 		return driver.Record{}, false, fmt.Errorf("%w: a node cannot look up", driver.ErrUnsupported)
 	}
-	p := &picture{s: s, nodes: make([]*answer[finding], len(s.nodes))}
-	err := poll(ctx, s, func(ctx context.Context, n *node) (finding, error) {
-		return ask(ctx, n, func(ctx context.Context) (found finding, err error) {
-			found.rec, found.held, err = n.Lookup(ctx, name)
-			return found, err
-		})
-	}).hear(func(a answer[finding]) bool {
-		p.nodes[a.node] = &a
-		_, sight := p.look()
-		return sight != unclear
-	})
-	rec, sight := p.look()
-	if sight == unclear {
-		return driver.Record{}, false, s.fail("it is not clear who has it", err, p.vote)
+	f := newFanOut[*driver.Record](ctx, s, s.timeout)
+	f.count = func(reply[*driver.Record]) bool {
+		_, state := s.lookupState(f)
+		return state != stateUnclear
 	}
-	return rec, sight == held, nil
+	f.send(func(ctx context.Context, n *node) (*driver.Record, error) {
+		return callNode(ctx, n, func(ctx context.Context) (*driver.Record, error) { return recordOrNil(n.Lookup(ctx, name)) })
+	})
+	err := f.wait(ctx)
+	rec, state := s.lookupState(f)
+	if state == stateUnclear {
+		return driver.Record{}, false, s.quorumError("it is not clear who has it", err, f.votes(describeRecord))
+	}
+	return rec, state == stateHeld, nil
 }
 
-// Break implements [driver.Store]. It waits for all nodes, up to the Timeout,
-// and succeeds if a majority did it: the hold then has no majority any more,
-// and a successor can have one. It does not return earlier, so that nothing of it is
-// left on the way to a node, where it might end the successor's part.
-func (s *Store) Break(ctx context.Context, name string) (driver.Record, bool, error) {
-	if err := s.usable(ctx); err != nil {
+// Break implements [driver.Store]. It waits for all nodes, up to the Timeout, and succeeds if a
+// majority did it: the hold then has no majority any more, and a successor can have one. It does
+// not return earlier, so that none of its requests is still in flight to a node, where it might end
+// the successor's part.
+//
+// With a token, each node compares it with its own. Break reports true if so many nodes ended that
+// hold that the others are no majority, and false if so many nodes do not have it. What a node
+// granted to the same owner under another token stays until the next renewal or the TTL.
+func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+	if err := s.checkUsable(ctx); err != nil {
 		return driver.Record{}, false, err
 	}
-	if !s.can.Break {
+	if !s.guarantees.Break {
 		return driver.Record{}, false, fmt.Errorf("%w: a node cannot break", driver.ErrUnsupported)
 	}
-	p := &picture{s: s, nodes: make([]*answer[finding], len(s.nodes))}
-	done := 0
-	err := poll(ctx, s, func(ctx context.Context, n *node) (finding, error) {
-		return ask(ctx, n, func(ctx context.Context) (found finding, err error) {
-			found.rec, found.held, err = n.Break(ctx, name)
-			return found, err
-		})
-	}).hear(func(a answer[finding]) bool {
-		p.nodes[a.node] = &a
-		if a.err == nil {
-			done++
+	if req.Token != 0 && !s.guarantees.Fencing {
+		return driver.Record{}, false, nil // No hold has a token.
+	}
+	replied := 0
+	var ended []driver.Record
+	f := newFanOut[*driver.Record](ctx, s, s.timeout)
+	f.count = func(r reply[*driver.Record]) bool {
+		if r.err == nil {
+			replied++
+			if r.value != nil {
+				ended = append(ended, *r.value)
+			}
 		}
 		return false
-	})
-	if done < s.need {
-		return driver.Record{}, false, s.fail("too few nodes confirmed it", err, p.vote)
 	}
-	rec, sight := p.look()
-	return rec, sight != free && rec.Name != "", nil
+	f.send(func(ctx context.Context, n *node) (*driver.Record, error) {
+		return callNode(ctx, n, func(ctx context.Context) (*driver.Record, error) { return recordOrNil(n.Break(ctx, req)) })
+	})
+	err := f.wait(ctx)
+	minority := len(s.nodes) - s.need
+	switch {
+	case req.Token != 0 && len(ended) > minority:
+		return largestGroup(ended)[0], true, nil
+	case req.Token != 0 && replied-len(ended) > minority:
+		return driver.Record{}, false, nil
+	case req.Token != 0 || replied < s.need:
+		return driver.Record{}, false, s.quorumError("too few nodes confirmed it", err, f.votes(describeRecord))
+	}
+	rec, state := s.majorityState(ended, len(s.nodes)-replied)
+	return rec, state != stateFree && rec.Name != "", nil
 }
 
-// A picture is what the nodes say about a name.
-type picture struct {
-	s     *Store
-	nodes []*answer[finding]
+func recordOrNil(rec driver.Record, found bool, err error) (*driver.Record, error) {
+	if !found {
+		return nil, err
+	}
+	return &rec, err
 }
 
-type finding struct {
-	rec  driver.Record
-	held bool
+func describeRecord(rec *driver.Record) Vote {
+	if rec == nil {
+		return Vote{Answer: "free"}
+	}
+	return Vote{Answer: describeHold(*rec), Held: *rec}
 }
 
-type sight uint8
+type lookupState uint8
 
 const (
-	unclear sight = iota
-	held
-	free
+	stateUnclear lookupState = iota
+	stateHeld
+	stateFree
 )
 
-// look returns the hold that a majority has; or, if that is unclear, the one
-// that may have it.
-func (p *picture) look() (driver.Record, sight) {
+// lookupState returns the hold that a majority has; or, if that is unclear, the one that may have
+// it.
+func (s *Store) lookupState(f *fanOut[*driver.Record]) (driver.Record, lookupState) {
 	var records []driver.Record
 	unknown := 0
-	for _, a := range p.nodes {
-		switch {
-		case a == nil || a.err != nil:
+	for _, r := range f.replies {
+		if r.err != nil {
 			unknown++
-		case a.value.held:
-			records = append(records, a.value.rec)
+		} else if r.value != nil {
+			records = append(records, *r.value)
 		}
 	}
-	return p.s.majority(records, unknown)
+	return s.majorityState(records, unknown)
 }
 
-// majority judges the records that nodes gave of a name when so many others are
-// unknown.
-func (s *Store) majority(records []driver.Record, unknown int) (driver.Record, sight) {
-	group := largest(records)
+// majorityState evaluates the records of a name from the nodes, when the given number of other
+// nodes is unknown.
+func (s *Store) majorityState(records []driver.Record, unknown int) (driver.Record, lookupState) {
+	group := largestGroup(records)
 	switch {
 	case len(group) >= s.need:
-		// Of the nodes of the last renewal one at least is among these.
-		return group[0], held
+		// At least one node of the last renewal is among these.
+		return group[0], stateHeld
 	case len(group)+unknown < s.need:
-		return driver.Record{}, free
+		return driver.Record{}, stateFree
 	case len(group) == 0:
-		return driver.Record{}, unclear
+		return driver.Record{}, stateUnclear
 	}
-	return group[0], unclear
-}
-
-func (p *picture) vote(n *node) Vote {
-	switch a := p.nodes[n.index]; {
-	case a == nil:
-		return Vote{Err: errNoAnswer}
-	case a.err != nil:
-		return Vote{Err: a.err}
-	case a.value.held:
-		return Vote{Answer: describe(a.value.rec), Held: a.value.rec}
-	}
-	return Vote{Answer: "free"}
+	return group[0], stateUnclear
 }

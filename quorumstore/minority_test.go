@@ -63,7 +63,7 @@ func mustFind(t *testing.T, s *Store, holder string) {
 }
 
 // With a majority hung, every operation ends within the Timeout, whatever the
-// nodes do with the context, and says so in an Error.
+// nodes do with the context, and the error is an Error.
 func TestMajorityHungIsAnErrorInTime(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		s := c.client(t)
@@ -83,7 +83,7 @@ func TestMajorityHungIsAnErrorInTime(t *testing.T) {
 				return err
 			},
 			"Lookup": func() error { _, _, err := s.Lookup(t.Context(), name); return err },
-			"Break":  func() error { _, _, err := s.Break(t.Context(), name); return err },
+			"Break":  func() error { _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: name}); return err },
 			"Watch":  func() error { _, err := s.Watch(t.Context(), name); return err },
 		} {
 			var err error
@@ -92,7 +92,7 @@ func TestMajorityHungIsAnErrorInTime(t *testing.T) {
 			if !errors.As(err, &votes) || len(votes.Votes) != 3 || votes.Need != 2 {
 				t.Errorf("%s: %v, want an Error", what, err)
 			}
-			if driver.NotApplied(err) && what != "Watch" {
+			if driver.IsNotApplied(err) && what != "Watch" {
 				t.Errorf("%s: %v: it may have been applied", what, err)
 			}
 			if d > DefaultTimeout {
@@ -213,8 +213,7 @@ func TestAttemptsOfOneOwner(t *testing.T) {
 	})
 }
 
-// A node that did not hear of a release is told again, whether the request was
-// waited for or begun.
+// A release that a node has missed is sent again.
 func TestReleaseIsRepeated(t *testing.T) {
 	for deaf := range 3 {
 		inBubble(t, 3, func(t *testing.T, c cluster) {
@@ -249,7 +248,7 @@ func TestReleasesOfAHungNodeAreOne(t *testing.T) {
 			}
 		}
 		time.Sleep(3 * DefaultTimeout)
-		if n := s.nodes[2].busy.Load(); n > 2 {
+		if n := s.nodes[2].pending.Load(); n > 2 {
 			t.Errorf("%d goroutines wait for one hung node", n)
 		}
 		close(revived)
@@ -276,19 +275,19 @@ func TestHungNodeIsBounded(t *testing.T) {
 		}
 		time.Sleep(2 * doubtTime)
 		synctest.Wait()
-		if n := s.nodes[0].busy.Load(); n > 4*silentLimit {
+		if n := s.nodes[0].pending.Load(); n > 4*unresponsiveLimit {
 			t.Errorf("%d goroutines wait for a node that hangs", n)
 		}
-		if n := len(s.claims); n > 2*silentLimit {
-			t.Errorf("%d claims are kept for a node that hangs", n)
+		if n := len(s.owners); n > 2*unresponsiveLimit {
+			t.Errorf("%d owners are kept for a node that hangs", n)
 		}
 		close(revived)
 		time.Sleep(2 * doubtTime)
-		if n := s.nodes[0].busy.Load(); n != 0 {
+		if n := s.nodes[0].pending.Load(); n != 0 {
 			t.Errorf("%d goroutines are left", n)
 		}
-		if n := len(s.claims); n != 0 {
-			t.Errorf("%d claims are left", n)
+		if n := len(s.owners); n != 0 {
+			t.Errorf("%d owners are left", n)
 		}
 		c.holders(t, "", "", "")
 	})

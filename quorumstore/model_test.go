@@ -247,22 +247,22 @@ func (m *model) ask(s state, c int, client modelClient) {
 // countVotes lets the client decide by any part of the answers that are there.
 func (m *model) countVotes(s state, c int) {
 	for part := range 1 << modelNodes {
-		b := ballot{need: modelNeed, fenced: !m.greatest, votes: make([]vote, modelNodes)}
+		b := tally{need: modelNeed, fenced: !m.greatest, votes: make([]vote, modelNodes)}
 		for n := range s.nodes {
 			if token := s.nodes[n].lanes[c].granted; part&(1<<n) != 0 && token > 0 {
 				b.votes[n] = vote{cast: true, granted: true, token: int64(token)}
 			}
 		}
-		outcome, token := b.count(0)
+		outcome, token := b.verdictAfter(0)
 		switch {
-		case outcome != won:
+		case outcome != verdictWon:
 		case !m.greatest:
 			m.succeed(s, c, uint8(token))
 		case !m.writeBack:
-			m.succeed(s, c, uint8(b.greatest()))
+			m.succeed(s, c, uint8(b.greatestToken()))
 		default:
 			next := s
-			next.clients[c].phase, next.clients[c].token = writing, uint8(b.greatest())
+			next.clients[c].phase, next.clients[c].token = writing, uint8(b.greatestToken())
 			for n := range next.nodes {
 				next.nodes[n].lanes[c].writing = true
 			}

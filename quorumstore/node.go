@@ -12,72 +12,51 @@ import (
 // A node is one of the stores of a quorum.
 type node struct {
 	driver.Store
-	starter driver.Starter // the same, nil if it cannot start requests
-	index   int
-	can     driver.Guarantees
-	timeout time.Duration
-	began   time.Time
+	index      int
+	guarantees driver.Guarantees
+	timeout    time.Duration
+	began      time.Time
 
-	busy     atomic.Int64 // what is under way to it, or waits for its turn
-	asked    atomic.Int64 // requests under way
-	answered atomic.Int64 // when it last answered, or was asked after a rest
-	mute     atomic.Bool  // its last request ended without an answer
-	repeats  atomic.Int64 // releases that are to be sent again
+	pending    atomic.Int64 // requests in flight, or waiting for one that is
+	lastReply  atomic.Int64 // when it last replied, or got a request after an idle time
+	timedOut   atomic.Bool  // its last request ended without a reply
+	hasReplied atomic.Bool  // it has replied
+	resends    atomic.Int64 // releases that are to be sent again
 }
 
-// Bounds on what is spent on a node that does not answer.
+// Bounds on the effort for a node that does not reply.
 const (
-	// silentLimit is how many requests may be under way to a node while it is
-	// silent. They are needed to see it come back, and to give back what it may
-	// have granted.
-	silentLimit = 256
+	// unresponsiveLimit bounds the requests to a node while it is unresponsive. They are needed to
+	// notice its return, and to release what it may have granted.
+	unresponsiveLimit = 256
 
-	// repeatLimit is how many releases wait to be sent again to one node.
-	repeatLimit = 256
+	// resendLimit bounds the releases that wait to be sent again to one node.
+	resendLimit = 256
 )
 
-var errSilent = notApplied{errors.New("it has left many requests unanswered and is not asked")}
+var errUnresponsive = driver.NotApplied(errors.New("it has left many requests unanswered, and gets no more"))
 
-// ask makes one request to a node. It returns when the node does: those who
-// cannot wait for that run it on a goroutine of its own.
-func ask[T any](ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
-	var none T
-	if n.refuses() {
-		return none, errSilent
+// callNode makes one request to a node, of which the caller keeps count with Store.beginRequest and
+// Store.endRequest. It returns when the node does, however late that is.
+func callNode[T any](ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
+	if n.pending.Load() > unresponsiveLimit && n.isUnresponsive() {
+		var none T
+		return none, errUnresponsive
 	}
-	n.ask()
 	value, err := request(ctx)
-	n.answer(ctx, err)
+	if err != nil && ctx.Err() == context.DeadlineExceeded {
+		n.timedOut.Store(true)
+	} else {
+		n.timedOut.Store(false)
+		n.hasReplied.Store(true)
+		n.lastReply.Store(n.now())
+	}
 	return value, err
 }
 
-// startable reports whether the node can be asked without waiting for it.
-func (n *node) startable() bool { return n.starter != nil && !n.refuses() }
-
-// refuses reports whether too many requests to the node are unanswered.
-func (n *node) refuses() bool { return n.asked.Load() >= silentLimit && n.silent() }
-
-// ask and answer note a request with this context and its end.
-func (n *node) ask() {
-	if n.asked.Add(1) == 1 {
-		n.answered.Store(n.now())
-	}
-}
-
-func (n *node) answer(ctx context.Context, err error) {
-	if err != nil && ctx.Err() != nil {
-		n.mute.Store(true)
-	} else {
-		n.mute.Store(false)
-		n.answered.Store(n.now())
-	}
-	n.asked.Add(-1)
-}
-
-// silent reports whether the node has left requests unanswered for the time
-// that it is given.
-func (n *node) silent() bool {
-	return n.mute.Load() || n.asked.Load() > 0 && n.now()-n.answered.Load() > int64(n.timeout)
+// isUnresponsive reports whether the node has left requests without a reply for its timeout.
+func (n *node) isUnresponsive() bool {
+	return n.timedOut.Load() || n.pending.Load() > 0 && n.now()-n.lastReply.Load() > int64(n.timeout)
 }
 
 func (n *node) now() int64 { return int64(time.Since(n.began)) }

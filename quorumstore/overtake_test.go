@@ -10,21 +10,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
 
-// atEachKind runs a scene of three servers for a node of each kind: requests take
-// another way to each. See stores.
-func atEachKind(t *testing.T, scene func(t *testing.T, c cluster, node int)) {
-	for node, kind := range []string{"a node that can begin a request", "a node that is waited for"} {
-		t.Run(kind, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c cluster) { scene(t, c, node) })
-		})
-	}
-}
-
 // A release is sent to a node once that has answered the acquisition that it
-// undoes: not before, however late that is, and whatever is heard of other
+// undoes: not before, however late that is, and whatever the replies to other
 // attempts meanwhile.
 func TestReleaseFollowsItsAcquire(t *testing.T) {
-	atEachKind(t, func(t *testing.T, c cluster, node int) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		const node = 0
 		conns := c.connect()
 		conns[node].Set(faultstore.Release, unlessOver)
 		s := join(t, conns)
@@ -73,7 +64,8 @@ func unlessOver(ctx context.Context, _ faultstore.Op, apply func()) error {
 // TTL has run out.
 func TestReleaseNeverOvertakesItsAcquire(t *testing.T) {
 	const cycles = 40
-	atEachKind(t, func(t *testing.T, c cluster, node int) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		const node = 0
 		for _, server := range c {
 			server.set(slow(there, back))
 		}

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/filestore"
@@ -26,7 +29,7 @@ import (
 )
 
 // patient gives the nodes time enough on a machine that is busy.
-const patient = 2 * time.Second
+const patient = 4 * time.Second
 
 // A site is a set of real Redis servers that quorums are made of.
 type site struct {
@@ -79,7 +82,7 @@ func (s *site) store(client *redis.Client, prefix string) driver.Store {
 }
 
 func quorum(nodes []driver.Store) *quorumstore.Store {
-	return quorumstore.NewWith(nodes, &quorumstore.Options{CloseStores: true, Timeout: patient})
+	return quorumstore.New(nodes, &quorumstore.Options{CloseStores: true, Timeout: patient})
 }
 
 // harness runs each case under a prefix of its own.
@@ -176,11 +179,11 @@ func (s *site) guarded(tb testing.TB, guard time.Duration) {
 func outwait(ctx context.Context, node driver.Store) error {
 	for {
 		_, err := node.Acquire(ctx, driver.AcquireRequest{Name: "first", Owner: "first", Holder: "first", TTL: driver.MinTTL})
-		var abstains *redisstore.AbstainError
+		var abstains *driver.RetryError
 		if !errors.As(err, &abstains) {
 			return err
 		}
-		<-time.After(abstains.Left)
+		<-time.After(abstains.After)
 	}
 }
 
@@ -233,7 +236,7 @@ func TestMixed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	open := func(tb testing.TB, prefix, folder string, memory *memstore.Store) *quorumstore.Store {
-		files, err := filestore.Open(folder, nil)
+		files, err := filestore.New(folder, nil)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -246,4 +249,43 @@ func TestMixed(t *testing.T) {
 		}})
 	}
 	walk(t, open(t, s.prefix(), t.TempDir(), memstore.New()))
+}
+
+// A server named twice is refused, by whatever address.
+func TestSameServerTwice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 2)
+	_, port, err := net.SplitHostPort(s.addrs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := faultproxy.Start(t, s.addrs[0])
+	for what, nodes := range map[string][]string{
+		"the same URL":             {"redis://" + s.addrs[0], "redis://" + s.addrs[0]},
+		"its database named":       {"redis://" + s.addrs[0], "redis://" + s.addrs[0] + "/0"},
+		"another database":         {"redis://" + s.addrs[0], "redis://" + s.addrs[0] + "/1"},
+		"another name of the host": {"redis://" + s.addrs[0], "redis://localhost:" + port},
+		"another prefix":           {"redis://" + s.addrs[0] + "?prefix=a:", "redis://" + s.addrs[0] + "?prefix=b:"},
+		"another address":          {"redis://" + s.addrs[0], "redis://" + proxy.Addr()},
+	} {
+		client, err := holdfast.Open(t.Context(), quorumstore.URL(append(nodes, "redis://"+s.addrs[1])...), nil)
+		if err == nil {
+			// A node that answers late, on a busy machine, is compared when it answers.
+			for began := time.Now(); err == nil && time.Since(began) < 10*time.Second; {
+				var lock *holdfast.Lock
+				if lock, err = client.TryAcquire(t.Context(), "name", nil); err == nil {
+					err = lock.Release()
+				}
+			}
+			_ = client.Close()
+		}
+		if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "nodes 1 and 2") {
+			t.Errorf("%s: %v, want ErrInvalid about nodes 1 and 2", what, err)
+		}
+		for i, server := range s.servers {
+			if server.Do("EXISTS", "lock:name") != "0" {
+				t.Errorf("%s: server %d is left with the lock", what, i+1)
+			}
+		}
+	}
 }

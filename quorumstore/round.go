@@ -3,6 +3,7 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -10,118 +11,170 @@ import (
 
 // A round is one vote on an acquisition.
 type round struct {
-	ballot
-	s       *Store
-	c       *claim
-	req     driver.AcquireRequest
-	began   time.Time
-	places  []place
-	canvass *canvass[driver.AcquireResult]
+	tally
+	s        *Store
+	owner    *ownerState
+	req      driver.AcquireRequest
+	began    time.Time
+	requests []nodeRequest // one to each node
 }
 
-func (s *Store) newRound(ctx context.Context, c *claim, req driver.AcquireRequest) *round {
-	req.Patient = true // Whoever asks the node waits for it, whatever the caller does.
-	r := &round{
-		ballot: ballot{need: s.need, fenced: s.can.Fencing, votes: make([]vote, len(s.nodes))},
-		s:      s,
-		c:      c,
-		req:    req,
-		began:  time.Now(),
-		places: s.enter(c, acquisition),
+func (s *Store) newRound(o *ownerState, req driver.AcquireRequest) *round {
+	return &round{
+		tally:    tally{need: s.need, fenced: s.guarantees.Fencing, votes: make([]vote, len(s.nodes))},
+		s:        s,
+		owner:    o,
+		req:      req,
+		began:    time.Now(),
+		requests: make([]nodeRequest, len(s.nodes)),
 	}
-	r.canvass = poll(ctx, s, r.ask)
-	r.canvass.start = r.start
-	return r
 }
 
-// start begins to ask a node whose turn has come.
-func (r *round) start(n *node) bool {
-	p := &r.places[n.index]
-	if !p.begun {
-		return false
+// enqueue sends the acquisition to all nodes, to each when the requests of the owner before it have
+// ended.
+func (r *round) enqueue(f *fanOut[driver.AcquireResult]) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	for i, n := range r.s.nodes {
+		r.requests[i] = nodeRequest{acquire: &r.req, acquired: f}
+		r.s.enqueue(r.owner, n, &r.requests[i])
 	}
-	ctx := r.canvass.ctx
-	n.ask()
-	n.starter.StartAcquire(ctx, r.req, func(res driver.AcquireResult, err error) {
-		n.answer(ctx, err)
-		p.leaves = mayLeave(res, err)
-		r.s.finish(r.c, p.errand)
-		r.canvass.arrive(n, res, err)
-	})
-	return true
 }
 
-// mayLeave reports whether an acquisition that ended so may have left a hold.
-func mayLeave(res driver.AcquireResult, err error) bool {
-	return err == nil && res.Granted || err != nil && !driver.NotApplied(err)
-}
-
-// Reasons not to ask a node. Nothing was sent.
-var (
-	errNotSent = notApplied{errors.New("an earlier request is still unanswered")}
-	errInDoubt = notApplied{errors.New("an earlier release is not confirmed")}
-)
-
-// ask asks one node, when its turn has come.
-func (r *round) ask(ctx context.Context, n *node) (driver.AcquireResult, error) {
-	var none driver.AcquireResult
-	s, e := r.s, r.places[n.index].errand
-	defer s.finish(r.c, e)
-	if !s.await(ctx, e) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		e.skip()
-		return none, errNotSent
-	}
-	sent, doubt := s.send(r.c, n.index, e)
-	if !sent {
-		return none, errNotSent
-	}
-	if !doubt.IsZero() {
-		_, _ = s.confirm(ctx, n, r.c, doubt, driver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner})
-		return none, errInDoubt
-	}
-	res, err := ask(ctx, n, func(ctx context.Context) (driver.AcquireResult, error) {
-		return n.Acquire(ctx, r.req)
-	})
-	e.leaves = mayLeave(res, err)
-	return res, err
-}
-
-// hold holds the vote: it counts until the votes decide. Once a majority has
-// answered and it is still open, the others have a period of grace. The error is
-// the end of the caller or of the Store.
-func (r *round) hold(grace time.Duration) (outcome verdict, token int64, err error) {
+// collectVotes counts the votes until they decide. Once a majority has replied and the vote is
+// still undecided, the others have a period of grace. The same holds once too many have failed,
+// since the votes of the others decide which error that is. The error is the end of the caller or
+// of the Store.
+func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome verdict, token int64, err error) {
 	uncast, answered := len(r.votes), 0
-	err = r.canvass.hear(func(a answer[driver.AcquireResult]) bool {
+	f := newFanOut[driver.AcquireResult](ctx, r.s, r.s.timeout)
+	f.count = func(a reply[driver.AcquireResult]) bool {
 		r.votes[a.node] = vote{cast: true, granted: a.value.Granted && a.err == nil, token: a.value.Token, held: a.value.Held, err: a.err}
 		uncast--
 		if a.err == nil {
 			answered++
 		}
-		if outcome, token = r.count(uncast); outcome != open {
+		outcome, token = r.verdictAfter(uncast)
+		if outcome != verdictUndecided && outcome != verdictUnavailable {
 			return true
 		}
-		if answered >= r.need {
-			r.canvass.within(max(grace, time.Since(r.began)))
+		if answered >= r.need || outcome == verdictUnavailable {
+			f.graceAfter(max(grace, time.Since(r.began)))
 		}
 		return false
-	})
-	if err == nil && outcome == open { // no more votes are waited for
-		outcome, token = r.count(0)
 	}
-	if outcome == won && time.Since(r.began) >= validity(r.req.TTL) {
-		outcome = late
+	r.enqueue(f)
+	err = f.wait(ctx)
+	if err == nil && outcome == verdictUndecided { // no more votes are waited for
+		outcome, token = r.verdictAfter(0)
+	}
+	if outcome == verdictWon && time.Since(r.began) >= validity(r.req.TTL) {
+		outcome = verdictLate
 	}
 	return outcome, token, err
 }
 
-// fail makes the error of an acquisition.
-func (r *round) fail(reason string, cause error) error {
-	return r.s.fail(reason, cause, func(n *node) Vote {
-		if v := r.votes[n.index]; v.cast {
-			return v.say()
+// undo releases what a round that failed has left, or may still leave, on the nodes. When it
+// returns, the releases are in the queues, and no acquisition of the round waits there. wait blocks
+// until the nodes that granted have replied to the release, or have had their time, or ctx or the
+// Store has ended. It reports whether all of these nodes have confirmed it.
+func (r *round) undo(ctx context.Context) (wait func(ctx context.Context) bool) {
+	s := r.s
+	granted, replied, confirmed := 0, 0, 0
+	f := newFanOut[bool](ctx, s, s.timeout)
+	f.count = func(a reply[bool]) bool {
+		if r.votes[a.node].granted {
+			replied++
+			if a.err == nil {
+				confirmed++
+			}
 		}
-		return Vote{Err: errNoAnswer}
+		return replied == granted
+	}
+	f.mu.Lock() // no reply is counted before all are sent
+	defer f.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.missing = 0
+	for i, n := range s.nodes {
+		v, acquisition := r.votes[i], &r.requests[i]
+		switch {
+		case v.granted:
+			granted++
+		case v.cast && (v.err == nil || driver.IsNotApplied(v.err)), !v.cast && s.cancel(r.owner, n, acquisition):
+			continue // Nothing is left there.
+		}
+		f.missing++
+		s.enqueue(r.owner, n, &nodeRequest{
+			release:  driver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner},
+			released: []*fanOut[bool]{f},
+			undoes:   acquisition,
+		})
+	}
+	if granted == 0 {
+		f.stopCounting()
+	}
+	if f.missing == 0 {
+		f.cancel()
+	}
+	return func(ctx context.Context) bool {
+		_ = f.wait(ctx) // whatever ended it, confirmed counts
+		return confirmed == granted
+	}
+}
+
+// acquireError makes the error of an acquisition.
+func (r *round) acquireError(reason string, cause error) *Error {
+	return r.s.quorumError(reason, cause, func(n *node) Vote {
+		if v := r.votes[n.index]; v.cast {
+			return v.publicVote()
+		}
+		return Vote{Err: errNoReply}
 	})
+}
+
+// unreachableError makes the error of an acquisition with too few replies. It matches
+// driver.ErrNotApplied if so many nodes refused it that the others are no majority: later grants of
+// these are released again. It is a driver.RetryError if nodes that cannot serve now would make a
+// majority with those that can, and no majority has been left with a grant; undone reports that all
+// grants have been released.
+func (r *round) unreachableError(undone bool) error {
+	e := r.acquireError("no majority answered", nil)
+	answered, refused, none := 0, 0, 0
+	var later []time.Duration
+	for _, v := range r.votes {
+		var retry *driver.RetryError
+		switch {
+		case !v.cast:
+		case v.err == nil:
+			answered++
+			if !v.granted || undone {
+				none++
+			}
+		case errors.As(v.err, &retry):
+			later = append(later, retry.After)
+			refused++
+		case driver.IsNotApplied(v.err) && !isUnsent(v.err):
+			refused++
+		}
+	}
+	minority := len(r.votes) - r.need
+	switch {
+	case driver.Permanent(e):
+	case len(later) > 0 && answered+len(later) >= r.need && none+refused > minority:
+		return &driver.RetryError{Err: e, After: earliestRetry(later, r.need-answered)}
+	case refused > minority && !driver.IsNotApplied(e):
+		e.causes = append(e.causes, driver.ErrNotApplied)
+	}
+	return e
+}
+
+// earliestRetry returns when n of some nodes can serve, given when each can, and 0 if that is not
+// known.
+func earliestRetry(later []time.Duration, n int) time.Duration {
+	known := slices.DeleteFunc(slices.Sorted(slices.Values(later)), func(d time.Duration) bool { return d == 0 })
+	if n > len(known) {
+		return 0
+	}
+	return known[n-1]
 }

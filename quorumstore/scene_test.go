@@ -17,7 +17,7 @@ const name = "invoices/42"
 
 var owners atomic.Int64
 
-// request asks for the name, with an owner of its own.
+// request returns a request for the name, with an owner of its own.
 func request(holder string) driver.AcquireRequest {
 	return driver.AcquireRequest{
 		Name:   name,
@@ -64,7 +64,7 @@ func renew(t *testing.T, s *Store, req driver.AcquireRequest) driver.RenewOutcom
 	return outcomes[0]
 }
 
-// holders checks who has the name on each server, "" for nobody.
+// holders checks the holder of the name on each server, "" for none.
 func (c cluster) holders(t *testing.T, want ...string) {
 	t.Helper()
 	for i, s := range c {

@@ -25,15 +25,15 @@ func TestCombine(t *testing.T) {
 		Restart: driver.FateForgotten, Failover: driver.FateFreed,
 	}
 	mixed := driver.Guarantees{
-		Store: "quorum", Scope: driver.ScopeHost, Blocking: driver.BlocksToContext, HolderCrash: driver.RecoveryAtOnce,
+		Store: "quorum", Scope: driver.ScopeHost, HolderCrash: driver.RecoveryAtOnce,
 		Restart: driver.FateForgotten, Failover: driver.FateForgotten, Push: true,
 	}
 	inMemory := strong
-	inMemory.Scope, inMemory.Blocking = driver.ScopeProcess, driver.BlocksNever
+	inMemory.Scope = driver.ScopeProcess
 	withMemory := strong
-	withMemory.Store, withMemory.Scope, withMemory.Blocking = "quorum", driver.ScopeProcess, driver.BlocksToContext
+	withMemory.Store, withMemory.Scope = "quorum", driver.ScopeProcess
 	whole := strong
-	whole.Store, whole.Blocking = "quorum", driver.BlocksToContext
+	whole.Store = "quorum"
 	for what, c := range map[string]struct {
 		nodes []driver.Guarantees
 		want  driver.Guarantees
@@ -43,7 +43,7 @@ func TestCombine(t *testing.T) {
 		"one of three in memory": {[]driver.Guarantees{strong, inMemory, strong}, withMemory},
 		"one of three weak":      {[]driver.Guarantees{strong, weak, strong}, mixed},
 	} {
-		if got := combine(c.nodes, len(c.nodes)/2+1); got != c.want {
+		if got := combineGuarantees(c.nodes, len(c.nodes)/2+1); got != c.want {
 			t.Errorf("%s: %+v, want %+v", what, got, c.want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestMajority(t *testing.T) {
 	var nodes []driver.Store
 	for n := 1; n <= 7; n++ {
 		nodes = append(nodes, memstore.New())
-		if need := New(nodes...).need; 2*need <= n || 2*(need-1) > n {
+		if need := New(nodes, nil).need; 2*need <= n || 2*(need-1) > n {
 			t.Errorf("%d of %d nodes are taken for a majority", need, n)
 		}
 	}
@@ -80,7 +80,7 @@ func TestReach(t *testing.T) {
 		for _, scope := range c.nodes {
 			nodes = append(nodes, driver.Guarantees{Scope: scope})
 		}
-		if got := reach(nodes, len(nodes)/2+1); got != c.want {
+		if got := combinedScope(nodes, len(nodes)/2+1); got != c.want {
 			t.Errorf("nodes of %v reach %v, want %v", c.nodes, got, c.want)
 		}
 	}
@@ -94,12 +94,12 @@ func TestNewWithoutStores(t *testing.T) {
 					t.Errorf("New of %s did not panic", what)
 				}
 			}()
-			New(nodes...)
+			New(nodes, nil)
 		}()
 	}
 }
 
-// An Error says how each node voted, and matches what speaks for the whole.
+// An Error has the vote of each node, and matches what holds for the whole.
 func TestError(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		s := c.client(t)
@@ -112,7 +112,8 @@ func TestError(t *testing.T) {
 			permanent  bool
 		}{
 			"refused":                {[]faultstore.Fault{faultstore.Refuse, faultstore.Refuse, faultstore.Refuse}, true, false},
-			"unclear":                {[]faultstore.Fault{faultstore.Refuse, faultstore.Refuse, boom}, false, false},
+			"refused by a majority":  {[]faultstore.Fault{faultstore.Refuse, faultstore.Refuse, boom}, true, false},
+			"unclear":                {[]faultstore.Fault{faultstore.Refuse, boom, boom}, false, false},
 			"one of three permanent": {[]faultstore.Fault{deny, boom, boom}, false, false},
 			"permanent":              {[]faultstore.Fault{deny, deny, boom}, true, true},
 		} {
@@ -131,8 +132,8 @@ func TestError(t *testing.T) {
 					t.Errorf("%s: vote %d is %+v", what, i, v)
 				}
 			}
-			if driver.NotApplied(err) && !step.notApplied || driver.Permanent(err) && !step.permanent {
-				t.Errorf("%s: not applied %v, permanent %v", what, driver.NotApplied(err), driver.Permanent(err))
+			if driver.IsNotApplied(err) && !step.notApplied || driver.Permanent(err) && !step.permanent {
+				t.Errorf("%s: not applied %v, permanent %v", what, driver.IsNotApplied(err), driver.Permanent(err))
 			}
 			if strings.Contains(err.Error(), req.Owner) {
 				t.Errorf("%s: %v", what, err)
@@ -194,7 +195,7 @@ func TestLookupAndList(t *testing.T) {
 	})
 }
 
-// Nodes of different kinds speak of one hold though not all know its token; the
+// Records of nodes of different kinds can be of one hold though not all have its token; the
 // holds of one holder are different ones.
 func TestSameHold(t *testing.T) {
 	for _, c := range []struct {

@@ -35,6 +35,9 @@ func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 	if len(urls) == 0 || o.Timeout < 0 {
 		return nil, fmt.Errorf("%w: want one node at least, and no negative timeout", driver.ErrInvalid)
 	}
+	if i, j, same := duplicateURLs(urls); same {
+		return nil, fmt.Errorf("%w: nodes %d and %d of the quorum have the same URL", driver.ErrInvalid, i+1, j+1)
+	}
 	var nodes []driver.Store
 	for i, raw := range urls {
 		node, err := openNode(ctx, raw)
@@ -46,10 +49,27 @@ func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 		}
 		nodes = append(nodes, node)
 	}
-	return NewWith(nodes, o), nil
+	return New(nodes, o), nil
 }
 
-// openNode never quotes the URL, which may have a password.
+// duplicateURLs returns the positions of two URLs that name the same store. Different URLs of one
+// store are detected when the nodes are used.
+func duplicateURLs(urls []string) (i, j int, same bool) {
+	seen := map[string]int{}
+	for j, raw := range urls {
+		if u, err := url.Parse(raw); err == nil { // else it cannot be opened
+			u.Host, u.Path = strings.ToLower(u.Host), strings.TrimRight(u.Path, "/")
+			raw = u.String()
+		}
+		if i, ok := seen[raw]; ok {
+			return i, j, true
+		}
+		seen[raw] = j
+	}
+	return 0, 0, false
+}
+
+// openNode never quotes the URL, which may contain a password.
 func openNode(ctx context.Context, raw string) (driver.Store, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -57,7 +77,7 @@ func openNode(ctx context.Context, raw string) (driver.Store, error) {
 	}
 	open, ok := driver.Lookup(u.Scheme)
 	if !ok {
-		return nil, fmt.Errorf("%w: no store for scheme %q, there are: %s", driver.ErrInvalid, u.Scheme, strings.Join(driver.Schemes(), ", "))
+		return nil, driver.UnknownScheme(u.Scheme)
 	}
 	return open(ctx, u)
 }

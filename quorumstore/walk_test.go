@@ -62,7 +62,7 @@ func walkOut(tb testing.TB, store *quorumstore.Store, mine driver.AcquireRequest
 		tb.Fatal("the release did not wake")
 	}
 	next := take(tb, store, mine.Name)
-	if rec, broken, err := store.Break(tb.Context(), next.Name); err != nil || !broken || rec.Holder != "holder" {
+	if rec, broken, err := store.Break(tb.Context(), driver.BreakRequest{Name: next.Name}); err != nil || !broken || rec.Holder != "holder" {
 		tb.Fatalf("Break: %+v, %v, %v", rec, broken, err)
 	}
 	if ours, err := store.Release(tb.Context(), driver.ReleaseRequest{Name: next.Name, Owner: next.Owner}); err != nil || ours {

@@ -81,7 +81,7 @@ func TestWatchIgnoresAMinority(t *testing.T) {
 }
 
 // A node that joins a watch later may have missed a release that the others
-// have signalled, or are about to.
+// have signaled, or are about to.
 func TestWatchJoinedLate(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		conns := c.connect()

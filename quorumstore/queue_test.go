@@ -1,0 +1,161 @@
+package quorumstore
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+)
+
+// An owner that acquires and releases a name again and again while a node hangs has no more than a
+// request in flight there, a release behind it, and its last acquisition. When the node is back,
+// the acquisition is not sent if its time is over, and nothing is left.
+func TestQueueOfAHungNodeIsBounded(t *testing.T) {
+	for _, stays := range []bool{false, true} {
+		inBubble(t, 3, func(t *testing.T, c cluster) {
+			revived := make(chan struct{})
+			conns := c.connect()
+			conns[2].Set(faultstore.Acquire, slowUntil(revived))
+			s := join(t, conns)
+			req := request("mine")
+			for range 50 {
+				grant(t, s, req)
+				grant(t, s, req)
+				giveBack(t, s, req)
+				time.Sleep(DefaultTimeout / 4)
+			}
+			if stays {
+				grant(t, s, req)
+				time.Sleep(3 * DefaultTimeout)
+			}
+			if n := s.nodes[2].pending.Load(); n > 3 {
+				t.Errorf("%d requests of one owner wait for a hung node", n)
+			}
+			close(revived)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if n := conns[2].Calls(faultstore.Acquire); n != 1 {
+				t.Errorf("%d acquisitions were sent, want the one that hung", n)
+			}
+			if stays {
+				c.holders(t, "mine", "mine", "")
+				giveBack(t, s, req)
+			}
+			synctest.Wait()
+			c.holders(t, "", "", "")
+			if n := len(s.owners); n != 0 || s.nodes[2].pending.Load() != 0 {
+				t.Errorf("%d owners, %d requests are left", n, s.nodes[2].pending.Load())
+			}
+		})
+	}
+}
+
+// An acquisition that waits for an earlier request is sent if that ends in time.
+func TestQueuedAcquisitionIsSent(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		conns[2].Once(faultstore.Acquire, slow(DefaultTimeout, DefaultTimeout/2))
+		s := join(t, conns)
+		req := request("mine")
+		grant(t, s, req)
+		giveBack(t, s, req)
+		time.Sleep(DefaultTimeout)
+		grant(t, s, req)
+		time.Sleep(DefaultTimeout / 4)
+		c.holders(t, "mine", "mine", "mine") // by the first one, which is to be released
+		time.Sleep(DefaultTimeout)
+		c.holders(t, "mine", "mine", "mine")
+		if n := conns[2].Calls(faultstore.Acquire); n != 2 {
+			t.Errorf("%d acquisitions, want 2", n)
+		}
+	})
+}
+
+// A release joins one that waits, but not one that keeps the name for another time.
+func TestReleasesJoin(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		conns[2].Set(faultstore.Acquire, slow(2*DefaultTimeout, DefaultTimeout))
+		s := join(t, conns)
+		req := request("mine")
+		grant(t, s, req)
+		for _, keep := range []time.Duration{0, 0, time.Minute, time.Minute, 0} {
+			_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: keep})
+			if err != nil && keep == 0 {
+				t.Errorf("keep %v: %v", keep, err)
+			}
+		}
+		if n := s.nodes[2].pending.Load(); n != 4 {
+			t.Errorf("%d requests wait, want an acquisition and three releases", n)
+		}
+		time.Sleep(time.Minute)
+		if n := conns[2].Calls(faultstore.Release); n != 3 {
+			t.Errorf("%d releases, want 3", n)
+		}
+		c.holders(t, "", "", "")
+	})
+}
+
+// A release that is sent again does not end what the owner has been granted since.
+func TestResendDoesNotEndALaterHold(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		s := join(t, conns)
+		req := request("mine")
+		for i, pause := range []time.Duration{0, resendAfter[0] / 2, resendAfter[0] * 2} {
+			grant(t, s, req)
+			synctest.Wait()
+			conns[2].Set(faultstore.Release, faultstore.Refuse)
+			giveBack(t, s, req)
+			time.Sleep(pause)
+			conns[2].Set(faultstore.Release, nil)
+			grant(t, s, req)
+			time.Sleep(5 * time.Second)
+			c.holders(t, "mine", "mine", "mine")
+			if sent := conns[2].Calls(faultstore.Release); i == 0 && sent != 1 {
+				t.Errorf("%d releases were sent", sent)
+			}
+			giveBack(t, s, req)
+			synctest.Wait()
+			c.holders(t, "", "", "")
+		}
+	})
+}
+
+// What waits behind a request that hangs is not sent when Close is over.
+func TestCloseEndsTheQueues(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		revived := make(chan struct{})
+		conns := c.connect()
+		conns[2].Set(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
+			<-revived
+			return errFault
+		})
+		s := New(stores(conns), &Options{CloseStores: true})
+		req := request("mine")
+		grant(t, s, req)
+		giveBack(t, s, req)
+		conns[1].Set(faultstore.Release, faultstore.Refuse) // to be sent again
+		grant(t, s, req)
+		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err == nil {
+			t.Error("one node was enough")
+		}
+		before := conns[1].Calls(faultstore.Release)
+		s.Close()
+		close(revived)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := conns[2].Calls(faultstore.Release); n != 0 {
+			t.Errorf("%d releases were sent after Close", n)
+		}
+		if n := conns[1].Calls(faultstore.Release); n != before {
+			t.Errorf("%d releases were sent again, %d of them after Close", n-2, n-before)
+		}
+		if n := len(s.owners); n != 0 {
+			t.Errorf("%d owners are left", n)
+		}
+	})
+}
