@@ -9,36 +9,36 @@ import (
 )
 
 // Acquire implements [driver.Store].
-func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	if err := s.admitAcquire(ctx, &req); err != nil {
+func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	if err := s.checkAcquire(ctx, &req); err != nil {
 		return driver.AcquireResult{}, err
 	}
 	session, err := s.sessionFor(ctx, req.Detached)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	refuses := func(rec *record) bool { return !rec.isHeldBy(req.Owner, &s.host) && s.inTheWay(rec) }
-	e, refused, err := s.take(ctx, req.Name, refuses)
+	refuses := func(rec *record) bool { return !rec.isHeldBy(req.Owner, &s.host) && s.isHeld(rec) }
+	rf, refused, err := s.lockForUpdate(ctx, req.Name, refuses)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	defer e.close()
-	if refused || refuses(&e.rec) {
-		return driver.AcquireResult{Held: e.rec.public(&s.host)}, nil
+	defer rf.close()
+	if refused || refuses(&rf.rec) {
+		return driver.AcquireResult{Held: rf.rec.publicRecord(&s.host)}, nil
 	}
-	if e.rec.isHeldBy(req.Owner, &s.host) {
-		err = s.prolong(ctx, e, req.TTL)
+	if rf.rec.isHeldBy(req.Owner, &s.host) {
+		err = s.extendHold(ctx, rf, req.TTL)
 	} else {
-		err = s.grant(ctx, e, &req, session)
+		err = s.grantHold(ctx, rf, &req, session)
 	}
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	return driver.AcquireResult{Granted: true, Token: e.rec.Token}, nil
+	return driver.AcquireResult{Granted: true, Token: rf.rec.Token}, nil
 }
 
-func (s *Store) admitAcquire(ctx context.Context, req *driver.AcquireRequest) error {
-	if err := s.admit(ctx, req.Name); err != nil {
+func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) error {
+	if err := s.checkRequest(ctx, req.Name); err != nil {
 		return err
 	}
 	switch {
@@ -52,9 +52,9 @@ func (s *Store) admitAcquire(ctx context.Context, req *driver.AcquireRequest) er
 	return nil
 }
 
-// grant gives the name of e, which is free, to the owner of req.
-func (s *Store) grant(ctx context.Context, e *entry, req *driver.AcquireRequest, session string) error {
-	next, err := s.nextToken(ctx, e.rec.Token, req.Floor)
+// grantHold gives the free name of rf to the owner of req.
+func (s *Store) grantHold(ctx context.Context, rf *recordFile, req *driver.AcquireRequest, session string) error {
+	next, err := s.nextToken(ctx, rf.rec.Token, req.Floor)
 	if err != nil {
 		return err
 	}
@@ -63,25 +63,25 @@ func (s *Store) grant(ctx context.Context, e *entry, req *driver.AcquireRequest,
 		State:    stateHeld,
 		Holder:   req.Holder,
 		Token:    next.token,
-		After:    e.rec.Token,
+		After:    rf.rec.Token,
 		Since:    timeOfDay(s.host.wall()),
 		Metadata: req.Metadata,
 		Owner:    ownerHash(req.Owner),
 		Session:  session,
 	}
-	rec.extend(req.TTL, &s.host)
-	if err := e.write(rec); err != nil {
+	rec.setExpiry(req.TTL, &s.host)
+	if err := rf.write(rec); err != nil {
 		return err
 	}
-	if !next.flush {
+	if !next.needsFlush {
 		return nil
 	}
-	if err := s.flush(e); err != nil {
-		// A repetition must not find a token that may yet be forgotten.
-		if failed := e.write(e.rec.free()); failed != nil {
+	if err := s.flushRecord(rf); err != nil {
+		// A repeated request must not find a token that a power loss may still erase.
+		if failed := rf.write(rf.rec.freed()); failed != nil {
 			return fmt.Errorf("%w; %w", err, failed)
 		}
-		return notApplied(err)
+		return driver.NotApplied(err)
 	}
 	return nil
 }

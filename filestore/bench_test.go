@@ -9,7 +9,7 @@ import (
 
 // BenchmarkPair is an acquire and a release of a free name.
 func BenchmarkPair(b *testing.B) {
-	s, err := Open(b.TempDir(), nil)
+	s, err := New(b.TempDir(), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func BenchmarkRefusal(b *testing.B) {
 	dir := b.TempDir()
 	var stores [2]*Store
 	for i := range stores {
-		s, err := Open(dir, nil)
+		s, err := New(dir, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

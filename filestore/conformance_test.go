@@ -26,7 +26,7 @@ func newBacking(tb testing.TB) drivertest.Backing {
 		}
 		h.boot += time.Duration(reboots.Load()).String()
 		h.wall = func() time.Time { return time.Now().Add(skew) }
-		s, err := openOn(h, dir, nil)
+		s, err := openWithHost(h, dir, nil)
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -17,7 +17,7 @@ func TestDetachedHold(t *testing.T) {
 	c := start(t, command("detach", dir, "name", "secret"))
 	c.number()
 	c.kill()
-	s.sweep(t.Context(), 0)
+	s.sweepIdle(t.Context(), 0)
 	refused(t, openTest(t, dir), "name")
 	req := driver.AcquireRequest{Name: "name", Owner: "secret", TTL: time.Hour}
 	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: req.TTL}})
@@ -33,7 +33,7 @@ func TestDetachedHold(t *testing.T) {
 
 // roleDetach takes a name for an owner, detached, and waits.
 func roleDetach(args []string) error {
-	s, err := Open(args[0], nil)
+	s, err := New(args[0], nil)
 	if err != nil {
 		return err
 	}

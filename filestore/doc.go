@@ -8,12 +8,12 @@
 // different users and in different containers too if they share it.
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL
-// included. Its locks are free from then on, and on Linux waiters are told. A
-// process that hangs or is stopped keeps its locks until their TTL. Holds that
-// were asked for as detached outlive their process, until their TTL.
+// included. Its locks are free from then on, and on Linux waiters are notified. A
+// process that hangs or is stopped keeps its locks until their TTL. Detached
+// holds outlive their process, until their TTL.
 //
-// Restart of the host: all locks are free, and so is what was kept after a
-// release. The process that held them is gone as well.
+// Restart of the host: all locks are free, and so are names that were kept after
+// a release. The processes that held them are gone as well.
 //
 // Fencing tokens rise strictly for each name, and across all of a name's
 // history: release, expiry, break, crash, reboot, power loss, and a wall clock
@@ -21,9 +21,9 @@
 // each boot, in microseconds.
 //
 // Expiry is counted on the clock of the boot, which goes on while the host is
-// suspended. The wall clock is only for what people see.
+// suspended. The wall clock is only for display.
 //
-// Not fair: of those who wait, any may be next. Push on Linux only.
+// Not fair: any waiter may be next. Push on Linux only.
 //
 // # What can go wrong
 //
@@ -35,46 +35,117 @@
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has a
 // record locked holds up what must be written there until it goes on or is
 // killed, and one that is stopped in the few milliseconds of that fsync holds up
-// all grants. Requests fail when their context ends; no two hold a lock.
+// all grants. Requests fail when their context ends; exclusion holds.
 //
 // Network file systems are refused on Linux and macOS. On Windows they are not
-// recognised: do not use one. Even where file locks work over the network, the
+// recognized: do not use one. Even where file locks work over the network, the
 // clock and the identity of the boot do not.
+//
+// Moving the folder, or one above it, frees its locks, as deleting it does.
+//
+// An open Store keeps up to five descriptors: those of three folders, of its session
+// and of its watches. After the folder was moved it keeps the three former ones, too,
+// until it is closed. A request closes all others before it returns, on an error as
+// well. A request that ended while another process kept a record locked leaves one
+// descriptor open until that process goes on.
 //
 // Deleting files: without its record a lock is free, and the tokens of that name
 // go on from the clock. Without the session file of its holder a lock is free at
 // its TTL, not at once. Without the tokens file, tokens go on from the time of
 // day. A program that cleans up /tmp by age must leave the folder alone.
 //
-// A record that cannot be read as one is an error, [driver.ErrCorrupt], that
-// names the file; other names go on. An empty file is a free name.
+// A file that is not a valid record is an error, [driver.ErrCorrupt], that names
+// the file. Other names are not affected. An empty file is a free name.
 //
 // A process in another time namespace has another clock of the boot, and must
 // not share the folder. Neither may virtual machines: each is a host.
 //
-// Holds that were not released when a Store is closed stay until their TTL. The
-// same is true of holds whose process died when the session file cannot be read.
+// Holds that were not released when a Store is closed stay until their TTL. The same is true of
+// holds of a dead process when its session file cannot be read.
 //
-// On macOS and Windows, waiters try at intervals. On Windows the files of idle
-// names stay, and the clock has steps of 16 ms.
+// On macOS and Windows, waiters try at intervals. On macOS the folders above the
+// store's must be readable. On Windows the files of idle names stay, and the clock
+// has steps of 16 ms.
 //
 // # Server set-up
 //
 // None. The folder is made when it is first used, for one user alone. To share
-// locks between users, make it beforehand and give them access: files and
-// folders inside get the permissions of the folder, whatever the umask. Two
-// ways, for everybody and for a group:
+// locks between users, make it beforehand and give them access: folders inside get
+// the permissions of the folder, and files may be read and written by the users that may
+// write the folder, whatever the umask. Two ways, for everybody and for a group:
 //
 //	mkdir -m 1777 /var/lib/locks
 //	mkdir /srv/locks && chgrp staff /srv/locks && chmod 2770 /srv/locks
 //
-// Whoever may write the folder can take, break and block the locks in it.
-// Whoever may read it sees names, holders and metadata, but no owner secret:
-// only its SHA-256 is there.
+// Changing the permissions later does not change those of existing files.
 //
 // The folder has a file per name in locks, one line of JSON that people can
 // read; a file per open Store in sessions; and tokens, which keeps tokens
 // rising. Files of names that have been free for ten minutes are deleted.
+//
+// # Other users
+//
+// What another user can do depends on the rights to the folder alone:
+//
+//   - No rights, or the right to enter it: nothing.
+//   - To read it: list the names of locks. Files cannot be opened, so that locks
+//     cannot be blocked; nor can holders and metadata be seen.
+//   - To write it: take and break every lock, by deleting its record for example;
+//     block every lock, by keeping its record locked or putting something else in
+//     its place; see names, holders and metadata; make the tokens of a name fall;
+//     make records lie about holders. Owner secrets are not in the folder, only
+//     their SHA-256. In a sticky folder (1777) a user that has made the folders
+//     locks and sessions, by being the first, can delete what others have made in
+//     them. Make those two folders beforehand, in the same way, to avoid that.
+//   - To write a folder above it: put another folder in its place, with the effect
+//     of deleting the folder.
+//
+// No right to the folder gives more than that. A process that uses the folder, of
+// root too, makes, changes, gives away and deletes nothing outside of it:
+//
+//   - Everything is done by name in folders that are open, and without following a
+//     link there. Owners and permissions are set on open files that are new.
+//   - Links on the way to the folder are followed only where root or the user of
+//     the process has made them, in a folder that nobody else may write or that is
+//     sticky. With any other the path is refused: see "Links that are refused".
+//   - What root makes in a folder of another user belongs to that user, in the
+//     default folder of that user's HOME too. If that user has no number in the user
+//     namespace of the process, it stays root's of the namespace.
+//   - A link, a pipe, a device, a file with a second name (a hard link), or a file
+//     that belongs to neither the owner of the folder nor root nor this user, where
+//     the owner alone may write, is refused with an error that names it.
+//   - An empty record of this user, or any for root, is replaced and not written.
+//   - Files are read up to the length of what the store writes.
+//
+// One thing remains where the system lets a user make hard links to the files of
+// others (Linux with fs.protected_hardlinks=0): another user that may write the folder
+// can pass off a record of the same name in another of the victim's lock folders as
+// the one in this folder, if the second name comes and goes at the right moments.
+// The lock in that other folder then changes.
+//
+// On Windows the access list of the folder decides, and files inherit it. No link
+// inside leads out of the folder.
+//
+// # Links that are refused
+//
+// A link on the way to the folder that another user can set would let that user
+// choose which folder of the process is used, and sweep files in it. The error matches
+// [driver.ErrInvalid] and names the link. Three harmless set-ups look the same:
+//
+//   - User namespaces without root (bubblewrap, Flatpak, unshare -U). Root of the host
+//     and every user without a number of its own in the namespace have one number
+//     there, 65534. Links of the owner of "/" are followed in "/" and in the folders
+//     of that owner directly in it (/home -> var/home, /var/run -> /run) if nobody
+//     else may write there, and nowhere else. So no other user without a number
+//     should have a folder directly in "/" that the path leads through.
+//     Elsewhere, in /tmp for example, name the folder by its real path.
+//   - One's own link in a folder that a group may write (umask 002): every member of
+//     the group could replace it, and a store does not know the members of a group. Make
+//     that folder writable for its owner alone (chmod g-w), or name the real path.
+//   - A link that a deploy user switches (/srv/app/current -> releases/7) and that
+//     root or a service user goes through. The real path is no way out if it changes
+//     with every release, for each release would have locks of its own. Keep the
+//     folder of locks beside the releases (/srv/app/locks), or in /var/lib.
 //
 // # URL
 //

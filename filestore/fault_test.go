@@ -89,7 +89,7 @@ func checkCorrupt(t *testing.T, s *Store, path string) {
 	wantError(t, err, driver.ErrCorrupt, path)
 	_, _, err = s.Lookup(ctx, "bad")
 	wantError(t, err, driver.ErrCorrupt, path)
-	_, _, err = s.Break(ctx, "bad")
+	_, _, err = s.Break(ctx, driver.BreakRequest{Name: "bad"})
 	wantError(t, err, driver.ErrCorrupt, path)
 
 	var names []string
@@ -165,7 +165,7 @@ func TestForeignFiles(t *testing.T) {
 	wantError(t, err, driver.ErrNotApplied, "symbolic link", s.recordPath("link"))
 	_, err = s.Acquire(t.Context(), request("folder", time.Hour))
 	wantError(t, err, driver.ErrNotApplied, s.recordPath("folder"))
-	s.sweep(t.Context(), 0)
+	s.sweepIdle(t.Context(), 0)
 	if _, err := os.Stat(filepath.Join(locks, "README")); err != nil {
 		t.Errorf("the sweep took a file that is not its own: %v", err)
 	}

@@ -22,7 +22,7 @@ func TestPermissions(t *testing.T) {
 	for mode, want := range map[fs.FileMode][2]fs.FileMode{
 		0o700:                                 {0o600, 0o700},
 		0o770:                                 {0o660, 0o770},
-		0o755:                                 {0o644, 0o755},
+		0o755:                                 {0o600, 0o755},
 		0o777 | fs.ModeSticky:                 {0o666, 0o777 | fs.ModeSticky},
 		0o770 | fs.ModeSetgid:                 {0o660, 0o770 | fs.ModeSetgid},
 		0o777 | fs.ModeSetgid | fs.ModeSticky: {0o666, 0o777 | fs.ModeSetgid | fs.ModeSticky},

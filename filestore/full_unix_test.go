@@ -34,7 +34,7 @@ func TestFullDisk(t *testing.T) {
 
 func roleFill(args []string) error {
 	signal.Ignore(syscall.SIGXFSZ)
-	s, err := Open(args[0], nil)
+	s, err := New(args[0], nil)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func roleFill(args []string) error {
 // checkFullAtFirst checks the first request in a folder: its session does not
 // fit, and then its tokens do not, or only in part.
 func checkFullAtFirst(ctx context.Context, dir string) error {
-	s, err := Open(dir, nil)
+	s, err := New(dir, nil)
 	if err != nil {
 		return err
 	}

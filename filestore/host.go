@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A host is what the store knows of the machine it runs on. Tests put one of
-// their own in its place, to step its clocks, reboot it and cut its power.
+// A host holds the store's view of the machine: its boot, its clocks, and the way to flush a file.
+// Tests use a host of their own to step its clocks, reboot it and cut its power.
 type host struct {
-	// boot is different after every boot.
+	// boot differs after every boot.
 	boot string
 
 	// uptime is the time since the boot, suspension included. It never steps.
@@ -17,6 +17,6 @@ type host struct {
 	// wall is the time of day, which may step in either direction.
 	wall func() time.Time
 
-	// flush makes the contents of a file outlast a power loss.
+	// flush makes the contents of a file survive a power loss.
 	flush func(*os.File) error
 }

@@ -21,9 +21,8 @@ func thisHost() (host, error) {
 	return host{boot: id, uptime: uptime, wall: time.Now, flush: (*os.File).Sync}, nil
 }
 
-// uptime reads the clock that goes on while the machine sleeps; on this system
-// CLOCK_MONOTONIC_RAW is the one. Its error is ignored: it was there when
-// thisHost asked.
+// uptime reads the clock that continues while the machine sleeps, which is CLOCK_MONOTONIC_RAW on
+// macOS. Its error is ignored: the clock was present when thisHost read it.
 func uptime() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts)

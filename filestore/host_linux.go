@@ -22,15 +22,14 @@ func thisHost() (host, error) {
 	return host{boot: strings.TrimSpace(string(id)), uptime: uptime, wall: time.Now, flush: (*os.File).Sync}, nil
 }
 
-// uptime ignores the error of the clock: it was there when thisHost asked.
+// uptime ignores the error of the clock: the clock was present when thisHost read it.
 func uptime() time.Duration {
 	now, _ := bootTime()
 	return now
 }
 
-// bootTime reads CLOCK_BOOTTIME. The clock behind time.Now and time.Since
-// stands still while the host is suspended, and differs from process to
-// process.
+// bootTime reads CLOCK_BOOTTIME. The clock behind time.Now and time.Since stops while the host is
+// suspended, and differs from process to process.
 func bootTime() (time.Duration, syscall.Errno) {
 	const clockBoottime = 7
 	var ts syscall.Timespec

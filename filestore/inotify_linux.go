@@ -2,11 +2,12 @@ package filestore
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"syscall"
 )
 
-// An inotify is the kernel's queue of what happens to watched files.
+// An inotify is the kernel's queue of events of watched files.
 type inotify struct {
 	fd   int
 	file *os.File // the same; parks its reader in the runtime's poller
@@ -20,31 +21,31 @@ func newInotify() (*inotify, error) {
 	return &inotify{fd: fd, file: os.NewFile(uintptr(fd), "inotify")}, nil
 }
 
-// add watches what path is now, and returns the number of the watch: the same
-// for the same file. It must not be called after the file was closed.
-func (n *inotify) add(path string, mask uint32) (int32, error) {
-	wd, err := syscall.InotifyAddWatch(n.fd, path, mask)
+// addWatch watches an open file, wherever its path leads by now. It returns the number of the
+// watch, which is the same for the same file. It must not be called after the queue was closed.
+func (n *inotify) addWatch(f *os.File, mask uint32) (int32, error) {
+	wd, err := syscall.InotifyAddWatch(n.fd, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), mask)
 	return int32(wd), err
 }
 
-// remove ends a watch. It fails if the file is gone, and the watch with it.
-func (n *inotify) remove(wd int32) { _, _ = syscall.InotifyRmWatch(n.fd, uint32(wd)) }
+// removeWatch ends a watch. It fails if the file is gone; its watch is gone then, too.
+func (n *inotify) removeWatch(wd int32) { _, _ = syscall.InotifyRmWatch(n.fd, uint32(wd)) }
 
-// An event is something that happened to the file of a watch.
-type event struct {
+// An inotifyEvent is something that happened to the file of a watch.
+type inotifyEvent struct {
 	wd   int32
 	mask uint32
 }
 
-// read waits for events.
-func (n *inotify) read(buf []byte) ([]event, error) {
+// readEvents waits for events.
+func (n *inotify) readEvents(buf []byte) ([]inotifyEvent, error) {
 	size, err := n.file.Read(buf)
 	if err != nil {
 		return nil, err
 	}
-	var events []event
+	var events []inotifyEvent
 	for data := buf[:size]; len(data) >= syscall.SizeofInotifyEvent; {
-		events = append(events, event{
+		events = append(events, inotifyEvent{
 			wd:   int32(binary.NativeEndian.Uint32(data[0:])),
 			mask: binary.NativeEndian.Uint32(data[4:]),
 		})

@@ -17,39 +17,39 @@ const (
 	shared
 )
 
-// errLocked means that somebody else has the file locked.
+// errLocked means that another open file holds the lock.
 var errLocked = errors.New("locked")
 
-// queued bounds how many threads of this process wait in the kernel for a file.
-// One whose request has ended cannot be called back: it stays until whoever has
-// the file locked goes on, and a process that was stopped in the few
-// microseconds in which it has one may be stopped for long.
-var queued = make(chan struct{}, 64)
+// kernelWaits bounds the number of threads of this process that wait in the kernel for a file. Such
+// a wait cannot be canceled when its request ends: it lasts until the process that has the file
+// locked goes on. A process that was stopped in the few microseconds in which it has a file locked
+// may be stopped for long.
+var kernelWaits = make(chan struct{}, 64)
 
-// lock locks a file, and gives up when ctx ends. The file must then be closed.
+// lock locks a file. It returns an error when ctx ends first, and the caller must close the file
+// then.
 func lock(ctx context.Context, f *os.File, how lockKind) error {
 	err := tryLock(f, how)
 	if errors.Is(err, errLocked) {
-		err = queue(ctx, f, how)
+		err = waitInQueue(ctx, f, how)
 	}
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return fmt.Errorf("%s is kept locked by another process, which is stopped or whose disk hangs: %w (%w)",
-			f.Name(), err, driver.ErrNotApplied)
+		return driver.NotApplied(fmt.Errorf(
+			"%s is kept locked by another process, which is stopped or whose disk hangs: %w", f.Name(), err))
 	}
-	return notApplied(fault("lock", f.Name(), err))
+	return driver.NotApplied(wrapErr("lock", f.Name(), err))
 }
 
-// queue waits in the kernel until the file is ours: there waiters are served in
-// turn, and cost nothing. While there is no room for one more it asks again from
-// time to time.
-func queue(ctx context.Context, f *os.File, how lockKind) error {
+// waitInQueue waits in the kernel until the file is locked. The kernel serves waiters in order, and
+// they cost nothing. While kernelWaits is full, waitInQueue tries again at intervals.
+func waitInQueue(ctx context.Context, f *os.File, how lockKind) error {
 	const interval = 5 * time.Millisecond
 	for {
 		select {
-		case queued <- struct{}{}:
+		case kernelWaits <- struct{}{}:
 			return waitInKernel(ctx, f, how)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -61,12 +61,12 @@ func queue(ctx context.Context, f *os.File, how lockKind) error {
 	}
 }
 
-// waitInKernel leaves the wait behind if ctx ends. The caller then closes f, and
-// what the wait may still get is unlocked as soon as it has it.
+// waitInKernel returns when ctx ends, and leaves its goroutine waiting. The caller then closes f,
+// so that a lock that the goroutine still gets is released at once.
 func waitInKernel(ctx context.Context, f *os.File, how lockKind) error {
 	done := make(chan error, 1)
 	go func() {
-		defer func() { <-queued }()
+		defer func() { <-kernelWaits }()
 		done <- waitLock(f, how)
 	}()
 	select {
@@ -74,17 +74,5 @@ func waitInKernel(ctx context.Context, f *os.File, how lockKind) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// pause lets time pass, and returns the error of ctx if that ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -5,40 +5,37 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Lookup implements [driver.Store].
-func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
-	if err := s.admit(ctx, name); err != nil {
+func (s direct) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+	if err := s.checkRequest(ctx, name); err != nil {
 		return driver.Record{}, false, err
 	}
-	return s.lookAt(ctx, s.recordPath(name), name)
+	return s.lookupFile(ctx, fileName(name), name)
 }
 
-// lookAt looks at a record file; name is "" if the name of the lock is not
-// known.
-func (s *Store) lookAt(ctx context.Context, path, name string) (driver.Record, bool, error) {
-	e, err := s.findAt(ctx, path, name, shared)
+// lookupFile reads a record file. name is "" if the name of the lock is not known.
+func (s *Store) lookupFile(ctx context.Context, file, name string) (driver.Record, bool, error) {
+	rf, err := s.openLockedAt(ctx, file, name, shared)
 	if errors.Is(err, fs.ErrNotExist) {
 		return driver.Record{}, false, nil
 	}
 	if err != nil {
 		return driver.Record{}, false, err
 	}
-	defer e.close()
-	if !s.inTheWay(&e.rec) {
+	defer rf.close()
+	if !s.isHeld(&rf.rec) {
 		return driver.Record{}, false, nil
 	}
-	return e.rec.public(&s.host), true, nil
+	return rf.rec.publicRecord(&s.host), true, nil
 }
 
 // List implements [driver.Store].
-func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
+func (s direct) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		if s.closed.Load() {
 			yield(driver.Record{}, driver.ErrClosed)
@@ -50,14 +47,14 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			return
 		}
 		for _, file := range files {
-			if !mayBegin(file, prefix) {
+			if !mayMatchPrefix(file, prefix) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
-				yield(driver.Record{}, notApplied(err))
+				yield(driver.Record{}, driver.NotApplied(err))
 				return
 			}
-			rec, held, err := s.lookAt(ctx, filepath.Join(s.dir, locksFolder, file), "")
+			rec, held, err := s.lookupFile(ctx, file, "")
 			if err == nil && !(held && strings.HasPrefix(rec.Name, prefix)) {
 				continue
 			}
@@ -70,18 +67,17 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 
 // recordFiles returns the names of all files in the folder of records.
 func (s *Store) recordFiles() ([]string, error) {
-	path := filepath.Join(s.dir, locksFolder)
-	folder, err := os.Open(path)
+	f, err := s.retainFolder(false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, notApplied(fault("list", path, err))
+		return nil, wrapOpenErr(s.locksPath, err)
 	}
-	defer folder.Close()
-	files, err := folder.Readdirnames(-1)
+	defer f.release()
+	files, err := f.locks.names()
 	if err != nil {
-		return nil, notApplied(fault("list", path, err))
+		return nil, driver.NotApplied(wrapErr("list", s.locksPath, err))
 	}
 	return files, nil
 }

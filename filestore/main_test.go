@@ -36,10 +36,17 @@ var roles = map[string]func(args []string) error{
 	"detach":  roleDetach,
 }
 
+// atExit are what is called when all tests have run.
+var atExit []func()
+
 func TestMain(m *testing.M) {
 	role := os.Getenv(roleVariable)
 	if role == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		for _, end := range atExit {
+			end()
+		}
+		os.Exit(code)
 	}
 	if err := roles[role](strings.Split(os.Getenv(argsVariable), "\n")); err != nil {
 		fmt.Println("failed:", err)
@@ -137,7 +144,7 @@ func roleHold(args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := Open(args[0], nil)
+	s, err := New(args[0], nil)
 	if err != nil {
 		return err
 	}
@@ -172,7 +179,7 @@ func openTest(tb testing.TB, dir string) *Store {
 
 func openTestOn(tb testing.TB, h host, dir string) *Store {
 	tb.Helper()
-	s, err := openOn(h, dir, nil)
+	s, err := openWithHost(h, dir, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

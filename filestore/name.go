@@ -9,30 +9,29 @@ import (
 const (
 	recordSuffix = ".json"
 
-	// longestEscape keeps file names below 143 bytes, the limit of eCryptfs;
-	// other file systems allow 255.
-	longestEscape = 130
+	// maxEscapedLen keeps file names below 143 bytes, the limit of eCryptfs. Other file systems
+	// allow 255.
+	maxEscapedLen = 130
 
-	// readablePart is how much of a longer name stays in sight.
-	readablePart = longestEscape - len("~") - 2*sha256.Size
+	// readablePrefixLen is the length of the readable part of a longer name.
+	readablePrefixLen = maxEscapedLen - len("~") - 2*sha256.Size
 )
 
-// fileName returns the name of the record file of a lock. Different locks have
-// different files, on file systems too that do not tell upper from lower case or
-// that normalise Unicode; no file is hidden, outside the folder, or a device.
+// fileName returns the name of the record file of a lock. Different locks have different files,
+// also on file systems that ignore case or normalize Unicode. No file is hidden, outside the
+// folder, or a device.
 func fileName(name string) string {
-	escaped := escape(name)
-	if len(escaped) <= longestEscape {
+	escaped := escapeName(name)
+	if len(escaped) <= maxEscapedLen {
 		return escaped + recordSuffix
 	}
-	// A tilde is never in an escaped name, so that no long name meets a short
-	// one.
+	// An escaped name has no tilde, so a long name never collides with a short one.
 	sum := sha256.Sum256([]byte(name))
-	return escaped[:readablePart] + "~" + hex.EncodeToString(sum[:]) + recordSuffix
+	return escaped[:readablePrefixLen] + "~" + hex.EncodeToString(sum[:]) + recordSuffix
 }
 
-// escape writes every byte but a-z, 0-9, dot, underscore and hyphen as %xx.
-func escape(name string) string {
+// escapeName writes every byte except a-z, 0-9, dot, underscore and hyphen as %xx.
+func escapeName(name string) string {
 	const digits = "0123456789abcdef"
 	var b strings.Builder
 	for i := range len(name) {
@@ -52,8 +51,8 @@ func escape(name string) string {
 	return b.String()
 }
 
-// isDevice reports whether Windows would take a file of this name, whatever its
-// suffix, for a device. Names in capitals are escaped in any case.
+// isDevice reports whether Windows takes a file of this name for a device, whatever its suffix.
+// Names in capitals are escaped in any case.
 func isDevice(name string) bool {
 	base, _, _ := strings.Cut(name, ".")
 	switch base {
@@ -66,18 +65,18 @@ func isDevice(name string) bool {
 	return base[3] >= '0' && base[3] <= '9'
 }
 
-// mayBegin reports whether the lock of a record file can have a name that
-// begins with prefix. It is exact for names that are not shortened.
-func mayBegin(file, prefix string) bool {
+// mayMatchPrefix reports whether the lock of a record file can have a name that begins with prefix.
+// It is exact for names that are not shortened.
+func mayMatchPrefix(file, prefix string) bool {
 	escaped := strings.TrimSuffix(file, recordSuffix)
 	if strings.Contains(escaped, "~") {
 		return true
 	}
-	name, ok := unescape(escaped)
+	name, ok := unescapeName(escaped)
 	return !ok || strings.HasPrefix(name, prefix)
 }
 
-func unescape(escaped string) (string, bool) {
+func unescapeName(escaped string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(escaped); i++ {
 		if escaped[i] != '%' {

@@ -70,11 +70,11 @@ func FuzzFileName(f *testing.F) {
 			t.Errorf("%q and %q have the same file", a, b)
 		}
 		if escaped := strings.TrimSuffix(fileName(a), recordSuffix); !strings.Contains(escaped, "~") {
-			if back, ok := unescape(escaped); !ok || back != a {
+			if back, ok := unescapeName(escaped); !ok || back != a {
 				t.Errorf("%q comes back as %q", a, back)
 			}
 		}
-		if strings.HasPrefix(a, b) && !mayBegin(fileName(a), b) {
+		if strings.HasPrefix(a, b) && !mayMatchPrefix(fileName(a), b) {
 			t.Errorf("List(%q) would leave out %q", b, a)
 		}
 	})

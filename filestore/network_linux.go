@@ -2,10 +2,9 @@ package filestore
 
 import "syscall"
 
-// networkFS names the file systems, by the magic number of statfs, on which a
-// flock may reach no further than this host, may vanish when a connection does,
-// or is at the mercy of a program (FUSE).
-var networkFS = map[uint32]string{
+// networkFileSystems maps the magic numbers of statfs to names. On these file systems a flock may
+// reach no further than this host, may vanish with a connection, or depends on a program (FUSE).
+var networkFileSystems = map[uint32]string{
 	0x00006969: "NFS",
 	0x0000517B: "SMB",
 	0xFF534D42: "CIFS",
@@ -27,11 +26,18 @@ var networkFS = map[uint32]string{
 	0xBACBACBC: "a VMware shared folder",
 }
 
-// onNetwork returns the name of the network file system that dir is on, or "".
-func onNetwork(dir string) (string, error) {
+// networkNameOf returns the name of the network file system that contains dir, or "".
+func networkNameOf(dir string) (string, error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {
 		return "", err
 	}
-	return networkFS[uint32(fs.Type)], nil
+	return networkFileSystems[uint32(fs.Type)], nil
+}
+
+// network is networkNameOf for an open folder.
+func (d *dir) network() (string, error) {
+	var fs syscall.Statfs_t
+	err := d.withFD(func(fd int) error { return syscall.Fstatfs(fd, &fs) })
+	return networkFileSystems[uint32(fs.Type)], err
 }

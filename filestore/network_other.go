@@ -2,5 +2,9 @@
 
 package filestore
 
-// onNetwork cannot tell here: the caller of Open must know.
-func onNetwork(string) (string, error) { return "", nil }
+// networkNameOf returns "": network file systems are not recognized here, so the caller of Open
+// must know.
+func networkNameOf(string) (string, error) { return "", nil }
+
+// network is networkNameOf for an open folder.
+func (d *dir) network() (string, error) { return "", nil }

@@ -32,7 +32,7 @@ func TestKilledHolder(t *testing.T) {
 		for rec, err := range s.List(t.Context(), "") {
 			t.Errorf("the hold of a dead process is listed: %+v, %v", rec, err)
 		}
-		if rec, broken, err := s.Break(t.Context(), "name"); err != nil || broken {
+		if rec, broken, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil || broken {
 			t.Errorf("the hold of a dead process is broken: %+v, %v", rec, err)
 		}
 		req, second := granted(t, s, "name", time.Hour)
@@ -67,7 +67,7 @@ func TestKilledAnywhere(t *testing.T) {
 
 // roleChurn takes and releases a name until it is killed.
 func roleChurn(args []string) error {
-	s, err := Open(args[0], nil)
+	s, err := New(args[0], nil)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func TestInheritedSession(t *testing.T) {
 
 // roleInherit takes a name and starts a child that inherits the session.
 func roleInherit(args []string) error {
-	s, err := Open(args[0], nil)
+	s, err := New(args[0], nil)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func readRecord(tb testing.TB, s *Store, name string) record {
 // is gone.
 func TestClose(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(dir, nil)
+	s, err := New(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,11 +225,11 @@ func TestForgottenStore(t *testing.T) {
 func TestHeldUpFile(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	req, _ := granted(t, s, "name", time.Hour)
-	e, err := s.find(t.Context(), "name", exclusive)
+	e, err := s.openLocked(t.Context(), "name", exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: req.Owner})
 	wantError(t, err, context.DeadlineExceeded, s.recordPath("name"), "stopped")
@@ -242,7 +242,7 @@ func TestHeldUpFile(t *testing.T) {
 
 func forgetStore(tb testing.TB, dir string) {
 	tb.Helper()
-	s, err := Open(dir, nil)
+	s, err := New(dir, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -5,7 +5,10 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -17,57 +20,55 @@ const (
 	stateKept = "kept"
 )
 
-// A record is what the file of a name holds: one line of JSON. The zero record
-// is that of a name that was never taken.
+// A record is the contents of a name's file: one line of JSON. The zero record is that of a name
+// that was never locked.
 type record struct {
 	Format int64  `json:"holdfast"`
-	Name   string `json:"name"`
-	State  string `json:"state"`
-	Holder string `json:"holder"`
-	Token  int64  `json:"token"`
+	Name   string `json:"name,omitempty"`
+	State  string `json:"state,omitempty"`
+	Holder string `json:"holder,omitempty"`
+	Token  int64  `json:"token,omitempty"`
 
-	// After is the token of the hold before this one, by which a watcher knows
-	// that it has missed none.
-	After int64 `json:"after"`
+	// After is the token of the previous hold. By it a watcher knows that it has missed none.
+	After int64 `json:"after,omitempty"`
 
-	// Since and Until are times of day for people; the store reckons with Boot
-	// and Expires.
-	Since string `json:"since"`
-	Until string `json:"until"`
+	// Since and Until are times of day for people. The store uses Boot and Expires.
+	Since string `json:"since,omitempty"`
+	Until string `json:"until,omitempty"`
 
-	// Metadata is written as it is if that is possible and short enough, else
-	// packed: as keys and values in turn, in base64.
-	Metadata map[string]string `json:"metadata"`
-	Packed   [][]byte          `json:"metadata_base64"`
+	// Metadata is written in plain form if that is possible and short enough. Otherwise it is
+	// packed: keys and values alternate, in base64.
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Packed   [][]byte          `json:"metadata_base64,omitempty"`
 
-	// Owner is the SHA-256 of the owner secret, so that those who may read the
-	// folder cannot release what others hold.
-	Owner string `json:"owner_sha256"`
+	// Owner is the SHA-256 of the owner secret, so that users that may read the folder cannot
+	// release the holds of others.
+	Owner string `json:"owner_sha256,omitempty"`
 
-	// Boot and Expires are the boot in which the record was written and the
-	// time since that boot at which it expires.
-	Boot    string        `json:"boot"`
-	Expires time.Duration `json:"expires_ns"`
+	// Boot is the boot in which the record was written. Expires is the time since that boot at
+	// which the record expires.
+	Boot    string        `json:"boot,omitempty"`
+	Expires time.Duration `json:"expires_ns,omitempty"`
 
-	// Session is the session of the holder's process. A hold without one is
-	// detached: its TTL alone ends it.
-	Session string `json:"session"`
+	// Session is the session of the holder's process. A hold without one is detached: only its TTL
+	// ends it.
+	Session string `json:"session,omitempty"`
 }
 
 // detached reports whether a hold outlives the process of its holder.
 func (r *record) detached() bool { return r.Session == "" }
 
-// lasts reports whether a hold or keep has not run out.
-func (r *record) lasts(h *host) bool {
+// isUnexpired reports whether r is a hold or keep that has not expired.
+func (r *record) isUnexpired(h *host) bool {
 	return (r.State == stateHeld || r.State == stateKept) && r.Boot == h.boot && h.uptime() < r.Expires
 }
 
 // ownedBy reports whether r is the hold, or the keep after it, of an owner.
 func (r *record) ownedBy(owner string) bool { return r.Owner == ownerHash(owner) }
 
-// isHeldBy reports whether r is the hold of an owner, and has not run out.
+// isHeldBy reports whether r is the hold of an owner and has not expired.
 func (r *record) isHeldBy(owner string, h *host) bool {
-	return r.State == stateHeld && r.ownedBy(owner) && r.lasts(h)
+	return r.State == stateHeld && r.ownedBy(owner) && r.isUnexpired(h)
 }
 
 func ownerHash(owner string) string {
@@ -75,24 +76,60 @@ func ownerHash(owner string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// public is the record as others may see it.
-func (r *record) public(h *host) driver.Record {
+// publicRecord returns the record as other users may see it.
+func (r *record) publicRecord(h *host) driver.Record {
 	remaining := max(r.Expires-h.uptime(), 0)
-	since, _ := time.Parse(time.RFC3339Nano, r.Since) // It is only shown.
+	since, _ := time.Parse(time.RFC3339Nano, r.Since) // It is for display only.
 	return driver.Record{
 		Name:      r.Name,
-		Holder:    r.Holder,
+		Holder:    printable(r.Holder),
 		Token:     r.Token,
 		Since:     since,
 		Until:     h.wall().Add(remaining),
 		Remaining: remaining,
 		Kept:      r.State == stateKept,
-		Metadata:  r.metadata(),
+		Metadata:  shownMetadata(r.metadata()),
 	}
 }
 
-// extend lets r last until d from now.
-func (r *record) extend(d time.Duration, h *host) {
+// printable returns text without control characters. The store writes none. A user that may write
+// the folder can put some in a record, and they change what a terminal shows.
+func printable(text string) string {
+	return replaceRunes(text, unicode.IsControl)
+}
+
+// replaceRunes returns text with U+FFFD in the place of runes for which bad returns true.
+func replaceRunes(text string, bad func(rune) bool) string {
+	if strings.IndexFunc(text, bad) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	return strings.Map(func(c rune) rune {
+		if bad(c) {
+			return utf8.RuneError
+		}
+		return c
+	}, text)
+}
+
+// isHostile reports whether c never occurs in honest metadata. Tabs and line ends are common there.
+func isHostile(c rune) bool {
+	return unicode.IsControl(c) && c != '\t' && c != '\n' && c != '\r'
+}
+
+func shownMetadata(m map[string]string) map[string]string {
+	for key, value := range m { // Usually there is nothing to change.
+		if shown := replaceRunes(key, isHostile); shown != key {
+			delete(m, key)
+			m[shown] = replaceRunes(value, isHostile)
+		} else if shown := replaceRunes(value, isHostile); shown != value {
+			m[key] = shown
+		}
+	}
+	return m
+}
+
+// setExpiry makes r expire d from now.
+func (r *record) setExpiry(d time.Duration, h *host) {
 	r.Boot = h.boot
 	r.Expires = h.uptime() + d
 	r.Until = timeOfDay(h.wall().Add(d))
@@ -100,8 +137,8 @@ func (r *record) extend(d time.Duration, h *host) {
 
 func timeOfDay(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// free is what is left of r when its hold or keep has ended.
-func (r *record) free() record {
+// freed returns what remains of r when its hold or keep has ended.
+func (r *record) freed() record {
 	return record{Name: r.Name, State: stateFree, Token: r.Token}
 }
 

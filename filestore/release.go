@@ -9,59 +9,59 @@ import (
 )
 
 // Release implements [driver.Store].
-func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	if err := s.admit(ctx, req.Name); err != nil {
+func (s direct) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	if err := s.checkRequest(ctx, req.Name); err != nil {
 		return false, err
 	}
-	e, err := s.find(ctx, req.Name, exclusive)
+	rf, err := s.openLocked(ctx, req.Name, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer e.close()
-	if !e.rec.ownedBy(req.Owner) || !e.rec.lasts(&s.host) {
+	defer rf.close()
+	if !rf.rec.ownedBy(req.Owner) || !rf.rec.isUnexpired(&s.host) {
 		return false, nil
 	}
-	if e.rec.State == stateKept && req.Keep <= 0 {
+	if rf.rec.State == stateKept && req.Keep <= 0 {
 		return false, nil
 	}
-	after := e.rec.free()
+	after := rf.rec.freed()
 	if req.Keep > 0 {
-		after = e.rec.kept()
-		after.extend(req.Keep, &s.host)
+		after = rf.rec.keptRecord()
+		after.setExpiry(req.Keep, &s.host)
 	}
-	if err := e.write(after); err != nil {
+	if err := rf.write(after); err != nil {
 		return false, err
 	}
 	return true, nil
 }
 
-// kept is r after a release that keeps the name. The owner stays, so that the
-// same release can be recognised when it is sent again.
-func (r *record) kept() record {
+// keptRecord returns r after a release that keeps the name. The owner stays, so that the same
+// release is recognized when it is sent again.
+func (r *record) keptRecord() record {
 	return record{Name: r.Name, State: stateKept, Token: r.Token, Since: r.Since, Owner: r.Owner}
 }
 
 // Break implements [driver.Store].
-func (s *Store) Break(ctx context.Context, name string) (driver.Record, bool, error) {
-	if err := s.admit(ctx, name); err != nil {
+func (s direct) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+	if err := s.checkRequest(ctx, req.Name); err != nil {
 		return driver.Record{}, false, err
 	}
-	e, err := s.find(ctx, name, exclusive)
+	rf, err := s.openLocked(ctx, req.Name, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
 		return driver.Record{}, false, nil
 	}
 	if err != nil {
 		return driver.Record{}, false, err
 	}
-	defer e.close()
-	if !s.inTheWay(&e.rec) {
+	defer rf.close()
+	if !s.isHeld(&rf.rec) || req.Token != 0 && rf.rec.Token != req.Token {
 		return driver.Record{}, false, nil
 	}
-	broken := e.rec.public(&s.host)
-	if err := e.write(e.rec.free()); err != nil {
+	broken := rf.rec.publicRecord(&s.host)
+	if err := rf.write(rf.rec.freed()); err != nil {
 		return driver.Record{}, false, err
 	}
 	return broken, true, nil

@@ -21,7 +21,7 @@ func TestRenewSome(t *testing.T) {
 		reqs = append(reqs, driver.RenewRequest{Name: name, Owner: req.Owner, TTL: time.Hour})
 	}
 	writeFile(t, s.recordPath("bad"), "garbage")
-	if _, _, err := s.Break(t.Context(), "gone"); err != nil {
+	if _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: "gone"}); err != nil {
 		t.Fatal(err)
 	}
 	outcomes, err := s.Renew(t.Context(), reqs)
@@ -29,7 +29,7 @@ func TestRenewSome(t *testing.T) {
 	if !slices.Equal(outcomes, want) {
 		t.Errorf("the outcomes are %v, want %v", outcomes, want)
 	}
-	if err == nil || driver.NotApplied(err) || !strings.Contains(err.Error(), s.recordPath("bad")) {
+	if err == nil || driver.IsNotApplied(err) || !strings.Contains(err.Error(), s.recordPath("bad")) {
 		t.Errorf("the error is %v", err)
 	}
 	if rec := refused(t, s, "b"); rec.Remaining <= time.Minute {
@@ -43,14 +43,14 @@ func TestRenewNone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	reqs := []driver.RenewRequest{{Name: "a", Owner: "x", TTL: time.Hour}, {Name: "b", Owner: "x", TTL: time.Hour}}
-	outcomes, err := s.Renew(ctx, reqs)
+	outcomes, err := direct{s}.Renew(ctx, reqs)
 	if !slices.Equal(outcomes, []driver.RenewOutcome{driver.RenewUnknown, driver.RenewUnknown}) {
 		t.Errorf("the outcomes are %v", outcomes)
 	}
 	wantError(t, err, context.Canceled)
 	wantError(t, err, driver.ErrNotApplied)
 	inDoubt := errors.New("in doubt")
-	if err := renewError([]error{notApplied(context.Canceled), inDoubt}, 2); driver.NotApplied(err) || !errors.Is(err, inDoubt) {
+	if err := renewError([]error{driver.NotApplied(context.Canceled), inDoubt}, 2); driver.IsNotApplied(err) || !errors.Is(err, inDoubt) {
 		t.Errorf("the error of one not applied and one in doubt is %v", err)
 	}
 }

@@ -8,33 +8,32 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A session stands for one open Store: a file that it keeps exclusively locked
-// from before its first hold to its end. When its process dies, the kernel
-// closes the file, and whoever can lock it then knows that its holds are
-// nobody's. A detached hold belongs to no session.
+// A session represents one open Store. It is a file that the Store keeps exclusively locked from
+// before its first hold to its end. When the process dies, the kernel closes the file. A process
+// that can lock it then knows that its holds have no owner. A detached hold belongs to no session.
 //
-// A file that is empty is that of a session just being made or properly closed,
-// and proves nothing; neither does a file that is missing, since cleaners delete
-// what looks old. The holds of such a session last as long as their TTL.
+// An empty file belongs to a session that is just being made or was properly closed, and proves
+// nothing. A missing file proves nothing either, since cleaners delete files that look old. The
+// holds of such a session last for their TTL.
 type session struct {
-	mu   sync.Mutex
-	id   string
-	file *os.File
+	mu     sync.Mutex
+	id     string
+	file   *os.File
+	folder *folder
 }
 
-// unclosed keeps the garbage collector from closing the file of a Store that
-// nobody refers to any more, whose holds may still be believed in.
-var unclosed sync.Map
+// openSessionFiles keeps the garbage collector from closing the file of a Store that is no longer
+// referenced, while its holds may still be in use.
+var openSessionFiles sync.Map
 
-// sessionText is what the file says, for people.
-type sessionText struct {
+// sessionInfo is the contents of the file, for people.
+type sessionInfo struct {
 	Format  int       `json:"holdfast"`
 	PID     int       `json:"pid"`
 	Host    string    `json:"host,omitempty"`
@@ -48,21 +47,17 @@ func isSessionID(id string) bool {
 	return err == nil && len(data) == sessionIDLen/2 && hex.EncodeToString(data) == id
 }
 
-func (s *Store) sessionPath(id string) string {
-	return filepath.Join(s.dir, sessionsFolder, id)
-}
-
-// Session returns the file that stands for this Store, or nil if the store is
-// closed or the folder cannot be written, where no lock can be taken either. As
-// long as the file is open in any process, the holds taken through this Store
-// are not mistaken for those of a dead process.
+// Session returns the file that represents this Store. It returns nil if the store is closed, or if
+// the folder cannot be written, where no lock can be acquired either. As long as the file is open
+// in any process, the holds acquired through this Store are not mistaken for those of a dead
+// process.
 //
-// It is for programs that hand their locks to a child: a child that inherits the
-// file ([os/exec.Cmd].ExtraFiles) keeps the holds in force until their TTL even
-// if this process is killed. The file must not be closed, locked, unlocked or
-// written. On Windows a child that inherits it keeps nothing.
+// It is for programs that hand their locks to a child. A child that inherits the file
+// ([os/exec.Cmd].ExtraFiles) keeps the holds in force until their TTL even if this process is
+// killed. The file must not be closed, locked, unlocked or written. On Windows a child that
+// inherits it keeps nothing.
 func (s *Store) Session() *os.File {
-	if _, err := s.ownSession(context.Background()); err != nil {
+	if _, err := s.ensureSession(context.Background()); err != nil {
 		return nil
 	}
 	s.session.mu.Lock()
@@ -70,51 +65,59 @@ func (s *Store) Session() *os.File {
 	return s.session.file
 }
 
-// ownSession returns the id of this Store's session, which it begins when it is
-// first needed.
-func (s *Store) ownSession(ctx context.Context) (string, error) {
+// ensureSession returns the id of this Store's session. It creates the session when it is first
+// needed.
+func (s *Store) ensureSession(ctx context.Context) (string, error) {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()
 	if s.closed.Load() {
 		return "", driver.ErrClosed
 	}
 	for s.session.file == nil {
-		if err := s.beginSession(ctx); err != nil {
+		if err := s.createSession(ctx); err != nil {
 			return "", err
 		}
 	}
 	return s.session.id, nil
 }
 
-// sessionFor returns the session that a hold is to name: none if it is detached.
+// sessionFor returns the session that a hold names: none if it is detached.
 func (s *Store) sessionFor(ctx context.Context, detached bool) (string, error) {
 	if detached {
 		return "", nil
 	}
-	return s.ownSession(ctx)
+	return s.ensureSession(ctx)
 }
 
-// beginSession leaves the session as it is if the new file was swept before it
-// could be locked.
-func (s *Store) beginSession(ctx context.Context) error {
+// createSession leaves the session unset if the new file was swept before it was locked.
+func (s *Store) createSession(ctx context.Context) error {
 	random := make([]byte, sessionIDLen/2)
 	rand.Read(random)
 	id := hex.EncodeToString(random)
-	path := s.sessionPath(id)
-	f, err := s.create(path)
+	folder, err := s.retainFolder(true)
 	if err != nil {
-		return notApplied(fault("create", path, err))
+		return wrapOpenErr(s.sessionPath(id), err)
+	}
+	defer folder.release()
+	f, err := folder.createFile(folder.sessions, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.folders.invalidate(folder) // The folder was deleted.
+		return driver.NotApplied(ctx.Err())
+	}
+	if err != nil {
+		return driver.NotApplied(wrapErr("create", s.sessionPath(id), err))
 	}
 	if err := s.lockSession(ctx, f); err != nil {
 		f.Close()
 		if errors.Is(err, errSwept) {
 			return nil
 		}
-		os.Remove(path)
-		return notApplied(err)
+		_ = folder.sessions.remove(id)
+		return driver.NotApplied(err)
 	}
-	s.session.id, s.session.file = id, f
-	unclosed.Store(f, struct{}{})
+	folder.retain()
+	s.session.id, s.session.file, s.session.folder = id, f, folder
+	openSessionFiles.Store(f, struct{}{})
 	return nil
 }
 
@@ -124,26 +127,25 @@ func (s *Store) lockSession(ctx context.Context, f *os.File) error {
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return fault("read", f.Name(), err)
+		return wrapErr("read", f.Name(), err)
 	}
-	if !linked(info) {
+	if attributesOf(info).links == 0 {
 		return errSwept
 	}
-	hostname, _ := os.Hostname() // It is only shown.
-	text, err := json.Marshal(sessionText{recordFormat, os.Getpid(), hostname, s.host.wall().UTC()})
+	hostname, _ := os.Hostname() // It is for display only.
+	text, err := json.Marshal(sessionInfo{recordFormat, os.Getpid(), hostname, s.host.wall().UTC()})
 	if err != nil {
 		return err
 	}
 	if _, err := f.WriteAt(append(text, '\n'), 0); err != nil {
-		return fault("write", f.Name(), err)
+		return wrapErr("write", f.Name(), err)
 	}
 	return nil
 }
 
-// endSession closes the session. Its process goes on, and may believe in holds
-// that were not released: they stay until their TTL. So the file is emptied
-// before it is unlocked.
-func (s *Store) endSession() error {
+// closeSession closes the session. Its process goes on, and may still rely on holds that were not
+// released: they stay until their TTL. So the file is emptied before it is unlocked.
+func (s *Store) closeSession() error {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()
 	f := s.session.file
@@ -151,24 +153,31 @@ func (s *Store) endSession() error {
 		return nil
 	}
 	s.session.file = nil
-	unclosed.Delete(f)
+	openSessionFiles.Delete(f)
 	emptied := f.Truncate(0)
 	closed := f.Close()
-	if err := os.Remove(f.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(emptied, closed, fault("delete", f.Name(), err))
+	err := s.session.folder.sessions.remove(s.session.id)
+	s.session.folder.release()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(emptied, closed, wrapErr("delete", f.Name(), err))
 	}
 	return errors.Join(emptied, closed)
 }
 
-// isDead reports whether the process of a session is certainly dead.
-func (s *Store) isDead(id string) bool {
-	if id == "" || id == s.openSession() {
+// isSessionDead reports whether the process of a session is certainly dead.
+func (s *Store) isSessionDead(id string) bool {
+	if id == "" || id == s.currentSessionID() {
 		return false
 	}
-	return probeSession(s.sessionPath(id), nil)
+	f, err := s.retainFolder(false)
+	if err != nil {
+		return false
+	}
+	defer f.release()
+	return f.sessions != nil && probeSession(f.sessions, id, nil)
 }
 
-func (s *Store) openSession() string {
+func (s *Store) currentSessionID() string {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()
 	if s.session.file == nil {
@@ -177,12 +186,12 @@ func (s *Store) openSession() string {
 	return s.session.id
 }
 
-// probeSession reports whether a session is certainly dead. It takes a shared
-// lock, so that two that probe do not take each other for the owner. If the file
-// is empty and nobody's, it calls empty, if there is one, before it unlocks it:
-// who is about to begin the session cannot go on until then.
-func probeSession(path string, empty func(fs.FileInfo)) (dead bool) {
-	f, err := os.OpenFile(path, os.O_RDONLY|careful, 0)
+// probeSession reports whether a session is certainly dead. It uses a shared lock, so that two
+// concurrent probes do not mistake each other for the owner. If the file is empty and not locked by
+// its owner, probeSession calls empty, if that is not nil, before it unlocks the file: the creator
+// of the session cannot go on until then.
+func probeSession(d *dir, id string, empty func(fs.FileInfo)) (dead bool) {
+	f, err := d.open(id, os.O_RDONLY, 0)
 	if err != nil {
 		return false
 	}
@@ -197,5 +206,11 @@ func probeSession(path string, empty func(fs.FileInfo)) (dead bool) {
 	if info.Size() == 0 && empty != nil {
 		empty(info)
 	}
-	return info.Size() > 0
+	begin := make([]byte, len(sessionPrefix))
+	n, _ := f.ReadAt(begin, 0)
+	return string(begin[:n]) == sessionPrefix
 }
+
+// sessionPrefix is the first bytes of every session file. A file that begins in another way is not
+// one, and stays.
+const sessionPrefix = `{"holdfast":`

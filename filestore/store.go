@@ -21,32 +21,37 @@ type Options struct {
 // A Store keeps locks in a folder. See the package comment for what it promises.
 // Its methods may be called from many goroutines at once. It must be closed.
 type Store struct {
-	dir     string
-	host    host
-	closed  atomic.Bool
+	dir          string
+	locksPath    string
+	allowNetwork bool
+	host         host
+	closed       atomic.Bool
+	detached     driver.Store // makes the requests, since the disk may hang
+
+	folders folderCache
 	session session
-	tokens  tokens
+	tokens  tokenState
 	watcher watcher
 	sweeper sweeper
 }
 
 var _ driver.Store = (*Store)(nil)
 
-// Open opens the store in a folder. Every process of this host that opens the
+// New opens the store in a folder. Every process of this host that opens the
 // same folder shares its locks. A folder that is missing is made when the first
 // lock is taken, for this user alone.
 //
-// Open returns an error that matches [driver.ErrUnsupported] if the folder is on
+// New returns an error that matches [driver.ErrUnsupported] if the folder is on
 // a network file system and opts does not allow that.
-func Open(dir string, opts *Options) (*Store, error) {
+func New(dir string, opts *Options) (*Store, error) {
 	h, err := thisHost()
 	if err != nil {
 		return nil, err
 	}
-	return openOn(h, dir, opts)
+	return openWithHost(h, dir, opts)
 }
 
-func openOn(h host, dir string, opts *Options) (*Store, error) {
+func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -57,17 +62,27 @@ func openOn(h host, dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	kind, err := onNetwork(existing(dir))
+	kind, err := networkNameOf(nearestExisting(dir))
 	if err != nil {
-		return nil, fault("examine", dir, err)
+		return nil, wrapErr("examine", dir, err)
 	}
-	if kind != "" && !opts.AllowNetwork {
-		return nil, fmt.Errorf("%w: %s is on a network file system (%s), where file locks cannot be trusted: "+
-			"choose a local folder, or allow it with allow_network=true", driver.ErrUnsupported, dir, kind)
+	s := &Store{dir: dir, locksPath: filepath.Join(dir, locksFolder), allowNetwork: opts.AllowNetwork, host: h}
+	if kind != "" && !s.allowNetwork {
+		return nil, s.refuseNetwork(kind, nil)
 	}
-	s := &Store{dir: dir, host: h}
 	s.sweeper.ctx, s.sweeper.cancel = context.WithCancel(context.Background())
+	s.detached = driver.Detach(direct{s})
 	return s, nil
+}
+
+// refuseNetwork returns the error for a folder on a network file system. If err is not nil, the
+// file system is not known, and refuseNetwork returns that error.
+func (s *Store) refuseNetwork(kind string, err error) error {
+	if err != nil {
+		return driver.NotApplied(wrapErr("examine", s.dir, err))
+	}
+	return fmt.Errorf("%w: %s is on a network file system (%s), where file locks cannot be trusted: "+
+		"choose a local folder, or allow it with allow_network=true", driver.ErrUnsupported, s.dir, kind)
 }
 
 // Dir returns the absolute path of the store's folder.
@@ -92,18 +107,24 @@ func (s *Store) Guarantees() driver.Guarantees {
 	}
 }
 
-// Close ends the session of this Store and its watches. Holds that were not
-// released stay until their TTL, since this process may still believe in them.
-func (s *Store) Close() error {
+// Close ends the session of this Store and its watches. Holds that were not released stay until
+// their TTL, since this process may still rely on them. If the disk hangs, Close returns an error
+// after 3 s.
+func (s *Store) Close() error { return s.detached.Close() }
+
+// Close implements [driver.Store].
+func (s direct) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.sweeper.stop()
+	s.sweeper.stopAndWait()
 	s.watcher.close()
-	return s.endSession()
+	err := s.closeSession()
+	s.folders.close()
+	return err
 }
 
-// checkLockName checks what the JSON of a record depends on.
+// checkLockName checks the properties that the JSON of a record depends on.
 func checkLockName(name string) error {
 	if name == "" || len(name) > driver.MaxName || !utf8.ValidString(name) {
 		return fmt.Errorf("%w: a name is 1 to %d bytes of UTF-8", driver.ErrInvalid, driver.MaxName)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // TestExclusion lets many processes add one to numbers in files, each under its
@@ -69,7 +70,7 @@ func roleCount(args []string) error {
 	dir, out := args[0], args[1]
 	turns, _ := strconv.Atoi(args[2])
 	names, _ := strconv.Atoi(args[3])
-	s, err := Open(dir, nil)
+	s, err := New(dir, nil)
 	if err != nil {
 		return err
 	}
@@ -93,8 +94,8 @@ func sweepOnAndOn(s *Store) (end func()) {
 	go func() {
 		defer close(swept)
 		for ctx.Err() == nil {
-			s.sweep(ctx, 0)
-			_ = pause(ctx, time.Millisecond)
+			s.sweepIdle(ctx, 0)
+			_ = retry.Sleep(ctx, time.Millisecond)
 		}
 	}()
 	return func() {

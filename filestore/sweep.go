@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,9 +26,8 @@ type sweeper struct {
 	wg      sync.WaitGroup
 }
 
-// startSweep sweeps in the background, unless that is already being done. It is
-// called by whoever has changed the tokens file, which is about one process in
-// ten minutes.
+// startSweep sweeps in the background, unless a sweep is already running. It is called after a
+// change of the tokens file, which is by about one process in ten minutes.
 func (s *Store) startSweep() {
 	s.sweeper.mu.Lock()
 	defer s.sweeper.mu.Unlock()
@@ -38,12 +36,12 @@ func (s *Store) startSweep() {
 	}
 	s.sweeper.wg.Go(func() {
 		defer s.sweeper.running.Store(false)
-		s.sweep(s.sweeper.ctx, idleTime)
+		s.sweepIdle(s.sweeper.ctx, idleTime)
 	})
 }
 
-// stop ends the sweep under way and waits for it.
-func (w *sweeper) stop() {
+// stopAndWait ends the sweep under way and waits for it.
+func (w *sweeper) stopAndWait() {
 	w.cancel()
 	w.mu.Lock()
 	w.stopped = true
@@ -51,14 +49,20 @@ func (w *sweeper) stop() {
 	w.wg.Wait()
 }
 
-// sweep deletes what is of no more use: the files of names that have been free
-// for as long as idle, and those of dead sessions. What may not be deleted, or
-// cannot be read, is left alone.
-func (s *Store) sweep(ctx context.Context, idle time.Duration) {
-	// A dead session must be there as long as a record names it, or its holds
-	// would wait for their TTL. So records are freed first, all of them, and
-	// only of sessions that were dead before that.
-	dead := s.deadSessions(idle)
+// sweepIdle deletes the files of names that have been free for as long as idle, and the files of
+// dead sessions. It leaves alone what it may not delete or cannot read.
+func (s *Store) sweepIdle(ctx context.Context, idle time.Duration) {
+	// A dead session must exist as long as a record names it, or its holds would last for their
+	// TTL. So all records are freed first, and only those of sessions that were dead before that.
+	f, err := s.retainFolder(false)
+	if err != nil {
+		return
+	}
+	defer f.release()
+	if f.sessions == nil {
+		return
+	}
+	dead := s.deadSessions(f.sessions, idle)
 	files, err := s.recordFiles()
 	if err != nil {
 		return
@@ -69,64 +73,64 @@ func (s *Store) sweep(ctx context.Context, idle time.Duration) {
 			return
 		}
 		if strings.HasSuffix(file, recordSuffix) {
-			complete = s.sweepRecord(ctx, filepath.Join(s.dir, locksFolder, file), idle) && complete
+			complete = s.sweepRecord(ctx, file, idle) && complete
 		}
 	}
-	for _, path := range dead {
+	for _, id := range dead {
 		if complete {
-			os.Remove(path)
+			_ = f.sessions.remove(id)
 		}
 	}
 }
 
-// sweepRecord frees a record whose holder is dead, deletes one that has been
-// free for long, and reports whether it could see to it.
-func (s *Store) sweepRecord(ctx context.Context, path string, idle time.Duration) bool {
-	if !s.worthSweeping(path, idle) {
-		return true
+// sweepRecord frees a record of a dead holder, and deletes one that has been free for long. It
+// reports whether it could process the record.
+func (s *Store) sweepRecord(ctx context.Context, file string, idle time.Duration) bool {
+	if needed, allowed := s.needsSweep(file, idle); !needed || !allowed {
+		return allowed
 	}
-	const patience = 100 * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	const timeout = 100 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	e, err := s.findAt(ctx, path, "", exclusive)
+	rf, err := s.openLockedAt(ctx, file, "", exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
 	if err != nil {
 		return errors.Is(err, driver.ErrCorrupt) // Such a file names no session.
 	}
-	defer e.close()
+	defer rf.close()
 	switch {
-	case s.inTheWay(&e.rec):
-	case e.rec.State == stateHeld && e.rec.lasts(&s.host):
-		return e.write(e.rec.free()) == nil
-	case s.isIdle(e.file, &e.rec, idle):
-		os.Remove(path)
+	case s.isHeld(&rf.rec):
+	case rf.rec.State == stateHeld && rf.rec.isUnexpired(&s.host):
+		return rf.write(rf.rec.freed()) == nil
+	case s.isIdleRecord(rf.File, &rf.rec, idle):
+		_ = rf.dir.remove(file)
 	}
 	return true
 }
 
-// worthSweeping takes a glance at a record, so that a sweep locks none that is in
-// use: this process may be stopped at any moment.
-func (s *Store) worthSweeping(path string, idle time.Duration) bool {
-	f, err := os.OpenFile(path, os.O_RDONLY|careful, 0)
+// needsSweep peeks at a record, so that a sweep locks no record that is in use: this process may be
+// stopped at any moment. It also reports whether this user may open the file.
+func (s *Store) needsSweep(file string, idle time.Duration) (needed, allowed bool) {
+	f, err := s.openForPeek(file)
 	if err != nil {
-		return true
+		return true, !errors.Is(err, fs.ErrPermission)
 	}
 	defer f.Close()
-	rec, err := glance(f)
+	rec, err := peek(f)
 	if err != nil {
-		return true
+		return true, true
 	}
-	dead := rec.State == stateHeld && rec.lasts(&s.host)
-	return !s.inTheWay(&rec) && (dead || s.isIdle(f, &rec, idle))
+	dead := rec.State == stateHeld && rec.isUnexpired(&s.host)
+	return !s.isHeld(&rec) && (dead || s.isIdleRecord(f, &rec, idle)), true
 }
 
-// isIdle reports whether the file of a free record can be deleted: it must have
-// been left alone for a while, and the token clock must be past its last token,
-// which nothing will remember, in later boots too.
-func (s *Store) isIdle(f *os.File, rec *record, idle time.Duration) bool {
-	if !sweepsRecords {
+// isIdleRecord reports whether the file of a free record can be deleted. The file must not have
+// changed for as long as idle, and the token clock must be past its last token, in later boots too,
+// since that token is then forgotten.
+func (s *Store) isIdleRecord(f *os.File, rec *record, idle time.Duration) bool {
+	if !canSweepRecords {
 		return false
 	}
 	info, err := f.Stat()
@@ -136,31 +140,28 @@ func (s *Store) isIdle(f *os.File, rec *record, idle time.Duration) bool {
 	s.tokens.mu.Lock()
 	clock, mark := s.tokens.clock, s.tokens.mark
 	s.tokens.mu.Unlock()
-	return clock.Boot != "" && rec.Token < clock.read(&s.host) && rec.Token <= mark
+	return clock.Boot != "" && rec.Token < clock.nowMicros(&s.host) && rec.Token <= mark
 }
 
-// deadSessions returns the paths of the files of dead sessions. It deletes those
-// that have been empty for as long as idle: never begun, or not deleted when
-// they were closed.
-func (s *Store) deadSessions(idle time.Duration) []string {
-	folder := filepath.Join(s.dir, sessionsFolder)
-	files, err := os.ReadDir(folder)
+// deadSessions returns the dead sessions in a folder. It deletes those that have been empty for as
+// long as idle: they were never begun, or not deleted when they were closed.
+func (s *Store) deadSessions(in *dir, idle time.Duration) []string {
+	ids, err := in.names()
 	if err != nil {
 		return nil
 	}
 	var dead []string
-	for _, file := range files {
-		if !isSessionID(file.Name()) || file.Name() == s.openSession() {
+	for _, id := range ids {
+		if !isSessionID(id) || id == s.currentSessionID() {
 			continue
 		}
-		path := filepath.Join(folder, file.Name())
 		deleteOld := func(info fs.FileInfo) {
 			if s.host.wall().Sub(info.ModTime()) >= idle {
-				os.Remove(path)
+				_ = in.remove(id)
 			}
 		}
-		if probeSession(path, deleteOld) {
-			dead = append(dead, path)
+		if probeSession(in, id, deleteOld) {
+			dead = append(dead, id)
 		}
 	}
 	return dead

@@ -40,12 +40,12 @@ func TestSweep(t *testing.T) {
 	last := nextIn(t, s, "free")
 	writeFile(t, s.recordPath("empty"), "")
 	f.pass(5 * time.Minute)
-	s.sweep(t.Context(), idleTime)
+	s.sweepIdle(t.Context(), idleTime)
 	if left := files(t, locks); len(left) != 5 {
 		t.Errorf("after five minutes there are left %q", left)
 	}
 	f.pass(6 * time.Minute)
-	s.sweep(t.Context(), idleTime)
+	s.sweepIdle(t.Context(), idleTime)
 	if left := fmt.Sprint(files(t, locks)); left != "[held.json kept.json]" {
 		t.Errorf("after eleven minutes there are left %s", left)
 	}
@@ -82,16 +82,16 @@ func TestSweepOfSessions(t *testing.T) {
 	session := s.sessionPath(readRecord(t, s, "dead").Session)
 	dead.kill()
 
-	e, err := s.find(t.Context(), "dead", exclusive)
+	e, err := s.openLocked(t.Context(), "dead", exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.sweep(t.Context(), idleTime)
+	s.sweepIdle(t.Context(), idleTime)
 	if _, err := os.Stat(session); err != nil {
 		t.Errorf("a session is gone although a record could not be looked at: %v", err)
 	}
 	e.close()
-	s.sweep(t.Context(), idleTime)
+	s.sweepIdle(t.Context(), idleTime)
 	if _, err := os.Stat(session); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a dead session is left: %v", err)
 	}
@@ -111,7 +111,7 @@ func TestSweepOfEmptySessions(t *testing.T) {
 	writeFile(t, empty, "")
 	other := filepath.Join(dir, sessionsFolder, "README")
 	writeFile(t, other, "not ours")
-	s.sweep(t.Context(), idleTime)
+	s.sweepIdle(t.Context(), idleTime)
 	if _, err := os.Stat(empty); err != nil {
 		t.Errorf("a session that may be about to begin is gone: %v", err)
 	}
@@ -119,7 +119,7 @@ func TestSweepOfEmptySessions(t *testing.T) {
 	if err := os.Chtimes(empty, long, long); err != nil {
 		t.Fatal(err)
 	}
-	s.sweep(t.Context(), idleTime)
+	s.sweepIdle(t.Context(), idleTime)
 	if _, err := os.Stat(empty); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an empty session is left: %v", err)
 	}
@@ -136,11 +136,11 @@ func TestSweepLocksNothingInUse(t *testing.T) {
 	free, _ := granted(t, s, "free", time.Hour)
 	released(t, s, free)
 	for _, name := range []string{held.Name, free.Name} {
-		e, err := s.find(t.Context(), name, exclusive)
+		e, err := s.openLocked(t.Context(), name, exclusive)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !s.sweepRecord(t.Context(), s.recordPath(name), idleTime) {
+		if !s.sweepRecord(t.Context(), fileName(name), idleTime) {
 			t.Errorf("a sweep waits for the record of a %s name", name)
 		}
 		e.close()
@@ -151,15 +151,14 @@ func TestSweepLocksNothingInUse(t *testing.T) {
 func TestSweptUnderneath(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	nextIn(t, s, "name")
-	path := s.recordPath("name")
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := s.openRecordFile(t.Context(), fileName("name"), exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(path); err != nil {
+	if err := os.Remove(f.Name()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.readEntry(t.Context(), f, "name", exclusive); !errors.Is(err, errSwept) {
+	if _, err := lockAndRead(t.Context(), f, "name", exclusive); !errors.Is(err, errSwept) {
 		t.Errorf("a file without a name is read: %v", err)
 	}
 }

@@ -92,13 +92,16 @@ func TestPowerLoss(t *testing.T) {
 		for range 30 {
 			f.pass(time.Minute)
 			rises(t, "before the power loss", &last, nextIn(t, s, "name"))
-			rises(t, "before the power loss, far ahead,", &lastHigh, nextAbove(t, s, "high", driver.MaxToken/2))
+			rises(t, "before the power loss, far ahead,", &lastHigh, nextAbove(t, s, "high", f.ahead()))
 		}
 		f.losePower(t, dir)
 		rises(t, "after the power loss", &last, next(t, f, dir, "name"))
 		rises(t, "after the power loss, far ahead,", &lastHigh, next(t, f, dir, "high"))
 	}
 }
+
+// ahead is a floor far above the clock of the host, but not too far.
+func (f *fakeHost) ahead() int64 { return f.host().wall().Add(driver.MaxLead - time.Hour).UnixMicro() }
 
 func nextAbove(t *testing.T, s *Store, name string, floor int64) int64 {
 	t.Helper()
@@ -118,7 +121,7 @@ func TestFlushFails(t *testing.T) {
 	f, dir := newFakeHost(), t.TempDir()
 	s := openTestOn(t, f.host(), dir)
 	low, high, later := request("low", time.Minute), request("high", time.Minute), request("later", time.Minute)
-	high.Floor = driver.MaxToken / 2
+	high.Floor = f.ahead()
 	for _, req := range []driver.AcquireRequest{low, high, later} {
 		f.pass(11 * time.Minute)
 		f.broken = errors.New("the disk is broken")
@@ -143,7 +146,7 @@ func dropCopy(t *testing.T, path string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return data[:flushed*slotSize]
+	return data[:flushedSlot*slotSize]
 }
 
 // TestTornTokens spoils the line that was written last, which is what a power
@@ -159,7 +162,7 @@ func TestTornTokens(t *testing.T) {
 			rises(t, "before", &last, nextIn(t, s, "name"))
 			f.pass(time.Minute)
 			lines := tokenLines(t, path)
-			unflushed := (lines[flushed].Turn + 1) % 2
+			unflushed := (lines[flushedSlot].Turn + 1) % 2
 			spoil(t, path, unflushed, torn)
 			forget(t, f, dir)
 			f.reboot()
@@ -169,7 +172,7 @@ func TestTornTokens(t *testing.T) {
 	}
 }
 
-func tokenLines(t *testing.T, path string) [slots]savedTokens {
+func tokenLines(t *testing.T, path string) tokenSlots {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -188,7 +191,7 @@ func spoil(t *testing.T, path string, slot int64, text string) {
 	t.Helper()
 	data := dropCopy(t, path)
 	line := []byte(text + strings.Repeat(" ", slotSize-len(text)))
-	data = append(data, make([]byte, flushed*slotSize-len(data))...)
+	data = append(data, make([]byte, flushedSlot*slotSize-len(data))...)
 	copy(data[slot*slotSize:], line)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
@@ -210,12 +213,12 @@ func TestUnflushedTokens(t *testing.T) {
 		t.Errorf("the token %d is granted after %d", second, first)
 	}
 	after := tokenLines(t, path)
-	if newestTurn(after) != newestTurn(before)+1 || after[flushed].Turn != newestTurn(after) {
+	if newestTurn(after) != newestTurn(before)+1 || after[flushedSlot].Turn != newestTurn(after) {
 		t.Errorf("a line that may not have been flushed is relied on: %+v, before: %+v", after, before)
 	}
 }
 
-func newestTurn(lines [slots]savedTokens) int64 {
+func newestTurn(lines tokenSlots) int64 {
 	return max(lines[0].Turn, lines[1].Turn, lines[2].Turn)
 }
 
@@ -263,24 +266,23 @@ func TestMarkIsAhead(t *testing.T) {
 func TestHighFloor(t *testing.T) {
 	f, dir := newFakeHost(), t.TempDir()
 	s := openTestOn(t, f.host(), dir)
-	if token := nextAbove(t, s, "high", driver.MaxToken-2); token != driver.MaxToken-2 {
+	high := f.ahead()
+	if token := nextAbove(t, s, "high", high); token != high {
 		t.Errorf("the token %d is granted", token)
 	}
 	f.reboot()
 	s = openTestOn(t, f.host(), dir)
-	if token := nextIn(t, s, "low"); token > driver.MaxToken/2 {
+	if token := nextIn(t, s, "low"); token > high-time.Hour.Microseconds() {
 		t.Errorf("another name has the token %d", token)
 	}
-	for want := int64(driver.MaxToken - 1); want <= driver.MaxToken; want++ {
+	for want := high + 1; want <= high+2; want++ {
 		if token := nextIn(t, s, "high"); token != want {
 			t.Errorf("the next token is %d, want %d", token, want)
 		}
 	}
-	_, err := s.Acquire(t.Context(), request("high", time.Minute))
-	wantError(t, err, driver.ErrInvalid, "floor")
 	f.pass(time.Second)
 	f.wall.Store(time.Now().Add(time.Hour).UnixNano()) // Files have the time of the real clock.
-	s.sweep(t.Context(), 0)
+	s.sweepIdle(t.Context(), 0)
 	if _, err := os.Stat(s.recordPath("low")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the sweep has left a free name: %v", err)
 	}
@@ -289,7 +291,20 @@ func TestHighFloor(t *testing.T) {
 	}
 	req := request("other", time.Minute)
 	req.Floor = driver.MaxToken + 1
-	_, err = s.Acquire(t.Context(), req)
+	_, err := s.Acquire(t.Context(), req)
+	wantError(t, err, driver.ErrInvalid, "floor")
+}
+
+// TestGreatestToken: at the end of time the greatest token is granted, and none
+// above it.
+func TestGreatestToken(t *testing.T) {
+	f := newFakeHost()
+	f.wall.Store(time.UnixMicro(driver.MaxToken - time.Minute.Microseconds()).UnixNano())
+	s := openTestOn(t, f.host(), t.TempDir())
+	if token := nextAbove(t, s, "name", driver.MaxToken); token != driver.MaxToken {
+		t.Errorf("the token %d is granted", token)
+	}
+	_, err := s.Acquire(t.Context(), request("name", time.Minute))
 	wantError(t, err, driver.ErrInvalid, "floor")
 }
 

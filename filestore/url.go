@@ -48,15 +48,15 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err := query.Err(); err != nil {
 		return nil, err
 	}
-	dir, err := urlDir(u)
+	dir, err := folderOfURL(u)
 	if err != nil {
 		return nil, err
 	}
-	return Open(dir, opts)
+	return New(dir, opts)
 }
 
-// urlDir returns the folder that a URL names.
-func urlDir(u *url.URL) (string, error) {
+// folderOfURL returns the folder that a URL names.
+func folderOfURL(u *url.URL) (string, error) {
 	if u.Host != "" && u.Host != "localhost" || u.User != nil {
 		return "", fmt.Errorf("%w: the folder is on this host: want file:///absolute/path, file:relative/path, or file: alone",
 			driver.ErrInvalid)

@@ -103,6 +103,6 @@ func TestNoHome(t *testing.T) {
 	if dir, err := DefaultDir(); err == nil {
 		t.Errorf("the default folder is %s", dir)
 	}
-	_, err := Open("", nil)
+	_, err := New("", nil)
 	wantError(t, err, driver.ErrInvalid)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ const (
 	bob   = 65532
 )
 
-// A stage is a folder that every user can enter, with the test binary in it.
+// A stage is a folder that every user can enter, and a test binary that all can run.
 type stage struct {
 	dir    string
 	binary string
@@ -37,20 +38,28 @@ func newStage(t *testing.T) stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	binary, err := sharedBinary()
+	if err := errors.Join(err, os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return stage{dir: dir, binary: binary}
+}
+
+// sharedBinary copies the test binary to where every user can run it, once.
+var sharedBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "filestore")
+	if err != nil {
+		return "", err
+	}
+	atExit = append(atExit, func() { os.RemoveAll(dir) })
 	self, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	code, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := stage{dir: dir, binary: filepath.Join(dir, "test")}
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(s.binary, code, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
+	path := filepath.Join(dir, "test")
+	return path, errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(path, code, 0o755))
+})
 
 // as starts a child as a user.
 func (s stage) as(t *testing.T, user uint32, role string, args ...string) *child {
@@ -58,7 +67,7 @@ func (s stage) as(t *testing.T, user uint32, role string, args ...string) *child
 	cmd := command(role, args...)
 	cmd.Path, cmd.Dir = s.binary, "/"
 	if os.Geteuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user, Groups: []uint32{group}}}
 	}
 	return start(t, cmd)
 }
@@ -67,7 +76,7 @@ func (s stage) as(t *testing.T, user uint32, role string, args ...string) *child
 // umask that most users have.
 func roleAcquire(args []string) error {
 	syscall.Umask(0o022)
-	s, err := Open(args[0], nil)
+	s, err := New(args[0], nil)
 	if err != nil {
 		return err
 	}
@@ -99,6 +108,7 @@ func TestUnwritable(t *testing.T) {
 		if err := chmodAll(s.Dir(), path(s)); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = os.Chmod(path(s), 0o777) }) // so that s can be closed
 		return s.Dir()
 	}
 	for dir, mention := range map[string]string{
@@ -184,7 +194,7 @@ func TestManyUsersAtOnce(t *testing.T) {
 // roleShare waits for its input to begin, and then takes many new names.
 func roleShare(args []string) error {
 	syscall.Umask(0o077)
-	s, err := Open(args[0], nil)
+	s, err := New(args[0], nil)
 	if err != nil {
 		return err
 	}

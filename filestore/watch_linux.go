@@ -3,22 +3,22 @@ package filestore
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// canWatch: a Store is a driver.Watcher here.
+// canWatch is true: a Store is a driver.Watcher on Linux.
 const canWatch = true
 
 var _ driver.Watcher = (*Store)(nil)
 
-// A watcher tells waiters of one Store when to try again. It watches, by one
-// inotify queue, the record of every name that is waited for, and the session of
-// whoever holds it: the kernel closes that file when the process dies.
+// A watcher signals the waiters of one Store when to try again. By one inotify queue it watches the
+// record of every name that is waited for, and the session of its holder: the kernel closes that
+// file when the process dies.
 type watcher struct {
 	mu      sync.Mutex
 	queue   *inotify // nil until the first Watch, and after close
@@ -26,19 +26,19 @@ type watcher struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	names    map[string]*watchedName
-	records  map[int32]*watchedName
-	holders  map[string]*watchedSession
-	sessions map[int32]*watchedSession
+	names           map[string]*watchedName
+	recordsByWatch  map[int32]*watchedName
+	sessionsByID    map[string]*watchedSession
+	sessionsByWatch map[int32]*watchedSession
 }
 
-// A watchedName is a name that somebody waits for.
+// A watchedName is a name with waiters.
 type watchedName struct {
 	name    string
-	signals map[chan struct{}]struct{}
-	wd      int32           // of the record file, 0 if it is not watched
-	holder  *watchedSession // nil if nobody holds the name, or it is not known
-	token   int64           // the last one seen
+	waiters map[chan struct{}]struct{}
+	wd      int32           // watch of the record file, 0 if it is not watched
+	holder  *watchedSession // nil if the name is free, or its holder is not known
+	token   int64           // the last token read
 	held    bool            // whether there was a hold then
 }
 
@@ -50,50 +50,55 @@ type watchedSession struct {
 }
 
 const (
-	recordEvents = syscall.IN_MODIFY | goneEvents
+	recordEvents = syscall.IN_MODIFY | replacedEvents
 
-	// goneEvents: the file has lost its name, or become another. Deleting a name
+	// replacedEvents mean that the file has lost its name, or become another. Deleting a name
 	// changes an attribute of its file, the number of its names.
-	goneEvents = syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF
+	replacedEvents = syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF
 )
 
-// Watch implements [driver.Watcher]. A watch is signalled also when the process
-// of the holder dies. It returns an error that matches [driver.ErrUnsupported]
-// if the kernel's limits of inotify are used up.
+// Watch implements [driver.Watcher]. A watch is signaled also when the process of the holder dies.
+// Watch returns an error that matches [driver.ErrUnsupported] if the kernel's limits of inotify are
+// used up.
 func (s *Store) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
-	if err := s.admit(ctx, name); err != nil {
+	return s.detached.(driver.Watcher).Watch(ctx, name)
+}
+
+// Watch implements [driver.Watcher].
+func (s direct) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
+	if err := s.checkRequest(ctx, name); err != nil {
 		return nil, err
 	}
 	w := &s.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.start(s); err != nil {
+	if err := w.ensureStarted(s.Store); err != nil {
 		return nil, err
 	}
 	n := w.names[name]
 	if n == nil {
-		n = &watchedName{name: name, signals: map[chan struct{}]struct{}{}}
+		n = &watchedName{name: name, waiters: map[chan struct{}]struct{}{}}
 		w.names[name] = n
 	}
 	if n.wd == 0 {
-		if err := w.arm(ctx, s, n); err != nil {
-			w.forget(n)
+		if err := w.watchRecord(ctx, s.Store, n); err != nil {
+			w.removeIfUnused(n)
 			return nil, err
 		}
 	}
 	signal := make(chan struct{}, 1)
-	n.signals[signal] = struct{}{}
+	n.waiters[signal] = struct{}{}
 	context.AfterFunc(ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(n.signals, signal)
-		w.forget(n)
+		delete(n.waiters, signal)
+		w.removeIfUnused(n)
 	})
 	return signal, nil
 }
 
-// start opens the queue, if that was not done before.
-func (w *watcher) start(s *Store) error {
+// ensureStarted opens the queue at the first watch.
+func (w *watcher) ensureStarted(s *Store) error {
 	if w.closed {
 		return driver.ErrClosed
 	}
@@ -102,19 +107,19 @@ func (w *watcher) start(s *Store) error {
 	}
 	queue, err := newInotify()
 	if err != nil {
-		return noWatch(err)
+		return watchLimitErr(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w.queue, w.stop = queue, stop
 	w.names = map[string]*watchedName{}
-	w.records = map[int32]*watchedName{}
-	w.holders = map[string]*watchedSession{}
-	w.sessions = map[int32]*watchedSession{}
-	w.running.Go(func() { w.run(ctx, s, queue) })
+	w.recordsByWatch = map[int32]*watchedName{}
+	w.sessionsByID = map[string]*watchedSession{}
+	w.sessionsByWatch = map[int32]*watchedSession{}
+	w.running.Go(func() { w.eventLoop(ctx, s, queue) })
 	return nil
 }
 
-func noWatch(err error) error {
+func watchLimitErr(err error) error {
 	return fmt.Errorf("%w: no room for a watch (see fs.inotify in sysctl): %w", driver.ErrUnsupported, err)
 }
 
@@ -130,21 +135,21 @@ func (w *watcher) close() {
 	w.running.Wait()
 }
 
-// run deals with events until the queue is closed.
-func (w *watcher) run(ctx context.Context, s *Store, queue *inotify) {
+// eventLoop handles events until the queue is closed.
+func (w *watcher) eventLoop(ctx context.Context, s *Store, queue *inotify) {
 	buf := make([]byte, 16<<10)
 	for {
-		events, err := queue.read(buf)
+		events, err := queue.readEvents(buf)
 		if err != nil {
 			return
 		}
 		for _, e := range events {
-			w.handle(ctx, s, e)
+			w.handleEvent(ctx, s, e)
 		}
 	}
 }
 
-func (w *watcher) handle(ctx context.Context, s *Store, e event) {
+func (w *watcher) handleEvent(ctx context.Context, s *Store, e inotifyEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue == nil {
@@ -152,97 +157,94 @@ func (w *watcher) handle(ctx context.Context, s *Store, e event) {
 	}
 	if e.mask&syscall.IN_Q_OVERFLOW != 0 {
 		for _, n := range w.names {
-			w.rearm(ctx, s, n)
+			w.rewatchRecord(ctx, s, n)
 		}
 		return
 	}
-	if n := w.records[e.wd]; n != nil {
+	if n := w.recordsByWatch[e.wd]; n != nil {
 		if e.mask&^syscall.IN_MODIFY != 0 {
-			w.rearm(ctx, s, n)
-		} else if w.look(s, n) {
-			n.signal()
+			w.rewatchRecord(ctx, s, n)
+		} else if w.refresh(s, n) {
+			n.signalAll()
 		}
 	}
-	if h := w.sessions[e.wd]; h != nil && e.mask&syscall.IN_CLOSE_WRITE != 0 {
-		w.running.Go(func() { w.awaitDeath(ctx, s, h) })
+	if h := w.sessionsByWatch[e.wd]; h != nil && e.mask&syscall.IN_CLOSE_WRITE != 0 {
+		w.running.Go(func() { w.awaitSessionDeath(ctx, s, h) })
 	}
 }
 
-// awaitDeath signals those who wait for a session whose file was closed. The
-// kernel says so shortly before it unlocks the file, so that whoever tried at
-// once could find the session alive.
-func (w *watcher) awaitDeath(ctx context.Context, s *Store, h *watchedSession) {
-	const first, last, patience = 10 * time.Microsecond, time.Millisecond, time.Second
+// awaitSessionDeath signals the waiters of a session after its file was closed. The kernel reports
+// the close shortly before it unlocks the file, so an attempt made at once could find the session
+// alive.
+func (w *watcher) awaitSessionDeath(ctx context.Context, s *Store, h *watchedSession) {
+	const first, last, timeout = 10 * time.Microsecond, time.Millisecond, time.Second
 	began := s.host.uptime()
-	for delay := first; !s.isDead(h.id); delay = min(2*delay, last) {
-		if s.host.uptime()-began > patience || pause(ctx, delay) != nil {
+	for delay := first; !s.isSessionDead(h.id); delay = min(2*delay, last) {
+		if s.host.uptime()-began > timeout || retry.Sleep(ctx, delay) != nil {
 			return // Not closed by its owner, or closed properly.
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for n := range h.names {
-		n.signal()
+		n.signalAll()
 	}
 }
 
-// arm watches the record of a name, which it creates if need be, and what it
-// finds there.
-func (w *watcher) arm(ctx context.Context, s *Store, n *watchedName) error {
-	path := s.recordPath(n.name)
-	f, err := s.openOrCreate(ctx, path)
+// watchRecord watches the record of a name, which it creates if necessary, and the session of the
+// hold that it finds there.
+func (w *watcher) watchRecord(ctx context.Context, s *Store, n *watchedName) error {
+	f, err := s.openOrCreate(ctx, locksDir, fileName(n.name))
 	if err != nil {
-		return notApplied(fault("open", path, err))
+		return wrapOpenErr(s.recordPath(n.name), err)
 	}
-	// The path may be another file's by now. This one's is not.
-	wd, err := w.queue.add(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), recordEvents)
+	wd, err := w.queue.addWatch(f.File, recordEvents)
 	f.Close()
 	if err != nil {
-		return noWatch(err)
+		return watchLimitErr(err)
 	}
 	n.wd = wd
-	w.records[wd] = n
-	w.look(s, n)
+	w.recordsByWatch[wd] = n
+	w.refresh(s, n)
 	return nil
 }
 
-// rearm watches a name whose file may be another now, and signals.
-func (w *watcher) rearm(ctx context.Context, s *Store, n *watchedName) {
+// rewatchRecord watches a name again after its file may have been replaced, and signals.
+func (w *watcher) rewatchRecord(ctx context.Context, s *Store, n *watchedName) {
 	old := n.wd
-	delete(w.records, old)
+	delete(w.recordsByWatch, old)
 	n.wd = 0
-	_ = w.arm(ctx, s, n) // Waiters try again all the same; a later Watch arms it.
+	_ = w.watchRecord(ctx, s, n) // Waiters try again anyway; a later Watch watches the record again.
 	if old != n.wd {
-		w.queue.remove(old)
+		w.queue.removeWatch(old)
 	}
-	n.signal()
+	n.signalAll()
 }
 
-// look reads the record of n to learn whose death to watch for, and reports
-// whether those who wait for n should look for themselves. They need not if the
-// hold that they know of was merely renewed, or if they were told that the name
-// was free and now somebody has it.
-func (w *watcher) look(s *Store, n *watchedName) bool {
-	rec, err := s.peek(n.name)
-	held := err == nil && rec.State == stateHeld && s.inTheWay(&rec)
+// refresh reads the record of n, watches the session of its holder, and reports whether the waiters
+// of n should try again. They need not if the hold that they know was merely renewed, or if they
+// were signaled that the name was free and it is held again now.
+func (w *watcher) refresh(s *Store, n *watchedName) bool {
+	rec, err := s.peekName(n.name)
+	held := err == nil && rec.State == stateHeld && s.isHeld(&rec)
 	renewed := n.held && rec.Token == n.token
 	taken := !n.held && rec.After == n.token
 	n.held, n.token = held, rec.Token
 	if !held {
-		w.setHolder(s, n, "")
+		w.setHolderSession(s, n, "")
 		return true
 	}
-	w.setHolder(s, n, rec.Session)
-	return !renewed && !taken || s.isDead(rec.Session) // It may have died before it was watched.
+	w.setHolderSession(s, n, rec.Session)
+	return !renewed && !taken || s.isSessionDead(rec.Session) // It may have died before it was watched.
 }
 
-// peek takes a glance at the record of a name. If that is just being written,
-// there is another event to come, and another look.
-func (s *Store) peek(name string) (record, error) {
-	f, err := os.OpenFile(s.recordPath(name), os.O_RDONLY|careful, 0)
+// peekName peeks at the record of a name. If the record is just being written, another event
+// follows, and another refresh.
+func (s *Store) peekName(name string) (record, error) {
+	f, err := s.openForPeek(fileName(name))
 	if err != nil {
 		return record{}, err
 	}
 	defer f.Close()
-	return glance(f)
+	return peek(f)
 }

@@ -22,7 +22,7 @@ func watch(tb testing.TB, s *Store, name string) <-chan struct{} {
 	return signals
 }
 
-func signalled(tb testing.TB, signals <-chan struct{}) {
+func signaled(tb testing.TB, signals <-chan struct{}) {
 	tb.Helper()
 	select {
 	case <-signals:
@@ -44,7 +44,7 @@ func takeOver(tb testing.TB, s *Store, dir string) time.Duration {
 		tb.Fatal(err)
 	}
 	for {
-		signalled(tb, signals)
+		signaled(tb, signals)
 		req := request("name", time.Hour)
 		res, err := s.Acquire(tb.Context(), req)
 		if err != nil {
@@ -99,7 +99,7 @@ func BenchmarkHandOver(b *testing.B) {
 		held, _ := granted(b, giver, "name", time.Hour)
 		released(b, giver, held)
 		for {
-			signalled(b, signals)
+			signaled(b, signals)
 			if res, err := taker.Acquire(b.Context(), req); err != nil {
 				b.Fatal(err)
 			} else if res.Granted {
@@ -126,7 +126,7 @@ func TestWatchLearnsOfNewHolders(t *testing.T) {
 		})
 		drainSignals(signals)
 		c.kill()
-		signalled(t, signals)
+		signaled(t, signals)
 		if _, held, err := s.Lookup(t.Context(), "name"); held || err != nil {
 			t.Fatalf("after the signal the name is held: %v", err)
 		}
@@ -147,7 +147,7 @@ func drainSignals(signals <-chan struct{}) {
 func TestWatchWaitsForTheUnlock(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
-	holder, err := Open(dir, nil)
+	holder, err := New(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestWatchWaitsForTheUnlock(t *testing.T) {
 	if err := holder.Session().Close(); err != nil {
 		t.Fatal(err)
 	}
-	signalled(t, signals)
+	signaled(t, signals)
 	granted(t, s, "name", time.Hour)
 }
 
@@ -187,7 +187,7 @@ func TestWatchIgnores(t *testing.T) {
 	notSignalled := func(what string) {
 		// Events come in order: when that of another name is here, they all were.
 		nextOf(t, holder, "other")
-		signalled(t, other)
+		signaled(t, other)
 		select {
 		case <-signals:
 			t.Errorf("a waiter is woken by %s", what)
@@ -196,11 +196,11 @@ func TestWatchIgnores(t *testing.T) {
 	}
 	notSignalled("a renewal or a refusal")
 	released(t, holder, req)
-	signalled(t, signals)
+	signaled(t, signals)
 	req, _ = granted(t, holder, "name", time.Hour)
 	notSignalled("a grant, after it was woken by the release")
 	released(t, holder, req)
-	signalled(t, signals)
+	signaled(t, signals)
 }
 
 // TestWatchMissesNoTurn: a name that was released and taken again before anybody
@@ -224,7 +224,7 @@ func TestWatchMissesNoTurn(t *testing.T) {
 		drainSignals(signals)
 		s.watcher.mu.Lock()
 		change()
-		missed := s.watcher.look(s, n)
+		missed := s.watcher.refresh(s, n)
 		s.watcher.mu.Unlock()
 		if !missed {
 			t.Errorf("nobody is woken %s", what)
@@ -248,7 +248,7 @@ func TestWatchOutlivesItsFile(t *testing.T) {
 		if err := os.Remove(s.recordPath("name")); err != nil {
 			t.Fatal(err)
 		}
-		signalled(t, signals)
+		signaled(t, signals)
 		req, _ := granted(t, other, "name", time.Hour)
 		eventually(t, "the watch knows the holder", func() bool {
 			s.watcher.mu.Lock()
@@ -257,7 +257,7 @@ func TestWatchOutlivesItsFile(t *testing.T) {
 		})
 		drainSignals(signals)
 		released(t, other, req)
-		signalled(t, signals)
+		signaled(t, signals)
 	}
 }
 
@@ -268,9 +268,9 @@ func TestWatchOverflow(t *testing.T) {
 	granted(t, s, "a", time.Hour)
 	granted(t, s, "b", time.Hour)
 	a, b := watch(t, s, "a"), watch(t, s, "b")
-	s.watcher.handle(t.Context(), s, event{wd: -1, mask: syscall.IN_Q_OVERFLOW})
-	signalled(t, a)
-	signalled(t, b)
+	s.watcher.handleEvent(t.Context(), s, inotifyEvent{wd: -1, mask: syscall.IN_Q_OVERFLOW})
+	signaled(t, a)
+	signaled(t, b)
 }
 
 // TestWatchesEnd: nothing is left of a watch that has ended, in the store or in
@@ -296,7 +296,7 @@ func TestWatchesEnd(t *testing.T) {
 	w := &s.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if left := len(w.names) + len(w.records) + len(w.holders) + len(w.sessions); left > 0 {
+	if left := len(w.names) + len(w.recordsByWatch) + len(w.sessionsByID) + len(w.sessionsByWatch); left > 0 {
 		t.Errorf("%d things are left in the watcher", left)
 	}
 }
@@ -326,7 +326,7 @@ func init() { roles["watchless"] = roleWatchless }
 
 // roleWatchless watches where no more files can be opened.
 func roleWatchless(args []string) error {
-	s, err := Open(args[0], nil)
+	s, err := New(args[0], nil)
 	if err != nil {
 		return err
 	}

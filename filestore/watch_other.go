@@ -2,7 +2,7 @@
 
 package filestore
 
-// canWatch: a Store is no driver.Watcher here; waiters try at intervals.
+// canWatch is false: a Store is no driver.Watcher here, and waiters try at intervals.
 const canWatch = false
 
 type watcher struct{}

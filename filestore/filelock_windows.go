@@ -2,21 +2,17 @@ package filestore
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
 )
 
-const careful = 0
+// canSweepRecords is false: on Windows a file that any process has open cannot be deleted, and one
+// that is closed first may be locked before it is deleted.
+const canSweepRecords = false
 
-// sweepsRecords: a file that somebody has open cannot be deleted here, and one
-// that is closed first may be taken before it is deleted.
-const sweepsRecords = false
-
-// tryLock locks a byte far behind the end of the file, or returns errLocked at
-// once. Locks are mandatory here: one on the contents would keep others from
-// reading them.
+// tryLock locks a byte far behind the end of the file, or returns errLocked at once. Locks are
+// mandatory on Windows: one on the contents would keep others from reading them.
 func tryLock(f *os.File, how lockKind) error {
 	err := lockFileEx(f, how, windows.LOCKFILE_FAIL_IMMEDIATELY)
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
@@ -47,12 +43,3 @@ func lockFileEx(f *os.File, how lockKind, flags uint32) error {
 	}
 	return result
 }
-
-// linked: no record is ever deleted here.
-func linked(fs.FileInfo) bool { return true }
-
-// adopt: files inherit the access list of their folder here.
-func adopt(string, fs.FileInfo) error { return nil }
-
-// syncFolder: a folder cannot be flushed here; NTFS keeps a journal of names.
-func syncFolder(string) error { return nil }

@@ -4,20 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"syscall"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A fileError says which file could not be dealt with, why, and what to try.
+// A fileError is the error of an operation on a file: the operation, the path, the cause, and
+// advice.
 type fileError struct {
 	verb  string
 	path  string
 	cause error
 }
 
-// fault returns the fileError for err, unless err is one already.
-func fault(verb, path string, err error) error {
+// wrapErr returns the fileError for err, or err if it already is one.
+func wrapErr(verb, path string, err error) error {
 	var known *fileError
 	if errors.As(err, &known) {
 		return err
@@ -32,7 +34,7 @@ func fault(verb, path string, err error) error {
 func (e *fileError) Unwrap() error { return e.cause }
 
 func (e *fileError) Error() string {
-	text := fmt.Sprintf("cannot %s %s: %v", e.verb, e.path, e.cause)
+	text := fmt.Sprintf("cannot %s %s: %v", e.verb, shownPath(e.path), e.cause)
 	if advice := e.advice(); advice != "" {
 		text += ": " + advice
 	}
@@ -55,15 +57,16 @@ func (e *fileError) advice() string {
 	return ""
 }
 
-// notApplied marks an error before which nothing was changed.
-func notApplied(err error) error {
-	if err == nil || driver.NotApplied(err) {
-		return err
-	}
-	return fmt.Errorf("%w (%w)", err, driver.ErrNotApplied)
+// corruptErr returns the error for a file with contents that the store has not written.
+func corruptErr(path, why, advice string) error {
+	return fmt.Errorf("%w: %s: %s; %s", driver.ErrCorrupt, shownPath(path), why, advice)
 }
 
-// corrupt says that a file does not hold what the store wrote.
-func corrupt(path, why, advice string) error {
-	return fmt.Errorf("%w: %s: %s; %s", driver.ErrCorrupt, path, why, advice)
+// shownPath returns a path for an error. A path with control characters, which another user could
+// have made, is quoted.
+func shownPath(path string) string {
+	if printable(path) != path {
+		return strconv.QuoteToGraphic(path)
+	}
+	return path
 }

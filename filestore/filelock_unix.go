@@ -1,0 +1,47 @@
+//go:build unix
+
+package filestore
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// canSweepRecords is true: a locked file can be deleted while it is open.
+const canSweepRecords = true
+
+// tryLock locks the whole file, or returns errLocked at once. The lock belongs to the open file
+// description, not to the process: it lasts until its last descriptor is closed, in any process.
+func tryLock(f *os.File, how lockKind) error {
+	err := flock(f, how, syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return errLocked
+	}
+	return err
+}
+
+// waitLock waits until it has locked the file. If the file is closed meanwhile, its descriptor
+// stays open until then, and not longer.
+func waitLock(f *os.File, how lockKind) error { return flock(f, how, 0) }
+
+func flock(f *os.File, how lockKind, flags int) error {
+	op := syscall.LOCK_EX | flags
+	if how == shared {
+		op = syscall.LOCK_SH | flags
+	}
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var result error
+	err = conn.Control(func(fd uintptr) {
+		for result = syscall.EINTR; result == syscall.EINTR; {
+			result = syscall.Flock(int(fd), op)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return result
+}
