@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,7 @@ it. It is for work whose beginning and end are in different places: two steps of
 pipeline, a job that is handed to another host. For work that one command does,
 use "holdfast run", which renews the lock and stops the command if it is lost.
 
-Nobody renews the lock meanwhile, and nobody is told when its TTL is over: choose
+The lock is not renewed meanwhile, and its expiry is not reported: choose
 one that is longer than the work.
 
 Who has the ticket can renew and release the lock. Keep it secret.
@@ -36,14 +37,14 @@ const acquireExample = `  ticket=$(holdfast acquire deploy --ttl 1h --wait 5m)
 type acquireCommand struct {
 	*cli
 	ttl  time.Duration
-	wait patience
+	wait waitLimit
 	try  bool
 	meta map[string]string
 	json bool
 }
 
 func newAcquire(c *cli) *cobra.Command {
-	a := &acquireCommand{cli: c, wait: forever}
+	a := &acquireCommand{cli: c, wait: waitForever}
 	cmd := &cobra.Command{
 		Use:     "acquire NAME",
 		Short:   "Take a lock and print a ticket for it",
@@ -51,50 +52,55 @@ func newAcquire(c *cli) *cobra.Command {
 		Example: acquireExample,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.read(cmd.Flags()); err != nil {
+			if err := a.checkFlags(cmd.Flags()); err != nil {
 				return err
 			}
-			ctx, stop := interruptible()
+			ctx, stop := interruptContext()
 			defer stop()
 			return a.inspect(ctx, func(client *holdfast.Client) error {
-				return a.run(ctx, client, args[0])
+				return a.acquireTicket(ctx, client, args[0])
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&a.ttl, "ttl", 10*time.Minute, "when the lock is free again unless it is renewed or released")
+	durationVar(f, &a.ttl, "ttl", 10*time.Minute, "when the lock is free again unless it is renewed or released")
 	f.Var(&a.wait, "wait", "how long to wait for the lock: a duration, 0 or forever")
 	f.BoolVar(&a.try, "try", false, "do not wait for the lock, like --wait 0")
-	f.StringToStringVar(&a.meta, "meta", nil, "key=value to show with the lock; may be repeated")
+	f.StringToStringVar(&a.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users; may be repeated, at most 16\n"+
+		"of 1024 bytes in all")
 	f.BoolVar(&a.json, "json", false, "one JSON object, with the ticket and the token")
 	return cmd
 }
 
-func (a *acquireCommand) read(flags *pflag.FlagSet) error {
+func (a *acquireCommand) checkFlags(flags *pflag.FlagSet) error {
 	var err error
-	a.try, err = triesOnly(flags, a.try, a.wait)
+	a.try, err = resolveTry(flags, a.try, a.wait)
 	return err
 }
 
-func (a *acquireCommand) run(ctx context.Context, client *holdfast.Client, name string) error {
+func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Client, name string) error {
+	if can := client.Guarantees(); !can.Detached {
+		return usageError(fmt.Errorf("the locks of the %s store end with the process that has taken them, so that there is no ticket", can.Store),
+			"holdfast run")
+	}
 	lock, err := a.acquire(ctx, client, name)
 	if err != nil {
-		e := failure(err)
-		if e.code == exitBusy {
-			e.try = "--wait with more time"
+		e := exitErrorFor(err)
+		if e.code == exitBusy && !a.try {
+			e.hint = "--wait with more time"
 		}
 		return e
 	}
 	defer lock.Release() // does nothing once it is handed over
 	ticket, err := lock.Ticket()
 	if err != nil {
-		return failure(err)
+		return exitErrorFor(err)
 	}
-	if err := a.print(lock, ticket); err != nil {
+	if err := a.printTicket(lock, ticket); err != nil {
 		return err
 	}
 	if _, err := lock.HandOver(); err != nil {
-		return failure(err)
+		return exitErrorFor(err)
 	}
 	return nil
 }
@@ -104,16 +110,19 @@ func (a *acquireCommand) acquire(ctx context.Context, client *holdfast.Client, n
 	if a.try {
 		return client.TryAcquire(ctx, name, options)
 	}
-	if a.wait != forever {
+	if err := checkSelfWait(ctx, client, name); err != nil {
+		return nil, err
+	}
+	if a.wait != waitForever {
 		options.Wait = time.Duration(a.wait)
 	}
 	return client.Acquire(ctx, name, options)
 }
 
-// print is the only place where the program shows a ticket.
-func (a *acquireCommand) print(lock *holdfast.Lock, ticket holdfast.Ticket) error {
+// printTicket is the only place where the program shows a ticket.
+func (a *acquireCommand) printTicket(lock *holdfast.Lock, ticket holdfast.Ticket) error {
 	if !a.json {
-		return output([]byte(ticket + "\n"))
+		return writeOutput([]byte(ticket + "\n"))
 	}
 	return printJSON(struct {
 		Name   string          `json:"name"`

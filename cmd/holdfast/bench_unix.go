@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/holdfast-go/holdfast/internal/gauge"
+	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
 const benchLong = `Bench measures what locks cost on a store: how long acquire and release take, how
@@ -54,25 +54,25 @@ func newBench(c *cli) []*cobra.Command {
 		Short:   "Measure what locks cost on a store",
 		Long:    benchLong,
 		Example: benchExample,
-		Args:    cobra.NoArgs,
+		Args:    noArgument,
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptible()
+			ctx, stop := interruptContext()
 			defer stop()
-			return b.ended(ctx, b.run(ctx))
+			return b.finalError(ctx, b.measure(ctx))
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&b.each, "each", 2*time.Second, "how long each measurement takes")
+	durationVar(f, &b.each, "each", 2*time.Second, "how long each measurement takes")
 	f.IntVar(&b.workers, "workers", 512, "greatest number of workers")
-	f.StringVar(&b.html, "html", "", "write the report to this file as a page, too")
-	f.BoolVar(&b.json, "json", false, "print the report as JSON")
+	f.StringVar(&b.html, "html", "", "write the report to this `FILE` as a page, too")
+	f.BoolVar(&b.json, "json", false, "print the report as JSON; durations are in nanoseconds")
 	worker := &cobra.Command{
 		Use:    benchWorker,
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := gauge.Work(os.Stdin, os.Stdout, openStores); err != nil {
-				return &exit{exitUnavailable, err, ""}
+			if err := measure.Serve(os.Stdin, os.Stdout, measure.Opener(openStores).ServeStore); err != nil {
+				return &exitError{exitUnavailable, err, ""}
 			}
 			return nil
 		},
@@ -80,31 +80,34 @@ func newBench(c *cli) []*cobra.Command {
 	return []*cobra.Command{cmd, worker}
 }
 
-func (b *benchCommand) run(ctx context.Context) error {
+func (b *benchCommand) measure(ctx context.Context) error {
 	if b.each <= 0 || b.workers < 1 {
-		return usage(errors.New("--each is above zero, and --workers at least 1"), "")
+		return usageError(errors.New("--each is above zero, and --workers at least 1"), "")
+	}
+	if err := b.store.checkURLs(); err != nil {
+		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return &exit{exitUnavailable, err, ""}
+		return &exitError{exitUnavailable, err, ""}
 	}
-	report, err := gauge.Run(ctx, gauge.Options{
+	report, err := measure.Run(ctx, measure.Options{
 		Stores: b.store.urls, Open: openStores,
 		Worker: func() *exec.Cmd { return exec.Command(self, benchWorker) },
 		Each:   b.each, Most: b.workers,
 		Progress: b.progress(),
 	})
-	b.erase()
+	b.eraseProgress()
 	if err != nil {
-		return failure(err)
+		return exitErrorFor(err)
 	}
-	if err := b.print(report); err != nil {
-		return &exit{exitOutput, err, ""}
+	if err := b.printReport(report); err != nil {
+		return &exitError{exitOutput, err, ""}
 	}
 	return nil
 }
 
-func (b *benchCommand) print(report *gauge.Report) error {
+func (b *benchCommand) printReport(report *measure.Report) error {
 	if b.html != "" {
 		page, err := os.Create(b.html)
 		if err != nil {
@@ -123,19 +126,20 @@ func (b *benchCommand) print(report *gauge.Report) error {
 // onTerminal reports whether progress is shown.
 func (c *cli) onTerminal() bool { return !c.quiet && term.IsTerminal(int(os.Stderr.Fd())) }
 
-// progress tells on a terminal what is measured.
+// progress returns a function that shows on a terminal what is measured, nil without a
+// terminal.
 func (b *benchCommand) progress() func(string) {
 	if !b.onTerminal() {
 		return nil
 	}
 	return func(what string) {
-		b.erase()
+		b.eraseProgress()
 		_, _ = fmt.Fprintf(os.Stderr, "%s ... ", what)
 	}
 }
 
-// erase takes back the line of progress.
-func (c *cli) erase() {
+// eraseProgress erases the line of progress.
+func (c *cli) eraseProgress() {
 	if c.onTerminal() {
 		_, _ = fmt.Fprint(os.Stderr, "\r\x1b[K")
 	}

@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-const breakLong = `Break ends the hold of a lock, whoever has it, and tells who was cut off and
-under which token. It is for a lock whose holder is known to be dead or wrong.
+const breakLong = `Break ends the hold of a lock, of any holder, and reports the former holder and
+its token. It is for a lock whose holder is known to be dead or wrong.
 
-The holder is not asked. It finds out by its next renewal, and works on until
-then: up to a third of its TTL. Only a resource that refuses its token is safe
+The holder works on until its next renewal: up to a third of its TTL. Only a resource that refuses its token is safe
 meanwhile.
 
-On a terminal break asks first; elsewhere it wants --yes. If the lock has changed
-hands while it asked, it breaks nothing.
+It looks at the hold first and breaks only that one: if the lock has changed
+hands since, it breaks nothing. On a terminal it asks in between; elsewhere it
+requires --yes.
 
 Exit code: 0 when the lock was broken; or
     1  nobody holds it, or the answer was no
@@ -30,7 +30,7 @@ Exit code: 0 when the lock was broken; or
    69  the store cannot be reached (the lock may be broken or not), or the
        record is damaged
    74  standard output cannot be written
-   75  the lock has changed hands while we asked`
+   75  the lock has changed hands meanwhile, and nothing was broken`
 
 const breakExample = `  holdfast break backup
   holdfast break backup --yes --json`
@@ -52,62 +52,77 @@ func newBreak(c *cli) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			ctx := context.Background()
 			return b.inspect(ctx, func(client *holdfast.Client) error {
-				return b.run(ctx, client, args[0])
+				return b.breakLock(ctx, client, args[0])
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
-	f.BoolVar(&b.json, "json", false, "tell of the broken lock as one JSON object")
+	f.BoolVar(&b.json, "json", false, "report the broken lock as one JSON object")
 	return cmd
 }
 
-func (b *breakCommand) run(ctx context.Context, client *holdfast.Client, name string) error {
+func (b *breakCommand) breakLock(ctx context.Context, client *holdfast.Client, name string) error {
+	if !b.yes && !(isTerminal(os.Stdin) && isTerminal(os.Stderr)) {
+		return usageError(errors.New("there is no terminal to ask on whether the lock is to be broken"), "--yes")
+	}
+	seen, err := client.Lookup(ctx, name)
+	if err != nil {
+		return lookupError(name, err)
+	}
 	if !b.yes {
-		if err := b.ask(ctx, client, name); err != nil {
+		if err := confirmBreak(ctx, client, seen); err != nil {
 			return err
 		}
 	}
-	rec, err := client.Break(ctx, name)
+	var rec holdfast.Record
+	if seen.Token > 0 {
+		rec, err = client.BreakToken(ctx, name, seen.Token)
+		if errors.Is(err, holdfast.ErrNotHeld) {
+			if changed := checkUnchanged(ctx, client, seen); changed != nil {
+				return changed
+			}
+		}
+	} else {
+		rec, err = client.Break(ctx, name)
+	}
 	if errors.Is(err, holdfast.ErrUnavailable) {
-		return &exit{exitUnavailable, fmt.Errorf("%w; it may be broken or not", err), "holdfast show NAME"}
+		return &exitError{exitUnavailable, fmt.Errorf("%w; it may be broken or not", err), "holdfast show NAME"}
 	}
 	if err != nil {
-		return missed(name, err)
+		return lookupError(name, err)
 	}
 	if b.json {
-		return printJSON(viewOf(rec))
+		return printJSON(newLockView(rec))
 	}
-	return output(fmt.Appendf(nil, "broken: %q, which %s\n", name, possession(rec, "was", "had been")))
+	return writeOutput(fmt.Appendf(nil, "broken: %q, which %s\n", name, holderPhrase(rec, "was", "had been")))
 }
 
-// ask returns nil if the user wants the lock broken, and it is still the one that
-// he was asked about.
-func (b *breakCommand) ask(ctx context.Context, client *holdfast.Client, name string) error {
-	if !isTerminal(os.Stdin) || !isTerminal(os.Stderr) {
-		return usage(errors.New("there is no terminal to ask on whether the lock is to be broken"), "--yes")
-	}
-	rec, err := client.Lookup(ctx, name)
-	if err != nil {
-		return missed(name, err)
-	}
+// confirmBreak returns nil if the user wants the hold broken, and it is still there.
+func confirmBreak(ctx context.Context, client *holdfast.Client, seen holdfast.Record) error {
 	_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n"+
 		"Its holder is not asked, and works on until its next renewal.\nBreak it? [y/N] ",
-		name, possession(rec, "is", "has been"))
-	if !answeredYes(os.Stdin) {
-		return &exit{exitNobody, errors.New("nothing was broken"), ""}
+		seen.Name, holderPhrase(seen, "is", "has been"))
+	if !readYes(os.Stdin) {
+		return &exitError{exitNobody, errors.New("nothing was broken"), ""}
 	}
-	now, err := client.Lookup(ctx, name)
+	return checkUnchanged(ctx, client, seen)
+}
+
+// checkUnchanged returns an error if the hold is over that was seen. It matters most for a hold
+// without a token, since Break cannot be told to end only that one.
+func checkUnchanged(ctx context.Context, client *holdfast.Client, seen holdfast.Record) error {
+	now, err := client.Lookup(ctx, seen.Name)
 	if err != nil {
-		return missed(name, err)
+		return lookupError(seen.Name, err)
 	}
-	if !sameHold(rec, now) {
-		return &exit{exitBusy, fmt.Errorf("nothing was broken: meanwhile %q %s", name, possession(now, "is", "has been")), "again"}
+	if !sameHold(seen, now) {
+		return &exitError{exitBusy, fmt.Errorf("nothing was broken: meanwhile %q %s", seen.Name, holderPhrase(now, "is", "has been")), "again"}
 	}
 	return nil
 }
 
-func answeredYes(from io.Reader) bool {
+func readYes(from io.Reader) bool {
 	line, _ := bufio.NewReader(from).ReadString('\n') // the end of the input is a no
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":
@@ -116,8 +131,8 @@ func answeredYes(from io.Reader) bool {
 	return false
 }
 
-// possession tells who has a lock, in the tense of the verbs.
-func possession(rec holdfast.Record, is, hasBeen string) string {
+// holderPhrase describes the holder of a lock, in the tense of the verbs.
+func holderPhrase(rec holdfast.Record, is, hasBeen string) string {
 	var text string
 	switch {
 	case rec.Kept:
@@ -130,11 +145,11 @@ func possession(rec holdfast.Record, is, hasBeen string) string {
 	if rec.Token > 0 {
 		text += fmt.Sprintf(" under token %d", rec.Token)
 	}
-	if d, ok := age(rec); ok {
-		text += fmt.Sprintf(", and %s so for %s", hasBeen, brief(d))
+	if d, ok := holdAge(rec); ok {
+		text += fmt.Sprintf(", and %s so for %s", hasBeen, shortDuration(d))
 	}
 	if len(rec.Metadata) > 0 {
-		text += " (" + pairs(rec.Metadata) + ")"
+		text += " (" + formatMetadata(rec.Metadata) + ")"
 	}
 	return text
 }

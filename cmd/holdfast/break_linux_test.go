@@ -13,9 +13,9 @@ import (
 
 const ctrlD = "\x04"
 
-// beginBreak runs "holdfast break x" on a terminal up to its question. What it has
-// to say goes to the terminal, and what it has done to another file.
-func beginBreak(t *testing.T, store string) (c *console, outcome func() string) {
+// startBreak runs "holdfast break x" on a terminal up to its question. Its messages go to the
+// terminal, and its output to another file.
+func startBreak(t *testing.T, store string) (c *console, outcome func() string) {
 	t.Helper()
 	c = newConsole(t, store, 200, 24, "break", "x")
 	file, err := os.CreateTemp(t.TempDir(), "outcome")
@@ -47,12 +47,12 @@ func TestBreakAsks(t *testing.T) {
 		t.Run(fmt.Sprintf("%q", test.keys), func(t *testing.T) {
 			t.Parallel()
 			url, client := newStore(t)
-			lock := hold(t, client, "x")
-			c, outcome := beginBreak(t, url)
-			c.awaitText(fmt.Sprintf(`"x" is held by the-test under token %d, and has been so for `, lock.Token()))
-			c.awaitText("Break it? [y/N]")
-			c.press(test.keys)
-			if code := c.code(); code != test.code {
+			lock := holdLock(t, client, "x")
+			c, outcome := startBreak(t, url)
+			c.waitText(fmt.Sprintf(`"x" is held by the-test under token %d, and has been so for `, lock.Token()))
+			c.waitText("Break it? [y/N]")
+			c.typeKeys(test.keys)
+			if code := c.exitCode(); code != test.code {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}
 			_, err := client.Lookup(context.Background(), "x")
@@ -73,21 +73,21 @@ func TestBreakAsks(t *testing.T) {
 // The user has agreed to cut off one holder, and not the next.
 func TestBreakAfterChange(t *testing.T) {
 	url, client := newStore(t)
-	lock := hold(t, client, "x")
-	c, outcome := beginBreak(t, url)
-	c.awaitText("Break it? [y/N]")
+	lock := holdLock(t, client, "x")
+	c, outcome := startBreak(t, url)
+	c.waitText("Break it? [y/N]")
 	if err := lock.Release(); err != nil {
 		t.Fatal(err)
 	}
-	next := hold(t, client, "x")
-	c.press("y\n")
-	if code := c.code(); code != exitBusy {
+	next := holdLock(t, client, "x")
+	c.typeKeys("y\n")
+	if code := c.exitCode(); code != exitBusy {
 		t.Errorf("exit code %d, want %d", code, exitBusy)
 	}
 	if err := next.Extend(context.Background(), holdfast.DefaultTTL); err != nil {
 		t.Errorf("the next holder was cut off: %v", err)
 	}
-	c.awaitText(fmt.Sprintf(`nothing was broken: meanwhile "x" is held by the-test under token %d`, next.Token()))
+	c.waitText(fmt.Sprintf(`nothing was broken: meanwhile "x" is held by the-test under token %d`, next.Token()))
 	if got := outcome(); got != "" {
 		t.Errorf("standard output has %q", got)
 	}
@@ -96,7 +96,7 @@ func TestBreakAfterChange(t *testing.T) {
 // Where nobody sees the question it is not asked.
 func TestBreakWithoutTerminal(t *testing.T) {
 	url, client := newStore(t)
-	hold(t, client, "x")
+	holdLock(t, client, "x")
 	c := newConsole(t, url, 80, 24, "break", "x")
 	null, err := os.Create(os.DevNull)
 	if err != nil {
@@ -107,8 +107,8 @@ func TestBreakWithoutTerminal(t *testing.T) {
 	c.cmd.Stdout, c.cmd.Stderr = null, null
 	c.start()
 	slave.Close()
-	c.press("y\n")
-	if code := c.code(); code != exitUsage {
+	c.typeKeys("y\n")
+	if code := c.exitCode(); code != exitUsage {
 		t.Errorf("exit code %d, want %d", code, exitUsage)
 	}
 	if _, err := client.Lookup(context.Background(), "x"); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// completionTime is how long somebody who has pressed the tab key wants to wait.
-const completionTime = 2 * time.Second
+// completionTimeout is how long the completion of a name may take after a press of the tab key.
+const completionTimeout = 2 * time.Second
 
 const completionLong = `Completion prints a script that makes the tab key complete commands, flags, and
 the names of locks, which it asks the store for.
@@ -36,12 +36,12 @@ func newCompletion(c *cli) *cobra.Command {
 		ValidArgs: shells,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage(fmt.Errorf("want one shell, got %d", len(args)), form)
+				return usageError(fmt.Errorf("want one shell, got %d", len(args)), form)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.ended(cmd.Context(), printCompletion(cmd.Root(), args[0], form))
+			return c.finalError(cmd.Context(), printCompletion(cmd.Root(), args[0], form))
 		},
 	}
 }
@@ -58,42 +58,42 @@ func printCompletion(root *cobra.Command, shell, form string) error {
 	case "powershell":
 		err = root.GenPowerShellCompletionWithDesc(os.Stdout)
 	default:
-		return usage(fmt.Errorf("there is no completion for %q", shell), form)
+		return usageError(fmt.Errorf("there is no completion for %q", shell), form)
 	}
 	if err != nil {
-		return &exit{exitOutput, err, ""}
+		return &exitError{exitOutput, err, ""}
 	}
 	return nil
 }
 
-// completeNames lets the tab key complete the first argument of those subcommands
-// whose first argument is a NAME or a PREFIX.
+// completeNames lets the tab key complete the first argument of a subcommand if that is a NAME
+// or a PREFIX.
 func (c *cli) completeNames(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		if strings.Contains(cmd.Use, " NAME") || strings.Contains(cmd.Use, " [PREFIX]") {
-			cmd.ValidArgsFunction = c.names
+			cmd.ValidArgsFunction = c.completeName
 		}
 	}
 }
 
-// names are the completions of what is the beginning of a name.
-func (c *cli) names(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeName returns the names that begin with prefix.
+func (c *cli) completeName(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault // the command of "run"
 	}
-	names, err := c.lookUpNames(begun)
+	names, err := c.lookUpNames(prefix)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (c *cli) lookUpNames(begun string) ([]cobra.Completion, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+func (c *cli) lookUpNames(prefix string) ([]cobra.Completion, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
 	var names []cobra.Completion
 	err := c.inspect(ctx, func(client *holdfast.Client) error {
-		locks, errs := list(ctx, client, begun)
+		locks, errs := listLocks(ctx, client, prefix)
 		for _, rec := range locks {
 			if readable(rec.Name) == rec.Name {
 				names = append(names, cobra.CompletionWithDesc(rec.Name, readable(rec.Holder)))

@@ -17,70 +17,70 @@ import (
 
 // More exit codes, of the subcommands that look at locks.
 const (
-	exitNobody = 1  // nobody holds the lock, or the answer to a question was no
+	exitNobody = 1  // the lock is not held, or the answer to a question was no
 	exitOutput = 74 // standard output, or a file, cannot be written
 )
 
-// open returns a client that looks at locks and takes none.
-func (c *cli) open(ctx context.Context) (*holdfast.Client, error) {
+// openClient returns a client for reading locks; it takes none.
+func (c *cli) openClient(ctx context.Context) (*holdfast.Client, error) {
 	config := &holdfast.Config{}
 	if c.verbose && !c.quiet {
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	client, err := c.store.open(ctx, config)
+	client, err := c.store.openClient(ctx, config)
 	if err != nil {
-		return nil, failure(err)
+		return nil, exitErrorFor(err)
 	}
 	return client, nil
 }
 
-// inspect does some work with a client, and says how it ended.
+// inspect runs work with a client, and returns the error that main reports.
 func (c *cli) inspect(ctx context.Context, work func(*holdfast.Client) error) error {
-	client, err := c.open(ctx)
+	client, err := c.openClient(ctx)
 	if err == nil {
 		err = work(client)
 		_ = client.Close() // it holds nothing
 	}
-	return c.ended(ctx, err)
+	return c.finalError(ctx, err)
 }
 
-// ended is what main is to report of an error. That a signal has interrupted us
-// needs no words, and neither does anything under --quiet.
-func (c *cli) ended(ctx context.Context, err error) error {
+// finalError returns what main reports of an error. An interrupt by a signal has no message,
+// and neither has any error under --quiet.
+func (c *cli) finalError(ctx context.Context, err error) error {
 	var interrupt *supervise.Interrupt
 	if err != nil && errors.As(context.Cause(ctx), &interrupt) {
-		return &exit{code: interrupt.Code()}
+		return &exitError{code: interrupt.Code()}
 	}
-	var e *exit
+	var e *exitError
 	if c.quiet && errors.As(err, &e) {
-		return &exit{code: e.code}
+		return &exitError{code: e.code}
 	}
 	return err
 }
 
-// missed is failure for a single lock: that nobody holds it is an answer with an
-// exit code of its own.
-func missed(name string, err error) error {
+// lookupError is exitErrorFor for a single lock: that the lock is not held has an exit code of
+// its own.
+func lookupError(name string, err error) error {
 	if errors.Is(err, holdfast.ErrNotHeld) {
-		return &exit{exitNobody, fmt.Errorf("nobody holds %q", name), ""}
+		return &exitError{exitNobody, fmt.Errorf("nobody holds %q", name), ""}
 	}
-	return failure(err)
+	return exitErrorFor(err)
 }
 
-// say tells something on one line of standard error, unless under --quiet.
-func (c *cli) say(format string, args ...any) {
+// printNotice writes one line to standard error, unless under --quiet.
+func (c *cli) printNotice(format string, args ...any) {
 	if !c.quiet {
-		report(os.Stderr, &exit{err: fmt.Errorf(format, args...)})
+		reportError(os.Stderr, &exitError{err: fmt.Errorf(format, args...)})
 	}
 }
 
-// interruptible returns a context that a signal ends, with the
-// supervise.Interrupt as its cause. A second signal ends the program.
-func interruptible() (context.Context, context.CancelFunc) {
+// interruptContext returns a context that a signal ends, with a supervise.Interrupt as its
+// cause. A second signal ends the program.
+func interruptContext() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		if !signal.Ignored(sig) { // as nohup asks for
+		if !signal.Ignored(sig) { // as under nohup
 			signal.Notify(signals, sig)
 		}
 	}
@@ -95,26 +95,34 @@ func interruptible() (context.Context, context.CancelFunc) {
 	return ctx, func() { cancel(nil) }
 }
 
-// oneName is the check of the arguments of a subcommand that takes a NAME.
+// oneName checks the arguments of a subcommand that takes a NAME.
 func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usage(fmt.Errorf("want one NAME, got %d", len(args)), cmd.CommandPath()+" NAME")
+		return usageError(fmt.Errorf("want one NAME, got %d", len(args)), cmd.CommandPath()+" NAME")
 	}
 	return nil
 }
 
-// atMostOne is the check of the arguments of a subcommand that can do without.
+// atMostOne checks the arguments of a subcommand that takes one argument or none.
 func atMostOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return usage(fmt.Errorf("want one %s at most, got %d", what, len(args)), cmd.CommandPath()+" "+what)
+			return usageError(fmt.Errorf("want one %s at most, got %d", what, len(args)), cmd.CommandPath()+" "+what)
 		}
 		return nil
 	}
 }
 
-// optional returns the only argument, or nothing.
-func optional(args []string) string {
+// noArgument checks the arguments of a subcommand that takes none.
+func noArgument(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError(fmt.Errorf("want no argument, got %q", args[0]), cmd.CommandPath())
+	}
+	return nil
+}
+
+// firstArg returns the only argument, or an empty string.
+func firstArg(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}

@@ -15,9 +15,9 @@ import (
 
 // A signal ends those that wait, with the exit code that a shell would report.
 func TestSignals(t *testing.T) {
-	heedSignals()
+	acceptSignals()
 	url, client := newStore(t)
-	hold(t, client, "x")
+	holdLock(t, client, "x")
 	for _, command := range []string{"wait x -v", "wait x -v --timeout 1h", "watch"} {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 			t.Run(command+" "+sig.String(), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestSignals(t *testing.T) {
 // A reader that has gone before the first word is no failure.
 func TestWatchWithoutReader(t *testing.T) {
 	url, client := newStore(t)
-	hold(t, client, "x")
+	holdLock(t, client, "x")
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -74,13 +74,13 @@ func TestWatchWithoutReader(t *testing.T) {
 // cannot break them.
 func TestReadOnlyStore(t *testing.T) {
 	dir := openTempDir(t)
-	program := install(t, dir)
+	program := installProgram(t, dir)
 	client, err := holdfast.Open(context.Background(), "file:"+dir+"/locks", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	hold(t, client, "x")
+	holdLock(t, client, "x")
 	for path, mode := range map[string]os.FileMode{"locks/locks/x.json": 0o644, "locks/locks": 0o755, "locks/sessions": 0o755, "locks": 0o755} {
 		if err := os.Chmod(filepath.Join(dir, path), mode); err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func TestReadOnlyStore(t *testing.T) {
 		cmd.Env = append(os.Environ(), "HOLDFAST_STORE=file:"+dir+"/locks")
 		cmd.Dir = dir
 		if os.Geteuid() == 0 {
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyID, Gid: nobodyID}}
 		} else if err := os.Chmod(dir+"/locks/locks/x.json", 0o444); err != nil {
 			t.Fatal(err)
 		}

@@ -11,30 +11,29 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// longestSilence is how long a store may take for the next lock of a listing. The
-// whole may take as long as there are locks.
-const longestSilence = 10 * time.Second
+// listStallTimeout is how long a store may take for the next lock of a listing. The whole
+// listing may take as long as there are locks.
+const listStallTimeout = 10 * time.Second
 
-var errSilent = fmt.Errorf("%w: no answer for %v", holdfast.ErrUnavailable, longestSilence)
+var errListStalled = fmt.Errorf("%w: no answer for %v", holdfast.ErrUnavailable, listStallTimeout)
 
-// list returns the locks whose names begin with prefix, sorted by name, and the
-// errors that were met. There may be both: a record that is damaged does not hide
-// the others.
-func list(ctx context.Context, client *holdfast.Client, prefix string) ([]holdfast.Record, []error) {
+// listLocks returns the locks with names that begin with prefix, sorted by name, and the errors
+// that occurred. There may be both: a damaged record does not hide the others.
+func listLocks(ctx context.Context, client *holdfast.Client, prefix string) ([]holdfast.Record, []error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(longestSilence, func() { cancel(errSilent) })
+	silence := time.AfterFunc(listStallTimeout, func() { cancel(errListStalled) })
 	defer silence.Stop()
 
 	var locks []holdfast.Record
 	var errs []error
 	for rec, err := range client.List(ctx, prefix) {
-		silence.Reset(longestSilence)
+		silence.Reset(listStallTimeout)
 		switch {
 		case err == nil:
 			locks = append(locks, rec)
-		case errors.Is(context.Cause(ctx), errSilent):
-			errs = append(errs, fmt.Errorf("list %q: %w", prefix, errSilent))
+		case errors.Is(context.Cause(ctx), errListStalled):
+			errs = append(errs, fmt.Errorf("list %q: %w", prefix, errListStalled))
 		default:
 			errs = append(errs, err)
 		}

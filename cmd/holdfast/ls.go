@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/pgstore"
+	"github.com/holdfast-go/holdfast/pgstore/advisory"
 )
 
 const lsLong = `Ls lists the locks that are held, and those that are kept after their release
@@ -49,7 +49,7 @@ func newLs(c *cli) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			ctx := context.Background()
 			return l.inspect(ctx, func(client *holdfast.Client) error {
-				return l.run(ctx, client, optional(args))
+				return l.printLocks(ctx, client, firstArg(args))
 			})
 		},
 	}
@@ -57,49 +57,49 @@ func newLs(c *cli) *cobra.Command {
 	return cmd
 }
 
-func (l *lsCommand) run(ctx context.Context, client *holdfast.Client, prefix string) error {
-	if store, ok := client.Store().(*pgstore.AdvisoryStore); ok {
+func (l *lsCommand) printLocks(ctx context.Context, client *holdfast.Client, prefix string) error {
+	if store, ok := client.Store().(*advisory.Store); ok {
 		return l.listAdvisory(ctx, store, prefix)
 	}
-	locks, errs := list(ctx, client, prefix)
-	if err := l.show(locks); err != nil {
+	locks, errs := listLocks(ctx, client, prefix)
+	if err := l.printRecords(locks); err != nil {
 		return err
 	}
 	switch {
 	case len(errs) > 0:
-		return l.complain(errs)
+		return l.printErrors(errs)
 	case len(locks) == 0 && prefix == "":
-		l.say("there are no locks")
+		l.printNotice("there are no locks")
 	case len(locks) == 0:
-		l.say("there are no locks whose names begin with %q", prefix)
+		l.printNotice("there are no locks whose names begin with %q", prefix)
 	}
 	return nil
 }
 
-func (l *lsCommand) show(locks []holdfast.Record) error {
+func (l *lsCommand) printRecords(locks []holdfast.Record) error {
 	var out bytes.Buffer
 	switch {
 	case l.json:
 		for _, rec := range locks {
-			line, err := jsonLine(viewOf(rec))
+			line, err := jsonLine(newLockView(rec))
 			if err != nil {
-				return failure(err)
+				return exitErrorFor(err)
 			}
 			out.Write(line)
 		}
 	case len(locks) > 0:
-		for _, line := range table(locks, widthOf(os.Stdout)) {
+		for _, line := range tableLines(locks, outputWidth(os.Stdout)) {
 			fmt.Fprintln(&out, line)
 		}
 	}
-	return output(out.Bytes())
+	return writeOutput(out.Bytes())
 }
 
-// complain tells all errors but the last, which it leaves to main.
-func (l *lsCommand) complain(errs []error) error {
+// printErrors writes all errors but the last, which it returns for main to report.
+func (l *lsCommand) printErrors(errs []error) error {
 	last := len(errs) - 1
 	for _, err := range errs[:last] {
-		l.say("%w", err)
+		l.printNotice("%w", err)
 	}
-	return failure(errs[last])
+	return exitErrorFor(errs[last])
 }

@@ -10,13 +10,13 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/holdfast-go/holdfast/pgstore"
+	"github.com/holdfast-go/holdfast/pgstore/advisory"
 )
 
-// The advisory locks of PostgreSQL are known to the server by their keys alone,
-// whoever has taken them: a listing shows sessions, and those who wait as well.
+// PostgreSQL knows its advisory locks by their keys alone, whichever program has taken them. A
+// listing therefore shows sessions, those that wait included.
 
-// An advisoryView is such a lock as --json shows it.
+// An advisoryView is an advisory lock as --json shows it.
 type advisoryView struct {
 	Key         string     `json:"key"`
 	State       string     `json:"state"` // held or waiting
@@ -28,7 +28,7 @@ type advisoryView struct {
 	BlockedBy   []int32    `json:"blocked_by,omitempty"`
 }
 
-func viewOfAdvisory(lock pgstore.AdvisoryLock) advisoryView {
+func newAdvisoryView(lock advisory.Lock) advisoryView {
 	v := advisoryView{
 		Key: lock.Key.String(), State: "held", Shared: lock.Shared,
 		PID: lock.PID, Application: lock.Application, BlockedBy: lock.BlockedBy,
@@ -45,57 +45,57 @@ func viewOfAdvisory(lock pgstore.AdvisoryLock) advisoryView {
 	return v
 }
 
-// listAdvisory lists advisory locks and those who wait for them.
-func (l *lsCommand) listAdvisory(ctx context.Context, store *pgstore.AdvisoryStore, prefix string) error {
+// listAdvisory lists advisory locks and the sessions that wait for them.
+func (l *lsCommand) listAdvisory(ctx context.Context, store *advisory.Store, prefix string) error {
 	if prefix != "" {
-		return usage(fmt.Errorf("the server knows the keys of advisory locks, and not their names"), "holdfast ls without a PREFIX")
+		return usageError(fmt.Errorf("the server knows the keys of advisory locks, and not their names"), "holdfast ls without a PREFIX")
 	}
 	var views []advisoryView
 	for lock, err := range store.Locks(ctx) {
 		if err != nil {
-			return failure(err)
+			return exitErrorFor(err)
 		}
-		views = append(views, viewOfAdvisory(lock))
+		views = append(views, newAdvisoryView(lock))
 	}
 	if len(views) == 0 {
-		l.say("there are no advisory locks")
+		l.printNotice("there are no advisory locks")
 		return nil
 	}
 	var out bytes.Buffer
 	if !l.json {
-		writeAdvisory(&out, views)
-		return output(out.Bytes())
+		writeAdvisoryTable(&out, views)
+		return writeOutput(out.Bytes())
 	}
 	for _, v := range views {
 		line, err := jsonLine(v)
 		if err != nil {
-			return failure(err)
+			return exitErrorFor(err)
 		}
 		out.Write(line)
 	}
-	return output(out.Bytes())
+	return writeOutput(out.Bytes())
 }
 
-// writeAdvisory writes a table.
-func writeAdvisory(out *bytes.Buffer, views []advisoryView) {
+// writeAdvisoryTable writes the locks as a table.
+func writeAdvisoryTable(out *bytes.Buffer, views []advisoryView) {
 	var table bytes.Buffer
-	t := tabwriter.NewWriter(&table, 0, 0, gap, ' ', 0)
+	t := tabwriter.NewWriter(&table, 0, 0, columnGap, ' ', 0)
 	fmt.Fprintln(t, "KEY\tSTATE\tPID\tAPPLICATION\tCONNECTED\tBLOCKED BY")
 	for _, v := range views {
 		connected := "-"
 		if v.Connected != nil {
-			connected = brief(time.Since(*v.Connected))
+			connected = shortDuration(time.Since(*v.Connected))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", v.Key, v.state(), v.PID, readable(v.Application), connected, v.blockers())
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", v.Key, v.stateText(), v.PID, readable(v.Application), connected, v.blockers())
 	}
 	_ = t.Flush() // to a buffer
-	width := widthOf(os.Stdout)
+	width := outputWidth(os.Stdout)
 	for line := range strings.Lines(table.String()) {
-		fmt.Fprintln(out, cut(strings.TrimRight(line, " \n"), width))
+		fmt.Fprintln(out, truncateCells(strings.TrimRight(line, " \n"), width))
 	}
 }
 
-func (v *advisoryView) state() string {
+func (v *advisoryView) stateText() string {
 	if v.Shared {
 		return v.State + " (shared)"
 	}

@@ -1,9 +1,9 @@
-// Holdfast holds a distributed lock while a command runs. See docs/cli.md, or
-// run "holdfast help".
+// Holdfast holds a distributed lock while a command runs. See docs/cli.md, or run "holdfast
+// help".
 package main
 
 import "os"
 
 func main() {
-	os.Exit(report(os.Stderr, newRoot().Execute()))
+	os.Exit(reportError(os.Stderr, newRoot(os.Args[1:]).Execute()))
 }

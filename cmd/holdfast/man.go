@@ -26,9 +26,9 @@ func newMan(c *cli) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return c.ended(cmd.Context(), output([]byte(manualPage(cmd.Root()))))
+				return c.finalError(cmd.Context(), writeOutput([]byte(manualPage(cmd.Root()))))
 			}
-			return c.ended(cmd.Context(), c.writeManual(cmd.Root(), args[0]))
+			return c.finalError(cmd.Context(), c.writeManual(cmd.Root(), args[0]))
 		},
 	}
 }
@@ -36,21 +36,21 @@ func newMan(c *cli) *cobra.Command {
 // writeManual writes a file for each page.
 func (c *cli) writeManual(root *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return &exit{exitOutput, err, "another folder"}
+		return &exitError{exitOutput, err, "another folder"}
 	}
-	commands := append([]*cobra.Command{root}, documented(root)...)
+	commands := append([]*cobra.Command{root}, documentedCommands(root)...)
 	for _, cmd := range commands {
 		path := filepath.Join(dir, pageName(cmd)+".1")
 		if err := os.WriteFile(path, []byte(manualPage(cmd)), 0o644); err != nil {
-			return &exit{exitOutput, err, "another folder"}
+			return &exitError{exitOutput, err, "another folder"}
 		}
 	}
-	c.say("wrote %d pages to %s", len(commands), dir)
+	c.printNotice("wrote %d pages to %s", len(commands), dir)
 	return nil
 }
 
-// documented are the subcommands that have a page.
-func documented(root *cobra.Command) []*cobra.Command {
+// documentedCommands returns the subcommands that have a page.
+func documentedCommands(root *cobra.Command) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, cmd := range root.Commands() {
 		if cmd.IsAvailableCommand() {
@@ -60,7 +60,7 @@ func documented(root *cobra.Command) []*cobra.Command {
 	return commands
 }
 
-// pageName is "holdfast-run" for "holdfast run".
+// pageName returns "holdfast-run" for "holdfast run".
 func pageName(cmd *cobra.Command) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 }

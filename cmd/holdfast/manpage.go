@@ -8,132 +8,130 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manualPage is the manual page of a command, in the language of man(7).
+// manualPage returns the manual page of a command, in the language of man(7).
 //
-// It is written here, and not by cobra/doc: the packages that that needs would
-// take as long to start as all the rest of "holdfast run" together.
+// It does not use cobra/doc: the packages that cobra/doc imports would take as long to start as
+// all the rest of "holdfast run" together.
 func manualPage(cmd *cobra.Command) string {
-	p := &page{}
+	p := &manPage{}
 	name := pageName(cmd)
-	p.line(`.TH %s 1 "" holdfast "Holdfast manual"`, strings.ToUpper(roff(name)))
-	p.section("NAME")
-	p.line(`%s \- %s`, roff(name), roff(lowerFirst(cmd.Short)))
-	p.section("SYNOPSIS")
-	p.line(`.nf`)
-	p.line(`\fB%s\fR`, roff(cmd.UseLine()))
+	p.writeLine(`.TH %s 1 "" holdfast "Holdfast manual"`, strings.ToUpper(escapeRoff(name)))
+	p.writeSection("NAME")
+	p.writeLine(`%s \- %s`, escapeRoff(name), escapeRoff(lowerFirst(cmd.Short)))
+	p.writeSection("SYNOPSIS")
+	p.writeLine(`.nf`)
+	p.writeLine(`\fB%s\fR`, escapeRoff(cmd.UseLine()))
 	if cmd.HasAvailableSubCommands() {
-		p.line(`\fB%s\fR COMMAND`, roff(cmd.CommandPath()))
+		p.writeLine(`\fB%s\fR COMMAND`, escapeRoff(cmd.CommandPath()))
 	}
-	p.line(`.fi`)
-	p.description(cmd.Long)
-	p.commands(cmd)
-	p.options(cmd)
-	p.section("ENVIRONMENT")
-	p.prose("Every option can be given by a variable too: HOLDFAST_, and its name in capitals with _ for -. The option wins.")
+	p.writeLine(`.fi`)
+	p.writeDescription(cmd.Long)
+	p.writeCommands(cmd)
+	p.writeOptions(cmd)
+	p.writeSection("ENVIRONMENT")
+	p.writeProse("Every option can be given by a variable too: HOLDFAST_, and its name in capitals with _ for -. The option wins.")
 	if cmd.Example != "" {
-		p.section("EXAMPLES")
-		p.verbatim(cmd.Example)
+		p.writeSection("EXAMPLES")
+		p.writeVerbatim(cmd.Example)
 	}
-	p.seeAlso(cmd)
+	p.writeSeeAlso(cmd)
 	return p.text.String()
 }
 
-// A page is a manual page in the making.
-type page struct{ text strings.Builder }
+// A manPage builds a manual page.
+type manPage struct{ text strings.Builder }
 
-func (p *page) line(format string, args ...any) {
+func (p *manPage) writeLine(format string, args ...any) {
 	fmt.Fprintf(&p.text, format, args...)
 	p.text.WriteByte('\n')
 }
 
-func (p *page) section(title string) { p.line(".SH %s", title) }
+func (p *manPage) writeSection(title string) { p.writeLine(".SH %s", title) }
 
-// description has the exit codes, which the help has last, in a section of their
-// own.
-func (p *page) description(long string) {
+// writeDescription writes the exit codes, which the help has last, into a section of their own.
+func (p *manPage) writeDescription(long string) {
 	text, codes, found := strings.Cut(long, "Exit code: ")
-	p.section("DESCRIPTION")
-	p.paragraphs(text)
+	p.writeSection("DESCRIPTION")
+	p.writeParagraphs(text)
 	if found {
-		p.section("EXIT STATUS")
+		p.writeSection("EXIT STATUS")
 		first, list, _ := strings.Cut(codes, "\n  ")
-		p.prose(first)
-		p.verbatim("  " + list)
+		p.writeProse(first)
+		p.writeVerbatim("  " + list)
 	}
 }
 
-// paragraphs are filled, but for those that have an indented line: they stay as
-// they are.
-func (p *page) paragraphs(text string) {
+// writeParagraphs fills the paragraphs. A paragraph that has an indented line stays as it is.
+func (p *manPage) writeParagraphs(text string) {
 	for i, paragraph := range strings.Split(strings.TrimSpace(text), "\n\n") {
 		if i > 0 {
-			p.line(".PP")
+			p.writeLine(".PP")
 		}
 		if strings.HasPrefix(paragraph, " ") || strings.Contains(paragraph, "\n ") {
-			p.verbatim(paragraph)
+			p.writeVerbatim(paragraph)
 		} else {
-			p.prose(paragraph)
+			p.writeProse(paragraph)
 		}
 	}
 }
 
-func (p *page) prose(text string) {
+func (p *manPage) writeProse(text string) {
 	for line := range strings.Lines(text) {
-		p.line("%s", roff(strings.TrimSpace(line)))
+		p.writeLine("%s", escapeRoff(strings.TrimSpace(line)))
 	}
 }
 
-func (p *page) verbatim(text string) {
-	p.line(".nf")
+func (p *manPage) writeVerbatim(text string) {
+	p.writeLine(".nf")
 	for line := range strings.Lines(text) {
-		p.line("%s", roff(strings.TrimRight(line, "\n")))
+		p.writeLine("%s", escapeRoff(strings.TrimRight(line, "\n")))
 	}
-	p.line(".fi")
+	p.writeLine(".fi")
 }
 
-func (p *page) commands(cmd *cobra.Command) {
+func (p *manPage) writeCommands(cmd *cobra.Command) {
 	if !cmd.HasAvailableSubCommands() {
 		return
 	}
-	p.section("COMMANDS")
-	for _, sub := range documented(cmd) {
-		p.line(".TP\n\\fB%s\\fR(1)\n%s.", roff(pageName(sub)), roff(sub.Short))
+	p.writeSection("COMMANDS")
+	for _, sub := range documentedCommands(cmd) {
+		p.writeLine(".TP\n\\fB%s\\fR(1)\n%s.", escapeRoff(pageName(sub)), escapeRoff(sub.Short))
 	}
 }
 
-func (p *page) options(cmd *cobra.Command) {
+func (p *manPage) writeOptions(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
-	p.section("OPTIONS")
-	cmd.NonInheritedFlags().VisitAll(p.option)
-	cmd.InheritedFlags().VisitAll(p.option)
+	p.writeSection("OPTIONS")
+	cmd.NonInheritedFlags().VisitAll(p.writeOption)
+	cmd.InheritedFlags().VisitAll(p.writeOption)
 }
 
-func (p *page) option(f *pflag.Flag) {
+func (p *manPage) writeOption(f *pflag.Flag) {
 	value, about := pflag.UnquoteUsage(f)
-	head := `\fB` + roff("--"+f.Name) + `\fR`
+	head := `\fB` + escapeRoff("--"+f.Name) + `\fR`
 	if f.Shorthand != "" {
-		head = `\fB` + roff("-"+f.Shorthand) + `\fR, ` + head
+		head = `\fB` + escapeRoff("-"+f.Shorthand) + `\fR, ` + head
 	}
 	if value != "" {
-		head += ` \fI` + roff(value) + `\fR`
+		head += ` \fI` + escapeRoff(value) + `\fR`
 	}
-	p.line(".TP\n%s\n%s.", head, roff(about))
+	p.writeLine(".TP\n%s\n%s.", head, escapeRoff(about))
 	switch f.DefValue {
 	case "", "false", "0s", "[]":
 	default:
-		p.line("Default: %s.", roff(f.DefValue))
+		p.writeLine("Default: %s.", escapeRoff(f.DefValue))
 	}
 }
 
-func (p *page) seeAlso(cmd *cobra.Command) {
+func (p *manPage) writeSeeAlso(cmd *cobra.Command) {
 	if cmd.HasParent() {
-		p.section("SEE ALSO")
-		p.line(`\fB%s\fR(1)`, roff(pageName(cmd.Parent())))
+		p.writeSection("SEE ALSO")
+		p.writeLine(`\fB%s\fR(1)`, escapeRoff(pageName(cmd.Parent())))
 	}
 }
 
-// roff spells out what man would take for a command or change on its own.
-func roff(text string) string {
+// escapeRoff escapes what man would take for a command or would change.
+func escapeRoff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `'`, `\(aq`, "`", `\(ga`, `^`, `\(ha`, `~`, `\(ti`).Replace(text)
 	if strings.HasPrefix(text, ".") {
 		text = `\&` + text

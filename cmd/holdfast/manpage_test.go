@@ -10,8 +10,8 @@ import (
 // for one.
 func TestManualPages(t *testing.T) {
 	request := regexp.MustCompile(`^\.(TH .+ 1 .*|SH [A-Z ]+|TP|PP|nf|fi)$`)
-	root := newRoot()
-	for _, cmd := range append(documented(root), root) {
+	root := newRoot(nil)
+	for _, cmd := range append(documentedCommands(root), root) {
 		page := manualPage(cmd)
 		for line := range strings.Lines(page) {
 			line = strings.TrimRight(line, "\n")
@@ -34,7 +34,7 @@ func TestRoff(t *testing.T) {
 	for text, want := range map[string]string{
 		`.dot`: `\&.dot`, `a\b`: `a\eb`, `--x`: `\-\-x`, `don't`: `don\(aqt`, "": "",
 	} {
-		if got := roff(text); got != want {
+		if got := escapeRoff(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

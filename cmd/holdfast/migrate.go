@@ -17,7 +17,9 @@ import (
 const migrateLong = `Migrate sets up the store, or brings it up to date: for postgres: the table of
 locks and its functions, for postgres+advisory: with tokens the sequence. It may be
 run again at any time, by many at once; what is there already is left alone, with
-the locks in it. Other stores need no set-up.
+the locks in it. Other stores need no set-up. It warns of settings of the server
+under which locks may be forgotten, and of users who may create functions beside
+those of the store.
 
 With --print it prints the statements instead, for those who have a tool for
 migrations, and asks no server.
@@ -43,17 +45,17 @@ func newMigrate(c *cli) *cobra.Command {
 		Short:   "Set up a store in PostgreSQL",
 		Long:    migrateLong,
 		Example: migrateExample,
-		Args:    cobra.NoArgs,
+		Args:    noArgument,
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptible()
+			ctx, stop := interruptContext()
 			defer stop()
 			if m.print {
-				return m.ended(ctx, m.printStatements())
+				return m.finalError(ctx, m.printStatements())
 			}
-			return m.ended(ctx, m.migrateAll(ctx))
+			return m.finalError(ctx, m.migrateAll(ctx))
 		},
 	}
-	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL and do nothing")
+	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for another tool, without a server, and do nothing")
 	return cmd
 }
 
@@ -64,9 +66,12 @@ type migrator interface {
 
 // migrateAll migrates the store, or each of the nodes of a quorum.
 func (m *migrateCommand) migrateAll(ctx context.Context) error {
+	if err := m.store.checkURLs(); err != nil {
+		return err
+	}
 	for _, store := range m.store.urls {
 		if err := m.migrate(ctx, store); err != nil {
-			return failure(err)
+			return exitErrorFor(err)
 		}
 	}
 	return nil
@@ -80,22 +85,33 @@ func (m *migrateCommand) migrate(ctx context.Context, store string) error {
 	defer client.Close() // it holds nothing
 	needs, ok := client.Store().(migrator)
 	if !ok {
-		return fmt.Errorf("%w: the %s store needs no set-up", holdfast.ErrUnsupported, client.Guarantees().Store)
+		return usageError(fmt.Errorf("the %s store needs no set-up", client.Guarantees().Store), "")
 	}
 	if err := needs.Migrate(ctx); err != nil {
 		return err
 	}
-	m.say("the %s store is up to date", client.Guarantees().Store)
+	m.printNotice("the %s store is up to date", client.Guarantees().Store)
+	if warner, ok := client.Store().(interface {
+		Warnings(ctx context.Context) ([]string, error)
+	}); ok {
+		warnings, err := warner.Warnings(ctx)
+		if err != nil {
+			return err
+		}
+		for _, warning := range warnings {
+			m.printNotice("warning: %s", warning)
+		}
+	}
 	return nil
 }
 
 func (m *migrateCommand) printStatements() error {
 	u, err := url.Parse(m.store.URL())
 	if err != nil {
-		return usage(errors.New("malformed URL"), "")
+		return usageError(errors.New("malformed URL"), "")
 	}
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return usage(fmt.Errorf("there is nothing to print for a store of scheme %q", u.Scheme), "--store postgres:")
+		return usageError(fmt.Errorf("there is nothing to print for a store of scheme %q", u.Scheme), "--store postgres:")
 	}
 	query := driver.NewQuery(&url.URL{RawQuery: u.RawQuery})
 	migrations, err := pgstore.Migrations(&pgstore.Options{
@@ -103,7 +119,7 @@ func (m *migrateCommand) printStatements() error {
 		Table:  query.String("table", pgstore.DefaultTable),
 	})
 	if err != nil {
-		return failure(err)
+		return exitErrorFor(err)
 	}
 	var out bytes.Buffer
 	for _, migration := range migrations {
@@ -112,5 +128,5 @@ func (m *migrateCommand) printStatements() error {
 			fmt.Fprintf(&out, "%s;\n\n", statement)
 		}
 	}
-	return output(out.Bytes())
+	return writeOutput(out.Bytes())
 }

@@ -14,12 +14,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
 )
 
 func init() { programs["holdfast-survivors"] = mainSurvivors }
 
-// tagName marks every process of the command of a round.
-const tagName = "HOLDFAST_TEST_TAG"
+// tagEnv marks every process of the command of a trial.
+const tagEnv = "HOLDFAST_TEST_TAG"
 
 // promiseTTL is short, for the sake of the tests.
 const promiseTTL = "4s"
@@ -40,38 +42,39 @@ sh -c '(echo deep; sleep 1; :); :' &
 echo root
 exec sleep 1000`
 
-// A blow is what befalls the two processes of a "holdfast run".
-type blow struct {
+// A faultCase is what happens to the two processes of a "holdfast run".
+type faultCase struct {
 	name   string
 	script string
-	strike func(r *round)
+	inject func(r *trial)
 }
 
-var blows = []blow{
-	{"front killed", stubborn, func(r *round) { r.kill(r.front, syscall.SIGKILL) }},
-	{"keeper killed", stubborn, func(r *round) { r.kill(r.keeper, syscall.SIGKILL) }},
-	{"front stopped", stubborn, func(r *round) {
-		r.kill(r.front, syscall.SIGSTOP)
-		r.pause()
-		r.kill(r.keeper, syscall.SIGKILL)
-		r.kill(r.front, syscall.SIGCONT)
+var faultCases = []faultCase{
+	{"parent killed", stubborn, func(r *trial) { r.sendSignal(r.parentPID, syscall.SIGKILL) }},
+	{"supervisor killed", stubborn, func(r *trial) { r.sendSignal(r.supervisorPID, syscall.SIGKILL) }},
+	{"parent stopped", stubborn, func(r *trial) {
+		r.sendSignal(r.parentPID, syscall.SIGSTOP)
+		r.sleepTTL()
+		r.sendSignal(r.supervisorPID, syscall.SIGKILL)
 	}},
-	{"keeper stopped", stubborn, func(r *round) { r.kill(r.keeper, syscall.SIGSTOP) }},
-	{"command killed", stubborn, func(r *round) { r.kill(r.command, syscall.SIGKILL) }},
-	{"folder unwritable", stubborn, (*round).forbid},
-	// Nobody is left to kill the grandchildren, but the lock is not free as long
-	// as they live, up to its TTL.
-	{"both killed", shortLived, func(r *round) {
-		r.kill(r.keeper, syscall.SIGSTOP)
-		r.kill(r.front, syscall.SIGKILL)
-		r.kill(r.keeper, syscall.SIGKILL)
+	{"supervisor stopped", stubborn, func(r *trial) { r.sendSignal(r.supervisorPID, syscall.SIGSTOP) }},
+	{"supervisor stopped, parent killed", stubborn, func(r *trial) {
+		r.sendSignal(r.supervisorPID, syscall.SIGSTOP)
+		r.sendSignal(r.parentPID, syscall.SIGKILL)
 	}},
+	{"command killed", stubborn, func(r *trial) { r.sendSignal(r.commandPID, syscall.SIGKILL) }},
+	{"folder unwritable", stubborn, (*trial).makeUnwritable},
+	// No process is left to kill the grandchildren, but the lock is not free as long as they
+	// live, up to its TTL. One kill reaches both, in the group of the terminal.
+	{bothKilled, shortLived, func(r *trial) { r.sendSignal(-r.parentPID, syscall.SIGKILL) }},
 }
+
+const bothKilled = "both killed"
 
 // TestPromise: when a second "holdfast run" starts its command, no process of the
 // first is alive, whatever has happened to that.
 func TestPromise(t *testing.T) {
-	rounds := len(blows)
+	rounds := len(faultCases)
 	if text := os.Getenv("HOLDFAST_ROUNDS"); text != "" {
 		var err error
 		if rounds, err = strconv.Atoi(text); err != nil {
@@ -79,30 +82,30 @@ func TestPromise(t *testing.T) {
 		}
 	}
 	dir := openTempDir(t)
-	program := install(t, dir)
+	program := installProgram(t, dir)
 	for i := range rounds {
-		b := blows[i%len(blows)]
+		b := faultCases[i%len(faultCases)]
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			r := &round{t: t, program: program, dir: openTempDir(t), tag: fmt.Sprintf("%d-%d", os.Getpid(), rand.Uint64())}
-			r.play(b)
+			r := &trial{t: t, program: program, dir: openTempDir(t), tag: fmt.Sprintf("%d-%d", os.Getpid(), rand.Uint64())}
+			r.runFault(b)
 		})
 	}
 }
 
-// A round is a blow to a run, and a second run after it.
-type round struct {
-	t                      *testing.T
-	program, dir, tag      string
-	front, keeper, command int
-	first                  *exec.Cmd
+// A trial is a fault of a run, and a second run after it.
+type trial struct {
+	t                                    *testing.T
+	program, dir, tag                    string
+	parentPID, supervisorPID, commandPID int
+	first                                *exec.Cmd
 }
 
-func (r *round) play(b blow) {
-	r.begin(b.script)
-	b.strike(r)
+func (r *trial) runFault(b faultCase) {
+	r.startFirst(b)
+	b.inject(r)
 
-	second := r.run(r.program+"-survivors", r.tag)
+	second := r.runHoldfast(r.program+"-survivors", r.tag)
 	var said bytes.Buffer
 	second.Stdout, second.Stderr = &said, &said
 	if err := second.Run(); err != nil {
@@ -111,10 +114,15 @@ func (r *round) play(b blow) {
 	_ = r.first.Wait() // its exit code is a matter of other tests
 }
 
-// begin starts the first run and waits until its whole tree is there.
-func (r *round) begin(script string) {
+// startFirst starts the first run and waits until its whole tree is there.
+func (r *trial) startFirst(b faultCase) {
 	r.t.Helper()
-	r.first = r.run("env", tagName+"="+r.tag, "sh", "-c", script)
+	if b.name == bothKilled {
+		r.first = r.runHoldfast("setsid", "env", tagEnv+"="+r.tag, "sh", "-c", b.script)
+		r.startOnTerminal(r.first)
+	} else {
+		r.first = r.runHoldfast("env", tagEnv+"="+r.tag, "sh", "-c", b.script)
+	}
 	var said bytes.Buffer
 	r.first.Stderr = &said
 	out, err := r.first.StdoutPipe()
@@ -124,7 +132,7 @@ func (r *round) begin(script string) {
 	if err := r.first.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	r.front = r.first.Process.Pid
+	r.parentPID = r.first.Process.Pid
 	for lines := 0; lines < 3; {
 		buf := make([]byte, 100)
 		n, err := out.Read(buf)
@@ -133,34 +141,53 @@ func (r *round) begin(script string) {
 		}
 		lines += bytes.Count(buf[:n], []byte("\n"))
 	}
-	r.keeper = childOf(r.t, r.front)
-	r.command = childOf(r.t, r.keeper)
+	r.supervisorPID = childOf(r.t, r.parentPID)
+	r.commandPID = childOf(r.t, r.supervisorPID)
 }
 
-// run is a "holdfast run" of this round's lock, by a user without privileges.
-func (r *round) run(command ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(r.t.Context(), longest)
+// startOnTerminal makes a run lead the session of a terminal, where its processes are one
+// group.
+func (r *trial) startOnTerminal(cmd *exec.Cmd) {
+	r.t.Helper()
+	master, slave, err := pty.Open()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		master.Close()
+		slave.Close()
+	})
+	cmd.ExtraFiles = []*os.File{slave}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty, cmd.SysProcAttr.Ctty = true, true, 3
+}
+
+// runHoldfast is a "holdfast run" of this trial's lock, by a user without privileges.
+func (r *trial) runHoldfast(command ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(r.t.Context(), testTimeout)
 	r.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, r.program, append([]string{"run", "x", "--ttl", promiseTTL, "--kill-after", "100ms", "--"}, command...)...)
 	cmd.Env = append(os.Environ(), "HOLDFAST_STORE=file:locks")
 	cmd.Dir = r.dir
 	if os.Geteuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyID, Gid: nobodyID}}
 	}
 	return cmd
 }
 
-const nobody = 65534
+const nobodyID = 65534
 
-func (r *round) kill(pid int, sig syscall.Signal) {
+func (r *trial) sendSignal(pid int, sig syscall.Signal) {
 	r.t.Helper()
 	if err := syscall.Kill(pid, sig); err != nil {
 		r.t.Errorf("%v to %d: %v", sig, pid, err)
 	}
 }
 
-// pause lets the TTL pass.
-func (r *round) pause() {
+// sleepTTL lets the TTL pass.
+func (r *trial) sleepTTL() {
 	ttl, err := time.ParseDuration(promiseTTL)
 	if err != nil {
 		r.t.Fatal(err)
@@ -168,8 +195,8 @@ func (r *round) pause() {
 	time.Sleep(ttl + time.Second)
 }
 
-// forbid makes the store unwritable until the first run has ended.
-func (r *round) forbid() {
+// makeUnwritable makes the store unwritable until the first run has ended.
+func (r *trial) makeUnwritable() {
 	modes := map[string]os.FileMode{}
 	err := filepath.WalkDir(r.dir+"/locks", func(path string, entry os.DirEntry, err error) error {
 		if err != nil {
@@ -210,9 +237,9 @@ func openTempDir(t *testing.T) string {
 	return dir
 }
 
-// install copies this test binary to where every user may execute it, as
-// holdfast and as the program that looks for survivors.
-func install(t *testing.T, dir string) string {
+// installProgram copies this test binary to where every user may execute it, as holdfast and as
+// the program that looks for survivors.
+func installProgram(t *testing.T, dir string) string {
 	t.Helper()
 	data, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
@@ -245,7 +272,7 @@ func survivors(tag string) []string {
 	var found []string
 	for _, path := range stats {
 		env, err := os.ReadFile(filepath.Dir(path) + "/environ")
-		if err != nil || !bytes.Contains(env, []byte(tagName+"="+tag+"\x00")) {
+		if err != nil || !bytes.Contains(env, []byte(tagEnv+"="+tag+"\x00")) {
 			continue
 		}
 		stat, err := os.ReadFile(path)
@@ -262,7 +289,7 @@ func survivors(tag string) []string {
 // childOf waits until a process has a child, and returns the oldest.
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < longest; time.Sleep(time.Millisecond) {
+	for began := time.Now(); time.Since(began) < testTimeout; time.Sleep(time.Millisecond) {
 		lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 		if err != nil {
 			t.Fatal(err)

@@ -1,19 +1,22 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 )
 
-// A cli is what all subcommands share: the flags that each of them has.
+// A cli holds the flags that all subcommands share.
 type cli struct {
 	store   stores
 	quiet   bool
 	verbose bool
 }
 
-// newRoot puts the program together. Every subcommand has a file of its own with
-// a function that makes it.
-func newRoot() *cobra.Command {
+// newRoot assembles the program for a command line. Every subcommand has a file of its own with a
+// function that creates it. "run" leaves out the others, since it is started twice for each command
+// and must start fast.
+func newRoot(args []string) *cobra.Command {
 	c := &cli{store: stores{urls: []string{"file:"}}}
 	root := &cobra.Command{
 		Use:   "holdfast",
@@ -21,8 +24,12 @@ func newRoot() *cobra.Command {
 		Long: `Holdfast holds a distributed lock while a command runs.
 
 Every flag can be given by an environment variable too: --kill-after is
-HOLDFAST_KILL_AFTER. The flag wins.`,
-		Args:          cobra.NoArgs,
+HOLDFAST_KILL_AFTER. The flag wins. Durations are 30s, 5m, 1d; a number alone is
+seconds.`,
+		Args: noSuchCommand,
+
+		SuggestionsMinimumDistance: 2,
+
 		SilenceErrors: true, // main reports them
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,15 +39,33 @@ HOLDFAST_KILL_AFTER. The flag wins.`,
 	}
 	flags := root.PersistentFlags()
 	flags.Var(&c.store, "store", "URL of the store that keeps the locks; given several times, of the nodes of a quorum")
-	flags.BoolVarP(&c.quiet, "quiet", "q", false, "say nothing; the exit code tells")
-	flags.BoolVarP(&c.verbose, "verbose", "v", false, "tell what happens to the lock")
+	flags.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing on standard error; see the exit code")
+	flags.BoolVarP(&c.verbose, "verbose", "v", false, "report what happens to the lock")
 
-	root.AddCommand(newRun(c), newLs(c), newShow(c), newWait(c), newBreak(c), newWatch(c),
-		newMigrate(c), newVersion(c), newCompletion(c), newMan(c))
-	root.AddCommand(newAcquire(c), newRenew(c), newRelease(c), newOnce(c), newElect(c))
-	root.AddCommand(newBench(c)...)
-	root.AddCommand(newTorture(c)...)
+	root.AddCommand(newRun(c))
+	if len(args) == 0 || args[0] != "run" {
+		root.AddCommand(newLs(c), newShow(c), newWait(c), newBreak(c), newWatch(c),
+			newMigrate(c), newVersion(c), newCompletion(c), newMan(c))
+		root.AddCommand(newAcquire(c), newRenew(c), newRelease(c), newOnce(c), newElect(c))
+		root.AddCommand(newBench(c)...)
+		root.AddCommand(newTorture(c)...)
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError(err, cmd.CommandPath()+" --help")
+	})
 	c.completeNames(root)
 	c.addVersionFlag(root)
 	return root
+}
+
+// noSuchCommand checks the arguments of the program without a subcommand.
+func noSuchCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	try := "holdfast --help"
+	if similar := root.SuggestionsFor(args[0]); len(similar) > 0 {
+		try = "holdfast " + similar[0]
+	}
+	return usageError(fmt.Errorf("there is no subcommand %q", args[0]), try)
 }

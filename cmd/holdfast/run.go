@@ -3,11 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,9 @@ The command and all its descendants are dead before anyone else can have the
 lock. What the command leaves behind when it ends gets 200 ms to end as well,
 then SIGTERM, then SIGKILL after --kill-after. If the lock cannot be renewed, all
 of them get SIGTERM, and SIGKILL before the store can give the lock to another.
-If holdfast itself is killed, they die with it.
+If holdfast itself is killed, they die with it. Where that ends (both processes of
+holdfast stopped, sudo, the connection of an advisory lock cut at the server, and
+more) is listed in docs/cli.md.
 
 The command finds HOLDFAST_NAME, HOLDFAST_TOKEN and HOLDFAST_HOLDER in its
 environment. It has our standard input, output and error, and gets our signals.
@@ -31,7 +34,7 @@ environment. It has our standard input, output and error, and gets our signals.
 Exit code: that of the command, 128+n if signal n has killed it; or
    64  the command line is wrong
    69  the store cannot be reached
-   75  the lock is held by another (-E chooses another code)
+   75  the lock is held by another (-E chooses another code, flock's is 1)
   121  the lock was lost, and the command was stopped
   122  the command has ended, but the lock had been lost, or its release is
        not confirmed
@@ -40,7 +43,8 @@ Exit code: that of the command, 128+n if signal n has killed it; or
 
 const runExample = `  holdfast run backup -- rsync -a /data /mnt/backup
   holdfast run report --try -E 0 -- ./report.sh      # cron: leave it to the one that runs
-  holdfast run deploy --wait 5m --shell -- 'make && make install'`
+  holdfast run deploy --wait 5m --shell -- 'make && make install'
+  holdfast run -n deploy -c 'make && make install'   # as with flock(1)`
 
 // A runCommand is "holdfast run" with its flags.
 type runCommand struct {
@@ -52,74 +56,94 @@ type runCommand struct {
 	command []string
 
 	ttl, minHold, maxHold time.Duration
-	killAfter             time.Duration
-	wait                  patience
+	killAfter, every      time.Duration
+	wait                  waitLimit
 	try, shell            bool
-	onLost                policy
+	atMostOnce            bool
+	script                string
+	onLost                lossPolicy
 	conflictCode          uint8
 	meta                  map[string]string
-	statusFile            string
+	statusPath            string
+	statusFile            statusFile
 }
 
 func newRun(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, form: "holdfast run NAME -- COMMAND", wait: forever}
+	r := &runCommand{cli: c, form: "holdfast run NAME -- COMMAND", wait: waitForever}
 	cmd := &cobra.Command{
 		Use:     "run NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command while holding a lock",
 		Long:    runLong,
 		Example: runExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := r.read(cmd.Flags(), args); err != nil {
+			if err := r.parseArgs(cmd.Flags(), args); err != nil {
 				return err
 			}
-			return r.run()
+			return r.runSupervised()
 		},
 	}
 	f := cmd.Flags()
-	f.Var(&r.wait, "wait", "how long to wait for the lock: a duration, 0 or forever")
-	f.BoolVar(&r.try, "try", false, "do not wait for the lock, like --wait 0")
-	f.DurationVar(&r.minHold, "min-hold", 0, "keep the lock taken at least that long, even if the command ends sooner")
-	f.Uint8VarP(&r.conflictCode, "conflict-exit-code", "E", exitBusy, "exit code if the lock is held by another")
+	f.VarP(&r.wait, "wait", "w", "how long to wait for the lock: a duration, 0 or forever")
+	f.BoolVarP(&r.try, "try", "n", false, "do not wait for the lock, like --wait 0")
+	durationVar(f, &r.minHold, "min-hold", 0, "keep the lock taken at least that long, even if the command ends sooner:\n"+
+		"at most one run in that time")
+	f.Uint8VarP(&r.conflictCode, "conflict-exit-code", "E", exitBusy, "exit `CODE` if the lock could not be had")
 	r.addFlags(f)
 	return cmd
 }
 
-// addFlags adds the flags that do not say how to get the lock.
+// addFlags adds the flags that do not concern how to get the lock.
 func (r *runCommand) addFlags(f *pflag.FlagSet) {
-	f.DurationVar(&r.ttl, "ttl", holdfast.DefaultTTL, "how long the store keeps the lock for a holder that it does not hear from")
-	f.DurationVar(&r.maxHold, "max-hold", 0, "stop the command and give up the lock after that long; 0 is never")
+	durationVar(f, &r.ttl, "ttl", holdfast.DefaultTTL, "how long the store keeps the lock without a renewal: how soon a dead host\n"+
+		"is replaced, not how long the command may run")
+	durationVar(f, &r.maxHold, "max-hold", 0, "the longest hold: SIGTERM comes --kill-after and 0.5s before it is over,\n"+
+		"SIGKILL 0.5s before; 0 is no limit")
 	f.Var(&r.onLost, "on-lost", "what to do with the command when the lock is lost: kill, term or ignore")
-	f.DurationVar(&r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL (default the lesser of 5s and a sixth of the TTL)")
-	f.StringToStringVar(&r.meta, "meta", nil, "key=value to show with the lock; may be repeated")
-	f.StringVar(&r.statusFile, "status-file", "", "write how it went to this file, as JSON")
-	f.BoolVar(&r.shell, "shell", false, "let the shell run the command, which is one argument then")
+	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL (default the lesser of 5s and a sixth\n"+
+		"of the TTL)")
+	f.StringToStringVar(&r.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users; may be repeated, at most 16\n"+
+		"of 1024 bytes in all")
+	f.StringVar(&r.statusPath, "status-file", "", "write how it went to this `FILE`, as JSON; - is standard output")
+	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument, for the shell")
+	f.StringVarP(&r.script, "command", "c", "", "a command for /bin/sh -c (Windows: cmd /C), instead of one after the --")
 }
 
-// read checks flags and arguments together.
-func (r *runCommand) read(flags *pflag.FlagSet, args []string) error {
-	switch dash := flags.ArgsLenAtDash(); {
+// parseArgs checks flags and arguments together.
+func (r *runCommand) parseArgs(flags *pflag.FlagSet, args []string) error {
+	dash := flags.ArgsLenAtDash()
+	switch scripted := flags.Changed("command") || dash < 0 && r.script != ""; {
+	case scripted && dash >= 0:
+		return usageError(errors.New("-c and a command after the -- exclude each other"), "one of them")
+	case scripted && len(args) != 1:
+		return usageError(fmt.Errorf("want one name beside -c, got %d", len(args)), "holdfast "+flags.Name()+" NAME -c 'COMMAND'")
+	case scripted && r.script == "":
+		return usageError(errors.New("no command after -c"), "")
+	case scripted:
+		r.name, r.command = args[0], shellCommand(r.script)
 	case dash < 0:
-		return usage(errors.New("no -- before the command"), r.form)
+		return usageError(errors.New("no -- before the command"), r.form)
 	case dash != 1:
-		return usage(fmt.Errorf("want one name before the --, got %d", dash), r.form)
+		return usageError(fmt.Errorf("want one name before the --, got %d", dash), r.form)
 	case len(args) < 2 || args[1] == "":
-		return usage(errors.New("no command after the --"), r.form)
+		return usageError(errors.New("no command after the --"), r.form)
 	case r.shell && len(args) > 2:
-		return usage(errors.New("--shell takes the command as one argument"), "--shell -- 'COMMAND | COMMAND'")
-	}
-	r.name, r.command = args[0], args[1:]
-	if r.shell {
-		r.command = shellCommand(r.command[0])
+		return usageError(errors.New("--shell takes the command as one argument"), "--shell -- 'COMMAND | COMMAND'")
+	default:
+		r.name, r.command = args[0], args[1:]
+		if r.shell {
+			r.command = shellCommand(r.command[0])
+		}
 	}
 	var err error
-	if r.try, err = triesOnly(flags, r.try, r.wait); err != nil {
+	if r.try, err = resolveTry(flags, r.try, r.wait); err != nil {
 		return err
 	}
-	given := flags.Changed("kill-after") || os.Getenv(twin("kill-after")) != ""
-	if err := r.checkTimes(given); err != nil {
+	killAfterGiven := flags.Changed("kill-after") || os.Getenv(envVar("kill-after")) != ""
+	if err := r.checkTimes(killAfterGiven); err != nil {
 		return err
 	}
-	return r.checkStatusFile()
+	r.statusFile, err = openStatusFile(r.statusPath)
+	return err
 }
 
 func shellCommand(script string) []string {
@@ -129,58 +153,46 @@ func shellCommand(script string) []string {
 	return []string{"/bin/sh", "-c", script}
 }
 
-// checkStatusFile removes what an earlier run has left: it must not be taken
-// for the outcome of this one.
-func (r *runCommand) checkStatusFile() error {
-	if r.statusFile == "" {
-		return nil
-	}
-	folder := filepath.Dir(r.statusFile)
-	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return usage(fmt.Errorf("--status-file: there is no folder %q", folder), "mkdir")
-	}
-	if err := os.Remove(r.statusFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return usage(fmt.Errorf("--status-file: %w", err), "another file")
-	}
-	return nil
-}
-
-// run is the life of both processes: see package supervise.
-func (r *runCommand) run() error {
-	path, missing := program(r.command[0])
+// runSupervised is the main function of both processes: see package supervise.
+func (r *runCommand) runSupervised() error {
+	path, missing := findProgram(r.command[0])
 	if missing != nil {
-		return r.finish(os.Stderr, &status{Name: r.name, Outcome: notStarted}, missing)
+		return r.finishRun(os.Stderr, &status{Name: r.name, Outcome: outcomeNotStarted}, missing)
 	}
-	code, err := supervise.Run(func(k *supervise.Keeper) int {
-		return r.keep(k, path)
-	})
+	code, err := supervise.Run(func(sup *supervise.Supervisor) int { return r.superviseBody(sup, path) }, r.reportStuck)
+	var failed *supervise.Failure
 	switch {
-	case errors.Is(err, supervise.ErrDied), errors.Is(err, supervise.ErrHung):
-		return r.finish(os.Stderr, &status{Name: r.name, Outcome: lost},
-			&exit{exitLost, fmt.Errorf("%w; nothing is left of its command", err), ""})
+	case errors.As(err, &failed):
+		return r.finishRun(os.Stderr, r.statusFromNote(failed), &exitError{exitLost, fmt.Errorf("%w; its command was stopped", err), ""})
 	case err != nil:
-		return r.finish(os.Stderr, &status{Name: r.name, Outcome: notStarted}, &exit{exitCannotRun, err, ""})
+		return r.finishRun(os.Stderr, &status{Name: r.name, Outcome: outcomeNotStarted}, &exitError{exitCannotRun, err, ""})
 	}
-	return &exit{code: code}
+	return &exitError{code: code}
 }
 
-// program finds the file to execute.
-func program(name string) (string, *exit) {
+// reportStuck reports the processes of the command that cannot be ended.
+func (r *runCommand) reportStuck(w io.Writer, pids []int) {
+	reportError(r.messageWriter(w), &exitError{err: fmt.Errorf("processes that were killed have not ended (%s): they have another user's rights, "+
+		"or wait in the kernel; still waiting for them", strings.Trim(fmt.Sprint(pids), "[]"))})
+}
+
+// findProgram finds the file to execute.
+func findProgram(name string) (string, *exitError) {
 	path, err := exec.LookPath(name)
 	if err == nil {
 		return path, nil
 	}
-	return "", cannotStart(name, err)
+	return "", cannotExecute(name, err)
 }
 
-// cannotStart tells a command that is not there from one that is no program.
-func cannotStart(name string, err error) *exit {
+// cannotExecute distinguishes a command that does not exist from one that cannot be executed.
+func cannotExecute(name string, err error) *exitError {
 	var detail *exec.Error
 	if errors.As(err, &detail) {
 		err = detail.Err
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrDot) {
-		return &exit{exitNotFound, fmt.Errorf("there is no command %q", name), "its full path, or --shell for a command of the shell"}
+		return &exitError{exitNotFound, fmt.Errorf("there is no command %q", name), "its full path, or --shell for a command of the shell"}
 	}
-	return &exit{exitCannotRun, fmt.Errorf("cannot execute %q: %w", name, err), "chmod +x, or --shell"}
+	return &exitError{exitCannotRun, fmt.Errorf("cannot execute %q: %w", name, err), "chmod +x, or --shell"}
 }

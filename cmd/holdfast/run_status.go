@@ -4,23 +4,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-// An outcome says in a word how a run ended.
+// An outcome is one word for how a run ended.
 type outcome string
 
 const (
-	done        outcome = "done"        // the command has ended, the lock was released
-	busy        outcome = "busy"        // somebody else had the lock
-	interrupted outcome = "interrupted" // by a signal, before the command was started
-	unavailable outcome = "unavailable" // the store or the command line is at fault
-	notStarted  outcome = "not_started" // the command cannot be executed
-	lost        outcome = "lost"        // the lock was lost, the command was stopped
-	unconfirmed outcome = "unconfirmed" // the command has ended; the lock was lost before, or may not be free
-	abandoned   outcome = "abandoned"   // holdfast was killed, and the command therefore
+	outcomeDone        outcome = "done"        // the command has ended, the lock was released
+	outcomeBusy        outcome = "busy"        // another owner had the lock
+	outcomeInterrupted outcome = "interrupted" // by a signal, before the command was started
+	outcomeUnavailable outcome = "unavailable" // the store or the command line is at fault
+	outcomeNotStarted  outcome = "not_started" // the command cannot be executed
+	outcomeLost        outcome = "lost"        // the lock was lost, the command was stopped
+	outcomeUnconfirmed outcome = "unconfirmed" // the command has ended; the lock was lost before, or may not be free
+	outcomeAbandoned   outcome = "abandoned"   // holdfast was killed, and the command for that reason
 )
 
 // A status is what --status-file holds.
@@ -37,45 +37,50 @@ type status struct {
 	Error           string     `json:"error,omitempty"`
 }
 
-// finish writes the status file, if one is wanted, and returns the error that the
-// subcommand is to end with: err, which is an *exit, or its code alone if the user
-// wants to hear nothing. That the file cannot be written is told to w and changes
-// nothing.
-func (r *runCommand) finish(w io.Writer, s *status, err *exit) *exit {
-	if r.statusFile != "" {
+// An acquiredNote is the note that the supervisor leaves for its parent: the part of a status
+// that describes a lock that was acquired.
+type acquiredNote struct {
+	Token    int64
+	Holder   string
+	WaitedMS int64
+	At       time.Time
+}
+
+// saveNote leaves the parent a note of a lock that was acquired.
+func (s *status) saveNote(sup *supervise.Supervisor, acquired time.Time) {
+	if note, err := json.Marshal(acquiredNote{s.Token, s.Holder, s.WaitedMS, acquired}); err == nil {
+		sup.SetNote(note)
+	}
+}
+
+// statusFromNote returns the status of a run after its supervisor has failed.
+func (r *runCommand) statusFromNote(failed *supervise.Failure) *status {
+	s := &status{Name: r.name, Outcome: outcomeLost}
+	var note acquiredNote
+	if json.Unmarshal(failed.Note, &note) != nil {
+		return s // no lock was acquired
+	}
+	s.Token, s.Holder, s.WaitedMS = note.Token, note.Holder, note.WaitedMS
+	s.HeldMS = failed.Lost.Sub(note.At).Milliseconds()
+	s.LostAt = &failed.Lost
+	return s
+}
+
+// finishRun writes the status file, if one is wanted. It returns the error with which the
+// subcommand ends: err, or under --quiet its code alone. If the file cannot be written,
+// finishRun reports that to w and changes nothing else.
+func (r *runCommand) finishRun(w io.Writer, s *status, err *exitError) *exitError {
+	if r.statusFile != (statusFile{}) {
 		s.ExitCode = err.code
 		if err.err != nil {
 			s.Error = err.Error()
 		}
-		if err := s.write(r.statusFile); err != nil {
-			_, _ = fmt.Fprintf(r.out(w), "holdfast: write --status-file: %v\n", err)
+		if err := r.statusFile.writeStatus(s); err != nil {
+			reportError(r.messageWriter(w), &exitError{err: fmt.Errorf("write --status-file: %w", err)})
 		}
 	}
 	if r.quiet {
-		return &exit{code: err.code}
-	}
-	return err
-}
-
-// write replaces the file in one step.
-func (s *status) write(path string) error {
-	data, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+		return &exitError{code: err.code}
 	}
 	return err
 }

@@ -9,68 +9,67 @@ import (
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-// forever is the patience of one who waits however long it takes.
-const forever patience = -1
+// waitForever is the waitLimit without a limit.
+const waitForever waitLimit = -1
 
-// A patience is the value of --wait.
-type patience time.Duration
+// A waitLimit is the value of --wait.
+type waitLimit time.Duration
 
-func (p *patience) Set(text string) error {
+func (p *waitLimit) Set(text string) error {
 	if text == "forever" {
-		*p = forever
+		*p = waitForever
 		return nil
 	}
-	d, err := time.ParseDuration(text)
+	d, err := parseDuration(text)
 	if err != nil || d < 0 {
-		return errors.New(`want a duration such as "30s", "0" or "forever"`)
+		return errors.New(`want a duration such as "30s", "0" or "forever"; a number alone is seconds`)
 	}
-	*p = patience(d)
+	*p = waitLimit(d)
 	return nil
 }
 
-func (p *patience) String() string {
-	if *p == forever {
+func (p *waitLimit) String() string {
+	if *p == waitForever {
 		return "forever"
 	}
 	return time.Duration(*p).String()
 }
 
-func (p *patience) Type() string { return "duration" }
+func (p *waitLimit) Type() string { return "duration" }
 
-// triesOnly reports whether a lock is to be had at once or not at all, given
-// --try and --wait.
-func triesOnly(flags *pflag.FlagSet, try bool, wait patience) (bool, error) {
+// resolveTry reports whether a single attempt is made for the lock, given --try and --wait.
+func resolveTry(flags *pflag.FlagSet, try bool, wait waitLimit) (bool, error) {
 	if flags.Changed("try") && flags.Changed("wait") {
-		return false, usage(errors.New("--try and --wait exclude each other"), "one of them")
+		return false, usageError(errors.New("--try and --wait exclude each other"), "one of them")
 	}
 	return try && !flags.Changed("wait") || wait == 0, nil
 }
 
-// A policy is the value of --on-lost.
-type policy supervise.Policy
+// A lossPolicy is the value of --on-lost.
+type lossPolicy supervise.Policy
 
-var policies = map[string]supervise.Policy{
+var lossPolicies = map[string]supervise.Policy{
 	"kill":   supervise.Kill,
 	"term":   supervise.Term,
 	"ignore": supervise.Ignore,
 }
 
-func (p *policy) Set(text string) error {
-	value, ok := policies[text]
+func (p *lossPolicy) Set(text string) error {
+	value, ok := lossPolicies[text]
 	if !ok {
 		return errors.New("want kill, term or ignore")
 	}
-	*p = policy(value)
+	*p = lossPolicy(value)
 	return nil
 }
 
-func (p *policy) String() string {
-	for text, value := range policies {
-		if policy(value) == *p {
+func (p *lossPolicy) String() string {
+	for text, value := range lossPolicies {
+		if lossPolicy(value) == *p {
 			return text
 		}
 	}
 	return ""
 }
 
-func (p *policy) Type() string { return "policy" }
+func (p *lossPolicy) Type() string { return "policy" }

@@ -11,14 +11,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// longest is far longer than anything takes on a busy machine.
-const longest = 30 * time.Second
+// testTimeout is far longer than anything takes on a busy machine.
+const testTimeout = 30 * time.Second
 
-// exitcode runs a program and checks its exit code, and that holdfast does not
-// talk too much:
+// checkExitCode runs a program and checks its exit code, and that holdfast prints at most one
+// message:
 //
 //	exitcode 75 holdfast run x --try -- true
-func exitcode(ts *testscript.TestScript, neg bool, args []string) {
+func checkExitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exitcode CODE PROGRAM [ARGUMENT...]")
 	}
@@ -40,14 +40,14 @@ func exitcode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// await waits until files exist.
-func await(ts *testscript.TestScript, neg bool, args []string) {
+// awaitFiles waits until files exist.
+func awaitFiles(ts *testscript.TestScript, neg bool, args []string) {
 	for _, file := range args {
 		for began := time.Now(); ; time.Sleep(time.Millisecond) {
 			if _, err := os.Stat(ts.MkAbs(file)); err == nil {
 				break
 			}
-			if time.Since(began) > longest {
+			if time.Since(began) > testTimeout {
 				ts.Fatalf("there is no %s", file)
 			}
 		}

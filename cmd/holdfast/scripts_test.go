@@ -14,25 +14,25 @@ import (
 )
 
 // TestRun is "holdfast run".
-func TestRun(t *testing.T) { local(t, "testdata/run") }
+func TestRun(t *testing.T) { runLocalScripts(t, "testdata/run") }
 
 // TestScripts are the other subcommands.
-func TestScripts(t *testing.T) { local(t, "testdata/script") }
+func TestScripts(t *testing.T) { runLocalScripts(t, "testdata/script") }
 
-// local runs scripts that need no server.
-func local(t *testing.T, dir string) {
-	testscript.Run(t, params(testscript.Params{Dir: dir}, func(env *testscript.Env) {
-		// Away from the locks of whoever runs the tests.
+// runLocalScripts runs scripts that need no server.
+func runLocalScripts(t *testing.T, dir string) {
+	testscript.Run(t, scriptParams(testscript.Params{Dir: dir}, func(env *testscript.Env) {
+		// Away from the locks of the user that runs the tests.
 		env.Setenv("HOLDFAST_STORE", "file:"+env.WorkDir+"/locks")
 		env.Setenv("LONG", strings.Repeat("long", 10<<10/4))
 		env.Setenv("CONTROL", "a\x1bb")
 	}))
 }
 
-// params completes what scripts are run with: our commands, and an environment
-// that is not that of whoever runs the tests.
-func params(p testscript.Params, set func(env *testscript.Env)) testscript.Params {
-	heedSignals()
+// scriptParams completes what scripts are run with: our commands, and an environment that is
+// not that of the user that runs the tests.
+func scriptParams(p testscript.Params, set func(env *testscript.Env)) testscript.Params {
+	acceptSignals()
 	p.Setup = func(env *testscript.Env) error {
 		env.Setenv("HOME", env.WorkDir)
 		env.Setenv("GORACE", os.Getenv("GORACE"))
@@ -40,8 +40,8 @@ func params(p testscript.Params, set func(env *testscript.Env)) testscript.Param
 		return nil
 	}
 	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){
-		"exitcode":  exitcode,
-		"await":     await,
+		"exitcode":  checkExitCode,
+		"await":     awaitFiles,
 		"awaitline": awaitLine,
 	}
 	p.RequireExplicitExec = true
@@ -49,14 +49,14 @@ func params(p testscript.Params, set func(env *testscript.Env)) testscript.Param
 	return p
 }
 
-// heedSignals has the programs that a test starts heed the signals that it sends
-// them, even where the test was told to ignore them: by nohup, or by a shell that
-// runs it in the background. It stays so: who ignores a signal may as well catch it.
-var heedSignals = sync.OnceFunc(func() {
-	heard := make(chan os.Signal, 1)
+// acceptSignals makes the programs that a test starts accept the signals that it sends them,
+// even where the test was started to ignore them: by nohup, or by a shell that runs it in the
+// background. It stays so: a process that ignores a signal may as well catch it.
+var acceptSignals = sync.OnceFunc(func() {
+	caught := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if signal.Ignored(sig) {
-			signal.Notify(heard, sig)
+			signal.Notify(caught, sig)
 		}
 	}
 })
@@ -75,7 +75,7 @@ func awaitLine(ts *testscript.TestScript, neg bool, args []string) {
 		if want.Match(data) {
 			return
 		}
-		if time.Since(began) > longest {
+		if time.Since(began) > testTimeout {
 			ts.Fatalf("no line of %s matches %s:\n%s", args[0], args[1], data)
 		}
 	}

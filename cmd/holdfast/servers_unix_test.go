@@ -32,7 +32,7 @@ func testServers(t *testing.T, script string) {
 	redis := servers.StartRedises(t, 3)
 	locked := servers.StartRedis(t, "--requirepass", "sesame")
 	postgres := servers.StartPostgres(t).URL("postgres")
-	testscript.Run(t, params(testscript.Params{Files: []string{script}}, func(env *testscript.Env) {
+	testscript.Run(t, scriptParams(testscript.Params{Files: []string{script}}, func(env *testscript.Env) {
 		for i, node := range redis {
 			env.Setenv(fmt.Sprintf("REDIS%d", i+1), "redis://"+node.Addr)
 			env.Setenv(fmt.Sprintf("PID%d", i+1), fmt.Sprint(node.PID()))

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-const showLong = `Show tells who holds a lock, since when, and for how long the store keeps it
-unless its holder renews it. It is a picture of the past: do not take "nobody" for
-"it is mine now".
+const showLong = `Show reports the holder of a lock, since when it is held, and for how long the
+store keeps it unless its holder renews it. It is a snapshot: a lock that is free
+may be taken by now.
 
 Exit code: 0 if the lock is held, or kept after its release (--min-hold); or
     1  nobody holds it
@@ -43,7 +43,7 @@ func newShow(c *cli) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			ctx := context.Background()
 			return s.inspect(ctx, func(client *holdfast.Client) error {
-				return s.run(ctx, client, args[0])
+				return s.showLock(ctx, client, args[0])
 			})
 		},
 	}
@@ -51,46 +51,46 @@ func newShow(c *cli) *cobra.Command {
 	return cmd
 }
 
-func (s *showCommand) run(ctx context.Context, client *holdfast.Client, name string) error {
+func (s *showCommand) showLock(ctx context.Context, client *holdfast.Client, name string) error {
 	rec, err := client.Lookup(ctx, name)
 	if err != nil {
-		return missed(name, err)
+		return lookupError(name, err)
 	}
 	if s.json {
-		return printJSON(viewOf(rec))
+		return printJSON(newLockView(rec))
 	}
-	return output(fields(rec))
+	return writeOutput(recordFields(rec))
 }
 
-// fields is a record with a line for each thing that is known of it.
-func fields(rec holdfast.Record) []byte {
+// recordFields formats a record, with a line for each known field.
+func recordFields(rec holdfast.Record) []byte {
 	var out bytes.Buffer
-	w := tabwriter.NewWriter(&out, 0, 0, gap, ' ', 0)
+	w := tabwriter.NewWriter(&out, 0, 0, columnGap, ' ', 0)
 	field := func(title, text string) {
 		if text != "" {
 			_, _ = fmt.Fprintf(w, "%s\t%s\n", title, text)
 		}
 	}
 	field("name", readable(rec.Name))
-	field("state", stateOf(rec))
+	field("state", recordState(rec))
 	field("holder", readable(rec.Holder))
 	if rec.Token > 0 {
 		field("token", strconv.FormatInt(rec.Token, 10))
 	}
-	if d, ok := age(rec); ok {
-		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), brief(d)))
+	if d, ok := holdAge(rec); ok {
+		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), shortDuration(d)))
 	}
 	if rec.Remaining > 0 {
-		field("left", leftOf(rec))
+		field("left", remainingText(rec))
 	}
-	field("metadata", pairs(rec.Metadata))
+	field("metadata", formatMetadata(rec.Metadata))
 	_ = w.Flush() // to memory
 	return out.Bytes()
 }
 
-func leftOf(rec holdfast.Record) string {
+func remainingText(rec holdfast.Record) string {
 	if rec.Kept {
-		return brief(rec.Remaining)
+		return shortDuration(rec.Remaining)
 	}
-	return brief(rec.Remaining) + " unless renewed"
+	return shortDuration(rec.Remaining) + " unless renewed"
 }

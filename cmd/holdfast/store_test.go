@@ -19,7 +19,7 @@ func newStore(t *testing.T) (string, *holdfast.Client) {
 	return url, client
 }
 
-func hold(t *testing.T, client *holdfast.Client, name string) *holdfast.Lock {
+func holdLock(t *testing.T, client *holdfast.Client, name string) *holdfast.Lock {
 	t.Helper()
 	lock, err := client.TryAcquire(context.Background(), name, nil)
 	if err != nil {

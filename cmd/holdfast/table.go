@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// unlimited is the width of what is not a terminal.
-const unlimited = 1 << 20
+// unlimitedWidth is the width of an output that is not a terminal.
+const unlimitedWidth = 1 << 20
 
 // The columns of a table of locks.
 const (
@@ -24,34 +24,34 @@ const (
 	columnCount
 )
 
-type row [columnCount]string
+type tableRow [columnCount]string
 
-var titles = row{"NAME", "HOLDER", "TOKEN", "AGE", "LEFT", "METADATA"}
+var tableTitles = tableRow{"NAME", "HOLDER", "TOKEN", "AGE", "LEFT", "METADATA"}
 
-// gap is the room between two columns.
-const gap = 2
+// columnGap is the space between two columns.
+const columnGap = 2
 
-// table is a line of titles and a line for each lock, none longer than width.
-func table(locks []holdfast.Record, width int) []string {
-	rows := []row{titles}
+// tableLines returns a line of titles and a line for each lock, none longer than width.
+func tableLines(locks []holdfast.Record, width int) []string {
+	rows := []tableRow{tableTitles}
 	metadata := false
 	for _, rec := range locks {
-		rows = append(rows, rowOf(rec))
+		rows = append(rows, recordRow(rec))
 		metadata = metadata || len(rec.Metadata) > 0
 	}
 	if !metadata {
 		rows[0][metadataColumn] = ""
 	}
-	w := fit(rows, width)
+	w := fitWidths(rows, width)
 	lines := make([]string, len(rows))
 	for i, r := range rows {
-		lines[i] = cut(r.line(w), width)
+		lines[i] = truncateCells(r.formatLine(w), width)
 	}
 	return lines
 }
 
-func rowOf(rec holdfast.Record) row {
-	r := row{readable(rec.Name), readable(rec.Holder), "-", "-", "-", pairs(rec.Metadata)}
+func recordRow(rec holdfast.Record) tableRow {
+	r := tableRow{readable(rec.Name), readable(rec.Holder), "-", "-", "-", formatMetadata(rec.Metadata)}
 	switch {
 	case rec.Kept:
 		r[holderColumn] = "(kept)"
@@ -61,74 +61,73 @@ func rowOf(rec holdfast.Record) row {
 	if rec.Token > 0 {
 		r[tokenColumn] = strconv.FormatInt(rec.Token, 10)
 	}
-	if d, ok := age(rec); ok {
-		r[ageColumn] = brief(d)
+	if d, ok := holdAge(rec); ok {
+		r[ageColumn] = shortDuration(d)
 	}
 	if rec.Remaining > 0 {
-		r[leftColumn] = brief(rec.Remaining)
+		r[leftColumn] = shortDuration(rec.Remaining)
 	}
 	return r
 }
 
-// widths are those of the columns; a column of no width is left out.
-type widths [columnCount]int
+// columnWidths are the widths of the columns. A column of width 0 is left out.
+type columnWidths [columnCount]int
 
-// fit chooses the widths so that a line fits, if that can be done. What people
-// look for is cut last.
-func fit(rows []row, width int) widths {
-	var w widths
+// fitWidths chooses the widths so that a line fits, if that is possible. The columns that
+// readers look for are cut last.
+func fitWidths(rows []tableRow, width int) columnWidths {
+	var w columnWidths
 	for column := range w {
 		for _, r := range rows {
-			w[column] = max(w[column], cells(r[column]))
+			w[column] = max(w[column], cellWidth(r[column]))
 		}
 	}
-	w.shrink(metadataColumn, 8, width)
-	w.shrink(nameColumn, 24, width)
-	w.shrink(holderColumn, 12, width)
-	w.shrink(nameColumn, 12, width)
-	if w.total() > width {
+	w.shrinkColumn(metadataColumn, 8, width)
+	w.shrinkColumn(nameColumn, 24, width)
+	w.shrinkColumn(holderColumn, 12, width)
+	w.shrinkColumn(nameColumn, 12, width)
+	if w.lineWidth() > width {
 		w[metadataColumn] = 0
 	}
-	w.shrink(holderColumn, 4, width)
-	w.shrink(nameColumn, 4, width)
+	w.shrinkColumn(holderColumn, 4, width)
+	w.shrinkColumn(nameColumn, 4, width)
 	return w
 }
 
-// shrink takes from a column what a line has too much, as long as it keeps the
-// least that it needs.
-func (w *widths) shrink(column, least, width int) {
-	w[column] -= max(min(w.total()-width, w[column]-least), 0)
+// shrinkColumn takes the excess of a line from a column, but leaves the column its least width.
+func (w *columnWidths) shrinkColumn(column, least, width int) {
+	w[column] -= max(min(w.lineWidth()-width, w[column]-least), 0)
 }
 
-func (w *widths) total() int {
-	total := -gap
+func (w *columnWidths) lineWidth() int {
+	total := -columnGap
 	for _, n := range w {
 		if n > 0 {
-			total += n + gap
+			total += n + columnGap
 		}
 	}
 	return total
 }
 
-func (r *row) line(w widths) string {
+func (r *tableRow) formatLine(w columnWidths) string {
 	var b strings.Builder
 	for column, text := range r {
 		if w[column] == 0 {
 			continue
 		}
-		text = cut(text, w[column])
+		text = truncateCells(text, w[column])
 		b.WriteString(text)
-		b.WriteString(strings.Repeat(" ", w[column]-cells(text)+gap))
+		b.WriteString(strings.Repeat(" ", w[column]-cellWidth(text)+columnGap))
 	}
 	return strings.TrimRight(b.String(), " ")
 }
 
-// widthOf is how long a line on f may be. A terminal's last column is left free:
-// not all of them agree on where the cursor is after it.
-func widthOf(f *os.File) int {
+// outputWidth returns the maximum length of a line on f. A terminal's last column stays free:
+// terminals differ in where the cursor is after it.
+func outputWidth(f *os.File) int {
 	width, _, err := term.GetSize(int(f.Fd()))
 	if err != nil || width <= 0 {
-		return unlimited
+		return unlimitedWidth
 	}
 	return width - 1
 }

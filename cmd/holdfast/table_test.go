@@ -20,17 +20,17 @@ func TestTableFits(t *testing.T) {
 				{Name: "foreign"},
 			}
 			for width := 1; width < 400; width++ {
-				lines := table(locks, width)
+				lines := tableLines(locks, width)
 				if len(lines) != 4 {
 					t.Fatalf("%d lines", len(lines))
 				}
 				for _, line := range lines {
-					if cells(line) > width {
-						t.Errorf("at %d: %d: %q", width, cells(line), line)
+					if cellWidth(line) > width {
+						t.Errorf("at %d: %d: %q", width, cellWidth(line), line)
 					}
 				}
 			}
-			for _, line := range table(locks, unlimited) {
+			for _, line := range tableLines(locks, unlimitedWidth) {
 				if strings.Contains(line, "…") {
 					t.Errorf("%q was cut", line)
 				}
@@ -53,14 +53,14 @@ func TestTableCutsWhatMattersLeast(t *testing.T) {
 		70:  `invoices/2026/…  host/1234/A…  1795263959314838  3m20s  29s   why="ni…`,
 		50:  `invoices/20…  host…  1795263959314838  3m20s  29s`,
 	} {
-		if got := table(locks, width)[1]; got != want {
+		if got := tableLines(locks, width)[1]; got != want {
 			t.Errorf("at %d:\n%s, want\n%s", width, got, want)
 		}
 	}
 }
 
 func TestTableOfLittle(t *testing.T) {
-	got := table([]holdfast.Record{{Name: "a\x1b[2Jb", Holder: "\u202ex"}, {Name: "k", Kept: true, Token: 7}}, unlimited)
+	got := tableLines([]holdfast.Record{{Name: "a\x1b[2Jb", Holder: "\u202ex"}, {Name: "k", Kept: true, Token: 7}}, unlimitedWidth)
 	want := []string{
 		`NAME        HOLDER   TOKEN  AGE  LEFT`,
 		`a\x1b[2Jb   \u202ex  -      -    -`,
@@ -85,7 +85,7 @@ func TestBrief(t *testing.T) {
 		50 * time.Hour:                    "2d02h",
 		365*24*time.Hour + 23*time.Minute: "365d00h",
 	} {
-		if got := brief(d); got != want {
+		if got := shortDuration(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}
@@ -115,7 +115,7 @@ func TestCut(t *testing.T) {
 		{"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"日本", 4, "日本"}, {"日本", 3, "日…"}, {"日本", 2, "…"},
 		{"e\u0301e\u0301", 2, "e\u0301e\u0301"}, {"abc", 1, "…"}, {"", 0, ""},
 	} {
-		if got := cut(test.text, test.most); got != test.want || cells(got) > test.most {
+		if got := truncateCells(test.text, test.most); got != test.want || cellWidth(got) > test.most {
 			t.Errorf("cut(%q, %d) = %q, want %q", test.text, test.most, got, test.want)
 		}
 	}
@@ -126,19 +126,19 @@ func TestCut(t *testing.T) {
 func TestAgeIsByTheClockOfTheStore(t *testing.T) {
 	there := time.Now().Add(-42 * time.Hour)
 	rec := holdfast.Record{Since: there.Add(-time.Minute), Until: there.Add(10 * time.Second), Remaining: 10 * time.Second}
-	if got, ok := age(rec); !ok || got != time.Minute {
+	if got, ok := holdAge(rec); !ok || got != time.Minute {
 		t.Errorf("%v, %v", got, ok)
 	}
-	if got, ok := age(holdfast.Record{Since: time.Now().Add(time.Hour)}); !ok || got != 0 {
+	if got, ok := holdAge(holdfast.Record{Since: time.Now().Add(time.Hour)}); !ok || got != 0 {
 		t.Errorf("from the future: %v, %v", got, ok)
 	}
-	if _, ok := age(holdfast.Record{}); ok {
+	if _, ok := holdAge(holdfast.Record{}); ok {
 		t.Error("an unknown age")
 	}
 }
 
 func Example_jsonLine() {
-	line, _ := jsonLine(viewOf(holdfast.Record{Name: "a<b\u009b\U000e0001", Token: 1}))
+	line, _ := jsonLine(newLockView(holdfast.Record{Name: "a<b\u009b\U000e0001", Token: 1}))
 	fmt.Print(string(line))
 	// Output: {"name":"a<b\u009b\udb40\udc01","state":"held","token":1}
 }

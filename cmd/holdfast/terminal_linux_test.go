@@ -13,8 +13,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// A console is a terminal that we play, with a holdfast as the leader of its
-// session.
+// A console is a terminal that the test plays, with a holdfast as the leader of its session.
 type console struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -22,20 +21,20 @@ type console struct {
 	ended  chan struct{}
 
 	mu     sync.Mutex
-	screen *glass
+	screen *fakeTerminal
 	all    []byte
 }
 
 // newConsole prepares a terminal for "holdfast ARGS".
 func newConsole(t *testing.T, store string, columns, rows int, args ...string) *console {
 	t.Helper()
-	heedSignals()
+	acceptSignals()
 	master, slave, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { master.Close() })
-	c := &console{t: t, master: master, screen: &glass{columns: columns, rows: rows}, ended: make(chan struct{})}
+	c := &console{t: t, master: master, screen: &fakeTerminal{columns: columns, rows: rows}, ended: make(chan struct{})}
 	c.resize(columns, rows)
 	c.cmd = exec.Command("holdfast", args...)
 	c.cmd.Env = append(os.Environ(), "HOLDFAST_STORE="+store, "TERM=xterm", "NO_COLOR=")
@@ -51,15 +50,15 @@ func (c *console) start() {
 		c.t.Fatal(err)
 	}
 	c.cmd.Stdin.(*os.File).Close()
-	go c.watch()
+	go c.readOutput()
 	c.t.Cleanup(func() {
 		_ = c.cmd.Process.Kill()
 		<-c.ended
 	})
 }
 
-// watch shows what is written until nobody has the terminal open any more.
-func (c *console) watch() {
+// readOutput shows what is written until no process has the terminal open any more.
+func (c *console) readOutput() {
 	defer close(c.ended)
 	data := make([]byte, 4096)
 	for {
@@ -78,21 +77,21 @@ func (c *console) resize(columns, rows int) {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.screen.columns, c.screen.rows = columns, rows
+	c.screen.resize(columns, rows)
 	if err := pty.Setsize(c.master, &pty.Winsize{Cols: uint16(columns), Rows: uint16(rows)}); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c *console) press(keys string) {
+func (c *console) typeKeys(keys string) {
 	c.t.Helper()
 	if _, err := c.master.WriteString(keys); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// await waits until the text on the screen fulfils a condition.
-func (c *console) await(what string, done func(lines []string) bool) {
+// waitScreen waits until the text on the screen fulfils a condition.
+func (c *console) waitScreen(what string, done func(lines []string) bool) {
 	c.t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
@@ -104,19 +103,19 @@ func (c *console) await(what string, done func(lines []string) bool) {
 		if done(lines) {
 			return
 		}
-		if time.Since(began) > longest {
+		if time.Since(began) > testTimeout {
 			c.t.Fatalf("no %s on the screen:\n%s", what, strings.Join(lines, "\n"))
 		}
 	}
 }
 
-func (c *console) awaitText(text string) {
+func (c *console) waitText(text string) {
 	c.t.Helper()
-	c.await(text, func(lines []string) bool { return strings.Contains(strings.Join(lines, "\n"), text) })
+	c.waitScreen(text, func(lines []string) bool { return strings.Contains(strings.Join(lines, "\n"), text) })
 }
 
-// code waits for the end, and returns the exit code.
-func (c *console) code() int {
+// exitCode waits for the end, and returns the exit code.
+func (c *console) exitCode() int {
 	c.t.Helper()
 	err := c.cmd.Wait()
 	<-c.ended

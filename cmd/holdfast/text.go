@@ -11,16 +11,16 @@ import (
 	"unicode/utf8"
 )
 
-// readable shows a text of somebody else's making, with whatever a terminal might
-// take for a command spelt out.
+// readable returns a text of another user with everything escaped that a terminal might take
+// for a command.
 func readable(text string) string {
-	if !strings.ContainsFunc(text, strange) {
+	if !strings.ContainsFunc(text, isUnprintable) {
 		return text
 	}
 	var b strings.Builder
 	for len(text) > 0 {
 		r, size := utf8.DecodeRuneInString(text)
-		if piece := text[:size]; strange(r) {
+		if piece := text[:size]; isUnprintable(r) {
 			quoted := strconv.QuoteToASCII(piece)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		} else {
@@ -31,10 +31,10 @@ func readable(text string) string {
 	return b.String()
 }
 
-func strange(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
+func isUnprintable(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 
-// pairs shows metadata on one line.
-func pairs(metadata map[string]string) string {
+// formatMetadata formats metadata on one line.
+func formatMetadata(metadata map[string]string) string {
 	var words []string
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		value := metadata[key]
@@ -46,8 +46,8 @@ func pairs(metadata map[string]string) string {
 	return strings.Join(words, " ")
 }
 
-// brief shows a duration by its two greatest units, rounded down.
-func brief(d time.Duration) string {
+// shortDuration formats a duration by its two greatest units, rounded down.
+func shortDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < time.Second:
@@ -62,9 +62,9 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 }
 
-// wide are the characters that take two cells on a terminal, as far as that
-// matters for names.
-var wide = &unicode.RangeTable{
+// wideRunes are the characters that take two cells on a terminal, as far as that matters for
+// names.
+var wideRunes = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x1100, 0x115f, 1}, {0x231a, 0x231b, 1}, {0x23e9, 0x23ec, 1}, {0x25fd, 0x25fe, 1},
 		{0x2614, 0x2615, 1}, {0x2648, 0x2653, 1}, {0x26a1, 0x26a1, 1}, {0x26bd, 0x26be, 1},
@@ -78,35 +78,35 @@ var wide = &unicode.RangeTable{
 	},
 }
 
-// cells is how much room a text takes on a terminal.
-func cells(text string) int {
+// cellWidth returns how many cells a text takes on a terminal.
+func cellWidth(text string) int {
 	n := 0
 	for _, r := range text {
-		n += cellsOf(r)
+		n += runeWidth(r)
 	}
 	return n
 }
 
-func cellsOf(r rune) int {
+func runeWidth(r rune) int {
 	switch {
 	case r < 0x300:
 		return 1
 	case unicode.In(r, unicode.Mn, unicode.Me):
 		return 0
-	case unicode.Is(wide, r):
+	case unicode.Is(wideRunes, r):
 		return 2
 	}
 	return 1
 }
 
-// cut shortens a text to so many cells, and marks that it did.
-func cut(text string, most int) string {
-	if cells(text) <= most {
+// truncateCells shortens a text to at most most cells, and marks the cut with an ellipsis.
+func truncateCells(text string, most int) string {
+	if cellWidth(text) <= most {
 		return text
 	}
 	n := 0
 	for i, r := range text {
-		if n += cellsOf(r); n > most-1 {
+		if n += runeWidth(r); n > most-1 {
 			return text[:i] + "…"
 		}
 	}

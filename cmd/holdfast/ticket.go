@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// ticketVariable is where renew and release find a ticket that is not given.
-const ticketVariable = "HOLDFAST_TICKET"
+// ticketEnv is where renew and release find a ticket that is not on the command line.
+const ticketEnv = "HOLDFAST_TICKET"
 
-// longestTicket is more than any ticket can be long.
-const longestTicket = 8 << 10
+// maxTicketSize is more than the length of any ticket.
+const maxTicketSize = 8 << 10
 
 const renewLong = `Renew makes a lock last at least until --ttl from now. TICKET is what "holdfast
 acquire" has printed; with - it is read from standard input, and without one taken
@@ -48,7 +48,7 @@ func newRenew(c *cli) *cobra.Command {
 	cmd := c.ticketCommand("renew", func(ctx context.Context, client *holdfast.Client, ticket holdfast.Ticket) error {
 		lock, err := client.Adopt(ctx, ticket, &holdfast.Options{TTL: ttl, NoRenew: true})
 		if err == nil {
-			_, err = lock.HandOver() // to whoever has the ticket
+			_, err = lock.HandOver() // to the owner of the ticket
 		}
 		return err
 	})
@@ -56,7 +56,7 @@ func newRenew(c *cli) *cobra.Command {
 	cmd.Long = renewLong
 	cmd.Example = `  holdfast renew "$ticket" --ttl 1h
   holdfast renew - <ticket-file`
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "for how long from now (default as long as it was acquired for)")
+	durationVar(cmd.Flags(), &ttl, "ttl", 0, "for how long from now (default as long as it was acquired for)")
 	return cmd
 }
 
@@ -75,7 +75,7 @@ func newRelease(c *cli) *cobra.Command {
 	return cmd
 }
 
-// ticketCommand makes a subcommand that does something with a ticket.
+// ticketCommand creates a subcommand that does something with a ticket.
 func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Client, holdfast.Ticket) error) *cobra.Command {
 	return &cobra.Command{
 		Use:  verb + " [TICKET | -]",
@@ -84,21 +84,21 @@ func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Clie
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			ctx, stop := interruptible()
+			ctx, stop := interruptContext()
 			defer stop()
-			ticket, err := readTicket(optional(args), os.Stdin)
+			ticket, err := readTicket(firstArg(args), os.Stdin)
 			if err != nil {
-				return c.ended(ctx, err)
+				return c.finalError(ctx, err)
 			}
 			return c.inspect(ctx, func(client *holdfast.Client) error {
-				err := do(ctx, client, ticket)
+				err := rewordError(verb, do(ctx, client, ticket))
 				switch {
 				case err == nil:
 					return nil
 				case errors.Is(err, holdfast.ErrNotHeld), errors.Is(err, holdfast.ErrLost):
-					return &exit{exitNobody, err, ""}
+					return &exitError{exitNobody, err, ""}
 				}
-				return failure(err)
+				return exitErrorFor(err)
 			})
 		},
 	}
@@ -108,16 +108,41 @@ func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Clie
 func readTicket(arg string, stdin io.Reader) (holdfast.Ticket, error) {
 	switch arg {
 	case "-":
-		line, err := bufio.NewReader(io.LimitReader(stdin, longestTicket)).ReadString('\n')
+		line, err := bufio.NewReader(io.LimitReader(stdin, maxTicketSize)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
-			return "", usage(fmt.Errorf("standard input: %w", err), "")
+			return "", usageError(fmt.Errorf("standard input: %w", err), "")
 		}
 		arg = strings.TrimSpace(line)
 	case "":
-		arg = os.Getenv(ticketVariable)
+		arg = os.Getenv(ticketEnv)
 	}
 	if arg == "" {
-		return "", usage(errors.New("no ticket"), "the ticket as an argument, in "+ticketVariable+", or - for standard input")
+		return "", usageError(errors.New("no ticket"), "the ticket as an argument, in "+ticketEnv+", or - for standard input")
 	}
 	return holdfast.Ticket(arg), nil
+}
+
+// A rewordedError is an error of package holdfast that names the subcommand instead of the
+// method.
+type rewordedError struct {
+	text string
+	err  error
+}
+
+func (r *rewordedError) Error() string { return r.text }
+
+func (r *rewordedError) Unwrap() error { return r.err }
+
+// rewordError replaces the name of a method at the start of an error by that of the subcommand.
+func rewordError(verb string, err error) error {
+	if err == nil {
+		return nil
+	}
+	text := withoutPrefix(err)
+	for _, method := range []string{"adopt", "hand over"} {
+		if rest, ok := strings.CutPrefix(text, method); ok {
+			return &rewordedError{verb + rest, err}
+		}
+	}
+	return err
 }

@@ -15,26 +15,26 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/torture"
-	"github.com/holdfast-go/holdfast/internal/torture/arena"
+	"github.com/holdfast-go/holdfast/internal/torture/testbed"
 )
 
-// longHolds is how many in a hundred holds last up to three TTLs: enough to meet
-// with faults, and few enough to leave the locks to others.
+// longHolds is how many in a hundred holds last up to three TTLs: enough to coincide with
+// faults, and few enough to leave the locks to other workers.
 const longHolds = 2
 
-// check refuses flags that make no sense.
-func (t *tortureCommand) check() error {
+// checkFlags refuses flags that make no sense.
+func (t *tortureCommand) checkFlags() error {
 	if t.procs < 1 || t.workers < 1 || t.names < 1 {
-		return usage(errors.New("--procs, --workers and --names are at least 1"), "")
+		return usageError(errors.New("--procs, --workers and --names are at least 1"), "")
 	}
 	if t.ttl < 100*time.Millisecond || t.duration <= 0 {
-		return usage(errors.New("--ttl is at least 100ms, and --for above zero"), "")
+		return usageError(errors.New("--ttl is at least 100ms, and --for above zero"), "")
 	}
-	if t.own != "" && !slices.Contains(arena.Kinds(), t.own) {
-		return usage(fmt.Errorf("--own cannot start %q", t.own), "one of: "+strings.Join(arena.Kinds(), ", "))
+	if t.own != "" && !slices.Contains(testbed.Kinds(), t.own) {
+		return usageError(fmt.Errorf("--own cannot start %q", t.own), "one of: "+strings.Join(testbed.Kinds(), ", "))
 	}
 	if _, err := t.parseFaults(); err != nil {
-		return usage(err, "some of: "+fmt.Sprint(torture.Faults))
+		return usageError(err, "some of: "+fmt.Sprint(torture.Faults))
 	}
 	return nil
 }
@@ -46,8 +46,8 @@ func (t *tortureCommand) parseFaults() ([]torture.Fault, error) {
 	return torture.ParseFaults(t.faults)
 }
 
-// options puts together what the flags say.
-func (t *tortureCommand) options(ctx context.Context, place *arena.Arena) (*torture.Options, error) {
+// tortureOptions derives the options from the flags.
+func (t *tortureCommand) tortureOptions(ctx context.Context, place *testbed.Testbed) (*torture.Options, error) {
 	faults, err := t.parseFaults()
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (t *tortureCommand) options(ctx context.Context, place *arena.Arena) (*tort
 	}
 	client, err := openStores(ctx, place.Stores, nil)
 	if err != nil {
-		return nil, failure(err)
+		return nil, exitErrorFor(err)
 	}
 	defer client.Close() // it holds nothing
 	if client.Guarantees().Scope == driver.ScopeProcess {
@@ -65,12 +65,12 @@ func (t *tortureCommand) options(ctx context.Context, place *arena.Arena) (*tort
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return nil, &exit{exitUnavailable, err, ""}
+		return nil, &exitError{exitUnavailable, err, ""}
 	}
 	return &torture.Options{
 		Stores: place.Stores, Open: openStores,
 		Servers: place.Servers, Recovery: place.Recovery,
-		Setup: place.Setup, Program: "holdfast " + thisBuild().Version,
+		Setup: place.Setup, Program: "holdfast " + readBuildInfo().Version,
 		Worker: func() *exec.Cmd { return exec.Command(self, tortureWorker) },
 		Procs:  t.procs, Workers: t.workers, Names: t.names,
 		TTL: t.ttl, Long: longHolds, For: t.duration, Faults: faults, Seed: t.seed,
@@ -78,8 +78,8 @@ func (t *tortureCommand) options(ctx context.Context, place *arena.Arena) (*tort
 	}, nil
 }
 
-// folder returns where the logs go, and whether they are to stay there.
-func (t *tortureCommand) folder() (string, bool, error) {
+// reportFolder returns the folder of the logs, and whether they stay there.
+func (t *tortureCommand) reportFolder() (string, bool, error) {
 	if t.reportDir == "" {
 		dir, err := os.MkdirTemp("", "holdfast-torture-")
 		return dir, false, err

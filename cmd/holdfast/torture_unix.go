@@ -16,24 +16,26 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/torture"
-	"github.com/holdfast-go/holdfast/internal/torture/arena"
+	"github.com/holdfast-go/holdfast/internal/torture/testbed"
 )
 
 const tortureLong = `Torture finds out whether the locks of a store are locks. Worker processes take,
 hold, extend and release them while they are paused and killed and their network
 fails. Every step is logged by one clock, and the log is judged at the end: two
 holders at one time, tokens that do not rise, updates lost in spite of tokens,
-waiters forgotten, things left behind.
+waiters forgotten, "held" where nobody can have held it, a Do that says nothing of
+the loss of its lock, things left behind.
 
 Faults of the processes: pause, kill. Of the network, if the URLs name single
 servers: partition, lose-reply, reset, slow. With --own, which starts servers for
 the trial and ends them afterwards, of the servers, one at a time: server-pause,
 server-partition, server-restart, and for Redis server-forget, which is a restart
-without data. Those that cannot be done with the store are left out. The locks
+without data; and of all at once: outage, which stops them for longer than a TTL.
+Those that cannot be done with the store are left out. The locks
 have names of their own; other locks of the store are left alone.
 
 Exit code: 0 if nothing was found; or
-    1  a promise was broken: it is told what was seen, and where the logs are
+    1  a promise was broken: the report shows what was seen, and names the logs
    64  the command line is wrong
    69  the store cannot be reached or started, or the torture could not be
        carried out
@@ -65,26 +67,26 @@ func newTorture(c *cli) []*cobra.Command {
 		Short:   "Find out whether the locks of a store are locks",
 		Long:    tortureLong,
 		Example: tortureExample,
-		Args:    cobra.NoArgs,
+		Args:    noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible()
+			ctx, stop := interruptContext()
 			defer stop()
 			if t.own != "" && cmd.Flags().Changed("store") {
-				return usage(errors.New("--own is a store of its own"), "without --store")
+				return usageError(errors.New("--own is a store of its own"), "without --store")
 			}
-			return t.ended(ctx, t.run(ctx))
+			return t.finalError(ctx, t.prepareAndRun(ctx))
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&t.own, "own", "", "start a store for it: "+strings.Join(arena.Kinds(), ", "))
+	f.StringVar(&t.own, "own", "", "start a store for the trial, in temporary folders, and end it afterwards: "+strings.Join(testbed.Kinds(), ", "))
 	f.IntVar(&t.procs, "procs", 6, "worker processes")
 	f.IntVar(&t.workers, "workers", 4, "workers in each process")
 	f.IntVar(&t.names, "names", 3, "locks that they share")
-	f.DurationVar(&t.duration, "for", time.Minute, "how long")
-	f.DurationVar(&t.ttl, "ttl", 2*time.Second, "TTL of the locks: the shorter, the more often they are lost")
+	durationVar(f, &t.duration, "for", time.Minute, "how long")
+	durationVar(f, &t.ttl, "ttl", 2*time.Second, "TTL of the locks, at least 100ms: the shorter, the more often they are lost")
 	f.StringVar(&t.faults, "faults", "all", "faults with commas between, all or none")
 	f.Uint64Var(&t.seed, "seed", 0, "seed of the choices made (default another each time)")
-	f.StringVar(&t.reportDir, "report", "", "keep the logs and the report in this folder")
+	f.StringVar(&t.reportDir, "report", "", "keep the logs and the report in this `DIR`")
 	f.BoolVar(&t.json, "json", false, "print the report as JSON")
 	worker := &cobra.Command{
 		Use:    tortureWorker,
@@ -92,7 +94,7 @@ func newTorture(c *cli) []*cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := torture.Work(os.Stdin, openStores); err != nil {
-				return &exit{exitUnavailable, err, ""}
+				return &exitError{exitUnavailable, err, ""}
 			}
 			return nil
 		},
@@ -107,78 +109,82 @@ func openStores(ctx context.Context, urls []string, config *holdfast.Config) (*h
 // exitFound is the exit code of a torture that has found something.
 const exitFound = 1
 
-func (t *tortureCommand) run(ctx context.Context) (err error) {
-	if err := t.check(); err != nil {
+func (t *tortureCommand) prepareAndRun(ctx context.Context) (err error) {
+	if err := t.checkFlags(); err != nil {
 		return err
 	}
-	place := &arena.Arena{Stores: t.store.urls}
+	if err := t.store.checkURLs(); err != nil && t.own == "" {
+		return err
+	}
+	place := &testbed.Testbed{Stores: t.store.urls}
 	if t.own != "" {
-		if place, err = arena.Start(t.own, t.ttl); err != nil {
-			return &exit{exitUnavailable, err, ""}
+		if place, err = testbed.Start(t.own, t.ttl); err != nil {
+			return &exitError{exitUnavailable, err, ""}
 		}
 	}
 	defer func() {
 		if closeErr := place.Close(); err == nil && closeErr != nil {
-			err = &exit{exitUnavailable, closeErr, ""}
+			err = &exitError{exitUnavailable, closeErr, ""}
 		}
 	}()
-	o, err := t.options(ctx, place)
+	o, err := t.tortureOptions(ctx, place)
 	if err != nil {
 		return err
 	}
-	return t.torture(ctx, o)
+	return t.runTorture(ctx, o)
 }
 
-func (t *tortureCommand) torture(ctx context.Context, o *torture.Options) error {
-	dir, keep, err := t.folder()
+func (t *tortureCommand) runTorture(ctx context.Context, o *torture.Options) error {
+	dir, keep, err := t.reportFolder()
 	if err != nil {
-		return &exit{exitOutput, err, "--report with another folder"}
+		return &exitError{exitOutput, err, "--report with another folder"}
 	}
 	o.Dir = dir
 	report, err := torture.Run(ctx, *o)
-	t.erase()
+	t.eraseProgress()
 	if err != nil {
 		if !keep {
-			_ = os.RemoveAll(dir) // it tells nothing
+			_ = os.RemoveAll(dir) // it shows nothing
 		}
-		return failure(err)
+		return exitErrorFor(err)
 	}
-	if err := t.tell(report, dir, keep); err != nil {
-		return &exit{exitOutput, err, ""}
+	if err := t.finishReport(report, dir, keep); err != nil {
+		return &exitError{exitOutput, err, ""}
 	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case report.Failed():
-		return &exit{code: exitFound}
+		return &exitError{code: exitFound}
 	}
 	return nil
 }
 
-// tell prints the report, and leaves the logs if they are wanted or needed.
-func (t *tortureCommand) tell(report *torture.Report, dir string, keep bool) error {
+// finishReport prints the report, and keeps the logs if they are wanted or needed.
+func (t *tortureCommand) finishReport(report *torture.Report, dir string, keep bool) error {
 	if !keep && !report.Failed() {
-		return errors.Join(os.RemoveAll(dir), t.print(report))
+		report.Picture = "" // it goes with the folder
+		return errors.Join(os.RemoveAll(dir), t.printReport(report))
 	}
-	if err := errors.Join(writeReport(report, dir), t.print(report)); err != nil {
+	if err := errors.Join(writeReport(report, dir), t.printReport(report)); err != nil {
 		return err
 	}
-	t.say("the logs are in %s", dir)
+	t.printNotice("the logs are in %s", dir)
 	return nil
 }
 
-// progress tells on a terminal how far it has got.
+// progress returns a function that shows the progress on a terminal, nil without a terminal.
 func (t *tortureCommand) progress() func(time.Duration, int) {
 	if !t.onTerminal() {
 		return nil
 	}
 	return func(elapsed time.Duration, faults int) {
-		t.erase()
+		t.eraseProgress()
 		_, _ = fmt.Fprintf(os.Stderr, "%v of %v, %d faults ", elapsed.Round(time.Second), t.duration, faults)
 	}
 }
 
-// writeReport puts the report beside the logs, for people and for programs.
+// writeReport writes the report beside the logs, for people and for programs.
 func writeReport(report *torture.Report, dir string) error {
 	text, err := os.Create(filepath.Join(dir, "report.txt"))
 	if err != nil {
@@ -189,7 +195,7 @@ func writeReport(report *torture.Report, dir string) error {
 	return errors.Join(err, jsonErr, os.WriteFile(filepath.Join(dir, "report.json"), append(data, '\n'), 0o644))
 }
 
-func (t *tortureCommand) print(report *torture.Report) error {
+func (t *tortureCommand) printReport(report *torture.Report) error {
 	if !t.json {
 		return report.Write(os.Stdout)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A build is what --json shows of the program.
-type build struct {
+// A buildInfo describes the program, as --json shows it.
+type buildInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
 	Modified bool   `json:"modified,omitempty"`
@@ -25,37 +25,37 @@ func newVersion(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Tell which version this is",
-		Long:  "Version tells the version, the commit it was built from, the version of Go, and the platform.",
-		Args:  cobra.NoArgs,
+		Long:  "Version prints the version, the commit it was built from, the version of Go, and the platform.",
+		Args:  noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
-				return c.ended(cmd.Context(), printJSON(thisBuild()))
+				return c.finalError(cmd.Context(), printJSON(readBuildInfo()))
 			}
-			return c.ended(cmd.Context(), printVersion())
+			return c.finalError(cmd.Context(), printVersion())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	return cmd
 }
 
-// addVersionFlag is for those who try "holdfast --version" first.
+// addVersionFlag adds "holdfast --version", which many users try first.
 func (c *cli) addVersionFlag(root *cobra.Command) {
 	var wanted bool
-	root.Flags().BoolVar(&wanted, "version", false, "tell which version this is")
+	root.Flags().BoolVar(&wanted, "version", false, "print the version")
 	otherwise := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if wanted {
-			return c.ended(cmd.Context(), printVersion())
+			return c.finalError(cmd.Context(), printVersion())
 		}
 		return otherwise(cmd, args)
 	}
 }
 
-func printVersion() error { return output([]byte(thisBuild().String() + "\n")) }
+func printVersion() error { return writeOutput([]byte(readBuildInfo().String() + "\n")) }
 
-// thisBuild is what the linker has left in the program.
-func thisBuild() build {
-	b := build{Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+// readBuildInfo returns what the linker has left in the program.
+func readBuildInfo() buildInfo {
+	b := buildInfo{Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
@@ -76,7 +76,7 @@ func thisBuild() build {
 	return b
 }
 
-func (b build) String() string {
+func (b buildInfo) String() string {
 	words := []string{"holdfast", b.Version}
 	if b.Revision != "" {
 		commit := "commit " + b.Revision[:min(12, len(b.Revision))]

@@ -19,8 +19,8 @@ const (
 	stateKept = "kept" // released, but not free before its --min-hold is over
 )
 
-// A view is a lock as --json shows it. What the store does not know is left out.
-type view struct {
+// A lockView is a lock as --json shows it. It leaves out what the store does not know.
+type lockView struct {
 	Name        string            `json:"name"`
 	State       string            `json:"state,omitempty"`
 	Holder      string            `json:"holder,omitempty"`
@@ -31,35 +31,44 @@ type view struct {
 	Metadata    map[string]string `json:"metadata,omitempty"`
 }
 
-func viewOf(rec holdfast.Record) view {
-	v := view{
+func newLockView(rec holdfast.Record) lockView {
+	v := lockView{
 		Name:        rec.Name,
-		State:       stateOf(rec),
+		State:       recordState(rec),
 		Holder:      rec.Holder,
 		Token:       rec.Token,
-		RemainingMS: rec.Remaining.Milliseconds(),
+		RemainingMS: max(rec.Remaining.Milliseconds(), 0),
 		Metadata:    rec.Metadata,
 	}
-	// A zero time would not be one in UTC.
-	if !rec.Since.IsZero() {
-		v.Since = rec.Since.UTC()
-	}
-	if !rec.Until.IsZero() {
-		v.Until = rec.Until.UTC()
-	}
+	v.Since, v.Until = jsonTime(rec.Since), jsonTime(rec.Until)
 	return v
 }
 
-func stateOf(rec holdfast.Record) string {
+// jsonTime returns a moment in UTC, or the nearest to it that RFC 3339 can represent. Another
+// client may have set an expiry thousands of years ahead.
+func jsonTime(t time.Time) time.Time {
+	first, last := time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	switch {
+	case t.IsZero():
+		return time.Time{}
+	case t.Before(first):
+		return first
+	case t.After(last):
+		return last
+	}
+	return t.UTC()
+}
+
+func recordState(rec holdfast.Record) string {
 	if rec.Kept {
 		return stateKept
 	}
 	return stateHeld
 }
 
-// age is how long ago a hold began, by the clock of the store if that is known;
-// ok is false if nothing is known of it.
-func age(rec holdfast.Record) (d time.Duration, ok bool) {
+// holdAge returns how long ago a hold began, by the clock of the store if that is known. ok is
+// false if the beginning is not known.
+func holdAge(rec holdfast.Record) (d time.Duration, ok bool) {
 	if rec.Since.IsZero() {
 		return 0, false
 	}
@@ -74,13 +83,13 @@ func age(rec holdfast.Record) (d time.Duration, ok bool) {
 func printJSON(v any) error {
 	line, err := jsonLine(v)
 	if err != nil {
-		return failure(err)
+		return exitErrorFor(err)
 	}
-	return output(line)
+	return writeOutput(line)
 }
 
-// jsonLine is a value on one line, without a character that a terminal might take
-// for a command.
+// jsonLine encodes a value on one line, without a character that a terminal might take for a
+// command.
 func jsonLine(v any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -103,10 +112,10 @@ func jsonLine(v any) ([]byte, error) {
 	return line, nil
 }
 
-// output writes data to standard output.
-func output(data []byte) error {
+// writeOutput writes data to standard output.
+func writeOutput(data []byte) error {
 	if _, err := os.Stdout.Write(data); err != nil {
-		return &exit{exitOutput, err, ""}
+		return &exitError{exitOutput, err, ""}
 	}
 	return nil
 }

@@ -28,11 +28,11 @@ const waitExample = `  holdfast wait migration && ./start-server
 // A waitCommand is "holdfast wait" with its flags.
 type waitCommand struct {
 	*cli
-	timeout patience
+	timeout waitLimit
 }
 
 func newWait(c *cli) *cobra.Command {
-	w := &waitCommand{cli: c, timeout: forever}
+	w := &waitCommand{cli: c, timeout: waitForever}
 	cmd := &cobra.Command{
 		Use:     "wait NAME",
 		Short:   "Wait until nobody holds a lock",
@@ -40,10 +40,10 @@ func newWait(c *cli) *cobra.Command {
 		Example: waitExample,
 		Args:    oneName,
 		RunE: func(_ *cobra.Command, args []string) error {
-			ctx, stop := interruptible()
+			ctx, stop := interruptContext()
 			defer stop()
 			return w.inspect(ctx, func(client *holdfast.Client) error {
-				return w.run(ctx, client, args[0])
+				return w.waitFree(ctx, client, args[0])
 			})
 		},
 	}
@@ -51,38 +51,43 @@ func newWait(c *cli) *cobra.Command {
 	return cmd
 }
 
-func (w *waitCommand) run(ctx context.Context, client *holdfast.Client, name string) error {
+func (w *waitCommand) waitFree(ctx context.Context, client *holdfast.Client, name string) error {
 	var err error
 	if w.verbose {
-		if err = isFree(ctx, client, name); errors.Is(err, holdfast.ErrHeld) {
-			w.say("%w", err)
+		if err = checkFree(ctx, client, name); errors.Is(err, holdfast.ErrHeld) {
+			w.printNotice("%w", err)
+		}
+	}
+	if w.timeout != 0 {
+		if err := checkSelfWait(ctx, client, name); err != nil {
+			return err
 		}
 	}
 	switch w.timeout {
 	case 0:
-		err = isFree(ctx, client, name)
-	case forever:
+		err = checkFree(ctx, client, name)
+	case waitForever:
 		err = client.WaitFree(ctx, name)
 	default:
 		limited, cancel := context.WithTimeout(ctx, time.Duration(w.timeout))
 		defer cancel()
 		err = client.WaitFree(limited, name)
 		if err != nil && limited.Err() != nil {
-			err = isFree(ctx, client, name) // which tells who has it
+			err = checkFree(ctx, client, name) // which returns the holder
 		}
 	}
 	if err == nil {
 		return nil
 	}
-	e := failure(err)
+	e := exitErrorFor(err)
 	if e.code == exitBusy {
-		e.try = "--timeout with more time"
+		e.hint = "--timeout with more time"
 	}
 	return e
 }
 
-// isFree fails with a HeldError if somebody holds the lock.
-func isFree(ctx context.Context, client *holdfast.Client, name string) error {
+// checkFree returns a HeldError if the lock is held.
+func checkFree(ctx context.Context, client *holdfast.Client, name string) error {
 	rec, err := client.Lookup(ctx, name)
 	switch {
 	case errors.Is(err, holdfast.ErrNotHeld):

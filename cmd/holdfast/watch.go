@@ -25,7 +25,7 @@ taken and released in between is not shown. "event" says what has changed:
    kept   its holder has released it, but --min-hold is not over
    freed  nobody has it any more; the rest is what was last known
 
-A store that fails later on is told of on standard error and asked again.
+A store that fails later on is reported on standard error and tried again.
 
 Exit code: 130 when interrupted (128+n for another signal n), 0 when the reader of
 standard output is gone; or
@@ -37,8 +37,8 @@ const watchExample = `  holdfast watch
   holdfast watch invoices/ --interval 5s
   holdfast watch | jq -r 'select(.event == "freed") | .name'`
 
-// leastInterval keeps a mistyped --interval from wearing out a server.
-const leastInterval = 10 * time.Millisecond
+// minInterval keeps a mistyped --interval from overloading a server.
+const minInterval = 10 * time.Millisecond
 
 // A watchCommand is "holdfast watch" with its flags.
 type watchCommand struct {
@@ -57,82 +57,82 @@ func newWatch(c *cli) *cobra.Command {
 		Example: watchExample,
 		Args:    atMostOne("PREFIX"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			w.prefix = optional(args)
-			if w.interval < leastInterval {
-				return usage(fmt.Errorf("--interval %v is less than %v", w.interval, leastInterval), "--interval 1s")
+			w.prefix = firstArg(args)
+			if w.interval < minInterval {
+				return usageError(fmt.Errorf("--interval %v is less than %v", w.interval, minInterval), "--interval 1s")
 			}
-			ctx, stop := interruptible()
+			ctx, stop := interruptContext()
 			defer stop()
 			return w.inspect(ctx, func(client *holdfast.Client) error {
-				return w.run(ctx, client)
+				return w.watchLocks(ctx, client)
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&w.interval, "interval", time.Second, "how often to look")
+	durationVar(f, &w.interval, "interval", time.Second, "how often to look")
 	f.BoolVar(&w.json, "json", false, "one JSON object per line and change, on a terminal too")
 	return cmd
 }
 
-// A display shows one picture after another.
+// A display shows one snapshot after another.
 type display interface {
-	show(*picture) error
+	showSnapshot(*snapshot) error
 
-	// resume is called when the program goes on after it was suspended.
-	resume()
+	// onResume is called when the program goes on after it was suspended.
+	onResume()
 
-	// end is called when there is nothing more to show.
-	end()
+	// finish is called when there is nothing more to show.
+	finish()
 }
 
-func (w *watchCommand) display(client *holdfast.Client) display {
-	if !w.json && isTerminal(os.Stdout) && understandsEscapes(os.Stdout) {
+func (w *watchCommand) newDisplay(client *holdfast.Client) display {
+	if !w.json && isTerminal(os.Stdout) && supportsEscapes(os.Stdout) {
 		return &screen{
 			out:   os.Stdout,
 			store: client.Guarantees().Store,
 			bold:  os.Getenv("NO_COLOR") == "",
 		}
 	}
-	return &eventLines{say: w.say}
+	return &eventLines{printNotice: w.printNotice}
 }
 
-// run returns when ctx ends or there is nobody to show anything to.
-func (w *watchCommand) run(ctx context.Context, client *holdfast.Client) error {
+// watchLocks returns when ctx ends or the reader of the output is gone.
+func (w *watchCommand) watchLocks(ctx context.Context, client *holdfast.Client) error {
 	signal.Ignore(syscall.SIGPIPE) // so that writing returns an error instead
 	resized, resumed := terminalSignals()
 	ticks := time.NewTicker(w.interval)
 	defer ticks.Stop()
-	d := w.display(client)
-	defer d.end()
+	d := w.newDisplay(client)
+	defer d.finish()
 
-	p := w.look(ctx, client, &picture{})
-	if p.useless() {
-		return failure(errors.Join(p.errs...))
+	p := w.takeSnapshot(ctx, client, &snapshot{})
+	if p.hasOnlyErrors() {
+		return exitErrorFor(errors.Join(p.errs...))
 	}
 	for {
-		if err := d.show(p); err != nil {
-			return unlessClosed(err)
+		if err := d.showSnapshot(p); err != nil {
+			return ignoreClosedPipe(err)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-resized:
 		case <-resumed:
-			d.resume()
+			d.onResume()
 		case <-ticks.C:
 			if readerGone(os.Stdout) {
 				return nil
 			}
-			p = w.look(ctx, client, p)
+			p = w.takeSnapshot(ctx, client, p)
 		}
 		if ctx.Err() != nil {
-			return ctx.Err() // which may have spoilt the picture
+			return ctx.Err() // the end may have made the snapshot incomplete
 		}
 	}
 }
 
-// unlessClosed makes no error of a reader that wants no more.
-func unlessClosed(err error) error {
+// ignoreClosedPipe returns nil for the error of a reader that has closed its end.
+func ignoreClosedPipe(err error) error {
 	if errors.Is(err, syscall.EPIPE) {
 		return nil
 	}

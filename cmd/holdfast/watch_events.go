@@ -16,15 +16,15 @@ const (
 	eventFreed = "freed"
 )
 
-// An event is a change from one picture to the next.
+// An event is a change from one snapshot to the next.
 type event struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
-	view
+	lockView
 }
 
-// changes are the events between two pictures, sorted by name.
-func changes(before, after map[string]holdfast.Record, at time.Time) []event {
+// eventsBetween returns the events between two snapshots, sorted by name.
+func eventsBetween(before, after map[string]holdfast.Record, at time.Time) []event {
 	names := slices.Collect(maps.Keys(after))
 	for name := range before {
 		if _, ok := after[name]; !ok {
@@ -36,13 +36,13 @@ func changes(before, after map[string]holdfast.Record, at time.Time) []event {
 	for _, name := range names {
 		old, was := before[name]
 		rec, is := after[name]
-		what := change(old, was, rec, is)
+		what := eventKind(old, was, rec, is)
 		if what == "" {
 			continue
 		}
-		e := event{at.UTC(), what, viewOf(rec)}
+		e := event{at.UTC(), what, newLockView(rec)}
 		if !is {
-			e.view = viewOf(old)
+			e.lockView = newLockView(old)
 			e.State, e.Until, e.RemainingMS = "", time.Time{}, 0
 		}
 		events = append(events, e)
@@ -50,9 +50,9 @@ func changes(before, after map[string]holdfast.Record, at time.Time) []event {
 	return events
 }
 
-// change says in a word what has become of a name, nothing if it is as it was or
-// was renewed.
-func change(old holdfast.Record, was bool, rec holdfast.Record, is bool) string {
+// eventKind returns which event a change of a name is, an empty string if the hold is the same,
+// renewed or not.
+func eventKind(old holdfast.Record, was bool, rec holdfast.Record, is bool) string {
 	switch {
 	case !is:
 		return eventFreed
@@ -66,8 +66,8 @@ func change(old holdfast.Record, was bool, rec holdfast.Record, is bool) string 
 	return eventHeld
 }
 
-// sameHold reports whether two pictures of a name show the same hold. A store
-// without tokens has only the holder and the time to tell by.
+// sameHold reports whether two records of a name show the same hold. Without tokens, only the
+// holder and the time distinguish holds.
 func sameHold(a, b holdfast.Record) bool {
 	return a.Kept == b.Kept && a.Token == b.Token &&
 		(a.Token > 0 || a.Holder == b.Holder && a.Since.Equal(b.Since))
@@ -75,19 +75,19 @@ func sameHold(a, b holdfast.Record) bool {
 
 // eventLines is the display that writes a line for each change.
 type eventLines struct {
-	say      func(string, ...any)
-	known    map[string]holdfast.Record
-	troubles string
+	printNotice func(string, ...any)
+	known       map[string]holdfast.Record
+	lastErrors  string
 }
 
-func (l *eventLines) show(p *picture) error {
-	l.complain(p.errs)
-	now := p.byName()
+func (l *eventLines) showSnapshot(p *snapshot) error {
+	l.printErrors(p.errs)
+	now := p.locksByName()
 	var lines []byte
-	for _, e := range changes(l.known, now, p.at) {
+	for _, e := range eventsBetween(l.known, now, p.at) {
 		line, err := jsonLine(e)
 		if err != nil {
-			return failure(err)
+			return exitErrorFor(err)
 		}
 		lines = append(lines, line...)
 	}
@@ -95,24 +95,24 @@ func (l *eventLines) show(p *picture) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	return output(lines)
+	return writeOutput(lines)
 }
 
-// complain tells errors that are not those of the last picture.
-func (l *eventLines) complain(errs []error) {
-	troubles := ""
+// printErrors reports the errors unless they are those of the last snapshot.
+func (l *eventLines) printErrors(errs []error) {
+	current := ""
 	for _, err := range errs {
-		troubles += err.Error() + "\n"
+		current += err.Error() + "\n"
 	}
-	if troubles == l.troubles {
+	if current == l.lastErrors {
 		return
 	}
-	l.troubles = troubles
+	l.lastErrors = current
 	for _, err := range errs {
-		l.say("%w", err)
+		l.printNotice("%w", err)
 	}
 }
 
-func (l *eventLines) resume() {}
+func (l *eventLines) onResume() {}
 
-func (l *eventLines) end() {}
+func (l *eventLines) finish() {}

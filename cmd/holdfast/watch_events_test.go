@@ -38,7 +38,7 @@ func TestChanges(t *testing.T) {
 		"no tokens, the same again": {foreign("a", 1), foreign("a", 2), "taken"},
 	} {
 		got := ""
-		for _, e := range changes(pictureOf(test.before), pictureOf(test.after), base) {
+		for _, e := range eventsBetween(snapshotOf(test.before), snapshotOf(test.after), base) {
 			got += e.Event
 			if e.Name != "x" || !e.Time.Equal(base) {
 				t.Errorf("%s: %+v", name, e)
@@ -53,7 +53,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-func pictureOf(rec *holdfast.Record) map[string]holdfast.Record {
+func snapshotOf(rec *holdfast.Record) map[string]holdfast.Record {
 	if rec == nil {
 		return nil
 	}
@@ -64,7 +64,7 @@ func TestChangesAreSorted(t *testing.T) {
 	before := map[string]holdfast.Record{"b": {}, "d": {}}
 	after := map[string]holdfast.Record{"a": {}, "c": {}, "d": {}}
 	var got []string
-	for _, e := range changes(before, after, time.Now()) {
+	for _, e := range eventsBetween(before, after, time.Now()) {
 		got = append(got, e.Event)
 	}
 	if text := strings.Join(got, " "); text != "held freed held" {

@@ -14,9 +14,9 @@ const (
 	long  = "a-name/that-is-much-too-long-for-the-terminal/and-must-be-cut/so-that-no-line-wraps/日本語"
 )
 
-// has reports whether the screen is a heading for so many locks, the titles, and
-// lines that begin so, and nothing else.
-func has(heading string, begins ...string) func([]string) bool {
+// hasRows reports whether the screen is a heading for so many locks, the titles, and lines that
+// begin so, and nothing else.
+func hasRows(heading string, begins ...string) func([]string) bool {
 	begins = append([]string{heading, "NAME "}, begins...)
 	return func(lines []string) bool {
 		if len(lines) != len(begins)+1 || lines[len(begins)] != "" {
@@ -35,25 +35,25 @@ func TestWatchOnTerminal(t *testing.T) {
 	url, client := newStore(t)
 	c := newConsole(t, url, 80, 24, "watch", "--interval", "20ms")
 	c.start()
-	c.await("empty table", has("0 locks in the file store at "))
-	a := hold(t, client, "a")
-	c.await("lock", has("1 lock in ", "a     the-test  "+fmt.Sprint(a.Token())))
-	b := hold(t, client, "b")
-	c.await("second lock", has("2 locks in ", "a ", "b "))
-	hold(t, client, long)
-	c.await("cut name", has("3 locks in ", "a ", "a-name/that-is-much", "b "))
+	c.waitScreen("empty table", hasRows("0 locks in the file store at "))
+	a := holdLock(t, client, "a")
+	c.waitScreen("lock", hasRows("1 lock in ", "a     the-test  "+fmt.Sprint(a.Token())))
+	b := holdLock(t, client, "b")
+	c.waitScreen("second lock", hasRows("2 locks in ", "a ", "b "))
+	holdLock(t, client, long)
+	c.waitScreen("cut name", hasRows("3 locks in ", "a ", "a-name/that-is-much", "b "))
 
 	// Another size.
 	c.resize(200, 24)
-	c.await("whole name", has("3 locks in ", "a ", long, "b "))
+	c.waitScreen("whole name", hasRows("3 locks in ", "a ", long, "b "))
 	c.resize(50, 5)
-	c.await("cut table", has("3 locks in ", "a ", "and 2 more"))
+	c.waitScreen("cut table", hasRows("3 locks in ", "a ", "and 2 more"))
 	c.resize(80, 24)
-	c.await("table", has("3 locks in ", "a ", "a-name", "b "))
+	c.waitScreen("table", hasRows("3 locks in ", "a ", "a-name", "b "))
 
 	// What the keyboard echoes does not stay.
-	c.press("xyz")
-	c.await("table", has("3 locks in ", "a ", "a-name", "b "))
+	c.typeKeys("xyz")
+	c.waitScreen("table", hasRows("3 locks in ", "a ", "a-name", "b "))
 
 	if err := a.Release(); err != nil {
 		t.Fatal(err)
@@ -61,14 +61,14 @@ func TestWatchOnTerminal(t *testing.T) {
 	if err := b.Release(); err != nil {
 		t.Fatal(err)
 	}
-	c.await("release", has("1 lock in ", "a-name"))
+	c.waitScreen("release", hasRows("1 lock in ", "a-name"))
 	before := c.attributes()
-	c.press(ctrlC)
-	if code := c.code(); code != 128+int(syscall.SIGINT) {
+	c.typeKeys(ctrlC)
+	if code := c.exitCode(); code != 128+int(syscall.SIGINT) {
 		t.Errorf("exit code %d", code)
 	}
-	// The last picture stays, and the cursor is below it.
-	c.await("last picture", has("1 lock in ", "a-name"))
+	// The last snapshot stays, and the cursor is below it.
+	c.waitScreen("last picture", hasRows("1 lock in ", "a-name"))
 	if after := c.attributes(); after != before {
 		t.Errorf("the terminal was %+v, is %+v", before, after)
 	}
@@ -86,24 +86,24 @@ func (c *console) attributes() unix.Termios {
 // After a suspend the table goes on below what the shell has written.
 func TestWatchResumes(t *testing.T) {
 	url, client := newStore(t)
-	hold(t, client, "a")
-	c := newConsole(t, url, 80, 24, "watch", "--interval", "20ms")
+	holdLock(t, client, "a")
+	c := newConsole(t, url, 80, 24, "watch", "--interval", "1s") // so that it is not stopped while it draws
 	c.start()
-	c.await("table", has("1 lock in ", "a "))
+	c.waitScreen("table", hasRows("1 lock in ", "a "))
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	c.press("what a shell has written\n")
-	c.awaitText("what a shell has written")
+	c.typeKeys("what a shell has written\n")
+	c.waitText("what a shell has written")
 	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	c.await("second table", func(lines []string) bool {
+	c.waitScreen("second table", func(lines []string) bool {
 		text := strings.Join(lines, "\n")
 		return strings.Count(text, "1 lock in ") == 2 && strings.Contains(text, "what a shell has written")
 	})
-	c.press(ctrlC)
-	if code := c.code(); code != 128+int(syscall.SIGINT) {
+	c.typeKeys(ctrlC)
+	if code := c.exitCode(); code != 128+int(syscall.SIGINT) {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -117,13 +117,13 @@ func TestWatchLinesOnTerminal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url, client := newStore(t)
-			hold(t, client, "a")
+			holdLock(t, client, "a")
 			c := newConsole(t, url, 400, 24, "watch", "--interval", "20ms")
 			change(c)
 			c.start()
-			c.awaitText(`"event":"held","name":"a"`)
-			c.press(ctrlC)
-			if code := c.code(); code != 128+int(syscall.SIGINT) {
+			c.waitText(`"event":"held","name":"a"`)
+			c.typeKeys(ctrlC)
+			if code := c.exitCode(); code != 128+int(syscall.SIGINT) {
 				t.Errorf("exit code %d", code)
 			}
 			if strings.Contains(c.text(), "\x1b") {
@@ -136,13 +136,13 @@ func TestWatchLinesOnTerminal(t *testing.T) {
 func TestWatchNoColor(t *testing.T) {
 	for value, bold := range map[string]bool{"": true, "1": false} {
 		url, client := newStore(t)
-		hold(t, client, "a")
+		holdLock(t, client, "a")
 		c := newConsole(t, url, 80, 24, "watch")
 		c.cmd.Env = append(c.cmd.Env, "NO_COLOR="+value)
 		c.start()
-		c.await("table", has("1 lock in ", "a "))
-		c.press(ctrlC)
-		c.code()
+		c.waitScreen("table", hasRows("1 lock in ", "a "))
+		c.typeKeys(ctrlC)
+		c.exitCode()
 		if got := strings.Contains(c.text(), escapeBold); got != bold {
 			t.Errorf("with NO_COLOR=%q, bold: %v", value, got)
 		}
@@ -151,16 +151,16 @@ func TestWatchNoColor(t *testing.T) {
 
 func TestLsOnTerminal(t *testing.T) {
 	url, client := newStore(t)
-	hold(t, client, "a")
-	hold(t, client, long)
+	holdLock(t, client, "a")
+	holdLock(t, client, long)
 	for _, columns := range []int{20, 40, 80, 200} {
 		c := newConsole(t, url, columns, 24, "ls")
 		c.start()
-		if code := c.code(); code != 0 {
+		if code := c.exitCode(); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		// That no line is too long is seen to by await.
-		c.await("table", func(lines []string) bool {
+		// waitScreen checks that no line is too long.
+		c.waitScreen("table", func(lines []string) bool {
 			return len(lines) == 4 && strings.HasPrefix(lines[0], "NAME") && strings.Contains(lines[2], long) == (columns == 200)
 		})
 	}

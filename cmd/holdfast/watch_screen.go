@@ -21,22 +21,22 @@ const (
 
 // A screen is the display that keeps a table up to date on a terminal.
 //
-// It writes each picture over the one before, and changes nothing of the terminal
-// itself: however the program ends, or is suspended, there is nothing to restore.
+// It writes each snapshot over the one before, and changes nothing of the terminal itself:
+// however the program ends, or is suspended, there is nothing to restore.
 type screen struct {
 	out   *os.File
 	store string
 	bold  bool
 
-	// rows is how many rows the last picture took. width and height are what the
-	// terminal had then.
+	// rows is how many rows the last snapshot took. width and height are those of the terminal
+	// then.
 	rows, width, height int
 }
 
-func (s *screen) show(p *picture) error {
+func (s *screen) showSnapshot(p *snapshot) error {
 	var text bytes.Buffer
-	s.goBack(&text)
-	lines := s.lines(p)
+	s.moveToStart(&text)
+	lines := s.renderLines(p)
 	for i, line := range lines {
 		text.WriteString(escapeEraseRow)
 		if s.bold && i == titleRow {
@@ -46,12 +46,13 @@ func (s *screen) show(p *picture) error {
 	}
 	text.WriteString(escapeErase)
 	s.rows = len(lines)
-	return output(text.Bytes())
+	return writeOutput(text.Bytes())
 }
 
-// goBack puts the cursor where the last picture begins. If the terminal has another
-// size by now, nobody knows where that is, and we begin at the top.
-func (s *screen) goBack(text *bytes.Buffer) {
+// moveToStart moves the cursor to the beginning of the last snapshot. If the size of the
+// terminal has changed since then, that place is unknown, and moveToStart clears the screen
+// instead.
+func (s *screen) moveToStart(text *bytes.Buffer) {
 	width, height, err := term.GetSize(int(s.out.Fd()))
 	if err != nil || width <= 0 || height <= 0 {
 		width, height = 80, 24
@@ -68,23 +69,23 @@ func (s *screen) goBack(text *bytes.Buffer) {
 // titleRow is where the titles of the table are.
 const titleRow = 1
 
-// lines is a picture as text: a heading, the table, and what went wrong. It leaves
-// a row of the terminal to the cursor.
-func (s *screen) lines(p *picture) []string {
+// renderLines formats a snapshot: a heading, the table, and the errors. It leaves a row of the
+// terminal to the cursor.
+func (s *screen) renderLines(p *snapshot) []string {
 	width, room := s.width-1, max(s.height-1, 1)
-	lines := append([]string{cut(s.heading(p), width)}, table(p.locks, width)...)
+	lines := append([]string{truncateCells(s.heading(p), width)}, tableLines(p.locks, width)...)
 	const least = 3 // heading, titles, and that there is more
 	if most := max(room-len(p.errs), least); len(lines) > most {
 		more := len(lines) - most + 1
-		lines = append(lines[:most-1], cut(fmt.Sprintf("and %d more", more), width))
+		lines = append(lines[:most-1], truncateCells(fmt.Sprintf("and %d more", more), width))
 	}
 	for _, err := range p.errs {
-		lines = append(lines, cut((&exit{err: err}).Error(), width))
+		lines = append(lines, truncateCells((&exitError{err: err}).Error(), width))
 	}
 	return lines[:min(len(lines), room)]
 }
 
-func (s *screen) heading(p *picture) string {
+func (s *screen) heading(p *snapshot) string {
 	noun := "locks"
 	if len(p.locks) == 1 {
 		noun = "lock"
@@ -92,8 +93,8 @@ func (s *screen) heading(p *picture) string {
 	return fmt.Sprintf("%d %s in the %s store at %s, Ctrl-C to end", len(p.locks), noun, s.store, p.at.Format(time.TimeOnly))
 }
 
-// resume begins below what the shell has written meanwhile.
-func (s *screen) resume() { s.rows = 0 }
+// onResume continues below what the shell has written meanwhile.
+func (s *screen) onResume() { s.rows = 0 }
 
-// end wipes the ^C that the terminal has shown.
-func (s *screen) end() { _, _ = s.out.WriteString("\r" + escapeErase) }
+// finish erases the ^C that the terminal has shown.
+func (s *screen) finish() { _, _ = s.out.WriteString("\r" + escapeErase) }

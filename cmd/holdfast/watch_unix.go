@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalSignals tell that the terminal has another size, and that we go on after
-// a suspend.
+// terminalSignals returns channels that receive a signal when the size of the terminal has
+// changed, and when the process goes on after it was suspended.
 func terminalSignals() (resized, resumed <-chan os.Signal) {
 	sizes, conts := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(sizes, unix.SIGWINCH)
@@ -18,14 +18,14 @@ func terminalSignals() (resized, resumed <-chan os.Signal) {
 	return sizes, conts
 }
 
-// understandsEscapes reports whether a terminal can move its cursor.
-func understandsEscapes(*os.File) bool {
+// supportsEscapes reports whether a terminal can move its cursor.
+func supportsEscapes(*os.File) bool {
 	kind := os.Getenv("TERM")
 	return kind != "" && kind != "dumb"
 }
 
-// readerGone reports whether f is a pipe that nobody reads any more. Without asking,
-// we would learn of it only when there is something to write.
+// readerGone reports whether f is a pipe without a reader. Without this check, the end of the
+// reader would be noticed only when there is something to write.
 func readerGone(f *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
 	n, err := unix.Poll(fds, 0)

@@ -6,13 +6,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// terminalSignals never tell anything: Windows has no such signals. The screen
-// notices another size by itself.
+// terminalSignals returns nil channels: Windows has no such signals. The screen notices a
+// change of its size by itself.
 func terminalSignals() (resized, resumed <-chan os.Signal) { return nil, nil }
 
-// understandsEscapes reports whether a console can move its cursor, once it has
-// been told to listen.
-func understandsEscapes(f *os.File) bool {
+// supportsEscapes reports whether a console can move its cursor, after enabling that.
+func supportsEscapes(f *os.File) bool {
 	handle := windows.Handle(f.Fd())
 	var mode uint32
 	if err := windows.GetConsoleMode(handle, &mode); err != nil {
@@ -21,5 +20,5 @@ func understandsEscapes(f *os.File) bool {
 	return windows.SetConsoleMode(handle, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
 }
 
-// readerGone is not known before something is written.
+// readerGone returns false: on Windows only a write shows that the reader has gone.
 func readerGone(*os.File) bool { return false }

@@ -2,8 +2,8 @@ package supervise
 
 import "time"
 
-var origin = time.Now()
+var processStart = time.Now()
 
-// now relies on Go reading the interrupt time on Windows, which goes on during
-// sleep. Only one process looks at it, so that its origin does not matter.
-func now() instant { return instant(time.Since(origin)) }
+// bootNow relies on Go reading the interrupt time on Windows, which goes on during sleep. Only
+// one process reads it, so that its origin does not matter.
+func bootNow() instant { return instant(time.Since(processStart)) }

@@ -9,30 +9,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// With front and keeper both killed nobody is left to kill the descendants of the
+// With parent and supervisor both killed no process is left to kill the descendants of the
 // command, which itself dies; but what is held stays held by them.
 func TestBothKilled(t *testing.T) {
-	r := begin(t, order{Hold: lockFile(t), Args: sh(`
+	// On a terminal without a shell all are in one group, so that one kill reaches parent and
+	// supervisor at once. The command has left it.
+	r := startOnTerminal(t, scenario{Hold: lockFile(t), Args: []string{"/usr/bin/setsid", "sh", "-c", `
 		sh -c 'echo $$ >&4; exec sleep 1000' &
-		echo $$ >&4; exec sleep 1000`)})
-	pids := r.lines(2)
-	keeper := r.keeper()
-	if err := unix.Kill(keeper, unix.SIGSTOP); err != nil {
+		echo $$ >&4; exec sleep 1000`}})
+	pids := r.readLines(2)
+	if err := unix.Kill(-r.cmd.Process.Pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	r.state(strconv.Itoa(keeper), "T")
-	r.signal(unix.SIGKILL)
-	if err := unix.Kill(keeper, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	r.code()
-	for began := time.Now(); len(survivors(r.order.Tag)) > 1; time.Sleep(time.Millisecond) {
-		if time.Since(began) > patience {
+	r.exitCode()
+	for began := time.Now(); len(taggedProcesses(r.scenario.Tag)) > 1; time.Sleep(time.Millisecond) {
+		if time.Since(began) > testTimeout {
 			t.Fatal("the command has survived both")
 		}
 	}
 
-	held := r.held()
+	held := r.openHeldFile()
 	if err := unix.Flock(held, unix.LOCK_EX|unix.LOCK_NB); err != unix.EWOULDBLOCK {
 		t.Fatalf("the file is free while a descendant lives: %v", err)
 	}
@@ -43,29 +39,29 @@ func TestBothKilled(t *testing.T) {
 		}
 		_ = unix.Kill(pid, unix.SIGKILL) // one of them is dead already
 	}
-	r.take(held)
+	r.waitUnlocked(held)
 }
 
-// With the keeper killed the front holds what is held until all are dead, even if
-// the command has closed what it inherited.
-func TestKeeperKilledWhileHolding(t *testing.T) {
+// With the supervisor killed the parent holds what is held until all are dead, even if the
+// command has closed what it inherited.
+func TestSupervisorKilledWhileHolding(t *testing.T) {
 	// Only bash can name descriptors above 9.
-	r := begin(t, order{Hold: lockFile(t), Args: []string{"/bin/bash", "-c",
+	r := startRun(t, scenario{Hold: lockFile(t), Args: []string{"/bin/bash", "-c",
 		`for fd in {5..30}; do eval "exec $fd>&-"; done; exec /bin/sh -c "$0"`, stubborn[2]}})
-	r.lines(stubbornLines)
-	if err := unix.Kill(r.keeper(), unix.SIGKILL); err != nil {
+	r.readLines(stubbornLines)
+	if err := unix.Kill(r.supervisorPID(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	r.take(r.held())
-	r.mustBeEmpty()
+	r.waitUnlocked(r.openHeldFile())
+	r.mustHaveNoSurvivors()
 }
 
-// take waits until nobody holds the file any more.
-func (r *run) take(fd int) {
+// waitUnlocked waits until no process holds the file any more.
+func (r *testRun) waitUnlocked(fd int) {
 	r.t.Helper()
 	began := time.Now()
 	for unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
-		if time.Since(began) > patience {
+		if time.Since(began) > testTimeout {
 			r.t.Fatal("the file is not free")
 		}
 		time.Sleep(100 * time.Microsecond)
@@ -81,10 +77,10 @@ func lockFile(t *testing.T) string {
 	return file
 }
 
-// held opens the file that the run holds.
-func (r *run) held() int {
+// openHeldFile opens the file that the run holds.
+func (r *testRun) openHeldFile() int {
 	r.t.Helper()
-	f, err := os.Open(r.order.Hold)
+	f, err := os.Open(r.scenario.Hold)
 	if err != nil {
 		r.t.Fatal(err)
 	}

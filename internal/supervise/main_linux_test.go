@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,30 +20,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests run the real thing: this test binary, started anew, is front and
-// keeper. What it is to do comes in an environment variable.
+// The tests run the real program: this test binary, started again, is parent and supervisor.
+// What it does comes in an environment variable.
 const (
-	orderName = "SUPERVISE_TEST_ORDER"
-	tagName   = "SUPERVISE_TEST_TAG"
+	scenarioEnv = "SUPERVISE_TEST_ORDER"
+	tagEnv      = "SUPERVISE_TEST_TAG"
 )
 
 // shortTTL is as short as a TTL can be for a machine that is kept very busy.
 const shortTTL = 5 * time.Second
 
-// patience is far longer than anything takes on a busy machine.
-const patience = 30 * time.Second
+// testTimeout is far longer than anything takes on a busy machine.
+const testTimeout = 30 * time.Second
 
 func TestMain(m *testing.M) {
-	if text, ok := os.LookupEnv(orderName); ok {
-		os.Exit(obey(text))
+	if text, ok := os.LookupEnv(scenarioEnv); ok {
+		os.Exit(runScenario(text))
 	}
 	// The race detector has every process sleep for a second at its end.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
 
-// An order is what a started test binary does.
-type order struct {
+// A scenario is what a started test binary does.
+type scenario struct {
 	Shell     bool // be a shell on a terminal, and run the rest as a job
 	Args      []string
 	Tag       string // marks the processes of the command
@@ -56,55 +57,66 @@ type order struct {
 	Say       string
 	Report    string
 	Hold      string
+	Pin       bool // pin what is held
+	Note      string
+	Terms     int // how often to lose a lease and to run a command under the next
 }
 
-// A verdict is what a keeper found when Run had returned.
-type verdict struct {
+// An outcome is what a supervisor found when Run had returned.
+type outcome struct {
 	Result    Result
 	Err       string
 	Survivors []string
 	Left      time.Duration // until the lease ends
 }
 
-func obey(text string) int {
-	var o order
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
+func runScenario(text string) int {
+	var sc scenario
+	if err := json.Unmarshal([]byte(text), &sc); err != nil {
 		panic(err)
 	}
-	if o.Shell {
-		return o.shell()
+	if sc.Shell {
+		return sc.runShell()
 	}
-	code, err := Run(o.keep)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "front:", err)
+	code, err := Run(sc.superviseBody, func(w io.Writer, pids []int) { fmt.Fprintln(w, "stuck:", pids) })
+	if failed := (*Failure)(nil); errors.As(err, &failed) {
+		fmt.Fprintf(os.Stderr, "parent: %v, %.3f s ago, %s\n", err, time.Since(failed.Lost).Seconds(), failed.Note)
 		return 121
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "parent:", err)
+		return 126
 	}
 	return code
 }
 
-func (o *order) keep(k *Keeper) int {
-	if o.Wait {
+func (sc *scenario) superviseBody(sup *Supervisor) int {
+	if sc.Wait {
 		fmt.Fprintln(os.NewFile(4, "ready"), "waiting")
-		<-k.Context().Done()
+		<-sup.Context().Done()
 		var interrupt *Interrupt
-		if errors.As(context.Cause(k.Context()), &interrupt) {
+		if errors.As(context.Cause(sup.Context()), &interrupt) {
 			return interrupt.Code()
 		}
 		return 99
 	}
-	fmt.Fprint(k, o.Say)
-	lease := newLease(o, k)
-	cmd := &Command{
-		Path:      o.Args[0],
-		Args:      o.Args,
-		Env:       append(os.Environ(), tagName+"="+o.Tag),
-		KillAfter: o.KillAfter,
+	if sc.Terms > 0 {
+		return sc.runTerms(sup)
 	}
-	if o.Ignore {
+	fmt.Fprint(sup, sc.Say)
+	sup.SetNote([]byte(sc.Note))
+	lease := newLease(sc, sup)
+	cmd := &Command{
+		Path:      sc.Args[0],
+		Args:      sc.Args,
+		Env:       append(os.Environ(), tagEnv+"="+sc.Tag),
+		KillAfter: sc.KillAfter,
+	}
+	if sc.Ignore {
 		cmd.OnLost = Ignore
 	}
-	if o.Hold != "" {
-		f, err := os.OpenFile(o.Hold, os.O_RDWR, 0)
+	if sc.Hold != "" {
+		f, err := os.OpenFile(sc.Hold, os.O_RDWR, 0)
 		if err != nil {
 			panic(err)
 		}
@@ -112,10 +124,13 @@ func (o *order) keep(k *Keeper) int {
 			panic(err)
 		}
 		cmd.Hold = []*os.File{f}
+		if sc.Pin {
+			cmd.Hold, cmd.Pin = nil, cmd.Hold
+		}
 	}
-	result, err := k.Run(cmd, lease)
-	v := verdict{Result: result, Left: time.Until(lease.Deadline())}
-	v.Survivors = survivors(o.Tag)
+	result, err := sup.Run(cmd, lease)
+	v := outcome{Result: result, Left: time.Until(lease.Deadline())}
+	v.Survivors = taggedProcesses(sc.Tag)
 	if err != nil {
 		v.Err = err.Error()
 	}
@@ -123,16 +138,33 @@ func (o *order) keep(k *Keeper) int {
 	if err != nil {
 		panic(err)
 	}
-	if err := os.WriteFile(o.Report+".new", data, 0o600); err != nil {
+	if err := os.WriteFile(sc.Report+".new", data, 0o600); err != nil {
 		panic(err)
 	}
-	if err := os.Rename(o.Report+".new", o.Report); err != nil {
+	if err := os.Rename(sc.Report+".new", sc.Report); err != nil {
 		panic(err)
 	}
 	if result.Stopped {
 		return 121
 	}
 	return result.Code
+}
+
+// runTerms runs two commands in each term. The first is killed, since its lease is lost; the
+// second has a good lease, and must not be.
+func (sc *scenario) runTerms(sup *Supervisor) int {
+	for term := range sc.Terms {
+		lost := newLease(&scenario{TTL: time.Hour, LoseAt: time.Nanosecond}, sup)
+		if _, err := sup.Run(&Command{Path: "/bin/sleep", Args: []string{"sleep", "1000"}}, lost); err != nil && !errors.Is(err, ErrLate) {
+			panic(err)
+		}
+		result, err := sup.Run(&Command{Path: "/bin/sleep", Args: []string{"sleep", "0.01"}}, newLease(&scenario{TTL: time.Hour}, sup))
+		if err != nil || result.Code != 0 {
+			fmt.Fprintf(sup, "term %d: %v, %+v", term, err, result)
+			return 1
+		}
+	}
+	return 0
 }
 
 // A fakeLease is renewed at a third of its time, and ends with it.
@@ -142,24 +174,24 @@ type fakeLease struct {
 	ctx      context.Context
 }
 
-func newLease(o *order, k *Keeper) *fakeLease {
+func newLease(sc *scenario, sup *Supervisor) *fakeLease {
 	ctx, lose := context.WithCancel(context.Background())
-	l := &fakeLease{deadline: time.Now().Add(o.TTL), ctx: ctx}
-	if o.LoseAt > 0 {
-		time.AfterFunc(o.LoseAt, lose)
+	l := &fakeLease{deadline: time.Now().Add(sc.TTL), ctx: ctx}
+	if sc.LoseAt > 0 {
+		time.AfterFunc(sc.LoseAt, lose)
 	}
 	go func() {
 		for {
-			time.Sleep(o.TTL / 3)
+			time.Sleep(sc.TTL / 3)
 			l.mu.Lock()
-			if o.Hang {
-				k.Renewed()
-				return // and whoever asks for the deadline waits for ever
+			if sc.Hang {
+				sup.Renewed()
+				return // and a caller of Deadline waits forever
 			}
 			left := time.Until(l.deadline)
-			if !o.NoRenew && left > 0 {
-				l.deadline = time.Now().Add(o.TTL)
-				k.Renewed()
+			if !sc.NoRenew && left > 0 {
+				l.deadline = time.Now().Add(sc.TTL)
+				sup.Renewed()
 			}
 			l.mu.Unlock()
 			if left <= 0 {
@@ -179,44 +211,44 @@ func (l *fakeLease) Deadline() time.Time {
 
 func (l *fakeLease) Context() context.Context { return l.ctx }
 
-// survivors lists the living processes that bear the tag.
-func survivors(tag string) []string {
+// taggedProcesses lists the living processes that have the tag.
+func taggedProcesses(tag string) []string {
 	var found []string
-	for _, pid := range list("/proc") {
+	for _, pid := range readDirNames("/proc") {
 		env, err := os.ReadFile("/proc/" + pid + "/environ")
-		if err != nil || !strings.Contains(string(env), tagName+"="+tag+"\x00") {
+		if err != nil || !strings.Contains(string(env), tagEnv+"="+tag+"\x00") {
 			continue
 		}
-		if stat, err := content("/proc/" + pid + "/stat"); err == nil && !dead(string(stat)) {
+		if stat, err := readProcFile("/proc/" + pid + "/stat"); err == nil && !hasEnded(string(stat)) {
 			found = append(found, string(stat))
 		}
 	}
 	return found
 }
 
-// dead reports whether a process has ended whole: the first thread alone may
-// have ended, while others go on.
-func dead(stat string) bool {
+// hasEnded reports whether a process has ended whole: the first thread alone may have ended,
+// while others go on.
+func hasEnded(stat string) bool {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	return (fields[0] == "Z" || fields[0] == "X") && fields[17] == "1"
 }
 
-// killed reports whether SIGKILL has been sent to a process: it is not in its own
-// code any more, but a busy machine may take its time to end it.
-func killed(stat string) bool {
+// hasPendingKill reports whether SIGKILL has been sent to a process: it is not in its own code
+// any more, but a busy machine may take its time to end it.
+func hasPendingKill(stat string) bool {
 	pending, err := strconv.ParseUint(strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[28], 10, 64)
 	return err == nil && pending&(1<<(unix.SIGKILL-1)) != 0
 }
 
-// A run is a front that a test has started.
-type run struct {
-	t     *testing.T
-	order order
-	cmd   *exec.Cmd
-	ready *bufio.Reader // what the command writes to descriptor 4
-	alive *os.File      // ends when no process has descriptor 3 any more
-	out   *os.File
-	ended chan struct{}
+// A testRun is a parent that a test has started.
+type testRun struct {
+	t         *testing.T
+	scenario  scenario
+	cmd       *exec.Cmd
+	ready     *bufio.Reader // what the command writes to descriptor 4
+	alivePipe *os.File      // ends when no process has descriptor 3 any more
+	out       *os.File
+	ended     chan struct{}
 }
 
 var tags struct {
@@ -224,42 +256,44 @@ var tags struct {
 	n int
 }
 
-// begin starts a front. The defaults of an order suit a command that is to live.
-func begin(t *testing.T, o order) *run {
+// startRun starts a parent. The defaults of a scenario suit a command that is to live.
+func startRun(t *testing.T, sc scenario) *testRun {
 	t.Helper()
-	r := prepare(t, o)
+	r := prepareRun(t, sc)
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r.follow()
+	r.waitInBackground()
 	return r
 }
 
-func prepare(t *testing.T, o order) *run {
+func prepareRun(t *testing.T, sc scenario) *testRun {
 	t.Helper()
 	tags.Lock()
 	tags.n++
-	o.Tag = fmt.Sprintf("%d-%d-%d", os.Getpid(), tags.n, time.Now().UnixNano())
+	sc.Tag = fmt.Sprintf("%d-%d-%d", os.Getpid(), tags.n, time.Now().UnixNano())
 	tags.Unlock()
-	if o.TTL == 0 {
-		o.TTL = time.Hour
+	if sc.TTL == 0 {
+		sc.TTL = time.Hour
 	}
-	if o.KillAfter == 0 {
-		o.KillAfter = 100 * time.Millisecond
+	if sc.KillAfter == 0 {
+		sc.KillAfter = 100 * time.Millisecond
 	}
-	o.Report = filepath.Join(t.TempDir(), "report")
-	text, err := json.Marshal(o)
+	if sc.Report == "" {
+		sc.Report = filepath.Join(t.TempDir(), "report")
+	}
+	text, err := json.Marshal(sc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{t: t, order: o, ended: make(chan struct{})}
+	r := &testRun{t: t, scenario: sc, ended: make(chan struct{})}
 	var alive, ready, out *os.File
-	r.alive, alive = pipe(t)
+	r.alivePipe, alive = pipe(t)
 	in, ready := pipe(t)
 	r.ready = bufio.NewReader(in)
 	r.out, out = pipe(t)
 	r.cmd = exec.Command("/proc/self/exe")
-	r.cmd.Env = append(os.Environ(), orderName+"="+string(text))
+	r.cmd.Env = append(os.Environ(), scenarioEnv+"="+string(text))
 	r.cmd.ExtraFiles = []*os.File{alive, ready}
 	r.cmd.Stdout, r.cmd.Stderr = out, out
 	return r
@@ -275,9 +309,9 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// follow waits for the front in the background and sees to it that nothing is
-// left when the test is over.
-func (r *run) follow() {
+// waitInBackground waits for the parent in the background, and ensures that no process is left
+// when the test is over.
+func (r *testRun) waitInBackground() {
 	for _, f := range append(r.cmd.ExtraFiles, r.cmd.Stdout.(*os.File)) {
 		f.Close()
 	}
@@ -289,31 +323,31 @@ func (r *run) follow() {
 		_ = r.cmd.Process.Signal(unix.SIGCONT)
 		_ = r.cmd.Process.Kill()
 		<-r.ended
-		r.wait(r.gone(), "the end of all processes")
+		r.waitFor(r.allExited(), "the end of all processes")
 	})
 }
 
-// gone is closed when no process is left that has inherited descriptor 3.
-func (r *run) gone() <-chan struct{} {
+// allExited is closed when no process is left that has inherited descriptor 3.
+func (r *testRun) allExited() <-chan struct{} {
 	c := make(chan struct{})
 	go func() {
-		_, _ = r.alive.Read(make([]byte, 1))
+		_, _ = r.alivePipe.Read(make([]byte, 1))
 		close(c)
 	}()
 	return c
 }
 
-func (r *run) wait(c <-chan struct{}, what string) {
+func (r *testRun) waitFor(c <-chan struct{}, what string) {
 	r.t.Helper()
 	select {
 	case <-c:
-	case <-time.After(patience):
-		r.t.Fatalf("no sign of %s; left: %q", what, survivors(r.order.Tag))
+	case <-time.After(testTimeout):
+		r.t.Fatalf("no sign of %s; left: %q", what, taggedProcesses(r.scenario.Tag))
 	}
 }
 
-// lines waits until the command has written so many lines to descriptor 4.
-func (r *run) lines(n int) []string {
+// readLines waits until the command has written so many lines to descriptor 4.
+func (r *testRun) readLines(n int) []string {
 	r.t.Helper()
 	var lines []string
 	done := make(chan struct{})
@@ -327,18 +361,18 @@ func (r *run) lines(n int) []string {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}()
-	r.wait(done, "the command")
+	r.waitFor(done, "the command")
 	if len(lines) < n {
 		r.t.Fatalf("the command said %q, then ended", lines)
 	}
 	return lines
 }
 
-// code waits for the end of the front and returns its exit code, the negative
-// number of the signal that killed it.
-func (r *run) code() int {
+// exitCode waits for the end of the parent and returns its exit code, the negative number of
+// the signal that killed it.
+func (r *testRun) exitCode() int {
 	r.t.Helper()
-	r.wait(r.ended, "the end of the front")
+	r.waitFor(r.ended, "the end of the parent")
 	status := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {
 		return -int(status.Signal())
@@ -346,15 +380,15 @@ func (r *run) code() int {
 	return status.ExitStatus()
 }
 
-// verdict waits until every process is gone, and returns what the keeper found.
-func (r *run) verdict() verdict {
+// outcome waits until every process is gone, and returns what the supervisor found.
+func (r *testRun) outcome() outcome {
 	r.t.Helper()
-	r.wait(r.gone(), "the end of all processes")
-	data, err := os.ReadFile(r.order.Report)
+	r.waitFor(r.allExited(), "the end of all processes")
+	data, err := os.ReadFile(r.scenario.Report)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	var v verdict
+	var v outcome
 	if err := json.Unmarshal(data, &v); err != nil {
 		r.t.Fatal(err)
 	}
@@ -364,36 +398,36 @@ func (r *run) verdict() verdict {
 	return v
 }
 
-// mustBeEmpty fails the test if a process of the command is alive now.
-func (r *run) mustBeEmpty() {
+// mustHaveNoSurvivors fails the test if a process of the command is alive now.
+func (r *testRun) mustHaveNoSurvivors() {
 	r.t.Helper()
-	if left := survivors(r.order.Tag); len(left) > 0 {
+	if left := taggedProcesses(r.scenario.Tag); len(left) > 0 {
 		r.t.Errorf("still alive: %q", left)
 	}
 }
 
-func (r *run) signal(sig unix.Signal) {
+func (r *testRun) sendSignal(sig unix.Signal) {
 	r.t.Helper()
 	if err := r.cmd.Process.Signal(sig); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// keeper returns the process id of the keeper.
-func (r *run) keeper() int {
+// supervisorPID returns the process id of the supervisor.
+func (r *testRun) supervisorPID() int {
 	r.t.Helper()
 	pid := r.cmd.Process.Pid
 	var children []string
-	for _, tid := range list(fmt.Sprintf("/proc/%d/task", pid)) {
-		data, _ := content(fmt.Sprintf("/proc/%d/task/%s/children", pid, tid)) // the thread may have ended
+	for _, tid := range readDirNames(fmt.Sprintf("/proc/%d/task", pid)) {
+		data, _ := readProcFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, tid)) // the thread may have ended
 		children = append(children, strings.Fields(string(data))...)
 	}
 	if len(children) == 0 {
-		r.t.Fatal("the front has no child")
+		r.t.Fatal("the parent has no child")
 	}
-	keeper, err := strconv.Atoi(children[0])
+	supervisor, err := strconv.Atoi(children[0])
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return keeper
+	return supervisor
 }

@@ -17,25 +17,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shell plays a shell with job control: it runs the rest of the order as the
-// foreground job of its terminal, tells on descriptor 4 what becomes of it, and
-// does with it what it reads from descriptor 5.
-func (o *order) shell() int {
-	o.Shell = false
-	text, err := json.Marshal(o)
+// runShell plays a shell with job control: it runs the rest of the scenario as the foreground
+// job of its terminal, reports on descriptor 4 what becomes of it, and does with it what it
+// reads from descriptor 5.
+func (sc *scenario) runShell() int {
+	sc.Shell = false
+	text, err := json.Marshal(sc)
 	if err != nil {
 		panic(err)
 	}
-	tell := os.NewFile(4, "tell")
+	events := os.NewFile(4, "tell")
 	job := exec.Command("/proc/self/exe")
-	job.Env = append(os.Environ(), orderName+"="+string(text))
+	job.Env = append(os.Environ(), scenarioEnv+"="+string(text))
 	job.Stdin, job.Stdout, job.Stderr = os.Stdin, os.Stdout, os.Stderr
 	job.SysProcAttr = &syscall.SysProcAttr{Foreground: true, Ctty: 0}
 	if err := job.Start(); err != nil {
 		panic(err)
 	}
 	signal.Ignore(unix.SIGTTOU)
-	orders := bufio.NewScanner(os.NewFile(5, "orders"))
+	commands := bufio.NewScanner(os.NewFile(5, "orders"))
 	for {
 		var status unix.WaitStatus
 		if _, err := unix.Wait4(job.Process.Pid, &status, unix.WUNTRACED, nil); err != nil {
@@ -45,11 +45,11 @@ func (o *order) shell() int {
 			return exitCode(status)
 		}
 		foreground(unix.Getpgrp())
-		fmt.Fprintln(tell, "stopped")
-		if !orders.Scan() {
+		fmt.Fprintln(events, "stopped")
+		if !commands.Scan() {
 			return 98
 		}
-		if orders.Text() == "fg" {
+		if commands.Text() == "fg" {
 			foreground(job.Process.Pid)
 		}
 		if err := unix.Kill(-job.Process.Pid, unix.SIGCONT); err != nil {
@@ -64,17 +64,17 @@ func foreground(group int) {
 	}
 }
 
-// A screen is a run on a terminal.
-type screen struct {
-	*run
-	keyboard *os.File
-	orders   *os.File
+// A terminalRun is a run on a terminal.
+type terminalRun struct {
+	*testRun
+	keyboard      *os.File
+	shellCommands *os.File
 }
 
-// beginOnTerminal starts a run as the session leader of a new terminal.
-func beginOnTerminal(t *testing.T, o order) *screen {
+// startOnTerminal starts a run as the session leader of a new terminal.
+func startOnTerminal(t *testing.T, sc scenario) *terminalRun {
 	t.Helper()
-	r := prepare(t, o)
+	r := prepareRun(t, sc)
 	master, slave, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -88,60 +88,60 @@ func beginOnTerminal(t *testing.T, o order) *screen {
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r.follow()
+	r.waitInBackground()
 	t.Cleanup(func() { orders.Close() })
 	go io.Copy(io.Discard, master)
-	return &screen{r, master, orders}
+	return &terminalRun{r, master, orders}
 }
 
-func (s *screen) press(keys string) {
+func (s *terminalRun) typeKeys(keys string) {
 	s.t.Helper()
 	if _, err := s.keyboard.WriteString(keys); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *screen) expect(want string) {
+func (s *terminalRun) expectLine(want string) {
 	s.t.Helper()
-	if got := s.lines(1)[0]; got != want {
+	if got := s.readLines(1)[0]; got != want {
 		s.t.Fatalf("%q, want %q", got, want)
 	}
 }
 
 const (
-	ctrlC = "\x03"
-	ctrlZ = "\x1a"
-	quit  = "\x1c"
+	ctrlC         = "\x03"
+	ctrlZ         = "\x1a"
+	ctrlBackslash = "\x1c"
 )
 
-// The terminal sends Ctrl-C to the command. It must not get a second one from
-// the front, which has got it too.
+// The terminal sends Ctrl-C to the command. It must not get a second one from the parent, which
+// has got it too.
 func TestCtrlCComesOnce(t *testing.T) {
-	for keys, name := range map[string]string{ctrlC: "INT", quit: "QUIT"} {
-		s := beginOnTerminal(t, order{Shell: true, Args: sh(`
+	for keys, name := range map[string]string{ctrlC: "INT", ctrlBackslash: "QUIT"} {
+		s := startOnTerminal(t, scenario{Shell: true, Args: shellArgs(`
 			n=0; trap 'n=$((n+1)); echo ` + name + ` >&4' ` + name + `
 			trap 'echo $n in all >&4; exit 7' USR1
 			sleep 1000 & echo $PPID >&4; while :; do wait; done`)})
-		front := parentOf(number(t, s.lines(1)[0]))
-		s.press(keys)
-		s.expect(name)
-		// What the front passes on keeps its order.
-		if err := unix.Kill(front, unix.SIGUSR1); err != nil {
+		parent := parentOf(parseInt(t, s.readLines(1)[0]))
+		s.typeKeys(keys)
+		s.expectLine(name)
+		// What the parent passes on keeps its order.
+		if err := unix.Kill(parent, unix.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		s.expect("1 in all")
-		if code := s.code(); code != 7 {
+		s.expectLine("1 in all")
+		if code := s.exitCode(); code != 7 {
 			t.Errorf("exit code %d", code)
 		}
-		s.verdict()
+		s.outcome()
 	}
 }
 
 func TestCtrlCWhileWaiting(t *testing.T) {
-	s := beginOnTerminal(t, order{Shell: true, Wait: true})
-	s.lines(1)
-	s.press(ctrlC)
-	if code := s.code(); code != 128+2 {
+	s := startOnTerminal(t, scenario{Shell: true, Wait: true})
+	s.readLines(1)
+	s.typeKeys(ctrlC)
+	if code := s.exitCode(); code != 128+2 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -149,54 +149,54 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 // A job that is suspended keeps its lease, and goes on when it is continued.
 func TestCtrlZ(t *testing.T) {
 	t.Parallel()
-	s := beginOnTerminal(t, order{Shell: true, TTL: shortTTL, Args: sh(`
+	s := startOnTerminal(t, scenario{Shell: true, TTL: shortTTL, Args: shellArgs(`
 		echo $$ >&4; read line; echo "read $line" >&4; exit 8`)})
-	command := s.lines(1)[0]
-	s.press(ctrlZ)
-	s.expect("stopped")
-	s.state(command, "T")
-	time.Sleep(s.order.TTL + time.Second)
-	s.state(command, "T")
-	if _, err := s.orders.WriteString("fg\n"); err != nil {
+	command := s.readLines(1)[0]
+	s.typeKeys(ctrlZ)
+	s.expectLine("stopped")
+	s.waitState(command, "T")
+	time.Sleep(s.scenario.TTL + time.Second)
+	s.waitState(command, "T")
+	if _, err := s.shellCommands.WriteString("fg\n"); err != nil {
 		t.Fatal(err)
 	}
-	s.state(command, "S")
-	s.press("hello\n")
-	s.expect("read hello")
-	if code := s.code(); code != 8 {
+	s.waitState(command, "S")
+	s.typeKeys("hello\n")
+	s.expectLine("read hello")
+	if code := s.exitCode(); code != 8 {
 		t.Errorf("exit code %d", code)
 	}
-	if v := s.verdict(); v.Result.Stopped {
+	if v := s.outcome(); v.Result.Stopped {
 		t.Errorf("%+v", v.Result)
 	}
 }
 
-// Right on a terminal, with no shell to wake anybody, Ctrl-Z stops nobody.
+// Directly on a terminal, without a shell that could continue a job, Ctrl-Z stops no process.
 func TestCtrlZWithoutShell(t *testing.T) {
-	s := beginOnTerminal(t, order{Args: sh(`
+	s := startOnTerminal(t, scenario{Args: shellArgs(`
 		echo ready >&4; read line; echo "read $line" >&4; exit 8`)})
-	s.expect("ready")
-	s.press(ctrlZ)
-	s.press("hello\n")
-	s.expect("read hello")
-	if code := s.code(); code != 8 {
+	s.expectLine("ready")
+	s.typeKeys(ctrlZ)
+	s.typeKeys("hello\n")
+	s.expectLine("read hello")
+	if code := s.exitCode(); code != 8 {
 		t.Errorf("exit code %d", code)
 	}
 }
 
 func TestWindowSize(t *testing.T) {
-	s := beginOnTerminal(t, order{Shell: true, Args: sh(`
+	s := startOnTerminal(t, scenario{Shell: true, Args: shellArgs(`
 		trap 'stty size >&4; exit 0' WINCH
 		echo ready >&4; while :; do sleep 0.01; done`)})
-	s.expect("ready")
+	s.expectLine("ready")
 	size := &unix.Winsize{Row: 40, Col: 123}
 	if err := unix.IoctlSetWinsize(int(s.keyboard.Fd()), unix.TIOCSWINSZ, size); err != nil {
 		t.Fatal(err)
 	}
-	s.expect("40 123")
+	s.expectLine("40 123")
 }
 
-func number(t *testing.T, text string) int {
+func parseInt(t *testing.T, text string) int {
 	t.Helper()
 	var n int
 	if _, err := fmt.Sscan(strings.TrimSpace(text), &n); err != nil {

@@ -4,7 +4,7 @@ package supervise
 
 import "golang.org/x/sys/unix"
 
-// A terminal is the one that controls our session.
+// A terminal is the controlling terminal of the session.
 type terminal struct{ fd int }
 
 // controllingTerminal returns nil if there is none, as under cron.
@@ -16,18 +16,17 @@ func controllingTerminal() *terminal {
 	return &terminal{fd}
 }
 
-// foreground reports whether we are in the group that gets the signals of the
+// foreground reports whether this process is in the group that gets the signals of the
 // keyboard.
 func (t *terminal) foreground() bool {
 	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }
 
-// orphaned reports whether nobody in our session looks after the jobs of our
-// process group, as when a container or ssh starts us right on a terminal. The
-// kernel then does not stop anybody in the group by Ctrl-Z, since nobody would
-// wake him.
-func orphaned() bool {
+// inOrphanedGroup reports whether no process of the session looks after the jobs of this
+// process group, as when a container or ssh starts the program directly on a terminal. The
+// kernel then stops no process of the group at Ctrl-Z, since no process would continue it.
+func inOrphanedGroup() bool {
 	session, _ := unix.Getsid(0)
 	for pid := unix.Getppid(); pid != 0; pid = parentOf(pid) {
 		if sid, err := unix.Getsid(pid); err != nil || sid != session {

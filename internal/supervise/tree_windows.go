@@ -12,25 +12,25 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A tree is a process that we have started, with all its descendants: the
-// members of a job object, which Windows ends when we end, however that happens.
-type tree struct {
+// A processTree is a process that was started, with all its descendants: the members of a job
+// object, which Windows ends when this process ends, for whatever reason.
+type processTree struct {
 	// exited receives the exit code of the root when it has ended.
 	exited chan int
 
 	// empty is closed when no process of the tree is left.
 	empty chan struct{}
 
-	job     windows.Handle
-	killing sync.Once
+	job      windows.Handle
+	killOnce sync.Once
 }
 
 var resumeProcess = windows.NewLazySystemDLL("ntdll.dll").NewProc("NtResumeProcess")
 
-// plant starts a command. It runs only when it is in its job, so that nothing
-// that it starts can be outside.
-func plant(cmd *Command) (*tree, error) {
-	job, err := newJob()
+// startTree starts a command. The command runs only when it is in its job, so that every
+// process that it starts is in the job, too.
+func startTree(cmd *Command) (*processTree, error) {
+	job, err := newKillOnCloseJob()
 	if err != nil {
 		return nil, fmt.Errorf("create a job object: %w", err)
 	}
@@ -42,15 +42,15 @@ func plant(cmd *Command) (*tree, error) {
 	if err != nil {
 		return nil, errors.Join(err, windows.CloseHandle(job))
 	}
-	if err := admit(job, p.Pid); err != nil {
+	if err := assignToJob(job, p.Pid); err != nil {
 		return nil, errors.Join(fmt.Errorf("put the command into a job object: %w", err), p.Kill(), windows.CloseHandle(job))
 	}
-	t := &tree{exited: make(chan int, 1), empty: make(chan struct{}), job: job}
-	go t.tend(p)
-	return t, nil
+	tree := &processTree{exited: make(chan int, 1), empty: make(chan struct{}), job: job}
+	go tree.reapLoop(p)
+	return tree, nil
 }
 
-func newJob() (windows.Handle, error) {
+func newKillOnCloseJob() (windows.Handle, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return 0, err
@@ -62,8 +62,8 @@ func newJob() (windows.Handle, error) {
 	return job, err
 }
 
-// admit puts a suspended process into the job and lets it run.
-func admit(job windows.Handle, pid int) error {
+// assignToJob puts a suspended process into the job and lets it run.
+func assignToJob(job windows.Handle, pid int) error {
 	const access = windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE | windows.PROCESS_SUSPEND_RESUME
 	process, err := windows.OpenProcess(access, false, uint32(pid))
 	if err != nil {
@@ -79,38 +79,38 @@ func admit(job windows.Handle, pid int) error {
 	return nil
 }
 
-// tend waits for the root, and then until the job has no member any more.
-func (t *tree) tend(root *os.Process) {
+// reapLoop waits for the root, and then until the job has no process any more.
+func (t *processTree) reapLoop(root *os.Process) {
 	code := -1
 	if state, err := root.Wait(); err == nil {
 		code = state.ExitCode()
 	}
 	t.exited <- code
-	for t.populated() {
+	for t.hasProcesses() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	close(t.empty)
 }
 
-// An accounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION.
-type accounting struct {
+// A jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION.
+type jobAccounting struct {
 	totalUserTime, totalKernelTime, periodUserTime, periodKernelTime int64
 
 	pageFaults, totalProcesses, activeProcesses, terminatedProcesses uint32
 }
 
-func (t *tree) populated() bool {
-	var info accounting
+func (t *processTree) hasProcesses() bool {
+	var info jobAccounting
 	err := windows.QueryInformationJobObject(t.job, windows.JobObjectBasicAccountingInformation,
 		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)
 	return err == nil && info.activeProcesses > 0
 }
 
-// terminate does nothing: Windows has no signal that asks a process to end.
-func (t *tree) terminate() {}
+// terminate does nothing: Windows has no signal that requests the end of a process.
+func (t *processTree) terminate() {}
 
-// kill ends every process of the tree. It returns at once; empty is closed when
-// it is done.
-func (t *tree) kill() {
-	t.killing.Do(func() { _ = windows.TerminateJobObject(t.job, 1) })
+// startKill ends every process of the tree. It returns at once; empty is closed when the tree
+// has ended.
+func (t *processTree) startKill() {
+	t.killOnce.Do(func() { _ = windows.TerminateJobObject(t.job, 1) })
 }

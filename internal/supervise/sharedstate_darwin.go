@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryFile returns a file that has no name any more.
+// memoryFile returns a file that has been removed, so that only its descriptor is left.
 func memoryFile() (int, error) {
 	f, err := os.CreateTemp("", "holdfast-*")
 	if err != nil {

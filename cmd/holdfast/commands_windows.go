@@ -2,7 +2,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// bench and torture stop processes and compare their clocks, which cannot be
-// done here.
+// newBench and newTorture return nothing: bench and torture stop processes and compare their
+// clocks, which Windows does not support.
 func newBench(*cli) []*cobra.Command   { return nil }
 func newTorture(*cli) []*cobra.Command { return nil }

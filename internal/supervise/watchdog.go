@@ -1,0 +1,158 @@
+package supervise
+
+import "time"
+
+// orphanGrace is how long the processes that a command leaves behind may go on, so that a "tee"
+// at the end of a pipe can write its last line.
+const orphanGrace = 200 * time.Millisecond
+
+// A watchdog watches over a command while it runs under its lease.
+type watchdog struct {
+	supervisor *Supervisor
+	cmd        *Command
+	lease      Lease
+	tree       *processTree
+	timer      *bootTimer
+	result     Result
+
+	// deadline is that of the lease when last read. leaseEnd is the same on the clock that goes
+	// on while the machine is suspended.
+	deadline time.Time
+	leaseEnd instant
+
+	// termAt and killAt are when SIGTERM and SIGKILL are due for reasons other than the end of
+	// the lease.
+	termAt, killAt instant
+
+	// exited means that the command has ended. lost means that the lease is lost, or counts as
+	// lost; its deadline is not read any more. termSent means that SIGTERM was sent.
+	// killStarted means that the tree is being killed.
+	exited, lost, termSent, killStarted bool
+}
+
+func newWatchdog(s *Supervisor, cmd *Command, lease Lease, timer *bootTimer) *watchdog {
+	return &watchdog{supervisor: s, cmd: cmd, lease: lease, timer: timer, termAt: never, killAt: never}
+}
+
+// eventLoop returns when no process of the tree is left.
+func (w *watchdog) eventLoop() Result {
+	lost, parentGone := w.lease.Context().Done(), w.supervisor.parentGone
+	var empty <-chan struct{} // nil until the command has ended
+	for {
+		w.reschedule()
+		select {
+		case w.result.Code = <-w.tree.exited:
+			w.drainOrphans()
+			empty = w.tree.empty
+		case <-empty:
+			return w.result
+		case sig := <-w.supervisor.signals:
+			w.supervisor.parent.forwardSignal(w.tree, sig)
+		case <-parentGone:
+			parentGone = nil
+			w.result.Abandoned = true
+			w.tree.startKill()
+		case <-lost:
+			lost = nil
+			w.onLeaseLost()
+		case <-w.supervisor.renewed:
+		case <-w.timer.c:
+		}
+		w.sendDueSignals()
+	}
+}
+
+// reschedule reads the lease, sets the timer for the next action, and sets when the parent acts
+// in the supervisor's place. It reports whether all of that is still to come.
+func (w *watchdog) reschedule() bool {
+	if !w.lost && w.supervisor.parent.parentActed() {
+		w.onLeaseLost()
+	}
+	if d := w.lease.Deadline(); !w.lost && !d.Equal(w.deadline) {
+		w.deadline, w.leaseEnd = d, instantOf(d)
+	}
+	term, kill := w.signalTimes()
+	if w.termSent {
+		term = never
+	}
+	if w.killStarted {
+		kill = never
+	}
+	w.timer.schedule(min(term, kill))
+	// The parent enforces only the end of the lease, and a little later than this process.
+	leaseTerm, leaseKill := w.leaseSignalTimes()
+	if w.lost {
+		leaseTerm = never // this process or the parent has sent it
+	}
+	w.supervisor.parent.setDeadlines(leaseTerm.add(Margin/2), leaseKill.add(Margin/2))
+	return w.lease.Context().Err() == nil && bootNow() < min(term, kill)
+}
+
+// signalTimes returns when SIGTERM and SIGKILL are due, for whatever reason.
+func (w *watchdog) signalTimes() (term, kill instant) {
+	term, kill = w.leaseSignalTimes()
+	return min(w.termAt, term), min(w.killAt, kill)
+}
+
+// leaseSignalTimes returns when SIGTERM and SIGKILL are due because of the lease.
+func (w *watchdog) leaseSignalTimes() (term, kill instant) {
+	if w.cmd.OnLost == Ignore {
+		return never, never
+	}
+	kill = w.leaseEnd.add(-Margin)
+	term = kill.add(-w.cmd.KillAfter)
+	if w.cmd.OnLost == Term {
+		kill = never
+	}
+	return term, kill
+}
+
+// sendDueSignals sends the signals that are due.
+func (w *watchdog) sendDueSignals() {
+	at := bootNow()
+	if term, _ := w.leaseSignalTimes(); term <= at {
+		w.markLost()
+	}
+	term, kill := w.signalTimes()
+	switch {
+	case kill <= at:
+		w.tree.startKill()
+		w.termSent, w.killStarted = true, true
+	case term <= at && !w.termSent:
+		w.tree.terminate()
+		w.termSent = true
+	}
+}
+
+// onLeaseLost is called when the lease is lost for good, because its time is over or because it
+// was broken.
+func (w *watchdog) onLeaseLost() {
+	w.markLost()
+	if w.cmd.OnLost == Ignore {
+		return
+	}
+	at := bootNow()
+	w.termAt = at
+	if w.cmd.OnLost == Kill {
+		w.killAt = min(w.killAt, at.add(w.cmd.KillAfter))
+	}
+}
+
+// markLost is final: the command has been sent a signal to end, or will be at once, and a later
+// renewal cannot undo that.
+func (w *watchdog) markLost() {
+	if w.lost {
+		return
+	}
+	w.lost = true
+	w.result.Lost = time.Now()
+	w.result.Stopped = !w.exited && w.cmd.OnLost != Ignore
+}
+
+// drainOrphans sets when the processes that the command has left behind, if any, get SIGTERM
+// and SIGKILL. All of them must end before the lease is given back.
+func (w *watchdog) drainOrphans() {
+	w.exited = true
+	w.termAt = min(w.termAt, bootNow().add(orphanGrace))
+	w.killAt = min(w.killAt, w.termAt.add(w.cmd.KillAfter))
+}
