@@ -12,8 +12,7 @@ func alive(pid int) bool {
 	return s != 0 && s != 'Z'
 }
 
-// state is the state of a process as the kernel tells it: T if it is stopped, 0
-// if there is none.
+// state returns the state of a process in the kernel: T if it is stopped, 0 if there is none.
 func state(pid int) byte {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

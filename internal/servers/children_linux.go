@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// children returns the processes that a process has started.
-func children(parent int) ([]int, error) {
+// childProcesses returns the PIDs of the processes that a process has started.
+func childProcesses(parent int) ([]int, error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return nil, err
@@ -19,7 +19,8 @@ func children(parent int) ([]int, error) {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name of the program comes first, in parentheses, and may have any in it.
+		// The name of the program comes first, in parentheses, and may contain parentheses
+		// itself.
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))

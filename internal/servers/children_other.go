@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// children returns the processes that a process has started.
-func children(parent int) ([]int, error) {
+// childProcesses returns the PIDs of the processes that a process has started.
+func childProcesses(parent int) ([]int, error) {
 	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
 	if err != nil {
 		return nil, err

@@ -1,11 +1,9 @@
-// Package servers runs real servers, for tests and for programs that try out
-// locks: processes of their own on free ports of this host, with their data in
-// temporary folders.
+// Package servers runs real servers, for tests and for programs that test locks: separate
+// processes on free ports of this host, with their data in temporary folders.
 //
-// A server is ready when the function that starts it returns, and is stopped
-// when the test ends, however it ends, or when a [Host] is closed; on Linux it is
-// killed with the process that started it, too, if that is killed. A program that
-// is not installed fails the test and is never a reason to skip it: install.sh
-// installs what is missing.
-// There are no such servers on Windows; there this package is empty.
+// A server is ready when the function that starts it returns. It is stopped when the test
+// ends, however it ends, or when a [Host] is closed. On Linux it is also killed with the
+// process that started it. A program that is not installed fails the test and is never a
+// reason to skip it: install.sh installs what is missing. There are no such servers on
+// Windows; there this package is empty.
 package servers

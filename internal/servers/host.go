@@ -10,29 +10,28 @@ import (
 	"sync"
 )
 
-// A Host is a TB for programs that are no tests. Whoever makes one closes it,
-// best by defer: then the servers end with the program, even if that panics.
-// The zero value is ready to use.
+// A Host is a TB for programs that are no tests. Its creator must close it, best by defer:
+// then the servers end with the program, even if that panics. The zero value is ready to
+// use.
 type Host struct {
 	mu       sync.Mutex
 	cleanups []func()
-	errs     []error // that Error was called with
+	errs     []error // the arguments of Error
 	failed   bool
 }
 
 var _ TB = (*Host)(nil)
 
-// A fatality is what Fatal panics with, for Do to catch.
-type fatality struct{ err error }
+// A fatalPanic is the value with which Fatal panics. Do recovers it.
+type fatalPanic struct{ err error }
 
-// Do calls f and returns what it, or a server on its behalf, has called Fatal
-// with. Different goroutines may call it at the same time, for different
-// servers.
+// Do calls f and returns the error with which f, or a server on its behalf, has called
+// Fatal. Different goroutines may call it at the same time, for different servers.
 func (h *Host) Do(f func()) (err error) {
 	defer func() {
 		switch cause := recover().(type) {
 		case nil:
-		case fatality:
+		case fatalPanic:
 			err = cause.err
 		default:
 			panic(cause)
@@ -42,8 +41,8 @@ func (h *Host) Do(f func()) (err error) {
 	return nil
 }
 
-// Close ends the servers and removes their folders, the last one first. Its
-// error is what could not be cleaned up.
+// Close ends the servers and removes their folders, the last one first. It returns what
+// could not be cleaned up, and the errors of Error.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	cleanups := h.cleanups
@@ -58,34 +57,34 @@ func (h *Host) Close() error {
 	return errors.Join(append(errs, h.errs...)...)
 }
 
-// Helper implements [TB]; there is nothing to be done.
+// Helper implements [TB]. It does nothing.
 func (h *Host) Helper() {}
 
-// Logf implements [TB]. It says nothing: what a server has logged is in the
-// error of one that failed.
+// Logf implements [TB]. It does nothing: the error of a server that failed contains its
+// log.
 func (h *Host) Logf(string, ...any) {}
 
-// Error implements [TB]. Close returns what it was called with.
+// Error implements [TB]. Close returns its arguments.
 func (h *Host) Error(args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failed = true
-	h.errs = append(h.errs, errorOf(args))
+	h.errs = append(h.errs, errorFromArgs(args))
 }
 
-// Fatal implements [TB]: it ends what Do was called with.
+// Fatal implements [TB]. It ends the function that was passed to Do.
 func (h *Host) Fatal(args ...any) {
 	h.mu.Lock()
 	h.failed = true
 	h.mu.Unlock()
-	panic(fatality{errorOf(args)})
+	panic(fatalPanic{errorFromArgs(args)})
 }
 
-// Fatalf implements [TB]: it ends what Do was called with.
+// Fatalf implements [TB]. It ends the function that was passed to Do.
 func (h *Host) Fatalf(format string, args ...any) { h.Fatal(fmt.Errorf(format, args...)) }
 
-// errorOf keeps an error as it is, for errors.As.
-func errorOf(args []any) error {
+// errorFromArgs keeps an error as it is, for errors.As.
+func errorFromArgs(args []any) error {
 	if len(args) == 1 {
 		if err, ok := args[0].(error); ok {
 			return err

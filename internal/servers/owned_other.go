@@ -4,5 +4,5 @@ package servers
 
 import "os/exec"
 
-// startOwned starts a process. Here it outlives this one if that is killed.
+// startOwned starts a process. On these systems it outlives this one if that is killed.
 func startOwned(cmd *exec.Cmd) error { return cmd.Start() }

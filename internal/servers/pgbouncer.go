@@ -18,8 +18,8 @@ type PgBouncer struct {
 	Addr string // host:port
 }
 
-// StartPgBouncer starts a PgBouncer in front of p, in transaction mode unless
-// the args say otherwise. The args are configuration, as in "pool_mode=session".
+// StartPgBouncer starts a PgBouncer in front of p, in transaction mode unless the args
+// contain another. The args are configuration, as in "pool_mode=session".
 func StartPgBouncer(tb TB, p *Postgres, args ...string) *PgBouncer {
 	tb.Helper()
 	host, port, err := net.SplitHostPort(p.Addr)
@@ -37,14 +37,14 @@ func StartPgBouncer(tb TB, p *Postgres, args ...string) *PgBouncer {
 		tb.Fatal(err)
 	}
 	b := &PgBouncer{Addr: net.JoinHostPort("127.0.0.1", own)}
-	b.Process = run(tb, program{
-		name:  "pgbouncer",
-		path:  systemProgram(tb, "pgbouncer"),
-		args:  []string{config},
-		dir:   dir,
-		ready: func() error { return greetPostgres(b.Addr) },
-		quit:  syscall.SIGTERM,
-		user:  unprivileged(tb),
+	b.Process = runServer(tb, serverSpec{
+		name:       "pgbouncer",
+		path:       systemProgram(tb, "pgbouncer"),
+		args:       []string{config},
+		dir:        dir,
+		ready:      func() error { return handshakePostgres(b.Addr) },
+		stopSignal: syscall.SIGTERM,
+		user:       unprivileged(tb),
 	})
 	return b
 }
@@ -52,13 +52,12 @@ func StartPgBouncer(tb TB, p *Postgres, args ...string) *PgBouncer {
 // URL returns the address of a database of the server behind the PgBouncer.
 func (b *PgBouncer) URL(database string) string { return postgresURL(b.Addr, database) }
 
-// systemProgram finds a program that may be in a folder that only root has on
-// the PATH.
+// systemProgram finds a program that may be in a folder that is on the PATH of root alone.
 func systemProgram(tb TB, name string) string {
 	tb.Helper()
 	path := filepath.Join("/usr/sbin", name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	return find(tb, name)
+	return findProgram(tb, name)
 }

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// The ports of servers: below those that systems give to outgoing connections,
-// so that a port is still free when its server is started again. The bus of a
-// Redis Cluster node is busOffset above its port.
+// The ports of servers are below those that systems use for outgoing connections, so that a
+// port is still free when its server is started again. The bus of a Redis Cluster node is
+// busOffset above its port.
 //
-// A process has a block of them for itself, and takes them in turn. Else the port
-// of a server that was killed could soon be that of another test's server, which
-// the clients, the replicas and the Sentinels of the dead one would take for it.
+// A process has a block of ports for itself, and takes them in turn. Else the port of a
+// server that was killed could soon be that of another test's server, which the clients,
+// the replicas and the Sentinels of the dead server would take for it.
 const (
 	firstPort = 10000
 	lastPort  = 21999
@@ -23,31 +23,31 @@ const (
 	busOffset = 10000
 )
 
-// A block is a range of ports that no other process takes from.
-type block struct {
-	mark  net.Listener // on the first port, as long as the process lives
-	first int
-	taken int // the last that was taken, counted from first
+// A portBlock is a range of ports that no other process uses.
+type portBlock struct {
+	reservation net.Listener // on the first port, as long as the process lives
+	first       int
+	lastTaken   int // counted from first
 }
 
-var ports struct {
+var processPorts struct {
 	sync.Mutex
-	block
+	portBlock
 }
 
-// freePort returns a port that nobody listens on, nor on the one of its bus.
+// freePort returns a port without a listener, neither on it nor on the port of its bus.
 func freePort(tb TB) int {
 	tb.Helper()
-	ports.Lock()
-	defer ports.Unlock()
-	if ports.mark == nil {
+	processPorts.Lock()
+	defer processPorts.Unlock()
+	if processPorts.reservation == nil {
 		var err error
-		if ports.block, err = claim(); err != nil {
+		if processPorts.portBlock, err = reservePortBlock(); err != nil {
 			tb.Fatal(err)
 		}
 	}
 	for range blockSize {
-		if port := ports.next(); isFree(port) && isFree(port+busOffset) {
+		if port := processPorts.nextPort(); isPortFree(port) && isPortFree(port+busOffset) {
 			return port
 		}
 	}
@@ -55,25 +55,25 @@ func freePort(tb TB) int {
 	return 0
 }
 
-// claim takes a block that no process has.
-func claim() (block, error) {
+// reservePortBlock reserves a block that no other process has.
+func reservePortBlock() (portBlock, error) {
 	const blocks = (lastPort + 1 - firstPort) / blockSize
 	for _, i := range rand.Perm(blocks) {
 		first := firstPort + i*blockSize
-		if mark, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first)); err == nil {
-			return block{mark: mark, first: first}, nil
+		if reservation, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first)); err == nil {
+			return portBlock{reservation: reservation, first: first}, nil
 		}
 	}
-	return block{}, fmt.Errorf("%d other processes have all ports", blocks)
+	return portBlock{}, fmt.Errorf("%d other processes have all ports", blocks)
 }
 
-// next returns the port that was taken the longest ago.
-func (b *block) next() int {
-	b.taken = b.taken%(blockSize-1) + 1
-	return b.first + b.taken
+// nextPort returns the port that was taken the longest ago.
+func (b *portBlock) nextPort() int {
+	b.lastTaken = b.lastTaken%(blockSize-1) + 1
+	return b.first + b.lastTaken
 }
 
-func isFree(port int) bool {
+func isPortFree(port int) bool {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return false

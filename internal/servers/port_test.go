@@ -15,13 +15,13 @@ func TestPortsAreNotTakenOver(t *testing.T) {
 		}
 		taken[port] = true
 	}
-	other, err := claim()
+	other, err := reservePortBlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.mark.Close()
+	defer other.reservation.Close()
 	for range 2 * blockSize {
-		if port := other.next(); taken[port] || port <= other.first || port >= other.first+blockSize {
+		if port := other.nextPort(); taken[port] || port <= other.first || port >= other.first+blockSize {
 			t.Fatalf("another process, which has %d ports from %d on, is given %d", blockSize, other.first, port)
 		}
 	}

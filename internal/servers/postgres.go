@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Postgres is a PostgreSQL server. Anybody may connect to it from this host as
-// the superuser "postgres"; Kill ends it without a checkpoint, as a crash does.
+// Postgres is a PostgreSQL server. Every user of this host may connect to it as the
+// superuser "postgres". Kill ends it without a checkpoint, as a crash does.
 type Postgres struct {
 	*Process
 	Addr string // host:port
@@ -29,7 +29,7 @@ func StartPostgres(tb TB, args ...string) *Postgres {
 	tb.Helper()
 	dir := postgresDir(tb)
 	template := emptyCluster(tb)
-	if err := template.unpack(filepath.Join(dir, "data"), unprivileged(tb)); err != nil {
+	if err := template.writeTo(filepath.Join(dir, "data"), unprivileged(tb)); err != nil {
 		tb.Fatalf("unpack an empty cluster: %v", err)
 	}
 	return startPostgres(tb, dir, args...)
@@ -50,7 +50,7 @@ func StartPostgresStandby(tb TB, p *Postgres, name string, args ...string) *Post
 	return startPostgres(tb, dir, args...)
 }
 
-// startPostgres runs a server over the data in a folder of its own.
+// startPostgres starts a server on the data in the folder dir.
 func startPostgres(tb TB, dir string, args ...string) *Postgres {
 	tb.Helper()
 	port := freePort(tb)
@@ -62,14 +62,14 @@ func startPostgres(tb TB, dir string, args ...string) *Postgres {
 	}, args...) {
 		options = append(options, "-c", setting)
 	}
-	p.Process = run(tb, program{
-		name:  "postgres",
-		path:  postgresProgram(tb, "postgres"),
-		args:  options,
-		dir:   dir,
-		ready: func() error { return greetPostgres(p.Addr) },
-		quit:  syscall.SIGINT,
-		user:  unprivileged(tb),
+	p.Process = runServer(tb, serverSpec{
+		name:       "postgres",
+		path:       postgresProgram(tb, "postgres"),
+		args:       options,
+		dir:        dir,
+		ready:      func() error { return handshakePostgres(p.Addr) },
+		stopSignal: syscall.SIGINT,
+		user:       unprivileged(tb),
 	})
 	tb.Cleanup(p.cleanup)
 	return p
@@ -83,25 +83,25 @@ func postgresURL(addr, database string) string {
 	return u.String()
 }
 
-// Kill ends the server at once, without a checkpoint, and returns when it is
-// gone. What it has committed it finds in its log when it is started again.
+// Kill ends the server at once, without a checkpoint, and returns when it has exited. When
+// it is started again, it recovers from its log what it has committed.
 func (p *Postgres) Kill() {
 	p.tb.Helper()
 	if p.paused {
 		p.Resume()
 	}
-	p.end(syscall.SIGQUIT)
+	p.signalAndWait(syscall.SIGQUIT)
 }
 
-// Pause stops the server with all its processes as they are: connections stay
-// open, and nothing is answered.
+// Pause stops the server with all its processes. Connections stay open, and the server does
+// not respond.
 func (p *Postgres) Pause() {
 	p.tb.Helper()
-	p.Process.Pause() // It starts no other from now on.
+	p.Process.Pause() // It starts no other process from now on.
 	p.signalChildren(syscall.SIGSTOP)
 }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server.
 func (p *Postgres) Resume() {
 	p.tb.Helper()
 	p.signalChildren(syscall.SIGCONT)
@@ -110,7 +110,7 @@ func (p *Postgres) Resume() {
 
 func (p *Postgres) signalChildren(sig syscall.Signal) {
 	p.tb.Helper()
-	pids, err := children(p.PID())
+	pids, err := childProcesses(p.PID())
 	if err != nil {
 		p.tb.Fatalf("list the processes of PostgreSQL: %v", err)
 	}
@@ -126,14 +126,13 @@ func (p *Postgres) Restart() {
 	p.Start()
 }
 
-// Promote makes a standby a primary, and returns when it takes writes.
+// Promote makes a standby a primary, and returns when it accepts writes.
 func (p *Postgres) Promote() {
 	p.tb.Helper()
 	postgresTool(p.tb, "pg_ctl", "promote", "--wait", "--pgdata", p.dir)
 }
 
-// cleanup ends the server in a way that takes its children along and frees its
-// shared memory.
+// cleanup ends the server in a way that ends its children and frees its shared memory.
 func (p *Postgres) cleanup() {
 	select {
 	case <-p.exited:
@@ -142,8 +141,8 @@ func (p *Postgres) cleanup() {
 	}
 }
 
-// postgresDir makes a folder that the user who runs the server can use, which
-// TB.TempDir does not when root runs the test.
+// postgresDir creates a folder that the user that runs the server can use. TB.TempDir does
+// not when root runs the test.
 func postgresDir(tb TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-postgres-")
@@ -163,9 +162,9 @@ func postgresDir(tb TB) string {
 	return dir
 }
 
-// greetPostgres returns nil if the server lets the superuser in. It needs no
-// client library, so that the tests of every store can use this package.
-func greetPostgres(addr string) error {
+// handshakePostgres returns nil if the server accepts the superuser. It needs no client
+// library, so that the tests of every store can use this package.
+func handshakePostgres(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return err
@@ -185,7 +184,7 @@ func greetPostgres(addr string) error {
 	if _, err := io.ReadFull(conn, kind[:]); err != nil {
 		return err
 	}
-	if kind[0] != 'R' { // which asks for credentials, or says that none are needed
+	if kind[0] != 'R' { // not an authentication message, which requests credentials or accepts the user
 		return fmt.Errorf("the server answers %q", kind)
 	}
 	return nil

@@ -15,10 +15,10 @@ import (
 	"syscall"
 )
 
-// A cluster is the content of the folder of an empty PostgreSQL cluster. It is
-// kept in memory, about 25 MB, since initdb takes a second or more and a folder
-// would be left behind by the test process.
-type cluster []clusterFile
+// A clusterImage is the content of the folder of an empty PostgreSQL cluster. It is kept in
+// memory, about 25 MB, because initdb takes a second or more and the test process would
+// leave a folder behind.
+type clusterImage []clusterFile
 
 type clusterFile struct {
 	path string // within the folder
@@ -26,31 +26,31 @@ type clusterFile struct {
 	dir  bool
 }
 
-var madeCluster struct {
+var cachedCluster struct {
 	sync.Mutex
-	cluster
+	clusterImage
 }
 
-// emptyCluster returns a new cluster, which is made once.
-func emptyCluster(tb TB) cluster {
+// emptyCluster returns the image of a new cluster, which is created once.
+func emptyCluster(tb TB) clusterImage {
 	tb.Helper()
-	madeCluster.Lock()
-	defer madeCluster.Unlock()
-	if madeCluster.cluster == nil {
+	cachedCluster.Lock()
+	defer cachedCluster.Unlock()
+	if cachedCluster.clusterImage == nil {
 		dir := filepath.Join(postgresDir(tb), "data")
 		postgresTool(tb, "initdb", "--pgdata", dir, "--username=postgres", "--auth=trust", "--encoding=UTF8",
 			"--locale=C", "--wal-segsize=1", "--no-sync", "--no-instructions")
-		made, err := pack(dir)
+		made, err := readCluster(dir)
 		if err != nil {
 			tb.Fatalf("read what initdb has made: %v", err)
 		}
-		madeCluster.cluster = made
+		cachedCluster.clusterImage = made
 	}
-	return madeCluster.cluster
+	return cachedCluster.clusterImage
 }
 
-func pack(dir string) (cluster, error) {
-	var c cluster
+func readCluster(dir string) (clusterImage, error) {
+	var c clusterImage
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -71,11 +71,11 @@ func pack(dir string) (cluster, error) {
 	return c, err
 }
 
-// unpack writes the cluster to a folder that does not exist yet.
-func (c cluster) unpack(dir string, owner *syscall.Credential) error {
+// writeTo writes the cluster to a folder that does not exist yet.
+func (c clusterImage) writeTo(dir string, owner *syscall.Credential) error {
 	for _, file := range c {
 		path := filepath.Join(dir, file.path)
-		if err := file.write(path); err != nil {
+		if err := file.writeFile(path); err != nil {
 			return err
 		}
 		if owner == nil {
@@ -88,16 +88,15 @@ func (c cluster) unpack(dir string, owner *syscall.Credential) error {
 	return nil
 }
 
-func (f *clusterFile) write(path string) error {
+func (f *clusterFile) writeFile(path string) error {
 	if f.dir {
 		return os.Mkdir(path, 0o700)
 	}
 	return os.WriteFile(path, f.data, 0o600)
 }
 
-// postgresProgram returns the path of a program of the PostgreSQL server. They
-// are not on the PATH of Debian, which can have many versions: the newest one is
-// taken.
+// postgresProgram returns the path of a program of the PostgreSQL server. On Debian these
+// programs are not on the PATH, and there can be many versions: it returns the newest one.
 func postgresProgram(tb TB, name string) string {
 	tb.Helper()
 	var folders []string
@@ -112,10 +111,10 @@ func postgresProgram(tb TB, name string) string {
 			return path
 		}
 	}
-	return find(tb, name)
+	return findProgram(tb, name)
 }
 
-// postgresTool runs a program of PostgreSQL to its end.
+// postgresTool runs a program of PostgreSQL and waits for its exit.
 func postgresTool(tb TB, name string, args ...string) {
 	tb.Helper()
 	cmd := exec.Command(postgresProgram(tb, name), args...)
@@ -126,8 +125,8 @@ func postgresTool(tb TB, name string, args ...string) {
 	}
 }
 
-// unprivileged returns a user who is not root, since PostgreSQL does not run as
-// root; nil if this process does not.
+// unprivileged returns a user other than root, because PostgreSQL does not run as root. It
+// returns nil if this process does not run as root.
 func unprivileged(tb TB) *syscall.Credential {
 	tb.Helper()
 	if os.Geteuid() != 0 {

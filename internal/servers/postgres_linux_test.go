@@ -31,19 +31,19 @@ func TestPostgresPause(t *testing.T) {
 	t.Parallel()
 	p := StartPostgres(t)
 	p.Pause()
-	pids, err := children(p.PID())
+	pids, err := childProcesses(p.PID())
 	if err != nil || len(pids) == 0 {
 		t.Fatalf("its processes are %v, %v", pids, err)
 	}
 	for _, pid := range append(pids, p.PID()) {
-		await(t, "pause of all processes", func() bool {
+		waitUntil(t, "pause of all processes", func() bool {
 			s := state(pid)
 			return s == 'T' || s == 'Z' // one that has ended, which the server cannot notice now
 		})
 	}
 	p.Resume()
 	for _, pid := range pids {
-		await(t, "end of the pause", func() bool { return state(pid) != 'T' })
+		waitUntil(t, "end of the pause", func() bool { return state(pid) != 'T' })
 	}
 	p.Pause()
 	p.Restart()
@@ -52,7 +52,7 @@ func TestPostgresPause(t *testing.T) {
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	b := StartPgBouncer(t, StartPostgres(t))
-	if err := greetPostgres(b.Addr); err != nil {
+	if err := handshakePostgres(b.Addr); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// startBound is how long a server may take until it is ready, on a machine that
-// is busy with other things.
+// startBound is how long a server may take until it is ready, on a machine that is busy
+// with other things.
 const startBound = 60 * time.Second
 
-// A program says how one server is run.
-type program struct {
-	name  string              // of the executable
-	path  string              // of the executable, if it is not looked for by its name
-	args  []string            // its arguments
-	dir   string              // its working folder, where its output goes as well
-	ready func() error        // nil once it serves
-	quit  syscall.Signal      // ends it in good order
-	user  *syscall.Credential // who runs it, nil for whoever runs this process
+// A serverSpec describes how to run one server.
+type serverSpec struct {
+	name       string              // of the executable
+	path       string              // of the executable, "" to find it by its name
+	args       []string            // its arguments
+	dir        string              // its working folder, which also gets its output
+	ready      func() error        // nil once it serves
+	stopSignal syscall.Signal      // ends it in good order
+	user       *syscall.Credential // the user of the process, nil for the user of this process
 }
 
-// A Process is a server process. Its methods must be called where its TB allows
-// Fatal: they end the test if they fail.
+// A Process is a server process. Its methods must be called where its TB allows Fatal: they
+// end the test if they fail.
 type Process struct {
-	tb      TB
-	program program
-	path    string
+	tb   TB
+	spec serverSpec
+	path string
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -40,20 +40,20 @@ type Process struct {
 	paused bool
 }
 
-// run starts a server that is stopped when the test ends.
-func run(tb TB, p program) *Process {
+// runServer starts a server that is stopped when the test ends.
+func runServer(tb TB, spec serverSpec) *Process {
 	tb.Helper()
-	s := &Process{tb: tb, program: p, path: p.path}
+	s := &Process{tb: tb, spec: spec, path: spec.path}
 	if s.path == "" {
-		s.path = find(tb, p.name)
+		s.path = findProgram(tb, spec.name)
 	}
 	tb.Cleanup(s.cleanup)
 	s.Start()
 	return s
 }
 
-// find returns the path of an executable that must be installed.
-func find(tb TB, name string) string {
+// findProgram returns the path of an executable that must be installed.
+func findProgram(tb TB, name string) string {
 	tb.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -63,7 +63,7 @@ func find(tb TB, name string) string {
 	return path
 }
 
-// packages are those that the programs come in.
+// packages are the packages of the programs.
 var packages = map[string]struct{ debian, brew string }{
 	"redis-server": {"redis-server", "redis"},
 	"postgres":     {"postgresql", "postgresql@15"},
@@ -71,41 +71,41 @@ var packages = map[string]struct{ debian, brew string }{
 	"pgbouncer":    {"pgbouncer", "pgbouncer"},
 }
 
-// Version returns what the server's program says of its version.
+// Version returns the output of the server program's --version.
 func (s *Process) Version() string {
 	s.tb.Helper()
 	out, err := exec.Command(s.path, "--version").Output()
 	if err != nil {
-		s.tb.Fatalf("%s --version: %v", s.program.name, err)
+		s.tb.Fatalf("%s --version: %v", s.spec.name, err)
 	}
 	return string(bytes.TrimSpace(out))
 }
 
-// Start starts the server, which must not be running, and returns when it is
-// ready. Its data is as the last run left it.
+// Start starts the server, which must not be running, and returns when it is ready. Its
+// data is as the last run left it.
 func (s *Process) Start() {
 	s.tb.Helper()
-	if err := s.launch(); err != nil {
-		s.tb.Fatalf("%s does not start: %v", s.program.name, err)
+	if err := s.startProcess(); err != nil {
+		s.tb.Fatalf("%s does not start: %v", s.spec.name, err)
 	}
 	deadline := time.Now().Add(startBound)
 	for {
-		err := s.program.ready()
+		err := s.spec.ready()
 		if err == nil {
 			return
 		}
 		select {
 		case <-s.exited:
-			s.tb.Fatalf("%s has ended while it was starting:\n%s", s.program.name, s.Log())
+			s.tb.Fatalf("%s has ended while it was starting:\n%s", s.spec.name, s.Log())
 		case <-time.After(2 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			s.tb.Fatalf("%s is not ready after %v: %v\n%s", s.program.name, startBound, err, s.Log())
+			s.tb.Fatalf("%s is not ready after %v: %v\n%s", s.spec.name, startBound, err, s.Log())
 		}
 	}
 }
 
-func (s *Process) launch() error {
+func (s *Process) startProcess() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -113,24 +113,24 @@ func (s *Process) launch() error {
 		return err
 	}
 	defer log.Close() // the child has its own
-	cmd := exec.Command(s.path, s.program.args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = s.program.dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.program.user}
+	cmd := exec.Command(s.path, s.spec.args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.spec.dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.spec.user}
 	if err := startOwned(cmd); err != nil {
 		return err
 	}
 	exited := make(chan struct{})
 	s.cmd, s.exited, s.paused = cmd, exited, false
 	go func() {
-		_ = cmd.Wait() // How a server ends is seen in its log.
+		_ = cmd.Wait() // The log shows how a server has ended.
 		close(exited)
 	}()
 	return nil
 }
 
-func (s *Process) logPath() string { return filepath.Join(s.program.dir, s.program.name+".log") }
+func (s *Process) logPath() string { return filepath.Join(s.spec.dir, s.spec.name+".log") }
 
-// Log returns the end of what the server has written to its output.
+// Log returns the end of the server's output.
 func (s *Process) Log() string {
 	text, err := os.ReadFile(s.logPath())
 	if err != nil {
@@ -140,64 +140,62 @@ func (s *Process) Log() string {
 	return string(bytes.ToValidUTF8(text[max(0, len(text)-most):], nil))
 }
 
-// Kill ends the server as a power cut would, and returns when it is gone.
+// Kill ends the server as a power cut would, and returns when it has exited.
 func (s *Process) Kill() {
 	s.tb.Helper()
-	s.end(syscall.SIGKILL)
+	s.signalAndWait(syscall.SIGKILL)
 }
 
-// Stop ends the server in good order, and returns when it is gone.
+// Stop ends the server in good order, and returns when it has exited.
 func (s *Process) Stop() {
 	s.tb.Helper()
-	s.end(s.program.quit)
+	s.signalAndWait(s.spec.stopSignal)
 }
 
-// Pause stops the server's process as it is: connections stay open, and nothing
-// is answered.
+// Pause stops the server's process. Connections stay open, and the server does not respond.
 func (s *Process) Pause() {
 	s.tb.Helper()
-	s.signal(syscall.SIGSTOP)
+	s.sendSignal(syscall.SIGSTOP)
 	s.paused = true
 }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server.
 func (s *Process) Resume() {
 	s.tb.Helper()
-	s.signal(syscall.SIGCONT)
+	s.sendSignal(syscall.SIGCONT)
 	s.paused = false
 }
 
-// PID returns the number of the server's process.
+// PID returns the process ID of the server.
 func (s *Process) PID() int { return s.cmd.Process.Pid }
 
-func (s *Process) end(sig syscall.Signal) {
+func (s *Process) signalAndWait(sig syscall.Signal) {
 	s.tb.Helper()
 	if s.paused {
 		s.Resume()
 	}
-	s.signal(sig)
+	s.sendSignal(sig)
 	select {
 	case <-s.exited:
 	case <-time.After(startBound):
-		s.tb.Fatalf("%s goes on after %v", s.program.name, sig)
+		s.tb.Fatalf("%s goes on after %v", s.spec.name, sig)
 	}
 }
 
-func (s *Process) signal(sig syscall.Signal) {
+func (s *Process) sendSignal(sig syscall.Signal) {
 	s.tb.Helper()
 	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.tb.Fatalf("%s cannot be sent %v: %v", s.program.name, sig, err)
+		s.tb.Fatalf("%s cannot be sent %v: %v", s.spec.name, sig, err)
 	}
 }
 
-// cleanup makes sure that the server is gone, and shows its log if the test has
-// failed.
+// cleanup makes sure that the server has exited, and shows its log if the test has failed.
 func (s *Process) cleanup() {
 	if s.cmd != nil {
-		_ = s.cmd.Process.Kill() // It may be gone already.
+		_ = s.cmd.Process.Kill() // It may have exited already.
 		<-s.exited
 	}
 	if s.tb.Failed() {
-		s.tb.Logf("the log of %s:\n%s", s.program.name, s.Log())
+		s.tb.Logf("the log of %s:\n%s", s.spec.name, s.Log())
 	}
 }

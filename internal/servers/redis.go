@@ -4,6 +4,7 @@ package servers
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -22,6 +23,15 @@ type Redis struct {
 	dir  string
 }
 
+// redisServer is the name of the program of a Redis server, and of a Sentinel.
+const redisServer = "redis-server"
+
+// redisPath returns the path of the program to run as a Redis server: the value of the
+// environment variable HOLDFAST_REDIS_SERVER, so that the same tests run on Valkey or
+// another version of Redis (see valkey.sh). If the variable is not set, it returns "", and
+// redis-server is found on the PATH.
+func redisPath() string { return os.Getenv("HOLDFAST_REDIS_SERVER") }
+
 // StartRedis starts a Redis that keeps its data in memory only. The args are
 // configuration, as in "--appendonly", "yes".
 func StartRedis(tb TB, args ...string) *Redis {
@@ -29,7 +39,7 @@ func StartRedis(tb TB, args ...string) *Redis {
 	return startRedis(tb, nil, args...)
 }
 
-// StartRedises starts n Redis servers that know nothing of each other.
+// StartRedises starts n independent Redis servers.
 func StartRedises(tb TB, n int, args ...string) []*Redis {
 	tb.Helper()
 	nodes := make([]*Redis, n)
@@ -39,7 +49,7 @@ func StartRedises(tb TB, n int, args ...string) []*Redis {
 	return nodes
 }
 
-// startRedis starts a Redis with more variables in its environment.
+// startRedis starts a Redis with additional environment variables.
 func startRedis(tb TB, environment []string, args ...string) *Redis {
 	tb.Helper()
 	dir, port := tb.TempDir(), strconv.Itoa(freePort(tb))
@@ -48,18 +58,19 @@ func startRedis(tb TB, environment []string, args ...string) *Redis {
 		"--port", port, "--bind", "127.0.0.1", "--dir", dir,
 		"--save", "", "--appendonly", "no", "--protected-mode", "no", "--daemonize", "no",
 	}
-	p := program{
-		name:  "redis-server",
-		args:  append(base, args...),
-		dir:   dir,
-		ready: func() error { return pingRedis(addr) },
-		quit:  syscall.SIGTERM,
+	p := serverSpec{
+		name:       redisServer,
+		path:       redisPath(),
+		args:       append(base, args...),
+		dir:        dir,
+		ready:      func() error { return pingRedis(addr) },
+		stopSignal: syscall.SIGTERM,
 	}
 	if len(environment) > 0 {
-		p.path = find(tb, "env")
-		p.args = slices.Concat(environment, []string{p.name}, p.args)
+		p.args = slices.Concat(environment, []string{cmp.Or(p.path, p.name)}, p.args)
+		p.path = findProgram(tb, "env")
 	}
-	return &Redis{Addr: addr, dir: dir, Process: run(tb, p)}
+	return &Redis{Addr: addr, dir: dir, Process: runServer(tb, p)}
 }
 
 // Restart kills the server and starts it again with the data that it has on
@@ -89,32 +100,32 @@ func (r *Redis) RestartEmpty() {
 // a line of the protocol without its mark, or the body of a bulk string.
 func (r *Redis) Do(args ...string) string {
 	r.tb.Helper()
-	reply, err := askRedis(r.Addr, args...)
+	reply, err := sendCommand(r.Addr, args...)
 	if err != nil {
 		r.tb.Fatalf("%s of %s: %v", args[0], r.Addr, err)
 	}
 	return reply
 }
 
-// pingRedis returns nil if the server answers commands. One that asks for a
+// pingRedis returns nil if the server responds to commands. A server that requires a
 // password does.
 func pingRedis(addr string) error {
-	_, err := askRedis(addr, "PING")
+	_, err := sendCommand(addr, "PING")
 	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
 		return nil
 	}
 	return err
 }
 
-// askRedis needs no client library, so that the tests of every store can use
-// this package.
-func askRedis(addr string, args ...string) (string, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+// sendCommand sends a command on a new connection. It needs no client library, so that the
+// tests of every store can use this package.
+func sendCommand(addr string, args ...string) (string, error) {
+	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		return "", err
 	}
 	var request strings.Builder

@@ -16,13 +16,13 @@ import (
 // A RedisSentinel is a master with two replicas, watched by three Sentinels.
 type RedisSentinel struct {
 	Master    string   // the name under which the Sentinels know the master
-	Nodes     []*Redis // the first is the master in the beginning
+	Nodes     []*Redis // the first is the master at the start
 	Sentinels []string // the addresses of the Sentinels
 	tb        TB
 }
 
-// StartRedisSentinel starts a set that fails over within a few seconds, and
-// returns when the Sentinels know of each other and of the replicas.
+// StartRedisSentinel starts a set that fails over within a few seconds. It returns when the
+// Sentinels have discovered each other and the replicas.
 func StartRedisSentinel(tb TB, args ...string) *RedisSentinel {
 	tb.Helper()
 	options := append([]string{"--repl-diskless-sync-delay", "0"}, args...)
@@ -33,25 +33,24 @@ func StartRedisSentinel(tb TB, args ...string) *RedisSentinel {
 	}
 	for _, replica := range set.Nodes[1:] {
 		replica.Do("REPLICAOF", host, port)
-		awaitLink(tb, replica)
+		waitReplicaLink(tb, replica)
 	}
 	for range 3 {
 		set.Sentinels = append(set.Sentinels, startSentinel(tb, set.Master, host, port))
 	}
 	for _, addr := range set.Sentinels {
-		await(tb, "Sentinel that knows all others", func() bool {
-			reply, err := askRedis(addr, "INFO", "sentinel")
+		waitUntil(tb, "Sentinel that knows all others", func() bool {
+			reply, err := sendCommand(addr, "INFO", "sentinel")
 			return err == nil && strings.Contains(reply, "slaves=2,sentinels=3")
 		})
 	}
 	return set
 }
 
-// MasterAddr returns the address of the node that the Sentinels take for the
-// master now.
+// MasterAddr returns the address of the current master, as the first Sentinel reports it.
 func (s *RedisSentinel) MasterAddr() string {
 	s.tb.Helper()
-	reply, err := askRedis(s.Sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Master)
+	reply, err := sendCommand(s.Sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Master)
 	if err != nil {
 		s.tb.Fatalf("ask Sentinel: %v", err)
 	}
@@ -59,22 +58,31 @@ func (s *RedisSentinel) MasterAddr() string {
 	return net.JoinHostPort(host, port)
 }
 
+// Failover has the Sentinels make a replica the master, as an operator does before
+// maintenance. It returns before that has happened.
+func (s *RedisSentinel) Failover() {
+	s.tb.Helper()
+	if _, err := sendCommand(s.Sentinels[0], "SENTINEL", "FAILOVER", s.Master); err != nil {
+		s.tb.Fatalf("SENTINEL FAILOVER: %v", err)
+	}
+}
+
 // AwaitFailover returns when another node than old is the master.
 func (s *RedisSentinel) AwaitFailover(old string) {
 	s.tb.Helper()
-	await(s.tb, "failover", func() bool {
+	waitUntil(s.tb, "failover", func() bool {
 		now := s.MasterAddr()
 		if now == old {
 			return false
 		}
-		reply, err := askRedis(now, "ROLE")
+		reply, err := sendCommand(now, "ROLE")
 		return err == nil && strings.HasPrefix(reply, "master")
 	})
 }
 
-// ReplicateThrough has the replicas reach the master through a proxy each, and
-// returns when they do. The Sentinels undo that after their failover time-out
-// of ten seconds.
+// ReplicateThrough has each replica connect to the master through a proxy of its own, and
+// returns when they have. The Sentinels undo that after their failover time-out of ten
+// seconds.
 func (s *RedisSentinel) ReplicateThrough(tb TB) []*faultproxy.Proxy {
 	tb.Helper()
 	var proxies []*faultproxy.Proxy
@@ -85,7 +93,7 @@ func (s *RedisSentinel) ReplicateThrough(tb TB) []*faultproxy.Proxy {
 			tb.Fatal(err)
 		}
 		replica.Do("REPLICAOF", host, port)
-		awaitLink(tb, replica)
+		waitReplicaLink(tb, replica)
 		proxies = append(proxies, proxy)
 	}
 	return proxies
@@ -102,12 +110,13 @@ func startSentinel(tb TB, name, host, port string) string {
 		tb.Fatal(err)
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", own)
-	run(tb, program{
-		name:  "redis-server",
-		args:  []string{config, "--sentinel"},
-		dir:   dir,
-		ready: func() error { return pingRedis(addr) },
-		quit:  syscall.SIGTERM,
+	runServer(tb, serverSpec{
+		name:       redisServer,
+		path:       redisPath(),
+		args:       []string{config, "--sentinel"},
+		dir:        dir,
+		ready:      func() error { return pingRedis(addr) },
+		stopSignal: syscall.SIGTERM,
 	})
 	return addr
 }

@@ -30,7 +30,7 @@ func TestRedisPause(t *testing.T) {
 	r.Pause()
 	answered := make(chan error, 1)
 	go func() {
-		_, err := askRedis(r.Addr, "PING")
+		_, err := sendCommand(r.Addr, "PING")
 		answered <- err
 	}()
 	select {
@@ -93,5 +93,5 @@ func TestServerDiesWithTheTest(t *testing.T) {
 	if pid == 0 {
 		t.Fatal("the child started no server")
 	}
-	await(t, "end of the server", func() bool { return !alive(pid) })
+	waitUntil(t, "end of the server", func() bool { return !alive(pid) })
 }

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// await returns when done reports true, and ends the test if that takes too
-// long.
-func await(tb TB, what string, done func() bool) {
+// waitUntil returns when done reports true, and ends the test if that takes too long.
+func waitUntil(tb TB, what string, done func() bool) {
 	tb.Helper()
 	deadline := time.Now().Add(startBound)
 	for !done() {

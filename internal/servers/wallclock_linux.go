@@ -18,7 +18,7 @@ type WallClock struct {
 	path string // of the file with the offset
 }
 
-// StartRedisWithClock starts a Redis whose wall clock can be set. It needs a C
+// StartRedisWithClock starts a Redis with a wall clock that can be set. It needs a C
 // compiler, as the race detector does.
 func StartRedisWithClock(tb TB, args ...string) (*Redis, *WallClock) {
 	tb.Helper()
@@ -35,15 +35,14 @@ func StartRedisWithClock(tb TB, args ...string) (*Redis, *WallClock) {
 	return startRedis(tb, []string{"LD_PRELOAD=" + library, "WALLCLOCK_FILE=" + clock.path}, args...), clock
 }
 
-// Set has the clock differ from the system's by so much from now on, in whole
-// seconds.
+// Set sets the difference between the clock and the system's clock, in whole seconds.
 func (c *WallClock) Set(offset time.Duration) {
 	c.tb.Helper()
 	file, err := os.OpenFile(c.path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	defer file.Close() // What matters is the write.
+	defer file.Close() // Only the write matters.
 	if _, err := file.Write(binary.NativeEndian.AppendUint64(nil, uint64(offset/time.Second))); err != nil {
 		c.tb.Fatal(err)
 	}

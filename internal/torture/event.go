@@ -3,39 +3,53 @@
 package torture
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/hostclock"
 )
 
-// A Step is what an Event tells.
+// now reads the clock that all processes of the host share.
+var now = hostclock.Now
+
+// A Step is the kind of an Event.
 type Step string
 
 const (
-	// Of a worker, in the order in which they come.
+	// Of a worker, in the order in which they happen.
 	Asks     Step = "asks"     // it begins to acquire
-	Got      Step = "got"      // it was told that it holds the lock
-	Refused  Step = "refused"  // it was told that it does not
-	Sees     Step = "sees"     // it looked, and holds the lock
-	Loses    Step = "loses"    // it looked, and does not hold the lock any more
+	Got      Step = "got"      // the acquisition succeeded
+	Refused  Step = "refused"  // the acquisition failed
+	Sees     Step = "sees"     // it checked the lock, and holds it
+	Loses    Step = "loses"    // it checked the lock, and no longer holds it
 	CtxEnds  Step = "ctx ends" // it saw the end of the lock's context
-	Extends  Step = "extends"  // it was told that the lock was extended
+	Extends  Step = "extends"  // it extended the lock
 	Reads    Step = "reads"    // it reads the register
-	Writes   Step = "writes"   // the register took what it wrote
-	Fenced   Step = "fenced"   // the register refused it
+	Writes   Step = "writes"   // the register accepted its write
+	Fenced   Step = "fenced"   // the register rejected it
 	Releases Step = "releases" // it begins to release
-	Released Step = "released" // it was told how that went
+	Released Step = "released" // the release returned
+	Hands    Step = "hands"    // it begins to hand the lock over, to itself
+	Adopts   Step = "adopts"   // it holds the lock again
+	Breaks   Step = "breaks"   // it begins to break the lock, whatever its holder
+	Broke    Step = "broke"    // the break returned
 
 	// Of a process.
-	Begins Step = "begins"
-	Ends   Step = "ends" // in good order, with nothing left behind but Goroutines
-	Fails  Step = "fails"
+	EndsAll  Step = "ends all" // it begins to release all locks of a client, or closes it
+	EndedAll Step = "ended all"
+	Begins   Step = "begins"
+	Ends     Step = "ends" // in good order; Goroutines counts those still running
+	Fails    Step = "fails"
 
 	// Of the coordinator.
-	Harm  Step = "harm"  // what Fault says begins
-	Heals Step = "heals" // and ends
+	Harm  Step = "harm"  // the fault named by Fault begins
+	Gone  Step = "gone"  // a process that is being killed has ended
+	Heals Step = "heals" // the fault ends
 )
 
 // An Event is a line of the log.
@@ -43,29 +57,45 @@ type Event struct {
 	At     time.Duration `json:"at"` // on the clock of the host
 	Step   Step          `json:"step"`
 	Proc   int           `json:"proc,omitempty"`   // from 1; 0 is the coordinator
-	Server int           `json:"server,omitempty"` // that is harmed, from 1
+	Server int           `json:"server,omitempty"` // the one with the fault, from 1
 	Worker int           `json:"worker,omitempty"` // of the process, from 1
-	Try    int           `json:"try,omitempty"`    // counts the worker's acquisitions, from 1
+	Try    int           `json:"try,omitempty"`    // counts the acquisitions of the worker, from 1
 	Name   string        `json:"name,omitempty"`
 	Token  int64         `json:"token,omitempty"`
 
-	// Until is up to when the worker may rely on the lock: its deadline as it
-	// was At, or a little before that.
+	// Until is the time up to which the worker may rely on the lock: its deadline as it was
+	// at At, or a little before that.
 	Until time.Duration `json:"until,omitempty"`
 
-	// Value is what was read from or written to the register.
+	// Value is the value that was read from or written to the register.
 	Value int64 `json:"value,omitempty"`
 
-	// Waits says whether a worker that asks waits for the lock.
+	// Waits reports whether the worker of an Asks waits for the lock.
 	Waits bool `json:"waits,omitempty"`
+
+	// Under reports that the work for which the worker got the lock runs under Do. The work
+	// begins with Got and ends with Releases, and Released is the result of Do.
+	Under bool `json:"under,omitempty"`
+
+	// Client counts the clients of the process, from 1: the client of a worker that got a
+	// lock, and the client of an EndsAll.
+	Client int `json:"client,omitempty"`
+
+	// Held reports whether a refusal was ErrHeld: another holder had the lock.
+	Held bool `json:"held,omitempty"`
+
+	// Lost reports whether a context ended because the lock was lost, and Over whether it
+	// ended because of the lock at all.
+	Lost bool `json:"lost,omitempty"`
+	Over bool `json:"over,omitempty"`
 
 	Goroutines int    `json:"goroutines,omitempty"`
 	Fault      Fault  `json:"fault,omitempty"`
 	Err        string `json:"err,omitempty"`
 }
 
-// line tells the event on one line, with its time since the begin of the run.
-func (e Event) line(begin time.Duration) string {
+// formatLine returns the event as one line, with its time since the start of the run.
+func (e Event) formatLine(begin time.Duration) string {
 	text := fmt.Sprintf("%10.6f  ", (e.At - begin).Seconds())
 	switch {
 	case e.Server > 0:
@@ -74,6 +104,9 @@ func (e Event) line(begin time.Duration) string {
 		return text + fmt.Sprintf("%-5s  %s of process %d", e.Step, e.Fault, e.Proc)
 	}
 	text += fmt.Sprintf("%d.%d  %-8s", e.Proc, e.Worker, e.Step)
+	if e.Under {
+		text += "  under Do"
+	}
 	if e.Token != 0 {
 		text += fmt.Sprintf("  token %d", e.Token)
 	}
@@ -86,40 +119,67 @@ func (e Event) line(begin time.Duration) string {
 	return text
 }
 
-// A journal is the log of one process. Every event is handed to the kernel
-// before the process goes on: what it has done is on record even if it is killed
-// at the next instruction.
-type journal struct {
+// An eventLog is the log of one process. Every event is written to the kernel before the
+// process goes on: a step is on record even if the process is killed at the next
+// instruction.
+type eventLog struct {
 	mu   sync.Mutex
 	file *os.File
 	err  error
 }
 
-func openJournal(path string) (*journal, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// maxLineLen bounds a line of an event log, in bytes.
+const maxLineLen = 1 << 20
+
+// openEventLog opens the log of a process, or of the successor of a killed one. It removes
+// an incomplete last line: a kill can interrupt a write at the end of a page of the file.
+// The step of such a line was not taken, or its result not used.
+func openEventLog(path string) (*eventLog, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &journal{file: file}, nil
+	if err := removeIncompleteLine(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &eventLog{file: file}, nil
 }
 
-func (j *journal) write(e Event) {
+// removeIncompleteLine truncates the file after its last newline.
+func removeIncompleteLine(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	end := make([]byte, min(info.Size(), maxLineLen))
+	at := info.Size() - int64(len(end))
+	if _, err := file.ReadAt(end, at); err != nil {
+		return err
+	}
+	complete := at + int64(bytes.LastIndexByte(end, '\n')+1)
+	if complete == info.Size() {
+		return nil
+	}
+	return file.Truncate(complete)
+}
+
+func (l *eventLog) appendEvent(e Event) {
 	line, err := json.Marshal(e)
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err == nil {
-		_, err = j.file.Write(append(line, '\n'))
+		_, err = l.file.Write(append(line, '\n'))
 	}
-	if err != nil && j.err == nil {
-		j.err = fmt.Errorf("write the log: %w", err)
+	if err != nil && l.err == nil {
+		l.err = fmt.Errorf("write the log: %w", err)
 	}
 }
 
-func (j *journal) close() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if err := j.file.Close(); j.err == nil {
-		j.err = err
+func (l *eventLog) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.file.Close(); l.err == nil {
+		l.err = err
 	}
-	return j.err
+	return l.err
 }

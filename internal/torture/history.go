@@ -3,188 +3,293 @@
 package torture
 
 import (
+	"bufio"
 	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
 	"slices"
 	"time"
 )
 
-// A hold is what the log says of one time that a worker held a lock.
-type hold struct {
+// A lease is what the log shows of one time that a worker held a lock, or tried to acquire
+// it.
+type lease struct {
 	name   string
 	proc   int
 	worker int
 	try    int
+	waits  bool // it waits for the lock
 	token  int64
 
-	asked time.Duration // before it asked
-	got   time.Duration // after it was told
+	requestedAt time.Duration // before the request
+	grantedAt   time.Duration // after the reply
+	refusedAt   time.Duration // after the reply, if it was ErrHeld
 
-	// relied is up to when the worker could rely on the lock, as far as is
-	// known: up to its release, the loss that it noticed, its death, or the
-	// deadline that it last saw, whichever came first.
-	relied time.Duration
+	// validUntil is the time up to which the worker could rely on the lock, as far as is
+	// known: its release, the loss that it noticed, its death, or the deadline that it last
+	// saw, whichever is first.
+	validUntil time.Duration
 
-	// freed is when the store had let go at the latest, if it was released.
-	freed time.Duration
+	// releasedAt is when the store had released the lock at the latest, 0 if it was not
+	// released.
+	releasedAt time.Duration
 
-	// forgot is from when on the store may have forgotten the hold, because
-	// something was done to it that it does not promise to survive.
-	forgot time.Duration
+	// maybeForgottenAt is the time from which the store may have forgotten the lease,
+	// because of a fault that it does not promise to survive.
+	maybeForgottenAt time.Duration
 
-	ctxEnded time.Duration // when the end of the context was seen, 0 if never
-	events   []Event       // without those that tell nothing
+	// underDo reports that the lock was held by Do. Then workEndedAt is when the work had
+	// ended, and doReturnedNil whether Do reported that the lock had been held until then.
+	underDo       bool
+	workEndedAt   time.Duration
+	doReturnedNil bool
+
+	firstClient, lastClient int  // clients of the process that had it: an adopted lock has another
+	maybeBroken             bool // a Break may have ended it
+
+	ctxEndedAt time.Duration // when the end of the context was seen, 0 if never
+	events     []Event       // without those that add nothing
 }
 
-// never is later than everything.
+// never is later than every time of a run.
 const never = time.Duration(1 << 62)
 
-// A stretch is a time in which something was harmed.
-type stretch struct {
+// An interval is a time in which a process or a server had a fault.
+type interval struct {
 	from, to time.Duration
 	fault    Fault
 }
 
 // A history is what happened in a run.
 type history struct {
-	holds   []*hold // in the order in which they were got
-	waits   []wait
-	harmed  map[int][]stretch // of each process: when it did not run, or not to its store
-	servers map[int][]stretch // and of each server
-	deaths  map[int][]time.Duration
-	ends    []Event
-	fails   []Event
-	begins  int
-	faults  map[Fault]int
-	asks    int
-	begin   time.Duration
-	end     time.Duration
+	leases          []*lease           // in the order of their grants
+	waits           []*lease           // those that were granted after a wait
+	processFaults   map[int][]interval // of each process: when it did not run, or had no connection to its store
+	serverFaults    map[int][]interval // of each server
+	processDeaths   map[int][]interval // of each process: from the kill to its end
+	processEnds     []Event
+	processFailures []Event
+	forcedEnds      map[int][]forcedEnd     // of each process: when all locks of a client were ended
+	breaks          map[string][]*forcedEnd // of each name
+	refusals        []*lease                // with ErrHeld
+	processStarts   int
+	faultCounts     map[Fault]int
+	attempts        int
+	startedAt       time.Duration
+	endedAt         time.Duration
 
-	current map[workerID]*attempt
-	names   map[string]string // each once
+	lastAttempts  map[workerID]*lease     // the last acquisition of each worker, and its outcome
+	lastBreaks    map[workerID]*forcedEnd // the last Break of each worker
+	internedNames map[string]string       // one copy of each name
 }
 
-// A wait is an acquisition that waited until it got the lock.
-type wait struct {
-	name      string
-	proc      int
-	from, got time.Duration
+// A forcedEnd is a time in which locks were ended before they ran out.
+type forcedEnd struct {
+	from, to time.Duration
+	client   int
 }
 
-// A workerID tells who it is; whoever takes the place of a worker that was killed
-// is the same.
+// A workerID identifies a worker. The worker that takes the place of a killed one has the
+// same workerID.
 type workerID struct{ proc, worker int }
-
-// An attempt is the last acquisition of a worker, and what became of it.
-type attempt struct {
-	hold
-	waits bool
-}
 
 func newHistory() *history {
 	return &history{
-		harmed: map[int][]stretch{}, servers: map[int][]stretch{}, deaths: map[int][]time.Duration{},
-		faults: map[Fault]int{}, begin: never,
-		current: map[workerID]*attempt{}, names: map[string]string{},
+		processFaults: map[int][]interval{}, serverFaults: map[int][]interval{}, processDeaths: map[int][]interval{},
+		forcedEnds: map[int][]forcedEnd{}, breaks: map[string][]*forcedEnd{},
+		faultCounts: map[Fault]int{}, startedAt: never,
+		lastAttempts: map[workerID]*lease{}, lastBreaks: map[workerID]*forcedEnd{}, internedNames: map[string]string{},
 	}
 }
 
-// take takes the next event. Those of one worker come in the order of time, and
-// so do those of the coordinator.
-func (h *history) take(e Event) {
-	h.begin, h.end = min(h.begin, e.At), max(h.end, e.At)
+// readHistory reads the logs of all processes. It reads line by line, because the logs of
+// ten minutes have millions of lines.
+func readHistory(paths []string) (*history, error) {
+	h := newHistory()
+	for _, path := range paths {
+		if err := readEventLog(path, h.addEvent); err != nil {
+			return nil, err
+		}
+	}
+	h.finalize()
+	return h, nil
+}
+
+func readEventLog(path string, addEvent func(Event)) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, maxLineLen)
+	for lines.Scan() {
+		var e Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		addEvent(e)
+	}
+	return lines.Err()
+}
+
+// addEvent adds the next event. The events of one worker come in the order of time, and so
+// do those of the coordinator.
+func (h *history) addEvent(e Event) {
+	h.startedAt, h.endedAt = min(h.startedAt, e.At), max(h.endedAt, e.At)
 	switch e.Step {
 	case Harm, Heals:
-		h.harm(e)
+		h.addFault(e)
+	case Gone:
+		if all := h.processDeaths[e.Proc]; len(all) > 0 {
+			all[len(all)-1].to = e.At
+		}
+	case EndsAll:
+		h.forcedEnds[e.Proc] = append(h.forcedEnds[e.Proc], forcedEnd{e.At, never, e.Client})
+	case EndedAll:
+		all := h.forcedEnds[e.Proc]
+		all[len(all)-1].to = e.At
 	case Begins:
-		h.begins++
+		h.processStarts++
+		h.closeForcedEnds(e)
 	case Ends:
-		h.ends = append(h.ends, e)
+		h.processEnds = append(h.processEnds, e)
 	case Fails:
-		h.fails = append(h.fails, e)
+		h.processFailures = append(h.processFailures, e)
 	default:
-		h.takeWorkers(e)
+		h.addWorkerEvent(e)
 	}
 }
 
-func (h *history) takeWorkers(e Event) {
-	e.Name = h.intern(e.Name)
+func (h *history) addWorkerEvent(e Event) {
+	e.Name = h.internName(e.Name)
 	id := workerID{e.Proc, e.Worker}
+	switch e.Step {
+	case Breaks:
+		h.lastBreaks[id] = &forcedEnd{from: e.At, to: never}
+		h.breaks[e.Name] = append(h.breaks[e.Name], h.lastBreaks[id])
+		return
+	case Broke:
+		h.lastBreaks[id].to = e.At
+		if e.Err != "" {
+			h.lastBreaks[id].to += lateBreakBound
+		}
+		return
+	}
 	if e.Step == Asks {
-		h.asks++
-		h.current[id] = &attempt{hold{name: e.Name, proc: e.Proc, worker: e.Worker, try: e.Try, asked: e.At, forgot: never, events: []Event{e}}, e.Waits}
+		h.attempts++
+		h.lastAttempts[id] = &lease{
+			name: e.Name, proc: e.Proc, worker: e.Worker, try: e.Try, waits: e.Waits,
+			requestedAt: e.At, maybeForgottenAt: never, events: []Event{e},
+		}
 		return
 	}
-	a := h.current[id]
-	if a == nil || a.try != e.Try {
+	l := h.lastAttempts[id]
+	if l == nil || l.try != e.Try {
 		return
 	}
-	a.add(e)
+	l.addEvent(e)
+	if e.Step == Refused && e.Held {
+		l.refusedAt = e.At
+		h.refusals = append(h.refusals, l)
+	}
 	if e.Step == Got {
-		h.holds = append(h.holds, &a.hold)
-		if a.waits {
-			h.waits = append(h.waits, wait{a.name, a.proc, a.asked, a.got})
+		h.leases = append(h.leases, l)
+		if l.waits {
+			h.waits = append(h.waits, l)
 		}
 	}
 }
 
-// intern returns the one copy of a name that is kept.
-func (h *history) intern(name string) string {
-	if _, ok := h.names[name]; !ok {
-		h.names[name] = name
+// lateBreakBound is how much later than its reply a Break with an unknown outcome may take
+// effect.
+const lateBreakBound = 15 * time.Second
+
+// closeForcedEnds bounds the forced ends that a killed process had begun, when its
+// successor begins.
+func (h *history) closeForcedEnds(started Event) {
+	for i := range h.forcedEnds[started.Proc] {
+		e := &h.forcedEnds[started.Proc][i]
+		e.to = min(e.to, started.At)
 	}
-	return h.names[name]
+	for id, e := range h.lastBreaks {
+		if id.proc == started.Proc {
+			e.to = min(e.to, started.At+lateBreakBound)
+		}
+	}
 }
 
-// settle makes sense of it when all events have been taken.
-func (h *history) settle() {
-	for _, a := range h.holds {
-		h.bury(a)
+// internName returns the one copy of a name that is kept.
+func (h *history) internName(name string) string {
+	if _, ok := h.internedNames[name]; !ok {
+		h.internedNames[name] = name
 	}
-	slices.SortFunc(h.holds, func(a, b *hold) int { return cmp.Compare(a.got, b.got) })
-	h.begin = min(h.begin, h.end)
+	return h.internedNames[name]
 }
 
-// add takes the next event of an acquisition. Of the times that the worker
-// looked, only the last one counts.
-func (a *hold) add(e Event) {
-	last := &a.events[len(a.events)-1]
+// finalize completes the leases when all events have been added.
+func (h *history) finalize() {
+	for _, l := range h.leases {
+		h.endOnDeath(l)
+		h.endOnForcedEnd(l)
+	}
+	slices.SortFunc(h.leases, func(l, b *lease) int { return cmp.Compare(l.grantedAt, b.grantedAt) })
+	h.startedAt = min(h.startedAt, h.endedAt)
+}
+
+// addEvent adds the next event of an acquisition. Of consecutive checks of the lock, it
+// keeps only the last one.
+func (l *lease) addEvent(e Event) {
+	last := &l.events[len(l.events)-1]
 	switch {
-	case e.Step == Reads, e.Step == Writes:
+	case e.Step == Reads, e.Step == Writes, e.Step == Hands:
 	case e.Step == Sees && last.Step == Sees:
 		*last = e
 	default:
-		a.events = append(a.events, e)
+		l.events = append(l.events, e)
 	}
 	switch e.Step {
 	case Got:
-		a.got, a.token, a.relied = e.At, e.Token, e.Until
+		l.grantedAt, l.token, l.validUntil = e.At, e.Token, e.Until
+		l.underDo, l.firstClient, l.lastClient = e.Under, e.Client, e.Client
+	case Adopts:
+		l.validUntil, l.lastClient = e.Until, e.Client
 	case Sees, Extends:
-		if a.freed == 0 && a.ctxEnded == 0 {
-			a.relied = max(a.relied, e.Until)
+		if l.releasedAt == 0 && l.ctxEndedAt == 0 {
+			l.validUntil = max(l.validUntil, e.Until)
 		}
 	case Loses, Releases:
-		a.relied = min(a.relied, e.At)
+		l.validUntil = min(l.validUntil, e.At)
+		if e.Step == Releases {
+			l.workEndedAt = e.At
+		}
 	case Released:
 		if e.Err == "" {
-			a.freed = e.At
+			l.releasedAt = e.At
+			l.doReturnedNil = e.Under
 		}
-	case CtxEnds: // the holder has been told
-		a.ctxEnded = e.At
-		a.relied = min(a.relied, e.At)
+	case CtxEnds: // the holder has been notified
+		l.ctxEndedAt = e.At
+		if !l.underDo || e.Lost { // else the lock is to last until the work has ended
+			l.validUntil = min(l.validUntil, e.At)
+		}
 	}
 }
 
-// harm notes what the coordinator did.
-func (h *history) harm(e Event) {
-	all, of := h.harmed, e.Proc
+// addFault adds the begin or the end of a fault that the coordinator injected.
+func (h *history) addFault(e Event) {
+	all, of := h.processFaults, e.Proc
 	if e.Server > 0 {
-		all, of = h.servers, e.Server
+		all, of = h.serverFaults, e.Server
 	}
 	if e.Step == Harm {
-		h.faults[e.Fault]++
-		all[of] = append(all[of], stretch{e.At, never, e.Fault})
+		if e.Fault != Outage || e.Server == 1 { // one for all servers
+			h.faultCounts[e.Fault]++
+		}
+		all[of] = append(all[of], interval{e.At, never, e.Fault})
 		if e.Fault == Kill {
-			h.deaths[e.Proc] = append(h.deaths[e.Proc], e.At)
+			h.processDeaths[e.Proc] = append(h.processDeaths[e.Proc], interval{e.At, e.At, e.Fault})
 		}
 		return
 	}
@@ -195,31 +300,53 @@ func (h *history) harm(e Event) {
 	}
 }
 
-// bury ends what a process relied on at its death.
-func (h *history) bury(a *hold) {
-	for _, death := range h.deaths[a.proc] {
-		if death >= a.got {
-			a.relied = min(a.relied, death)
+// endOnDeath ends the validity of a lease at the death of its process. The process may live
+// on for a moment after its kill is logged. A lease counts up to the kill, or up to its
+// last event if that is later.
+func (h *history) endOnDeath(l *lease) {
+	for _, death := range h.processDeaths[l.proc] {
+		if death.to >= l.grantedAt {
+			l.validUntil = min(l.validUntil, max(death.from, l.events[len(l.events)-1].At))
 			return
 		}
 	}
 }
 
-// forget marks the holds that the store may have forgotten, since a server, or
-// their process, was harmed in a way that it does not promise to survive.
-func (h *history) forget(survives func(Fault) bool) {
-	for _, a := range h.holds {
-		a.forget(h.harmed[a.proc], survives)
-		for _, stretches := range h.servers {
-			a.forget(stretches, survives)
+// endOnForcedEnd ends the validity of a lease when its own process released all locks of
+// the client, unless Do was to wait for its work, and when a worker broke the lock.
+func (h *history) endOnForcedEnd(l *lease) {
+	cut := func(e forcedEnd) bool {
+		if l.requestedAt > e.to || l.validUntil < e.from {
+			return false
+		}
+		l.validUntil = min(l.validUntil, max(e.from, l.grantedAt))
+		return true
+	}
+	for _, e := range h.forcedEnds[l.proc] {
+		if !l.underDo && l.firstClient <= e.client && e.client <= l.lastClient {
+			cut(e)
+		}
+	}
+	for _, e := range h.breaks[l.name] {
+		l.maybeBroken = cut(*e) || l.maybeBroken
+	}
+}
+
+// markForgettable marks the leases that the store may have forgotten, because a server, or
+// the process of the lease, had a fault that the store does not promise to survive.
+func (h *history) markForgettable(survives func(Fault) bool) {
+	for _, l := range h.leases {
+		l.markForgettable(h.processFaults[l.proc], survives)
+		for _, intervals := range h.serverFaults {
+			l.markForgettable(intervals, survives)
 		}
 	}
 }
 
-func (a *hold) forget(stretches []stretch, survives func(Fault) bool) {
-	for _, s := range stretches {
-		if !survives(s.fault) && s.from <= a.relied && s.to >= a.asked {
-			a.forgot = min(a.forgot, max(s.from, a.asked))
+func (l *lease) markForgettable(intervals []interval, survives func(Fault) bool) {
+	for _, s := range intervals {
+		if !survives(s.fault) && s.from <= l.validUntil && s.to >= l.requestedAt {
+			l.maybeForgottenAt = min(l.maybeForgottenAt, max(s.from, l.requestedAt))
 		}
 	}
 }

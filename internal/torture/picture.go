@@ -5,55 +5,52 @@ package torture
 import (
 	"cmp"
 	"fmt"
-	"html/template"
+	"html"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
-// A picture shows the holds around a violation, and what was done meanwhile: a
-// row for each server and process that was harmed, and for each worker.
+// A picture is a page with the leases around a violation, or those of a part of a run without
+// one, and the faults meanwhile. It has a row for each server and process that had a fault, and
+// for each worker. All measures are in pixels.
 type picture struct {
-	Kind, Text    string
-	Width, Height int
-	Bars          []bar
-	Rows, Ticks   []label
+	kind, text string
+	violation  bool
 
-	from, to time.Duration
-	rows     map[string]int // the number of each
-}
-
-// A bar is a time in a row. All measures are in pixels.
-type bar struct {
-	X, Y, W, H int
-	Class      string
-	Text       string // in it, or after it
-	TextX      int
-	Title      string // when it is pointed at
-}
-
-// A label is a text beside a row, or below.
-type label struct {
-	X, Y int
-	Text string
+	from, to   time.Duration
+	rows       map[string]int  // the number of each row
+	rowNames   strings.Builder // SVG
+	bars       strings.Builder // SVG
+	barTexts   strings.Builder // SVG, drawn over the bars
+	axis       strings.Builder // SVG
+	axisHeight int
 }
 
 // The measures of a picture.
 const (
-	pictureWidth = 1000
-	marginLeft   = 90
-	marginRight  = 40
-	letter       = 7
-	rowHeight    = 22
-	mostRows     = 60
+	pictureWidth   = 1000
+	marginLeft     = 90
+	marginRight    = 40
+	letterWidth    = 7
+	rowHeight      = 22
+	maxPictureRows = 60
 )
 
-// draw makes a page for the first violation that has a history.
-func (h *history) draw(violations []Violation, dir string) (string, error) {
-	i := slices.IndexFunc(violations, func(v Violation) bool { return len(v.holds) > 0 })
-	if i < 0 {
+// writePicture writes a page for the first violation that has leases. Without one the page shows
+// what went well: the lock with the most grants for three TTLs from shortly before the first
+// fault.
+func (h *history) writePicture(violations []Violation, ttl time.Duration, dir string) (string, error) {
+	var p *picture
+	if i := slices.IndexFunc(violations, func(v Violation) bool { return len(v.leases) > 0 }); i >= 0 {
+		p = h.violationPicture(violations[i])
+	} else if len(violations) == 0 && len(h.leases) > 0 {
+		p = h.successPicture(ttl)
+	} else {
 		return "", nil
 	}
 	path := filepath.Join(dir, "history.html")
@@ -61,128 +58,177 @@ func (h *history) draw(violations []Violation, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	err = page.Execute(file, h.picture(violations[i]))
+	err = p.write(file)
 	return path, cmp.Or(err, file.Close())
 }
 
-// picture draws the time from a little before the first hold was got until the
+// violationPicture draws the time from a little before the first lease was granted until the
 // last one was over.
-func (h *history) picture(v Violation) *picture {
-	p := &picture{Kind: v.Kind, Text: v.Text, from: never, rows: map[string]int{}, Width: pictureWidth}
-	for _, a := range v.holds {
-		p.from, p.to = min(p.from, a.got), max(p.to, a.got, min(a.relied, a.got+10*time.Second), a.freed)
+func (h *history) violationPicture(v Violation) *picture {
+	p := &picture{kind: v.Kind, text: v.Text, violation: true, from: never}
+	for _, l := range v.leases {
+		shownUntil := min(l.validUntil, l.grantedAt+10*time.Second)
+		p.from, p.to = min(p.from, l.grantedAt), max(p.to, l.grantedAt, shownUntil, l.releasedAt)
 	}
 	margin := max((p.to-p.from)/10, time.Millisecond)
 	p.from, p.to = p.from-margin, p.to+margin
-	for _, server := range slices.Sorted(maps.Keys(h.servers)) {
-		p.harm(fmt.Sprintf("server %d", server), h.servers[server])
-	}
-	for _, proc := range slices.Sorted(maps.Keys(h.harmed)) {
-		p.harm(fmt.Sprintf("process %d", proc), h.harmed[proc])
-	}
-	for _, a := range h.holds {
-		if a.name == v.holds[0].name {
-			p.hold(a, slices.Contains(v.holds, a))
-		}
-	}
-	p.finish(h.begin)
+	h.draw(p, v.leases[0].name, v.leases)
 	return p
 }
 
-func (p *picture) harm(name string, stretches []stretch) {
-	for _, s := range stretches {
-		p.bar(name, s.from, s.to, "harm", string(s.fault), string(s.fault))
+func (h *history) successPicture(ttl time.Duration) *picture {
+	grants := map[string]int{}
+	for _, l := range h.leases {
+		grants[l.name]++
+	}
+	// The first by name of those with the most grants.
+	name := slices.MaxFunc(slices.Sorted(maps.Keys(grants)), func(a, b string) int {
+		return cmp.Compare(grants[a], grants[b])
+	})
+	first, faults := never, 0
+	for _, all := range []map[int][]interval{h.serverFaults, h.processFaults} {
+		for _, intervals := range all {
+			faults += len(intervals)
+			for _, s := range intervals {
+				first = min(first, s.from)
+			}
+		}
+	}
+	if first == never {
+		first = h.startedAt
+	}
+	from := max(first-ttl/2, h.startedAt)
+	p := &picture{kind: "nothing found", from: from, to: from + 3*ttl}
+	p.text = fmt.Sprintf("Grants: %d, locks: %d, faults: %d. Here %s, for %v.",
+		len(h.leases), len(grants), faults, name, 3*ttl)
+	h.draw(p, name, nil)
+	return p
+}
+
+// draw adds the faults, the leases of a lock, of which some are guilty, and the time.
+func (h *history) draw(p *picture, name string, guilty []*lease) {
+	p.rows = map[string]int{}
+	for _, server := range slices.Sorted(maps.Keys(h.serverFaults)) {
+		p.addFaults(fmt.Sprintf("server %d", server), h.serverFaults[server])
+	}
+	for _, proc := range slices.Sorted(maps.Keys(h.processFaults)) {
+		p.addFaults(fmt.Sprintf("process %d", proc), h.processFaults[proc])
+	}
+	for _, l := range h.leases {
+		if l.name == name {
+			p.addLease(l, slices.Contains(guilty, l))
+		}
+	}
+	p.addTimeAxis(h.startedAt)
+}
+
+func (p *picture) addFaults(name string, intervals []interval) {
+	for _, s := range intervals {
+		p.addBar(name, s.from, s.to, "harm", string(s.fault), string(s.fault))
 	}
 }
 
-func (p *picture) hold(a *hold, guilty bool) {
-	name := fmt.Sprintf("worker %d.%d", a.proc, a.worker)
-	class, text := "relied", fmt.Sprintf("…%04d", a.token%10000)
+func (p *picture) addLease(l *lease, guilty bool) {
+	name := fmt.Sprintf("worker %d.%d", l.proc, l.worker)
+	class, text := "relied", fmt.Sprintf("…%04d", l.token%10000)
 	if guilty {
 		class = "guilty"
 	}
-	if a.token == 0 {
+	if l.token == 0 {
 		text = ""
 	}
-	title := fmt.Sprintf("token %d, relied on for %v", a.token, a.relied-a.got)
-	if a.got < p.to && a.relied > p.from {
-		p.bar(name, a.asked, a.got, "asks", "", "waits")
+	title := fmt.Sprintf("token %d, relied on for %v", l.token, l.validUntil-l.grantedAt)
+	if l.grantedAt < p.to && l.validUntil > p.from {
+		p.addBar(name, l.requestedAt, l.grantedAt, "asks", "", "waits")
 	}
-	p.bar(name, a.got, max(a.relied, a.got+1), class, text, title)
-	if a.freed > a.relied {
-		p.bar(name, a.relied, a.freed, "releases", "", "releases")
+	p.addBar(name, l.grantedAt, max(l.validUntil, l.grantedAt+1), class, text, title)
+	if l.releasedAt > l.validUntil {
+		p.addBar(name, l.validUntil, l.releasedAt, "releases", "", "releases")
 	}
 }
 
-// bar draws what of a stretch is in the picture.
-func (p *picture) bar(row string, from, to time.Duration, class, text, title string) {
+// addBar draws the part of an interval that is in the picture.
+func (p *picture) addBar(row string, from, to time.Duration, class, text, title string) {
 	if to < p.from || from > p.to {
 		return
 	}
 	y, ok := p.rows[row]
 	if !ok {
-		if len(p.rows) == mostRows {
+		if len(p.rows) == maxPictureRows {
 			return
 		}
 		y = len(p.rows)
 		p.rows[row] = y
-		p.Rows = append(p.Rows, label{marginLeft - 8, y*rowHeight + 15, row})
+		fmt.Fprintf(&p.rowNames, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n",
+			marginLeft-8, y*rowHeight+15, html.EscapeString(row))
 	}
-	x, end := p.x(max(from, p.from)), p.x(min(to, p.to))
-	b := bar{X: x, Y: y*rowHeight + 3, W: max(1, end-x), H: rowHeight - 6, Class: class, Text: text, Title: title}
+	x, end := p.xAt(max(from, p.from)), p.xAt(min(to, p.to))
+	width, top, height := max(1, end-x), y*rowHeight+3, rowHeight-6
 	if class == "asks" {
-		b.Y, b.H = b.Y+b.H/2, 1
+		top, height = top+height/2, 1
 	}
-	b.TextX = x + 3
-	if len(text)*letter > b.W {
-		b.TextX = max(x, end) + 3
+	fmt.Fprintf(&p.bars,
+		"<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"><title>%s</title></rect>\n",
+		class, x, top, width, height, html.EscapeString(title))
+	textX := x + 3
+	if len(text)*letterWidth > width {
+		textX = max(x, end) + 3
 		if class == "relied" {
-			b.Text = "" // there are too many of them
+			return // there are too many of them
 		}
 	}
-	p.Bars = append(p.Bars, b)
+	if text != "" {
+		fmt.Fprintf(&p.barTexts, "<text x=\"%d\" y=\"%d\" dy=\"12\">%s</text>\n",
+			textX, top, html.EscapeString(text))
+	}
 }
 
-func (p *picture) x(at time.Duration) int {
-	return marginLeft + int(float64(at-p.from)/float64(p.to-p.from)*(pictureWidth-marginLeft-marginRight))
+func (p *picture) xAt(at time.Duration) int {
+	const width = pictureWidth - marginLeft - marginRight
+	return marginLeft + int(float64(at-p.from)/float64(p.to-p.from)*width)
 }
 
-// finish adds the times below.
-func (p *picture) finish(begin time.Duration) {
+// addTimeAxis adds the times below.
+func (p *picture) addTimeAxis(runStart time.Duration) {
 	y := len(p.rows)*rowHeight + 18
 	const ticks = 8
 	for i := range ticks + 1 {
 		at := p.from + (p.to-p.from)*time.Duration(i)/ticks
-		p.Ticks = append(p.Ticks, label{p.x(at), y, fmt.Sprintf("%.3f s", (at - begin).Seconds())})
+		x := p.xAt(at)
+		fmt.Fprintf(&p.axis, `<line class="tick" x1="%[1]d" x2="%[1]d" y1="0" y2="%[2]d"/>`+
+			`<text x="%[1]d" y="%[2]d" text-anchor="middle" dy="8">%.3[3]f s</text>`+"\n",
+			x, y, (at - runStart).Seconds())
 	}
-	p.Height = y + 10
+	p.axisHeight = y + 10
 }
 
-var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{{.Kind}}</title>
+// write writes the page, without html/template, which the command would link for it alone.
+func (p *picture) write(w io.Writer) error {
+	red := ""
+	if p.violation {
+		red = "; the bars of the violation are red"
+	}
+	_, err := fmt.Fprintf(w, pictureFormat, html.EscapeString(p.kind), html.EscapeString(p.text),
+		pictureWidth, p.axisHeight, p.axis.String(), p.rowNames.String(), p.bars.String(), p.barTexts.String(), red)
+	return err
+}
+
+// pictureFormat is the page: the kind, the text, width and height, the parts of the SVG, and an
+// addition to the legend.
+const pictureFormat = `<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>%[1]s</title>
 <style>body { font: 14px sans-serif; margin: 2em; color: #222 } svg { background: #fff }</style></head><body>
-<h1>{{.Kind}}</h1>
-<p>{{.Text}}</p>
-<svg xmlns="http://www.w3.org/2000/svg" width="{{.Width}}" height="{{.Height}}" viewBox="0 0 {{.Width}} {{.Height}}" font-family="sans-serif" font-size="11">
+<h1>%[1]s</h1>
+<p>%[2]s</p>
+<svg xmlns="http://www.w3.org/2000/svg" width="%[3]d" height="%[4]d" viewBox="0 0 %[3]d %[4]d"
+ font-family="sans-serif" font-size="11">
 <style>
-.harm { fill: #c9b8dc } .asks { fill: #999 } .relied { fill: #8fb8de } .guilty { fill: #e2674a } .releases { fill: #dce9f5 }
-.tick { stroke: #ddd }
+.harm { fill: #c9b8dc } .asks { fill: #999 } .relied { fill: #8fb8de } .guilty { fill: #e2674a }
+.releases { fill: #dce9f5 } .tick { stroke: #ddd }
 </style>
-<rect width="100%" height="100%" fill="#fff"/>
-{{- range .Ticks}}
-<line class="tick" x1="{{.X}}" x2="{{.X}}" y1="0" y2="{{.Y}}"/><text x="{{.X}}" y="{{.Y}}" text-anchor="middle" dy="8">{{.Text}}</text>
-{{- end}}
-{{- range .Rows}}
-<text x="{{.X}}" y="{{.Y}}" text-anchor="end">{{.Text}}</text>
-{{- end}}
-{{- range .Bars}}
-<rect class="{{.Class}}" x="{{.X}}" y="{{.Y}}" width="{{.W}}" height="{{.H}}"><title>{{.Title}}</title></rect>
-{{- end}}
-{{- range .Bars}}{{if .Text}}
-<text x="{{.TextX}}" y="{{.Y}}" dy="12">{{.Text}}</text>
-{{- end}}{{end}}
-</svg>
-<p>A line is a worker that waits, a bar the time that it relied on the lock, with the end of its token; the bars of the violation are red.
+<rect width="100%%" height="100%%" fill="#fff"/>
+%[5]s%[6]s%[7]s%[8]s</svg>
+<p>A line is a worker that waits, a bar the time that it relied on the lock, with the end of its token%[9]s.
 Above: what was done to the servers and processes.</p>
 </body></html>
-`))
+`

@@ -16,9 +16,9 @@ import (
 )
 
 // naiveAdvisory takes advisory locks on a connection of its own, as if that were
-// a session of the server. (The store of package pgstore refuses a pooler; told
-// that it pools sessions, it cannot take a lock, since what it prepares in one
-// session is already there in another.)
+// a session of the server. (The store of package pgstore refuses a pooler. If it is configured for
+// a pooler of sessions, it cannot take a lock, since what it prepares in one session is already
+// there in another.)
 type naiveAdvisory struct {
 	driver.Store // none: it has what torture needs
 	url          string
@@ -46,10 +46,9 @@ func unharmed(o torture.Options) torture.Options {
 	return o
 }
 
-// ask sends a statement as text: what is prepared does not outlive a transaction.
-// A caller who loses patience must not end the session, in which the locks of
-// others live.
-func (s *naiveAdvisory) ask(statement, name string) (yes bool, err error) {
+// query sends a statement as text: what is prepared does not outlive a transaction.
+// The end of a caller's ctx must not end the session, which has the locks of other callers.
+func (s *naiveAdvisory) query(statement, name string) (yes bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if s.conn == nil || s.conn.IsClosed() {
@@ -68,7 +67,7 @@ func (s *naiveAdvisory) Acquire(_ context.Context, req driver.AcquireRequest) (d
 	if owner := s.held[req.Name]; owner != "" {
 		return driver.AcquireResult{Granted: owner == req.Owner}, nil
 	}
-	yes, err := s.ask("SELECT pg_try_advisory_lock(hashtext($1))", req.Name)
+	yes, err := s.query("SELECT pg_try_advisory_lock(hashtext($1))", req.Name)
 	if yes {
 		s.held[req.Name] = req.Owner
 	}
@@ -78,7 +77,7 @@ func (s *naiveAdvisory) Acquire(_ context.Context, req driver.AcquireRequest) (d
 func (s *naiveAdvisory) Renew(_ context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.ask("SELECT $1 <> ''", "ping")
+	_, err := s.query("SELECT $1 <> ''", "ping")
 	outcomes := make([]driver.RenewOutcome, len(reqs))
 	for i, req := range reqs {
 		switch {
@@ -98,7 +97,7 @@ func (s *naiveAdvisory) Release(_ context.Context, req driver.ReleaseRequest) (b
 		return false, nil
 	}
 	delete(s.held, req.Name)
-	return s.ask("SELECT pg_advisory_unlock(hashtext($1))", req.Name)
+	return s.query("SELECT pg_advisory_unlock(hashtext($1))", req.Name)
 }
 
 func (s *naiveAdvisory) Lookup(context.Context, string) (driver.Record, bool, error) {

@@ -13,7 +13,7 @@ import (
 
 // A process and a server can be cut off at the same time: it ends for each when
 // it is over for both.
-func TestCutOff(t *testing.T) {
+func TestPartition(t *testing.T) {
 	p := &process{}
 	for range 2 {
 		p.proxies = append(p.proxies, faultproxy.Start(t, echo(t)))
@@ -37,12 +37,12 @@ func TestCutOff(t *testing.T) {
 		first, second bool
 	}{
 		{"nothing", func() {}, true, true},
-		{"the second server", func() { p.cutOffServer(1, 2) }, true, false},
-		{"the process, too", func() { p.cutOff(1) }, false, false},
-		{"the server alone again", func() { p.cutOff(0) }, true, false},
-		{"both again", func() { p.cutOff(3) }, false, false},
-		{"the process alone", func() { p.cutOffServer(1, 0) }, false, false},
-		{"nothing again", func() { p.cutOff(0) }, true, true},
+		{"the second server", func() { p.partitionServer(1, 2) }, true, false},
+		{"the process, too", func() { p.partition(1) }, false, false},
+		{"the server alone again", func() { p.partition(0) }, true, false},
+		{"both again", func() { p.partition(3) }, false, false},
+		{"the process alone", func() { p.partitionServer(1, 0) }, false, false},
+		{"nothing again", func() { p.partition(0) }, true, true},
 	} {
 		step.do()
 		for n, want := range []bool{step.first, step.second} {

@@ -14,27 +14,27 @@ import (
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 )
 
-// A process is a worker process, and the proxies between it and the store.
+// A process is a worker process, with the proxies between it and the store.
 type process struct {
 	number  int
 	proxies []*faultproxy.Proxy // one for each server, if there are any
-	stores  []string            // its URLs, by way of the proxies
+	stores  []string            // the URLs of the store, through the proxies
 
-	gates sync.Mutex  // guards the next two, and the gates of the proxies
-	cut   int         // the ways on which it is cut off from all servers
-	cutBy map[int]int // those on which it is cut off from one
+	blockMu         sync.Mutex  // guards the next two, and the proxies' blocked directions
+	blocked         int         // directions blocked to all servers
+	blockedByServer map[int]int // directions blocked to one server
 
-	mu     sync.Mutex // of the imp that harms it
+	mu     sync.Mutex // held by the nemesis that injects a fault in it
 	cmd    *exec.Cmd
 	input  io.WriteCloser
 	exited chan struct{}
-	err    error // of its end
+	err    error // of its exit
 }
 
-// start starts the process with its orders. It is in a process group of its own:
-// Ctrl-C is for the coordinator alone, and should that be killed, the kernel ends
-// even a process that is stopped.
-func (p *process) start(cmd *exec.Cmd, o orders) error {
+// start starts the process and sends its configuration. The process is in a process group
+// of its own, so Ctrl-C reaches the coordinator alone. If the coordinator is killed, the
+// kernel ends even a process that is stopped.
+func (p *process) start(cmd *exec.Cmd, config workerConfig) error {
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -49,21 +49,22 @@ func (p *process) start(cmd *exec.Cmd, o orders) error {
 		p.err = cmd.Wait()
 		close(exited)
 	}()
-	return json.NewEncoder(input).Encode(o)
+	return json.NewEncoder(input).Encode(config)
 }
 
-func (p *process) stop() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) } // it may have ended
+func (p *process) pause() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) } // it may have ended
 
 func (p *process) resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) } // it may have ended
 
-// kill kills the process, and returns when it is gone.
+// kill kills the process, and returns when it has exited.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.exited
 }
 
-// finish asks the process to end, and reports whether it did so in time.
-func (p *process) finish(ctx context.Context) bool {
+// stopAndWait closes the input of the process, which ends its work, and reports whether it
+// exited in time. When ctx ends it kills the process.
+func (p *process) stopAndWait(ctx context.Context) bool {
 	_ = p.input.Close() // it may have ended
 	select {
 	case <-p.exited:
@@ -74,31 +75,30 @@ func (p *process) finish(ctx context.Context) bool {
 	}
 }
 
-// cutOff holds back what goes to the servers (1), comes from them (2), both (3)
-// or nothing (0).
-func (p *process) cutOff(ways int) {
-	p.gates.Lock()
-	defer p.gates.Unlock()
-	p.cut = ways
-	p.setGates()
+// partition blocks the traffic to the servers (1), from them (2), both (3) or none (0).
+func (p *process) partition(directions int) {
+	p.blockMu.Lock()
+	defer p.blockMu.Unlock()
+	p.blocked = directions
+	p.applyBlocks()
 }
 
-// cutOffServer does so with one server, counted from 0. A server and a process
-// can be cut off at the same time.
-func (p *process) cutOffServer(n, ways int) {
-	p.gates.Lock()
-	defer p.gates.Unlock()
-	if p.cutBy == nil {
-		p.cutBy = map[int]int{}
+// partitionServer does the same for one server, counted from 0. A server and a process can
+// be partitioned at the same time.
+func (p *process) partitionServer(n, directions int) {
+	p.blockMu.Lock()
+	defer p.blockMu.Unlock()
+	if p.blockedByServer == nil {
+		p.blockedByServer = map[int]int{}
 	}
-	p.cutBy[n] = ways
-	p.setGates()
+	p.blockedByServer[n] = directions
+	p.applyBlocks()
 }
 
-func (p *process) setGates() {
+func (p *process) applyBlocks() {
 	for n, proxy := range p.proxies {
 		for bit, way := range map[int]faultproxy.Direction{1: faultproxy.Up, 2: faultproxy.Down} {
-			if (p.cut|p.cutBy[n])&bit != 0 {
+			if (p.blocked|p.blockedByServer[n])&bit != 0 {
 				proxy.Hold(way)
 			} else {
 				proxy.Pass(way)
@@ -113,15 +113,15 @@ func (p *process) loseReply() {
 	}
 }
 
-func (p *process) reset() {
+func (p *process) resetConns() {
 	for _, proxy := range p.proxies {
 		proxy.Reset()
 	}
 }
 
-func (p *process) delay(most time.Duration) {
+func (p *process) delayTraffic(maxDelay time.Duration) {
 	for _, proxy := range p.proxies {
-		proxy.Delay(faultproxy.Up, 0, most)
-		proxy.Delay(faultproxy.Down, 0, most)
+		proxy.Delay(faultproxy.Up, 0, maxDelay)
+		proxy.Delay(faultproxy.Down, 0, maxDelay)
 	}
 }

@@ -4,6 +4,7 @@ package torture_test
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"sync"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 // redlock is a Redlock of the usual kind, which may have a mistake: an answer that
 // comes when its round is over counts for the next round of that owner, although
-// the node has been told meanwhile to let go of the lock.
+// a release was sent to the node meanwhile.
 type redlock struct {
 	driver.Store // none: it has what torture needs
 	nodes        []*redis.Client
@@ -23,8 +24,10 @@ type redlock struct {
 	counts  bool // whether it has the mistake
 	running sync.WaitGroup
 
-	mu   sync.Mutex
-	late map[string]int // votes, by owner
+	mu     sync.Mutex
+	late   map[string]int    // votes, by owner
+	rounds int               // so far
+	values map[string]string // of the round in which an owner was granted the lock
 }
 
 // roundBound is how long a round waits for votes.
@@ -41,7 +44,7 @@ func openRedlock(counts bool) func(context.Context, []string) (driver.Store, err
 }
 
 func newRedlock(urls []string, counts bool) (*redlock, error) {
-	s := &redlock{counts: counts, late: map[string]int{}}
+	s := &redlock{counts: counts, late: map[string]int{}, values: map[string]string{}}
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -52,8 +55,8 @@ func newRedlock(urls []string, counts bool) (*redlock, error) {
 	return s, nil
 }
 
-// vote runs a script on all nodes, and returns the number of those that said yes
-// before the round was over. For the others late is called.
+// vote runs a script on all nodes, and returns the number of nodes that granted it before the round
+// was over. It calls late for the others.
 func (s *redlock) vote(script *redis.Script, late func(), name string, args ...any) int {
 	votes := make(chan bool, len(s.nodes))
 	over := make(chan struct{})
@@ -97,21 +100,36 @@ func (s *redlock) Acquire(_ context.Context, req driver.AcquireRequest) (driver.
 			s.late[req.Owner]++
 		}
 	}
-	votes := s.vote(takeScript, late, req.Name, req.Owner, req.TTL.Milliseconds())
+	// Each round has a value of its own, so that a release of the round before that
+	// arrives late does not take a vote of this one away.
+	s.mu.Lock()
+	s.rounds++
+	value := fmt.Sprintf("%s/%d", req.Owner, s.rounds)
+	s.mu.Unlock()
+	votes := s.vote(takeScript, late, req.Name, value, req.TTL.Milliseconds())
 	s.mu.Lock()
 	votes += s.late[req.Owner]
-	s.mu.Unlock()
-	if s.has(votes) {
-		return driver.AcquireResult{Granted: true}, nil
+	granted := s.has(votes)
+	if granted {
+		s.values[req.Owner] = value
 	}
-	s.vote(releaseScript, func() {}, req.Name, req.Owner)
-	return driver.AcquireResult{}, nil
+	s.mu.Unlock()
+	if !granted {
+		s.vote(releaseScript, func() {}, req.Name, value)
+	}
+	return driver.AcquireResult{Granted: granted}, nil
+}
+
+func (s *redlock) valueOf(owner string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.values[owner]
 }
 
 func (s *redlock) Renew(_ context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
 	outcomes := make([]driver.RenewOutcome, len(reqs))
 	for i, req := range reqs {
-		if s.has(s.vote(renewScript, func() {}, req.Name, req.Owner, req.TTL.Milliseconds())) {
+		if s.has(s.vote(renewScript, func() {}, req.Name, s.valueOf(req.Owner), req.TTL.Milliseconds())) {
 			outcomes[i] = driver.Renewed
 		}
 	}
@@ -119,7 +137,7 @@ func (s *redlock) Renew(_ context.Context, reqs []driver.RenewRequest) ([]driver
 }
 
 func (s *redlock) Release(_ context.Context, req driver.ReleaseRequest) (bool, error) {
-	return s.has(s.vote(releaseScript, func() {}, req.Name, req.Owner)), nil
+	return s.has(s.vote(releaseScript, func() {}, req.Name, s.valueOf(req.Owner))), nil
 }
 
 func (s *redlock) Lookup(context.Context, string) (driver.Record, bool, error) {

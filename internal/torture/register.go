@@ -10,59 +10,59 @@ import (
 	"sync"
 )
 
-// The register is what the locks protect: a number for each name, which refuses
-// whoever comes with a smaller fencing token than it has seen. It does what every
-// resource should do, and shows what a lock is worth then.
+// The register is the resource that the locks protect: a number for each name. It rejects a
+// request with a smaller fencing token than it has seen, as every resource should, and so
+// shows what a lock is worth with fencing.
 
-// errFenced is what a holder gets who comes too late.
+// errFenced is the error of a holder that comes too late.
 var errFenced = errors.New("a later holder has been here")
 
-type registerCall struct {
+type registerRequest struct {
 	Name  string
 	Token int64
 	Write bool
 	Value int64
 }
 
-type registerAnswer struct {
+type registerResponse struct {
 	Value  int64
 	Fenced bool
 }
 
-// A register is a worker process's connection to it.
-type register struct {
+// A registerClient is the connection of a worker process to the register.
+type registerClient struct {
 	mu      sync.Mutex
 	conn    net.Conn
 	encoder *json.Encoder
 	decoder *json.Decoder
 }
 
-func dialRegister(address string) (*register, error) {
+func dialRegister(address string) (*registerClient, error) {
 	conn, err := net.Dial("unix", address)
 	if err != nil {
 		return nil, err
 	}
-	return &register{conn: conn, encoder: json.NewEncoder(conn), decoder: json.NewDecoder(conn)}, nil
+	return &registerClient{conn: conn, encoder: json.NewEncoder(conn), decoder: json.NewDecoder(conn)}, nil
 }
 
-func (r *register) Close() error { return r.conn.Close() }
+func (r *registerClient) Close() error { return r.conn.Close() }
 
-func (r *register) read(name string, token int64) (int64, error) {
-	return r.call(registerCall{Name: name, Token: token})
+func (r *registerClient) readValue(name string, token int64) (int64, error) {
+	return r.roundTrip(registerRequest{Name: name, Token: token})
 }
 
-func (r *register) write(name string, token, value int64) error {
-	_, err := r.call(registerCall{Name: name, Token: token, Write: true, Value: value})
+func (r *registerClient) writeValue(name string, token, value int64) error {
+	_, err := r.roundTrip(registerRequest{Name: name, Token: token, Write: true, Value: value})
 	return err
 }
 
-func (r *register) call(c registerCall) (int64, error) {
+func (r *registerClient) roundTrip(c registerRequest) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.encoder.Encode(c); err != nil {
 		return 0, err
 	}
-	var a registerAnswer
+	var a registerResponse
 	if err := r.decoder.Decode(&a); err != nil {
 		return 0, err
 	}
@@ -72,14 +72,14 @@ func (r *register) call(c registerCall) (int64, error) {
 	return a.Value, nil
 }
 
-// registers is the coordinator's side.
-type registers struct {
+// A registerServer is the register, on the coordinator's side.
+type registerServer struct {
 	listener net.Listener
 	group    sync.WaitGroup
 
-	mu      sync.Mutex
-	of      map[string]*registerState
-	clashes []string
+	mu          sync.Mutex
+	states      map[string]*registerState
+	lostUpdates []string
 }
 
 type registerState struct {
@@ -87,66 +87,66 @@ type registerState struct {
 	value int64
 }
 
-func serveRegisters(address string) (*registers, error) {
+func serveRegisters(address string) (*registerServer, error) {
 	listener, err := net.Listen("unix", address)
 	if err != nil {
 		return nil, err
 	}
-	r := &registers{listener: listener, of: map[string]*registerState{}}
+	r := &registerServer{listener: listener, states: map[string]*registerState{}}
 	r.group.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			r.group.Go(func() { r.serve(conn) })
+			r.group.Go(func() { r.serveConn(conn) })
 		}
 	})
 	return r, nil
 }
 
-func (r *registers) serve(conn net.Conn) {
+func (r *registerServer) serveConn(conn net.Conn) {
 	defer conn.Close()
 	encoder, decoder := json.NewEncoder(conn), json.NewDecoder(conn)
 	for {
-		var c registerCall
+		var c registerRequest
 		if decoder.Decode(&c) != nil {
 			return // the process has ended
 		}
-		if encoder.Encode(r.answer(c)) != nil {
+		if encoder.Encode(r.handleRequest(c)) != nil {
 			return
 		}
 	}
 }
 
-func (r *registers) answer(c registerCall) registerAnswer {
+func (r *registerServer) handleRequest(c registerRequest) registerResponse {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.of[c.Name]
+	s := r.states[c.Name]
 	if s == nil {
 		s = &registerState{}
-		r.of[c.Name] = s
+		r.states[c.Name] = s
 	}
 	if c.Token < s.token {
-		return registerAnswer{Fenced: true}
+		return registerResponse{Fenced: true}
 	}
 	s.token = c.Token
 	if !c.Write {
-		return registerAnswer{Value: s.value}
+		return registerResponse{Value: s.value}
 	}
-	// Nobody with a token can have written since the writer read: he would have
-	// been refused, or the writer now.
+	// No holder of a token can have written since this writer read: its request would have
+	// been rejected, or this one.
 	if c.Value != s.value+1 && c.Token > 0 {
-		r.clashes = append(r.clashes, fmt.Sprintf("%s was set to %d by the holder of token %d, over %d", c.Name, c.Value, c.Token, s.value))
+		r.lostUpdates = append(r.lostUpdates, fmt.Sprintf("%s was set to %d by the holder of token %d, over %d", c.Name, c.Value, c.Token, s.value))
 	}
 	s.value = c.Value
-	return registerAnswer{Value: s.value}
+	return registerResponse{Value: s.value}
 }
 
-// close ends the service when the processes have ended, and returns where an
-// update was lost.
-func (r *registers) close() []string {
-	_ = r.listener.Close() // it has served its purpose
+// closeAndWait stops the server when the processes have ended, and returns where an update
+// was lost.
+func (r *registerServer) closeAndWait() []string {
+	_ = r.listener.Close() // it is no longer needed
 	r.group.Wait()
-	return r.clashes
+	return r.lostUpdates
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A Report is what a run has found out.
+// A Report is the result of a run.
 type Report struct {
 	Store   string        `json:"store"`
 	Setup   string        `json:"setup,omitempty"`   // of the servers that were started for it
-	Program string        `json:"program,omitempty"` // that was tried out
+	Program string        `json:"program,omitempty"` // the program under test
 	Machine string        `json:"machine"`
 	Seed    uint64        `json:"seed"`
 	Elapsed time.Duration `json:"elapsed_ns"`
@@ -24,98 +24,98 @@ type Report struct {
 	Processes int           `json:"processes"` // that were started
 	Faults    map[Fault]int `json:"faults"`
 
-	// LongestWait is how long a waiter waited at most until it had the lock,
-	// behind others, and under what was done to it.
+	// LongestWait is the longest time that a waiter waited until it had the lock, behind
+	// other waiters and under the faults.
 	LongestWait time.Duration `json:"longest_wait_ns"`
 
 	// Violations are the promises that were broken.
 	Violations []Violation `json:"violations"`
 
-	// Outside are the faults that were done although the store does not promise
-	// to survive them, and Seen are their consequences, for which it does not
-	// answer.
+	// Outside are the faults that were injected although the store does not promise to
+	// survive them. Seen are their consequences, which are no violations of the store's
+	// promises.
 	Outside []Fault     `json:"outside,omitempty"`
 	Seen    []Violation `json:"seen,omitempty"`
 
-	// Picture is the path of a page that shows what led to the first of the
-	// Violations, "" if there is none.
+	// Picture is the path of a page that shows the history of the first of the Violations, or a
+	// part of the run if there are none; "" if there is nothing to show.
 	Picture string `json:"picture,omitempty"`
 
-	begin time.Duration
+	runStart time.Duration
 }
 
-// report judges the logs.
-func (r *run) report(can driver.Guarantees, clashes []string) (*Report, error) {
-	paths := []string{r.path(coordinatorLog)}
+// buildReport checks the logs.
+func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*Report, error) {
+	paths := []string{r.filePath(coordinatorLog)}
 	for _, p := range r.processes {
-		paths = append(paths, r.path(workerLog(p.number)))
+		paths = append(paths, r.filePath(workerLogName(p.number)))
 	}
 	h, err := readHistory(paths)
 	if err != nil {
 		return nil, err
 	}
-	left, err := r.o.left()
+	leaks, err := r.options.findLeaks()
 	if err != nil {
 		return nil, err
 	}
-	h.forget(func(f Fault) bool { return survives(can, f) })
-	c := &court{
-		h: h, ttl: r.o.TTL, bound: waitBound, late: contextSlack, fenced: can.Fencing,
-		outages: h.outages(len(r.o.Servers), r.o.Recovery),
+	h.markForgettable(func(f Fault) bool { return survives(can, f) })
+	c := &checker{
+		history: h, ttl: r.options.TTL, maxWait: waitBound, maxContextDelay: contextSlack, fenced: can.Fencing,
+		outages: h.outages(len(r.options.Servers), r.options.Recovery),
 	}
-	c.judge()
-	for _, text := range left {
-		c.find(kindLeft, text)
+	c.checkAll()
+	for _, text := range leaks {
+		c.addViolation(kindLeak, text)
 	}
-	for _, clash := range clashes {
+	for _, lostUpdate := range lostUpdates {
 		if can.Fencing {
-			c.find(kindRegister, clash)
+			c.addViolation(kindRegister, lostUpdate)
 		}
 	}
 	report := &Report{
-		Store: can.Store, Setup: r.o.Setup, Program: r.o.Program, Machine: machine(), Seed: r.o.Seed, Elapsed: h.end - h.begin,
-		Attempts: h.asks, Grants: len(h.holds), Processes: h.begins, Faults: h.faults,
-		Violations: append([]Violation{}, shortest(c.violations)...), // [] in JSON, not null
-		Seen:       shortest(c.outside),
-		begin:      h.begin,
+		Store: can.Store, Setup: r.options.Setup, Program: r.options.Program, Machine: machineInfo(), Seed: r.options.Seed, Elapsed: h.endedAt - h.startedAt,
+		Attempts: h.attempts, Grants: len(h.leases), Processes: h.processStarts, Faults: h.faultCounts,
+		Violations: append([]Violation{}, shortestFirst(c.violations)...), // [] in JSON, not null
+		Seen:       shortestFirst(c.outside),
+		runStart:   h.startedAt,
 	}
 	for _, f := range Faults {
-		if h.faults[f] > 0 && !survives(can, f) {
+		if h.faultCounts[f] > 0 && !survives(can, f) {
 			report.Outside = append(report.Outside, f)
 		}
 	}
 	for _, w := range h.waits {
-		report.LongestWait = max(report.LongestWait, w.got-w.from)
+		report.LongestWait = max(report.LongestWait, w.grantedAt-w.requestedAt)
 	}
-	report.Picture, err = h.draw(report.Violations, r.o.Dir)
+	report.Picture, err = h.writePicture(report.Violations, r.options.TTL, r.options.Dir)
 	return report, err
 }
 
-func machine() string {
+func machineInfo() string {
 	return fmt.Sprintf("%s, %s/%s, %d CPUs", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 }
 
 const (
-	// waitBound is how long a lock can be free at most while somebody waits for
-	// it: the longest pause between two attempts, and what a busy machine adds.
+	// waitBound is how long a lock can be free at most while a waiter waits for it: the
+	// longest pause between two attempts, and the delay of a busy machine.
 	waitBound = 5 * time.Second
 
-	// contextSlack is how late a context's end may be noticed on a busy machine.
+	// contextSlack is how late the end of a context may be noticed on a busy machine.
 	contextSlack = time.Second
 )
 
-// survives reports whether a store promises that no lock has two holders in
-// spite of a fault. That tokens rise, it always promises.
+// survives reports whether a store promises that no lock has two holders in spite of a
+// fault. It always promises that tokens rise.
 func survives(can driver.Guarantees, f Fault) bool {
 	switch f {
 	case LoseReply, Reset:
-		// Where the end of a connection is the end of its locks, their holder
-		// learns of it a moment later.
+		// Where the end of a connection ends its locks, their holder is notified a moment
+		// later.
 		return can.Scope != driver.ScopeNetwork || can.HolderCrash != driver.RecoveryAtOnce
 	case ServerRestart:
 		return can.Restart != driver.FateForgotten
 	case ServerForget:
-		return can.Restart == driver.FateFreed // what is kept is kept on disk
+		return can.Restart == driver.FateFreed // data that is kept is kept on disk
 	}
 	return true
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 )
 
-// Options say what is tortured, and how.
+// Options configure a run.
 type Options struct {
 	// Stores are the URLs of the store: one, or the nodes of a quorum.
 	Stores []string
@@ -28,26 +28,27 @@ type Options struct {
 	// Open opens them, here and in the worker processes.
 	Open Opener
 
-	// Worker is the program whose processes call Work.
+	// Worker returns a command that calls Work.
 	Worker func() *exec.Cmd
 
-	// Servers are the servers of Stores, in that order, if they may be harmed.
+	// Servers are the servers of Stores, in the same order, if faults may be injected in
+	// them.
 	Servers []Server
 
-	// Recovery is how long a server may refuse locks when it is there again.
+	// Recovery is how long a server may refuse locks after it has restarted.
 	Recovery time.Duration
 
-	// Setup tells the servers' programs and settings, Program what is tried out
-	// with them, for the report.
+	// Setup names the servers' programs and settings, and Program the program under test,
+	// for the report.
 	Setup, Program string
 
 	Procs   int
 	Workers int // of each process
 	Names   int
 	TTL     time.Duration
-	Long    int // in a hundred holds, how many are to last up to three TTLs
+	Long    int // of a hundred leases, how many are to last up to three TTLs
 	For     time.Duration
-	Faults  []Fault // those that can be done with this store are done
+	Faults  []Fault // those that this store supports are injected
 	Seed    uint64
 
 	// Dir is an empty folder for the logs.
@@ -57,48 +58,47 @@ type Options struct {
 	Progress func(elapsed time.Duration, faults int)
 }
 
-// run is a run under way.
-type run struct {
-	o         Options
-	journal   *journal
-	registers *registers
-	processes []*process
-	faults    []Fault
-	done      atomic.Int64 // faults
+// A tortureRun is a run in progress.
+type tortureRun struct {
+	options    Options
+	log        *eventLog
+	register   *registerServer
+	processes  []*process
+	faults     []Fault
+	faultCount atomic.Int64 // faults injected so far
 
 	serverMu sync.Mutex
 
 	mu     sync.Mutex
-	err    error // why the run itself is worth nothing
+	err    error // why the run itself is invalid
 	cancel context.CancelFunc
 }
 
-// Run tortures a store. The error is why that was not possible; what it found
-// out is in the Report. The end of ctx ends the run early, and what was seen up
-// to then is judged.
+// Run tortures a store. It returns an error if that was not possible. The Report contains
+// its findings. The end of ctx ends the run early, and the history up to then is checked.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	can, err := o.check(ctx)
+	can, err := o.checkStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{o: o}
-	if r.journal, err = openJournal(r.path(coordinatorLog)); err != nil {
+	r := &tortureRun{options: o}
+	if r.log, err = openEventLog(r.filePath(coordinatorLog)); err != nil {
 		return nil, err
 	}
-	if r.registers, err = serveRegisters(r.path(registerSocket)); err != nil {
-		return nil, errors.Join(err, r.journal.close())
+	if r.register, err = serveRegisters(r.filePath(registerSocket)); err != nil {
+		return nil, errors.Join(err, r.log.close())
 	}
-	dice := rand.New(rand.NewPCG(o.Seed, 0))
-	err = r.begin(dice)
+	rng := rand.New(rand.NewPCG(o.Seed, 0))
+	err = r.startWorkers(rng)
 	if err == nil {
-		r.faults = r.possible()
-		r.torment(ctx, dice)
+		r.faults = r.possibleFaults()
+		r.runNemeses(ctx, rng)
 	}
-	clashes, endErr := r.end()
+	lostUpdates, endErr := r.stopWorkers()
 	if err := errors.Join(err, r.err, endErr); err != nil {
 		return nil, err
 	}
-	return r.report(can, clashes)
+	return r.buildReport(can, lostUpdates)
 }
 
 const (
@@ -106,15 +106,16 @@ const (
 	registerSocket = "register"
 )
 
-// check opens the store once, to see that it can be and what it promises.
-func (o *Options) check(ctx context.Context) (driver.Guarantees, error) {
+// checkStore opens the store once, to check that it works and that its locks are free. It
+// returns the guarantees of the store.
+func (o *Options) checkStore(ctx context.Context) (driver.Guarantees, error) {
 	client, err := o.Open(ctx, o.Stores, nil)
 	if err != nil {
 		return driver.Guarantees{}, err
 	}
 	defer client.Close()
-	for _, name := range o.names() {
-		err := patiently(ctx, func() error {
+	for _, name := range o.lockNames() {
+		err := untilAvailable(ctx, func() error {
 			_, err := client.Lookup(ctx, name)
 			return err
 		})
@@ -127,7 +128,7 @@ func (o *Options) check(ctx context.Context) (driver.Guarantees, error) {
 	return client.Guarantees(), nil
 }
 
-func (o *Options) names() []string {
+func (o *Options) lockNames() []string {
 	names := make([]string, o.Names)
 	for i := range names {
 		names[i] = fmt.Sprintf("holdfast-torture/%d", i+1)
@@ -135,26 +136,26 @@ func (o *Options) names() []string {
 	return names
 }
 
-func (r *run) path(name string) string { return filepath.Join(r.o.Dir, name) }
+func (r *tortureRun) filePath(name string) string { return filepath.Join(r.options.Dir, name) }
 
-// begin starts the worker processes.
-func (r *run) begin(dice *rand.Rand) error {
-	for i := range r.o.Procs {
+// startWorkers starts the worker processes.
+func (r *tortureRun) startWorkers(rng *rand.Rand) error {
+	for i := range r.options.Procs {
 		p := &process{number: i + 1}
-		if err := r.connect(p); err != nil {
+		if err := r.startProxies(p); err != nil {
 			return err
 		}
 		r.processes = append(r.processes, p)
-		if err := r.start(p, dice.Uint64()); err != nil {
+		if err := r.startWorker(p, rng.Uint64()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// connect puts proxies between a process and the servers of the store.
-func (r *run) connect(p *process) error {
-	for _, store := range r.o.Stores {
+// startProxies starts proxies between a process and the servers of the store.
+func (r *tortureRun) startProxies(p *process) error {
+	for _, store := range r.options.Stores {
 		detour, proxy, err := faultproxy.Detour(store)
 		if err != nil {
 			return err
@@ -167,53 +168,53 @@ func (r *run) connect(p *process) error {
 	return nil
 }
 
-// start starts a worker process, the first or another after one was killed.
-func (r *run) start(p *process, seed uint64) error {
-	cmd := r.o.Worker()
+// startWorker starts a worker process, the first one or the successor of a killed one.
+func (r *tortureRun) startWorker(p *process, seed uint64) error {
+	cmd := r.options.Worker()
 	cmd.Stderr = os.Stderr
-	return p.start(cmd, orders{
+	return p.start(cmd, workerConfig{
 		Proc:     p.number,
 		Seed:     seed,
 		Stores:   p.stores,
-		Names:    r.o.names(),
-		Workers:  r.o.Workers,
-		TTL:      r.o.TTL,
-		Long:     r.o.Long,
-		Journal:  r.path(workerLog(p.number)),
-		Register: r.path(registerSocket),
+		Names:    r.options.lockNames(),
+		Workers:  r.options.Workers,
+		TTL:      r.options.TTL,
+		Long:     r.options.Long,
+		Journal:  r.filePath(workerLogName(p.number)),
+		Register: r.filePath(registerSocket),
 	})
 }
 
-func workerLog(proc int) string { return fmt.Sprintf("process-%d.jsonl", proc) }
+func workerLogName(proc int) string { return fmt.Sprintf("process-%d.jsonl", proc) }
 
-// possible are the faults that can be done here.
-func (r *run) possible() []Fault {
-	return slices.DeleteFunc(slices.Clone(r.o.Faults), func(f Fault) bool {
-		return f.onNetwork() && len(r.processes[0].proxies) == 0 ||
-			f.onServer() && (len(r.o.Servers) == 0 || !r.o.Servers[0].Can(f))
+// possibleFaults returns the faults that can be injected here.
+func (r *tortureRun) possibleFaults() []Fault {
+	return slices.DeleteFunc(slices.Clone(r.options.Faults), func(f Fault) bool {
+		return f.isNetworkFault() && len(r.processes[0].proxies) == 0 ||
+			f.isServerFault() && (len(r.options.Servers) == 0 || !r.options.Servers[0].Can(f))
 	})
 }
 
-// torment does harm until the time is over.
-func (r *run) torment(ctx context.Context, dice *rand.Rand) {
-	ctx, cancel := context.WithTimeout(ctx, r.o.For)
+// runNemeses injects faults until the time of the run is over.
+func (r *tortureRun) runNemeses(ctx context.Context, rng *rand.Rand) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.For)
 	defer cancel()
 	r.cancel = cancel
 	var group sync.WaitGroup
 	if len(r.faults) > 0 {
-		for range max(1, min(mostImps, len(r.processes)/2)) {
-			i := &imp{run: r, ctx: ctx, dice: rand.New(rand.NewPCG(dice.Uint64(), 0))}
-			group.Go(i.work)
+		for range max(1, min(maxNemeses, len(r.processes)/2)) {
+			nem := &nemesis{tortureRun: r, ctx: ctx, rng: rand.New(rand.NewPCG(rng.Uint64(), 0))}
+			group.Go(nem.injectFaults)
 		}
 	}
-	began := now()
+	started := now()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ticker.C:
-			if r.o.Progress != nil {
-				r.o.Progress(now()-began, int(r.done.Load()))
+			if r.options.Progress != nil {
+				r.options.Progress(now()-started, int(r.faultCount.Load()))
 			}
 		case <-ctx.Done():
 		}
@@ -221,13 +222,14 @@ func (r *run) torment(ctx context.Context, dice *rand.Rand) {
 	group.Wait()
 }
 
-// end ends the processes and the services, and returns the lost updates.
-func (r *run) end() ([]string, error) {
-	limit, cancel := context.WithTimeout(context.Background(), time.Minute+2*r.o.TTL)
+// stopWorkers stops the processes, the proxies and the register, and returns the lost
+// updates.
+func (r *tortureRun) stopWorkers() ([]string, error) {
+	limit, cancel := context.WithTimeout(context.Background(), time.Minute+2*r.options.TTL)
 	defer cancel()
 	var errs []error
 	for _, p := range r.processes {
-		if p.cmd != nil && !p.finish(limit) {
+		if p.cmd != nil && !p.stopAndWait(limit) {
 			errs = append(errs, fmt.Errorf("process %d did not end", p.number))
 		} else if p.cmd != nil && p.err != nil {
 			errs = append(errs, fmt.Errorf("process %d: %w", p.number, p.err))
@@ -236,22 +238,22 @@ func (r *run) end() ([]string, error) {
 			proxy.Close()
 		}
 	}
-	clashes := r.registers.close()
-	errs = append(errs, r.journal.close())
-	return clashes, errors.Join(errs...)
+	lostUpdates := r.register.closeAndWait()
+	errs = append(errs, r.log.close())
+	return lostUpdates, errors.Join(errs...)
 }
 
-// event notes what the coordinator does.
-func (r *run) event(s Step, of Event) {
+// logEvent logs a step of the coordinator.
+func (r *tortureRun) logEvent(s Step, of Event) {
 	if s == Harm {
-		r.done.Add(1)
+		r.faultCount.Add(1)
 	}
 	of.At, of.Step = now(), s
-	r.journal.write(of)
+	r.log.appendEvent(of)
 }
 
-// broken ends a run that cannot go on.
-func (r *run) broken(err error) {
+// failRun ends a run that cannot go on.
+func (r *tortureRun) failRun(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err = errors.Join(r.err, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	_ "github.com/holdfast-go/holdfast/filestore"
 	"github.com/holdfast-go/holdfast/internal/torture"
-	"github.com/holdfast-go/holdfast/internal/torture/arena"
+	"github.com/holdfast-go/holdfast/internal/torture/testbed"
 	_ "github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/quorumstore"
 	_ "github.com/holdfast-go/holdfast/redisstore"
@@ -29,6 +29,9 @@ func init() { logging.Disable() }
 // TestMain lets the test binary be a worker process.
 func TestMain(m *testing.M) {
 	if os.Getenv("TORTURE_WORKER") != "" {
+		if do := brokenDo[os.Getenv("TORTURE_VARIANT")]; do != nil {
+			torture.SetUnderDo(do)
+		}
 		if err := torture.Work(os.Stdin, open); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -84,10 +87,10 @@ func run(t *testing.T, o torture.Options) *torture.Report {
 
 // Every store stands what is done to it: to the processes, the network, and the
 // servers.
-func TestStoresStandIt(t *testing.T) {
+func TestStoresKeepTheirPromises(t *testing.T) {
 	t.Parallel()
-	together(t, arena.Kinds(), func(t *testing.T, kind string) {
-		o := ofArena(t, kind, time.Second)
+	together(t, testbed.Kinds(), func(t *testing.T, kind string) {
+		o := ofTestbed(t, kind, time.Second)
 		if kind == "memory" {
 			o.Procs = 1
 		}
@@ -100,7 +103,7 @@ func TestStoresStandIt(t *testing.T) {
 // together runs a few subtests at a time. They are idle for the most part, so
 // that there may be more of them than processors.
 func together(t *testing.T, names []string, f func(t *testing.T, name string)) {
-	slots := make(chan struct{}, 3)
+	slots := make(chan struct{}, 1)
 	var group sync.WaitGroup
 	for _, name := range names {
 		group.Go(func() {

@@ -14,14 +14,15 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// An Opener opens the store that has these URLs: one, or the nodes of a quorum.
+// An Opener opens the store with these URLs: one, or the nodes of a quorum.
 type Opener func(ctx context.Context, urls []string, config *holdfast.Config) (*holdfast.Client, error)
 
-// orders are what a worker process is told, on its standard input. The end of
-// the input is the end of its work.
-type orders struct {
+// A workerConfig is the configuration that a worker process reads from its standard input.
+// The end of the input ends its work.
+type workerConfig struct {
 	Proc     int
 	Seed     uint64
 	Stores   []string
@@ -29,66 +30,72 @@ type orders struct {
 	Workers  int
 	TTL      time.Duration
 	Long     int
-	Journal  string
-	Register string
+	Journal  string // path of the event log
+	Register string // path of the register's socket
 }
 
-// Work is the work of a worker process. It returns when in ends, with nothing
-// held.
+// Work runs a worker process. It returns when in ends, with no lock held.
 func Work(in io.Reader, open Opener) error {
 	decoder := json.NewDecoder(in)
-	var o orders
-	if err := decoder.Decode(&o); err != nil {
+	var config workerConfig
+	if err := decoder.Decode(&config); err != nil {
 		return fmt.Errorf("read the orders: %w", err)
 	}
-	j, err := openJournal(o.Journal)
+	l, err := openEventLog(config.Journal)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		_, _ = io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in)) // until it ends, somehow
+		_, _ = io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in)) // until it ends, for whatever reason
 		cancel()
 	}()
-	if err := o.work(ctx, j, open); err != nil {
-		j.write(Event{At: now(), Step: Fails, Proc: o.Proc, Err: err.Error()})
+	if err := config.runWorkers(ctx, l, open); err != nil {
+		l.appendEvent(Event{At: now(), Step: Fails, Proc: config.Proc, Err: err.Error()})
 	}
-	return j.close()
+	return l.close()
 }
 
-func (o *orders) work(ctx context.Context, j *journal, open Opener) error {
+func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Opener) error {
 	before := runtime.NumGoroutine()
-	client, err := open(ctx, o.Stores, &holdfast.Config{Options: holdfast.Options{TTL: o.TTL}})
+	shared := &sharedClient{config: config, log: l, number: 1, openClient: func(ctx context.Context) (*holdfast.Client, error) {
+		return open(ctx, config.Stores, &holdfast.Config{Options: holdfast.Options{TTL: config.TTL}})
+	}}
+	var err error
+	if shared.client, err = shared.openClient(ctx); err != nil {
+		return err
+	}
+	register, err := dialRegister(config.Register)
 	if err != nil {
 		return err
 	}
-	register, err := dialRegister(o.Register)
-	if err != nil {
-		return err
-	}
-	j.write(Event{At: now(), Step: Begins, Proc: o.Proc})
+	l.appendEvent(Event{At: now(), Step: Begins, Proc: config.Proc})
 	var group sync.WaitGroup
-	for i := range o.Workers {
+	for i := range config.Workers {
 		w := &worker{
-			orders: o, journal: j, client: client, register: register,
-			number: i + 1, dice: rand.New(rand.NewPCG(o.Seed, uint64(o.Proc)<<32|uint64(i))),
+			workerConfig: config, log: l, clients: shared, register: register,
+			number: i + 1, rng: rand.New(rand.NewPCG(config.Seed, uint64(config.Proc)<<32|uint64(i))),
 		}
 		group.Go(func() {
 			for ctx.Err() == nil {
-				w.turn(ctx)
+				w.runAttempt(ctx)
 			}
 		})
 	}
+	faultErr := make(chan error, 1)
+	go func() {
+		faultErr <- shared.injectClientFaults(ctx, rand.New(rand.NewPCG(config.Seed, uint64(config.Proc)<<32|1<<31)))
+	}()
 	group.Wait()
-	err = errors.Join(client.Close(), register.Close())
-	j.write(Event{At: now(), Step: Ends, Proc: o.Proc, Goroutines: leftover(before)})
+	err = errors.Join(<-faultErr, shared.client.Close(), register.Close())
+	l.appendEvent(Event{At: now(), Step: Ends, Proc: config.Proc, Goroutines: extraGoroutines(before)})
 	return err
 }
 
-// leftover returns how many goroutines there are beyond those of before, when
-// they have had the time to end.
-func leftover(before int) int {
+// extraGoroutines returns how many goroutines there are beyond before, after they have had
+// time to end.
+func extraGoroutines(before int) int {
 	for range 100 {
 		if runtime.NumGoroutine() <= before {
 			break
@@ -98,178 +105,292 @@ func leftover(before int) int {
 	return max(0, runtime.NumGoroutine()-before)
 }
 
-// A worker takes one lock at a time.
+// A worker acquires one lock at a time.
 type worker struct {
-	*orders
-	journal  *journal
-	client   *holdfast.Client
-	register *register
+	*workerConfig
+	log      *eventLog
+	clients  *sharedClient
+	register *registerClient
 	number   int
-	dice     *rand.Rand
+	rng      *rand.Rand
 	try      int
 	name     string
 	token    int64
+
+	client       *holdfast.Client // of this attempt
+	clientNumber int              // the number of client
 }
 
-func (w *worker) tell(e Event) {
+func (w *worker) recordEvent(e Event) {
 	e.Proc, e.Worker, e.Try, e.Name = w.Proc, w.number, w.try, w.name
 	if e.Token == 0 {
 		e.Token = w.token
 	}
-	w.journal.write(e)
+	w.log.appendEvent(e)
 }
 
-// turn is one acquisition and what follows of it.
-func (w *worker) turn(ctx context.Context) {
+// runAttempt acquires a lock once, uses it and releases it.
+func (w *worker) runAttempt(ctx context.Context) {
 	w.try++
 	w.token = 0
-	w.name = w.Names[w.dice.IntN(len(w.Names))]
-	o := &holdfast.Options{}
-	oversleeps := w.chance(1)
-	o.NoRenew = oversleeps || w.chance(5)
-	lock, err := w.acquire(ctx, o)
-	if err != nil {
-		w.rest(ctx, err)
+	w.name = w.Names[w.rng.IntN(len(w.Names))]
+	w.client, w.clientNumber = w.clients.currentClient()
+	switch {
+	case w.percentChance(30):
+		w.runAttemptUnderDo(ctx)
+		return
+	case w.rng.IntN(500) == 0 && w.client.Guarantees().Break:
+		w.breakLock(ctx)
 		return
 	}
-	ended := make(chan struct{})
-	defer func() { <-ended }()
-	stop := context.AfterFunc(lock.Context(), func() {
-		defer close(ended)
-		w.journal.write(Event{At: now(), Step: CtxEnds, Proc: w.Proc, Worker: w.number, Try: w.try, Name: w.name, Token: lock.Token()})
-	})
-	_ = stop // it runs at the latest when the lock is released
-	w.hold(ctx, lock, oversleeps)
+	o := &holdfast.Options{}
+	stalls := w.percentChance(1)
+	o.NoRenew = stalls || w.percentChance(5)
+	o.Detached = w.percentChance(5) && w.client.Guarantees().Detached
+	lock, err := w.acquire(ctx, o)
+	if err != nil {
+		w.backOff(ctx, err)
+		return
+	}
+	ended := w.recordContextEnd(lock.Context())
+	defer func() { <-ended }() // it ends when the lock is released at the latest
+	w.holdLock(ctx, lock, stalls)
+	if o.Detached && lock.Err() == nil {
+		if lock = w.handOver(ctx, lock, o); lock == nil {
+			return
+		}
+		ended := w.recordContextEnd(lock.Context())
+		defer func() { <-ended }()
+		w.holdLock(ctx, lock, false)
+	}
 	w.release(lock)
 }
 
-// rest is the pause after an attempt that failed: short, but not if the store is
-// not there, which would fill the log.
-func (w *worker) rest(ctx context.Context, err error) {
-	long := time.Millisecond
-	if errors.Is(err, holdfast.ErrUnavailable) {
-		long = w.upTo(w.TTL / 10)
-	}
-	w.pause(ctx, long)
+// recordContextEnd logs the end of the context of a lock or of Do, and then closes the
+// channel. It does not log an end because the lock was handed over or the run is over.
+func (w *worker) recordContextEnd(ctx context.Context) <-chan struct{} {
+	ended := make(chan struct{})
+	e := Event{Step: CtxEnds, Proc: w.Proc, Worker: w.number, Try: w.try, Name: w.name, Token: w.token}
+	context.AfterFunc(ctx, func() {
+		defer close(ended)
+		e.At = now()
+		cause := context.Cause(ctx)
+		e.Lost = errors.Is(cause, holdfast.ErrLost)
+		e.Over = e.Lost || errors.Is(cause, holdfast.ErrReleased)
+		if e.Over {
+			w.log.appendEvent(e)
+		}
+	})
+	return ended
 }
 
-// acquire asks in one of the ways in which people do.
+// runUnderDo runs work under a lock. It is a variable for tests.
+var runUnderDo = func(ctx context.Context, c *holdfast.Client, name string, o *holdfast.Options, work func(context.Context, *holdfast.Lock) error) error {
+	return c.Do(ctx, name, o, func(ctx context.Context) error { return work(ctx, holdfast.FromContext(ctx)) })
+}
+
+// workStopDelay is how long work under Do takes at most to stop after its context has
+// ended.
+const workStopDelay = 2 * time.Millisecond
+
+// runAttemptUnderDo is an attempt in which Do holds the lock.
+func (w *worker) runAttemptUnderDo(ctx context.Context) {
+	w.recordEvent(Event{At: now(), Step: Asks, Waits: true, Under: true})
+	var ended <-chan struct{}
+	err := runUnderDo(ctx, w.client, w.name, nil, func(ctx context.Context, lock *holdfast.Lock) error {
+		w.token = lock.Token()
+		at := now()
+		w.recordEvent(Event{At: now(), Step: Got, Until: at + time.Until(lock.Deadline()), Under: true, Client: w.clientNumber})
+		ended = w.recordContextEnd(ctx)
+		w.workUnderDo(ctx, lock)
+		w.recordEvent(Event{At: now(), Step: Releases, Under: true})
+		return nil // even if the lock was lost: Do must report that
+	})
+	at := now()
+	if ended == nil {
+		w.recordEvent(Event{At: at, Step: Refused, Err: fmt.Sprint(err), Held: errors.Is(err, holdfast.ErrHeld)})
+		w.backOff(ctx, err)
+		return
+	}
+	<-ended
+	e := Event{At: at, Step: Released, Under: true}
+	if err != nil {
+		e.Err = err.Error()
+	}
+	w.recordEvent(e)
+}
+
+// workUnderDo uses a lock until the work is done or its context ends, and then for a moment
+// more.
+func (w *worker) workUnderDo(ctx context.Context, lock *holdfast.Lock) {
+	length := w.randomUpTo(20 * time.Millisecond)
+	if w.percentChance(2 * w.Long) {
+		length = w.randomUpTo(2 * w.TTL)
+	}
+	w.incrementRegister(lock)
+	for end := now() + length; ctx.Err() == nil && now() < end; {
+		at := now()
+		switch err := lock.Err(); {
+		case err == nil:
+			w.recordEvent(Event{At: at, Step: Sees, Until: at + time.Until(lock.Deadline())})
+		case errors.Is(err, holdfast.ErrLost):
+			w.recordEvent(Event{At: now(), Step: Loses, Err: err.Error()})
+			return
+		}
+		_ = retry.Sleep(ctx, min(length, w.randomUpTo(w.TTL/20)))
+	}
+	if ctx.Err() != nil {
+		time.Sleep(w.randomUpTo(workStopDelay))
+	}
+}
+
+// handOver hands the lock over, and adopts it again with the current client. It returns nil
+// if the lock is lost by that.
+func (w *worker) handOver(ctx context.Context, lock *holdfast.Lock, o *holdfast.Options) *holdfast.Lock {
+	w.recordEvent(Event{At: now(), Step: Hands})
+	ticket, err := lock.HandOver()
+	if err == nil {
+		w.client, w.clientNumber = w.clients.currentClient()
+		lock, err = w.client.Adopt(ctx, ticket, &holdfast.Options{TTL: w.TTL, NoRenew: o.NoRenew})
+	}
+	if err != nil {
+		w.recordEvent(Event{At: now(), Step: Loses, Err: err.Error()})
+		return nil
+	}
+	at := now()
+	w.recordEvent(Event{At: now(), Step: Adopts, Until: at + time.Until(lock.Deadline()), Client: w.clientNumber})
+	return lock
+}
+
+// breakLock breaks a lock, whatever its holder.
+func (w *worker) breakLock(ctx context.Context) {
+	w.recordEvent(Event{At: now(), Step: Breaks})
+	e := Event{Step: Broke}
+	if _, err := w.client.Break(ctx, w.name); err != nil && !errors.Is(err, holdfast.ErrNotHeld) {
+		e.Err = err.Error()
+	}
+	e.At = now()
+	w.recordEvent(e)
+}
+
+// backOff sleeps after an attempt that failed. It sleeps briefly, but longer if the store
+// is unavailable: else such attempts would fill the log.
+func (w *worker) backOff(ctx context.Context, err error) {
+	delay := time.Millisecond
+	if errors.Is(err, holdfast.ErrUnavailable) {
+		delay = w.randomUpTo(w.TTL / 10)
+	}
+	_ = retry.Sleep(ctx, delay)
+}
+
+// acquire acquires the lock in one of the usual ways.
 func (w *worker) acquire(ctx context.Context, o *holdfast.Options) (lock *holdfast.Lock, err error) {
-	how := w.dice.IntN(10)
+	how := w.rng.IntN(10)
 	e := Event{Step: Asks, Waits: how >= 3}
 	switch {
 	case how < 3:
 		e.At = now()
-		w.tell(e)
+		w.recordEvent(e)
 		lock, err = w.client.TryAcquire(ctx, w.name, o)
-	case how < 5: // with little patience: it gives up at any moment
-		impatient, cancel := context.WithTimeout(ctx, w.upTo(20*time.Millisecond))
+	case how < 5: // with a short timeout, which ends at any moment
+		impatient, cancel := context.WithTimeout(ctx, w.randomUpTo(20*time.Millisecond))
 		defer cancel()
 		e.At = now()
-		w.tell(e)
+		w.recordEvent(e)
 		lock, err = w.client.Acquire(impatient, w.name, o)
 	default:
 		e.At = now()
-		w.tell(e)
+		w.recordEvent(e)
 		lock, err = w.client.Acquire(ctx, w.name, o)
 	}
 	if err != nil {
-		w.tell(Event{At: now(), Step: Refused, Err: err.Error()})
+		w.recordEvent(Event{At: now(), Step: Refused, Err: err.Error(), Held: errors.Is(err, holdfast.ErrHeld)})
 		return nil, err
 	}
 	w.token = lock.Token()
-	// The time before the deadline: should we be stopped between the two
-	// readings, the deadline comes out too early, never too late.
+	// The time is read before the deadline: if this process is stopped between the two
+	// readings, the logged deadline is too early, never too late.
 	at := now()
-	w.tell(Event{At: now(), Step: Got, Until: at + time.Until(lock.Deadline())})
+	w.recordEvent(Event{At: now(), Step: Got, Until: at + time.Until(lock.Deadline()), Client: w.clientNumber})
 	return lock, nil
 }
 
-// hold uses the lock for a while, looking often whether it still has it.
-func (w *worker) hold(ctx context.Context, lock *holdfast.Lock, oversleeps bool) {
-	length := w.upTo(10 * time.Millisecond)
+// holdLock uses the lock for a while, and often checks that it still holds it.
+func (w *worker) holdLock(ctx context.Context, lock *holdfast.Lock, stalls bool) {
+	length := w.randomUpTo(10 * time.Millisecond)
 	switch {
-	case oversleeps:
-		length = w.TTL + w.upTo(w.TTL/2)
-	case w.chance(w.Long):
-		length = w.upTo(3 * w.TTL) // many depend on renewal
+	case stalls:
+		length = w.TTL + w.randomUpTo(w.TTL/2)
+	case w.percentChance(w.Long):
+		length = w.randomUpTo(3 * w.TTL) // many depend on renewal
 	}
 	end := now() + length
-	w.use(lock)
+	w.incrementRegister(lock)
 	for left := length; left > 0; left = end - now() {
-		if !w.look(lock) {
+		if !w.checkLock(lock) {
 			return
 		}
-		if w.chance(5) && !w.extend(ctx, lock) {
+		if w.percentChance(5) && !w.extendLock(ctx, lock) {
 			return
 		}
-		w.pause(ctx, min(left, w.upTo(w.TTL/20)))
+		_ = retry.Sleep(ctx, min(left, w.randomUpTo(w.TTL/20)))
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	if w.look(lock) {
-		w.use(lock)
+	if w.checkLock(lock) {
+		w.incrementRegister(lock)
 	}
 }
 
-// look asks the lock, and notes the answer.
-func (w *worker) look(lock *holdfast.Lock) bool {
+// checkLock checks whether the lock is held, and logs the result.
+func (w *worker) checkLock(lock *holdfast.Lock) bool {
 	at := now()
 	if err := lock.Err(); err != nil {
-		w.tell(Event{At: now(), Step: Loses, Err: err.Error()})
+		w.recordEvent(Event{At: now(), Step: Loses, Err: err.Error()})
 		return false
 	}
-	w.tell(Event{At: at, Step: Sees, Until: at + time.Until(lock.Deadline())})
+	w.recordEvent(Event{At: at, Step: Sees, Until: at + time.Until(lock.Deadline())})
 	return true
 }
 
-func (w *worker) extend(ctx context.Context, lock *holdfast.Lock) bool {
+func (w *worker) extendLock(ctx context.Context, lock *holdfast.Lock) bool {
 	if err := lock.Extend(ctx, w.TTL); err != nil {
 		return lock.Err() == nil
 	}
 	at := now()
-	w.tell(Event{At: at, Step: Extends, Until: at + time.Until(lock.Deadline())})
+	w.recordEvent(Event{At: at, Step: Extends, Until: at + time.Until(lock.Deadline())})
 	return true
 }
 
-// use adds one to the register, by reading and writing it.
-func (w *worker) use(lock *holdfast.Lock) {
-	value, err := w.register.read(w.name, lock.Token())
+// incrementRegister adds one to the register, by reading and writing it.
+func (w *worker) incrementRegister(lock *holdfast.Lock) {
+	value, err := w.register.readValue(w.name, lock.Token())
 	if err != nil {
-		w.tell(Event{At: now(), Step: Fenced, Err: err.Error()})
+		w.recordEvent(Event{At: now(), Step: Fenced, Err: err.Error()})
 		return
 	}
-	w.tell(Event{At: now(), Step: Reads, Value: value})
-	if err := w.register.write(w.name, lock.Token(), value+1); err != nil {
-		w.tell(Event{At: now(), Step: Fenced, Err: err.Error()})
+	w.recordEvent(Event{At: now(), Step: Reads, Value: value})
+	if err := w.register.writeValue(w.name, lock.Token(), value+1); err != nil {
+		w.recordEvent(Event{At: now(), Step: Fenced, Err: err.Error()})
 		return
 	}
-	w.tell(Event{At: now(), Step: Writes, Value: value + 1})
+	w.recordEvent(Event{At: now(), Step: Writes, Value: value + 1})
 }
 
 func (w *worker) release(lock *holdfast.Lock) {
-	w.tell(Event{At: now(), Step: Releases})
+	w.recordEvent(Event{At: now(), Step: Releases})
 	e := Event{Step: Released}
 	if err := lock.Release(); err != nil {
 		e.Err = err.Error()
 	}
 	e.At = now()
-	w.tell(e)
+	w.recordEvent(e)
 }
 
-// chance is true so many times in a hundred.
-func (w *worker) chance(percent int) bool { return w.dice.IntN(100) < percent }
+// percentChance returns true in percent of a hundred cases.
+func (w *worker) percentChance(percent int) bool { return w.rng.IntN(100) < percent }
 
-func (w *worker) upTo(d time.Duration) time.Duration {
-	return time.Duration(w.dice.Int64N(int64(max(d, 1)))) + 1
-}
-
-func (w *worker) pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+func (w *worker) randomUpTo(d time.Duration) time.Duration {
+	return time.Duration(w.rng.Int64N(int64(max(d, 1)))) + 1
 }

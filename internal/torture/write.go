@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// columns is how wide a report for people is.
-const columns = 80
+// lineWidth is the width of a text report.
+const lineWidth = 80
 
-// Write writes the report for people, 80 columns wide.
+// Write writes the report as text, 80 columns wide.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -35,7 +35,7 @@ func (r *Report) Write(w io.Writer) error {
 	row("violations", len(r.Violations))
 	_ = t.Flush() // to a buffer
 	r.writeFaults(&b)
-	tell(&b, r.Violations, r.begin)
+	writeViolations(&b, r.Violations, r.runStart)
 	r.writeOutside(&b)
 	if r.Picture != "" {
 		fmt.Fprintf(&b, "\na picture: %s\n", r.Picture)
@@ -44,7 +44,7 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// writeFaults writes a table of what was done.
+// writeFaults writes a table of the faults that were injected.
 func (r *Report) writeFaults(b *strings.Builder) {
 	fmt.Fprintf(b, "\n")
 	total := 0
@@ -63,37 +63,38 @@ func (r *Report) writeFaults(b *strings.Builder) {
 	fmt.Fprintf(b, "%-16s %6d\n", "all faults", total)
 }
 
-// writeOutside tells what came of the faults that the store does not promise to
+// writeOutside writes the consequences of the faults that the store does not promise to
 // survive.
 func (r *Report) writeOutside(b *strings.Builder) {
 	if len(r.Outside) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "\noutside of the store's promises, seen %d times\n", len(r.Seen))
-	tell(b, r.Seen[:min(1, len(r.Seen))], r.begin)
+	writeViolations(b, r.Seen[:min(1, len(r.Seen))], r.runStart)
 }
 
-// shown is how many violations are told in full.
-const shown = 3
+// maxShownViolations is how many violations are written in full.
+const maxShownViolations = 3
 
-func tell(b *strings.Builder, violations []Violation, begin time.Duration) {
+func writeViolations(b *strings.Builder, violations []Violation, runStart time.Duration) {
 	for i, v := range violations {
-		if i == shown {
-			fmt.Fprintf(b, "\nand %d more\n", len(violations)-shown)
+		if i == maxShownViolations {
+			fmt.Fprintf(b, "\nand %d more\n", len(violations)-maxShownViolations)
 			break
 		}
-		fmt.Fprintf(b, "\n%s\n", fold(v.Kind+": "+v.Text, ""))
+		fmt.Fprintf(b, "\n%s\n", foldLine(v.Kind+": "+v.Text, ""))
 		for _, e := range v.Events {
-			fmt.Fprintf(b, "%s\n", fold("  "+e.line(begin), strings.Repeat(" ", 16)))
+			fmt.Fprintf(b, "%s\n", foldLine("  "+e.formatLine(runStart), strings.Repeat(" ", 16)))
 		}
 	}
 }
 
-// fold breaks what is wider than a line at spaces. What follows is indented.
-func fold(text, indent string) string {
+// foldLine breaks a text that is wider than a line at spaces. The lines that follow are
+// indented.
+func foldLine(text, indent string) string {
 	var b strings.Builder
-	for len(text) > columns {
-		at := strings.LastIndexByte(text[:columns], ' ')
+	for len(text) > lineWidth {
+		at := strings.LastIndexByte(text[:lineWidth], ' ')
 		if at <= len(indent) {
 			break
 		}
@@ -103,12 +104,12 @@ func fold(text, indent string) string {
 	return b.String() + text
 }
 
-// shortest puts the violations with the shortest histories first.
-func shortest(all []Violation) []Violation {
+// shortestFirst sorts the violations with the shortest histories first.
+func shortestFirst(all []Violation) []Violation {
 	return slices.SortedStableFunc(slices.Values(all), func(a, b Violation) int {
-		return cmp.Or(cmp.Compare(b.rank(), a.rank()), cmp.Compare(len(a.Events), len(b.Events)))
+		return cmp.Or(cmp.Compare(b.evidenceRank(), a.evidenceRank()), cmp.Compare(len(a.Events), len(b.Events)))
 	})
 }
 
-// rank is how much a violation explains: most with a history.
-func (v Violation) rank() int { return min(len(v.Events), 1) }
+// evidenceRank is how much a violation explains: 1 with a history, else 0.
+func (v Violation) evidenceRank() int { return min(len(v.Events), 1) }
