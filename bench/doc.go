@@ -1,21 +1,21 @@
-// Command bench measures Holdfast beside other lock libraries and beside the
-// plain commands of their servers, and writes the page docs/benchmarks.md.
+// Command bench measures Holdfast beside other lock libraries and beside the plain commands
+// of their servers. It writes docs/benchmarks.md, which answers five questions, and all figures to
+// RESULTS.md and results/.
 //
-//	go run . [-only part,part…] [-rounds 5] [-span 1s] [-out ../docs/benchmarks.md]
+//	go run . [-only part,part…] [-rounds 5] [-span 1s] [-out ..]
 //
 // It starts the servers that it needs by itself, from the programs that
-// internal/servers/install.sh of the main module installs. All of it takes about
-// twenty minutes; -only measures the scenarios whose names contain one of the
-// parts, and leaves the results of the others as they are. With -only none the
-// page is written anew from what there is.
+// internal/servers/install.sh of the main module installs. A full run takes about twenty
+// minutes. With -only it measures the scenarios with a name that contains one of the parts,
+// and keeps the results of the others. With -only none it writes the pages again from the
+// existing results.
 //
-// A scenario is a file of this package. It says what it measures, for which
-// contenders, and how. A contender is a way to lock, in package contend; it
-// needs an entry in one of the lists there. What is the same for all of them is
-// in [run]: each round measures every contender once, on the same servers,
-// emptied before, and each round begins with another one. A contender that does
-// not come to an end is said to be stuck.
+// What is measured and how is in internal/measure of the main module. A scenario measures it for
+// a list of contenders, which are in package lockers. Each round measures every contender once,
+// on the same servers, which are emptied before, and has its own order. A contender that does
+// not finish is reported as stuck. A scenario with a name that ends in -one-core or -two-cores pins
+// client and server to cores, on Linux.
 //
-// This is a module of its own, so that users of Holdfast need none of the
-// libraries that it is compared with.
+// This is a module of its own, so that users of Holdfast need none of the libraries that it
+// is compared with.
 package main

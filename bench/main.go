@@ -7,79 +7,80 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/bench/internal/lockers"
 	"github.com/holdfast-go/holdfast/bench/internal/page"
 	"github.com/holdfast-go/holdfast/bench/internal/result"
+	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
 func main() {
-	if err := program(); err != nil {
+	if err := benchMain(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func program() error {
-	if order := os.Getenv(childEnv); order != "" {
-		return child(order, os.Stdin, os.Stdout)
+func benchMain() error {
+	if os.Getenv(workerEnv) != "" {
+		return measure.Serve(os.Stdin, os.Stdout, openInWorker)
 	}
 	only := flag.String("only", "", "measure the scenarios whose names contain one of these, separated by commas; none for \"none\"")
 	rounds := flag.Int("rounds", 5, "how often each contender is measured")
 	span := flag.Duration("span", time.Second, "how long one measurement of throughput takes")
-	out := flag.String("out", "../docs/benchmarks.md", "the page; the charts and the figures go into a folder beside it")
+	out := flag.String("out", "..", "the folder with docs/benchmarks.md and bench/RESULTS.md")
 	flag.Parse()
 	if flag.NArg() > 0 || *rounds < 1 || *span < 10*time.Millisecond {
 		return fmt.Errorf("no arguments are taken, at least one round, and at least 10ms for -span")
 	}
-	folder := strings.TrimSuffix(*out, filepath.Ext(*out))
-	file := filepath.Join(folder, "results.json")
+	file := filepath.Join(*out, "bench", "results", "results.json")
+	all, err := result.Load(file)
+	if err != nil {
+		return err
+	}
 	for _, sc := range scenarios() {
-		if !chosen(sc.name, *only) {
+		if !isSelected(sc.name, *only) {
 			continue
 		}
-		res, err := run(sc, *rounds, *span, os.Stderr)
-		if err != nil {
+		if !sc.placement.supported() {
+			fmt.Fprintln(os.Stderr, sc.name+": processes cannot be pinned here, or there are too few cores")
+			continue
+		}
+		if all[sc.name], err = runScenario(sc, *rounds, *span, os.Stderr); err != nil {
 			return err
 		}
-		if err := keep(file, res); err != nil {
+		if err := all.Save(file); err != nil {
 			return err
 		}
 	}
-	all, err := result.Load(file)
-	if err != nil {
+	ordered := orderResults(all)
+	if err := page.WriteResults(filepath.Join(*out, "bench", "RESULTS.md"), ordered); err != nil {
 		return err
 	}
-	return page.Write(*out, folder, order(all))
+	return page.WriteAnswers(filepath.Join(*out, "docs", "benchmarks.md"), questions, ordered)
 }
 
-func chosen(name, only string) bool {
-	for part := range strings.SplitSeq(only, ",") {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return false
+func isSelected(name, only string) bool {
+	return slices.ContainsFunc(strings.Split(only, ","), func(part string) bool { return strings.Contains(name, part) })
 }
 
-// keep puts the results of a scenario in the place of those before.
-func keep(file string, res *result.Scenario) error {
-	all, err := result.Load(file)
-	if err != nil {
-		return err
-	}
-	all[res.Name] = res
-	return all.Save(file)
-}
-
-// order returns the results in the order of the scenarios.
-func order(all result.Set) []*result.Scenario {
+// orderResults returns the results in the order of the scenarios. The Holdfast that a contender
+// is compared with is that of today.
+func orderResults(all result.Set) []*result.Scenario {
 	var ordered []*result.Scenario
 	for _, sc := range scenarios() {
-		if res := all[sc.name]; res != nil {
-			ordered = append(ordered, res)
+		res := all[sc.name]
+		if res == nil {
+			continue
 		}
+		for i := range res.Contenders {
+			c, _ := lockers.Find(res.Contenders[i].Name) // One that is no more is compared with the first.
+			res.Contenders[i].Against = c.Against
+		}
+		ordered = append(ordered, res)
 	}
 	return ordered
 }

@@ -10,103 +10,60 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast-go/holdfast/bench/internal/contend"
+	"github.com/holdfast-go/holdfast/bench/internal/lockers"
 	"github.com/holdfast-go/holdfast/bench/internal/result"
-	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/measure"
 	"github.com/holdfast-go/holdfast/pgstore"
 )
 
-// pgMetrics are those that PostgreSQL can be asked for.
-var pgMetrics = []result.Metric{
-	{Key: "rate", Title: "pairs/s", Unit: result.Rate, Chart: true},
-	{Key: "allocs", Title: "allocations", Unit: result.Count, Lower: true},
-	{Key: "bytes", Title: "memory", Unit: result.Bytes, Lower: true},
-	{Key: "client", Title: "client CPU", Unit: result.Micros, Lower: true},
-	{Key: "wal", Title: "written ahead", Unit: result.Bytes, Lower: true},
-}
-
-func postgresLease(goroutines int) scenario {
-	return scenario{
-		name:  fmt.Sprint("postgres-table-", goroutines),
-		group: "PostgreSQL: a row that expires",
-		title: fmt.Sprintf("%s, each on a name of its own", counted(goroutines)),
-		about: "Acquire and release in a loop. Every acquisition is a commit that waits for the disk, and so is every release " +
-			"but that of Holdfast, where it is not said to be durable.",
-		metrics: pgMetrics, kinds: contend.PostgresLease(), postgres: true,
-		measure: func(s *scene, k contend.Kind) (result.Sample, error) { return s.throughput(k, goroutines, ownNames) },
+func postgresScenarios() []scenario {
+	var all []scenario
+	for _, goroutines := range []int{1, 16, 64} {
+		all = append(all, postgresPairs("table", "PostgreSQL: a row that expires", goroutines,
+			"Acquire and release in a loop. Every acquisition is a commit that waits for the disk, and so is every release "+
+				"but that of Holdfast, unless it is durable.", lockers.PostgresLease()))
 	}
+	advisory := slices.Concat(lockers.PostgresAdvisory(), lockers.PostgresAdvisoryRaw())
+	for _, goroutines := range []int{1, 16, 64} {
+		all = append(all, postgresPairs("advisory", "PostgreSQL: advisory locks", goroutines,
+			"Acquire and release in a loop. Nothing is written.", advisory))
+	}
+	waiting := slices.Concat(lockers.PostgresLease()[:1], lockers.PostgresPolling(), lockers.PostgresAdvisory())
+	contended := contendedGoroutines()
+	contended.name, contended.metrics, contended.ttl = "postgres-contended", contendedMetrics[:2], 0
+	handOver := handOver()
+	handOver.name = "postgres-handover"
+	for _, sc := range []scenario{contended, handOver} {
+		sc.group, sc.nodes, sc.postgres, sc.contenders = "PostgreSQL: waiting", 0, true, waiting
+		all = append(all, sc)
+	}
+	return all
 }
 
-// postgresContended is many goroutines of one process that want one name.
-func postgresContended() scenario {
-	const goroutines = 16
+func postgresPairs(kind, group string, goroutines int, about string, contenders []lockers.Contender) scenario {
 	return scenario{
-		name:  "postgres-contended",
-		group: "PostgreSQL: waiting",
-		title: "16 goroutines of one process on one name",
-		about: "Each acquires and releases in a loop, without work in between. Fairness is Jain's index over the goroutines: " +
-			"1 if all had the lock equally often, 0.06 if one had it always.",
+		name: fmt.Sprintf("postgres-%s-%d", kind, goroutines), group: group, about: about,
+		title: goroutinesText(goroutines), contenders: contenders, postgres: true,
 		metrics: []result.Metric{
 			{Key: "rate", Title: "pairs/s", Unit: result.Rate, Chart: true},
-			{Key: "fair", Title: "fairness", Unit: result.Fraction},
+			{Key: "allocs", Title: "allocations", Unit: result.Count, Lower: true},
+			{Key: "bytes", Title: "memory", Unit: result.Bytes, Lower: true},
+			{Key: "client", Title: "client CPU", Unit: result.Micros, Lower: true},
+			{Key: "wal", Title: "written ahead", Unit: result.Bytes, Lower: true},
 		},
-		kinds: waitingPostgres(), postgres: true,
-		measure: func(s *scene, k contend.Kind) (sample result.Sample, err error) {
-			err = s.with(k, func(ctx context.Context, c contend.Contender) error {
-				if _, err := load(ctx, c, goroutines, oneName, s.span/4); err != nil {
-					return err
-				}
-				counts, err := load(ctx, c, goroutines, oneName, s.span)
-				sample.Values = map[string]float64{"rate": sum(counts) / s.span.Seconds(), "fair": result.Jain(counts)}
-				return err
-			})
-			return sample, err
-		},
+		measure: pairs(goroutines, measure.OwnNames("job")),
 	}
 }
 
-// postgresHandover is how long a lock lies idle between two processes.
-func postgresHandover() scenario {
-	sc := handover()
-	sc.name, sc.group = "postgres-handover", "PostgreSQL: waiting"
-	sc.kinds, sc.nodes, sc.postgres = waitingPostgres(), 0, true
-	return sc
-}
-
-// waitingPostgres lists those who can wait for a lock.
-func waitingPostgres() []contend.Kind {
-	return slices.Concat(contend.PostgresLease()[:1], contend.PostgresPolling(), contend.PostgresAdvisory())
-}
-
-func postgresAdvisory(goroutines int) scenario {
-	kinds := append(contend.PostgresAdvisory(), contend.PostgresAdvisoryRaw()...)
-	return scenario{
-		name:    fmt.Sprint("postgres-advisory-", goroutines),
-		group:   "PostgreSQL: advisory locks",
-		title:   fmt.Sprintf("%s, each on a name of its own", counted(goroutines)),
-		about:   "Acquire and release in a loop. Nothing is written.",
-		metrics: pgMetrics, kinds: kinds, postgres: true,
-		measure: func(s *scene, k contend.Kind) (result.Sample, error) { return s.throughput(k, goroutines, ownNames) },
-	}
-}
-
-func counted(goroutines int) string {
-	if goroutines == 1 {
-		return "1 goroutine"
-	}
-	return fmt.Sprint(goroutines, " goroutines")
-}
-
-// startPostgres starts a server with the tables that the contenders need.
-func (s *scene) startPostgres() error {
-	s.pg = servers.StartPostgres(s.tb)
+// createTables creates the tables that the contenders need.
+func (r *scenarioRun) createTables() error {
 	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, s.pg.URL("postgres"))
+	pool, err := pgxpool.New(ctx, r.pg.URL("postgres"))
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	if _, err := pool.Exec(ctx, contend.PostgresPlain); err != nil {
+	if _, err := pool.Exec(ctx, lockers.PostgresPlain); err != nil {
 		return err
 	}
 	store := pgstore.New(pool, nil)
@@ -114,20 +71,19 @@ func (s *scene) startPostgres() error {
 	return store.Migrate(ctx)
 }
 
-// wal returns how many bytes the server has written ahead.
-func (s *scene) wal() (float64, error) {
-	if s.pg == nil {
-		return 0, nil
+// walBytes returns how many bytes the server has written to its write-ahead log, 0 if there is
+// no PostgreSQL server.
+func (r *scenarioRun) walBytes() (bytes float64, err error) {
+	if r.pg != nil {
+		err = r.queryValue("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8", &bytes)
 	}
-	var bytes float64
-	err := s.ask("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8", &bytes)
 	return bytes, err
 }
 
-// ask runs a query of one value.
-func (s *scene) ask(query string, value any) error {
+// queryValue runs a query that returns one value.
+func (r *scenarioRun) queryValue(query string, value any) error {
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, s.pg.URL("postgres"))
+	conn, err := pgx.Connect(ctx, r.pg.URL("postgres"))
 	if err != nil {
 		return err
 	}

@@ -6,124 +6,231 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"testing"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast/bench/internal/contend"
+	"github.com/holdfast-go/holdfast/bench/internal/lockers"
 	"github.com/holdfast-go/holdfast/bench/internal/result"
+	"github.com/holdfast-go/holdfast/internal/measure"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// A scenario is one question that is put to several contenders.
+// A scenario is one question that is measured for several contenders.
 type scenario struct {
-	name    string // of -only, and of the chart
-	group   string // the heading that it is under
-	title   string
-	about   string
-	metrics []result.Metric
-	kinds   []contend.Kind
-	ttl     time.Duration // 0 means defaultTTL
+	name       string // for -only, and the name of the chart
+	group      string // the heading above it
+	title      string
+	about      string
+	metrics    []result.Metric
+	contenders []lockers.Contender
+	ttl        time.Duration // 0 means defaultTTL
+	nodes      int           // the number of Redis servers
+	postgres   bool          // whether there is a PostgreSQL server
+	placement  placement
 
-	// nodes is how many Redis servers there are.
-	nodes int
+	// workers is the number of processes that open the contender. If it is 0, it is this
+	// process.
+	workers int
 
-	// postgres: there is a PostgreSQL server.
-	postgres bool
-
-	// measure does it once. Everything that it opens it closes.
-	measure func(s *scene, k contend.Kind) (result.Sample, error)
+	// measure makes one measurement of a contender.
+	measure func(t *trial) (result.Sample, error)
 }
 
-// patience is for how long a contender is waited for in one measurement, beyond
-// every time that it should take.
-const patience = 20 * time.Second
-
-var errStuck = fmt.Errorf("it has not come to an end after %v", patience)
-
-// defaultTTL is long enough to play no part where it is not the point.
-const defaultTTL = 10 * time.Second
-
-// A scene is where a scenario is measured: its servers, and how long to look.
-type scene struct {
-	scenario scenario
-	tb       testing.TB
-	redis    []*servers.Redis
-	pg       *servers.Postgres
-	span     time.Duration // of one measurement
-}
-
-// set starts the servers of a scenario.
-func set(tb testing.TB, sc scenario, span time.Duration) (*scene, error) {
-	s := &scene{scenario: sc, tb: tb, span: span}
-	if s.scenario.ttl == 0 {
-		s.scenario.ttl = defaultTTL
-	}
-	s.redis = servers.StartRedises(tb, sc.nodes)
-	if sc.postgres {
-		return s, s.startPostgres()
-	}
-	return s, nil
-}
-
-// clear makes the servers empty, so that no contender has to live with what
-// another has left.
-func (s *scene) clear() {
-	for _, server := range s.redis {
-		server.Do("FLUSHALL")
-	}
-}
-
-// versions returns the versions of the servers.
-func (s *scene) versions() map[string]string {
-	versions := map[string]string{}
-	if len(s.redis) > 0 {
-		versions["redis-server"] = infoText(s.redis[0], "redis_version")
-	}
-	if s.pg != nil {
-		var version string
-		if err := s.ask("SHOW server_version", &version); err == nil {
-			versions["PostgreSQL"] = version
-		}
-	}
-	return versions
-}
-
-func (s *scene) options() contend.Options {
-	o := contend.Options{TTL: s.scenario.ttl}
-	for _, server := range s.redis {
-		o.Servers = append(o.Servers, server.Addr)
-	}
-	if s.pg != nil {
-		o.Servers = append(o.Servers, s.pg.URL("postgres"))
-	}
-	return o
-}
-
-// with opens a contender for the time of a call.
-func (s *scene) with(k contend.Kind, use func(ctx context.Context, c contend.Contender) error) error {
-	c, err := k.Open(s.options())
-	if err != nil {
-		return fmt.Errorf("open %s: %w", k.Name, err)
-	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errStuck)
-	defer cancel()
-	err = use(ctx, c)
-	if err != nil && ctx.Err() != nil {
-		err = errors.Join(errStuck, err)
-	}
-	return errors.Join(err, c.Close())
+// A trial is a contender that is open for one measurement: in this process, or in workers.
+type trial struct {
+	*scenarioRun
+	contender lockers.Contender
+	ctx       context.Context
+	locker    measure.Locker
+	workers   []*measure.Worker
 }
 
 // scenarios lists them in the order of the page.
 func scenarios() []scenario {
-	return []scenario{
-		uncontended(1), uncontended(64), uncontended(512),
-		contendedGoroutines(), contendedProcesses(),
-		handover(), idleWaiters(), crash(0), crash(300_000),
-		heldLocks(),
-		quorumThroughput(1), quorumThroughput(64), hungNode(false), hungNode(true),
-		postgresLease(1), postgresLease(16), postgresLease(64),
-		postgresAdvisory(1), postgresAdvisory(16), postgresAdvisory(64),
-		postgresContended(), postgresHandover(),
+	return slices.Concat(redisScenarios(), quorumScenarios(), postgresScenarios())
+}
+
+// measureTimeout bounds one measurement of a contender. It is longer than every regular
+// duration.
+const measureTimeout = 20 * time.Second
+
+var errStuck = fmt.Errorf("it has not come to an end after %v", measureTimeout)
+
+// defaultTTL is long enough to be irrelevant, in scenarios that do not measure it.
+const defaultTTL = 10 * time.Second
+
+// A scenarioRun is a scenario with its servers, and the span of a measurement.
+type scenarioRun struct {
+	scenario
+	redis []*servers.Redis
+	pg    *servers.Postgres
+	span  time.Duration // of one measurement
+}
+
+// runScenario measures all contenders in each round, on the same servers, in an order of the
+// round's own, so that no contender always comes after the same one.
+func runScenario(sc scenario, rounds int, span time.Duration, progress io.Writer) (*result.Scenario, error) {
+	res := &result.Scenario{
+		Name: sc.name, Title: sc.title, Group: sc.group, About: sc.about, Metrics: sc.metrics,
+		Date: time.Now().UTC().Truncate(time.Minute), Rounds: rounds,
 	}
+	for _, c := range sc.contenders {
+		res.Contenders = append(res.Contenders,
+			result.Contender{Name: c.Name, Settings: c.Settings, Role: string(c.Role), Against: c.Against})
+	}
+	host := &servers.Host{}
+	var err error
+	failed := host.Do(func() {
+		var r *scenarioRun
+		if r, err = startServers(host, sc, span); err == nil {
+			err = r.measureRounds(res, progress)
+		}
+	})
+	return res, errors.Join(err, failed, host.Close())
+}
+
+// startServers starts the servers of a scenario.
+func startServers(host *servers.Host, sc scenario, span time.Duration) (*scenarioRun, error) {
+	r := &scenarioRun{scenario: sc, span: span}
+	if r.ttl == 0 {
+		r.ttl = defaultTTL
+	}
+	r.redis = servers.StartRedises(host, sc.nodes)
+	if sc.postgres {
+		r.pg = servers.StartPostgres(host)
+		return r, r.createTables()
+	}
+	return r, nil
+}
+
+func (r *scenarioRun) measureRounds(res *result.Scenario, progress io.Writer) (err error) {
+	var pids []int
+	for _, server := range r.redis {
+		pids = append(pids, server.PID())
+	}
+	unpin, err := r.placement.pin(pids)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unpin()) }()
+	before := result.ReadCPUTime()
+	defer func() { res.Stolen = result.ReadCPUTime().Stolen(before) }()
+	res.Machine = result.ThisMachine(r.serverVersions())
+	for round := range res.Rounds {
+		res.Load = append(res.Load, measure.LoadAverage())
+		for _, i := range rand.New(rand.NewPCG(uint64(round), 0)).Perm(len(r.contenders)) {
+			c := r.contenders[i]
+			for _, server := range r.redis { // What another contender left behind affects none.
+				server.Do("FLUSHALL")
+			}
+			sample, err := r.measureOnce(c)
+			if c.Role != lockers.Ours && errors.Is(err, errStuck) {
+				fmt.Fprintf(progress, "%s, %s: %v\n", r.name, c.Name, err)
+				sample, err = result.Sample{Stuck: true}, nil
+			}
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", r.name, c.Name, err)
+			}
+			sample.Contender, sample.Round = c.Name, round
+			res.Samples = append(res.Samples, sample)
+		}
+		fmt.Fprintf(progress, "%s: round %d of %d, load %.1f\n", r.name, round+1, res.Rounds, res.Load[round])
+	}
+	return nil
+}
+
+// serverVersions returns the versions of the servers.
+func (r *scenarioRun) serverVersions() map[string]string {
+	versions := map[string]string{}
+	if len(r.redis) > 0 {
+		versions["redis-server"] = infoField(r.redis[0].Do("INFO"), "redis_version")
+	}
+	var version string
+	if r.pg != nil && r.queryValue("SHOW server_version", &version) == nil {
+		versions["PostgreSQL"] = version
+	}
+	return versions
+}
+
+func (r *scenarioRun) options() lockers.Options {
+	o := lockers.Options{TTL: r.ttl}
+	for _, server := range r.redis {
+		o.Servers = append(o.Servers, server.Addr)
+	}
+	if r.pg != nil {
+		o.Servers = append(o.Servers, r.pg.URL("postgres"))
+	}
+	return o
+}
+
+// workerEnv makes this program a worker process.
+const workerEnv = "HOLDFAST_BENCH_WORKER"
+
+// measureOnce opens a contender for one measurement. The error is errStuck if that takes longer
+// than measureTimeout.
+func (r *scenarioRun) measureOnce(c lockers.Contender) (sample result.Sample, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), measureTimeout)
+	defer cancel()
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = errors.Join(errStuck, err)
+		}
+	}()
+	o := r.options()
+	if r.workers == 0 {
+		locker, err := c.Open(o)
+		if err != nil {
+			return sample, err
+		}
+		sample, err = r.measure(&trial{scenarioRun: r, contender: c, ctx: ctx, locker: locker})
+		return sample, errors.Join(err, locker.Close())
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return sample, err
+	}
+	command := func() *exec.Cmd {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), workerEnv+"=1")
+		return cmd
+	}
+	setup := append([]string{c.Name, o.TTL.String()}, o.Servers...)
+	err = measure.WithWorkers(ctx, r.workers, command, setup, func(workers []*measure.Worker) (err error) {
+		sample, err = r.measure(&trial{scenarioRun: r, contender: c, ctx: ctx, workers: workers})
+		return err
+	})
+	return sample, err
+}
+
+// openInWorker opens a contender in a worker process.
+func openInWorker(setup []string) (measure.Locker, error) {
+	c, ok := lockers.Find(setup[0])
+	if !ok {
+		return nil, fmt.Errorf("no contender %q", setup[0])
+	}
+	ttl, err := time.ParseDuration(setup[1])
+	if err != nil {
+		return nil, err
+	}
+	return c.Open(lockers.Options{TTL: ttl, Servers: setup[2:]})
+}
+
+// microseconds converts durations for a Sample.
+func microseconds(durations ...time.Duration) []float64 {
+	all := make([]float64, len(durations))
+	for i, d := range durations {
+		all[i] = float64(d) / float64(time.Microsecond)
+	}
+	return all
+}
+
+func goroutinesText(goroutines int) string {
+	if goroutines == 1 {
+		return "1 goroutine, on a name of its own"
+	}
+	return fmt.Sprint(goroutines, " goroutines, each on a name of its own")
 }

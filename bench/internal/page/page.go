@@ -1,167 +1,186 @@
-// Package page writes what was measured as a page of Markdown with charts.
+//go:build unix
+
+// Package page writes the results as pages of Markdown with charts.
 package page
 
 import (
+	"cmp"
+	"embed"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/template"
 
 	"github.com/holdfast-go/holdfast/bench/internal/result"
+	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
-// Write writes the page and, into the folder, its charts.
-func Write(path, folder string, all []*result.Scenario) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+//go:embed *.md.tmpl
+var files embed.FS
+
+// execute writes a page from a template.
+func execute(path, name string, data any) error {
+	t, err := template.New(name).Funcs(template.FuncMap{
+		"table": tableOf, "stuck": stuckTexts, "setups": setups, "origins": origins, "machines": machines,
+	}).ParseFS(files, name)
+	if err != nil {
 		return err
 	}
 	var b strings.Builder
-	b.WriteString(head)
-	losses(&b, all)
-	group := ""
+	if err := t.Execute(&b, data); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+// WriteResults writes the page with the tables of all scenarios to path, and their charts into
+// the folder "results" beside it.
+func WriteResults(path string, all []*result.Scenario) error {
 	for _, s := range all {
-		if s.Group != group {
-			group = s.Group
-			fmt.Fprintf(&b, "## %s\n\n", group)
+		var panels []measure.Panel
+		for _, m := range s.Metrics {
+			if m.Chart {
+				panels = append(panels, panelOf(s, m, m.Title))
+			}
 		}
-		if err := section(&b, s, folder); err != nil {
+		chart := measure.Chart(s.Group+": "+s.Title, panels)
+		file := filepath.Join(filepath.Dir(path), "results", s.Name+".svg")
+		if err := os.WriteFile(file, []byte(chart), 0o644); err != nil {
 			return err
 		}
 	}
-	contenders(&b, all)
-	origin(&b, all)
-	return os.WriteFile(path, []byte(strings.TrimRight(b.String(), "\n")+"\n"), 0o644)
+	return execute(path, "results.md.tmpl", all)
 }
 
-const head = `# Benchmarks
-
-Holdfast beside other lock libraries and beside the plain commands, which are the limit of what any library can do. This
-page is written by a program; to write it anew, with servers that it starts itself:
-
-` + "```\nmake bench        # or a part of it: cd bench && go run . -only redis-held\n```" + `
-
-All contenders of a table were measured on the same servers, in turns: each round measures every contender once and
-begins with another one. Figures are medians of the rounds, with the least and the greatest in brackets; quantiles are
-of all single measurements. "Holdfast is better" is how many times: more than 1× is good for Holdfast, less than 1× is
-in bold. Where rounds can be compared it is the median of the ratios within a round. Client and servers share the
-machine, so that throughput is that of both.
-
-`
-
-// section writes one scenario and draws its chart.
-func section(b *strings.Builder, s *result.Scenario, folder string) error {
-	name := s.Name + ".svg"
-	if err := os.WriteFile(filepath.Join(folder, name), []byte(chart(s)), 0o644); err != nil {
-		return err
+// panelOf returns a bar for each contender, the best first.
+func panelOf(s *result.Scenario, m result.Metric, title string) measure.Panel {
+	hint := "more"
+	if m.Lower {
+		hint = "less"
 	}
-	fmt.Fprintf(b, "### %s\n\n`%s`: %s\n\n", s.Title, s.Name, s.About)
-	fmt.Fprintf(b, "![Bars of the figures below](%s/%s)\n\n", filepath.Base(folder), name)
-	table(b, s)
-	return nil
+	p := measure.Panel{
+		Title: title, Note: "– " + hint + " is better; in brackets, how many times as good Holdfast is",
+	}
+	for _, c := range s.Contenders {
+		f := s.Figure(c.Name, m)
+		if !f.Known {
+			continue
+		}
+		text := formatNumber(f.Value, m.Unit)
+		if r := s.Ratio(c, m); r > 0 {
+			text += " (" + formatRatio(r) + ")"
+		}
+		p.Bars = append(p.Bars, measure.Bar{Label: c.Name, Value: f.Value, Text: text, Class: c.Role})
+	}
+	slices.SortStableFunc(p.Bars, func(a, b measure.Bar) int {
+		if m.Lower {
+			a, b = b, a
+		}
+		return cmp.Compare(b.Value, a.Value)
+	})
+	return p
 }
 
-// losses lists where Holdfast is not the best: first in what is drawn, which is
-// what a scenario is about, then in what that costs.
-func losses(b *strings.Builder, all []*result.Scenario) {
-	const intro = "## Where Holdfast loses\n\nEvery figure in which something else is better by more than 3 %, with how many times as " +
-		"good Holdfast is. First what the scenarios are about:\n\n"
-	b.WriteString(intro)
-	lossTable(b, all, true)
-	b.WriteString("\nThen what it costs:\n\n")
-	lossTable(b, all, false)
-	b.WriteString(why)
-}
-
-// why says where the time goes, and what was tried.
-const why = `
-### Why, and what was tried
-
-Redis, uncontended. A grant sets the lock and, once for a batch, the counter of tokens; it reads the server's clock and
-writes token, begin, holder and metadata into the lock's value. PSETEX, PXAT, and one MGET and DEL for a batch of releases
-were tried in the scripts: none saved more than a few per cent. Calls gather in batches, one script for each, on two lanes;
-more lanes made smaller batches and were no faster. A goroutine that is alone pays for a second one with each acquisition,
-since a context that is cancelled must be obeyed at once: the others return when the server answers.
-The raw pair with a token shows what the fencing token costs by itself, since it must be made in one step with the grant.
-
-On one name. Every release wakes the one who waits longest in each process, so that all get their share. Those who are
-faster hand the lock to whoever polls just then, mostly the one who had it before: see the fairness.
-
-A majority of five. A pair is ten scripts on five servers, which share two cores with the client here. A server also remembers
-the tokens that are ahead of its counter, in a sorted set.
-
-PostgreSQL. A wait for an advisory lock of go-pglock is a statement that the server answers when the lock is free, on a
-connection of its own for each waiter. Holdfast keeps one connection for all locks, and wakes its waiters by a
-notification, which is a statement more after the release; they then ask for the lock.
-
-`
-
-func lossTable(b *strings.Builder, all []*result.Scenario, charted bool) {
-	row(b, []string{"Scenario", "Figure", "What is better"})
-	b.WriteString("|---|---|---|\n")
-	for _, s := range all {
+// tableOf returns the figures of a scenario: a row for each contender, and beside each charted
+// figure, how many times better Holdfast is.
+func tableOf(s *result.Scenario) string {
+	head := []string{""}
+	for _, m := range s.Metrics {
+		head = append(head, m.Title)
+		if m.Chart {
+			head = append(head, "Holdfast is better")
+		}
+	}
+	rows := [][]string{head}
+	for _, c := range s.Contenders {
+		cells := []string{contenderCell(c)}
 		for _, m := range s.Metrics {
-			if better := lost(s, m); m.Chart == charted && len(better) > 0 {
-				row(b, []string{s.Name, m.Title, strings.Join(better, ", ")})
+			cells = append(cells, withSpread(s.Figure(c.Name, m), m))
+			if m.Chart {
+				cells = append(cells, ratioCell(s.Ratio(c, m)))
 			}
 		}
+		rows = append(rows, cells)
 	}
+	return formatTable(rows)
 }
 
-// lost names the others that are better in a figure.
-func lost(s *result.Scenario, m result.Metric) []string {
-	const tie = 0.97
-	var better []string
-	for _, c := range s.Contenders {
-		if r := Ratio(s, m, Ours(s), c.Name); c.Role != "ours" && r > 0 && r < tie {
-			better = append(better, c.Name+" ("+times(r)+")")
+// formatTable returns a table of Markdown. The first row is its head. The columns after the
+// first are aligned on the right.
+func formatTable(rows [][]string) string {
+	var b strings.Builder
+	for i, cells := range rows {
+		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+		if i == 0 {
+			b.WriteString("|---|" + strings.Repeat("--:|", len(cells)-1) + "\n")
 		}
 	}
-	return better
+	return b.String()
 }
 
-// contenders says how each was set up.
-func contenders(b *strings.Builder, all []*result.Scenario) {
-	b.WriteString("## How each was set up\n\nThe TTL is 10 s for all, except where a scenario says otherwise. go-redis has PoolSize 64 " +
-		"and ContextTimeoutEnabled.\n\n")
+func contenderCell(c result.Contender) string {
+	if c.Role == "ours" {
+		return "**" + c.Name + "**"
+	}
+	return c.Name
+}
+
+// stuckTexts states which contenders did not finish.
+func stuckTexts(s *result.Scenario) []string {
+	var all []string
+	for _, c := range s.Contenders {
+		if n := s.Stuck(c.Name); n > 0 {
+			all = append(all, fmt.Sprintf("%s did not come to an end in %d of %d rounds: it waited for locks that were free.",
+				c.Name, n, s.Rounds))
+		}
+	}
+	return all
+}
+
+// setups describes how each contender was set up.
+func setups(all []*result.Scenario) []string {
+	var lines []string
 	seen := map[string]bool{}
 	for _, s := range all {
 		for _, c := range s.Contenders {
 			if !seen[c.Name] {
 				seen[c.Name] = true
-				fmt.Fprintf(b, "- **%s**: %s.\n", c.Name, c.Settings)
+				lines = append(lines, fmt.Sprintf("**%s**: %s.", c.Name, c.Settings))
 			}
 		}
 	}
-	b.WriteString("\n")
+	return lines
 }
 
-// origin says when, on what and with what versions all was measured.
-func origin(b *strings.Builder, all []*result.Scenario) {
-	b.WriteString("## When, and on what\n\n")
-	row(b, []string{"Scenario", "Date (UTC)", "Rounds", "Load average", "CPU time stolen", "Commit"})
-	b.WriteString("|---|---|--:|--:|--:|---|\n")
-	var machines []string
+// origins is a table of when and from which source each scenario was measured.
+func origins(all []*result.Scenario) string {
+	rows := [][]string{{"Scenario", "Date (UTC)", "Rounds", "Load average", "CPU time stolen", "Commit"}}
 	for _, s := range all {
-		load := fmt.Sprintf("%.1f–%.1f", slices.Min(s.Load), slices.Max(s.Load))
-		row(b, []string{s.Name, s.Date.Format("2006-01-02 15:04"), fmt.Sprint(s.Rounds), load,
-			fmt.Sprintf("%.0f %%", s.Stolen*100), s.Machine.Commit})
-		if text := machine(s.Machine); !slices.Contains(machines, text) {
-			machines = append(machines, text)
+		rows = append(rows, []string{
+			s.Name, s.Date.Format("2006-01-02 15:04"), fmt.Sprint(s.Rounds),
+			fmt.Sprintf("%.1f–%.1f", slices.Min(s.Load), slices.Max(s.Load)),
+			fmt.Sprintf("%.0f %%", s.Stolen*100), s.Machine.Commit,
+		})
+	}
+	return formatTable(rows)
+}
+
+// machines describes the machines and the versions, each once.
+func machines(all []*result.Scenario) []string {
+	var lines []string
+	for _, s := range all {
+		m := s.Machine
+		var versions []string
+		for _, name := range slices.Sorted(maps.Keys(m.Versions)) {
+			versions = append(versions, name+" "+m.Versions[name])
+		}
+		line := fmt.Sprintf("%d CPUs (%s), %s; %s", m.CPUs, m.CPU, m.Kernel, strings.Join(versions, ", "))
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
 		}
 	}
-	b.WriteString("\nStolen is what the host of a virtual machine gave to others meanwhile: the higher, the less the absolute " +
-		"figures say, and the more the ratios vary.\n\n")
-	for _, text := range machines {
-		b.WriteString("- " + text + "\n")
-	}
-}
-
-func machine(m result.Machine) string {
-	var versions []string
-	for name, version := range m.Versions {
-		versions = append(versions, name+" "+version)
-	}
-	slices.Sort(versions)
-	return fmt.Sprintf("%d CPUs (%s), %s; %s", m.CPUs, m.CPU, m.Kernel, strings.Join(versions, ", "))
+	return lines
 }

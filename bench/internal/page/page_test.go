@@ -1,10 +1,11 @@
+//go:build unix
+
 package page
 
 import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ import (
 // other, and whose second round was ten times as slow as the first for all.
 func sample() *result.Scenario {
 	s := &result.Scenario{
-		Name: "some-name", Group: "A group", Title: "A <title>", Rounds: 2, Load: []float64{1, 2},
+		Name: "some-name", Group: "A group", Title: "A <title>", Rounds: 2, Load: []float64{1, 2}, Machine: result.Machine{Commit: "abc"},
 		Metrics: []result.Metric{{Key: "rate", Title: "pairs/s", Unit: result.Rate, Chart: true}},
 		Contenders: []result.Contender{
 			{Name: "Holdfast", Role: "ours", Settings: "s"}, {Name: "fast", Role: "raw"}, {Name: "slow", Role: "rival"}, {Name: "never", Role: "rival"},
@@ -34,41 +35,61 @@ func sample() *result.Scenario {
 	return s
 }
 
-func TestRatio(t *testing.T) {
-	s := sample()
-	for other, want := range map[string]float64{"fast": 0.5, "slow": 4, "never": 0, "Holdfast": 0} {
-		if got := Ratio(s, s.Metrics[0], "Holdfast", other); math.Abs(got-want) > 1e-9 {
-			t.Errorf("the ratio to %s is %v, want %v", other, got, want)
-		}
-	}
-	lower := s.Metrics[0]
-	lower.Lower = true
-	if got := Ratio(s, lower, "Holdfast", "fast"); math.Abs(got-2) > 1e-9 {
-		t.Errorf("where less is better the ratio is %v, want 2", got)
-	}
-}
-
-func TestPage(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "benchmarks")
-	path := folder + ".md"
-	if err := Write(path, folder, []*result.Scenario{sample()}); err != nil {
+func TestResults(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "results"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := WriteResults(filepath.Join(folder, "RESULTS.md"), []*result.Scenario{sample()}); err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, filepath.Join(folder, "RESULTS.md"),
+		"(results/some-name.svg)",
+		"| fast | 1,100 (200–2,000) | **0.50×** |",
+		"| slow | 138 (25.0–250) | 4.00× |",
+		"never did not come to an end in 2 of 2 rounds",
+		"- **Holdfast**: s.",
+		"| some-name | 0001-01-01 00:00 | 2 | 1.0–2.0 | 0 % | abc |",
+	)
+	checkXML(t, filepath.Join(folder, "results", "some-name.svg"))
+}
+
+// A contender that Holdfast loses to is above one that it beats, a rate is shown as the time of
+// a pair, and what was not measured is left out.
+func TestAnswers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "benchmarks.md")
+	s := sample()
+	s.Contenders[1], s.Contenders[2] = s.Contenders[2], s.Contenders[1]
+	questions := []Question{{Chart: "some-chart", Title: "How <long>?", Text: "A text.", Columns: []Column{
+		{Title: "nothing", Metric: "pairs/s", Scenarios: []string{"not-measured"}},
+		{Title: "a pair", Metric: "pairs/s", Scenarios: []string{"not-measured", "some-name"}, PerPair: true},
+		{Title: "rate", Metric: "pairs/s", Scenarios: []string{"some-name"}, NoRatio: true},
+	}}}
+	if err := WriteAnswers(path, questions, []*result.Scenario{s}); err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, path, "(benchmarks/some-chart.svg)", "From `some-name` (abc).", `
+|  | a pair | rate |
+|---|--:|--:|
+| **Holdfast** | 5.50 ms | 550 |
+| fast | 2.75 ms (**0.50×**) | 1,100 |
+| slow | 22.0 ms (4.00×) | 138 |
+| never | did not end | did not end |
+`)
+	checkXML(t, filepath.Join(filepath.Dir(path), "benchmarks", "some-chart.svg"))
+}
+
+func checkPage(t *testing.T, path string, wants ...string) {
+	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{
-		"| some-name | pairs/s | fast (0.50×) |", // among the losses
-		"(benchmarks/some-name.svg)",
-		"| slow | 138 (25.0–250) | 4.00× |",
-		"never did not come to an end in 2 of 2 rounds",
-	} {
+	for _, want := range wants {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page does not contain %q:\n%s", want, text)
 		}
 	}
-	checkXML(t, filepath.Join(folder, "some-name.svg"))
 }
 
 func checkXML(t *testing.T, path string) {
@@ -105,7 +126,7 @@ func TestNumbers(t *testing.T) {
 		{15_000, result.Bytes, "15.0 kB"},
 		{12.34, result.Percent, "12.3 %"},
 	} {
-		if got := number(test.x, test.unit); got != test.want {
+		if got := formatNumber(test.x, test.unit); got != test.want {
 			t.Errorf("number(%v, %q) is %q, want %q", test.x, test.unit, got, test.want)
 		}
 	}

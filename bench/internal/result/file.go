@@ -1,3 +1,5 @@
+//go:build unix
+
 package result
 
 import (
@@ -12,11 +14,11 @@ import (
 	"strings"
 )
 
-// A Set is the results of several scenarios, by name. It is kept in a file, so
-// that a page can be made of scenarios that were measured one at a time.
+// A Set contains the results of several scenarios, by name. It is kept in a file, so that a
+// page can be written from scenarios that were measured one at a time.
 type Set map[string]*Scenario
 
-// Load reads a file that Save wrote; one that is not there is empty.
+// Load reads a file that Save wrote. A file that does not exist is empty.
 func Load(path string) (Set, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

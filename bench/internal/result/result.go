@@ -1,29 +1,33 @@
-// Package result keeps what was measured, and reckons with it.
+//go:build unix
+
+// Package result stores results and computes figures from them.
 package result
 
 import (
 	"slices"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
-// A Metric is one figure that a scenario yields for each contender.
+// A Metric is one figure that a scenario measures for each contender.
 type Metric struct {
 	Key   string `json:"key"`
 	Title string `json:"title"`
 	Unit  Unit   `json:"unit"`
 
-	// Lower: less is better.
+	// Lower reports whether less is better.
 	Lower bool `json:"lower,omitempty"`
 
-	// Quantile is the one of all single measurements (Sample.Series) that this
-	// metric is. If it is 0 the metric is the median of the rounds.
+	// Quantile selects this quantile of all single measurements (Sample.Series). If it is
+	// 0, the metric is the median of the rounds.
 	Quantile float64 `json:"quantile,omitempty"`
 
-	// Chart: it is drawn.
+	// Chart reports whether the metric is drawn.
 	Chart bool `json:"chart,omitempty"`
 }
 
-// A Unit says how a figure is written.
+// A Unit defines how a figure is written.
 type Unit string
 
 // The units.
@@ -36,23 +40,26 @@ const (
 	Fraction Unit = "of 1"
 )
 
-// A Contender is one that took part.
+// A Contender is a contender that took part.
 type Contender struct {
 	Name     string `json:"name"`
 	Settings string `json:"settings"`
 	Role     string `json:"role"`
+
+	// Against is the name of the Holdfast to compare with, "" for the first one.
+	Against string `json:"against,omitempty"`
 }
 
-// A Sample is what one contender did in one round.
+// A Sample is the result of one contender in one round.
 type Sample struct {
 	Contender string               `json:"contender"`
 	Round     int                  `json:"round"`
-	Stuck     bool                 `json:"stuck,omitempty"` // it did not come to an end
+	Stuck     bool                 `json:"stuck,omitempty"` // it did not finish
 	Values    map[string]float64   `json:"values,omitempty"`
 	Series    map[string][]float64 `json:"series,omitempty"`
 }
 
-// A Scenario is what was measured of one scenario.
+// A Scenario is the result of one scenario.
 type Scenario struct {
 	Name       string      `json:"name"`
 	Title      string      `json:"title"`
@@ -75,7 +82,7 @@ type Figure struct {
 	Known    bool
 }
 
-// Figure reckons one.
+// Figure computes a metric of one contender.
 func (s *Scenario) Figure(contender string, m Metric) Figure {
 	var values []float64
 	for _, sample := range s.Samples {
@@ -92,39 +99,80 @@ func (s *Scenario) Figure(contender string, m Metric) Figure {
 		return Figure{}
 	}
 	if m.Quantile > 0 {
-		v := Quantile(values, m.Quantile)
+		v := measure.Quantile(values, m.Quantile)
 		return Figure{Value: v, Min: v, Max: v, Known: true}
 	}
-	return Figure{Value: Quantile(values, 0.5), Min: slices.Min(values), Max: slices.Max(values), Known: true}
+	return Figure{Value: measure.Quantile(values, 0.5), Min: slices.Min(values), Max: slices.Max(values), Known: true}
 }
 
-// Better returns how many times better a is than b.
-func (m Metric) Better(a, b float64) float64 {
+// Ours returns the Holdfast that a contender is compared with: the one that it names, if that
+// takes part, or the first one.
+func (s *Scenario) Ours(c Contender) string {
+	ours := ""
+	for _, other := range s.Contenders {
+		if other.Role == "ours" && (other.Name == c.Against || ours == "") {
+			ours = other.Name
+		}
+	}
+	return ours
+}
+
+// Ratio returns how many times better Holdfast is than a contender, 0 if that is unknown. A metric
+// of rounds is compared round by round, and the ratio is the median of these ratios: an event
+// that slowed down a whole round does not change it.
+func (s *Scenario) Ratio(c Contender, m Metric) float64 {
+	ours := s.Ours(c)
+	if ours == c.Name {
+		return 0
+	}
+	if m.Quantile > 0 {
+		a, b := s.Figure(ours, m), s.Figure(c.Name, m)
+		if !a.Known || !b.Known {
+			return 0
+		}
+		return m.ratio(a.Value, b.Value)
+	}
+	own, other := s.valueByRound(ours, m), s.valueByRound(c.Name, m)
+	var ratios []float64
+	for round, value := range other {
+		if r := m.ratio(own[round], value); r > 0 {
+			ratios = append(ratios, r)
+		}
+	}
+	if len(ratios) == 0 {
+		return 0
+	}
+	return measure.Quantile(ratios, 0.5)
+}
+
+// ratio returns how many times better a is than b, 0 if one of them is not positive.
+func (m Metric) ratio(a, b float64) float64 {
+	if a <= 0 || b <= 0 {
+		return 0
+	}
 	if m.Lower {
-		a, b = b, a
+		return b / a
 	}
 	return a / b
 }
 
-// Quantile returns a quantile of the values, between the two nearest of them.
-func Quantile(values []float64, q float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	at := q * float64(len(sorted)-1)
-	low := int(at)
-	high := min(low+1, len(sorted)-1)
-	return sorted[low] + (sorted[high]-sorted[low])*(at-float64(low))
+func (s *Scenario) valueByRound(contender string, m Metric) map[int]float64 {
+	values := map[int]float64{}
+	for _, sample := range s.Samples {
+		if v, ok := sample.Values[m.Key]; ok && sample.Contender == contender {
+			values[sample.Round] = v
+		}
+	}
+	return values
 }
 
-// Jain returns Jain's index of fairness: 1 if all shares are equal, 1/n if one
-// has everything.
-func Jain(shares []float64) float64 {
-	var sum, squares float64
-	for _, x := range shares {
-		sum += x
-		squares += x * x
+// Stuck returns in how many rounds a contender did not finish.
+func (s *Scenario) Stuck(contender string) int {
+	n := 0
+	for _, sample := range s.Samples {
+		if sample.Contender == contender && sample.Stuck {
+			n++
+		}
 	}
-	if squares == 0 {
-		return 0
-	}
-	return sum * sum / (float64(len(shares)) * squares)
+	return n
 }

@@ -1,41 +1,14 @@
+//go:build unix
+
 package result
 
 import (
 	"math"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 )
-
-func TestQuantile(t *testing.T) {
-	values := []float64{4, 1, 3, 2}
-	for q, want := range map[float64]float64{0: 1, 0.5: 2.5, 1: 4, 0.25: 1.75} {
-		if got := Quantile(values, q); math.Abs(got-want) > 1e-9 {
-			t.Errorf("Quantile(%v) is %v, want %v", q, got, want)
-		}
-	}
-	if got := Quantile([]float64{7}, 0.99); got != 7 {
-		t.Errorf("the quantile of one value is %v", got)
-	}
-	if values[0] != 4 {
-		t.Error("Quantile sorted the values of its caller")
-	}
-}
-
-func TestJain(t *testing.T) {
-	for _, test := range []struct {
-		shares []float64
-		want   float64
-	}{
-		{[]float64{5, 5, 5, 5}, 1},
-		{[]float64{8, 0, 0, 0}, 0.25},
-		{[]float64{0, 0}, 0},
-	} {
-		if got := Jain(test.shares); math.Abs(got-test.want) > 1e-9 {
-			t.Errorf("Jain(%v) is %v, want %v", test.shares, got, test.want)
-		}
-	}
-}
 
 func TestFigure(t *testing.T) {
 	s := &Scenario{Samples: []Sample{
@@ -53,6 +26,31 @@ func TestFigure(t *testing.T) {
 	}
 	if got := s.Figure("b", Metric{Key: "took", Quantile: 1}); got.Known {
 		t.Errorf("a figure of nothing is %+v", got)
+	}
+}
+
+func TestRatio(t *testing.T) {
+	s := &Scenario{Contenders: []Contender{
+		{Name: "first", Role: "ours"}, {Name: "fast", Role: "raw"}, {Name: "slow", Role: "rival"}, {Name: "never", Role: "rival"},
+		{Name: "second", Role: "ours"}, {Name: "other", Role: "rival", Against: "second"}, {Name: "another", Against: "absent"},
+	}}
+	for round, rate := range []float64{1000, 100} {
+		for name, factor := range map[string]float64{"first": 1, "fast": 2, "slow": 0.25, "second": 10, "other": 20, "another": 2} {
+			s.Samples = append(s.Samples, Sample{Contender: name, Round: round, Values: map[string]float64{"rate": rate * factor}})
+		}
+		s.Samples = append(s.Samples, Sample{Contender: "never", Round: round, Stuck: true})
+	}
+	for name, want := range map[string]float64{"first": 0, "fast": 0.5, "slow": 4, "never": 0, "second": 0.1, "other": 0.5, "another": 0.5} {
+		i := slices.IndexFunc(s.Contenders, func(c Contender) bool { return c.Name == name })
+		if got := s.Ratio(s.Contenders[i], Metric{Key: "rate"}); math.Abs(got-want) > 1e-9 {
+			t.Errorf("the ratio to %s is %v, want %v", name, got, want)
+		}
+	}
+	if got := s.Ratio(s.Contenders[1], Metric{Key: "rate", Lower: true}); math.Abs(got-2) > 1e-9 {
+		t.Errorf("where less is better the ratio is %v, want 2", got)
+	}
+	if n := s.Stuck("never"); n != 2 {
+		t.Errorf("never was stuck in %d rounds", n)
 	}
 }
 

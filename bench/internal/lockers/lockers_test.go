@@ -1,0 +1,130 @@
+//go:build unix
+
+package lockers
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/measure"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// Every contender does what it is measured at: it keeps others out until it
+// lets go, and leaves no key that keeps them out.
+func TestRedisContenders(t *testing.T) {
+	server := servers.StartRedis(t)
+	for _, c := range slices.Concat(Redis(), RedisDefaults(), RedisPolling()) {
+		t.Run(c.Name, func(t *testing.T) {
+			server.Do("FLUSHALL")
+			exclude(t, c, []string{server.Addr})
+			for _, key := range c.Keys("job") {
+				if server.Do("EXISTS", key) != "0" {
+					t.Errorf("the key %s is left", key)
+				}
+			}
+		})
+	}
+}
+
+// The raw pairs do not wait: they are refused while another holds the name.
+func TestRawPairs(t *testing.T) {
+	server := servers.StartRedis(t)
+	for _, c := range RedisRaw() {
+		t.Run(c.Name, func(t *testing.T) {
+			server.Do("FLUSHALL")
+			first, second := open(t, c, []string{server.Addr}), open(t, c, []string{server.Addr})
+			held, err := first.Acquire(t.Context(), "job")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := second.Acquire(t.Context(), "job"); err == nil {
+				t.Error("two hold one lock")
+			}
+			for _, l := range []measure.Locker{second, first} {
+				if err := held.Release(t.Context()); err != nil {
+					t.Errorf("release: %v", err)
+				}
+				if held, err = l.Acquire(t.Context(), "job"); err != nil {
+					t.Fatalf("after a release: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestQuorumContenders(t *testing.T) {
+	var addrs []string
+	for _, server := range servers.StartRedises(t, 3) {
+		addrs = append(addrs, server.Addr)
+	}
+	for _, c := range Quorum() {
+		t.Run(c.Name, func(t *testing.T) { exclude(t, c, addrs) })
+	}
+}
+
+// exclude lets two clients of a kind want one name.
+func exclude(t *testing.T, c Contender, addrs []string) {
+	t.Helper()
+	first, second := open(t, c, addrs), open(t, c, addrs)
+	held, err := first.Acquire(t.Context(), "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if !c.Patient {
+		if _, err := second.Acquire(brief, "job"); err == nil {
+			t.Fatal("two hold one lock")
+		}
+	}
+	type result struct {
+		held measure.Held
+		err  error
+	}
+	got := make(chan result, 1)
+	go func() {
+		held, err := second.Acquire(t.Context(), "job")
+		got <- result{held, err}
+	}()
+	if c.Patient {
+		select {
+		case <-got:
+			t.Fatal("two hold one lock")
+		case <-brief.Done():
+		}
+	}
+	if e, ok := held.(measure.Extender); ok {
+		if err := e.Extend(t.Context(), ttl); err != nil {
+			t.Errorf("extend: %v", err)
+		}
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	next := <-got
+	if next.err != nil {
+		t.Fatalf("the waiter: %v", next.err)
+	}
+	if err := next.held.Release(t.Context()); err != nil {
+		t.Errorf("release by the waiter: %v", err)
+	}
+}
+
+const ttl = 10 * time.Second
+
+func open(t *testing.T, c Contender, addrs []string) measure.Locker {
+	t.Helper()
+	locker, err := c.Open(Options{Servers: addrs, TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := locker.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return locker
+}
