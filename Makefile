@@ -2,7 +2,6 @@
 
 .DEFAULT_GOAL := help
 GO ?= go
-TEST_FLAGS ?= -race -shuffle=on -p 4
 
 .PHONY: help
 help: ## Show what can be made
@@ -14,8 +13,7 @@ needs: ## Install what the tests need and is missing
 
 .PHONY: test
 test: needs ## Run every test, against real servers
-	$(GO) test $(TEST_FLAGS) ./...
-	cd bench && $(GO) test $(TEST_FLAGS) ./...
+	scripts/test
 
 .PHONY: lint
 lint: ## gofmt, vet for three systems, staticcheck, tidy go.mod
@@ -26,7 +24,7 @@ build: ## Build the command into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast
 
 .PHONY: bench
-bench: needs ## Measure ours and the rivals on the same servers: writes docs/benchmarks.md (25 minutes)
+bench: needs ## Measure ours and the rivals on the same servers: writes docs/benchmarks.md and bench/RESULTS.md (30 minutes)
 	cd bench && $(GO) run .
 
 .PHONY: bench-local
@@ -47,6 +45,10 @@ torture: needs ## Find out whether the locks are locks, ten minutes for each sto
 .PHONY: fuzz
 fuzz: ## Fuzz what reads foreign input, a minute each
 	scripts/fuzz
+
+.PHONY: stats
+stats: ## Count what makes the code hard to take over
+	$(GO) run ./internal/codestats . ./bench
 
 .PHONY: api
 api: ## Write the listing of the exported API anew

@@ -4,40 +4,49 @@ package docs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/httplock"
-	_ "github.com/holdfast-go/holdfast/memstore"
+	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/ratelimit"
 )
 
-// TestGuideCodeIsCompiled: each block of Go in the guide is in this file, line
-// for line.
+// TestGuideCodeIsCompiled: each block of Go in the guide is in one of these
+// files, line for line.
 func TestGuideCodeIsCompiled(t *testing.T) {
 	guide, err := os.ReadFile("guide.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("guide_test.go")
-	if err != nil {
-		t.Fatal(err)
+	var source string
+	for _, file := range []string{"guide_test.go", "languages_unix_test.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source += flat(string(text))
 	}
 	blocks := strings.Split(string(guide), "```go\n")[1:]
-	if len(blocks) < 8 {
+	if len(blocks) < 14 {
 		t.Errorf("only %d blocks of Go in the guide", len(blocks))
 	}
 	for _, block := range blocks {
 		block, _, closed := strings.Cut(block, "```")
-		if !closed || !strings.Contains(flat(string(source)), flat(block)) {
-			t.Errorf("not in guide_test.go:\n%s", block)
+		if !closed || !strings.Contains(source, flat(block)) {
+			t.Errorf("not compiled:\n%s", block)
 		}
 	}
 }
@@ -56,16 +65,39 @@ func work(context.Context) error { return nil }
 // TestGuideCodeRuns runs the snippets, which have what follows at hand.
 func TestGuideCodeRuns(t *testing.T) {
 	ctx := context.Background()
-	locks, err := holdfast.Open(ctx, "memory:", nil) // or file:, redis://host, …
+	locks, err := holdfast.Open(ctx, "memory:", nil) // or file:, redis://host, postgres://host/db, …
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer locks.Close()
-	for _, snippet := range []func(context.Context, *holdfast.Client) error{heartbeat, fencing, leader, periodic, jobs, limit, middleware} {
+	for _, snippet := range []func(context.Context, *holdfast.Client) error{
+		taking, requiring, heartbeat, fencing, several, handOver, leader, periodic, jobs, limit, middleware, monitoring,
+	} {
 		if err := snippet(ctx, locks); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+func taking(ctx context.Context, locks *holdfast.Client) error {
+	makeReport := func(context.Context) (string, error) { return "all is well", nil }
+	report, err := holdfast.DoValue(ctx, locks, "report:2026-11", nil, makeReport)
+	if err != nil {
+		return err
+	}
+	log.Print(report)
+	return nil
+}
+
+// requiring fails: what memory keeps does not outlive a restart.
+func requiring(ctx context.Context, locks *holdfast.Client) error {
+	config := &holdfast.Config{Require: driver.Guarantees{Fencing: true, Restart: driver.FateKept}}
+	poor := holdfast.New(locks.Store(), config)
+	defer poor.Close()
+	if err := poor.Ping(ctx); !errors.Is(err, holdfast.ErrUnsupported) {
+		return fmt.Errorf("a store that frees locks at a restart: %w, want ErrUnsupported", err)
+	}
+	return locks.Ping(ctx)
 }
 
 func heartbeat(ctx context.Context, locks *holdfast.Client) (err error) {
@@ -90,6 +122,44 @@ func fencing(ctx context.Context, locks *holdfast.Client) error {
 	}
 	defer lock.Release()
 	err = write(lock.Context(), lock.Token())
+	return err
+}
+
+func several(ctx context.Context, locks *holdfast.Client) error {
+	transfer := func(context.Context, map[string]int64) error { return nil }
+	accounts, err := locks.AcquireAll(ctx, []string{"account:7", "account:3"}, nil)
+	if err != nil {
+		return err
+	}
+	defer accounts.Release()
+	err = transfer(accounts.Context(), accounts.Tokens())
+	return err
+}
+
+func handOver(ctx context.Context, locks *holdfast.Client) error {
+	queue := make(chan string, 1)
+	give := func() error {
+		lock, err := locks.TryAcquire(ctx, "report:9", &holdfast.Options{Detached: true, TTL: 5 * time.Minute})
+		if err != nil {
+			return err // ErrHeld: it is being made
+		}
+		defer lock.Release() // does nothing once the lock is handed over
+		ticket, err := lock.HandOver()
+		if err != nil {
+			return err
+		}
+		queue <- string(ticket) // to the worker alone: a ticket is a secret
+		return nil
+	}
+	if err := give(); err != nil {
+		return err
+	}
+	lock, err := locks.Adopt(ctx, holdfast.Ticket(<-queue), nil) // with another Client, in another process
+	if err != nil {
+		return err // ErrNotHeld: the worker was too late, or the ticket was used before
+	}
+	defer lock.Release()
+	err = work(lock.Context())
 	return err
 }
 
@@ -132,6 +202,99 @@ func limit(ctx context.Context, locks *holdfast.Client) (err error) {
 func middleware(_ context.Context, locks *holdfast.Client) error {
 	mux, handler := http.NewServeMux(), http.NotFoundHandler()
 	key := func(r *http.Request) string { return "invoice:" + r.PathValue("id") }
-	mux.Handle("POST /invoices/{id}", httplock.New(locks, key, nil)(handler))
+	mux.Handle("POST /invoices/{id}", httplock.Middleware(locks, key, nil)(handler))
 	return nil
+}
+
+type metric int
+
+func (m *metric) Observe(float64) { *m++ }
+func (m *metric) Add(n int)       { *m += metric(n) }
+
+func monitoring(ctx context.Context, _ *holdfast.Client) error {
+	var waits, margins, losses metric
+	config := &holdfast.Config{
+		Logger: slog.Default(), // Warn: lost locks, failing requests. Debug: each lock
+		Hooks: holdfast.Hooks{
+			Waited:  func(_ string, d time.Duration, _ error) { waits.Observe(d.Seconds()) },
+			Renewed: func(_ string, margin time.Duration) { margins.Observe(margin.Seconds()) },
+			Lost:    func(string, time.Duration, error) { losses.Add(1) },
+		},
+	}
+	locks := holdfast.New(memstore.New(), config)
+	lock, err := locks.Acquire(ctx, "job", nil)
+	if err != nil {
+		return err
+	}
+	err = lock.Extend(ctx, time.Hour)
+	if margins != 1 {
+		err = errors.New("the hook was not called")
+	}
+	return errors.Join(err, locks.Close())
+}
+
+// TestShutdown runs the order of a shutdown that the guide gives: a request under
+// way keeps its lock until it has ended.
+func TestShutdown(t *testing.T) {
+	locks := holdfast.New(memstore.New(), nil)
+	begun, shuttingDown := make(chan struct{}), make(chan struct{})
+	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		err := locks.Do(r.Context(), "job", nil, func(ctx context.Context) error {
+			close(begun)
+			<-shuttingDown
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Errorf("the request: %v", err)
+		}
+	}))
+	web.Config.RegisterOnShutdown(func() { close(shuttingDown) })
+	answered := make(chan error, 1)
+	go func() {
+		response, err := http.Get(web.URL)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		answered <- err
+	}()
+	<-begun
+	timeout, stop := context.WithTimeout(t.Context(), time.Minute)
+	if err := shutDown(timeout, func() {}, web.Config, locks); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
+func shutDown(timeout context.Context, stop func(), server *http.Server, locks *holdfast.Client) (err error) {
+	err = server.Shutdown(timeout)        // 1. no new requests; those under way end, and release their locks
+	stop()                                // 2. the context of elections and other background work
+	err = errors.Join(err, locks.Close()) // 3. ends the contexts of what is still held, waits for Do, releases
+	return err
+}
+
+// TestVirtualTime is the guide's test in virtual time.
+func TestVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New() // stands for the server that two processes share
+		crashed, other := holdfast.New(store, nil), holdfast.New(store, nil)
+		defer crashed.Close()
+		defer other.Close()
+
+		_, err := crashed.Acquire(t.Context(), "job", &holdfast.Options{NoRenew: true}) // as if it had died
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		lock, err := other.Acquire(t.Context(), "job", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Release()
+		if waited := time.Since(began).Round(time.Second); waited != holdfast.DefaultTTL {
+			t.Errorf("the next one waited %v", waited)
+		}
+	})
 }
