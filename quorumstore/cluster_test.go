@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/quorumnode"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -20,6 +22,7 @@ type cluster []*server
 type server struct {
 	tb    testing.TB
 	ahead time.Duration // of its clock against ours
+	batch bool          // its clients send batches
 	over  chan struct{} // closed when the test is over
 
 	mu    sync.Mutex
@@ -42,7 +45,7 @@ func newCluster(tb testing.TB, size int) cluster {
 func (c cluster) connect() []*conn {
 	var conns []*conn
 	for _, s := range c {
-		conns = append(conns, &conn{faultstore.Wrap(&backend{server: s})})
+		conns = append(conns, &conn{faultstore.Wrap(&backend{server: s}), s.batch})
 	}
 	return conns
 }
@@ -132,7 +135,28 @@ func jitter(upTo time.Duration) faultstore.Fault {
 }
 
 // A conn is a client's store of one server, with faults of its own.
-type conn struct{ *faultstore.Store }
+type conn struct {
+	*faultstore.Store
+	batch bool // it takes batches
+}
+
+func init() {
+	quorumnode.Register(func(store driver.Store) quorumnode.SendBatch {
+		if c, ok := store.(*conn); ok && c.batch {
+			return c.sendBatch
+		}
+		return nil
+	})
+}
+
+// sendBatch makes requests beside each other, in the reverse of their order.
+func (c *conn) sendBatch(ctx context.Context, reqs []*quorumnode.Request) {
+	var group sync.WaitGroup
+	for _, r := range slices.Backward(reqs) {
+		group.Go(func() { r.Send(ctx, c) })
+	}
+	group.Wait()
+}
 
 // Guarantees are those of a server that keeps everything in memory.
 func (c *conn) Guarantees() driver.Guarantees {

@@ -13,17 +13,19 @@ import (
 // so that the caller wakes once, when the replies decide. The requests run on after that, until
 // they are answered or their context ends.
 type fanOut[T any] struct {
-	s       *Store
-	timeout time.Duration      // how long the caller waits
-	ctx     context.Context    // of the requests: ends after twice the timeout, and with Close
-	cancel  context.CancelFunc // of ctx
-	decided chan struct{}      // closed when no more replies are counted
+	s        *Store
+	timeout  time.Duration   // how long the caller waits
+	deadline time.Time       // of the requests: after twice the timeout
+	values   context.Context // the caller's, for its values alone
+	decided  chan struct{}   // closed when no more replies are counted
 
 	// count is called with each reply, one at a time, and reports whether the replies decide. It is
 	// set before the requests are sent, or is nil.
 	count func(reply[T]) (decided bool)
 
 	mu      sync.Mutex
+	ctx     context.Context // of the requests; nil before the first that needs it
+	cancel  context.CancelFunc
 	replies []reply[T] // those counted so far, and errNoReply for the others
 	missing int        // replies to come
 	grace   *time.Timer
@@ -43,25 +45,54 @@ var errNoReply = errors.New("no reply yet")
 // newFanOut prepares a request to all nodes.
 func newFanOut[T any](ctx context.Context, s *Store, timeout time.Duration) *fanOut[T] {
 	f := &fanOut[T]{
-		s:       s,
-		timeout: timeout,
-		decided: make(chan struct{}),
-		replies: make([]reply[T], len(s.nodes)),
-		missing: len(s.nodes),
+		s:        s,
+		timeout:  timeout,
+		deadline: time.Now().Add(2 * timeout),
+		values:   ctx,
+		decided:  make(chan struct{}),
+		replies:  make([]reply[T], len(s.nodes)),
+		missing:  len(s.nodes),
 	}
 	for i := range f.replies {
 		f.replies[i] = reply[T]{node: i, err: errNoReply}
 	}
-	f.ctx, f.cancel = s.requestContext(ctx, 2*timeout)
 	return f
+}
+
+// context returns the context of the requests, which ends at their deadline, with Close, and with
+// the last reply. It is made when it is first needed: a batch of requests has a context of its own.
+func (f *fanOut[T]) context() context.Context {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ctx == nil {
+		f.ctx, f.cancel = f.s.requestContext(f.values, f.deadline)
+	}
+	return f.ctx
+}
+
+// isOver reports whether the time of the requests is over.
+func (f *fanOut[T]) isOver() bool { return !time.Now().Before(f.deadline) || f.s.alive.Err() != nil }
+
+// end ends the requests that use the context.
+func (f *fanOut[T]) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.endLocked()
+}
+
+func (f *fanOut[T]) endLocked() {
+	if f.cancel != nil {
+		f.cancel()
+	}
 }
 
 // send sends a request to each node, on a goroutine of its own.
 func (f *fanOut[T]) send(request func(context.Context, *node) (T, error)) *fanOut[T] {
+	ctx := f.context()
 	for _, n := range f.s.nodes {
 		f.s.beginRequest(n)
 		go func() {
-			value, err := request(f.ctx, n)
+			value, err := request(ctx, n)
 			f.receive(reply[T]{n.index, value, err})
 			f.s.endRequest(n)
 		}()
@@ -81,7 +112,7 @@ func (f *fanOut[T]) receive(r reply[T]) {
 		}
 	}
 	if f.missing == 0 {
-		f.cancel()
+		f.endLocked()
 	}
 }
 
@@ -161,9 +192,9 @@ func (f *fanOut[T]) stopCounting() {
 }
 
 // requestContext returns a context for requests to nodes. It has the values of another one, and
-// ends at its own timeout, or when Close has given up waiting.
-func (s *Store) requestContext(values context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(contextWithValues{s.alive, values}, timeout)
+// ends at a deadline of its own, or when Close has given up waiting.
+func (s *Store) requestContext(values context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(contextWithValues{s.alive, values}, deadline)
 }
 
 // A contextWithValues is a context with the values of another one.

@@ -61,7 +61,7 @@ func describeList(nodeList) Vote { return Vote{Answer: "complete"} }
 // listNodes reads the lists of the nodes. They end with ctx.
 func (s *Store) listNodes(ctx context.Context, prefix string) (*fanOut[nodeList], error) {
 	f := newFanOut[nodeList](ctx, s, listTimeouts*s.timeout)
-	defer f.cancel()
+	defer f.end()
 	complete := 0
 	f.count = func(r reply[nodeList]) bool {
 		if r.err == nil {

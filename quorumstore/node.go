@@ -3,10 +3,12 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/quorumnode"
 )
 
 // A node is one of the stores of a quorum.
@@ -16,6 +18,16 @@ type node struct {
 	guarantees driver.Guarantees
 	timeout    time.Duration
 	began      time.Time
+
+	sendBatch quorumnode.SendBatch // nil for a store without batches
+
+	// Guarded by Store.mu.
+	waiting []*nodeRequest // for the next batch
+	spare   []*nodeRequest // memory for the batch after it
+	sender  int            // the number of the goroutine that sends batches
+	sending bool           // there is one, and it is not held up
+	sentAt  time.Time      // when its batch was sent
+	heldUp  *time.Timer    // calls replaceSender
 
 	pending    atomic.Int64 // requests in flight, or waiting for one that is
 	lastReply  atomic.Int64 // when it last replied, or got a request after an idle time
@@ -32,6 +44,10 @@ const (
 
 	// resendLimit bounds the releases that wait to be sent again to one node.
 	resendLimit = 256
+
+	// maxBatchDelay is how long a batch in flight holds up the next one. The requests of a batch
+	// have nothing to do with those of another, so that their order is free.
+	maxBatchDelay = 50 * time.Millisecond
 )
 
 var errUnresponsive = driver.NotApplied(errors.New("it has left many requests unanswered, and gets no more"))
@@ -44,14 +60,86 @@ func callNode[T any](ctx context.Context, n *node, request func(context.Context)
 		return none, errUnresponsive
 	}
 	value, err := request(ctx)
-	if err != nil && ctx.Err() == context.DeadlineExceeded {
-		n.timedOut.Store(true)
-	} else {
-		n.timedOut.Store(false)
+	n.recordReply(err != nil && ctx.Err() == context.DeadlineExceeded)
+	return value, err
+}
+
+// recordReply records the end of a request, with or without a reply.
+func (n *node) recordReply(timedOut bool) {
+	n.timedOut.Store(timedOut)
+	if !timedOut {
 		n.hasReplied.Store(true)
 		n.lastReply.Store(n.now())
 	}
-	return value, err
+}
+
+// send makes the requests that are not skipped, of which the caller keeps count, and returns when
+// they have ended.
+func (n *node) send(ctx context.Context, requests []*nodeRequest) {
+	refused := n.pending.Load() > unresponsiveLimit && n.isUnresponsive()
+	var batch []*quorumnode.Request
+	for _, r := range requests {
+		switch {
+		case r.skipped:
+		case refused:
+			r.sent.Err = errUnresponsive
+		case len(requests) == 1:
+			r.sent.Send(ctx, n.Store)
+			n.recordReply(r.sent.Err != nil && ctx.Err() == context.DeadlineExceeded)
+		default:
+			batch = append(batch, &r.sent)
+		}
+	}
+	if len(batch) == 0 {
+		return
+	}
+	n.sendBatch(ctx, batch)
+	answered := slices.ContainsFunc(batch, func(r *quorumnode.Request) bool { return r.Err == nil })
+	n.recordReply(!answered && ctx.Err() == context.DeadlineExceeded)
+}
+
+// startSender starts a goroutine that sends what waits for the node in batches, unless there is one
+// that is not held up. The caller holds s.mu.
+func (s *Store) startSender(n *node) {
+	if n.sending || len(n.waiting) == 0 {
+		return
+	}
+	n.sending = true
+	n.sender++
+	go s.sendBatches(n, n.sender)
+}
+
+// sendBatches sends what waits for the node, until nothing does, or a batch has taken so long that
+// another goroutine sends the next.
+func (s *Store) sendBatches(n *node, sender int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n.sender == sender && n.sending && len(n.waiting) > 0 {
+		batch := n.waiting
+		n.waiting, n.spare = n.spare[:0], nil
+		n.sentAt = time.Now()
+		n.heldUp.Reset(maxBatchDelay)
+		s.mu.Unlock()
+		s.send(n, batch)
+		s.mu.Lock()
+		clear(batch)
+		n.spare = batch
+	}
+	if n.sender == sender {
+		n.sending = false
+		n.heldUp.Stop()
+	}
+	s.startSender(n)
+}
+
+// replaceSender lets another goroutine send the next batch if that in flight takes too long.
+func (s *Store) replaceSender(n *node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n.sending && time.Since(n.sentAt) >= maxBatchDelay {
+		n.sending = false
+		s.startSender(n)
+	}
 }
 
 // isUnresponsive reports whether the node has left requests without a reply for its timeout.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -48,9 +49,12 @@ func TestPostgresServers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lock, err := client.TryAcquire(t.Context(), "name", nil)
-		if err == nil {
-			err = lock.Release()
+		// A node that answers late, on a busy machine, is compared when it answers.
+		for began, again := time.Now(), true; again; again = err == nil && c.twins != "" && time.Since(began) < 30*time.Second {
+			var lock *holdfast.Lock
+			if lock, err = client.TryAcquire(t.Context(), "name", nil); err == nil {
+				err = lock.Release()
+			}
 		}
 		switch {
 		case c.twins == "" && err != nil:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/quorumnode"
 )
 
 // An ownerState is what is in flight, waits or is in doubt for one owner of one name. It exists
@@ -35,8 +36,10 @@ type nodeQueue struct {
 
 // A nodeRequest is an acquisition or a release at one node.
 type nodeRequest struct {
+	owner *ownerState
+
 	acquire  *driver.AcquireRequest // nil for a release
-	acquired *fanOut[driver.AcquireResult]
+	acquired *fanOut[*driver.AcquireResult]
 	mayHold  bool // the acquisition has ended, and may have left a hold
 
 	release  driver.ReleaseRequest
@@ -47,6 +50,8 @@ type nodeRequest struct {
 
 	skipped bool      // its turn has come, and it is not to be sent
 	doubt   time.Time // nodeQueue.doubtUntil when its turn came; zero if there was no doubt
+
+	sent quorumnode.Request // what the node gets, with the result
 }
 
 // Reasons not to send a request to a node. Nothing was sent.
@@ -91,11 +96,11 @@ func (s *Store) unrefLocked(o *ownerState) {
 
 // enqueue puts a request into the queue of a node, and sends it if there is nothing else. A release
 // joins one of its kind that waits at the end of the queue. The caller holds s.mu.
-func (s *Store) enqueue(o *ownerState, n *node, r *nodeRequest) {
-	q := &o.queues[n.index]
+func (s *Store) enqueue(n *node, r *nodeRequest) {
+	q := &r.owner.queues[n.index]
 	for _, w := range q.waiting {
 		if w.acquire != nil && w.acquired.isDecided() { // The grant is not needed any more.
-			s.cancel(o, n, w)
+			s.cancel(n, w)
 			break // There is no other: see nodeQueue.
 		}
 	}
@@ -106,32 +111,31 @@ func (s *Store) enqueue(o *ownerState, n *node, r *nodeRequest) {
 			return
 		}
 	}
-	o.refs++
+	r.owner.refs++
 	s.beginRequest(n)
 	q.waiting = append(q.waiting, r)
 	if q.current == nil {
-		q.startNext()
-		go s.sendQueue(o, n)
+		s.startNext(n, q)
 	}
 }
 
-// cancel takes a request out of a queue, and reports false if it has been sent. The caller holds
+// cancel takes a request out of a queue, and reports false if its turn has come. The caller holds
 // s.mu.
-func (s *Store) cancel(o *ownerState, n *node, r *nodeRequest) bool {
-	q := &o.queues[n.index]
+func (s *Store) cancel(n *node, r *nodeRequest) bool {
+	q := &r.owner.queues[n.index]
 	i := slices.Index(q.waiting, r)
 	if i < 0 {
 		return false
 	}
 	q.waiting = slices.Delete(q.waiting, i, i+1)
-	s.unrefLocked(o)
+	s.unrefLocked(r.owner)
 	s.endRequest(n)
 	return true
 }
 
-// startNext makes the first request that waits the current one, and decides whether it is to be
-// sent. The caller holds Store.mu.
-func (q *nodeQueue) startNext() {
+// startNext makes the first request that waits the current one, decides whether it is to be sent,
+// and has that done: at once, or with the next batch of the node. The caller holds s.mu.
+func (s *Store) startNext(n *node, q *nodeQueue) {
 	if q.current = nil; len(q.waiting) == 0 {
 		return
 	}
@@ -144,79 +148,97 @@ func (q *nodeQueue) startNext() {
 	case r.acquire == nil:
 		r.skipped = r.undoes != nil && !r.undoes.mayHold || r.resent > 0 && r.acquires != q.acquires
 		r.acquires = q.acquires
-	case r.acquired.ctx.Err() != nil:
+	case r.acquired.isOver():
 		r.skipped = true
 	case r.doubt.IsZero():
 		q.acquires++
 	}
+	if n.sendBatch == nil {
+		go s.send(n, []*nodeRequest{r})
+		return
+	}
+	n.waiting = append(n.waiting, r)
+	s.startSender(n)
 }
 
-// sendQueue sends the current request of a queue, and those that wait.
-func (s *Store) sendQueue(o *ownerState, n *node) {
-	q := &o.queues[n.index]
-	for r := q.current; r != nil; {
-		if r.acquire != nil {
-			s.sendAcquire(o, n, r)
-		} else {
-			s.sendRelease(o, n, r)
-		}
-		s.mu.Lock()
-		q.startNext()
-		r = q.current
-		s.unrefLocked(o)
-		s.mu.Unlock()
+// send sends current requests of queues to a node, counts the replies, and starts the requests
+// behind them.
+func (s *Store) send(n *node, requests []*nodeRequest) {
+	ctx, cancel := s.sendContext(requests)
+	for _, r := range requests {
+		s.prepare(r)
+	}
+	n.send(ctx, requests)
+	cancel()
+	for _, r := range requests {
+		s.deliver(n, r)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range requests {
+		s.startNext(n, &r.owner.queues[n.index])
+		s.unrefLocked(r.owner)
 		s.endRequest(n)
 	}
 }
 
-// sendAcquire sends an acquisition; or a release in its place, if an earlier one may still be on
-// its way.
-func (s *Store) sendAcquire(o *ownerState, n *node, r *nodeRequest) {
-	var res driver.AcquireResult
-	err := errNotSent
-	ctx := r.acquired.ctx
-	switch {
-	case r.skipped:
-	case !r.doubt.IsZero():
-		_, err = callNode(ctx, n, func(ctx context.Context) (bool, error) {
-			return n.Release(ctx, driver.ReleaseRequest{Name: r.acquire.Name, Owner: r.acquire.Owner})
-		})
-		s.updateDoubt(o, n, r.doubt, err)
-		err = errInDoubt
-	default:
-		res, err = callNode(ctx, n, func(ctx context.Context) (driver.AcquireResult, error) {
-			return n.Acquire(ctx, *r.acquire)
-		})
-		r.mayHold = err == nil && res.Granted || err != nil && !driver.IsNotApplied(err)
+// sendContext returns the context to send requests with. A release has the time of a request even
+// if that of its callers was over when its turn came.
+func (s *Store) sendContext(requests []*nodeRequest) (context.Context, context.CancelFunc) {
+	values := context.Background()
+	switch r := requests[0]; {
+	case len(requests) > 1:
+	case r.acquire != nil:
+		return r.acquired.context(), func() {}
+	case len(r.released) > 0:
+		f := r.released[0]
+		if time.Until(f.deadline) >= s.timeout {
+			return f.context(), func() {}
+		}
+		values = f.values
 	}
-	r.acquired.receive(reply[driver.AcquireResult]{n.index, res, err})
+	return s.requestContext(values, time.Now().Add(2*s.timeout))
 }
 
-// sendRelease sends a release, even if the time of its callers was over when its turn came.
-func (s *Store) sendRelease(o *ownerState, n *node, r *nodeRequest) {
-	var ended bool
-	var err error
+// prepare makes what the node gets for a request, unless it is to be skipped. In place of an
+// acquisition that is a release while an earlier one may still be on its way.
+func (s *Store) prepare(r *nodeRequest) {
 	switch {
-	case r.skipped: // nothing is left to release
-	case s.alive.Err() != nil:
-		err = driver.ErrClosed
+	case r.acquire == nil && !r.skipped && s.alive.Err() != nil:
+		r.skipped, r.sent.Err = true, driver.ErrClosed
+	case r.acquire == nil:
+		r.sent.Release = r.release
+	case r.skipped || r.acquired.isOver():
+		r.skipped, r.sent.Err = true, errNotSent
+	case !r.doubt.IsZero():
+		r.sent.Release = driver.ReleaseRequest{Name: r.acquire.Name, Owner: r.acquire.Owner}
 	default:
-		ctx := s.alive
-		if len(r.released) > 0 {
-			ctx = r.released[0].ctx
-		}
-		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) < s.timeout {
-			var cancel context.CancelFunc
-			ctx, cancel = s.requestContext(ctx, 2*s.timeout)
-			defer cancel()
-		}
-		ended, err = callNode(ctx, n, func(ctx context.Context) (bool, error) { return n.Release(ctx, r.release) })
-		s.updateDoubt(o, n, r.doubt, err)
-		if err != nil && !driver.Permanent(err) {
-			s.resendLater(o, n, r)
-		}
+		r.sent.Acquire = r.acquire
 	}
-	for _, f := range r.released {
-		f.receive(reply[bool]{n.index, ended, err})
+}
+
+// deliver counts the reply to a request, and remembers what the node may have missed.
+func (s *Store) deliver(n *node, r *nodeRequest) {
+	err := r.sent.Err
+	if r.acquire == nil {
+		if !r.skipped {
+			s.updateDoubt(r.owner, n, r.doubt, err)
+			if err != nil && !driver.Permanent(err) {
+				s.resendLater(n, r)
+			}
+		}
+		for _, f := range r.released {
+			f.receive(reply[bool]{n.index, r.sent.Released, err})
+		}
+		return
 	}
+	switch {
+	case r.skipped:
+	case r.sent.Acquire == nil:
+		s.updateDoubt(r.owner, n, r.doubt, err)
+		err = errInDoubt
+	default:
+		r.mayHold = err == nil && r.sent.Acquired.Granted || err != nil && !driver.IsNotApplied(err)
+	}
+	r.acquired.receive(reply[*driver.AcquireResult]{n.index, &r.sent.Acquired, err})
 }

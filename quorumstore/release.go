@@ -58,8 +58,11 @@ func (s *Store) enqueueRelease(req driver.ReleaseRequest, f *fanOut[bool]) {
 	o := s.refOwner(req.Name, req.Owner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range s.nodes {
-		s.enqueue(o, n, &nodeRequest{release: req, released: []*fanOut[bool]{f}})
+	requests, callers := make([]nodeRequest, len(s.nodes)), make([]*fanOut[bool], len(s.nodes))
+	for i, n := range s.nodes {
+		callers[i] = f
+		requests[i] = nodeRequest{owner: o, release: req, released: callers[i : i+1 : i+1]}
+		s.enqueue(n, &requests[i])
 	}
 	s.unrefLocked(o)
 }

@@ -32,12 +32,12 @@ func (s *Store) newRound(o *ownerState, req driver.AcquireRequest) *round {
 
 // enqueue sends the acquisition to all nodes, to each when the requests of the owner before it have
 // ended.
-func (r *round) enqueue(f *fanOut[driver.AcquireResult]) {
+func (r *round) enqueue(f *fanOut[*driver.AcquireResult]) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	for i, n := range r.s.nodes {
-		r.requests[i] = nodeRequest{acquire: &r.req, acquired: f}
-		r.s.enqueue(r.owner, n, &r.requests[i])
+		r.requests[i] = nodeRequest{owner: r.owner, acquire: &r.req, acquired: f}
+		r.s.enqueue(n, &r.requests[i])
 	}
 }
 
@@ -47,8 +47,8 @@ func (r *round) enqueue(f *fanOut[driver.AcquireResult]) {
 // of the Store.
 func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome verdict, token int64, err error) {
 	uncast, answered := len(r.votes), 0
-	f := newFanOut[driver.AcquireResult](ctx, r.s, r.s.timeout)
-	f.count = func(a reply[driver.AcquireResult]) bool {
+	f := newFanOut[*driver.AcquireResult](ctx, r.s, r.s.timeout)
+	f.count = func(a reply[*driver.AcquireResult]) bool {
 		r.votes[a.node] = vote{cast: true, granted: a.value.Granted && a.err == nil, token: a.value.Token, held: a.value.Held, err: a.err}
 		uncast--
 		if a.err == nil {
@@ -101,11 +101,12 @@ func (r *round) undo(ctx context.Context) (wait func(ctx context.Context) bool) 
 		switch {
 		case v.granted:
 			granted++
-		case v.cast && (v.err == nil || driver.IsNotApplied(v.err)), !v.cast && s.cancel(r.owner, n, acquisition):
+		case v.cast && (v.err == nil || driver.IsNotApplied(v.err)), !v.cast && s.cancel(n, acquisition):
 			continue // Nothing is left there.
 		}
 		f.missing++
-		s.enqueue(r.owner, n, &nodeRequest{
+		s.enqueue(n, &nodeRequest{
+			owner:    r.owner,
 			release:  driver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner},
 			released: []*fanOut[bool]{f},
 			undoes:   acquisition,
@@ -113,9 +114,6 @@ func (r *round) undo(ctx context.Context) (wait func(ctx context.Context) bool) 
 	}
 	if granted == 0 {
 		f.stopCounting()
-	}
-	if f.missing == 0 {
-		f.cancel()
 	}
 	return func(ctx context.Context) bool {
 		_ = f.wait(ctx) // whatever ended it, confirmed counts

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/quorumnode"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -84,7 +85,12 @@ func New(nodes []driver.Store, o *Options) *Store {
 			panic("quorumstore: a nil store")
 		}
 		can[i] = store.Guarantees()
-		s.nodes = append(s.nodes, &node{Store: store, index: i, guarantees: can[i], timeout: s.timeout, began: began})
+		n := &node{Store: store, index: i, guarantees: can[i], timeout: s.timeout, began: began}
+		if n.sendBatch = quorumnode.Of(store); n.sendBatch != nil {
+			n.heldUp = time.AfterFunc(time.Hour, func() { s.replaceSender(n) })
+			n.heldUp.Stop()
+		}
+		s.nodes = append(s.nodes, n)
 	}
 	s.guarantees = combineGuarantees(can, s.need)
 	return s

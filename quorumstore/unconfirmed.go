@@ -49,7 +49,7 @@ func (s *Store) updateDoubt(o *ownerState, n *node, before time.Time, err error)
 
 // resendLater sends a release that a node did not confirm again after a pause, in its turn, unless
 // the owner has requested the name from this node again by then, or too many such releases wait.
-func (s *Store) resendLater(o *ownerState, n *node, r *nodeRequest) {
+func (s *Store) resendLater(n *node, r *nodeRequest) {
 	if r.resent == len(resendAfter) {
 		return
 	}
@@ -58,7 +58,8 @@ func (s *Store) resendLater(o *ownerState, n *node, r *nodeRequest) {
 		return
 	}
 	pause := resendAfter[r.resent]
-	again := &nodeRequest{release: r.release, resent: r.resent + 1, acquires: r.acquires}
+	o := r.owner
+	again := &nodeRequest{owner: o, release: r.release, resent: r.resent + 1, acquires: r.acquires}
 	if again.release.Keep > 0 {
 		again.release.Keep = max(again.release.Keep-pause, driver.MinTTL)
 	}
@@ -69,7 +70,7 @@ func (s *Store) resendLater(o *ownerState, n *node, r *nodeRequest) {
 		n.resends.Add(-1)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.enqueue(o, n, again)
+		s.enqueue(n, again)
 		s.unrefLocked(o)
 	})
 }

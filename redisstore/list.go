@@ -115,15 +115,14 @@ func (l *listing) yieldPage(ctx context.Context, keys []string) error {
 		l.seen[key] = true
 		calls = append(calls, l.s.newCall(lookupScript, name))
 	}
-	replies, errs := l.s.runCalls(ctx, calls)
-	for i, reply := range replies {
-		if errs[i] != nil {
-			return errs[i]
+	for i, err := range l.s.runCalls(ctx, calls) {
+		if err != nil {
+			return err
 		}
-		if reply == nil {
+		if calls[i].reply == nil {
 			continue // The hold has ended meanwhile.
 		}
-		description, _ := reply.([]any)
+		description, _ := calls[i].reply.([]any)
 		rec, err := parseRecord(calls[i].lock[len(l.s.prefix):], description)
 		if err != nil {
 			return err

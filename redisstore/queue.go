@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -99,9 +98,13 @@ func (s *Store) runCall(ctx context.Context, c *call) (any, error) {
 	return s.readReply(c)
 }
 
-// runCalls makes calls and returns their replies and errors.
-func (s *Store) runCalls(ctx context.Context, calls []*call) (replies []any, errs []error) {
-	replies, errs = make([]any, len(calls)), make([]error, len(calls))
+// runCalls makes calls, and returns the error of each. The replies are in the calls.
+func (s *Store) runCalls(ctx context.Context, calls []*call) []error {
+	errs := make([]error, len(calls))
+	if len(s.queues) == 1 {
+		s.runInQueue(ctx, &s.queues[0], calls, errs)
+		return errs
+	}
 	byQueue := map[*batch.Queue[*call]][]int{}
 	for i, c := range calls {
 		q := s.queueOf(c.lock)
@@ -110,24 +113,33 @@ func (s *Store) runCalls(ctx context.Context, calls []*call) (replies []any, err
 	var group sync.WaitGroup
 	for q, places := range byQueue {
 		group.Go(func() {
-			for part := range slices.Chunk(places, maxBatch) {
-				together := make([]*call, len(part))
-				for i, place := range part {
-					together[i] = calls[place]
-				}
-				err := q.DoAll(ctx, together)
-				for _, place := range part {
-					if err != nil {
-						errs[place] = s.wrapErr(err)
-					} else {
-						replies[place], errs[place] = s.readReply(calls[place])
-					}
-				}
+			together, failed := make([]*call, len(places)), make([]error, len(places))
+			for i, place := range places {
+				together[i] = calls[place]
+			}
+			s.runInQueue(ctx, q, together, failed)
+			for i, place := range places {
+				errs[place] = failed[i]
 			}
 		})
 	}
 	group.Wait()
-	return replies, errs
+	return errs
+}
+
+// runInQueue makes calls that are all in one queue.
+func (s *Store) runInQueue(ctx context.Context, q *batch.Queue[*call], calls []*call, errs []error) {
+	for begin := 0; begin < len(calls); begin += maxBatch {
+		end := min(begin+maxBatch, len(calls))
+		err := q.DoAll(ctx, calls[begin:end])
+		for i := begin; i < end; i++ {
+			if err != nil {
+				errs[i] = s.wrapErr(err)
+			} else {
+				_, errs[i] = s.readReply(calls[i])
+			}
+		}
+	}
 }
 
 // readReply returns the reply to a call, or the error that the reply stands for.

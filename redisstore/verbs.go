@@ -84,12 +84,11 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	outcomes := make([]driver.RenewOutcome, len(reqs))
 	var failed error
-	replies, errs := s.runCalls(ctx, calls)
-	for i, reply := range replies {
+	for i, err := range s.runCalls(ctx, calls) {
 		switch {
-		case errs[i] != nil:
-			failed = errs[i]
-		case reply == int64(1):
+		case err != nil:
+			failed = err
+		case calls[i].reply == int64(1):
 			outcomes[i] = driver.Renewed
 		default:
 			outcomes[i] = driver.RenewLost
