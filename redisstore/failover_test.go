@@ -114,8 +114,9 @@ func (d disaster) judge(t *testing.T, all tally) {
 }
 
 const (
-	// failoverTTL is long enough for every hold to outlive a failover.
-	failoverTTL = 30 * time.Second
+	// failoverTTL is long enough for every hold to outlive a failover, also on a busy machine, and
+	// for no holder to learn by a renewal what the new master has forgotten.
+	failoverTTL = 10 * time.Minute
 
 	// failoverNames is more than the workers that keep locks, so that the
 	// others always find some.
