@@ -64,43 +64,46 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, singleAtt
 		c: c, ctx: ctx, name: name, fullName: full,
 		options: o.withDefaults(&c.options), singleAttempt: singleAttempt,
 	}
-	if err := c.checkAndBegin(ctx, &a.options); err != nil {
+	if err := c.checkCall(ctx, &a.options); err != nil {
 		return nil, opError("acquire", name, err)
 	}
-	defer c.activeCalls.Done()
 	if a.options.Wait > 0 && !singleAttempt {
 		limited, cancel := context.WithTimeoutCause(ctx, a.options.Wait, errWaitOver)
 		defer cancel()
 		a.ctx = limited
 	}
-	return a.runAndReport()
+	return a.run()
 }
 
-// checkAndBegin checks the options of a call, and registers the call by beginCall.
-func (c *Client) checkAndBegin(ctx context.Context, o *Options) error {
+// checkCall checks the arguments of a call.
+func (c *Client) checkCall(ctx context.Context, o *Options) error {
 	if err := o.validate(c.guarantees); err != nil {
 		return err
 	}
 	if ctx == nil {
 		return errNoContext
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return c.beginCall()
+	return ctx.Err()
 }
 
-// runAndReport acquires the lock, and reports the result to the hooks and the log.
-func (a *acquireOp) runAndReport() (*Lock, error) {
+// run acquires the lock, and reports the result to the hooks and the log.
+func (a *acquireOp) run() (*Lock, error) {
+	a.c.mu.Lock()
+	if err := a.c.registerCall(); err != nil {
+		a.c.mu.Unlock()
+		return nil, a.wrapError(err)
+	}
+	defer a.c.activeCalls.Done()
 	lock, err := a.acquire()
 	a.reportResult(lock, err)
 	return lock, err
 }
 
 // acquire waits in the queue of the name, and then acquires the lock or joins a reentrant lease.
-// It starts anew if that lease ends before it has been joined.
+// It starts anew if that lease ends before it has been joined. The caller holds c.mu, which
+// acquire unlocks.
 func (a *acquireOp) acquire() (*Lock, error) {
-	for {
+	for ; ; a.c.mu.Lock() {
 		existing, err := a.enqueue()
 		if err != nil {
 			return nil, a.wrapError(err)

@@ -62,7 +62,11 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, sin
 		c: c, callerCtx: ctx, ctx: ctx, names: names, locks: make([]*Lock, len(names)),
 		options: o.withDefaults(&c.options), singleAttempt: singleAttempt,
 	}
-	if err := c.checkAndBegin(ctx, &m.options); err != nil {
+	err := c.checkCall(ctx, &m.options)
+	if err == nil {
+		err = c.beginCall()
+	}
+	if err != nil {
 		return nil, opErrorAll("acquire", names, err)
 	}
 	defer c.activeCalls.Done()
@@ -73,7 +77,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, sin
 	}
 	noRenew := m.options.NoRenew
 	m.options.NoRenew = false
-	err := m.acquireAll()
+	err = m.acquireAll()
 	if err == nil && noRenew {
 		err = m.stopAutoRenew()
 	}
@@ -163,7 +167,7 @@ func (m *multiAcquire) acquireLock(ctx context.Context, i int, singleAttempt boo
 		c: m.c, ctx: ctx, name: m.names[i], fullName: full,
 		options: m.options, singleAttempt: singleAttempt, hasAnswered: m.hasAnswered,
 	}
-	return a.runAndReport()
+	return a.run()
 }
 
 // discardLost discards the locks that are no longer held. It returns the reason of the first.

@@ -53,7 +53,10 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 		return nil, err
 	}
 	op := c.newAdoptOp(ctx, fields, o)
-	if err := c.checkAndBegin(ctx, &op.options); err != nil {
+	if err := c.checkCall(ctx, &op.options); err != nil {
+		return nil, err
+	}
+	if err := c.beginCall(); err != nil {
 		return nil, err
 	}
 	defer c.activeCalls.Done()

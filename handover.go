@@ -46,7 +46,7 @@ func (l *lease) handleCount() int {
 func (h *handle) handOver() error {
 	l := h.lease
 	c := l.c
-	h.removeHandle()
+	h.removeHandle(nil)
 	if l.checkHeld() == nil {
 		l.endLease(&ErrHandedOver)
 	}

@@ -45,7 +45,7 @@ type lease struct {
 	dueAt          time.Duration // when the scheduler checks it next
 	heapIndex      int           // in the schedule, or notScheduled
 	awaitingWork   bool          // it has ended; its release waits for work under it
-	inFlight       int           // requests in flight that may extend it
+	inFlight       atomic.Int32  // requests in flight that may extend it; after the end it only falls
 	idle           chan struct{} // closed when inFlight falls to 0; nil if nothing waits for it
 	renewalFailed  bool          // the last renewal failed
 	ticketIssued   bool          // a ticket exists: the lease may outlast what this Client knows
@@ -198,17 +198,25 @@ func (l *lease) markLost(reason error) {
 func (l *lease) endLease(end *error) bool {
 	c := l.c
 	c.mu.Lock()
-	if l.endReason.Load() != nil {
+	if !l.endLocked(end) {
 		c.mu.Unlock()
 		return false
 	}
-	l.endReason.Store(end)
-	c.schedule.remove(l)
 	handles := l.appendHandles(make([]*handle, 0, 1))
 	c.mu.Unlock()
 	for _, h := range handles {
 		h.endContext(*end)
 	}
+	return true
+}
+
+// endLocked ends the lease, but not the contexts of its handles. The caller holds Client.mu.
+func (l *lease) endLocked(end *error) bool {
+	if l.endReason.Load() != nil {
+		return false
+	}
+	l.endReason.Store(end)
+	l.c.schedule.remove(l)
 	return true
 }
 

@@ -150,7 +150,7 @@ func (l *Lock) Release() error {
 func (h *handle) release() error {
 	l := h.lease
 	end := l.checkHeld()
-	last := h.removeHandle()
+	last := h.removeHandle(&ErrReleased)
 	h.endContext(ErrReleased)
 	if last {
 		return l.release()
@@ -174,7 +174,7 @@ func (h *handle) registerWork(done <-chan struct{}) error {
 // discard releases a handle as if it had never been acquired.
 func (h *handle) discard() {
 	h.releaseOnce.Do(func() {
-		last := h.removeHandle()
+		last := h.removeHandle(nil)
 		h.endContext(errDiscarded)
 		switch {
 		case !last:

@@ -30,7 +30,10 @@ func (c *Client) Ping(ctx context.Context) error {
 
 func (c *Client) pingStore(ctx context.Context) error {
 	o := Options{TTL: pingTTL}
-	if err := c.checkAndBegin(ctx, &o); err != nil {
+	if err := c.checkCall(ctx, &o); err != nil {
+		return err
+	}
+	if err := c.beginCall(); err != nil {
 		return err
 	}
 	defer c.activeCalls.Done()

@@ -92,10 +92,9 @@ type waiter struct {
 }
 
 // enqueue waits until the operation is the head of the name's queue. It returns a lease instead
-// if there is one that the operation may join.
+// if there is one that the operation may join. The caller holds c.mu, which enqueue unlocks.
 func (a *acquireOp) enqueue() (*lease, error) {
 	c := a.c
-	c.mu.Lock()
 	q := c.queues[a.fullName]
 	if q == nil {
 		c.queues[a.fullName] = &nameQueue{}

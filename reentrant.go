@@ -8,13 +8,16 @@ func (l *lease) joinable() bool {
 }
 
 // removeHandle removes a handle from its lease. It reports whether the handle was the last, which
-// stays in the list.
-func (h *handle) removeHandle() bool {
+// stays in the list. If end is not nil, the last handle ends the lease, for that reason.
+func (h *handle) removeHandle(end *error) bool {
 	l := h.lease
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	l.openHandles--
 	if l.openHandles == 0 {
+		if end != nil {
+			l.endLocked(end)
+		}
 		return true
 	}
 	if h.next != nil {

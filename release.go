@@ -16,7 +16,9 @@ func (l *lease) release() error {
 
 // endAndRelease does the work of release. The caller has called checkHeld just before.
 func (l *lease) endAndRelease() error {
-	l.endLease(&ErrReleased)
+	if l.endReason.Load() == nil {
+		l.endLease(&ErrReleased)
+	}
 	switch end := *l.endReason.Load(); {
 	case errors.Is(end, ErrReleased):
 		return l.releaseAndReport()

@@ -90,7 +90,7 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
 		case l.dueAt < deadline && l.dueAt <= now+l.ttl/batchWindow:
 			l.dueAt = deadline
 			s.insertOrFix(l)
-			l.inFlight++
+			l.inFlight.Add(1)
 			renewals = append(renewals, l)
 		case l.dueAt <= now: // the deadline has moved since
 			l.dueAt = deadline
@@ -316,14 +316,13 @@ func (l *lease) beginRequest() bool {
 	if l.endReason.Load() != nil {
 		return false
 	}
-	l.inFlight++
+	l.inFlight.Add(1)
 	return true
 }
 
 // endRequest unregisters such a request. The caller holds c.mu.
 func (l *lease) endRequest() {
-	l.inFlight--
-	if l.inFlight == 0 && l.idle != nil {
+	if l.inFlight.Add(-1) == 0 && l.idle != nil {
 		close(l.idle)
 		l.idle = nil
 	}
@@ -338,10 +337,13 @@ func (c *Client) endRequests(leases []*lease) {
 	}
 }
 
-// waitIdle waits until no request is in flight that may extend the lease.
+// waitIdle waits until no request is in flight that may extend the lease, which has ended.
 func (l *lease) waitIdle() {
+	if l.inFlight.Load() == 0 {
+		return
+	}
 	l.c.mu.Lock()
-	if l.inFlight == 0 {
+	if l.inFlight.Load() == 0 {
 		l.c.mu.Unlock()
 		return
 	}
