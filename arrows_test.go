@@ -17,7 +17,7 @@ var arrows = map[string][]string{
 	"drivertest":  {"driver"},
 	"memstore":    {"driver"},
 	"filestore":   {"driver", "internal/retry", "golang.org/x/sys"},
-	"quorumstore": {"driver", "internal/quorumnode", "internal/retry"},
+	"quorumstore": {"driver", "internal/quorumbatch", "internal/retry"},
 	"pgstore":     {"driver", "internal/batch", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
 
 	"pgstore/advisory": {"driver", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"once/gocronlock": {"", "driver", "once", "election", "internal/retry", "github.com/go-co-op/gocron", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron"},
 	"httplock":        {"", "driver"},
 	"ratelimit":       {"", "driver", "internal/retry"},
-	"redisstore":      {"driver", "internal/batch", "internal/quorumnode", "internal/retry", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
+	"redisstore":      {"driver", "internal/batch", "internal/quorumbatch", "internal/retry", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
 }
 
 func TestImportArrows(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 // Acquire implements [driver.Store]. It returns as soon as the votes decide the attempt. A grant
 // that comes later makes the hold stronger, or is released again. Grants that a failed attempt is
 // known to have are released before Acquire returns, also if this owner has them from an earlier
-// attempt.
+// attempt; if ctx or the Store ends first, they are released in the background.
 //
 // A vote without a winner (the nodes are divided among contenders, or granted different tokens) is
 // repeated a few times, after a random pause. If less than a majority replied, the error is an

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/quorumnode"
+	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -141,7 +141,7 @@ type conn struct {
 }
 
 func init() {
-	quorumnode.Register(func(store driver.Store) quorumnode.SendBatch {
+	quorumbatch.Register(func(store driver.Store) quorumbatch.SendBatch {
 		if c, ok := store.(*conn); ok && c.batch {
 			return c.sendBatch
 		}
@@ -150,7 +150,7 @@ func init() {
 }
 
 // sendBatch makes requests beside each other, in the reverse of their order.
-func (c *conn) sendBatch(ctx context.Context, reqs []*quorumnode.Request) {
+func (c *conn) sendBatch(ctx context.Context, reqs []*quorumbatch.Request) {
 	var group sync.WaitGroup
 	for _, r := range slices.Backward(reqs) {
 		group.Go(func() { r.Send(ctx, c) })

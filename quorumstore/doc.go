@@ -78,6 +78,11 @@
 // confirmed it later, and Options.Timeout more. A release that is still under way
 // then, and arrives after all, ends the owner's part on that node.
 //
+// A late acquisition. An acquisition that a node has not answered by twice Options.Timeout may be
+// executed later, after the release that undoes it. That release is therefore sent again, as one
+// that was not confirmed is. An acquisition that comes later still keeps its part of the name until
+// the TTL, and if that happens at a majority of the nodes, the name is taken as long.
+//
 // The same node twice. Two stores that lead to one server have two votes, which makes a majority
 // worth nothing. Equal URLs are refused. Nodes that implement [driver.Identifier], as those of this
 // module do, are compared during the first Acquire, which returns [driver.ErrInvalid] if two are

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/quorumnode"
+	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // A node is one of the stores of a quorum.
@@ -19,15 +19,15 @@ type node struct {
 	timeout    time.Duration
 	began      time.Time
 
-	sendBatch quorumnode.SendBatch // nil for a store without batches
+	sendBatch quorumbatch.SendBatch // nil for a store without batches
 
 	// Guarded by Store.mu.
-	waiting []*nodeRequest // for the next batch
-	spare   []*nodeRequest // memory for the batch after it
-	sender  int            // the number of the goroutine that sends batches
-	sending bool           // there is one, and it is not held up
-	sentAt  time.Time      // when its batch was sent
-	heldUp  *time.Timer    // calls replaceSender
+	waiting     []*nodeRequest // for the next batch
+	batchBuffer []*nodeRequest // memory for the batch after it
+	sender      int            // the number of the goroutine that sends batches
+	sending     bool           // there is one, and it is not held up
+	sentAt      time.Time      // when its batch was sent
+	stuckTimer  *time.Timer    // calls replaceSender
 
 	pending    atomic.Int64 // requests in flight, or waiting for one that is
 	lastReply  atomic.Int64 // when it last replied, or got a request after an idle time
@@ -45,8 +45,8 @@ const (
 	// resendLimit bounds the releases that wait to be sent again to one node.
 	resendLimit = 256
 
-	// maxBatchDelay is how long a batch in flight holds up the next one. The requests of a batch
-	// have nothing to do with those of another, so that their order is free.
+	// After maxBatchDelay the next batch is sent beside the one in flight. No owner has requests in
+	// two batches of a node, so their order does not matter.
 	maxBatchDelay = 50 * time.Millisecond
 )
 
@@ -77,13 +77,13 @@ func (n *node) recordReply(timedOut bool) {
 // they have ended.
 func (n *node) send(ctx context.Context, requests []*nodeRequest) {
 	refused := n.pending.Load() > unresponsiveLimit && n.isUnresponsive()
-	var batch []*quorumnode.Request
+	var batch []*quorumbatch.Request
 	for _, r := range requests {
 		switch {
 		case r.skipped:
 		case refused:
 			r.sent.Err = errUnresponsive
-		case len(requests) == 1:
+		case n.sendBatch == nil:
 			r.sent.Send(ctx, n.Store)
 			n.recordReply(r.sent.Err != nil && ctx.Err() == context.DeadlineExceeded)
 		default:
@@ -94,7 +94,7 @@ func (n *node) send(ctx context.Context, requests []*nodeRequest) {
 		return
 	}
 	n.sendBatch(ctx, batch)
-	answered := slices.ContainsFunc(batch, func(r *quorumnode.Request) bool { return r.Err == nil })
+	answered := slices.ContainsFunc(batch, func(r *quorumbatch.Request) bool { return r.Err == nil })
 	n.recordReply(!answered && ctx.Err() == context.DeadlineExceeded)
 }
 
@@ -116,18 +116,18 @@ func (s *Store) sendBatches(n *node, sender int) {
 	defer s.mu.Unlock()
 	for n.sender == sender && n.sending && len(n.waiting) > 0 {
 		batch := n.waiting
-		n.waiting, n.spare = n.spare[:0], nil
+		n.waiting, n.batchBuffer = n.batchBuffer[:0], nil
 		n.sentAt = time.Now()
-		n.heldUp.Reset(maxBatchDelay)
+		n.stuckTimer.Reset(maxBatchDelay)
 		s.mu.Unlock()
 		s.send(n, batch)
 		s.mu.Lock()
 		clear(batch)
-		n.spare = batch
+		n.batchBuffer = batch
 	}
 	if n.sender == sender {
 		n.sending = false
-		n.heldUp.Stop()
+		n.stuckTimer.Stop()
 	}
 	s.startSender(n)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/quorumnode"
+	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // An ownerState is what is in flight, waits or is in doubt for one owner of one name. It exists
@@ -23,14 +23,17 @@ type ownerState struct {
 
 type ownerKey struct{ name, owner string }
 
-// A nodeQueue sends the requests of one owner to one node, one after the other, so that a release
-// never overtakes the acquisition that it undoes. However long the node hangs, the queue has one
-// request in flight, and of those that wait one acquisition, and one release of each kind for each
-// of them. It is guarded by Store.mu.
+// A nodeQueue sends the requests of one owner to one node, one after the other: a release is sent
+// after the call of the acquisition that it undoes has returned. If that call was given up at its
+// deadline, the server may still execute it after the release, which is therefore sent again if it
+// has found nothing. At most one request is in flight. At most one acquisition waits. A waiting
+// release absorbs the next one of its kind, so the queue of a node that hangs stays short. It is
+// guarded by Store.mu.
 type nodeQueue struct {
 	current    *nodeRequest // in flight; nil if there is none
 	waiting    []*nodeRequest
-	acquires   int       // how many acquisitions were sent
+	sent       int       // how many requests were sent, but those sent again
+	unknown    bool      // an acquisition has ended without a reply, and may still arrive
 	doubtUntil time.Time // see doubtTime
 }
 
@@ -46,12 +49,12 @@ type nodeRequest struct {
 	released []*fanOut[bool] // those that the release is sent for; none if it is sent again
 	undoes   *nodeRequest    // the acquisition that the release undoes; nil if it is sent in any case
 	resent   int             // how often the release was sent before
-	acquires int             // nodeQueue.acquires when it was sent before
+	place    int             // nodeQueue.sent when it was sent before
 
 	skipped bool      // its turn has come, and it is not to be sent
 	doubt   time.Time // nodeQueue.doubtUntil when its turn came; zero if there was no doubt
 
-	sent quorumnode.Request // what the node gets, with the result
+	sent quorumbatch.Request // what the node gets, with the result
 }
 
 // Reasons not to send a request to a node. Nothing was sent.
@@ -107,7 +110,10 @@ func (s *Store) enqueue(n *node, r *nodeRequest) {
 	if i := len(q.waiting) - 1; i >= 0 && r.acquire == nil {
 		if last := q.waiting[i]; last.acquire == nil && (last.release.Keep > 0) == (r.release.Keep > 0) {
 			last.released = append(slices.DeleteFunc(last.released, (*fanOut[bool]).isDecided), r.released...)
-			last.undoes, last.resent = nil, 0
+			last.undoes = nil
+			if r.resent == 0 { // The later release decides how long the name is kept.
+				last.release, last.resent = r.release, 0
+			}
 			return
 		}
 	}
@@ -145,14 +151,17 @@ func (s *Store) startNext(n *node, q *nodeQueue) {
 		r.doubt = q.doubtUntil
 	}
 	switch {
+	case r.resent > 0:
+		r.skipped = r.place != q.sent
 	case r.acquire == nil:
-		r.skipped = r.undoes != nil && !r.undoes.mayHold || r.resent > 0 && r.acquires != q.acquires
-		r.acquires = q.acquires
-	case r.acquired.isOver():
-		r.skipped = true
-	case r.doubt.IsZero():
-		q.acquires++
+		r.skipped = r.undoes != nil && !r.undoes.mayHold
+	default:
+		r.skipped = r.acquired.isOver()
 	}
+	if !r.skipped && r.resent == 0 && (r.acquire == nil || r.doubt.IsZero()) {
+		q.sent++
+	}
+	r.place = q.sent
 	if n.sendBatch == nil {
 		go s.send(n, []*nodeRequest{r})
 		return
@@ -223,7 +232,8 @@ func (s *Store) deliver(n *node, r *nodeRequest) {
 	if r.acquire == nil {
 		if !r.skipped {
 			s.updateDoubt(r.owner, n, r.doubt, err)
-			if err != nil && !driver.Permanent(err) {
+			late := err == nil && !r.sent.Released && s.mayStillArrive(r.owner, n)
+			if late || err != nil && !driver.Permanent(err) {
 				s.resendLater(n, r)
 			}
 		}
@@ -238,7 +248,13 @@ func (s *Store) deliver(n *node, r *nodeRequest) {
 		s.updateDoubt(r.owner, n, r.doubt, err)
 		err = errInDoubt
 	default:
-		r.mayHold = err == nil && r.sent.Acquired.Granted || err != nil && !driver.IsNotApplied(err)
+		unknown := err != nil && !driver.IsNotApplied(err)
+		r.mayHold = unknown || err == nil && r.sent.Acquired.Granted
+		if unknown {
+			s.mu.Lock()
+			r.owner.queues[n.index].unknown = true
+			s.mu.Unlock()
+		}
 	}
 	r.acquired.receive(reply[*driver.AcquireResult]{n.index, &r.sent.Acquired, err})
 }

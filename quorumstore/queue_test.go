@@ -2,6 +2,7 @@ package quorumstore
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,6 +89,7 @@ func TestReleasesJoin(t *testing.T) {
 				t.Errorf("keep %v: %v", keep, err)
 			}
 		}
+		synctest.Wait() // for the end of the request for the identity
 		if n := s.nodes[2].pending.Load(); n != 4 {
 			t.Errorf("%d requests wait, want an acquisition and three releases", n)
 		}
@@ -158,4 +160,65 @@ func TestCloseEndsTheQueues(t *testing.T) {
 			t.Errorf("%d owners are left", n)
 		}
 	})
+}
+
+// An acquisition that was given up at its deadline, and that the server executes after the release,
+// does not keep the name: the release that has found nothing is sent again.
+func TestAcquisitionAfterItsRelease(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		for _, late := range conns[1:] {
+			late.Once(faultstore.Acquire, func(ctx context.Context, _ faultstore.Op, apply func()) error {
+				time.AfterFunc(2*DefaultTimeout+200*time.Millisecond, apply)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}
+		s := join(t, conns)
+		began := time.Now()
+		if res, err := s.Acquire(t.Context(), request("mine")); err == nil {
+			t.Fatalf("one node was enough: %+v", res)
+		}
+		at := func(after time.Duration, want ...string) {
+			time.Sleep(time.Until(began.Add(2*DefaultTimeout + after)))
+			c.holders(t, want...)
+		}
+		at(100*time.Millisecond, "", "", "")
+		at(220*time.Millisecond, "", "mine", "mine")
+		at(resendAfter[0]+resendAfter[1], "", "", "")
+	})
+}
+
+// The last release decides how long the name is kept, if it joins one that waits, and if one before
+// it is sent again.
+func TestLastReleaseDecidesKeep(t *testing.T) {
+	for _, joins := range []bool{true, false} {
+		inBubble(t, 3, func(t *testing.T, c cluster) {
+			conns := c.connect()
+			s := join(t, conns)
+			req := request("mine")
+			grant(t, s, req)
+			synctest.Wait()
+			for _, node := range conns[1:] { // A first release is lost there.
+				node.Once(faultstore.Release, func(context.Context, faultstore.Op, func()) error {
+					if joins {
+						time.Sleep(DefaultTimeout)
+					}
+					return errFault
+				})
+			}
+			var keeping sync.WaitGroup
+			for _, keep := range []time.Duration{time.Second, time.Second, time.Hour} {
+				keeping.Go(func() {
+					_, _ = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: keep})
+				})
+				synctest.Wait()
+			}
+			keeping.Wait()
+			time.Sleep(10 * time.Second)
+			if res := acquire(t, s, request("other")); res.Granted || !res.Held.Kept || res.Held.Remaining < time.Minute {
+				t.Errorf("joins: %v: %+v, want the name kept for an hour", joins, res)
+			}
+		})
+	}
 }

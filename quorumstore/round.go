@@ -74,10 +74,10 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 	return outcome, token, err
 }
 
-// undo releases what a round that failed has left, or may still leave, on the nodes. When it
-// returns, the releases are in the queues, and no acquisition of the round waits there. wait blocks
-// until the nodes that granted have replied to the release, or have had their time, or ctx or the
-// Store has ended. It reports whether all of these nodes have confirmed it.
+// undo queues a release at every node that granted, or whose outcome is unknown, and cancels the
+// acquisitions that wait. The function that it returns waits for the nodes that granted, for
+// Options.Timeout at most, or until ctx or the Store ends. It reports whether all of them confirmed
+// the release.
 func (r *round) undo(ctx context.Context) (wait func(ctx context.Context) bool) {
 	s := r.s
 	granted, replied, confirmed := 0, 0, 0

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/quorumnode"
+	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -86,9 +86,9 @@ func New(nodes []driver.Store, o *Options) *Store {
 		}
 		can[i] = store.Guarantees()
 		n := &node{Store: store, index: i, guarantees: can[i], timeout: s.timeout, began: began}
-		if n.sendBatch = quorumnode.Of(store); n.sendBatch != nil {
-			n.heldUp = time.AfterFunc(time.Hour, func() { s.replaceSender(n) })
-			n.heldUp.Stop()
+		if n.sendBatch = quorumbatch.Of(store); n.sendBatch != nil {
+			n.stuckTimer = time.AfterFunc(time.Hour, func() { s.replaceSender(n) })
+			n.stuckTimer.Stop()
 		}
 		s.nodes = append(s.nodes, n)
 	}

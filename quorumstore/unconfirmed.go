@@ -47,8 +47,16 @@ func (s *Store) updateDoubt(o *ownerState, n *node, before time.Time, err error)
 	}
 }
 
-// resendLater sends a release that a node did not confirm again after a pause, in its turn, unless
-// the owner has requested the name from this node again by then, or too many such releases wait.
+// mayStillArrive reports whether the node may execute an acquisition of the owner that has ended
+// without a reply.
+func (s *Store) mayStillArrive(o *ownerState, n *node) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return o.queues[n.index].unknown
+}
+
+// resendLater sends a release again after a pause, in its turn. It does not if the owner has made
+// another request at this node since, or if resendLimit releases wait.
 func (s *Store) resendLater(n *node, r *nodeRequest) {
 	if r.resent == len(resendAfter) {
 		return
@@ -59,7 +67,7 @@ func (s *Store) resendLater(n *node, r *nodeRequest) {
 	}
 	pause := resendAfter[r.resent]
 	o := r.owner
-	again := &nodeRequest{owner: o, release: r.release, resent: r.resent + 1, acquires: r.acquires}
+	again := &nodeRequest{owner: o, release: r.release, resent: r.resent + 1, place: r.place}
 	if again.release.Keep > 0 {
 		again.release.Keep = max(again.release.Keep-pause, driver.MinTTL)
 	}

@@ -2,24 +2,28 @@ package redisstore
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/quorumnode"
+	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 func init() {
-	quorumnode.Register(func(store driver.Store) quorumnode.SendBatch {
-		if s, ok := store.(*Store); ok {
+	quorumbatch.Register(func(store driver.Store) quorumbatch.SendBatch {
+		// The requests of a batch would wait for the slowest node of a cluster.
+		if s, ok := store.(*Store); ok && !s.cluster && s.honorsDeadline {
 			return s.sendQuorumBatch
 		}
 		return nil
 	})
 }
 
-// sendQuorumBatch implements [quorumnode.SendBatch].
-func (s *Store) sendQuorumBatch(ctx context.Context, reqs []*quorumnode.Request) {
+// sendQuorumBatch implements [quorumbatch.SendBatch]. It sends the requests beside those in the
+// queue of the Store: the quorum keeps the order, and a connection that hangs holds up nobody else.
+func (s *Store) sendQuorumBatch(ctx context.Context, reqs []*quorumbatch.Request) {
 	unusable := s.checkUsable(ctx)
-	calls, sent := make([]*call, 0, len(reqs)), make([]*quorumnode.Request, 0, len(reqs))
+	calls, sent := make([]*call, 0, len(reqs)), make([]*quorumbatch.Request, 0, len(reqs))
 	for _, r := range reqs {
 		c, err := (*call)(nil), unusable
 		switch {
@@ -35,8 +39,16 @@ func (s *Store) sendQuorumBatch(ctx context.Context, reqs []*quorumnode.Request)
 		}
 		calls, sent = append(calls, c), append(sent, r)
 	}
-	for i, err := range s.runCalls(ctx, calls) {
-		r, reply := sent[i], calls[i].reply
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(requestBound)
+	}
+	for part := range slices.Chunk(calls, maxBatch) {
+		s.sendBatch(ctx, deadline, part)
+	}
+	for i, c := range calls {
+		reply, err := s.readReply(c)
+		r := sent[i]
 		switch {
 		case err != nil:
 			r.Err = err

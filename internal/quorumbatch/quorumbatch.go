@@ -1,8 +1,8 @@
-// Package quorumnode lets the stores of this module take the requests of a quorum in batches.
+// Package quorumbatch lets the stores of this module take the requests of a quorum in batches.
 //
 // A quorum makes a request to each of its nodes for each acquisition and release. With a goroutine
 // for each of them, waking these goroutines costs more than the requests.
-package quorumnode
+package quorumbatch
 
 import (
 	"context"
