@@ -69,7 +69,11 @@ type heldLock interface {
 	cancelWith(cancel context.CancelCauseFunc)
 	Err() error
 	Release() error
+	doError(err error) error // adds the names
 }
+
+func (l *Lock) doError(err error) error    { return opError("do", l.Name(), err) }
+func (s *LockSet) doError(err error) error { return opErrorAll("do", s.Names(), err) }
 
 // runLocked runs work while held lasts, and then releases it. The context of work has held as the
 // value of key.
@@ -81,7 +85,7 @@ func runLocked(ctx context.Context, key any, held heldLock, work func(context.Co
 	}
 	if errors.Is(err, errWorkRunning) {
 		close(done)
-		return fmt.Errorf("holdfast: do: %w", err)
+		return held.doError(err)
 	}
 	switch {
 	case err != nil:
@@ -93,7 +97,7 @@ func runLocked(ctx context.Context, key any, held heldLock, work func(context.Co
 	defer held.Release()
 	if err != nil {
 		close(done)
-		return fmt.Errorf("holdfast: do: the work was not run: %w", err)
+		return held.doError(fmt.Errorf("the work was not run: %w", err))
 	}
 	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, key, held))
 	defer cancel(nil)
@@ -106,7 +110,7 @@ func runLocked(ctx context.Context, key any, held heldLock, work func(context.Co
 	}()
 	lockErr := held.Release()
 	if lockErr == nil && end != nil {
-		lockErr = fmt.Errorf("holdfast: do: before the work had returned: %w", end)
+		lockErr = held.doError(fmt.Errorf("before the work had returned: %w", end))
 	}
 	return joinErrors(err, lockErr)
 }

@@ -12,7 +12,8 @@
 // # Taking a lock
 //
 // [Client.Acquire] waits until it has the lock, for ever unless its context or
-// [Options].Wait ends the wait. [Client.TryAcquire] makes one attempt. [Client.Do]
+// [Options].Wait ends the wait, or the store does not answer for [Config].MaxOutage
+// (10 s). [Client.TryAcquire] makes one attempt. [Client.Do]
 // waits for the lock, runs a function under it, and releases it. Inside of the
 // function [FromContext] returns the Lock; elsewhere it returns nil. [Client.TryDo]
 // makes one attempt, [DoValue] returns the value of the function, and [Lock.Do] runs

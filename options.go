@@ -58,7 +58,9 @@ type Options struct {
 	Detached bool
 
 	// MaxAttempts ends Acquire after the store has answered that many times that the lock is
-	// held; 0 means no limit. Attempts to reach the store do not count.
+	// held; 0 means no limit. Attempts to reach the store do not count, nor does the time in the
+	// queue behind another goroutine of this Client. Between two attempts the caller waits until
+	// the store signals a release, or the holder's time ends: to bound the time, use Wait.
 	MaxAttempts int
 
 	// NoDefaults makes the other fields apply as they are, also where they are zero: of the

@@ -93,6 +93,9 @@ func TestDoReportsWhatEndedIt(t *testing.T) {
 						return result
 					})
 					wantErr(t, err, e.want)
+					if !strings.Contains(err.Error(), `"a"`) {
+						t.Errorf("%v: the error does not name the lock", err)
+					}
 					if result != nil {
 						wantErr(t, err, result)
 					}

@@ -64,11 +64,14 @@ var schemePackages = map[string]string{
 
 // UnknownScheme returns the error for a URL scheme that has no opener. It matches
 // [ErrInvalid]. If the scheme is one of this module, the error names the missing
-// import. Else it names the registered schemes.
+// import. Else it names the registered schemes, or shows what a URL looks like.
 func UnknownScheme(scheme string) error {
 	if pkg, ok := schemePackages[scheme]; ok {
 		return fmt.Errorf("%w: the store for scheme %q is not linked into this program: import _ %q",
 			ErrInvalid, scheme, "github.com/holdfast-go/holdfast/"+pkg)
+	}
+	if scheme == "" {
+		return fmt.Errorf("%w: a store is given by a URL, such as file:///var/lib/locks or redis://host:6379", ErrInvalid)
 	}
 	return fmt.Errorf("%w: no store for scheme %q, there are: %s",
 		ErrInvalid, scheme, strings.Join(Schemes(), ", "))

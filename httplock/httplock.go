@@ -53,8 +53,11 @@ type Options struct {
 
 // Middleware returns middleware that holds the lock of a request's key while the
 // request is served. The key is the name of a lock, as in "invoice:42". A request
-// with an empty key is served without a lock.
+// with an empty key is served without a lock. Middleware panics if locks or key is nil.
 func Middleware(locks *holdfast.Client, key func(*http.Request) string, o *Options) func(http.Handler) http.Handler {
+	if locks == nil || key == nil {
+		panic("httplock: Middleware needs a Client and a function for the key")
+	}
 	m := middleware{locks: locks, key: key}
 	if o != nil {
 		m.o = *o

@@ -150,6 +150,9 @@ func (t *task) execute(ctx context.Context, work func(context.Context) error) (R
 	if err := t.validate(); err != nil {
 		return Result{Slot: t.slot}, t.wrapError(err)
 	}
+	if work == nil {
+		return Result{Slot: t.slot}, t.wrapError(fmt.Errorf("%w: work is nil", holdfast.ErrInvalid))
+	}
 	// Most calls find the work done, and do not need the lock.
 	if result, err := t.lookupMark(ctx); err != nil || result.Verdict != Unknown {
 		return result, err
@@ -184,6 +187,9 @@ func (t *task) acquire(ctx context.Context) (*holdfast.Lock, error) {
 const markSuffix = "/done"
 
 func (t *task) validate() error {
+	if t.locks == nil {
+		return fmt.Errorf("%w: the Client is nil", holdfast.ErrInvalid)
+	}
 	can := t.locks.Guarantees()
 	switch {
 	case !can.Keep || !can.Lookup:

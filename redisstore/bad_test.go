@@ -124,6 +124,8 @@ func TestScriptsForbidden(t *testing.T) {
 	fails(t, s, driver.ErrUnsupported, "does not run Lua scripts", "Acquire", "Renew", "Release", "Lookup", "Break")
 
 	server = servers.StartRedis(t)
+	s = openFromURL(t, "redis+sentinel://"+server.Addr+"/mymaster")
+	fails(t, s, driver.ErrInvalid, "is no Sentinel", "Acquire", "Renew", "Release", "Lookup", "Break")
 	server.Do("ACL", "SETUSER", "limited", "on", ">SecretWord", "~*", "+@all", "-evalsha", "-eval")
 	s = openFromURL(t, "redis://limited:SecretWord@"+server.Addr)
 	fails(t, s, driver.ErrNotApplied, "must be allowed EVALSHA", "Acquire", "Renew", "Release", "Lookup", "Break")

@@ -69,6 +69,8 @@ func (s *Store) explainReply(reply error) error {
 		return driver.NotApplied(hintError{"the user must be allowed EVALSHA, EVAL and the commands in the scripts, on all keys of the prefix, and WAIT with MinReplicas", reply})
 	case is("NOAUTH ", "WRONGPASS "), strings.Contains(text, "unauthenticated"):
 		return driver.NotApplied(hintError{"the server wants another user or password than the client has", reply})
+	case is("unknown command", "Unknown command") && s.sentinel && strings.Contains(strings.ToLower(text), "sentinel"):
+		return fmt.Errorf("%w: this server is no Sentinel, whose port is mostly 26379 (%s)", driver.ErrInvalid, firstLine(reply.Error()))
 	case is("unknown command", "Unknown command"):
 		return fmt.Errorf("%w: the server does not run Lua scripts (%s)", driver.ErrUnsupported, firstLine(reply.Error()))
 	case is("OOM "):

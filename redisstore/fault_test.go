@@ -210,7 +210,9 @@ func TestOpen(t *testing.T) {
 func TestURLs(t *testing.T) {
 	t.Parallel()
 	for text, good := range map[string]bool{
-		"redis://":                                 true,
+		"redis://":                                 false,
+		"redis://:6379":                            false,
+		"redis+cluster://:6379":                    false,
 		"redis://user:SecretWord@host:1234/7":      true,
 		"redis://[::1]:7000":                       true,
 		"rediss://host?server_name=other":          true,

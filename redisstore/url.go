@@ -70,6 +70,9 @@ func readTarget(u *url.URL, query *driver.Query) (*target, error) {
 	if u.Scheme == "redis+unix" {
 		return readSocket(u, query)
 	}
+	if u.Hostname() == "" { // As with a variable that is not set: each host would lock alone.
+		return nil, fmt.Errorf("%w: the URL names no host: want %s://host:port", driver.ErrInvalid, u.Scheme)
+	}
 	port := "6379"
 	if u.Scheme == "redis+sentinel" {
 		port = "26379"

@@ -219,13 +219,17 @@ func (r *runCommand) commandEnded(s *status, result supervise.Result, released e
 // stopReason returns why a command was stopped.
 func (r *runCommand) stopReason(s *status, released error) error {
 	held := time.Duration(s.HeldMS) * time.Millisecond
-	switch {
-	case released != nil:
-		return released
-	case r.maxHold > 0 && held > r.maxHold-r.killAfter-2*supervise.Margin:
-		return errors.New("it had run for as long as --max-hold allows")
+	reason := errors.New("the lock could not be renewed in time")
+	if r.maxHold > 0 && held > r.maxHold-r.killAfter-2*supervise.Margin {
+		reason = errors.New("it had run for as long as --max-hold allows")
 	}
-	return errors.New("the lock could not be renewed in time")
+	switch {
+	case errors.Is(released, holdfast.ErrLost): // It has the reason.
+		return released
+	case released != nil:
+		return fmt.Errorf("%w (and %w)", reason, released)
+	}
+	return reason
 }
 
 // messageWriter returns w, or under --quiet a writer that discards everything.
