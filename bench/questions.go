@@ -14,7 +14,7 @@ var questions = []page.Question{
 			"\"raw with a token\" shows what that costs. Where the system puts client and server " +
 			"decides more here than any library: hence the figures with both pinned to one core, " +
 			"and to two, where they were measured. A raw upsert is durable when it returns, as is " +
-			"\"Holdfast, table, durable\".",
+			"\"Holdfast, table, durable\"; the ratio in brackets is to \"Holdfast, table\", which is not.",
 		Columns: []page.Column{
 			{Title: "a pair", Metric: "pairs/s", PerPair: true, Scenarios: []string{
 				"redis-uncontended-1", "quorum-uncontended-1", "postgres-table-1", "postgres-advisory-1"}},

@@ -62,7 +62,7 @@ func panelOf(s *result.Scenario, m result.Metric, title string) measure.Panel {
 		hint = "less"
 	}
 	p := measure.Panel{
-		Title: title, Note: "– " + hint + " is better; in brackets, how many times as good Holdfast is",
+		Title: title, Note: "– " + hint + " is better",
 	}
 	for _, c := range s.Contenders {
 		f := s.Figure(c.Name, m)
