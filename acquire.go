@@ -339,7 +339,8 @@ func (b *outageBudget) retryDelay(ctx context.Context, sent time.Duration, err e
 			b.hasAnswered, b.retryAnnounced, b.failingSince = true, true, max(b.failingSince, now+after)
 		}
 	}
-	refused := driver.IsNotApplied(err) && (b.singleAttempt || !b.hasAnswered)
+	// A request that was not sent in time, as behind one that hangs, has not been refused.
+	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (b.singleAttempt || !b.hasAnswered)
 	if driver.Permanent(err) || refused || !bounded && now-b.failingSince >= limit {
 		return 0, storeError(ctx, err)
 	}

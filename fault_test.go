@@ -218,6 +218,20 @@ func TestWaiterRidesOutAnOutage(t *testing.T) {
 	})
 }
 
+// A request that was not sent in time, as behind one that hangs, is no refusal: a caller that the
+// store has never answered goes on trying.
+func TestUnsentRequestIsNoRefusal(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, func(ctx context.Context, _ faultstore.Op, _ func()) error {
+			<-ctx.Done()
+			return driver.NotApplied(ctx.Err())
+		})
+		time.AfterFunc(8*time.Second, func() { store.Set(faultstore.Acquire, nil) })
+		release(t, acquire(t, c, "a", nil))
+	})
+}
+
 // A store that hangs does not hold up anybody longer than the bounds say,
 // whatever it does with contexts.
 func TestHungStoreIsBounded(t *testing.T) {
