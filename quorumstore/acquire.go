@@ -97,10 +97,10 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	}
 }
 
-// confirmsHold reports whether the blocking hold is certainly one hold. Holds of different owners
-// are distinguished by their public holders. Contenders with the same public holder as this owner
-// can have the same token on different nodes, for a moment: such a hold must also have been there
-// in the round before, which seen records.
+// confirmsHold reports whether the blocking hold is certainly one hold. Two owners with one public
+// holder can be granted the same token on different nodes, for a moment, and then look like one
+// hold. A hold with the public holder of this owner therefore counts only if the round before
+// reported it, too. seen records that.
 func (r *round) confirmsHold(seen *driver.Record) bool {
 	rec, _ := r.blockingHold()
 	before := *seen

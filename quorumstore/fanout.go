@@ -116,10 +116,10 @@ func (f *fanOut[T]) receive(r reply[T]) {
 	}
 }
 
-// wait blocks until the replies decide, or no more are to come, or the time is over. The error is
-// the end of ctx or of the Store. The deadline of ctx ends it, and nothing else of ctx does: its
-// cancellation is not waited for, which would cost a timer for each request. Nothing is counted
-// after wait has returned.
+// wait blocks until the replies decide, or no more are to come, or the time is over. It ends at the
+// deadline of ctx. It ignores cancellation, since a context of package holdfast needs a timer for
+// its Done channel. The error is the end of ctx or of the Store. Nothing is counted after wait has
+// returned.
 func (f *fanOut[T]) wait(ctx context.Context) error {
 	timeout := f.timeout
 	var timeoutErr error // nil for the end of our own time

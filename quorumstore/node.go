@@ -24,8 +24,8 @@ type node struct {
 	// Guarded by Store.mu.
 	waiting     []*nodeRequest // for the next batch
 	batchBuffer []*nodeRequest // memory for the batch after it
-	sender      int            // the number of the goroutine that sends batches
-	sending     bool           // there is one, and it is not held up
+	sender      int            // the number of the last goroutine that sends batches
+	sending     bool           // it runs, and no batch of it takes too long
 	sentAt      time.Time      // when its batch was sent
 	stuckTimer  *time.Timer    // calls replaceSender
 
@@ -52,8 +52,8 @@ const (
 
 var errUnresponsive = driver.NotApplied(errors.New("it has left many requests unanswered, and gets no more"))
 
-// callNode makes one request to a node, of which the caller keeps count with Store.beginRequest and
-// Store.endRequest. It returns when the node does, however late that is.
+// callNode makes one request to a node. The caller calls Store.beginRequest before it and
+// Store.endRequest after it. callNode does not return before the node does.
 func callNode[T any](ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
 	if n.pending.Load() > unresponsiveLimit && n.isUnresponsive() {
 		var none T
@@ -73,8 +73,8 @@ func (n *node) recordReply(timedOut bool) {
 	}
 }
 
-// send makes the requests that are not skipped, of which the caller keeps count, and returns when
-// they have ended.
+// send makes the requests that are not skipped, and returns when they have ended. The caller counts
+// them, as for callNode.
 func (n *node) send(ctx context.Context, requests []*nodeRequest) {
 	refused := n.pending.Load() > unresponsiveLimit && n.isUnresponsive()
 	var batch []*quorumbatch.Request

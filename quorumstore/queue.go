@@ -209,8 +209,8 @@ func (s *Store) sendContext(requests []*nodeRequest) (context.Context, context.C
 	return s.requestContext(values, time.Now().Add(2*s.timeout))
 }
 
-// prepare makes what the node gets for a request, unless it is to be skipped. In place of an
-// acquisition that is a release while an earlier one may still be on its way.
+// prepare sets r.sent, unless the request is to be skipped. While a release is in doubt, it sends
+// that release again in place of an acquisition.
 func (s *Store) prepare(r *nodeRequest) {
 	switch {
 	case r.acquire == nil && !r.skipped && s.alive.Err() != nil:

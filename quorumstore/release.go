@@ -8,10 +8,10 @@ import (
 )
 
 // Release implements [driver.Store]. It goes to every node. It returns true as soon as a majority
-// has ended the hold, and false as soon as so many did not have it that no majority did. If neither
-// comes to be known, but a majority has replied, the hold is over, and since it may have had a
-// majority Release returns true. Else, or if the name should be kept and no majority keeps it, the
-// error is an [Error].
+// has ended the hold, and false as soon as so many did not have it that no majority did. If a
+// majority replied without deciding it, Release returns true: the hold is over, and may have had a
+// majority. To keep the name, a majority must have confirmed it. In all other cases the error is an
+// [Error].
 //
 // Releases that a node does not confirm are sent again in the background for a second or two. After
 // that the node's part of the hold ends with its TTL: a minority, which keeps no owner out as long
