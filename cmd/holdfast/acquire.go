@@ -66,6 +66,7 @@ func newAcquire(c *cli) *cobra.Command {
 	durationVar(f, &a.ttl, "ttl", 10*time.Minute, "when the lock is free again unless it is renewed or released")
 	f.Var(&a.wait, "wait", "how long to wait for the lock: a duration, 0 or forever")
 	f.BoolVar(&a.try, "try", false, "do not wait for the lock, like --wait 0")
+	a.addMaxOutage(f)
 	f.StringToStringVar(&a.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users; may be repeated, at most 16\n"+
 		"of 1024 bytes in all")
 	f.BoolVar(&a.json, "json", false, "one JSON object, with the ticket and the token")
@@ -74,8 +75,10 @@ func newAcquire(c *cli) *cobra.Command {
 
 func (a *acquireCommand) checkFlags(flags *pflag.FlagSet) error {
 	var err error
-	a.try, err = resolveTry(flags, a.try, a.wait)
-	return err
+	if a.try, err = resolveTry(flags, a.try, a.wait); err != nil {
+		return err
+	}
+	return a.checkMaxOutage()
 }
 
 func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Client, name string) error {

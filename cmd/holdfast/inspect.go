@@ -23,7 +23,7 @@ const (
 
 // openClient returns a client for reading locks; it takes none.
 func (c *cli) openClient(ctx context.Context) (*holdfast.Client, error) {
-	config := &holdfast.Config{}
+	config := &holdfast.Config{MaxOutage: c.maxOutage}
 	if c.verbose && !c.quiet {
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

@@ -2,15 +2,31 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // A cli holds the flags that all subcommands share.
 type cli struct {
-	store   stores
-	quiet   bool
-	verbose bool
+	store     stores
+	quiet     bool
+	verbose   bool
+	maxOutage time.Duration // of the subcommands that wait; 0 is the default
+}
+
+// addMaxOutage adds the flag that bounds a wait while the store does not answer.
+func (c *cli) addMaxOutage(f *pflag.FlagSet) {
+	durationVar(f, &c.maxOutage, "max-outage", 10*time.Second, "how long a wait goes on while the store does not answer")
+}
+
+// checkMaxOutage refuses what package holdfast would take for the default.
+func (c *cli) checkMaxOutage() error {
+	if c.maxOutage <= 0 {
+		return usageError(fmt.Errorf("--max-outage %v is not above 0", c.maxOutage), "--max-outage 10s")
+	}
+	return nil
 }
 
 // newRoot assembles the program for a command line. Every subcommand has a file of its own with a

@@ -76,6 +76,9 @@ func newRun(c *cli) *cobra.Command {
 		Long:    runLong,
 		Example: runExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := r.checkMaxOutage(); err != nil {
+				return err
+			}
 			if err := r.parseArgs(cmd.Flags(), args); err != nil {
 				return err
 			}
@@ -85,6 +88,7 @@ func newRun(c *cli) *cobra.Command {
 	f := cmd.Flags()
 	f.VarP(&r.wait, "wait", "w", "how long to wait for the lock: a duration, 0 or forever")
 	f.BoolVarP(&r.try, "try", "n", false, "do not wait for the lock, like --wait 0")
+	r.addMaxOutage(f)
 	durationVar(f, &r.minHold, "min-hold", 0, "keep the lock taken at least that long, even if the command ends sooner:\n"+
 		"at most one run in that time")
 	f.Uint8VarP(&r.conflictCode, "conflict-exit-code", "E", exitBusy, "exit `CODE` if the lock could not be had")

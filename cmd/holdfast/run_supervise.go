@@ -79,7 +79,7 @@ func (r *runCommand) runUnderLock(
 }
 
 func (r *runCommand) clientConfig(sup *supervise.Supervisor) *holdfast.Config {
-	config := &holdfast.Config{Holder: holderName(sup)}
+	config := &holdfast.Config{Holder: holderName(sup), MaxOutage: r.maxOutage}
 	if r.elect {
 		config.MaxOutage = candidateMaxOutage
 	}

@@ -40,6 +40,9 @@ func newWait(c *cli) *cobra.Command {
 		Example: waitExample,
 		Args:    oneName,
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := w.checkMaxOutage(); err != nil {
+				return err
+			}
 			ctx, stop := interruptContext()
 			defer stop()
 			return w.inspect(ctx, func(client *holdfast.Client) error {
@@ -48,6 +51,7 @@ func newWait(c *cli) *cobra.Command {
 		},
 	}
 	cmd.Flags().Var(&w.timeout, "timeout", "how long to wait: a duration, 0 or forever")
+	w.addMaxOutage(cmd.Flags())
 	return cmd
 }
 
