@@ -107,7 +107,7 @@ func TestTryAcquireAllTakesAllOrNothing(t *testing.T) {
 	})
 }
 
-// Who waits for a name holds those before it, and none after it.
+// A call that waits for a name holds the names before it, and none after it.
 func TestAcquireAllWaitsInOrder(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()

@@ -90,7 +90,7 @@ func TestWaitInACrowdEndsWithHeld(t *testing.T) {
 }
 
 // While ReleaseAll waits for work under a lock, the lock is held by this Client, for
-// those who try and for those who wait.
+// attempts and for waiters.
 func TestHeldWhileWorkIsAwaited(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, _ := faulty(t, nil)

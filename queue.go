@@ -188,7 +188,8 @@ func (a *acquireOp) outageError(q *nameQueue) error {
 // tryBecomeHead makes the operation the head of a queue that has another head, if that one
 // leaves, or returns the known error. The result is as of now: if the head pauses between
 // attempts, tryBecomeHead makes it try again, and if the head's request is in flight,
-// tryBecomeHead waits for its result. It returns a lease that the operation may join. The caller holds c.mu, which tryBecomeHead unlocks.
+// tryBecomeHead waits for its result. It returns a lease that the operation may join. The
+// caller holds c.mu, which tryBecomeHead unlocks.
 func (a *acquireOp) tryBecomeHead(q *nameQueue) (*lease, error) {
 	c := a.c
 	a.startedAt = c.clock.now()

@@ -10,7 +10,7 @@ import (
 )
 
 // TestDetachedHold: a detached hold stays when its process is killed, through a
-// sweep too, and whoever knows its owner has it from then on.
+// sweep too, and belongs to any process that knows its owner.
 func TestDetachedHold(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)

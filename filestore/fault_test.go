@@ -24,8 +24,8 @@ func wantError(tb testing.TB, err, want error, texts ...string) {
 	}
 }
 
-// The limit of this store: whoever deletes the record of a lock that is held frees
-// it. The tokens tell the two holders apart.
+// The limit of this store: a lock that is held is free once its record is deleted. The
+// tokens distinguish the two holders.
 func TestDeletedRecord(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	_, first := granted(t, s, "name", time.Hour)

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// hostileRecords returns what a neighbor who may write the folder could put into
-// the record of the name "bad".
+// hostileRecords returns what a neighbor with the right to write the folder could put
+// into the record of the name "bad".
 func hostileRecords(h host) map[string]string {
 	line := func(fields string) string {
 		return fmt.Sprintf(`{"holdfast":1,"name":"bad","state":"held","boot":%q,%s}`+"\n", h.boot, fields)

@@ -761,8 +761,8 @@ func TestNoRegularFiles(t *testing.T) {
 	}
 }
 
-// TestReaders: a user who may read the folder and not write it cannot open a
-// file in it, and so cannot lock one.
+// TestReaders: a user with the right to read the folder and not to write it cannot
+// open a file in it, and so cannot lock one.
 func TestReaders(t *testing.T) {
 	stage := newStage(t)
 	dir := makeDir(t, filepath.Join(stage.dir, "folder"), alice, 0o755)
@@ -807,8 +807,8 @@ func roleLockAll(args []string) error {
 	return awaitEOF()
 }
 
-// TestStrangerGetsNowhere: who may not write a user's own folder can put nothing
-// in it, beneath a folder too where all may write.
+// TestStrangerGetsNowhere: without the right to write a user's own folder nothing can
+// be put in it, not even beneath a folder that all may write.
 func TestStrangerGetsNowhere(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("not root: there is no stranger")

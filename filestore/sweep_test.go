@@ -56,7 +56,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepInBackground: whoever raises the mark sweeps.
+// TestSweepInBackground: the store that raises the mark sweeps.
 func TestSweepInBackground(t *testing.T) {
 	f, dir := newFakeHost(), t.TempDir()
 	f.wall.Store(time.Now().UnixNano())

@@ -75,7 +75,7 @@ END $traps$`
 }
 
 // Nothing that others have made in a schema of the search_path runs with the
-// rights of those who lock, whatever they do.
+// rights of the users that lock.
 func TestHostileOperators(t *testing.T) {
 	t.Parallel()
 	url, attacker := hostileDatabase(t, "hostile_operators")

@@ -236,7 +236,7 @@ func TestReleaseOfOpenRow(t *testing.T) {
 	}
 }
 
-// release_lock notifies those who wait.
+// release_lock notifies waiters.
 func TestReleaseLockNotifies(t *testing.T) {
 	t.Parallel()
 	s := open(t)

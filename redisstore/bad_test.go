@@ -153,7 +153,7 @@ func TestOwnerOfTwoLines(t *testing.T) {
 	}
 }
 
-// A user who may not read locks is told so, and not that they are corrupt.
+// Without the right to read locks the error names that right, and not corrupt locks.
 func TestReadingForbidden(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// mapTo is what a client of a cluster is told if all slots are on one server.
+// mapTo returns the map of a cluster with all slots on one server.
 func mapTo(addr string) func(context.Context) ([]redis.ClusterSlot, error) {
 	return func(context.Context) ([]redis.ClusterSlot, error) {
 		return []redis.ClusterSlot{{Start: 0, End: hashSlots - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil

@@ -43,7 +43,8 @@
 // A server that forgets locks lets two clients hold one: when it is started
 // again without its data or with old data (appendonly yes with appendfsync
 // always keeps all), when a replica is promoted that had not got the latest
-// writes, or as planned while the old master still grants, when it is flushed, and when maxmemory-policy lets it evict keys. The
+// writes, or as planned while the old master still grants, when it is flushed, and when
+// maxmemory-policy lets it evict keys. The
 // tokens still rise then, so that a resource that refuses lower tokens than it
 // has seen stays safe. [Options].RestartGuard closes the gap after a restart, a
 // flush and a promotion, except while an old master that is cut off goes on

@@ -269,8 +269,8 @@ func TestGuardAndFloors(t *testing.T) {
 	}
 }
 
-// A user who may not ask for the tokens ahead is told so before any lock of the
-// batch is taken, also if most would not need it.
+// Without the right to read the tokens ahead a batch fails before any lock of it is
+// taken, also if most would not need it.
 func TestTokensThatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

@@ -14,8 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// A peer is another process that locks, and does as it is told; interop/lock.js
-// says what it understands.
+// A peer is another process that locks, by commands; interop/lock.js lists them.
 type peer struct {
 	t    *testing.T
 	name string

@@ -66,7 +66,7 @@ func (m *move) end() {
 	m.from, m.to = m.to, m.from
 }
 
-// Who waits for a lock rides through the move of its slot, and a single attempt says
+// A waiter goes on through the move of the slot of its lock, and a single attempt reports
 // what is so: held by another, or not to be had now.
 func TestWaiterRidesThroughAMove(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ func isLater(t *testing.T, s *Store, says string, verbs ...string) {
 
 var scriptVerbs = []string{"Acquire", "Renew", "Release", "Lookup", "Break"}
 
-// What a server cannot do now and can do later is no failure: whoever waits goes on.
+// What a server cannot do now and can do later is no failure: waiters go on.
 func TestServersThatServeLater(t *testing.T) {
 	t.Parallel()
 	t.Run("it reads its data", func(t *testing.T) {

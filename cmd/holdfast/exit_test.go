@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// An error is told on one line, with our prefix once and with nothing else left out.
+// An error is printed on one line, with the prefix once and with nothing else left out.
 func TestErrorText(t *testing.T) {
 	path := &fs.PathError{Op: "open", Path: "/home/u/holdfast: x/.local/state/holdfast", Err: fs.ErrNotExist}
 	lost := &holdfast.LostError{Name: "x", Token: 7, Reason: holdfast.ErrTaken}

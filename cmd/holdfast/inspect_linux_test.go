@@ -70,8 +70,8 @@ func TestWatchWithoutReader(t *testing.T) {
 	}
 }
 
-// One who may read the folder but not write it sees the locks, and is told why he
-// cannot break them.
+// With the right to read the folder and not to write it, locks are shown, and the error of break
+// has the reason.
 func TestReadOnlyStore(t *testing.T) {
 	dir := openTempDir(t)
 	program := installProgram(t, dir)

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// Why a command was stopped comes before what the release met with, unless the release says it.
+// The reason of a stop comes before the error of the release, unless that error contains it.
 func TestStopReason(t *testing.T) {
 	unavailable := errors.New("release \"job\": store unavailable")
 	lost := &holdfast.LostError{Name: "job", Reason: holdfast.ErrTaken}

@@ -47,7 +47,7 @@ func TestConnections(t *testing.T) {
 	awaitGrant(t, other, again)
 	_, _ = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner}) // it is lost
 
-	// Given up, the session ends at the server whoever has a duplicate.
+	// Once given up, the session ends at the server, also if its connection has a duplicate.
 	if files, err = other.Connections(); err != nil || len(files) != 1 {
 		t.Fatalf("%d connections, %v, want one", len(files), err)
 	}

@@ -13,8 +13,8 @@ import (
 // LockTx takes a lock for the rest of a transaction of the caller's. For one of package
 // database/sql there is [LockSQLTx]. PostgreSQL releases the lock when the transaction ends, or the
 // savepoint after which it was taken is rolled back. There is nothing to release and nothing to
-// renew, and it works through every pooler. The next holder sees everything that the transaction writes, since it cannot have the lock before
-// the commit.
+// renew, and it works through every pooler. The next holder sees everything that the
+// transaction writes, since it cannot have the lock before the commit.
 //
 // LockTx waits in the server, in the order of arrival, until the lock is free, the server finds a
 // deadlock (SQLSTATE 40P01), or lock_timeout or statement_timeout is over. Set one of these rather

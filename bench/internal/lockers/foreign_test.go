@@ -78,8 +78,8 @@ func tryRedislock(client *redis.Client) func(context.Context) (func() error, err
 	}
 }
 
-// TestForeignLibraries shows what the guide says of libraries that share locks
-// with package holdfast: each excludes the other; a lock that is not released
+// TestForeignLibraries checks the guide on libraries that share locks with package
+// holdfast: each excludes the other; a lock that is not released
 // expires there, and is renewed here.
 func TestForeignLibraries(t *testing.T) {
 	for _, name := range []string{"redsync", "redislock", "rueidislock"} {
