@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +93,8 @@ func (s *refStore) list(ctx context.Context, prefix string) ([]driver.Record, er
 	}
 	defer func() { _ = s.end() }()
 	var records []driver.Record
-	for key, e := range s.model.entries {
+	for _, key := range slices.Sorted(maps.Keys(s.model.entries)) {
+		e := s.model.entries[key]
 		if s.at(e.record.Name) == nil && !s.model.has(listShowsExpired) || !s.model.begins(key, prefix) {
 			continue
 		}

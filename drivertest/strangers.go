@@ -59,7 +59,7 @@ var strangersCases = []testCase{
 		run: func(r *caseRun) {
 			r.first.acquireFree("before", long)
 			r.occupyNames()
-			r.first.acquireFree("name", long)
+			r.first.acquireFree("succeeding", long) // in the order of the names, too
 			held := map[string]bool{}
 			ctx, cancel := r.callContext()
 			defer cancel()
@@ -70,7 +70,7 @@ var strangersCases = []testCase{
 				held[rec.Name] = true
 				r.expectShowable("List", rec)
 			}
-			if !held["before"] || !held["name"] {
+			if !held["before"] || !held["succeeding"] {
 				r.Error("List leaves out what is held, beside what somebody else occupies")
 			}
 		},
