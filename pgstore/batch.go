@@ -28,8 +28,8 @@ const (
 	// batchTimeout bounds a batch. After that its outcome is unknown.
 	batchTimeout = 3 * time.Second
 
-	// batchDelay is how long a batch holds up the next one. It is longer than a busy server and its
-	// disk take, and less than anybody notices when a connection hangs.
+	// batchDelay is how long a batch holds up changes of other names. It is longer than a busy
+	// server and its disk take, and less than anybody notices when a connection hangs.
 	batchDelay = 50 * time.Millisecond
 )
 
@@ -55,6 +55,7 @@ func (s *Store) newBatches() *batch.Queue[*rowChange] {
 	return &batch.Queue[*rowChange]{
 		Send:       func(_ context.Context, deadline time.Time, changes []*rowChange) { s.sendChanges(deadline, changes) },
 		SendSolo:   func(ctx context.Context, _ time.Time, changes []*rowChange) { s.changeAlone(ctx, changes[0]) },
+		Name:       func(change *rowChange) string { return change.name },
 		Max:        maxBatch,
 		Bound:      batchTimeout,
 		StuckAfter: batchDelay,

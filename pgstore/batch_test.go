@@ -488,6 +488,45 @@ func TestReleaseFollowsItsAcquisitionInABatch(t *testing.T) {
 	grant(t, s, "name", time.Minute)
 }
 
+// A release that undoes an acquisition in a batch that hangs follows it. Other names go beside it.
+func TestReleaseFollowsItsAcquisitionInASlowBatch(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	knownFree(t, s, "name")
+	knownFree(t, s, "other")
+	req := pgtest.Request("name", time.Minute)
+	sending, hold := make(chan struct{}), make(chan struct{})
+	resume := sync.OnceFunc(func() { close(hold) })
+	defer resume()
+	s.batches.Solo = 0
+	send := s.batches.Send
+	s.batches.Send = func(ctx context.Context, deadline time.Time, changes []*rowChange) {
+		if changes[0].acquire != nil && changes[0].owner == req.Owner {
+			close(sending)
+			<-hold
+		}
+		send(ctx, deadline, changes)
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if res, err := s.Acquire(context.Background(), req); err != nil || !res.Granted {
+			t.Errorf("Acquire: %+v, %v", res, err)
+		}
+	})
+	pgtest.Signaled(t, sending)
+	ended := make(chan end, 1)
+	group.Go(func() {
+		ok, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		ended <- end{ok, err}
+	})
+	grant(t, s, "other", time.Minute)
+	resume()
+	if e := await(t, ended); e.err != nil || !e.ended {
+		t.Errorf("Release: %v, %v, want the hold ended", e.ended, e.err)
+	}
+	group.Wait()
+}
+
 // A floor too far above the clock is refused in a batch as well, and raises no token.
 func TestFloorInABatch(t *testing.T) {
 	t.Parallel()

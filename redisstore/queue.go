@@ -34,9 +34,12 @@ const (
 	// maxBatch is how many calls go into one batch.
 	maxBatch = 1024
 
-	// requestBound limits a request whose context has no deadline, and a batch. The calls behind a
-	// batch that takes longer go on another connection.
+	// requestBound limits a request whose context has no deadline, and a batch.
 	requestBound = 3 * time.Second
+
+	// slowAfter is how long a batch holds up calls for other locks. Then these go on another
+	// connection.
+	slowAfter = 250 * time.Millisecond
 
 	// minInline is how long a caller must be ready to wait that sends calls on its own goroutine. A
 	// request that is given up sooner stays in its queue, so that the release that follows does not
@@ -57,12 +60,23 @@ func (s *Store) newQueues() []batch.Queue[*call] {
 	queues := make([]batch.Queue[*call], n)
 	for i := range queues {
 		q := &queues[i]
-		q.Send, q.Max, q.Bound = s.sendBatch, maxBatch, requestBound
+		q.Send, q.Name = s.sendBatch, (*call).orderedBy
+		q.Max, q.Bound, q.StuckAfter = maxBatch, requestBound, slowAfter
 		if s.honorsDeadline {
 			q.MinInline = minInline
 		}
 	}
 	return queues
+}
+
+// orderedBy returns the lock whose calls c must not overtake, and must not be overtaken by. Two
+// kinds of calls may arrive at any time: a lookup changes nothing, and a renewal that is late finds
+// the hold of its owner, which it does not shorten, or none.
+func (c *call) orderedBy() string {
+	if c.script == renewScript || c.script == lookupScript {
+		return ""
+	}
+	return c.lock
 }
 
 // queueOf returns the queue of a lock. It is always the same, so that calls keep their order.

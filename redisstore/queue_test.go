@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,6 +108,54 @@ func TestReleaseAfterAnAttemptGivenUp(t *testing.T) {
 		if !<-released || server.Do("EXISTS", "lock:name") != "0" {
 			t.Fatal("a release has overtaken the acquire that it undoes")
 		}
+	}
+}
+
+// A connection that hangs holds up other locks for a moment only. A release waits nevertheless for
+// the acquisition that it undoes and that is in flight there.
+func TestHungConnection(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	var dialed atomic.Int32
+	client := redis.NewClient(&redis.Options{
+		Addr: server.Addr, ContextTimeoutEnabled: true,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if dialed.Add(1) == 1 {
+				addr = proxy.Addr()
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	})
+	defer client.Close()
+	s := New(client, nil)
+	defer s.Close()
+	held := grant(t, s, "held", time.Minute)
+	proxy.Hold(faultproxy.Up)
+	began := time.Now()
+	req := request("name", time.Minute)
+	if _, err := acquireWithin(t, s, req, minInline/2); err == nil || driver.IsNotApplied(err) {
+		t.Fatalf("Acquire on a connection that hangs: %v", err)
+	}
+	released := make(chan bool, 1)
+	go func() {
+		ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		released <- ours && err == nil
+	}()
+	grant(t, s, "other", time.Minute)
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Minute}})
+	if err != nil || outcomes[0] != driver.Renewed {
+		t.Errorf("renewal beside a connection that hangs: %v, %v", outcomes, err)
+	}
+	if took := time.Since(began); took > requestBound/2 {
+		t.Errorf("a connection that hangs holds up other locks for %v", took)
+	}
+	if len(released) > 0 {
+		t.Error("a release has not waited for the acquisition in flight")
+	}
+	proxy.Pass(faultproxy.Up)
+	if !<-released || server.Do("EXISTS", "lock:name") != "0" {
+		t.Error("a release has overtaken the acquisition that it undoes")
 	}
 }
 

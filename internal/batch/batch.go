@@ -2,6 +2,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -24,8 +25,9 @@ var (
 // needs no other goroutine.
 //
 // One batch is sent at a time, and calls are sent in the order in which they come. A batch that
-// takes longer than StuckAfter is left alone, and the next one is sent beside it: the order holds
-// within StuckAfter only. Solo gives up the order.
+// takes longer than StuckAfter is slow: the next one is sent beside it, without the calls that have
+// a name of the slow batch. These wait until it ends or has taken Bound, so that calls of one name
+// keep their order. Solo gives up the order.
 //
 // The fields must not be changed after the first Do.
 type Queue[T any] struct {
@@ -38,13 +40,17 @@ type Queue[T any] struct {
 	// does. Nil means Send.
 	SendSolo func(ctx context.Context, deadline time.Time, calls []T)
 
+	// Name returns the name of a call, which is that of all calls of its DoAll. "" is for calls in
+	// any order once a batch is slow. Nil means that all are.
+	Name func(call T) string
+
 	// Max is the greatest number of calls in a batch. A Do with more calls has a batch of its own.
 	Max int
 
 	// Bound limits a batch, and a caller whose context has no deadline.
 	Bound time.Duration
 
-	// StuckAfter is how long a batch holds up the next one. 0 means Bound.
+	// StuckAfter is how long a batch holds up calls of all names. 0 means Bound.
 	StuckAfter time.Duration
 
 	// MinInline is the time that a leader must have left to run Send on its own goroutine. The
@@ -58,14 +64,27 @@ type Queue[T any] struct {
 	Solo int
 
 	mu      sync.Mutex
-	solo    int          // callers that send their own calls
-	waiting []*waiter[T] // callers with calls that are not sent, in the order in which they came
-	busy    bool         // there is a leader: the caller of the current batch, or waiting[0]
-	sentAt  time.Time    // of the current batch; zero while the leader is waiting[0]
-	batch   uint64       // the number of the current batch
+	state   state
+	solo    int             // callers that send their own calls
+	waiting []*waiter[T]    // callers for the next batch, in the order in which they came
+	leader  *waiter[T]      // of the batch in flight, in state sending
+	slow    []*waiter[T]    // leaders of the slow batches that have not taken Bound, by sentAt
+	behind  []*waiter[T]    // callers that wait for a slow batch to end, in their order
+	ahead   map[string]bool // the names of the calls in slow batches
+	timer   *time.Timer     // calls advance; nil if it was never needed
+	timerAt time.Time       // when it does; zero if it is not set
 
 	waiters sync.Pool // of *waiter[T] that nothing refers to any more
 }
+
+// A state is that of the next batch. Slow batches and solo callers may be in flight in all states.
+type state uint8
+
+const (
+	idle    state = iota // waiting is empty
+	leading              // waiting[0] has the signal to send the next batch
+	sending              // the batch of Queue.leader is in flight, and is not slow yet
+)
 
 // A waiter is one call of Do or DoAll.
 type waiter[T any] struct {
@@ -74,10 +93,14 @@ type waiter[T any] struct {
 	calls    []T
 	err      error // what Do returns, once wake has done
 
+	// Set for the leader of a batch in flight, and guarded by Queue.mu.
+	batch  []*waiter[T]
+	sentAt time.Time
+
 	// A waiter is used again: these parts would cost more than the rest of the queue.
 	one   [1]T          // room for calls
-	self  [1]*waiter[T] // room for a batch
-	wake  chan signal   // nil if it was never needed; has room for lead and one other signal
+	self  [1]*waiter[T] // room for batch
+	wake  chan signal   // has room for lead and one other signal
 	timer *time.Timer   // nil if it was never needed
 }
 
@@ -94,34 +117,30 @@ const (
 // the results of the call must not be read then. A call is not sent after the end of ctx, but Do
 // waits for one that is sent, canceled or not. If Send panics, so does the Do that runs it, and the
 // other callers of the batch have ErrNoReply.
-func (q *Queue[T]) Do(ctx context.Context, call T) error {
-	w := q.newWaiter(ctx)
-	w.one[0] = call
-	return q.do(w, w.one[:])
-}
+func (q *Queue[T]) Do(ctx context.Context, call T) error { return q.do(ctx, call, nil) }
 
-// DoAll is like Do for several calls, which are in one batch, in this order.
+// DoAll is like Do for one or more calls, which are in one batch, in this order.
 func (q *Queue[T]) DoAll(ctx context.Context, calls []T) error {
-	return q.do(q.newWaiter(ctx), calls)
+	var none T
+	return q.do(ctx, none, calls)
 }
 
-func (q *Queue[T]) newWaiter(ctx context.Context) *waiter[T] {
+// do makes calls, or one call if calls is nil.
+func (q *Queue[T]) do(ctx context.Context, call T, calls []T) error {
 	w, _ := q.waiters.Get().(*waiter[T])
 	if w == nil {
-		w = &waiter[T]{}
+		w = &waiter[T]{wake: make(chan signal, 2)}
 		w.self[0] = w
 	}
-	w.ctx = ctx
-	return w
-}
-
-func (q *Queue[T]) do(w *waiter[T], calls []T) error {
-	w.calls = calls
+	if w.ctx, w.calls = ctx, calls; calls == nil {
+		w.one[0] = call
+		w.calls = w.one[:]
+	}
 	if err := q.send(w); err != nil {
-		return err // A batch may still refer to w.
+		return err // The queue may still refer to w.
 	}
 	var none T
-	w.ctx, w.calls, w.one[0] = nil, nil, none
+	w.ctx, w.calls, w.batch, w.one[0] = nil, nil, nil, none
 	q.waiters.Put(w)
 	return nil
 }
@@ -137,25 +156,20 @@ func (q *Queue[T]) send(w *waiter[T]) error {
 		return err
 	}
 	q.mu.Lock()
+	q.advance(now)
 	switch {
-	case !q.busy && q.solo < q.Solo:
+	case q.state != idle || q.isBehind(w):
+		q.enqueue(w)
+		q.setTimer()
+		q.mu.Unlock()
+	case q.solo < q.Solo:
 		q.solo++
 		q.mu.Unlock()
 		return q.sendSolo(w)
-	case len(q.waiting) == 0 && (!q.busy || q.isStuck(now)):
-		if q.sendBatch(w.self[:], now) {
-			return w.err
-		}
-		return q.wait(w, w.deadline.Sub(now))
+	case q.sendBatch(w.self[:], now):
+		return nil
 	}
-	w.makeWake()
-	q.waiting = append(q.waiting, w)
-	if q.isStuck(now) {
-		q.nameLeader()
-	}
-	check := q.untilCheck(w, now)
-	q.mu.Unlock()
-	return q.wait(w, check)
+	return q.wait(w, w.deadline.Sub(now))
 }
 
 // Waiting returns how many callers wait for the next batch.
@@ -166,12 +180,12 @@ func (q *Queue[T]) Waiting() int {
 }
 
 // wait returns when the calls are complete, or at the deadline. Meanwhile it sends the next batch
-// if w is named the leader. It checks after a time whether it has to do more.
-func (q *Queue[T]) wait(w *waiter[T], check time.Duration) error {
+// if w is named the leader.
+func (q *Queue[T]) wait(w *waiter[T], left time.Duration) error {
 	if w.timer == nil {
-		w.timer = time.NewTimer(check)
+		w.timer = time.NewTimer(left)
 	} else {
-		w.timer.Reset(check)
+		w.timer.Reset(left)
 	}
 	defer w.timer.Stop()
 	for {
@@ -195,72 +209,122 @@ func (q *Queue[T]) wait(w *waiter[T], check time.Duration) error {
 				return err
 			}
 			if q.sendBatch(q.take(now), now) {
-				return w.err
+				return nil
 			}
-			w.timer.Reset(w.deadline.Sub(now))
 		case <-w.timer.C:
-			check, err := q.check(w)
-			if err != nil {
+			if err := q.leave(w); err != nil {
 				return err
 			}
-			w.timer.Reset(check)
 		}
 	}
 }
 
-// check ends a wait at its deadline, and has a leader that is stuck replaced. It returns the time
-// until the next check.
-func (q *Queue[T]) check(w *waiter[T]) (time.Duration, error) {
+// leave ends a wait at its deadline. It returns nil if w has a signal: its calls have just ended.
+func (q *Queue[T]) leave(w *waiter[T]) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := time.Now()
-	i, expired := slices.Index(q.waiting, w), !now.Before(w.deadline)
-	switch {
-	case i < 0 && !expired:
-		return w.deadline.Sub(now), nil
-	case i < 0 && len(w.wake) > 0: // It has ended meanwhile.
-		return q.Bound, nil
-	case i < 0:
-		return 0, errors.Join(context.DeadlineExceeded, ErrNoReply)
-	case expired:
-		isLeader := i == 0 && q.sentAt.IsZero()
+	if i := slices.Index(q.waiting, w); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
-		if isLeader {
+		if i == 0 && q.state == leading {
 			q.nameLeader()
 		}
-		return 0, errors.Join(context.DeadlineExceeded, ErrNotSent)
-	case q.isStuck(now):
+	} else if i := slices.Index(q.behind, w); i >= 0 {
+		q.behind = slices.Delete(q.behind, i, i+1)
+	} else if len(w.wake) > 0 {
+		return nil
+	} else {
+		return errors.Join(context.DeadlineExceeded, ErrNoReply)
+	}
+	return errors.Join(context.DeadlineExceeded, ErrNotSent)
+}
+
+// advance does what is due: a batch that has taken StuckAfter is slow, and one that has taken Bound
+// holds up nothing. The caller holds q.mu.
+func (q *Queue[T]) advance(now time.Time) {
+	changed := false
+	if q.state == sending && now.Sub(q.leader.sentAt) >= cmp.Or(q.StuckAfter, q.Bound) {
+		q.state, changed = idle, true
+		if q.Name != nil {
+			q.slow = append(q.slow, q.leader)
+		}
+	}
+	for len(q.slow) > 0 && now.Sub(q.slow[0].sentAt) >= q.Bound {
+		q.slow, changed = slices.Delete(q.slow, 0, 1), true
+	}
+	if changed {
+		q.requeue()
+	}
+}
+
+// requeue divides the callers that wait anew, after a change of q.slow. No name is in both waiting
+// and behind, so each keeps its order. The caller holds q.mu.
+func (q *Queue[T]) requeue() {
+	q.ahead = map[string]bool{}
+	for _, leader := range q.slow {
+		for _, w := range leader.batch {
+			q.ahead[q.Name(w.calls[0])] = true
+		}
+	}
+	delete(q.ahead, "")
+	callers := append(q.waiting, q.behind...)
+	q.waiting, q.behind = nil, nil
+	for _, w := range callers {
+		q.enqueue(w)
+	}
+	if q.state == idle {
 		q.nameLeader()
 	}
-	return q.untilCheck(w, now), nil
+	q.setTimer()
 }
 
-// untilCheck returns the time until the leader is stuck, or w expires. The caller holds q.mu, and w
-// is in q.waiting.
-func (q *Queue[T]) untilCheck(w *waiter[T], now time.Time) time.Duration {
-	left := q.stuckAfter()
-	if !q.sentAt.IsZero() {
-		left -= now.Sub(q.sentAt)
+// enqueue makes w wait for the next batch, or behind a slow one. The caller holds q.mu.
+func (q *Queue[T]) enqueue(w *waiter[T]) {
+	if q.isBehind(w) {
+		q.behind = append(q.behind, w)
+	} else {
+		q.waiting = append(q.waiting, w)
 	}
-	return min(left, w.deadline.Sub(now))
 }
 
-// isStuck reports whether the current batch takes too long. The caller holds q.mu.
-func (q *Queue[T]) isStuck(now time.Time) bool {
-	return q.busy && !q.sentAt.IsZero() && now.Sub(q.sentAt) >= q.stuckAfter()
+// isBehind reports whether w must wait for a slow batch to end. The caller holds q.mu.
+func (q *Queue[T]) isBehind(w *waiter[T]) bool {
+	return len(q.ahead) > 0 && q.ahead[q.Name(w.calls[0])]
 }
 
-func (q *Queue[T]) stuckAfter() time.Duration {
-	if q.StuckAfter > 0 {
-		return q.StuckAfter
+// setTimer sets the timer for the next time when callers that wait need advance. The caller holds
+// q.mu.
+func (q *Queue[T]) setTimer() {
+	var at time.Time
+	if q.state == sending && len(q.waiting) > 0 {
+		at = q.leader.sentAt.Add(cmp.Or(q.StuckAfter, q.Bound))
 	}
-	return q.Bound
+	if len(q.behind) > 0 {
+		if end := q.slow[0].sentAt.Add(q.Bound); at.IsZero() || end.Before(at) {
+			at = end
+		}
+	}
+	if at.IsZero() || !q.timerAt.IsZero() && !at.Before(q.timerAt) {
+		return
+	}
+	q.timerAt = at
+	if q.timer == nil {
+		q.timer = time.AfterFunc(time.Until(at), func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.timerAt = time.Time{}
+			q.advance(time.Now())
+			q.setTimer()
+		})
+	} else {
+		q.timer.Reset(time.Until(at))
+	}
 }
 
 // nameLeader makes the first waiter the leader, if there is one. The caller holds q.mu.
 func (q *Queue[T]) nameLeader() {
-	q.busy, q.sentAt = len(q.waiting) > 0, time.Time{}
-	if q.busy {
+	q.state = idle
+	if len(q.waiting) > 0 {
+		q.state = leading
 		q.waiting[0].wake <- lead
 	}
 }
@@ -294,31 +358,26 @@ func (q *Queue[T]) take(now time.Time) []*waiter[T] {
 // not, another goroutine sends it. The caller holds q.mu, which sendBatch unlocks.
 func (q *Queue[T]) sendBatch(batch []*waiter[T], now time.Time) bool {
 	leader := batch[0]
-	q.busy, q.sentAt = true, now
-	q.batch++
-	number, deadline := q.batch, now.Add(q.Bound)
-	inline := q.MinInline > 0 && leader.deadline.Sub(now) >= q.MinInline
-	if !inline {
-		leader.makeWake()
-	}
+	leader.batch, leader.sentAt = batch, now
+	q.state, q.leader = sending, leader
+	q.setTimer()
 	q.mu.Unlock()
-	if !inline {
-		go q.run(number, deadline, batch)
+	deadline, left := now.Add(q.Bound), leader.deadline.Sub(now)
+	if q.MinInline == 0 || left < q.MinInline {
+		go q.run(batch, deadline, batch)
 		return false
 	}
-	if leader.deadline.Before(deadline) {
+	if left < q.Bound {
 		deadline = leader.deadline
 	}
-	q.run(number, deadline, batch)
-	if leader.wake != nil {
-		<-leader.wake // done
-	}
+	q.run(batch, deadline, batch[1:])
 	return true
 }
 
-// run sends a batch, names the next leader, and wakes the callers.
-func (q *Queue[T]) run(number uint64, deadline time.Time, batch []*waiter[T]) {
-	ctx, calls := batch[0].ctx, batch[0].calls
+// run sends a batch, names the next leader, and wakes callers of the batch.
+func (q *Queue[T]) run(batch []*waiter[T], deadline time.Time, wake []*waiter[T]) {
+	leader := batch[0]
+	ctx, calls := leader.ctx, leader.calls
 	if len(batch) > 1 {
 		ctx, calls = context.Background(), make([]T, 0, len(batch))
 		for _, w := range batch {
@@ -328,10 +387,13 @@ func (q *Queue[T]) run(number uint64, deadline time.Time, batch []*waiter[T]) {
 	err := ErrNoReply // if Send panics
 	defer func() {
 		q.mu.Lock()
-		switch {
-		case q.batch != number || q.sentAt.IsZero(): // It took too long, and has been replaced.
+		switch i := slices.Index(q.slow, leader); {
+		case i >= 0:
+			q.slow = slices.Delete(q.slow, i, i+1)
+			q.requeue()
+		case q.state != sending || q.leader != leader: // It has taken Bound.
 		case len(batch)+len(q.waiting) <= q.Solo/2:
-			q.busy = false
+			q.state = idle
 			q.solo += len(q.waiting)
 			for _, w := range q.waiting {
 				w.wake <- solo
@@ -341,11 +403,9 @@ func (q *Queue[T]) run(number uint64, deadline time.Time, batch []*waiter[T]) {
 			q.nameLeader()
 		}
 		q.mu.Unlock()
-		for _, w := range batch {
+		for _, w := range wake {
 			w.err = err
-			if w.wake != nil {
-				w.wake <- done
-			}
+			w.wake <- done
 		}
 	}()
 	q.Send(ctx, deadline, calls)
@@ -373,12 +433,6 @@ func (q *Queue[T]) sendSolo(w *waiter[T]) error {
 	}
 	send(w.ctx, deadline, w.calls)
 	return nil
-}
-
-func (w *waiter[T]) makeWake() {
-	if w.wake == nil {
-		w.wake = make(chan signal, 2)
-	}
 }
 
 // endReason returns why the calls must not be sent any more.

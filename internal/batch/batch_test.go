@@ -73,9 +73,9 @@ func (s *server) expectIdle(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy || len(s.waiting) > 0 || s.solo > 0 {
-		t.Errorf("without calls the queue has a leader (%v), %d waiters and %d solo callers",
-			s.busy, len(s.waiting), s.solo)
+	if s.state != idle || len(s.waiting)+len(s.slow)+len(s.behind)+len(s.ahead) > 0 || s.solo > 0 {
+		t.Errorf("without calls the queue is in state %d with %d slow batches, %d and %d waiters and %d solo callers",
+			s.state, len(s.slow), len(s.waiting), len(s.behind), s.solo)
 	}
 }
 
@@ -216,6 +216,160 @@ func TestStuckAfter(t *testing.T) {
 		expect(t, "the stuck call", stuck, nil)
 		s.finish(1)
 		expect(t, "the call behind", later, nil)
+		s.expectIdle(t)
+	})
+}
+
+// newNamedServer returns a server of a queue that sends the next batch beside a slow one. The name
+// of a call is its part before the dot.
+func newNamedServer() *server {
+	s := newServer()
+	s.StuckAfter = 250 * time.Millisecond
+	s.Name = func(call string) string {
+		name, _, _ := strings.Cut(call, ".")
+		return name
+	}
+	return s
+}
+
+// A batch that is slow holds up the calls of its names alone, until it ends: the server may have
+// been stopped, and may serve two connections in any order when it continues. The calls behind it
+// go together, in their order.
+func TestSlowBatchHoldsUpItsNames(t *testing.T) {
+	for _, inline := range []time.Duration{minInline, 0} {
+		for _, first := range []int{0, 1} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newNamedServer()
+				s.MinInline = inline
+				given, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				acquire := s.do(given, "a.acquire")
+				time.Sleep(100 * time.Millisecond) // Its caller leaves, and releases.
+				synctest.Wait()
+				expect(t, "an acquisition at its deadline", acquire, ErrNoReply)
+				release, other := s.do(t.Context(), "a.release"), s.do(t.Context(), "b.acquire")
+				renewal := s.do(t.Context(), ".renew a", ".renew b")
+				time.Sleep(150*time.Millisecond - 1)
+				synctest.Wait()
+				s.expectBatches(t, "before StuckAfter", "[a.acquire]")
+				time.Sleep(time.Nanosecond)
+				synctest.Wait()
+				beside := []string{"[a.acquire]", "[b.acquire .renew a .renew b]"}
+				s.expectBatches(t, "at StuckAfter", beside...)
+				again := s.do(t.Context(), "a.again")
+				late := s.do(t.Context(), "c.acquire") // goes with the next batch
+				if first == 0 {
+					s.finish(0)
+					s.expectBatches(t, "after the slow one", beside...)
+					s.finish(1)
+					beside = append(beside, "[c.acquire a.release a.again]")
+					s.expectBatches(t, "after both", beside...)
+					s.finish(2)
+				} else {
+					s.finish(1)
+					beside = append(beside, "[c.acquire]")
+					s.expectBatches(t, "after that beside it", beside...)
+					s.finish(2)
+					d := s.do(t.Context(), "d.acquire")
+					beside = append(beside, "[d.acquire]")
+					s.expectBatches(t, "beside it again", beside...)
+					s.finish(3)
+					expect(t, "a call beside a slow batch", d, nil)
+					s.finish(0)
+					beside = append(beside, "[a.release a.again]")
+					s.expectBatches(t, "after the slow one", beside...)
+					s.finish(4)
+				}
+				for _, result := range []<-chan error{release, other, renewal, again, late} {
+					expect(t, "a call", result, nil)
+				}
+				s.expectIdle(t)
+			})
+		}
+	}
+}
+
+// A batch that does not end holds up its names until Bound. A call behind it that is given up
+// before is not sent.
+func TestCallsBehindASlowBatchAtItsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newNamedServer()
+		s.MinInline = 0 // Send exceeds its deadline.
+		long, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		s.do(long, "a.1")
+		short, cancel := context.WithTimeout(t.Context(), bound-1)
+		defer cancel()
+		given, second := s.do(short, "a.2"), s.do(long, "a.3")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s.do(long, "b.1") // hangs, too
+		third := s.do(long, "b.2")
+		time.Sleep(bound - time.Second - 1)
+		synctest.Wait()
+		expect(t, "a call that is given up behind a slow batch", given, ErrNotSent)
+		s.expectBatches(t, "before the bound", "[a.1]", "[b.1]")
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		s.expectBatches(t, "at the bound", "[a.1]", "[b.1]", "[a.3]")
+		s.finish(2)
+		expect(t, "the call behind", second, nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s.expectBatches(t, "at the bound of the other one", "[a.1]", "[b.1]", "[a.3]", "[b.2]")
+		s.finish(3)
+		expect(t, "the call behind the other one", third, nil)
+		s.finish(0)
+		s.finish(1)
+		s.expectIdle(t)
+	})
+}
+
+// Calls that come back from behind a slow batch do not wait longer than others for the batch in
+// flight then, should that be slow as well.
+func TestSlowBatchesInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newNamedServer()
+		s.do(t.Context(), "a.1")
+		behind := s.do(t.Context(), "a.2")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s.do(t.Context(), "b.1")
+		time.Sleep(100 * time.Millisecond)
+		s.finish(0)
+		s.expectBatches(t, "after the slow one", "[a.1]", "[b.1]")
+		time.Sleep(150 * time.Millisecond)
+		synctest.Wait()
+		s.expectBatches(t, "when the other is slow", "[a.1]", "[b.1]", "[a.2]")
+		s.finish(2)
+		expect(t, "the call that was behind", behind, nil)
+		s.finish(1)
+		s.expectIdle(t)
+	})
+}
+
+// The next batch goes beside slow ones as soon as the last of them is slow, though others wait for
+// the bound of the first. A call without a name waits for no other.
+func TestBatchBesideTwoSlowOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newNamedServer()
+		var results []<-chan error
+		for _, calls := range [][]string{{"a.1"}, {"a.2"}, {".1", ".2"}} {
+			results = append(results, s.do(t.Context(), calls...))
+		}
+		time.Sleep(250 * time.Millisecond)
+		synctest.Wait()
+		results = append(results, s.do(t.Context(), ".3"))
+		s.expectBatches(t, "when the first is slow", "[a.1]", "[.1 .2]")
+		time.Sleep(250 * time.Millisecond)
+		synctest.Wait()
+		s.expectBatches(t, "when the second is slow", "[a.1]", "[.1 .2]", "[.3]")
+		for i := range 4 {
+			s.finish(i)
+		}
+		for _, result := range results {
+			expect(t, "a call", result, nil)
+		}
 		s.expectIdle(t)
 	})
 }
@@ -517,15 +671,15 @@ func TestSignalsAtTheDeadline(t *testing.T) {
 		late, next, sent := newWaiter(0), newWaiter(time.Second), newWaiter(0)
 		q.waiting = []*waiter[string]{late, next}
 		q.nameLeader()
-		_, err := q.check(late)
+		err := q.leave(late)
 		if !errors.Is(err, ErrNotSent) || len(next.wake) != 1 || q.waiting[0] != next {
 			t.Errorf("the leader ends with %v, and the next one has %d signals", err, len(next.wake))
 		}
-		if _, err := q.check(sent); !errors.Is(err, ErrNoReply) {
+		if err := q.leave(sent); !errors.Is(err, ErrNoReply) {
 			t.Errorf("a call without a reply at its deadline: %v", err)
 		}
 		sent.wake <- done
-		if _, err := q.check(sent); err != nil {
+		if err := q.leave(sent); err != nil {
 			t.Errorf("a call with a reply at its deadline: %v", err)
 		}
 	})
@@ -630,21 +784,26 @@ func TestSendSolo(t *testing.T) {
 }
 
 // Whatever callers and server do, each caller returns by its deadline and with the truth, and the
-// calls that one caller makes to one name keep their order while batches are in time.
+// calls that one caller makes to one name keep their order while batches are in time, and are in
+// two batches at once never, even if the next batch does not wait for a slow one.
 func TestRandomCallers(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			q := &Queue[*call]{Max: 1 + random.IntN(8), Bound: bound, Solo: int(seed%3) * 2}
 			if seed%2 == 0 {
 				q.MinInline = minInline
 			}
-			var mu sync.Mutex // of random, last and inFlight
-			last, inFlight := map[string]int{}, 0
+			if seed >= 30 {
+				q.StuckAfter = 250 * time.Millisecond
+				q.Name = func(c *call) string { return c.name }
+			}
+			var mu sync.Mutex // of random, last, busy and inFlight
+			last, busy, inFlight := map[string]int{}, map[string]bool{}, 0
 			q.Send = func(_ context.Context, deadline time.Time, calls []*call) {
 				mu.Lock()
 				takes := time.Duration(random.Int64N(int64(2 * time.Second)))
-				if inFlight++; inFlight > 1 && q.Solo == 0 {
+				if inFlight++; inFlight > 1 && q.Solo == 0 && q.StuckAfter == 0 {
 					t.Error("two batches at once")
 				}
 				for _, c := range calls {
@@ -655,6 +814,12 @@ func TestRandomCallers(t *testing.T) {
 						t.Errorf("call %d to %s is sent after call %d", c.number, c.name, last[c.name])
 					}
 					last[c.name] = c.number
+					if busy[c.name] && q.Solo == 0 {
+						t.Errorf("call %d to %s is sent beside another one", c.number, c.name)
+					}
+				}
+				for _, c := range calls {
+					busy[c.name] = true
 				}
 				mu.Unlock()
 				time.Sleep(min(takes, time.Until(deadline)))
@@ -662,6 +827,7 @@ func TestRandomCallers(t *testing.T) {
 				defer mu.Unlock()
 				for _, c := range calls {
 					c.complete = true
+					busy[c.name] = false
 				}
 				inFlight--
 			}
@@ -699,7 +865,7 @@ func TestRandomCallers(t *testing.T) {
 			group.Wait()
 			time.Sleep(bound)
 			synctest.Wait()
-			if q.busy || q.solo > 0 || len(q.waiting) > 0 {
+			if q.state != idle || q.solo > 0 || len(q.waiting)+len(q.slow)+len(q.behind) > 0 {
 				t.Error("a queue without calls is not idle")
 			}
 		})
