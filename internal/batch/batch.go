@@ -54,9 +54,10 @@ type Queue[T any] struct {
 	StuckAfter time.Duration
 
 	// MinInline is the time that a leader must have left to run Send on its own goroutine. The
-	// batch then ends at the leader's deadline if that is before Bound. A leader with less time
-	// runs Send on another goroutine, which has until Bound, and leaves at its own deadline. 0
-	// means that Send always has another goroutine, as one that may exceed its deadline needs.
+	// batch then ends at the leader's deadline if that is before Bound; so a leader with the calls
+	// of others needs nine tenths of Bound. A leader with less time runs Send on another goroutine,
+	// which has until Bound, and leaves at its own deadline. 0 means that Send always has another
+	// goroutine, as one that may exceed its deadline needs.
 	MinInline time.Duration
 
 	// Solo is how many callers may each send their own calls, beside each other, before calls wait
@@ -363,7 +364,7 @@ func (q *Queue[T]) sendBatch(batch []*waiter[T], now time.Time) bool {
 	q.setTimer()
 	q.mu.Unlock()
 	deadline, left := now.Add(q.Bound), leader.deadline.Sub(now)
-	if q.MinInline == 0 || left < q.MinInline {
+	if q.MinInline == 0 || left < q.MinInline || len(batch) > 1 && left < q.Bound*9/10 {
 		go q.run(batch, deadline, batch)
 		return false
 	}

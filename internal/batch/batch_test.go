@@ -374,6 +374,27 @@ func TestBatchBesideTwoSlowOnes(t *testing.T) {
 	})
 }
 
+// A leader with less time than the callers behind it does not end their batch at its deadline.
+func TestShortDeadlineOfALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.do(t.Context(), "first")
+		short, cancel := context.WithTimeout(t.Context(), minInline+time.Millisecond)
+		defer cancel()
+		leader, behind := s.do(short, "leader"), s.do(t.Context(), "behind")
+		s.finish(0)
+		if len(s.deadlines) != 2 || s.deadlines[1] != bound {
+			t.Errorf("the batches may take %v", s.deadlines)
+		}
+		time.Sleep(minInline + time.Millisecond)
+		synctest.Wait()
+		expect(t, "the leader at its deadline", leader, ErrNoReply)
+		s.finish(1)
+		expect(t, "the call behind", behind, nil)
+		s.expectIdle(t)
+	})
+}
+
 // endingContext is a context that ends after a number of calls of Err.
 type endingContext struct {
 	context.Context
