@@ -102,13 +102,14 @@ func at(t *testing.T, server *servers.Redis, s *Store, now, last int64, locks in
 	}
 	s.prepareCommand(t.Context(), r, true)
 	clock := fmt.Sprintf("{'%d', '%d'}", now/second, now%second)
-	r.cmd.Args()[1] = strings.NewReplacer("redis.call('TIME')", clock, "call('TIME')", clock).Replace(acquireScript.source().text)
+	text, _ := acquireScript.source()
+	r.cmd.Args()[1] = strings.NewReplacer("redis.call('TIME')", clock, "call('TIME')", clock).Replace(text)
 	if err := s.client.Process(t.Context(), r.cmd); err != nil {
 		t.Fatal(err)
 	}
 	answers := make([]any, locks)
 	for i := range answers {
-		answers[i] = r.replyTo(i)
+		answers[i], _ = r.replyTo(i)
 	}
 	return answers
 }

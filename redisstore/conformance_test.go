@@ -111,9 +111,11 @@ func connect(tb testing.TB, client redis.UniversalClient) {
 // test means and not one that asks for the text of a script.
 func loadScripts(tb testing.TB, server *servers.Redis) {
 	for _, s := range []*script{acquireScript, heldScript, renewScript, releaseScript, lookupScript, breakScript} {
-		server.Do("SCRIPT", "LOAD", s.source().text)
-		if s.writeAlways != nil {
-			server.Do("SCRIPT", "LOAD", s.writeAlways.source().text)
+		for _, variant := range []*script{s, s.writeAlways} {
+			if variant != nil {
+				text, _ := variant.source()
+				server.Do("SCRIPT", "LOAD", text)
+			}
 		}
 	}
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"strings"
 	"sync"
@@ -15,9 +14,6 @@ import (
 // scanCount is how many keys a server reads for one page of a listing: few enough not to hold up
 // others.
 const scanCount = 1000
-
-// errStopped ends a scan when the caller stops the iteration.
-var errStopped = errors.New("broken off")
 
 // List implements [driver.Store]. It goes through all keys of the server, of every master in a
 // cluster: the more keys there are, the longer it takes. It uses SCAN, so that it does not hold up
@@ -33,18 +29,59 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			yield(driver.Record{}, s.wrapErr(err))
 			return
 		}
-		l := listing{s: s, seen: map[string]bool{}, yield: yield, pattern: escapePattern(s.prefix+prefix) + "*"}
+		pattern, seen := escapePattern(s.prefix+prefix)+"*", map[string]bool{} // SCAN may yield a key more than once.
 		for _, master := range masters {
-			err := l.scanMaster(ctx, master)
-			if errors.Is(err, errStopped) {
-				return
-			}
-			if err != nil {
-				yield(driver.Record{}, s.wrapErr(err))
-				return
+			for cursor, more := uint64(0), true; more; more = cursor != 0 {
+				calls, next, err := s.lookupPage(ctx, master, pattern, cursor, seen)
+				for i := 0; err == nil && i < len(calls); i++ {
+					if calls[i].reply == nil {
+						continue // The hold has ended meanwhile.
+					}
+					var rec driver.Record
+					description, _ := calls[i].reply.([]any)
+					rec, err = parseRecord(calls[i].lock[len(s.prefix):], description)
+					if err == nil && !yield(rec, nil) {
+						return
+					}
+				}
+				if err != nil {
+					yield(driver.Record{}, s.wrapErr(err))
+					return
+				}
+				cursor = next
 			}
 		}
 	}
+}
+
+// lookupPage looks up the locks on one page of a SCAN, except those seen. It returns the calls with
+// the replies, and the cursor of the next page.
+func (s *Store) lookupPage(ctx context.Context, master redis.UniversalClient, pattern string, cursor uint64, seen map[string]bool) ([]*call, uint64, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return nil, 0, err
+	}
+	scan := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanCount)
+	if _, err := withDeadline(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		return none, master.Process(ctx, noRetry{scan})
+	}); err != nil {
+		return nil, 0, err
+	}
+	keys, next := scan.Val()
+	var calls []*call
+	for _, key := range keys {
+		name, ok := strings.CutPrefix(key, s.prefix)
+		if !ok || name == "" || len(name) > driver.MaxName || !isPlain(name) || seen[key] {
+			continue // The key belongs to another prefix, is beside the locks, or cannot be the name of one.
+		}
+		seen[key] = true
+		calls = append(calls, s.newCall(lookupScript, name))
+	}
+	for _, err := range s.runCalls(ctx, calls) {
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return calls, next, nil
 }
 
 // masters returns the clients of all servers that have keys.
@@ -62,74 +99,4 @@ func (s *Store) masters(ctx context.Context) ([]redis.UniversalClient, error) {
 		return nil
 	})
 	return masters, err
-}
-
-// A scanOnce is a SCAN that the client library does not repeat: the repetitions of a refused one
-// would take longer than a request may.
-type scanOnce struct {
-	*redis.ScanCmd
-}
-
-// NoRetry implements [redis.Cmder].
-func (scanOnce) NoRetry() bool { return true }
-
-// A listing is one List under way.
-type listing struct {
-	s       *Store
-	pattern string
-	seen    map[string]bool // SCAN may yield a key more than once
-	yield   func(driver.Record, error) bool
-}
-
-func (l *listing) scanMaster(ctx context.Context, master redis.UniversalClient) error {
-	for cursor := uint64(0); ; {
-		if err := l.s.checkUsable(ctx); err != nil {
-			return err
-		}
-		page, err := withDeadline(l.s, ctx, func(ctx context.Context) (*redis.ScanCmd, error) {
-			scan := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", l.pattern, "count", scanCount)
-			return scan, master.Process(ctx, scanOnce{scan})
-		})
-		if err != nil {
-			return err
-		}
-		keys, next := page.Val()
-		if err := l.yieldPage(ctx, keys); err != nil {
-			return err
-		}
-		if next == 0 {
-			return nil
-		}
-		cursor = next
-	}
-}
-
-// yieldPage yields the records of the locks among these keys.
-func (l *listing) yieldPage(ctx context.Context, keys []string) error {
-	var calls []*call
-	for _, key := range keys {
-		name, ok := strings.CutPrefix(key, l.s.prefix)
-		if !ok || name == "" || len(name) > driver.MaxName || !isPlain(name) || l.seen[key] {
-			continue // The key belongs to another prefix, is beside the locks, or cannot be the name of one.
-		}
-		l.seen[key] = true
-		calls = append(calls, l.s.newCall(lookupScript, name))
-	}
-	for i, err := range l.s.runCalls(ctx, calls) {
-		if err != nil {
-			return err
-		}
-		if calls[i].reply == nil {
-			continue // The hold has ended meanwhile.
-		}
-		description, _ := calls[i].reply.([]any)
-		rec, err := parseRecord(calls[i].lock[len(l.s.prefix):], description)
-		if err != nil {
-			return err
-		}
-		if !l.yield(rec, nil) {
-			return errStopped
-		}
-	}
-	return nil
 }

@@ -23,7 +23,7 @@ type call struct {
 	owner  string // with a line break; of breakScript the token, or ""
 	floor  int64
 	ms     int64  // TTL, or time to keep the name
-	public string // the public part of the value
+	public string // the public part of the value: the holder, and the metadata on another line if there is any
 
 	// The results. They are valid once the call has returned from its queue without an error.
 	reply any

@@ -12,19 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// publicValue makes the part of a lock's value that the client knows and that is public: the holder
-// on a line, and the metadata on another if there is any.
-func publicValue(req *driver.AcquireRequest) (string, error) {
-	if len(req.Metadata) == 0 {
-		return req.Holder, nil
-	}
-	metadata, err := json.Marshal(req.Metadata)
-	if err != nil {
-		return "", fmt.Errorf("%w: metadata: %w", driver.ErrInvalid, err)
-	}
-	return req.Holder + "\n" + string(metadata), nil
-}
-
 // errReply is the error for a reply that no Redis server sends.
 func errReply(what string) error {
 	return fmt.Errorf("the server's answer is not understood: %s", what)

@@ -4,25 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-// An unconfirmedError means that too few replicas have confirmed a change.
-type unconfirmedError struct {
-	confirmed, wanted int
-	cause             error // why the number is not known, or nil
-}
-
-func (e *unconfirmedError) Error() string {
-	if e.cause != nil {
-		return fmt.Sprintf("it is not known how many replicas have confirmed, want %d (MinReplicas): %v", e.wanted, e.cause)
-	}
-	return fmt.Sprintf("%d replicas have confirmed in time, want %d (MinReplicas)", e.confirmed, e.wanted)
-}
 
 // maxRedirects is how often a request is sent anew because a slot of a cluster has moved.
 const maxRedirects = 4
@@ -34,7 +22,7 @@ type batchTarget struct {
 }
 
 // sendAndWait makes one round trip to each master concerned, which lasts until enough of its
-// replicas have the changes.
+// replicas have the changes, and follows the redirections by nodes of a cluster.
 func (s *Store) sendAndWait(ctx context.Context, runs []*scriptBatch) {
 	for range maxRedirects {
 		byPlace := map[batchTarget][]*scriptBatch{}
@@ -50,21 +38,14 @@ func (s *Store) sendAndWait(ctx context.Context, runs []*scriptBatch) {
 		for at, runs := range byPlace {
 			s.sendAndConfirm(ctx, at, runs)
 		}
-		if runs = redirected(runs); len(runs) == 0 || !s.cluster {
+		if !s.cluster {
 			return
 		}
+		runs = slices.DeleteFunc(slices.Clone(runs), func(r *scriptBatch) bool {
+			err := r.cmd.Err()
+			return err == nil || !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK")
+		})
 	}
-}
-
-// redirected returns the script batches that a node of a cluster has redirected to another one.
-func redirected(runs []*scriptBatch) (moved []*scriptBatch) {
-	for _, r := range runs {
-		err := r.cmd.Err()
-		if err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
-			moved = append(moved, r)
-		}
-	}
-	return moved
 }
 
 // targetOf returns the target of a script batch: the node that the last reply names, or else the
@@ -110,7 +91,7 @@ func (s *Store) sendAndConfirm(ctx context.Context, at batchTarget, runs []*scri
 		if at.asking {
 			_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
 		}
-		_ = pipe.Process(ctx, r.cmd) // A pipeline only records it here.
+		_ = pipe.Process(ctx, noRetry{r.cmd}) // A pipeline only records it here.
 	}
 	wait := redis.NewIntCmd(ctx, "wait", o.MinReplicas, o.ReplicaTimeout.Milliseconds())
 	_ = pipe.Process(ctx, wait)
@@ -122,7 +103,10 @@ func (s *Store) sendAndConfirm(ctx context.Context, at batchTarget, runs []*scri
 	if err == nil && int(confirmed) >= o.MinReplicas {
 		return
 	}
-	unconfirmed := &unconfirmedError{confirmed: int(confirmed), wanted: o.MinReplicas, cause: err}
+	unconfirmed := fmt.Errorf("%d replicas have confirmed in time, want %d (MinReplicas)", confirmed, o.MinReplicas)
+	if err != nil {
+		unconfirmed = fmt.Errorf("it is not known how many replicas have confirmed, want %d (MinReplicas): %v", o.MinReplicas, err)
+	}
 	undone := s.releaseAcquired(ctx, at.client, runs)
 	refused := redis.Error(nil) // the reply to WAIT, as for a user that may not use it
 	_ = errors.As(err, &refused)
@@ -144,11 +128,12 @@ func (s *Store) sendAndConfirm(ctx context.Context, at batchTarget, runs []*scri
 func (s *Store) releaseAcquired(ctx context.Context, master redis.Cmdable, runs []*scriptBatch) bool {
 	var held []*call
 	for _, r := range runs {
-		if r.script != acquireScript || r.cmd.Err() != nil || !r.hasReplies() {
+		if r.script != acquireScript || r.cmd.Err() != nil {
 			continue
 		}
 		for i, c := range r.calls {
-			if _, granted := r.replyTo(i).(int64); granted {
+			reply, _ := r.replyTo(i)
+			if _, granted := reply.(int64); granted {
 				held = append(held, &call{script: releaseScript, tag: c.tag, lock: c.lock, owner: c.owner})
 			}
 		}
@@ -156,12 +141,13 @@ func (s *Store) releaseAcquired(ctx context.Context, master redis.Cmdable, runs 
 	for _, part := range groupCalls(held) {
 		s.prepareCommand(ctx, part, true)
 		pipe := master.Pipeline()
-		_ = pipe.Process(ctx, part.cmd)
-		if _, err := pipe.Exec(ctx); err != nil || !part.hasReplies() {
+		_ = pipe.Process(ctx, noRetry{part.cmd})
+		if _, err := pipe.Exec(ctx); err != nil {
 			return false
 		}
 		for i := range part.calls {
-			if _, ended := part.replyTo(i).(int64); !ended {
+			reply, _ := part.replyTo(i)
+			if _, ended := reply.(int64); !ended {
 				return false // {'failed', why}
 			}
 		}

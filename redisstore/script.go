@@ -74,20 +74,14 @@ var (
 
 // A script is a Lua script that the server runs in one step.
 type script struct {
-	source     func() *scriptSource
-	perKeyArgs int // how many arguments each key has
-	sharedArgs int // how many arguments the calls of a batch may share
+	source     func() (text string, sha any) // sha is the server's name for the text: a string
+	perKeyArgs int                           // how many arguments each key has
+	sharedArgs int                           // how many arguments the calls of a batch may share
 
 	// writeAlways is the variant of the script that writes even where nothing has to be changed, so
 	// that WAIT confirms that replicas have the current state (see prolong.lua). It is nil for
 	// scripts with replies that need no confirmation.
 	writeAlways *script
-}
-
-// A scriptSource is the text of a script.
-type scriptSource struct {
-	text string
-	sha  any // the server's name for the text: a string
 }
 
 // newWriter joins the parts of a script with replies that replicas confirm.
@@ -100,13 +94,13 @@ func newWriter(perKeyArgs, sharedArgs int, parts ...string) *script {
 // newScript joins parts when the script is first used, since most programs that link this package
 // start without a need for any script.
 func newScript(perKeyArgs, sharedArgs int, parts ...string) *script {
-	source := sync.OnceValue(func() *scriptSource { return joinParts(parts) })
+	source := sync.OnceValues(func() (string, any) { return joinParts(parts) })
 	return &script{source: source, perKeyArgs: perKeyArgs, sharedArgs: sharedArgs}
 }
 
 // joinParts joins and hashes the parts of a script. It drops the comments: the text is sent
 // whenever a server does not know it.
-func joinParts(parts []string) *scriptSource {
+func joinParts(parts []string) (text string, sha any) {
 	var b strings.Builder
 	for _, part := range parts {
 		for line := range strings.Lines(part) {
@@ -116,17 +110,15 @@ func joinParts(parts []string) *scriptSource {
 		}
 	}
 	sum := sha1.Sum([]byte(b.String()))
-	return &scriptSource{text: b.String(), sha: hex.EncodeToString(sum[:])}
+	return b.String(), hex.EncodeToString(sum[:])
 }
 
-// A command is a script in flight. The client library never sends one a second time, since a second
-// release of the same lock has another reply.
-type command struct {
-	*redis.Cmd
-}
+// A noRetry is a command that the client library never sends a second time. A second release of the
+// same lock has another reply, and the repetitions of a refused SCAN take longer than a request may.
+type noRetry struct{ redis.Cmder }
 
 // NoRetry implements [redis.Cmder].
-func (command) NoRetry() bool { return true }
+func (noRetry) NoRetry() bool { return true }
 
 // scriptMax is how many locks one run of a script handles: many enough to share its cost, and few
 // enough not to hold up the server's other clients.
@@ -138,7 +130,7 @@ type scriptBatch struct {
 	script *script
 	tag    string
 	calls  []*call
-	cmd    command
+	cmd    *redis.Cmd
 	err    error // of the round trip
 
 	// unconfirmed is why the changes of the run do not count: too few replicas have them.
@@ -190,18 +182,28 @@ func (s *Store) prepareCommand(ctx context.Context, r *scriptBatch, inFull bool)
 	if s.options.MinReplicas > 0 && variant.writeAlways != nil {
 		variant = variant.writeAlways
 	}
-	source := variant.source()
-	var verb, script any = "evalsha", source.sha
+	text, sha := variant.source()
+	var verb, script any = "evalsha", sha
 	if inFull {
-		verb, script = "eval", source.text
+		verb, script = "eval", text
 	}
-	var keys, args []any
+	var keys, args []any // that all locks of an acquire share
 	if r.script == acquireScript {
-		keys, args = s.commonArgs(r)
+		if keys = s.acquireKeys; r.tag != "" {
+			keys = s.acquireKeysOf(r.tag)
+		}
+		args = noConditions
+		if o := &s.options; o.RestartGuard > 0 || o.MinReplicas > 0 {
+			guard := int64(0)
+			if o.RestartGuard > 0 {
+				guard = ceilMillis(o.RestartGuard)
+			}
+			args = []any{fmt.Sprintf("%d %s %d", guard, cmp.Or(r.backlogKept, "?"), o.MinReplicas)}
+		}
 	}
-	distinct := r.calls
-	if r.sameArgs() {
-		distinct = r.calls[:1]
+	first, distinct := r.calls[0], r.calls
+	if !slices.ContainsFunc(r.calls, func(c *call) bool { return c.ms != first.ms || c.public != first.public }) {
+		distinct = r.calls[:1] // Arguments that are equal for all calls are sent once.
 	}
 	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(1+r.script.perKeyArgs)+len(distinct)*r.script.sharedArgs)
 	words = append(words, verb, script, len(keys)+len(r.calls))
@@ -218,30 +220,7 @@ func (s *Store) prepareCommand(ctx context.Context, r *scriptBatch, inFull bool)
 		rest := [...]any{&c.ms, &c.public}
 		words = append(words, rest[:r.script.sharedArgs]...)
 	}
-	r.cmd = command{redis.NewCmd(ctx, words...)}
-}
-
-// sameArgs reports whether the shareable arguments of all calls are equal: they are sent once then.
-func (r *scriptBatch) sameArgs() bool {
-	first := r.calls[0]
-	return !slices.ContainsFunc(r.calls, func(c *call) bool { return c.ms != first.ms || c.public != first.public })
-}
-
-// commonArgs returns the keys and arguments that all locks of an acquire share.
-func (s *Store) commonArgs(r *scriptBatch) (keys, args []any) {
-	keys = s.acquireKeys
-	if r.tag != "" {
-		keys = s.acquireKeysOf(r.tag)
-	}
-	o := &s.options
-	if o.RestartGuard == 0 && o.MinReplicas == 0 {
-		return keys, noConditions
-	}
-	guard := int64(0)
-	if o.RestartGuard > 0 {
-		guard = ceilMillis(o.RestartGuard)
-	}
-	return keys, []any{fmt.Sprintf("%d %s %d", guard, cmp.Or(r.backlogKept, "?"), o.MinReplicas)}
+	r.cmd = redis.NewCmd(ctx, words...)
 }
 
 // noConditions is the argument of acquireScript without RestartGuard and MinReplicas.
@@ -255,29 +234,21 @@ func (s *Store) acquireKeysOf(tag string) []any {
 	return keys
 }
 
-// replyTo returns the script's reply to call i. If nothing special has happened, one number is the
-// reply to all calls.
-func (r *scriptBatch) replyTo(i int) any {
+// replyTo returns the script's reply to call i, and false unless there is a reply to each call. If
+// nothing special has happened, one number is the reply to all calls.
+func (r *scriptBatch) replyTo(i int) (any, bool) {
 	switch reply := r.cmd.Val().(type) {
 	case []any:
-		return reply[i]
+		if len(reply) == len(r.calls) {
+			return reply[i], true
+		}
 	case int64:
 		if i > 0 && r.script == acquireScript {
-			return reply + int64(i) // The tokens follow each other.
+			return reply + int64(i), true // The tokens follow each other.
 		}
+		return r.cmd.Val(), true
 	}
-	return r.cmd.Val()
-}
-
-// hasReplies reports whether there is a reply to each call.
-func (r *scriptBatch) hasReplies() bool {
-	switch reply := r.cmd.Val().(type) {
-	case []any:
-		return len(reply) == len(r.calls)
-	case int64:
-		return true
-	}
-	return false
+	return nil, false
 }
 
 // isGuardUndecided reports whether the server needs more information to decide whether it abstains.
@@ -297,13 +268,13 @@ func (r *scriptBatch) distribute() {
 		// library reports that for the round trip only.
 		err = r.err
 	}
-	if err == nil && !r.hasReplies() {
+	if _, ok := r.replyTo(0); err == nil && !ok {
 		err = errReply("another number of answers than questions")
 	}
 	for i, c := range r.calls {
 		c.err = err
 		if err == nil {
-			c.reply = r.replyTo(i)
+			c.reply, _ = r.replyTo(i)
 		}
 		if r.originalErr != nil && c.reply == nil && err == nil {
 			c.err = r.originalErr // The lock is free, and cannot be granted.

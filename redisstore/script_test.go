@@ -18,7 +18,7 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	down := errors.New("the connection was refused")
 	for _, reply := range []any{nil, "OK", []any{}, []any{int64(1)}, []any{int64(1), int64(1), int64(1)}} {
-		r := &scriptBatch{script: releaseScript, calls: []*call{{}, {}}, cmd: command{redis.NewCmd(t.Context())}}
+		r := &scriptBatch{script: releaseScript, calls: []*call{{}, {}}, cmd: redis.NewCmd(t.Context())}
 		r.cmd.SetVal(reply)
 		if reply == nil {
 			r.err = down

@@ -30,15 +30,35 @@ func (s *Store) sendBatch(values context.Context, deadline time.Time, batch []*c
 
 // sendKnown makes one round trip, and another one for the scripts that a server does not know.
 func (s *Store) sendKnown(ctx context.Context, runs []*scriptBatch) {
-	s.sendRound(ctx, runs, false)
-	var unknown []*scriptBatch
-	for _, r := range runs {
-		if err := r.cmd.Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-			unknown = append(unknown, r)
+	for inFull := false; len(runs) > 0; inFull = true {
+		for _, r := range runs {
+			s.prepareCommand(ctx, r, inFull)
 		}
-	}
-	if len(unknown) > 0 {
-		s.sendRound(ctx, unknown, true)
+		switch {
+		case s.options.MinReplicas > 0:
+			s.sendAndWait(ctx, runs)
+		case len(runs) == 1:
+			runs[0].err = s.client.Process(ctx, noRetry{runs[0].cmd})
+		default:
+			pipe := s.client.Pipeline()
+			for _, r := range runs {
+				_ = pipe.Process(ctx, noRetry{r.cmd}) // A pipeline only records it here.
+			}
+			_, err := pipe.Exec(ctx)
+			for _, r := range runs {
+				r.err = err
+			}
+		}
+		if inFull {
+			return
+		}
+		var unknown []*scriptBatch
+		for _, r := range runs {
+			if err := r.cmd.Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+				unknown = append(unknown, r)
+			}
+		}
+		runs = unknown
 	}
 }
 
@@ -93,27 +113,4 @@ func (s *Store) sendApart(ctx context.Context, runs []*scriptBatch) []*scriptBat
 		s.sendKnown(ctx, apart)
 	}
 	return append(all, apart...)
-}
-
-// sendRound makes one round trip.
-func (s *Store) sendRound(ctx context.Context, runs []*scriptBatch, inFull bool) {
-	for _, r := range runs {
-		s.prepareCommand(ctx, r, inFull)
-	}
-	if s.options.MinReplicas > 0 {
-		s.sendAndWait(ctx, runs)
-		return
-	}
-	if len(runs) == 1 {
-		runs[0].err = s.client.Process(ctx, runs[0].cmd)
-		return
-	}
-	pipe := s.client.Pipeline()
-	for _, r := range runs {
-		_ = pipe.Process(ctx, r.cmd) // A pipeline only records it here.
-	}
-	_, err := pipe.Exec(ctx)
-	for _, r := range runs {
-		r.err = err
-	}
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -28,12 +29,15 @@ func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 	if err := checkOwner(req.Owner); err != nil {
 		return nil, err
 	}
-	public, err := publicValue(req)
-	if err != nil {
-		return nil, err
-	}
 	c := s.newOwnerCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL))
-	c.floor, c.public = req.Floor, public
+	c.floor, c.public = req.Floor, req.Holder
+	if len(req.Metadata) > 0 {
+		metadata, err := json.Marshal(req.Metadata)
+		if err != nil {
+			return nil, fmt.Errorf("%w: metadata: %w", driver.ErrInvalid, err)
+		}
+		c.public += "\n" + string(metadata)
+	}
 	return c, nil
 }
 
