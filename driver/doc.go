@@ -37,7 +37,9 @@
 //
 // so that the counter of a name may be dropped once the store's clock has
 // passed it. (After a floor far ahead of the clock, tokens rise across a loss of
-// memory only if the store remembers how far it has gone.) A request that could
+// memory only if the store remembers how far it has gone.) A grant may have several
+// consecutive tokens (AcquireRequest.Tokens); then the last of them is the last token of the
+// name, and [MaxTokensLead] bounds it. A request that could
 // only be granted a token above [MaxToken] is invalid. A store that cannot give
 // tokens grants 0, and its Guarantees do not claim Fencing.
 //

@@ -26,6 +26,13 @@ const (
 	// of every language can represent.
 	MaxToken = 1<<53 - 1
 
+	// MaxTokens is the greatest number of tokens of one grant.
+	MaxTokens = 1024
+
+	// MaxTokensLead is how far above the clock of a store, in time, or above the floor of the
+	// request if that is higher, the last token of a grant of several may be.
+	MaxTokensLead = 500 * time.Millisecond
+
 	// MaxLead is how far above the clock of a store, in time, the floor of a
 	// token may be.
 	MaxLead = 24 * time.Hour
@@ -168,6 +175,11 @@ type AcquireRequest struct {
 	// the request is a repetition or the name is held.
 	Floor int64
 
+	// Tokens is how many consecutive tokens the grant should have, at most MaxTokens, so that
+	// the client can give one to each of several goroutines that hold the name one after the
+	// other. 0 means 1. See AcquireResult.Tokens.
+	Tokens int
+
 	// Metadata is stored with the hold, for people and tools. Neither the caller nor
 	// the store changes the map after the call.
 	Metadata map[string]string
@@ -185,6 +197,13 @@ type AcquireResult struct {
 
 	// Token is the fencing token of a granted hold, 0 if the store gives none.
 	Token int64
+
+	// Tokens is how many consecutive tokens the grant has: Token, and those that follow it. 0
+	// means 1. Every later grant of the name has a token above all of them, used or not. A store
+	// may grant fewer tokens than requested. It grants one if the last would be further ahead
+	// than MaxTokensLead, so that a name does not run ahead of the clock without end. A
+	// repetition has no more tokens than the grant that it repeats.
+	Tokens int
 
 	// Held describes the hold that is in the way of a request that was not granted,
 	// as far as the store knows it without another round trip. The fields that are

@@ -218,7 +218,8 @@ var acquireCases = []testCase{
 // earlier one.
 func (r *caseRun) expectHigherToken(earlier, later *hold) {
 	r.Helper()
-	if r.guarantees.Fencing && later.token <= earlier.token {
-		r.Errorf("a later grant of %q has the token %d, not above %d", later.name, later.token, earlier.token)
+	last := earlier.token + int64(earlier.tokens) - 1
+	if r.guarantees.Fencing && later.token <= last {
+		r.Errorf("a later grant of %q has the token %d, not above %d", later.name, later.token, last)
 	}
 }

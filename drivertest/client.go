@@ -24,6 +24,7 @@ type hold struct {
 	holder   string
 	metadata map[string]string
 	token    int64
+	tokens   int // how many the grant has, at least 1
 	ttl      time.Duration
 
 	// The store granted the hold at some moment between sent and answered.
@@ -63,7 +64,7 @@ func (c *client) acquireGranted(req driver.AcquireRequest) *hold {
 	if !res.Granted {
 		c.run.Fatalf("Acquire of %q was refused, want it granted; in the way: %+v", req.Name, res.Held)
 	}
-	h.token = res.Token
+	h.token, h.tokens = res.Token, max(res.Tokens, 1)
 	return h
 }
 
@@ -119,7 +120,7 @@ func (c *client) pollAcquire(name string, due time.Time) *hold {
 	if !c.run.pollUntil(due, func() bool {
 		h.sent = time.Now()
 		res := c.acquire(req)
-		h.answered, h.token = time.Now(), res.Token
+		h.answered, h.token, h.tokens = time.Now(), res.Token, max(res.Tokens, 1)
 		return res.Granted
 	}) {
 		c.run.Fatalf("%q is not free %v after it was due", name, c.run.tolerance())

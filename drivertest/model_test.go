@@ -29,6 +29,7 @@ type model struct {
 type entry struct {
 	owner    string
 	record   driver.Record
+	tokens   int // how many tokens the grant had
 	until    time.Time
 	first    time.Time // its end unless it is renewed
 	takenBy  *refStore

@@ -115,6 +115,7 @@ func (s *refStore) grant(req driver.AcquireRequest) driver.AcquireResult {
 		e.until = e.until.Add(long)
 	}
 	e.record = driver.Record{Name: req.Name, Holder: req.Holder, Since: s.now(), Token: s.token(key, req.Floor)}
+	e.tokens = s.reserveTokens(key, req)
 	if m.claims.Metadata && !m.has(dropsMetadata) || m.has(keepsMetadataUnclaimed) {
 		e.record.Metadata = req.Metadata
 	}
@@ -127,7 +128,7 @@ func (s *refStore) grant(req driver.AcquireRequest) driver.AcquireResult {
 		}
 	}
 	m.entries[key] = e
-	return driver.AcquireResult{Granted: true, Token: e.record.Token}
+	return driver.AcquireResult{Granted: true, Token: e.record.Token, Tokens: e.tokens}
 }
 
 func (s *refStore) repeat(e *entry, req driver.AcquireRequest) driver.AcquireResult {
@@ -144,7 +145,28 @@ func (s *refStore) repeat(e *entry, req driver.AcquireRequest) driver.AcquireRes
 	if m.has(repetitionTakesFloor) {
 		e.record.Token = max(e.record.Token, req.Floor)
 	}
-	return driver.AcquireResult{Granted: true, Token: e.record.Token}
+	if m.has(tokensOfRepetition) {
+		e.tokens = req.Tokens
+	}
+	return driver.AcquireResult{Granted: true, Token: e.record.Token, Tokens: e.tokens}
+}
+
+// reserveTokens returns how many tokens a grant has whose first token is the last of its name, and
+// makes the last of them the last of the name.
+func (s *refStore) reserveTokens(key string, req driver.AcquireRequest) int {
+	m := s.model
+	first, requested := m.last[key], req.Tokens
+	switch last := first + int64(requested) - 1; {
+	case m.has(tokensTooMany):
+		requested = driver.MaxTokens
+	case m.has(tokensRunAhead) && requested > 1:
+	case requested < 2 || !m.claims.Fencing || last > max(s.now().UnixMicro(), req.Floor)+driver.MaxTokensLead.Microseconds():
+		return 0
+	}
+	if !m.has(tokensNotReserved) {
+		m.last[key] = first + int64(requested) - 1
+	}
+	return requested
 }
 
 // token makes the token of a grant.

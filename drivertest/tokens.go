@@ -173,6 +173,67 @@ var tokensCases = []testCase{
 		},
 	},
 	{
+		name: "several",
+		claim: "A grant has at most as many tokens as requested, and a later grant has a token above all of them, " +
+			"through each store, over release and expiry.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			stores := []*client{r.first, r.otherStore()}
+			last := stores[1].acquireFree("name", long)
+			last.releaseHeld()
+			for i := range 10 {
+				next := stores[i%2].acquireSeveral("name", long, driver.MaxTokens>>i)
+				r.expectHigherToken(last, next)
+				next.releaseHeld()
+				last = next
+			}
+			next := r.first.acquireSeveral("name", short, driver.MaxTokens)
+			next.sleepPastExpiry()
+			r.expectHigherToken(next, r.otherStore().acquireSeveral("name", long, 0))
+		},
+	},
+	{
+		name:     "several-over-break",
+		claim:    "After a break, the next token is above all tokens of the grant.",
+		requires: fencing | breaking,
+		run: func(r *caseRun) {
+			last := r.first.acquireSeveral("name", long, driver.MaxTokens)
+			r.first.breakHold("name")
+			r.expectHigherToken(last, r.first.acquireFree("name", long))
+		},
+	},
+	{
+		name:     "several-of-a-repetition",
+		claim:    "A repetition has no more tokens than the grant that it repeats, however many it requests.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			for _, tokens := range []int{0, 3, driver.MaxTokens} {
+				h := r.first.acquireSeveral("name", long, tokens)
+				req := r.first.newRequest("name", long)
+				req.Owner, req.Tokens = h.owner, driver.MaxTokens
+				again := r.first.acquireGranted(req)
+				if again.token != h.token || again.tokens > h.tokens {
+					r.Errorf("a repetition has %d tokens from %d, want at most %d from %d", again.tokens, again.token, h.tokens, h.token)
+				}
+				h.releaseHeld()
+				next := r.first.acquireFree("name", long)
+				r.expectHigherToken(again, next)
+				next.releaseHeld()
+			}
+		},
+	},
+	{
+		name:     "several-ahead",
+		claim:    "A grant whose last token would be further ahead of the store's clock than MaxTokensLead has one token.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			r.acquireAbove(r.tokenAhead(farAhead), "name").releaseHeld()
+			if h := r.first.acquireSeveral("name", long, driver.MaxTokens); h.tokens != 1 {
+				r.Errorf("%v above the clock %d tokens are granted, want one", farAhead, h.tokens)
+			}
+		},
+	},
+	{
 		name:     "rise-over-restart",
 		claim:    "A grant after a restart has a higher token, whether holds survive it or not.",
 		requires: fencing | restart,
@@ -223,4 +284,16 @@ func (r *caseRun) acquireAbove(floor int64, name string) *hold {
 	req := r.first.newRequest(name, long)
 	req.Floor = floor
 	return r.first.acquireGranted(req)
+}
+
+// acquireSeveral acquires a free name with several tokens.
+func (c *client) acquireSeveral(name string, ttl time.Duration, tokens int) *hold {
+	c.run.Helper()
+	req := c.newRequest(name, ttl)
+	req.Tokens = tokens
+	h := c.acquireGranted(req)
+	if h.tokens > max(tokens, 1) {
+		c.run.Errorf("a request for %d tokens is granted %d", tokens, h.tokens)
+	}
+	return h
 }

@@ -13,6 +13,7 @@ type variant struct {
 
 var variants = []variant{
 	{bug: separateWorlds, fails: `
+		tokens/several
 		faults/silence-is-not-held
 		tokens/floor-too-far
 		acquire/two-processes acquire/refusal-record acquire/refusal-secret acquire/refusal-harmless
@@ -33,7 +34,7 @@ var variants = []variant{
 	{bug: restartKeepsHolds, claims: restartFrees, fails: `faults/restart`},
 	{bug: restartForgets, fails: `faults/restart`},
 	{bug: restartBreaksWorld, fails: `tokens/rise-over-restart faults/restart faults/restart-usable`},
-	{bug: tokensFallAtRestart, fails: `tokens/floor-too-far tokens/floor-of-a-refusal tokens/rise-over-restart`},
+	{bug: tokensFallAtRestart, fails: `tokens/several-ahead tokens/floor-too-far tokens/floor-of-a-refusal tokens/rise-over-restart`},
 	{bug: crashFreesAtOnce, fails: `faults/crash`},
 	{bug: crashFreesEverything, fails: `detached/outlives-process detached/outlives-renewer faults/crash faults/crash-of-others`},
 	{bug: crashFreesNothing, claims: crashFrees, fails: `faults/crash`},
@@ -56,6 +57,7 @@ var variants = []variant{
 	{bug: saysNotApplied, fails: `faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/keep-reply-lost`},
 	{bug: clientClock, fails: `expiry/store-clock`},
 	{bug: neverExpires, fails: `
+		tokens/several
 		acquire/refusal-does-not-prolong acquire/repetition-after-expiry renew/ends renew/after-expiry
 		renew/late-with-successor renew/not-the-owner renew/batch-in-order renew/batch-each-its-ttl release/after-expiry
 		release/late-with-successor expiry/not-early expiry/not-late expiry/each-its-own expiry/no-memory-of-the-last
@@ -72,6 +74,7 @@ var variants = []variant{
 	{bug: comparesFolded, fails: `acquire/owner-compared-whole renew/not-the-owner release/not-the-owner keep/not-the-owner`},
 	{bug: expiresEarly, fails: `expiry/not-early keep/shorter-than-TTL keep/longer-than-TTL detached/expires faults/crash`},
 	{bug: expiresLate, fails: `
+		tokens/several
 		acquire/refusal-remaining acquire/refusal-record acquire/refusal-does-not-prolong
 		acquire/repetition-after-expiry renew/ends renew/after-expiry renew/late-with-successor renew/not-the-owner
 		renew/batch-in-order renew/batch-each-its-ttl release/after-expiry release/late-with-successor expiry/not-early
@@ -83,6 +86,7 @@ var variants = []variant{
 		concurrency/guarded-resource faults/crash break/token break/token-of-free-name
 	`},
 	{bug: roundsToSeconds, fails: `
+		tokens/several
 		acquire/refusal-remaining acquire/repetition-after-expiry renew/ends renew/after-expiry
 		renew/late-with-successor renew/batch-in-order release/after-expiry release/late-with-successor expiry/not-early
 		expiry/not-late expiry/each-its-own expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-expiry
@@ -98,6 +102,7 @@ var variants = []variant{
 	{bug: lostMeansAnswered, fails: `faults/acquire-request-lost faults/release-request-lost`},
 	{bug: changesMetadata, fails: `acquire/refusal-record acquire/request-unchanged metadata/of-this-hold`},
 	{bug: grantsNothing, fails: `
+		tokens/several tokens/several-over-break tokens/several-of-a-repetition tokens/several-ahead
 		renew/batch-extremes release/after-extension faults/busy faults/silence-is-not-held
 		tokens/floor-too-far
 		guarantees/stable acquire/free-name acquire/held-name acquire/two-processes acquire/refusal-remaining
@@ -137,6 +142,7 @@ var variants = []variant{
 	`, may: `contexts/cancel-storm`},
 	{bug: keepLetsOwnerTake, fails: `keep/taken`},
 	{bug: forgetsRepetitions, fails: `
+		tokens/several-of-a-repetition
 		acquire/repetition acquire/repetition-prolongs acquire/repetition-never-shortens tokens/floor-of-a-repetition
 		detached/outlives-process concurrency/repetitions faults/acquire-reply-lost
 	`},
@@ -145,45 +151,54 @@ var variants = []variant{
 	{bug: keepsMetadataUnclaimed, claims: without(metadata), fails: `metadata/unclaimed`},
 	{bug: inheritsMetadata, fails: `metadata/of-this-hold`},
 	{bug: inheritsExpiry, fails: `
+		tokens/several
 		expiry/not-early expiry/not-late expiry/no-memory-of-the-last expiry/store-clock tokens/floor-lasts
 		concurrency/guarded-resource
 	`},
 	{bug: repetitionDoesNotProlong, fails: `acquire/repetition-prolongs`},
 	{bug: repetitionShortens, fails: `acquire/repetition-never-shortens`},
-	{bug: repetitionChangesToken, fails: `acquire/repetition tokens/floor-of-a-repetition concurrency/repetitions`},
+	{bug: repetitionChangesToken, fails: `tokens/several-of-a-repetition acquire/repetition tokens/floor-of-a-repetition concurrency/repetitions`},
 	{bug: repetitionTakesFloor, fails: `tokens/floor-of-a-repetition`},
 	{bug: tokensUnclaimed, claims: without(fencing), fails: `tokens/none`},
 	{bug: overclaimsFencing, fails: `
+		tokens/several tokens/several-over-break tokens/several-of-a-repetition tokens/several-ahead
 		tokens/floor-too-far
 		acquire/repetition-after-release acquire/repetition-after-expiry tokens/range tokens/rise-over-release
 		tokens/rise-over-expiry tokens/rise-over-break tokens/rise-over-reopening tokens/floor tokens/floor-lasts
 		tokens/floor-below tokens/rise-over-restart keep/tokens-rise concurrency/exclusion
 		concurrency/guarded-resource break/other-token
 	`},
-	{bug: ignoresFloor, fails: `tokens/floor`},
-	{bug: forgetsFloor, fails: `tokens/floor-lasts tokens/floor-below`},
+	{bug: ignoresFloor, fails: `tokens/several-ahead tokens/floor`},
+	{bug: forgetsFloor, fails: `tokens/several-ahead tokens/floor-lasts tokens/floor-below`},
 	{bug: takesAnyFloor, fails: `tokens/floor-too-far`},
 	{bug: refusedFloorTakes, fails: `tokens/floor-too-far`},
 	{bug: refusedFloorRaisesToken, fails: `tokens/floor-too-far`},
-	{bug: refusesEveryFloor, fails: `tokens/floor tokens/floor-lasts tokens/floor-below`},
+	{bug: refusesEveryFloor, fails: `tokens/several-ahead tokens/floor tokens/floor-lasts tokens/floor-below`},
 	{bug: refusesFloorOfRepetition, fails: `tokens/floor-of-a-repetition`},
 	{bug: tokensFallAtExpiry, fails: `
+		tokens/several
 		acquire/repetition-after-expiry tokens/rise-over-expiry tokens/floor-lasts keep/tokens-rise
 		concurrency/guarded-resource
 	`},
 	{bug: tokensFallAtRelease, fails: `
+		tokens/several tokens/several-over-break tokens/several-of-a-repetition
 		tokens/floor-too-far
 		acquire/repetition-after-release tokens/rise-over-release tokens/rise-over-break tokens/rise-over-reopening
 		tokens/floor-lasts tokens/floor-below tokens/rise-over-restart concurrency/exclusion
 		concurrency/guarded-resource
 	`},
-	{bug: tokensTooLarge, fails: `tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-too-far tokens/range tokens/floor-of-a-refusal strangers/list`},
+	{bug: tokensTooLarge, fails: `tokens/several-ahead tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-too-far tokens/range tokens/floor-of-a-refusal strangers/list`},
 	{bug: tokensPerStore, fails: `
+		tokens/several tokens/several-over-break tokens/several-of-a-repetition tokens/several-ahead
 		tokens/floor-too-far
 		tokens/rise-over-release tokens/rise-over-expiry tokens/rise-over-reopening tokens/floor-lasts
 		tokens/floor-below tokens/rise-over-restart concurrency/exclusion concurrency/guarded-resource
 		break/other-token
 	`},
+	{bug: tokensTooMany, fails: `tokens/several-of-a-repetition tokens/several-ahead tokens/several`},
+	{bug: tokensNotReserved, fails: `tokens/several tokens/several-over-break tokens/several-of-a-repetition`},
+	{bug: tokensOfRepetition, fails: `tokens/several-of-a-repetition`},
+	{bug: tokensRunAhead, fails: `tokens/several-ahead`},
 	{bug: refusalProlongs, fails: `
 		acquire/refusal-remaining acquire/refusal-record acquire/refusal-does-not-prolong expiry/not-early
 		expiry/longest keep/shorter-than-TTL keep/longer-than-TTL keep/refusal detached/expires lookup/harmless
@@ -274,6 +289,8 @@ var variants = []variant{
 		keep/record list/kept-names break/kept-name faults/keep-reply-lost
 	`},
 	{bug: releasesLate, fails: `
+		tokens/several-ahead
+		tokens/several tokens/several-of-a-repetition
 		release/after-extension
 		tokens/floor-too-far
 		acquire/two-processes acquire/refusal-harmless acquire/repetition-after-release renew/after-release
@@ -287,6 +304,8 @@ var variants = []variant{
 		faults/release-request-lost break/other-token break/token-of-free-name
 	`},
 	{bug: releaseDoesNothing, fails: `
+		tokens/several-ahead
+		tokens/several tokens/several-of-a-repetition
 		release/after-extension
 		tokens/floor-too-far
 		acquire/two-processes acquire/refusal-harmless acquire/repetition-after-release renew/after-release
@@ -356,6 +375,7 @@ var variants = []variant{
 	{bug: listTakesPatterns, fails: `list/literal-prefix`},
 	{bug: underclaimsBreak, claims: without(breaking), fails: `guarantees/no-break`},
 	{bug: overclaimsBreak, fails: `
+		tokens/several-over-break
 		tokens/rise-over-break break/held-name break/free-name break/kept-name break/victim
 		break/victim-with-successor break/one-name-only break/token break/other-token break/token-of-free-name
 		break/secret watch/break watch/other-process closing/later-calls
@@ -364,8 +384,9 @@ var variants = []variant{
 	{bug: breakAlwaysTrue, fails: `break/free-name break/token break/token-of-free-name`},
 	{bug: breakLeaksOwner, fails: `break/held-name break/secret break/token`},
 	{bug: breakByPrefix, fails: `break/one-name-only`},
-	{bug: breakResetsToken, fails: `tokens/rise-over-break`},
+	{bug: breakResetsToken, fails: `tokens/several-over-break tokens/rise-over-break`},
 	{bug: breakDoesNothing, fails: `
+		tokens/several-over-break
 		tokens/rise-over-break break/held-name break/kept-name break/victim break/victim-with-successor
 		break/one-name-only break/token
 	`},

@@ -25,6 +25,7 @@ type hold struct {
 	owner    string
 	holder   string
 	token    int64
+	tokens   int // how many the grant had
 	since    time.Duration
 	until    time.Duration
 	metadata map[string]string
@@ -73,9 +74,9 @@ func (t *lockTable) acquire(req *driver.AcquireRequest) (driver.AcquireResult, e
 	}
 	if h != nil { // a repetition
 		h.until = max(h.until, now+req.TTL)
-		return driver.AcquireResult{Granted: true, Token: h.token}, nil
+		return driver.AcquireResult{Granted: true, Token: h.token, Tokens: h.tokens}, nil
 	}
-	token, err := t.tokens.nextToken(req.Name, t.created.Add(now).UnixMicro(), req.Floor)
+	token, count, err := t.tokens.nextToken(req.Name, t.created.Add(now).UnixMicro(), req.Floor, req.Tokens)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
@@ -84,11 +85,12 @@ func (t *lockTable) acquire(req *driver.AcquireRequest) (driver.AcquireResult, e
 		owner:    req.Owner,
 		holder:   req.Holder,
 		token:    token,
+		tokens:   count,
 		since:    now,
 		until:    now + req.TTL,
 		metadata: req.Metadata,
 	}
-	return driver.AcquireResult{Granted: true, Token: token}, nil
+	return driver.AcquireResult{Granted: true, Token: token, Tokens: count}, nil
 }
 
 func (t *lockTable) renewHolds(reqs []driver.RenewRequest) []driver.RenewOutcome {

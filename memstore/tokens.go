@@ -16,24 +16,29 @@ type tokens struct {
 	aheadOfCounter map[string]int64 // the last tokens of names that are above the counter
 }
 
-// nextToken returns a token for a grant of a name. The token is above every earlier
-// token of the name, and at least floor.
-func (t *tokens) nextToken(name string, clock, floor int64) (int64, error) {
+// nextToken returns the first of the tokens for a grant of a name, and how many there are, given
+// how many are requested. The tokens are above every earlier token of the name, and at least floor.
+func (t *tokens) nextToken(name string, clock, floor int64, requested int) (token int64, count int, err error) {
 	counter := max(t.counter+1, clock)
 	if floor > counter+driver.MaxLead.Microseconds() {
-		return 0, fmt.Errorf("%w: the floor %d is more than %v above the clock", driver.ErrInvalid, floor, driver.MaxLead)
+		return 0, 0, fmt.Errorf("%w: the floor %d is more than %v above the clock", driver.ErrInvalid, floor, driver.MaxLead)
 	}
-	token := max(counter, floor, t.aheadOfCounter[name]+1)
+	token = max(counter, floor, t.aheadOfCounter[name]+1)
 	if token > driver.MaxToken {
-		return 0, fmt.Errorf("%w: token %d is above the greatest there is", driver.ErrInvalid, token)
+		return 0, 0, fmt.Errorf("%w: token %d is above the greatest there is", driver.ErrInvalid, token)
+	}
+	count = max(1, min(requested, driver.MaxTokens))
+	last := token + int64(count) - 1
+	if last > min(max(clock, floor)+driver.MaxTokensLead.Microseconds(), driver.MaxToken) {
+		count, last = 1, token
 	}
 	t.counter = counter
-	if token > counter {
-		t.aheadOfCounter[name] = token
+	if last > counter {
+		t.aheadOfCounter[name] = last
 	} else {
 		delete(t.aheadOfCounter, name)
 	}
-	return token, nil
+	return token, count, nil
 }
 
 // isObsolete reports whether the counter has passed a token, so that the token need
