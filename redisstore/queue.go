@@ -22,6 +22,7 @@ type call struct {
 	// of each, both, or none.
 	owner  string // with a line break; of breakScript the token, or ""
 	floor  int64
+	tokens int    // how many tokens are requested; 0 means 1
 	ms     int64  // TTL, or time to keep the name
 	public string // the public part of the value: the holder, and the metadata on another line if there is any
 

@@ -41,7 +41,7 @@ func TestMissingRights(t *testing.T) {
 				server.Do("ACL", "SETUSER", missing, "-"+missing)
 				s := openFromURL(t, "redis://"+missing+":SecretWord@"+server.Addr)
 				s.options.MinReplicas = replicas // The scripts are those for WAIT.
-				for _, order := range []string{"f", "F", "h", "m", "r", "R", "e", "k", "fh", "Ff", "fm", "FFh", "fF", "ek", "rR", "rrek"} {
+				for _, order := range []string{"f", "F", "h", "m", "r", "R", "e", "k", "fh", "Ff", "fm", "FFh", "fF", "ek", "rR", "rrek", "S", "fS", "SF", "SmS"} {
 					server.Do("FLUSHALL")
 					above(t, all, "ahead", time.Now().Add(time.Hour).UnixMicro())
 					var calls []*call
@@ -84,7 +84,10 @@ func callOf(t *testing.T, s *Store, kind rune, name string) *call {
 	if kind == 'F' { // free, above a floor
 		req.Floor = time.Now().Add(time.Hour).UnixMicro()
 	}
-	if kind == 'f' || kind == 'F' {
+	if kind == 'S' { // free, with several tokens
+		req.Tokens = driver.MaxTokens
+	}
+	if kind == 'f' || kind == 'F' || kind == 'S' {
 		return mustAcquireCall(t, s, req)
 	}
 	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {

@@ -214,6 +214,9 @@ func (s *Store) prepareCommand(ctx context.Context, r *scriptBatch, inFull bool)
 	words = append(words, args...)
 	for _, c := range r.calls {
 		own := [...]any{&c.owner, &c.floor}
+		if c.tokens > 1 {
+			own[1] = fmt.Sprintf("%d %d", c.floor, c.tokens)
+		}
 		words = append(words, own[:r.script.perKeyArgs]...)
 	}
 	for _, c := range distinct {

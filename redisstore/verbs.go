@@ -30,7 +30,7 @@ func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 		return nil, err
 	}
 	c := s.newOwnerCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL))
-	c.floor, c.public = req.Floor, req.Holder
+	c.floor, c.tokens, c.public = req.Floor, min(req.Tokens, driver.MaxTokens), req.Holder
 	if len(req.Metadata) > 0 {
 		metadata, err := json.Marshal(req.Metadata)
 		if err != nil {
@@ -47,6 +47,11 @@ func granted(name string, reply any) (driver.AcquireResult, error) {
 	case int64:
 		return driver.AcquireResult{Granted: true, Token: reply}, nil
 	case []any:
+		if len(reply) == 3 && reply[0] == "granted" {
+			token, _ := reply[1].(int64)
+			tokens, _ := reply[2].(int64)
+			return driver.AcquireResult{Granted: true, Token: token, Tokens: int(tokens)}, nil
+		}
 		if len(reply) == 3 && reply[0] == "abstains" {
 			left, _ := reply[1].(int64)
 			return driver.AcquireResult{}, &driver.RetryError{Err: errGuarded, After: time.Duration(left) * time.Millisecond}

@@ -6,8 +6,9 @@
 -- ARGV: 0, or for how many ms a guarded server abstains or 0, whether it keeps the name
 --       of a former history for that long (see guard.lua), and how many replicas are to
 --       confirm; owner with a line break and
---       smallest token of each; TTL in ms, and holder and metadata, of all or of each.
--- Answers for each the token of a grant, as a number; or what is in the way
+--       smallest token of each, with a space and how many tokens if several; TTL in ms, and holder and metadata, of all or of each.
+-- Answers for each the token of a grant, as a number, or {'granted', token, how many} if
+-- there are several; or what is in the way
 -- (see describe.lua), or {'abstains', ms, 1 to have the question answered},
 -- {'ahead'}, {'exhausted'}, {'failed', why}.
 -- If all are granted, and each token is greater by one than that of the lock before, it
@@ -23,6 +24,7 @@ if ARGV[1] ~= '0' then
 end
 local limit = 9007199254740991 -- the greatest token to grant
 local lead = 86400000000 -- how far above the clock a floor may be (driver.MaxLead)
+local severalLead = 500000 -- how far ahead the last of several tokens may be (driver.MaxTokensLead)
 
 local last = tonumber(call('GET', counter) or 0)
 if not last then
@@ -56,6 +58,7 @@ end
 -- The text of a token is made of the clock's as long as it can be: the format of
 -- large numbers takes longer than a command.
 local said = seconds * 1000000 + micros
+local clock = said
 if said <= last then
   said, micros = last + 1, 1000000
 end
@@ -68,9 +71,14 @@ local step = #ARGV > rest + 1 and 2 or 0 -- to the next
 for key = before + 1, #KEYS do
   count = count + 1
   local lock, floor, more = KEYS[key], ARGV[2 * count + 1], rest + step * (count - 1)
-  local token, text, far = said, nil, false
+  local token, text, far, several = said, nil, false, 1
   if floor ~= '0' or top > 0 then
     local least = tonumber(floor)
+    if not least then
+      floor, several = string.match(floor, '^(%d+) (%d+)$')
+      least, several = tonumber(floor), tonumber(several)
+    end
+    local base = least > clock and least or clock
     far = least > first + lead
     local own = least <= top and call('ZSCORE', ahead, lock)
     if own and own + 1 > least then
@@ -80,22 +88,26 @@ for key = before + 1, #KEYS do
     if least > said then
       token, text = least, floor
     end
+    if several > 1 and token + several - 1 > math.min(base + severalLead, limit) then
+      several = 1
+    end
   end
   if not text then
     text = micros < 1000000 and seconds .. format('%06d', micros) or format('%.0f', said)
   end
   if token <= limit and not far and call('SET', lock, ARGV[2 * count] .. text .. begin .. ARGV[more + 1], 'NX', 'PX', ARGV[more]) then
-    if token > said then
+    local final = token + several - 1 -- which is not in the counter if it is above the first
+    if final > said then
       rising = false
       if names == 0 and #passed == 0 then
         -- A member this long has the server keep the set as a tree from the first
         -- member on, and not as a list, which takes longer with 64 members already.
         passed = {'-inf', string.rep('-', 65)}
       end
-      passed[#passed + 1] = text
+      passed[#passed + 1] = several > 1 and format('%.0f', final) or text
       passed[#passed + 1] = lock
     end
-    answers[count], said, micros = token, said + 1, micros + 1
+    answers[count], said, micros = several > 1 and {'granted', token, several} or token, said + 1, micros + 1
   else
     rising, refused = false, refused or {}
     refused[count] = lock
@@ -114,7 +126,7 @@ if #passed > 0 and type(reply) ~= 'table' then
 end
 if reply and type(reply) == 'table' then
   for i = 1, count do
-    local undone = type(answers[i]) == 'number' and redis.pcall('DEL', KEYS[before + i])
+    local undone = answers[i] and redis.pcall('DEL', KEYS[before + i])
     if type(undone) == 'table' then
       return redis.error_reply('PARTIAL ' .. undone.err)
     end

@@ -9,6 +9,6 @@ local function stands(lock, owner, floor, ttl)
 end
 
 for i, lock in pairs(refused) do
-  answers[i] = attempt(stands, lock, ARGV[2 * i], tonumber(ARGV[2 * i + 1]), ARGV[rest + step * (i - 1)])
+  answers[i] = attempt(stands, lock, ARGV[2 * i], tonumber((string.match(ARGV[2 * i + 1], '^%d+'))), ARGV[rest + step * (i - 1)])
 end
 return answers
