@@ -99,23 +99,25 @@ func (a *acquireOp) run() (*Lock, error) {
 	return lock, err
 }
 
-// acquire waits in the queue of the name, and then acquires the lock or joins a reentrant lease.
-// It starts anew if that lease ends before it has been joined. The caller holds c.mu, which
+// acquire waits in the queue of the name, and then acquires the lock, unless a lease was passed on
+// to it or there is a reentrant one to join. It starts anew if that lease ends before it has been joined. The caller holds c.mu, which
 // acquire unlocks.
 func (a *acquireOp) acquire() (*Lock, error) {
 	for ; ; a.c.mu.Lock() {
-		existing, err := a.enqueue()
-		if err != nil {
+		w, err := a.enqueue()
+		switch {
+		case err != nil:
 			return nil, a.wrapError(err)
-		}
-		if existing == nil {
+		case w != nil && w.passed != nil:
+			return w.passed.firstLock(), nil
+		case w == nil || w.join == nil:
 			return a.acquireAsHead()
 		}
-		lock, err := a.joinLease(existing)
+		lock, err := a.joinLease(w.join)
 		if err == nil {
 			return lock, nil
 		}
-		if existing.endReason.Load() == nil {
+		if w.join.endReason.Load() == nil {
 			return nil, a.wrapError(err)
 		}
 	}
@@ -124,7 +126,7 @@ func (a *acquireOp) acquire() (*Lock, error) {
 // acquireAsHead attempts to acquire the lock until the store grants it or the operation is over.
 // The caller is the head of the queue; acquireAsHead removes it if it fails.
 func (a *acquireOp) acquireAsHead() (*Lock, error) {
-	pair := a.newLease()
+	pair := a.newLease(a.c.owners.nextOwner())
 	err := a.attemptUntilGranted(pair)
 	if err == nil {
 		return pair.firstLock(), nil
@@ -161,7 +163,7 @@ func (a *acquireOp) attemptUntilGranted(pair *leaseAndHandle) error {
 			if err := a.ctxErr(); err != nil {
 				return err // the caller no longer wants the lock
 			}
-			if err = pair.lease.activate(sent, res.Token); err == nil {
+			if err = pair.lease.activate(sent, &res); err == nil {
 				return nil
 			}
 			sent = a.c.clock.now() // a suspend meanwhile is not a store error
@@ -198,6 +200,7 @@ func (a *acquireOp) attemptUntilGranted(pair *leaseAndHandle) error {
 // attempt sends one request. It returns the result and the time of sending.
 func (a *acquireOp) attempt(l *lease) (driver.AcquireResult, time.Duration, error) {
 	c := a.c
+	tokens := a.requestedTokens()
 	sent := c.clock.now()
 	if a.startedAt == 0 {
 		a.startedAt = sent
@@ -208,6 +211,7 @@ func (a *acquireOp) attempt(l *lease) (driver.AcquireResult, time.Duration, erro
 			Owner:    l.owner,
 			Holder:   c.holder,
 			TTL:      l.ttl,
+			Tokens:   tokens,
 			Metadata: l.metadata,
 			Detached: l.detached,
 		})

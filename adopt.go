@@ -124,7 +124,7 @@ func (a *adoptOp) verifyTicket(ctx context.Context) error {
 		sent := c.clock.now()
 		err := a.renewAndCompare(ctx, &budget)
 		if err == nil {
-			err = a.lease.activate(sent, a.lease.token)
+			err = a.lease.activate(sent, &driver.AcquireResult{Token: a.lease.token})
 		}
 		if err == nil || errors.Is(err, ErrNotHeld) {
 			return err

@@ -35,6 +35,7 @@ type Client struct {
 	backoff        Backoff
 	requestTimeout time.Duration
 	outage         time.Duration
+	localTurn      time.Duration // not above 0: none
 	log            *slog.Logger
 	hooks          Hooks
 	clock          clock
@@ -81,6 +82,7 @@ func New(store driver.Store, config *Config) *Client {
 		backoff:        config.Backoff.withDefaults(guarantees),
 		requestTimeout: config.RequestTimeout,
 		outage:         config.MaxOutage,
+		localTurn:      cmp.Or(config.LocalTurn, defaultLocalTurn),
 		log:            config.Logger,
 		hooks:          config.Hooks,
 		owners:         newOwnerSource(),
@@ -135,6 +137,7 @@ func (c *Client) releaseAll(end *error) error {
 		return end != nil && errors.Is(*end, ErrLost)
 	})
 	for _, l := range leases {
+		l.stopAutoRenew() // so that it is not passed on
 		if l.checkHeld() == nil {
 			l.endLease(end)
 		}
@@ -295,10 +298,6 @@ func (c *Client) onStoreLoss(full, owner string) {
 	}
 	go func() { // hooks may take long
 		defer c.activeCalls.Done()
-		for _, l := range c.leases() {
-			if l.fullName == full && l.owner == owner {
-				l.markLost(ErrTaken)
-			}
-		}
+		c.loseLeases(ErrTaken, func(l *lease) bool { return l.fullName == full && l.owner == owner })
 	}()
 }

@@ -67,7 +67,7 @@ func TestTryInACrowd(t *testing.T) {
 // is under way at that moment.
 func TestWaitInACrowdEndsWithHeld(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
+		c, store := faulty(t, &holdfast.Config{LocalTurn: -1}) // each caller makes requests
 		store.Set(faultstore.Acquire, within(20*ms))
 		store.Set(faultstore.Release, within(20*ms))
 		var all outcomes

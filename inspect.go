@@ -121,6 +121,9 @@ func (c *Client) breakHold(ctx context.Context, name string, token int64) (Recor
 	if err != nil {
 		return Record{}, opError("break", name, err)
 	}
+	if token > 0 {
+		token = c.storeToken(full, token)
+	}
 	rec, err := c.requestRecord(ctx, func(ctx context.Context) (Record, bool, error) {
 		return c.store.Break(ctx, driver.BreakRequest{Name: full, Token: token})
 	})
@@ -134,20 +137,21 @@ func (c *Client) breakHold(ctx context.Context, name string, token int64) (Recor
 
 // loseBroken ends a broken lease of this very Client at once.
 func (c *Client) loseBroken(full string, token int64) {
-	c.mu.Lock()
-	var leases []*lease
-	if q := c.queues[full]; q != nil && q.lease != nil {
-		leases = append(leases, q.lease)
-	}
-	for l := range c.adopted {
-		if l.fullName == full {
-			leases = append(leases, l)
-		}
-	}
-	c.mu.Unlock()
-	for _, l := range leases {
-		if l.token == token {
-			l.markLost(ErrBroken)
+	c.loseLeases(ErrBroken, func(l *lease) bool {
+		return l.fullName == full && l.firstToken <= token && token <= l.lastToken
+	})
+}
+
+// loseLeases ends the leases for which lost returns true. It looks again afterwards, since one of
+// them may have been passed on meanwhile.
+func (c *Client) loseLeases(reason error, lost func(*lease) bool) {
+	for found := true; found; {
+		found = false
+		for _, l := range c.leases() {
+			if l.endReason.Load() == nil && lost(l) {
+				l.markLost(reason)
+				found = true
+			}
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A lease is a Client's hold of a lock, or its attempt to get one. A reentrant lease can have
@@ -15,6 +17,8 @@ type lease struct {
 	fullName       string
 	owner          string // the secret
 	token          int64
+	firstToken     int64 // of the grant
+	lastToken      int64
 	ttl            time.Duration
 	minHold        time.Duration
 	maxHold        time.Duration
@@ -26,7 +30,8 @@ type lease struct {
 	originalHolder string // that other Client's public name, if adopted
 	maybeGranted   bool   // the store may have granted it
 
-	grantedAt    time.Duration // when the grant was received
+	grantedAt    time.Duration // when the grant was received, or the lease was passed on
+	turnEnd      time.Duration // when the local turn is over
 	maxHoldEnd   time.Duration // when MaxHold is over, 0 for never
 	deadline     atomic.Int64  // until when the holder may rely on it, a reading of the clock
 	latestExpiry atomic.Int64  // until when the store may keep it at most; never before deadline
@@ -63,11 +68,11 @@ type leaseAndHandle struct {
 }
 
 // newLease returns a lease that is not yet granted, with its first handle.
-func (a *acquireOp) newLease() *leaseAndHandle {
+func (a *acquireOp) newLease(owner string) *leaseAndHandle {
 	pair := &leaseAndHandle{lease: lease{
 		c:           a.c,
 		fullName:    a.fullName,
-		owner:       a.c.owners.nextOwner(),
+		owner:       owner,
 		ttl:         a.options.TTL,
 		minHold:     a.options.MinHold,
 		maxHold:     a.options.MaxHold,
@@ -86,13 +91,14 @@ func (a *acquireOp) newLease() *leaseAndHandle {
 
 // activate makes a granted lease the one that the Client holds. It fails if the grant came too
 // late: after the lease's deadline, or after Close had begun.
-func (l *lease) activate(sent time.Duration, token int64) error {
+func (l *lease) activate(sent time.Duration, res *driver.AcquireResult) error {
 	c := l.c
-	l.token = token
+	l.token, l.firstToken, l.lastToken = res.Token, res.Token, res.Token+int64(max(res.Tokens, 1))-1
 	l.grantedAt = sent
 	if !c.inProcess { // the answer may have taken its time
 		l.grantedAt = c.clock.now()
 	}
+	l.turnEnd = l.grantedAt + c.localTurn
 	if l.maxHold > 0 {
 		l.maxHoldEnd = l.grantedAt + l.maxHold
 	}

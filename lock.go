@@ -137,7 +137,8 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 // for a renewal in flight, so that nothing is written after Release has returned. It does not
 // wait for work that [Lock.Do] runs. Release is bounded by a few request timeouts.
 //
-// It returns nil if the store confirmed the release; a [LostError] if the lock had been lost
+// It returns nil if the store confirmed the release, or the lock was passed on to another goroutine
+// of this Client (see Config.LocalTurn); a [LostError] if the lock had been lost
 // before; and ErrUnavailable if the store did not confirm: then the release is retried in the
 // background, until the TTL has freed the lock in any case. Further calls do nothing and return
 // the same.

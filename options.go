@@ -98,6 +98,16 @@ type Config struct {
 	// beyond the time that it announced.
 	MaxOutage time.Duration
 
+	// LocalTurn is for how long goroutines of this Client may pass a lock on among themselves
+	// before other Clients get it, counted from the grant of the store. A lock that is passed on
+	// has a new token, and its release sends no request. The store shows the token of the first of
+	// these holds until the lock is released to it, which is LocalTurn and one hold after the grant
+	// at the latest. 0 means 10 ms; a negative value turns it off.
+	//
+	// Locks with MinHold, MaxHold, NoRenew, Reentrant or Detached are not passed on, nor to callers
+	// with another TTL or other Metadata, nor are locks of a store that grants one token at a time.
+	LocalTurn time.Duration
+
 	// Require is what the store must promise at least. Fields that are true must be true of it,
 	// its Scope and HolderCrash must be as good or better, its Restart and Failover no
 	// worse, its Store the same; a field that is zero does not matter. If the store promises

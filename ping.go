@@ -43,7 +43,7 @@ func (c *Client) pingStore(ctx context.Context) error {
 		return err
 	}
 	a := &acquireOp{c: c, ctx: ctx, name: name, fullName: full, options: o, singleAttempt: true}
-	pair := a.newLease()
+	pair := a.newLease(a.c.owners.nextOwner())
 	pair.lease.discarded.Store(true)
 	res, _, err := a.attempt(&pair.lease)
 	pair.lease.endReason.Store(&errDiscarded)

@@ -85,15 +85,21 @@ func (q *nameQueue) nextChange() <-chan struct{} {
 	return q.changed
 }
 
-// A waiter is a caller in the queue of a name, behind its head.
+// A waiter is a caller in the queue of a name, behind its head. It leaves the queue as the head, or
+// with a lease.
 type waiter struct {
-	reentrant bool
-	ready     chan *lease // gets nil when the waiter becomes the head, or a lease to join
+	op    *acquireOp
+	ready chan struct{} // closed when it leaves the queue
+
+	// Set before ready is closed. Both are nil for the head.
+	join   *lease          // a reentrant lease to join
+	passed *leaseAndHandle // a lease that was passed on to it: see passOn
 }
 
-// enqueue waits until the operation is the head of the name's queue. It returns a lease instead
-// if there is one that the operation may join. The caller holds c.mu, which enqueue unlocks.
-func (a *acquireOp) enqueue() (*lease, error) {
+// enqueue waits until the operation is the head of the name's queue, and returns nil. It returns a
+// waiter with a lease instead if there is one that the operation may join, or that was passed on to
+// it. The caller holds c.mu, which enqueue unlocks.
+func (a *acquireOp) enqueue() (*waiter, error) {
 	c := a.c
 	q := c.queues[a.fullName]
 	if q == nil {
@@ -103,7 +109,7 @@ func (a *acquireOp) enqueue() (*lease, error) {
 	}
 	if a.options.Reentrant && q.lease != nil && q.lease.joinable() {
 		defer c.mu.Unlock()
-		return q.lease, nil
+		return &waiter{join: q.lease}, nil
 	}
 	if a.singleAttempt {
 		return a.tryBecomeHead(q)
@@ -111,7 +117,7 @@ func (a *acquireOp) enqueue() (*lease, error) {
 	if q.waiters == nil {
 		q.waiters = list.New()
 	}
-	w := &waiter{reentrant: a.options.Reentrant, ready: make(chan *lease, 1)}
+	w := &waiter{op: a, ready: make(chan struct{})}
 	element := q.waiters.PushBack(w)
 	a.startedAt = c.clock.now()
 	selfWait := c.newSelfWait(q)
@@ -130,8 +136,8 @@ func (a *acquireOp) enqueue() (*lease, error) {
 		c.mu.Unlock()
 		a.reportContended()
 		select {
-		case l := <-w.ready:
-			return l, nil
+		case <-w.ready:
+			return w, nil
 		case <-changed:
 		case <-selfWait.overdue():
 			selfWait.warnIfSameLease(a, q)
@@ -148,8 +154,11 @@ func (a *acquireOp) enqueue() (*lease, error) {
 	}
 	defer c.mu.Unlock()
 	select {
-	case l := <-w.ready: // it came at the same moment
-		if l == nil {
+	case <-w.ready: // it came at the same moment
+		switch {
+		case w.passed != nil:
+			c.activeCalls.Go(w.passed.handle.discard)
+		case w.join == nil:
 			c.handOff(a.fullName, q)
 		}
 	default:
@@ -190,13 +199,13 @@ func (a *acquireOp) outageError(q *nameQueue) error {
 // attempts, tryBecomeHead makes it try again, and if the head's request is in flight,
 // tryBecomeHead waits for its result. It returns a lease that the operation may join. The
 // caller holds c.mu, which tryBecomeHead unlocks.
-func (a *acquireOp) tryBecomeHead(q *nameQueue) (*lease, error) {
+func (a *acquireOp) tryBecomeHead(q *nameQueue) (*waiter, error) {
 	c := a.c
 	a.startedAt = c.clock.now()
 	for q != nil {
 		if a.options.Reentrant && q.lease != nil && q.lease.joinable() {
 			defer c.mu.Unlock()
-			return q.lease, nil
+			return &waiter{join: q.lease}, nil
 		}
 		if err := c.knownError(q, a.startedAt); err != nil {
 			c.mu.Unlock()
@@ -246,7 +255,7 @@ func (c *Client) handOff(full string, q *nameQueue) {
 		delete(c.queues, full)
 		return
 	}
-	q.waiters.Remove(q.waiters.Front()).(*waiter).ready <- nil
+	close(q.waiters.Remove(q.waiters.Front()).(*waiter).ready)
 }
 
 // registerLease makes a lease that of the head, or an adopted one, and admits waiters that may
@@ -265,9 +274,10 @@ func (c *Client) registerLease(l *lease) {
 	var next *list.Element
 	for e := q.waiters.Front(); e != nil; e = next {
 		next = e.Next()
-		if w := e.Value.(*waiter); w.reentrant {
+		if w := e.Value.(*waiter); w.op.options.Reentrant {
 			q.waiters.Remove(e)
-			w.ready <- l
+			w.join = l
+			close(w.ready)
 		}
 	}
 }

@@ -49,6 +49,10 @@ func (l *lease) discard() {
 
 // releaseAndReport releases a lease that its holder has ended.
 func (l *lease) releaseAndReport() error {
+	if l.passOn() {
+		l.reportReleased(nil)
+		return nil
+	}
 	l.waitIdle()
 	err := l.releaseWithRetry()
 	l.unregister()

@@ -1,0 +1,90 @@
+package holdfast
+
+import (
+	"maps"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A local turn begins when the store grants a lease. For as long as it lasts, a goroutine that
+// releases the lock passes the lease on to the next goroutine in the queue of its Client, under the
+// next token, and the store gets no request. Clients that wait get the lock after the turn.
+
+// defaultLocalTurn is Config.LocalTurn if it is 0. It is long enough to make the requests to the
+// store rare, and too short to be noticed by the clients that wait.
+const defaultLocalTurn = 10 * time.Millisecond
+
+// allowsLocalTurn reports whether a hold with these options may be passed on, and may be one that
+// was passed on. The other options bind a hold to its acquisition.
+func (o *Options) allowsLocalTurn() bool {
+	return o.MinHold == 0 && o.MaxHold == 0 && !o.NoRenew && !o.Reentrant && !o.Detached
+}
+
+// requestedTokens returns how many tokens the next attempt requests: more than one only if other
+// goroutines wait, since more cost the store more.
+func (a *acquireOp) requestedTokens() int {
+	c := a.c
+	first := a.startedAt == 0 // it has not waited, so there was no queue
+	if first || c.localTurn <= 0 || !c.guarantees.Fencing || !a.options.allowsLocalTurn() {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q := c.queues[a.fullName]; q.waiters == nil || q.waiters.Len() == 0 {
+		return 0
+	}
+	return driver.MaxTokens
+}
+
+// storeToken returns the token under which the store has the hold with the given token: the first of
+// its grant, if the hold is one of this Client that was passed on.
+func (c *Client) storeToken(full string, token int64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q := c.queues[full]; q != nil && q.lease != nil && q.lease.token == token {
+		return q.lease.firstToken
+	}
+	return token
+}
+
+// passOn gives a lease that its holder has released to the first waiter, and reports whether it has.
+// It does so only during the local turn, and while the renewal of the lease is not yet due: the
+// next holder has as much time as one that was granted the lock and has not renewed it. No request
+// is in flight that may extend the lease, so none can end it for the next holder either.
+func (l *lease) passOn() bool {
+	c := l.c
+	now := c.clock.now()
+	if now >= l.turnEnd || c.guarantees.Fencing && l.token >= l.lastToken {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.queues[l.fullName]
+	if c.closed || now >= l.dueAt || q == nil || q.lease != l || q.waiters == nil || q.waiters.Len() == 0 ||
+		l.inFlight.Load() > 0 || l.renewalFailed || !l.autoRenew || l.keepUntil.Load() != 0 {
+		return false
+	}
+	first := q.waiters.Front()
+	w := first.Value.(*waiter)
+	o := &w.op.options
+	if !o.allowsLocalTurn() || o.TTL != l.ttl || !maps.Equal(o.Metadata, l.metadata) {
+		return false
+	}
+	pair := w.op.newLease(l.owner)
+	next := &pair.lease
+	next.token, next.firstToken, next.lastToken = l.token, l.firstToken, l.lastToken
+	if c.guarantees.Fencing {
+		next.token++
+	}
+	next.maybeGranted = true
+	next.grantedAt, next.turnEnd, next.dueAt = now, l.turnEnd, l.dueAt
+	next.deadline.Store(l.deadline.Load())
+	next.latestExpiry.Store(l.latestExpiry.Load())
+	q.waiters.Remove(first)
+	c.registerLease(next)
+	c.reschedule(next)
+	w.passed = pair
+	close(w.ready)
+	return true
+}
