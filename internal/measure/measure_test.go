@@ -3,8 +3,10 @@
 package measure
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -258,6 +260,48 @@ func TestServe(t *testing.T) {
 		t.Error("a worker whose store cannot be opened has no error")
 	}
 }
+
+// A waiter that fails, to acquire or to release, does not count as served.
+func TestFailedWaiter(t *testing.T) {
+	for _, l := range []*failingLocker{{failAt: 2}, {failAt: 5}, {failAt: 6}} {
+		const requests = `[] {"Method":"start waiters","Name":"job","Goroutines":3} {"Method":"await waiters"}`
+		var out bytes.Buffer
+		opened := func([]string) (Locker, error) { return l, nil }
+		if err := Serve(strings.NewReader(requests), &out, opened); err != nil {
+			t.Fatal(err)
+		}
+		var reply workerReply
+		for replies := json.NewDecoder(&out); replies.More(); {
+			if err := replies.Decode(&reply); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strings.Contains(reply.Error, errFailingLocker.Error()) {
+			t.Errorf("call %d fails: the waiters were awaited with the error %q", l.failAt, reply.Error)
+		}
+	}
+}
+
+var errFailingLocker = errors.New("the store is gone")
+
+// A failingLocker fails at one of the calls of Acquire and Release.
+type failingLocker struct {
+	failAt int64
+	calls  atomic.Int64
+}
+
+func (l *failingLocker) call() error {
+	if l.calls.Add(1) == l.failAt {
+		return errFailingLocker
+	}
+	return nil
+}
+
+func (l *failingLocker) Acquire(context.Context, string) (Held, error) { return l, l.call() }
+
+func (l *failingLocker) Release(context.Context) error { return l.call() }
+
+func (l *failingLocker) Close() error { return nil }
 
 // Only what is completed within the span counts, and nothing is interrupted.
 func TestPairs(t *testing.T) {

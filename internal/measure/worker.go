@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/hostclock"
@@ -133,7 +132,7 @@ func (w *Worker) StartWaiters(name string, goroutines int) error {
 }
 
 // AwaitWaiters blocks until all waiters have had the lock, and returns the time at which the
-// last one acquired it.
+// last one acquired it. If a waiter has failed, AwaitWaiters returns its error.
 func (w *Worker) AwaitWaiters() (time.Duration, error) {
 	reply, err := w.execute(workerRequest{Method: "await waiters"})
 	return reply.At, err
@@ -208,7 +207,7 @@ func Serve(in io.Reader, out io.Writer, open func(setup []string) (Locker, error
 			received <- request
 		}
 	}()
-	s := &workerServer{ctx: ctx, locker: locker, held: map[string]Held{}}
+	s := &workerServer{ctx: ctx, locker: locker, held: map[string]Held{}, results: make(chan acquisition)}
 	for request := range received {
 		reply, err := s.execute(request)
 		if err != nil {
@@ -221,11 +220,11 @@ func Serve(in io.Reader, out io.Writer, open func(setup []string) (Locker, error
 
 // A workerServer is the state of a worker process.
 type workerServer struct {
-	ctx          context.Context
-	locker       Locker
-	held         map[string]Held
-	waiters      sync.WaitGroup
-	lastAcquired atomic.Int64 // the time at which a waiter last acquired its lock
+	ctx     context.Context
+	locker  Locker
+	held    map[string]Held
+	waiters int              // that were started, and not awaited yet
+	results chan acquisition // of the waiters
 }
 
 func (s *workerServer) execute(r workerRequest) (reply workerReply, err error) {
@@ -238,11 +237,17 @@ func (s *workerServer) execute(r workerRequest) (reply workerReply, err error) {
 		err = s.held[r.Name].Release(s.ctx)
 	case "start waiters":
 		for range r.Goroutines {
-			s.waiters.Go(func() { s.acquireAndRelease(r.Name) })
+			s.waiters++
+			go func() { s.results <- s.acquireAndRelease(r.Name) }()
 		}
 	case "await waiters":
-		s.waiters.Wait()
-		reply.At = time.Duration(s.lastAcquired.Load())
+		for ; s.waiters > 0; s.waiters-- {
+			result := <-s.results
+			reply.At = max(reply.At, result.at)
+			if err == nil {
+				err = result.err
+			}
+		}
 	case "pairs":
 		reply.Waits = make([][]time.Duration, r.Goroutines)
 		_, err = Pairs(s.ctx, s.locker, r.Goroutines, SameName(r.Name), r.Span, func(i int, acquire, _ time.Duration) {
@@ -254,13 +259,11 @@ func (s *workerServer) execute(r workerRequest) (reply workerReply, err error) {
 	return reply, err
 }
 
-func (s *workerServer) acquireAndRelease(name string) {
+func (s *workerServer) acquireAndRelease(name string) acquisition {
 	held, err := s.locker.Acquire(s.ctx, name)
+	at := hostclock.Now()
 	if err == nil {
-		s.lastAcquired.Store(int64(hostclock.Now())) // The waiters have the lock one after the other.
 		err = held.Release(s.ctx)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "a waiter:", err)
-	}
+	return acquisition{at, err}
 }
