@@ -21,8 +21,9 @@ const (
 )
 
 // Watch implements [driver.Watcher], if a majority of the nodes can. It returns when a majority
-// watches; others join in when they can. It wakes when so many nodes have signaled that a hold
-// which had a majority may have none: one signal alone is mostly an attempt that failed.
+// watches. The others join when they can, within twice Options.Timeout. It wakes when so many nodes
+// have signaled that a hold which had a majority may have none: one signal alone is mostly an
+// attempt that failed.
 func (s *Store) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -68,16 +69,23 @@ type watch struct {
 	wakePending bool        // a wake-up is scheduled
 }
 
-// watchNode begins to watch at one node, until watchCtx ends. ctx is that of the request.
+// watchNode begins to watch at one node, until watchCtx ends. A node that has not begun when ctx,
+// that of the request, ends is given up.
 func (w *watch) watchNode(ctx, watchCtx context.Context, n *node, name string) error {
 	watcher, ok := n.Store.(driver.Watcher)
 	if !ok || !n.guarantees.Push {
 		return driver.ErrUnsupported
 	}
+	watchCtx, cancel := context.WithCancel(watchCtx)
+	goOn := context.AfterFunc(ctx, cancel)
 	signals, err := callNode(ctx, n, func(context.Context) (<-chan struct{}, error) {
 		return watcher.Watch(watchCtx, name)
 	})
+	if !goOn() {
+		err = cmp.Or(err, ctx.Err())
+	}
 	if err != nil {
+		cancel()
 		return err
 	}
 	w.addNode(n.index)

@@ -117,6 +117,59 @@ func giveBackAnyway(t *testing.T, s *Store, req driver.AcquireRequest) {
 	}
 }
 
+// A node that does not begin to watch in time is given up, though its watch would last as long as
+// that of the caller. The others go on.
+func TestWatchAtAHungNode(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		conns[2].Set(faultstore.Watch, faultstore.Hang)
+		s, other := join(t, conns), c.client(t)
+		req := request("other")
+		grant(t, other, req)
+		watch, err := s.Watch(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2*DefaultTimeout - 1)
+		synctest.Wait()
+		if n := s.nodes[2].pending.Load(); n != 1 {
+			t.Errorf("%d requests before the deadline, want the watch", n)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if n := s.nodes[2].pending.Load(); n != 0 {
+			t.Errorf("%d requests of a watch are left at its deadline", n)
+		}
+		giveBack(t, other, req)
+		if signals(watch) != 1 {
+			t.Error("a release did not wake")
+		}
+	})
+}
+
+// A watch that a node begins after the request for it has ended is not kept.
+func TestWatchBegunTooLate(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		begun := make(chan context.Context, 1)
+		conns[2].Set(faultstore.Watch, func(ctx context.Context, _ faultstore.Op, apply func()) error {
+			time.Sleep(3 * DefaultTimeout)
+			apply()
+			begun <- ctx
+			return nil
+		})
+		s := join(t, conns)
+		if _, err := s.Watch(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		ctx := <-begun
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("the watch at the node goes on")
+		}
+	})
+}
+
 // Without a majority that wakes there is no watch, and none is claimed.
 func TestNoWatch(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
