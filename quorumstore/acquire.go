@@ -68,7 +68,11 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		if outcome == verdictWon {
 			err := r.checkDistinctNodes(ctx)
 			if err == nil {
-				return driver.AcquireResult{Granted: true, Token: token}, nil
+				res := driver.AcquireResult{Granted: true, Token: token}
+				if r.fenced {
+					res.Tokens = r.agreedTokens(token)
+				}
+				return res, nil
 			}
 			r.undo(ctx)(ctx)
 			return driver.AcquireResult{}, err
@@ -133,7 +137,7 @@ func (s *Store) acquireAlone(ctx context.Context, req driver.AcquireRequest) (dr
 	if err != nil || !v.cast || v.err != nil {
 		return driver.AcquireResult{}, r.acquireError("not acquired", err)
 	}
-	return driver.AcquireResult{Granted: v.granted, Token: v.token, Held: v.held}, nil
+	return driver.AcquireResult{Granted: v.granted, Token: v.token, Tokens: v.tokens, Held: v.held}, nil
 }
 
 // validity is how long a TTL may be relied on after the request began, by the rule of package

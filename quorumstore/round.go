@@ -49,7 +49,7 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 	uncast, answered := len(r.votes), 0
 	f := newFanOut[*driver.AcquireResult](ctx, r.s, r.s.timeout)
 	f.count = func(a reply[*driver.AcquireResult]) bool {
-		r.votes[a.node] = vote{cast: true, granted: a.value.Granted && a.err == nil, token: a.value.Token, held: a.value.Held, err: a.err}
+		r.votes[a.node] = vote{cast: true, granted: a.value.Granted && a.err == nil, token: a.value.Token, tokens: a.value.Tokens, held: a.value.Held, err: a.err}
 		uncast--
 		if a.err == nil {
 			answered++

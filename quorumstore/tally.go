@@ -21,6 +21,7 @@ type vote struct {
 	cast    bool
 	granted bool
 	token   int64
+	tokens  int           // as in driver.AcquireResult
 	held    driver.Record // the blocking hold
 	err     error
 }
@@ -89,6 +90,18 @@ func (t *tally) majorityToken() (token int64, agreed int) {
 		token = 0
 	}
 	return token, agreed
+}
+
+// agreedTokens returns how many tokens a grant with the winning token has: the smallest number that
+// a node of the majority has granted.
+func (t *tally) agreedTokens(token int64) int {
+	tokens := driver.MaxTokens
+	for _, v := range t.votes {
+		if v.granted && v.token == token {
+			tokens = min(tokens, max(v.tokens, 1))
+		}
+	}
+	return tokens
 }
 
 // greatestToken returns the greatest token granted.
