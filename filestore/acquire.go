@@ -34,7 +34,11 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	return driver.AcquireResult{Granted: true, Token: rf.rec.Token}, nil
+	return driver.AcquireResult{
+		Granted: true,
+		Token:   rf.rec.Token,
+		Tokens:  int(min(rf.rec.lastToken()-rf.rec.Token+1, driver.MaxTokens)), // Other users may write the record.
+	}, nil
 }
 
 func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) error {
@@ -54,7 +58,7 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) er
 
 // grantHold gives the free name of rf to the owner of req.
 func (s *Store) grantHold(ctx context.Context, rf *recordFile, req *driver.AcquireRequest, session string) error {
-	next, err := s.nextToken(ctx, rf.rec.Token, req.Floor)
+	next, err := s.nextToken(ctx, rf.rec.lastToken(), req)
 	if err != nil {
 		return err
 	}
@@ -63,7 +67,8 @@ func (s *Store) grantHold(ctx context.Context, rf *recordFile, req *driver.Acqui
 		State:    stateHeld,
 		Holder:   req.Holder,
 		Token:    next.token,
-		After:    rf.rec.Token,
+		Last:     next.last,
+		After:    rf.rec.lastToken(),
 		Since:    timeOfDay(s.host.wall()),
 		Metadata: req.Metadata,
 		Owner:    ownerHash(req.Owner),

@@ -132,6 +132,7 @@ func (r *record) parseLine(line string) bool {
 	text(`,"state":"`, &r.State)
 	text(`,"holder":"`, &r.Holder)
 	number(`,"token":`, &r.Token)
+	number(`,"last_token":`, &r.Last)
 	number(`,"after":`, &r.After)
 	text(`,"since":"`, &r.Since)
 	text(`,"until":"`, &r.Until)
@@ -150,7 +151,7 @@ func (r *record) validate() error {
 		return fmt.Errorf("it has the format %d of another version of this store", r.Format)
 	case r.State != stateFree && r.State != stateHeld && r.State != stateKept:
 		return errors.New("its state is none of free, held and kept")
-	case r.Token <= 0 || r.Token > driver.MaxToken:
+	case r.Token <= 0 || r.lastToken() > driver.MaxToken:
 		return errors.New("its token is out of range")
 	case r.Session != "" && !isSessionID(r.Session):
 		return errors.New("its session is not the name of one")

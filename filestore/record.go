@@ -29,7 +29,10 @@ type record struct {
 	Holder string `json:"holder,omitempty"`
 	Token  int64  `json:"token,omitempty"`
 
-	// After is the token of the previous hold. By it a watcher knows that it has missed none.
+	// Last is the last token of a hold that has several.
+	Last int64 `json:"last_token,omitempty"`
+
+	// After is the last token of the previous hold. By it a watcher knows that it has missed none.
 	After int64 `json:"after,omitempty"`
 
 	// Since and Until are times of day for people. The store uses Boot and Expires.
@@ -139,8 +142,11 @@ func timeOfDay(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // freed returns what remains of r when its hold or keep has ended.
 func (r *record) freed() record {
-	return record{Name: r.Name, State: stateFree, Token: r.Token}
+	return record{Name: r.Name, State: stateFree, Token: r.lastToken()}
 }
+
+// lastToken returns the last token that was granted for the name.
+func (r *record) lastToken() int64 { return max(r.Token, r.Last) }
 
 func (r *record) metadata() map[string]string {
 	if len(r.Packed) == 0 {

@@ -41,7 +41,7 @@ func (s direct) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 // keptRecord returns r after a release that keeps the name. The owner stays, so that the same
 // release is recognized when it is sent again.
 func (r *record) keptRecord() record {
-	return record{Name: r.Name, State: stateKept, Token: r.Token, Since: r.Since, Owner: r.Owner}
+	return record{Name: r.Name, State: stateKept, Token: r.Token, Last: r.Last, Since: r.Since, Owner: r.Owner}
 }
 
 // Break implements [driver.Store].

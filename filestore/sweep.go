@@ -140,7 +140,7 @@ func (s *Store) isIdleRecord(f *os.File, rec *record, idle time.Duration) bool {
 	s.tokens.mu.Lock()
 	clock, mark := s.tokens.clock, s.tokens.mark
 	s.tokens.mu.Unlock()
-	return clock.Boot != "" && rec.Token < clock.nowMicros(&s.host) && rec.Token <= mark
+	return clock.Boot != "" && rec.lastToken() < clock.nowMicros(&s.host) && rec.lastToken() <= mark
 }
 
 // deadSessions returns the dead sessions in a folder. It deletes those that have been empty for as

@@ -43,6 +43,7 @@ func (c tokenClock) nowMicros(h *host) int64 {
 // A tokenGrant is a token that may be granted.
 type tokenGrant struct {
 	token int64
+	last  int64 // the last of several tokens; 0 if it is the only one
 
 	// needsFlush means that the record must be flushed to the disk before the token is granted. The
 	// token is so far ahead of the clock, by some caller's floor, that the mark does not cover it.
@@ -53,12 +54,13 @@ type tokenGrant struct {
 
 // nextToken returns the token of the next grant of a name. last is its previous token. The caller
 // has the record locked.
-func (s *Store) nextToken(ctx context.Context, last, floor int64) (tokenGrant, error) {
+func (s *Store) nextToken(ctx context.Context, last int64, req *driver.AcquireRequest) (tokenGrant, error) {
 	clock, mark, err := s.currentClock(ctx)
 	if err != nil {
 		return tokenGrant{}, err
 	}
 	now := clock.nowMicros(&s.host)
+	floor := req.Floor
 	if floor > max(now, s.host.wall().UnixMicro())+driver.MaxLead.Microseconds() {
 		return tokenGrant{}, fmt.Errorf("%w: the floor %d is more than %v above the clock", driver.ErrInvalid, floor, driver.MaxLead)
 	}
@@ -67,13 +69,21 @@ func (s *Store) nextToken(ctx context.Context, last, floor int64) (tokenGrant, e
 		return tokenGrant{}, fmt.Errorf("%w: a token above %d would be needed: the floor, or an earlier one of this name, is too high",
 			driver.ErrInvalid, int64(driver.MaxToken))
 	}
+	grant := tokenGrant{token: token}
+	if req.Tokens > 1 {
+		several := token + int64(min(req.Tokens, driver.MaxTokens)) - 1
+		if several <= min(max(now, floor)+driver.MaxTokensLead.Microseconds(), driver.MaxToken) {
+			grant.last, token = several, several
+		}
+	}
 	if token <= mark {
-		return tokenGrant{token: token}, nil
+		return grant, nil
 	}
 	if token > max(now, s.host.wall().UnixMicro())+markLead {
-		return tokenGrant{token: token, needsFlush: true}, nil
+		grant.needsFlush = true
+		return grant, nil
 	}
-	return tokenGrant{token: token}, s.raiseMark(ctx, token)
+	return grant, s.raiseMark(ctx, token)
 }
 
 // currentClock returns the token clock of this boot, and the mark as far as this Store knows it.

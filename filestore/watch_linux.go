@@ -227,9 +227,9 @@ func (w *watcher) rewatchRecord(ctx context.Context, s *Store, n *watchedName) {
 func (w *watcher) refresh(s *Store, n *watchedName) bool {
 	rec, err := s.peekName(n.name)
 	held := err == nil && rec.State == stateHeld && s.isHeld(&rec)
-	renewed := n.held && rec.Token == n.token
+	renewed := n.held && rec.lastToken() == n.token
 	taken := !n.held && rec.After == n.token
-	n.held, n.token = held, rec.Token
+	n.held, n.token = held, rec.lastToken()
 	if !held {
 		w.setHolderSession(s, n, "")
 		return true

@@ -1,0 +1,112 @@
+package filestore
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// grantSeveral takes a name with as many tokens as there can be, and releases it. It returns the
+// first and the last token.
+func grantSeveral(t *testing.T, s *Store, name string, floor int64) (first, last int64) {
+	t.Helper()
+	req := request(name, time.Minute)
+	req.Tokens, req.Floor = driver.MaxTokens, floor
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted || res.Tokens != driver.MaxTokens {
+		t.Fatalf("%+v, %v, want %d tokens", res, err, driver.MaxTokens)
+	}
+	again, err := s.Acquire(t.Context(), req)
+	if err != nil || again.Token != res.Token || again.Tokens != res.Tokens {
+		t.Fatalf("a repetition: %+v, %v after %+v", again, err, res)
+	}
+	rec, held, err := s.Lookup(t.Context(), name)
+	if err != nil || !held || rec.Token != res.Token {
+		t.Fatalf("the record is %+v, %v, %v, want token %d", rec, held, err, res.Token)
+	}
+	released(t, s, req)
+	return res.Token, res.Token + int64(res.Tokens) - 1
+}
+
+// Tokens rise above all of a grant: in this process and in another, after a reboot and after a power
+// loss, from a record that was kept, and also far ahead of the clock.
+func TestSeveralTokens(t *testing.T) {
+	f, dir, last, lastHigh := newFakeHost(), t.TempDir(), int64(0), int64(0)
+	for range 3 {
+		s := openTestOn(t, f.host(), dir)
+		for what, next := range map[string]func(name string) int64{
+			"in this process":    func(name string) int64 { return nextIn(t, s, name) },
+			"in another process": func(name string) int64 { return next(t, f, dir, name) },
+			"after a reboot":     func(name string) int64 { f.reboot(); return next(t, f, dir, name) },
+			"after a power loss": func(name string) int64 { f.losePower(t, dir); return next(t, f, dir, name) },
+		} {
+			s = openTestOn(t, f.host(), dir)
+			first, end := grantSeveral(t, s, "name", 0)
+			rises(t, what, &last, first)
+			last = end
+			rises(t, what, &last, next("name"))
+			s = openTestOn(t, f.host(), dir)
+			f.pass(time.Second) // since the last grant of this name
+			first, end = grantSeveral(t, s, "high", max(f.ahead(), lastHigh+1))
+			rises(t, what+", far ahead,", &lastHigh, first)
+			lastHigh = end
+			rises(t, what+", far ahead,", &lastHigh, next("high"))
+		}
+	}
+}
+
+// The mark is raised above the last token of a grant, not the first: after a power loss that has
+// taken the record, and with a wall clock that has stopped, tokens begin above the mark.
+func TestSeveralTokensAcrossTheMark(t *testing.T) {
+	f, dir := newFakeHost(), t.TempDir()
+	s := openTestOn(t, f.host(), dir)
+	grantSeveral(t, s, "name", 0) // The mark is now markLead above its last token.
+	f.pass(time.Duration(markLead)*time.Microsecond + time.Millisecond/2)
+	f.wall.Store(0)
+	_, last := grantSeveral(t, s, "name", 0)
+	f.losePower(t, dir)
+	if token := next(t, f, dir, "name"); token <= last {
+		t.Errorf("token %d after %d", token, last)
+	}
+}
+
+// A name that is kept after a grant of several tokens remembers the last of them.
+func TestSeveralTokensAndKeep(t *testing.T) {
+	f := newFakeHost()
+	s := openTestOn(t, f.host(), t.TempDir())
+	req := request("name", time.Minute)
+	req.Tokens = driver.MaxTokens
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || res.Tokens != driver.MaxTokens {
+		t.Fatal(res, err)
+	}
+	if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: 10 * time.Millisecond}); err != nil || !ours {
+		t.Fatal(ours, err)
+	}
+	f.wall.Add(-int64(time.Hour))
+	s.host.boot += "later" // The keep is over, and the clock of the tokens is where it was.
+	if token := nextIn(t, s, "name"); token < res.Token+driver.MaxTokens {
+		t.Errorf("token %d after %d tokens from %d", token, driver.MaxTokens, res.Token)
+	}
+}
+
+// A record is not deleted before the clock has passed the last of its tokens.
+func TestSweepOfSeveralTokens(t *testing.T) {
+	f, dir := newFakeHost(), t.TempDir()
+	s := openTestOn(t, f.host(), dir)
+	grantSeveral(t, s, "name", 0)
+	f.wall.Store(time.Now().Add(time.Hour).UnixNano()) // Files have the time of the real clock.
+	f.pass(512 * time.Microsecond)                     // Half of the tokens are passed.
+	s.sweepIdle(t.Context(), 0)
+	if _, err := os.Stat(s.recordPath("name")); err != nil {
+		t.Errorf("the sweep has forgotten tokens that the clock has not reached: %v", err)
+	}
+	f.pass(time.Millisecond)
+	s.sweepIdle(t.Context(), 0)
+	if _, err := os.Stat(s.recordPath("name")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the sweep has left a free name: %v", err)
+	}
+}
