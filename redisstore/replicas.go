@@ -133,7 +133,7 @@ func (s *Store) releaseAcquired(ctx context.Context, master redis.Cmdable, runs 
 		}
 		for i, c := range r.calls {
 			reply, _ := r.replyTo(i)
-			if _, granted := reply.(int64); granted {
+			if grantOf(reply).Granted {
 				held = append(held, &call{script: releaseScript, tag: c.tag, lock: c.lock, owner: c.owner})
 			}
 		}
@@ -157,6 +157,5 @@ func (s *Store) releaseAcquired(ctx context.Context, master redis.Cmdable, runs 
 
 // mustSurviveFailover reports whether a call has made a change that must survive a failover.
 func mustSurviveFailover(c *call) bool {
-	_, granted := c.reply.(int64)
-	return c.script == acquireScript && granted || c.script == renewScript && c.reply == int64(1)
+	return c.script == acquireScript && grantOf(c.reply).Granted || c.script == renewScript && c.reply == int64(1)
 }

@@ -107,3 +107,26 @@ func TestSeveralTokensAgainAndAgain(t *testing.T) {
 	}
 	t.Logf("%d of 2000 grants had one token", single)
 }
+
+// With MinReplicas a grant of several tokens counts when a replica has confirmed it, and is undone
+// otherwise.
+func TestSeveralTokensAreConfirmed(t *testing.T) {
+	t.Parallel()
+	master := servers.StartRedis(t, "--repl-diskless-sync-delay", "0")
+	replica := servers.StartRedis(t)
+	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond})
+	follow(t, replica, master)
+	req := request("name", time.Minute)
+	req.Tokens = driver.MaxTokens
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || res.Tokens != driver.MaxTokens || replica.Do("EXISTS", "lock:name") != "1" {
+		t.Fatalf("%+v, %v; the replica has it: %s", res, err, replica.Do("EXISTS", "lock:name"))
+	}
+	replica.Pause()
+	defer replica.Resume()
+	req.Name = "other"
+	res, err = s.Acquire(t.Context(), req)
+	if err == nil || res.Granted || master.Do("EXISTS", "lock:other") != "0" {
+		t.Errorf("unconfirmed: %+v, %v; the master has it: %s", res, err, master.Do("EXISTS", "lock:other"))
+	}
+}

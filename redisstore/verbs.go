@@ -43,23 +43,35 @@ func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 
 // granted reads the reply of the acquire script.
 func granted(name string, reply any) (driver.AcquireResult, error) {
+	if res := grantOf(reply); res.Granted {
+		return res, nil
+	}
+	list, ok := reply.([]any)
+	if !ok {
+		return driver.AcquireResult{}, errReply("neither a token nor a description")
+	}
+	if len(list) == 3 && list[0] == "abstains" {
+		left, _ := list[1].(int64)
+		return driver.AcquireResult{}, &driver.RetryError{Err: errGuarded, After: time.Duration(left) * time.Millisecond}
+	}
+	rec, err := parseRecord(name, list)
+	return driver.AcquireResult{Held: rec}, err
+}
+
+// grantOf returns the grant in a reply of the acquire script: a token, or several. It returns the
+// zero result for any other reply.
+func grantOf(reply any) (res driver.AcquireResult) {
 	switch reply := reply.(type) {
 	case int64:
-		return driver.AcquireResult{Granted: true, Token: reply}, nil
+		res.Granted, res.Token = true, reply
 	case []any:
 		if len(reply) == 3 && reply[0] == "granted" {
-			token, _ := reply[1].(int64)
 			tokens, _ := reply[2].(int64)
-			return driver.AcquireResult{Granted: true, Token: token, Tokens: int(tokens)}, nil
+			res.Granted, res.Tokens = true, int(tokens)
+			res.Token, _ = reply[1].(int64)
 		}
-		if len(reply) == 3 && reply[0] == "abstains" {
-			left, _ := reply[1].(int64)
-			return driver.AcquireResult{}, &driver.RetryError{Err: errGuarded, After: time.Duration(left) * time.Millisecond}
-		}
-		rec, err := parseRecord(name, reply)
-		return driver.AcquireResult{Held: rec}, err
 	}
-	return driver.AcquireResult{}, errReply("neither a token nor a description")
+	return res
 }
 
 // errGuarded is the error of a server that may have forgotten locks; see [Options].RestartGuard.
