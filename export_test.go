@@ -44,6 +44,13 @@ func EndLease(l *Lock, end error) {
 	c.schedule.remove(l.lease)
 }
 
+// ReleaseInSteps ends the last handle of a lock as Release does, and returns the rest of Release.
+func ReleaseInSteps(l *Lock) (releaseLease func() error) {
+	l.removeHandle(&ErrReleased)
+	l.endContext(ErrReleased)
+	return l.lease.release
+}
+
 // RegisterWork registers work with a Lock or a LockSet, as Do does once it has found it held.
 func RegisterWork(h heldLock, done <-chan struct{}) error { return h.registerWork(done) }
 

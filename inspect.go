@@ -142,13 +142,13 @@ func (c *Client) loseBroken(full string, token int64) {
 	})
 }
 
-// loseLeases ends the leases for which lost returns true. It looks again afterwards, since one of
-// them may have been passed on meanwhile.
+// loseLeases ends the leases for which lost returns true. One that is being released is not passed on
+// any more. loseLeases looks again until it finds none, since a lease may have been passed on before.
 func (c *Client) loseLeases(reason error, lost func(*lease) bool) {
 	for found := true; found; {
 		found = false
 		for _, l := range c.leases() {
-			if l.endReason.Load() == nil && lost(l) {
+			if lost(l) && (l.stopAutoRenew() || l.endReason.Load() == nil) {
 				l.markLost(reason)
 				found = true
 			}

@@ -26,6 +26,7 @@ type lease struct {
 	autoRenew      bool
 	reentrant      bool
 	detached       bool
+	passable       bool   // its options allow a local turn
 	adopted        bool   // acquired by another Client, and in no queue of this one
 	originalHolder string // that other Client's public name, if adopted
 	maybeGranted   bool   // the store may have granted it
@@ -80,6 +81,7 @@ func (a *acquireOp) newLease(owner string) *leaseAndHandle {
 		autoRenew:   !a.options.NoRenew,
 		reentrant:   a.options.Reentrant,
 		detached:    a.options.Detached,
+		passable:    a.options.allowsLocalTurn(),
 		heapIndex:   notScheduled,
 		openHandles: 1,
 	}}
@@ -153,16 +155,19 @@ func (l *lease) nextDue(sent time.Duration) time.Duration {
 	return min(sent+l.ttl/3, deadline)
 }
 
-// stopAutoRenew ends the automatic renewal.
-func (l *lease) stopAutoRenew() {
+// stopAutoRenew ends the automatic renewal, and reports whether there was any. The lease is not
+// passed on any more.
+func (l *lease) stopAutoRenew() bool {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	before := l.autoRenew
 	l.autoRenew = false
 	if l.endReason.Load() == nil {
 		l.dueAt = time.Duration(l.deadline.Load())
 		c.reschedule(l)
 	}
+	return before
 }
 
 // checkHeld returns nil while the lock is held, and then the reason of its end. It reads the

@@ -55,7 +55,7 @@ func (c *Client) storeToken(full string, token int64) int64 {
 func (l *lease) passOn() bool {
 	c := l.c
 	now := c.clock.now()
-	if now >= l.turnEnd || c.guarantees.Fencing && l.token >= l.lastToken {
+	if !l.passable || now >= l.turnEnd || c.guarantees.Fencing && l.token >= l.lastToken {
 		return false
 	}
 	c.mu.Lock()

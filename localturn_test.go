@@ -194,6 +194,71 @@ func TestLocalTurnNeedsTokens(t *testing.T) {
 	})
 }
 
+// Where no tokens are needed, a hold that an uncontended acquisition was granted can be passed on,
+// but not one whose own options bind it to its acquisition.
+func TestLocalTurnOfAnUncontendedHold(t *testing.T) {
+	for what, o := range map[string]*holdfast.Options{
+		"MinHold": {MinHold: time.Minute}, "MaxHold": {MaxHold: time.Second}, "NoRenew": {NoRenew: true},
+		"Detached": {Detached: true}, "Reentrant": {Reentrant: true},
+	} {
+		virtual(t, func(t *testing.T, _ context.Context) {
+			store := faultstore.Wrap(&tokenless{Store: memstore.New()})
+			c := open(t, store, nil)
+			first := acquire(t, c, "a", o)
+			next := make(chan *holdfast.Lock)
+			go func() { next <- acquire(t, c, "a", nil) }()
+			synctest.Wait()
+			began := time.Now()
+			release(t, first)
+			release(t, <-next)
+			if n := store.Calls(faultstore.Acquire); n < 2 || time.Since(began) < o.MinHold {
+				t.Errorf("%s: %d requests for two holds, the second after %v", what, n, time.Since(began))
+			}
+		})
+	}
+}
+
+// A break or a loss that comes while a lock is being released is a break of the lease: it is not
+// passed on.
+func TestLossDuringARelease(t *testing.T) {
+	for _, way := range []string{"break", "loss"} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			store := &alarmingStore{Store: memstore.New()}
+			c, other := open(t, store, nil), open(t, store.Store, nil)
+			first := acquire(t, c, "a", nil)
+			locks := make(chan *holdfast.Lock, 2)
+			for range 2 {
+				go func() { locks <- acquire(t, c, "a", nil) }()
+				synctest.Wait()
+			}
+			release(t, first)
+			rest := holdfast.ReleaseInSteps(<-locks)
+			if way == "break" {
+				if _, err := c.Break(ctx, "a"); err != nil {
+					t.Error(err)
+				}
+			} else {
+				if _, err := other.Break(ctx, "a"); err != nil {
+					t.Error(err)
+				}
+				store.alarm("a", store.owner)
+				synctest.Wait()
+			}
+			taken, err := other.TryAcquire(ctx, "a", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = rest()
+			synctest.Wait()
+			if len(locks) > 0 {
+				t.Errorf("%s: the lease was passed on", way)
+			}
+			release(t, taken)
+			release(t, <-locks)
+		})
+	}
+}
+
 type singleToken struct{ *memstore.Store }
 
 func (s singleToken) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
