@@ -63,8 +63,8 @@ func TestSeveralTokens(t *testing.T) {
 func TestSeveralTokensAcrossTheMark(t *testing.T) {
 	f, dir := newFakeHost(), t.TempDir()
 	s := openTestOn(t, f.host(), dir)
-	grantSeveral(t, s, "name", 0) // The mark is now markLead above its last token.
-	f.pass(time.Duration(markLead)*time.Microsecond + time.Millisecond/2)
+	grantSeveral(t, s, "name", 0) // The mark is now markLead above its first token.
+	f.pass(time.Duration(markLead)*time.Microsecond - time.Millisecond/2)
 	f.wall.Store(0)
 	_, last := grantSeveral(t, s, "name", 0)
 	f.losePower(t, dir)
