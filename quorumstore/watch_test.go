@@ -135,7 +135,7 @@ func TestWatchAtAHungNode(t *testing.T) {
 		if n := s.nodes[2].pending.Load(); n != 1 {
 			t.Errorf("%d requests before the deadline, want the watch", n)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if n := s.nodes[2].pending.Load(); n != 0 {
 			t.Errorf("%d requests of a watch are left at its deadline", n)
