@@ -132,12 +132,11 @@ func (c *Client) ReleaseAll() error { return c.releaseAll(&ErrReleased) }
 
 // releaseAll ends all leases with the reason end, waits for work under Do, and releases them.
 func (c *Client) releaseAll(end *error) error {
-	leases := slices.DeleteFunc(c.leases(), func(l *lease) bool {
+	leases := c.leasesToEnd(func(l *lease) bool {
 		end := l.endReason.Load() // of a lease that is about to be unregistered
-		return end != nil && errors.Is(*end, ErrLost)
+		return end == nil || !errors.Is(*end, ErrLost)
 	})
 	for _, l := range leases {
-		l.stopAutoRenew() // so that it is not passed on
 		if l.checkHeld() == nil {
 			l.endLease(end)
 		}
@@ -167,11 +166,28 @@ func (c *Client) releaseAll(end *error) error {
 func (c *Client) leases() []*lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.leasesLocked()
+}
+
+// leasesLocked does the work of leases. The caller holds c.mu.
+func (c *Client) leasesLocked() []*lease {
 	leases := slices.Collect(maps.Keys(c.adopted))
 	for _, q := range c.queues {
 		if q.lease != nil {
 			leases = append(leases, q.lease)
 		}
+	}
+	return leases
+}
+
+// leasesToEnd returns the leases that match. From now on none of them is passed on, even if it is
+// being released at this moment, so that no hold of it is missed.
+func (c *Client) leasesToEnd(match func(*lease) bool) []*lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	leases := slices.DeleteFunc(c.leasesLocked(), func(l *lease) bool { return !match(l) })
+	for _, l := range leases {
+		l.mustRelease = true
 	}
 	return leases
 }

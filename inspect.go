@@ -108,6 +108,9 @@ func (c *Client) Break(ctx context.Context, name string) (Record, error) {
 // that is kept after its release has the token of its former hold if the store knows that, which
 // Redis does not. A token below 1 is ErrInvalid. It is harmless to repeat a call after
 // ErrUnavailable.
+//
+// A lock that was passed on (see Config.LocalTurn) is broken by its own token on the Client that
+// holds it, and by the token that the store shows everywhere.
 func (c *Client) BreakToken(ctx context.Context, name string, token int64) (Record, error) {
 	if token < 1 {
 		return Record{}, opError("break", name, fmt.Errorf("%w: the token %d is below 1", ErrInvalid, token))
@@ -131,28 +134,16 @@ func (c *Client) breakHold(ctx context.Context, name string, token int64) (Recor
 		return Record{}, opError("break", name, err)
 	}
 	rec.Name = name
-	c.loseBroken(full, rec.Token)
+	c.loseLeases(ErrBroken, func(l *lease) bool {
+		return l.fullName == full && l.firstToken <= rec.Token && rec.Token <= l.lastToken
+	})
 	return rec, nil
 }
 
-// loseBroken ends a broken lease of this very Client at once.
-func (c *Client) loseBroken(full string, token int64) {
-	c.loseLeases(ErrBroken, func(l *lease) bool {
-		return l.fullName == full && l.firstToken <= token && token <= l.lastToken
-	})
-}
-
-// loseLeases ends the leases for which lost returns true. One that is being released is not passed on
-// any more. loseLeases looks again until it finds none, since a lease may have been passed on before.
-func (c *Client) loseLeases(reason error, lost func(*lease) bool) {
-	for found := true; found; {
-		found = false
-		for _, l := range c.leases() {
-			if lost(l) && (l.stopAutoRenew() || l.endReason.Load() == nil) {
-				l.markLost(reason)
-				found = true
-			}
-		}
+// loseLeases ends the leases that match, and any hold that one of them was passed on to.
+func (c *Client) loseLeases(reason error, match func(*lease) bool) {
+	for _, l := range c.leasesToEnd(match) {
+		l.markLost(reason)
 	}
 }
 

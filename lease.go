@@ -26,7 +26,7 @@ type lease struct {
 	autoRenew      bool
 	reentrant      bool
 	detached       bool
-	passable       bool   // its options allow a local turn
+	passable       bool   // its options allow that it is passed on
 	adopted        bool   // acquired by another Client, and in no queue of this one
 	originalHolder string // that other Client's public name, if adopted
 	maybeGranted   bool   // the store may have granted it
@@ -54,6 +54,7 @@ type lease struct {
 	inFlight       atomic.Int32  // requests in flight that may extend it; after the end it only falls
 	idle           chan struct{} // closed when inFlight falls to 0; nil if nothing waits for it
 	renewalFailed  bool          // the last renewal failed
+	mustRelease    bool          // it is not passed on: it may be lost, or ReleaseAll releases it
 	ticketIssued   bool          // a ticket exists: the lease may outlast what this Client knows
 	selfWaitWarned bool          // a warning was logged that this Client waits for it for long
 
@@ -155,19 +156,16 @@ func (l *lease) nextDue(sent time.Duration) time.Duration {
 	return min(sent+l.ttl/3, deadline)
 }
 
-// stopAutoRenew ends the automatic renewal, and reports whether there was any. The lease is not
-// passed on any more.
-func (l *lease) stopAutoRenew() bool {
+// stopAutoRenew ends the automatic renewal.
+func (l *lease) stopAutoRenew() {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := l.autoRenew
 	l.autoRenew = false
 	if l.endReason.Load() == nil {
 		l.dueAt = time.Duration(l.deadline.Load())
 		c.reschedule(l)
 	}
-	return before
 }
 
 // checkHeld returns nil while the lock is held, and then the reason of its end. It reads the

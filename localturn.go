@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A local turn begins when the store grants a lease. For as long as it lasts, a goroutine that
-// releases the lock passes the lease on to the next goroutine in the queue of its Client, under the
-// next token, and the store gets no request. Clients that wait get the lock after the turn.
+// During a local turn, a lease that is released goes to the next waiter of the same Client, under the
+// next token, without a request. A turn begins with the grant of the store and lasts
+// Config.LocalTurn. After it the lock is released to the store, where all Clients compete.
 
 // defaultLocalTurn is Config.LocalTurn if it is 0. It is long enough to make the requests to the
 // store rare, and too short to be noticed by the clients that wait.
@@ -21,12 +21,12 @@ func (o *Options) allowsLocalTurn() bool {
 	return o.MinHold == 0 && o.MaxHold == 0 && !o.NoRenew && !o.Reentrant && !o.Detached
 }
 
-// requestedTokens returns how many tokens the next attempt requests: more than one only if other
-// goroutines wait, since more cost the store more.
+// requestedTokens returns how many tokens the next attempt requests. It is 0, for one token, unless
+// other goroutines wait, since a grant of several costs the store more.
 func (a *acquireOp) requestedTokens() int {
 	c := a.c
-	first := a.startedAt == 0 // it has not waited, so there was no queue
-	if first || c.localTurn <= 0 || !c.guarantees.Fencing || !a.options.allowsLocalTurn() {
+	firstRequest := a.startedAt == 0 // of a caller that has found no queue
+	if firstRequest || c.localTurn <= 0 || !c.guarantees.Fencing || !a.options.allowsLocalTurn() {
 		return 0
 	}
 	c.mu.Lock()
@@ -49,9 +49,8 @@ func (c *Client) storeToken(full string, token int64) int64 {
 }
 
 // passOn gives a lease that its holder has released to the first waiter, and reports whether it has.
-// It does so only during the local turn, and while the renewal of the lease is not yet due: the
-// next holder has as much time as one that was granted the lock and has not renewed it. No request
-// is in flight that may extend the lease, so none can end it for the next holder either.
+// It does not after the turn, nor if the renewal of the lease is due, in flight, or has failed: the
+// next holder would have less time than one whose lease has not been renewed yet.
 func (l *lease) passOn() bool {
 	c := l.c
 	now := c.clock.now()
@@ -61,8 +60,8 @@ func (l *lease) passOn() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.queues[l.fullName]
-	if c.closed || now >= l.dueAt || q == nil || q.lease != l || q.waiters == nil || q.waiters.Len() == 0 ||
-		l.inFlight.Load() > 0 || l.renewalFailed || !l.autoRenew || l.keepUntil.Load() != 0 {
+	if now >= l.dueAt || q == nil || q.lease != l || q.waiters == nil || q.waiters.Len() == 0 ||
+		l.inFlight.Load() > 0 || l.renewalFailed || !l.autoRenew || l.mustRelease || l.keepUntil.Load() != 0 {
 		return false
 	}
 	first := q.waiters.Front()

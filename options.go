@@ -99,7 +99,7 @@ type Config struct {
 	MaxOutage time.Duration
 
 	// LocalTurn is for how long goroutines of this Client may pass a lock on among themselves
-	// before other Clients get it, counted from the grant of the store. A lock that is passed on
+	// before other Clients can get it, counted from the grant of the store. A lock that is passed on
 	// has a new token, and its release sends no request. The store shows the token of the first of
 	// these holds until the lock is released to it, which is LocalTurn and one hold after the grant
 	// at the latest. 0 means 10 ms; a negative value turns it off.
