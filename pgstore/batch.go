@@ -45,10 +45,15 @@ type rowChange struct {
 
 	decided    bool // the rest is the outcome
 	applied    bool
-	token      int64 // of an acquisition
-	hasWaiters bool  // at a release
+	token      int64  // of an acquisition
+	lastToken  *int64 // the column last_token
+	hasWaiters bool   // at a release
 	err        error
 }
+
+// tokens returns how many tokens an acquisition was granted. A last_token below the token is that of
+// an earlier grant.
+func (c *rowChange) tokens() int { return int(max(valueOrZero(c.lastToken)-c.token, 0)) + 1 }
 
 // newBatches returns the queue of the changes.
 func (s *Store) newBatches() *batch.Queue[*rowChange] {
@@ -129,8 +134,8 @@ func (s *Store) changeAlone(ctx context.Context, change *rowChange) {
 		change.decided = true
 		return
 	}
-	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, change.metadata}
-	change.applied, change.err = s.queryOptional(ctx, s.queries.acquireFree, args, &change.token)
+	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, change.metadata, min(req.Tokens, driver.MaxTokens)}
+	change.applied, change.err = s.queryOptional(ctx, s.queries.acquireFree, args, &change.token, &change.lastToken)
 	if pgclient.SQLState(change.err) == lockNotAvailable {
 		change.err = nil // The function detects whether it was the row.
 	}
@@ -160,10 +165,11 @@ func (s *Store) changeTogether(ctx context.Context, releases, acquires []*rowCha
 		}
 		acquire := func(scan scanner) error {
 			var place, token int64
-			err := scan(&place, &token)
+			var lastToken *int64
+			err := scan(&place, &token, &lastToken)
 			if err == nil {
 				change := acquires[place-1]
-				change.decided, change.applied, change.token = true, true, token
+				change.decided, change.applied, change.token, change.lastToken = true, true, token, lastToken
 			}
 			return err
 		}
@@ -209,11 +215,12 @@ func releaseArrays(changes []*rowChange) []any {
 
 // acquireArrays returns the arguments of acquireBatchSQL.
 func acquireArrays(changes []*rowChange) []any {
-	var columns [6][]string
+	var columns [7][]string
 	for _, change := range changes {
 		req := change.acquire
 		ttl, floor := strconv.FormatInt(ceilMicros(req.TTL), 10), strconv.FormatInt(req.Floor, 10)
-		for i, value := range []string{req.Name, req.Owner, req.Holder, ttl, floor, change.metadata} {
+		tokens := strconv.Itoa(min(req.Tokens, driver.MaxTokens))
+		for i, value := range []string{req.Name, req.Owner, req.Holder, ttl, floor, change.metadata, tokens} {
 			columns[i] = append(columns[i], value)
 		}
 	}

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -9,7 +10,7 @@ import (
 // The functions of the database do every verb in full. The statements here do the most common
 // cases, and change nothing in all others. They are sent directly and prepared, which costs the
 // server much less. They must agree with holdfast_acquire and holdfast_release.
-const (
+var (
 	// acquireFreeSQL counts the hold from the moment at which the server received the statement.
 	// That is after the holder began to count. The last condition bounds the wait for a row that
 	// another transaction has locked.
@@ -17,11 +18,11 @@ const (
    SET holder_id = $2::text, holder = $3::text, metadata = $6::text::jsonb, kept_by = NULL,
        acquired_at = pg_catalog.statement_timestamp(), granted_at = pg_catalog.statement_timestamp(),
        expires_at = pg_catalog.statement_timestamp() + $4::bigint::double precision * '1 microsecond'::interval,
-       token = greatest(t.token + 1::bigint, (extract(epoch FROM pg_catalog.statement_timestamp())::double precision * 1000000::double precision)::bigint, $5::bigint)
- WHERE t.lock_name::text = $1::text AND t.expires_at <= pg_catalog.statement_timestamp() AND t.token < 9007199254740991::bigint
-   AND $5::bigint <= (extract(epoch FROM pg_catalog.statement_timestamp())::double precision * 1000000::double precision)::bigint + 86400000000::bigint
+       ` + grantedTokens("$5::bigint", "$7::bigint") + `
+ WHERE t.lock_name::text = $1::text AND t.expires_at <= pg_catalog.statement_timestamp() AND greatest(t.token, t.last_token) < 9007199254740991::bigint
+   AND $5::bigint <= ` + statementMicros + ` + 86400000000::bigint
    AND pg_catalog.set_config('lock_timeout'::text, '@row_wait@'::text, true) <> ''::text
-RETURNING t.token`
+RETURNING t.token, t.last_token`
 
 	selectHolderSQL = `SELECT t.holder_id::text = $2::text, @record@ FROM @table@ AS t
  WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()`
@@ -52,19 +53,33 @@ RETURNING mine.place, coalesce(t.awaited_until > pg_catalog.clock_timestamp(), f
 	// skips rows as releaseBatchSQL does. Of two requests for one name it grants one.
 	acquireBatchSQL = `WITH mine AS (
     SELECT r.*, t.ctid AS at
-      FROM unnest($1::text::text[], $2::text::text[], $3::text::text[], $4::text::bigint[], $5::text::bigint[], $6::text::text[])
-           WITH ORDINALITY AS r(name, owner, holder, ttl, floor, metadata, place), @table@ AS t
-     WHERE t.lock_name::text = r.name AND t.expires_at <= pg_catalog.statement_timestamp() AND t.token < 9007199254740991::bigint
-       AND r.floor <= (extract(epoch FROM pg_catalog.statement_timestamp())::double precision * 1000000::double precision)::bigint + 86400000000::bigint
+      FROM unnest($1::text::text[], $2::text::text[], $3::text::text[], $4::text::bigint[], $5::text::bigint[], $6::text::text[], $7::text::bigint[])
+           WITH ORDINALITY AS r(name, owner, holder, ttl, floor, metadata, tokens, place), @table@ AS t
+     WHERE t.lock_name::text = r.name AND t.expires_at <= pg_catalog.statement_timestamp() AND greatest(t.token, t.last_token) < 9007199254740991::bigint
+       AND r.floor <= ` + statementMicros + ` + 86400000000::bigint
        FOR NO KEY UPDATE OF t SKIP LOCKED)
 UPDATE @table@ AS t
    SET holder_id = mine.owner, holder = mine.holder, metadata = mine.metadata::jsonb, kept_by = NULL,
        acquired_at = pg_catalog.statement_timestamp(), granted_at = pg_catalog.statement_timestamp(),
        expires_at = pg_catalog.statement_timestamp() + mine.ttl::double precision * '1 microsecond'::interval,
-       token = greatest(t.token + 1::bigint, (extract(epoch FROM pg_catalog.statement_timestamp())::double precision * 1000000::double precision)::bigint, mine.floor)
+       ` + grantedTokens("mine.floor", "mine.tokens") + `
   FROM mine WHERE t.ctid = mine.at
-RETURNING mine.place, t.token`
+RETURNING mine.place, t.token, t.last_token`
 )
+
+// statementMicros is the time of a statement in microseconds since 1970.
+const statementMicros = `(extract(epoch FROM pg_catalog.statement_timestamp())::double precision * 1000000::double precision)::bigint`
+
+// grantedTokens sets the tokens of a grant, given its floor and how many are requested.
+func grantedTokens(floor, count string) string {
+	token := `greatest(t.token + 1::bigint, t.last_token + 1::bigint, ` + statementMicros + `, ` + floor + `)`
+	last := `(` + token + ` + ` + count + ` - 1::bigint)`
+	limit := fmt.Sprintf(`least(greatest(%s, %s) + %d::bigint, %d::bigint)`,
+		statementMicros, floor, driver.MaxTokensLead.Microseconds(), int64(driver.MaxToken))
+	return `token = ` + token + `,
+       last_token = CASE WHEN ` + count + ` > 1::bigint AND ` + last + ` <= ` + limit + `
+            THEN ` + last + ` ELSE t.last_token END`
+}
 
 // tryPrepared makes the attempt that suits the last known state of the name, and reports whether
 // its result is final. Behind a pooler it makes none: each statement would be planned anew.
@@ -91,7 +106,7 @@ func (s *Store) acquireFree(ctx context.Context, req *driver.AcquireRequest, met
 	if !change.decided || change.err != nil {
 		return res, change.decided, change.err
 	}
-	return driver.AcquireResult{Granted: true, Token: change.token}, true, nil
+	return driver.AcquireResult{Granted: true, Token: change.token, Tokens: change.tokens()}, true, nil
 }
 
 // selectHolder checks whether a name is held by another owner.

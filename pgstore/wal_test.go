@@ -39,7 +39,7 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 	none := func(scanner) error { return nil }
 	for _, attempt := range []string{
 		"SELECT * FROM @holdfast_acquire@('name', 'other', '', 1000000, 0, '{}', '', false)",
-		strings.NewReplacer("$1", "'name'", "$2", "'other'", "$3", "''", "$4", "1000000", "$5", "0", "$6", "'{}'").Replace(acquireFreeSQL),
+		strings.NewReplacer("$1", "'name'", "$2", "'other'", "$3", "''", "$4", "1000000", "$5", "0", "$6", "'{}'", "$7", "0").Replace(acquireFreeSQL),
 		strings.NewReplacer("$1", "'name'", "$2", "'other'").Replace(selectHolderSQL),
 	} {
 		var plan strings.Builder

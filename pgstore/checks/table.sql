@@ -15,7 +15,7 @@ BEGIN
                 ('lock_name', 'C text', true, NULL), ('holder_id', 'text', true, NULL), ('acquired_at', 'time', true, NULL),
                 ('expires_at', 'time', true, NULL), ('metadata', 'jsonb', NULL, NULL), ('token', 'bigint', true, '0'),
                 ('holder', 'text', false, ''), ('granted_at', 'time', false, ''), ('kept_by', 'text', false, ''),
-                ('awaited_until', 'time', false, '')
+                ('awaited_until', 'time', false, ''), ('last_token', 'bigint', false, '')
             ), columns AS (
                 SELECT a.attnum, a.attname, a.attnotnull, a.attidentity, a.attgenerated, a.atthasdef, w.name IS NOT NULL AS own,
                        w.kind, w.required, w.own_default, pg_get_expr(d.adbin, d.adrelid) AS expression,

@@ -58,7 +58,7 @@ BEGIN
             UPDATE @table@ AS t
                SET holder_id = p_owner, holder = p_holder, metadata = coalesce(p_metadata, '{}'), kept_by = NULL,
                    (acquired_at, granted_at, expires_at, token) =
-                   (SELECT c.now, c.now, c.now + v_ttl, greatest(t.token + 1, (extract(epoch FROM c.now) * 1000000)::bigint, p_floor)
+                   (SELECT c.now, c.now, c.now + v_ttl, greatest(t.token + 1, t.last_token + 1, (extract(epoch FROM c.now) * 1000000)::bigint, p_floor)
                       FROM (SELECT clock_timestamp() AS now) AS c)
              WHERE t.lock_name = p_name AND t.expires_at <= clock_timestamp()
             RETURNING t.token INTO granted;
@@ -95,7 +95,7 @@ BEGIN
                 UPDATE @table@ AS t
                    SET expires_at = greatest(t.expires_at, clock_timestamp() + v_ttl), granted_at = t.acquired_at,
                        token = CASE WHEN t.granted_at = t.acquired_at THEN t.token
-                               ELSE greatest(t.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p_floor) END
+                               ELSE greatest(t.token + 1, t.last_token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p_floor) END
                  WHERE t.lock_name = p_name AND t.holder_id = p_owner AND t.expires_at > clock_timestamp()
                 RETURNING t.token INTO granted;
                 IF FOUND THEN
@@ -243,7 +243,7 @@ BEGIN
     DELETE FROM @table@ AS t
      WHERE t.lock_name IN (
         SELECT d.lock_name FROM @table@ AS d
-         WHERE d.expires_at <= v_idle AND d.acquired_at <= v_idle AND d.token < v_token
+         WHERE d.expires_at <= v_idle AND d.acquired_at <= v_idle AND greatest(d.token, d.last_token) < v_token
            AND (d.awaited_until IS NULL OR d.awaited_until < v_now)
          LIMIT p_limit FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS v_count = ROW_COUNT;
