@@ -99,9 +99,9 @@ func (a *acquireOp) run() (*Lock, error) {
 	return lock, err
 }
 
-// acquire waits in the queue of the name, and then acquires the lock, unless a lease was passed on
-// to it or there is a reentrant one to join. It starts anew if that lease ends before it has been joined. The caller holds c.mu, which
-// acquire unlocks.
+// acquire waits in the queue of the name. It returns a lease that was passed on to it, joins a
+// reentrant lease, or acquires the lock as the head. If the lease ends before it has been joined,
+// acquire starts again. The caller holds c.mu, which acquire unlocks.
 func (a *acquireOp) acquire() (*Lock, error) {
 	for ; ; a.c.mu.Lock() {
 		w, err := a.enqueue()

@@ -42,9 +42,9 @@ const (
 	// connection.
 	slowAfter = 250 * time.Millisecond
 
-	// minInline is how long a caller must be ready to wait that sends calls on its own goroutine. A
-	// request that is given up sooner stays in its queue, so that the release that follows does not
-	// overtake it on another connection.
+	// minInline is the least time that a caller must have left to send calls on its own goroutine.
+	// With less, another goroutine sends them, to the full bound, so that the release that follows
+	// a call given up does not overtake it on another connection.
 	minInline = 900 * time.Millisecond
 
 	// clusterQueues is how many queues there are to a cluster, so that a node that hangs holds up
@@ -61,7 +61,7 @@ func (s *Store) newQueues() []batch.Queue[*call] {
 	queues := make([]batch.Queue[*call], n)
 	for i := range queues {
 		q := &queues[i]
-		q.Send, q.Name = s.sendBatch, (*call).orderedBy
+		q.Send, q.Name = s.sendBatch, (*call).orderKey
 		q.Max, q.Bound, q.StuckAfter = maxBatch, requestBound, slowAfter
 		if s.honorsDeadline {
 			q.MinInline = minInline
@@ -70,10 +70,9 @@ func (s *Store) newQueues() []batch.Queue[*call] {
 	return queues
 }
 
-// orderedBy returns the lock whose calls c must not overtake, and must not be overtaken by. Two
-// kinds of calls may arrive at any time: a lookup changes nothing, and a renewal that is late finds
-// the hold of its owner, which it does not shorten, or none.
-func (c *call) orderedBy() string {
+// orderKey returns the lock whose other calls keep their order with c. Lookups have none, since they
+// change nothing. Renewals have none, since a late one prolongs the hold of its own owner only.
+func (c *call) orderKey() string {
 	if c.script == renewScript || c.script == lookupScript {
 		return ""
 	}

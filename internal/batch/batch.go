@@ -40,8 +40,8 @@ type Queue[T any] struct {
 	// does. Nil means Send.
 	SendSolo func(ctx context.Context, deadline time.Time, calls []T)
 
-	// Name returns the name of a call, which is that of all calls of its DoAll. "" is for calls in
-	// any order once a batch is slow. Nil means that all are.
+	// Name returns the name of a call. Calls with one name keep their order beside a slow batch;
+	// those with the name "" do not. All calls of a DoAll have one name. Nil means "" for all.
 	Name func(call T) string
 
 	// Max is the greatest number of calls in a batch. A Do with more calls has a batch of its own.

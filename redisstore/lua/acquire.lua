@@ -54,7 +54,7 @@ if replicas > 0 then
   limit = short and 0 or limit
 end
 
--- What the counter says next is the clock; or one more than last, if that is more.
+-- said is the next token of the counter: the clock, or last + 1 if that is greater.
 -- The text of a token is made of the clock's as long as it can be: the format of
 -- large numbers takes longer than a command.
 local said = seconds * 1000000 + micros
