@@ -30,7 +30,7 @@ Exit code: 0, also if there is no lock; or
 
 const lsExample = `  holdfast ls
   holdfast ls invoices/
-  holdfast ls --json | jq -r 'select(.remaining_ms < 5000) | .name'`
+  holdfast ls --json | jq -r 'select(.until and .remaining_ms < 5000) | .name'`
 
 // An lsCommand is "holdfast ls" with its flags.
 type lsCommand struct {

@@ -80,17 +80,15 @@ func recordFields(rec holdfast.Record) []byte {
 	if d, ok := holdAge(rec); ok {
 		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), shortDuration(d)))
 	}
-	if rec.Remaining > 0 {
-		field("left", remainingText(rec))
-	}
+	field("left", remainingText(rec))
 	field("metadata", formatMetadata(rec.Metadata))
 	_ = w.Flush() // to memory
 	return out.Bytes()
 }
 
 func remainingText(rec holdfast.Record) string {
-	if rec.Kept {
-		return shortDuration(rec.Remaining)
+	if rec.Kept || !hasExpiry(rec) {
+		return timeLeft(rec)
 	}
-	return shortDuration(rec.Remaining) + " unless renewed"
+	return timeLeft(rec) + " unless renewed"
 }

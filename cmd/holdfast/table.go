@@ -51,7 +51,7 @@ func tableLines(locks []holdfast.Record, width int) []string {
 }
 
 func recordRow(rec holdfast.Record) tableRow {
-	r := tableRow{readable(rec.Name), readable(rec.Holder), "-", "-", "-", formatMetadata(rec.Metadata)}
+	r := tableRow{readable(rec.Name), readable(rec.Holder), "-", "-", timeLeft(rec), formatMetadata(rec.Metadata)}
 	switch {
 	case rec.Kept:
 		r[holderColumn] = "(kept)"
@@ -63,9 +63,6 @@ func recordRow(rec holdfast.Record) tableRow {
 	}
 	if d, ok := holdAge(rec); ok {
 		r[ageColumn] = shortDuration(d)
-	}
-	if rec.Remaining > 0 {
-		r[leftColumn] = shortDuration(rec.Remaining)
 	}
 	return r
 }

@@ -63,8 +63,8 @@ func TestTableOfLittle(t *testing.T) {
 	got := tableLines([]holdfast.Record{{Name: "a\x1b[2Jb", Holder: "\u202ex"}, {Name: "k", Kept: true, Token: 7}}, unlimitedWidth)
 	want := []string{
 		`NAME        HOLDER   TOKEN  AGE  LEFT`,
-		`a\x1b[2Jb   \u202ex  -      -    -`,
-		`k           (kept)   7      -    -`,
+		`a\x1b[2Jb   \u202ex  -      -    no expiry`,
+		`k           (kept)   7      -    no expiry`,
 	}
 	for i := range want {
 		if strings.Join(strings.Fields(got[i]), " ") != strings.Join(strings.Fields(want[i]), " ") {
@@ -134,6 +134,28 @@ func TestAgeIsByTheClockOfTheStore(t *testing.T) {
 	}
 	if _, ok := holdAge(holdfast.Record{}); ok {
 		t.Error("an unknown age")
+	}
+}
+
+// A hold that never expires differs from one in its last millisecond.
+func TestTimeLeft(t *testing.T) {
+	for _, test := range []struct {
+		rec       holdfast.Record
+		row, show string
+	}{
+		{holdfast.Record{}, "no expiry", "no expiry"},
+		{holdfast.Record{Kept: true}, "no expiry", "no expiry"},
+		{holdfast.Record{Remaining: 29 * time.Second}, "29s", "29s unless renewed"},
+		{holdfast.Record{Remaining: 29 * time.Second, Kept: true}, "29s", "29s"},
+		{holdfast.Record{Until: time.Now()}, "0ms", "0ms unless renewed"},
+		{holdfast.Record{Until: time.Now(), Remaining: -time.Second, Kept: true}, "0ms", "0ms"},
+	} {
+		if got := recordRow(test.rec)[leftColumn]; got != test.row {
+			t.Errorf("ls shows %q, want %q: %+v", got, test.row, test.rec)
+		}
+		if got := string(recordFields(test.rec)); !strings.HasSuffix(got, "\nleft   "+test.show+"\n") {
+			t.Errorf("show shows %q, want %q: %+v", got, test.show, test.rec)
+		}
 	}
 }
 

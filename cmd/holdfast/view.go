@@ -79,6 +79,19 @@ func holdAge(rec holdfast.Record) (d time.Duration, ok bool) {
 	return max(now.Sub(rec.Since), 0), true
 }
 
+// hasExpiry reports whether a hold ends by itself. A key of a foreign client may have no expiry, and
+// the session of an advisory lock has none. In its last millisecond a hold has an end and no time
+// left.
+func hasExpiry(rec holdfast.Record) bool { return rec.Remaining > 0 || !rec.Until.IsZero() }
+
+// timeLeft returns how long the store keeps a hold.
+func timeLeft(rec holdfast.Record) string {
+	if !hasExpiry(rec) {
+		return "no expiry"
+	}
+	return shortDuration(max(rec.Remaining, 0))
+}
+
 // printJSON writes a value on one line of standard output.
 func printJSON(v any) error {
 	line, err := jsonLine(v)
