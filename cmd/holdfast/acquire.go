@@ -11,11 +11,12 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-const acquireLong = `Acquire takes a lock, prints a ticket for it, and ends. The lock stays taken until
-"holdfast release" gets the ticket, or the TTL is over; "holdfast renew" prolongs
-it. It is for work whose beginning and end are in different places: two steps of a
-pipeline, a job that is handed to another host. For work that one command does,
-use "holdfast run", which renews the lock and stops the command if it is lost.
+const acquireLong = `Acquire takes a lock, prints a ticket for it, and ends. The lock stays taken
+until "holdfast release" gets the ticket, or the TTL is over; "holdfast renew"
+prolongs it. It is for work whose beginning and end are in different places: two
+steps of a pipeline, a job that is handed to another host. For work that one
+command does, use "holdfast run", which renews the lock and stops the command if
+it is lost.
 
 The lock is not renewed meanwhile, and its expiry is not reported: choose
 one that is longer than the work.
@@ -63,12 +64,15 @@ func newAcquire(c *cli) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	durationVar(f, &a.ttl, "ttl", 10*time.Minute, "when the lock is free again unless it is renewed or released")
-	f.Var(&a.wait, "wait", "how long to wait for the lock: a duration, 0 or forever")
+	durationVar(f, &a.ttl, "ttl", 10*time.Minute, "when the lock is free again unless it is renewed\n"+
+		"or released")
+	f.Var(&a.wait, "wait", "how long to wait for the lock: a duration, 0\n"+
+		"or forever")
 	f.BoolVar(&a.try, "try", false, "do not wait for the lock, like --wait 0")
 	a.addMaxOutage(f)
-	f.StringToStringVar(&a.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users; may be repeated, at most 16\n"+
-		"of 1024 bytes in all")
+	f.StringToStringVar(&a.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users;\n"+
+		"may be repeated, at most 16 of 1024 bytes in\n"+
+		"all")
 	f.BoolVar(&a.json, "json", false, "one JSON object, with the ticket and the token")
 	return cmd
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/measure"
 )
 
-const benchLong = `Bench measures what locks cost on a store: how long acquire and release take, how
-many pairs of them there can be in a second, how soon a lock goes from one process
-to another, who gets it how often, and, if the URLs name single servers, what goes
-over the network for a pair, a waiter, and a lock that is held.
+const benchLong = `Bench measures what locks cost on a store: how long acquire and release take,
+how many pairs of them there can be in a second, how soon a lock goes from one
+process to another, who gets it how often, and, if the URLs name single servers,
+what goes over the network for a pair, a waiter, and a lock that is held.
 
 The locks have names of their own; other locks of the store are left alone, but
 feel the load.

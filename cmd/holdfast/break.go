@@ -17,8 +17,8 @@ import (
 const breakLong = `Break ends the hold of a lock, of any holder, and reports the former holder and
 its token. It is for a lock whose holder is known to be dead or wrong.
 
-The holder works on until its next renewal: up to a third of its TTL. Only a resource that refuses its token is safe
-meanwhile.
+The holder works on until its next renewal: up to a third of its TTL. Only a
+resource that refuses its token is safe meanwhile.
 
 It looks at the hold first and breaks only that one: if the lock has changed
 hands since, it breaks nothing. On a terminal it asks in between; elsewhere it

@@ -11,15 +11,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-const electLong = `Elect runs the command while this process is the leader. Of all candidates for NAME,
-one at a time is, and its command alone runs. The others wait. When the leadership is lost,
-since the store cannot be reached or the lock was broken, the command is stopped,
-and started anew as soon as this process is elected again. When it ends by itself,
-or by a signal from elect, elect ends, too, and another leads.
+const electLong = `Elect runs the command while this process is the leader. Of all candidates for
+NAME, one at a time is, and its command alone runs. The others wait. When the
+leadership is lost, since the store cannot be reached or the lock was broken,
+the command is stopped, and started anew as soon as this process is elected
+again. When it ends by itself, or by a signal from elect, elect ends, too, and
+another leads.
 
-As with "holdfast run", the command and all its descendants are dead before anyone
-else can lead. It finds the term in HOLDFAST_TOKEN, which is greater than that of
-every leader before.
+As with "holdfast run", the command and all its descendants are dead before
+anyone else can lead. It finds the term in HOLDFAST_TOKEN, which is greater than
+that of every leader before.
 
 Exit code: that of the command, 128+n if signal n has killed it; or
    64  the command line is wrong

@@ -19,8 +19,8 @@ AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
 its holder renews it. On a terminal, long texts are cut to its width; elsewhere,
 and with --json, nothing is cut.
 
-Of postgres+advisory: it lists the keys of all advisory locks of the database with
-the sessions that hold them, and those that wait.
+Of postgres+advisory: it lists the keys of all advisory locks of the database
+with the sessions that hold them, and those that wait.
 
 Exit code: 0, also if there is no lock; or
    64  the command line is wrong, or the store cannot list

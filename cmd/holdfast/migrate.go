@@ -15,11 +15,11 @@ import (
 )
 
 const migrateLong = `Migrate sets up the store, or brings it up to date: for postgres: the table of
-locks and its functions, for postgres+advisory: with tokens the sequence. It may be
-run again at any time, by many at once; what is there already is left alone, with
-the locks in it. Other stores need no set-up. It warns of settings of the server
-under which locks may be forgotten, and of users who may create functions beside
-those of the store.
+locks and its functions, for postgres+advisory: with tokens the sequence. It may
+be run again at any time, by many at once; what is there already is left alone,
+with the locks in it. Other stores need no set-up. It warns of settings of the
+server under which locks may be forgotten, and of users who may create functions
+beside those of the store.
 
 With --print it prints the statements instead, for those who have a tool for
 migrations, and asks no server.

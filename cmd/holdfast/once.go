@@ -14,23 +14,23 @@ import (
 	"github.com/holdfast-go/holdfast/once"
 )
 
-const onceLong = `Once runs the command unless it is running, or a run that was begun within the last
---every has succeeded, on any of the hosts that share the store. Then it does
-nothing, says so on standard error, and ends with 0: so the same line can stand in
-the crontab of every host.
+const onceLong = `Once runs the command unless it is running, or a run that was begun within the
+last --every has succeeded, on any of the hosts that share the store. Then it
+does nothing, says so on standard error, and ends with 0: so the same line can
+stand in the crontab of every host.
 
-The time counts from when the lock was taken, and not from midnight: for a job that
-cron starts once a day say --every 23h, or a run that begins a second earlier than
-yesterday's would be left out. A command that fails, gets a signal that asks for its
-end, loses its lock, or whose host dies has not run: the next one that asks runs it.
-With --at-most-once it has.
+The time counts from when the lock was taken, and not from midnight: for a job
+that cron starts once a day say --every 23h, or a run that begins a second
+earlier than yesterday's would be left out. A command that fails, gets a signal
+that asks for its end, loses its lock, or whose host dies has not run: the next
+one that asks runs it. With --at-most-once it has.
 
-That it was run is kept under the name NAME/done, which "holdfast show" shows and
-"holdfast break" forgets. Package once does the same for Go programs: once.Within with
-the same name shares it.
+That it was run is kept under the name NAME/done, which "holdfast show" shows
+and "holdfast break" forgets. Package once does the same for Go programs:
+once.Within with the same name shares it.
 
-In all else it is like "holdfast run": the command and all its descendants are dead
-before anyone else can have the lock.
+In all else it is like "holdfast run": the command and all its descendants are
+dead before anyone else can have the lock.
 
 Exit code: that of the command, 128+n if signal n has killed it; 0 if there was
 nothing to do; or
@@ -42,7 +42,7 @@ nothing to do; or
   126  the command cannot be executed
   127  there is no such command`
 
-const onceExample = `  0 3 * * *  holdfast once nightly --every 23h --store "$LOCKS" -- /usr/local/bin/nightly`
+const onceExample = `  0 3 * * *  holdfast once nightly --every 23h --store "$LOCKS" -- ./nightly.sh`
 
 func newOnce(c *cli) *cobra.Command {
 	r := &runCommand{cli: c, form: "holdfast once NAME --every 23h -- COMMAND", try: true, once: true}
@@ -65,7 +65,8 @@ func newOnce(c *cli) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	durationVar(f, &r.every, "every", 0, "the period: how long after the begin of a run there is no other")
+	durationVar(f, &r.every, "every", 0, "the period: how long after the begin of a run\n"+
+		"there is no other")
 	f.BoolVar(&r.atMostOnce, "at-most-once", false, "a run that fails or is stopped counts, too")
 	r.addFlags(f)
 	return cmd

@@ -18,7 +18,8 @@ type cli struct {
 
 // addMaxOutage adds the flag that bounds a wait while the store does not answer.
 func (c *cli) addMaxOutage(f *pflag.FlagSet) {
-	durationVar(f, &c.maxOutage, "max-outage", 10*time.Second, "how long a wait goes on while the store does not answer")
+	durationVar(f, &c.maxOutage, "max-outage", 10*time.Second, "how long a wait goes on while the store does\n"+
+		"not answer")
 }
 
 // checkMaxOutage refuses what package holdfast would take for the default.
@@ -54,7 +55,8 @@ seconds.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := root.PersistentFlags()
-	flags.Var(&c.store, "store", "URL of the store that keeps the locks; given several times, of the nodes of a quorum")
+	flags.Var(&c.store, "store", "URL of the store that keeps the locks; given several times,\n"+
+		"of the nodes of a quorum")
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing on standard error; see the exit code")
 	flags.BoolVarP(&c.verbose, "verbose", "v", false, "report what happens to the lock")
 

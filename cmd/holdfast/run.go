@@ -22,11 +22,11 @@ const runLong = `Run waits for the lock, runs the command, and gives the lock ba
 
 The command and all its descendants are dead before anyone else can have the
 lock. What the command leaves behind when it ends gets 200 ms to end as well,
-then SIGTERM, then SIGKILL after --kill-after. If the lock cannot be renewed, all
-of them get SIGTERM, and SIGKILL before the store can give the lock to another.
-If holdfast itself is killed, they die with it. Where that ends (both processes of
-holdfast stopped, sudo, the connection of an advisory lock cut at the server, and
-more) is listed in docs/cli.md.
+then SIGTERM, then SIGKILL after --kill-after. If the lock cannot be renewed,
+all of them get SIGTERM, and SIGKILL before the store can give the lock to
+another. If holdfast itself is killed, they die with it. Where that ends (both
+processes of holdfast stopped, sudo, the connection of an advisory lock cut at
+the server, and more) is listed in docs/cli.md.
 
 The command finds HOLDFAST_NAME, HOLDFAST_TOKEN and HOLDFAST_HOLDER in its
 environment. It has our standard input, output and error, and gets our signals.
@@ -42,7 +42,7 @@ Exit code: that of the command, 128+n if signal n has killed it; or
   127  there is no such command`
 
 const runExample = `  holdfast run backup -- rsync -a /data /mnt/backup
-  holdfast run report --try -E 0 -- ./report.sh      # cron: leave it to the one that runs
+  holdfast run report --try -E 0 -- ./report.sh      # cron: one at a time
   holdfast run deploy --wait 5m --shell -- 'make && make install'
   holdfast run -n deploy -c 'make && make install'   # as with flock(1)`
 
@@ -86,30 +86,40 @@ func newRun(c *cli) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.VarP(&r.wait, "wait", "w", "how long to wait for the lock: a duration, 0 or forever")
+	f.VarP(&r.wait, "wait", "w", "how long to wait for the lock: a duration, 0\n"+
+		"or forever")
 	f.BoolVarP(&r.try, "try", "n", false, "do not wait for the lock, like --wait 0")
 	r.addMaxOutage(f)
-	durationVar(f, &r.minHold, "min-hold", 0, "keep the lock taken at least that long, even if the command ends sooner:\n"+
-		"at most one run in that time")
-	f.Uint8VarP(&r.conflictCode, "conflict-exit-code", "E", exitBusy, "exit `CODE` if the lock could not be had")
+	durationVar(f, &r.minHold, "min-hold", 0, "keep the lock taken at least that long, even\n"+
+		"if the command ends sooner: at most one run in\n"+
+		"that time")
+	f.Uint8VarP(&r.conflictCode, "conflict-exit-code", "E", exitBusy, "exit `CODE` if the lock could not be\n"+
+		"had")
 	r.addFlags(f)
 	return cmd
 }
 
 // addFlags adds the flags that do not concern how to get the lock.
 func (r *runCommand) addFlags(f *pflag.FlagSet) {
-	durationVar(f, &r.ttl, "ttl", holdfast.DefaultTTL, "how long the store keeps the lock without a renewal: how soon a dead host\n"+
-		"is replaced, not how long the command may run")
-	durationVar(f, &r.maxHold, "max-hold", 0, "the longest hold: SIGTERM comes --kill-after and 0.5s before it is over,\n"+
-		"SIGKILL 0.5s before; 0 is no limit")
-	f.Var(&r.onLost, "on-lost", "what to do with the command when the lock is lost: kill, term or ignore")
-	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL (default the lesser of 5s and a sixth\n"+
-		"of the TTL)")
-	f.StringToStringVar(&r.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users; may be repeated, at most 16\n"+
-		"of 1024 bytes in all")
-	f.StringVar(&r.statusPath, "status-file", "", "write how it went to this `FILE`, as JSON; - is standard output")
-	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument, for the shell")
-	f.StringVarP(&r.script, "command", "c", "", "a command for /bin/sh -c (Windows: cmd /C), instead of one after the --")
+	durationVar(f, &r.ttl, "ttl", holdfast.DefaultTTL, "how long the store keeps the lock without a\n"+
+		"renewal: how soon a dead host is replaced, not\n"+
+		"how long the command may run")
+	durationVar(f, &r.maxHold, "max-hold", 0, "the longest hold: SIGTERM comes --kill-after\n"+
+		"and 0.5s before it is over, SIGKILL 0.5s\n"+
+		"before; 0 is no limit")
+	f.Var(&r.onLost, "on-lost", "what to do with the command when the lock is\n"+
+		"lost: kill, term or ignore")
+	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL (default\n"+
+		"the lesser of 5s and a sixth of the TTL)")
+	f.StringToStringVar(&r.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users;\n"+
+		"may be repeated, at most 16 of 1024 bytes in\n"+
+		"all")
+	f.StringVar(&r.statusPath, "status-file", "", "write how it went to this `FILE`, as JSON; - is\n"+
+		"standard output")
+	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument, for\n"+
+		"the shell")
+	f.StringVarP(&r.script, "command", "c", "", "a command for /bin/sh -c (Windows: cmd /C),\n"+
+		"instead of one after the --")
 }
 
 // parseArgs checks flags and arguments together.

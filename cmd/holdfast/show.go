@@ -14,8 +14,8 @@ import (
 )
 
 const showLong = `Show reports the holder of a lock, since when it is held, and for how long the
-store keeps it unless its holder renews it. It is a snapshot: a lock that is free
-may be taken by now.
+store keeps it unless its holder renews it. It is a snapshot: a lock that is
+free may be taken by now.
 
 Exit code: 0 if the lock is held, or kept after its release (--min-hold); or
     1  nobody holds it

@@ -22,8 +22,8 @@ const ticketEnv = "HOLDFAST_TICKET"
 const maxTicketSize = 8 << 10
 
 const renewLong = `Renew makes a lock last at least until --ttl from now. TICKET is what "holdfast
-acquire" has printed; with - it is read from standard input, and without one taken
-from HOLDFAST_TICKET: there it is not seen in the list of processes.
+acquire" has printed; with - it is read from standard input, and without one
+taken from HOLDFAST_TICKET: there it is not seen in the list of processes.
 
 Exit code: 0 when the lock is renewed; or
     1  the lock is no longer held under this ticket; nothing was changed
@@ -56,7 +56,8 @@ func newRenew(c *cli) *cobra.Command {
 	cmd.Long = renewLong
 	cmd.Example = `  holdfast renew "$ticket" --ttl 1h
   holdfast renew - <ticket-file`
-	durationVar(cmd.Flags(), &ttl, "ttl", 0, "for how long from now (default as long as it was acquired for)")
+	durationVar(cmd.Flags(), &ttl, "ttl", 0, "for how long from now (default as long as it was\n"+
+		"acquired for)")
 	return cmd
 }
 

@@ -23,16 +23,16 @@ const tortureLong = `Torture finds out whether the locks of a store are locks. W
 hold, extend and release them while they are paused and killed and their network
 fails. Every step is logged by one clock, and the log is judged at the end: two
 holders at one time, tokens that do not rise, updates lost in spite of tokens,
-waiters forgotten, "held" where nobody can have held it, a Do that says nothing of
-the loss of its lock, things left behind.
+waiters forgotten, "held" where nobody can have held it, a Do that says nothing
+of the loss of its lock, things left behind.
 
 Faults of the processes: pause, kill. Of the network, if the URLs name single
-servers: partition, lose-reply, reset, slow. With --own, which starts servers for
-the trial and ends them afterwards, of the servers, one at a time: server-pause,
-server-partition, server-restart, and for Redis server-forget, which is a restart
-without data; and of all at once: outage, which stops them for longer than a TTL.
-Those that cannot be done with the store are left out. The locks
-have names of their own; other locks of the store are left alone.
+servers: partition, lose-reply, reset, slow. With --own, which starts servers
+for the trial and ends them afterwards, of the servers, one at a time:
+server-pause, server-partition, server-restart, and for Redis server-forget,
+which is a restart without data; and of all at once: outage, which stops them
+for longer than a TTL. Those that cannot be done with the store are left out.
+The locks have names of their own; other locks of the store are left alone.
 
 Exit code: 0 if nothing was found; or
     1  a promise was broken: the report shows what was seen, and names the logs
@@ -78,12 +78,14 @@ func newTorture(c *cli) []*cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&t.own, "own", "", "start a store for the trial, in temporary folders, and end it afterwards: "+strings.Join(testbed.Kinds(), ", "))
+	f.StringVar(&t.own, "own", "", "start a store for the trial, in temporary folders, and\n"+
+		"end it afterwards; one of\n"+strings.Join(testbed.Kinds(), " "))
 	f.IntVar(&t.procs, "procs", 6, "worker processes")
 	f.IntVar(&t.workers, "workers", 4, "workers in each process")
 	f.IntVar(&t.names, "names", 3, "locks that they share")
 	durationVar(f, &t.duration, "for", time.Minute, "how long")
-	durationVar(f, &t.ttl, "ttl", 2*time.Second, "TTL of the locks, at least 100ms: the shorter, the more often they are lost")
+	durationVar(f, &t.ttl, "ttl", 2*time.Second, "TTL of the locks, at least 100ms: the shorter, the more\n"+
+		"often they are lost")
 	f.StringVar(&t.faults, "faults", "all", "faults with commas between, all or none")
 	f.Uint64Var(&t.seed, "seed", 0, "seed of the choices made (default another each time)")
 	f.StringVar(&t.reportDir, "report", "", "keep the logs and the report in this `DIR`")

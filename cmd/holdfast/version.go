@@ -25,7 +25,7 @@ func newVersion(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Tell which version this is",
-		Long:  "Version prints the version, the commit it was built from, the version of Go, and the platform.",
+		Long:  "Version prints the version, the commit it was built from, the version of Go, and\nthe platform.",
 		Args:  noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {

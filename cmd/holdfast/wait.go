@@ -50,7 +50,8 @@ func newWait(c *cli) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Var(&w.timeout, "timeout", "how long to wait: a duration, 0 or forever")
+	cmd.Flags().Var(&w.timeout, "timeout", "how long to wait: a duration, 0 or\n"+
+		"forever")
 	w.addMaxOutage(cmd.Flags())
 	return cmd
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-const watchLong = `Watch shows the locks as they come and go, until it is interrupted: on a terminal
-as a table that is kept up to date, elsewhere (and with --json) as one JSON object
-per line for each change, beginning with the locks that there are.
+const watchLong = `Watch shows the locks as they come and go, until it is interrupted: on a
+terminal as a table that is kept up to date, elsewhere (and with --json) as one
+JSON object per line for each change, beginning with the locks that there are.
 
-It looks at the store each --interval, and sees what it finds then: a lock that is
-taken and released in between is not shown. "event" says what has changed:
+It looks at the store each --interval, and sees what it finds then: a lock that
+is taken and released in between is not shown. "event" says what has changed:
    held   somebody has taken the lock
    taken  somebody has taken it after another, with no time in between
    kept   its holder has released it, but --min-hold is not over
@@ -27,8 +27,8 @@ taken and released in between is not shown. "event" says what has changed:
 
 A store that fails later on is reported on standard error and tried again.
 
-Exit code: 130 when interrupted (128+n for another signal n), 0 when the reader of
-standard output is gone; or
+Exit code: 130 when interrupted (128+n for another signal n), 0 when the reader
+of standard output is gone; or
    64  the command line is wrong, or the store cannot list
    69  the store cannot be reached at the start
    74  standard output cannot be written`
@@ -70,7 +70,8 @@ func newWatch(c *cli) *cobra.Command {
 	}
 	f := cmd.Flags()
 	durationVar(f, &w.interval, "interval", time.Second, "how often to look")
-	f.BoolVar(&w.json, "json", false, "one JSON object per line and change, on a terminal too")
+	f.BoolVar(&w.json, "json", false, "one JSON object per line and change, on a terminal\n"+
+		"too")
 	return cmd
 }
 
