@@ -18,7 +18,7 @@ import (
 // Holders have no spaces in them.
 const ancestorsEnv = "HOLDFAST_ANCESTORS"
 
-// announceDelay is how long a run on a terminal waits before it shows that it waits.
+// announceDelay is how long a run waits before it reports that it waits, without -v.
 const announceDelay = 2 * time.Second
 
 // errSelfWait is the error of a command that would wait for itself.
@@ -44,7 +44,7 @@ func (r *runCommand) acquire(sup *supervise.Supervisor, client *holdfast.Client)
 			delay = 0
 		}
 	}
-	if r.verbose || isTerminal(os.Stderr) {
+	if r.verbose || isTerminal(os.Stderr) || underCI() {
 		if !r.verbose {
 			delay = announceDelay
 		}
@@ -54,6 +54,17 @@ func (r *runCommand) acquire(sup *supervise.Supervisor, client *holdfast.Client)
 		options.Wait = time.Duration(r.wait)
 	}
 	return client.Acquire(ctx, r.name, options)
+}
+
+// underCI reports whether a service for continuous integration runs this process. Such services set
+// CI to true or to a name. A wait without output looks like a hang there. cron sets no such variable,
+// and mails what is on standard error even of a wait that ends well.
+func underCI() bool {
+	switch os.Getenv("CI") {
+	case "", "0", "false":
+		return false
+	}
+	return true
 }
 
 // announce reports after delay what the command waits for, unless stop is called first.
