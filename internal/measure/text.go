@@ -32,7 +32,7 @@ func (r *Report) Write(w io.Writer) error {
 	if c := r.Contention; c != nil {
 		fmt.Fprintf(&b, "\n%d processes with %d workers each that want one lock\n", c.Processes, c.Workers)
 		writeTable(&b, head, "wait\t"+c.Wait.cells())
-		fmt.Fprintf(&b, "  %.0f hand-overs/s; Jain's fairness (1 is best): processes %.3f, workers %.3f\n",
+		fmt.Fprintf(&b, "  %.0f hand-overs/s; Jain fairness (1 is best): processes %.2f, workers %.2f\n",
 			c.PerSecond, c.Jain, c.JainWorkers)
 	}
 	if r.Wire == nil {
