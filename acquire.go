@@ -154,6 +154,9 @@ func (a *acquireOp) attemptUntilGranted(pair *leaseAndHandle) error {
 	w := retryWaiter{c: a.c, ctx: a.ctx, fullName: a.fullName, isHead: true}
 	defer w.unsubscribe()
 	budget := outageBudget{c: a.c, name: a.name, singleAttempt: a.singleAttempt, hasAnswered: a.hasAnswered}
+	if err := a.yield(&w); err != nil {
+		return err
+	}
 	for busy := 0; ; {
 		if err := a.ctxErr(); err != nil {
 			return err

@@ -15,6 +15,25 @@ import (
 // store rare, and too short to be noticed by the clients that wait.
 const defaultLocalTurn = 10 * time.Millisecond
 
+// turnYield is how long the next head leaves a lock that is free to other Clients, after a turn in
+// which it was passed on. It would otherwise try before those have been notified.
+const turnYield = 2 * time.Millisecond
+
+// yield waits until turnYield after the last turn is over.
+func (a *acquireOp) yield(w *retryWaiter) error {
+	if a.startedAt == 0 { // It has found no queue.
+		return nil
+	}
+	c := a.c
+	c.mu.Lock()
+	left := c.queues[a.fullName].yieldUntil - c.clock.now()
+	c.mu.Unlock()
+	if left <= 0 {
+		return nil
+	}
+	return w.sleepFor(left)
+}
+
 // allowsLocalTurn reports whether a hold with these options may be passed on, and may be one that
 // was passed on. The other options bind a hold to its acquisition.
 func (o *Options) allowsLocalTurn() bool {

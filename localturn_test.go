@@ -114,6 +114,74 @@ func TestLocalTurnEnds(t *testing.T) {
 	}
 }
 
+// Another Client that waits has the lock after one turn and one hold, however many goroutines wait
+// here: their Client leaves a lock free for a moment that it has passed on.
+func TestOtherClientsAfterALocalTurn(t *testing.T) {
+	for _, hold := range []time.Duration{100 * time.Microsecond, ms, 7 * ms} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			store := memstore.New()
+			busy, other := open(t, store, nil), open(t, store, nil)
+			ctx, cancel := context.WithCancel(ctx)
+			var group sync.WaitGroup
+			for range 4 {
+				group.Go(func() {
+					for ctx.Err() == nil {
+						lock, err := busy.Acquire(ctx, "a", nil)
+						if err == nil {
+							time.Sleep(hold)
+							release(t, lock)
+						}
+					}
+				})
+			}
+			for range 20 {
+				began := time.Now()
+				release(t, acquire(t, other, "a", nil))
+				if took := time.Since(began); took > 10*ms+hold {
+					t.Errorf("holds of %v: another client has waited %v", hold, took)
+				}
+				time.Sleep(20 * ms)
+			}
+			cancel()
+			group.Wait()
+		})
+	}
+}
+
+// A waiter that yields to other Clients gives up when its context ends, and a try beside it does not
+// wait for it.
+func TestYieldAfterALocalTurn(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, &holdfast.Config{LocalTurn: ms})
+		first := acquire(t, c, "a", nil)
+		locks := make(chan *holdfast.Lock, 2)
+		for range 2 {
+			go func() { locks <- acquire(t, c, "a", nil) }()
+			synctest.Wait()
+		}
+		release(t, first)
+		release(t, <-locks)
+		last := <-locks // passed on
+		short, cancel := context.WithTimeout(ctx, 2*ms)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { _, err := c.Acquire(short, "a", nil); ended <- err }()
+		synctest.Wait()
+		time.Sleep(ms) // The turn is over.
+		release(t, last)
+		before := store.Calls(faultstore.Acquire)
+		wantErr(t, <-ended, context.DeadlineExceeded)
+		if n := store.Calls(faultstore.Acquire) - before; n != 0 {
+			t.Errorf("%d requests within the time of other clients", n)
+		}
+		lock, err := c.TryAcquire(ctx, "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lock)
+	})
+}
+
 // holdInTurn lets goroutines hold a lock one after the other, each for some time, and returns how
 // many requests that took. The first holds it until all others wait.
 func holdInTurn(t *testing.T, c *holdfast.Client, store *faultstore.Store, hold time.Duration, options ...*holdfast.Options) int {

@@ -28,6 +28,9 @@ type nameQueue struct {
 	// failingSince is since when the store has not answered about the name, 0 if it has.
 	failingSince time.Duration
 
+	// yieldUntil is when the next head may try after a local turn: other Clients try before it.
+	yieldUntil time.Duration
+
 	changed chan struct{} // closed when lease or lastAnswer changes; nil if nothing waits for it
 	recheck chan struct{} // ends the pause of the head; has room for one
 }
@@ -249,6 +252,9 @@ func (c *Client) dequeue(full string) {
 
 // handOff makes the first waiter the head. The caller holds c.mu.
 func (c *Client) handOff(full string, q *nameQueue) {
+	if l := q.lease; l != nil && l.token != l.firstToken {
+		q.yieldUntil = c.clock.now() + turnYield
+	}
 	q.lease, q.lastAnswer = nil, nil
 	q.signalChange()
 	if q.waiters == nil || q.waiters.Len() == 0 {
