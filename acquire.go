@@ -109,6 +109,10 @@ func (a *acquireOp) acquire() (*Lock, error) {
 		case err != nil:
 			return nil, a.wrapError(err)
 		case w != nil && w.passed != nil:
+			if err := a.ctxErr(); err != nil {
+				a.c.activeCalls.Go(w.passed.giveBack)
+				return nil, a.wrapError(err)
+			}
 			return w.passed.firstLock(), nil
 		case w == nil || w.join == nil:
 			return a.acquireAsHead()

@@ -41,6 +41,8 @@ type lease struct {
 	deadline     atomic.Int64  // until when the holder may rely on it, a reading of the clock
 	latestExpiry atomic.Int64  // until when the store may keep it at most; never before deadline
 
+	unreported atomic.Bool // its end is not reported to the hooks: see giveBack
+
 	discarded atomic.Bool // no caller has used it, so that MinHold does not count
 
 	keepUntil atomic.Int64 // until when ReleaseKeep keeps the name, a reading of the clock; 0 if not

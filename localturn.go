@@ -50,10 +50,25 @@ func (a *acquireOp) requestedTokens() int {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if q := c.queues[a.fullName]; q.waiters == nil || q.waiters.Len() == 0 {
+	first := c.queues[a.fullName].firstWaiter()
+	if first == nil || !first.op.suits(a.options.TTL, a.options.Metadata) {
 		return 0
 	}
 	return driver.MaxTokens
+}
+
+// firstWaiter returns the first waiter, or nil. The caller holds Client.mu.
+func (q *nameQueue) firstWaiter() *waiter {
+	if q.waiters == nil || q.waiters.Len() == 0 {
+		return nil
+	}
+	return q.waiters.Front().Value.(*waiter)
+}
+
+// suits reports whether the operation can get a lease with this TTL and metadata.
+func (a *acquireOp) suits(ttl time.Duration, metadata map[string]string) bool {
+	o := &a.options
+	return o.allowsLocalTurn() && o.TTL == ttl && maps.Equal(o.Metadata, metadata)
 }
 
 // storeToken returns the token under which the store has the hold with the given token: the first of
@@ -69,7 +84,8 @@ func (c *Client) storeToken(full string, token int64) int64 {
 
 // passOn gives a lease that its holder has released to the first waiter, and reports whether it has.
 // It does not after the turn, nor if the renewal of the lease is due, in flight, or has failed: the
-// next holder would have less time than one whose lease has not been renewed yet.
+// next holder would have less time than one whose lease has not been renewed yet. Nor does it if the
+// lease was extended beyond its TTL, which would outlast the next holder.
 func (l *lease) passOn() bool {
 	c := l.c
 	now := c.clock.now()
@@ -79,14 +95,12 @@ func (l *lease) passOn() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.queues[l.fullName]
-	if now >= l.dueAt || q == nil || q.lease != l || q.waiters == nil || q.waiters.Len() == 0 ||
-		l.inFlight.Load() > 0 || l.renewalFailed || !l.autoRenew || l.mustRelease || l.keepUntil.Load() != 0 {
+	if now >= l.dueAt || q == nil || q.lease != l || l.inFlight.Load() > 0 || l.renewalFailed ||
+		!l.autoRenew || l.mustRelease || l.keepUntil.Load() != 0 || time.Duration(l.latestExpiry.Load()) > now+l.ttl {
 		return false
 	}
-	first := q.waiters.Front()
-	w := first.Value.(*waiter)
-	o := &w.op.options
-	if !o.allowsLocalTurn() || o.TTL != l.ttl || !maps.Equal(o.Metadata, l.metadata) {
+	w := q.firstWaiter()
+	if w == nil || !w.op.suits(l.ttl, l.metadata) {
 		return false
 	}
 	pair := w.op.newLease(l.owner)
@@ -99,10 +113,17 @@ func (l *lease) passOn() bool {
 	next.grantedAt, next.turnEnd, next.dueAt = now, l.turnEnd, l.dueAt
 	next.deadline.Store(l.deadline.Load())
 	next.latestExpiry.Store(l.latestExpiry.Load())
-	q.waiters.Remove(first)
+	q.waiters.Remove(q.waiters.Front())
 	c.registerLease(next)
 	c.reschedule(next)
 	w.passed = pair
 	close(w.ready)
 	return true
+}
+
+// giveBack ends a lease that was passed on to a caller that no longer wants it. The hooks are not
+// called, since the caller has acquired nothing.
+func (pair *leaseAndHandle) giveBack() {
+	pair.lease.unreported.Store(true)
+	pair.handle.discard()
 }

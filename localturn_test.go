@@ -700,3 +700,146 @@ func TestReleaseAllInALocalTurn(t *testing.T) {
 		release(t, <-locks)
 	})
 }
+
+// The outcome of a renewal that comes between the end of a lock and the release of its lease is one
+// of the lease: it is released, and the next hold is granted by the store.
+func TestRenewalDuringARelease(t *testing.T) {
+	for _, how := range []string{"renewed", "failed", "lost"} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			mem := memstore.New()
+			store := faultstore.Wrap(mem)
+			c, other := open(t, store, &holdfast.Config{LocalTurn: time.Hour}), open(t, mem, nil)
+			first := acquire(t, c, "a", nil)
+			locks := make(chan *holdfast.Lock, 2)
+			for range 2 {
+				go func() { locks <- acquire(t, c, "a", nil) }()
+				synctest.Wait()
+			}
+			release(t, first)
+			answer := make(chan struct{})
+			store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				<-answer
+				if how == "failed" {
+					return faultstore.ErrRefused
+				}
+				apply()
+				return nil
+			})
+			time.Sleep(10*time.Second + ms) // The renewal is in flight.
+			var taken *holdfast.Lock
+			if how == "lost" {
+				if _, err := other.Break(ctx, "a"); err != nil {
+					t.Error(err)
+				}
+				taken = acquire(t, other, "a", nil)
+			}
+			rest := holdfast.ReleaseInSteps(<-locks)
+			before := store.Calls(faultstore.Acquire)
+			close(answer)
+			synctest.Wait()
+			_ = rest()
+			synctest.Wait()
+			if taken != nil {
+				if len(locks) > 0 {
+					t.Error("passed on, though another client has it")
+				}
+				release(t, taken)
+			}
+			lock := <-locks
+			time.Sleep(time.Hour)
+			if err := lock.Err(); err != nil || store.Calls(faultstore.Acquire) == before {
+				t.Errorf("%s: the next hold, after %d requests: %v", how, store.Calls(faultstore.Acquire)-before, err)
+			}
+			release(t, lock)
+		})
+	}
+}
+
+// A lease that was extended beyond its TTL is released: the next hold must end in time if its
+// process dies.
+func TestExtendedLeaseIsReleased(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
+		first := acquire(t, c, "a", nil)
+		locks := make(chan *holdfast.Lock, 2)
+		for range 2 {
+			go func() { locks <- acquire(t, c, "a", nil) }()
+			synctest.Wait()
+		}
+		release(t, first)
+		second := <-locks
+		if err := second.Extend(ctx, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		release(t, second)
+		lock := <-locks
+		if rec, err := c.Lookup(ctx, "a"); err != nil || rec.Remaining > holdfast.DefaultTTL {
+			t.Errorf("the next hold lasts %v, %v", rec.Remaining, err)
+		}
+		release(t, lock)
+	})
+}
+
+// Several tokens are requested only if the first waiter can get the lease.
+func TestTokensForWaitersThatCannotGetTheLease(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := &tokensSeen{Store: memstore.New()}
+		c := open(t, store, nil)
+		first := acquire(t, c, "a", nil)
+		locks := make(chan *holdfast.Lock, 8)
+		for i := range 8 {
+			go func() {
+				locks <- acquire(t, c, "a", &holdfast.Options{TTL: time.Minute + time.Duration(i)*time.Second})
+			}()
+			synctest.Wait()
+		}
+		release(t, first)
+		for range 8 {
+			release(t, <-locks)
+		}
+		if store.most > 1 {
+			t.Errorf("%d tokens requested for holds that cannot be passed on", store.most)
+		}
+	})
+}
+
+type tokensSeen struct {
+	*memstore.Store
+	most int
+}
+
+func (s *tokensSeen) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	s.most = max(s.most, req.Tokens)
+	return s.Store.Acquire(ctx, req)
+}
+
+// A lock that is passed on to a caller that gives up in the same moment was not acquired: the hooks
+// are called for neither its beginning nor its end.
+func TestHooksOfCallersThatGiveUp(t *testing.T) {
+	t.Parallel()
+	var acquired, ended atomic.Int64
+	c := open(t, memstore.New(), &holdfast.Config{LocalTurn: time.Hour, Hooks: holdfast.Hooks{
+		Acquired: func(string, int64, time.Duration) { acquired.Add(1) },
+		Released: func(string, time.Duration, error) { ended.Add(1) },
+	}})
+	var group sync.WaitGroup
+	for range 64 {
+		group.Go(func() {
+			for range 100 {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(20*time.Microsecond, cancel)
+				if lock, err := c.Acquire(ctx, "a", nil); err == nil {
+					release(t, lock)
+				}
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if acquired.Load() != ended.Load() {
+		t.Errorf("%d acquired, %d released", acquired.Load(), ended.Load())
+	}
+}

@@ -160,7 +160,7 @@ func (a *acquireOp) enqueue() (*waiter, error) {
 	case <-w.ready: // it came at the same moment
 		switch {
 		case w.passed != nil:
-			c.activeCalls.Go(w.passed.handle.discard)
+			c.activeCalls.Go(w.passed.giveBack)
 		case w.join == nil:
 			c.handOff(a.fullName, q)
 		}

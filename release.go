@@ -72,7 +72,7 @@ func (l *lease) hasTicket() bool {
 // reportReleased notifies the hooks and the log of a release.
 func (l *lease) reportReleased(err error) {
 	c := l.c
-	if c.log == nil && c.hooks.Released == nil {
+	if l.unreported.Load() || c.log == nil && c.hooks.Released == nil {
 		return
 	}
 	name, held := c.stripPrefix(l.fullName), c.clock.now()-l.grantedAt

@@ -161,7 +161,8 @@ func (l *lease) applyOutcome(outcome driver.RenewOutcome, sent, ttl time.Duratio
 	c.mu.Lock()
 	held := l.endReason.Load() == nil
 	switch {
-	case !held:
+	case !held || outcome == driver.RenewLost:
+		l.mustRelease = true // The outcome is not recorded, and would be missed by the next holder.
 	case outcome == driver.Renewed:
 		l.extendDeadline(sent, ttl)
 		l.renewalFailed = false
