@@ -37,9 +37,6 @@ func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock
 	return c.acquire(ctx, name, o, true)
 }
 
-// errDiscarded is the end reason of a lease that was never returned to a caller.
-var errDiscarded = errors.New("acquisition given up")
-
 // An acquireOp is one call of Acquire or TryAcquire.
 type acquireOp struct {
 	c             *Client
@@ -86,133 +83,147 @@ func (c *Client) checkCall(ctx context.Context, o *Options) error {
 	return ctx.Err()
 }
 
-// run acquires the lock, and reports the result to the hooks and the log.
+// run acquires the lock: from the store as the head of the queue of the name, by a lease that is
+// passed on to it, or as a further handle on a reentrant lease. It starts anew if that lease ends
+// before it has been joined. It reports the result to the hooks and the log.
 func (a *acquireOp) run() (*Lock, error) {
-	a.c.mu.Lock()
-	if err := a.c.registerCall(); err != nil {
-		a.c.mu.Unlock()
+	c := a.c
+	c.mu.Lock()
+	err := c.registerCall()
+	if err != nil {
+		c.mu.Unlock()
 		return nil, a.wrapError(err)
 	}
-	defer a.c.activeCalls.Done()
-	lock, err := a.acquire()
-	a.reportResult(lock, err)
-	return lock, err
-}
-
-// acquire waits in the queue of the name. It returns a lease that was passed on to it, joins a
-// reentrant lease, or acquires the lock as the head. If the lease ends before it has been joined,
-// acquire starts again. The caller holds c.mu, which acquire unlocks.
-func (a *acquireOp) acquire() (*Lock, error) {
-	for ; ; a.c.mu.Lock() {
-		w, err := a.enqueue()
+	defer c.activeCalls.Done()
+	var lock *Lock
+	for again := true; again; {
+		again = false
+		var w *waiter
+		w, err = a.enqueue()
 		switch {
 		case err != nil:
-			return nil, a.wrapError(err)
-		case w != nil && w.passed != nil:
-			if err := a.ctxErr(); err != nil {
-				a.c.activeCalls.Go(w.passed.giveBack)
-				return nil, a.wrapError(err)
+		case w == nil || w.passed == nil && w.join == nil:
+			lock, err = a.acquireAsHead()
+		case w.passed != nil:
+			if err = a.ctx.Err(); err != nil {
+				c.activeCalls.Go(w.passed.giveBack)
+			} else {
+				lock = w.passed.first.newLock()
 			}
-			return w.passed.firstLock(), nil
-		case w == nil || w.join == nil:
-			return a.acquireAsHead()
-		}
-		lock, err := a.joinLease(w.join)
-		if err == nil {
-			return lock, nil
-		}
-		if w.join.endReason.Load() == nil {
-			return nil, a.wrapError(err)
+		default:
+			lock, err = a.joinLease(w.join)
+			if again = err != nil && w.join.endReason.Load() != nil; again {
+				c.mu.Lock()
+			}
 		}
 	}
-}
-
-// acquireAsHead attempts to acquire the lock until the store grants it or the operation is over.
-// The caller is the head of the queue; acquireAsHead removes it if it fails.
-func (a *acquireOp) acquireAsHead() (*Lock, error) {
-	pair := a.newLease(a.c.owners.nextOwner())
-	err := a.attemptUntilGranted(pair)
-	if err == nil {
-		return pair.firstLock(), nil
+	if err != nil {
+		err = a.wrapError(err)
 	}
-	pair.lease.discarded.Store(true)
-	pair.lease.endReason.Store(&errDiscarded)
-	err = a.wrapError(err)
-	if !pair.lease.maybeGranted {
-		a.c.dequeue(a.fullName)
+	if c.log == nil && c.hooks.Waited == nil && c.hooks.Acquired == nil {
+		return lock, err
+	}
+	took := c.clock.now() - a.startedAt
+	if a.contended && c.hooks.Waited != nil {
+		c.hooks.Waited(a.name, took, err)
+	}
+	if err != nil {
 		return nil, err
 	}
-	c, full := a.c, a.fullName
-	if _, held := a.lastErr.(*HeldError); held || a.ctx.Err() != nil {
-		c.recordAnswer(full, nil, 0) // the release below will show the state
+	if c.hooks.Acquired != nil {
+		c.hooks.Acquired(a.name, lock.Token(), took)
 	}
-	c.activeCalls.Go(func() {
-		pair.lease.releaseUntilExpired(true)
-		c.dequeue(full)
-	})
-	return nil, err
+	if c.log != nil {
+		c.log.DebugContext(a.ctx, "lock acquired", "name", a.name, "token", lock.Token(), "waited", took)
+	}
+	return lock, nil
 }
 
-// attemptUntilGranted makes attempts until one succeeds, and then activates the lease of pair.
-func (a *acquireOp) attemptUntilGranted(pair *leaseAndHandle) error {
-	w := retryWaiter{c: a.c, ctx: a.ctx, fullName: a.fullName, isHead: true}
+// acquireAsHead makes attempts until the store grants the lock or the operation is over. The caller
+// is the head of the queue. It stays the head with the lock, and leaves the queue without.
+func (a *acquireOp) acquireAsHead() (*Lock, error) {
+	c := a.c
+	l := c.newLease(a.ctx, a.fullName, c.newOwner(), &a.options)
+	w := retryWaiter{
+		c: c, ctx: a.ctx, fullName: a.fullName, isHead: true,
+		singleAttempt: a.singleAttempt, hasAnswered: a.hasAnswered,
+	}
 	defer w.unsubscribe()
-	budget := outageBudget{c: a.c, name: a.name, singleAttempt: a.singleAttempt, hasAnswered: a.hasAnswered}
 	if err := a.yield(&w); err != nil {
-		return err
+		return nil, a.leaveQueue(l, err)
 	}
 	for busy := 0; ; {
-		if err := a.ctxErr(); err != nil {
-			return err
+		if err := a.ctx.Err(); err != nil {
+			return nil, a.leaveQueue(l, err)
 		}
-		res, sent, err := a.attempt(&pair.lease)
+		tokens := 0
+		if a.startedAt != 0 { // else there was no queue
+			tokens = a.requestedTokens()
+		}
+		res, sent, err := l.sendAcquire(a.ctx, tokens)
+		if a.startedAt == 0 {
+			a.startedAt = sent
+		}
 		if err == nil && res.Granted {
-			if err := a.ctxErr(); err != nil {
-				return err // the caller no longer wants the lock
+			if err := a.ctx.Err(); err != nil { // the caller no longer wants the lock
+				return nil, a.leaveQueue(l, err)
 			}
-			if err = pair.lease.activate(sent, &res); err == nil {
-				return nil
+			if err = l.activate(sent, &res); err == nil {
+				return l.first.newLock(), nil
 			}
-			sent = a.c.clock.now() // a suspend meanwhile is not a store error
+			sent = c.clock.now() // a suspend meanwhile is not a store error
 		}
 		if err != nil {
-			a.noteStoreError(err, sent)
-			after, err := budget.retryDelay(a.ctx, sent, err)
-			if err != nil {
-				return err
+			if a.ctx.Err() == nil { // the end of the caller's time is not a store error
+				a.lastErr = storeError(a.ctx, err)
+				c.recordAnswer(a.fullName, a.lastErr, sent)
 			}
-			if err := w.waitOutage(after); err != nil {
-				return err
+			if err := w.waitOutage(sent, err); err != nil {
+				return nil, a.leaveQueue(l, err)
 			}
 			continue
 		}
-		budget.noteAnswer()
+		w.noteAnswer()
 		a.noteHolder(res.Held, sent)
 		if !w.rechecked { // an attempt that another goroutine requested does not count
 			busy++
 		}
 		if a.singleAttempt || busy == a.options.MaxAttempts {
-			return a.lastErr
+			return nil, a.leaveQueue(l, a.lastErr)
 		}
 		a.reportContended()
 		if w.subscribe() {
 			continue // the release may have come before the watch
 		}
 		if err := w.waitRetry(res.Held.Remaining); err != nil {
-			return err
+			return nil, a.leaveQueue(l, err)
 		}
 	}
 }
 
-// attempt sends one request. It returns the result and the time of sending.
-func (a *acquireOp) attempt(l *lease) (driver.AcquireResult, time.Duration, error) {
-	c := a.c
-	tokens := a.requestedTokens()
-	sent := c.clock.now()
-	if a.startedAt == 0 {
-		a.startedAt = sent
+// leaveQueue ends the operation of the head, after attempts with l. It returns err, the reason. If the
+// store may have granted the lock, l is released in the background, and stays the head until then.
+func (a *acquireOp) leaveQueue(l *lease, err error) error {
+	if !l.maybeGranted {
+		l.unregister()
+		return err
 	}
-	res, err := request(c, a.ctx, min(c.requestTimeout, l.ttl), func(ctx context.Context) (driver.AcquireResult, error) {
+	l.discarded.Store(true)
+	if _, held := a.lastErr.(*HeldError); held || a.ctx.Err() != nil {
+		a.c.recordAnswer(l.fullName, nil, 0) // the release below will show the state
+	}
+	a.c.activeCalls.Go(func() {
+		l.releaseUntilExpired(true)
+		l.unregister()
+	})
+	return err
+}
+
+// sendAcquire makes one attempt to acquire the lease. It returns the result and the time of sending.
+func (l *lease) sendAcquire(ctx context.Context, tokens int) (driver.AcquireResult, time.Duration, error) {
+	c := l.c
+	sent := c.clock.now()
+	res, err := request(c, ctx, min(c.requestTimeout, l.ttl), func(ctx context.Context) (driver.AcquireResult, error) {
 		return c.store.Acquire(ctx, driver.AcquireRequest{
 			Name:     l.fullName,
 			Owner:    l.owner,
@@ -228,19 +239,9 @@ func (a *acquireOp) attempt(l *lease) (driver.AcquireResult, time.Duration, erro
 		l.maybeGranted = true
 	case err != nil && !driver.IsNotApplied(err):
 		l.maybeGranted = true
-		l.raiseLatestExpiry(l.ttl)
+		raiseReading(&l.latestExpiry, c.clock.now()+l.ttl)
 	}
 	return res, sent, err
-}
-
-// ctxErr returns the error of the context. If it is not nil, and the store has not answered, ctxErr
-// remembers that for the final error.
-func (a *acquireOp) ctxErr() error {
-	err := a.ctx.Err()
-	if err != nil && a.lastErr == nil {
-		a.lastErr = errNotAnswered
-	}
-	return err
 }
 
 // noteHolder remembers held, the result of a request sent at sent, for the final error and for
@@ -250,18 +251,6 @@ func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 	a.lastErr = &HeldError{Record: held, Self: a.c.hasAdopted(a.fullName, held.Token)}
 	a.c.recordAnswer(a.fullName, a.lastErr, sent)
 	a.warnAdopted(held)
-}
-
-// noteStoreError remembers the error of a request sent at sent for the final error. The caller's
-// own timeout is not a store error, unless the store has never answered.
-func (a *acquireOp) noteStoreError(err error, sent time.Duration) {
-	switch {
-	case a.ctx.Err() == nil:
-		a.lastErr = storeError(a.ctx, err)
-		a.c.recordAnswer(a.fullName, a.lastErr, sent)
-	case a.lastErr == nil:
-		a.lastErr = errNotAnswered
-	}
 }
 
 // reportContended notifies the hooks, once, that the operation has to wait.
@@ -277,86 +266,54 @@ func (a *acquireOp) reportContended() {
 	}
 }
 
-// reportResult notifies the hooks and the log of the result.
-func (a *acquireOp) reportResult(lock *Lock, err error) {
-	c := a.c
-	if c.log == nil && c.hooks.Waited == nil && c.hooks.Acquired == nil {
-		return
-	}
-	took := c.clock.now() - a.startedAt
-	if a.contended && c.hooks.Waited != nil {
-		c.hooks.Waited(a.name, took, err)
-	}
-	if err != nil {
-		return
-	}
-	if c.hooks.Acquired != nil {
-		c.hooks.Acquired(a.name, lock.Token(), took)
-	}
-	if c.log != nil {
-		c.log.DebugContext(a.ctx, "lock acquired", "name", a.name, "token", lock.Token(), "waited", took)
-	}
-}
-
 // wrapError returns the error that the caller gets for err.
 func (a *acquireOp) wrapError(err error) error {
 	if ctxErr := a.ctx.Err(); ctxErr != nil && errors.Is(err, ctxErr) {
-		err = &waitError{
-			waited: a.c.clock.now() - a.startedAt,
-			ctxErr: ctxErr, cause: context.Cause(a.ctx), lastErr: a.lastErr,
+		if a.lastErr == nil {
+			a.lastErr = errNotAnswered
 		}
+		var waited time.Duration
+		if a.startedAt != 0 {
+			waited = a.c.clock.now() - a.startedAt
+		}
+		err = &waitError{waited: waited, ctxErr: ctxErr, cause: context.Cause(a.ctx), lastErr: a.lastErr}
 	}
 	return opError("acquire", a.name, err)
 }
 
-// An outageBudget decides how long a caller keeps trying while the store fails.
-type outageBudget struct {
-	c              *Client
-	name           string
-	singleAttempt  bool          // the caller does not wait; it only needs to learn the outcome
-	hasAnswered    bool          // the store has answered before
-	failing        bool          // it has not answered since
-	retryAnnounced bool          // it has announced since then that it can serve later
-	failingSince   time.Duration // when the failing began, or will end as announced
-}
-
-// noteAnswer records that the store has answered.
-func (b *outageBudget) noteAnswer() { b.hasAnswered, b.failing, b.retryAnnounced = true, false, false }
-
-// retryDelay returns the delay after which the caller tries again after err, which is the result
-// of a request sent at sent; or the error to return. The budget is Config.MaxOutage, or two request
-// timeouts for a single attempt. If the store has announced that it can serve later, the budget
-// ends Config.MaxOutage after that moment; if ctx has a deadline, the budget is then bounded by ctx
-// alone.
-func (b *outageBudget) retryDelay(ctx context.Context, sent time.Duration, err error) (time.Duration, error) {
-	first := !b.failing
-	if first {
-		b.failing, b.failingSince = true, sent
+// joinLease adds a handle to a lease, and extends it. It keeps trying while the store fails, as
+// an acquisition does, for as long as the lease itself lasts.
+func (a *acquireOp) joinLease(l *lease) (*Lock, error) {
+	c := l.c
+	h := &handle{}
+	h.lease, h.lock.handle, h.valuesCtx = l, h, a.ctx
+	c.mu.Lock()
+	if !l.joinable() {
+		c.mu.Unlock()
+		return nil, ErrReleased
 	}
-	if ctxErr := ctx.Err(); ctxErr != nil {
-		return 0, ctxErr
-	}
-	now := b.c.clock.now()
-	limit := b.c.outage
-	if b.singleAttempt {
-		limit = 2 * b.c.requestTimeout // time for a second request, to learn the outcome
-	}
-	var after time.Duration
-	bounded := false // the caller bounds the wait for a server that has announced a retry
-	if later := (*driver.RetryError)(nil); errors.As(err, &later) && !b.singleAttempt {
-		after = later.After
-		_, bounded = ctx.Deadline()
-		if !b.retryAnnounced {
-			b.hasAnswered, b.retryAnnounced, b.failingSince = true, true, max(b.failingSince, now+after)
+	h.next, l.handles.prev, l.handles = l.handles, h, h
+	l.openHandles++
+	c.mu.Unlock()
+	w := retryWaiter{c: c, ctx: a.ctx, fullName: l.fullName, singleAttempt: a.singleAttempt, hasAnswered: true}
+	for {
+		sent := c.clock.now()
+		if a.startedAt == 0 {
+			a.startedAt = sent
+		}
+		err := c.extendLeases(a.ctx, l.ttl, l)
+		if err == nil {
+			return h.newLock(), nil
+		}
+		if l.endReason.Load() == nil {
+			if a.ctx.Err() == nil {
+				a.lastErr = err
+			}
+			err = w.waitOutage(sent, err)
+		}
+		if err != nil {
+			h.lock.discard() // the caller gets err
+			return nil, err
 		}
 	}
-	// A request that was not sent in time, as behind one that hangs, has not been refused.
-	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (b.singleAttempt || !b.hasAnswered)
-	if driver.Permanent(err) || refused || !bounded && now-b.failingSince >= limit {
-		return 0, storeError(ctx, err)
-	}
-	if first {
-		b.c.logWarning(ctx, "store unavailable, trying again", b.name, err)
-	}
-	return after, nil
 }

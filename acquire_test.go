@@ -399,3 +399,28 @@ func TestInvalidArguments(t *testing.T) {
 		wantErr(t, err, holdfast.ErrInvalid)
 	})
 }
+
+// endedLater is a context that ends between the check of the arguments and the first request.
+type endedLater struct {
+	context.Context
+	calls int
+}
+
+func (c *endedLater) Err() error {
+	if c.calls++; c.calls == 1 {
+		return nil
+	}
+	return context.Canceled
+}
+
+func TestCanceledBeforeTheFirstRequest(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		time.Sleep(time.Hour)
+		_, err := c.Acquire(&endedLater{Context: ctx}, "a", nil)
+		wantErr(t, err, context.Canceled, holdfast.ErrUnavailable)
+		if strings.Contains(err.Error(), "1h") {
+			t.Errorf("%v, though Acquire has just begun", err)
+		}
+	})
+}

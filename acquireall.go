@@ -216,7 +216,7 @@ func (m *multiAcquire) rollBack() {
 // them by their whole TTL.
 func (m *multiAcquire) stopAutoRenew() error {
 	for _, l := range m.locks {
-		if !l.joined {
+		if l.handle == &l.lease.first {
 			l.lease.stopAutoRenew()
 		}
 	}
@@ -362,27 +362,31 @@ func (s *LockSet) Err() error {
 // with Err's value as its context.Cause; see [Lock.Context].
 func (s *LockSet) Context() context.Context { return s.makeContext(s.Err()) }
 
-// Extend makes all locks last at least until d from now, with one request; see
+// Extend makes all locks last at least until d from now, with one request for each 1024 of them; see
 // [Lock.Extend]. If it fails, some may have been extended and others not.
 func (s *LockSet) Extend(ctx context.Context, d time.Duration) error {
-	err := checkTTL(d)
-	if err == nil && ctx == nil {
-		err = errNoContext
-	}
-	if err == nil {
-		err = s.Err()
-	}
-	if err == nil {
-		err = s.c.beginCall()
-	}
-	if err == nil {
-		err = s.c.extendAll(ctx, s.locks, d)
-		s.c.activeCalls.Done()
-	}
-	if err != nil {
+	if err := s.c.extendHeld(ctx, d, s, s.locks...); err != nil {
 		return opErrorAll("extend", s.Names(), err)
 	}
 	return nil
+}
+
+// extendHeld is Extend of the locks of held, a Lock or a LockSet.
+func (c *Client) extendHeld(ctx context.Context, d time.Duration, held heldLock, locks ...*Lock) error {
+	if err := checkTTL(d); err != nil {
+		return err
+	}
+	if ctx == nil {
+		return errNoContext
+	}
+	if err := held.Err(); err != nil {
+		return err
+	}
+	if err := c.beginCall(); err != nil {
+		return err
+	}
+	defer c.activeCalls.Done()
+	return c.extendAll(ctx, locks, d)
 }
 
 // extendAll extends locks, with one request for each batchSize of them.

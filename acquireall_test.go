@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -349,4 +350,30 @@ func secondStore(t *testing.T, s driver.Store) driver.Store {
 	}
 	t.Cleanup(func() { second.Close() })
 	return second
+}
+
+// A set that is given up frees a lock before MinHold only if nobody has used it: a reentrant
+// acquisition may have joined it meanwhile.
+func TestMinHoldOfAJoinedLockOfASet(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, other := open(t, store, nil), open(t, store, nil)
+		foreign := acquire(t, other, "b", nil)
+		o := &holdfast.Options{Reentrant: true, MinHold: time.Hour}
+		waiting, cancel := context.WithCancel(ctx)
+		var group sync.WaitGroup
+		group.Go(func() {
+			_, err := c.AcquireAll(waiting, []string{"a", "b"}, o)
+			wantErr(t, err, context.Canceled)
+		})
+		synctest.Wait()
+		release(t, acquire(t, c, "a", o))
+		cancel()
+		group.Wait()
+		synctest.Wait()
+		if rec, err := other.Lookup(ctx, "a"); err != nil || !rec.Kept {
+			t.Errorf("after a hold with MinHold: %+v, %v, want it kept", rec, err)
+		}
+		release(t, foreign)
+	})
 }

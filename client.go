@@ -1,9 +1,11 @@
 package holdfast
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,11 +42,13 @@ type Client struct {
 	log            *slog.Logger
 	hooks          Hooks
 	clock          clock
-	owners         *ownerSource
 	configErr      error // returned by every method if the Config is invalid
 
 	closing     chan struct{}  // closed when Close begins
 	activeCalls sync.WaitGroup // calls in progress, and their background work
+
+	ownersMu sync.Mutex
+	random   *bufio.Reader // of the operating system, which is slow for 16 bytes at a time
 
 	unwatchLosses func() // ends the loss notifications of the store
 
@@ -86,7 +90,7 @@ func New(store driver.Store, config *Config) *Client {
 		localTurn:      cmp.Or(config.LocalTurn, defaultLocalTurn),
 		log:            config.Logger,
 		hooks:          config.Hooks,
-		owners:         newOwnerSource(),
+		random:         bufio.NewReaderSize(rand.Reader, 1024),
 		closing:        make(chan struct{}),
 		queues:         map[string]*nameQueue{},
 		adopted:        map[*lease]struct{}{},
@@ -283,6 +287,19 @@ func (c *Client) fullName(name string) (string, error) {
 
 // stripPrefix is the reverse of fullName.
 func (c *Client) stripPrefix(full string) string { return full[len(c.prefix):] }
+
+// newOwner returns the secret of an acquisition: 128 random bits.
+func (c *Client) newOwner() string {
+	c.ownersMu.Lock()
+	defer c.ownersMu.Unlock()
+	secret, err := c.random.Peek(16)
+	if err != nil {
+		panic(err) // crypto/rand never fails
+	}
+	owner := hex.EncodeToString(secret)
+	_, _ = c.random.Discard(len(secret))
+	return owner
+}
 
 // logWarning logs an event that an operator may want to act upon.
 func (c *Client) logWarning(ctx context.Context, message, name string, err error) {

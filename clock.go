@@ -78,10 +78,3 @@ func (c *clock) resync() time.Duration {
 func (c *clock) time(reading time.Duration) time.Time {
 	return time.Now().Add(reading - c.now())
 }
-
-// validity returns for how long after sending a request its sender may rely on a TTL. It is less
-// than the TTL by the drift of the clocks against each other (1% and 2 ms, as for Redlock), so
-// that the holder's deadline comes before the store's.
-func validity(ttl time.Duration) time.Duration {
-	return ttl - ttl/100 - 2*time.Millisecond
-}

@@ -154,19 +154,13 @@ type waitError struct {
 var errWaitOver = errors.New("the time to wait is over")
 
 func (e *waitError) Error() string {
-	if e.lastErr == nil {
-		return e.cause.Error()
-	}
 	return fmt.Sprintf("gave up after %v (%v): %v", roundDuration(e.waited), e.cause, e.lastErr)
 }
 
 func (e *waitError) Unwrap() []error {
-	errs := []error{e.ctxErr}
+	errs := []error{e.ctxErr, e.lastErr}
 	if e.cause != e.ctxErr && e.cause != errWaitOver {
 		errs = append(errs, e.cause)
-	}
-	if e.lastErr != nil {
-		errs = append(errs, e.lastErr)
 	}
 	return errs
 }

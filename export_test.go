@@ -46,7 +46,11 @@ func EndLease(l *Lock, end error) {
 
 // ReleaseInSteps ends the last handle of a lock as Release does, and returns the rest of Release.
 func ReleaseInSteps(l *Lock) (releaseLease func() error) {
-	l.removeHandle(&ErrReleased)
+	c := l.lease.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.lease.openHandles--
+	l.lease.endLocked(&ErrReleased)
 	l.endContext(ErrReleased)
 	return l.lease.release
 }

@@ -303,3 +303,20 @@ func TestHandOverWaitsForTheRenewalUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// A HandOver that fails changes nothing: no ticket exists, and a lock that is lost later is
+// released in the store as always.
+func TestFailedHandOverLeavesNoTicket(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		o := &holdfast.Options{TTL: time.Hour, MaxHold: time.Minute, Detached: true, Reentrant: true}
+		lock, second := acquire(t, c, "a", o), acquire(t, c, "a", o)
+		_, err := lock.HandOver()
+		wantErr(t, err, holdfast.ErrInvalid)
+		time.Sleep(time.Minute)
+		wantErr(t, lock.Release(), holdfast.ErrMaxHold)
+		wantErr(t, second.Release(), holdfast.ErrMaxHold)
+		synctest.Wait()
+		free(t, c, "a")
+	})
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -158,9 +157,12 @@ func (c *Client) WaitFree(ctx context.Context, name string) error {
 	if ctx == nil {
 		return opError("wait for", name, errNoContext)
 	}
+	if err := c.beginCall(); err != nil {
+		return opError("wait for", name, err)
+	}
+	defer c.activeCalls.Done()
 	w := retryWaiter{c: c, ctx: ctx, fullName: full}
 	defer w.unsubscribe()
-	budget := outageBudget{c: c, name: name}
 	for {
 		sent := c.clock.now()
 		rec, err := c.lookupRecord(ctx, full)
@@ -168,12 +170,9 @@ func (c *Client) WaitFree(ctx context.Context, name string) error {
 		case errors.Is(err, ErrNotHeld):
 			return nil
 		case err != nil:
-			var after time.Duration
-			if after, err = budget.retryDelay(ctx, sent, err); err == nil {
-				err = w.waitOutage(after)
-			}
+			err = w.waitOutage(sent, err)
 		default:
-			budget.noteAnswer()
+			w.noteAnswer()
 			if w.subscribe() {
 				continue // the release may have come before the watch
 			}

@@ -1,12 +1,9 @@
 package holdfast
 
 import (
-	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
-	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +27,6 @@ type lease struct {
 	autoRenew      bool
 	reentrant      bool
 	detached       bool
-	passable       bool   // its options allow that it is passed on
 	adopted        bool   // acquired by another Client, and in no queue of this one
 	originalHolder string // that other Client's public name, if adopted
 	maybeGranted   bool   // the store may have granted it
@@ -48,12 +44,13 @@ type lease struct {
 	keepUntil atomic.Int64 // until when ReleaseKeep keeps the name, a reading of the clock; 0 if not
 
 	// endReason is nil as long as the lock is held, and then the reason of the end. It is set
-	// once: under Client.mu, or by acquireAsHead before the lease is known to others.
+	// once, under Client.mu.
 	endReason atomic.Pointer[error]
 
 	// Client.mu guards the fields from here to selfWaitWarned.
 	handles        *handle       // the handles that are not released, and the last one that was
 	openHandles    int           // handles not yet released
+	used           bool          // the caller of an acquisition has released it
 	dueAt          time.Duration // when the scheduler checks it next
 	heapIndex      int           // in the schedule, or notScheduled
 	awaitingWork   bool          // it has ended; its release waits for work under it
@@ -66,37 +63,64 @@ type lease struct {
 
 	releaseOnce sync.Once
 	releaseErr  error
+
+	first handle // of the acquisition that made the lease; not a pointer, to save an allocation
 }
 
-// A leaseAndHandle is a lease with its first handle and Lock, in one allocation.
-type leaseAndHandle struct {
-	lease  lease
-	handle handle
-	lock   Lock
+// A handle is one acquisition of a lease, and the state that it shares with its Locks. A lease does
+// not refer to a Lock that is counted, so that the garbage collector can find it when it is dropped.
+type handle struct {
+	lease          *lease
+	lock           Lock    // the Lock that the caller gets, unless each Lock is counted
+	next           *handle // of the same lease; guarded by Client.mu, as prev is
+	prev           *handle
+	lockReturned   atomic.Bool  // the caller got a Lock: the call that made the handle succeeded
+	reachableLocks atomic.Int32 // the Locks of this handle that are in reach, if they are counted
+	lockContext
+
+	releaseOnce sync.Once
+	releaseErr  error // result of Release
 }
 
-// newLease returns a lease that is not yet granted, with its first handle.
-func (a *acquireOp) newLease(owner string) *leaseAndHandle {
-	pair := &leaseAndHandle{lease: lease{
-		c:           a.c,
-		fullName:    a.fullName,
+// newLease returns a lease that is not yet granted, with its first handle. The contexts of the handle
+// have the values of ctx.
+func (c *Client) newLease(ctx context.Context, full, owner string, o *Options) *lease {
+	l := &lease{
+		c:           c,
+		fullName:    full,
 		owner:       owner,
-		ttl:         a.options.TTL,
-		minHold:     a.options.MinHold,
-		maxHold:     a.options.MaxHold,
-		metadata:    a.options.Metadata,
-		autoRenew:   !a.options.NoRenew,
-		reentrant:   a.options.Reentrant,
-		detached:    a.options.Detached,
-		passable:    a.options.allowsLocalTurn(),
+		ttl:         o.TTL,
+		minHold:     o.MinHold,
+		maxHold:     o.MaxHold,
+		metadata:    o.Metadata,
+		autoRenew:   !o.NoRenew,
+		reentrant:   o.Reentrant,
+		detached:    o.Detached,
 		heapIndex:   notScheduled,
 		openHandles: 1,
-	}}
-	pair.handle.lease = &pair.lease
-	pair.handle.valuesCtx = a.ctx
-	pair.lease.handles = &pair.handle
-	return pair
+	}
+	h := &l.first
+	h.lease, h.lock.handle, h.valuesCtx = l, h, ctx
+	l.handles = h
+	return l
 }
+
+// newLock returns a Lock of the handle for a caller. If the Client has a Logger, the Lock is counted
+// as long as it is in reach.
+func (h *handle) newLock() *Lock {
+	lock := &h.lock
+	if h.lease.c.log != nil {
+		lock = &Lock{h}
+		h.reachableLocks.Add(1)
+		runtime.AddCleanup(lock, countUnreachable, &h.reachableLocks)
+	}
+	h.lockReturned.Store(true)
+	return lock
+}
+
+// countUnreachable runs when a Lock is out of reach. It only counts: it runs in a goroutine that
+// all cleanups of the program share, and outside of a bubble of synctest.
+func countUnreachable(reachable *atomic.Int32) { reachable.Add(-1) }
 
 // activate makes a granted lease the one that the Client holds. It fails if the grant came too
 // late: after the lease's deadline, or after Close had begun.
@@ -112,11 +136,10 @@ func (l *lease) activate(sent time.Duration, res *driver.AcquireResult) error {
 		l.maxHoldEnd = l.grantedAt + l.maxHold
 	}
 	raiseReading(&l.latestExpiry, l.grantedAt+l.ttl)
-	l.extendDeadline(sent, l.ttl)
+	l.extend(sent, l.ttl)
 	if l.grantedAt >= time.Duration(l.deadline.Load()) {
 		return fmt.Errorf("%w: the answer came after the end of the TTL of %v", ErrUnavailable, l.ttl)
 	}
-	l.dueAt = l.nextDue(sent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -127,19 +150,19 @@ func (l *lease) activate(sent time.Duration, res *driver.AcquireResult) error {
 	return nil
 }
 
-// extendDeadline moves the deadline for a request that was sent at sent.
-func (l *lease) extendDeadline(sent, ttl time.Duration) {
-	deadline := sent + validity(ttl)
+// extend moves the deadline, and the time of the next renewal, for a request that was sent at sent.
+// The store counts the TTL from a later moment. The deadline is earlier by the drift of the two
+// clocks, 1 % and 2 ms as for Redlock, so that it comes before the end of the TTL in the store.
+func (l *lease) extend(sent, ttl time.Duration) {
+	deadline := sent + ttl - ttl/100 - 2*time.Millisecond
 	if l.maxHoldEnd > 0 {
 		deadline = min(deadline, l.maxHoldEnd)
 	}
 	raiseReading(&l.deadline, deadline)
-}
-
-// raiseLatestExpiry records that the store may have granted or extended the lease by ttl as late
-// as now.
-func (l *lease) raiseLatestExpiry(ttl time.Duration) {
-	raiseReading(&l.latestExpiry, l.c.clock.now()+ttl)
+	l.dueAt = time.Duration(l.deadline.Load())
+	if l.autoRenew && l.dueAt != l.maxHoldEnd {
+		l.dueAt = min(l.dueAt, sent+l.ttl/3)
+	}
 }
 
 // raiseReading makes a reading of the clock at least as great as to.
@@ -150,16 +173,6 @@ func raiseReading(reading *atomic.Int64, to time.Duration) {
 			return
 		}
 	}
-}
-
-// nextDue returns when the scheduler must check a lease that was extended by a request sent at
-// sent.
-func (l *lease) nextDue(sent time.Duration) time.Duration {
-	deadline := time.Duration(l.deadline.Load())
-	if !l.autoRenew || deadline == l.maxHoldEnd {
-		return deadline
-	}
-	return min(sent+l.ttl/3, deadline)
 }
 
 // stopAutoRenew ends the automatic renewal.
@@ -174,65 +187,9 @@ func (l *lease) stopAutoRenew() {
 	}
 }
 
-// checkHeld returns nil while the lock is held, and then the reason of its end. It reads the
-// clock, and so does not depend on the scheduler; it marks the lease as lost if the deadline has
-// passed.
-func (l *lease) checkHeld() error {
-	if end := l.endReason.Load(); end != nil {
-		return *end
-	}
-	now := l.c.clock.now()
-	if now < time.Duration(l.deadline.Load()) {
-		return nil
-	}
-	reason := ErrExpired
-	if l.maxHoldEnd > 0 && now >= l.maxHoldEnd {
-		reason = ErrMaxHold
-	}
-	l.markLost(reason)
-	return *l.endReason.Load()
-}
-
-// markLost ends a lease that its holder has not released.
-func (l *lease) markLost(reason error) {
-	c := l.c
-	lost := error(&LostError{Name: c.stripPrefix(l.fullName), Token: l.token, Reason: reason})
-	if !l.endLease(&lost) {
-		return
-	}
-	l.unregister()
-	held := c.clock.now() - l.grantedAt
-	c.logWarning(context.Background(), "lock lost", c.stripPrefix(l.fullName), lost)
-	if c.hooks.Lost != nil {
-		c.hooks.Lost(c.stripPrefix(l.fullName), held, lost)
-	}
-}
-
-// endLease ends the lease and the contexts of its handles. Only the first call has an effect and
-// returns true.
-func (l *lease) endLease(end *error) bool {
-	c := l.c
-	c.mu.Lock()
-	if !l.endLocked(end) {
-		c.mu.Unlock()
-		return false
-	}
-	handles := l.appendHandles(make([]*handle, 0, 1))
-	c.mu.Unlock()
-	for _, h := range handles {
-		h.endContext(*end)
-	}
-	return true
-}
-
-// endLocked ends the lease, but not the contexts of its handles. The caller holds Client.mu.
-func (l *lease) endLocked(end *error) bool {
-	if l.endReason.Load() != nil {
-		return false
-	}
-	l.endReason.Store(end)
-	l.c.schedule.remove(l)
-	return true
+// joinable reports whether an acquisition may share the lease. The caller holds Client.mu.
+func (l *lease) joinable() bool {
+	return l.reentrant && l.openHandles > 0 && l.endReason.Load() == nil
 }
 
 // appendHandles appends the handles in l.handles. The caller holds Client.mu.
@@ -241,69 +198,6 @@ func (l *lease) appendHandles(to []*handle) []*handle {
 		to = append(to, h)
 	}
 	return to
-}
-
-// registeredWork returns a channel for each piece of work that Do runs under the lease. It is
-// closed when the work has returned.
-func (l *lease) registeredWork() []<-chan struct{} {
-	l.c.mu.Lock()
-	handles := l.appendHandles(nil)
-	l.c.mu.Unlock()
-	var work []<-chan struct{}
-	for _, h := range handles {
-		if done := h.registeredWork(); done != nil {
-			work = append(work, done)
-		}
-	}
-	return work
-}
-
-// setAwaitingWork records whether the release of the lease, which has ended, waits for work.
-func (l *lease) setAwaitingWork(awaiting bool) {
-	c := l.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l.awaitingWork = awaiting
-	if q := c.queues[l.fullName]; q != nil && q.lease == l {
-		q.signalChange()
-	}
-}
-
-// waitForWork waits until work has returned, but not beyond the deadline of the lease. The
-// renewal of the lease has ended.
-func (l *lease) waitForWork(work []<-chan struct{}) {
-	c := l.c
-	for _, done := range work {
-		for open := true; open; {
-			left := time.Duration(l.deadline.Load()) - c.clock.now()
-			if left <= 0 {
-				if c.log != nil {
-					c.log.Warn("released, though work under the lock has not returned",
-						"name", c.stripPrefix(l.fullName), "token", l.token)
-				}
-				return
-			}
-			timer := time.NewTimer(min(left, suspendCheck))
-			select {
-			case <-done:
-				open = false
-			case <-timer.C:
-			}
-			timer.Stop()
-		}
-	}
-}
-
-// unregister is the reverse of Client.registerLease.
-func (l *lease) unregister() {
-	c := l.c
-	if !l.adopted {
-		c.dequeue(l.fullName)
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.adopted, l)
 }
 
 // currentRecord describes the lease to other callers.
@@ -321,96 +215,4 @@ func (l *lease) currentRecord() Record {
 		Remaining: max(left, 0),
 		Metadata:  l.metadata,
 	}
-}
-
-// joinable reports whether an acquisition may share the lease. The caller holds Client.mu.
-func (l *lease) joinable() bool {
-	return l.reentrant && l.openHandles > 0 && l.endReason.Load() == nil
-}
-
-// removeHandle removes a handle from its lease. It reports whether the handle was the last, which
-// stays in the list. If end is not nil, the last handle ends the lease, for that reason.
-func (h *handle) removeHandle(end *error) bool {
-	l := h.lease
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	l.openHandles--
-	if l.openHandles == 0 {
-		if end != nil {
-			l.endLocked(end)
-		}
-		return true
-	}
-	if h.next != nil {
-		h.next.prev = h.prev
-	}
-	if h.prev != nil {
-		h.prev.next = h.next
-	} else {
-		l.handles = h.next
-	}
-	h.next, h.prev = nil, nil
-	return false
-}
-
-// joinLease adds a handle to a lease, and extends it. It keeps trying while the store fails, as
-// an acquisition does, for as long as the lease itself lasts.
-func (a *acquireOp) joinLease(l *lease) (*Lock, error) {
-	c := l.c
-	h := &handle{lease: l, joined: true, lockContext: lockContext{valuesCtx: a.ctx}}
-	c.mu.Lock()
-	if !l.joinable() {
-		c.mu.Unlock()
-		return nil, ErrReleased
-	}
-	h.next, l.handles.prev, l.handles = l.handles, h, h
-	l.openHandles++
-	c.mu.Unlock()
-	w := retryWaiter{c: c, ctx: a.ctx, fullName: l.fullName}
-	budget := outageBudget{c: c, name: a.name, singleAttempt: a.singleAttempt, hasAnswered: true}
-	for {
-		sent := c.clock.now()
-		if a.startedAt == 0 {
-			a.startedAt = sent
-		}
-		err := c.extendLeases(a.ctx, l.ttl, l)
-		if err == nil {
-			return h.newLock(), nil
-		}
-		if l.endReason.Load() == nil {
-			if a.ctx.Err() == nil {
-				a.lastErr = err
-			}
-			var after time.Duration
-			if after, err = budget.retryDelay(a.ctx, sent, err); err == nil {
-				err = w.waitOutage(after)
-			}
-		}
-		if err != nil {
-			_ = (&Lock{h}).Release() // the caller gets err
-			return nil, err
-		}
-	}
-}
-
-// An ownerSource makes owner secrets: 128 random bits each. It reads them from the system in
-// larger pieces, since a system call for each would be among the most expensive parts of taking a
-// lock in memory.
-type ownerSource struct {
-	mu     sync.Mutex
-	random *bufio.Reader
-	secret [16]byte // scratch
-}
-
-func newOwnerSource() *ownerSource {
-	return &ownerSource{random: bufio.NewReaderSize(rand.Reader, 1024)}
-}
-
-func (s *ownerSource) nextOwner() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := io.ReadFull(s.random, s.secret[:]); err != nil {
-		panic(err) // crypto/rand never fails
-	}
-	return hex.EncodeToString(s.secret[:])
 }

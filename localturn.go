@@ -34,8 +34,8 @@ func (a *acquireOp) yield(w *retryWaiter) error {
 	return w.sleepFor(left)
 }
 
-// allowsLocalTurn reports whether a hold with these options may be passed on, and may be one that
-// was passed on. The other options bind a hold to its acquisition.
+// allowsLocalTurn reports whether a lease may be passed on to a call with these options. The other
+// options bind a hold to its acquisition; passOn tests them for the lease.
 func (o *Options) allowsLocalTurn() bool {
 	return o.MinHold == 0 && o.MaxHold == 0 && !o.NoRenew && !o.Reentrant && !o.Detached
 }
@@ -44,14 +44,13 @@ func (o *Options) allowsLocalTurn() bool {
 // other goroutines wait, since a grant of several costs the store more.
 func (a *acquireOp) requestedTokens() int {
 	c := a.c
-	firstRequest := a.startedAt == 0 // of a caller that has found no queue
-	if firstRequest || c.localTurn <= 0 || !c.guarantees.Fencing || !a.options.allowsLocalTurn() {
+	if c.localTurn <= 0 || !c.guarantees.Fencing || !a.options.allowsLocalTurn() {
 		return 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := c.queues[a.fullName].firstWaiter()
-	if first == nil || !first.op.suits(a.options.TTL, a.options.Metadata) {
+	if first == nil || !first.options.suit(a.options.TTL, a.options.Metadata) {
 		return 0
 	}
 	return driver.MaxTokens
@@ -65,9 +64,8 @@ func (q *nameQueue) firstWaiter() *waiter {
 	return q.waiters.Front().Value.(*waiter)
 }
 
-// suits reports whether the operation can get a lease with this TTL and metadata.
-func (a *acquireOp) suits(ttl time.Duration, metadata map[string]string) bool {
-	o := &a.options
+// suit reports whether a call with these options can get a lease with this TTL and metadata.
+func (o *Options) suit(ttl time.Duration, metadata map[string]string) bool {
 	return o.allowsLocalTurn() && o.TTL == ttl && maps.Equal(o.Metadata, metadata)
 }
 
@@ -89,7 +87,7 @@ func (c *Client) storeToken(full string, token int64) int64 {
 func (l *lease) passOn() bool {
 	c := l.c
 	now := c.clock.now()
-	if !l.passable || now >= l.turnEnd || c.guarantees.Fencing && l.token >= l.lastToken {
+	if l.minHold > 0 || l.maxHold > 0 || l.reentrant || l.detached || now >= l.turnEnd || c.guarantees.Fencing && l.token >= l.lastToken {
 		return false
 	}
 	c.mu.Lock()
@@ -100,11 +98,10 @@ func (l *lease) passOn() bool {
 		return false
 	}
 	w := q.firstWaiter()
-	if w == nil || !w.op.suits(l.ttl, l.metadata) {
+	if w == nil || !w.options.suit(l.ttl, l.metadata) {
 		return false
 	}
-	pair := w.op.newLease(l.owner)
-	next := &pair.lease
+	next := c.newLease(w.ctx, l.fullName, l.owner, &w.options)
 	next.token, next.firstToken, next.lastToken = l.token, l.firstToken, l.lastToken
 	if c.guarantees.Fencing {
 		next.token++
@@ -116,14 +113,14 @@ func (l *lease) passOn() bool {
 	q.waiters.Remove(q.waiters.Front())
 	c.registerLease(next)
 	c.reschedule(next)
-	w.passed = pair
+	w.passed = next
 	close(w.ready)
 	return true
 }
 
 // giveBack ends a lease that was passed on to a caller that no longer wants it. The hooks are not
 // called, since the caller has acquired nothing.
-func (pair *leaseAndHandle) giveBack() {
-	pair.lease.unreported.Store(true)
-	pair.handle.discard()
+func (l *lease) giveBack() {
+	l.unreported.Store(true)
+	l.first.lock.discard()
 }

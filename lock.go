@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A Lock is a handle on a lock that was acquired. Its methods may be called from any goroutine,
@@ -19,21 +19,6 @@ import (
 // out of reach, and logs a warning of it to Config.Logger.
 type Lock struct {
 	*handle
-}
-
-// A handle is the state that a Lock shares with its lease. The lease does not refer to the Lock
-// itself, so that the garbage collector can find a Lock that was dropped.
-type handle struct {
-	lease          *lease
-	next           *handle // of the same lease; guarded by Client.mu, as prev is
-	prev           *handle
-	joined         bool         // it is not the first of its lease
-	lockReturned   atomic.Bool  // the caller got a Lock: the call that made the handle succeeded
-	reachableLocks atomic.Int32 // the Locks of this handle that are in reach, if they are counted
-	lockContext
-
-	releaseOnce sync.Once
-	releaseErr  error // result of Release
 }
 
 // Name returns the name of the lock, without the Client's prefix.
@@ -112,21 +97,7 @@ func (l *Lock) Context() context.Context {
 // If it fails with ErrUnavailable the lock may or may not have been extended, and is held at
 // least until Deadline. Other errors are those of [Lock.Err].
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
-	if err := checkTTL(d); err != nil {
-		return opError("extend", l.Name(), err)
-	}
-	if ctx == nil {
-		return opError("extend", l.Name(), errNoContext)
-	}
-	if err := l.Err(); err != nil {
-		return opError("extend", l.Name(), err)
-	}
-	c := l.lease.c
-	if err := c.beginCall(); err != nil {
-		return opError("extend", l.Name(), err)
-	}
-	defer c.activeCalls.Done()
-	if err := c.extendLeases(ctx, d, l.lease); err != nil {
+	if err := l.lease.c.extendHeld(ctx, d, l, l); err != nil {
 		return opError("extend", l.Name(), err)
 	}
 	return nil
@@ -143,20 +114,46 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 // background, until the TTL has freed the lock in any case. Further calls do nothing and return
 // the same.
 func (l *Lock) Release() error {
-	l.releaseOnce.Do(func() { l.releaseErr = l.release() })
+	l.releaseOnce.Do(func() { l.releaseErr = l.release(false) })
 	return l.releaseErr
 }
 
-// release ends the handle, and releases the lease with the last one.
-func (h *handle) release() error {
-	l := h.lease
-	end := l.checkHeld()
-	last := h.removeHandle(&ErrReleased)
-	h.endContext(ErrReleased)
-	if last {
-		return l.release()
+// ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it
+// until d after the call, by the clock of the store. It is for a holder that learns during the
+// hold for how long the name must stay taken; Options.MinHold is for a holder that knows it
+// before. If both apply, the later time counts.
+//
+// It returns nil if the store has confirmed it. After any other error the name may be free:
+// errors are those of Release, [ErrReleased] if the lock had been released before, [ErrInvalid]
+// if d is not between driver.MinTTL and driver.MaxTTL or the lock has other handles, and
+// [ErrUnsupported] if the store does not keep names (Guarantees().Keep). After ErrInvalid and
+// ErrUnsupported the lock is held as before.
+func (l *Lock) ReleaseKeep(d time.Duration) error {
+	lease := l.lease
+	lease.c.mu.Lock()
+	handles := lease.openHandles
+	lease.c.mu.Unlock()
+	switch {
+	case !lease.c.guarantees.Keep:
+		return opError("release", l.Name(), ErrUnsupported)
+	case d < driver.MinTTL || d > driver.MaxTTL:
+		return opError("release", l.Name(), fmt.Errorf("%w: to keep it for %v is not between %v and %v", ErrInvalid, d, driver.MinTTL, driver.MaxTTL))
+	case handles > 1:
+		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
 	}
-	return end
+	// The time is set before the lock is checked: a release by ReleaseAll that the check does
+	// not see then keeps the name as well.
+	lease.keepUntil.Store(int64(lease.c.clock.now() + d))
+	if end := l.Err(); end != nil {
+		_ = l.Release() // the caller gets end
+		return end
+	}
+	return l.Release()
+}
+
+// discard releases a lock that the caller of the acquisition has not got.
+func (l *Lock) discard() {
+	l.releaseOnce.Do(func() { l.releaseErr = l.release(true) })
 }
 
 // registerWork registers work, unless the lease has ended. The check and the registration are one
@@ -171,49 +168,6 @@ func (h *handle) registerWork(done <-chan struct{}) error {
 	}
 	return h.lockContext.registerWork(done)
 }
-
-// discard releases a handle as if it had never been acquired.
-func (h *handle) discard() {
-	h.releaseOnce.Do(func() {
-		last := h.removeHandle(nil)
-		h.endContext(errDiscarded)
-		switch {
-		case !last:
-		case h.joined: // the lease was held before by another handle, for which MinHold applies
-			_ = h.lease.checkHeld()
-			h.releaseErr = h.lease.release()
-		default:
-			h.lease.discard()
-		}
-	})
-}
-
-// firstLock returns the first Lock of a lease. It is in the same allocation, unless its
-// reachability matters.
-func (pair *leaseAndHandle) firstLock() *Lock {
-	if pair.lease.c.log != nil {
-		return pair.handle.newLock()
-	}
-	pair.handle.lockReturned.Store(true)
-	pair.lock.handle = &pair.handle
-	return &pair.lock
-}
-
-// newLock returns another Lock of a handle. It counts the Lock as long as it is in reach, if the
-// Client has a Logger.
-func (h *handle) newLock() *Lock {
-	lock := &Lock{h}
-	if h.lease.c.log != nil {
-		h.reachableLocks.Add(1)
-		runtime.AddCleanup(lock, countUnreachable, &h.reachableLocks)
-	}
-	h.lockReturned.Store(true)
-	return lock
-}
-
-// countUnreachable runs when a Lock is out of reach. It only counts: it runs in a goroutine that
-// all cleanups of the program share, and outside of a bubble of synctest.
-func countUnreachable(reachable *atomic.Int32) { reachable.Add(-1) }
 
 // alreadyWarned is far below any number of Locks.
 const alreadyWarned = math.MinInt32 / 2

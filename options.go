@@ -193,7 +193,20 @@ func (o *Options) validate(guarantees driver.Guarantees) error {
 	if len(o.Metadata) > 0 && !guarantees.Metadata {
 		return fmt.Errorf("%w: Metadata", ErrUnsupported)
 	}
-	return checkMetadata(o.Metadata)
+	if len(o.Metadata) > driver.MaxMetadataEntries {
+		return fmt.Errorf("%w: %d entries of metadata, at most %d fit", ErrInvalid, len(o.Metadata), driver.MaxMetadataEntries)
+	}
+	size := 0
+	for key, value := range o.Metadata {
+		size += len(key) + len(value)
+		if key == "" || !printable(key) || !printable(value) {
+			return fmt.Errorf("%w: metadata must be UTF-8 text without control characters, under keys that are not empty", ErrInvalid)
+		}
+	}
+	if size > driver.MaxMetadata {
+		return fmt.Errorf("%w: %d bytes of metadata, at most %d fit", ErrInvalid, size, driver.MaxMetadata)
+	}
+	return nil
 }
 
 // validate returns an error for a Config that is out of bounds, or that the store does not
@@ -227,23 +240,6 @@ func (c *Config) validate(holder string, guarantees driver.Guarantees) error {
 func checkTTL(ttl time.Duration) error {
 	if ttl < driver.MinTTL || ttl > driver.MaxTTL {
 		return fmt.Errorf("%w: TTL %v is not between %v and %v", ErrInvalid, ttl, driver.MinTTL, driver.MaxTTL)
-	}
-	return nil
-}
-
-func checkMetadata(metadata map[string]string) error {
-	if len(metadata) > driver.MaxMetadataEntries {
-		return fmt.Errorf("%w: %d entries of metadata, at most %d fit", ErrInvalid, len(metadata), driver.MaxMetadataEntries)
-	}
-	size := 0
-	for key, value := range metadata {
-		size += len(key) + len(value)
-		if key == "" || !printable(key) || !printable(value) {
-			return fmt.Errorf("%w: metadata must be UTF-8 text without control characters, under keys that are not empty", ErrInvalid)
-		}
-	}
-	if size > driver.MaxMetadata {
-		return fmt.Errorf("%w: %d bytes of metadata, at most %d fit", ErrInvalid, size, driver.MaxMetadata)
 	}
 	return nil
 }

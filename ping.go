@@ -42,24 +42,22 @@ func (c *Client) pingStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a := &acquireOp{c: c, ctx: ctx, name: name, fullName: full, options: o, singleAttempt: true}
-	pair := a.newLease(a.c.owners.nextOwner())
-	pair.lease.discarded.Store(true)
-	res, _, err := a.attempt(&pair.lease)
-	pair.lease.endReason.Store(&errDiscarded)
-	pair.lease.raiseLatestExpiry(pingTTL)
+	l := c.newLease(ctx, full, c.newOwner(), &o)
+	l.discarded.Store(true)
+	res, _, err := l.sendAcquire(ctx, 0)
+	raiseReading(&l.latestExpiry, c.clock.now()+pingTTL)
 	if err == nil && !res.Granted {
 		return errPingRefused // the next Ping uses another name
 	}
 	if err == nil {
-		if _, err = pair.lease.sendRelease(); err == nil {
+		if _, err = l.sendRelease(); err == nil {
 			c.returnPingName(name)
 			return nil
 		}
 	}
-	if pair.lease.maybeGranted {
+	if l.maybeGranted {
 		c.activeCalls.Go(func() {
-			pair.lease.releaseUntilExpired(false)
+			l.releaseUntilExpired(false)
 			c.returnPingName(name)
 		})
 	} else {
@@ -84,7 +82,7 @@ func (c *Client) takePingName() string {
 		c.pingNames = c.pingNames[:n-1]
 		return name
 	}
-	return "holdfast.ping/" + c.owners.nextOwner()[:16]
+	return "holdfast.ping/" + c.newOwner()[:16]
 }
 
 // returnPingName makes a name available to other Pings.

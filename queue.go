@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -91,36 +92,48 @@ func (q *nameQueue) nextChange() <-chan struct{} {
 // A waiter is a caller in the queue of a name, behind its head. It leaves the queue as the head, or
 // with a lease.
 type waiter struct {
-	op    *acquireOp
-	ready chan struct{} // closed when it leaves the queue
+	ctx     context.Context
+	options Options
+	ready   chan struct{} // closed when it leaves the queue
 
 	// Set before ready is closed. Both are nil for the head.
-	join   *lease          // a reentrant lease to join
-	passed *leaseAndHandle // a lease that was passed on to it: see passOn
+	join   *lease // a reentrant lease to join
+	passed *lease // a lease that was passed on to it: see passOn
 }
 
-// enqueue waits until the operation is the head of the name's queue, and returns nil. It returns a
-// waiter with a lease instead if there is one that the operation may join, or that was passed on to
-// it. The caller holds c.mu, which enqueue unlocks.
+// enqueue makes the operation the head of the name's queue, and returns nil. If there is a head, it
+// waits. It returns a waiter with a lease instead if there is one that the operation may join, or that
+// was passed on to it. The caller holds c.mu, which enqueue unlocks.
 func (a *acquireOp) enqueue() (*waiter, error) {
 	c := a.c
-	q := c.queues[a.fullName]
-	if q == nil {
-		c.queues[a.fullName] = &nameQueue{}
-		c.mu.Unlock()
-		return nil, nil
+	for ; ; c.mu.Lock() {
+		q := c.queues[a.fullName]
+		switch {
+		case q == nil:
+			c.queues[a.fullName] = &nameQueue{}
+			c.mu.Unlock()
+			return nil, nil
+		case a.options.Reentrant && q.lease != nil && q.lease.joinable():
+			w := &waiter{join: q.lease}
+			c.mu.Unlock()
+			return w, nil
+		case !a.singleAttempt:
+			return a.waitTurn(q)
+		}
+		if err := a.awaitAnswer(q); err != nil {
+			return nil, err
+		}
 	}
-	if a.options.Reentrant && q.lease != nil && q.lease.joinable() {
-		defer c.mu.Unlock()
-		return &waiter{join: q.lease}, nil
-	}
-	if a.singleAttempt {
-		return a.tryBecomeHead(q)
-	}
+}
+
+// waitTurn waits in the queue until the operation leaves it as the head, or with a lease. The caller
+// holds c.mu, which waitTurn unlocks.
+func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
+	c := a.c
 	if q.waiters == nil {
 		q.waiters = list.New()
 	}
-	w := &waiter{op: a, ready: make(chan struct{})}
+	w := &waiter{ctx: a.ctx, options: a.options, ready: make(chan struct{})}
 	element := q.waiters.PushBack(w)
 	a.startedAt = c.clock.now()
 	selfWait := c.newSelfWait(q)
@@ -162,16 +175,13 @@ func (a *acquireOp) enqueue() (*waiter, error) {
 		case w.passed != nil:
 			c.activeCalls.Go(w.passed.giveBack)
 		case w.join == nil:
-			c.handOff(a.fullName, q)
+			c.handOff(a.fullName)
 		}
 	default:
 		q.waiters.Remove(element)
 	}
 	if known := c.knownError(q, a.startedAt); known != nil {
 		a.lastErr = known
-	}
-	if a.lastErr == nil {
-		a.lastErr = errNotAnswered
 	}
 	return nil, err
 }
@@ -197,61 +207,46 @@ func (a *acquireOp) outageError(q *nameQueue) error {
 	return known
 }
 
-// tryBecomeHead makes the operation the head of a queue that has another head, if that one
-// leaves, or returns the known error. The result is as of now: if the head pauses between
-// attempts, tryBecomeHead makes it try again, and if the head's request is in flight,
-// tryBecomeHead waits for its result. It returns a lease that the operation may join. The
-// caller holds c.mu, which tryBecomeHead unlocks.
-func (a *acquireOp) tryBecomeHead(q *nameQueue) (*waiter, error) {
+// awaitAnswer waits until the queue changes, for a single attempt that finds another head. It returns
+// the known error if there is one. The result is as of now: if the head pauses between attempts,
+// awaitAnswer makes it try again, and if the head's request is in flight, awaitAnswer waits for its
+// result. The caller holds c.mu, which awaitAnswer unlocks.
+func (a *acquireOp) awaitAnswer(q *nameQueue) error {
 	c := a.c
-	a.startedAt = c.clock.now()
-	for q != nil {
-		if a.options.Reentrant && q.lease != nil && q.lease.joinable() {
-			defer c.mu.Unlock()
-			return &waiter{join: q.lease}, nil
-		}
-		if err := c.knownError(q, a.startedAt); err != nil {
-			c.mu.Unlock()
-			a.lastErr = err
-			return nil, err
-		}
-		if q.recheck == nil {
-			q.recheck = make(chan struct{}, 1)
-		}
-		select {
-		case q.recheck <- struct{}{}:
-		default:
-		}
-		changed := q.nextChange()
-		c.mu.Unlock()
-		select {
-		case <-changed:
-		case <-a.ctx.Done():
-			a.lastErr = errNotAnswered
-			return nil, a.ctx.Err()
-		case <-c.closing:
-			return nil, ErrClosed
-		}
-		c.mu.Lock()
-		q = c.queues[a.fullName]
+	if a.startedAt == 0 {
+		a.startedAt = c.clock.now()
 	}
-	c.queues[a.fullName] = &nameQueue{}
+	if err := c.knownError(q, a.startedAt); err != nil {
+		c.mu.Unlock()
+		a.lastErr = err
+		return err
+	}
+	if q.recheck == nil {
+		q.recheck = make(chan struct{}, 1)
+	}
+	select {
+	case q.recheck <- struct{}{}:
+	default:
+	}
+	changed := q.nextChange()
 	c.mu.Unlock()
-	return nil, nil
+	select {
+	case <-changed:
+		return nil
+	case <-a.ctx.Done():
+		return a.ctx.Err()
+	case <-c.closing:
+		return ErrClosed
+	}
 }
 
 // errNotAnswered is the error while nothing is known of a name.
 var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
 
-// dequeue removes the head of the queue of a name.
-func (c *Client) dequeue(full string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.handOff(full, c.queues[full])
-}
-
-// handOff makes the first waiter the head. The caller holds c.mu.
-func (c *Client) handOff(full string, q *nameQueue) {
+// handOff removes the head of the queue of a name, and makes the first waiter the head. The caller
+// holds c.mu.
+func (c *Client) handOff(full string) {
+	q := c.queues[full]
 	if l := q.lease; l != nil && l.token != l.firstToken {
 		q.yieldUntil = c.clock.now() + turnYield
 	}
@@ -280,7 +275,7 @@ func (c *Client) registerLease(l *lease) {
 	var next *list.Element
 	for e := q.waiters.Front(); e != nil; e = next {
 		next = e.Next()
-		if w := e.Value.(*waiter); w.op.options.Reentrant {
+		if w := e.Value.(*waiter); w.options.Reentrant {
 			q.waiters.Remove(e)
 			w.join = l
 			close(w.ready)

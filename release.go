@@ -3,87 +3,145 @@ package holdfast
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// release ends the lease and releases it in the store, once.
-func (l *lease) release() error {
-	l.releaseOnce.Do(func() { l.releaseErr = l.endAndRelease() })
-	return l.releaseErr
-}
-
-// endAndRelease does the work of release. The caller has called checkHeld just before.
-func (l *lease) endAndRelease() error {
-	if l.endReason.Load() == nil {
-		l.endLease(&ErrReleased)
+// checkHeld returns nil while the lock is held, and then the reason of its end. It reads the
+// clock, and so does not depend on the scheduler; it marks the lease as lost if the deadline has
+// passed.
+func (l *lease) checkHeld() error {
+	if end := l.endReason.Load(); end != nil {
+		return *end
 	}
-	switch end := *l.endReason.Load(); {
-	case errors.Is(end, ErrReleased):
-		return l.releaseAndReport()
-	case errors.Is(end, ErrHandedOver):
-		return nil
-	default:
-		if !l.hasTicket() {
-			l.releaseAsync()
-		}
-		return end
-	}
-}
-
-// discard ends a lease as if it had never been granted: without MinHold.
-func (l *lease) discard() {
-	l.releaseOnce.Do(func() {
-		l.discarded.Store(true)
-		if l.checkHeld() == nil {
-			l.endLease(&errDiscarded)
-		}
-		if errors.Is(*l.endReason.Load(), ErrLost) {
-			l.releaseAsync()
-		} else {
-			_ = l.releaseAndReport() // if it fails, it is retried in the background
-		}
-	})
-}
-
-// releaseAndReport releases a lease that its holder has ended.
-func (l *lease) releaseAndReport() error {
-	if l.passOn() {
-		l.reportReleased(nil)
+	now := l.c.clock.now()
+	if now < time.Duration(l.deadline.Load()) {
 		return nil
 	}
-	l.waitIdle()
-	err := l.releaseWithRetry()
-	l.unregister()
-	l.reportReleased(err)
-	return err
+	reason := ErrExpired
+	if l.maxHoldEnd > 0 && now >= l.maxHoldEnd {
+		reason = ErrMaxHold
+	}
+	l.markLost(reason)
+	return *l.endReason.Load()
 }
 
-// hasTicket reports whether other processes may have the lease as well, by a ticket. A lease that
-// is lost here may not be lost there.
-func (l *lease) hasTicket() bool {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	return l.ticketIssued
-}
-
-// reportReleased notifies the hooks and the log of a release.
-func (l *lease) reportReleased(err error) {
+// markLost ends a lease that its holder has not released.
+func (l *lease) markLost(reason error) {
 	c := l.c
-	if l.unreported.Load() || c.log == nil && c.hooks.Released == nil {
+	lost := error(&LostError{Name: c.stripPrefix(l.fullName), Token: l.token, Reason: reason})
+	if !l.endLease(&lost) {
 		return
 	}
-	name, held := c.stripPrefix(l.fullName), c.clock.now()-l.grantedAt
-	if err != nil {
-		c.logWarning(context.Background(), "release not confirmed", name, err)
-	} else if c.log != nil {
-		c.log.Debug("lock released", "name", name, "token", l.token, "held", held)
+	l.unregister()
+	held := c.clock.now() - l.grantedAt
+	c.logWarning(context.Background(), "lock lost", c.stripPrefix(l.fullName), lost)
+	if c.hooks.Lost != nil {
+		c.hooks.Lost(c.stripPrefix(l.fullName), held, lost)
 	}
-	if c.hooks.Released != nil {
-		c.hooks.Released(name, held, err)
+}
+
+// endLease ends the lease and the contexts of its handles. Only the first call has an effect and
+// returns true.
+func (l *lease) endLease(end *error) bool {
+	c := l.c
+	c.mu.Lock()
+	if !l.endLocked(end) {
+		c.mu.Unlock()
+		return false
 	}
+	handles := l.appendHandles(make([]*handle, 0, 1))
+	c.mu.Unlock()
+	for _, h := range handles {
+		h.endContext(*end)
+	}
+	return true
+}
+
+// endLocked ends the lease, but not the contexts of its handles. The caller holds Client.mu.
+func (l *lease) endLocked(end *error) bool {
+	if l.endReason.Load() != nil {
+		return false
+	}
+	l.endReason.Store(end)
+	l.c.schedule.remove(l)
+	return true
+}
+
+// release releases the handle, and the lease with the last handle. If the caller of the acquisition
+// has not got the lock, unused is true. MinHold does not apply to a lease if that is so of every
+// handle.
+func (h *handle) release(unused bool) error {
+	l := h.lease
+	end := l.checkHeld()
+	l.c.mu.Lock()
+	l.openHandles--
+	l.used = l.used || !unused
+	last, used := l.openHandles == 0, l.used
+	if last {
+		l.endLocked(&ErrReleased)
+	} else {
+		if h.next != nil {
+			h.next.prev = h.prev
+		}
+		if h.prev != nil {
+			h.prev.next = h.next
+		} else {
+			l.handles = h.next
+		}
+		h.next, h.prev = nil, nil
+	}
+	l.c.mu.Unlock()
+	h.endContext(ErrReleased)
+	if !last {
+		return end
+	}
+	if !used {
+		l.discarded.Store(true)
+	}
+	return l.release()
+}
+
+// release releases a lease that has ended, once. If it was lost, the store is not to be relied on,
+// and gets a release in the background; but other processes may still have it by a ticket.
+func (l *lease) release() error {
+	l.releaseOnce.Do(func() {
+		c, end := l.c, *l.endReason.Load()
+		if errors.Is(end, ErrLost) {
+			c.mu.Lock()
+			shared := l.ticketIssued
+			c.mu.Unlock()
+			if !shared {
+				l.releaseAsync()
+			}
+			l.releaseErr = end
+			return
+		}
+		message := "lock released"
+		if end == ErrHandedOver {
+			message = "lock handed over"
+			l.waitIdle()
+			l.unregister()
+		} else if !l.passOn() {
+			l.waitIdle()
+			l.releaseErr = l.releaseWithRetry()
+			l.unregister()
+		}
+		if l.unreported.Load() || c.log == nil && c.hooks.Released == nil {
+			return
+		}
+		name, held := c.stripPrefix(l.fullName), c.clock.now()-l.grantedAt
+		if l.releaseErr != nil {
+			c.logWarning(context.Background(), "release not confirmed", name, l.releaseErr)
+		} else if c.log != nil {
+			c.log.Debug(message, "name", name, "token", l.token, "held", held)
+		}
+		if c.hooks.Released != nil {
+			c.hooks.Released(name, held, l.releaseErr)
+		}
+	})
+	return l.releaseErr
 }
 
 // releaseWithRetry sends releases until the store has confirmed one. After the request timeout it
@@ -164,53 +222,79 @@ func (l *lease) releaseUntilExpired(isHead bool) {
 func (l *lease) sendRelease() (bool, error) {
 	c := l.c
 	req := driver.ReleaseRequest{Name: l.fullName, Owner: l.owner}
-	if keep := l.remainingKeep(); keep > 0 {
-		req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
+	until := time.Duration(l.keepUntil.Load())
+	if l.minHold > 0 {
+		until = max(until, l.grantedAt+l.minHold)
+	}
+	if until > 0 && !l.discarded.Load() {
+		if keep := until - c.clock.now(); keep > 0 {
+			req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
+		}
 	}
 	return request(c, context.Background(), c.requestTimeout, func(ctx context.Context) (bool, error) {
 		return c.store.Release(ctx, req)
 	})
 }
 
-// ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it
-// until d after the call, by the clock of the store. It is for a holder that learns during the
-// hold for how long the name must stay taken; Options.MinHold is for a holder that knows it
-// before. If both apply, the later time counts.
-//
-// It returns nil if the store has confirmed it. After any other error the name may be free:
-// errors are those of Release, [ErrReleased] if the lock had been released before, [ErrInvalid]
-// if d is not between driver.MinTTL and driver.MaxTTL or the lock has other handles, and
-// [ErrUnsupported] if the store does not keep names (Guarantees().Keep). After ErrInvalid and
-// ErrUnsupported the lock is held as before.
-func (l *Lock) ReleaseKeep(d time.Duration) error {
-	lease := l.lease
-	switch {
-	case !lease.c.guarantees.Keep:
-		return opError("release", l.Name(), ErrUnsupported)
-	case d < driver.MinTTL || d > driver.MaxTTL:
-		return opError("release", l.Name(), fmt.Errorf("%w: to keep it for %v is not between %v and %v", ErrInvalid, d, driver.MinTTL, driver.MaxTTL))
-	case lease.handleCount() > 1:
-		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
+// registeredWork returns a channel for each piece of work that Do runs under the lease. It is
+// closed when the work has returned.
+func (l *lease) registeredWork() []<-chan struct{} {
+	l.c.mu.Lock()
+	handles := l.appendHandles(nil)
+	l.c.mu.Unlock()
+	var work []<-chan struct{}
+	for _, h := range handles {
+		if done := h.registeredWork(); done != nil {
+			work = append(work, done)
+		}
 	}
-	// The time is set before the lock is checked: a release by ReleaseAll that the check does
-	// not see then keeps the name as well.
-	lease.keepUntil.Store(int64(lease.c.clock.now() + d))
-	if end := l.Err(); end != nil {
-		_ = l.Release() // the caller gets end
-		return end
-	}
-	return l.Release()
+	return work
 }
 
-// remainingKeep returns for how long from now the name must stay taken after a release. It is 0
-// or less if the name need not stay taken.
-func (l *lease) remainingKeep() time.Duration {
-	until := time.Duration(l.keepUntil.Load())
-	if l.minHold > 0 {
-		until = max(until, l.grantedAt+l.minHold)
+// setAwaitingWork records whether the release of the lease, which has ended, waits for work.
+func (l *lease) setAwaitingWork(awaiting bool) {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.awaitingWork = awaiting
+	if q := c.queues[l.fullName]; q != nil && q.lease == l {
+		q.signalChange()
 	}
-	if until == 0 || l.discarded.Load() {
-		return 0
+}
+
+// waitForWork waits until work has returned, but not beyond the deadline of the lease. The
+// renewal of the lease has ended.
+func (l *lease) waitForWork(work []<-chan struct{}) {
+	c := l.c
+	for _, done := range work {
+		for open := true; open; {
+			left := time.Duration(l.deadline.Load()) - c.clock.now()
+			if left <= 0 {
+				if c.log != nil {
+					c.log.Warn("released, though work under the lock has not returned",
+						"name", c.stripPrefix(l.fullName), "token", l.token)
+				}
+				return
+			}
+			timer := time.NewTimer(min(left, suspendCheck))
+			select {
+			case <-done:
+				open = false
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
 	}
-	return until - l.c.clock.now()
+}
+
+// unregister takes a lease that has ended from the Client, and admits the next waiter.
+func (l *lease) unregister() {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.adopted {
+		delete(c.adopted, l)
+		return
+	}
+	c.handOff(l.fullName)
 }

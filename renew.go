@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -41,7 +42,16 @@ func (c *Client) runScheduler() {
 			l.checkHeld() // marks it as lost
 		}
 		for _, batch := range c.splitBatches(renewals) {
-			c.activeCalls.Go(func() { c.renewBatch(batch) })
+			c.activeCalls.Go(func() {
+				timeout := c.requestTimeout
+				for _, l := range batch {
+					timeout = min(timeout, c.renewTimeout(l.ttl))
+				}
+				_ = c.renewLeases(context.Background(), timeout, 0, batch) // each lease has its outcome
+				for _, l := range batch {
+					l.warnUnreleased()
+				}
+			})
 		}
 		select {
 		case <-timer.C:
@@ -122,29 +132,32 @@ func (c *Client) splitBatches(leases []*lease) [][]*lease {
 	return batches
 }
 
-// renewBatch renews leases with one request.
-func (c *Client) renewBatch(batch []*lease) {
-	reqs := make([]driver.RenewRequest, len(batch))
-	limit := c.requestTimeout
-	for i, l := range batch {
-		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: l.ttl}
-		limit = min(limit, c.renewTimeout(l.ttl))
+// renewLeases extends leases, for each of which a request in flight is counted, with one request: by
+// ttl, or each by its own TTL if ttl is 0. It returns the reason if an outcome is unknown.
+func (c *Client) renewLeases(ctx context.Context, timeout, ttl time.Duration, leases []*lease) error {
+	reqs := make([]driver.RenewRequest, len(leases))
+	for i, l := range leases {
+		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: cmp.Or(ttl, l.ttl)}
 	}
 	sent := c.clock.now()
-	outcomes, err := request(c, context.Background(), limit, func(ctx context.Context) ([]driver.RenewOutcome, error) {
+	outcomes, err := request(c, ctx, timeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {
 		return c.store.Renew(ctx, reqs)
 	})
 	if err == nil {
 		err = errNoOutcome
 	}
-	for i, l := range batch {
+	var unknown error
+	for i, l := range leases {
 		outcome := driver.RenewUnknown
 		if i < len(outcomes) {
 			outcome = outcomes[i]
 		}
-		l.applyOutcome(outcome, sent, l.ttl, err)
-		l.warnUnreleased()
+		if outcome == driver.RenewUnknown {
+			unknown = storeError(ctx, err)
+		}
+		l.applyOutcome(outcome, sent, reqs[i].TTL, err)
 	}
+	return unknown
 }
 
 // applyOutcome records the outcome of a request to extend the lease by ttl, which was sent at
@@ -164,9 +177,8 @@ func (l *lease) applyOutcome(outcome driver.RenewOutcome, sent, ttl time.Duratio
 	case !held || outcome == driver.RenewLost:
 		l.mustRelease = true // The outcome is not recorded, and would be missed by the next holder.
 	case outcome == driver.Renewed:
-		l.extendDeadline(sent, ttl)
+		l.extend(sent, ttl)
 		l.renewalFailed = false
-		l.dueAt = l.nextDue(sent)
 		c.reschedule(l)
 	case outcome == driver.RenewUnknown:
 		firstDoubt = !l.renewalFailed
@@ -196,39 +208,19 @@ func (l *lease) applyOutcome(outcome driver.RenewOutcome, sent, ttl time.Duratio
 	}
 }
 
-// extendLeases extends leases with one request.
+// extendLeases extends leases that are held, with one request.
 func (c *Client) extendLeases(ctx context.Context, ttl time.Duration, leases ...*lease) error {
-	reqs := make([]driver.RenewRequest, len(leases))
 	for i, l := range leases {
 		if err := l.checkHeld(); err != nil || !l.beginRequest() {
 			c.endRequests(leases[:i])
 			return *l.endReason.Load()
 		}
-		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: ttl}
 	}
-	sent := c.clock.now()
-	outcomes, err := request(c, ctx, c.requestTimeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {
-		return c.store.Renew(ctx, reqs)
-	})
-	if err == nil {
-		err = errNoOutcome
-	}
-	var lost, unknown error
-	for i, l := range leases {
-		outcome := driver.RenewUnknown
-		if i < len(outcomes) {
-			outcome = outcomes[i]
+	unknown := c.renewLeases(ctx, c.requestTimeout, ttl, leases)
+	for _, l := range leases {
+		if end := l.checkHeld(); end != nil {
+			return end
 		}
-		l.applyOutcome(outcome, sent, ttl, err)
-		if end := l.checkHeld(); end != nil && lost == nil {
-			lost = end
-		}
-		if outcome == driver.RenewUnknown {
-			unknown = storeError(ctx, err)
-		}
-	}
-	if lost != nil {
-		return lost
 	}
 	return unknown
 }
@@ -239,7 +231,7 @@ const notScheduled = -1
 // A schedule holds the leases by the time at which each must be checked next, for its renewal or
 // its deadline. One goroutine, runScheduler, serves it. It is guarded by Client.mu.
 type schedule struct {
-	leases         dueHeap
+	leases         []*lease      // a heap
 	running        bool          // the goroutine runs
 	nextCheck      time.Duration // when the goroutine will check, 0 if it sleeps until it is woken
 	usedSinceCheck bool          // a lease was added since the last check
@@ -269,40 +261,38 @@ func (c *Client) reschedule(l *lease) {
 // insertOrFix restores the order of the heap after dueAt of l was set.
 func (s *schedule) insertOrFix(l *lease) {
 	if l.heapIndex == notScheduled {
-		heap.Push(&s.leases, l)
+		heap.Push(s, l)
 		return
 	}
-	heap.Fix(&s.leases, l.heapIndex)
+	heap.Fix(s, l.heapIndex)
 }
 
 func (s *schedule) remove(l *lease) {
 	if l.heapIndex != notScheduled {
-		heap.Remove(&s.leases, l.heapIndex)
+		heap.Remove(s, l.heapIndex)
 	}
 }
 
-// A dueHeap is a heap of leases, the one that is due first on top.
-type dueHeap []*lease
+// Len, Less, Swap, Push and Pop implement [heap.Interface]: the lease that is due first is on top.
+func (s *schedule) Len() int           { return len(s.leases) }
+func (s *schedule) Less(i, j int) bool { return s.leases[i].dueAt < s.leases[j].dueAt }
 
-func (b dueHeap) Len() int           { return len(b) }
-func (b dueHeap) Less(i, j int) bool { return b[i].dueAt < b[j].dueAt }
-
-func (b dueHeap) Swap(i, j int) {
-	b[i], b[j] = b[j], b[i]
-	b[i].heapIndex, b[j].heapIndex = i, j
+func (s *schedule) Swap(i, j int) {
+	s.leases[i], s.leases[j] = s.leases[j], s.leases[i]
+	s.leases[i].heapIndex, s.leases[j].heapIndex = i, j
 }
 
-func (b *dueHeap) Push(x any) {
+func (s *schedule) Push(x any) {
 	l := x.(*lease)
-	l.heapIndex = len(*b)
-	*b = append(*b, l)
+	l.heapIndex = len(s.leases)
+	s.leases = append(s.leases, l)
 }
 
-func (b *dueHeap) Pop() any {
-	last := len(*b) - 1
-	l := (*b)[last]
-	(*b)[last] = nil
-	*b = (*b)[:last]
+func (s *schedule) Pop() any {
+	last := len(s.leases) - 1
+	l := s.leases[last]
+	s.leases[last] = nil
+	s.leases = s.leases[:last]
 	l.heapIndex = notScheduled
 	return l
 }

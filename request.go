@@ -27,15 +27,22 @@ func request[T any](
 		limited.deadline = callerDeadline
 	}
 	value, err := call(limited)
-	if expired := limited.Err() != nil; err == context.DeadlineExceeded || err != nil && expired && !driver.IsNotApplied(err) {
-		if byCaller && expired {
-			<-ctx.Done() // Its timer may fire a little later than the deadline.
-		}
-		if err = ctx.Err(); err == nil {
-			err = timeoutError(timeout)
+	if err != nil {
+		expired := limited.Err() != nil
+		if err == context.DeadlineExceeded || expired && !driver.IsNotApplied(err) {
+			if byCaller && expired {
+				<-ctx.Done() // Its timer may fire a little later than the deadline.
+			}
+			if err = ctx.Err(); err == nil {
+				err = timeoutError(timeout)
+			}
 		}
 	}
-	limited.stop()
+	limited.mu.Lock()
+	defer limited.mu.Unlock()
+	if limited.cancel != nil {
+		limited.cancel()
+	}
 	return value, err
 }
 
@@ -93,13 +100,4 @@ func (r *requestContext) withTimer() context.Context {
 		r.timed, r.cancel = context.WithDeadline(context.WithoutCancel(r.parent), r.deadline)
 	}
 	return r.timed
-}
-
-// stop ends the context if it has a timer.
-func (r *requestContext) stop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.cancel != nil {
-		r.cancel()
-	}
 }

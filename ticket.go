@@ -86,10 +86,13 @@ func (l *Lock) Ticket() (Ticket, error) {
 	if err != nil {
 		return "", opError("make a ticket for", l.Name(), err)
 	}
+	l.lease.c.mu.Lock()
+	defer l.lease.c.mu.Unlock()
+	l.lease.ticketIssued = true
 	return ticket, nil
 }
 
-// makeTicket returns a ticket, and records that it exists.
+// makeTicket returns a ticket for the hold of the lock.
 func (l *Lock) makeTicket() (Ticket, error) {
 	lease := l.lease
 	if !lease.detached {
@@ -98,9 +101,6 @@ func (l *Lock) makeTicket() (Ticket, error) {
 	if err := l.Err(); err != nil {
 		return "", err
 	}
-	lease.c.mu.Lock()
-	lease.ticketIssued = true
-	lease.c.mu.Unlock()
 	fields := ticketFields{Name: lease.fullName, Owner: lease.owner, Token: lease.token, TTL: lease.ttl}
 	now := lease.c.clock.now()
 	fields.Left = max(time.Duration(lease.latestExpiry.Load())-now, 0)
@@ -123,53 +123,24 @@ func (l *Lock) makeTicket() (Ticket, error) {
 // handle, else the error is [ErrInvalid]; if it is no longer held, it is that of [Lock.Err].
 // After an error nothing has changed.
 func (l *Lock) HandOver() (Ticket, error) {
+	lease := l.lease
 	ticket, err := l.makeTicket()
-	if err == nil && l.lease.handleCount() > 1 {
-		err = fmt.Errorf("%w: it has other handles", ErrInvalid)
-	}
 	if err == nil {
-		err = ErrReleased
-		l.releaseOnce.Do(func() {
-			err = l.handOver()
-			l.releaseErr = err
-		})
+		lease.c.mu.Lock()
+		switch {
+		case lease.openHandles > 1:
+			err = fmt.Errorf("%w: it has other handles", ErrInvalid)
+		case !lease.endLocked(&ErrHandedOver):
+			err = *lease.endReason.Load()
+		}
+		lease.c.mu.Unlock()
 	}
 	if err != nil {
 		return "", opError("hand over", l.Name(), err)
 	}
+	l.endContext(ErrHandedOver)
+	_ = l.Release() // the lease has ended otherwise, so this sends nothing
 	return ticket, nil
-}
-
-// handleCount returns the number of handles that are not released.
-func (l *lease) handleCount() int {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	return l.openHandles
-}
-
-// handOver ends the lease in this Client, and leaves it in the store.
-func (h *handle) handOver() error {
-	l := h.lease
-	c := l.c
-	h.removeHandle(nil)
-	if l.checkHeld() == nil {
-		l.endLease(&ErrHandedOver)
-	}
-	end := *l.endReason.Load()
-	h.endContext(end)
-	if end != ErrHandedOver {
-		return end
-	}
-	l.waitIdle()
-	l.unregister()
-	name, held := c.stripPrefix(l.fullName), c.clock.now()-l.grantedAt
-	if c.log != nil {
-		c.log.DebugContext(context.Background(), "lock handed over", "name", name, "token", l.token, "held", held)
-	}
-	if c.hooks.Released != nil {
-		c.hooks.Released(name, held, nil)
-	}
-	return nil
 }
 
 // Adopt makes a handle on the hold that a ticket stands for. Another Client has acquired that
@@ -211,100 +182,62 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	return lock, nil
 }
 
+// adopt renews the lease of a ticket until the store has answered, and makes it one of this Client.
 func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o *Options) (*Lock, error) {
 	if _, err := c.fullName(name); err != nil {
 		return nil, err
 	}
-	op := c.newAdoptOp(ctx, fields, o)
-	if err := c.checkCall(ctx, &op.options); err != nil {
+	var options Options
+	if o != nil {
+		options = *o
+	}
+	if options.TTL == 0 {
+		options.TTL = fields.TTL
+	}
+	options = options.withDefaults(&c.options)
+	options.MinHold = max(options.MinHold, fields.Keep)
+	options.Detached, options.Reentrant = true, false
+	if err := c.checkCall(ctx, &options); err != nil {
 		return nil, err
 	}
 	if err := c.beginCall(); err != nil {
 		return nil, err
 	}
 	defer c.activeCalls.Done()
+	l := c.newLease(ctx, fields.Name, fields.Owner, &options)
+	l.token, l.metadata, l.adopted, l.ticketIssued = fields.Token, nil, true, true
 	began := c.clock.now()
-	if err := op.verifyTicket(ctx); err != nil {
-		return nil, err
-	}
-	lock := op.firstLock()
-	took := c.clock.now() - began
-	if c.log != nil {
-		c.log.DebugContext(ctx, "lock adopted", "name", name, "token", op.lease.token, "waited", took)
-	}
-	if c.hooks.Acquired != nil {
-		c.hooks.Acquired(name, op.lease.token, took)
-	}
-	return lock, nil
-}
-
-// An adoptOp is one call of Adopt.
-type adoptOp struct {
-	leaseAndHandle
-	options Options
-}
-
-func (c *Client) newAdoptOp(ctx context.Context, fields *ticketFields, o *Options) *adoptOp {
-	var opts Options
-	if o != nil {
-		opts = *o
-	}
-	if opts.TTL == 0 {
-		opts.TTL = fields.TTL
-	}
-	a := &adoptOp{options: opts.withDefaults(&c.options)}
-	a.options.Detached = true
-	a.options.MinHold = max(a.options.MinHold, fields.Keep)
-	a.lease = lease{
-		c:            c,
-		fullName:     fields.Name,
-		owner:        fields.Owner,
-		token:        fields.Token,
-		ttl:          a.options.TTL,
-		minHold:      a.options.MinHold,
-		maxHold:      a.options.MaxHold,
-		autoRenew:    !a.options.NoRenew,
-		detached:     true,
-		adopted:      true,
-		ticketIssued: true,
-		heapIndex:    notScheduled,
-		openHandles:  1,
-	}
-	a.lease.raiseLatestExpiry(max(fields.Left, fields.TTL))
-	a.handle.lease = &a.lease
-	a.handle.valuesCtx = ctx
-	a.lease.handles = &a.handle
-	return a
-}
-
-// verifyTicket renews the lease of the ticket until the store has answered, and then activates it
-// in this Client.
-func (a *adoptOp) verifyTicket(ctx context.Context) error {
-	c := a.lease.c
-	w := retryWaiter{c: c, ctx: ctx, fullName: a.lease.fullName}
-	budget := outageBudget{c: c, name: c.stripPrefix(a.lease.fullName)}
+	raiseReading(&l.latestExpiry, began+max(fields.Left, fields.TTL))
+	w := retryWaiter{c: c, ctx: ctx, fullName: l.fullName}
 	for {
 		sent := c.clock.now()
-		err := a.renewAndCompare(ctx, &budget)
+		err := l.renewAndCompare(ctx, &w)
 		if err == nil {
-			err = a.lease.activate(sent, &driver.AcquireResult{Token: a.lease.token})
+			err = l.activate(sent, &driver.AcquireResult{Token: l.token})
 		}
-		if err == nil || errors.Is(err, ErrNotHeld) {
-			return err
+		if err == nil {
+			break
 		}
-		after, err := budget.retryDelay(ctx, sent, err)
-		if err != nil {
-			return err
+		if errors.Is(err, ErrNotHeld) {
+			return nil, err
 		}
-		if err := w.waitOutage(after); err != nil {
-			return err
+		if err := w.waitOutage(sent, err); err != nil {
+			return nil, err
 		}
 	}
+	took := c.clock.now() - began
+	if c.log != nil {
+		c.log.DebugContext(ctx, "lock adopted", "name", name, "token", l.token, "waited", took)
+	}
+	if c.hooks.Acquired != nil {
+		c.hooks.Acquired(name, l.token, took)
+	}
+	return l.first.newLock(), nil
 }
 
-// renewAndCompare renews the lease and compares it with the ticket.
-func (a *adoptOp) renewAndCompare(ctx context.Context, budget *outageBudget) error {
-	l, c := &a.lease, a.lease.c
+// renewAndCompare renews the lease of a ticket and compares it with the ticket.
+func (l *lease) renewAndCompare(ctx context.Context, w *retryWaiter) error {
+	c := l.c
 	req := []driver.RenewRequest{{Name: l.fullName, Owner: l.owner, TTL: l.ttl}}
 	outcomes, err := request(c, ctx, min(c.requestTimeout, l.ttl), func(ctx context.Context) ([]driver.RenewOutcome, error) {
 		return c.store.Renew(ctx, req)
@@ -318,7 +251,7 @@ func (a *adoptOp) renewAndCompare(ctx context.Context, budget *outageBudget) err
 	default:
 		return errNoOutcome
 	}
-	budget.noteAnswer()
+	w.noteAnswer()
 	if !c.guarantees.Lookup {
 		return nil
 	}

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -62,8 +63,9 @@ func jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// A retryWaiter waits between the attempts at a name that is held: for a signal from the store,
-// the end of the hold, or a pause.
+// A retryWaiter waits between the attempts of a call: while the name is held, for a signal from the
+// store, the end of the hold, or a pause; and while the store fails, for as long as the call keeps
+// trying.
 type retryWaiter struct {
 	c          *Client
 	ctx        context.Context
@@ -76,6 +78,12 @@ type retryWaiter struct {
 	isHead    bool          // of the queue of the name
 	rechecked bool          // another goroutine of the Client ended the last pause
 	pauseEnd  time.Duration // when that pause would have ended
+
+	singleAttempt  bool          // the caller does not wait; it only needs to learn the outcome
+	hasAnswered    bool          // the store has answered before
+	failing        bool          // it has not answered since
+	retryAnnounced bool          // it has announced since then that it can serve later
+	failingSince   time.Duration // when the failing began, or will end as announced
 }
 
 // subscribe starts a watch of the name in the store, once. It reports whether a watch has
@@ -129,17 +137,47 @@ func (w *retryWaiter) waitRetry(remaining time.Duration) error {
 	return w.sleepFor(w.pauseEnd - now)
 }
 
-// maxRetryDelay is the longest pause of a caller that knows when the store will serve again: the
-// store may do so sooner.
-const maxRetryDelay = time.Second
+// noteAnswer records that the store has answered.
+func (w *retryWaiter) noteAnswer() { w.hasAnswered, w.failing, w.retryAnnounced = true, false, false }
 
-// waitOutage pauses after the store has failed. If the store has announced a delay after which it
-// can be tried again, that is after, else after is 0.
-func (w *retryWaiter) waitOutage(after time.Duration) error {
+// waitOutage pauses after a request that was sent at sent has failed with err, until it is time to
+// try again. It returns the error of the caller if the caller should not: after Config.MaxOutage, or
+// two request timeouts for a single attempt. If the store has announced that it can serve later, the
+// time counts from that moment; if ctx has a deadline, only ctx bounds the wait then.
+func (w *retryWaiter) waitOutage(sent time.Duration, err error) error {
+	first := !w.failing
+	if first {
+		w.failing, w.failingSince = true, sent
+	}
+	if ctxErr := w.ctx.Err(); ctxErr != nil {
+		return ctxErr
+	}
+	now := w.c.clock.now()
+	limit := w.c.outage
+	if w.singleAttempt {
+		limit = 2 * w.c.requestTimeout // time for a second request, to learn the outcome
+	}
+	var after time.Duration
+	bounded := false // the caller bounds the wait for a server that has announced a retry
+	if later := (*driver.RetryError)(nil); errors.As(err, &later) && !w.singleAttempt {
+		after = later.After
+		_, bounded = w.ctx.Deadline()
+		if !w.retryAnnounced {
+			w.hasAnswered, w.retryAnnounced, w.failingSince = true, true, max(w.failingSince, now+after)
+		}
+	}
+	// A request that was not sent in time, as behind one that hangs, has not been refused.
+	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (w.singleAttempt || !w.hasAnswered)
+	if driver.Permanent(err) || refused || !bounded && now-w.failingSince >= limit {
+		return storeError(w.ctx, err)
+	}
+	if first {
+		w.c.logWarning(w.ctx, "store unavailable, trying again", w.c.stripPrefix(w.fullName), err)
+	}
 	w.pauses++
 	pause := w.c.backoff.nthDelay(w.pauses)
-	if after > 0 {
-		pause = min(after, maxRetryDelay) + jitter(4*time.Millisecond)
+	if after > 0 { // the store may serve sooner than announced
+		pause = min(after, time.Second) + jitter(4*time.Millisecond)
 	}
 	return w.sleepFor(pause)
 }
