@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,7 +91,8 @@ func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Cli
 		return usageError(fmt.Errorf("the locks of the %s store end with the process that has taken them, so that there is no ticket", can.Store),
 			"holdfast run")
 	}
-	lock, err := a.acquire(ctx, client, name)
+	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
+	lock, err := a.acquireLock(ctx, os.Stderr, client, name, options, a.try, a.wait)
 	if err != nil {
 		e := exitErrorFor(err)
 		if e.code == exitBusy && !a.try {
@@ -110,20 +112,6 @@ func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Cli
 		return exitErrorFor(err)
 	}
 	return nil
-}
-
-func (a *acquireCommand) acquire(ctx context.Context, client *holdfast.Client, name string) (*holdfast.Lock, error) {
-	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
-	if a.try {
-		return client.TryAcquire(ctx, name, options)
-	}
-	if err := checkSelfWait(ctx, client, name); err != nil {
-		return nil, err
-	}
-	if a.wait != waitForever {
-		options.Wait = time.Duration(a.wait)
-	}
-	return client.Acquire(ctx, name, options)
 }
 
 // printTicket is the only place where the program shows a ticket.

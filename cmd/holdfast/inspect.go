@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -23,15 +25,58 @@ const (
 
 // openClient returns a client for reading locks; it takes none.
 func (c *cli) openClient(ctx context.Context) (*holdfast.Client, error) {
-	config := &holdfast.Config{MaxOutage: c.maxOutage}
-	if c.verbose && !c.quiet {
-		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
+	config := &holdfast.Config{MaxOutage: c.maxOutage, Logger: c.newLogger(os.Stderr)}
 	client, err := c.store.openClient(ctx, config)
 	if err != nil {
 		return nil, exitErrorFor(err)
 	}
 	return client, nil
+}
+
+// newLogger returns the Logger that --verbose stands for, nil without it.
+func (c *cli) newLogger(w io.Writer) *slog.Logger {
+	if !c.verbose || c.quiet {
+		return nil
+	}
+	return slog.New(messageHandler{w})
+}
+
+// A messageHandler writes log records as messages of the program. Their attributes follow in
+// parentheses.
+type messageHandler struct{ w io.Writer }
+
+// waitingMessage is a record of package holdfast for which announceWait has a fuller message.
+const waitingMessage = "waiting for lock"
+
+func (h messageHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h messageHandler) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == waitingMessage {
+		return nil
+	}
+	var attrs []string
+	r.Attrs(func(a slog.Attr) bool {
+		value := a.Value.String()
+		if a.Value.Kind() == slog.KindDuration {
+			value = shortDuration(a.Value.Duration())
+		}
+		attrs = append(attrs, a.Key+"="+value)
+		return true
+	})
+	reportError(h.w, &exitError{err: fmt.Errorf("%s (%s)", r.Message, strings.Join(attrs, ", "))})
+	return nil
+}
+
+// WithAttrs and WithGroup complete the interface. Package holdfast does not use them.
+func (h messageHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h messageHandler) WithGroup(string) slog.Handler      { return h }
+
+// messageWriter returns w, or under --quiet a writer that discards everything.
+func (c *cli) messageWriter(w io.Writer) io.Writer {
+	if c.quiet {
+		return io.Discard
+	}
+	return w
 }
 
 // inspect runs work with a client, and returns the error that main reports.

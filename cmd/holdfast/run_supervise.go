@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"runtime"
 	"strings"
@@ -44,7 +42,8 @@ func (r *runCommand) withClient(sup *supervise.Supervisor, path string, s *statu
 func (r *runCommand) acquireAndRun(
 	sup *supervise.Supervisor, client *holdfast.Client, path string, s *status, began time.Time,
 ) *exitError {
-	lock, err := r.acquire(sup, client)
+	options := &holdfast.Options{TTL: r.ttl, MinHold: r.minHold, MaxHold: r.maxHold, Metadata: r.meta}
+	lock, err := r.acquireLock(sup.Context(), sup, client, r.name, options, r.try, r.wait)
 	s.WaitedMS = time.Since(began).Milliseconds()
 	if err != nil {
 		return r.acquireFailed(sup, s, err)
@@ -79,14 +78,11 @@ func (r *runCommand) runUnderLock(
 }
 
 func (r *runCommand) clientConfig(sup *supervise.Supervisor) *holdfast.Config {
-	config := &holdfast.Config{Holder: holderName(sup), MaxOutage: r.maxOutage}
+	config := &holdfast.Config{Holder: holderName(sup), MaxOutage: r.maxOutage, Logger: r.newLogger(sup)}
 	if r.elect {
 		config.MaxOutage = candidateMaxOutage
 	}
 	config.Hooks.Renewed = func(string, time.Duration) { sup.Renewed() }
-	if r.verbose && !r.quiet {
-		config.Logger = slog.New(slog.NewTextHandler(r.messageWriter(sup), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
 	return config
 }
 
@@ -230,12 +226,4 @@ func (r *runCommand) stopReason(s *status, released error) error {
 		return fmt.Errorf("%w (and %w)", reason, released)
 	}
 	return reason
-}
-
-// messageWriter returns w, or under --quiet a writer that discards everything.
-func (r *runCommand) messageWriter(w io.Writer) io.Writer {
-	if r.quiet {
-		return io.Discard
-	}
-	return w
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -18,42 +19,43 @@ import (
 // Holders have no spaces in them.
 const ancestorsEnv = "HOLDFAST_ANCESTORS"
 
-// announceDelay is how long a run waits before it reports that it waits, without -v.
+// announceDelay is how long a command waits before it reports that it waits, without -v.
 const announceDelay = 2 * time.Second
 
 // errSelfWait is the error of a command that would wait for itself.
 var errSelfWait = errors.New("it would wait for itself")
 
-func (r *runCommand) acquire(sup *supervise.Supervisor, client *holdfast.Client) (*holdfast.Lock, error) {
-	ctx := sup.Context()
-	options := &holdfast.Options{TTL: r.ttl, MinHold: r.minHold, MaxHold: r.maxHold, Metadata: r.meta}
-	if r.try {
-		return client.TryAcquire(ctx, r.name, options)
+// acquireLock acquires a lock with the flags --try and --wait. Messages of a wait go to w.
+func (c *cli) acquireLock(
+	ctx context.Context, w io.Writer, client *holdfast.Client, name string, options *holdfast.Options, try bool, wait waitLimit,
+) (*holdfast.Lock, error) {
+	if try {
+		return client.TryAcquire(ctx, name, options)
 	}
 	delay := announceDelay
-	if r.verbose || os.Getenv(ancestorsEnv) != "" {
+	if c.verbose || os.Getenv(ancestorsEnv) != "" {
 		// The current holder is needed before the wait begins.
-		lock, err := client.TryAcquire(ctx, r.name, options)
+		lock, err := client.TryAcquire(ctx, name, options)
 		if err == nil {
 			return lock, nil
 		}
 		if errors.Is(err, holdfast.ErrHeld) {
-			if err := checkSelfWait(ctx, client, r.name); err != nil {
+			if err := checkSelfWait(ctx, client, name); err != nil {
 				return nil, err
 			}
 			delay = 0
 		}
 	}
-	if r.verbose || isTerminal(os.Stderr) || underCI() {
-		if !r.verbose {
+	if c.verbose || isTerminal(os.Stderr) || underCI() {
+		if !c.verbose {
 			delay = announceDelay
 		}
-		defer r.announce(sup, client, delay)()
+		defer c.announceWait(ctx, w, client, name, delay)()
 	}
-	if r.wait != waitForever {
-		options.Wait = time.Duration(r.wait)
+	if wait != waitForever {
+		options.Wait = time.Duration(wait)
 	}
-	return client.Acquire(ctx, r.name, options)
+	return client.Acquire(ctx, name, options)
 }
 
 // underCI reports whether a service for continuous integration runs this process. Such services set
@@ -67,9 +69,11 @@ func underCI() bool {
 	return true
 }
 
-// announce reports after delay what the command waits for, unless stop is called first.
-func (r *runCommand) announce(sup *supervise.Supervisor, client *holdfast.Client, delay time.Duration) (stop func()) {
-	ctx, cancel := context.WithCancel(sup.Context())
+// announceWait reports after delay what the command waits for, unless stop is called first.
+func (c *cli) announceWait(
+	ctx context.Context, w io.Writer, client *holdfast.Client, name string, delay time.Duration,
+) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
@@ -78,13 +82,13 @@ func (r *runCommand) announce(sup *supervise.Supervisor, client *holdfast.Client
 		case <-ctx.Done():
 			return
 		}
-		text := fmt.Sprintf("waiting for %q", r.name)
-		if rec, err := client.Lookup(ctx, r.name); err == nil {
+		text := fmt.Sprintf("waiting for %q", name)
+		if rec, err := client.Lookup(ctx, name); err == nil {
 			text += ", which " + holderPhrase(rec, "is", "has been")
 		} else if ctx.Err() != nil || errors.Is(err, holdfast.ErrNotHeld) {
 			return // this process has the lock, or is about to get it
 		}
-		reportError(r.messageWriter(sup), &exitError{err: errors.New(text)})
+		reportError(c.messageWriter(w), &exitError{err: errors.New(text)})
 	}()
 	return func() {
 		cancel()
