@@ -42,7 +42,6 @@ type acquireCommand struct {
 	wait waitLimit
 	try  bool
 	meta map[string]string
-	json bool
 }
 
 func newAcquire(c *cli) *cobra.Command {

@@ -44,7 +44,6 @@ type benchCommand struct {
 	each    time.Duration
 	workers int
 	html    string
-	json    bool
 }
 
 func newBench(c *cli) []*cobra.Command {

@@ -35,14 +35,8 @@ Exit code: 0 when the lock was broken; or
 const breakExample = `  holdfast break backup
   holdfast break backup --yes --json`
 
-// A breakCommand is "holdfast break" with its flags.
-type breakCommand struct {
-	*cli
-	yes, json bool
-}
-
 func newBreak(c *cli) *cobra.Command {
-	b := &breakCommand{cli: c}
+	var yes bool
 	cmd := &cobra.Command{
 		Use:     "break NAME",
 		Short:   "End the hold of a lock by force",
@@ -51,26 +45,26 @@ func newBreak(c *cli) *cobra.Command {
 		Args:    oneName,
 		RunE: func(_ *cobra.Command, args []string) error {
 			ctx := context.Background()
-			return b.inspect(ctx, func(client *holdfast.Client) error {
-				return b.breakLock(ctx, client, args[0])
+			return c.inspect(ctx, func(client *holdfast.Client) error {
+				return c.breakLock(ctx, client, args[0], yes)
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
-	f.BoolVar(&b.json, "json", false, "report the broken lock as one JSON object")
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	f.BoolVar(&c.json, "json", false, "report the broken lock as one JSON object")
 	return cmd
 }
 
-func (b *breakCommand) breakLock(ctx context.Context, client *holdfast.Client, name string) error {
-	if !b.yes && !(isTerminal(os.Stdin) && isTerminal(os.Stderr)) {
+func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name string, yes bool) error {
+	if !yes && !(isTerminal(os.Stdin) && isTerminal(os.Stderr)) {
 		return usageError(errors.New("there is no terminal to ask on whether the lock is to be broken"), "--yes")
 	}
 	seen, err := client.Lookup(ctx, name)
 	if err != nil {
 		return lookupError(name, err)
 	}
-	if !b.yes {
+	if !yes {
 		if err := confirmBreak(ctx, client, seen); err != nil {
 			return err
 		}
@@ -92,7 +86,7 @@ func (b *breakCommand) breakLock(ctx context.Context, client *holdfast.Client, n
 	if err != nil {
 		return lookupError(name, err)
 	}
-	if b.json {
+	if c.json {
 		return printJSON(newLockView(rec))
 	}
 	return writeOutput(fmt.Appendf(nil, "broken: %q, which %s\n", name, holderPhrase(rec, "was", "had been")))

@@ -32,14 +32,7 @@ const lsExample = `  holdfast ls
   holdfast ls invoices/
   holdfast ls --json | jq -r 'select(.until and .remaining_ms < 5000) | .name'`
 
-// An lsCommand is "holdfast ls" with its flags.
-type lsCommand struct {
-	*cli
-	json bool
-}
-
 func newLs(c *cli) *cobra.Command {
-	l := &lsCommand{cli: c}
 	cmd := &cobra.Command{
 		Use:     "ls [PREFIX]",
 		Short:   "List the locks that are held",
@@ -48,38 +41,38 @@ func newLs(c *cli) *cobra.Command {
 		Args:    atMostOne("PREFIX"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			ctx := context.Background()
-			return l.inspect(ctx, func(client *holdfast.Client) error {
-				return l.printLocks(ctx, client, firstArg(args))
+			return c.inspect(ctx, func(client *holdfast.Client) error {
+				return c.printLocks(ctx, client, firstArg(args))
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&l.json, "json", false, "one JSON object per line")
+	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object per line")
 	return cmd
 }
 
-func (l *lsCommand) printLocks(ctx context.Context, client *holdfast.Client, prefix string) error {
+func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix string) error {
 	if store, ok := client.Store().(*advisory.Store); ok {
-		return l.listAdvisory(ctx, store, prefix)
+		return c.listAdvisory(ctx, store, prefix)
 	}
 	locks, errs := listLocks(ctx, client, prefix)
-	if err := l.printRecords(locks); err != nil {
+	if err := c.printRecords(locks); err != nil {
 		return err
 	}
 	switch {
 	case len(errs) > 0:
-		return l.printErrors(errs)
+		return c.printErrors(errs)
 	case len(locks) == 0 && prefix == "":
-		l.printNotice("there are no locks")
+		c.printNotice("there are no locks")
 	case len(locks) == 0:
-		l.printNotice("there are no locks whose names begin with %q", prefix)
+		c.printNotice("there are no locks whose names begin with %q", prefix)
 	}
 	return nil
 }
 
-func (l *lsCommand) printRecords(locks []holdfast.Record) error {
+func (c *cli) printRecords(locks []holdfast.Record) error {
 	var out bytes.Buffer
 	switch {
-	case l.json:
+	case c.json:
 		for _, rec := range locks {
 			line, err := jsonLine(newLockView(rec))
 			if err != nil {
@@ -96,10 +89,10 @@ func (l *lsCommand) printRecords(locks []holdfast.Record) error {
 }
 
 // printErrors writes all errors but the last, which it returns for main to report.
-func (l *lsCommand) printErrors(errs []error) error {
+func (c *cli) printErrors(errs []error) error {
 	last := len(errs) - 1
 	for _, err := range errs[:last] {
-		l.printNotice("%w", err)
+		c.printNotice("%w", err)
 	}
 	return exitErrorFor(errs[last])
 }

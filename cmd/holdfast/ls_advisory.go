@@ -46,7 +46,7 @@ func newAdvisoryView(lock advisory.Lock) advisoryView {
 }
 
 // listAdvisory lists advisory locks and the sessions that wait for them.
-func (l *lsCommand) listAdvisory(ctx context.Context, store *advisory.Store, prefix string) error {
+func (c *cli) listAdvisory(ctx context.Context, store *advisory.Store, prefix string) error {
 	if prefix != "" {
 		return usageError(fmt.Errorf("the server knows the keys of advisory locks, and not their names"), "holdfast ls without a PREFIX")
 	}
@@ -58,11 +58,11 @@ func (l *lsCommand) listAdvisory(ctx context.Context, store *advisory.Store, pre
 		views = append(views, newAdvisoryView(lock))
 	}
 	if len(views) == 0 {
-		l.printNotice("there are no advisory locks")
+		c.printNotice("there are no advisory locks")
 		return nil
 	}
 	var out bytes.Buffer
-	if !l.json {
+	if !c.json {
 		writeAdvisoryTable(&out, views)
 		return writeOutput(out.Bytes())
 	}

@@ -32,14 +32,8 @@ Exit code: 0; or
 const migrateExample = `  holdfast migrate --store postgres://admin@db/app
   holdfast migrate --store 'postgres:?schema=locks' --print > 20261121_locks.sql`
 
-// A migrateCommand is "holdfast migrate" with its flags.
-type migrateCommand struct {
-	*cli
-	print bool
-}
-
 func newMigrate(c *cli) *cobra.Command {
-	m := &migrateCommand{cli: c}
+	var asSQL bool
 	cmd := &cobra.Command{
 		Use:     "migrate",
 		Short:   "Set up a store in PostgreSQL",
@@ -49,64 +43,59 @@ func newMigrate(c *cli) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := interruptContext()
 			defer stop()
-			if m.print {
-				return m.finalError(ctx, m.printStatements())
+			if asSQL {
+				return c.finalError(ctx, c.printStatements())
 			}
-			return m.finalError(ctx, m.migrateAll(ctx))
+			return c.finalError(ctx, c.migrateAll(ctx))
 		},
 	}
-	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for another tool, without a server, and do nothing")
+	cmd.Flags().BoolVar(&asSQL, "print", false, "print the SQL for another tool, without a server, and do nothing")
 	return cmd
 }
 
-// A migrator is a store that needs a set-up.
-type migrator interface {
-	Migrate(ctx context.Context) error
-}
-
 // migrateAll migrates the store, or each of the nodes of a quorum.
-func (m *migrateCommand) migrateAll(ctx context.Context) error {
-	if err := m.store.checkURLs(); err != nil {
+func (c *cli) migrateAll(ctx context.Context) error {
+	if err := c.store.checkURLs(); err != nil {
 		return err
 	}
-	for _, store := range m.store.urls {
-		if err := m.migrate(ctx, store); err != nil {
+	for _, store := range c.store.urls {
+		if err := c.migrate(ctx, store); err != nil {
 			return exitErrorFor(err)
 		}
 	}
 	return nil
 }
 
-func (m *migrateCommand) migrate(ctx context.Context, store string) error {
+func (c *cli) migrate(ctx context.Context, store string) error {
 	client, err := holdfast.Open(ctx, store, nil)
 	if err != nil {
 		return err
 	}
 	defer client.Close() // it holds nothing
-	needs, ok := client.Store().(migrator)
+	needs, ok := client.Store().(interface{ Migrate(context.Context) error })
 	if !ok {
 		return usageError(fmt.Errorf("the %s store needs no set-up", client.Guarantees().Store), "")
 	}
 	if err := needs.Migrate(ctx); err != nil {
 		return err
 	}
-	m.printNotice("the %s store is up to date", client.Guarantees().Store)
+	c.printNotice("the %s store is up to date", client.Guarantees().Store)
 	if warner, ok := client.Store().(interface {
-		Warnings(ctx context.Context) ([]string, error)
+		Warnings(context.Context) ([]string, error)
 	}); ok {
 		warnings, err := warner.Warnings(ctx)
 		if err != nil {
 			return err
 		}
 		for _, warning := range warnings {
-			m.printNotice("warning: %s", warning)
+			c.printNotice("warning: %s", warning)
 		}
 	}
 	return nil
 }
 
-func (m *migrateCommand) printStatements() error {
-	u, err := url.Parse(m.store.URL())
+func (c *cli) printStatements() error {
+	u, err := url.Parse(c.store.URL())
 	if err != nil {
 		return usageError(errors.New("malformed URL"), "")
 	}

@@ -14,6 +14,7 @@ type cli struct {
 	quiet     bool
 	verbose   bool
 	maxOutage time.Duration // of the subcommands that wait; 0 is the default
+	json      bool          // of the subcommands with --json
 }
 
 // addMaxOutage adds the flag that bounds a wait while the store does not answer.

@@ -26,14 +26,7 @@ Exit code: 0 if the lock is held, or kept after its release (--min-hold); or
 const showExample = `  holdfast show backup
   holdfast show backup --json | jq .token`
 
-// A showCommand is "holdfast show" with its flags.
-type showCommand struct {
-	*cli
-	json bool
-}
-
 func newShow(c *cli) *cobra.Command {
-	s := &showCommand{cli: c}
 	cmd := &cobra.Command{
 		Use:     "show NAME",
 		Short:   "Show who holds a lock",
@@ -42,21 +35,21 @@ func newShow(c *cli) *cobra.Command {
 		Args:    oneName,
 		RunE: func(_ *cobra.Command, args []string) error {
 			ctx := context.Background()
-			return s.inspect(ctx, func(client *holdfast.Client) error {
-				return s.showLock(ctx, client, args[0])
+			return c.inspect(ctx, func(client *holdfast.Client) error {
+				return c.showLock(ctx, client, args[0])
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&s.json, "json", false, "one JSON object")
+	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object")
 	return cmd
 }
 
-func (s *showCommand) showLock(ctx context.Context, client *holdfast.Client, name string) error {
+func (c *cli) showLock(ctx context.Context, client *holdfast.Client, name string) error {
 	rec, err := client.Lookup(ctx, name)
 	if err != nil {
 		return lookupError(name, err)
 	}
-	if s.json {
+	if c.json {
 		return printJSON(newLockView(rec))
 	}
 	return writeOutput(recordFields(rec))

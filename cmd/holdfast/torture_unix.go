@@ -57,7 +57,6 @@ type tortureCommand struct {
 	faults, own           string
 	seed                  uint64
 	reportDir             string
-	json                  bool
 }
 
 func newTorture(c *cli) []*cobra.Command {

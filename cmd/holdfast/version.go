@@ -21,20 +21,19 @@ type buildInfo struct {
 }
 
 func newVersion(c *cli) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Tell which version this is",
 		Long:  "Version prints the version, the commit it was built from, the version of Go, and\nthe platform.",
 		Args:  noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asJSON {
+			if c.json {
 				return c.finalError(cmd.Context(), printJSON(readBuildInfo()))
 			}
 			return c.finalError(cmd.Context(), printVersion())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object")
 	return cmd
 }
 

@@ -25,14 +25,8 @@ const waitExample = `  holdfast wait migration && ./start-server
   holdfast wait backup --timeout 10m
   holdfast wait backup --timeout 0    # is it free?`
 
-// A waitCommand is "holdfast wait" with its flags.
-type waitCommand struct {
-	*cli
-	timeout waitLimit
-}
-
 func newWait(c *cli) *cobra.Command {
-	w := &waitCommand{cli: c, timeout: waitForever}
+	timeout := waitForever
 	cmd := &cobra.Command{
 		Use:     "wait NAME",
 		Short:   "Wait until nobody holds a lock",
@@ -40,41 +34,41 @@ func newWait(c *cli) *cobra.Command {
 		Example: waitExample,
 		Args:    oneName,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := w.checkMaxOutage(); err != nil {
+			if err := c.checkMaxOutage(); err != nil {
 				return err
 			}
 			ctx, stop := interruptContext()
 			defer stop()
-			return w.inspect(ctx, func(client *holdfast.Client) error {
-				return w.waitFree(ctx, client, args[0])
+			return c.inspect(ctx, func(client *holdfast.Client) error {
+				return c.waitFree(ctx, client, args[0], timeout)
 			})
 		},
 	}
-	cmd.Flags().Var(&w.timeout, "timeout", "how long to wait: a duration, 0 or\n"+
+	cmd.Flags().Var(&timeout, "timeout", "how long to wait: a duration, 0 or\n"+
 		"forever")
-	w.addMaxOutage(cmd.Flags())
+	c.addMaxOutage(cmd.Flags())
 	return cmd
 }
 
-func (w *waitCommand) waitFree(ctx context.Context, client *holdfast.Client, name string) error {
+func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string, timeout waitLimit) error {
 	var err error
-	if w.verbose {
+	if c.verbose {
 		if err = checkFree(ctx, client, name); errors.Is(err, holdfast.ErrHeld) {
-			w.printNotice("%w", err)
+			c.printNotice("%w", err)
 		}
 	}
-	if w.timeout != 0 {
+	if timeout != 0 {
 		if err := checkSelfWait(ctx, client, name); err != nil {
 			return err
 		}
 	}
-	switch w.timeout {
+	switch timeout {
 	case 0:
 		err = checkFree(ctx, client, name)
 	case waitForever:
 		err = client.WaitFree(ctx, name)
 	default:
-		limited, cancel := context.WithTimeout(ctx, time.Duration(w.timeout))
+		limited, cancel := context.WithTimeout(ctx, time.Duration(timeout))
 		defer cancel()
 		err = client.WaitFree(limited, name)
 		if err != nil && limited.Err() != nil {

@@ -45,7 +45,6 @@ type watchCommand struct {
 	*cli
 	prefix   string
 	interval time.Duration
-	json     bool
 }
 
 func newWatch(c *cli) *cobra.Command {
