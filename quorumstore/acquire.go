@@ -43,8 +43,14 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err := s.ids.err(); err != nil {
 		return driver.AcquireResult{}, err
 	}
+	s.mu.Lock()
 	o := s.refOwner(req.Name, req.Owner)
-	defer s.unrefOwner(o)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unrefOwner(o)
+	}()
 	// One Acquire of an owner at a time: the releases of one must not end what another was granted.
 	select {
 	case o.acquiring <- struct{}{}:
@@ -63,7 +69,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	req.Floor = s.floorFor(floor)
 	var seen driver.Record
 	for n := 1; ; n++ {
-		r := s.newRound(o, req)
+		r := s.newRound(req)
 		outcome, token, cut := r.collectVotes(ctx, basePause<<(n-1))
 		if outcome == verdictWon {
 			err := r.checkDistinctNodes(ctx)
@@ -129,9 +135,7 @@ func (r *round) finalResult(outcome verdict, undone bool) (driver.AcquireResult,
 
 // acquireAlone forwards an attempt to the only node. After an error, what the node has is open.
 func (s *Store) acquireAlone(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	o := s.refOwner(req.Name, req.Owner)
-	defer s.unrefOwner(o)
-	r := s.newRound(o, req)
+	r := s.newRound(req)
 	_, _, err := r.collectVotes(ctx, 0)
 	v := r.votes[0]
 	if err != nil || !v.cast || v.err != nil {

@@ -16,26 +16,20 @@ type fanOut[T any] struct {
 	s        *Store
 	timeout  time.Duration   // how long the caller waits
 	deadline time.Time       // of the requests: after twice the timeout
-	values   context.Context // the caller's, for its values alone
+	caller   context.Context // for its values alone
 	decided  chan struct{}   // closed when no more replies are counted
 
-	// count is called with each reply, one at a time, and reports whether the replies decide. It is
-	// set before the requests are sent, or is nil.
-	count func(reply[T]) (decided bool)
+	// count is called with the reply of each node, one at a time, and reports whether the replies
+	// decide. It is set before the requests are sent, or is nil.
+	count func(node int, value T, err error) (decided bool)
 
 	mu      sync.Mutex
 	ctx     context.Context // of the requests; nil before the first that needs it
 	cancel  context.CancelFunc
-	replies []reply[T] // those counted so far, and errNoReply for the others
-	missing int        // replies to come
+	values  []T     // of each node that has replied
+	errs    []error // of each node, errNoReply before its reply is counted
+	missing int     // replies to come
 	grace   *time.Timer
-}
-
-// A reply is the outcome of a request to a node.
-type reply[T any] struct {
-	node  int
-	value T
-	err   error
 }
 
 // errNoReply is the vote of a node without a reply at the end of its time, or when the others had
@@ -48,13 +42,14 @@ func newFanOut[T any](ctx context.Context, s *Store, timeout time.Duration) *fan
 		s:        s,
 		timeout:  timeout,
 		deadline: time.Now().Add(2 * timeout),
-		values:   ctx,
+		caller:   ctx,
 		decided:  make(chan struct{}),
-		replies:  make([]reply[T], len(s.nodes)),
+		values:   make([]T, len(s.nodes)),
+		errs:     make([]error, len(s.nodes)),
 		missing:  len(s.nodes),
 	}
-	for i := range f.replies {
-		f.replies[i] = reply[T]{node: i, err: errNoReply}
+	for i := range f.errs {
+		f.errs[i] = errNoReply
 	}
 	return f
 }
@@ -65,7 +60,7 @@ func (f *fanOut[T]) context() context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ctx == nil {
-		f.ctx, f.cancel = f.s.requestContext(f.values, f.deadline)
+		f.ctx, f.cancel = f.s.requestContext(f.caller, f.deadline)
 	}
 	return f.ctx
 }
@@ -73,27 +68,18 @@ func (f *fanOut[T]) context() context.Context {
 // isOver reports whether the time of the requests is over.
 func (f *fanOut[T]) isOver() bool { return !time.Now().Before(f.deadline) || f.s.alive.Err() != nil }
 
-// end ends the requests that use the context.
-func (f *fanOut[T]) end() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.endLocked()
-}
-
-func (f *fanOut[T]) endLocked() {
-	if f.cancel != nil {
-		f.cancel()
-	}
-}
-
 // send sends a request to each node, on a goroutine of its own.
 func (f *fanOut[T]) send(request func(context.Context, *node) (T, error)) *fanOut[T] {
 	ctx := f.context()
 	for _, n := range f.s.nodes {
 		f.s.beginRequest(n)
 		go func() {
-			value, err := request(ctx, n)
-			f.receive(reply[T]{n.index, value, err})
+			var value T
+			err := n.call(ctx, func() (err error) {
+				value, err = request(ctx, n)
+				return err
+			})
+			f.receive(n.index, value, err)
 			f.s.endRequest(n)
 		}()
 	}
@@ -101,18 +87,18 @@ func (f *fanOut[T]) send(request func(context.Context, *node) (T, error)) *fanOu
 }
 
 // receive counts the reply of a node.
-func (f *fanOut[T]) receive(r reply[T]) {
+func (f *fanOut[T]) receive(node int, value T, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.missing--
 	if !f.isDecided() {
-		f.replies[r.node] = r
-		if f.count != nil && f.count(r) || f.missing == 0 {
+		f.values[node], f.errs[node] = value, err
+		if f.count != nil && f.count(node, value, err) || f.missing == 0 {
 			f.stopCounting()
 		}
 	}
-	if f.missing == 0 {
-		f.endLocked()
+	if f.missing == 0 && f.cancel != nil {
+		f.cancel()
 	}
 }
 
@@ -163,10 +149,10 @@ func (f *fanOut[T]) giveUp() {
 // votes returns the votes of the nodes for an Error.
 func (f *fanOut[T]) votes(describe func(value T) Vote) func(n *node) Vote {
 	return func(n *node) Vote {
-		if r := f.replies[n.index]; r.err != nil {
-			return Vote{Err: r.err}
+		if err := f.errs[n.index]; err != nil {
+			return Vote{Err: err}
 		}
-		return describe(f.replies[n.index].value)
+		return describe(f.values[n.index])
 	}
 }
 

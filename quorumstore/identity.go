@@ -66,12 +66,16 @@ func (s *Store) identify() (*comparison, bool) {
 	if !begins {
 		return c, false
 	}
-	newFanOut[string](context.Background(), s, s.timeout).send(func(ctx context.Context, n *node) (name string, err error) {
+	f := newFanOut[string](context.Background(), s, s.timeout)
+	f.count = func(node int, name string, err error) bool {
+		s.ids.finishRequest(c, s.nodes[node], name, err)
+		return false
+	}
+	f.send(func(ctx context.Context, n *node) (string, error) {
 		if identifier, ok := n.Store.(driver.Identifier); ok {
-			name, err = callNode(ctx, n, identifier.Identity)
+			return identifier.Identity(ctx)
 		}
-		s.ids.finishRequest(c, n, name, err)
-		return name, err
+		return "", errNoMethod
 	})
 	return c, true
 }

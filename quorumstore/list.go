@@ -30,8 +30,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			return
 		}
 		seen := map[string]bool{}
-		for _, list := range lists.replies {
-			for name := range list.value {
+		for _, list := range lists.values {
+			for name := range list {
 				if seen[name] {
 					continue
 				}
@@ -61,10 +61,9 @@ func describeList(nodeList) Vote { return Vote{Answer: "complete"} }
 // listNodes reads the lists of the nodes. They end with ctx.
 func (s *Store) listNodes(ctx context.Context, prefix string) (*fanOut[nodeList], error) {
 	f := newFanOut[nodeList](ctx, s, listTimeouts*s.timeout)
-	defer f.end()
 	complete := 0
-	f.count = func(r reply[nodeList]) bool {
-		if r.err == nil {
+	f.count = func(_ int, _ nodeList, err error) bool {
+		if err == nil {
 			complete++
 		}
 		if complete == s.need {
@@ -72,19 +71,18 @@ func (s *Store) listNodes(ctx context.Context, prefix string) (*fanOut[nodeList]
 		}
 		return false
 	}
-	f.send(func(ctx context.Context, n *node) (nodeList, error) {
-		return callNode(ctx, n, func(ctx context.Context) (list nodeList, failed error) {
-			list = nodeList{}
-			for rec, err := range n.List(ctx, prefix) {
-				if err != nil {
-					failed = err
-					continue
-				}
-				list[rec.Name] = rec
+	f.send(func(ctx context.Context, n *node) (list nodeList, failed error) {
+		list = nodeList{}
+		for rec, err := range n.List(ctx, prefix) {
+			if err != nil {
+				failed = err
+				continue
 			}
-			return list, failed
-		})
+			list[rec.Name] = rec
+		}
+		return list, failed
 	})
+	defer f.cancel()
 	stop := context.AfterFunc(ctx, f.giveUp)
 	defer stop()
 	err := f.wait(ctx)
@@ -104,10 +102,10 @@ func (s *Store) listNodes(ctx context.Context, prefix string) (*fanOut[nodeList]
 func (s *Store) stateInLists(lists *fanOut[nodeList], name string) (driver.Record, lookupState) {
 	var records []driver.Record
 	unknown := 0
-	for _, list := range lists.replies {
-		if rec, ok := list.value[name]; ok {
+	for i, list := range lists.values {
+		if rec, ok := list[name]; ok {
 			records = append(records, rec)
-		} else if list.err != nil {
+		} else if lists.errs[i] != nil {
 			unknown++
 		}
 	}

@@ -19,12 +19,12 @@ func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, e
 		return driver.Record{}, false, fmt.Errorf("%w: a node cannot look up", driver.ErrUnsupported)
 	}
 	f := newFanOut[*driver.Record](ctx, s, s.timeout)
-	f.count = func(reply[*driver.Record]) bool {
+	f.count = func(int, *driver.Record, error) bool {
 		_, state := s.lookupState(f)
 		return state != stateUnclear
 	}
 	f.send(func(ctx context.Context, n *node) (*driver.Record, error) {
-		return callNode(ctx, n, func(ctx context.Context) (*driver.Record, error) { return recordOrNil(n.Lookup(ctx, name)) })
+		return recordOrNil(n.Lookup(ctx, name))
 	})
 	err := f.wait(ctx)
 	rec, state := s.lookupState(f)
@@ -55,17 +55,17 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 	replied := 0
 	var ended []driver.Record
 	f := newFanOut[*driver.Record](ctx, s, s.timeout)
-	f.count = func(r reply[*driver.Record]) bool {
-		if r.err == nil {
+	f.count = func(_ int, rec *driver.Record, err error) bool {
+		if err == nil {
 			replied++
-			if r.value != nil {
-				ended = append(ended, *r.value)
+			if rec != nil {
+				ended = append(ended, *rec)
 			}
 		}
 		return false
 	}
 	f.send(func(ctx context.Context, n *node) (*driver.Record, error) {
-		return callNode(ctx, n, func(ctx context.Context) (*driver.Record, error) { return recordOrNil(n.Break(ctx, req)) })
+		return recordOrNil(n.Break(ctx, req))
 	})
 	err := f.wait(ctx)
 	minority := len(s.nodes) - s.need
@@ -108,11 +108,11 @@ const (
 func (s *Store) lookupState(f *fanOut[*driver.Record]) (driver.Record, lookupState) {
 	var records []driver.Record
 	unknown := 0
-	for _, r := range f.replies {
-		if r.err != nil {
+	for i, rec := range f.values {
+		if f.errs[i] != nil {
 			unknown++
-		} else if r.value != nil {
-			records = append(records, *r.value)
+		} else if rec != nil {
+			records = append(records, *rec)
 		}
 	}
 	return s.majorityState(records, unknown)

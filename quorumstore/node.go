@@ -3,7 +3,7 @@ package quorumstore
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +19,8 @@ type node struct {
 	timeout    time.Duration
 	began      time.Time
 
-	sendBatch quorumbatch.SendBatch // nil for a store without batches
+	sendBatch quorumbatch.SendBatch // of one request if the store takes no batches
+	batches   bool
 
 	// Guarded by Store.mu.
 	waiting     []*nodeRequest // for the next batch
@@ -28,12 +29,12 @@ type node struct {
 	sending     bool           // it runs, and no batch of it takes too long
 	sentAt      time.Time      // when its batch was sent
 	stuckTimer  *time.Timer    // calls replaceSender
+	resends     int            // releases that are to be sent again
 
 	pending    atomic.Int64 // requests in flight, or waiting for one that is
 	lastReply  atomic.Int64 // when it last replied, or got a request after an idle time
 	timedOut   atomic.Bool  // its last request ended without a reply
 	hasReplied atomic.Bool  // it has replied
-	resends    atomic.Int64 // releases that are to be sent again
 }
 
 // Bounds on the effort for a node that does not reply.
@@ -52,50 +53,27 @@ const (
 
 var errUnresponsive = driver.NotApplied(errors.New("it has left many requests unanswered, and gets no more"))
 
-// callNode makes one request to a node. The caller calls Store.beginRequest before it and
-// Store.endRequest after it. callNode does not return before the node does.
-func callNode[T any](ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
-	if n.pending.Load() > unresponsiveLimit && n.isUnresponsive() {
-		var none T
-		return none, errUnresponsive
-	}
-	value, err := request(ctx)
-	n.recordReply(err != nil && ctx.Err() == context.DeadlineExceeded)
-	return value, err
-}
+// errNoMethod is the reply of a node that lacks the method for a request. Nothing was sent.
+var errNoMethod = fmt.Errorf("%w by this node", driver.ErrUnsupported)
 
-// recordReply records the end of a request, with or without a reply.
-func (n *node) recordReply(timedOut bool) {
+// call makes a request, or requests in a batch, to the node, unless the node is unresponsive. The
+// caller calls Store.beginRequest before it and Store.endRequest after it. call does not return
+// before the node does.
+func (n *node) call(ctx context.Context, request func() error) error {
+	if n.pending.Load() > unresponsiveLimit && n.isUnresponsive() {
+		return errUnresponsive
+	}
+	err := request()
+	if err == errNoMethod {
+		return err
+	}
+	timedOut := err != nil && ctx.Err() == context.DeadlineExceeded
 	n.timedOut.Store(timedOut)
 	if !timedOut {
 		n.hasReplied.Store(true)
 		n.lastReply.Store(n.now())
 	}
-}
-
-// send makes the requests that are not skipped, and returns when they have ended. The caller counts
-// them, as for callNode.
-func (n *node) send(ctx context.Context, requests []*nodeRequest) {
-	refused := n.pending.Load() > unresponsiveLimit && n.isUnresponsive()
-	var batch []*quorumbatch.Request
-	for _, r := range requests {
-		switch {
-		case r.skipped:
-		case refused:
-			r.sent.Err = errUnresponsive
-		case n.sendBatch == nil:
-			r.sent.Send(ctx, n.Store)
-			n.recordReply(r.sent.Err != nil && ctx.Err() == context.DeadlineExceeded)
-		default:
-			batch = append(batch, &r.sent)
-		}
-	}
-	if len(batch) == 0 {
-		return
-	}
-	n.sendBatch(ctx, batch)
-	answered := slices.ContainsFunc(batch, func(r *quorumbatch.Request) bool { return r.Err == nil })
-	n.recordReply(!answered && ctx.Err() == context.DeadlineExceeded)
+	return err
 }
 
 // startSender starts a goroutine that sends what waits for the node in batches, unless there is one
@@ -119,9 +97,7 @@ func (s *Store) sendBatches(n *node, sender int) {
 		n.waiting, n.batchBuffer = n.batchBuffer[:0], nil
 		n.sentAt = time.Now()
 		n.stuckTimer.Reset(maxBatchDelay)
-		s.mu.Unlock()
 		s.send(n, batch)
-		s.mu.Lock()
 		clear(batch)
 		n.batchBuffer = batch
 	}

@@ -13,15 +13,13 @@ import (
 // An ownerState is what is in flight, waits or is in doubt for one owner of one name. It exists
 // only as long as there is any of that.
 type ownerState struct {
-	key       ownerKey
+	key       [2]string     // of Store.owners
 	acquiring chan struct{} // holds a value while an Acquire is under way
 
 	// Guarded by Store.mu.
 	refs   int
 	queues []nodeQueue // one for each node
 }
-
-type ownerKey struct{ name, owner string }
 
 // A nodeQueue sends the requests of one owner to one node, one after the other: a release is sent
 // after the call of the acquisition that it undoes has returned. If that call was given up at its
@@ -37,24 +35,18 @@ type nodeQueue struct {
 	doubtUntil time.Time // see doubtTime
 }
 
-// A nodeRequest is an acquisition or a release at one node.
+// A nodeRequest is an acquisition or a release at one node, and its reply.
 type nodeRequest struct {
-	owner *ownerState
+	quorumbatch.Request
+	owner   *ownerState
+	callers []*fanOut[*quorumbatch.Request] // those that get the reply; none if it is sent again
 
-	acquire  *driver.AcquireRequest // nil for a release
-	acquired *fanOut[*driver.AcquireResult]
-	mayHold  bool // the acquisition has ended, and may have left a hold
+	undoes *nodeRequest // the acquisition that a release undoes; nil if it is sent in any case
+	resent int          // how often a release was sent before
+	place  int          // nodeQueue.sent when it was sent before
 
-	release  driver.ReleaseRequest
-	released []*fanOut[bool] // those that the release is sent for; none if it is sent again
-	undoes   *nodeRequest    // the acquisition that the release undoes; nil if it is sent in any case
-	resent   int             // how often the release was sent before
-	place    int             // nodeQueue.sent when it was sent before
-
-	skipped bool      // its turn has come, and it is not to be sent
-	doubt   time.Time // nodeQueue.doubtUntil when its turn came; zero if there was no doubt
-
-	sent quorumbatch.Request // what the node gets, with the result
+	sent    *quorumbatch.Request // what the node gets when its turn has come: see prepare
+	mayHold bool                 // an acquisition has ended, and may have left a hold
 }
 
 // Reasons not to send a request to a node. Nothing was sent.
@@ -69,11 +61,9 @@ func isUnsent(err error) bool {
 	return errors.Is(err, errNotSent) || errors.Is(err, errInDoubt) || errors.Is(err, errUnresponsive)
 }
 
-// refOwner returns the state of an owner, with a reference to it.
+// refOwner returns the state of an owner, with a reference to it. The caller holds s.mu.
 func (s *Store) refOwner(name, owner string) *ownerState {
-	key := ownerKey{name, owner}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	key := [2]string{name, owner}
 	o := s.owners[key]
 	if o == nil {
 		o = &ownerState{key: key, acquiring: make(chan struct{}, 1), queues: make([]nodeQueue, len(s.nodes))}
@@ -83,18 +73,26 @@ func (s *Store) refOwner(name, owner string) *ownerState {
 	return o
 }
 
-// unrefOwner drops a reference.
+// unrefOwner drops a reference. The caller holds s.mu.
 func (s *Store) unrefOwner(o *ownerState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unrefLocked(o)
-}
-
-func (s *Store) unrefLocked(o *ownerState) {
 	o.refs--
 	if o.refs == 0 {
 		delete(s.owners, o.key)
 	}
+}
+
+// enqueueAll puts a request of an owner into the queues of all nodes. The replies go to f.
+func (s *Store) enqueueAll(name, owner string, req quorumbatch.Request, f *fanOut[*quorumbatch.Request]) []nodeRequest {
+	requests, callers := make([]nodeRequest, len(s.nodes)), []*fanOut[*quorumbatch.Request]{f}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.refOwner(name, owner)
+	for i, n := range s.nodes {
+		requests[i] = nodeRequest{Request: req, owner: o, callers: callers}
+		s.enqueue(n, &requests[i])
+	}
+	s.unrefOwner(o)
+	return requests
 }
 
 // enqueue puts a request into the queue of a node, and sends it if there is nothing else. A release
@@ -102,17 +100,18 @@ func (s *Store) unrefLocked(o *ownerState) {
 func (s *Store) enqueue(n *node, r *nodeRequest) {
 	q := &r.owner.queues[n.index]
 	for _, w := range q.waiting {
-		if w.acquire != nil && w.acquired.isDecided() { // The grant is not needed any more.
+		if w.Acquire != nil && w.callers[0].isDecided() { // The grant is not needed any more.
 			s.cancel(n, w)
 			break // There is no other: see nodeQueue.
 		}
 	}
-	if i := len(q.waiting) - 1; i >= 0 && r.acquire == nil {
-		if last := q.waiting[i]; last.acquire == nil && (last.release.Keep > 0) == (r.release.Keep > 0) {
-			last.released = append(slices.DeleteFunc(last.released, (*fanOut[bool]).isDecided), r.released...)
+	if i := len(q.waiting) - 1; i >= 0 && r.Acquire == nil {
+		if last := q.waiting[i]; last.Acquire == nil && (last.Release.Keep > 0) == (r.Release.Keep > 0) {
+			undecided := slices.DeleteFunc(slices.Clone(last.callers), (*fanOut[*quorumbatch.Request]).isDecided)
+			last.callers = append(undecided, r.callers...)
 			last.undoes = nil
 			if r.resent == 0 { // The later release decides how long the name is kept.
-				last.release, last.resent = r.release, 0
+				last.Release, last.resent = r.Release, 0
 			}
 			return
 		}
@@ -134,60 +133,92 @@ func (s *Store) cancel(n *node, r *nodeRequest) bool {
 		return false
 	}
 	q.waiting = slices.Delete(q.waiting, i, i+1)
-	s.unrefLocked(r.owner)
+	s.unrefOwner(r.owner)
 	s.endRequest(n)
 	return true
 }
 
-// startNext makes the first request that waits the current one, decides whether it is to be sent,
-// and has that done: at once, or with the next batch of the node. The caller holds s.mu.
+// startNext makes the first request that waits the current one, and has it sent: at once, or with
+// the next batch of the node. The caller holds s.mu.
 func (s *Store) startNext(n *node, q *nodeQueue) {
 	if q.current = nil; len(q.waiting) == 0 {
 		return
 	}
 	r := q.waiting[0]
 	q.current, q.waiting = r, q.waiting[1:]
-	if !q.doubtUntil.IsZero() && time.Now().Before(q.doubtUntil) {
-		r.doubt = q.doubtUntil
-	}
-	switch {
-	case r.resent > 0:
-		r.skipped = r.place != q.sent
-	case r.acquire == nil:
-		r.skipped = r.undoes != nil && !r.undoes.mayHold
-	default:
-		r.skipped = r.acquired.isOver()
-	}
-	if !r.skipped && r.resent == 0 && (r.acquire == nil || r.doubt.IsZero()) {
-		q.sent++
-	}
-	r.place = q.sent
-	if n.sendBatch == nil {
-		go s.send(n, []*nodeRequest{r})
+	if n.batches {
+		n.waiting = append(n.waiting, r)
+		s.startSender(n)
 		return
 	}
-	n.waiting = append(n.waiting, r)
-	s.startSender(n)
+	go func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.send(n, []*nodeRequest{r})
+	}()
 }
 
-// send sends current requests of queues to a node, counts the replies, and starts the requests
-// behind them.
+// send sends current requests of queues to a node, delivers the replies, and starts the requests
+// behind them. The caller holds s.mu, which is unlocked while the node has the requests.
 func (s *Store) send(n *node, requests []*nodeRequest) {
-	ctx, cancel := s.sendContext(requests)
+	batch := make([]*quorumbatch.Request, 0, len(requests))
 	for _, r := range requests {
-		s.prepare(r)
+		if s.prepare(n, r); r.sent != nil {
+			batch = append(batch, r.sent)
+		}
 	}
-	n.send(ctx, requests)
-	cancel()
+	s.mu.Unlock()
+	if len(batch) > 0 {
+		ctx, cancel := s.sendContext(requests)
+		err := n.call(ctx, func() error {
+			n.sendBatch(ctx, batch)
+			if slices.ContainsFunc(batch, func(r *quorumbatch.Request) bool { return r.Err == nil }) {
+				return nil
+			}
+			return batch[0].Err
+		})
+		cancel()
+		if err == errUnresponsive {
+			for _, r := range batch {
+				r.Err = err
+			}
+		}
+	}
 	for _, r := range requests {
-		s.deliver(n, r)
+		for _, f := range r.callers {
+			f.receive(n.index, &r.Request, r.Err)
+		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, r := range requests {
+		s.recordSent(n, r)
 		s.startNext(n, &r.owner.queues[n.index])
-		s.unrefLocked(r.owner)
+		s.unrefOwner(r.owner)
 		s.endRequest(n)
+	}
+}
+
+// prepare decides what the node gets when the turn of a request has come: the request, nothing, or,
+// while a release is in doubt, that release again in place of an acquisition. If it is not the
+// request, r.Err is the reason. The caller holds s.mu.
+func (s *Store) prepare(n *node, r *nodeRequest) {
+	q, now := &r.owner.queues[n.index], time.Now()
+	superseded := r.resent > 0 && r.place != q.sent
+	needless := r.undoes != nil && !r.undoes.mayHold
+	switch {
+	case s.alive.Err() != nil:
+		r.Err = driver.ErrClosed
+	case superseded || needless || r.Acquire != nil && !now.Before(r.callers[0].deadline):
+		r.Err = errNotSent
+	case r.Acquire != nil && now.Before(q.doubtUntil):
+		r.Err = errInDoubt
+		r.sent = &quorumbatch.Request{Release: driver.ReleaseRequest{Name: r.Acquire.Name, Owner: r.Acquire.Owner}}
+	default:
+		r.sent = &r.Request
+		if r.resent == 0 {
+			q.sent++
+		}
+		r.place = q.sent
 	}
 }
 
@@ -195,66 +226,12 @@ func (s *Store) send(n *node, requests []*nodeRequest) {
 // if that of its callers was over when its turn came.
 func (s *Store) sendContext(requests []*nodeRequest) (context.Context, context.CancelFunc) {
 	values := context.Background()
-	switch r := requests[0]; {
-	case len(requests) > 1:
-	case r.acquire != nil:
-		return r.acquired.context(), func() {}
-	case len(r.released) > 0:
-		f := r.released[0]
-		if time.Until(f.deadline) >= s.timeout {
+	if r := requests[0]; len(requests) == 1 && len(r.callers) > 0 {
+		f := r.callers[0]
+		if r.Acquire != nil || time.Until(f.deadline) >= s.timeout {
 			return f.context(), func() {}
 		}
-		values = f.values
+		values = f.caller
 	}
 	return s.requestContext(values, time.Now().Add(2*s.timeout))
-}
-
-// prepare sets r.sent, unless the request is to be skipped. While a release is in doubt, it sends
-// that release again in place of an acquisition.
-func (s *Store) prepare(r *nodeRequest) {
-	switch {
-	case r.acquire == nil && !r.skipped && s.alive.Err() != nil:
-		r.skipped, r.sent.Err = true, driver.ErrClosed
-	case r.acquire == nil:
-		r.sent.Release = r.release
-	case r.skipped || r.acquired.isOver():
-		r.skipped, r.sent.Err = true, errNotSent
-	case !r.doubt.IsZero():
-		r.sent.Release = driver.ReleaseRequest{Name: r.acquire.Name, Owner: r.acquire.Owner}
-	default:
-		r.sent.Acquire = r.acquire
-	}
-}
-
-// deliver counts the reply to a request, and remembers what the node may have missed.
-func (s *Store) deliver(n *node, r *nodeRequest) {
-	err := r.sent.Err
-	if r.acquire == nil {
-		if !r.skipped {
-			s.updateDoubt(r.owner, n, r.doubt, err)
-			late := err == nil && !r.sent.Released && s.mayStillArrive(r.owner, n)
-			if late || err != nil && !driver.Permanent(err) {
-				s.resendLater(n, r)
-			}
-		}
-		for _, f := range r.released {
-			f.receive(reply[bool]{n.index, r.sent.Released, err})
-		}
-		return
-	}
-	switch {
-	case r.skipped:
-	case r.sent.Acquire == nil:
-		s.updateDoubt(r.owner, n, r.doubt, err)
-		err = errInDoubt
-	default:
-		unknown := err != nil && !driver.IsNotApplied(err)
-		r.mayHold = unknown || err == nil && r.sent.Acquired.Granted
-		if unknown {
-			s.mu.Lock()
-			r.owner.queues[n.index].unknown = true
-			s.mu.Unlock()
-		}
-	}
-	r.acquired.receive(reply[*driver.AcquireResult]{n.index, &r.sent.Acquired, err})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // Release implements [driver.Store]. It goes to every node. It returns true as soon as a majority
@@ -25,18 +26,18 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
 	}
 	ended, without := 0, 0
-	f := newFanOut[bool](ctx, s, s.timeout)
-	f.count = func(r reply[bool]) bool {
+	f := newFanOut[*quorumbatch.Request](ctx, s, s.timeout)
+	f.count = func(_ int, reply *quorumbatch.Request, err error) bool {
 		switch {
-		case r.err != nil:
-		case r.value:
+		case err != nil:
+		case reply.Released:
 			ended++
 		default:
 			without++
 		}
 		return ended >= s.need || without > len(s.nodes)-s.need
 	}
-	s.enqueueRelease(req, f)
+	s.enqueueAll(req.Name, req.Owner, quorumbatch.Request{Release: req}, f)
 	err := f.wait(ctx)
 	switch {
 	case ended >= s.need, !keep && ended+without >= s.need && without <= len(s.nodes)-s.need:
@@ -44,25 +45,10 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	case without > len(s.nodes)-s.need:
 		return false, nil
 	}
-	return false, s.quorumError("not confirmed", err, f.votes(func(ended bool) Vote {
-		if ended {
+	return false, s.quorumError("not confirmed", err, f.votes(func(reply *quorumbatch.Request) Vote {
+		if reply.Released {
 			return Vote{Answer: "released"}
 		}
 		return Vote{Answer: "not held"}
 	}))
-}
-
-// enqueueRelease sends a release to all nodes, to each when the requests of the owner before it have
-// ended.
-func (s *Store) enqueueRelease(req driver.ReleaseRequest, f *fanOut[bool]) {
-	o := s.refOwner(req.Name, req.Owner)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	requests, callers := make([]nodeRequest, len(s.nodes)), make([]*fanOut[bool], len(s.nodes))
-	for i, n := range s.nodes {
-		callers[i] = f
-		requests[i] = nodeRequest{owner: o, release: req, released: callers[i : i+1 : i+1]}
-		s.enqueue(n, &requests[i])
-	}
-	s.unrefLocked(o)
 }

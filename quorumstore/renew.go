@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // Renew implements [driver.Store]: one request to each node for the whole batch. A hold is Renewed
@@ -58,7 +59,7 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest) (outcomes
 	f := newFanOut[[]driver.RenewOutcome](ctx, s, s.timeout)
 	f.count = t.addReply
 	f.send(func(ctx context.Context, n *node) ([]driver.RenewOutcome, error) {
-		return callNode(ctx, n, func(ctx context.Context) ([]driver.RenewOutcome, error) { return n.Renew(ctx, reqs) })
+		return n.Renew(ctx, reqs)
 	})
 	cut := f.wait(ctx)
 	outcomes = make([]driver.RenewOutcome, len(reqs))
@@ -71,7 +72,7 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest) (outcomes
 			unclear = append(unclear, i)
 		}
 		if err == nil {
-			err = s.quorumError("renewal not confirmed", cut, func(n *node) Vote { return renewVote(f.replies[n.index], i) })
+			err = s.quorumError("renewal not confirmed", cut, func(n *node) Vote { return renewVote(f.values[n.index], f.errs[n.index], i) })
 		}
 	}
 	return outcomes, unclear, err
@@ -90,13 +91,12 @@ type renewalTally struct {
 type renewCount struct{ renewed, lost int }
 
 // addReply counts the reply of a node, and reports whether all holds are decided.
-func (t *renewalTally) addReply(a reply[[]driver.RenewOutcome]) bool {
-	a.value = a.value[:min(len(a.value), len(t.counts))]
-	for i, outcome := range a.value {
+func (t *renewalTally) addReply(node int, outcomes []driver.RenewOutcome, _ error) bool {
+	for i, outcome := range outcomes[:min(len(outcomes), len(t.counts))] {
 		before := t.outcome(i)
 		switch outcome {
 		case driver.Renewed:
-			if t.releasing[i] != nil && t.releasing[i][a.node] {
+			if t.releasing[i] != nil && t.releasing[i][node] {
 				t.counts[i].lost++
 			} else {
 				t.counts[i].renewed++
@@ -122,14 +122,14 @@ func (t *renewalTally) outcome(i int) driver.RenewOutcome {
 }
 
 // renewVote returns the vote of a node on one hold of the batch. An error can come with outcomes.
-func renewVote(r reply[[]driver.RenewOutcome], i int) Vote {
+func renewVote(outcomes []driver.RenewOutcome, err error, i int) Vote {
 	switch {
-	case i < len(r.value) && r.value[i] == driver.Renewed:
+	case i < len(outcomes) && outcomes[i] == driver.Renewed:
 		return Vote{Answer: "renewed"}
-	case i < len(r.value) && r.value[i] == driver.RenewLost:
+	case i < len(outcomes) && outcomes[i] == driver.RenewLost:
 		return Vote{Answer: "lost"}
-	case r.err != nil:
-		return Vote{Err: r.err}
+	case err != nil:
+		return Vote{Err: err}
 	}
 	return Vote{Err: errNoOutcome}
 }
@@ -137,6 +137,7 @@ func renewVote(r reply[[]driver.RenewOutcome], i int) Vote {
 // releaseLost releases the part of a lost hold that a minority of the nodes still has, in the
 // background.
 func (s *Store) releaseLost(lost driver.RenewRequest) {
-	s.enqueueRelease(driver.ReleaseRequest{Name: lost.Name, Owner: lost.Owner},
-		newFanOut[bool](context.Background(), s, s.timeout))
+	release := driver.ReleaseRequest{Name: lost.Name, Owner: lost.Owner}
+	s.enqueueAll(lost.Name, lost.Owner, quorumbatch.Request{Release: release},
+		newFanOut[*quorumbatch.Request](context.Background(), s, s.timeout))
 }

@@ -7,37 +7,24 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // A round is one vote on an acquisition.
 type round struct {
 	tally
 	s        *Store
-	owner    *ownerState
 	req      driver.AcquireRequest
 	began    time.Time
-	requests []nodeRequest // one to each node
+	requests []nodeRequest // the acquisition at each node
 }
 
-func (s *Store) newRound(o *ownerState, req driver.AcquireRequest) *round {
+func (s *Store) newRound(req driver.AcquireRequest) *round {
 	return &round{
-		tally:    tally{need: s.need, fenced: s.guarantees.Fencing, votes: make([]vote, len(s.nodes))},
-		s:        s,
-		owner:    o,
-		req:      req,
-		began:    time.Now(),
-		requests: make([]nodeRequest, len(s.nodes)),
-	}
-}
-
-// enqueue sends the acquisition to all nodes, to each when the requests of the owner before it have
-// ended.
-func (r *round) enqueue(f *fanOut[*driver.AcquireResult]) {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	for i, n := range r.s.nodes {
-		r.requests[i] = nodeRequest{owner: r.owner, acquire: &r.req, acquired: f}
-		r.s.enqueue(n, &r.requests[i])
+		tally: tally{need: s.need, fenced: s.guarantees.Fencing, votes: make([]vote, len(s.nodes))},
+		s:     s,
+		req:   req,
+		began: time.Now(),
 	}
 }
 
@@ -47,11 +34,12 @@ func (r *round) enqueue(f *fanOut[*driver.AcquireResult]) {
 // of the Store.
 func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome verdict, token int64, err error) {
 	uncast, answered := len(r.votes), 0
-	f := newFanOut[*driver.AcquireResult](ctx, r.s, r.s.timeout)
-	f.count = func(a reply[*driver.AcquireResult]) bool {
-		r.votes[a.node] = vote{cast: true, granted: a.value.Granted && a.err == nil, token: a.value.Token, tokens: a.value.Tokens, held: a.value.Held, err: a.err}
+	f := newFanOut[*quorumbatch.Request](ctx, r.s, r.s.timeout)
+	f.count = func(node int, reply *quorumbatch.Request, err error) bool {
+		res := &reply.Acquired
+		r.votes[node] = vote{cast: true, granted: res.Granted && err == nil, token: res.Token, tokens: res.Tokens, held: res.Held, err: err}
 		uncast--
-		if a.err == nil {
+		if err == nil {
 			answered++
 		}
 		outcome, token = r.verdictAfter(uncast)
@@ -63,7 +51,7 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 		}
 		return false
 	}
-	r.enqueue(f)
+	r.requests = r.s.enqueueAll(r.req.Name, r.req.Owner, quorumbatch.Request{Acquire: &r.req}, f)
 	err = f.wait(ctx)
 	if err == nil && outcome == verdictUndecided { // no more votes are waited for
 		outcome, token = r.verdictAfter(0)
@@ -81,11 +69,11 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 func (r *round) undo(ctx context.Context) (wait func(ctx context.Context) bool) {
 	s := r.s
 	granted, replied, confirmed := 0, 0, 0
-	f := newFanOut[bool](ctx, s, s.timeout)
-	f.count = func(a reply[bool]) bool {
-		if r.votes[a.node].granted {
+	f := newFanOut[*quorumbatch.Request](ctx, s, s.timeout)
+	f.count = func(node int, _ *quorumbatch.Request, err error) bool {
+		if r.votes[node].granted {
 			replied++
-			if a.err == nil {
+			if err == nil {
 				confirmed++
 			}
 		}
@@ -106,10 +94,10 @@ func (r *round) undo(ctx context.Context) (wait func(ctx context.Context) bool) 
 		}
 		f.missing++
 		s.enqueue(n, &nodeRequest{
-			owner:    r.owner,
-			release:  driver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner},
-			released: []*fanOut[bool]{f},
-			undoes:   acquisition,
+			Request: quorumbatch.Request{Release: driver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner}},
+			owner:   acquisition.owner,
+			callers: []*fanOut[*quorumbatch.Request]{f},
+			undoes:  acquisition,
 		})
 	}
 	if granted == 0 {

@@ -47,8 +47,8 @@ type Store struct {
 	ids          *identities
 
 	mu     sync.Mutex
-	owners map[ownerKey]*ownerState // those with something in flight or in doubt
-	doubts int                      // see doubtLimit
+	owners map[[2]string]*ownerState // those with something in flight or in doubt, by name and owner
+	doubts int                       // see doubtLimit
 }
 
 var _ driver.Watcher = (*Store)(nil)
@@ -70,7 +70,7 @@ func New(nodes []driver.Store, o *Options) *Store {
 		timeout:     o.Timeout,
 		ownsNodes:   o.CloseStores,
 		drainSignal: make(chan struct{}, 1),
-		owners:      map[ownerKey]*ownerState{},
+		owners:      map[[2]string]*ownerState{},
 		ids:         newIdentities(len(nodes)),
 	}
 	s.closing, s.beginClosing = context.WithCancel(context.Background())
@@ -87,8 +87,11 @@ func New(nodes []driver.Store, o *Options) *Store {
 		can[i] = store.Guarantees()
 		n := &node{Store: store, index: i, guarantees: can[i], timeout: s.timeout, began: began}
 		if n.sendBatch = quorumbatch.Of(store); n.sendBatch != nil {
+			n.batches = true
 			n.stuckTimer = time.AfterFunc(time.Hour, func() { s.replaceSender(n) })
 			n.stuckTimer.Stop()
+		} else {
+			n.sendBatch = func(ctx context.Context, reqs []*quorumbatch.Request) { reqs[0].Send(ctx, store) }
 		}
 		s.nodes = append(s.nodes, n)
 	}

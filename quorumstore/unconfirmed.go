@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // A release that a node did not confirm may still be on its way, and end a hold that the same owner
@@ -20,21 +21,27 @@ const doubtLimit = 1 << 14
 // background. After that the TTL has to do.
 var resendAfter = []time.Duration{250 * time.Millisecond, time.Second}
 
-// updateDoubt shortens the doubt about a node after a release that it has confirmed, and records a
-// doubt after one that it has not. before is the doubt when the release was sent.
-func (s *Store) updateDoubt(o *ownerState, n *node, before time.Time, err error) {
-	if err == nil && before.IsZero() || driver.IsNotApplied(err) {
+// recordSent records what is open after a request has been sent: the hold that an acquisition may
+// have left, and the doubt about a release. A release that is not confirmed, or may precede the
+// acquisition that it undoes, is sent again after a pause, in its turn. It is not if the owner has
+// made another request at this node since, or if resendLimit releases wait. The caller holds s.mu.
+func (s *Store) recordSent(n *node, r *nodeRequest) {
+	if r.sent == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q := &o.queues[n.index]
+	o, q, err := r.owner, &r.owner.queues[n.index], r.sent.Err
+	unknown := err != nil && !driver.IsNotApplied(err)
+	if r.sent.Acquire != nil {
+		r.mayHold = unknown || err == nil && r.Acquired.Granted
+		q.unknown = q.unknown || unknown
+		return
+	}
 	switch {
-	case err == nil:
-		if soon := time.Now().Add(s.timeout); q.doubtUntil.Equal(before) && soon.Before(before) {
+	case err == nil && !q.doubtUntil.IsZero():
+		if soon := time.Now().Add(s.timeout); soon.Before(q.doubtUntil) {
 			q.doubtUntil = soon
 		}
-	case s.doubts < doubtLimit:
+	case unknown && s.doubts < doubtLimit:
 		s.doubts++
 		o.refs++
 		q.doubtUntil = time.Now().Add(doubtTime)
@@ -42,44 +49,27 @@ func (s *Store) updateDoubt(o *ownerState, n *node, before time.Time, err error)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.doubts--
-			s.unrefLocked(o)
+			s.unrefOwner(o)
 		})
 	}
-}
-
-// mayStillArrive reports whether the node may execute an acquisition of the owner that has ended
-// without a reply.
-func (s *Store) mayStillArrive(o *ownerState, n *node) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return o.queues[n.index].unknown
-}
-
-// resendLater sends a release again after a pause, in its turn. It does not if the owner has made
-// another request at this node since, or if resendLimit releases wait.
-func (s *Store) resendLater(n *node, r *nodeRequest) {
-	if r.resent == len(resendAfter) {
-		return
-	}
-	if n.resends.Add(1) > resendLimit {
-		n.resends.Add(-1)
+	late := err == nil && !r.Released && q.unknown
+	confirmed := err == nil && !late || driver.Permanent(err)
+	if r.Acquire != nil || confirmed || r.resent == len(resendAfter) || n.resends == resendLimit {
 		return
 	}
 	pause := resendAfter[r.resent]
-	o := r.owner
-	again := &nodeRequest{owner: o, release: r.release, resent: r.resent + 1, place: r.place}
-	if again.release.Keep > 0 {
-		again.release.Keep = max(again.release.Keep-pause, driver.MinTTL)
+	again := &nodeRequest{owner: o, Request: quorumbatch.Request{Release: r.Release}, resent: r.resent + 1, place: r.place}
+	if again.Release.Keep > 0 {
+		again.Release.Keep = max(again.Release.Keep-pause, driver.MinTTL)
 	}
-	s.mu.Lock()
+	n.resends++
 	o.refs++
-	s.mu.Unlock()
 	time.AfterFunc(pause, func() {
-		n.resends.Add(-1)
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		n.resends--
 		s.enqueue(n, again)
-		s.unrefLocked(o)
+		s.unrefOwner(o)
 	})
 }
 
@@ -88,15 +78,15 @@ func (s *Store) resendLater(n *node, r *nodeRequest) {
 func (s *Store) releasingNodes(name, owner string) []bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.owners[ownerKey{name, owner}]
+	o := s.owners[[2]string{name, owner}]
 	if o == nil {
 		return nil
 	}
 	releasing := make([]bool, len(s.nodes))
 	for i, q := range o.queues {
-		releasing[i] = time.Now().Before(q.doubtUntil) || q.current != nil && q.current.acquire == nil
+		releasing[i] = time.Now().Before(q.doubtUntil) || q.current != nil && q.current.Acquire == nil
 		for _, r := range q.waiting {
-			releasing[i] = releasing[i] || r.acquire == nil
+			releasing[i] = releasing[i] || r.Acquire == nil
 		}
 	}
 	return releasing

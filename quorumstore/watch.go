@@ -37,8 +37,8 @@ func (s *Store) Watch(ctx context.Context, name string) (<-chan struct{}, error)
 	context.AfterFunc(watchCtx, func() { stop() })
 	watching, failed := 0, 0
 	f := newFanOut[struct{}](ctx, s, s.timeout)
-	f.count = func(r reply[struct{}]) bool {
-		if r.err == nil {
+	f.count = func(_ int, _ struct{}, err error) bool {
+		if err == nil {
 			watching++
 		} else {
 			failed++
@@ -74,13 +74,11 @@ type watch struct {
 func (w *watch) watchNode(ctx, watchCtx context.Context, n *node, name string) error {
 	watcher, ok := n.Store.(driver.Watcher)
 	if !ok || !n.guarantees.Push {
-		return driver.ErrUnsupported
+		return errNoMethod
 	}
 	watchCtx, cancel := context.WithCancel(watchCtx)
 	goOn := context.AfterFunc(ctx, cancel)
-	signals, err := callNode(ctx, n, func(context.Context) (<-chan struct{}, error) {
-		return watcher.Watch(watchCtx, name)
-	})
+	signals, err := watcher.Watch(watchCtx, name)
 	if !goOn() {
 		err = cmp.Or(err, ctx.Err())
 	}
