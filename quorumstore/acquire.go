@@ -32,7 +32,7 @@ const (
 // Requests under way are awaited, to the deadline of ctx and for Options.Timeout at most. The
 // cancellation of ctx ends the pauses between them.
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	s.beginCall() // Close waits for grants that have to be released.
+	s.calls.Add(1) // Close waits for grants that have to be released.
 	defer s.doneCall()
 	if err := s.checkUsable(ctx); err != nil {
 		return driver.AcquireResult{}, err
@@ -43,28 +43,11 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err := s.ids.err(); err != nil {
 		return driver.AcquireResult{}, err
 	}
-	s.mu.Lock()
-	o := s.refOwner(req.Name, req.Owner)
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.unrefOwner(o)
-	}()
-	// One Acquire of an owner at a time: the releases of one must not end what another was granted.
-	select {
-	case o.acquiring <- struct{}{}:
-	default:
-		select {
-		case o.acquiring <- struct{}{}:
-		case <-ctx.Done():
-			return driver.AcquireResult{}, driver.NotApplied(ctx.Err())
-		case <-s.closing.Done():
-			return driver.AcquireResult{}, driver.ErrClosed
-		}
+	unlock, err := s.lockOwner(ctx, req.Name, req.Owner)
+	if err != nil {
+		return driver.AcquireResult{}, err
 	}
-	defer func() { <-o.acquiring }()
-
+	defer unlock()
 	floor := req.Floor
 	req.Floor = s.floorFor(floor)
 	var seen driver.Record
@@ -105,6 +88,37 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 			req.Floor = s.raisedFloor(floor, r.greatestToken(), took)
 		}
 	}
+}
+
+// lockOwner waits until no other Acquire of an owner is under way: the releases of one must not end
+// what another was granted.
+func (s *Store) lockOwner(ctx context.Context, name, owner string) (unlock func(), err error) {
+	s.mu.Lock()
+	o := s.refOwner(name, owner)
+	s.mu.Unlock()
+	select {
+	case o.acquiring <- struct{}{}:
+	default: // ctx.Done may cost a timer
+		select {
+		case o.acquiring <- struct{}{}:
+		case <-ctx.Done():
+			err = driver.NotApplied(ctx.Err())
+		case <-s.closing.Done():
+			err = driver.ErrClosed
+		}
+	}
+	unlock = func() {
+		if err == nil {
+			<-o.acquiring
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unrefOwner(o)
+	}
+	if err != nil {
+		unlock()
+	}
+	return unlock, err
 }
 
 // confirmsHold reports whether the blocking hold is certainly one hold. Two owners with one public

@@ -30,7 +30,13 @@ func (s *Store) Close() error {
 	if !s.ownsNodes {
 		return nil
 	}
-	return s.closeNodes()
+	var errs []error
+	for _, n := range s.nodes {
+		if err := n.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("node %d (%s): %w", n.index+1, n.guarantees.Store, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // drain waits for requests in flight.
@@ -93,9 +99,7 @@ func (s *Store) endRequest(n *node) {
 	}
 }
 
-// beginCall and doneCall count calls that may leave work behind.
-func (s *Store) beginCall() { s.calls.Add(1) }
-
+// doneCall records the end of a call that may leave work behind.
 func (s *Store) doneCall() {
 	if s.calls.Add(-1) == 0 {
 		s.signalDrain()
@@ -111,15 +115,4 @@ func (s *Store) signalDrain() {
 	case s.drainSignal <- struct{}{}:
 	default:
 	}
-}
-
-// closeNodes closes every node.
-func (s *Store) closeNodes() error {
-	var errs []error
-	for _, n := range s.nodes {
-		if err := n.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("node %d (%s): %w", n.index+1, n.guarantees.Store, err))
-		}
-	}
-	return errors.Join(errs...)
 }

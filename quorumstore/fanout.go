@@ -65,9 +65,6 @@ func (f *fanOut[T]) context() context.Context {
 	return f.ctx
 }
 
-// isOver reports whether the time of the requests is over.
-func (f *fanOut[T]) isOver() bool { return !time.Now().Before(f.deadline) || f.s.alive.Err() != nil }
-
 // send sends a request to each node, on a goroutine of its own.
 func (f *fanOut[T]) send(request func(context.Context, *node) (T, error)) *fanOut[T] {
 	ctx := f.context()

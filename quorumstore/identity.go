@@ -3,6 +3,7 @@ package quorumstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,18 +23,13 @@ type identities struct {
 	duplicateErr atomic.Pointer[error] // returned by acquisitions once two nodes were found to be the same
 
 	mu    sync.Mutex
-	names []string    // of each node, "" if it is not known
-	last  *comparison // nil before the first
-}
+	names []string // of each node, "" if it is not known
 
-// A comparison is one request to each node for its identity.
-type comparison struct {
-	done      []chan struct{} // of each node, closed at the end of its request
-	remaining int             // nodes with a request that has not ended
-	failed    bool            // a request has failed that may succeed later
+	// The requests for the identities, one to each node.
+	ended   []chan struct{} // of each node, closed at the end of its request; nil before the first
+	missing int             // requests that have not ended
+	failed  bool            // one has failed that may succeed later
 }
-
-func newIdentities(nodes int) *identities { return &identities{names: make([]string, nodes)} }
 
 // err returns an error if two of the nodes are known to be the same.
 func (ids *identities) err() error {
@@ -43,32 +39,22 @@ func (ids *identities) err() error {
 	return nil
 }
 
-// current returns the comparison under way, or the last one. begins is true if it is to begin now:
-// it is the first, or it follows a comparison that has failed.
-func (ids *identities) current() (c *comparison, begins bool) {
+// identify requests the identities of the nodes: the first time, and after requests that have
+// failed. It returns the ends of the requests, and reports whether it has begun them.
+func (s *Store) identify() (ended []chan struct{}, begun bool) {
+	ids := &s.ids
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
-	if ids.last != nil && (ids.last.remaining > 0 || !ids.last.failed) {
-		return ids.last, false
+	if ids.ended != nil && (ids.missing > 0 || !ids.failed) {
+		return ids.ended, false
 	}
-	c = &comparison{done: make([]chan struct{}, len(ids.names)), remaining: len(ids.names)}
-	for i := range c.done {
-		c.done[i] = make(chan struct{})
-	}
-	ids.last = c
-	return c, true
-}
-
-// identify requests the identities of the nodes unless that is under way, or nothing is left to
-// learn. It reports whether it has begun the comparison.
-func (s *Store) identify() (*comparison, bool) {
-	c, begins := s.ids.current()
-	if !begins {
-		return c, false
+	ids.ended, ids.missing, ids.failed = make([]chan struct{}, len(s.nodes)), len(s.nodes), false
+	for i := range ids.ended {
+		ids.ended[i] = make(chan struct{})
 	}
 	f := newFanOut[string](context.Background(), s, s.timeout)
 	f.count = func(node int, name string, err error) bool {
-		s.ids.finishRequest(c, s.nodes[node], name, err)
+		ids.recordIdentity(s.nodes[node], name, err)
 		return false
 	}
 	f.send(func(ctx context.Context, n *node) (string, error) {
@@ -77,43 +63,35 @@ func (s *Store) identify() (*comparison, bool) {
 		}
 		return "", errNoMethod
 	})
-	return c, true
+	return ids.ended, true
 }
 
-// finishRequest records the end of the request to a node. The node need not be identified again if
-// it was, or if its reply would be the same every time.
-func (ids *identities) finishRequest(c *comparison, n *node, name string, err error) {
+// recordIdentity records the reply of a node, and compares it with those of the others. The node is
+// not requested again if it has replied, or would reply the same every time. Identities are compared
+// among stores of one family, which is the first word of Guarantees.Store: "postgres" and "postgres
+// advisory" can be one server.
+func (ids *identities) recordIdentity(n *node, name string, err error) {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
-	defer close(c.done[n.index])
+	defer close(ids.ended[n.index])
+	ids.missing--
 	switch {
 	case err == nil && name != "":
-		ids.addIdentity(n, name)
-	case err != nil && !driver.Permanent(err):
-		c.failed = true
-	}
-	c.remaining--
-	if c.remaining == 0 && !c.failed {
-		ids.known.Store(true)
-	}
-}
-
-// addIdentity records the identity of a node, and compares it with the others. Identities are
-// compared among stores of one family, which is the first word of Guarantees.Store: "postgres" and
-// "postgres advisory" can be one server. The caller holds ids.mu.
-func (ids *identities) addIdentity(n *node, name string) {
-	family, _, _ := strings.Cut(n.guarantees.Store, " ")
-	name = family + " server (" + name + ")"
-	ids.names[n.index] = ""
-	for other, known := range ids.names {
-		if known == name {
+		family, _, _ := strings.Cut(n.guarantees.Store, " ")
+		name = family + " server (" + name + ")"
+		ids.names[n.index] = ""
+		if other := slices.Index(ids.names, name); other >= 0 {
 			err := fmt.Errorf("%w: nodes %d and %d of the quorum are the same %s",
 				driver.ErrInvalid, min(other, n.index)+1, max(other, n.index)+1, name)
 			ids.duplicateErr.CompareAndSwap(nil, &err)
-			break
 		}
+		ids.names[n.index] = name
+	case err != nil && !driver.Permanent(err):
+		ids.failed = true
 	}
-	ids.names[n.index] = name
+	if ids.missing == 0 && !ids.failed {
+		ids.known.Store(true)
+	}
 }
 
 // checkDistinctNodes returns an error if two of the nodes are the same. The first round that is won
@@ -121,11 +99,11 @@ func (ids *identities) addIdentity(n *node, name string) {
 // others as long as that took. A round that begins a later comparison waits for the nodes that have
 // voted, as long as the round took.
 func (r *round) checkDistinctNodes(ctx context.Context) error {
-	ids := r.s.ids
+	ids := &r.s.ids
 	if ids.known.Load() {
 		return ids.err()
 	}
-	c, begun := r.s.identify()
+	ended, begun := r.s.identify()
 	first := !ids.compared.Load()
 	if !first && !begun {
 		return ids.err()
@@ -141,12 +119,12 @@ func (r *round) checkDistinctNodes(ctx context.Context) error {
 			timer := time.AfterFunc(max(basePause, time.Since(r.began)), func() { close(grace) })
 			defer timer.Stop()
 		}
-		for i, settled := range c.done {
+		for i, end := range ended {
 			if r.votes[i].cast != voted {
 				continue
 			}
 			select {
-			case <-settled:
+			case <-end:
 			case <-grace:
 			case <-limit.Done():
 				if ctx.Err() != nil {

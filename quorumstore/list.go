@@ -24,25 +24,34 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			yield(driver.Record{}, fmt.Errorf("%w: a node cannot list", driver.ErrUnsupported))
 			return
 		}
-		lists, err := s.listNodes(ctx, prefix)
+		f, err := s.listNodes(ctx, prefix)
 		if err != nil {
 			yield(driver.Record{}, err)
 			return
 		}
 		seen := map[string]bool{}
-		for _, list := range lists.values {
+		for _, list := range f.values {
 			for name := range list {
 				if seen[name] {
 					continue
 				}
 				seen[name] = true
-				rec, state := s.stateInLists(lists, name)
-				var err error
-				switch state {
-				case stateFree:
+				var records []driver.Record
+				unknown := 0
+				for i, other := range f.values {
+					if rec, ok := other[name]; ok {
+						records = append(records, rec)
+					} else if f.errs[i] != nil {
+						unknown++
+					}
+				}
+				rec, held, clear := s.majorityHold(records, unknown)
+				if clear && !held {
 					continue
-				case stateUnclear:
-					err = s.quorumError("it is not clear who has it", nil, lists.votes(describeList))
+				}
+				var err error
+				if !clear {
+					err = s.quorumError("it is not clear who has it", nil, f.votes(describeList))
 					rec, err = driver.Record{}, fmt.Errorf("%q: %w", name, err)
 				}
 				if !yield(rec, err) {
@@ -53,16 +62,14 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	}
 }
 
-// A nodeList is the list of a node, by the names. It is not complete if there is an error with it.
-type nodeList map[string]driver.Record
+func describeList(map[string]driver.Record) Vote { return Vote{Answer: "complete"} }
 
-func describeList(nodeList) Vote { return Vote{Answer: "complete"} }
-
-// listNodes reads the lists of the nodes. They end with ctx.
-func (s *Store) listNodes(ctx context.Context, prefix string) (*fanOut[nodeList], error) {
-	f := newFanOut[nodeList](ctx, s, listTimeouts*s.timeout)
+// listNodes reads the list of each node, by the names. A list with an error is not complete. The
+// requests end with ctx.
+func (s *Store) listNodes(ctx context.Context, prefix string) (*fanOut[map[string]driver.Record], error) {
+	f := newFanOut[map[string]driver.Record](ctx, s, listTimeouts*s.timeout)
 	complete := 0
-	f.count = func(_ int, _ nodeList, err error) bool {
+	f.count = func(_ int, _ map[string]driver.Record, err error) bool {
 		if err == nil {
 			complete++
 		}
@@ -71,8 +78,8 @@ func (s *Store) listNodes(ctx context.Context, prefix string) (*fanOut[nodeList]
 		}
 		return false
 	}
-	f.send(func(ctx context.Context, n *node) (list nodeList, failed error) {
-		list = nodeList{}
+	f.send(func(ctx context.Context, n *node) (list map[string]driver.Record, failed error) {
+		list = map[string]driver.Record{}
 		for rec, err := range n.List(ctx, prefix) {
 			if err != nil {
 				failed = err
@@ -96,18 +103,4 @@ func (s *Store) listNodes(ctx context.Context, prefix string) (*fanOut[nodeList]
 		return nil, s.quorumError("the lists are not complete", err, f.votes(describeList))
 	}
 	return f, nil
-}
-
-// stateInLists reports whether a majority has a name.
-func (s *Store) stateInLists(lists *fanOut[nodeList], name string) (driver.Record, lookupState) {
-	var records []driver.Record
-	unknown := 0
-	for i, list := range lists.values {
-		if rec, ok := list[name]; ok {
-			records = append(records, rec)
-		} else if lists.errs[i] != nil {
-			unknown++
-		}
-	}
-	return s.majorityState(records, unknown)
 }

@@ -19,19 +19,31 @@ func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, e
 		return driver.Record{}, false, fmt.Errorf("%w: a node cannot look up", driver.ErrUnsupported)
 	}
 	f := newFanOut[*driver.Record](ctx, s, s.timeout)
+	evaluate := func() (rec driver.Record, held, clear bool) {
+		var records []driver.Record
+		unknown := 0
+		for i, rec := range f.values {
+			if f.errs[i] != nil {
+				unknown++
+			} else if rec != nil {
+				records = append(records, *rec)
+			}
+		}
+		return s.majorityHold(records, unknown)
+	}
 	f.count = func(int, *driver.Record, error) bool {
-		_, state := s.lookupState(f)
-		return state != stateUnclear
+		_, _, clear := evaluate()
+		return clear
 	}
 	f.send(func(ctx context.Context, n *node) (*driver.Record, error) {
 		return recordOrNil(n.Lookup(ctx, name))
 	})
 	err := f.wait(ctx)
-	rec, state := s.lookupState(f)
-	if state == stateUnclear {
+	rec, held, clear := evaluate()
+	if !clear {
 		return driver.Record{}, false, s.quorumError("it is not clear who has it", err, f.votes(describeRecord))
 	}
-	return rec, state == stateHeld, nil
+	return rec, held, nil
 }
 
 // Break implements [driver.Store]. It waits for all nodes, up to the Timeout, and succeeds if a
@@ -77,8 +89,8 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 	case req.Token != 0 || replied < s.need:
 		return driver.Record{}, false, s.quorumError("too few nodes confirmed it", err, f.votes(describeRecord))
 	}
-	rec, state := s.majorityState(ended, len(s.nodes)-replied)
-	return rec, state != stateFree && rec.Name != "", nil
+	rec, held, clear := s.majorityHold(ended, len(s.nodes)-replied)
+	return rec, (held || !clear) && rec.Name != "", nil
 }
 
 func recordOrNil(rec driver.Record, found bool, err error) (*driver.Record, error) {
@@ -95,41 +107,19 @@ func describeRecord(rec *driver.Record) Vote {
 	return Vote{Answer: describeHold(*rec), Held: *rec}
 }
 
-type lookupState uint8
-
-const (
-	stateUnclear lookupState = iota
-	stateHeld
-	stateFree
-)
-
-// lookupState returns the hold that a majority has; or, if that is unclear, the one that may have
-// it.
-func (s *Store) lookupState(f *fanOut[*driver.Record]) (driver.Record, lookupState) {
-	var records []driver.Record
-	unknown := 0
-	for i, rec := range f.values {
-		if f.errs[i] != nil {
-			unknown++
-		} else if rec != nil {
-			records = append(records, *rec)
-		}
-	}
-	return s.majorityState(records, unknown)
-}
-
-// majorityState evaluates the records of a name from the nodes, when the given number of other
-// nodes is unknown.
-func (s *Store) majorityState(records []driver.Record, unknown int) (driver.Record, lookupState) {
+// majorityHold returns the hold that a majority of the nodes has, given the records of the name from
+// the nodes and the number of the others, which are unknown. If these leave it open, clear is false,
+// and the hold is the one that may have a majority.
+func (s *Store) majorityHold(records []driver.Record, unknown int) (rec driver.Record, held, clear bool) {
 	group := largestGroup(records)
 	switch {
 	case len(group) >= s.need:
 		// At least one node of the last renewal is among these.
-		return group[0], stateHeld
+		return group[0], true, true
 	case len(group)+unknown < s.need:
-		return driver.Record{}, stateFree
+		return driver.Record{}, false, true
 	case len(group) == 0:
-		return driver.Record{}, stateUnclear
+		return driver.Record{}, false, false
 	}
-	return group[0], stateUnclear
+	return group[0], false, false
 }

@@ -222,3 +222,64 @@ func TestLastReleaseDecidesKeep(t *testing.T) {
 		})
 	}
 }
+
+// A release that undoes an acquisition is not sent if that has left nothing, unless a release of the
+// owner has joined it.
+func TestNeedlessRelease(t *testing.T) {
+	for _, joined := range []bool{false, true} {
+		inBubble(t, 3, func(t *testing.T, c cluster) {
+			conns := c.connect()
+			s := join(t, conns)
+			req := request("mine")
+			grant(t, s, req)
+			synctest.Wait()
+			conns[0].Set(faultstore.Acquire, faultstore.Refuse)
+			conns[1].Set(faultstore.Acquire, faultstore.Refuse)
+			conns[2].Set(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
+				time.Sleep(DefaultTimeout / 2)
+				return faultstore.ErrRefused
+			})
+			if _, err := s.Acquire(t.Context(), req); err == nil {
+				t.Fatal("no node was enough")
+			}
+			if joined {
+				giveBack(t, s, req)
+			}
+			time.Sleep(DefaultTimeout)
+			releases, holder := conns[2].Calls(faultstore.Release), c[2].holder(name)
+			if want := map[bool]string{true: "", false: "mine"}[joined]; holder != want || (releases == 1) != joined {
+				t.Errorf("joined: %v: holder %q, %d releases", joined, holder, releases)
+			}
+		})
+	}
+}
+
+// A release that joins others at several nodes gets one reply from each.
+func TestReleaseJoinsAtSeveralNodes(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		s := join(t, conns)
+		req := request("mine")
+		grant(t, s, req)
+		synctest.Wait()
+		revived := make([]chan struct{}, 5)
+		for i, conn := range conns[1:] {
+			revived[i+1] = make(chan struct{})
+			conn.Set(faultstore.Release, slowUntil(revived[i+1]))
+		}
+		for range 2 { // one in flight, and one that waits
+			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err == nil {
+				t.Error("one node was enough")
+			}
+		}
+		time.AfterFunc(DefaultTimeout/2, func() { close(revived[4]) })
+		if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err == nil {
+			t.Errorf("two nodes of five were enough: %v", ours)
+		}
+		for _, node := range revived[1:4] {
+			close(node)
+		}
+		synctest.Wait()
+		c.holders(t, "", "", "", "", "")
+	})
+}

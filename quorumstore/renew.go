@@ -38,87 +38,69 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	for i, outcome := range outcomes {
 		if outcome == driver.RenewLost {
-			s.releaseLost(reqs[i])
+			lost := driver.ReleaseRequest{Name: reqs[i].Name, Owner: reqs[i].Owner}
+			s.enqueueAll(lost.Name, lost.Owner, quorumbatch.Request{Release: lost},
+				newFanOut[*quorumbatch.Request](context.Background(), s, s.timeout))
 		}
 	}
 	return outcomes, err
 }
 
+// errNoOutcome is the vote of a node on a hold that its reply leaves out.
+var errNoOutcome = errors.New("the node gave no outcome")
+
 // renew sends one request to each node. Of the unknown outcomes, unclear are those on which the
 // nodes contradict each other.
 func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest) (outcomes []driver.RenewOutcome, unclear []int, err error) {
-	t := &renewalTally{
-		s:         s,
-		counts:    make([]renewCount, len(reqs)),
-		undecided: len(reqs),
-		releasing: make([][]bool, len(reqs)),
-	}
+	renewed, lost := make([]int, len(reqs)), make([]int, len(reqs)) // how many nodes
+	releasing := make([][]bool, len(reqs))
 	for i, req := range reqs {
-		t.releasing[i] = s.releasingNodes(req.Name, req.Owner)
+		releasing[i] = s.releasingNodes(req.Name, req.Owner)
 	}
+	outcome := func(i int) driver.RenewOutcome {
+		switch {
+		case renewed[i] >= s.need:
+			return driver.Renewed
+		case lost[i] > len(s.nodes)-s.need:
+			return driver.RenewLost
+		}
+		return driver.RenewUnknown
+	}
+	undecided := len(reqs)
 	f := newFanOut[[]driver.RenewOutcome](ctx, s, s.timeout)
-	f.count = t.addReply
-	f.send(func(ctx context.Context, n *node) ([]driver.RenewOutcome, error) {
-		return n.Renew(ctx, reqs)
-	})
+	f.count = func(node int, votes []driver.RenewOutcome, _ error) bool {
+		for i, vote := range votes[:min(len(votes), len(reqs))] {
+			before := outcome(i)
+			switch {
+			case vote == driver.RenewLost, vote == driver.Renewed && releasing[i] != nil && releasing[i][node]:
+				lost[i]++
+			case vote == driver.Renewed:
+				renewed[i]++
+			}
+			if before == driver.RenewUnknown && outcome(i) != driver.RenewUnknown {
+				undecided--
+			}
+		}
+		return undecided == 0
+	}
+	f.send(func(ctx context.Context, n *node) ([]driver.RenewOutcome, error) { return n.Renew(ctx, reqs) })
 	cut := f.wait(ctx)
 	outcomes = make([]driver.RenewOutcome, len(reqs))
-	for i, votes := range t.counts {
-		outcomes[i] = t.outcome(i)
+	for i := range outcomes {
+		outcomes[i] = outcome(i)
 		if outcomes[i] != driver.RenewUnknown {
 			continue
 		}
-		if cut == nil && votes.renewed > 0 && votes.lost > 0 {
+		if cut == nil && renewed[i] > 0 && lost[i] > 0 {
 			unclear = append(unclear, i)
 		}
 		if err == nil {
-			err = s.quorumError("renewal not confirmed", cut, func(n *node) Vote { return renewVote(f.values[n.index], f.errs[n.index], i) })
+			err = s.quorumError("renewal not confirmed", cut, func(n *node) Vote {
+				return renewVote(f.values[n.index], f.errs[n.index], i)
+			})
 		}
 	}
 	return outcomes, unclear, err
-}
-
-var errNoOutcome = errors.New("the node gave no outcome")
-
-// A renewalTally counts the votes on a batch.
-type renewalTally struct {
-	s         *Store
-	counts    []renewCount
-	undecided int      // holds that are not decided yet
-	releasing [][]bool // see Store.releasingNodes
-}
-
-type renewCount struct{ renewed, lost int }
-
-// addReply counts the reply of a node, and reports whether all holds are decided.
-func (t *renewalTally) addReply(node int, outcomes []driver.RenewOutcome, _ error) bool {
-	for i, outcome := range outcomes[:min(len(outcomes), len(t.counts))] {
-		before := t.outcome(i)
-		switch outcome {
-		case driver.Renewed:
-			if t.releasing[i] != nil && t.releasing[i][node] {
-				t.counts[i].lost++
-			} else {
-				t.counts[i].renewed++
-			}
-		case driver.RenewLost:
-			t.counts[i].lost++
-		}
-		if before == driver.RenewUnknown && t.outcome(i) != driver.RenewUnknown {
-			t.undecided--
-		}
-	}
-	return t.undecided == 0
-}
-
-func (t *renewalTally) outcome(i int) driver.RenewOutcome {
-	switch n := t.counts[i]; {
-	case n.renewed >= t.s.need:
-		return driver.Renewed
-	case n.lost > len(t.s.nodes)-t.s.need:
-		return driver.RenewLost
-	}
-	return driver.RenewUnknown
 }
 
 // renewVote returns the vote of a node on one hold of the batch. An error can come with outcomes.
@@ -132,12 +114,4 @@ func renewVote(outcomes []driver.RenewOutcome, err error, i int) Vote {
 		return Vote{Err: err}
 	}
 	return Vote{Err: errNoOutcome}
-}
-
-// releaseLost releases the part of a lost hold that a minority of the nodes still has, in the
-// background.
-func (s *Store) releaseLost(lost driver.RenewRequest) {
-	release := driver.ReleaseRequest{Name: lost.Name, Owner: lost.Owner}
-	s.enqueueAll(lost.Name, lost.Owner, quorumbatch.Request{Release: release},
-		newFanOut[*quorumbatch.Request](context.Background(), s, s.timeout))
 }

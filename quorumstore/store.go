@@ -44,7 +44,7 @@ type Store struct {
 	drainSignal  chan struct{}   // signaled when a closed Store may be done; room for one
 	alive        context.Context // ends when Close waits no longer
 	endAlive     context.CancelFunc
-	ids          *identities
+	ids          identities
 
 	mu     sync.Mutex
 	owners map[[2]string]*ownerState // those with something in flight or in doubt, by name and owner
@@ -71,7 +71,7 @@ func New(nodes []driver.Store, o *Options) *Store {
 		ownsNodes:   o.CloseStores,
 		drainSignal: make(chan struct{}, 1),
 		owners:      map[[2]string]*ownerState{},
-		ids:         newIdentities(len(nodes)),
+		ids:         identities{names: make([]string, len(nodes))},
 	}
 	s.closing, s.beginClosing = context.WithCancel(context.Background())
 	s.alive, s.endAlive = context.WithCancel(context.Background())

@@ -86,7 +86,12 @@ func (w *watch) watchNode(ctx, watchCtx context.Context, n *node, name string) e
 		cancel()
 		return err
 	}
-	w.addNode(n.index)
+	w.mu.Lock()
+	if w.watching >= w.s.need {
+		w.signaledAt[n.index] = time.Now() // It may have missed a release since Watch has returned.
+	}
+	w.watching++
+	w.mu.Unlock()
 	go func() {
 		for {
 			select {
@@ -98,16 +103,6 @@ func (w *watch) watchNode(ctx, watchCtx context.Context, n *node, name string) e
 		}
 	}()
 	return nil
-}
-
-// addNode records that a node watches.
-func (w *watch) addNode(node int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.watching >= w.s.need {
-		w.signaledAt[node] = time.Now() // it may have missed a release since Watch has returned
-	}
-	w.watching++
 }
 
 // onSignal records a node's signal.
