@@ -18,26 +18,37 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		return driver.AcquireResult{}, err
 	}
 	refuses := func(rec *record) bool { return !rec.isHeldBy(req.Owner, &s.host) && s.isHeld(rec) }
-	rf, refused, err := s.lockForUpdate(ctx, req.Name, refuses)
+	// Where the record is locked, an attempt that is refused in any case does not wait, so that it
+	// does not queue ahead of the holder that is to release the name.
+	f, locked, err := s.lockOrCreate(ctx, locksFolder, fileName(req.Name), func(f *storeFile) bool {
+		var err error
+		f.rec, err = peek(f.File)
+		return err == nil && f.rec.Name == req.Name && refuses(&f.rec)
+	})
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	defer rf.close()
-	if refused || refuses(&rf.rec) {
-		return driver.AcquireResult{Held: rf.rec.publicRecord(&s.host)}, nil
+	defer f.Close()
+	if locked {
+		if err := f.decode(req.Name); err != nil {
+			return driver.AcquireResult{}, err
+		}
 	}
-	if rf.rec.isHeldBy(req.Owner, &s.host) {
-		err = s.extendHold(ctx, rf, req.TTL)
+	if !locked || refuses(&f.rec) {
+		return driver.AcquireResult{Held: f.rec.publicRecord(&s.host)}, nil
+	}
+	if f.rec.isHeldBy(req.Owner, &s.host) {
+		err = s.extendHold(ctx, f, req.TTL)
 	} else {
-		err = s.grantHold(ctx, rf, &req, session)
+		err = s.grantHold(ctx, f, &req, session)
 	}
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
 	return driver.AcquireResult{
 		Granted: true,
-		Token:   rf.rec.Token,
-		Tokens:  int(min(rf.rec.lastToken()-rf.rec.Token+1, driver.MaxTokens)), // Other users may write the record.
+		Token:   f.rec.Token,
+		Tokens:  int(min(f.rec.lastToken()-f.rec.Token+1, driver.MaxTokens)), // Other users may write the record.
 	}, nil
 }
 
@@ -56,34 +67,29 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) er
 	return nil
 }
 
-// grantHold gives the free name of rf to the owner of req.
-func (s *Store) grantHold(ctx context.Context, rf *recordFile, req *driver.AcquireRequest, session string) error {
-	next, err := s.nextToken(ctx, rf.rec.lastToken(), req)
-	if err != nil {
-		return err
-	}
+// grantHold gives the free name of f to the owner of req.
+func (s *Store) grantHold(ctx context.Context, f *storeFile, req *driver.AcquireRequest, session string) error {
 	rec := record{
 		Name:     req.Name,
 		State:    stateHeld,
 		Holder:   req.Holder,
-		Token:    next.token,
-		Last:     next.last,
-		After:    rf.rec.lastToken(),
+		After:    f.rec.lastToken(),
 		Since:    timeOfDay(s.host.wall()),
 		Metadata: req.Metadata,
 		Owner:    ownerHash(req.Owner),
 		Session:  session,
 	}
-	rec.setExpiry(req.TTL, &s.host)
-	if err := rf.write(rec); err != nil {
+	needsFlush, err := s.setTokens(ctx, &rec, req)
+	if err != nil {
 		return err
 	}
-	if !next.needsFlush {
-		return nil
+	rec.setExpiry(req.TTL, &s.host)
+	if err := f.write(rec); err != nil || !needsFlush {
+		return err
 	}
-	if err := s.flushRecord(rf); err != nil {
+	if err := s.flush(f); err != nil {
 		// A repeated request must not find a token that a power loss may still erase.
-		if failed := rf.write(rf.rec.freed()); failed != nil {
+		if failed := f.write(f.rec.freed()); failed != nil {
 			return fmt.Errorf("%w; %w", err, failed)
 		}
 		return driver.NotApplied(err)

@@ -88,13 +88,13 @@ func roleDescriptors(args []string) error {
 			if err := prepare(path, turn); err != nil {
 				return err.Error()
 			}
-			s.folders.checkedAt.Store(0)
+			recheckFolder(s)
 			for what, err := range requests(s, slices.Contains(readOnly, args[1])) {
 				if errors.Is(err, syscall.EMFILE) || err != nil && strings.Contains(err.Error(), "too many open files") {
 					return fmt.Sprintf("turn %d: %s: %v", turn, what, err)
 				}
 			}
-			s.sweeper.wg.Wait()
+			s.sweeps.Wait()
 			open, err := os.ReadDir("/dev/fd")
 			if err != nil {
 				return err.Error()

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,11 +22,9 @@ import (
 // stays the same folder even if its path changes. All files are opened, made and deleted by their
 // names in a dir, and links are not followed. So a request never acts outside.
 type dir struct {
-	file     *os.File       // Its name is the path, for messages.
-	selfStat syscall.Stat_t // the state when it was opened
-
-	mu sync.RWMutex
-	fd int // the descriptor of file; -1 once it is closed
+	file *os.File       // Its name is the path, for messages.
+	fd   int            // the descriptor of file
+	self syscall.Stat_t // the state when it was opened
 
 	// refuseDevices is set if even opening a device is forbidden: other users can create one here,
 	// and this process may open all of them.
@@ -35,52 +32,43 @@ type dir struct {
 }
 
 func newDir(fd int, path string) (*dir, error) {
-	file := os.NewFile(uintptr(fd), path)
-	d := &dir{file: file, fd: fd}
-	if err := syscall.Fstat(fd, &d.selfStat); err != nil {
-		file.Close()
+	d := &dir{file: os.NewFile(uintptr(fd), path), fd: fd}
+	if err := syscall.Fstat(fd, &d.self); err != nil {
+		d.close()
 		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return d, nil
 }
 
-// withFD calls a system call with the descriptor of d, and keeps it open meanwhile.
-func (d *dir) withFD(call func(fd int) error) error {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if d.fd < 0 {
-		return driver.ErrClosed
-	}
+// call makes a system call until no signal interrupts it.
+func call(f func() error) error {
 	for {
-		if err := call(d.fd); err != unix.EINTR {
+		if err := f(); err != unix.EINTR {
 			return err
 		}
 	}
 }
 
-func (d *dir) close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.fd = -1
-	return d.file.Close()
+func (d *dir) close() error { return d.file.Close() }
+
+func (d *dir) stat() (attributes, error) {
+	info, err := d.file.Stat()
+	if err != nil {
+		return attributes{}, err
+	}
+	return attributesOf(info), nil
 }
 
-func (d *dir) name() string { return d.file.Name() }
-
-func (d *dir) stat() (fs.FileInfo, error) { return d.file.Stat() }
-
-// openSubfolder opens a folder in d for listing.
-func (d *dir) openSubfolder(name string) (*dir, error) { return d.openDir(name, unix.O_RDONLY) }
+// pathError returns the error of an operation on the entry name of d, or nil.
+func (d *dir) pathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: d.pathOf(name), Err: err}
+}
 
 func (d *dir) pathOf(name string) string {
-	if path := d.file.Name(); path != "/" {
-		return path + "/" + name
-	}
-	return "/" + name
-}
-
-func (d *dir) pathError(op, name string, err error) error {
-	return &fs.PathError{Op: op, Path: d.pathOf(name), Err: err}
+	return strings.TrimSuffix(d.file.Name(), "/") + "/" + name
 }
 
 // open opens a file, or creates it with O_CREAT and O_EXCL. It fails on a link, and does not wait
@@ -91,43 +79,47 @@ func (d *dir) open(name string, flags int, mode fs.FileMode) (*os.File, error) {
 			return nil, d.pathError("open", name, errNotRegular)
 		}
 	}
-	fd := -1
-	err := d.withFD(func(at int) (err error) {
-		fd, err = unix.Openat(at, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, uint32(mode))
-		return err
-	})
+	fd, err := d.openFD(name, flags|unix.O_NONBLOCK, mode)
 	if err != nil {
-		return nil, d.pathError("open", name, err)
+		return nil, err
 	}
 	return os.NewFile(uintptr(fd), d.pathOf(name)), nil
 }
 
-// openDir opens a folder in d, with unix.O_RDONLY or reachFlags. It fails on a link.
-func (d *dir) openDir(name string, flags int) (*dir, error) {
-	fd := -1
-	err := d.withFD(func(at int) (err error) {
-		fd, err = unix.Openat(at, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		return err
-	})
-	if err != nil {
-		return nil, d.pathError("open", name, err)
+func (d *dir) openFD(name string, flags int, mode fs.FileMode) (int, error) {
+	for {
+		fd, err := unix.Openat(d.fd, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode))
+		if err != unix.EINTR {
+			return fd, d.pathError("open", name, err)
+		}
 	}
-	return newDir(fd, filepath.Join(d.file.Name(), name))
 }
 
-func (d *dir) remove(name string) error {
-	err := d.withFD(func(at int) error { return unix.Unlinkat(at, name, 0) })
+// openDir opens a folder in d, with unix.O_RDONLY or reachFlags. It fails on a link.
+func (d *dir) openDir(name string, flags int) (*dir, error) {
+	fd, err := d.openFD(name, flags|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return d.pathError("remove", name, err)
+		return nil, err
 	}
-	return nil
+	sub, err := newDir(fd, filepath.Join(d.file.Name(), name))
+	if err != nil {
+		return nil, err
+	}
+	sub.refuseDevices = d.refuseDevices
+	return sub, nil
+}
+
+// openSubfolder opens a folder in d for listing.
+func (d *dir) openSubfolder(name string) (*dir, error) { return d.openDir(name, unix.O_RDONLY) }
+
+func (d *dir) remove(name string) error {
+	return d.pathError("remove", name, call(func() error { return unix.Unlinkat(d.fd, name, 0) }))
 }
 
 // lstat describes the entry name of d. It does not follow a link.
 func (d *dir) lstat(name string) (attributes, error) {
 	var stat unix.Stat_t
-	err := d.withFD(func(at int) error { return unix.Fstatat(at, name, &stat, unix.AT_SYMLINK_NOFOLLOW) })
-	if err != nil {
+	if err := call(func() error { return unix.Fstatat(d.fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return attributes{}, d.pathError("stat", name, err)
 	}
 	mode := fs.FileMode(stat.Mode) & fs.ModePerm
@@ -158,14 +150,14 @@ func (d *dir) names() ([]string, error) {
 // isAtPath reports whether path leads to d.
 func (d *dir) isAtPath(path string) bool {
 	var there syscall.Stat_t
-	return syscall.Stat(path, &there) == nil && there.Dev == d.selfStat.Dev && there.Ino == d.selfStat.Ino
+	return syscall.Stat(path, &there) == nil && there.Dev == d.self.Dev && there.Ino == d.self.Ino
 }
 
 // isNamedIn reports whether d is the entry name of the folder at.
 func (d *dir) isNamedIn(at *dir, name string) bool {
 	var there unix.Stat_t
-	err := at.withFD(func(fd int) error { return unix.Fstatat(fd, name, &there, 0) })
-	return err == nil && uint64(there.Dev) == uint64(d.selfStat.Dev) && uint64(there.Ino) == uint64(d.selfStat.Ino)
+	err := call(func() error { return unix.Fstatat(at.fd, name, &there, 0) })
+	return err == nil && uint64(there.Dev) == uint64(d.self.Dev) && uint64(there.Ino) == uint64(d.self.Ino)
 }
 
 // attributesOf describes an open file.
@@ -210,51 +202,43 @@ func (top *dir) walkTo(path string, create bool) (*dir, error) {
 	missing, links := 0, 0
 	for parts := pathElements(path); len(parts) > 0; {
 		next, err := at.openDir(parts[0], reachFlags)
-		if err == nil {
-			at.close()
-			at, parts = next, parts[1:]
-			continue
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			if missing++; !create || missing > 2*len(path) {
-				return nil, err
-			}
-			if err := at.makeSubfolder(parts[0]); err != nil {
+		if errors.Is(err, fs.ErrNotExist) && create && missing < 2*len(path) {
+			missing++
+			if err := at.makeDir(parts[0], 0o700); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		target, linkErr := at.trustedLink(parts[0], top)
-		if errors.Is(linkErr, errNotLink) {
-			return nil, err
-		}
-		if linkErr != nil {
-			return nil, linkErr
-		}
-		if links++; links > maxLinks {
-			return nil, at.pathError("open", parts[0], unix.ELOOP)
-		}
-		parts = append(pathElements(target), parts[1:]...)
-		if filepath.IsAbs(target) {
-			begin, err := top.openDir(".", reachFlags)
-			if err != nil {
+		rest := parts[1:]
+		if err != nil {
+			target, linkErr := at.trustedLink(parts[0], top)
+			if linkErr != nil {
+				return nil, linkErr
+			}
+			if target == "" {
 				return nil, err
 			}
-			at.close()
-			at = begin
+			if links++; links > maxLinks {
+				return nil, at.pathError("open", parts[0], unix.ELOOP)
+			}
+			rest = append(pathElements(target), rest...)
+			from := at
+			if filepath.IsAbs(target) {
+				from = top
+			}
+			if next, err = from.openDir(".", reachFlags); err != nil {
+				return nil, err
+			}
 		}
+		at.close()
+		at, parts = next, rest
 	}
 	found, err := at.openDir(".", unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	info, err := found.file.Stat()
-	if err != nil {
-		found.close()
-		return nil, err
-	}
-	a := attributesOf(info)
-	found.refuseDevices = os.Geteuid() == 0 && (a.uid != 0 || a.mode&0o022 != 0)
+	writable := found.self.Mode&0o022 != 0
+	found.refuseDevices = os.Geteuid() == 0 && (found.self.Uid != 0 || writable)
 	return found, nil
 }
 
@@ -263,10 +247,8 @@ func pathElements(path string) []string {
 	return strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
 }
 
-var errNotLink = errors.New("not a link")
-
-// trustedLink returns the target of a link. It refuses a link that another user has made, or could
-// have moved to its place.
+// trustedLink returns the target of a link, or "" if name is no link. It refuses a link that another
+// user has made, or could have moved to its place.
 //
 // In a user namespace, root of the host and all users without a number in it share one number,
 // 65534, which cannot be trusted as such. It stands for root where nobody else makes anything: if
@@ -275,16 +257,16 @@ var errNotLink = errors.New("not a link")
 func (d *dir) trustedLink(name string, top *dir) (string, error) {
 	link, err := d.lstat(name)
 	if err != nil || link.mode&fs.ModeSymlink == 0 {
-		return "", errNotLink
+		return "", nil
 	}
-	info, err := d.file.Stat()
+	here, err := d.stat()
 	if err != nil {
 		return "", err
 	}
-	user, here := os.Geteuid(), attributesOf(info)
+	user := os.Geteuid()
 	nearTop := here.mode&0o022 == 0 && (top.isNamedIn(d, ".") || top.isNamedIn(d, ".."))
 	trusted := func(uid uint32) bool {
-		return uid == 0 || int(uid) == user || nearTop && uid == top.selfStat.Uid
+		return uid == 0 || int(uid) == user || nearTop && uid == top.self.Uid
 	}
 	open := here.mode&0o022 != 0 && here.mode&fs.ModeSticky == 0
 	if !trusted(link.uid) || !trusted(here.uid) || open || link.links != 1 {
@@ -293,39 +275,33 @@ func (d *dir) trustedLink(name string, top *dir) (string, error) {
 	}
 	target := make([]byte, unix.PathMax)
 	size := 0
-	err = d.withFD(func(at int) (err error) {
-		size, err = unix.Readlinkat(at, name, target)
+	err = call(func() (err error) {
+		size, err = unix.Readlinkat(d.fd, name, target)
 		return err
 	})
-	if err != nil {
-		return "", d.pathError("readlink", name, err)
-	}
-	return string(target[:size]), nil
+	return string(target[:max(size, 0)]), d.pathError("readlink", name, err)
 }
 
-// makeSubfolder makes a folder that belongs to this user alone, or to the owner of d if this user
-// is root.
-func (d *dir) makeSubfolder(name string) error {
-	info, err := d.file.Stat()
+// makeDir makes a folder in d with mode, or with the permissions of d if mode is 0. A folder that
+// root makes where another user is the owner belongs to that owner. The folder gets its name after
+// it has its owner and permissions, which are set by its descriptor: if another user has put
+// something else in its place meanwhile, that is not changed. It is no error if name exists by then.
+func (d *dir) makeDir(name string, mode fs.FileMode) error {
+	like, err := d.stat()
 	if err != nil {
 		return err
 	}
-	return d.makeDir(name, 0o700, info)
-}
-
-// makeDir makes a folder in d. A folder that root makes where another user is the owner belongs to
-// that owner. The folder gets its name after it has its owner and permissions, which are set by its
-// descriptor: if another user has put something else in its place meanwhile, that is not changed.
-// It is no error if name exists by then.
-func (d *dir) makeDir(name string, mode fs.FileMode, like fs.FileInfo) error {
+	if mode == 0 {
+		mode = like.mode & modeBits
+	}
 	random := make([]byte, 8)
 	rand.Read(random)
 	temp := name + "-" + hex.EncodeToString(random)
-	if err := d.withFD(func(at int) error { return unix.Mkdirat(at, temp, 0o700) }); err != nil {
+	if err := call(func() error { return unix.Mkdirat(d.fd, temp, 0o700) }); err != nil {
 		return d.pathError("mkdir", name, err)
 	}
 	removeTemp := func() {
-		_ = d.withFD(func(at int) error { return unix.Unlinkat(at, temp, unix.AT_REMOVEDIR) })
+		_ = call(func() error { return unix.Unlinkat(d.fd, temp, unix.AT_REMOVEDIR) })
 	}
 	made, err := d.openDir(temp, unix.O_RDONLY)
 	if err != nil {
@@ -337,7 +313,7 @@ func (d *dir) makeDir(name string, mode fs.FileMode, like fs.FileInfo) error {
 		removeTemp()
 		return err
 	}
-	if err := d.withFD(func(at int) error { return renameNoReplace(at, temp, name) }); err != nil {
+	if err := call(func() error { return renameNoReplace(d.fd, temp, name) }); err != nil {
 		removeTemp()
 		if !errors.Is(err, fs.ErrExist) && err != unix.ENOTEMPTY && err != unix.ENOTDIR {
 			return d.pathError("rename", name, err)
@@ -348,35 +324,24 @@ func (d *dir) makeDir(name string, mode fs.FileMode, like fs.FileInfo) error {
 
 // setOwnerAndMode sets the owner and permissions of a folder that was just made. It refuses a
 // folder that cannot be the one made: one of another user, or one that is not empty.
-func (d *dir) setOwnerAndMode(mode fs.FileMode, like fs.FileInfo) error {
-	info, err := d.file.Stat()
-	if err != nil {
-		return err
-	}
+func (d *dir) setOwnerAndMode(mode fs.FileMode, like attributes) error {
 	entries, err := d.names()
 	if err != nil {
 		return err
 	}
-	if int(attributesOf(info).uid) != os.Geteuid() || len(entries) > 0 {
+	if int(d.self.Uid) != os.Geteuid() || len(entries) > 0 {
 		return &fs.PathError{Op: "mkdir", Path: d.file.Name(), Err: errors.New("another process has replaced it")}
 	}
-	if err := chownToFolderOwner(d.file, like); err != nil {
-		return err
-	}
-	if info.Mode()&(fs.ModePerm|fs.ModeSticky|fs.ModeSetgid) == mode {
-		return nil
-	}
-	return d.file.Chmod(mode)
+	return chmodLike(d.file, mode, like)
 }
 
 // chownToFolderOwner gives a file that root has made in the folder of another user to that user, as
 // the file would be of no use to that user otherwise.
-func chownToFolderOwner(f *os.File, folder fs.FileInfo) error {
-	owner := attributesOf(folder)
-	if os.Geteuid() != 0 || owner.uid == 0 {
+func chownToFolderOwner(f *os.File, folder attributes) error {
+	if os.Geteuid() != 0 || folder.uid == 0 {
 		return nil
 	}
-	err := f.Chown(int(owner.uid), int(owner.gid))
+	err := f.Chown(int(folder.uid), int(folder.gid))
 	if errors.Is(err, unix.EINVAL) {
 		return nil // The owner has no number in this user namespace: the file stays this user's.
 	}
@@ -385,10 +350,7 @@ func chownToFolderOwner(f *os.File, folder fs.FileInfo) error {
 
 // sync makes the names in a folder survive a power loss.
 func (d *dir) sync() error {
-	if err := d.file.Sync(); !errors.Is(err, unix.EBADF) {
-		return err
-	}
-	readable, err := d.openDir(".", unix.O_RDONLY) // d was opened with reachFlags.
+	readable, err := d.openDir(".", unix.O_RDONLY) // d may have been opened with reachFlags.
 	if err != nil {
 		return err
 	}

@@ -8,14 +8,9 @@ import (
 
 // A dir is an open folder. All files are opened, made and deleted by their names in it, and no link
 // leads out of it.
-type dir struct {
-	root          *os.Root
-	refuseDevices bool // never set: there are no devices in folders
-}
+type dir struct{ root *os.Root }
 
 func (d *dir) close() error { return d.root.Close() }
-
-func (d *dir) name() string { return d.root.Name() }
 
 // open opens a file, or creates it with O_CREATE and O_EXCL.
 func (d *dir) open(name string, flags int, mode fs.FileMode) (*os.File, error) {
@@ -53,7 +48,13 @@ func (d *dir) isAtPath(path string) bool {
 	return err == nil && os.SameFile(here, there)
 }
 
-func (d *dir) stat() (fs.FileInfo, error) { return d.root.Stat(".") }
+func (d *dir) stat() (attributes, error) {
+	info, err := d.root.Stat(".")
+	if err != nil {
+		return attributes{}, err
+	}
+	return attributesOf(info), nil
+}
 
 // sync does nothing: Windows cannot flush a folder, and NTFS keeps a journal of names.
 func (d *dir) sync() error { return nil }
@@ -71,7 +72,7 @@ func (d *dir) openSubfolder(name string) (*dir, error) {
 }
 
 // makeDir makes a folder in d. The folder inherits the access list of d.
-func (d *dir) makeDir(name string, _ fs.FileMode, _ fs.FileInfo) error {
+func (d *dir) makeDir(name string, _ fs.FileMode) error {
 	return d.root.Mkdir(name, 0o700)
 }
 
@@ -99,4 +100,4 @@ func attributesOf(info fs.FileInfo) attributes {
 func (attributes) disposable() bool { return false }
 
 // chownToFolderOwner does nothing: on Windows files inherit the access list of their folder.
-func chownToFolderOwner(*os.File, fs.FileInfo) error { return nil }
+func chownToFolderOwner(*os.File, attributes) error { return nil }

@@ -18,10 +18,10 @@ type fileError struct {
 	cause error
 }
 
-// wrapErr returns the fileError for err, or err if it already is one.
+// wrapErr returns the fileError for err. It returns err if that already names what is wrong, or nil.
 func wrapErr(verb, path string, err error) error {
 	var known *fileError
-	if errors.As(err, &known) {
+	if err == nil || errors.As(err, &known) || driver.Permanent(err) {
 		return err
 	}
 	var inner *fs.PathError
@@ -29,6 +29,11 @@ func wrapErr(verb, path string, err error) error {
 		err = inner.Err
 	}
 	return &fileError{verb: verb, path: path, cause: err}
+}
+
+// notApplied is wrapErr for a request that has changed nothing.
+func notApplied(verb, path string, err error) error {
+	return driver.NotApplied(wrapErr(verb, path, err))
 }
 
 func (e *fileError) Unwrap() error { return e.cause }

@@ -8,13 +8,19 @@ import (
 	"syscall"
 )
 
+// How a file is locked.
+const (
+	exclusive = syscall.LOCK_EX
+	shared    = syscall.LOCK_SH
+)
+
 // canSweepRecords is true: a locked file can be deleted while it is open.
 const canSweepRecords = true
 
 // tryLock locks the whole file, or returns errLocked at once. The lock belongs to the open file
 // description, not to the process: it lasts until its last descriptor is closed, in any process.
-func tryLock(f *os.File, how lockKind) error {
-	err := flock(f, how, syscall.LOCK_NB)
+func tryLock(f *os.File, how int) error {
+	err := waitLock(f, how|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return errLocked
 	}
@@ -23,13 +29,7 @@ func tryLock(f *os.File, how lockKind) error {
 
 // waitLock waits until it has locked the file. If the file is closed meanwhile, its descriptor
 // stays open until then, and not longer.
-func waitLock(f *os.File, how lockKind) error { return flock(f, how, 0) }
-
-func flock(f *os.File, how lockKind, flags int) error {
-	op := syscall.LOCK_EX | flags
-	if how == shared {
-		op = syscall.LOCK_SH | flags
-	}
+func waitLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -37,11 +37,8 @@ func flock(f *os.File, how lockKind, flags int) error {
 	var result error
 	err = conn.Control(func(fd uintptr) {
 		for result = syscall.EINTR; result == syscall.EINTR; {
-			result = syscall.Flock(int(fd), op)
+			result = syscall.Flock(int(fd), how)
 		}
 	})
-	if err != nil {
-		return err
-	}
-	return result
+	return errors.Join(err, result)
 }

@@ -86,11 +86,11 @@ func TestHostileFiles(t *testing.T) {
 // names it, and no reason for tokens to fall.
 func TestHostileTokens(t *testing.T) {
 	for what, line := range map[string]savedTokens{
-		"a clock without end":   {Turn: 1, tokenClock: tokenClock{Micros: math.MaxInt64}, Mark: 1},
-		"a clock below zero":    {Turn: 1, tokenClock: tokenClock{Micros: math.MinInt64}, Mark: 1},
-		"a mark out of range":   {Turn: 1, tokenClock: tokenClock{Micros: 1}, Mark: driver.MaxToken + 1},
-		"no more turns":         {Turn: math.MaxInt64, tokenClock: tokenClock{Micros: 1}, Mark: 1},
-		"a boot before the one": {Turn: 1, tokenClock: tokenClock{Micros: 1, At: math.MinInt64}, Mark: 1},
+		"a clock without end":   {Turn: 1, Micros: math.MaxInt64, Mark: 1},
+		"a clock below zero":    {Turn: 1, Micros: math.MinInt64, Mark: 1},
+		"a mark out of range":   {Turn: 1, Micros: 1, Mark: driver.MaxToken + 1},
+		"no more turns":         {Turn: math.MaxInt64, Micros: 1, Mark: 1},
+		"a boot before the one": {Turn: 1, Micros: 1, At: math.MinInt64, Mark: 1},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := openTest(t, t.TempDir())

@@ -443,7 +443,7 @@ func TestReplacedFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.close()
-		if err := d.setOwnerAndMode(0o777, info); err == nil || !strings.Contains(err.Error(), "replaced") {
+		if err := d.setOwnerAndMode(0o777, attributesOf(info)); err == nil || !strings.Contains(err.Error(), "replaced") {
 			t.Errorf("%s is taken for a new folder: %v", path, err)
 		}
 		unchanged(t, path, before)
@@ -850,7 +850,7 @@ func TestMovedFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			granted(t, openTest(t, dir), "name", time.Hour)
-			first.folders.checkedAt.Store(0) // It has not looked for long.
+			recheckFolder(first)
 			refused(t, first, "name")
 		})
 	}

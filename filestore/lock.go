@@ -8,13 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-)
-
-type lockKind uint8
-
-const (
-	exclusive lockKind = iota
-	shared
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // errLocked means that another open file holds the lock.
@@ -26,44 +20,33 @@ var errLocked = errors.New("locked")
 // may be stopped for long.
 var kernelWaits = make(chan struct{}, 64)
 
-// lock locks a file. It returns an error when ctx ends first, and the caller must close the file
-// then.
-func lock(ctx context.Context, f *os.File, how lockKind) error {
-	err := tryLock(f, how)
-	if errors.Is(err, errLocked) {
-		err = waitInQueue(ctx, f, how)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return driver.NotApplied(fmt.Errorf(
-			"%s is kept locked by another process, which is stopped or whose disk hangs: %w", f.Name(), err))
-	}
-	return driver.NotApplied(wrapErr("lock", f.Name(), err))
-}
-
-// waitInQueue waits in the kernel until the file is locked. The kernel serves waiters in order, and
-// they cost nothing. While kernelWaits is full, waitInQueue tries again at intervals.
-func waitInQueue(ctx context.Context, f *os.File, how lockKind) error {
+// lock locks a file, exclusive or shared. It returns an error when ctx ends first, and the caller
+// must close the file then. The kernel serves those that wait for a file in order, at no cost.
+// While kernelWaits is full, lock tries again at intervals.
+func lock(ctx context.Context, f *os.File, how int) error {
 	const interval = 5 * time.Millisecond
-	for {
+	err := tryLock(f, how)
+	for errors.Is(err, errLocked) {
 		select {
 		case kernelWaits <- struct{}{}:
-			return waitInKernel(ctx, f, how)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(interval):
-		}
-		if err := tryLock(f, how); !errors.Is(err, errLocked) {
-			return err
+			err = waitInKernel(ctx, f, how)
+		default:
+			if err = retry.Sleep(ctx, interval); err == nil {
+				err = tryLock(f, how)
+			}
 		}
 	}
+	if err != nil && errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("%s is kept locked by another process, which is stopped or whose disk hangs: %w", f.Name(), err)
+		return driver.NotApplied(err)
+	}
+	return notApplied("lock", f.Name(), err)
 }
 
-// waitInKernel returns when ctx ends, and leaves its goroutine waiting. The caller then closes f,
-// so that a lock that the goroutine still gets is released at once.
-func waitInKernel(ctx context.Context, f *os.File, how lockKind) error {
+// waitInKernel waits until the file is locked. It returns when ctx ends, and leaves its goroutine
+// waiting. The caller then closes f, so that a lock that the goroutine still gets is released at
+// once.
+func waitInKernel(ctx context.Context, f *os.File, how int) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() { <-kernelWaits }()

@@ -20,18 +20,18 @@ func (s direct) Lookup(ctx context.Context, name string) (driver.Record, bool, e
 
 // lookupFile reads a record file. name is "" if the name of the lock is not known.
 func (s *Store) lookupFile(ctx context.Context, file, name string) (driver.Record, bool, error) {
-	rf, err := s.openLockedAt(ctx, file, name, shared)
+	f, err := s.openRecordFile(ctx, file, name, shared)
 	if errors.Is(err, fs.ErrNotExist) {
 		return driver.Record{}, false, nil
 	}
 	if err != nil {
 		return driver.Record{}, false, err
 	}
-	defer rf.close()
-	if !s.isHeld(&rf.rec) {
+	defer f.Close()
+	if !s.isHeld(&f.rec) {
 		return driver.Record{}, false, nil
 	}
-	return rf.rec.publicRecord(&s.host), true, nil
+	return f.rec.publicRecord(&s.host), true, nil
 }
 
 // List implements [driver.Store].
@@ -72,12 +72,12 @@ func (s *Store) recordFiles() ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, wrapOpenErr(s.locksPath, err)
+		return nil, notApplied("open", s.locksPath, err)
 	}
 	defer f.release()
 	files, err := f.locks.names()
 	if err != nil {
-		return nil, driver.NotApplied(wrapErr("list", s.locksPath, err))
+		return nil, notApplied("list", s.locksPath, err)
 	}
 	return files, nil
 }

@@ -191,6 +191,13 @@ func openTestOn(tb testing.TB, h host, dir string) *Store {
 	return s
 }
 
+// recheckFolder makes s check its folder at the next request, as if it had not for long.
+func recheckFolder(s *Store) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.folderChecked = time.Time{}
+}
+
 // granted takes a name that must be free, and returns the request and its token.
 func granted(tb testing.TB, s *Store, name string, ttl time.Duration) (driver.AcquireRequest, int64) {
 	tb.Helper()

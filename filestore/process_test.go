@@ -225,7 +225,7 @@ func TestForgottenStore(t *testing.T) {
 func TestHeldUpFile(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	req, _ := granted(t, s, "name", time.Hour)
-	e, err := s.openLocked(t.Context(), "name", exclusive)
+	e, err := s.openRecord(t.Context(), "name", exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestHeldUpFile(t *testing.T) {
 	wantError(t, err, driver.ErrNotApplied)
 	refused(t, s, "name") // That is plain to see without the lock.
 	granted(t, s, "another", time.Hour)
-	e.close()
+	e.Close()
 	released(t, s, req)
 }
 

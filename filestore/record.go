@@ -101,11 +101,9 @@ func printable(text string) string {
 	return replaceRunes(text, unicode.IsControl)
 }
 
-// replaceRunes returns text with U+FFFD in the place of runes for which bad returns true.
+// replaceRunes returns text with U+FFFD in the place of runes for which bad returns true, and of
+// what is not UTF-8.
 func replaceRunes(text string, bad func(rune) bool) string {
-	if strings.IndexFunc(text, bad) < 0 && utf8.ValidString(text) {
-		return text
-	}
 	return strings.Map(func(c rune) rune {
 		if bad(c) {
 			return utf8.RuneError

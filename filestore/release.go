@@ -13,26 +13,26 @@ func (s direct) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err := s.checkRequest(ctx, req.Name); err != nil {
 		return false, err
 	}
-	rf, err := s.openLocked(ctx, req.Name, exclusive)
+	f, err := s.openRecord(ctx, req.Name, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer rf.close()
-	if !rf.rec.ownedBy(req.Owner) || !rf.rec.isUnexpired(&s.host) {
+	defer f.Close()
+	if !f.rec.ownedBy(req.Owner) || !f.rec.isUnexpired(&s.host) {
 		return false, nil
 	}
-	if rf.rec.State == stateKept && req.Keep <= 0 {
+	if f.rec.State == stateKept && req.Keep <= 0 {
 		return false, nil
 	}
-	after := rf.rec.freed()
+	after := f.rec.freed()
 	if req.Keep > 0 {
-		after = rf.rec.keptRecord()
+		after = f.rec.keptRecord()
 		after.setExpiry(req.Keep, &s.host)
 	}
-	if err := rf.write(after); err != nil {
+	if err := f.write(after); err != nil {
 		return false, err
 	}
 	return true, nil
@@ -49,19 +49,19 @@ func (s direct) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 	if err := s.checkRequest(ctx, req.Name); err != nil {
 		return driver.Record{}, false, err
 	}
-	rf, err := s.openLocked(ctx, req.Name, exclusive)
+	f, err := s.openRecord(ctx, req.Name, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
 		return driver.Record{}, false, nil
 	}
 	if err != nil {
 		return driver.Record{}, false, err
 	}
-	defer rf.close()
-	if !s.isHeld(&rf.rec) || req.Token != 0 && rf.rec.Token != req.Token {
+	defer f.Close()
+	if !s.isHeld(&f.rec) || req.Token != 0 && f.rec.Token != req.Token {
 		return driver.Record{}, false, nil
 	}
-	broken := rf.rec.publicRecord(&s.host)
-	if err := rf.write(rf.rec.freed()); err != nil {
+	broken := f.rec.publicRecord(&s.host)
+	if err := f.write(f.rec.freed()); err != nil {
 		return driver.Record{}, false, err
 	}
 	return broken, true, nil

@@ -54,18 +54,18 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Rene
 	if req.TTL <= 0 {
 		return driver.RenewUnknown, fmt.Errorf("%w: the TTL is not positive", driver.ErrInvalid)
 	}
-	rf, err := s.openLocked(ctx, req.Name, exclusive)
+	f, err := s.openRecord(ctx, req.Name, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
 		return driver.RenewLost, nil
 	}
 	if err != nil {
 		return driver.RenewUnknown, err
 	}
-	defer rf.close()
-	if !rf.rec.isHeldBy(req.Owner, &s.host) {
+	defer f.Close()
+	if !f.rec.isHeldBy(req.Owner, &s.host) {
 		return driver.RenewLost, nil
 	}
-	if err := s.extendHold(ctx, rf, req.TTL); err != nil {
+	if err := s.extendHold(ctx, f, req.TTL); err != nil {
 		return driver.RenewUnknown, err
 	}
 	return driver.Renewed, nil
@@ -73,8 +73,8 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Rene
 
 // extendHold makes a hold last until at least ttl from now. Unless the hold is detached, it then
 // belongs to the session of this Store.
-func (s *Store) extendHold(ctx context.Context, rf *recordFile, ttl time.Duration) error {
-	rec := rf.rec
+func (s *Store) extendHold(ctx context.Context, f *storeFile, ttl time.Duration) error {
+	rec := f.rec
 	session, err := s.sessionFor(ctx, rec.detached())
 	if err != nil {
 		return err
@@ -83,5 +83,5 @@ func (s *Store) extendHold(ctx context.Context, rf *recordFile, ttl time.Duratio
 		rec.setExpiry(ttl, &s.host)
 	}
 	rec.Session = session
-	return rf.write(rec)
+	return f.write(rec)
 }

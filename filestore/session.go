@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -31,14 +30,6 @@ type session struct {
 // openSessionFiles keeps the garbage collector from closing the file of a Store that is no longer
 // referenced, while its holds may still be in use.
 var openSessionFiles sync.Map
-
-// sessionInfo is the contents of the file, for people.
-type sessionInfo struct {
-	Format  int       `json:"holdfast"`
-	PID     int       `json:"pid"`
-	Host    string    `json:"host,omitempty"`
-	Started time.Time `json:"started"`
-}
 
 const sessionIDLen = 32
 
@@ -89,25 +80,30 @@ func (s *Store) sessionFor(ctx context.Context, detached bool) (string, error) {
 	return s.ensureSession(ctx)
 }
 
-// createSession leaves the session unset if the new file was swept before it was locked.
+// createSession leaves the session unset if the new file was swept before it was locked, or the
+// folder was deleted.
 func (s *Store) createSession(ctx context.Context) error {
 	random := make([]byte, sessionIDLen/2)
 	rand.Read(random)
 	id := hex.EncodeToString(random)
 	folder, err := s.retainFolder(true)
 	if err != nil {
-		return wrapOpenErr(s.sessionPath(id), err)
+		return err
 	}
 	defer folder.release()
 	f, err := folder.createFile(folder.sessions, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.folders.invalidate(folder) // The folder was deleted.
+		s.invalidate(folder)
 		return driver.NotApplied(ctx.Err())
 	}
 	if err != nil {
-		return driver.NotApplied(wrapErr("create", s.sessionPath(id), err))
+		return notApplied("create", s.sessionPath(id), err)
 	}
-	if err := s.lockSession(ctx, f); err != nil {
+	err = lock(ctx, f, exclusive)
+	if err == nil {
+		err = s.beginSession(f)
+	}
+	if err != nil {
 		f.Close()
 		if errors.Is(err, errSwept) {
 			return nil
@@ -115,16 +111,13 @@ func (s *Store) createSession(ctx context.Context) error {
 		_ = folder.sessions.remove(id)
 		return driver.NotApplied(err)
 	}
-	folder.retain()
-	s.session.id, s.session.file, s.session.folder = id, f, folder
+	s.session.id, s.session.file, s.session.folder = id, f, folder.retain()
 	openSessionFiles.Store(f, struct{}{})
 	return nil
 }
 
-func (s *Store) lockSession(ctx context.Context, f *os.File) error {
-	if err := lock(ctx, f, exclusive); err != nil {
-		return err
-	}
+// beginSession writes a session file, for people.
+func (s *Store) beginSession(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return wrapErr("read", f.Name(), err)
@@ -133,14 +126,14 @@ func (s *Store) lockSession(ctx context.Context, f *os.File) error {
 		return errSwept
 	}
 	hostname, _ := os.Hostname() // It is for display only.
-	text, err := json.Marshal(sessionInfo{recordFormat, os.Getpid(), hostname, s.host.wall().UTC()})
-	if err != nil {
-		return err
-	}
-	if _, err := f.WriteAt(append(text, '\n'), 0); err != nil {
-		return wrapErr("write", f.Name(), err)
-	}
-	return nil
+	text := encodeJSON(struct {
+		Format  int       `json:"holdfast"`
+		PID     int       `json:"pid"`
+		Host    string    `json:"host,omitempty"`
+		Started time.Time `json:"started"`
+	}{recordFormat, os.Getpid(), hostname, s.host.wall().UTC()}, 0)
+	_, err = f.WriteAt(append(text, '\n'), 0)
+	return wrapErr("write", f.Name(), err)
 }
 
 // closeSession closes the session. Its process goes on, and may still rely on holds that were not

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
-	"unicode/utf8"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -25,17 +26,30 @@ type Store struct {
 	locksPath    string
 	allowNetwork bool
 	host         host
-	closed       atomic.Bool
 	detached     driver.Store // makes the requests, since the disk may hang
 
-	folders folderCache
+	mu            sync.Mutex // guards folder and folderChecked; held while the folder is being opened
+	folder        *folder    // kept open from request to request; nil before the first one
+	folderChecked time.Time  // when the path last led to folder
+
+	closed   atomic.Bool // set with mu locked
+	sweeping atomic.Bool
+	sweeps   sync.WaitGroup
+	lifetime context.Context // ends with Close
+	end      context.CancelFunc
+
 	session session
-	tokens  tokenState
 	watcher watcher
-	sweeper sweeper
+
+	// tokens is the line of the tokens file as far as this Store knows it, nil before the first
+	// grant. It is valid for this boot: the clock does not change, and the mark only grows.
+	tokens atomic.Pointer[savedTokens]
 }
 
-var _ driver.Store = (*Store)(nil)
+var (
+	_ driver.Store      = (*Store)(nil)
+	_ driver.Identifier = (*Store)(nil)
+)
 
 // New opens the store in a folder. Every process of this host that opens the
 // same folder shares its locks. A folder that is missing is made when the first
@@ -67,19 +81,18 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 		return nil, wrapErr("examine", dir, err)
 	}
 	s := &Store{dir: dir, locksPath: filepath.Join(dir, locksFolder), allowNetwork: opts.AllowNetwork, host: h}
-	if kind != "" && !s.allowNetwork {
-		return nil, s.refuseNetwork(kind, nil)
+	if err := s.checkNetwork(kind); err != nil {
+		return nil, err
 	}
-	s.sweeper.ctx, s.sweeper.cancel = context.WithCancel(context.Background())
+	s.lifetime, s.end = context.WithCancel(context.Background())
 	s.detached = driver.Detach(direct{s})
 	return s, nil
 }
 
-// refuseNetwork returns the error for a folder on a network file system. If err is not nil, the
-// file system is not known, and refuseNetwork returns that error.
-func (s *Store) refuseNetwork(kind string, err error) error {
-	if err != nil {
-		return driver.NotApplied(wrapErr("examine", s.dir, err))
+// checkNetwork refuses a folder on a network file system. kind is the name of that, or "".
+func (s *Store) checkNetwork(kind string) error {
+	if kind == "" || s.allowNetwork {
+		return nil
 	}
 	return fmt.Errorf("%w: %s is on a network file system (%s), where file locks cannot be trusted: "+
 		"choose a local folder, or allow it with allow_network=true", driver.ErrUnsupported, s.dir, kind)
@@ -87,6 +100,17 @@ func (s *Store) refuseNetwork(kind string, err error) error {
 
 // Dir returns the absolute path of the store's folder.
 func (s *Store) Dir() string { return s.dir }
+
+// Identity implements [driver.Identifier]. It returns the path of the folder, without links. The
+// folder need not exist yet.
+func (s *Store) Identity(context.Context) (string, error) {
+	existing := nearestExisting(s.dir)
+	real, err := filepath.EvalSymlinks(existing)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(real, s.dir[len(existing):]), nil
+}
 
 // Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees {
@@ -114,20 +138,18 @@ func (s *Store) Close() error { return s.detached.Close() }
 
 // Close implements [driver.Store].
 func (s direct) Close() error {
-	if s.closed.Swap(true) {
+	s.mu.Lock()
+	wasClosed := s.closed.Swap(true)
+	s.mu.Unlock()
+	if wasClosed {
 		return nil
 	}
-	s.sweeper.stopAndWait()
+	s.end()
+	s.sweeps.Wait()
 	s.watcher.close()
 	err := s.closeSession()
-	s.folders.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setFolder(nil)
 	return err
-}
-
-// checkLockName checks the properties that the JSON of a record depends on.
-func checkLockName(name string) error {
-	if name == "" || len(name) > driver.MaxName || !utf8.ValidString(name) {
-		return fmt.Errorf("%w: a name is 1 to %d bytes of UTF-8", driver.ErrInvalid, driver.MaxName)
-	}
-	return nil
 }

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -16,37 +14,18 @@ import (
 // idleTime is how long a free record stays before it is swept.
 const idleTime = 10 * time.Minute
 
-// A sweeper runs at most one sweep of its store at a time.
-type sweeper struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	mu      sync.Mutex
-	stopped bool
-	running atomic.Bool
-	wg      sync.WaitGroup
-}
-
 // startSweep sweeps in the background, unless a sweep is already running. It is called after a
 // change of the tokens file, which is by about one process in ten minutes.
 func (s *Store) startSweep() {
-	s.sweeper.mu.Lock()
-	defer s.sweeper.mu.Unlock()
-	if s.sweeper.stopped || s.sweeper.running.Swap(true) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Load() || s.sweeping.Swap(true) {
 		return
 	}
-	s.sweeper.wg.Go(func() {
-		defer s.sweeper.running.Store(false)
-		s.sweepIdle(s.sweeper.ctx, idleTime)
+	s.sweeps.Go(func() {
+		defer s.sweeping.Store(false)
+		s.sweepIdle(s.lifetime, idleTime)
 	})
-}
-
-// stopAndWait ends the sweep under way and waits for it.
-func (w *sweeper) stopAndWait() {
-	w.cancel()
-	w.mu.Lock()
-	w.stopped = true
-	w.mu.Unlock()
-	w.wg.Wait()
 }
 
 // sweepIdle deletes the files of names that have been free for as long as idle, and the files of
@@ -83,47 +62,52 @@ func (s *Store) sweepIdle(ctx context.Context, idle time.Duration) {
 	}
 }
 
+// What a sweep does to a record.
+const (
+	leaveRecord = iota
+	freeRecord
+	deleteRecord
+)
+
 // sweepRecord frees a record of a dead holder, and deletes one that has been free for long. It
-// reports whether it could process the record.
+// reports whether it could process the record. It first peeks at it, so that a sweep locks no record
+// that is in use: this process may be stopped at any moment.
 func (s *Store) sweepRecord(ctx context.Context, file string, idle time.Duration) bool {
-	if needed, allowed := s.needsSweep(file, idle); !needed || !allowed {
-		return allowed
+	todo := func(f *os.File, rec *record) int {
+		switch {
+		case s.isHeld(rec):
+		case rec.State == stateHeld && rec.isUnexpired(&s.host):
+			return freeRecord
+		case s.isIdleRecord(f, rec, idle):
+			return deleteRecord
+		}
+		return leaveRecord
+	}
+	f, err := s.openExisting(ctx, locksFolder, file, os.O_RDONLY)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	rec, err := peek(f.File)
+	done := err == nil && todo(f.File, &rec) == leaveRecord
+	f.Close()
+	if done {
+		return true
 	}
 	const timeout = 100 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	rf, err := s.openLockedAt(ctx, file, "", exclusive)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true
-	}
+	f, err = s.openRecordFile(ctx, file, "", exclusive)
 	if err != nil {
-		return errors.Is(err, driver.ErrCorrupt) // Such a file names no session.
-	}
-	defer rf.close()
-	switch {
-	case s.isHeld(&rf.rec):
-	case rf.rec.State == stateHeld && rf.rec.isUnexpired(&s.host):
-		return rf.write(rf.rec.freed()) == nil
-	case s.isIdleRecord(rf.File, &rf.rec, idle):
-		_ = rf.dir.remove(file)
-	}
-	return true
-}
-
-// needsSweep peeks at a record, so that a sweep locks no record that is in use: this process may be
-// stopped at any moment. It also reports whether this user may open the file.
-func (s *Store) needsSweep(file string, idle time.Duration) (needed, allowed bool) {
-	f, err := s.openForPeek(file)
-	if err != nil {
-		return true, !errors.Is(err, fs.ErrPermission)
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, driver.ErrCorrupt) // It names no session.
 	}
 	defer f.Close()
-	rec, err := peek(f)
-	if err != nil {
-		return true, true
+	switch todo(f.File, &f.rec) {
+	case freeRecord:
+		return f.write(f.rec.freed()) == nil
+	case deleteRecord:
+		_ = f.dir.remove(file)
 	}
-	dead := rec.State == stateHeld && rec.isUnexpired(&s.host)
-	return !s.isHeld(&rec) && (dead || s.isIdleRecord(f, &rec, idle)), true
+	return true
 }
 
 // isIdleRecord reports whether the file of a free record can be deleted. The file must not have
@@ -137,10 +121,8 @@ func (s *Store) isIdleRecord(f *os.File, rec *record, idle time.Duration) bool {
 	if err != nil || s.host.wall().Sub(info.ModTime()) < idle {
 		return false
 	}
-	s.tokens.mu.Lock()
-	clock, mark := s.tokens.clock, s.tokens.mark
-	s.tokens.mu.Unlock()
-	return clock.Boot != "" && rec.lastToken() < clock.nowMicros(&s.host) && rec.lastToken() <= mark
+	saved, last := s.tokens.Load(), rec.lastToken()
+	return saved != nil && last < saved.nowMicros(&s.host) && last <= saved.Mark
 }
 
 // deadSessions returns the dead sessions in a folder. It deletes those that have been empty for as

@@ -82,7 +82,7 @@ func TestSweepOfSessions(t *testing.T) {
 	session := s.sessionPath(readRecord(t, s, "dead").Session)
 	dead.kill()
 
-	e, err := s.openLocked(t.Context(), "dead", exclusive)
+	e, err := s.openRecord(t.Context(), "dead", exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestSweepOfSessions(t *testing.T) {
 	if _, err := os.Stat(session); err != nil {
 		t.Errorf("a session is gone although a record could not be looked at: %v", err)
 	}
-	e.close()
+	e.Close()
 	s.sweepIdle(t.Context(), idleTime)
 	if _, err := os.Stat(session); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a dead session is left: %v", err)
@@ -136,14 +136,14 @@ func TestSweepLocksNothingInUse(t *testing.T) {
 	free, _ := granted(t, s, "free", time.Hour)
 	released(t, s, free)
 	for _, name := range []string{held.Name, free.Name} {
-		e, err := s.openLocked(t.Context(), name, exclusive)
+		e, err := s.openRecord(t.Context(), name, exclusive)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !s.sweepRecord(t.Context(), fileName(name), idleTime) {
 			t.Errorf("a sweep waits for the record of a %s name", name)
 		}
-		e.close()
+		e.Close()
 	}
 }
 
@@ -151,14 +151,15 @@ func TestSweepLocksNothingInUse(t *testing.T) {
 func TestSweptUnderneath(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	nextIn(t, s, "name")
-	f, err := s.openRecordFile(t.Context(), fileName("name"), exclusive)
+	f, err := s.openExisting(t.Context(), locksFolder, fileName("name"), os.O_RDWR)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(f.Name()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockAndRead(t.Context(), f, "name", exclusive); !errors.Is(err, errSwept) {
+	defer f.Close()
+	if err := f.lockAndRead(t.Context(), exclusive); !errors.Is(err, errSwept) {
 		t.Errorf("a file without a name is read: %v", err)
 	}
 }

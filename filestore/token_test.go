@@ -172,18 +172,13 @@ func TestTornTokens(t *testing.T) {
 	}
 }
 
-func tokenLines(t *testing.T, path string) tokenSlots {
+func tokenLines(t *testing.T, path string) [slotCount]savedTokens {
 	t.Helper()
-	f, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	lines, _, err := readSlots(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lines
+	return decodeSlots(data)
 }
 
 // spoil overwrites a line of the tokens file, and drops the copy.
@@ -218,7 +213,7 @@ func TestUnflushedTokens(t *testing.T) {
 	}
 }
 
-func newestTurn(lines tokenSlots) int64 {
+func newestTurn(lines [slotCount]savedTokens) int64 {
 	return max(lines[0].Turn, lines[1].Turn, lines[2].Turn)
 }
 

@@ -3,6 +3,7 @@ package filestore
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -194,9 +195,9 @@ func (w *watcher) awaitSessionDeath(ctx context.Context, s *Store, h *watchedSes
 // watchRecord watches the record of a name, which it creates if necessary, and the session of the
 // hold that it finds there.
 func (w *watcher) watchRecord(ctx context.Context, s *Store, n *watchedName) error {
-	f, err := s.openOrCreate(ctx, locksDir, fileName(n.name))
+	f, err := s.openOrCreate(ctx, locksFolder, fileName(n.name))
 	if err != nil {
-		return wrapOpenErr(s.recordPath(n.name), err)
+		return err
 	}
 	wd, err := w.queue.addWatch(f.File, recordEvents)
 	f.Close()
@@ -241,10 +242,10 @@ func (w *watcher) refresh(s *Store, n *watchedName) bool {
 // peekName peeks at the record of a name. If the record is just being written, another event
 // follows, and another refresh.
 func (s *Store) peekName(name string) (record, error) {
-	f, err := s.openForPeek(fileName(name))
+	f, err := s.openExisting(context.Background(), locksFolder, fileName(name), os.O_RDONLY)
 	if err != nil {
 		return record{}, err
 	}
 	defer f.Close()
-	return peek(f)
+	return peek(f.File)
 }

@@ -1,0 +1,65 @@
+package filestore
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func thisHost() (host, error) {
+	id, err := syscall.Sysctl("kern.bootsessionuuid")
+	if err != nil {
+		return host{}, fmt.Errorf("cannot tell one boot of this host from the next: %w", err)
+	}
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts); err != nil {
+		return host{}, fmt.Errorf("this system has no clock that goes on during sleep: %w", err)
+	}
+	return host{boot: id, uptime: uptime, wall: time.Now, flush: (*os.File).Sync}, nil
+}
+
+// uptime reads the clock that continues while the machine sleeps, which is CLOCK_MONOTONIC_RAW on
+// macOS. Its error is ignored: the clock was present when thisHost read it.
+func uptime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// reachFlags opens a folder in order to reach others in it.
+const reachFlags = unix.O_RDONLY
+
+// renameNoReplace renames a folder to a name that is free. It may replace an empty folder that
+// another process has just made for the same purpose.
+func renameNoReplace(at int, from, to string) error { return unix.Renameat(at, from, at, to) }
+
+// networkNameOf returns the name of the network file system that contains dir, or "".
+func networkNameOf(dir string) (string, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return "", err
+	}
+	return networkName(&fs), nil
+}
+
+// network is networkNameOf for an open folder.
+func (d *dir) network() (string, error) {
+	var fs unix.Statfs_t
+	if err := call(func() error { return unix.Fstatfs(d.fd, &fs) }); err != nil {
+		return "", err
+	}
+	return networkName(&fs), nil
+}
+
+func networkName(fs *unix.Statfs_t) string {
+	name := unix.ByteSliceToString(fs.Fstypename[:])
+	local := fs.Flags&unix.MNT_LOCAL != 0
+	if local && !strings.Contains(name, "fuse") {
+		return ""
+	}
+	return name
+}

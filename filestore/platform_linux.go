@@ -1,0 +1,90 @@
+package filestore
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
+func thisHost() (host, error) {
+	id, err := os.ReadFile(bootIDFile)
+	if err != nil {
+		return host{}, fmt.Errorf("cannot tell one boot of this host from the next (is /proc mounted?): %w", err)
+	}
+	if _, errno := bootTime(); errno != 0 {
+		return host{}, fmt.Errorf("this kernel has no clock that goes on during suspension: %w", errno)
+	}
+	return host{boot: strings.TrimSpace(string(id)), uptime: uptime, wall: time.Now, flush: (*os.File).Sync}, nil
+}
+
+// uptime ignores the error of the clock: the clock was present when thisHost read it.
+func uptime() time.Duration {
+	now, _ := bootTime()
+	return now
+}
+
+// bootTime reads CLOCK_BOOTTIME. The clock behind time.Now and time.Since stops while the host is
+// suspended, and differs from process to process.
+func bootTime() (time.Duration, syscall.Errno) {
+	const clockBoottime = 7
+	var ts syscall.Timespec
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0)
+	return time.Duration(ts.Nano()), errno
+}
+
+// reachFlags opens a folder in order to reach others in it. The folder need not be readable.
+const reachFlags = unix.O_PATH
+
+// renameNoReplace renames a folder to a name that is free.
+func renameNoReplace(at int, from, to string) error {
+	err := unix.Renameat2(at, from, at, to, unix.RENAME_NOREPLACE)
+	if err == unix.EINVAL || err == unix.ENOSYS {
+		return unix.Renameat(at, from, at, to) // Not every file system has it.
+	}
+	return err
+}
+
+// networkFileSystems maps the magic numbers of statfs to names. On these file systems a flock may
+// reach no further than this host, may vanish with a connection, or depends on a program (FUSE).
+var networkFileSystems = map[uint32]string{
+	0x00006969: "NFS",
+	0x0000517B: "SMB",
+	0xFF534D42: "CIFS",
+	0xFE534D42: "SMB2",
+	0x01021997: "9P",
+	0x65735546: "FUSE",
+	0x5346414F: "AFS",
+	0x6B414653: "AFS",
+	0x00C36400: "Ceph",
+	0x73757245: "Coda",
+	0x0000564C: "NCP",
+	0x01161970: "GFS2",
+	0x7461636F: "OCFS2",
+	0x0BD00BD0: "Lustre",
+	0x47504653: "GPFS",
+	0x19830326: "BeeGFS",
+	0xAAD7AAEA: "PanFS",
+	0x786F4256: "a VirtualBox shared folder",
+	0xBACBACBC: "a VMware shared folder",
+}
+
+// networkNameOf returns the name of the network file system that contains dir, or "".
+func networkNameOf(dir string) (string, error) {
+	var fs syscall.Statfs_t
+	err := syscall.Statfs(dir, &fs)
+	return networkFileSystems[uint32(fs.Type)], err
+}
+
+// network is networkNameOf for an open folder.
+func (d *dir) network() (string, error) {
+	var fs syscall.Statfs_t
+	err := call(func() error { return syscall.Fstatfs(d.fd, &fs) })
+	return networkFileSystems[uint32(fs.Type)], err
+}

@@ -1,0 +1,71 @@
+package filestore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+)
+
+// How a file is locked.
+const (
+	exclusive = windows.LOCKFILE_EXCLUSIVE_LOCK
+	shared    = 0
+)
+
+// canSweepRecords is false: on Windows a file that any process has open cannot be deleted, and one
+// that is closed first may be locked before it is deleted.
+const canSweepRecords = false
+
+// tryLock locks a byte far behind the end of the file, or returns errLocked at once. Locks are
+// mandatory on Windows: one on the contents would keep others from reading them.
+func tryLock(f *os.File, how int) error {
+	err := waitLock(f, how|windows.LOCKFILE_FAIL_IMMEDIATELY)
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
+		return errLocked
+	}
+	return err
+}
+
+// waitLock waits until it has locked the file. If the file is closed meanwhile,
+// its handle stays open until then, and not longer.
+func waitLock(f *os.File, how int) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var result error
+	err = conn.Control(func(fd uintptr) {
+		at := windows.Overlapped{OffsetHigh: 1 << 30}
+		result = windows.LockFileEx(windows.Handle(fd), uint32(how), 0, 1, 0, &at)
+	})
+	return errors.Join(err, result)
+}
+
+// bootIDKey holds a number that Windows raises at every boot.
+const bootIDKey = `SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`
+
+func thisHost() (host, error) {
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, bootIDKey, registry.QUERY_VALUE)
+	if err != nil {
+		return host{}, fmt.Errorf("cannot tell one boot of this host from the next: registry key %s: %w", bootIDKey, err)
+	}
+	defer key.Close()
+	id, _, err := key.GetIntegerValue("BootId")
+	if err != nil {
+		return host{}, fmt.Errorf("cannot tell one boot of this host from the next: BootId in registry key %s: %w", bootIDKey, err)
+	}
+	boot := "windows-" + strconv.FormatUint(id, 10)
+	return host{boot: boot, uptime: windows.DurationSinceBoot, wall: time.Now, flush: (*os.File).Sync}, nil
+}
+
+// networkNameOf returns "": network file systems are not recognized here, so the caller of Open
+// must know.
+func networkNameOf(string) (string, error) { return "", nil }
+
+// network is networkNameOf for an open folder.
+func (d *dir) network() (string, error) { return "", nil }
