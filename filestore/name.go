@@ -3,6 +3,7 @@ package filestore
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/url"
 	"strings"
 )
 
@@ -72,26 +73,6 @@ func mayMatchPrefix(file, prefix string) bool {
 	if strings.Contains(escaped, "~") {
 		return true
 	}
-	name, ok := unescapeName(escaped)
-	return !ok || strings.HasPrefix(name, prefix)
-}
-
-func unescapeName(escaped string) (string, bool) {
-	var b strings.Builder
-	for i := 0; i < len(escaped); i++ {
-		if escaped[i] != '%' {
-			b.WriteByte(escaped[i])
-			continue
-		}
-		if i+3 > len(escaped) {
-			return "", false
-		}
-		c, err := hex.DecodeString(escaped[i+1 : i+3])
-		if err != nil {
-			return "", false
-		}
-		b.Write(c)
-		i += 2
-	}
-	return b.String(), true
+	name, err := url.PathUnescape(escaped)
+	return err != nil || strings.HasPrefix(name, prefix)
 }

@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func FuzzFileName(f *testing.F) {
 			t.Errorf("%q and %q have the same file", a, b)
 		}
 		if escaped := strings.TrimSuffix(fileName(a), recordSuffix); !strings.Contains(escaped, "~") {
-			if back, ok := unescapeName(escaped); !ok || back != a {
+			if back, err := url.PathUnescape(escaped); err != nil || back != a {
 				t.Errorf("%q comes back as %q", a, back)
 			}
 		}
