@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lateTimeout bounds the release of a late grant, and how long Close waits for calls that are under
+// lateTimeout bounds the release of a late grant or place, and how long Close waits for calls that are under
 // way.
 const lateTimeout = 3 * time.Second
 
@@ -26,8 +26,8 @@ var errCloseHangs = errors.New("the store hangs, and was not closed in time")
 // unless it has called Acquire again.
 //
 // Close waits for the calls under way for 3 s at most. A call without a deadline is not bounded.
-// The store that Detach returns is a [Watcher], an [Alarmer] and an [Identifier], and does what
-// store does of these.
+// The store that Detach returns is a [Notifier] and an [Identifier], and does what store does of
+// these.
 func Detach(store Store) Store {
 	return &detachedStore{Store: store, acquiring: map[ownerKey]*acquiringOwner{}}
 }
@@ -52,8 +52,7 @@ type acquiringOwner struct {
 }
 
 var (
-	_ Watcher    = (*detachedStore)(nil)
-	_ Alarmer    = (*detachedStore)(nil)
+	_ Notifier   = (*detachedStore)(nil)
 	_ Identifier = (*detachedStore)(nil)
 )
 
@@ -115,6 +114,9 @@ func callDetached[T any](
 
 // Acquire implements [Store].
 func (d *detachedStore) Acquire(ctx context.Context, req AcquireRequest) (AcquireResult, error) {
+	if _, ok := d.Store.(Notifier); req.Claim && !ok {
+		return AcquireResult{}, ErrUnsupported // It may not know what a claim is, and take the name.
+	}
 	key := ownerKey{req.Name, req.Owner}
 	var owner *acquiringOwner
 	begin := func() {
@@ -134,10 +136,10 @@ func (d *detachedStore) Acquire(ctx context.Context, req AcquireRequest) (Acquir
 		}
 		released := owner.begun == owner.released // and there was no Acquire since
 		d.mu.Unlock()
-		if released && (res.Granted || err != nil && !IsNotApplied(err)) {
+		if released && (res.Granted || res.Queued || err != nil && !IsNotApplied(err)) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateTimeout)
 			defer cancel()
-			_, _ = d.Store.Release(ctx, ReleaseRequest{Name: req.Name, Owner: req.Owner}) // else the TTL ends it
+			_, _ = d.Store.Release(ctx, ReleaseRequest{Name: req.Name, Owner: req.Owner}) // else its time ends it
 		}
 		return res, err
 	})
@@ -219,19 +221,10 @@ func (d *detachedStore) List(ctx context.Context, prefix string) iter.Seq2[Recor
 	}
 }
 
-// Watch implements [Watcher].
-func (d *detachedStore) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
-	watcher, ok := d.Store.(Watcher)
-	if !ok {
-		return nil, ErrUnsupported
-	}
-	return callDetached(d, ctx, nil, func(context.Context) (<-chan struct{}, error) { return watcher.Watch(ctx, name) })
-}
-
-// OnLoss implements [Alarmer].
-func (d *detachedStore) OnLoss(f func(name, owner string)) (stop func()) {
-	if alarmer, ok := d.Store.(Alarmer); ok {
-		return alarmer.OnLoss(f)
+// Notify implements [Notifier].
+func (d *detachedStore) Notify(f func(Notice)) (stop func()) {
+	if notifier, ok := d.Store.(Notifier); ok {
+		return notifier.Notify(f)
 	}
 	return func() {}
 }

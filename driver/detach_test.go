@@ -45,7 +45,7 @@ func hangUntil(release <-chan struct{}) faultstore.Fault {
 var (
 	ownerRequest   = driver.AcquireRequest{Name: "a", Owner: "owner", Holder: "holder", TTL: time.Hour}
 	ownerRelease   = driver.ReleaseRequest{Name: "a", Owner: "owner"}
-	everyOperation = []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release, faultstore.Lookup, faultstore.Break, faultstore.Watch}
+	everyOperation = []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release, faultstore.Lookup, faultstore.Break}
 )
 
 // detachedFaults returns a store with faults, and the detached one, in virtual time.
@@ -70,10 +70,6 @@ func TestDetachedCallsReturnWithTheirContext(t *testing.T) {
 		"Lookup":  func(s driver.Store, ctx context.Context) error { _, _, err := s.Lookup(ctx, "a"); return err },
 		"Break": func(s driver.Store, ctx context.Context) error {
 			_, _, err := s.Break(ctx, driver.BreakRequest{Name: "a"})
-			return err
-		},
-		"Watch": func(s driver.Store, ctx context.Context) error {
-			_, err := s.(driver.Watcher).Watch(ctx, "a")
 			return err
 		},
 	}
@@ -160,6 +156,60 @@ func TestDetachedLateGrant(t *testing.T) {
 				t.Errorf("Acquire after the late grant: %+v, %v", res, err)
 			}
 		})
+	}
+}
+
+// A place that comes after the caller has gone is treated as a grant is.
+func TestDetachedLatePlace(t *testing.T) {
+	for _, releases := range []bool{true, false} {
+		detachedFaults(t, func(t *testing.T, store driver.Store, faults *faultstore.Store) {
+			if res, err := store.Acquire(t.Context(), driver.AcquireRequest{Name: "a", Owner: "holder", TTL: time.Hour}); err != nil || !res.Granted {
+				t.Fatalf("Acquire: %+v, %v", res, err)
+			}
+			release := make(chan struct{})
+			faults.Once(faultstore.Acquire, hangUntil(release))
+			waits := ownerRequest
+			waits.Queue = time.Minute
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := store.Acquire(ctx, waits); err != context.DeadlineExceeded {
+				t.Fatalf("Acquire: %v", err)
+			}
+			if releases {
+				if ours, err := store.Release(t.Context(), ownerRelease); ours || err != nil {
+					t.Fatalf("Release: %v, %v", ours, err)
+				}
+			}
+			close(release)
+			synctest.Wait()
+			outcomes, err := store.Renew(t.Context(), []driver.RenewRequest{{Name: "a", Owner: "owner", TTL: time.Second}})
+			if err != nil || (outcomes[0] == driver.RenewQueued) == releases {
+				t.Errorf("released before: %v; Renew after the late place: %v, %v", releases, outcomes, err)
+			}
+		})
+	}
+}
+
+// Notices of the store go to the function that is registered, until it is stopped.
+func TestDetachedNotify(t *testing.T) {
+	store := driver.Detach(memstore.New())
+	var notices []driver.Notice
+	stop := store.(driver.Notifier).Notify(func(n driver.Notice) { notices = append(notices, n) })
+	for _, owner := range []string{"owner", "second", "third"} {
+		req := ownerRequest
+		req.Owner, req.Queue = owner, time.Minute
+		if _, err := store.Acquire(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, owner := range []string{"owner", "second"} {
+		if ours, err := store.Release(t.Context(), driver.ReleaseRequest{Name: "a", Owner: owner}); !ours || err != nil {
+			t.Fatalf("Release of %s: %v, %v", owner, ours, err)
+		}
+		stop()
+	}
+	if len(notices) != 1 || notices[0].Kind != driver.Granted || notices[0].Owner != "second" {
+		t.Errorf("the notices are %+v, want that of the second owner", notices)
 	}
 }
 
@@ -293,11 +343,18 @@ func TestDetachedListAndCloseOfAHungStore(t *testing.T) {
 // A store with none of the optional interfaces does not gain them.
 func TestDetachedOptionalInterfaces(t *testing.T) {
 	store := driver.Detach(struct{ driver.Store }{memstore.New()})
-	if _, err := store.(driver.Watcher).Watch(t.Context(), "a"); !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("Watch: %v", err)
-	}
-	store.(driver.Alarmer).OnLoss(func(string, string) {})()
+	store.(driver.Notifier).Notify(func(driver.Notice) {})()
 	if id, err := store.(driver.Identifier).Identity(t.Context()); id != "" || err != nil {
 		t.Errorf("Identity: %q, %v", id, err)
+	}
+}
+
+// A store that is no Notifier may not know what a claim is: it gets none.
+func TestDetachedClaim(t *testing.T) {
+	store := driver.Detach(struct{ driver.Store }{memstore.New()})
+	req := ownerRequest
+	req.Claim = true
+	if res, err := store.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("a claim: %+v, %v", res, err)
 	}
 }

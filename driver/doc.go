@@ -71,8 +71,7 @@
 // All methods may be called from many goroutines at once. Every method returns by
 // the deadline of its context, or at most a second after it, whatever the server,
 // the network and the disk do. If the context has ended before the call, the method
-// returns soon, with an error. A method may ignore a cancellation before the deadline,
-// except that Watch returns soon after one.
+// returns soon, with an error. A method may ignore a cancellation before the deadline.
 //
 // Package holdfast waits for each call on the goroutine of its caller. It gives every call
 // of Acquire, Renew, Release, Lookup and Break a deadline, and does not cancel it before, unless

@@ -24,24 +24,10 @@ type Guarantees struct {
 	// another machine.
 	Failover Fate
 
-	// Fair means that waiters of different processes are served in the order in
-	// which they came. (Within one client they always are.)
+	// Fair means that the store keeps a queue for each name (AcquireRequest.Queue) and is a
+	// Notifier: waiters of different processes are served in the order in which they came, and no
+	// request takes a name past them. (Within one client they always are.)
 	Fair bool
-
-	// Push means that the store implements Watcher, and that waiters are woken at
-	// release. A store that implements Watcher and does not claim Push returns
-	// ErrUnsupported from Watch.
-	Push bool
-
-	// Supervised means that the store notices lost wake-ups. The server itself
-	// reports each Release and Break, by any client; the report does not depend on
-	// the client that sent the request. The store tests the connection over which
-	// the reports come. It signals a watch that may be missing a report, and signals
-	// it again every two seconds until the watch is in force again. The store may
-	// take five seconds to notice that a connection has died silently, and for a
-	// waiter that has waited longer than that, as long again as the waiter has
-	// waited. Waiters then seldom try without a wake-up.
-	Supervised bool
 
 	// Detached means that a hold requested with AcquireRequest.Detached outlives
 	// the process and the Store that sent the request. A store that does not claim

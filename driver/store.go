@@ -44,21 +44,23 @@ const (
 type Store interface {
 	// Acquire makes one attempt to take a name, and returns the result at once.
 	//
-	// If the name is free, or its hold or keep has expired, the store grants
-	// it: the owner holds it until TTL from now, under a new token. If the same
-	// owner holds the name already, the request is a repetition: the store
-	// grants it again with the same token, whatever the floor, and ensures
-	// that the hold lasts at least until TTL from now. Else the store changes
-	// nothing, and reports what it knows of the hold or keep in the way.
+	// If the name is free, or its hold or keep has expired, and no other owner has
+	// a place in its queue, the store grants it: the owner holds it until TTL from
+	// now, under a new token. If the same owner holds the name already, the request
+	// is a repetition: the store grants it again with the same token, whatever the
+	// floor, and ensures that the hold lasts at least until TTL from now. Else the
+	// request is not granted, and the store reports what it knows of the hold or
+	// keep in the way. It changes nothing then, except as Queue requests.
 	//
-	// A failed attempt should not write.
+	// A failed attempt without Queue should not write.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireResult, error)
 
-	// Renew prolongs holds, many in one call: one pipeline, one statement. A
-	// hold of the given owner then lasts at least until TTL from now. Renew
-	// never shortens a hold, so that requests that overtake each other do no
+	// Renew prolongs holds and places, many in one call: one pipeline, one statement.
+	// A hold or place of the given owner then lasts at least until TTL from now. Renew
+	// never shortens one, so that requests that overtake each other do no
 	// harm. Renew does not change a name that this owner does not hold (expired,
-	// broken, kept, or taken by another owner): it never takes a name.
+	// broken, kept, or taken by another owner), unless the owner has a place there: it
+	// never takes a name, and never makes a place.
 	//
 	// The result has an outcome for every request, in order. Where the store
 	// has no reply the outcome is RenewUnknown, and the error contains the reason. A
@@ -66,15 +68,15 @@ type Store interface {
 	// returned even if the error is not nil.
 	Renew(ctx context.Context, reqs []RenewRequest) ([]RenewOutcome, error)
 
-	// Release ends the hold of an owner, and reports whether there was one. If
-	// the owner does not hold the name, Release changes nothing and reports
-	// false.
+	// Release ends the hold or the place of an owner, and reports whether there was one. If
+	// the owner has neither, Release changes nothing and reports false.
 	//
 	// With Keep above zero the hold ends and the name is kept until Keep from
 	// now, sooner or later than the expiry of the hold: the owner can no longer
 	// renew it, and no owner can take it. The same Release sent again while the
 	// name is kept reports true and may set the end of the keep again. A Release
-	// without Keep then changes nothing and reports false.
+	// without Keep then changes nothing and reports false. A place has nothing to keep:
+	// it ends, and Release reports false.
 	Release(ctx context.Context, req ReleaseRequest) (bool, error)
 
 	// Lookup returns the hold or keep of a name, and reports whether there is one.
@@ -112,37 +114,51 @@ type Store interface {
 	Close() error
 }
 
-// A Watcher is a Store that can notify waiters when to try again. Wake-ups are
-// hints: package holdfast tries again from time to time without them, and a
-// wake-up without cause does no harm beyond its cost.
-type Watcher interface {
+// A Notifier is a Store that notifies the process of its holds and places, so that neither waiters
+// nor holders have to ask often. Package holdfast asks from time to time all the same, and a lost
+// notice costs time and nothing else.
+type Notifier interface {
 	Store
 
-	// Watch returns a channel that receives a value soon after each Release or
-	// Break of the name, by any process. It returns only when the watch is in
-	// force: a release that happens after Watch has returned is signalled. The
-	// store also signals when it may have missed a release (a lost connection). The
-	// channel has room for one value, and a signal that finds it full is dropped.
-	//
-	// The watch ends when ctx does. The channel is not closed. A store that
-	// finds that it cannot watch here (because its server is too old, for instance)
-	// returns ErrUnsupported, and the caller tries at intervals instead.
-	Watch(ctx context.Context, name string) (<-chan struct{}, error)
+	// Notify registers f. The store calls f for each Notice that concerns a request sent through
+	// it. It may call f from any goroutine, several at once, until stop has returned, and not
+	// after. f does not block. A notice may come before the reply to the request that it concerns.
+	// The store sends no request to a server on behalf of Notify itself.
+	Notify(f func(Notice)) (stop func())
 }
 
-// An Alarmer is a Store that notices by itself that holds are lost: by the end of
-// a connection, for instance. It saves their holders the time until their next
-// renewal.
-type Alarmer interface {
-	Store
+// A Notice is what a store reports by itself.
+type Notice struct {
+	Kind NoticeKind
 
-	// OnLoss registers f. The store calls f as soon as it notices that a hold granted
-	// through it has ended, other than by its Release or its TTL. It calls f
-	// once for each such hold. f does not block. The store may call f until stop has
-	// returned, and not after. An alarm must be true: unlike a wake-up, it is not
-	// checked.
-	OnLoss(f func(name, owner string)) (stop func())
+	// Name and Owner are the hold or place that is concerned. If Owner is "" all those of the name
+	// are, and if Name is "" as well all that this Store has.
+	Name  string
+	Owner string
+
+	// Token and Tokens are those of an AcquireResult, of a Granted notice.
+	Token  int64
+	Tokens int
 }
+
+// A NoticeKind is the kind of a Notice.
+type NoticeKind uint8
+
+const (
+	// Granted means that the place of Owner was admitted by the request of another client. The hold
+	// ends when the place would have ended: the admission does not prolong it. Name, Owner and
+	// Token are set. The store never sends it for a hold that it has not made, even if the request
+	// that made it was answered with an error. A store that cannot be certain sends Ask.
+	Granted NoticeKind = iota + 1
+
+	// Ask means that something may have changed: the waiter should ask again, by a Claim if the
+	// store is Fair. A needless one does no harm beyond its cost.
+	Ask
+
+	// Lost means that a hold granted through this Store has ended, other than by its Release or its
+	// TTL. The store sends it once for each such hold. It must be true, since it is not checked.
+	Lost
+)
 
 // An Identifier is a Store that can identify the place where it keeps its locks, so
 // that a quorum is not made of one server under two addresses.
@@ -188,6 +204,38 @@ type AcquireRequest struct {
 	// also where the store frees the holds of a process that has ended. Any process
 	// that knows the owner may renew and release it.
 	Detached bool
+
+	// Queue is how long the owner waits from now if the name cannot be granted, 0 for not at all.
+	//
+	// A store that is Fair gives the owner a place at the end of the queue of the name, which keeps
+	// all that the request contains. The place lasts until Queue from now unless it is renewed. When
+	// its turn comes, the store makes it a hold, in one atomic step with the end of the hold before
+	// it, and sends a Granted notice. That hold has the end of the place until it is renewed. An
+	// owner that has a place already keeps it, and it is prolonged.
+	//
+	// One owner is admitted at most once. Therefore a request with Queue is sent once for an owner
+	// to a store that is Fair. If its outcome is unknown, it is sent again as a Claim.
+	//
+	// Any other store sends an Ask notice when the name may have become free, for Queue from now. It
+	// begins to do so before it examines the name, so that no release is missed.
+	Queue time.Duration
+
+	// NoPlace requests what Queue means for a store that is not Fair, of any store: the owner gets
+	// Ask notices and no place.
+	NoPlace bool
+
+	// Claim recognizes the hold or the place of the owner and makes neither. A hold is granted again
+	// and lasts until TTL from now at least. A place lasts until Queue from now at least. If the
+	// owner has neither, or only a keep, the request is not granted and not queued, though the name
+	// may be free. Only a store that is Fair is sent a Claim; any other returns ErrUnsupported.
+	//
+	// A Claim with NoPlace and Queue requests the Ask notices for a name that is held, and nothing
+	// else, of any Notifier. It need not be Queued if the name is free.
+	Claim bool
+
+	// Limit and Weight are for holds that tolerate each other. Stores return ErrUnsupported for any
+	// value but 0.
+	Limit, Weight int
 }
 
 // An AcquireResult is the result of an AcquireRequest.
@@ -205,18 +253,31 @@ type AcquireResult struct {
 	// repetition has no more tokens than the grant that it repeats.
 	Tokens int
 
+	// Queued reports that the request was not granted and waits as Queue requests: the owner has a
+	// place, or gets Ask notices.
+	Queued bool
+
+	// First reports that no other place is before that of the owner. The store need not admit it at
+	// the end of Held.Remaining before it is asked.
+	First bool
+
 	// Held describes the hold that is in the way of a request that was not granted,
 	// as far as the store knows it without another round trip. The fields that are
 	// set are true. A store that claims Guarantees.Lookup sets Remaining at
-	// least, which shows a waiter when to try again.
+	// least, which shows a waiter when to try again, unless the answer is Queued and not First.
 	Held Record
 }
 
-// A RenewRequest is a request to prolong one hold.
+// A RenewRequest is a request to prolong one hold or place.
 type RenewRequest struct {
 	Name  string
 	Owner string
 	TTL   time.Duration
+
+	// Token is the first token of the grant, for a hold. The hold is lost if it has another: a store
+	// that has fallen back to an earlier state may have admitted the owner again. It is 0 for a
+	// place, for a hold without a token, and where the token is not known.
+	Token int64
 }
 
 // A RenewOutcome is the outcome of one RenewRequest.
@@ -232,8 +293,13 @@ const (
 	Renewed
 
 	// RenewLost means that the owner does not hold the name, and never will
-	// again.
+	// again. It has no place either.
 	RenewLost
+
+	// RenewQueued means that the place of the owner lasts at least until TTL after the request was
+	// sent. It answers only a request without a Token. The answer for a place that was admitted
+	// meanwhile is Renewed; a Claim shows its token.
+	RenewQueued
 )
 
 // A ReleaseRequest is a request to end a hold.
@@ -279,6 +345,9 @@ type Record struct {
 
 	// Kept reports that the hold was released and the name is only kept.
 	Kept bool
+
+	// Waiting is how many owners have places in the queue of the name.
+	Waiting int
 
 	// Metadata is that of the AcquireRequest. It must not be changed.
 	Metadata map[string]string

@@ -73,7 +73,7 @@ func failures(t *testing.T, claims driver.Guarantees, b bug) []string {
 		New:     func(testing.TB) Backing { return newModel(claims, b).backing() },
 	}
 	backing := h.New(t)
-	have := available(backing.Open(t), backing)
+	have := available(t.Context(), backing.Open(t), backing)
 	var failed []string
 	for _, group := range caseGroups() {
 		for _, c := range group.cases {
@@ -81,7 +81,7 @@ func failures(t *testing.T, claims driver.Guarantees, b bug) []string {
 				continue
 			}
 			synctest.Test(t, func(t *testing.T) {
-				if record(t, c, h).Failed() {
+				if record(t, c, h, have).Failed() {
 					failed = append(failed, group.name+"/"+c.name)
 				}
 			})
@@ -96,10 +96,8 @@ func without(need features) driver.Guarantees {
 	switch need {
 	case fencing:
 		claims.Fencing = false
-	case push:
-		claims.Push, claims.Supervised = false, false
-	case supervised:
-		claims.Supervised = false
+	case fair:
+		claims.Fair = false
 	case lookup:
 		claims.Lookup = false
 	case list:

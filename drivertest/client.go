@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"context"
 	"maps"
 	"time"
 
@@ -13,7 +12,8 @@ import (
 // goroutine of the case. Other goroutines use the embedded store.
 type client struct {
 	driver.Store
-	run *caseRun
+	run     *caseRun
+	notices *noticeLog // nil before listen
 }
 
 // A hold is what the owner of a hold knows of it.
@@ -203,24 +203,4 @@ func (c *client) listRecords(prefix string) map[string]driver.Record {
 		records[rec.Name] = rec
 	}
 	return records
-}
-
-// startWatch starts a watch that ends with the case.
-func (c *client) startWatch(name string) <-chan struct{} {
-	c.run.Helper()
-	return c.startWatchUntil(c.run.Context(), name)
-}
-
-// startWatchUntil starts a watch that ends with ctx.
-func (c *client) startWatchUntil(ctx context.Context, name string) <-chan struct{} {
-	c.run.Helper()
-	watcher, ok := c.Store.(driver.Watcher)
-	if !ok {
-		c.run.Fatal("the store claims Push and does not implement driver.Watcher")
-	}
-	signals, err := watcher.Watch(ctx, name)
-	if err != nil {
-		c.run.Fatalf("Watch of %q: %v", name, err)
-	}
-	return signals
 }

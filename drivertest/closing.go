@@ -88,13 +88,15 @@ var closingCases = []testCase{
 		},
 	},
 	{
-		name:     "watches",
-		claim:    "Close ends every watch.",
-		requires: push,
+		name:     "notices",
+		claim:    "Close ends what a store does for its waiters.",
+		requires: notifying,
 		run: func(r *caseRun) {
-			// checkGoroutines finds the watches that go on after the case.
-			for _, name := range []string{"a", "b", "b"} {
-				r.first.startWatch(name)
+			// checkGoroutines finds what goes on after the case.
+			for _, name := range []string{"a", "b"} {
+				r.first.acquireFree(name, long)
+				r.first.waitForAsk(name, long)
+				r.first.waitForAsk(name, long)
 			}
 			if err := r.first.Close(); err != nil {
 				r.Errorf("Close: %v", err)

@@ -102,7 +102,6 @@ func (c *client) claimedCalls(name, owner string) map[string]func(context.Contex
 			return err
 		},
 	}
-	watcher, isWatcher := c.Store.(driver.Watcher)
 	optional := map[features]func(context.Context) error{
 		lookup: func(ctx context.Context) error {
 			_, _, err := c.Lookup(ctx, name)
@@ -119,14 +118,20 @@ func (c *client) claimedCalls(name, owner string) map[string]func(context.Contex
 			_, _, err := c.Break(ctx, driver.BreakRequest{Name: "nobody holds this"})
 			return err
 		},
-		push: func(ctx context.Context) error {
-			_, err := watcher.Watch(ctx, name)
+		notifying: func(ctx context.Context) error {
+			_, err := c.Acquire(ctx, c.queueRequest(name, long))
+			return err
+		},
+		fair: func(ctx context.Context) error {
+			req := c.queueRequest(name, long)
+			req.Claim = true
+			_, err := c.Acquire(ctx, req)
 			return err
 		},
 	}
-	names := map[features]string{lookup: "Lookup", list: "List", breaking: "Break", push: "Watch"}
+	names := map[features]string{lookup: "Lookup", list: "List", breaking: "Break", notifying: "Acquire with Queue", fair: "Claim"}
 	for need, call := range optional {
-		if c.run.features.contains(need) && (need != push || isWatcher) {
+		if c.run.features.contains(need) {
 			calls[names[need]] = call
 		}
 	}
@@ -134,13 +139,13 @@ func (c *client) claimedCalls(name, owner string) map[string]func(context.Contex
 }
 
 // expectErrorSoon checks that a call with a context that has ended returns an error
-// soon. Watch may succeed: its watch has ended then.
+// soon.
 func (r *caseRun) expectErrorSoon(what string, call func(context.Context) error) {
 	r.Helper()
 	ctx, cancel := context.WithCancel(r.Context())
 	cancel()
 	began := time.Now()
-	if err := call(ctx); err == nil && what != "Watch" {
+	if err := call(ctx); err == nil {
 		r.Errorf("%s with a context that has ended returns no error", what)
 	}
 	if took := time.Since(began); took > r.tolerance() {

@@ -20,8 +20,10 @@
 // without a check. What a store does not claim it must refuse, and other cases
 // test that.
 //
-// Two guarantees cannot be tested through a store alone, and are not tested: Fair,
-// since a store makes single attempts and has no queue, and Failover.
+// A store that queues requests for a name that is held is a driver.Notifier, and is tested as one,
+// whether it claims Fair or not.
+//
+// One guarantee cannot be tested through a store alone, and is not tested: Failover.
 //
 // # Time
 //

@@ -14,8 +14,7 @@ func TestCorrectStore(t *testing.T) {
 		"restart frees":    restartFrees,
 		"crash frees":      crashFrees,
 		"without fencing":  without(fencing),
-		"without push":     without(push),
-		"unsupervised":     without(supervised),
+		"without fair":     without(fair),
 		"without lookup":   without(lookup),
 		"without list":     without(list),
 		"without break":    without(breaking),
@@ -28,6 +27,11 @@ func TestCorrectStore(t *testing.T) {
 			Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newModel(claims, noBug).backing() }})
 		})
 	}
+}
+
+// A store that cannot notify passes, too.
+func TestStoreWithoutNotices(t *testing.T) {
+	Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newModel(without(fair), cannotNotify).backing() }})
 }
 
 func TestRealTime(t *testing.T) {

@@ -183,6 +183,43 @@ var faultsCases = []testCase{
 		},
 	},
 	{
+		name:     "queue-reply-lost",
+		claim:    "After the reply to a request with Queue was lost, a Claim finds the place or the hold that it made, or that it made none.",
+		requires: fault | fair,
+		run: func(r *caseRun) {
+			for _, held := range []bool{false, true} {
+				name := fmt.Sprint("held ", held)
+				var h *hold
+				if held {
+					h = r.otherStore().acquireFree(name, long)
+					r.first.queueUp(name, long).release() // A store may have prepared for its first place.
+				}
+				req := r.first.queueRequest(name, long)
+				answered, err := r.callWithFault(ReplyLost, func(ctx context.Context) (bool, error) {
+					res, err := r.first.Acquire(ctx, req)
+					return err == nil && res.Granted != held && res.Queued == held, err
+				})
+				if !answered && (err == nil || driver.IsNotApplied(err)) {
+					r.Errorf("an Acquire with Queue took effect, and its reply was lost: %v", err)
+				}
+				w := &waiter{hold: &hold{client: r.first, name: name, owner: req.Owner, holder: req.Holder}}
+				res := w.claim(long, long)
+				if res.Granted == held || res.Queued && !held {
+					r.Errorf("Claim after the reply was lost: %+v, and the name was held: %v", res, held)
+				}
+				if held {
+					h.releaseHeld()
+				}
+				switch {
+				case held && res.Queued:
+					w.expectStillHeld()
+				case held: // The reply that was lost was an earlier one of several.
+					r.otherStore().acquireFree(name, long)
+				}
+			}
+		},
+	},
+	{
 		name:     "busy",
 		claim:    "A server that cannot serve now, and reports for how long, causes a RetryError: nothing was changed, and the request is granted after that time.",
 		requires: busy,
@@ -208,7 +245,7 @@ var faultsCases = []testCase{
 	},
 	{
 		name:     "silence",
-		claim:    "A call to a server that has fallen silent returns within a second after its deadline, with an error; a Watch may have succeeded.",
+		claim:    "A call to a server that has fallen silent returns within a second after its deadline, with an error.",
 		requires: silence,
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
@@ -236,32 +273,57 @@ var faultsCases = []testCase{
 		},
 	},
 	{
-		name:     "silence-watched",
-		claim:    "If the store claims Supervised, a watch is signalled soon after the server has fallen silent, and every two seconds while it is.",
-		requires: silence | push | supervised,
+		name:     "notices-severed",
+		claim:    "A waiter of a store whose connections were cut is notified of a Release that happens meanwhile, and of those after it.",
+		requires: sever | notifying,
 		run: func(r *caseRun) {
-			signals := r.first.startWatch("name")
-			r.backing.Silence(r, r.first.Store)
-			r.expectSignalWithin(5*time.Second, signals)
-			r.expectSignalWithin(2*time.Second, signals)
-			r.expectSignalWithin(2*time.Second, signals)
+			other := r.otherStore()
+			h := other.acquireFree("name", long)
+			w := r.first.waitForAsk("name", long)
+			r.backing.Sever(r, r.first.Store)
+			h.releaseHeld()
+			w.expectAsk()
+			// The contract does not limit how long the store takes to be notified again.
+			if !r.pollUntil(time.Now(), func() bool {
+				w.skipNotices()
+				other.acquireFree("name", long).releaseHeld()
+				_, ok := w.nextNotice(time.After(short))
+				return ok
+			}) {
+				r.Error("after its connection was cut a waiter is not sent Ask any more")
+			}
 		},
 	},
 	{
-		name:     "watch-severed",
-		claim:    "A watch signals after its connection was cut, since it may have missed a release, and is in force again.",
-		requires: sever | push,
+		name:     "place-severed",
+		claim:    "A place of a store whose connections were cut is admitted, and the store is notified of it.",
+		requires: sever | fair,
 		run: func(r *caseRun) {
-			other := r.otherStore()
-			signals := r.first.startWatch("name")
+			h := r.otherStore().acquireFree("name", long)
+			a, b := r.first.queueUp("name", long), r.first.queueUp("name", long)
 			r.backing.Sever(r, r.first.Store)
-			r.expectSignal(signals)
-			// The contract does not limit how long the store takes to watch again.
-			if !r.pollUntil(time.Now(), func() bool {
-				other.acquireFree("name", long).releaseHeld()
-				return drainSignals(signals) > 0
-			}) {
-				r.Error("after its connection was cut a watch is not signalled any more")
+			r.pollUntil(time.Now(), func() bool {
+				ctx, cancel := r.callContext()
+				defer cancel()
+				_, err := r.first.Acquire(ctx, r.first.newRequest("name", long))
+				return err == nil
+			})
+			h.releaseHeld()
+			for _, w := range []*waiter{a, b} {
+				if _, ok := w.nextNotice(time.After(r.tolerance())); !ok {
+					r.Error("after its connection was cut a store is not notified of its places any more")
+				}
+				// Other connections may not work yet.
+				if !r.pollUntil(time.Now(), func() bool {
+					ctx, cancel := r.callContext()
+					defer cancel()
+					res, err := r.first.Acquire(ctx, w.claimRequest(long, long))
+					return err == nil && res.Granted
+				}) {
+					r.Fatal("after its connections were cut the place of a store is not admitted")
+				}
+				b.skipNotices()
+				r.first.releaseAs("name", w.owner, 0)
 			}
 		},
 	},
@@ -299,14 +361,14 @@ func (r *caseRun) callWithFault(f Fault, call func(context.Context) (bool, error
 }
 
 // expectReturnInTime checks that a call without a reply returns an error within a second after its
-// deadline. Watch may succeed, on a connection that it has.
+// deadline.
 func (r *caseRun) expectReturnInTime(what string, call func(context.Context) error) {
 	r.Helper()
 	const limit = time.Second
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	defer cancel()
 	began := time.Now()
-	if err := call(ctx); err == nil && what != "Watch" {
+	if err := call(ctx); err == nil {
 		r.Errorf("%s succeeds without an answer", what)
 	}
 	if late := time.Since(began) - limit; late > time.Second+r.tolerance() {

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -12,8 +13,8 @@ type features uint32
 
 const (
 	fencing features = 1 << iota
-	push
-	supervised
+	fair
+	notifying // queues requests for a name that is held, whether it is fair or not
 	lookup
 	list
 	breaking
@@ -36,8 +37,8 @@ const (
 // missingReason has, in the order of the bits, the reason why a feature is missing.
 var missingReason = []string{
 	"Guarantees().Fencing is false",
-	"Guarantees().Push is false",
-	"Guarantees().Supervised is false",
+	"Guarantees().Fair is false",
+	"the store does not queue a request with Queue",
 	"Guarantees().Lookup is false",
 	"Guarantees().List is false",
 	"Guarantees().Break is false",
@@ -69,28 +70,29 @@ func (n features) missingReasons() string {
 	return strings.Join(reasons, "; ")
 }
 
-// available returns the features that a store claims and a backing offers.
-func available(s driver.Store, b Backing) features {
+// available returns the features that a store claims and a backing offers. It sends requests to the
+// store.
+func available(ctx context.Context, s driver.Store, b Backing) features {
 	var have features
 	g := s.Guarantees()
 	_, identifies := s.(driver.Identifier)
 	for need, present := range map[features]bool{
-		fencing:    g.Fencing,
-		push:       g.Push,
-		supervised: g.Supervised,
-		lookup:     g.Lookup,
-		list:       g.List,
-		breaking:   g.Break,
-		metadata:   g.Metadata,
-		keep:       g.Keep,
-		detached:   g.Detached,
-		processes:  g.Scope != driver.ScopeProcess,
-		restart:    b.Restart != nil,
-		crash:      b.Crash != nil,
-		fault:      b.Fault != nil,
-		sever:      b.Sever != nil,
-		silence:    b.Silence != nil,
-		skew:       b.OpenSkewed != nil,
+		fencing:   g.Fencing,
+		fair:      g.Fair,
+		notifying: g.Fair || answersQueued(ctx, s),
+		lookup:    g.Lookup,
+		list:      g.List,
+		breaking:  g.Break,
+		metadata:  g.Metadata,
+		keep:      g.Keep,
+		detached:  g.Detached,
+		processes: g.Scope != driver.ScopeProcess,
+		restart:   b.Restart != nil,
+		crash:     b.Crash != nil,
+		fault:     b.Fault != nil,
+		sever:     b.Sever != nil,
+		silence:   b.Silence != nil,
+		skew:      b.OpenSkewed != nil,
 
 		identifying: identifies,
 		occupy:      b.Occupy != nil,
@@ -101,4 +103,21 @@ func available(s driver.Store, b Backing) features {
 		}
 	}
 	return have
+}
+
+// answersQueued reports whether a store queues a request for a name that is held.
+func answersQueued(ctx context.Context, s driver.Store) bool {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for _, owner := range []string{"holder", "waiter"} {
+		req := driver.AcquireRequest{Name: "available", Owner: owner, Holder: owner, TTL: long}
+		if owner == "waiter" {
+			req.Queue = short
+		}
+		defer s.Release(context.WithoutCancel(ctx), driver.ReleaseRequest{Name: req.Name, Owner: owner})
+		if res, err := s.Acquire(ctx, req); err != nil || owner == "waiter" {
+			return res.Queued
+		}
+	}
+	return false
 }

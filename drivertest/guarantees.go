@@ -40,22 +40,12 @@ var guaranteesCases = []testCase{
 		},
 	},
 	{
-		name:     "push",
-		claim:    "A store that claims Push is a Watcher.",
-		requires: push,
+		name:     "notifier",
+		claim:    "A store that claims Fair, or answers Queued, is a Notifier.",
+		requires: notifying,
 		run: func(r *caseRun) {
-			if _, ok := r.first.Store.(driver.Watcher); !ok {
-				r.Error("the store claims Push and does not implement driver.Watcher")
-			}
-		},
-	},
-	{
-		name:     "supervised",
-		claim:    "A store that claims Supervised claims Push.",
-		requires: supervised,
-		run: func(r *caseRun) {
-			if !r.guarantees.Push {
-				r.Error("the store claims Supervised and does not claim Push")
+			if _, ok := r.first.Store.(driver.Notifier); !ok {
+				r.Error("the store queues requests and does not implement driver.Notifier")
 			}
 		},
 	},

@@ -53,7 +53,7 @@ type Backing struct {
 	// request. No request is in flight.
 	Fault func(tb testing.TB, s driver.Store, f Fault)
 
-	// Sever cuts the connections of s, including those of its watches, at once and
+	// Sever cuts the connections of s, including those for its notices, at once and
 	// without notice. New connections succeed.
 	Sever func(tb testing.TB, s driver.Store)
 

@@ -20,10 +20,13 @@ type model struct {
 	last    map[string]int64  // the last token of each name
 	left    map[string]*entry // released holds, for bugs
 	broken  bool              // made so by a bug
-	watches map[*modelWatch]bool
 	opened  int
-	number  int // of the last watch
-	dropped int // signals and writes counted by bugs
+	dropped int // notices counted by bugs
+
+	epoch     time.Time // when the time of places begins
+	places    map[string]refQueue
+	interests []*interest
+	listeners map[*listener]bool
 }
 
 type entry struct {
@@ -35,13 +38,7 @@ type entry struct {
 	takenBy  *refStore
 	detached bool
 	stranger bool
-}
-
-type modelWatch struct {
-	number  int
-	name    string
-	by      *refStore
-	signals chan struct{}
+	admitted bool // from a place
 }
 
 // A refStore is a store over a model.
@@ -55,6 +52,7 @@ type refStore struct {
 	seen   string    // the name that it last saw held, for a bug
 	grants int64     // counted by a bug
 	dead   bool      // made so by a bug
+	cut    bool      // it is not notified
 }
 
 var errLink = errors.New("the connection was lost")
@@ -62,7 +60,7 @@ var errLink = errors.New("the connection was lost")
 // everything is what a full model claims.
 var everything = driver.Guarantees{
 	Store: "reference", Scope: driver.ScopeNetwork, Fencing: true, HolderCrash: driver.RecoveryTTL,
-	Restart: driver.FateKept, Failover: driver.FateKept, Push: true, Supervised: true,
+	Restart: driver.FateKept, Failover: driver.FateKept, Fair: true,
 	Lookup: true, List: true, Break: true, Metadata: true, Keep: true, Detached: true,
 }
 
@@ -79,18 +77,11 @@ var restartFrees, crashFrees = func() (a, b driver.Guarantees) {
 	return a, b
 }()
 
-// overseers is what a store claims that watches over the wake-ups that it does
-// not give.
-var overseers = func() driver.Guarantees {
-	claims := without(push)
-	claims.Supervised = true
-	return claims
-}()
-
 func newModel(claims driver.Guarantees, b bug) *model {
 	return &model{
 		bug: b, claims: claims,
-		entries: map[string]*entry{}, last: map[string]int64{}, left: map[string]*entry{}, watches: map[*modelWatch]bool{},
+		entries: map[string]*entry{}, last: map[string]int64{}, left: map[string]*entry{},
+		epoch: time.Now(), places: map[string]refQueue{}, listeners: map[*listener]bool{},
 	}
 }
 
@@ -111,14 +102,14 @@ func (m *model) backing() Backing {
 
 // ref is the reference store under a store that was opened.
 func ref(s driver.Store) *refStore {
-	if m, ok := s.(storeWithoutWatch); ok {
+	if m, ok := s.(withoutNotify); ok {
 		return m.Store.(*refStore)
 	}
 	return s.(*refStore)
 }
 
-// storeWithoutWatch hides the Watch of a store.
-type storeWithoutWatch struct{ driver.Store }
+// withoutNotify hides the Notify of a store.
+type withoutNotify struct{ driver.Store }
 
 func (m *model) open(skew time.Duration) driver.Store {
 	m.mu.Lock()
@@ -128,8 +119,8 @@ func (m *model) open(skew time.Duration) driver.Store {
 	if m.has(separateWorlds) && m.opened > 1 {
 		s.model = newModel(m.claims, m.bug)
 	}
-	if !m.claims.Push && !m.has(underclaimsPush) || m.has(pushWithoutWatch) {
-		return storeWithoutWatch{s}
+	if m.has(cannotNotify) || m.has(queuesWithoutNotify) {
+		return withoutNotify{s}
 	}
 	return s
 }
@@ -142,6 +133,10 @@ func (m *model) restart() {
 	if m.claims.Restart == driver.FateFreed && !m.has(restartKeepsHolds) || m.has(restartForgets) {
 		clear(m.entries)
 		clear(m.last)
+		clear(m.places)
+	}
+	if m.has(restartedPlacesStay) {
+		m.prolongPlaces(nil)
 	}
 	m.broken = m.has(restartBreaksWorld)
 	if m.has(tokensFallAtRestart) {
@@ -154,6 +149,9 @@ func (m *model) restart() {
 func (m *model) crash(s *refStore) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.has(crashedPlacesStay) {
+		m.prolongPlaces(s)
+	}
 	if m.claims.HolderCrash != driver.RecoveryAtOnce && !m.has(crashFreesAtOnce) && !m.has(crashFreesEverything) || m.has(crashFreesNothing) {
 		return
 	}
@@ -164,27 +162,19 @@ func (m *model) crash(s *refStore) {
 	}
 }
 
-// silence has the server answer the store no more. The store notices.
-func (m *model) silence(s *refStore) {
-	s.silent = true
-	if m.claims.Supervised && !m.has(silenceUnnoticed) {
-		time.AfterFunc(time.Second, func() { m.remind(s) })
+// prolongPlaces makes the places of a store, or of all, last long.
+func (m *model) prolongPlaces(by *refStore) {
+	for _, places := range m.places {
+		for i := range places {
+			if by == nil || places[i].Data.by == by {
+				places[i].Until += long
+			}
+		}
 	}
 }
 
-// remind signals all watches of a store, again and again until it is closed.
-func (m *model) remind(s *refStore) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for watch := range m.watches {
-		if watch.by == s {
-			signal(watch.signals)
-		}
-	}
-	if !s.closed && !m.has(remindsOnce) {
-		time.AfterFunc(time.Second, func() { m.remind(s) })
-	}
-}
+// silence has the server answer the store no more.
+func (m *model) silence(s *refStore) { s.silent = true }
 
 // occupy puts the entry of a stranger under a name.
 func (m *model) occupy(name string, way int) bool {
@@ -201,47 +191,4 @@ func (m *model) occupy(name string, way int) bool {
 	}
 	m.entries[m.key(name)] = e
 	return true
-}
-
-func (m *model) sever(s *refStore) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for watch := range m.watches {
-		if watch.by == s && m.has(severedWatchEnds) {
-			delete(m.watches, watch)
-		}
-		if watch.by == s && !m.has(severedWatchIsSilent) {
-			signal(watch.signals)
-		}
-	}
-	if m.has(severedStoreIsDead) {
-		s.dead = true
-	}
-}
-
-func signal(signals chan struct{}) {
-	select {
-	case signals <- struct{}{}:
-	default:
-	}
-}
-
-// wake signals the watches of a name.
-func (m *model) wake(name string, by *refStore) {
-	m.dropped++
-	for watch := range m.watches {
-		switch {
-		case watch.name != name && !m.has(wakesEverybody):
-		case m.has(wakesOwnStoreOnly) && watch.by != by:
-		case m.has(dropsWakeUps) && m.dropped%3 == 0:
-		default:
-			signal(watch.signals)
-			if m.has(wakesOnce) {
-				delete(m.watches, watch)
-			}
-			if m.has(wakesOneWatch) {
-				return
-			}
-		}
-	}
 }

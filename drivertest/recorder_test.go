@@ -24,14 +24,14 @@ type recorder struct {
 }
 
 // record runs a case as go test would.
-func record(t *testing.T, c testCase, h Harness) *recorder {
+func record(t *testing.T, c testCase, h Harness, have features) *recorder {
 	rec := &recorder{TB: t}
 	rec.ctx, rec.cancel = context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer rec.cleanUp()
-		c.execute(rec, h)
+		c.execute(rec, h, have)
 	}()
 	<-done
 	time.Sleep(time.Minute) // Leaked goroutines of broken stores end in this time.

@@ -41,8 +41,20 @@ func (s *refStore) Acquire(ctx context.Context, req driver.AcquireRequest) (res 
 	if m.has(changesMetadata) && req.Metadata != nil {
 		req.Metadata["store"] = "was here"
 	}
+	switch {
+	case (req.Limit != 0 || req.Weight != 0) && !m.has(ignoresLimits), req.Claim && !(req.NoPlace && req.Queue > 0 && !m.has(cannotNotify) || m.claims.Fair || m.has(claimUnclaimed)):
+		return res, driver.ErrUnsupported
+	case !m.has(newcomersOvertake) || req.Claim:
+		s.settle(req.Name)
+	}
+	s.register(req)
 	e := s.at(req.Name)
 	switch {
+	case req.Claim && e == nil && !m.has(claimTakesFree):
+		return s.joinQueue(req, driver.AcquireResult{})
+	case req.Claim && e != nil && e.record.Kept && m.owns(e, req.Owner) && m.has(claimRevivesKept):
+		e.record.Kept = false
+		return s.repeat(e, req), nil
 	case s.tooFar(req, e):
 		if m.has(refusedFloorTakes) {
 			s.grant(req)
@@ -59,13 +71,21 @@ func (s *refStore) Acquire(ctx context.Context, req driver.AcquireRequest) (res 
 			time.Sleep(time.Microsecond)
 			m.mu.Lock()
 		}
-		return s.grant(req), nil
+		e := s.grant(req)
+		if req.Queue > 0 && m.has(grantLastsQueue) {
+			e.until = s.expiry(req.Queue)
+		}
+		return driver.AcquireResult{Granted: true, Token: e.record.Token, Tokens: e.tokens}, nil
 	case s.repeats(e, req.Owner):
 		return s.repeat(e, req), nil
 	}
 	s.disturb(e, req)
 	s.seen = req.Name
-	return s.refuse(e)
+	res, err = s.refuse(e)
+	if err != nil {
+		return res, err
+	}
+	return s.joinQueue(req, res)
 }
 
 // postpone is the answer to a request that cannot be served now.
@@ -106,7 +126,7 @@ func (s *refStore) repeats(e *entry, owner string) bool {
 	return m.owns(e, owner) || m.has(nobodyIsEverybody) && owner == ""
 }
 
-func (s *refStore) grant(req driver.AcquireRequest) driver.AcquireResult {
+func (s *refStore) grant(req driver.AcquireRequest) *entry {
 	m := s.model
 	key := m.key(req.Name)
 	e := &entry{owner: req.Owner, until: s.expiry(req.TTL), takenBy: s, detached: req.Detached}
@@ -128,7 +148,7 @@ func (s *refStore) grant(req driver.AcquireRequest) driver.AcquireResult {
 		}
 	}
 	m.entries[key] = e
-	return driver.AcquireResult{Granted: true, Token: e.record.Token, Tokens: e.tokens}
+	return e
 }
 
 func (s *refStore) repeat(e *entry, req driver.AcquireRequest) driver.AcquireResult {

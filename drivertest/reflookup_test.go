@@ -136,6 +136,7 @@ func (s *refStore) Break(ctx context.Context, req driver.BreakRequest) (driver.R
 	defer func() { _ = s.end() }()
 	m := s.model
 	name := req.Name
+	s.settle(name)
 	e := s.at(name)
 	if e == nil || e.record.Kept && m.has(breakSparesKept) {
 		return driver.Record{}, e == nil && m.has(breakAlwaysTrue), nil
@@ -168,8 +169,12 @@ func (s *refStore) Break(ctx context.Context, req driver.BreakRequest) (driver.R
 	if !m.has(breakDoesNothing) {
 		delete(m.entries, m.key(name))
 	}
-	if !m.has(breakDoesNotWake) {
-		m.wake(name, s)
+	if m.has(breakEndsPlaces) {
+		delete(m.places, m.key(name))
+	}
+	s.settle(name)
+	if !m.has(breakDoesNotAsk) {
+		m.ask(name, s)
 	}
 	return rec, true, nil
 }

@@ -37,6 +37,9 @@ func (s *refStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]dri
 
 func (s *refStore) renew(req driver.RenewRequest) driver.RenewOutcome {
 	m := s.model
+	if !m.has(renewDoesNotSettle) {
+		s.settle(req.Name)
+	}
 	e := s.at(req.Name)
 	past := m.entries[m.key(req.Name)]
 	switch {
@@ -46,10 +49,12 @@ func (s *refStore) renew(req driver.RenewRequest) driver.RenewOutcome {
 		s.grant(driver.AcquireRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
 		return driver.Renewed
 	case e == nil:
-		return driver.RenewLost
+		return s.renewPlace(req)
 	case e.record.Kept && !m.has(keepLetsOwnerRenew):
-		return driver.RenewLost
+		return s.renewPlace(req)
 	case !m.owns(e, req.Owner) && !m.has(renewForgetsOwner):
+		return s.renewPlace(req)
+	case req.Token != 0 && req.Token != e.record.Token && !m.has(renewIgnoresToken):
 		return driver.RenewLost
 	}
 	if m.has(renewOnOwnStoreOnly) && e.takenBy != s {
@@ -57,7 +62,7 @@ func (s *refStore) renew(req driver.RenewRequest) driver.RenewOutcome {
 	}
 	until := s.expiry(req.TTL)
 	switch {
-	case m.has(renewDoesNothing):
+	case m.has(renewDoesNothing), m.has(admittedIsNotProlonged) && e.admitted:
 	case until.After(e.until), m.has(renewShortens):
 		e.until = until
 	}
@@ -100,7 +105,11 @@ func (s *refStore) release(req driver.ReleaseRequest) (bool, error) {
 		}
 		return false, driver.ErrUnsupported
 	}
+	s.settle(req.Name)
 	e := s.at(req.Name)
+	if (e == nil || !m.owns(e, req.Owner)) && s.releasePlace(req) {
+		return true, nil
+	}
 	switch {
 	case e == nil:
 		return m.has(releaseAlwaysTrue), nil
@@ -132,8 +141,16 @@ func (s *refStore) release(req driver.ReleaseRequest) (bool, error) {
 	} else if !m.has(releaseDoesNothing) {
 		delete(m.entries, key)
 	}
-	if !m.has(releaseDoesNotWake) {
-		m.wake(req.Name, s)
+	if req.Keep > 0 || m.has(newcomersOvertake) {
+		s.askFirst(req.Name)
+	} else {
+		s.settle(req.Name)
+	}
+	if req.Keep == 0 && !m.has(releaseDoesNotAsk) || req.Keep > 0 && !m.has(keepDoesNotAsk) {
+		m.ask(req.Name, s)
+	}
+	if m.has(releaseIsReportedLost) {
+		m.notify(e.takenBy, driver.Notice{Kind: driver.Lost, Name: req.Name, Owner: req.Owner})
 	}
 	return true, nil
 }

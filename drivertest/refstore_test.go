@@ -118,6 +118,14 @@ func (s *refStore) expiry(ttl time.Duration) time.Time {
 func (s *refStore) record(e *entry) driver.Record {
 	rec := e.record
 	rec.Until, rec.Remaining = e.until, e.until.Sub(s.now())
+	for _, place := range s.model.places[s.model.key(rec.Name)] {
+		if s.now().Before(s.model.epoch.Add(place.Until)) {
+			rec.Waiting++
+		}
+	}
+	if s.model.has(waitingCountsHold) && rec.Waiting > 0 {
+		rec.Waiting++
+	}
 	if e.stranger && !s.model.has(occupiedIsShown) {
 		rec.Holder = ""
 	}

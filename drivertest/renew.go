@@ -57,6 +57,27 @@ var renewCases = []testCase{
 		},
 	},
 	{
+		name:     "token",
+		claim:    "A Renew with the token of the hold renews it, and one with another token returns RenewLost and does not prolong it.",
+		requires: fencing,
+		run: func(r *caseRun) {
+			const ttl = time.Second
+			h := r.first.acquireFree("name", ttl)
+			for _, token := range []int64{1, h.token - 1, h.token + 1, driver.MaxToken} {
+				if got := r.first.renewAll(driver.RenewRequest{Name: "name", Owner: h.owner, TTL: long, Token: token})[0]; got != driver.RenewLost {
+					r.Errorf("Renew with another token is answered %d, want RenewLost", got)
+				}
+			}
+			r.otherStore().heldFor("name", h.sent, ttl).releaseHeld()
+			h = r.first.acquireSeveral("name", medium, 3)
+			if got := r.first.renewAll(driver.RenewRequest{Name: "name", Owner: h.owner, TTL: long, Token: h.token})[0]; got != driver.Renewed {
+				r.Errorf("Renew with the token of the hold is answered %d, want Renewed", got)
+			}
+			h.sleepPastExpiry()
+			r.first.expectHeld("name")
+		},
+	},
+	{
 		name:     "other-process",
 		claim:    "If the store claims Detached, each hold can be renewed and released through any store with its owner.",
 		requires: detached | processes,

@@ -39,7 +39,9 @@ func caseGroups() []caseGroup {
 		{"metadata", metadataCases},
 		{"list", listCases},
 		{"break", breakCases},
-		{"watch", watchCases},
+		{"queue", queueCases},
+		{"claims", claimsCases},
+		{"notices", noticesCases},
 		{"names", namesCases},
 		{"contexts", contextsCases},
 		{"concurrency", concurrencyCases},
@@ -68,7 +70,7 @@ func Run(t *testing.T, h Harness) {
 			}
 		}
 		if len(cases) > 0 {
-			t.Run(group.name, func(t *testing.T) { runCases(t, h, cases) })
+			t.Run(group.name, func(t *testing.T) { runCases(t, h, have, cases) })
 		}
 	}
 	if len(untested) > 0 {
@@ -87,13 +89,13 @@ func (u untestedCases) String() string {
 	return text.String()
 }
 
-func runCases(t *testing.T, h Harness, cases []testCase) {
+func runCases(t *testing.T, h Harness, have features, cases []testCase) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			if !h.Serial {
 				t.Parallel()
 			}
-			inBubble(t, h.Virtual, func(t *testing.T) { c.execute(t, h) })
+			inBubble(t, h.Virtual, func(t *testing.T) { c.execute(t, h, have) })
 		})
 	}
 }
@@ -108,7 +110,7 @@ func probeFeatures(t *testing.T, h Harness) features {
 			t.Fatal("drivertest: Harness.New returned a Backing without Open")
 		}
 		store := backing.Open(t)
-		have = available(store, backing)
+		have = available(t.Context(), store, backing)
 		if err := store.Close(); err != nil {
 			t.Errorf("Close of an unused store: %v", err)
 		}
@@ -131,7 +133,7 @@ func inBubble(t *testing.T, virtual bool, f func(t *testing.T)) {
 
 // execute runs the case against a backing of its own. It takes a testing.TB, and not a
 // *testing.T, so that the suite can itself be tested.
-func (c testCase) execute(tb testing.TB, h Harness) {
+func (c testCase) execute(tb testing.TB, h Harness, have features) {
 	tb.Helper()
 	tb.Cleanup(func() {
 		if tb.Failed() {
@@ -140,9 +142,8 @@ func (c testCase) execute(tb testing.TB, h Harness) {
 	})
 	checkGoroutines(tb)
 	backing := h.New(tb)
-	r := &caseRun{TB: tb, backing: backing, virtual: h.Virtual}
+	r := &caseRun{TB: tb, backing: backing, virtual: h.Virtual, features: have}
 	r.first = r.openStore()
 	r.guarantees = r.first.Guarantees()
-	r.features = available(r.first.Store, backing)
 	c.run(r)
 }

@@ -1,6 +1,6 @@
 // Package faultstore puts faults between package holdfast and a store, for
 // tests: requests that fail before they are applied, replies that are lost
-// after, requests that hang.
+// after, requests that hang, and notices that are lost, late, or doubled.
 package faultstore
 
 import (
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -22,12 +23,15 @@ const (
 	Release Op = "release"
 	Lookup  Op = "lookup"
 	Break   Op = "break"
-	Watch   Op = "watch"
+	Notice  Op = "notice" // the call of a function that is registered by Notify
 )
 
 // A Fault is called in place of a store's method, and determines the outcome. It may
 // call apply, at most once, to let the store carry out the call. It returns the error
 // that the caller receives instead of the result, or nil for the result.
+//
+// The fault of a notice does not block. It may call apply more than once, and after it has
+// returned. Its error is dropped.
 type Fault func(ctx context.Context, op Op, apply func()) error
 
 // Errors of the faults below.
@@ -51,10 +55,29 @@ func Hang(ctx context.Context, _ Op, _ func()) error {
 	return ctx.Err()
 }
 
+// Drop loses a notice.
+func Drop(context.Context, Op, func()) error { return nil }
+
+// Double delivers a notice twice.
+func Double(_ context.Context, _ Op, apply func()) error {
+	apply()
+	apply()
+	return nil
+}
+
+// Delay returns a fault that delivers a notice after d.
+func Delay(d time.Duration) Fault {
+	return func(_ context.Context, _ Op, apply func()) error {
+		time.AfterFunc(d, apply)
+		return nil
+	}
+}
+
 // A Store is a store with faults. Wrap returns one; the zero value is not usable.
 type Store struct {
 	driver.Store
 	guarantees driver.Guarantees
+	silent     bool // it sends no notices
 
 	mu     sync.Mutex
 	faults map[Op]Fault
@@ -70,10 +93,16 @@ func Wrap(store driver.Store) *Store {
 	return &Store{Store: store, guarantees: guarantees, faults: map[Op]Fault{}, calls: map[Op]int{}}
 }
 
-// NoPush makes the store one that does not claim Guarantees.Push.
-func (s *Store) NoPush() *Store {
-	s.guarantees.Push = false
+// Unfair makes the store one that is not Fair and sends Ask notices.
+func (s *Store) Unfair() *Store {
+	s.guarantees.Fair = false
 	return s
+}
+
+// Silent makes the store one that is not Fair and sends no notices.
+func (s *Store) Silent() *Store {
+	s.silent = true
+	return s.Unfair()
 }
 
 // Set applies fault to every later call of op. A nil fault ends that.
@@ -98,12 +127,17 @@ func (s *Store) Calls(op Op) int {
 	return s.calls[op]
 }
 
-// applyFault counts a call, and applies the fault that is set for it.
-func (s *Store) applyFault(ctx context.Context, op Op, apply func() error) error {
+// count counts a call, and returns the fault that is set for it.
+func (s *Store) count(op Op) Fault {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.calls[op]++
-	fault := s.faults[op]
-	s.mu.Unlock()
+	return s.faults[op]
+}
+
+// applyFault makes a call with the fault that is set for it.
+func (s *Store) applyFault(ctx context.Context, op Op, apply func() error) error {
+	fault := s.count(op)
 	if fault == nil {
 		return apply()
 	}
@@ -120,6 +154,15 @@ func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 // Acquire implements driver.Store. When the fault calls apply, the request is carried
 // out even if ctx has ended: it represents a request that was sent before.
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res driver.AcquireResult, err error) {
+	if req.Claim && !req.NoPlace && !s.guarantees.Fair {
+		return res, driver.ErrUnsupported
+	}
+	if !s.guarantees.Fair {
+		req.NoPlace = true
+	}
+	if s.silent {
+		req.Queue = 0
+	}
 	var done driver.AcquireResult
 	err = s.applyFault(ctx, Acquire, func() error {
 		done, err = s.Store.Acquire(context.WithoutCancel(ctx), req)
@@ -177,19 +220,33 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (rec driver.
 	return rec, held, err
 }
 
-// Watch implements driver.Watcher if the wrapped store does. If a fault does not call
-// apply and returns no error, the watch never signals.
-func (s *Store) Watch(ctx context.Context, name string) (wake <-chan struct{}, err error) {
-	watcher, ok := s.Store.(driver.Watcher)
-	if !ok || !s.guarantees.Push {
-		return nil, driver.ErrUnsupported
+// Notify implements driver.Notifier if the wrapped store does. A notice that is late does not come
+// after stop.
+func (s *Store) Notify(f func(driver.Notice)) (stop func()) {
+	store, ok := s.Store.(driver.Notifier)
+	if !ok {
+		return func() {}
 	}
-	err = s.applyFault(ctx, Watch, func() error {
-		wake, err = watcher.Watch(ctx, name)
-		return err
+	var mu sync.RWMutex // guards stopped
+	stopped := false
+	stopStore := store.Notify(func(n driver.Notice) {
+		apply := func() {
+			mu.RLock()
+			defer mu.RUnlock()
+			if !stopped {
+				f(n)
+			}
+		}
+		if fault := s.count(Notice); fault != nil {
+			_ = fault(context.Background(), Notice, apply)
+		} else {
+			apply()
+		}
 	})
-	if wake == nil && err == nil {
-		wake = make(chan struct{})
+	return func() {
+		stopStore()
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
 	}
-	return wake, err
 }

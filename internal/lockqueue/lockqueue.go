@@ -14,7 +14,7 @@
 // repetition is a claim, which recognizes an entry and makes none.
 //
 // A Queue has no clock and no lock. A store passes the time in, and calls the methods one at a
-// time. No store of this module uses it yet.
+// time.
 package lockqueue
 
 import (

@@ -1,6 +1,7 @@
 package lockqueue_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -138,6 +139,7 @@ func TestData(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	const clock = 1_000_000_000
+	farthest := driver.MaxLead.Microseconds()
 	for _, c := range []struct {
 		name        string
 		last, floor int64
@@ -151,12 +153,16 @@ func TestTokens(t *testing.T) {
 		{"none is requested", 5, 5, 0, clock, 1},
 		{"a block", clock + 7, 0, 1024, clock + 8, 1024},
 		{"a larger block", 0, 0, 1025, clock, 1024},
-		{"half a second ahead", clock + 499_999, 0, 1024, clock + 500_000, 1024},
+		{"the last half a second ahead", clock + 499_000 - 24, 0, 1024, clock + 499_000 - 23, 1024},
+		{"the last more than half a second ahead", clock + 499_000 - 23, 0, 1024, clock + 499_000 - 22, 1},
+		{"fewer tokens as far ahead", clock + 499_000 - 23, 0, 1023, clock + 499_000 - 22, 1023},
 		{"more than half a second ahead", clock + 500_000, 0, 1024, clock + 500_001, 1},
-		{"the farthest floor", 0, clock + lockqueue.MaxLead.Microseconds(), 9, clock + lockqueue.MaxLead.Microseconds(), 1},
-		{"a floor too far", 0, clock + lockqueue.MaxLead.Microseconds() + 1, 1, 0, 0},
-		{"the greatest token", lockqueue.MaxToken - 1, 0, 1, lockqueue.MaxToken, 1},
-		{"above the greatest token", lockqueue.MaxToken, 0, 1, 0, 0},
+		{"half a second above the floor", clock + 7_000_000, clock + 6_500_001 + 1023, 1024, clock + 7_000_001, 1024},
+		{"more than half a second above the floor", clock + 7_000_000, clock + 6_500_000 + 1023, 1024, clock + 7_000_001, 1},
+		{"the farthest floor", 0, clock + farthest, 9, clock + farthest, 9},
+		{"a floor too far", 0, clock + farthest + 1, 1, 0, 0},
+		{"the greatest token", driver.MaxToken - 1, 0, 1, driver.MaxToken, 1},
+		{"above the greatest token", driver.MaxToken, 0, 1, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			counter := lockqueue.Counter{Last: c.last, Clock: clock}
@@ -164,7 +170,7 @@ func TestTokens(t *testing.T) {
 			e := lockqueue.Entry[struct{}]{Owner: "A", Floor: c.floor, Tokens: c.want}
 			own, _, err := q.Acquire(lockqueue.Request[struct{}]{Entry: e, TTL: 10}, 0, &counter)
 			if c.token == 0 {
-				if own != nil || err == nil || len(q) != 0 || counter.Last != c.last {
+				if own != nil || !errors.Is(err, driver.ErrInvalid) || len(q) != 0 || counter.Last != c.last {
 					t.Errorf("%+v is granted, %v, last %d", own, err, counter.Last)
 				}
 				return
@@ -178,17 +184,11 @@ func TestTokens(t *testing.T) {
 
 // Near the greatest token there are fewer in a row.
 func TestLastTokens(t *testing.T) {
-	c := lockqueue.Counter{Last: lockqueue.MaxToken - 3, Clock: lockqueue.MaxToken - 100}
+	c := lockqueue.Counter{Last: driver.MaxToken - 3, Clock: driver.MaxToken - 100}
 	var q lockqueue.Queue[struct{}]
 	e := lockqueue.Entry[struct{}]{Owner: "A", Tokens: 10}
 	own, _, err := q.Acquire(lockqueue.Request[struct{}]{Entry: e, TTL: 10}, 0, &c)
-	if err != nil || own.Tokens != 3 || c.Last != lockqueue.MaxToken {
+	if err != nil || own.Tokens != 3 || c.Last != driver.MaxToken {
 		t.Errorf("%+v, %v", own, err)
-	}
-}
-
-func TestLimitsAreThoseOfTheContract(t *testing.T) {
-	if lockqueue.MaxToken != driver.MaxToken || lockqueue.MaxLead != driver.MaxLead {
-		t.Error("the limits of tokens differ from those of package driver")
 	}
 }

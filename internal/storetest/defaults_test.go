@@ -35,7 +35,7 @@ var unfit = map[string]holdfast.Options{
 
 // A strict store fails the test if a request shows one of the defaults above.
 type strict struct {
-	driver.Store
+	driver.Notifier
 	t *testing.T
 }
 
@@ -43,11 +43,7 @@ func (s strict) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if req.Detached {
 		s.t.Errorf("%q is acquired detached", req.Name)
 	}
-	return s.Store.Acquire(ctx, req)
-}
-
-func (s strict) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
-	return s.Store.(driver.Watcher).Watch(ctx, name)
+	return s.Notifier.Acquire(ctx, req)
 }
 
 // underUnfitDefaults runs a test with two clients of one store for each of the

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 //go:embed testdata/histories.txt
@@ -320,7 +322,7 @@ func (p *player) duration(s Step, arg string) time.Duration {
 	if err != nil {
 		p.err = err
 	}
-	if arg == "floor" {
+	if d > driver.MaxLead {
 		return d
 	}
 	return p.scaled(d)

@@ -1,0 +1,47 @@
+package notices
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Every function gets each notice, until it is stopped.
+func TestNotify(t *testing.T) {
+	var r Registry
+	r.Send(driver.Notice{Kind: driver.Ask})
+	var first, second []string
+	f := func(n driver.Notice) { first = append(first, n.Name) }
+	stop := r.Notify(f)
+	stopSecond := r.Notify(func(n driver.Notice) { second = append(second, n.Name) })
+	r.Send(driver.Notice{Kind: driver.Ask, Name: "a"})
+	stop()
+	stop()
+	r.Send(driver.Notice{Kind: driver.Ask, Name: "b"})
+	stopSecond()
+	r.Send(driver.Notice{Kind: driver.Ask, Name: "c"})
+	if len(first) != 1 || len(second) != 2 {
+		t.Errorf("the first function got %q and the second %q, want one and two", first, second)
+	}
+}
+
+// A function is not called any more when its stop has returned.
+func TestStopWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r Registry
+		running := false
+		stop := r.Notify(func(driver.Notice) {
+			running = true
+			time.Sleep(time.Second)
+			running = false
+		})
+		go r.Send(driver.Notice{Kind: driver.Ask})
+		synctest.Wait()
+		stop()
+		if running {
+			t.Error("stop has returned while the function runs")
+		}
+	})
+}
