@@ -41,7 +41,7 @@ func TestExpiredHoldsAreSwept(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if n := len(s.table.holds); n > 4000 {
+		if n := len(s.table.names); n > 4000 {
 			t.Errorf("%d holds are kept, though 1000 are in force at a time", n)
 		}
 	})

@@ -2,24 +2,24 @@ package memstore
 
 import (
 	"context"
+	"fmt"
 	"iter"
-	"maps"
-	"slices"
-	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/notices"
 )
 
 // A Store is a store in memory. It implements [driver.Store] and
-// [driver.Watcher]. Its methods never block.
+// [driver.Notifier]. Its methods never block.
 type Store struct {
 	table  *lockTable
 	closed atomic.Bool
+
+	notices notices.Registry
 }
 
-var _ driver.Watcher = (*Store)(nil)
+var _ driver.Notifier = (*Store)(nil)
 
 // New returns an empty store that is not shared with any other.
 func New() *Store {
@@ -31,7 +31,10 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err := s.checkUsable(ctx); err != nil {
 		return driver.AcquireResult{}, err
 	}
-	return s.table.acquire(&req)
+	if req.Limit != 0 || req.Weight != 0 {
+		return driver.AcquireResult{}, fmt.Errorf("%w: Limit and Weight", driver.ErrUnsupported)
+	}
+	return s.table.acquire(s, &req)
 }
 
 // Renew implements [driver.Store].
@@ -39,7 +42,11 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	return s.table.renewHolds(reqs), nil
+	outcomes := make([]driver.RenewOutcome, len(reqs))
+	for i := range reqs {
+		outcomes[i] = s.table.renew(&reqs[i])
+	}
+	return outcomes, nil
 }
 
 // Release implements [driver.Store].
@@ -83,13 +90,8 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 	return rec, held, nil
 }
 
-// Watch implements [driver.Watcher].
-func (s *Store) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
-	if err := s.checkUsable(ctx); err != nil {
-		return nil, err
-	}
-	return s.table.addWatcher(ctx, name), nil
-}
+// Notify implements [driver.Notifier].
+func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notices.Notify(f) }
 
 // Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees {
@@ -100,7 +102,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 		HolderCrash: driver.RecoveryAtOnce,
 		Restart:     driver.FateFreed,
 		Failover:    driver.FateFreed,
-		Push:        true,
+		Fair:        true,
 		Lookup:      true,
 		List:        true,
 		Break:       true,
@@ -134,90 +136,3 @@ func (s *Store) checkUsable(ctx context.Context) error {
 type contextEndedError struct{ error }
 
 func (e contextEndedError) Unwrap() []error { return []error{e.error, driver.ErrNotApplied} }
-
-func (t *lockTable) lookupRecord(name string) (driver.Record, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.monotonicNow()
-	h := t.currentHold(name, now)
-	if h == nil {
-		return driver.Record{}, false
-	}
-	return t.recordOf(name, h, now), true
-}
-
-func (t *lockTable) listRecords(prefix string) []driver.Record {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.monotonicNow()
-	var records []driver.Record
-	for name, h := range t.holds {
-		if h.until > now && strings.HasPrefix(name, prefix) {
-			records = append(records, t.recordOf(name, h, now))
-		}
-	}
-	return records
-}
-
-// recordOf describes a hold without its owner, as clients may see it.
-func (t *lockTable) recordOf(name string, h *hold, now time.Duration) driver.Record {
-	rec := driver.Record{
-		Name:      name,
-		Holder:    h.holder,
-		Token:     h.token,
-		Since:     t.created.Add(h.since).Round(0),
-		Until:     t.created.Add(h.until).Round(0),
-		Remaining: h.until - now,
-		Metadata:  h.metadata,
-	}
-	if h.kept {
-		rec.Holder, rec.Kept, rec.Metadata = "", true, nil
-	}
-	return rec
-}
-
-// addWatcher registers a channel that is signalled until ctx ends.
-func (t *lockTable) addWatcher(ctx context.Context, name string) <-chan struct{} {
-	signal := make(chan struct{}, 1)
-	t.mu.Lock()
-	t.watchers[name] = append(t.watchers[name], signal)
-	t.mu.Unlock()
-	context.AfterFunc(ctx, func() { t.removeWatcher(name, signal) })
-	return signal
-}
-
-func (t *lockTable) removeWatcher(name string, signal chan struct{}) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	rest := slices.DeleteFunc(t.watchers[name], func(c chan struct{}) bool { return c == signal })
-	if len(rest) == 0 {
-		delete(t.watchers, name)
-		return
-	}
-	t.watchers[name] = rest
-}
-
-// wakeWatchers signals the watchers of a name. The caller must hold t.mu.
-func (t *lockTable) wakeWatchers(name string) {
-	for _, signal := range t.watchers[name] {
-		select {
-		case signal <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// removeStore is called when a Store over the table is closed. When the last one is
-// closed, it deletes the holds, and the table's entry in namedTables.
-func (t *lockTable) removeStore() {
-	namedTables.Lock()
-	defer namedTables.Unlock()
-	t.openStores--
-	if t.openStores > 0 {
-		return
-	}
-	maps.DeleteFunc(namedTables.byName, func(_ string, other *lockTable) bool { return other == t })
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	clear(t.holds)
-}

@@ -1,42 +1,59 @@
 package memstore
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
 // A lockTable is the data behind one or more Stores.
 type lockTable struct {
-	mu       sync.Mutex
-	created  time.Time
-	holds    map[string]*hold
-	watchers map[string][]chan struct{}
-	tokens   tokens
-	grants   uint // the number of grants, which paces sweepExpired
+	mu      sync.Mutex
+	created time.Time
+	names   map[string]*lockedName // that have an entry or an interest, perhaps an expired one
+	unused  []*lockedName          // to be used again, so that a hold does not allocate
+	tokens  tokens
+	counter lockqueue.Counter // of the name in use
+	grants  uint              // the number of grants, which paces sweepExpired
 
 	openStores int // guarded by namedTables
 }
 
-// A hold is the hold or keep of one name. Times are since lockTable.created, on the
-// monotonic clock.
-type hold struct {
-	owner    string
+// A lockedName is the state of one name. Times are since lockTable.created, on the monotonic clock.
+type lockedName struct {
+	queue     lockqueue.Queue[holderData]
+	interests []interest
+}
+
+// holderData is what the table keeps with a hold or place.
+type holderData struct {
+	store    *Store // gets the notices
 	holder   string
-	token    int64
-	tokens   int // how many the grant had
-	since    time.Duration
-	until    time.Duration
 	metadata map[string]string
-	kept     bool
+}
+
+// An interest is a request for Ask notices without a place.
+type interest struct {
+	store *Store
+	owner string
+	until time.Duration
+}
+
+// A storeNotice is a notice for one Store.
+type storeNotice struct {
+	store  *Store
+	notice driver.Notice
 }
 
 func newLockTable() *lockTable {
 	return &lockTable{
 		created:    time.Now(),
-		holds:      map[string]*hold{},
-		watchers:   map[string][]chan struct{}{},
+		names:      map[string]*lockedName{},
 		tokens:     tokens{aheadOfCounter: map[string]int64{}},
 		openStores: 1,
 	}
@@ -44,103 +61,212 @@ func newLockTable() *lockTable {
 
 func (t *lockTable) monotonicNow() time.Duration { return time.Since(t.created) }
 
-// currentHold returns the hold or keep in force, and deletes one that has expired.
-// The caller must hold t.mu.
-func (t *lockTable) currentHold(name string, now time.Duration) *hold {
-	h := t.holds[name]
-	if h != nil && h.until <= now {
-		delete(t.holds, name)
-		return nil
-	}
-	return h
-}
-
-// holdOf returns the hold of an owner, nil if the owner does not hold the name. The
-// caller must hold t.mu.
-func (t *lockTable) holdOf(name, owner string, now time.Duration) *hold {
-	if h := t.currentHold(name, now); h != nil && h.owner == owner && !h.kept {
-		return h
-	}
-	return nil
-}
-
-func (t *lockTable) acquire(req *driver.AcquireRequest) (driver.AcquireResult, error) {
+// update runs f on the state of a name, while no other call uses the table, and then sends the
+// notices of f and those of the entries that it has admitted.
+func (t *lockTable) update(name string, f func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData]) {
+	var notices []storeNotice
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	n := t.names[name]
+	if n == nil {
+		if last := len(t.unused) - 1; last >= 0 {
+			n, t.unused = t.unused[last], t.unused[:last]
+		} else {
+			n = &lockedName{}
+		}
+		t.names[name] = n
+	}
 	now := t.monotonicNow()
-	h := t.currentHold(req.Name, now)
-	if h != nil && (h.owner != req.Owner || h.kept) {
-		return driver.AcquireResult{Held: t.recordOf(req.Name, h, now)}, nil
+	t.counter = t.tokens.counterOf(name, t.created.Add(now).UnixMicro())
+	last := t.counter.Last
+	for _, e := range f(n, now, &t.counter) {
+		kind := driver.Granted
+		if e.Token == 0 {
+			kind = driver.Ask
+		}
+		notices = append(notices, storeNotice{e.Data.store, driver.Notice{
+			Kind: kind, Name: name, Owner: e.Owner, Token: e.Token, Tokens: e.Tokens,
+		}})
 	}
-	if h != nil { // a repetition
-		h.until = max(h.until, now+req.TTL)
-		return driver.AcquireResult{Granted: true, Token: h.token, Tokens: h.tokens}, nil
+	if t.counter.Last != last {
+		t.tokens.record(name, &t.counter)
+		t.sweepExpired(now)
 	}
-	token, count, err := t.tokens.nextToken(req.Name, t.created.Add(now).UnixMicro(), req.Floor, req.Tokens)
-	if err != nil {
-		return driver.AcquireResult{}, err
-	}
-	t.sweepExpired(now)
-	t.holds[req.Name] = &hold{
-		owner:    req.Owner,
-		holder:   req.Holder,
-		token:    token,
-		tokens:   count,
-		since:    now,
-		until:    now + req.TTL,
-		metadata: req.Metadata,
-	}
-	return driver.AcquireResult{Granted: true, Token: token, Tokens: count}, nil
-}
-
-func (t *lockTable) renewHolds(reqs []driver.RenewRequest) []driver.RenewOutcome {
-	outcomes := make([]driver.RenewOutcome, len(reqs))
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.monotonicNow()
-	for i, req := range reqs {
-		outcomes[i] = driver.RenewLost
-		if h := t.holdOf(req.Name, req.Owner, now); h != nil {
-			h.until = max(h.until, now+req.TTL)
-			outcomes[i] = driver.Renewed
+	if len(n.queue) == 0 && len(n.interests) == 0 {
+		delete(t.names, name)
+		if len(t.unused) < sweepSize {
+			t.unused = append(t.unused, n)
 		}
 	}
-	return outcomes
+	t.mu.Unlock()
+	for _, sn := range notices {
+		sn.store.notices.Send(sn.notice)
+	}
 }
 
-func (t *lockTable) release(req *driver.ReleaseRequest) bool {
+func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.AcquireResult, err error) {
+	queue := req.Queue
+	if req.NoPlace {
+		queue = 0
+	}
+	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData] {
+		own, notices, failure := n.queue.Acquire(lockqueue.Request[holderData]{
+			Entry: lockqueue.Entry[holderData]{
+				Owner: req.Owner, Floor: req.Floor, Tokens: req.Tokens,
+				Data: holderData{s, req.Holder, req.Metadata},
+			},
+			TTL: req.TTL, Queue: queue, Claim: req.Claim,
+		}, now, c)
+		switch {
+		case failure != nil:
+			err = failure
+			return notices
+		case own != nil && own.Token != 0:
+			res = driver.AcquireResult{Granted: true, Token: own.Token, Tokens: own.Tokens}
+			return notices
+		case own != nil:
+			res.Queued, res.First = true, own == n.queue.First()
+		case req.NoPlace && req.Queue > 0:
+			res.Queued = true
+			n.addInterest(s, req.Owner, now, now+req.Queue)
+		}
+		if len(n.queue) > 0 && n.queue[0].Token != 0 {
+			res.Held = t.recordOf(req.Name, n, now)
+		}
+		return notices
+	})
+	return res, err
+}
+
+func (t *lockTable) renew(req *driver.RenewRequest) (outcome driver.RenewOutcome) {
+	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData] {
+		own, notices := n.queue.Renew(req.Owner, req.Token, req.TTL, now, c)
+		switch {
+		case own == nil:
+			outcome = driver.RenewLost
+		case own.Token == 0:
+			outcome = driver.RenewQueued
+		default:
+			outcome = driver.Renewed
+		}
+		return notices
+	})
+	return outcome
+}
+
+func (t *lockTable) release(req *driver.ReleaseRequest) (found bool) {
+	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) (notices []lockqueue.Entry[holderData]) {
+		found, notices = n.queue.Release(req.Owner, req.Keep, now, c)
+		if found {
+			notices = n.appendInterests(notices, now)
+		}
+		return notices
+	})
+	return found
+}
+
+func (t *lockTable) breakHold(req driver.BreakRequest) (rec driver.Record, found bool) {
+	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData] {
+		notices := n.queue.Settle(now, c)
+		if len(n.queue) == 0 {
+			return notices
+		}
+		rec = t.recordOf(req.Name, n, now)
+		ended, more := n.queue.Break(req.Token, now, c)
+		found = len(ended) > 0
+		if !found {
+			rec = driver.Record{}
+			return append(notices, more...)
+		}
+		return n.appendInterests(append(notices, more...), now)
+	})
+	return rec, found
+}
+
+func (t *lockTable) lookupRecord(name string) (rec driver.Record, found bool) {
+	t.update(name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData] {
+		notices := n.queue.Settle(now, c)
+		if found = len(n.queue) > 0; found {
+			rec = t.recordOf(name, n, now)
+		}
+		return notices
+	})
+	return rec, found
+}
+
+func (t *lockTable) listRecords(prefix string) []driver.Record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.monotonicNow()
-	h := t.currentHold(req.Name, now)
-	if h == nil || h.owner != req.Owner {
-		return false
+	var records []driver.Record
+	for name, n := range t.names {
+		if len(n.queue) > 0 && n.queue[0].Token != 0 && n.queue[0].Until > now && strings.HasPrefix(name, prefix) {
+			records = append(records, t.recordOf(name, n, now))
+		}
 	}
-	if req.Keep > 0 {
-		h.kept = true
-		h.until = now + req.Keep
-		t.wakeWatchers(req.Name) // the keep may end sooner than the waiters expect
-		return true
-	}
-	if h.kept {
-		return false
-	}
-	delete(t.holds, req.Name)
-	t.wakeWatchers(req.Name)
-	return true
+	return records
 }
 
-func (t *lockTable) breakHold(req driver.BreakRequest) (driver.Record, bool) {
+// recordOf describes the first hold of a name, without its owner, as clients may see it.
+func (t *lockTable) recordOf(name string, n *lockedName, now time.Duration) driver.Record {
+	h := &n.queue[0]
+	rec := driver.Record{
+		Name:      name,
+		Holder:    h.Data.holder,
+		Token:     h.Token,
+		Since:     t.created.Add(h.Since).Round(0),
+		Until:     t.created.Add(h.Until).Round(0),
+		Remaining: h.Until - now,
+		Metadata:  h.Data.metadata,
+	}
+	if h.Kept {
+		rec.Holder, rec.Kept, rec.Metadata = "", true, nil
+	}
+	for i := range n.queue {
+		if e := &n.queue[i]; e.Token == 0 && e.Until > now {
+			rec.Waiting++
+		}
+	}
+	return rec
+}
+
+// addInterest registers an interest until a time, or prolongs the one of the owner.
+func (n *lockedName) addInterest(s *Store, owner string, now, until time.Duration) {
+	n.dropInterests(now)
+	for i := range n.interests {
+		if own := &n.interests[i]; own.store == s && own.owner == owner {
+			own.until = max(own.until, until)
+			return
+		}
+	}
+	n.interests = append(n.interests, interest{s, owner, until})
+}
+
+// appendInterests appends an entry without a token for each interest, to be sent as Ask notices.
+func (n *lockedName) appendInterests(notices []lockqueue.Entry[holderData], now time.Duration) []lockqueue.Entry[holderData] {
+	n.dropInterests(now)
+	for _, i := range n.interests {
+		notices = append(notices, lockqueue.Entry[holderData]{Owner: i.owner, Data: holderData{store: i.store}})
+	}
+	return notices
+}
+
+func (n *lockedName) dropInterests(now time.Duration) {
+	n.interests = slices.DeleteFunc(n.interests, func(i interest) bool { return i.until <= now })
+}
+
+// removeStore is called when a Store over the table is closed. When the last one is
+// closed, it deletes the holds, and the table's entry in namedTables.
+func (t *lockTable) removeStore() {
+	namedTables.Lock()
+	defer namedTables.Unlock()
+	t.openStores--
+	if t.openStores > 0 {
+		return
+	}
+	maps.DeleteFunc(namedTables.byName, func(_ string, other *lockTable) bool { return other == t })
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.monotonicNow()
-	h := t.currentHold(req.Name, now)
-	if h == nil || req.Token != 0 && h.token != req.Token {
-		return driver.Record{}, false
-	}
-	delete(t.holds, req.Name)
-	t.wakeWatchers(req.Name)
-	return t.recordOf(req.Name, h, now), true
+	clear(t.names)
 }
 
 // sweepEvery and sweepSize pace the removal of expired entries that no request has
@@ -156,7 +282,10 @@ func (t *lockTable) sweepExpired(now time.Duration) {
 	if t.grants%sweepEvery != 0 {
 		return
 	}
-	deleteMatching(t.holds, func(h *hold) bool { return h.until <= now })
+	deleteMatching(t.names, func(n *lockedName) bool {
+		return !slices.ContainsFunc(n.queue, func(e lockqueue.Entry[holderData]) bool { return e.Until > now }) &&
+			!slices.ContainsFunc(n.interests, func(i interest) bool { return i.until > now })
+	})
 	deleteMatching(t.tokens.aheadOfCounter, t.tokens.isObsolete)
 }
 

@@ -1,10 +1,6 @@
 package memstore
 
-import (
-	"fmt"
-
-	"github.com/holdfast-go/holdfast/driver"
-)
+import "github.com/holdfast-go/holdfast/internal/lockqueue"
 
 // tokens makes the fencing tokens of a lockTable. One counter serves all names. Each
 // grant raises it, to the clock if that is higher: the counter is a clock that never
@@ -16,29 +12,19 @@ type tokens struct {
 	aheadOfCounter map[string]int64 // the last tokens of names that are above the counter
 }
 
-// nextToken returns the first of the tokens for a grant of a name, and how many there are, given
-// how many are requested. The tokens are above every earlier token of the name, and at least floor.
-func (t *tokens) nextToken(name string, clock, floor int64, requested int) (token int64, count int, err error) {
-	counter := max(t.counter+1, clock)
-	if floor > counter+driver.MaxLead.Microseconds() {
-		return 0, 0, fmt.Errorf("%w: the floor %d is more than %v above the clock", driver.ErrInvalid, floor, driver.MaxLead)
-	}
-	token = max(counter, floor, t.aheadOfCounter[name]+1)
-	if token > driver.MaxToken {
-		return 0, 0, fmt.Errorf("%w: token %d is above the greatest there is", driver.ErrInvalid, token)
-	}
-	count = max(1, min(requested, driver.MaxTokens))
-	last := token + int64(count) - 1
-	if last > min(max(clock, floor)+driver.MaxTokensLead.Microseconds(), driver.MaxToken) {
-		count, last = 1, token
-	}
-	t.counter = counter
-	if last > counter {
-		t.aheadOfCounter[name] = last
+// counterOf returns the counter of a name for its next grant.
+func (t *tokens) counterOf(name string, clock int64) lockqueue.Counter {
+	return lockqueue.Counter{Last: t.aheadOfCounter[name], Clock: max(t.counter+1, clock)}
+}
+
+// record records that the counter of a name has made a grant.
+func (t *tokens) record(name string, c *lockqueue.Counter) {
+	t.counter = c.Clock
+	if c.Last > c.Clock {
+		t.aheadOfCounter[name] = c.Last
 	} else {
 		delete(t.aheadOfCounter, name)
 	}
-	return token, count, nil
 }
 
 // isObsolete reports whether the counter has passed a token, so that the token need
