@@ -15,9 +15,10 @@ import (
 // flight, Acquire returns when the request is answered, or after Config.RequestTimeout. It
 // returns at most a second after the deadline of ctx.
 //
-// Callers of one Client are served first come, first served. The first caller in the queue tries
-// again when the store signals a release, when the holder's time ends, or after a pause (see
-// [Backoff]), whichever comes first.
+// Callers of one Client are served first come, first served. The first of them has a place in the
+// queue of the store, if Guarantees().Fair: it gets the lock in its turn, by a notice of the store.
+// With any other store it tries again when the store signals a release, when the holder's time
+// ends, or after a pause (see [Backoff]), whichever comes first.
 //
 // Errors: [ErrHeld] with a [HeldError] if the lock was held throughout, joined with ctx.Err() (or
 // context.DeadlineExceeded, for Wait) where a wait was cut short; [ErrUnavailable], [ErrInvalid],
@@ -148,19 +149,29 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 		c: c, ctx: a.ctx, fullName: a.fullName, isHead: true,
 		singleAttempt: a.singleAttempt, hasAnswered: a.hasAnswered,
 	}
-	defer w.unsubscribe()
 	if err := a.yield(&w); err != nil {
 		return nil, a.leaveQueue(l, err)
 	}
+	req := driver.AcquireRequest{Queue: a.queueTime()}
 	for busy := 0; ; {
 		if err := a.ctx.Err(); err != nil {
 			return nil, a.leaveQueue(l, err)
 		}
-		tokens := 0
-		if a.startedAt != 0 { // else there was no queue
-			tokens = a.requestedTokens()
+		var res driver.AcquireResult
+		var sent time.Duration
+		var err error
+		ttl := placeTTL(l.ttl)
+		if l.maybeGranted && c.guarantees.Fair {
+			res, sent = l.takeGrant()
 		}
-		res, sent, err := l.sendAcquire(a.ctx, tokens)
+		if !res.Granted {
+			req.Tokens = 0
+			if a.startedAt != 0 { // else there was no queue
+				req.Tokens = a.requestedTokens()
+			}
+			ttl = l.ttl
+			res, sent, err = l.sendAcquire(a.ctx, req)
+		}
 		if a.startedAt == 0 {
 			a.startedAt = sent
 		}
@@ -168,11 +179,13 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 			if err := a.ctx.Err(); err != nil { // the caller no longer wants the lock
 				return nil, a.leaveQueue(l, err)
 			}
-			if err = l.activate(sent, &res); err == nil {
+			if err = l.activate(sent, ttl, &res); err == nil {
 				return l.first.newLock(), nil
 			}
 			sent = c.clock.now() // a suspend meanwhile is not a store error
 		}
+		// One owner is admitted at most once: a request that may have been applied is not repeated.
+		req.Claim = c.guarantees.Fair && l.maybeGranted
 		if err != nil {
 			if a.ctx.Err() == nil { // the end of the caller's time is not a store error
 				a.lastErr = storeError(a.ctx, err)
@@ -184,18 +197,24 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 			continue
 		}
 		w.noteAnswer()
+		if req.Claim && !res.Queued {
+			l = a.replaceLease(l)
+			req.Claim = false
+			continue
+		}
 		a.noteHolder(res.Held, sent)
 		if !w.rechecked { // an attempt that another goroutine requested does not count
 			busy++
 		}
-		if a.singleAttempt || busy == a.options.MaxAttempts {
+		if a.singleAttempt || busy > 0 && busy == a.options.MaxAttempts {
 			return nil, a.leaveQueue(l, a.lastErr)
 		}
 		a.reportContended()
-		if w.subscribe() {
-			continue // the release may have come before the watch
+		if res.Queued && c.guarantees.Fair {
+			l.confirmPlace(sent)
+			req.Claim = true
 		}
-		if err := w.waitRetry(res.Held.Remaining); err != nil {
+		if err := w.waitRetry(&res); err != nil {
 			return nil, a.leaveQueue(l, err)
 		}
 	}
@@ -208,6 +227,7 @@ func (a *acquireOp) leaveQueue(l *lease, err error) error {
 		l.unregister()
 		return err
 	}
+	l.endPlace()
 	l.discarded.Store(true)
 	if _, held := a.lastErr.(*HeldError); held || a.ctx.Err() != nil {
 		a.c.recordAnswer(l.fullName, nil, 0) // the release below will show the state
@@ -220,25 +240,23 @@ func (a *acquireOp) leaveQueue(l *lease, err error) error {
 }
 
 // sendAcquire makes one attempt to acquire the lease. It returns the result and the time of sending.
-func (l *lease) sendAcquire(ctx context.Context, tokens int) (driver.AcquireResult, time.Duration, error) {
+// Of the request, it sets what the lease has.
+func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, time.Duration, error) {
 	c := l.c
 	sent := c.clock.now()
+	if !l.maybeGranted {
+		l.confirmedAt = sent // If the answer is lost, a notice may still report a grant.
+	}
+	req.Name, req.Owner, req.Holder = l.fullName, l.owner, c.holder
+	req.TTL, req.Metadata, req.Detached = l.ttl, l.metadata, l.detached
 	res, err := request(c, ctx, min(c.requestTimeout, l.ttl), func(ctx context.Context) (driver.AcquireResult, error) {
-		return c.store.Acquire(ctx, driver.AcquireRequest{
-			Name:     l.fullName,
-			Owner:    l.owner,
-			Holder:   c.holder,
-			TTL:      l.ttl,
-			Tokens:   tokens,
-			Metadata: l.metadata,
-			Detached: l.detached,
-		})
+		return c.store.Acquire(ctx, req)
 	})
 	switch {
 	case res.Granted:
 		l.maybeGranted = true
 	case err != nil && !driver.IsNotApplied(err):
-		l.maybeGranted = true
+		l.maybeGranted, l.inDoubt = true, true
 		raiseReading(&l.latestExpiry, c.clock.now()+l.ttl)
 	}
 	return res, sent, err

@@ -129,34 +129,24 @@ func TestReleaseWakesAnotherClientAtOnce(t *testing.T) {
 	})
 }
 
-// A wake-up that is lost, or never sent, costs one pause at most.
-func TestWaiterNeedsNoWakeUp(t *testing.T) {
-	deaf := func(context.Context, faultstore.Op, func()) error { return nil }
+// A notice that is lost, or never sent, costs one pause at most.
+func TestWaiterNeedsNoNotice(t *testing.T) {
+	lost := func(context.Context, faultstore.Op, func()) error { return nil }
 	cases := map[string]struct {
 		store func() driver.Store
 		bound time.Duration
 	}{
-		"lost wake-ups": {func() driver.Store {
+		"lost notices of a queue": {func() driver.Store {
 			s := faultstore.Wrap(memstore.New())
-			s.Set(faultstore.Watch, deaf)
+			s.Set(faultstore.Notice, lost)
+			return s
+		}, 5 * time.Second / 3},
+		"lost notices without a queue": {func() driver.Store {
+			s := faultstore.Wrap(memstore.New()).Unfair()
+			s.Set(faultstore.Notice, lost)
 			return s
 		}, 2 * time.Second},
-		"lost wake-ups of a store that watches over them": {func() driver.Store {
-			s := faultstore.Wrap(memstore.New())
-			s.Set(faultstore.Watch, deaf)
-			return supervised{s}
-		}, 20 * time.Second},
-		"no push": {func() driver.Store { return faultstore.Wrap(memstore.New()).NoPush() }, 250 * ms},
-		"watch unsupported": {func() driver.Store {
-			s := faultstore.Wrap(memstore.New())
-			s.Set(faultstore.Watch, faultstore.Refuse)
-			return s
-		}, 250 * ms},
-		"watch hangs": {func() driver.Store {
-			s := faultstore.Wrap(memstore.New())
-			s.Set(faultstore.Watch, faultstore.Hang)
-			return s
-		}, 250 * ms},
+		"no notices": {func() driver.Store { return faultstore.Wrap(memstore.New()).Silent() }, 250 * ms},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -179,48 +169,44 @@ func TestWaiterNeedsNoWakeUp(t *testing.T) {
 	}
 }
 
-// A supervised store is one that watches over its wake-ups, or says so.
-type supervised struct{ *faultstore.Store }
-
-func (s supervised) Guarantees() driver.Guarantees {
-	can := s.Store.Guarantees()
-	can.Supervised = true
-	return can
-}
-
-// Where the store watches over its wake-ups, a waiter for whom there are none
-// hardly troubles it.
-func TestIdleWaiterOfASupervisedStore(t *testing.T) {
+// A waiter that holds a place costs one renewal for each third of its TTL, and hardly any attempt.
+func TestIdleWaiter(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := faultstore.Wrap(memstore.New())
 		first := acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: 2 * time.Hour})
 		ctx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
-		_, err := open(t, supervised{store}, nil).Acquire(ctx, "a", nil)
+		_, err := open(t, store, nil).Acquire(ctx, "a", nil)
 		wantErr(t, err, holdfast.ErrHeld)
-		if n := store.Calls(faultstore.Acquire); n < 180 || n > 360 {
-			t.Errorf("a waiter made %d attempts in an hour, want one in 10 to 20 s", n)
+		if n, m := store.Calls(faultstore.Acquire), store.Calls(faultstore.Renew); n > 2 || m < 2100 || m > 2200 {
+			t.Errorf("a waiter made %d attempts and %d renewals in an hour, want 2 and one in 1.67 s", n, m)
 		}
 		release(t, first)
 	})
 }
 
-// A release between the failed attempt and the watch is not missed.
-func TestReleaseBeforeTheWatch(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		first := acquire(t, open(t, store.Store, nil), "a", nil)
-		store.Set(faultstore.Watch, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			release(t, first)
-			apply()
-			return nil
+// A notice that comes before the reply to the request that made the place is not missed.
+func TestNoticeBeforeTheReply(t *testing.T) {
+	for _, unfair := range []bool{false, true} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			c, store := faulty(t, nil)
+			if unfair {
+				store = store.Unfair()
+				c = open(t, store, nil)
+			}
+			first := acquire(t, open(t, store.Store, nil), "a", nil)
+			store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				apply()
+				release(t, first)
+				return nil
+			})
+			began := time.Now()
+			acquire(t, c, "a", nil)
+			if late := time.Since(began); late > 0 {
+				t.Errorf("taken %v after the release", late)
+			}
 		})
-		began := time.Now()
-		acquire(t, c, "a", nil)
-		if late := time.Since(began); late > 0 {
-			t.Errorf("taken %v after the release", late)
-		}
-	})
+	}
 }
 
 func TestWaiterTakesOverAtExpiry(t *testing.T) {

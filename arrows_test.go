@@ -15,12 +15,12 @@ var arrows = map[string][]string{
 	"":            {"driver"},
 	"driver":      {},
 	"drivertest":  {"driver"},
-	"memstore":    {"driver"},
-	"filestore":   {"driver", "internal/retry", "golang.org/x/sys"},
-	"quorumstore": {"driver", "internal/quorumbatch", "internal/retry"},
-	"pgstore":     {"driver", "internal/batch", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
+	"memstore":    {"driver", "internal/lockqueue", "internal/notices"},
+	"filestore":   {"driver", "internal/notices", "internal/retry", "golang.org/x/sys"},
+	"quorumstore": {"driver", "internal/notices", "internal/quorumbatch", "internal/retry"},
+	"pgstore":     {"driver", "internal/batch", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
 
-	"pgstore/advisory": {"driver", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
+	"pgstore/advisory": {"driver", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
 
 	// The recipes know no store.
 	"election":        {"", "driver", "internal/retry"},
@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"once/gocronlock": {"", "driver", "once", "election", "internal/retry", "github.com/go-co-op/gocron", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron"},
 	"httplock":        {"", "driver"},
 	"ratelimit":       {"", "driver", "internal/retry"},
-	"redisstore":      {"driver", "internal/batch", "internal/quorumbatch", "internal/retry", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
+	"redisstore":      {"driver", "internal/batch", "internal/notices", "internal/quorumbatch", "internal/retry", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
 }
 
 func TestImportArrows(t *testing.T) {

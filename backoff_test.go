@@ -13,27 +13,19 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// How often a waiter tries whom nothing wakes, by default and as it is set: what
-// is said of Backoff, no more and no less.
+// The pauses of a waiter without a notice are as the comment of Backoff describes them.
 func TestPausesOfAWaiter(t *testing.T) {
-	plain := func(s *faultstore.Store) driver.Store { return s }
-	watches := func(s *faultstore.Store) driver.Store { return supervised{s} }
-	deaf := func(s *faultstore.Store) driver.Store { return s.NoPush() }
+	notifies := func(s *faultstore.Store) *faultstore.Store { return s.Unfair() }
+	silent := func(s *faultstore.Store) *faultstore.Store { return s.Silent() }
 	cases := map[string]struct {
-		store    func(*faultstore.Store) driver.Store
+		store    func(*faultstore.Store) *faultstore.Store
 		backoff  holdfast.Backoff
 		greatest time.Duration
 	}{
-		"a store that wakes nobody":                    {deaf, holdfast.Backoff{}, 250 * ms},
-		"a store that wakes":                           {plain, holdfast.Backoff{}, 2 * time.Second},
-		"one that watches over it":                     {watches, holdfast.Backoff{}, 20 * time.Second},
-		"Max, for a store that wakes nobody":           {deaf, holdfast.Backoff{Max: time.Second}, time.Second},
-		"Max, for a store that wakes":                  {plain, holdfast.Backoff{Max: time.Second}, 2 * time.Second},
-		"Max, for one that watches over it":            {watches, holdfast.Backoff{Max: time.Second}, 20 * time.Second},
-		"Watched, for a store that wakes nobody":       {deaf, holdfast.Backoff{Watched: 5 * time.Second}, 250 * ms},
-		"Watched, for a store that wakes":              {plain, holdfast.Backoff{Watched: 5 * time.Second}, 5 * time.Second},
-		"Watched, for one that watches over it":        {watches, holdfast.Backoff{Watched: 5 * time.Second}, 5 * time.Second},
-		"Watched above its default, for one that does": {watches, holdfast.Backoff{Watched: time.Minute}, time.Minute},
+		"a store that sends no notices":          {silent, holdfast.Backoff{}, 250 * ms},
+		"a store that sends notices":             {notifies, holdfast.Backoff{}, 2 * time.Second},
+		"Max, for a store that sends no notices": {silent, holdfast.Backoff{Max: time.Second}, time.Second},
+		"Max, for a store that sends notices":    {notifies, holdfast.Backoff{Max: time.Second}, 2 * time.Second},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -48,15 +48,19 @@ type Client struct {
 	activeCalls sync.WaitGroup // calls in progress, and their background work
 
 	ownersMu sync.Mutex
-	random   *bufio.Reader // of the operating system, which is slow for 16 bytes at a time
+	random   *bufio.Reader // of the operating system, which is slow for a few bytes at a time
 
-	unwatchLosses func() // ends the loss notifications of the store
+	ownerPrefix string // of all owners of this Client
+
+	stopNotices func() // ends the notices of the store
 
 	mu       sync.Mutex // guards all below, and fields of the leases
 	closed   bool
 	queues   map[string]*nameQueue // by name in the store
 	adopted  map[*lease]struct{}   // leases acquired by ticket, which are in no queue
 	schedule schedule
+
+	listeners map[chan struct{}]string // each is signaled by the notices of a name
 
 	pingNames []string // names of locks that no Ping uses at the moment
 }
@@ -84,7 +88,7 @@ func New(store driver.Store, config *Config) *Client {
 		holder:         config.Holder,
 		prefix:         config.Prefix,
 		options:        config.Options,
-		backoff:        config.Backoff.withDefaults(guarantees),
+		backoff:        config.Backoff.withDefaults(),
 		requestTimeout: config.RequestTimeout,
 		outage:         config.MaxOutage,
 		localTurn:      cmp.Or(config.LocalTurn, defaultLocalTurn),
@@ -94,6 +98,7 @@ func New(store driver.Store, config *Config) *Client {
 		closing:        make(chan struct{}),
 		queues:         map[string]*nameQueue{},
 		adopted:        map[*lease]struct{}{},
+		listeners:      map[chan struct{}]string{},
 	}
 	c.clock.setBase(!c.inProcess)
 	if c.holder == "" {
@@ -105,9 +110,15 @@ func New(store driver.Store, config *Config) *Client {
 	if c.outage <= 0 {
 		c.outage = 10 * time.Second
 	}
+	var prefix [8]byte
+	c.readRandomHex(prefix[:])
+	c.ownerPrefix = string(prefix[:])
 	c.schedule.wake = make(chan struct{}, 1)
 	c.configErr = config.validate(c.holder, guarantees)
-	c.watchLosses()
+	c.stopNotices = func() {}
+	if store, ok := c.store.(driver.Notifier); ok {
+		c.stopNotices = store.Notify(c.onNotice)
+	}
 	return c
 }
 
@@ -242,9 +253,9 @@ func (c *Client) Close() error {
 	close(c.closing)
 	c.mu.Unlock()
 
-	c.unwatchLosses()
 	err := c.releaseAll(&errReleasedByClose)
 	c.activeCalls.Wait()
+	c.stopNotices()
 	if c.ownsStore {
 		err = errors.Join(err, c.store.Close())
 	}
@@ -288,17 +299,25 @@ func (c *Client) fullName(name string) (string, error) {
 // stripPrefix is the reverse of fullName.
 func (c *Client) stripPrefix(full string) string { return full[len(c.prefix):] }
 
-// newOwner returns the secret of an acquisition: 128 random bits.
+// newOwner returns the secret of an acquisition: 128 random bits, of which all owners of this Client
+// have the first 32 in common.
 func (c *Client) newOwner() string {
 	c.ownersMu.Lock()
 	defer c.ownersMu.Unlock()
-	secret, err := c.random.Peek(16)
+	var owner [32]byte
+	copy(owner[:], c.ownerPrefix)
+	c.readRandomHex(owner[len(c.ownerPrefix):])
+	return string(owner[:])
+}
+
+// readRandomHex fills text with random hexadecimal digits. The caller holds c.ownersMu.
+func (c *Client) readRandomHex(text []byte) {
+	random, err := c.random.Peek(len(text) / 2)
 	if err != nil {
 		panic(err) // crypto/rand never fails
 	}
-	owner := hex.EncodeToString(secret)
-	_, _ = c.random.Discard(len(secret))
-	return owner
+	hex.Encode(text, random)
+	_, _ = c.random.Discard(len(random))
 }
 
 // logWarning logs an event that an operator may want to act upon.
@@ -315,14 +334,6 @@ func defaultHolder() string {
 		host = "localhost"
 	}
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])
-}
-
-// watchLosses registers onStoreLoss with a store that reports losses by itself.
-func (c *Client) watchLosses() {
-	c.unwatchLosses = func() {}
-	if store, ok := c.store.(driver.Alarmer); ok {
-		c.unwatchLosses = store.OnLoss(c.onStoreLoss)
-	}
 }
 
 // onStoreLoss ends a lease which the store reports as lost.

@@ -170,7 +170,7 @@ func TestCloseWaitsForWaitFree(t *testing.T) {
 		c, store := faulty(t, nil)
 		lock := acquire(t, open(t, store.Store, nil), "a", nil)
 		var watching atomic.Bool
-		store.Set(faultstore.Watch, func(_ context.Context, _ faultstore.Op, apply func()) error {
+		store.Set(faultstore.Lookup, func(_ context.Context, _ faultstore.Op, apply func()) error {
 			watching.Store(true)
 			time.Sleep(time.Second)
 			apply()
@@ -181,7 +181,7 @@ func TestCloseWaitsForWaitFree(t *testing.T) {
 		go func() { done <- c.WaitFree(ctx, "a") }()
 		synctest.Wait()
 		if !watching.Load() {
-			t.Fatal("there is no watch")
+			t.Fatal("there is no request")
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)

@@ -118,7 +118,7 @@ func TestHeldWhileWorkIsAwaited(t *testing.T) {
 // Tries do not use up the attempts of a waiter, and do not keep it from making them.
 func TestMaxAttemptsBesideTries(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New()).NoPush()
+		store := faultstore.Wrap(memstore.New()).Silent()
 		c := open(t, store, &holdfast.Config{Backoff: holdfast.Backoff{Min: 10 * time.Second, Max: 10 * time.Second}})
 		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
 		ended := make(chan time.Duration, 1)

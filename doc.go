@@ -19,9 +19,10 @@
 // makes one attempt, [DoValue] returns the value of the function, and [Lock.Do] runs
 // a function under a lock that is held already.
 //
-// A waiter is woken when the lock is released, and acquires it when its holder has
-// crashed. Goroutines of one Client exclude each other, and are served in the order
-// of their calls.
+// A waiter gets the lock when it is released, and when its holder has crashed. Goroutines
+// of one Client exclude each other, and are served in the order of their calls. So are
+// the Clients of a store that keeps a queue (Guarantees().Fair); goroutines of one Client
+// may pass a lock on among themselves for a moment before ([Config].LocalTurn).
 //
 // # Holding it
 //

@@ -96,6 +96,9 @@ func (e *HeldError) Error() string {
 	if rec.Remaining > 0 {
 		text += fmt.Sprintf(", for %v unless renewed", roundDuration(rec.Remaining))
 	}
+	if rec.Waiting > 0 {
+		text += fmt.Sprintf(", %d waiting", rec.Waiting)
+	}
 	return text
 }
 

@@ -123,7 +123,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 // A wait between two requests ends at once with its context.
 func TestCanceledPauseEndsAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New()).NoPush()
+		store := faultstore.Wrap(memstore.New()).Silent()
 		acquire(t, open(t, store, nil), "a", nil)
 		store.Set(faultstore.Acquire, far(10*ms))
 		limited, cancel := context.WithTimeout(ctx, 20*time.Second+7*ms)

@@ -56,6 +56,7 @@ func TestHooks(t *testing.T) {
 			"a contended by other",
 			"a waited 3s: <nil>",
 			"a acquired after 3s",
+			"a renewed with 3.281333334s left", // The grant by the notice had the rest of the place.
 			"a renewed with 7.878s left",
 			"a released after 5s: <nil>",
 			"a acquired after 0s",

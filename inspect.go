@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -146,6 +147,21 @@ func (c *Client) loseLeases(reason error, match func(*lease) bool) {
 	}
 }
 
+// addListener returns a channel that receives a value when a notice concerns a name.
+func (c *Client) addListener(full string) chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	listener := make(chan struct{}, 1)
+	c.listeners[listener] = full
+	return listener
+}
+
+func (c *Client) removeListener(listener chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.listeners, listener)
+}
+
 // WaitFree waits until nobody holds the lock, without taking it: by the time it returns, the lock
 // may be held again. Do not use it to guard anything. It keeps trying while the store does not
 // answer, as Acquire does.
@@ -161,10 +177,18 @@ func (c *Client) WaitFree(ctx context.Context, name string) error {
 		return opError("wait for", name, err)
 	}
 	defer c.activeCalls.Done()
-	w := retryWaiter{c: c, ctx: ctx, fullName: full}
-	defer w.unsubscribe()
+	w := retryWaiter{c: c, ctx: ctx, fullName: full, wake: c.addListener(full)}
+	defer c.removeListener(w.wake)
+	l := c.newLease(ctx, full, c.newOwner(), &Options{TTL: noticeTime})
+	var res driver.AcquireResult
+	var registered time.Duration
+	_, notifies := c.store.(driver.Notifier)
 	for {
 		sent := c.clock.now()
+		if notifies && (!res.Queued || sent > registered+noticeTime/2) {
+			// It takes nothing. If it fails, the pauses are shorter.
+			res, registered, _ = l.sendAcquire(ctx, driver.AcquireRequest{Queue: noticeTime, NoPlace: true, Claim: true})
+		}
 		rec, err := c.lookupRecord(ctx, full)
 		switch {
 		case errors.Is(err, ErrNotHeld):
@@ -173,10 +197,7 @@ func (c *Client) WaitFree(ctx context.Context, name string) error {
 			err = w.waitOutage(sent, err)
 		default:
 			w.noteAnswer()
-			if w.subscribe() {
-				continue // the release may have come before the watch
-			}
-			err = w.waitRetry(rec.Remaining)
+			err = w.waitRetry(&driver.AcquireResult{Queued: res.Queued, Held: rec})
 		}
 		if err != nil {
 			return opError("wait for", name, err)

@@ -29,7 +29,8 @@ type lease struct {
 	detached       bool
 	adopted        bool   // acquired by another Client, and in no queue of this one
 	originalHolder string // that other Client's public name, if adopted
-	maybeGranted   bool   // the store may have granted it
+	maybeGranted   bool   // the store may have a hold or a place of the owner
+	inDoubt        bool   // the outcome of an attempt is unknown
 
 	grantedAt    time.Duration // when the grant was received, or the lease was passed on
 	turnEnd      time.Duration // when the local turn is over
@@ -60,6 +61,8 @@ type lease struct {
 	mustRelease    bool          // it is not passed on: it may be lost, or ReleaseAll releases it
 	ticketIssued   bool          // a ticket exists: the lease may outlast what this Client knows
 	selfWaitWarned bool          // a warning was logged that this Client waits for it for long
+	waiting        bool          // it is a place
+	confirmedAt    time.Duration // when the request was sent that has confirmed the place last
 
 	releaseOnce sync.Once
 	releaseErr  error
@@ -122,13 +125,18 @@ func (h *handle) newLock() *Lock {
 // all cleanups of the program share, and outside of a bubble of synctest.
 func countUnreachable(reachable *atomic.Int32) { reachable.Add(-1) }
 
-// activate makes a granted lease the one that the Client holds. It fails if the grant came too
-// late: after the lease's deadline, or after Close had begun.
-func (l *lease) activate(sent time.Duration, res *driver.AcquireResult) error {
+// validity returns how long after the sending of a request a holder may rely on what the store has
+// confirmed for ttl. It is shorter by the drift of the two clocks, 1 % and 2 ms as for Redlock.
+func validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
+
+// activate makes a granted lease the one that the Client holds, for ttl from the request that was
+// sent at sent. It fails if the grant came too late: after the lease's deadline, or after Close had
+// begun.
+func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) error {
 	c := l.c
 	l.token, l.firstToken, l.lastToken = res.Token, res.Token, res.Token+int64(max(res.Tokens, 1))-1
 	l.grantedAt = sent
-	if !c.inProcess { // the answer may have taken its time
+	if !c.inProcess || l.waiting { // the answer may have taken its time, or came by a notice
 		l.grantedAt = c.clock.now()
 	}
 	l.turnEnd = l.grantedAt + c.localTurn
@@ -136,12 +144,13 @@ func (l *lease) activate(sent time.Duration, res *driver.AcquireResult) error {
 		l.maxHoldEnd = l.grantedAt + l.maxHold
 	}
 	raiseReading(&l.latestExpiry, l.grantedAt+l.ttl)
-	l.extend(sent, l.ttl)
-	if l.grantedAt >= time.Duration(l.deadline.Load()) {
-		return fmt.Errorf("%w: the answer came after the end of the TTL of %v", ErrUnavailable, l.ttl)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	l.extend(sent, ttl)
+	if l.grantedAt >= time.Duration(l.deadline.Load()) {
+		return fmt.Errorf("%w: the answer came after the end of the TTL of %v", ErrUnavailable, ttl)
+	}
+	l.waiting = false
 	if c.closed {
 		return ErrClosed
 	}
@@ -151,17 +160,17 @@ func (l *lease) activate(sent time.Duration, res *driver.AcquireResult) error {
 }
 
 // extend moves the deadline, and the time of the next renewal, for a request that was sent at sent.
-// The store counts the TTL from a later moment. The deadline is earlier by the drift of the two
-// clocks, 1 % and 2 ms as for Redlock, so that it comes before the end of the TTL in the store.
+// The store counts the TTL from a later moment, so that the deadline comes before the end of the TTL
+// in the store.
 func (l *lease) extend(sent, ttl time.Duration) {
-	deadline := sent + ttl - ttl/100 - 2*time.Millisecond
+	deadline := sent + validity(ttl)
 	if l.maxHoldEnd > 0 {
 		deadline = min(deadline, l.maxHoldEnd)
 	}
 	raiseReading(&l.deadline, deadline)
 	l.dueAt = time.Duration(l.deadline.Load())
 	if l.autoRenew && l.dueAt != l.maxHoldEnd {
-		l.dueAt = min(l.dueAt, sent+l.ttl/3)
+		l.dueAt = min(l.dueAt, sent+min(ttl, l.ttl)/3)
 	}
 }
 

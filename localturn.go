@@ -16,15 +16,16 @@ import (
 const defaultLocalTurn = 10 * time.Millisecond
 
 // turnYield is how long the next head leaves a lock that is free to other Clients, after a turn in
-// which it was passed on. It would otherwise try before those have been notified.
+// which it was passed on, if the store is not Fair. It would otherwise try before those have been
+// notified.
 const turnYield = 2 * time.Millisecond
 
 // yield waits until turnYield after the last turn is over.
 func (a *acquireOp) yield(w *retryWaiter) error {
-	if a.startedAt == 0 { // It has found no queue.
+	c := a.c
+	if a.startedAt == 0 || c.guarantees.Fair { // It has found no queue, or joins that of the store.
 		return nil
 	}
-	c := a.c
 	c.mu.Lock()
 	left := c.queues[a.fullName].yieldUntil - c.clock.now()
 	c.mu.Unlock()

@@ -152,7 +152,8 @@ func TestOtherClientsAfterALocalTurn(t *testing.T) {
 // wait for it.
 func TestYieldAfterALocalTurn(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, &holdfast.Config{LocalTurn: ms})
+		store := faultstore.Wrap(memstore.New()).Unfair()
+		c := open(t, store, &holdfast.Config{LocalTurn: ms})
 		first := acquire(t, c, "a", nil)
 		locks := make(chan *holdfast.Lock, 2)
 		for range 2 {
@@ -179,6 +180,43 @@ func TestYieldAfterALocalTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		release(t, lock)
+	})
+}
+
+// A try during that time does not end the wait of the head.
+func TestTryWhileTheHeadYields(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New()).Unfair()
+		c, other := open(t, store, &holdfast.Config{LocalTurn: ms}), open(t, store, nil)
+		first := acquire(t, c, "a", nil)
+		locks := make(chan *holdfast.Lock, 2)
+		for range 2 {
+			go func() { locks <- acquire(t, c, "a", nil) }()
+			synctest.Wait()
+		}
+		release(t, first)
+		release(t, <-locks)
+		last := <-locks // passed on
+		waited := make(chan error, 1)
+		go func() {
+			lock, err := c.Acquire(ctx, "a", nil)
+			waited <- err
+			if err == nil {
+				release(t, lock)
+			}
+		}()
+		synctest.Wait()
+		time.Sleep(ms) // The turn is over.
+		release(t, last)
+		synctest.Wait()
+		taken := acquire(t, other, "a", nil)
+		_, err := c.TryAcquire(ctx, "a", nil)
+		wantErr(t, err, holdfast.ErrHeld)
+		time.Sleep(time.Second)
+		release(t, taken)
+		if err := <-waited; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -548,9 +586,9 @@ func (s *alarmingStore) Acquire(ctx context.Context, req driver.AcquireRequest) 
 	return s.Store.Acquire(ctx, req)
 }
 
-func (s *alarmingStore) OnLoss(f func(name, owner string)) (stop func()) {
-	s.alarm = f
-	return func() {}
+func (s *alarmingStore) Notify(f func(driver.Notice)) (stop func()) {
+	s.alarm = func(name, owner string) { f(driver.Notice{Kind: driver.Lost, Name: name, Owner: owner}) }
+	return s.Store.Notify(f)
 }
 
 // The hooks see each hold.

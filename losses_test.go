@@ -23,8 +23,8 @@ func (s *lossStore) Acquire(ctx context.Context, req driver.AcquireRequest) (dri
 	return s.Store.Acquire(ctx, req)
 }
 
-func (s *lossStore) OnLoss(f func(name, owner string)) func() {
-	s.lose = f
+func (s *lossStore) Notify(f func(driver.Notice)) func() {
+	s.lose = func(name, owner string) { f(driver.Notice{Kind: driver.Lost, Name: name, Owner: owner}) }
 	return func() { s.lose = nil }
 }
 

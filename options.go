@@ -20,7 +20,9 @@ const DefaultTTL = 30 * time.Second
 type Options struct {
 	// TTL is how long the store keeps the lock without a renewal: the time after which a crashed
 	// or unreachable holder is replaced. It does not limit how long the work takes, since locks
-	// are renewed. From driver.MinTTL (10 ms) to driver.MaxTTL (a year); 0 means DefaultTTL.
+	// are renewed. From driver.MinTTL (10 ms) to driver.MaxTTL (a year); 0 means DefaultTTL. A lock
+	// that was waited for in the queue of a store has a shorter lease until its first renewal, 5 s
+	// at most (Guarantees().Fair), unless NoRenew or Detached is set.
 	// Below a second, a busy machine or network may lose the lock.
 	TTL time.Duration
 
@@ -60,8 +62,9 @@ type Options struct {
 
 	// MaxAttempts ends Acquire after the store has answered that many times that the lock is
 	// held; 0 means no limit. Attempts to reach the store do not count, nor does the time in the
-	// queue behind another goroutine of this Client. Between two attempts the caller waits until
-	// the store signals a release, or the holder's time ends: to bound the time, use Wait.
+	// queue behind another goroutine of this Client. Such an Acquire has no place in the queue of
+	// the store. Between two attempts it waits for a pause of Config.Backoff, or until the holder's
+	// time ends if that is sooner: to bound the time, use Wait.
 	MaxAttempts int
 
 	// NoDefaults makes the other fields apply as they are, also where they are zero: of the
@@ -85,7 +88,7 @@ type Config struct {
 	// of a call. Recipes, such as package election, use TTL and Metadata alone.
 	Options Options
 
-	// Backoff paces the attempts of waiters.
+	// Backoff paces the attempts of waiters where the store does not notify them.
 	Backoff Backoff
 
 	// RequestTimeout bounds every request to the store; a later answer does not count. 0 means
@@ -221,7 +224,7 @@ func (c *Config) validate(holder string, guarantees driver.Guarantees) error {
 	if c.RequestTimeout < 0 || c.MaxOutage < 0 {
 		return fmt.Errorf("%w: RequestTimeout and MaxOutage cannot be negative", ErrInvalid)
 	}
-	if b := c.Backoff; b.Min < 0 || b.Max < 0 || b.Watched < 0 {
+	if b := c.Backoff; b.Min < 0 || b.Max < 0 {
 		return fmt.Errorf("%w: the times of Backoff cannot be negative", ErrInvalid)
 	}
 	if b := c.Backoff; b.Max > 0 && b.Min > b.Max {
@@ -295,8 +298,6 @@ func checkRequired(guarantees, required driver.Guarantees) error {
 	}{
 		{"Fencing", guarantees.Fencing, required.Fencing},
 		{"Fair", guarantees.Fair, required.Fair},
-		{"Push", guarantees.Push, required.Push},
-		{"Supervised", guarantees.Supervised, required.Supervised},
 		{"Detached", guarantees.Detached, required.Detached},
 		{"Lookup", guarantees.Lookup, required.Lookup},
 		{"List", guarantees.List, required.List},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // pingTTL bounds how long the name of a Ping stays taken if the process ends in the middle of it.
@@ -44,7 +46,7 @@ func (c *Client) pingStore(ctx context.Context) error {
 	}
 	l := c.newLease(ctx, full, c.newOwner(), &o)
 	l.discarded.Store(true)
-	res, _, err := l.sendAcquire(ctx, 0)
+	res, _, err := l.sendAcquire(ctx, driver.AcquireRequest{})
 	raiseReading(&l.latestExpiry, c.clock.now()+pingTTL)
 	if err == nil && !res.Granted {
 		return errPingRefused // the next Ping uses another name

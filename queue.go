@@ -33,7 +33,10 @@ type nameQueue struct {
 	yieldUntil time.Duration
 
 	changed chan struct{} // closed when lease or lastAnswer changes; nil if nothing waits for it
-	recheck chan struct{} // ends the pause of the head; has room for one
+
+	wake    chan struct{}   // ends the pause of the head; has room for one
+	noticed bool            // a notice is the reason
+	grants  []driver.Notice // of places, which the head has not seen yet
 }
 
 // knownError returns why the name cannot be acquired at this moment: a *HeldError if it is
@@ -221,13 +224,10 @@ func (a *acquireOp) awaitAnswer(q *nameQueue) error {
 		a.lastErr = err
 		return err
 	}
-	if q.recheck == nil {
-		q.recheck = make(chan struct{}, 1)
+	if q.wake == nil {
+		q.wake = make(chan struct{}, 1)
 	}
-	select {
-	case q.recheck <- struct{}{}:
-	default:
-	}
+	q.signalHead(false)
 	changed := q.nextChange()
 	c.mu.Unlock()
 	select {
@@ -251,6 +251,10 @@ func (c *Client) handOff(full string) {
 		q.yieldUntil = c.clock.now() + turnYield
 	}
 	q.lease, q.lastAnswer = nil, nil
+	for _, n := range q.grants {
+		c.giveBackGrant(n)
+	}
+	q.grants = nil
 	q.signalChange()
 	if q.waiters == nil || q.waiters.Len() == 0 {
 		delete(c.queues, full)

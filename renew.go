@@ -34,7 +34,7 @@ func (c *Client) runScheduler() {
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		expired, renewals := c.schedule.takeDue(c.clock.now())
+		expired, renewals, places := c.schedule.takeDue(c.clock.now())
 		timer.Reset(c.nextSleep())
 		c.mu.Unlock()
 
@@ -52,6 +52,9 @@ func (c *Client) runScheduler() {
 					l.warnUnreleased()
 				}
 			})
+		}
+		for batch := range slices.Chunk(places, batchSize) {
+			c.activeCalls.Go(func() { c.renewPlaces(batch) })
 		}
 		select {
 		case <-timer.C:
@@ -87,13 +90,19 @@ func (c *Client) nextSleep() time.Duration {
 	return sleep
 }
 
-// takeDue returns the leases past their deadline and those that must be renewed now. It counts
-// a request in flight for each of the latter.
-func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
+// takeDue returns the holds past their deadline, and the holds and the places that must be renewed
+// now. It counts a request in flight for each of the latter two.
+func (s *schedule) takeDue(now time.Duration) (expired, renewals, places []*lease) {
 	for len(s.leases) > 0 {
 		l := s.leases[0]
 		deadline := time.Duration(l.deadline.Load())
 		switch {
+		case l.waiting && l.dueAt <= now+placeTTL(l.ttl)/batchWindow:
+			s.remove(l) // until the outcome is known
+			l.inFlight.Add(1)
+			places = append(places, l)
+		case l.waiting:
+			return expired, renewals, places
 		case now >= deadline:
 			s.remove(l)
 			expired = append(expired, l)
@@ -106,10 +115,10 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
 			l.dueAt = deadline
 			s.insertOrFix(l)
 		default:
-			return expired, renewals
+			return expired, renewals, places
 		}
 	}
-	return expired, renewals
+	return expired, renewals, places
 }
 
 // renewTimeout returns how long a renewal may take: there must be time left for other attempts if
@@ -137,7 +146,7 @@ func (c *Client) splitBatches(leases []*lease) [][]*lease {
 func (c *Client) renewLeases(ctx context.Context, timeout, ttl time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
 	for i, l := range leases {
-		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: cmp.Or(ttl, l.ttl)}
+		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: cmp.Or(ttl, l.ttl), Token: l.firstToken}
 	}
 	sent := c.clock.now()
 	outcomes, err := request(c, ctx, timeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {

@@ -172,19 +172,18 @@ func adoptWithout(t *testing.T, c *holdfast.Client, ctx context.Context) error {
 func TestInvalidConfig(t *testing.T) {
 	ctx := t.Context()
 	for what, config := range map[string]holdfast.Config{
-		"RequestTimeout":  {RequestTimeout: -1},
-		"MaxOutage":       {MaxOutage: -1},
-		"Backoff.Min":     {Backoff: holdfast.Backoff{Min: -1}},
-		"Backoff.Max":     {Backoff: holdfast.Backoff{Max: -1}},
-		"Backoff.Watched": {Backoff: holdfast.Backoff{Watched: -1}},
-		"Min above Max":   {Backoff: holdfast.Backoff{Min: 2, Max: 1}},
-		"TTL":             {Options: holdfast.Options{TTL: 1}},
-		"Wait":            {Options: holdfast.Options{Wait: -1}},
-		"MinHold":         {Options: holdfast.Options{MinHold: -1}},
-		"Metadata":        {Options: holdfast.Options{Metadata: map[string]string{"": ""}}},
-		"Holder":          {Holder: "a\nb"},
-		"Prefix":          {Prefix: "a\nb"},
-		"NoDefaults":      {Options: holdfast.Options{NoDefaults: true}},
+		"RequestTimeout": {RequestTimeout: -1},
+		"MaxOutage":      {MaxOutage: -1},
+		"Backoff.Min":    {Backoff: holdfast.Backoff{Min: -1}},
+		"Backoff.Max":    {Backoff: holdfast.Backoff{Max: -1}},
+		"Min above Max":  {Backoff: holdfast.Backoff{Min: 2, Max: 1}},
+		"TTL":            {Options: holdfast.Options{TTL: 1}},
+		"Wait":           {Options: holdfast.Options{Wait: -1}},
+		"MinHold":        {Options: holdfast.Options{MinHold: -1}},
+		"Metadata":       {Options: holdfast.Options{Metadata: map[string]string{"": ""}}},
+		"Holder":         {Holder: "a\nb"},
+		"Prefix":         {Prefix: "a\nb"},
+		"NoDefaults":     {Options: holdfast.Options{NoDefaults: true}},
 	} {
 		c := open(t, memstore.New(), &config)
 		_, lookup := c.Lookup(ctx, "a")
@@ -274,9 +273,9 @@ func TestRequire(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err := holdfast.Open(ctx, "memory:", &holdfast.Config{Require: driver.Guarantees{Fair: true, Scope: driver.ScopeNetwork, Restart: driver.FateKept}})
+	_, err := holdfast.Open(ctx, "memory:", &holdfast.Config{Require: driver.Guarantees{Scope: driver.ScopeNetwork, Restart: driver.FateKept}})
 	wantErr(t, err, holdfast.ErrUnsupported)
-	const want = "not supported by this store: the memory store lacks what Config.Require asks for: Scope network, not process; Restart kept, not freed; Fair"
+	const want = "not supported by this store: the memory store lacks what Config.Require asks for: Scope network, not process; Restart kept, not freed"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v", err)
 	}

@@ -213,7 +213,7 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 		sent := c.clock.now()
 		err := l.renewAndCompare(ctx, &w)
 		if err == nil {
-			err = l.activate(sent, &driver.AcquireResult{Token: l.token})
+			err = l.activate(sent, l.ttl, &driver.AcquireResult{Token: l.token})
 		}
 		if err == nil {
 			break
@@ -238,7 +238,7 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 // renewAndCompare renews the lease of a ticket and compares it with the ticket.
 func (l *lease) renewAndCompare(ctx context.Context, w *retryWaiter) error {
 	c := l.c
-	req := []driver.RenewRequest{{Name: l.fullName, Owner: l.owner, TTL: l.ttl}}
+	req := []driver.RenewRequest{{Name: l.fullName, Owner: l.owner, TTL: l.ttl, Token: l.token}}
 	outcomes, err := request(c, ctx, min(c.requestTimeout, l.ttl), func(ctx context.Context) ([]driver.RenewOutcome, error) {
 		return c.store.Renew(ctx, req)
 	})

@@ -134,7 +134,7 @@ func TestUnansweredReleaseIsNotHeld(t *testing.T) {
 // that waited longer is served first.
 func TestTryBesideAWaiter(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New()).NoPush()
+		store := faultstore.Wrap(memstore.New()).Silent()
 		slow := &holdfast.Config{Backoff: holdfast.Backoff{Min: time.Hour, Max: time.Hour}}
 		c := open(t, store, slow)
 		other := acquire(t, open(t, store.Store, &holdfast.Config{Holder: "other"}), "a", &holdfast.Options{TTL: 24 * time.Hour})

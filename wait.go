@@ -9,41 +9,24 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Backoff paces the attempts of a waiter. A waiter tries again when the store signals a release,
-// when the holder's time is over, and after a pause. The pauses grow from Min to Max by doubling.
-// Each is drawn at random from its upper half, so that waiters do not try at the same moments.
-//
-// The greatest pause bounds how long a lock can be free before a waiter acquires it, whatever
-// freed it and however many wake-ups were lost. If the store detects lost wake-ups itself
-// (Guarantees().Supervised), that pause is long, because the store's signals come first and the
-// pause is only the fallback; a waiter then costs next to nothing.
+// Backoff paces the attempts of a waiter that gets no notices from the store, or that waits for a
+// client of another kind. The pauses grow from Min to Max by doubling. Each is drawn at random from
+// its upper half, so that waiters do not try at the same moments.
 type Backoff struct {
 	// Min is the first pause; 0 means 2 ms.
 	Min time.Duration
 
-	// Max is the greatest pause while the store does not signal releases, at least Min; 0 means
-	// 250 ms, or Min if that is more.
+	// Max is the greatest pause, at least Min; 0 means 250 ms, or Min if that is more.
 	Max time.Duration
-
-	// Watched is the greatest pause while it does; 0 means 2 s, or 20 s if the
-	// Guarantees of the store are Supervised.
-	Watched time.Duration
 }
 
 // withDefaults returns b with its zero fields set to the defaults.
-func (b Backoff) withDefaults(guarantees driver.Guarantees) Backoff {
+func (b Backoff) withDefaults() Backoff {
 	if b.Min <= 0 {
 		b.Min = 2 * time.Millisecond
 	}
 	if b.Max <= 0 {
 		b.Max = 250 * time.Millisecond
-	}
-	switch {
-	case b.Watched > 0:
-	case guarantees.Supervised:
-		b.Watched = 20 * time.Second
-	default:
-		b.Watched = 2 * time.Second
 	}
 	b.Max = max(b.Max, b.Min)
 	return b
@@ -63,17 +46,15 @@ func jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// A retryWaiter waits between the attempts of a call: while the name is held, for a signal from the
+// A retryWaiter waits between the attempts of a call: while the name is held, for a notice of the
 // store, the end of the hold, or a pause; and while the store fails, for as long as the call keeps
 // trying.
 type retryWaiter struct {
-	c          *Client
-	ctx        context.Context
-	fullName   string
-	wake       <-chan struct{}    // signals from the store, nil if there are none
-	stopWatch  context.CancelFunc // nil if there is no watch
-	subscribed bool               // subscribe was called
-	pauses     int                // how many there were
+	c        *Client
+	ctx      context.Context
+	fullName string
+	wake     chan struct{} // ends a pause, nil for the head, which has that of its queue
+	pauses   int           // how many there were
 
 	isHead    bool          // of the queue of the name
 	rechecked bool          // another goroutine of the Client ended the last pause
@@ -86,53 +67,29 @@ type retryWaiter struct {
 	failingSince   time.Duration // when the failing began, or will end as announced
 }
 
-// subscribe starts a watch of the name in the store, once. It reports whether a watch has
-// started. The watch lasts until unsubscribe; a timer bounds the call, at the deadline of w.ctx if
-// that is sooner.
-func (w *retryWaiter) subscribe() bool {
-	if w.subscribed || w.ctx.Err() != nil {
-		return false
-	}
-	w.subscribed = true
-	watcher, ok := w.c.store.(driver.Watcher)
-	if !ok || !w.c.guarantees.Push {
-		return false
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.ctx))
-	timeout := w.c.requestTimeout
-	if deadline, ok := w.ctx.Deadline(); ok {
-		timeout = min(timeout, time.Until(deadline))
-	}
-	timer := time.AfterFunc(timeout, cancel)
-	wake, err := watcher.Watch(ctx, w.fullName)
-	if !timer.Stop() {
-		err = timeoutError(timeout)
-	}
-	if err != nil {
-		cancel()
-		w.c.logWarning(w.ctx, "no wake-ups, trying at intervals", w.c.stripPrefix(w.fullName), err)
-		return false
-	}
-	w.wake, w.stopWatch = wake, cancel
-	return true
-}
-
-// waitRetry returns when it is time to try again, given how long the hold has left (0 if
-// unknown). A pause that another goroutine has ended continues where it was. It returns an error
-// if the waiting is over.
-func (w *retryWaiter) waitRetry(remaining time.Duration) error {
-	now := w.c.clock.now()
-	if !w.rechecked {
-		pause := w.c.backoff.nthDelay(w.pauses)
-		if w.wake != nil {
-			pause = jitter(w.c.backoff.Watched)
-		}
+// waitRetry returns when it is time to try again after an answer, or a notice has come. A pause that
+// another goroutine has ended continues where it was. It returns an error if the waiting is over.
+func (w *retryWaiter) waitRetry(res *driver.AcquireResult) error {
+	c, held, now := w.c, &res.Held, w.c.clock.now()
+	place := res.Queued && c.guarantees.Fair && w.isHead
+	foreign := c.guarantees.Fencing && held.Token == 0 && !held.Kept // The store does not notice its end.
+	switch {
+	case place && !res.First, place && held.Remaining > 0 && !foreign:
+		w.pauseEnd = now + time.Hour
+	case w.rechecked:
+	case res.Queued && !place:
+		w.pauseEnd = now + jitter(noticedPause)
+	default:
+		w.pauseEnd = now + c.backoff.nthDelay(w.pauses)
 		w.pauses++
-		w.pauseEnd = now + pause
 	}
-	if remaining > 0 {
+	switch {
+	case held.Remaining <= 0:
+	case place && res.First:
+		w.pauseEnd = min(w.pauseEnd, now+held.Remaining+time.Millisecond)
+	case !place:
 		// Shortly after the end of the hold, each waiter at a different moment.
-		w.pauseEnd = min(w.pauseEnd, now+remaining+time.Millisecond+jitter(4*time.Millisecond))
+		w.pauseEnd = min(w.pauseEnd, now+held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
 	}
 	return w.sleepFor(w.pauseEnd - now)
 }
@@ -182,19 +139,22 @@ func (w *retryWaiter) waitOutage(sent time.Duration, err error) error {
 	return w.sleepFor(pause)
 }
 
-// sleepFor returns after d, or sooner when the store signals, another goroutine requests a
-// recheck, ctx ends, or the Client is closed; the last two are errors.
+// sleepFor returns after d, or sooner when a notice comes, another goroutine requests a recheck, ctx
+// ends, or the Client is closed; the last two are errors.
 func (w *retryWaiter) sleepFor(d time.Duration) error {
+	w.rechecked = false
+	wake, noticed := w.takeNoticed()
+	if noticed {
+		return nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	w.rechecked = false
 	select {
-	case <-w.wake:
-		return nil
 	case <-timer.C:
 		return nil
-	case <-w.recheckSignal():
-		w.rechecked = true
+	case <-wake:
+		_, noticed = w.takeNoticed()
+		w.rechecked = !noticed
 		return nil
 	case <-w.ctx.Done():
 		return w.ctx.Err()
@@ -203,24 +163,18 @@ func (w *retryWaiter) sleepFor(d time.Duration) error {
 	}
 }
 
-// recheckSignal returns the channel by which other goroutines of the Client end a pause of the
-// head, nil if the caller is not the head.
-func (w *retryWaiter) recheckSignal() <-chan struct{} {
+// takeNoticed returns the channel that ends a pause of the head, and whether a notice has come since
+// the last call.
+func (w *retryWaiter) takeNoticed() (wake <-chan struct{}, noticed bool) {
 	if !w.isHead {
-		return nil
+		return w.wake, false
 	}
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
 	q := w.c.queues[w.fullName]
-	if q.recheck == nil {
-		q.recheck = make(chan struct{}, 1)
+	if q.wake == nil {
+		q.wake = make(chan struct{}, 1)
 	}
-	return q.recheck
-}
-
-// unsubscribe ends the watch.
-func (w *retryWaiter) unsubscribe() {
-	if w.stopWatch != nil {
-		w.stopWatch()
-	}
+	noticed, q.noticed = q.noticed, false
+	return q.wake, noticed
 }
