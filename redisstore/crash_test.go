@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -17,7 +16,7 @@ func TestCrashedHolder(t *testing.T) {
 	server := servers.StartRedis(t, "--enable-debug-command", "yes")
 	server.Do("DEBUG", "SET-ACTIVE-EXPIRE", "0")
 	server.Do("SET", "lock:name", "a client that has crashed", "PX", "300")
-	locks := connect(t, server.Addr, &holdfast.Config{Backoff: holdfast.Backoff{Watched: time.Hour}})
+	locks := connect(t, server.Addr, nil)
 	began := time.Now()
 	lock, err := locks.Acquire(t.Context(), "name", nil)
 	if err != nil {
@@ -40,7 +39,7 @@ func TestCrashedHolderOnABusyServer(t *testing.T) {
 	}
 	const ttl = 500 * time.Millisecond
 	server.Do("SET", "lock:name", "a client that has crashed", "PX", "500")
-	locks := connect(t, server.Addr, &holdfast.Config{Backoff: holdfast.Backoff{Watched: time.Hour}})
+	locks := connect(t, server.Addr, nil)
 	began := time.Now()
 	lock, err := locks.Acquire(t.Context(), "name", nil)
 	if err != nil {

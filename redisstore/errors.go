@@ -97,6 +97,7 @@ var inScript = sync.OnceValue(func() *regexp.Regexp {
 // client, or has no connection to spare.
 var transientErrors = []string{
 	"LOADING ", "TRYAGAIN ", "CLUSTERDOWN ", "MASTERDOWN ", "NOREPLICAS ", "BUSY ", "MOVED ", "ASK ", "max number of clients",
+	"Script attempted to access a non local key", // in the slot of the lock: it is being moved
 }
 
 // A hintError is an error reply with a hint on what to do about it, if that is known.

@@ -78,10 +78,9 @@ func handOver(t *testing.T, server *servers.Redis, addr string, least time.Durat
 		if err != nil {
 			t.Fatal(err)
 		}
-		attempts := scripts(server)
 		taken := make(chan string, 1)
 		go func() { taken <- waiter.do("take") }()
-		awaitWaiter(t, server, attempts)
+		awaitPlace(t, server, "lock:", "name")
 		<-time.After(2 * least) // It has its answer.
 		released := time.Now()
 		if err := lock.Release(); err != nil {
@@ -105,11 +104,10 @@ func handOver(t *testing.T, server *servers.Redis, addr string, least time.Durat
 	return all[0], trip
 }
 
-// awaitWaiter returns when somebody waits for a lock: when he has tried before
-// and after he has asked for wake-ups. There were so many scripts before that.
-func awaitWaiter(t *testing.T, server *servers.Redis, scriptsBefore int) {
+// awaitPlace returns when the queue of a lock has a place.
+func awaitPlace(t *testing.T, server *servers.Redis, prefix, name string) {
 	t.Helper()
-	eventually(t, "waiter", func() bool { return scripts(server) >= scriptsBefore+2 })
+	eventually(t, "place", func() bool { return server.Do("EXISTS", prefix+"\x1fqueue\x1f"+prefix+name) == "1" })
 }
 
 // scripts counts the scripts that a server has run.

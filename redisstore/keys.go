@@ -13,7 +13,11 @@ import (
 //   - one counter of tokens; in a cluster, one for each hash slot in use,
 //   - beside it, only after requests with a floor, a sorted set of the locks with a last token
 //     above the counter, and of one member that is no lock,
-//   - with a restart guard, its marker.
+//   - with a restart guard, its marker,
+//   - while a lock has a queue: a sorted set of the owners by their arrival, and a hash of their
+//     places: the end in ms, how their clients are notified, tokens, floor, and the public part of
+//     the hold; a hash of the owners that wait without a place; and, for all locks beside the
+//     counter, a sign that there may be a queue. A minute after its last entry each of them is gone.
 //
 // The counter rises at every grant, to the server's clock if it can, and is never raised by a
 // floor: a floor for one lock changes nothing for the others, so the servers of a quorum, which see
@@ -28,6 +32,12 @@ const (
 	counterSuffix = "\x1fcounter"
 	aheadSuffix   = "\x1fahead"
 	guardSuffix   = "\x1fguard"
+	queuesSuffix  = "\x1fqueues"      // the sign
+	noticesSuffix = "\x1fnotices\x1f" // of a channel, before the random part
+
+	// markSuffix follows the owner in the value of a lock that may have a queue. The scripts for the
+	// usual case take such a lock for one of another owner, and leave it to those behind them.
+	markSuffix = "\x1f"
 )
 
 func (s *Store) lockKey(name string) string { return s.prefix + name }
@@ -35,6 +45,8 @@ func (s *Store) lockKey(name string) string { return s.prefix + name }
 func (s *Store) counterKey(tag string) string { return tag + s.prefix + counterSuffix }
 
 func (s *Store) aheadKey(tag string) string { return tag + s.prefix + aheadSuffix }
+
+func (s *Store) queuesKey(tag string) string { return tag + s.prefix + queuesSuffix }
 
 func (s *Store) guardKey() string { return s.prefix + guardSuffix }
 

@@ -24,6 +24,7 @@ type call struct {
 	floor  int64
 	tokens int    // how many tokens are requested; 0 means 1
 	ms     int64  // TTL, or time to keep the name
+	wait   string // how to queue; of claimScript the time of a place
 	public string // the public part of the value: the holder, and the metadata on another line if there is any
 
 	// The results. They are valid once the call has returned from its queue without an error.

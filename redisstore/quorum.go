@@ -46,6 +46,7 @@ func (s *Store) sendQuorumBatch(ctx context.Context, reqs []*quorumbatch.Request
 	for part := range slices.Chunk(calls, maxBatch) {
 		s.sendBatch(ctx, deadline, part)
 	}
+	var again []*quorumbatch.Request
 	for i, c := range calls {
 		reply, err := s.readReply(c)
 		r := sent[i]
@@ -54,8 +55,14 @@ func (s *Store) sendQuorumBatch(ctx context.Context, reqs []*quorumbatch.Request
 			r.Err = err
 		case r.Acquire != nil:
 			r.Acquired, r.Err = granted(r.Acquire.Name, reply)
+			if r.Err == nil && s.mustSubscribe(r.Acquire, c, r.Acquired) {
+				again = append(again, r)
+			}
 		default:
 			r.Released = reply == int64(1)
 		}
+	}
+	if len(again) > 0 && s.notifier.subscribe(ctx, s.lockKey(again[0].Acquire.Name), "") {
+		s.sendQuorumBatch(ctx, again)
 	}
 }

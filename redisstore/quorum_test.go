@@ -58,6 +58,39 @@ func TestQuorumBatch(t *testing.T) {
 	}
 }
 
+// Waiters of a quorum have no place and stand in nobody's way. They are asked to try again at a release
+// and at the beginning of a keep, also of a hold that was granted when they waited already.
+func TestQuorumWaiters(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s, other := open(t, server.Addr, nil), open(t, server.Addr, nil)
+	held := grant(t, other, "name", time.Minute)
+	waiter, second := queueOf("name"), queueOf("second")
+	waiter.NoPlace, second.NoPlace = true, true
+	grant(t, other, "second", time.Minute)
+	reqs := []*quorumbatch.Request{{Acquire: &waiter}, {Acquire: &second}}
+	notices := noticesOf(t, s)
+	for range 3 { // The first time there is no connection for notices yet.
+		quorumbatch.Of(s)(t.Context(), reqs)
+		for _, r := range reqs {
+			if r.Err != nil || !r.Acquired.Queued || r.Acquired.First {
+				t.Fatalf("%q: %+v, %v, want it queued", r.Acquire.Name, r.Acquired, r.Err)
+			}
+		}
+		release(t, other, held)
+		expect(t, notices, driver.Ask, waiter)
+		held = grant(t, other, "name", time.Minute)
+	}
+	release(t, other, held)
+	expect(t, notices, driver.Ask, waiter)
+	held = grant(t, other, "name", time.Minute)
+	if _, err := other.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: held.Owner, Keep: time.Minute}); err != nil {
+		t.Error(err)
+	}
+	expect(t, notices, driver.Ask, waiter)
+	silent(t, notices)
+}
+
 // A batch does not wait for one on a connection that hangs.
 func TestQuorumBatchBesideOneThatHangs(t *testing.T) {
 	t.Parallel()

@@ -21,14 +21,21 @@ func errReply(what string) error {
 // client of this package can have written belongs to another kind of client, whatever it looks
 // like: the record has only its times then.
 func parseRecord(name string, reply []any) (driver.Record, error) {
-	if len(reply) != 4 {
-		return driver.Record{}, errReply("a description of another length than 4")
+	if len(reply) < 4 {
+		return driver.Record{}, errReply("a description that is too short")
 	}
 	kind, _ := reply[0].(string)
 	left, _ := reply[1].(int64)
 	ends, _ := reply[2].(int64)
 	text, _ := reply[3].(string)
+	if kind == "free" {
+		return driver.Record{}, nil
+	}
 	rec := driver.Record{Name: name, Kept: kind == "kept"}
+	if len(reply) > 4 {
+		waiting, _ := reply[4].(int64)
+		rec.Waiting = int(waiting)
+	}
 	if left >= 0 && ends >= 0 { // A foreign hold may have no end.
 		rec.Remaining = time.Duration(min(left, maxMillis)) * time.Millisecond
 		rec.Until = time.UnixMilli(min(ends, lastMilli))

@@ -157,5 +157,8 @@ func (s *Store) releaseAcquired(ctx context.Context, master redis.Cmdable, runs 
 
 // mustSurviveFailover reports whether a call has made a change that must survive a failover.
 func mustSurviveFailover(c *call) bool {
-	return c.script == acquireScript && grantOf(c.reply).Granted || c.script == renewScript && c.reply == int64(1)
+	if c.script == renewScript {
+		return c.reply == int64(1)
+	}
+	return (c.script == acquireScript || c.script == claimScript) && grantOf(c.reply).Granted
 }

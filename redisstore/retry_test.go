@@ -113,7 +113,7 @@ func TestServersThatServeLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer taken.Close()
-		if _, err := taken.Write(encodeCommand("PING")); err != nil {
+		if _, err := taken.Write([]byte("PING\r\n")); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := taken.Read(make([]byte, 10)); err != nil {

@@ -32,6 +32,21 @@ var guardLua string
 //go:embed lua/replicas.lua
 var replicasLua string
 
+//go:embed lua/before.lua
+var beforeLua string
+
+//go:embed lua/conditions.lua
+var conditionsLua string
+
+//go:embed lua/queue.lua
+var queueLua string
+
+//go:embed lua/claim.lua
+var claimLua string
+
+//go:embed lua/fast_renew.lua
+var fastRenewLua string
+
 //go:embed lua/acquire.lua
 var acquireLua string
 
@@ -64,13 +79,19 @@ var breakLua string
 
 // The scripts. Each handles any number of locks, so that many calls share the cost of one script.
 var (
-	acquireScript = newWriter(2, 2, guardLua, replicasLua, acquireLua, unreadLua, attemptLua, describeLua, prolongLua, reacquireLua, contendedLua)
+	acquireScript = newWriter(2, 3, guardLua, replicasLua, acquireLua, slowLua, prolongLua, reacquireLua, contendedLua)
+	claimScript   = newWriter(1, 2, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, prolongLua, reacquireLua, claimLua)
 	heldScript    = newWriter(1, 1, unreadLua, describeLua, prolongLua, reacquireLua, heldLua)
-	renewScript   = newWriter(1, 1, unreadLua, attemptLua, ownerLua, prolongLua, renewLua)
-	releaseScript = newScript(1, 1, ownerLua, fastReleaseLua, unreadLua, attemptLua, releaseLua)
-	lookupScript  = newScript(0, 0, unreadLua, describeLua, lookupLua)
-	breakScript   = newScript(1, 0, unreadLua, describeLua, breakLua)
+	renewScript   = newWriter(1, 1, beforeLua, ownerLua, prolongLua, fastRenewLua,
+		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, renewLua)
+	releaseScript = newScript(1, 1, beforeLua, ownerLua, fastReleaseLua,
+		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, releaseLua)
+	lookupScript = newScript(0, 0, beforeLua, conditionsLua, slowLua, lookupLua)
+	breakScript  = newScript(1, 0, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, breakLua)
 )
+
+// slowLua is what the scripts have in common behind their usual cases.
+var slowLua = unreadLua + attemptLua + describeLua + queueLua
 
 // A script is a Lua script that the server runs in one step.
 type script struct {
@@ -140,7 +161,9 @@ type scriptBatch struct {
 	// stands for "?".
 	backlogKept string
 
-	// originalErr is why acquireScript could not be run, for a run of heldScript in its place.
+	// alone is set for a run that has no keys but the lock, and originalErr is why the usual run was
+	// refused.
+	alone       bool
 	originalErr error
 }
 
@@ -187,31 +210,32 @@ func (s *Store) prepareCommand(ctx context.Context, r *scriptBatch, inFull bool)
 	if inFull {
 		verb, script = "eval", text
 	}
-	var keys, args []any // that all locks of an acquire share
-	if r.script == acquireScript {
-		if keys = s.acquireKeys; r.tag != "" {
-			keys = s.acquireKeysOf(r.tag)
+	var keys []any // that all locks share
+	var conditions any = int64(0)
+	if o := &s.options; !r.alone {
+		if keys = s.sharedKeys; r.tag != "" {
+			keys = s.sharedKeysOf(r.tag)
 		}
-		args = noConditions
-		if o := &s.options; o.RestartGuard > 0 || o.MinReplicas > 0 {
+		conditions = len(keys)
+		if r.script != lookupScript && (o.RestartGuard > 0 || o.MinReplicas > 0) {
 			guard := int64(0)
 			if o.RestartGuard > 0 {
 				guard = ceilMillis(o.RestartGuard)
 			}
-			args = []any{fmt.Sprintf("%d %s %d", guard, cmp.Or(r.backlogKept, "?"), o.MinReplicas)}
+			conditions = fmt.Sprintf("%d %d %s %d", len(keys), guard, cmp.Or(r.backlogKept, "?"), o.MinReplicas)
 		}
 	}
 	first, distinct := r.calls[0], r.calls
-	if !slices.ContainsFunc(r.calls, func(c *call) bool { return c.ms != first.ms || c.public != first.public }) {
+	if !slices.ContainsFunc(r.calls, func(c *call) bool { return c.ms != first.ms || c.wait != first.wait || c.public != first.public }) {
 		distinct = r.calls[:1] // Arguments that are equal for all calls are sent once.
 	}
-	words := make([]any, 0, 3+len(keys)+len(args)+len(r.calls)*(1+r.script.perKeyArgs)+len(distinct)*r.script.sharedArgs)
+	words := make([]any, 0, 4+len(keys)+len(r.calls)*(1+r.script.perKeyArgs)+len(distinct)*r.script.sharedArgs)
 	words = append(words, verb, script, len(keys)+len(r.calls))
 	words = append(words, keys...)
 	for _, c := range r.calls {
 		words = append(words, &c.lock)
 	}
-	words = append(words, args...)
+	words = append(words, conditions)
 	for _, c := range r.calls {
 		own := [...]any{&c.owner, &c.floor}
 		if c.tokens > 1 {
@@ -220,17 +244,14 @@ func (s *Store) prepareCommand(ctx context.Context, r *scriptBatch, inFull bool)
 		words = append(words, own[:r.script.perKeyArgs]...)
 	}
 	for _, c := range distinct {
-		rest := [...]any{&c.ms, &c.public}
+		rest := [...]any{&c.ms, &c.wait, &c.public}
 		words = append(words, rest[:r.script.sharedArgs]...)
 	}
 	r.cmd = redis.NewCmd(ctx, words...)
 }
 
-// noConditions is the argument of acquireScript without RestartGuard and MinReplicas.
-var noConditions = []any{int64(0)}
-
-func (s *Store) acquireKeysOf(tag string) []any {
-	keys := []any{s.counterKey(tag), s.aheadKey(tag)}
+func (s *Store) sharedKeysOf(tag string) []any {
+	keys := []any{s.counterKey(tag), s.aheadKey(tag), s.queuesKey(tag)}
 	if s.options.RestartGuard > 0 {
 		keys = append(keys, s.guardKey())
 	}
@@ -257,10 +278,19 @@ func (r *scriptBatch) replyTo(i int) (any, bool) {
 // isGuardUndecided reports whether the server needs more information to decide whether it abstains.
 func (r *scriptBatch) isGuardUndecided() bool {
 	reply, _ := r.cmd.Val().([]any)
-	return r.script == acquireScript && slices.ContainsFunc(reply, func(one any) bool {
+	return (r.script == acquireScript || r.script == claimScript) && slices.ContainsFunc(reply, func(one any) bool {
 		words, _ := one.([]any)
 		return len(words) == 3 && words[0] == "abstains" && words[2] == int64(1)
 	})
+}
+
+// isOpenAlone reports whether the reply to a call that could use nothing but the lock leaves the
+// outcome open: the lock is free and cannot be granted, or the owner may have a place.
+func isOpenAlone(c *call) bool {
+	if c.script == claimScript {
+		return !grantOf(c.reply).Granted
+	}
+	return c.reply == nil && c.script != lookupScript && c.script != breakScript
 }
 
 // distribute gives every call of the run its reply.
@@ -279,8 +309,8 @@ func (r *scriptBatch) distribute() {
 		if err == nil {
 			c.reply, _ = r.replyTo(i)
 		}
-		if r.originalErr != nil && c.reply == nil && err == nil {
-			c.err = r.originalErr // The lock is free, and cannot be granted.
+		if r.originalErr != nil && err == nil && isOpenAlone(c) {
+			c.err = r.originalErr
 		}
 		if r.unconfirmed != nil && mustSurviveFailover(c) {
 			c.err = r.unconfirmed

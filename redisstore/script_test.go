@@ -52,7 +52,7 @@ func TestAlikeIsSaidOnce(t *testing.T) {
 	if n := words(time.Minute, time.Minute, time.Minute); n != one+6 {
 		t.Errorf("three acquisitions that are alike take %d words, one takes %d, want 3 more for each", n, one)
 	}
-	if n := words(time.Minute, time.Hour, time.Minute); n != one+10 {
-		t.Errorf("three that differ take %d words, one takes %d, want 5 more for each", n, one)
+	if n := words(time.Minute, time.Hour, time.Minute); n != one+12 {
+		t.Errorf("three that differ take %d words, one takes %d, want 6 more for each", n, one)
 	}
 }

@@ -114,8 +114,10 @@ func TestSeveralTokensAreConfirmed(t *testing.T) {
 	t.Parallel()
 	master := servers.StartRedis(t, "--repl-diskless-sync-delay", "0")
 	replica := servers.StartRedis(t)
-	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond})
+	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 500 * time.Millisecond})
 	follow(t, replica, master)
+	master.Do("SET", "follows", "1")
+	eventually(t, "what the master writes", func() bool { return replica.Do("EXISTS", "follows") == "1" })
 	req := request("name", time.Minute)
 	req.Tokens = driver.MaxTokens
 	res, err := s.Acquire(t.Context(), req)

@@ -67,13 +67,13 @@ type Store struct {
 	guarantees      driver.Guarantees
 	queues          []batch.Queue[*call]
 	deadlines       deadlines
-	acquireKeys     []any       // the keys that all locks of an acquire share, unless each slot has its own
+	sharedKeys      []any       // the keys that all locks of a script share, unless each slot has its own
 	clusterVerified atomic.Bool // the servers are known to be a cluster, if the client is of one
-	watcher         watcher
+	notifier        notifier
 	closed          atomic.Bool
 }
 
-var _ driver.Watcher = (*Store)(nil)
+var _ driver.Notifier = (*Store)(nil)
 
 // sentinelAddr is the address in the options of a client that finds its server by Sentinels, in
 // place of one that is fixed.
@@ -120,8 +120,8 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 	s.configErr = s.checkOptions()
 	s.guarantees = s.buildGuarantees()
 	s.queues = s.newQueues()
-	s.acquireKeys = s.acquireKeysOf("")
-	s.watcher.init(s)
+	s.sharedKeys = s.sharedKeysOf("")
+	s.notifier.init(s)
 	return s
 }
 
@@ -157,8 +157,7 @@ func (s *Store) buildGuarantees() driver.Guarantees {
 		HolderCrash: driver.RecoveryTTL,
 		Restart:     driver.FateForgotten, // It depends on the server's persistence.
 		Failover:    driver.FateForgotten, // Replication is asynchronous.
-		Push:        canTrack(s.client),
-		Supervised:  canTrack(s.client),
+		Fair:        canSubscribe(s.client),
 		Lookup:      true,
 		List:        true,
 		Break:       true,
@@ -175,13 +174,13 @@ func (s *Store) buildGuarantees() driver.Guarantees {
 // Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 
-// Close implements [driver.Store]. It ends the watches, and closes the client if the store was
+// Close implements [driver.Store]. It ends the notices, and closes the client if the store was
 // opened from a URL.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.watcher.close()
+	s.notifier.close()
 	if s.ownsClient {
 		return s.client.Close()
 	}

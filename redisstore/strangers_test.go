@@ -132,19 +132,6 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A waiter is woken by the end of a lock of another kind.
-func TestStrangerWakes(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	for _, command := range [][]string{{"ZADD", "lock:name", "1", "x"}, {"HSET", "lock:name", "x", "1"}} {
-		server.Do(command...)
-		signals := watchOf(t, s, "name")
-		server.Do("DEL", "lock:name")
-		signalled(t, "the end of "+command[0], signals)
-	}
-}
-
 // A listing has nothing that cannot be the name of a lock.
 func TestListOfImpossibleNames(t *testing.T) {
 	t.Parallel()

@@ -98,9 +98,7 @@ func TestTLS(t *testing.T) {
 	addr, ca := startTLS(t)
 	right := "rediss://" + addr + "?server_name=redis.test&ca_file=" + url.QueryEscape(ca)
 	s := openFromURL(t, right)
-	signals := watchOf(t, s, "name")
-	release(t, s, grant(t, s, "name", time.Minute))
-	signalled(t, "a release over TLS", signals)
+	handsOn(t, s, "name")
 
 	plain := servers.StartRedis(t).Addr
 	for text, says := range map[string]string{

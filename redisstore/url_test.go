@@ -34,10 +34,7 @@ func TestSocket(t *testing.T) {
 	in := (&url.URL{Path: path}).EscapedPath()
 	zero, two := openFromURL(t, "redis+unix://:word@"+in), openFromURL(t, "redis+unix://default:word@"+in+"?db=2&prefix=p:")
 	for _, s := range []*Store{zero, two} {
-		req := grant(t, s, "name", time.Minute)
-		signals := watchOf(t, s, "name")
-		release(t, s, req)
-		signalled(t, "a release at a socket", signals)
+		handsOn(t, s, "name")
 	}
 	grant(t, zero, "name", time.Minute)
 	tcp := openFromURL(t, "redis://:word@"+server.Addr)
@@ -55,9 +52,7 @@ func TestClientCertificate(t *testing.T) {
 	addr, ca, key := startMutualTLS(t)
 	base := "rediss://" + addr + "?server_name=redis.test&ca_file=" + url.QueryEscape(ca)
 	s := openFromURL(t, base+"&cert_file="+url.QueryEscape(ca)+"&key_file="+url.QueryEscape(key))
-	signals := watchOf(t, s, "name")
-	release(t, s, grant(t, s, "name", time.Minute))
-	signalled(t, "a release", signals)
+	handsOn(t, s, "name")
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	if res, err := openFromURL(t, base).Acquire(ctx, request("name", time.Minute)); err == nil {

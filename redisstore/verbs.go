@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,24 +13,49 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Acquire implements [driver.Store].
+// Acquire implements [driver.Store]. A request with Queue that finds the name held is sent a second
+// time if the Store has no connection for notices yet, which is made before.
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	c, err := s.acquireCall(&req)
-	if err != nil {
-		return driver.AcquireResult{}, err
+	for first := true; ; first = false {
+		c, err := s.acquireCall(&req)
+		if err != nil {
+			return driver.AcquireResult{}, err
+		}
+		reply, err := s.runCall(ctx, c)
+		if err != nil {
+			return driver.AcquireResult{}, err
+		}
+		res, err := granted(req.Name, reply)
+		if err != nil || !first || !s.mustSubscribe(&req, c, res) || !s.notifier.subscribe(ctx, c.lock, c.tag) {
+			return res, err
+		}
 	}
-	reply, err := s.runCall(ctx, c)
-	if err != nil {
-		return driver.AcquireResult{}, err
-	}
-	return granted(req.Name, reply)
+}
+
+// mustSubscribe reports whether a request was not queued because the Store receives no notices.
+func (s *Store) mustSubscribe(req *driver.AcquireRequest, c *call, res driver.AcquireResult) bool {
+	return req.Queue > 0 && (!req.Claim || req.NoPlace) && !strings.Contains(c.wait, " ") && !res.Granted && s.guarantees.Fair
 }
 
 func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
-	if err := checkOwner(req.Owner); err != nil {
+	switch err := checkOwner(req.Owner); {
+	case err != nil:
 		return nil, err
+	case req.Limit != 0 || req.Weight != 0 || req.Claim && !s.guarantees.Fair:
+		return nil, driver.ErrUnsupported
+	case req.Claim:
+		c := s.newOwnerCall(claimScript, req.Name, req.Owner, ceilMillis(req.TTL))
+		c.wait = "0"
+		if req.Queue > 0 {
+			c.wait = strconv.FormatInt(ceilMillis(req.Queue), 10)
+		}
+		if req.NoPlace {
+			c.wait = cmp.Or(s.waitOf(req, c.tag), c.wait)
+		}
+		return c, nil
 	}
 	c := s.newOwnerCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL))
+	c.wait = s.waitOf(req, c.tag)
 	c.floor, c.tokens, c.public = req.Floor, min(req.Tokens, driver.MaxTokens), req.Holder
 	if len(req.Metadata) > 0 {
 		metadata, err := json.Marshal(req.Metadata)
@@ -39,6 +65,23 @@ func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 		c.public += "\n" + string(metadata)
 	}
 	return c, nil
+}
+
+// waitOf returns how a request waits, for the scripts: "" if it does not, or the Store receives no
+// notices yet.
+func (s *Store) waitOf(req *driver.AcquireRequest, tag string) string {
+	if req.Queue <= 0 {
+		return ""
+	}
+	reach := s.notifier.reachOf(tag)
+	if reach == "" {
+		return ""
+	}
+	kind := " q"
+	if req.NoPlace {
+		kind = " n"
+	}
+	return strconv.FormatInt(ceilMillis(req.Queue), 10) + kind + reach
 }
 
 // granted reads the reply of the acquire script.
@@ -55,7 +98,12 @@ func granted(name string, reply any) (driver.AcquireResult, error) {
 		return driver.AcquireResult{}, &driver.RetryError{Err: errGuarded, After: time.Duration(left) * time.Millisecond}
 	}
 	rec, err := parseRecord(name, list)
-	return driver.AcquireResult{Held: rec}, err
+	res := driver.AcquireResult{Held: rec}
+	if len(list) > 5 {
+		place, _ := list[5].(int64)
+		res.Queued, res.First = place > 0, place == 2
+	}
+	return res, err
 }
 
 // grantOf returns the grant in a reply of the acquire script: a token, or several. It returns the
@@ -79,8 +127,8 @@ var errGuarded = errors.New("the Redis server may have forgotten locks, since it
 
 // checkOwner refuses an owner that is ambiguous in the value of a lock.
 func checkOwner(owner string) error {
-	if owner == "" || strings.Contains(owner, "\n") {
-		return fmt.Errorf("%w: an owner that is empty or has a line break", driver.ErrInvalid)
+	if owner == "" || strings.ContainsAny(owner, "\n"+markSuffix) {
+		return fmt.Errorf("%w: an owner that is empty or has a line break or the character 0x1f", driver.ErrInvalid)
 	}
 	return nil
 }
@@ -90,7 +138,7 @@ func ceilMillis(d time.Duration) int64 {
 	return max(1, int64((d+time.Millisecond-1)/time.Millisecond))
 }
 
-// Renew implements [driver.Store]. It renews up to 1024 holds in each round trip; in a cluster,
+// Renew implements [driver.Store]. It renews up to 1024 holds and places in each round trip; in a cluster,
 // concurrently those of 16 groups of hash slots.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
 	if err := s.checkUsable(ctx); err != nil {
@@ -101,7 +149,11 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		if err := checkOwner(req.Owner); err != nil {
 			return nil, err
 		}
-		calls[i] = s.newOwnerCall(renewScript, req.Name, req.Owner, ceilMillis(req.TTL))
+		owner := req.Owner
+		if req.Token != 0 {
+			owner += "\n" + strconv.FormatInt(req.Token, 10)
+		}
+		calls[i] = s.newOwnerCall(renewScript, req.Name, owner, ceilMillis(req.TTL))
 	}
 	outcomes := make([]driver.RenewOutcome, len(reqs))
 	var failed error
@@ -111,6 +163,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			failed = err
 		case calls[i].reply == int64(1):
 			outcomes[i] = driver.Renewed
+		case calls[i].reply == int64(2):
+			outcomes[i] = driver.RenewQueued
 		default:
 			outcomes[i] = driver.RenewLost
 		}

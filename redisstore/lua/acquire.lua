@@ -1,15 +1,17 @@
 -- Takes locks that are free. For those that are not, contended.lua goes on, which
 -- comes behind it: to define its functions takes longer than to grant a lock.
 --
--- KEYS: counter and tokens ahead (see keys.go); with a restart guard its marker;
---       the locks.
--- ARGV: 0, or for how many ms a guarded server abstains or 0, whether it keeps the name
---       of a former history for that long (see guard.lua), and how many replicas are to
---       confirm; owner with a line break and
---       smallest token of each, with a space and how many tokens if several; TTL in ms, and holder and metadata, of all or of each.
+-- KEYS: counter, tokens ahead and sign of queues (see keys.go); with a restart guard its
+--       marker; the locks.
+-- ARGV: how many keys are before the locks, and behind it, unless it is not needed: for how many ms
+--       a guarded server abstains or 0, whether it keeps the name of a former history for
+--       that long (see guard.lua), and how many replicas are to confirm; owner with a line
+--       break and smallest token of each, with a space and how many tokens if several; TTL in
+--       ms, how to queue (see enter in queue.lua) or nothing, and holder and metadata, of all
+--       or of each.
 -- Answers for each the token of a grant, as a number, or {'granted', token, how many} if
 -- there are several; or what is in the way
--- (see describe.lua), or {'abstains', ms, 1 to have the question answered},
+-- (see answer in queue.lua), or {'abstains', ms, 1 to have the question answered},
 -- {'ahead'}, {'exhausted'}, {'failed', why}.
 -- If all are granted, and each token is greater by one than that of the lock before, it
 -- answers the first.
@@ -17,10 +19,11 @@
 -- What can fail for all is done before the first write, or undoes what was granted
 -- if it fails, so that an error means that nothing was changed.
 local call, format = redis.call, string.format
-local counter, ahead, guard, replicas, kept = KEYS[1], KEYS[2], 0, 0, nil
-if ARGV[1] ~= '0' then
-  guard, kept, replicas = string.match(ARGV[1], '^(%d+) (%S+) (%d+)$')
-  guard, replicas = tonumber(guard), tonumber(replicas)
+local counter, ahead, queues, guard, replicas, kept = KEYS[1], KEYS[2], KEYS[3], 0, 0, nil
+local before, alone = tonumber(ARGV[1]), false -- so many keys are before those of the locks
+if not before then
+  before, guard, kept, replicas = string.match(ARGV[1], '^(%d) (%d+) (%S+) (%d+)$')
+  before, guard, replicas = tonumber(before), tonumber(guard), tonumber(replicas)
 end
 local limit = 9007199254740991 -- the greatest token to grant
 local lead = 86400000000 -- how far above the clock a floor may be (driver.MaxLead)
@@ -31,7 +34,18 @@ if not last then
   return redis.error_reply('HOLDFAST the counter is not a number')
 end
 local top = 0 -- the greatest token that is remembered, or less than any
-local names = call('ZCARD', ahead)
+local names, lined = 0, nil -- lined has the locks that have queues
+if redis.pcall('EXISTS', ahead, queues) ~= 0 then -- A user that may not ask takes no heed of queues.
+  names = call('ZCARD', ahead)
+  if redis.pcall('EXISTS', queues) == 1 then
+    lined = {}
+    local base = string.sub(counter, 1, -8)
+    for key = before + 1, #KEYS do
+      local lock = KEYS[key]
+      lined[lock] = redis.pcall('EXISTS', base .. 'queue\31' .. lock, base .. 'interests\31' .. lock) ~= 0
+    end
+  end
+end
 if names > 0 then
   local last = call('ZRANGE', ahead, '-1', '-1', 'WITHSCORES')
   top = tonumber(last[2])
@@ -42,7 +56,7 @@ local seconds, micros = now[1], tonumber(now[2])
 local begin = '\n' .. seconds .. '\n' .. now[2] .. '\n'
 local abstain, unknown = 0, false
 if guard > 0 then
-  abstain, unknown = abstains(KEYS[3], guard, kept, now)
+  abstain, unknown = abstains(KEYS[4], guard, kept, now)
   if not abstain then
     return redis.error_reply('READONLY a restart guard is of use on a master only')
   end
@@ -65,9 +79,8 @@ end
 local first, rising = said, true -- rising by one with each lock
 local passed = {} -- the tokens granted that the counter has not reached, and their locks
 local answers, count, refused = {}, 0, nil
-local before = guard > 0 and 3 or 2 -- so many keys are before those of the locks
 local rest = 2 * (#KEYS - before) + 2 -- here is the first TTL
-local step = #ARGV > rest + 1 and 2 or 0 -- to the next
+local step = #ARGV > rest + 2 and 3 or 0 -- to the next
 for key = before + 1, #KEYS do
   count = count + 1
   local lock, floor, more = KEYS[key], ARGV[2 * count + 1], rest + step * (count - 1)
@@ -95,7 +108,8 @@ for key = before + 1, #KEYS do
   if not text then
     text = micros < 1000000 and seconds .. format('%06d', micros) or format('%.0f', said)
   end
-  if token <= limit and not far and call('SET', lock, ARGV[2 * count] .. text .. begin .. ARGV[more + 1], 'NX', 'PX', ARGV[more]) then
+  if token <= limit and not far and not (lined and lined[lock])
+      and call('SET', lock, ARGV[2 * count] .. text .. begin .. ARGV[more + 2], 'NX', 'PX', ARGV[more]) then
     local final = token + several - 1 -- which is not in the counter if it is above the first
     if final > said then
       rising = false

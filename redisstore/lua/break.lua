@@ -3,19 +3,23 @@
 -- or {'type', type} for a key that is no string: it may be data of an application, and is
 -- left alone.
 --
--- KEYS: the locks. ARGV: token with a line break of each, or an empty string for any hold.
+-- KEYS and the first argument: as for acquire.lua, or only the locks and 0. ARGV: token with a line
+-- break of each, or an empty string for any hold.
 local answers = {}
-for i, lock in ipairs(KEYS) do
+for i = 1, #KEYS - before do
+  local lock, token = KEYS[before + i], ARGV[i + 1]
   local value = redis.pcall('GET', lock)
-  local answer = describe(value, lock)
-  if answer and string.sub(answer[4], 1, #ARGV[i]) ~= ARGV[i] then
-    answer = false
-  elseif answer and type(value) == 'string' then
-    redis.call('DEL', lock)
-  elseif answer then
+  local words = describe(value, lock)
+  if words and string.sub(words[4], 1, #token) ~= token then
+    words = false
+  elseif words and type(value) == 'string' then
+    free(lock)
+  elseif words then
     local kind = redis.pcall('TYPE', lock)
-    answer = {'type', kind.ok or 'key of another type'}
+    words = {'type', kind.ok or 'key of another type'}
+  elseif not alone then
+    quietly(admit, lock)
   end
-  answers[i] = answer
+  answers[i] = words
 end
 return answers

@@ -1,8 +1,15 @@
--- Answers what is known of locks (see describe.lua), or nil if one is free.
+-- Answers what is known of locks (see describe.lua) and how many places their queues have, or nil if
+-- one is free.
 --
--- KEYS: the locks.
+-- KEYS: as for acquire.lua, or only the locks. ARGV: the number of keys before the locks.
+local lined = not alone and redis.pcall('EXISTS', queues) == 1
 local answers = {}
-for i, lock in ipairs(KEYS) do
-  answers[i] = describe(redis.pcall('GET', lock), lock)
+for i = 1, #KEYS - before do
+  local lock = KEYS[before + i]
+  local words = describe(redis.pcall('GET', lock), lock)
+  if words and lined then
+    words[5] = waiting(lock)
+  end
+  answers[i] = words
 end
 return answers

@@ -1,7 +1,8 @@
 -- A function for the scripts that this text is put in front of.
 
--- first returns a function that reads as much of a lock's value as a first line
--- with this owner has, with its line break: a value may have much metadata behind.
+-- first reads as much of a lock's value as a first line
+-- with this owner has, with its line break, or with the token on the second line, too: a value may
+-- have much metadata behind.
 -- It returns '' for a lock that is free, and no string for a key of another type.
 local size, last = 0, '0'
 local function first(lock, owner)

@@ -1,13 +1,25 @@
--- A function for the scripts that this text is put in front of.
+-- Functions for the scripts that this text is put in front of.
 
--- again answers an owner whose first answer was lost, with the token of the hold;
--- it returns nil if the lock has another owner.
-local function again(value, lock, owner, ttl)
-  local token = type(value) == 'string' and string.sub(value, 1, #owner) == owner
-      and string.match(value, '^(%d+)\n', #owner + 1)
-  if not token then
+-- tokenOf returns the token, as a text, of the hold that an owner has by the value of a lock, whether it
+-- is marked or not; nil if the owner does not hold it.
+local function tokenOf(value, owner)
+  if type(value) ~= 'string' then
     return nil
   end
-  prolong(lock, ttl)
-  return tonumber(token)
+  local size = #owner
+  if string.sub(value, 1, size) == owner then
+    return string.match(value, '^(%d+)\n', size + 1)
+  elseif string.sub(value, 1, size + 1) == string.sub(owner, 1, -2) .. '\31\n' then
+    return string.match(value, '^(%d+)\n', size + 2)
+  end
+end
+
+-- again answers an owner whose first answer was lost, or who was admitted, with the token of the
+-- hold; it returns nil if the lock has another owner.
+local function again(value, lock, owner, ttl)
+  local token = tokenOf(value, owner)
+  if token then
+    prolong(lock, ttl)
+    return tonumber(token)
+  end
 end

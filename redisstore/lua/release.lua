@@ -1,34 +1,50 @@
--- Ends holds. With a time to keep the name the lock stays, with a value that
+-- Ends holds and places. With a time to keep the name the lock stays, with a value that
 -- its owner cannot renew, and that only this owner can have left there.
 --
--- KEYS: the locks. ARGV: owner with a line break of each; ms to keep the name or 0,
--- of all or of each.
--- Answers for each 1, 0 if the owner does not hold the lock, or {'failed', why}.
+-- KEYS and the first argument: as for acquire.lua, or only the locks and 0. ARGV: owner with a line
+-- break of each; ms to keep the name or 0, of all or of each.
+-- Answers for each 1; 0 if the owner has neither; nil if that is not known, where only the lock could be
+-- used; or {'failed', why}.
 --
 -- The commands that compare and delete by themselves (DELEX of Redis 8.4, DELIFEQ
 -- of Valkey 9) compare a whole value, of which the owner is the first line; and a
 -- batch of releases is one command so.
-local call = redis.call
 
--- special answers where the owner does not hold the lock, or wants it kept.
-local function special(lock, owner, keep, value)
-  if type(value) ~= 'string' then
-    unread(value, 'GETRANGE', lock, '0', '0')
-    return 0
+-- special answers where the lock has a queue, the owner does not hold it, or wants it kept.
+local function special(lock, owner, keep, seen)
+  if type(seen) ~= 'string' then
+    unread(seen, 'GETRANGE', lock, '0', '0')
   end
-  if keep == '0' then
-    return 0
+  local value = redis.pcall('GET', lock)
+  local kept = 'released:' .. redis.sha1hex(owner)
+  local own = seen == owner or tokenOf(value, owner)
+  if own and keep == '0' then
+    free(lock)
+    return 1
+  elseif own or keep ~= '0' and value == kept then
+    call('SET', lock, kept, 'PX', keep)
+    if not alone then
+      quietly(notifyFirst, lock)
+      quietly(notifyInterests, lock)
+    end
+    return 1
+  elseif alone then
+    return nil
   end
-  local mark = 'released:' .. redis.sha1hex(owner)
-  if value ~= owner and call('GET', lock) ~= mark then
-    return 0
+  local ended = leave(lock, owner)
+  if not value then
+    quietly(admit, lock)
   end
-  call('SET', lock, mark, 'PX', keep)
-  return 1
+  return ended and keep == '0' and 1 or 0
 end
 
 local answers = {}
-for i, lock in ipairs(KEYS) do
-  answers[i] = others[i] and attempt(special, lock, ARGV[i], ARGV[rest + step * (i - 1)], others[i]) or 1
+for i = 1, #KEYS - before do
+  local seen = others[i]
+  if seen then
+    answers[i] = attempt(special, KEYS[before + i], ARGV[i + 1], ARGV[rest + step * (i - 1)], seen) or false
+  else
+    answers[i] = 1
+  end
 end
 return answers

@@ -1,22 +1,44 @@
--- Prolongs holds; never shortens one.
+-- Prolongs holds and places; never shortens one.
 --
--- KEYS: the locks. ARGV: owner with a line break of each; TTL in ms, of all or of each.
--- Answers for each 1, 0 if the owner does not hold the lock, or {'failed', why}.
-local answers, rest = {}, #KEYS + 1 -- here is the first TTL
-local step = #ARGV > rest and 1 or 0 -- to the next
-
-local function renew(lock, owner, ttl)
-  local value = first(lock, owner)
-  if value == owner then
-    prolong(lock, ttl)
-    return 1
-  elseif type(value) ~= 'string' then
-    unread(value, 'GETRANGE', lock, '0', '0')
+-- KEYS and the first argument: as for acquire.lua, or only the locks and 0. ARGV: owner with a line
+-- break of each, and with the token of the hold and a line break if it has to be that; TTL in ms, of all or
+-- of each.
+-- Answers for each 1; 2 for a place; 0 if the owner has neither; nil if that is not known, where
+-- only the lock could be used; or {'failed', why}.
+local function renew(lock, arg, ttl, seen)
+  if type(seen) ~= 'string' then
+    unread(seen, 'GETRANGE', lock, '0', '0')
   end
-  return 0
+  local owner, token = string.match(arg, '^([^\n]*\n)(%d*)')
+  local value = redis.pcall('GET', lock)
+  local held = tokenOf(value, owner)
+  if held and (token == '' or token == held) then
+    prolong(lock, ttl)
+    local queue, _, interests = keysOf(lock)
+    if not alone and redis.pcall('EXISTS', queue, interests) == 0 then
+      setMark(lock, value, false)
+    end
+    return 1
+  elseif alone then
+    return token ~= '' and 0
+  end
+  local place = token == '' and placeOf(lock, owner)
+  if place then
+    extend(lock, owner, place, tonumber(ttl))
+    setMark(lock, value, true)
+  end
+  if not value then
+    local holder = quietly(admit, lock, place and owner, tonumber(ttl))
+    if holder and holder == owner then
+      return 1
+    end
+  end
+  return place and 2 or 0
 end
 
-for i, lock in ipairs(KEYS) do
-  answers[i] = attempt(renew, lock, ARGV[i], ARGV[rest + step * (i - 1)])
+local answers = {}
+for i = 1, #KEYS - before do
+  local seen = others[i]
+  answers[i] = seen and attempt(renew, KEYS[before + i], ARGV[i + 1], ARGV[rest + step * (i - 1)], seen) or not seen and 1
 end
 return answers

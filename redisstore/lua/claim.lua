@@ -1,0 +1,46 @@
+-- Recognizes holds and places of their owners, and makes neither.
+--
+-- KEYS and the first argument: as for acquire.lua. ARGV: owner with a line break of each; TTL in ms and
+-- how long a place lasts in ms, or how to wait without a place (see enter in queue.lua), of all or of
+-- each.
+-- Answers for each what acquire.lua answers.
+local function claim(lock, owner, ttl, wait)
+  local value = redis.pcall('GET', lock)
+  local token = again(value, lock, owner, ttl)
+  if token then
+    return token
+  end
+  local place = placeOf(lock, owner)
+  if place then
+    extend(lock, owner, place, tonumber((string.match(wait, '^%d+'))))
+  end
+  if not value then
+    local holder, token, several = admit(lock, place and owner, tonumber(ttl))
+    if holder and holder == owner then
+      return {'granted', token, several}
+    elseif not holder and token then
+      return {'failed', token}
+    elseif abstain > 0 then
+      return {'abstains', abstain, unknown and 1 or 0}
+    elseif short then
+      return {'failed', short}
+    end
+    value = call('GET', lock)
+  end
+  local queued = place
+  if value and not place and string.find(wait, ' n', 1, true) then
+    queued = pcall(enter, lock, owner, wait, {})
+  end
+  if value and queued then
+    setMark(lock, value, true)
+  end
+  return answer(value, lock, owner, queued)
+end
+
+local answers, rest = {}, #KEYS - before + 2 -- here is the first TTL
+local step = #ARGV > rest + 1 and 2 or 0 -- to the next
+for i = 1, #KEYS - before do
+  local more = rest + step * (i - 1)
+  answers[i] = attempt(claim, KEYS[before + i], ARGV[i + 1], ARGV[more], ARGV[more + 1])
+end
+return answers

@@ -1,0 +1,280 @@
+-- Functions for the queue of a lock. keys.go describes its keys.
+--
+-- An owner is followed by a line break, also as a member of the queue. What a script changes for
+-- one lock is complete before the message about it goes out: a receiver relies on the message.
+local base = string.sub(counter, 1, -8) -- without the word counter
+local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local clock = now[1] * 1000000 + now[2]
+local barred = not abstain or abstain > 0 or short
+
+local function keysOf(lock)
+  return base .. 'queue\31' .. lock, base .. 'places\31' .. lock, base .. 'interests\31' .. lock
+end
+
+-- read returns a place from its text, or nil if the text is none or the place is over.
+local function read(text)
+  local ends, reach, id, tokens, floor, public = string.match(text or '', '^(%d+) (%a)(%w+) (%d+) (%d+)\n(.*)$')
+  if ends and tonumber(ends) > ms then
+    return {ends = tonumber(ends), reach = reach, id = id, tokens = tonumber(tokens), floor = tonumber(floor), public = public}
+  end
+end
+
+local function write(places, owner, place)
+  local head = format('%.0f %s%s %.0f %.0f\n', place.ends, place.reach, place.id, place.tokens, place.floor)
+  call('HSET', places, owner, head .. place.public)
+end
+
+-- placeOf returns the place of an owner, or nil.
+local function placeOf(lock, owner)
+  local queue, places = keysOf(lock)
+  return call('ZSCORE', queue, owner) and read(call('HGET', places, owner)) or nil
+end
+
+-- front returns the owner and the place of the first in line, or of the first that `fit` accepts. It
+-- removes places that are over on its way.
+local function front(lock, fit)
+  local queue, places = keysOf(lock)
+  local i = 0
+  while true do
+    local owner = call('ZRANGE', queue, i, i)[1]
+    if not owner then
+      return nil
+    end
+    local place = read(call('HGET', places, owner))
+    if not place then
+      call('ZREM', queue, owner)
+      call('HDEL', places, owner)
+    elseif not fit or fit(owner, place) then
+      return owner, place
+    else
+      i = i + 1
+    end
+  end
+end
+
+-- waiting counts the places of a lock. It is for people, and never fails.
+local function waiting(lock)
+  local _, places = keysOf(lock)
+  local texts, n = redis.pcall('HVALS', places), 0
+  for _, text in ipairs(texts.err and {} or texts) do
+    n = n + (read(text) and 1 or 0)
+  end
+  return n
+end
+
+local function channelOf(id)
+  return base .. 'notices\31' .. id
+end
+
+local function sharded(reach)
+  return reach == 'S' or reach == 's'
+end
+
+-- listens reports whether the client of a place can be sent a message. One that is dead cannot: its
+-- connection is closed. If the client has found that this server counts wrong, by a small letter, or
+-- if the user may not ask, the client is taken for one that listens.
+local function listens(place)
+  if place.reach ~= 'S' and place.reach ~= 'P' then
+    return true
+  end
+  local reply = redis.pcall('PUBSUB', sharded(place.reach) and 'SHARDNUMSUB' or 'NUMSUB', channelOf(place.id))
+  return reply.err or reply[2] ~= 0
+end
+
+-- notify sends a message. A token of 0 means that the owner should claim. How many receive it is
+-- not known: the answer does not count subscribers of replicas.
+local function notify(lock, owner, reach, id, token, tokens)
+  redis.pcall(sharded(reach) and 'SPUBLISH' or 'PUBLISH', channelOf(id), format('%.0f\n%.0f\n', token, tokens) .. owner .. lock)
+end
+
+-- notifyFirst has the first in line claim.
+local function notifyFirst(lock)
+  local owner, place = front(lock)
+  if owner then
+    notify(lock, owner, place.reach, place.id, 0, 0)
+  end
+end
+
+-- notifyInterests notifies the owners that wait without a place.
+local function notifyInterests(lock)
+  local _, _, interests = keysOf(lock)
+  local all = call('HGETALL', interests)
+  for i = 1, #all, 2 do
+    local ends, reach, id = string.match(all[i + 1], '^(%d+) (%a)(%w+)$')
+    if ends and tonumber(ends) > ms then
+      notify(lock, all[i], reach, id, 0, 0)
+    else
+      call('HDEL', interests, all[i])
+    end
+  end
+end
+
+-- setMark sets or clears the mark in a value of this package: it has the fast scripts leave the lock
+-- to those that look at the queue.
+local function setMark(lock, value, marked)
+  local owner, public = string.match(type(value) == 'string' and value or '', '^([^\n]*)(\n%d+\n%d+\n%d+\n.*)$')
+  if owner and (string.sub(owner, -1) == '\31') ~= marked then
+    owner = marked and owner .. '\31' or string.sub(owner, 1, -2)
+    redis.pcall('SET', lock, owner .. public, 'KEEPTTL')
+  end
+end
+
+-- grant gives a lock to an owner until `ends`, by the rule of acquire.lua, over the hold that there
+-- may be. It returns the token and how many there are, or nil and why. Then the lock is as it was, or
+-- free.
+local function grant(lock, owner, wish, ends)
+  local queue, places, interests = keysOf(lock)
+  local last = tonumber(call('GET', counter) or 0)
+  if not last then
+    return nil, 'HOLDFAST the counter is not a number'
+  end
+  local said = math.max(clock, last + 1)
+  if wish.floor > said + lead then
+    return nil, 'ahead'
+  end
+  local token = math.max(said, wish.floor, (tonumber(call('ZSCORE', ahead, lock) or nil) or -1) + 1)
+  if token > limit then
+    return nil, 'exhausted'
+  end
+  local several = math.max(wish.tokens, 1)
+  if token + several - 1 > math.min(math.max(clock, wish.floor) + severalLead, limit) then
+    several = 1
+  end
+  local others = call('ZCARD', queue) > (wish.ends and 1 or 0) or call('EXISTS', interests) > 0
+  local final, text = token + several - 1, format('%.0f', said)
+  local value = string.sub(owner, 1, -2) .. (others and '\31\n' or '\n') .. format('%.0f', token) .. '\n' .. now[1] .. '\n' .. now[2] .. '\n' .. wish.public
+  local steps = {{'SET', lock, value, 'PXAT', format('%.0f', ends)}, {'SET', counter, text}}
+  if call('ZCARD', ahead) > 0 then
+    steps[#steps + 1] = {'ZREMRANGEBYSCORE', ahead, '(-inf', text}
+  end
+  if final > said then
+    steps[#steps + 1] = {'ZADD', ahead, '-inf', string.rep('-', 65), format('%.0f', final), lock}
+  end
+  if wish.ends then -- It has a place.
+    steps[#steps + 1] = {'ZREM', queue, owner}
+    steps[#steps + 1] = {'HDEL', places, owner}
+  end
+  for i, step in ipairs(steps) do
+    local reply = redis.pcall(unpack(step))
+    if type(reply) == 'table' and reply.err then
+      local undone = i > 1 and redis.pcall('DEL', lock)
+      return nil, (type(undone) == 'table' and 'PARTIAL ' or '') .. reply.err
+    end
+  end
+  return token, several
+end
+
+-- admit gives a lock that is free, or is being freed, to the first in line whose client listens, and
+-- notifies that client. `me` is the owner of this request if it has a place: it then holds the lock
+-- for ttl at least, and is not notified. admit returns the owner, the token and how many there are;
+-- or nil and why if nobody is admitted, which leaves the lock as it was, or free.
+local function admit(lock, me, ttl)
+  if barred then
+    if unknown then
+      notifyFirst(lock) -- Its claim finds out: see guard.lua.
+    end
+    return nil
+  end
+  local owner, place = front(lock, function(owner, place) return owner == me or listens(place) end)
+  if not owner then
+    return nil
+  end
+  local ends = place.ends
+  if owner == me then
+    ends = math.max(ends, ms + ttl)
+  end
+  local token, several = grant(lock, owner, place, ends)
+  if not token then
+    return nil, several
+  end
+  if owner ~= me then
+    -- A script cannot wait for replicas, which a hold needs that counts.
+    notify(lock, owner, place.reach, place.id, replicas > 0 and 0 or token, several)
+  end
+  return owner, token, several
+end
+
+-- quietly returns what f returns, or nothing if it fails: a failure of the part for the queue, as of
+-- a user that may not use a command, must not fail what concerns a hold.
+local function quietly(f, ...)
+  local done, a, b, c = pcall(f, ...)
+  if done then
+    return a, b, c
+  end
+end
+
+-- free ends a hold or keep. The lock goes to the next in line without having been free.
+local function free(lock)
+  if alone or not quietly(admit, lock) then
+    call('DEL', lock)
+  end
+  if not alone then
+    quietly(notifyInterests, lock)
+  end
+end
+
+-- outlast makes keys last longer than a place with so much time left.
+local function outlast(left, ...)
+  for _, key in ipairs({...}) do
+    if call('PTTL', key) < left + 1000 then
+      call('PEXPIRE', key, left + 60000)
+    end
+  end
+  if call('PTTL', queues) <= left then
+    call('SET', queues, '', 'PX', 2 * left)
+  end
+end
+
+-- extend prolongs a place.
+local function extend(lock, owner, place, left)
+  local queue, places = keysOf(lock)
+  if ms + 1 + left > place.ends then
+    place.ends = ms + 1 + left
+    write(places, owner, place)
+  end
+  outlast(left, queue, places)
+end
+
+-- enter gives an owner a place at the end of the queue, or records its interest. `wait` is what
+-- verbs.go makes of the request, and `wish` has what the hold needs.
+local function enter(lock, owner, wait, wish)
+  local left, kind, reach, id = string.match(wait, '^(%d+) (%a)(%a)(%w+)$')
+  left = tonumber(left)
+  local queue, places, interests = keysOf(lock)
+  wish.ends, wish.reach, wish.id = ms + 1 + left, reach, id
+  if kind == 'n' then
+    local before = tonumber(string.match(call('HGET', interests, owner) or '', '^%d+')) or 0
+    call('HSET', interests, owner, format('%.0f %s%s', math.max(wish.ends, before), reach, id))
+    outlast(left, interests)
+    return
+  end
+  local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+  call('HGET', places, owner) -- If that is not allowed, it fails here.
+  write(places, owner, wish)
+  call('ZADD', queue, format('%.0f', math.max(clock, (tonumber(last) or 0) + 1)), owner)
+  outlast(left, queue, places)
+end
+
+-- leave removes the place of an owner, or its interest, and reports whether there was a place.
+local function leave(lock, owner)
+  local queue, places, interests = keysOf(lock)
+  if not call('ZSCORE', queue, owner) then
+    redis.pcall('HDEL', interests, owner)
+    return false
+  end
+  local place = read(call('HGET', places, owner))
+  call('ZREM', queue, owner)
+  call('HDEL', places, owner)
+  return place ~= nil
+end
+
+-- answer describes what is in the way of an owner, how many places there are, and whether the owner
+-- has a place: 2 if it is the first in line, 1 if not, or if it waits without a place.
+local function answer(value, lock, owner, queued)
+  local words = describe(value, lock) or {'free', -1, -1, ''}
+  words[5], words[6] = waiting(lock), 0
+  if queued then
+    words[6] = front(lock) == owner and 2 or 1
+  end
+  return words
+end

@@ -1,0 +1,241 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockqueue/queuetest"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// place is how long a place lasts in tests that are not about its end.
+const place = 30 * time.Second
+
+// queueOf returns a request for a place.
+func queueOf(name string) driver.AcquireRequest {
+	req := request(name, time.Minute)
+	req.Queue = place
+	return req
+}
+
+func acquire(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatalf("Acquire of %q: %v", req.Name, err)
+	}
+	return res
+}
+
+func claim(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+	t.Helper()
+	req.Claim = true
+	return acquire(t, s, req)
+}
+
+// enqueue makes a place.
+func enqueue(t *testing.T, s *Store, name string) driver.AcquireRequest {
+	t.Helper()
+	req := queueOf(name)
+	if res := acquire(t, s, req); res.Granted || !res.Queued {
+		t.Fatalf("Acquire of %q: %+v, want a place", name, res)
+	}
+	return req
+}
+
+// noticesOf returns the notices of a store from now on.
+func noticesOf(t *testing.T, s *Store) <-chan driver.Notice {
+	t.Helper()
+	notices := make(chan driver.Notice, 1000)
+	t.Cleanup(s.Notify(func(n driver.Notice) { notices <- n }))
+	return notices
+}
+
+// expect returns the next notice, which must be of a kind and for the owner of a request.
+func expect(t *testing.T, notices <-chan driver.Notice, kind driver.NoticeKind, req driver.AcquireRequest) driver.Notice {
+	t.Helper()
+	select {
+	case n := <-notices:
+		if n.Kind != kind || n.Name != req.Name || n.Owner != req.Owner || kind == driver.Granted != (n.Token > 0) {
+			t.Fatalf("the notice %+v, want kind %v for %s", n, kind, req.Owner)
+		}
+		return n
+	case <-time.After(bound):
+		t.Fatalf("no notice of kind %v after %v", kind, bound)
+	}
+	return driver.Notice{}
+}
+
+// handsOn checks that a release admits the next, which is notified.
+func handsOn(t *testing.T, s *Store, name string) {
+	t.Helper()
+	held := grant(t, s, name, time.Minute)
+	next := enqueue(t, s, name)
+	notices := noticesOf(t, s)
+	release(t, s, held)
+	granted := expect(t, notices, driver.Granted, next)
+	if res := claim(t, s, next); !res.Granted || res.Token != granted.Token {
+		t.Errorf("a claim after the notice %+v: %+v", granted, res)
+	}
+	release(t, s, next)
+}
+
+// silent checks that no notice has come.
+func silent(t *testing.T, notices <-chan driver.Notice) {
+	t.Helper()
+	select {
+	case n := <-notices:
+		t.Fatalf("the notice %+v, want none", n)
+	default:
+	}
+}
+
+// skipped are the histories of what the value of a lock has no room for: how many tokens its hold has.
+var skipped = []string{"a hold keeps all its tokens", "a break with any token of a hold ends it"}
+
+// The store keeps the rule of package lockqueue.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	all, err := queuetest.Histories()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const scale = 0.25
+	for _, h := range all {
+		if !isExclusive(h) || slices.Contains(skipped, h.Title) {
+			continue
+		}
+		t.Run(strings.ReplaceAll(h.Title, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			s := open(t, server.Addr, nil)
+			store := &historyStore{t: t, s: s, server: server, name: h.Title, owners: map[string]string{}}
+			store.notices = noticesOf(t, s)
+			if err := queuetest.Play(h, scale, store); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// isExclusive reports whether a history is of exclusive holds only.
+func isExclusive(h queuetest.History) bool {
+	for _, step := range h.Steps {
+		for _, arg := range []string{"shared", "limit", "weight"} {
+			if _, has := step.Args[arg]; has {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// A historyStore is one name of a Store for histories. All owners are of one Store: a history has no
+// word for where the notices go.
+type historyStore struct {
+	t       *testing.T
+	s       *Store
+	server  *servers.Redis
+	name    string
+	owners  map[string]string // the secrets
+	began   time.Time
+	passed  time.Duration
+	notices <-chan driver.Notice
+}
+
+func (h *historyStore) owner(name string) string {
+	if h.owners[name] == "" {
+		h.owners[name] = request(h.name, 0).Owner
+	}
+	return h.owners[name]
+}
+
+func (h *historyStore) nameOf(owner string) string {
+	for name, secret := range h.owners {
+		if secret == owner {
+			return name
+		}
+	}
+	return owner
+}
+
+func (h *historyStore) Acquire(req queuetest.Request) queuetest.Reply {
+	if h.began.IsZero() {
+		h.began = time.Now()
+	}
+	res, err := h.s.Acquire(h.t.Context(), driver.AcquireRequest{
+		Name: h.name, Owner: h.owner(req.Owner), Holder: req.Owner, TTL: req.TTL, Queue: req.Queue,
+		Claim: req.Claim, Tokens: req.Tokens, Floor: req.Floor,
+	})
+	reply := queuetest.Reply{
+		Token: res.Token, Tokens: max(res.Tokens, 1), Queued: res.Queued, First: res.First, Invalid: err != nil,
+		Held: res.Held.Holder, Left: res.Held.Remaining,
+	}
+	if res.Held.Kept {
+		reply.Held = "keep"
+	}
+	return reply
+}
+
+func (h *historyStore) Renew(owner string, token int64, ttl time.Duration) queuetest.Outcome {
+	outcomes, err := h.s.Renew(h.t.Context(), []driver.RenewRequest{{Name: h.name, Owner: h.owner(owner), TTL: ttl, Token: token}})
+	if err != nil {
+		h.t.Error(err)
+		return ""
+	}
+	return map[driver.RenewOutcome]queuetest.Outcome{
+		driver.Renewed: queuetest.Renewed, driver.RenewQueued: queuetest.Queued, driver.RenewLost: queuetest.Lost,
+	}[outcomes[0]]
+}
+
+func (h *historyStore) Release(owner string, keep time.Duration) bool {
+	ended, err := h.s.Release(h.t.Context(), driver.ReleaseRequest{Name: h.name, Owner: h.owner(owner), Keep: keep})
+	if err != nil {
+		h.t.Error(err)
+	}
+	return ended
+}
+
+func (h *historyStore) Break(token int64) int {
+	_, ended, err := h.s.Break(h.t.Context(), driver.BreakRequest{Name: h.name, Token: token})
+	if err != nil {
+		h.t.Error(err)
+	}
+	if ended {
+		return 1
+	}
+	return 0
+}
+
+// Notices returns the notices of the steps so far. They come before a message of this method on the
+// same connection.
+func (h *historyStore) Notices() (all []queuetest.Notice) {
+	channel := h.s.notifier.channelName("")
+	if h.server.Do("PUBLISH", channel, "0\n0\nend\nlock:"+h.name) == "0" {
+		return nil
+	}
+	for n := range h.notices {
+		switch {
+		case n.Owner == "end":
+			return all
+		case n.Name == h.name && n.Kind == driver.Granted:
+			all = append(all, queuetest.Notice{Owner: h.nameOf(n.Owner), Token: n.Token, Tokens: n.Tokens})
+		case n.Name == h.name:
+			all = append(all, queuetest.Notice{Owner: h.nameOf(n.Owner)})
+		}
+	}
+	return all
+}
+
+func (h *historyStore) Now() int64 { return time.Now().UnixMicro() }
+
+// Advance waits until a step is due.
+func (h *historyStore) Advance(d time.Duration) {
+	h.passed += d
+	time.Sleep(time.Until(h.began.Add(h.passed)))
+}
