@@ -34,7 +34,7 @@ const (
 )
 
 // A rowChange is a change that goes in a batch if there are many at once: a plain release, or the
-// acquisition of a name that is free and in the table. The changes of a batch share one round trip
+// acquisition of a name that is free and in the table, if the name has no waiters. The changes of a batch share one round trip
 // and one commit. A batch waits for no row, so that a locked row holds up no other lock, and no two
 // batches wait for each other. The row of a change that a batch does not decide is as it was: the
 // caller then makes the change on its own, which finds out why.
@@ -43,12 +43,11 @@ type rowChange struct {
 	acquire     *driver.AcquireRequest // nil for a release
 	metadata    string                 // of acquire, encoded
 
-	decided    bool // the rest is the outcome
-	applied    bool
-	token      int64  // of an acquisition
-	lastToken  *int64 // the column last_token
-	hasWaiters bool   // at a release
-	err        error
+	decided   bool // the rest is the outcome
+	applied   bool
+	token     int64  // of an acquisition
+	lastToken *int64 // the column last_token
+	err       error
 }
 
 // tokens returns how many tokens an acquisition was granted. A last_token below the token is that of
@@ -130,8 +129,11 @@ func (s *Store) sendChanges(deadline time.Time, changes []*rowChange) {
 func (s *Store) changeAlone(ctx context.Context, change *rowChange) {
 	req := change.acquire
 	if req == nil {
-		change.applied, change.hasWaiters, change.err = s.releaseAlone(ctx, change.name, change.owner)
-		change.decided = true
+		if s.nameCache.lastState(change.name) == stateHeld { // else the function takes one statement, and this one more
+			var level string
+			change.applied, change.err = s.queryOptional(ctx, s.queries.releaseOne, []any{change.name, change.owner}, &level)
+		}
+		change.decided = change.applied || change.err != nil
 		return
 	}
 	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, change.metadata, min(req.Tokens, driver.MaxTokens)}
@@ -154,12 +156,10 @@ func (s *Store) changeTogether(ctx context.Context, releases, acquires []*rowCha
 		}
 		release := func(scan scanner) error {
 			var place int64 // They are counted from one.
-			var hasWaiters bool
 			var level string
-			err := scan(&place, &hasWaiters, &level)
+			err := scan(&place, &level)
 			if err == nil {
-				change := releases[place-1]
-				change.decided, change.applied, change.hasWaiters = true, true, hasWaiters
+				releases[place-1].decided, releases[place-1].applied = true, true
 			}
 			return err
 		}

@@ -285,21 +285,15 @@ func TestReleaseBatchNotifiesWaiters(t *testing.T) {
 	s := open(t)
 	other := openIn(t, s.options.Schema)
 	a := grant(t, s, "a", time.Minute)
-	woken, err := other.Watch(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	notices := noticesOf(t, other)
+	w := queueUp(t, other, "a", time.Minute)
 	disperse := crowd(t, s)
 	e := part(t.Context(), t, s, 0, a)
 	disperse()
 	if e := await(t, e); e.err != nil || !e.ended {
 		t.Errorf("Release: %v, %v", e.ended, e.err)
 	}
-	select {
-	case <-woken:
-	case <-time.After(pgtest.Bound):
-		t.Error("no wake-up")
-	}
+	notices.expect(t, w)
 }
 
 // Whatever the pool is and however many release at once, every release ends a

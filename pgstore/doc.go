@@ -32,6 +32,9 @@
 //	with psycopg.connect(url, autocommit=True) as db:    # else nothing is committed until the end
 //	    taken = db.execute("SELECT locks.acquire_lock(%s::text, %s::text, %s::double precision)", (name, holder, 30.0)).fetchone()[0]
 //
+// acquire_lock does not wait, and does not overtake: it is false while clients of this package wait
+// for the lock. release_lock passes the lock on to the first of them.
+//
 // While a transaction that has called one of them, or has locked the row, is open, nobody else gets
 // the lock: attempts are refused as held by "a transaction that has the row open" (false by
 // acquire_lock), after a tenth of a second.
@@ -41,8 +44,9 @@
 // from the holder_id, which is shown. Metadata is a JSON object that either side reads; members
 // that are not strings are shown as JSON. A program that writes the table itself, without the
 // functions, excludes others and is excluded if it takes a row only when expires_at is past; its
-// locks have no token. A user that may write the table can break locks, and one that may read it
-// can learn the secrets.
+// locks have no token, and the waiters for them go on waiting until the next of them renews its
+// place. A user that may write the table can break locks, and one that may read it can learn the
+// secrets.
 //
 // # Guarantees
 //
@@ -56,16 +60,23 @@
 //
 // Each verb is one statement and one round trip, in a transaction of its own; a batch of renewals
 // is one, too. Releases and acquisitions that come at the same time in large numbers share one
-// transaction and its wait for the disk. (An acquisition is two if the name is no longer as this
-// Store saw it last.) An attempt that is refused writes nothing. The store works through poolers,
+// transaction and its wait for the disk. (An acquisition or a release is two if the name is no
+// longer as this Store saw it last.) An attempt that is refused and does not wait writes nothing. The store works through poolers,
 // in transaction mode too, since nothing is left in a session, and with any
 // default_transaction_isolation. A lost reply does no harm: the same acquire sent again is
 // recognized.
 //
-// Waiters are woken by LISTEN and NOTIFY, on one connection for each Store that has waiters. A
-// waiter marks the row, at most once in half a minute, and only a release that finds a mark
-// notifies, by a statement of its own afterwards; release_lock does so at its commit. Releases by
-// hand do not notify, and no connection can listen through a pooler: waiters then try at intervals.
+// Waiters are served in the order in which they came, over all processes. Each has a row in the
+// table distributed_locks_waiters, which it renews. The transaction that releases a lock, breaks it,
+// or finds that its time is over, gives it to the first waiter that is still there, and waits for
+// the disk as an acquisition does. A statement of its own then notifies the waiter by NOTIFY, on a
+// channel of its Store, which has one connection that listens after the first wait. release_lock
+// notifies at its commit. A notification that is lost costs a waiter a third of the time of its
+// place, and the place of a process that has died the rest of that time.
+//
+// The table of waiters is UNLOGGED: a place is not written to the log, and a crash of the server
+// forgets the queues. The waiters then make new places, in another order. No connection can listen
+// through a pooler: waiters there try at intervals, and get the lock when nobody else is in line.
 //
 // # What can go wrong
 //
@@ -77,7 +88,7 @@
 //
 // With RequireStandby and no standby that replies, an acquisition has the row of the name open
 // while the server waits for the standby, until its caller gives up. Other attempts are refused as
-// held meanwhile, though nobody holds the lock: beside a waiter, nearly all of them.
+// held meanwhile, though nobody holds the lock.
 //
 // A crash of the server within three times its wal_writer_delay after a release (0.6 s in all, by
 // default), or a failover to a standby that had not got it, may undo the release: the name is taken
@@ -93,8 +104,8 @@
 // then, by nobody.
 //
 // A transaction that stays open after it has locked the row of a lock holds up that lock, and no
-// other: attempts are refused as held, waiters try four times a second, and renewals and releases
-// have no outcome until it has ended. A hold that cannot be renewed for so long is lost. A
+// other: attempts are refused as held, new waiters try four times a second, and renewals and
+// releases have no outcome until it has ended. A hold that cannot be renewed for so long is lost. A
 // transaction that stays open for long anywhere in the database keeps old versions of rows alive:
 // pages grow, and locks become slower, until it ends.
 //
@@ -106,7 +117,8 @@
 //
 // [Store.Migrate] makes the table and the functions; [Migrations] returns its statements for other
 // tools. Users of the locks need USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on the
-// table. Do not make an index on expires_at: updates would no longer stay within their pages.
+// table and on that of the waiters, distributed_locks_waiters. Migrate copies the rights to the
+// table when it makes the other. A user without them cannot wait, and can do the rest. Do not make an index on expires_at: updates would no longer stay within their pages.
 // Migrate mends a table that was made by hand, or has changed since, if that loses nothing.
 // Otherwise it refuses the table, with the statement that mends it.
 //

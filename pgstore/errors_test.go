@@ -65,10 +65,6 @@ func TestRetryErrors(t *testing.T) {
 					_, _, err := s.Lookup(t.Context(), "name")
 					return err
 				},
-				"Watch": func() error {
-					_, err := s.(driver.Watcher).Watch(t.Context(), "name")
-					return err
-				},
 			}
 			for verb, call := range calls {
 				err := call()
@@ -119,9 +115,10 @@ func TestErrorTexts(t *testing.T) {
 			t.Cleanup(func() { _, _ = table.Close(), locks.Close() })
 			_, err := table.Acquire(t.Context(), pgtest.Request("name", time.Minute))
 			_, advisoryErr := locks.Acquire(t.Context(), pgtest.Request("name", time.Minute))
-			_, watchErr := table.Watch(t.Context(), "name")
+			_, listenErr := table.dialListener()
+			listenErr = table.wrapErr(t.Context(), unsentError{listenErr})
 			migrateErr := table.Migrate(t.Context())
-			for _, err := range []error{err, advisoryErr, watchErr, migrateErr} {
+			for _, err := range []error{err, advisoryErr, listenErr, migrateErr} {
 				if err == nil {
 					t.Fatal("no error without a server")
 				}

@@ -43,7 +43,7 @@ var handMade = []struct {
 	{what: "char and json", make: `CREATE TABLE @table@ (lock_name char(40) PRIMARY KEY, holder_id char(40) NOT NULL, acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL, metadata json)`},
 	{what: "no metadata", make: `CREATE TABLE @table@ (lock_name text PRIMARY KEY, holder_id varchar(50) NOT NULL, acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL)`},
 	{what: "columns of ours", make: `CREATE TABLE @table@ (lock_name text PRIMARY KEY, holder_id text NOT NULL, acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL, metadata jsonb,
-		token integer, holder text NOT NULL DEFAULT '00000000-0000-0000-0000-00000000000a', granted_at timestamptz DEFAULT now(), kept_by uuid, awaited_until timestamptz(3))`},
+		token integer, holder text NOT NULL DEFAULT '00000000-0000-0000-0000-00000000000a', granted_at timestamptz DEFAULT now(), kept_by uuid, awaited_until timestamptz(3), has_waiters text DEFAULT 'no', notify_to uuid)`},
 	{what: "case-insensitive", make: `CREATE COLLATION IF NOT EXISTS @schema@.folded (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
 		CREATE TABLE @table@ (lock_name text COLLATE @schema@.folded PRIMARY KEY, holder_id text COLLATE @schema@.folded NOT NULL,
 		acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL, metadata jsonb)`},

@@ -116,10 +116,24 @@ func TestHostileOperators(t *testing.T) {
 		for _, err := range s.List(t.Context(), "n") {
 			step("List", err)
 		}
-		_, err = s.Watch(t.Context(), "name")
-		step("Watch", err)
+		var last driver.AcquireRequest
+		for range 2 {
+			last = pgtest.Request("name", time.Minute)
+			last.Queue = time.Minute
+			_, err = s.Acquire(t.Context(), last)
+			step("Acquire with Queue", err)
+		}
+		_, _, err = s.Lookup(t.Context(), "name")
+		step("Lookup of a queue", err)
+		_, err = s.Renew(t.Context(), pgtest.Renewals(last))
+		step("Renew of a place", err)
+		_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: last.Owner})
+		step("Release of a place", err)
 		_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner})
 		step("Release", err)
+		s.notifyWaiters("name")
+		_, _, err = s.Break(t.Context(), driver.BreakRequest{Name: "name"})
+		step("Break of what was admitted", err)
 	}
 	req := pgtest.Request("name", time.Minute)
 	_, err = s.Acquire(t.Context(), req)
@@ -137,7 +151,7 @@ func TestHostileOperators(t *testing.T) {
 	step("Break", err)
 	s.sweepRows()
 	sprung("sweep")
-	notifyByPool(s.pool, false, "channel", "name")
+	change(t, s, s.queries.notify, `{"name"}`)
 	sprung("notify")
 	for _, call := range []string{
 		"SELECT acquire_lock('other'::text, 'worker-7'::text, 30::integer)", "SELECT acquire_lock_token('other'::text, 'worker-7'::text, 30::double precision)",
@@ -159,8 +173,12 @@ func TestHostileOperators(t *testing.T) {
 	for _, err := range a.Locks(t.Context()) {
 		step("Locks", err)
 	}
-	_, err = a.Watch(t.Context(), "name")
-	step("advisory Watch", err)
+	waiter := pgtest.Request("name", time.Minute)
+	waiter.Queue = time.Minute
+	if res, err := a.Acquire(t.Context(), waiter); err != nil || !res.Queued {
+		t.Errorf("advisory Acquire by a waiter: %+v, %v, want it queued", res, err)
+	}
+	sprung("advisory Acquire by a waiter")
 	_, err = a.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner})
 	step("advisory Release", err)
 	tx, err := pool.Begin(t.Context())
@@ -237,8 +255,11 @@ func TestHostileOwner(t *testing.T) {
 		"migrations": {"CREATE TABLE public.distributed_locks_migrations (version integer PRIMARY KEY, applied_at timestamptz)", "CREATE TRIGGER t BEFORE INSERT ON public.distributed_locks_migrations FOR EACH ROW EXECUTE FUNCTION public.spring()"},
 		"a view of migrations": {`CREATE FUNCTION public.peek() RETURNS integer LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.sprung VALUES (''a view''); RETURN 1; END'`,
 			"CREATE VIEW public.distributed_locks_migrations AS SELECT public.peek() AS version"},
-		"function": {`CREATE FUNCTION public.holdfast_acquire(p_name text, p_owner text, p_holder text, p_ttl bigint, p_floor bigint, p_metadata jsonb, p_commit text,
-			p_standby boolean) RETURNS integer LANGUAGE sql AS 'SELECT 1'`},
+		"waiters": {"CREATE TABLE public.distributed_locks_waiters (lock_name text, owner text, place bigint, until timestamptz, holder text, metadata jsonb," +
+			" floor bigint, tokens bigint, notify_to text)",
+			"CREATE TRIGGER t BEFORE INSERT ON public.distributed_locks_waiters FOR EACH ROW EXECUTE FUNCTION public.spring()"},
+		"function": {`CREATE FUNCTION public.holdfast_acquire(p_name text, p_owner text, p_holder text, p_ttl bigint, p_floor bigint, p_tokens bigint, p_metadata jsonb,
+			p_commit text, p_standby boolean, p_queue bigint, p_claim boolean, p_place boolean, p_notify_to text) RETURNS integer LANGUAGE sql AS 'SELECT 1'`},
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, text := range append([]string{spring}, texts...) {
@@ -330,9 +351,9 @@ func TestMigrationRole(t *testing.T) {
 			t.Errorf("Migrate as superuser, %s: %v, want it to name the owner", why, err)
 		}
 	}
-	pgtest.Execute(t, url, "DELETE FROM locks.distributed_locks_migrations WHERE version = 2")
+	pgtest.Execute(t, url, "DELETE FROM locks.distributed_locks_migrations WHERE version = 3")
 	refused("with something to do")
-	pgtest.Execute(t, url, "INSERT INTO locks.distributed_locks_migrations VALUES (2)")
+	pgtest.Execute(t, url, "INSERT INTO locks.distributed_locks_migrations VALUES (3)")
 	pgtest.Execute(t, url, "REVOKE CREATE ON SCHEMA locks FROM migration_role")
 	if err := root.Migrate(t.Context()); err != nil {
 		t.Errorf("Migrate, when the migration role may no longer create: %v", err)

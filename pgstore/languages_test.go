@@ -86,7 +86,7 @@ func work(url string) error {
 	defer pool.Close()
 	store := New(pool, opts)
 	defer store.Close()
-	locks := holdfast.New(store, &holdfast.Config{Backoff: holdfast.Backoff{Watched: 20 * time.Millisecond}})
+	locks := holdfast.New(store, nil)
 	defer locks.Close()
 	for range goRounds {
 		lock, err := locks.Acquire(ctx, "counter", &holdfast.Options{Metadata: map[string]string{"language": "go"}})

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -40,8 +42,8 @@ type Migration struct {
 }
 
 // Migrations returns all steps for a table, in order, for people and for other tools:
-// [Store.Migrate] applies them. They record in a table beside that of the locks
-// (distributed_locks_migrations) that they have been applied.
+// [Store.Migrate] applies them. A step that a later one replaces in full is left out. They record in
+// a table beside that of the locks (distributed_locks_migrations) that they have been applied.
 func Migrations(opts *Options) ([]Migration, error) {
 	s := newStore(nil, opts)
 	if err := s.options.setDefaults(); err != nil {
@@ -52,7 +54,7 @@ func Migrations(opts *Options) ([]Migration, error) {
 		return nil, err
 	}
 	var all []Migration
-	for _, entry := range entries { // sorted by name
+	for i, entry := range entries { // sorted by name
 		text, err := migrationFiles.ReadFile(path.Join("migrations", entry.Name()))
 		if err != nil {
 			return nil, err
@@ -66,8 +68,10 @@ func Migrations(opts *Options) ([]Migration, error) {
 		for statement := range strings.SplitSeq(string(text), "\n--\n") {
 			m.Statements = append(m.Statements, s.expandSQL(strings.TrimSpace(statement)))
 		}
+		if i == len(entries)-1 {
+			m.Statements = append(m.Statements, s.expandSQL(strings.TrimSpace(checkTable)))
+		}
 		for _, text := range []string{
-			checkTable,
 			// Everybody may read it, so that users that may not migrate can see that they need not.
 			"CREATE TABLE IF NOT EXISTS @migrations@ (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())",
 			checkOwners,
@@ -175,6 +179,7 @@ func (s *Store) migrate(ctx context.Context, tx statements, all []Migration) err
 
 // migrationKey is the key of the advisory lock under which a table is migrated.
 func (s *Store) migrationKey() int64 {
-	sum := sha256.Sum256([]byte("migrate " + s.options.channel()))
+	table := sha256.Sum256([]byte(pgx.Identifier{s.options.Schema, s.options.Table}.Sanitize()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "migrate holdfast_%x", table[:8]))
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }

@@ -13,12 +13,18 @@ const (
 	stateUnknown nameState = iota
 	stateFree
 	stateHeld
+	stateContended // it has, or had, waiters
 )
 
 // A nameCache holds the last known states of names.
 type nameCache struct {
-	mu        sync.Mutex
-	heldUntil map[string]time.Time // until when they are held; the zero time: free
+	mu     sync.Mutex
+	states map[string]cachedState
+}
+
+type cachedState struct {
+	name  nameState
+	until time.Time // the end of stateHeld
 }
 
 // maxCachedNames bounds the cache. A full cache is emptied.
@@ -28,38 +34,31 @@ const maxCachedNames = 10000
 func (c *nameCache) lastState(name string) nameState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	until, ok := c.heldUntil[name]
-	switch {
-	case !ok:
+	state, ok := c.states[name]
+	if !ok || state.name == stateHeld && !time.Now().Before(state.until) {
 		return stateUnknown
-	case until.IsZero():
-		return stateFree
-	case time.Now().Before(until):
-		return stateHeld
 	}
-	return stateUnknown
+	return state.name
+}
+
+// set records a state. A name is held for a time.
+func (c *nameCache) set(name string, state nameState, left time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.states == nil || len(c.states) >= maxCachedNames {
+		c.states = map[string]cachedState{}
+	}
+	c.states[name] = cachedState{state, time.Now().Add(left)}
 }
 
 // setFree records that a name is free.
-func (c *nameCache) setFree(name string) { c.setHeldUntil(name, time.Time{}) }
+func (c *nameCache) setFree(name string) { c.set(name, stateFree, 0) }
 
 // setHeld records that a name is held for a time.
-func (c *nameCache) setHeld(name string, left time.Duration) {
-	c.setHeldUntil(name, time.Now().Add(left))
-}
+func (c *nameCache) setHeld(name string, left time.Duration) { c.set(name, stateHeld, left) }
 
-func (c *nameCache) setHeldUntil(name string, until time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.heldUntil == nil || len(c.heldUntil) >= maxCachedNames {
-		c.heldUntil = map[string]time.Time{}
-	}
-	c.heldUntil[name] = until
-}
+// setContended records that a name has waiters.
+func (c *nameCache) setContended(name string) { c.set(name, stateContended, 0) }
 
 // setUnknown records that the state of a name is not known any more.
-func (c *nameCache) setUnknown(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.heldUntil, name)
-}
+func (c *nameCache) setUnknown(name string) { c.set(name, stateUnknown, 0) }

@@ -151,14 +151,8 @@ func TestWaitForOpenRow(t *testing.T) {
 			s, other := openAt(t, url, "pool_max_conns=4"), openAt(t, url, "pool_max_conns=2")
 			name, name2 := what, what+", second"
 			open.before(s, t, name)
-			if what == "row locked" { // and marked already, by somebody who waited before
-				if _, err := other.Watch(t.Context(), name); err != nil {
-					t.Fatal(err)
-				}
-			}
 			tx := leaveOpen(t, s, open.leave, name)
-			// A waiter that is not woken would be late.
-			locks := holdfast.New(other, &holdfast.Config{Backoff: holdfast.Backoff{Watched: pgtest.Bound}})
+			locks := holdfast.New(other, nil)
 			t.Cleanup(func() { _ = locks.Close() })
 			granted := make(chan time.Time, 1)
 			go func() {
@@ -170,7 +164,6 @@ func TestWaitForOpenRow(t *testing.T) {
 				}
 				_ = lock.Release() // The schema is emptied.
 			}()
-			pgtest.Eventually(t, "waiter that listens", func() bool { return other.watcher.Listener() != nil })
 			second := grant(t, s, name2, time.Minute)
 			lock := make(chan error, 1)
 			go func() {
@@ -180,10 +173,9 @@ func TestWaitForOpenRow(t *testing.T) {
 				}
 				lock <- err
 			}()
-			pgtest.Eventually(t, "mark beside a row that cannot be marked", func() bool {
-				var marked bool
-				query(t, s, "SELECT coalesce(awaited_until > now(), false) FROM @table@ WHERE lock_name = $1", []any{name2}, &marked)
-				return marked
+			pgtest.Eventually(t, "place beside a row that is locked", func() bool {
+				rec, _, err := s.Lookup(t.Context(), name2)
+				return err == nil && rec.Waiting == 1
 			})
 			release(t, s, second)
 			if err := <-lock; err != nil {
@@ -242,16 +234,10 @@ func TestReleaseLockNotifies(t *testing.T) {
 	s := open(t)
 	var done bool
 	query(t, s, "SELECT @acquire_lock@('name'::text, 'worker'::text, 3600)", nil, &done)
-	woken, err := s.Watch(t.Context(), "name")
-	if err != nil {
-		t.Fatal(err)
-	}
+	notices := noticesOf(t, s)
+	w := queueUp(t, s, "name", time.Minute)
 	query(t, s, "SELECT @release_lock@('name'::text, 'worker'::text)", nil, &done)
-	select {
-	case <-woken:
-	case <-time.After(pgtest.Bound):
-		t.Error("release_lock has not woken those who wait")
-	}
+	notices.expect(t, w)
 }
 
 // Each language has its numbers: the TTL may be of any of these types.

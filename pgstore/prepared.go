@@ -3,12 +3,13 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 // The functions of the database do every verb in full. The statements here do the most common
-// cases, and change nothing in all others. They are sent directly and prepared, which costs the
+// cases, of names without waiters, and change nothing in all others. They are sent directly and prepared, which costs the
 // server much less. They must agree with holdfast_acquire and holdfast_release.
 var (
 	// acquireFreeSQL counts the hold from the moment at which the server received the statement.
@@ -19,7 +20,7 @@ var (
        acquired_at = pg_catalog.statement_timestamp(), granted_at = pg_catalog.statement_timestamp(),
        expires_at = pg_catalog.statement_timestamp() + $4::bigint::double precision * '1 microsecond'::interval,
        ` + grantedTokens("$5::bigint", "$7::bigint") + `
- WHERE t.lock_name::text = $1::text AND t.expires_at <= pg_catalog.statement_timestamp() AND greatest(t.token, t.last_token) < 9007199254740991::bigint
+ WHERE t.lock_name::text = $1::text AND t.expires_at <= pg_catalog.statement_timestamp() AND NOT t.has_waiters AND greatest(t.token, t.last_token) < 9007199254740991::bigint
    AND $5::bigint <= ` + statementMicros + ` + 86400000000::bigint
    AND pg_catalog.set_config('lock_timeout'::text, '@row_wait@'::text, true) <> ''::text
 RETURNING t.token, t.last_token`
@@ -32,8 +33,8 @@ RETURNING t.token, t.last_token`
 	// gives up: a bound here would cost every release.
 	releaseOneSQL = `UPDATE @table@ AS t
    SET holder_id = '', holder = NULL, metadata = '{}', kept_by = NULL, acquired_at = pg_catalog.clock_timestamp(), expires_at = @past@
- WHERE t.lock_name::text = $1::text AND t.holder_id::text = $2::text AND t.expires_at > pg_catalog.clock_timestamp()
-RETURNING coalesce(t.awaited_until > pg_catalog.clock_timestamp(), false), pg_catalog.set_config('synchronous_commit'::text, 'off'::text, true)`
+ WHERE t.lock_name::text = $1::text AND t.holder_id::text = $2::text AND t.expires_at > pg_catalog.clock_timestamp() AND NOT t.has_waiters
+RETURNING pg_catalog.set_config('synchronous_commit'::text, 'off'::text, true)`
 
 	// releaseBatchSQL does the same for many holds, and changes the setting only if no acquisition is
 	// part of the transaction. It skips a row that is locked, and also one that is changed between
@@ -41,12 +42,12 @@ RETURNING coalesce(t.awaited_until > pg_catalog.clock_timestamp(), false), pg_ca
 	releaseBatchSQL = `WITH mine AS (
     SELECT r.place, t.ctid AS at
       FROM unnest($1::text::text[], $2::text::text[]) WITH ORDINALITY AS r(name, owner, place), @table@ AS t
-     WHERE t.lock_name::text = r.name AND t.holder_id::text = r.owner AND t.expires_at > pg_catalog.clock_timestamp()
+     WHERE t.lock_name::text = r.name AND t.holder_id::text = r.owner AND t.expires_at > pg_catalog.clock_timestamp() AND NOT t.has_waiters
        FOR NO KEY UPDATE OF t SKIP LOCKED)
 UPDATE @table@ AS t
    SET holder_id = '', holder = NULL, metadata = '{}', kept_by = NULL, acquired_at = pg_catalog.clock_timestamp(), expires_at = @past@
   FROM mine WHERE t.ctid = mine.at
-RETURNING mine.place, coalesce(t.awaited_until > pg_catalog.clock_timestamp(), false),
+RETURNING mine.place,
           CASE WHEN $3::boolean THEN pg_catalog.set_config('synchronous_commit'::text, 'off'::text, true) ELSE ''::text END`
 
 	// acquireBatchSQL acquires many names that are free and in the table, as acquireFreeSQL does. It
@@ -55,7 +56,7 @@ RETURNING mine.place, coalesce(t.awaited_until > pg_catalog.clock_timestamp(), f
     SELECT r.*, t.ctid AS at
       FROM unnest($1::text::text[], $2::text::text[], $3::text::text[], $4::text::bigint[], $5::text::bigint[], $6::text::text[], $7::text::bigint[])
            WITH ORDINALITY AS r(name, owner, holder, ttl, floor, metadata, tokens, place), @table@ AS t
-     WHERE t.lock_name::text = r.name AND t.expires_at <= pg_catalog.statement_timestamp() AND greatest(t.token, t.last_token) < 9007199254740991::bigint
+     WHERE t.lock_name::text = r.name AND t.expires_at <= pg_catalog.statement_timestamp() AND NOT t.has_waiters AND greatest(t.token, t.last_token) < 9007199254740991::bigint
        AND r.floor <= ` + statementMicros + ` + 86400000000::bigint
        FOR NO KEY UPDATE OF t SKIP LOCKED)
 UPDATE @table@ AS t
@@ -83,11 +84,13 @@ func grantedTokens(floor, count string) string {
 
 // tryPrepared makes the attempt that suits the last known state of the name, and reports whether
 // its result is final. Behind a pooler it makes none: each statement would be planned anew.
-func (s *Store) tryPrepared(ctx context.Context, req *driver.AcquireRequest, metadata string) (res driver.AcquireResult, decided bool, err error) {
+func (s *Store) tryPrepared(
+	ctx context.Context, req *driver.AcquireRequest, queue time.Duration, metadata string,
+) (res driver.AcquireResult, decided bool, err error) {
 	state := s.nameCache.lastState(req.Name)
 	switch {
-	case s.unprepared.Load():
-	case state == stateHeld:
+	case s.unprepared.Load() || req.Claim:
+	case state == stateHeld && queue == 0:
 		return s.selectHolder(ctx, req)
 	case state == stateFree && s.options.SynchronousCommit == "": // as it never is with RequireStandby
 		return s.acquireFree(ctx, req, metadata)

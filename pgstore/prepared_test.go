@@ -90,19 +90,13 @@ func TestCachedStatesSaveStatements(t *testing.T) {
 
 	other, asked := traced(t, &Options{Schema: s.options.Schema})
 	refuse(t, other, "name")
-	woken, err := other.Watch(t.Context(), "name")
-	if err != nil {
-		t.Fatal(err)
-	}
+	notices := noticesOf(t, other)
+	w := queueUp(t, other, "name", time.Minute)
 	release(t, s, taken)
-	select {
-	case <-woken:
-	case <-time.After(pgtest.Bound):
-		t.Fatal("no wake-up")
-	}
+	notices.expect(t, w)
 	asked.Store(0)
-	grant(t, other, "name", time.Minute)
+	claimed(t, other, w)
 	if n := asked.Load(); n != 1 {
-		t.Errorf("an acquisition after a wake-up was %d statements, want 1", n)
+		t.Errorf("a Claim after a notice was %d statements, want 1", n)
 	}
 }

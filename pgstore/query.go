@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -14,12 +16,25 @@ import (
 // known, the connection is not broken off, and no later request overtakes it.
 const graceTime = 500 * time.Millisecond
 
+// A cutError is the error of a single statement of which nothing was sent, because its connection
+// had been cut off while it was in the pool. The statement is tried on another.
+type cutError struct{ error }
+
+func (e cutError) Unwrap() error { return e.error }
+
+// maxCutTries bounds the number of such tries.
+const maxCutTries = 10
+
 // queryRows runs one statement, in a transaction of its own, on a connection of the pool, and calls
 // row for each row of the result. begin is called before each try, and discards earlier rows.
 func (s *Store) queryRows(ctx context.Context, text string, args []any, begin func(), row func(scanner) error) error {
 	return s.queryOnConn(ctx, func(ctx context.Context, c conn, unprepared bool) error {
 		begin()
-		return c.query(ctx, unprepared, text, args, row)
+		err := c.query(ctx, unprepared, text, args, row)
+		if err != nil && ctx.Err() == nil && pgconn.SafeToRetry(err) {
+			return cutError{err}
+		}
+		return err
 	})
 }
 
@@ -36,7 +51,9 @@ func (s *Store) queryOnConn(ctx context.Context, run func(ctx context.Context, c
 		if err == nil {
 			return nil
 		}
-		if !s.isRetryable(err, unprepared) || !pgclient.PauseBeforeRetry(ctx, try) {
+		var cut cutError
+		isCut := errors.As(err, &cut) && try < maxCutTries
+		if !isCut && !s.isRetryable(err, unprepared) || !pgclient.PauseBeforeRetry(ctx, try) {
 			return s.wrapErr(ctx, err)
 		}
 	}

@@ -16,6 +16,7 @@ type recordRow struct {
 	token, since, until, left *int64
 	holder, metadata          *string
 	kept                      *bool
+	waiting                   int // set by Lookup and List
 }
 
 // columns returns the destinations for a row that has the columns before in front.
@@ -32,6 +33,7 @@ func (r *recordRow) toRecord(name string) driver.Record {
 		Until:     time.UnixMicro(valueOrZero(r.until)),
 		Remaining: time.Duration(min(max(valueOrZero(r.left), 1), math.MaxInt64/1000)) * time.Microsecond,
 		Kept:      valueOrZero(r.kept),
+		Waiting:   r.waiting,
 		Metadata:  decodeMetadata(valueOrZero(r.metadata)),
 	}
 }

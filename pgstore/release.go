@@ -2,59 +2,106 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
 // Release implements [driver.Store]. The waiters for the name are notified by another statement,
-// afterwards.
+// after the commit.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	if err := pgclient.CheckOwner(req.Owner); err != nil {
 		return false, err
 	}
-	ended, hasWaiters, err := s.release(ctx, &req)
+	state := s.nameCache.lastState(req.Name)
+	if req.Keep == 0 && !s.options.DurableRelease && !s.unprepared.Load() && state != stateContended {
+		change := &rowChange{name: req.Name, owner: req.Owner}
+		if err := s.makeChange(ctx, change); err != nil {
+			return false, err
+		}
+		if change.decided {
+			if change.applied {
+				s.nameCache.setFree(req.Name)
+			}
+			return change.applied, change.err
+		}
+		if state == stateHeld {
+			state = stateContended // or lost
+		}
+	}
+	return s.releaseInFull(ctx, &req, state == stateContended)
+}
+
+// releaseInFull ends a hold or a place by the function. If the name is contended, the statement that
+// notifies its waiters follows in the same round trip.
+func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, contended bool) (bool, error) {
+	var ended, hasWaiters, notify, notified bool
+	keep := int64(0)
+	if req.Keep > 0 {
+		keep = ceilMicros(req.Keep)
+	}
+	durable := keep > 0 || s.options.DurableRelease // Others rely later on the name being kept.
+	args := []any{req.Name, req.Owner, keep, s.options.SynchronousCommit, durable, s.options.RequireStandby}
+	err := s.queryOnConn(ctx, func(ctx context.Context, c conn, unprepared bool) error {
+		if contended && !unprepared && s.pool.canListen() {
+			conn, err := c.rawConn()
+			if err != nil {
+				return unsentError{err}
+			}
+			notified = true
+			return s.releaseAndNotify(ctx, conn, req.Name, args, &ended, &hasWaiters, &notify)
+		}
+		return c.query(ctx, unprepared, s.queries.release, args, func(scan scanner) error { return scan(&ended, &hasWaiters, &notify) })
+	})
 	if err != nil {
 		return false, err
 	}
-	if ended && req.Keep == 0 {
+	switch {
+	case hasWaiters || notify:
+		s.nameCache.setContended(req.Name)
+	case ended && keep == 0:
 		s.nameCache.setFree(req.Name)
+	default:
+		s.nameCache.setUnknown(req.Name)
 	}
-	if ended && hasWaiters {
-		s.notifyReleased(req.Name)
+	if notify && !notified {
+		s.notifyWaiters(req.Name)
 	}
 	return ended, nil
 }
 
-func (s *Store) release(ctx context.Context, req *driver.ReleaseRequest) (ended, hasWaiters bool, err error) {
-	keep, commit := int64(0), s.options.SynchronousCommit
-	switch {
-	case req.Keep > 0: // Others rely later on the name being kept.
-		keep = ceilMicros(req.Keep)
-	case s.options.DurableRelease:
-	case s.unprepared.Load():
-		commit = "off"
-	default:
-		return s.releaseBatched(ctx, req.Name, req.Owner)
+// releaseAndNotify sends two statements at once, each a transaction of its own.
+func (s *Store) releaseAndNotify(ctx context.Context, conn *pgx.Conn, name string, args []any, results ...*bool) error {
+	var params [][]byte
+	for _, arg := range args {
+		params = append(params, fmt.Append(nil, arg))
 	}
-	err = s.queryRow(ctx, s.queries.release, []any{req.Name, req.Owner, keep, commit}, &ended, &hasWaiters)
-	return ended, hasWaiters, err
-}
-
-// releaseBatched ends a hold, on its own or in a batch, and does not wait for the disk.
-func (s *Store) releaseBatched(ctx context.Context, name, owner string) (ended, hasWaiters bool, err error) {
-	change := &rowChange{name: name, owner: owner}
-	if err := s.makeChange(ctx, change); err != nil {
-		return false, false, err
+	pipeline := conn.PgConn().StartPipeline(ctx)
+	pipeline.SendQueryParams(s.queries.release, params, nil, nil, nil)
+	pipeline.SendPipelineSync()
+	pipeline.SendQueryParams(s.queries.notify, [][]byte{[]byte(arrayLiteral([]string{name}))}, nil, nil, nil)
+	err := pipeline.Sync()
+	var reply any
+	if err == nil {
+		reply, err = pipeline.GetResults()
 	}
-	if change.decided {
-		return change.applied, change.hasWaiters, change.err
+	if err == nil {
+		result := reply.(*pgconn.ResultReader).Read()
+		if err = result.Err; err == nil && len(result.Rows) == 1 {
+			for i, value := range result.Rows[0] {
+				*results[i] = string(value) == "t"
+			}
+		}
 	}
-	return s.releaseAlone(ctx, name, owner)
-}
-
-func (s *Store) releaseAlone(ctx context.Context, name, owner string) (ended, hasWaiters bool, err error) {
-	var level string
-	ended, err = s.queryOptional(ctx, s.queries.releaseOne, []any{name, owner}, &hasWaiters, &level)
-	return ended, hasWaiters, err
+	if err == nil {
+		_, err = pipeline.GetResults() // the commit
+	}
+	if closeErr := pipeline.Close(); err == nil && pgclient.SQLState(closeErr) == "" && closeErr != nil {
+		return nil // The connection has failed after the commit.
+	}
+	return err
 }

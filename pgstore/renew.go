@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/retry"
@@ -26,45 +27,61 @@ const (
 	maxLockedPause = 100 * time.Millisecond
 )
 
-// Renew implements [driver.Store]. All holds are renewed by one statement. A row that another
-// transaction has locked, by hand for instance, has no outcome, and costs the others nothing.
+// Renew implements [driver.Store]. All holds are renewed by one statement, and all places, which
+// have no token, by another. A row that another transaction has locked, by hand for instance, has
+// no outcome, and costs the others nothing.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	outcomes := make([]driver.RenewOutcome, len(reqs))
-	left := make([]int, len(reqs)) // those without an outcome
-	for i := range reqs {
-		left[i] = i
+	var holds, places []int
+	for i, req := range reqs {
+		if err := pgclient.CheckOwner(req.Owner); err != nil {
+			return nil, err
+		}
+		if req.Token > 0 {
+			holds = append(holds, i)
+		} else {
+			places = append(places, i)
+		}
 	}
+	err := s.renewUntilKnown(ctx, reqs, holds, outcomes)
+	return outcomes, cmp.Or(s.renewUntilKnown(ctx, reqs, places, outcomes), err)
+}
+
+// renewUntilKnown renews the holds, or the places, at these indices.
+func (s *Store) renewUntilKnown(ctx context.Context, reqs []driver.RenewRequest, left []int, outcomes []driver.RenewOutcome) error {
 	// All renewals change rows in the same order, so that they never wait for each other.
 	slices.SortFunc(left, func(a, b int) int { return cmp.Compare(reqs[a].Name, reqs[b].Name) })
 	for try := 0; len(left) > 0; try++ {
 		letters, err := s.renewBatch(ctx, reqs, left)
 		if err != nil {
-			return outcomes, err
+			return err
 		}
-		left = recordOutcomes(outcomes, left, letters)
+		left = s.recordOutcomes(reqs, outcomes, left, letters)
 		if len(left) > 0 && (try == lockedTries || retry.Sleep(ctx, retry.Backoff(try+1, minLockedPause, maxLockedPause)) != nil) {
-			return outcomes, errRowLocked
+			return errRowLocked
 		}
 	}
-	return outcomes, nil
+	return nil
 }
 
 // renewBatch sends the requests at these indices, and returns a letter for each.
 func (s *Store) renewBatch(ctx context.Context, reqs []driver.RenewRequest, indices []int) (string, error) {
-	names, owners, ttls := make([]string, len(indices)), make([]string, len(indices)), make([]string, len(indices))
-	for i, index := range indices {
+	var names, owners, ttls, tokens []string
+	for _, index := range indices {
 		req := &reqs[index]
-		if err := pgclient.CheckOwner(req.Owner); err != nil {
-			return "", err
-		}
-		names[i], owners[i], ttls[i] = req.Name, req.Owner, strconv.FormatInt(ceilMicros(req.TTL), 10)
+		names, owners = append(names, req.Name), append(owners, req.Owner)
+		ttls = append(ttls, strconv.FormatInt(ceilMicros(req.TTL), 10))
+		tokens = append(tokens, strconv.FormatInt(req.Token, 10))
+	}
+	text, args := s.queries.refresh, []any{arrayLiteral(names), arrayLiteral(owners), arrayLiteral(ttls)}
+	if reqs[indices[0]].Token > 0 {
+		text, args = s.queries.renew, append(args, arrayLiteral(tokens))
 	}
 	var letters string
-	args := []any{arrayLiteral(names), arrayLiteral(owners), arrayLiteral(ttls), s.options.SynchronousCommit, s.options.RequireStandby}
-	if err := s.queryRow(ctx, s.queries.renew, args, &letters); err != nil {
+	if err := s.queryRow(ctx, text, append(args, s.options.SynchronousCommit, s.options.RequireStandby), &letters); err != nil {
 		return "", err
 	}
 	if len(letters) != len(indices) {
@@ -74,19 +91,28 @@ func (s *Store) renewBatch(ctx context.Context, reqs []driver.RenewRequest, indi
 }
 
 // recordOutcomes sets the outcomes of the requests at these indices, and returns those with locked
-// rows.
-func recordOutcomes(outcomes []driver.RenewOutcome, indices []int, letters string) []int {
+// rows. A renewal may have found that it is the turn of another owner, which it notifies.
+func (s *Store) recordOutcomes(reqs []driver.RenewRequest, outcomes []driver.RenewOutcome, indices []int, letters string) []int {
 	var locked []int
+	var admitted []string
 	for i, index := range indices {
-		switch letters[i] {
+		req := &reqs[index]
+		switch unicode.ToLower(rune(letters[i])) {
 		case 'r':
 			outcomes[index] = driver.Renewed
+		case 'q':
+			outcomes[index] = driver.RenewQueued
+			s.notifier.expect(req.Name, req.Owner, req.TTL)
 		case 'l':
 			outcomes[index] = driver.RenewLost
 		default:
 			locked = append(locked, index)
 		}
+		if unicode.IsUpper(rune(letters[i])) {
+			admitted = append(admitted, req.Name)
+		}
 	}
+	s.notifyWaiters(admitted...)
 	return locked
 }
 

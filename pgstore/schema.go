@@ -1,12 +1,12 @@
 package pgstore
 
 import (
-	"crypto/sha256"
-	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -50,18 +50,23 @@ const (
 
 // functions are the names of the functions that the migrations make.
 var functions = []string{
-	"holdfast_commit", "holdfast_acquire", "holdfast_renew", "holdfast_release", "holdfast_break", "holdfast_await",
+	"holdfast_commit", "holdfast_tokens", "holdfast_settle", "holdfast_notify", "holdfast_waiting",
+	"holdfast_acquire", "holdfast_renew", "holdfast_refresh", "holdfast_release", "holdfast_break",
 	"sweep_locks", "acquire_lock_token", "acquire_lock", "extend_lock", "release_lock",
 }
 
 // signatures are the types of the parameters of the functions.
 var signatures = map[string][]string{
 	"holdfast_commit":    {"text, boolean"},
-	"holdfast_acquire":   {"text, text, text, bigint, bigint, jsonb, text, boolean"},
-	"holdfast_renew":     {"text[], text[], bigint[], text, boolean"},
-	"holdfast_release":   {"text, text, bigint, text"},
-	"holdfast_break":     {"text, text"},
-	"holdfast_await":     {"text[], bigint"},
+	"holdfast_tokens":    {"bigint, bigint, bigint, bigint, timestamptz"},
+	"holdfast_settle":    {"text, text, boolean"},
+	"holdfast_notify":    {"text[]"},
+	"holdfast_waiting":   {"text"},
+	"holdfast_acquire":   {"text, text, text, bigint, bigint, bigint, jsonb, text, boolean, bigint, boolean, boolean, text"},
+	"holdfast_renew":     {"text[], text[], bigint[], bigint[], text, boolean"},
+	"holdfast_refresh":   {"text[], text[], bigint[], text, boolean"},
+	"holdfast_release":   {"text, text, bigint, text, boolean, boolean"},
+	"holdfast_break":     {"text, text, boolean"},
 	"sweep_locks":        {"", "interval, integer"},
 	"acquire_lock_token": {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
 	"acquire_lock":       {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
@@ -91,6 +96,10 @@ func (o *Options) placeholders() *strings.Replacer {
 	pairs := []string{
 		"@table@", pgx.Identifier{o.Schema, o.Table}.Sanitize(),
 		"@migrations@", pgx.Identifier{o.Schema, o.Table + "_migrations"}.Sanitize(),
+		"@waiters@", pgx.Identifier{o.Schema, o.Table + "_waiters"}.Sanitize(),
+		"@waiters_index@", pgx.Identifier{o.Table + "_waiters_place"}.Sanitize(),
+		"@waiters_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema, o.Table + "_waiters"}.Sanitize()),
+		"@holdfast_await@", pgx.Identifier{o.Schema, o.functionPrefix() + "holdfast_await"}.Sanitize(), // of version 2
 		"@schema@", pgx.Identifier{o.Schema}.Sanitize(),
 		"@schema_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema}.Sanitize()),
 		"@table_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema, o.Table}.Sanitize()),
@@ -98,7 +107,7 @@ func (o *Options) placeholders() *strings.Replacer {
 		"@record@", recordColumns,
 		"@past@", pastExpiry,
 		"@trusted@", pgclient.TrustedRoles,
-		"@channel@", o.channel(),
+		"@tokens_lead@", strconv.FormatInt(driver.MaxTokensLead.Microseconds(), 10),
 		"@row_wait@", rowWait,
 		"@release_wait@", releaseWait,
 	}
@@ -117,43 +126,50 @@ func (o *Options) placeholders() *strings.Replacer {
 // expandSQL fills in the placeholders of a statement.
 func (s *Store) expandSQL(text string) string { return s.placeholders.Replace(text) }
 
-// channel is the channel on which releases are notified. It belongs to this table alone.
-func (o *Options) channel() string {
-	sum := sha256.Sum256([]byte(pgx.Identifier{o.Schema, o.Table}.Sanitize()))
-	return fmt.Sprintf("holdfast_%x", sum[:8])
-}
-
 // lockedHoldSQL selects the hold of a name and locks its row, so that holdfast_break ends that hold
-// and no other. With a token it selects only the hold with that token, as recordColumns shows it.
+// and no other. With a token it selects only the hold that has it among its tokens.
 // After a wait for another transaction, PostgreSQL checks the conditions again. The last condition
 // bounds the wait.
 const lockedHoldSQL = `SELECT t.lock_name::text AS name FROM @table@ AS t
  WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()
-   AND ($3::bigint = 0::bigint OR t.token = $3::bigint AND t.granted_at = t.acquired_at)
+   AND ($3::bigint = 0::bigint OR $3::bigint >= t.token AND $3::bigint <= greatest(t.token, t.last_token) AND t.granted_at = t.acquired_at)
    AND pg_catalog.set_config('lock_timeout'::text, '@release_wait@'::text, true) <> ''::text
    FOR UPDATE`
 
+// waitingSQL counts the places of a lock in the table t.
+const waitingSQL = `CASE WHEN t.has_waiters THEN @holdfast_waiting@(t.lock_name::text) ELSE 0::bigint END`
+
+// notifySQL notifies the waiters for names. It comes after the commit of the change, and does not
+// wait for the disk.
+const notifySQL = `SELECT pg_catalog.set_config('synchronous_commit'::text, 'off'::text, true), @holdfast_notify@($1::text::text[])::text`
+
 // queries are the statements of the verbs.
 type queries struct {
-	acquire, renew, release, breakName, lookup, list, await, sweep string
-	acquireFree, acquireBatch, selectHolder                        string
-	releaseOne, releaseBatch                                       string
+	acquire, renew, refresh, release, breakName, lookup, list, notify, sweep string
+	acquireFree, acquireBatch, selectHolder                                  string
+	releaseOne, releaseBatch                                                 string
 }
 
 func (s *Store) buildQueries() queries {
 	const held = "held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata"
 	return queries{
-		acquire: s.expandSQL("SELECT granted, is_new, row_open, " + held +
-			" FROM @holdfast_acquire@($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::text::jsonb, $7::text, $8::boolean)"),
-		renew:     s.expandSQL("SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text, $5::boolean)"),
-		release:   s.expandSQL("SELECT ended, awaited FROM @holdfast_release@($1::text, $2::text, $3::bigint, $4::text)"),
-		breakName: s.expandSQL("SELECT ended, awaited, " + held + " FROM (" + lockedHoldSQL + ") AS locked, LATERAL @holdfast_break@(locked.name, $2::text)"),
-		lookup:    s.expandSQL("SELECT @record@ FROM @table@ AS t WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()"),
-		list: s.expandSQL("SELECT t.lock_name::text, @record@ FROM @table@ AS t" +
+		acquire: s.expandSQL("SELECT granted, tokens, is_new, row_open, queued, is_first, waiters, notify, " + held +
+			" FROM @holdfast_acquire@($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint, $7::text::jsonb, $8::text, $9::boolean," +
+			" $10::bigint, $11::boolean, $12::boolean, $13::text)"),
+		renew: s.expandSQL("SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text::bigint[]," +
+			" $5::text, $6::boolean)"),
+		refresh: s.expandSQL("SELECT @holdfast_refresh@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text, $5::boolean)"),
+		release: s.expandSQL("SELECT ended, waiters, notify" +
+			" FROM @holdfast_release@($1::text, $2::text, $3::bigint, $4::text, $5::boolean, $6::boolean)"),
+		breakName: s.expandSQL("SELECT ended, waiters, notify, " + held + " FROM (" + lockedHoldSQL + ") AS locked," +
+			" LATERAL @holdfast_break@(locked.name, $2::text, $4::boolean)"),
+		lookup: s.expandSQL("SELECT " + waitingSQL + ", @record@ FROM @table@ AS t" +
+			" WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()"),
+		list: s.expandSQL("SELECT t.lock_name::text, " + waitingSQL + ", @record@ FROM @table@ AS t" +
 			" WHERE t.lock_name::text > $1::text AND pg_catalog.starts_with(t.lock_name::text, $2::text)" +
 			" AND t.expires_at > pg_catalog.clock_timestamp() ORDER BY t.lock_name LIMIT $3::bigint"),
-		await: s.expandSQL("SELECT @holdfast_await@($1::text::text[], $2::bigint)"),
-		sweep: s.expandSQL("SELECT @sweep_locks@('1 hour'::interval, 10000::integer)"),
+		notify: s.expandSQL(notifySQL),
+		sweep:  s.expandSQL("SELECT @sweep_locks@('1 hour'::interval, 10000::integer)"),
 
 		acquireFree:  s.expandSQL(acquireFreeSQL),
 		acquireBatch: s.expandSQL(acquireBatchSQL),

@@ -27,7 +27,7 @@ func TestSeveralTokens(t *testing.T) {
 		},
 		"the function": func(name string) int64 {
 			req := pgtest.Request(name, time.Minute)
-			res, err := s.acquire(t.Context(), &req, "{}")
+			res, _, err := s.acquire(t.Context(), &req, 0, "{}")
 			if err != nil || !res.Granted || res.Tokens > 1 {
 				t.Fatalf("%+v, %v", res, err)
 			}

@@ -77,6 +77,25 @@ func TestStandbyWaitCancelled(t *testing.T) {
 					outcomes, err := s.Renew(ctx, pgtest.Renewals(req))
 					return len(outcomes) > 0 && outcomes[0] != driver.RenewUnknown, err
 				})
+				// Places wait for no standby. What admits them, and what a holder relies on, does.
+				held := grant(t, fast, name+", awaited", time.Hour)
+				first, second := queueUp(t, s, held.Name, time.Hour), queueUp(t, s, held.Name, time.Hour)
+				release(t, fast, held)
+				first.Claim = true
+				unknown("Claim", func(ctx context.Context) (bool, error) {
+					res, err := s.Acquire(ctx, first)
+					return res.Granted, err
+				})
+				unknown("Renew of a place that was admitted", func(ctx context.Context) (bool, error) {
+					outcomes, err := s.Renew(ctx, pgtest.Renewals(first))
+					return len(outcomes) > 0 && outcomes[0] != driver.RenewUnknown, err
+				})
+				unknown("Release that admits", func(ctx context.Context) (bool, error) {
+					return s.Release(ctx, driver.ReleaseRequest{Name: first.Name, Owner: first.Owner})
+				})
+				if res := claim(t, fast, second); !res.Granted {
+					t.Errorf("the next place after a release that no standby confirms: %+v", res)
+				}
 				unknown("Release with Keep", func(ctx context.Context) (bool, error) {
 					return s.Release(ctx, driver.ReleaseRequest{Name: kept.Name, Owner: kept.Owner, Keep: time.Hour})
 				})

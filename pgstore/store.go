@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -66,8 +67,9 @@ type Options struct {
 	// emptied meanwhile.
 	RequireStandby bool
 
-	// NoListen turns off the connection that listens for releases. Waiters then try at intervals. A
-	// pooler is detected, and needs no NoListen.
+	// NoListen turns off the connection that listens for notifications. The store is not Fair then:
+	// waiters try at intervals, and get the lock when no other client is in its queue. A pooler is
+	// detected, and needs no NoListen.
 	NoListen bool
 }
 
@@ -82,8 +84,9 @@ type Store struct {
 	configErr    error // returned by every call if the arguments of New are invalid
 	guarantees   driver.Guarantees
 	unprepared   atomic.Bool // statements are not prepared: there is a pooler in the path
+	cannotListen atomic.Bool // for the same reason
 	nameCache    nameCache
-	watcher      *pgclient.Watcher
+	notifier     notifier
 	batches      *batch.Queue[*rowChange]
 
 	ctx        context.Context // ends at close
@@ -93,13 +96,13 @@ type Store struct {
 	background sync.WaitGroup
 }
 
-var _ driver.Watcher = (*Store)(nil)
+var _ driver.Notifier = (*Store)(nil)
 
 // New returns a store that uses a pool of the caller. Nothing is dialed. The pool must stay open
 // until the Store is closed; Close does not close it. Every call takes a connection from it for one
 // statement, and none is kept. Other work that uses up the pool therefore delays renewals: give
 // locks a pool of their own then. One more connection, which is not of the pool, listens for
-// releases after the first wait.
+// notifications after the first wait.
 //
 // Options that cannot be used are reported by every call.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
@@ -110,7 +113,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 }
 
 // NewDB returns a store that uses a pool of package database/sql, as [New] does. The driver should
-// be pgx (package stdlib): with another one waiters try at intervals, and a call to a server that
+// be pgx (package stdlib): with another one it is as with [Options].NoListen, and a call to a server that
 // hangs is left in a goroutine of its own until that driver lets it go, however short its context.
 // Bound the pool with SetMaxOpenConns: without that, concurrent calls take all the connections that
 // the server has.
@@ -141,7 +144,8 @@ func newStore(pool pool, opts *Options) *Store {
 	}
 	s.queries = s.buildQueries()
 	s.guarantees = s.buildGuarantees()
-	s.watcher = pgclient.NewWatcher(s.ctx, s.dialListener)
+	s.notifier.channel = "holdfast_" + strings.ToLower(rand.Text())
+	s.notifier.waiters = map[string]waitingOwner{}
 	s.batches = s.newBatches()
 	return s
 }
@@ -177,7 +181,7 @@ func (s *Store) buildGuarantees() driver.Guarantees {
 		HolderCrash: driver.RecoveryTTL,
 		Restart:     driver.FateKept,
 		Failover:    driver.FateForgotten, // Replication is asynchronous.
-		Push:        !s.options.NoListen && s.pool != nil && s.pool.canListen(),
+		Fair:        !s.options.NoListen && s.pool != nil && s.pool.canListen(),
 		Detached:    true,
 		Lookup:      true,
 		List:        true,
@@ -197,7 +201,7 @@ func (s *Store) buildGuarantees() driver.Guarantees {
 // Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 
-// Close implements [driver.Store]. It ends the watches, waits until the waiters for released names
+// Close implements [driver.Store]. It ends the notices, waits until the waiters for released names
 // have been notified, and closes the pool if the store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
@@ -208,8 +212,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.stop()
-	s.watcher.Close()
 	s.background.Wait()
+	s.notifier.running.Wait()
 	if s.ownsPool {
 		s.pool.close()
 	}

@@ -38,7 +38,7 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 	}
 	none := func(scanner) error { return nil }
 	for _, attempt := range []string{
-		"SELECT * FROM @holdfast_acquire@('name', 'other', '', 1000000, 0, '{}', '', false)",
+		"SELECT * FROM @holdfast_acquire@('name', 'other', '', 1000000, 0, 1, '{}', '', false, 0, false, true, NULL)",
 		strings.NewReplacer("$1", "'name'", "$2", "'other'", "$3", "''", "$4", "1000000", "$5", "0", "$6", "'{}'", "$7", "0").Replace(acquireFreeSQL),
 		strings.NewReplacer("$1", "'name'", "$2", "'other'").Replace(selectHolderSQL),
 	} {
@@ -137,7 +137,8 @@ func TestOneStatement(t *testing.T) {
 func TestSynchronousCommit(t *testing.T) {
 	t.Parallel()
 	s := open(t, "pool_max_conns=1")
-	grant(t, s, "held", time.Hour)
+	held := grant(t, s, "held", time.Hour)
+	first := queueUp(t, s, "held", time.Hour).Owner
 	conn, err := s.pool.acquireConn(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -160,21 +161,43 @@ func TestSynchronousCommit(t *testing.T) {
 		}
 		return level
 	}
-	if got := level(s.queries.acquire, "name", "owner", "", int64(1e6), int64(0), "{}", "", false); got != "on" {
+	if got := level(s.queries.acquire, "name", "owner", "", int64(1e6), int64(0), int64(1), "{}", "", false, int64(0), false, true, ""); got != "on" {
 		t.Errorf("an acquisition that leaves it to the server commits with %q", got)
 	}
 	for what, got := range map[string]string{
-		"acquire": level(s.queries.acquire, "name", "owner", "", int64(1e6), int64(0), "{}", "remote_write", false),
-		"renew":   level(s.queries.renew, `{"name"}`, `{"owner"}`, "{1}", "remote_write", false),
-		"release": level(s.queries.release, "name", "owner", int64(0), "remote_write"),
-		"break":   level(s.queries.breakName, "held", "remote_write", int64(0)),
+		"acquire": level(s.queries.acquire, "name", "owner", "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(0), false, true, ""),
+		"renew":   level(s.queries.renew, `{"name"}`, `{"owner"}`, "{1}", "{1}", "remote_write", false),
+		"release": level(s.queries.release, "name", "owner", int64(0), "remote_write", true, false),
+		"break":   level(s.queries.breakName, "held", "remote_write", int64(0), false),
 	} {
 		if got != "remote_write" {
 			t.Errorf("%s with remote_write commits with %q", what, got)
 		}
 	}
-	if got := level(s.queries.await, `{"name"}`, int64(1e6)); got != "off" {
-		t.Errorf("a mark commits with %q", got)
+	for what, c := range map[string]struct {
+		got, want string
+	}{
+		"a place":                           {level(s.queries.acquire, "held", "owner", "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(1e6), false, true, ""), "off"},
+		"a refresh":                         {level(s.queries.refresh, `{"held"}`, `{"`+first+`"}`, "{1}", "remote_write", false), "off"},
+		"the release of a place":            {level(s.queries.release, "held", first, int64(0), "remote_write", false, false), "off"},
+		"a release that admits":             {level(s.queries.release, "held", held.Owner, int64(0), "remote_write", false, false), "remote_write"},
+		"a release that admits, by default": {level(s.queries.release, "held", held.Owner, int64(0), "", false, false), "on"},
+		"a break that admits":               {level(s.queries.breakName, "held", "remote_write", int64(0), false), "remote_write"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s commits with %q, want %q", what, c.got, c.want)
+		}
+	}
+	if err := conn.query(t.Context(), true, s.expandSQL("UPDATE @table@ SET expires_at = now() WHERE lock_name = 'held'"), nil, func(scanner) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for what, got := range map[string]string{
+		"a refresh that admits":   level(s.queries.refresh, `{"held"}`, `{"`+first+`"}`, "{1}", "remote_write", false),
+		"a claim that is granted": level(s.queries.acquire, "held", first, "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(1e6), true, true, ""),
+	} {
+		if got != "remote_write" {
+			t.Errorf("%s commits with %q", what, got)
+		}
 	}
 }
 
@@ -208,7 +231,7 @@ func TestSweep(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	ahead := time.Now().Add(driver.MaxLead / 2).UnixMicro()
-	for _, name := range []string{"released", "expired", "awaited"} {
+	for _, name := range []string{"released", "expired", "awaited", "awaited before"} {
 		release(t, s, grant(t, s, name, time.Minute))
 	}
 	req := pgtest.Request("far ahead", time.Minute)
@@ -221,7 +244,8 @@ func TestSweep(t *testing.T) {
 	_, last := grantToken(t, s, "expired", time.Minute)
 	change(t, s, "UPDATE @table@ SET expires_at = now() - interval '2 hours' WHERE lock_name = 'expired'")
 	change(t, s, "UPDATE @table@ SET acquired_at = now() - interval '2 hours', granted_at = now() - interval '2 hours'")
-	change(t, s, "UPDATE @table@ SET awaited_until = now() + interval '1 minute' WHERE lock_name = 'awaited'")
+	change(t, s, "UPDATE @table@ SET has_waiters = true WHERE lock_name LIKE 'awaited%'")
+	change(t, s, "INSERT INTO @waiters@ (lock_name, owner, until, floor, tokens) VALUES ('awaited', 'x', now() + interval '1 minute', 0, 1), ('awaited before', 'x', now() - interval '2 hours', 0, 1)")
 	release(t, s, grant(t, s, "just now", time.Minute))
 	s.sweepRows()
 	left := map[string]bool{}
@@ -238,7 +262,7 @@ func TestSweep(t *testing.T) {
 			t.Errorf("the row of the lock %q was deleted", name)
 		}
 	}
-	for _, name := range []string{"released", "expired"} {
+	for _, name := range []string{"released", "expired", "awaited before"} {
 		if left[name] {
 			t.Errorf("the row of the lock %q is still there", name)
 		}

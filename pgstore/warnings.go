@@ -16,7 +16,7 @@ var warningsQuery = `SELECT pg_catalog.current_setting('fsync'::text), pg_catalo
        (SELECT c.relpersistence = 'u'::"char" FROM pg_catalog.pg_class AS c WHERE c.oid = pg_catalog.to_regclass($1::text)::oid),
        (SELECT pg_catalog.count(*) FROM pg_catalog.pg_index AS i WHERE i.indrelid = pg_catalog.to_regclass($1::text)::oid
            AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL OR EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
-                  WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::smallint[]) AND a.attname::text = ANY ('{holder_id,acquired_at,expires_at,metadata,token,holder,granted_at,kept_by,awaited_until,last_token}'::text[])))),
+                  WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::smallint[]) AND a.attname::text = ANY ('{holder_id,acquired_at,expires_at,metadata,token,holder,granted_at,kept_by,last_token,has_waiters,notify_to}'::text[])))),
        (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication),
        coalesce((SELECT pg_catalog.string_agg(DISTINCT CASE a.grantee WHEN 0::oid THEN 'everybody'::text ELSE a.grantee::regrole::text END, ', '::text)
           FROM pg_catalog.pg_namespace AS n, pg_catalog.aclexplode(coalesce(n.nspacl, pg_catalog.acldefault('n'::"char", n.nspowner))) AS a

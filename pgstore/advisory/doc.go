@@ -10,7 +10,7 @@
 // Exclusion among all sessions of one database that lock the same keys, other programs included, as
 // long as the server runs. A lock lives in the session that acquired it. It is free as soon as the
 // server sees the end of the connection, so at once when its holder crashes. The Store sees that
-// end within milliseconds too ([Store.OnLoss]). If a holder hangs, or its network is cut,
+// end within milliseconds too ([Store.Notify]). If a holder hangs, or its network is cut,
 // the server ends its session when its TTL has expired (idle_session_timeout, PostgreSQL 14 or
 // later; counted in whole milliseconds, never as less than a second, and never as more than 24
 // days).
@@ -26,14 +26,18 @@
 // server stores nothing of a lock but its key. [Store.Lookup] reports whether a name is
 // held, and by which session. [Store.Locks] shows the holders and the waiters.
 //
-// Waiters are woken by LISTEN and NOTIFY, on one more connection for each Store that has waiters.
-// During a wait, and for a second afterwards, that connection holds a shared lock on a second key
+// Waiters are notified by LISTEN and NOTIFY, on one more connection for each Store that has waiters.
+// They have no places: the first to ask gets the lock. A wait begins with the first Acquire of an
+// owner that has AcquireRequest.Queue and finds the name held, which then makes a second attempt. It
+// ends with a grant, with a Release, or when Queue of the last Acquire is over. During a wait, and
+// for a second afterwards, that connection holds a shared lock on a second key
 // (a pair of integers, the first of them negative, from a hash of the lock's key). Only a release
 // that finds it notifies. It does so by a statement of its own afterwards, on the connection that
 // listens if there is one that replies, and else on one of the pool. Other programs do not notify,
 // nor does the server when a session ends: waiters notice that when they have waited as long again
-// as before, after 2 s at most. If the connection that listens hangs, a waiter gives it a request
-// timeout of its Client, 5 s at most, and then tries at intervals.
+// as before, after 2 s at most. If the connection that listens hangs, the Acquire of a new waiter
+// waits for it for a second. Its result is not Queued then, and the waiter tries at intervals until
+// there is another connection.
 //
 // # What can go wrong
 //

@@ -44,7 +44,11 @@ func TestTerminated(t *testing.T) {
 	server := pgtest.Postgres()
 	s, other := open(t, server.Addr, keysOf(t)), open(t, server.Addr, keysOf(t))
 	lost := make(chan string, 8)
-	stop := s.OnLoss(func(name, owner string) { lost <- name + owner })
+	stop := s.Notify(func(n driver.Notice) {
+		if n.Kind == driver.Lost {
+			lost <- n.Name + n.Owner
+		}
+	})
 	want := map[string]bool{}
 	var holds []driver.AcquireRequest
 	for i := range 4 {
@@ -285,7 +289,14 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 			return err
 		}},
 		{"Renew", func(ctx context.Context) error { _, err := s.Renew(ctx, pgtest.Renewals(req)); return err }},
-		{"Watch", func(ctx context.Context) error { _, err := s.Watch(ctx, "name"); return err }},
+		{"Acquire by a waiter", func(ctx context.Context) error {
+			waiter := pgtest.Request("name", time.Minute) // It is refused without the server.
+			waiter.Queue = time.Hour
+			if res, err := s.Acquire(ctx, waiter); err != nil || res.Queued {
+				return fmt.Errorf("%+v, %w", res, err)
+			}
+			return ctx.Err()
+		}},
 		{"Release", func(ctx context.Context) error {
 			_, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 			return err

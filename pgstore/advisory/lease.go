@@ -164,7 +164,7 @@ func (s *Store) onUnlocked(l *lease, value []byte, err error) {
 const lockTableFull = "53200"
 
 // onSessionEnded removes the leases of a session that has ended. The function that it returns
-// calls the callbacks of OnLoss.
+// sends the notices of their loss.
 func (s *Store) onSessionEnded(sess *session, cause error) (notify func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,12 +181,9 @@ func (s *Store) onSessionEnded(sess *session, cause error) (notify func()) {
 		l.err = sess.endErr
 		s.removeLease(l)
 	}
-	callbacks := s.lossCallbacks
 	return func() {
 		for _, l := range lost {
-			for _, f := range callbacks {
-				(*f)(l.name, l.owner)
-			}
+			s.notices.Send(driver.Notice{Kind: driver.Lost, Name: l.name, Owner: l.owner})
 		}
 	}
 }

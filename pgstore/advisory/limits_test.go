@@ -202,7 +202,7 @@ func TestExpiry(t *testing.T) {
 	opts := keysOf(t)
 	opts.MaxConns = 1
 	s, other := open(t, pgtest.Postgres().Addr, opts), open(t, pgtest.Postgres().Addr, opts)
-	s.OnLoss(func(name, _ string) { t.Errorf("%q is said to be lost", name) })
+	s.Notify(func(n driver.Notice) { t.Errorf("notice of %q: %+v, want none", n.Name, n) })
 	bystander := grant(t, s, "bystander", time.Hour)
 	const ttl = 200 * time.Millisecond
 	began := time.Now()
@@ -230,7 +230,7 @@ func TestEmptyConnection(t *testing.T) {
 		}
 		return false
 	})
-	s.OnLoss(func(name, _ string) { t.Errorf("%q is said to be lost", name) })
+	s.Notify(func(n driver.Notice) { t.Errorf("notice of %q: %+v, want none", n.Name, n) })
 	release(t, s, grant(t, s, "name", time.Second))
 	pgtest.Eventually(t, "farewell", farewell.Load)
 	release(t, s, grant(t, s, "name", time.Hour))

@@ -195,9 +195,9 @@ func TestManyMarksAfterLoss(t *testing.T) {
 	s.firstSignalDelay = 0
 	const names = 200
 	for i := range names {
-		if _, err := s.Watch(t.Context(), fmt.Sprint("name/", i)); err != nil {
-			t.Fatal(err)
-		}
+		name := fmt.Sprint("name/", i)
+		grant(t, s, name, time.Minute)
+		queue(t, s, name)
 	}
 	first := listens(s)
 	p.Delay(faultproxy.Up, 30*time.Millisecond, 30*time.Millisecond) // One after the other, they would take longer than listenTimeout.
@@ -217,20 +217,29 @@ func listens(s *Store) *markListener {
 }
 
 // A waiter gets a lock that becomes free while the server process of the connection that listens
-// hangs.
+// hangs. Another one is delayed once, for a bounded time, and gets a notice when there is another
+// connection.
 func TestHungListener(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgres(t, "fsync=off", "max_connections=20")
 	s, other := open(t, server.Addr, keysOf(t)), open(t, server.Addr, keysOf(t))
-	if _, err := s.Watch(t.Context(), "first"); err != nil {
-		t.Fatal(err)
-	}
+	grant(t, s, "first", time.Minute)
+	queue(t, s, "first")
 	hung := listens(s)
 	if err := syscall.Kill(int(hung.session.pid), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(int(hung.session.pid), syscall.SIGCONT) }) // It may have ended.
 	held := grant(t, other, "name", time.Minute)
+	grant(t, other, "held on", time.Minute)
+	waiter := pgtest.Request("held on", time.Minute)
+	asks := asksOf(t, s, waiter.Owner)
+	for _, limit := range []time.Duration{2 * maxWaitReady, maxWaitReady / 2} {
+		began := time.Now()
+		if res := attempt(t, s, waiter); res.Granted || res.Queued || time.Since(began) > limit {
+			t.Errorf("Acquire by a waiter beside a connection that hangs: %+v after %v, want neither granted nor queued", res, time.Since(began))
+		}
+	}
 	locks := holdfast.New(s, nil)
 	got := make(chan error, 1)
 	go func() {
@@ -250,4 +259,8 @@ func TestHungListener(t *testing.T) {
 		t.Errorf("the lock lies free after %v", time.Since(freed))
 	}
 	pgtest.Eventually(t, "another connection", func() bool { second := listens(s); return second != nil && second != hung })
+	pgtest.Signaled(t, asks)
+	if res := attempt(t, s, waiter); !res.Queued {
+		t.Errorf("Acquire by a waiter on another connection: %+v, want it queued", res)
+	}
 }

@@ -3,7 +3,6 @@
 package advisory
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -22,26 +21,19 @@ func marksOf(t *testing.T, s *Store, name string) int {
 		" AND classid = $1::bigint::oid AND objid = $2::bigint::oid", int64(uint32(mark.bits>>32)), int64(uint32(mark.bits)))
 }
 
-// A name that is watched keeps its mark, and has one however many watch it.
+// A name with waiters keeps its mark, and has one however many there are.
 func TestMarkStays(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	if _, err := s.Watch(t.Context(), "name"); err != nil {
-		t.Fatal(err)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	if _, err := s.Watch(ended, "name"); err != nil {
-		t.Fatal(err)
-	}
-	short, end := context.WithCancel(t.Context())
-	if _, err := s.Watch(short, "short"); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	end()
+	grant(t, s, "name", time.Minute)
+	grant(t, s, "short", time.Minute)
+	queue(t, s, "name")
+	ended, short := queue(t, s, "name"), queue(t, s, "short")
+	release(t, s, ended)
+	release(t, s, short)
 	pgtest.Eventually(t, "end of the other mark", func() bool { return marksOf(t, s, "short") == 0 })
 	if n := marksOf(t, s, "name"); n != 1 {
-		t.Errorf("a name that is watched has %d marks, want 1", n)
+		t.Errorf("a name with a waiter has %d marks, want 1", n)
 	}
 }
 
@@ -49,20 +41,21 @@ func TestMarkStays(t *testing.T) {
 func TestMarksCount(t *testing.T) {
 	t.Parallel()
 	opts := keysOf(t)
-	opts.MaxLocks = 2
+	opts.MaxLocks = 3
 	s := open(t, pgtest.Postgres().Addr, opts)
 	grant(t, s, "held", time.Minute)
-	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.Watch(ctx, "awaited"); err != nil {
-		t.Fatal(err)
-	}
+	grant(t, s, "awaited", time.Minute)
+	waiter := queue(t, s, "awaited")
 	if res, err := s.Acquire(t.Context(), pgtest.Request("third", time.Minute)); res.Granted || !errors.Is(err, driver.ErrNotApplied) {
-		t.Errorf("Acquire beside a lock and a mark: %+v, %v, want an error", res, err)
+		t.Errorf("Acquire beside locks and a mark: %+v, %v, want an error", res, err)
 	}
-	if _, err := s.Watch(t.Context(), "third"); !errors.Is(err, errMarksFull) {
-		t.Errorf("Watch beside a lock and a mark: %v, want an error", err)
+	if err := listens(s).AddWaiterMark(t.Context(), keyIn(t, s, "third").String()); !errors.Is(err, errMarksFull) {
+		t.Errorf("a mark beside locks and a mark: %v, want an error", err)
 	}
-	cancel()
+	if res := attempt(t, s, pgtest.Request("held", time.Minute)); res.Granted || res.Queued {
+		t.Errorf("Acquire by a waiter that cannot have a mark: %+v, want neither granted nor queued", res)
+	}
+	release(t, s, waiter)
 	pgtest.Eventually(t, "room", func() bool {
 		res, err := s.Acquire(t.Context(), pgtest.Request("third", time.Minute))
 		return err == nil && res.Granted
@@ -111,22 +104,23 @@ func TestMarkRefused(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock("+mark.sqlLiteral()+")"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Watch(t.Context(), "name"); !errors.Is(err, errMarkRefused) {
-		t.Errorf("Watch with a mark that cannot be had: %v, want errMarkRefused", err)
+	grant(t, s, "name", time.Minute)
+	if res := attempt(t, s, pgtest.Request("name", time.Minute)); res.Granted || res.Queued {
+		t.Errorf("Acquire by a waiter that cannot have a mark: %+v, want neither granted nor queued", res)
+	}
+	if err := listens(s).AddWaiterMark(t.Context(), keyIn(t, s, "name").String()); !errors.Is(err, errMarkRefused) {
+		t.Errorf("a mark that cannot be had: %v, want errMarkRefused", err)
 	}
 	listens := s.watcher.Listener().(*markListener)
 	_, before := listens.session.progress(time.Now())
-	got := make(chan error, 1)
-	go func() {
-		_, err := s.Watch(t.Context(), "name")
-		got <- err
-	}()
+	got := make(chan driver.AcquireResult, 1)
+	go func() { got <- attempt(t, s, pgtest.Request("name", time.Minute)) }()
 	pgtest.Eventually(t, "refused mark", func() bool { _, sent := listens.session.progress(time.Now()); return sent > before })
 	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock("+mark.sqlLiteral()+")"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-got; err != nil {
-		t.Errorf("Watch with a mark that can be had a moment later: %v", err)
+	if res := <-got; !res.Queued {
+		t.Errorf("Acquire by a waiter with a mark that can be had a moment later: %+v, want it queued", res)
 	}
 }
 

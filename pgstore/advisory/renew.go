@@ -94,7 +94,8 @@ func (s *Store) groupBySession(reqs []driver.RenewRequest, outcomes []driver.Ren
 		l := s.leases[key]
 		switch {
 		case l == nil || l.name != req.Name || l.owner != req.Owner || l.state == leaseUnlocking,
-			l.state == leaseHeld && !time.Now().Before(l.until):
+			l.state == leaseHeld && !time.Now().Before(l.until),
+			l.state == leaseHeld && req.Token != 0 && l.token != 0 && req.Token != l.token:
 			outcomes[i] = driver.RenewLost
 			continue
 		case l.state == leaseAcquiring:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -36,6 +37,38 @@ func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.Acquir
 		t.Fatalf("Acquire of %q: %+v, %v, want it granted", name, res, err)
 	}
 	return req
+}
+
+// attempt makes an attempt of an owner that waits.
+func attempt(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+	t.Helper()
+	req.Queue = time.Hour
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatalf("Acquire of %q: %v", req.Name, err)
+	}
+	return res
+}
+
+// queue makes another owner wait for a name that is held.
+func queue(t *testing.T, s *Store, name string) driver.AcquireRequest {
+	t.Helper()
+	req := pgtest.Request(name, time.Minute)
+	if res := attempt(t, s, req); res.Granted || !res.Queued || res.First {
+		t.Fatalf("Acquire of %q by a waiter: %+v, want it queued", name, res)
+	}
+	return req
+}
+
+// asksOf returns a channel that is signaled by the Ask notices of an owner.
+func asksOf(t *testing.T, s *Store, owner string) <-chan struct{} {
+	asks := make(chan struct{}, 1)
+	t.Cleanup(s.Notify(func(n driver.Notice) {
+		if n.Kind == driver.Ask && (n.Owner == owner || n.Owner == "") {
+			pgclient.TrySignal(asks)
+		}
+	}))
+	return asks
 }
 
 // refused checks that a lock is not free.

@@ -3,7 +3,6 @@ package advisory
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/notices"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -62,6 +62,7 @@ type Store struct {
 	statements       map[string]string // that every session prepares, by name
 	configErr        error             // returned by every call if the arguments of New are invalid
 	watcher          *pgclient.Watcher
+	notices          notices.Registry
 	markCount        atomic.Int32  // of the watcher, at the server
 	firstSignalDelay time.Duration // see the constant
 
@@ -69,20 +70,17 @@ type Store struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup // goroutines
 
-	mu            sync.Mutex
-	closed        bool
-	leases        map[Key]*lease
-	sessions      []*session
-	dials         map[time.Duration]*sessionDial // under way, by the idle timeout of the session
-	orphans       []orphan
-	capacity      int // of the server's lock table; 0 before it is known
-	lossCallbacks []*func(name, owner string)
+	mu       sync.Mutex
+	closed   bool
+	leases   map[Key]*lease
+	sessions []*session
+	dials    map[time.Duration]*sessionDial // under way, by the idle timeout of the session
+	orphans  []orphan
+	capacity int // of the server's lock table; 0 before it is known
+	waiters  map[ownedName]*waiter
 }
 
-var (
-	_ driver.Alarmer = (*Store)(nil)
-	_ driver.Watcher = (*Store)(nil)
-)
+var _ driver.Notifier = (*Store)(nil)
 
 // New returns a store of advisory locks. The pool supplies the settings of connections. The locks
 // live on connections of the Store's own, usually one, that are not counted in the pool. Nothing is
@@ -98,6 +96,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 		keys:             opts.Keys,
 		firstSignalDelay: firstSignalDelay,
 		leases:           map[Key]*lease{},
+		waiters:          map[ownedName]*waiter{},
 		dials:            map[time.Duration]*sessionDial{},
 	}
 	if s.keys == nil {
@@ -142,7 +141,6 @@ func (s *Store) Guarantees() driver.Guarantees {
 		HolderCrash: driver.RecoveryAtOnce,
 		Restart:     driver.FateForgotten, // Its holders are notified a moment later.
 		Failover:    driver.FateForgotten,
-		Push:        !s.options.NoListen,
 	}
 }
 
@@ -170,22 +168,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// OnLoss registers f, which is called as soon as the Store detects that a hold is lost, other than
-// by its expiry: when the connection ends, that is within milliseconds of pg_terminate_backend or a
-// restart of the server. f is called once for each such hold, on a goroutine of the Store, and must
-// not block. A hold that was released is not lost. stop ends the calls.
-func (s *Store) OnLoss(f func(name, owner string)) (stop func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	callback := &f
-	s.lossCallbacks = append(slices.Clone(s.lossCallbacks), callback)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.lossCallbacks = slices.DeleteFunc(slices.Clone(s.lossCallbacks),
-			func(other *func(name, owner string)) bool { return other == callback })
-	}
-}
+// Notify implements [driver.Notifier]. The notice of a lost hold comes when its connection ends, that
+// is within milliseconds of pg_terminate_backend or a restart of the server. The Store waits for f
+// while it closes, and while it reads the replies of a server.
+func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notices.Notify(f) }
 
 // checkUsable returns the error of a call that cannot be made.
 func (s *Store) checkUsable(ctx context.Context) error {

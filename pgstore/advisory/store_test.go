@@ -5,6 +5,7 @@ package advisory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -186,4 +187,52 @@ func TestOpened(t *testing.T) {
 		t.Error(err)
 	}
 	grant(t, same, "name", time.Minute)
+}
+
+// A hold is renewed under its own token alone, where there are tokens.
+func TestRenewWithToken(t *testing.T) {
+	t.Parallel()
+	fenced := keysOf(t)
+	fenced.TokenSequence = "renew tokens"
+	for _, opts := range []*Options{fenced, keysOf(t)} {
+		s := open(t, pgtest.Postgres().Addr, opts)
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		req := pgtest.Request(fmt.Sprint(s.Guarantees().Fencing), time.Minute)
+		res, err := s.Acquire(t.Context(), req)
+		if err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		for _, c := range []struct {
+			token int64
+			want  driver.RenewOutcome
+		}{{0, driver.Renewed}, {res.Token, driver.Renewed}, {res.Token + 1, driver.RenewLost}} {
+			if res.Token == 0 {
+				c.want = driver.Renewed
+			}
+			renewals := pgtest.Renewals(req)
+			renewals[0].Token = c.token
+			if got, err := s.Renew(t.Context(), renewals); err != nil || got[0] != c.want {
+				t.Errorf("Renew of token %d with token %d: %v, %v, want %d", res.Token, c.token, got, err, c.want)
+			}
+		}
+	}
+}
+
+// What needs a queue or several holders is refused.
+func TestUnsupportedRequests(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.Postgres().Addr, keysOf(t))
+	for _, change := range []func(req *driver.AcquireRequest){
+		func(req *driver.AcquireRequest) { req.Claim = true },
+		func(req *driver.AcquireRequest) { req.Limit = 1 },
+		func(req *driver.AcquireRequest) { req.Weight = 1 },
+	} {
+		req := pgtest.Request("name", time.Minute)
+		change(&req)
+		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("Acquire with %+v: %+v, %v, want ErrUnsupported", req, res, err)
+		}
+	}
 }

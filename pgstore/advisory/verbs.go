@@ -11,17 +11,40 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// Acquire implements [driver.Store].
+// Acquire implements [driver.Store]. The first one of an owner that waits makes two attempts if the
+// name is held: what notifies the owner costs a statement, and is begun between them. Later ones of
+// the owner make one attempt.
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
 	key, err := s.checkAcquire(ctx, &req)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
+	waits := req.Queue > 0 && !s.options.NoListen
+	queued := waits && s.prolongWaiter(&req)
+	if req.Claim {
+		return driver.AcquireResult{Queued: queued || waits && s.startWaiter(ctx, key, &req)}, nil
+	}
+	res, err := s.acquireNow(ctx, key, &req)
+	if waits && !queued && err == nil && !res.Granted && s.startWaiter(ctx, key, &req) {
+		queued = true
+		res, err = s.acquireNow(ctx, key, &req)
+	}
+	if res.Granted {
+		s.mu.Lock()
+		s.endWaiter(req.Name, req.Owner)
+		s.mu.Unlock()
+	}
+	res.Queued = queued && err == nil && !res.Granted
+	return res, err
+}
+
+// acquireNow makes an attempt to take a name.
+func (s *Store) acquireNow(ctx context.Context, key Key, req *driver.AcquireRequest) (driver.AcquireResult, error) {
 	for {
-		found := s.findOrAddLease(key, &req)
+		found := s.findOrAddLease(key, req)
 		switch {
 		case found.isNew:
-			return s.acquireKey(ctx, found.lease, &req)
+			return s.acquireKey(ctx, found.lease, req)
 		case found.pending != nil:
 			if err := waitUntilDone(ctx, found.pending); err != nil {
 				return driver.AcquireResult{}, err
@@ -29,7 +52,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		case found.lease == nil:
 			return driver.AcquireResult{Held: found.holder}, nil
 		default:
-			outcome, err := s.renewOne(ctx, &req)
+			outcome, err := s.renewOne(ctx, req)
 			if outcome != driver.RenewLost {
 				return driver.AcquireResult{Granted: outcome == driver.Renewed, Token: found.lease.token}, err
 			}
@@ -44,6 +67,10 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) (K
 		return Key{}, err
 	case req.Detached:
 		return Key{}, fmt.Errorf("%w: an advisory lock ends with the session that holds it", driver.ErrUnsupported)
+	case req.Claim && !req.NoPlace:
+		return Key{}, fmt.Errorf("%w: an advisory lock has no queue in which an owner could have a place", driver.ErrUnsupported)
+	case req.Limit != 0 || req.Weight != 0:
+		return Key{}, fmt.Errorf("%w: an advisory lock has one holder", driver.ErrUnsupported)
 	case req.Floor > driver.MaxToken:
 		return Key{}, fmt.Errorf("%w: no token above the floor is left", driver.ErrInvalid)
 	}
@@ -174,6 +201,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	}
 	for {
 		s.mu.Lock()
+		s.endWaiter(req.Name, req.Owner)
 		l := s.leases[key]
 		if l == nil || l.name != req.Name || l.owner != req.Owner {
 			s.mu.Unlock()

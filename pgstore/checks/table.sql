@@ -15,13 +15,14 @@ BEGIN
                 ('lock_name', 'C text', true, NULL), ('holder_id', 'text', true, NULL), ('acquired_at', 'time', true, NULL),
                 ('expires_at', 'time', true, NULL), ('metadata', 'jsonb', NULL, NULL), ('token', 'bigint', true, '0'),
                 ('holder', 'text', false, ''), ('granted_at', 'time', false, ''), ('kept_by', 'text', false, ''),
-                ('awaited_until', 'time', false, ''), ('last_token', 'bigint', false, '')
+                ('last_token', 'bigint', false, ''), ('has_waiters', 'boolean', true, 'false'), ('notify_to', 'text', false, '')
             ), columns AS (
                 SELECT a.attnum, a.attname, a.attnotnull, a.attidentity, a.attgenerated, a.atthasdef, w.name IS NOT NULL AS own,
                        w.kind, w.required, w.own_default, pg_get_expr(d.adbin, d.adrelid) AS expression,
                        format_type(a.atttypid, a.atttypmod) AS type, t.typnotnull,
                        CASE w.kind
                            WHEN 'bigint' THEN a.atttypid = 'bigint'::regtype
+                           WHEN 'boolean' THEN a.atttypid = 'boolean'::regtype
                            WHEN 'jsonb' THEN a.atttypid = 'jsonb'::regtype
                            WHEN 'time' THEN a.atttypid = 'timestamptz'::regtype AND a.atttypmod IN (-1, 6)
                            ELSE a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND (a.atttypmod = -1 OR a.atttypmod >= 255 + 4)
@@ -29,6 +30,7 @@ BEGIN
                        END AS good,
                        CASE w.kind
                            WHEN 'bigint' THEN format('TYPE bigint USING %I::bigint', a.attname)
+                           WHEN 'boolean' THEN 'TYPE boolean USING false'
                            WHEN 'jsonb' THEN format('TYPE jsonb USING %I::text::jsonb', a.attname)
                            WHEN 'time' THEN format('TYPE timestamptz USING %I::timestamptz', a.attname)
                            WHEN 'text' THEN format('TYPE varchar(255) COLLATE pg_catalog."default" USING %I::text', a.attname)
@@ -102,10 +104,10 @@ BEGIN
               FROM columns
              WHERE own AND attgenerated = '' AND own_default IS NOT NULL
                AND NOT CASE own_default WHEN '' THEN coalesce(expression, 'NULL') LIKE 'NULL%'
-                       ELSE coalesce(expression, '') IN ('0', '(0)::bigint', '''0''::bigint') END
+                       ELSE coalesce(expression, '') IN (own_default, '(0)::bigint', '''0''::bigint') END
             UNION ALL
             SELECT 6, format('column %I may be null', attname),
-                   concat(CASE attname WHEN 'token' THEN format('UPDATE %s SET token = 0 WHERE token IS NULL; ', v_table) END,
+                   concat(CASE WHEN own_default <> '' THEN format('UPDATE %s SET %I = %s WHERE %2$I IS NULL; ', v_table, attname, own_default) END,
                           format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', v_table, attname)),
                    format('DELETE FROM %s WHERE %I IS NULL', v_table, attname)
               FROM columns WHERE own AND required AND NOT attnotnull

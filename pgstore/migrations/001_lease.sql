@@ -12,7 +12,6 @@ ALTER TABLE @table@
     ADD COLUMN IF NOT EXISTS holder varchar(255),
     ADD COLUMN IF NOT EXISTS granted_at timestamptz,
     ADD COLUMN IF NOT EXISTS kept_by varchar(255),
-    ADD COLUMN IF NOT EXISTS awaited_until timestamptz,
     ADD COLUMN IF NOT EXISTS last_token bigint
 --
 -- Half-empty pages and no index on a time keep every update within its page
@@ -40,6 +39,3 @@ COMMENT ON COLUMN @table@.kept_by IS
 --
 COMMENT ON COLUMN @table@.last_token IS
     'The last token of a grant that had several; it means nothing if it is below token.'
---
-COMMENT ON COLUMN @table@.awaited_until IS
-    'Somebody listens for the release, until then: whoever releases sends a notification.'

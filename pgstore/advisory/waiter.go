@@ -1,0 +1,128 @@
+package advisory
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A waiter is an owner that gets Ask notices for a name, as AcquireRequest.Queue requests.
+type waiter struct {
+	ready chan struct{} // closed when releases are notified from now on, or cannot be
+	stop  context.CancelFunc
+
+	// Guarded by Store.mu. Only a waiter that is notified is prolonged.
+	until    time.Time
+	notified bool // releases are notified
+	late     bool // an Acquire has not waited for ready
+}
+
+// An ownedName is a name and one of its owners.
+type ownedName struct{ name, owner string }
+
+// maxWaitReady is how long the first Acquire of a waiter waits until releases are notified.
+// Connections take a moment, and one that hangs takes longer. The waiter gets a notice when they are
+// notified after all.
+const maxWaitReady = time.Second
+
+// Every waiter also gets a notice at these delays, each twice as long as the one before: other
+// programs unlock keys without a notification, and so does the server when the session of a holder
+// ends. After the last of them package holdfast tries as often by itself.
+const (
+	firstSignalDelay = 25 * time.Millisecond
+	maxSignalDelay   = 2 * time.Second
+)
+
+// prolongWaiter prolongs the wait of an owner, and reports whether it is notified of releases.
+func (s *Store) prolongWaiter(req *driver.AcquireRequest) (notified bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.waiters[ownedName{req.Name, req.Owner}]
+	if w == nil || !w.notified {
+		return false
+	}
+	if until := time.Now().Add(req.Queue); until.After(w.until) {
+		w.until = until
+	}
+	return true
+}
+
+// startWaiter starts the wait of an owner, and reports whether it is notified of releases from now
+// on. If that has failed for this owner, or takes long, no other Acquire waits for it. It is tried
+// again when Queue is over.
+func (s *Store) startWaiter(ctx context.Context, key Key, req *driver.AcquireRequest) (notified bool) {
+	id := ownedName{req.Name, req.Owner}
+	s.mu.Lock()
+	w := s.waiters[id]
+	if w == nil && !s.closed {
+		w = &waiter{ready: make(chan struct{}), until: time.Now().Add(req.Queue)}
+		waiting, stop := context.WithCancel(s.ctx)
+		w.stop = stop
+		s.waiters[id] = w
+		s.running.Go(func() { s.runWaiter(waiting, w, id, key) })
+		s.mu.Unlock()
+		limited, cancel := context.WithTimeout(ctx, maxWaitReady)
+		defer cancel()
+		_ = waitUntilDone(limited, w.ready) // It is late then.
+		s.mu.Lock()
+		w.late = !w.notified
+	}
+	defer s.mu.Unlock()
+	return w != nil && w.notified
+}
+
+// runWaiter sends the notices for a waiter until its wait ends.
+func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key) {
+	signal, err := s.watcher.Watch(ctx, key.String())
+	for errors.Is(err, context.DeadlineExceeded) && time.Now().Before(w.until) {
+		signal, err = s.watcher.Watch(ctx, key.String()) // A connection that hangs is replaced.
+	}
+	s.mu.Lock()
+	w.notified = err == nil
+	late := w.late
+	expiry := time.NewTimer(time.Until(w.until))
+	s.mu.Unlock()
+	close(w.ready)
+	defer expiry.Stop()
+	ask := driver.Notice{Kind: driver.Ask, Name: id.name, Owner: id.owner}
+	if late && err == nil {
+		s.notices.Send(ask)
+	}
+	var look <-chan time.Time // nil if there is none
+	delay := s.firstSignalDelay
+	if delay > 0 && err == nil {
+		look = time.After(delay)
+	}
+	for {
+		select {
+		case <-signal:
+			s.notices.Send(ask)
+		case <-look:
+			s.notices.Send(ask)
+			if look, delay = nil, 2*delay; delay < maxSignalDelay {
+				look = time.After(delay)
+			}
+		case <-expiry.C:
+			s.mu.Lock()
+			left := time.Until(w.until)
+			if left <= 0 && ctx.Err() == nil {
+				s.endWaiter(id.name, id.owner)
+			}
+			s.mu.Unlock()
+			expiry.Reset(left)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// endWaiter ends the wait of an owner, if there is one. The caller holds s.mu.
+func (s *Store) endWaiter(name, owner string) {
+	id := ownedName{name, owner}
+	if w := s.waiters[id]; w != nil {
+		delete(s.waiters, id)
+		w.stop()
+	}
+}

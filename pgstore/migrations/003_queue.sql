@@ -1,0 +1,720 @@
+-- The queue of each name, and all functions. A table of version 2 gets what it lacks. The queue is
+-- unlogged: a place costs no write to the log, and after a crash of the server waiters ask anew.
+ALTER TABLE @table@
+    ADD COLUMN IF NOT EXISTS has_waiters boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS notify_to varchar(255),
+    DROP COLUMN IF EXISTS awaited_until
+--
+COMMENT ON COLUMN @table@.has_waiters IS
+    'There may be rows of this name in the table of waiters: a change of the lock has to look there.'
+--
+COMMENT ON COLUMN @table@.notify_to IS
+    'The channel and the payload by which a holder that has waited is notified of its grant, until it has claimed it.'
+--
+CREATE UNLOGGED TABLE IF NOT EXISTS @waiters@ (
+    lock_name varchar(255) COLLATE "C" NOT NULL,
+    owner     varchar(255) NOT NULL,
+    place     bigint,
+    until     timestamptz NOT NULL,
+    holder    varchar(255),
+    metadata  jsonb,
+    floor     bigint NOT NULL,
+    tokens    bigint NOT NULL,
+    notify_to varchar(255),
+    PRIMARY KEY (lock_name, owner)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+--
+COMMENT ON TABLE @waiters@ IS
+    'Those that wait for locks, until a time unless they renew it. The lock passes to the lowest place of its name.'
+--
+COMMENT ON COLUMN @waiters@.place IS
+    'The order in the queue of the name; null: it is notified when the name may be free, and has no place.'
+--
+CREATE INDEX IF NOT EXISTS @waiters_index@ ON @waiters@ (lock_name, place)
+--
+-- Refuses a table of waiters that is something else, and lets in those that may use the locks.
+DO $holdfast$
+DECLARE
+    v_columns text;
+    v_grant   record;
+BEGIN
+    PERFORM pg_catalog.set_config('search_path'::text, 'pg_catalog, pg_temp'::text, true);
+    SELECT string_agg(a.attname, ' ' ORDER BY a.attnum) INTO v_columns
+      FROM pg_attribute AS a WHERE a.attrelid = @waiters_literal@::regclass AND a.attnum > 0 AND NOT a.attisdropped;
+    IF v_columns <> 'lock_name owner place until holder metadata floor tokens notify_to' THEN
+        RAISE EXCEPTION 'the table % is not one of waiters: to mend it, give Options.Table, or the parameter table of the URL, another name',
+            @waiters_literal@::regclass USING ERRCODE = 'HF004';
+    END IF;
+    FOR v_grant IN
+        SELECT a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(a.grantee::regrole::text) END AS grantee
+          FROM pg_class AS c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS a
+         WHERE c.oid = @table_literal@::regclass AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+    LOOP
+        EXECUTE format('GRANT %s ON %s TO %s', v_grant.privilege_type, @waiters_literal@::regclass, v_grant.grantee);
+    END LOOP;
+END $holdfast$
+--
+-- The functions. Each has a search_path of its own, so that an operator or a
+-- function which somebody else has made in a schema of the caller's is never
+-- used; and each is called with exactly the types of its parameters, so that no
+-- overload is a better match. Those of the first version are replaced.
+DROP FUNCTION IF EXISTS @acquire_lock@(varchar, varchar, integer, jsonb)
+--
+DROP FUNCTION IF EXISTS @acquire_lock_token@(varchar, varchar, integer, jsonb)
+--
+DROP FUNCTION IF EXISTS @extend_lock@(varchar, varchar, integer)
+--
+DROP FUNCTION IF EXISTS @release_lock@(varchar, varchar)
+--
+DROP FUNCTION IF EXISTS @sweep_locks@(interval, integer)
+--
+DROP FUNCTION IF EXISTS @holdfast_acquire@(text, text, text, bigint, bigint, jsonb, text, boolean)
+--
+DROP FUNCTION IF EXISTS @holdfast_acquire@(text, text, text, bigint, bigint, bigint, jsonb, text, boolean, bigint, boolean, boolean, text)
+--
+DROP FUNCTION IF EXISTS @holdfast_renew@(text[], text[], bigint[], text, boolean)
+--
+DROP FUNCTION IF EXISTS @holdfast_release@(text, text, bigint, text)
+--
+DROP FUNCTION IF EXISTS @holdfast_release@(text, text, bigint, text, boolean, boolean)
+--
+DROP FUNCTION IF EXISTS @holdfast_break@(text, text)
+--
+DROP FUNCTION IF EXISTS @holdfast_break@(text, text, boolean)
+--
+DROP FUNCTION IF EXISTS @holdfast_settle@(text, text, boolean)
+--
+DROP FUNCTION IF EXISTS @holdfast_tokens@(bigint, bigint, bigint, bigint, timestamptz)
+--
+DROP FUNCTION IF EXISTS @holdfast_await@(text[], bigint)
+--
+-- How a change is committed: an internal part of the functions below. A commit
+-- that does not wait for its standby any more is reported by a warning only.
+CREATE OR REPLACE FUNCTION @holdfast_commit@(p_commit text, p_standby boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    IF p_commit <> '' THEN
+        PERFORM set_config('synchronous_commit', p_commit, true);
+    END IF;
+    IF p_standby AND current_setting('synchronous_standby_names') = '' THEN
+        RAISE EXCEPTION 'synchronous_standby_names of the server is empty' USING ERRCODE = 'HF003';
+    END IF;
+    IF p_commit NOT IN ('', 'off', 'local') THEN
+        PERFORM set_config('client_min_messages', 'warning', true);
+    END IF;
+END $holdfast$
+--
+-- The tokens of a grant after the last ones of the name: one, or p_count if the last of them is near
+-- enough to the clock, or to the floor. An internal part of the functions below.
+CREATE OR REPLACE FUNCTION @holdfast_tokens@(p_token bigint, p_last bigint, p_floor bigint, p_count bigint, p_now timestamptz,
+    OUT token bigint, OUT last_token bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+DECLARE
+    v_clock CONSTANT bigint := (extract(epoch FROM p_now) * 1000000)::bigint;
+BEGIN
+    token := greatest(p_token + 1, p_last + 1, v_clock, p_floor);
+    last_token := p_last;
+    IF p_count > 1 AND token + p_count - 1 <= least(greatest(v_clock, p_floor) + @tokens_lead@, 9007199254740991) THEN
+        last_token := token + p_count - 1;
+    END IF;
+END $holdfast$
+--
+-- Settles the queue of a name whose row the transaction has locked: drops what is over and what
+-- p_leaver has there, and gives the lock to the first place if nobody holds it. Every function locks
+-- the row first and then places. A place that can be granted no token is dropped. Without the rights
+-- to the table of waiters there is no queue: holds do not depend on it.
+--   left_queue  p_leaver had a place
+--   free        nobody holds the lock, and nobody is in line
+--   admitted    the owner that has got the lock
+--   waiters     there are rows of the name left
+CREATE OR REPLACE FUNCTION @holdfast_settle@(p_name text, p_leaver text, p_standby boolean,
+    OUT left_queue boolean, OUT free boolean, OUT admitted text, OUT waiters boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+DECLARE
+    v_lock   record;
+    v_first  record;
+    v_tokens record;
+    v_now    timestamptz;
+BEGIN
+    left_queue := false;
+    waiters := true;
+    DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.owner = p_leaver
+    RETURNING w.place IS NOT NULL AND w.until > clock_timestamp() INTO left_queue;
+    left_queue := coalesce(left_queue, false);
+    DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.until <= clock_timestamp();
+    LOOP
+        v_now := clock_timestamp();
+        SELECT t.token, t.last_token, t.expires_at > v_now AS held INTO v_lock FROM @table@ AS t WHERE t.lock_name = p_name;
+        free := NOT v_lock.held;
+        EXIT WHEN v_lock.held;
+        IF p_standby AND current_setting('synchronous_standby_names') = '' THEN
+            free := false;
+            EXIT;
+        END IF;
+        DELETE FROM @waiters@ AS w
+         WHERE w.lock_name = p_name AND w.place = (SELECT min(f.place) FROM @waiters@ AS f WHERE f.lock_name = p_name)
+        RETURNING w.owner, w.holder, w.metadata, w.floor, w.tokens, w.until, w.notify_to INTO v_first;
+        EXIT WHEN NOT FOUND;
+        CONTINUE WHEN greatest(v_lock.token, v_lock.last_token) >= 9007199254740991;
+        SELECT k.token, k.last_token INTO v_tokens
+          FROM @holdfast_tokens@(v_lock.token, v_lock.last_token, v_first.floor, v_first.tokens, v_now) AS k;
+        UPDATE @table@ AS t
+           SET holder_id = v_first.owner, holder = v_first.holder, metadata = v_first.metadata, kept_by = NULL,
+               acquired_at = v_now, granted_at = v_now, expires_at = v_first.until, token = v_tokens.token, last_token = v_tokens.last_token,
+               notify_to = v_first.notify_to
+         WHERE t.lock_name = p_name;
+        free := false;
+        admitted := v_first.owner;
+        EXIT;
+    END LOOP;
+    waiters := EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name);
+    UPDATE @table@ AS t SET has_waiters = waiters WHERE t.lock_name = p_name AND t.has_waiters <> waiters;
+EXCEPTION WHEN insufficient_privilege OR undefined_table THEN
+    SELECT t.expires_at <= clock_timestamp() INTO free FROM @table@ AS t WHERE t.lock_name = p_name;
+END $holdfast$
+--
+-- Notifies those whose turn it may be, in these names: a holder that has waited, the first place if
+-- nobody holds the lock, and those without a place. It comes in a transaction of its own, since a
+-- commit that notifies holds up all others that do.
+CREATE OR REPLACE FUNCTION @holdfast_notify@(p_names text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    PERFORM pg_notify(split_part(n.notify_to, ' ', 1), split_part(n.notify_to, ' ', 2))
+       FROM @table@ AS t, LATERAL (
+            SELECT t.notify_to WHERE t.holder_id <> '' AND t.expires_at > clock_timestamp()
+            UNION ALL
+            SELECT w.notify_to FROM @waiters@ AS w
+             WHERE w.lock_name = t.lock_name AND w.until > clock_timestamp()
+               AND (w.place IS NULL OR (t.holder_id = '' OR t.expires_at <= clock_timestamp())
+                    AND w.place = (SELECT min(f.place) FROM @waiters@ AS f WHERE f.lock_name = t.lock_name AND f.until > clock_timestamp()))
+            ) AS n
+      WHERE t.lock_name = ANY (p_names) AND n.notify_to IS NOT NULL;
+END $holdfast$
+--
+-- Counts the places of a name, where they can be read: a standby has none.
+CREATE OR REPLACE FUNCTION @holdfast_waiting@(p_name text) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    IF pg_is_in_recovery() OR NOT has_table_privilege(@waiters_literal@, 'SELECT') THEN
+        RETURN 0;
+    END IF;
+    RETURN (SELECT count(w.place) FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.until > clock_timestamp());
+END $holdfast$
+--
+-- One attempt to take a lock; with p_queue above zero one that waits for so long if it has to, in the
+-- queue or, with p_place false, beside it; with p_claim one that takes nothing and recognizes what
+-- p_owner has. One that is refused without p_queue writes nothing. Times are in microseconds. The
+-- clock is read after the row has been waited for, and while the statement runs: the beginning of a
+-- transaction may be long ago. A row that another transaction has locked is waited for no longer
+-- than a commit takes; then row_open is true, and the rest describes the row as it was committed.
+--   waiters  others wait for the lock, or may
+--   notify   holdfast_notify is to be called
+CREATE OR REPLACE FUNCTION @holdfast_acquire@(
+    p_name text, p_owner text, p_holder text, p_ttl bigint, p_floor bigint, p_tokens bigint, p_metadata jsonb, p_commit text, p_standby boolean,
+    p_queue bigint, p_claim boolean, p_place boolean, p_notify_to text,
+    OUT granted bigint, OUT tokens bigint, OUT is_new boolean, OUT row_open boolean, OUT queued boolean, OUT is_first boolean,
+    OUT waiters boolean, OUT notify boolean, OUT held_token bigint, OUT held_by text, OUT held_since bigint,
+    OUT held_until bigint, OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' AS $holdfast$
+DECLARE
+    v_ttl     CONSTANT interval := p_ttl * interval '1 microsecond';
+    v_queue   CONSTANT interval := p_queue * interval '1 microsecond';
+    v_owner   text;
+    v_kept_by text;
+    v_last    bigint;
+    v_place   bigint;
+    v_admitted text;
+    has_entry boolean;
+    in_turn   boolean := false; -- the row is locked, and nobody is in line
+    waits     integer := 0;
+BEGIN
+    IF p_commit <> '' OR p_standby THEN
+        PERFORM @holdfast_commit@(p_commit, p_standby);
+    END IF;
+    tokens := 1;
+    is_new := false;
+    row_open := false;
+    queued := false;
+    is_first := false;
+    waiters := false;
+    notify := false;
+    FOR attempt IN 1..100 LOOP
+        BEGIN
+            -- Free: take it.
+            IF NOT p_claim THEN
+                UPDATE @table@ AS t
+                   SET holder_id = p_owner, holder = p_holder, metadata = coalesce(p_metadata, '{}'), kept_by = NULL, notify_to = NULL,
+                       (acquired_at, granted_at, expires_at, token, last_token) =
+                       (SELECT c.now, c.now, c.now + v_ttl, k.token, k.last_token
+                          FROM (SELECT clock_timestamp() AS now) AS c, LATERAL @holdfast_tokens@(t.token, t.last_token, p_floor, p_tokens, c.now) AS k)
+                 WHERE t.lock_name = p_name AND t.expires_at <= clock_timestamp() AND (NOT t.has_waiters OR in_turn)
+                RETURNING t.token, t.last_token, t.has_waiters INTO granted, v_last, waiters;
+                IF FOUND THEN
+                    IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
+                        RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
+                    ELSIF granted > 9007199254740992 THEN
+                        RAISE EXCEPTION 'the last token of the lock is above 2^53 - 1' USING ERRCODE = 'HF002';
+                    ELSIF granted > 9007199254740991 THEN
+                        RAISE EXCEPTION 'the tokens of the lock are used up' USING ERRCODE = 'HF001';
+                    END IF;
+                    tokens := greatest(v_last - granted, 0) + 1;
+                    RETURN;
+                END IF;
+            END IF;
+            SELECT t.holder_id, t.has_waiters, @record@
+              INTO v_owner, waiters, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
+              FROM @table@ AS t WHERE t.lock_name = p_name;
+            IF NOT FOUND THEN
+                waiters := false;
+                IF p_claim THEN
+                    granted := 0;
+                    RETURN;
+                END IF;
+                -- Never taken, or forgotten since.
+                INSERT INTO @table@ AS t (lock_name, holder_id, holder, metadata, acquired_at, granted_at, expires_at, token, last_token, kept_by)
+                SELECT p_name, p_owner, p_holder, coalesce(p_metadata, '{}'), c.now, c.now, c.now + v_ttl, k.token, k.last_token, NULL
+                  FROM (SELECT clock_timestamp() AS now) AS c, LATERAL @holdfast_tokens@(-1::bigint, NULL::bigint, p_floor, p_tokens, c.now) AS k
+                ON CONFLICT (lock_name) DO NOTHING
+                RETURNING t.token, t.last_token INTO granted, v_last;
+                IF FOUND THEN
+                    IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
+                        RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
+                    END IF;
+                    tokens := greatest(v_last - granted, 0) + 1;
+                    is_new := true;
+                    RETURN;
+                END IF;
+                CONTINUE;
+            ELSIF v_owner = p_owner AND held_left > 0 THEN
+                -- A repetition. A hold that was written by hand has no token yet.
+                UPDATE @table@ AS t
+                   SET expires_at = greatest(t.expires_at, clock_timestamp() + v_ttl), granted_at = t.acquired_at, notify_to = NULL,
+                       token = CASE WHEN t.granted_at = t.acquired_at THEN t.token
+                               ELSE greatest(t.token + 1, t.last_token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p_floor) END
+                 WHERE t.lock_name = p_name AND t.holder_id = p_owner AND t.expires_at > clock_timestamp()
+                RETURNING t.token, t.last_token, t.has_waiters INTO granted, v_last, waiters;
+                IF FOUND THEN
+                    tokens := greatest(v_last - granted, 0) + 1;
+                    RETURN;
+                END IF;
+                CONTINUE;
+            ELSIF held_left > 0 AND p_queue = 0 AND NOT p_claim THEN
+                granted := 0;
+                IF waiters THEN
+                    SELECT w.place INTO v_place FROM @waiters@ AS w
+                     WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
+                    queued := v_place IS NOT NULL;
+                END IF;
+                RETURN;
+            END IF;
+            -- Each statement after the row is locked sees what was committed before.
+            PERFORM FROM @table@ AS t WHERE t.lock_name = p_name FOR NO KEY UPDATE;
+            CONTINUE WHEN NOT FOUND;
+            IF p_queue > 0 THEN
+                UPDATE @waiters@ AS w SET until = greatest(w.until, clock_timestamp() + v_queue)
+                 WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
+            END IF;
+            PERFORM FROM @table@ AS t WHERE t.lock_name = p_name AND t.expires_at <= clock_timestamp();
+            IF FOUND THEN
+                SELECT s.free, s.admitted INTO in_turn, v_admitted FROM @holdfast_settle@(p_name, NULL::text, p_standby) AS s;
+                notify := notify OR coalesce(v_admitted <> p_owner, false);
+                CONTINUE WHEN in_turn AND NOT p_claim OR v_admitted = p_owner;
+            END IF;
+            SELECT t.holder_id, t.kept_by, t.has_waiters, @record@
+              INTO v_owner, v_kept_by, waiters, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
+              FROM @table@ AS t WHERE t.lock_name = p_name;
+            CONTINUE WHEN v_owner = p_owner AND held_left > 0 OR held_left <= 0 AND NOT in_turn;
+            granted := 0;
+            SELECT w.place INTO v_place FROM @waiters@ AS w
+             WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
+            has_entry := FOUND;
+            queued := v_place IS NOT NULL;
+            IF p_queue > 0 AND NOT (p_claim AND p_place) AND NOT queued AND NOT (held_kept AND coalesce(v_kept_by = p_owner, false)) THEN
+                queued := true;
+                IF p_place THEN
+                    IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
+                        RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
+                    END IF;
+                    SELECT coalesce(max(w.place), 0) + 1 INTO v_place FROM @waiters@ AS w WHERE w.lock_name = p_name;
+                END IF;
+                IF p_place OR NOT has_entry THEN
+                    INSERT INTO @waiters@ AS w (lock_name, owner, place, until, holder, metadata, floor, tokens, notify_to)
+                    VALUES (p_name, p_owner, v_place, clock_timestamp() + v_queue, p_holder, coalesce(p_metadata, '{}'), p_floor, p_tokens, p_notify_to)
+                    ON CONFLICT (lock_name, owner) DO UPDATE SET place = v_place, until = greatest(w.until, excluded.until), holder = p_holder, metadata = coalesce(p_metadata, '{}'),
+                        floor = p_floor, tokens = p_tokens, notify_to = p_notify_to;
+                    -- It is written even if it is true: a transaction with an older snapshot has to notice.
+                    UPDATE @table@ AS t SET has_waiters = true WHERE t.lock_name = p_name;
+                    waiters := true;
+                END IF;
+            END IF;
+            is_first := queued AND v_place IS NOT NULL
+                        AND NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place < v_place AND w.until > clock_timestamp());
+            IF NOT notify THEN
+                PERFORM set_config('synchronous_commit', 'off', true); -- A crash forgets the queue.
+            END IF;
+            RETURN;
+        EXCEPTION
+            WHEN unique_violation THEN
+                NULL; -- Another index of the table has found the row of another transaction first.
+            WHEN lock_not_available THEN
+                -- It may have been something else than the row, when the server is busy. A
+                -- row that another transaction is about to insert cannot be seen.
+                waits := waits + 1;
+                in_turn := false;
+                waiters := coalesce(waiters, false);
+                PERFORM FROM @table@ AS t WHERE t.lock_name = p_name FOR NO KEY UPDATE SKIP LOCKED;
+                IF NOT FOUND THEN
+                    SELECT @record@
+                      INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
+                      FROM @table@ AS t WHERE t.lock_name = p_name;
+                    IF p_claim AND (FOUND OR waits > 1) THEN
+                        -- What became of the owner is not certain.
+                        RAISE EXCEPTION 'another transaction has locked the row' USING ERRCODE = 'lock_not_available';
+                    ELSIF FOUND OR waits > 1 THEN
+                        granted := 0;
+                        row_open := true;
+                        RETURN;
+                    END IF;
+                END IF;
+        END;
+    END LOOP;
+    RAISE EXCEPTION 'the lock changes hands too fast' USING ERRCODE = '40001';
+END $holdfast$
+--
+-- Prolongs holds, which come sorted by name, under their tokens (0: any). The answer has a letter for
+-- each: r renewed, l lost, b busy: the row is locked by another transaction; in upper case if
+-- holdfast_notify is to be called. No row is waited for, since one that somebody has locked must not
+-- cost the other locks.
+CREATE OR REPLACE FUNCTION @holdfast_renew@(p_names text[], p_owners text[], p_ttls bigint[], p_tokens bigint[], p_commit text, p_standby boolean)
+RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+DECLARE
+    outcomes text := '';
+    v_mine   boolean;
+    v_over   boolean;
+    v_letter text;
+BEGIN
+    IF p_commit <> '' OR p_standby THEN
+        PERFORM @holdfast_commit@(p_commit, p_standby);
+    END IF;
+    FOR i IN 1..cardinality(p_names) LOOP
+        PERFORM FROM @table@ AS t
+          WHERE t.lock_name = p_names[i] AND t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp() AND p_tokens[i] IN (0, t.token)
+            FOR NO KEY UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            UPDATE @table@ AS t
+               SET expires_at = greatest(t.expires_at, clock_timestamp() + p_ttls[i] * interval '1 microsecond')
+             WHERE t.lock_name = p_names[i];
+            outcomes := outcomes || 'r';
+        ELSE
+            SELECT t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp() AND p_tokens[i] IN (0, t.token),
+                   t.has_waiters AND t.expires_at <= clock_timestamp()
+              INTO v_mine, v_over FROM @table@ AS t WHERE t.lock_name = p_names[i];
+            v_letter := CASE WHEN v_mine THEN 'b' ELSE 'l' END;
+            IF v_over THEN
+                PERFORM FROM @table@ AS t WHERE t.lock_name = p_names[i] FOR NO KEY UPDATE SKIP LOCKED;
+                IF FOUND AND (SELECT s.admitted FROM @holdfast_settle@(p_names[i], NULL::text, p_standby) AS s) IS NOT NULL THEN
+                    v_letter := upper(v_letter);
+                END IF;
+            END IF;
+            outcomes := outcomes || v_letter;
+        END IF;
+    END LOOP;
+    RETURN outcomes;
+END $holdfast$
+--
+-- Prolongs places, which come sorted by name, or the holds that they have become. The letters are
+-- those of holdfast_renew, and q: the place lasts. No row is waited for but a place of which the
+-- transaction has the lock's row, so that no two of them wait for each other.
+CREATE OR REPLACE FUNCTION @holdfast_refresh@(p_names text[], p_owners text[], p_queues bigint[], p_commit text, p_standby boolean)
+RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+DECLARE
+    outcomes   text := '';
+    v_admitted text;
+    v_letter   text;
+    is_over    boolean;
+    is_durable boolean := false;
+BEGIN
+    PERFORM @holdfast_commit@(p_commit, false);
+    FOR i IN 1..cardinality(p_names) LOOP
+        v_admitted := NULL;
+        v_letter := 'l';
+        SELECT t.expires_at <= clock_timestamp() INTO is_over FROM @table@ AS t WHERE t.lock_name = p_names[i];
+        IF is_over THEN
+            PERFORM FROM @table@ AS t WHERE t.lock_name = p_names[i] FOR NO KEY UPDATE SKIP LOCKED;
+            is_over := FOUND;
+        END IF;
+        PERFORM FROM @waiters@ AS w
+          WHERE w.lock_name = p_names[i] AND w.owner = p_owners[i] AND w.place IS NOT NULL AND w.until > clock_timestamp()
+            FOR NO KEY UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            UPDATE @waiters@ AS w SET until = greatest(w.until, clock_timestamp() + p_queues[i] * interval '1 microsecond')
+             WHERE w.lock_name = p_names[i] AND w.owner = p_owners[i];
+            v_letter := 'q';
+        ELSE
+            PERFORM FROM @waiters@ AS w
+              WHERE w.lock_name = p_names[i] AND w.owner = p_owners[i] AND w.place IS NOT NULL AND w.until > clock_timestamp();
+            IF FOUND THEN
+                v_letter := 'b'; -- It may be admitted by now.
+            END IF;
+        END IF;
+        IF is_over AND v_letter <> 'b' THEN
+            SELECT s.admitted INTO v_admitted FROM @holdfast_settle@(p_names[i], NULL::text, p_standby) AS s;
+        END IF;
+        IF v_letter = 'l' OR v_admitted = p_owners[i] THEN
+            -- The place is gone. A statement that sees so sees what it has become, too.
+            PERFORM FROM @table@ AS t
+              WHERE t.lock_name = p_names[i] AND t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp()
+                FOR NO KEY UPDATE SKIP LOCKED;
+            IF FOUND THEN
+                PERFORM @holdfast_commit@('', p_standby);
+                UPDATE @table@ AS t
+                   SET expires_at = greatest(t.expires_at, clock_timestamp() + p_queues[i] * interval '1 microsecond'), notify_to = NULL
+                 WHERE t.lock_name = p_names[i];
+                v_letter := 'r';
+                is_durable := true;
+            ELSE
+                PERFORM FROM @table@ AS t
+                  WHERE t.lock_name = p_names[i] AND t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp();
+                v_letter := CASE WHEN FOUND THEN 'b' ELSE 'l' END;
+            END IF;
+        ELSIF v_letter = 'q' AND is_over IS NULL THEN
+            -- A place whose lock has no row would wait for ever.
+            DELETE FROM @waiters@ AS w WHERE w.lock_name = p_names[i] AND w.owner = p_owners[i];
+            v_letter := 'l';
+        END IF;
+        is_durable := is_durable OR v_admitted IS NOT NULL;
+        outcomes := outcomes || CASE WHEN v_admitted <> p_owners[i] THEN upper(v_letter) ELSE v_letter END;
+    END LOOP;
+    IF NOT is_durable THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+    RETURN outcomes;
+END $holdfast$
+--
+-- Ends a hold or a place; with p_keep above zero nobody can take the name for so long. One that
+-- admits nobody waits for the disk only if it is durable.
+CREATE OR REPLACE FUNCTION @holdfast_release@(p_name text, p_owner text, p_keep bigint, p_commit text, p_durable boolean, p_standby boolean,
+    OUT ended boolean, OUT waiters boolean, OUT notify boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
+DECLARE
+    v_settled  record;
+    v_admitted text;
+    in_queue   boolean := false; -- the owner has no hold, and may have a place
+BEGIN
+    IF p_commit <> '' THEN
+        PERFORM @holdfast_commit@(p_commit, false);
+    END IF;
+    FOR attempt IN 1..2 LOOP
+        UPDATE @table@ AS t
+           SET holder_id = '', holder = NULL, metadata = '{}',
+               acquired_at = CASE WHEN p_keep > 0 THEN t.acquired_at ELSE clock_timestamp() END,
+               expires_at = CASE WHEN p_keep > 0 THEN clock_timestamp() + p_keep * interval '1 microsecond' ELSE @past@ END,
+               kept_by = CASE WHEN p_keep > 0 THEN p_owner END
+         WHERE t.lock_name = p_name AND t.expires_at > clock_timestamp() AND p_owner <> ''
+           AND (t.holder_id = p_owner OR p_keep > 0 AND t.holder_id = '' AND t.kept_by = p_owner)
+        RETURNING t.has_waiters INTO waiters;
+        ended := FOUND;
+        EXIT WHEN ended OR attempt = 2;
+        PERFORM FROM @table@ AS t WHERE t.lock_name = p_name AND t.has_waiters;
+        EXIT WHEN NOT FOUND;
+        -- The place of the owner, if it has one, may be admitted until the row is locked.
+        PERFORM FROM @table@ AS t WHERE t.lock_name = p_name FOR NO KEY UPDATE;
+        in_queue := FOUND;
+    END LOOP;
+    waiters := in_queue OR coalesce(waiters, false);
+    notify := false;
+    IF waiters THEN
+        SELECT s.left_queue, s.admitted, s.waiters INTO v_settled FROM @holdfast_settle@(p_name, p_owner, p_standby) AS s;
+        v_admitted := v_settled.admitted;
+        waiters := v_settled.waiters;
+        notify := v_admitted IS NOT NULL OR ended AND waiters;
+        ended := ended OR v_settled.left_queue AND p_keep = 0;
+    END IF;
+    IF v_admitted IS NULL AND NOT p_durable THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+END $holdfast$
+--
+-- Ends whatever hold or keep a name has, and describes it.
+CREATE OR REPLACE FUNCTION @holdfast_break@(p_name text, p_commit text, p_standby boolean,
+    OUT ended boolean, OUT waiters boolean, OUT notify boolean, OUT held_token bigint, OUT held_by text, OUT held_since bigint, OUT held_until bigint,
+    OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
+DECLARE
+    v_settled record;
+BEGIN
+    IF p_commit <> '' THEN
+        PERFORM @holdfast_commit@(p_commit, false);
+    END IF;
+    SELECT t.has_waiters, @record@
+      INTO waiters, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
+      FROM @table@ AS t WHERE t.lock_name = p_name AND t.expires_at > clock_timestamp() FOR UPDATE;
+    ended := FOUND;
+    waiters := coalesce(waiters, false);
+    notify := false;
+    IF ended THEN
+        UPDATE @table@ AS t
+           SET holder_id = '', holder = NULL, metadata = '{}', kept_by = NULL, acquired_at = clock_timestamp(), expires_at = @past@
+         WHERE t.lock_name = p_name;
+    END IF;
+    IF ended AND waiters THEN
+        SELECT s.admitted, s.waiters INTO v_settled FROM @holdfast_settle@(p_name, NULL::text, p_standby) AS s;
+        waiters := v_settled.waiters;
+        notify := v_settled.admitted IS NOT NULL OR waiters;
+    END IF;
+END $holdfast$
+--
+-- Deletes rows that have been free for p_idle, at most p_limit of them, and
+-- returns how many. A row whose token the clock has not passed yet stays, and one that others wait for.
+CREATE OR REPLACE FUNCTION @sweep_locks@(p_idle interval, p_limit integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+DECLARE
+    v_now   timestamptz := clock_timestamp();
+    v_idle  timestamptz := v_now - greatest(p_idle, interval '0');
+    v_token bigint := (extract(epoch FROM v_now) * 1000000)::bigint;
+    v_count integer;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    DELETE FROM @waiters@ AS w
+     WHERE (w.lock_name, w.owner) IN (
+        SELECT d.lock_name, d.owner FROM @waiters@ AS d WHERE d.until <= v_idle LIMIT p_limit FOR UPDATE SKIP LOCKED);
+    DELETE FROM @table@ AS t
+     WHERE t.lock_name IN (
+        SELECT d.lock_name FROM @table@ AS d
+         WHERE d.expires_at <= v_idle AND d.acquired_at <= v_idle AND greatest(d.token, d.last_token) < v_token
+           AND (NOT d.has_waiters OR NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = d.lock_name))
+         LIMIT p_limit FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @sweep_locks@() RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @sweep_locks@('1 hour'::interval, 10000::integer);
+END $holdfast$
+--
+-- For every language: acquire_lock, acquire_lock_token, extend_lock, release_lock.
+-- None has a default, since an overload without one would be a better match.
+-- Takes a lock that is free, or extends one's own, and returns the fencing token;
+-- null: it is held by somebody else, others wait for it, or a transaction has the row open.
+CREATE OR REPLACE FUNCTION @acquire_lock_token@(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb)
+RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+DECLARE
+    v_token  bigint;
+    v_notify boolean;
+BEGIN
+    IF p_lock_name IS NULL OR p_lock_name = '' OR p_holder_id IS NULL OR p_holder_id = '' THEN
+        RAISE EXCEPTION 'a lock needs a name and a holder id' USING ERRCODE = '22023';
+    ELSIF p_ttl_seconds IS NULL OR p_ttl_seconds NOT BETWEEN 0.01 AND 31536000 THEN
+        RAISE EXCEPTION 'the TTL of a lock is 0.01 to 31536000 seconds' USING ERRCODE = '22023';
+    ELSIF pg_column_size(p_metadata) > 8192 THEN
+        RAISE EXCEPTION 'the metadata of a lock is larger than 8 kB' USING ERRCODE = '22023';
+    END IF;
+    SELECT a.granted, a.notify INTO v_token, v_notify
+      FROM @holdfast_acquire@(p_lock_name, p_holder_id, NULL::text, (p_ttl_seconds * 1000000)::bigint, 0::bigint, 1::bigint, p_metadata, ''::text, false,
+                              0::bigint, false, false, NULL::text) AS a;
+    IF v_notify THEN
+        PERFORM @holdfast_notify@(ARRAY[p_lock_name]);
+    END IF;
+    RETURN nullif(v_token, 0);
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @acquire_lock_token@(p_lock_name text, p_holder_id text, p_ttl_seconds double precision) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @acquire_lock_token@(p_lock_name, p_holder_id, p_ttl_seconds, '{}'::jsonb);
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @acquire_lock_token@(p_lock_name text, p_holder_id text, p_ttl_seconds integer, p_metadata jsonb) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @acquire_lock_token@(p_lock_name, p_holder_id, p_ttl_seconds::double precision, p_metadata);
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @acquire_lock_token@(p_lock_name text, p_holder_id text, p_ttl_seconds integer) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @acquire_lock_token@(p_lock_name, p_holder_id, p_ttl_seconds::double precision, '{}'::jsonb);
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @acquire_lock_token@(p_lock_name text, p_holder_id text) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @acquire_lock_token@(p_lock_name, p_holder_id, 30::double precision, '{}'::jsonb);
+END $holdfast$
+--
+-- Takes a lock that is free, or extends one's own. False: somebody else has it.
+CREATE OR REPLACE FUNCTION @acquire_lock@(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @acquire_lock_token@(p_lock_name, p_holder_id, p_ttl_seconds, p_metadata) IS NOT NULL;
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @acquire_lock@(p_lock_name text, p_holder_id text, p_ttl_seconds double precision) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @acquire_lock_token@(p_lock_name, p_holder_id, p_ttl_seconds, '{}'::jsonb) IS NOT NULL;
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @acquire_lock@(p_lock_name text, p_holder_id text, p_ttl_seconds integer, p_metadata jsonb) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @acquire_lock_token@(p_lock_name, p_holder_id, p_ttl_seconds::double precision, p_metadata) IS NOT NULL;
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @acquire_lock@(p_lock_name text, p_holder_id text, p_ttl_seconds integer) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @acquire_lock_token@(p_lock_name, p_holder_id, p_ttl_seconds::double precision, '{}'::jsonb) IS NOT NULL;
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @acquire_lock@(p_lock_name text, p_holder_id text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @acquire_lock_token@(p_lock_name, p_holder_id, 30::double precision, '{}'::jsonb) IS NOT NULL;
+END $holdfast$
+--
+-- Extends one's own lock. False: it is lost. It is never taken anew.
+CREATE OR REPLACE FUNCTION @extend_lock@(p_lock_name text, p_holder_id text, p_ttl_seconds double precision) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
+BEGIN
+    IF p_ttl_seconds IS NULL OR p_ttl_seconds NOT BETWEEN 0.01 AND 31536000 THEN
+        RAISE EXCEPTION 'the TTL of a lock is 0.01 to 31536000 seconds' USING ERRCODE = '22023';
+    END IF;
+    UPDATE @table@ AS t
+       SET expires_at = greatest(t.expires_at, clock_timestamp() + p_ttl_seconds * interval '1 second')
+     WHERE t.lock_name = p_lock_name AND t.holder_id = p_holder_id AND p_holder_id <> '' AND t.expires_at > clock_timestamp();
+    RETURN FOUND;
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @extend_lock@(p_lock_name text, p_holder_id text, p_ttl_seconds integer) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @extend_lock@(p_lock_name, p_holder_id, p_ttl_seconds::double precision);
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @extend_lock@(p_lock_name text, p_holder_id text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @extend_lock@(p_lock_name, p_holder_id, 30::double precision);
+END $holdfast$
+--
+-- Lets go of one's own lock. The first of those that wait for it gets it, and is notified at the
+-- commit. False: one did not hold it.
+CREATE OR REPLACE FUNCTION @release_lock@(p_lock_name text, p_holder_id text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+DECLARE
+    v_ended  boolean;
+    v_notify boolean;
+BEGIN
+    SELECT r.ended, r.notify INTO v_ended, v_notify
+      FROM @holdfast_release@(p_lock_name, p_holder_id, 0::bigint, ''::text, true, false) AS r;
+    IF v_notify THEN
+        PERFORM @holdfast_notify@(ARRAY[p_lock_name]);
+    END IF;
+    RETURN v_ended;
+END $holdfast$

@@ -1,0 +1,193 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/notices"
+	"github.com/holdfast-go/holdfast/internal/retry"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+)
+
+const (
+	// listenPing is how often a connection that listens is tested, and listenTimeout bounds the test
+	// and the attempt to connect. The others bound the pauses between attempts.
+	listenPing    = 20 * time.Second
+	listenTimeout = 5 * time.Second
+	minReconnect  = 50 * time.Millisecond
+	maxReconnect  = 2 * time.Second
+
+	// notifyTimeout bounds the statement that notifies waiters.
+	notifyTimeout = 2 * time.Second
+)
+
+// A notifier passes the notifications for a Store to the functions that Notify has registered. The
+// Store listens on a channel of its own. The payload identifies a waiter without its secret.
+type notifier struct {
+	channel string // random
+	start   sync.Once
+	running sync.WaitGroup
+	notices notices.Registry
+
+	mu      sync.Mutex
+	waiters map[string]waitingOwner // by payload
+	purgeAt int                     // the number of waiters at which those that are over are deleted
+}
+
+// A waitingOwner waits for a name until a time, and a while longer.
+type waitingOwner struct {
+	name, owner string
+	until       time.Time
+}
+
+// Notify implements [driver.Notifier]. The connection that listens is made at the first wait. Every
+// notice is an Ask.
+func (s *Store) Notify(f func(driver.Notice)) (stop func()) {
+	return s.notifier.notices.Notify(f)
+}
+
+// expect returns where an owner that waits for d is notified: the channel and the payload.
+func (n *notifier) expect(name, owner string, d time.Duration) (notifyTo string) {
+	payload := fmt.Sprintf("%x", sha256.Sum256([]byte(name+"\x00"+owner)))[:32]
+	now := time.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waiters[payload] = waitingOwner{name, owner, now.Add(d + time.Minute)} // A notice that is not needed does no harm.
+	if len(n.waiters) > n.purgeAt {
+		for payload, w := range n.waiters {
+			if w.until.Before(now) {
+				delete(n.waiters, payload)
+			}
+		}
+		n.purgeAt = max(1000, 2*len(n.waiters))
+	}
+	return n.channel + " " + payload
+}
+
+// waiterOf returns the owner that a payload identifies.
+func (n *notifier) waiterOf(payload string) (w waitingOwner, found bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w, found = n.waiters[payload]
+	return w, found
+}
+
+// ask sends an Ask to an owner, or to all if the name is "".
+func (n *notifier) ask(name, owner string) {
+	n.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
+}
+
+// startListening listens until the store is closed, or until it turns out to be impossible.
+func (s *Store) startListening() {
+	s.notifier.start.Do(func() {
+		if s.beginBackground() {
+			s.notifier.running.Go(s.listen)
+			s.background.Done()
+		}
+	})
+}
+
+func (s *Store) listen() {
+	for failures := 0; ; failures++ {
+		conn, err := s.dialListener()
+		if errors.Is(err, driver.ErrUnsupported) {
+			s.cannotListen.Store(true)
+			s.notifier.ask("", "")
+			return
+		}
+		if err == nil {
+			s.notifier.ask("", "") // What was sent before is lost.
+			failures = 0
+			s.forward(conn)
+			closeConn(conn)
+		}
+		if retry.Sleep(s.ctx, retry.Backoff(failures, minReconnect, maxReconnect)) != nil {
+			return
+		}
+	}
+}
+
+// dialListener makes a connection that listens.
+func (s *Store) dialListener() (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
+	defer cancel()
+	config, err := s.pool.listenConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config.OnNotification = nil // It would get the notifications instead of forward.
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	var pid uint32
+	err = conn.QueryRow(ctx, pgclient.PingStatement, pgx.QueryExecModeExec).Scan(&pid)
+	if err == nil && pid != conn.PgConn().PID() {
+		err = fmt.Errorf("%w: a pooler is in the path, through which nobody can listen", driver.ErrUnsupported)
+	}
+	if err == nil {
+		_, err = conn.Exec(ctx, "LISTEN "+s.notifier.channel, pgx.QueryExecModeExec)
+	}
+	if err != nil {
+		closeConn(conn)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// forward passes on the notifications of a connection until it fails or the store is closed.
+func (s *Store) forward(conn *pgx.Conn) {
+	for s.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(s.ctx, listenPing)
+		note, err := conn.WaitForNotification(ctx)
+		idle := ctx.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			if w, found := s.notifier.waiterOf(note.Payload); found {
+				s.nameCache.setContended(w.name)
+				s.notifier.ask(w.name, w.owner)
+			}
+		case idle:
+			ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
+			_, err := conn.Exec(ctx, pgclient.PingStatement, pgx.QueryExecModeExec)
+			cancel()
+			if err != nil {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// closeConn closes a connection that is no longer used.
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// notifyWaiters notifies the waiters for names whose turn it may be, in the background.
+func (s *Store) notifyWaiters(names ...string) {
+	if len(names) == 0 {
+		return
+	}
+	s.runInBackground(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), notifyTimeout)
+		defer cancel()
+		c, err := s.pool.acquireConn(ctx)
+		if err != nil {
+			return // Waiters renew their places, and so notice it.
+		}
+		defer c.releaseConn()
+		_ = c.query(ctx, s.unprepared.Load(), s.queries.notify, []any{arrayLiteral(names)}, func(scanner) error { return nil }) // As above.
+	})
+}

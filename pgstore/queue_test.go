@@ -1,0 +1,813 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockqueue/queuetest"
+	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+// A noticeLog has the notices of a store. An Ask for all has no name.
+type noticeLog struct{ notices chan driver.Notice }
+
+// noticesOf returns the notices of a store that has not listened before. It listens from now on.
+func noticesOf(t *testing.T, s *Store) *noticeLog {
+	t.Helper()
+	l := &noticeLog{make(chan driver.Notice, 10000)}
+	t.Cleanup(s.Notify(func(n driver.Notice) { l.notices <- n }))
+	s.startListening()
+	l.expectAll(t)
+	return l
+}
+
+func (l *noticeLog) next(t *testing.T) driver.Notice {
+	t.Helper()
+	select {
+	case n := <-l.notices:
+		return n
+	case <-time.After(pgtest.Bound):
+		t.Fatal("no notice came")
+		return driver.Notice{}
+	}
+}
+
+// expect waits for the notice of an owner, which must be the next.
+func (l *noticeLog) expect(t *testing.T, req driver.AcquireRequest) {
+	t.Helper()
+	if n, want := l.next(t), (driver.Notice{Kind: driver.Ask, Name: req.Name, Owner: req.Owner}); n != want {
+		t.Errorf("the notice %+v, want %+v", n, want)
+	}
+}
+
+func (l *noticeLog) expectAll(t *testing.T) {
+	t.Helper()
+	if n := l.next(t); n != (driver.Notice{Kind: driver.Ask}) {
+		t.Errorf("the notice %+v, want an Ask for all", n)
+	}
+}
+
+// flush returns the notices that were sent before.
+func (l *noticeLog) flush(t *testing.T, s *Store) (notices []driver.Notice) {
+	t.Helper()
+	s.background.Wait()
+	channel, payload, _ := strings.Cut(s.notifier.expect("the end", "", time.Minute), " ")
+	change(t, s, "SELECT pg_notify($1, $2)", channel, payload)
+	for {
+		n := l.next(t)
+		if n.Name == "the end" {
+			return notices
+		}
+		notices = append(notices, n)
+	}
+}
+
+// queueUp makes a place in the queue of a name that must be held.
+func queueUp(t *testing.T, s *Store, name string, queue time.Duration) driver.AcquireRequest {
+	t.Helper()
+	req := pgtest.Request(name, time.Minute)
+	req.Queue = queue
+	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Queued {
+		t.Fatalf("Acquire of %q with Queue: %+v, %v, want it queued", name, res, err)
+	}
+	return req
+}
+
+func claim(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+	t.Helper()
+	req.Claim = true
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatalf("Claim of %q: %v", req.Name, err)
+	}
+	return res
+}
+
+// claimed claims what must have been admitted.
+func claimed(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+	t.Helper()
+	res := claim(t, s, req)
+	if !res.Granted {
+		t.Fatalf("Claim of %q: %+v, want it granted", req.Name, res)
+	}
+	return res
+}
+
+// The queue of a name keeps the rule of package lockqueue.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	all, err := queuetest.Histories()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t)
+	log := noticesOf(t, s)
+	played := 0
+	for _, h := range all {
+		exclusive := !slices.ContainsFunc(h.Steps, func(step queuetest.Step) bool {
+			_, shared := step.Args["shared"]
+			return shared || step.Args["limit"] != ""
+		})
+		if !exclusive { // Such requests are refused: drivertest, queue/limits.
+			continue
+		}
+		played++
+		t.Run(strings.ReplaceAll(h.Title, " ", "-"), func(t *testing.T) {
+			if err := queuetest.Play(h, 1, &historyStore{t: t, s: s, log: log, name: h.Title, asked: map[string]int64{}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if played < 45 {
+		t.Errorf("%d histories were played", played)
+	}
+}
+
+// A historyStore is one name in a Store. Its time passes when the times and tokens in the rows are set
+// back.
+type historyStore struct {
+	t      *testing.T
+	s      *Store
+	log    *noticeLog
+	name   string
+	passed time.Duration
+	asked  map[string]int64 // the tokens of the holds that were notified, by owner
+}
+
+func (h *historyStore) Now() int64 { return time.Now().Add(h.passed).UnixMicro() }
+
+func (h *historyStore) Advance(d time.Duration) {
+	h.t.Helper()
+	h.passed += d
+	micros := d.Microseconds()
+	change(h.t, h.s, `UPDATE @table@ SET acquired_at = acquired_at - v, granted_at = granted_at - v, expires_at = expires_at - v,
+		token = token - $2::bigint, last_token = last_token - $2::bigint FROM (SELECT $2::bigint * interval '1 microsecond' AS v) AS v WHERE lock_name = $1`, h.name, micros)
+	change(h.t, h.s, `UPDATE @waiters@ SET until = until - $2::bigint * interval '1 microsecond', floor = greatest(floor - $2::bigint, 0)
+		WHERE lock_name = $1`, h.name, micros)
+}
+
+// own returns a token of the rows, given one of the history, and the other way round.
+func (h *historyStore) own(token, sign int64) int64 {
+	if token == 0 {
+		return 0
+	}
+	return max(1, token+sign*h.passed.Microseconds())
+}
+
+func (h *historyStore) Acquire(req queuetest.Request) queuetest.Reply {
+	res, err := h.s.Acquire(h.t.Context(), driver.AcquireRequest{
+		Name: h.name, Owner: req.Owner, Holder: req.Owner, TTL: req.TTL, Queue: req.Queue, Claim: req.Claim, Tokens: req.Tokens,
+		Floor: h.own(req.Floor, -1),
+	})
+	if errors.Is(err, driver.ErrInvalid) {
+		return queuetest.Reply{Invalid: true}
+	}
+	if err != nil {
+		h.t.Error(err)
+	}
+	reply := queuetest.Reply{
+		Token: h.own(res.Token, 1), Tokens: res.Tokens, Queued: res.Queued, First: res.First, Held: res.Held.Holder, Left: res.Held.Remaining,
+	}
+	if res.Held.Kept {
+		reply.Held = "keep"
+	}
+	return reply
+}
+
+func (h *historyStore) Renew(owner string, token int64, ttl time.Duration) queuetest.Outcome {
+	outcomes, err := h.s.Renew(h.t.Context(), []driver.RenewRequest{{Name: h.name, Owner: owner, TTL: ttl, Token: h.own(token, -1)}})
+	if err != nil {
+		h.t.Error(err)
+	}
+	return map[driver.RenewOutcome]queuetest.Outcome{driver.Renewed: queuetest.Renewed, driver.RenewQueued: queuetest.Queued, driver.RenewLost: queuetest.Lost}[outcomes[0]]
+}
+
+func (h *historyStore) Release(owner string, keep time.Duration) bool {
+	ended, err := h.s.Release(h.t.Context(), driver.ReleaseRequest{Name: h.name, Owner: owner, Keep: keep})
+	if err != nil {
+		h.t.Error(err)
+	}
+	return ended
+}
+
+func (h *historyStore) Break(token int64) int {
+	_, found, err := h.s.Break(h.t.Context(), driver.BreakRequest{Name: h.name, Token: h.own(token, -1)})
+	if err != nil {
+		h.t.Error(err)
+	}
+	if found {
+		return 1
+	}
+	return 0
+}
+
+// Notices adds the tokens of those that were admitted. The release of a contended name may notify a
+// hold again, which changes nothing.
+func (h *historyStore) Notices() (all []queuetest.Notice) {
+	for _, n := range h.log.flush(h.t, h.s) {
+		if n.Kind != driver.Ask || n.Name != h.name {
+			h.t.Errorf("the notice %+v, of %q", n, h.name)
+			continue
+		}
+		notice := queuetest.Notice{Owner: n.Owner}
+		if err := h.s.queryRows(h.t.Context(), h.s.expandSQL(`SELECT token, greatest(last_token - token, 0) + 1 FROM @table@
+			WHERE lock_name = $1 AND holder_id = $2`), []any{h.name, n.Owner}, func() {}, func(scan scanner) error { return scan(&notice.Token, &notice.Tokens) }); err != nil {
+			h.t.Error(err)
+		}
+		notice.Token = h.own(notice.Token, 1)
+		if notice.Token == 0 || h.asked[n.Owner] != notice.Token {
+			all = append(all, notice)
+		}
+		h.asked[n.Owner] = notice.Token
+	}
+	return all
+}
+
+// Refreshes of places and releases of the same names wait for each other in no circle, and no place is
+// lost by being admitted meanwhile.
+func TestRefreshesBesideReleases(t *testing.T) {
+	t.Parallel()
+	s := open(t, "pool_max_conns=16", "options=-c%20deadlock_timeout%3D10ms%20-c%20synchronous_commit%3Doff")
+	const names, waiters, rounds = 4, 6, 300
+	deadlocks := func() (n int) {
+		query(t, s, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()", nil, &n)
+		return n
+	}
+	before := deadlocks()
+	var group sync.WaitGroup
+	for i := range waiters { // each waits for all names, and renews its places together
+		group.Go(func() {
+			mine := map[string]driver.AcquireRequest{}
+			for round := 0; round < rounds*names; {
+				for n := range names {
+					name := fmt.Sprint("name/", (n+i)%names)
+					if _, ok := mine[name]; ok {
+						continue
+					}
+					req := pgtest.Request(name, time.Minute)
+					req.Queue = time.Minute
+					res, err := s.Acquire(t.Context(), req)
+					if err != nil {
+						t.Errorf("Acquire: %v", err)
+						return
+					}
+					if res.Granted || res.Queued { // else the row was locked for too long, as on a busy machine
+						mine[name] = req
+					}
+				}
+				var reqs []driver.RenewRequest
+				for _, req := range mine {
+					reqs = append(reqs, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: time.Minute})
+				}
+				outcomes, err := s.Renew(t.Context(), reqs)
+				if err != nil && !errors.Is(err, errRowLocked) {
+					t.Errorf("Renew: %v", err)
+					return
+				}
+				for i, outcome := range outcomes {
+					switch outcome {
+					case driver.RenewLost:
+						t.Errorf("a place is lost")
+					case driver.Renewed:
+						ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: reqs[i].Name, Owner: reqs[i].Owner})
+						if err != nil || !ended {
+							t.Errorf("Release: %v, %v", ended, err)
+						}
+						delete(mine, reqs[i].Name)
+						round++
+					}
+				}
+				if t.Failed() {
+					return
+				}
+			}
+			for _, req := range mine {
+				if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+					t.Errorf("Release at the end: %v", err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	change(t, s, "SELECT pg_stat_force_next_flush()")
+	if n := deadlocks() - before; n > 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+	var left int
+	query(t, s, "SELECT count(*) FROM @waiters@", nil, &left)
+	if left > 0 {
+		t.Errorf("%d waiters are left", left)
+	}
+}
+
+// A crash of the server forgets the queues and no hold. Places are lost then, and made anew.
+func TestCrashWithQueue(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t)
+	migrated(t, server.URL("postgres"), nil)
+	s := openAt(t, server.URL("postgres"))
+	log := noticesOf(t, s)
+	held := map[string]driver.AcquireRequest{}
+	var places []driver.AcquireRequest
+	for _, name := range []string{"a", "b"} {
+		held[name] = grant(t, s, name, time.Hour)
+		for range 8 {
+			places = append(places, queueUp(t, s, name, time.Hour))
+		}
+	}
+	server.Restart() // at once, without a shutdown
+	pgtest.Eventually(t, "answer after the crash", func() bool {
+		outcomes, err := s.Renew(t.Context(), pgtest.Renewals(places...))
+		if err != nil {
+			return false
+		}
+		for _, outcome := range outcomes {
+			if outcome != driver.RenewLost {
+				t.Errorf("the place is renewed after a crash: %v", outcome)
+			}
+		}
+		return true
+	})
+	log.expectAll(t)
+	for _, name := range []string{"a", "b"} {
+		if res := claim(t, s, places[0]); res.Granted || res.Queued {
+			t.Errorf("Claim of a place that was lost: %+v", res)
+		}
+		w := queueUp(t, s, name, time.Hour)
+		if !release(t, s, held[name]) {
+			t.Error("a hold was lost")
+		}
+		log.expect(t, w)
+		claimed(t, s, w)
+		if !release(t, s, w) {
+			t.Error("a hold that was admitted is not there to be released")
+		}
+		grant(t, s, name, time.Minute)
+	}
+	var flagged int
+	query(t, s, "SELECT count(*) FROM @table@ WHERE has_waiters", nil, &flagged)
+	if flagged > 0 {
+		t.Errorf("%d names are marked as having waiters", flagged)
+	}
+}
+
+// A mark that there are waiters, and none, costs the next attempt nothing.
+func TestMarkWithoutWaiters(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	req := grant(t, s, "name", time.Minute)
+	change(t, s, "UPDATE @table@ SET has_waiters = true")
+	if !release(t, s, req) {
+		t.Error("Release: nothing was held")
+	}
+	change(t, s, "UPDATE @table@ SET has_waiters = true")
+	release(t, s, grant(t, s, "name", time.Minute))
+	var flagged bool
+	query(t, s, "SELECT has_waiters FROM @table@", nil, &flagged)
+	if flagged {
+		t.Error("the mark is still there")
+	}
+}
+
+// Functions for other languages keep to the queue: acquire_lock does not overtake, and release_lock
+// admits the first and notifies it.
+func TestLanguagesBesideQueue(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	log := noticesOf(t, s)
+	do := func(want bool, text string) {
+		t.Helper()
+		var done bool
+		query(t, s, text, nil, &done)
+		if done != want {
+			t.Errorf("%s: %v", s.expandSQL(text), done)
+		}
+	}
+	do(true, "SELECT @acquire_lock@('name'::text, 'worker'::text, 60)")
+	a, b := queueUp(t, s, "name", time.Minute), queueUp(t, s, "name", time.Minute)
+	change(t, s, "UPDATE @table@ SET expires_at = now()")
+	do(false, "SELECT @acquire_lock@('name'::text, 'other'::text, 60)")
+	log.expect(t, a)
+	claimed(t, s, a)
+	release(t, s, a)
+	log.expect(t, b)
+	do(false, "SELECT @acquire_lock@('name'::text, 'other'::text, 60)")
+	claimed(t, s, b)
+	release(t, s, b)
+	do(true, "SELECT @acquire_lock@('name'::text, 'worker'::text, 60)")
+	c := queueUp(t, s, "name", time.Minute)
+	do(true, "SELECT @release_lock@('name'::text, 'worker'::text)")
+	log.expect(t, c)
+	claimed(t, s, c)
+	if got := log.flush(t, s); len(got) > 0 {
+		t.Errorf("the notices %+v that nothing was the cause of", got)
+	}
+}
+
+// The statements for names without waiters leave alone a name that has some, whatever is believed of it.
+func TestBareStatementsBesideQueue(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	log := noticesOf(t, s)
+	held := grant(t, s, "name", time.Hour)
+	a, b := queueUp(t, s, "name", time.Minute), queueUp(t, s, "name", time.Minute)
+	freed := &rowChange{name: "name", owner: held.Owner}
+	if err := s.changeTogether(t.Context(), []*rowChange{freed}, nil); err != nil || freed.decided {
+		t.Errorf("Release of many: %+v, %v, want it undecided", freed, err)
+	}
+	s.nameCache.setHeld("name", time.Hour)
+	if !release(t, s, held) {
+		t.Error("Release: nothing was held")
+	}
+	log.expect(t, a)
+	change(t, s, "UPDATE @table@ SET expires_at = now()")
+	taken := acquisition("name", 0)
+	if err := s.changeTogether(t.Context(), nil, []*rowChange{taken}); err != nil || taken.decided {
+		t.Errorf("Acquire of many: %+v, %v, want it undecided", taken, err)
+	}
+	s.nameCache.setFree("name")
+	refuse(t, s, "name")
+	log.expect(t, b)
+}
+
+// A program that frees a row by hand does not know the queue. The next refresh admits the first place.
+func TestRowFreedByHand(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	log := noticesOf(t, s)
+	grant(t, s, "name", time.Hour)
+	a, b := queueUp(t, s, "name", time.Minute), queueUp(t, s, "name", time.Minute)
+	change(t, s, "UPDATE @table@ SET expires_at = now()")
+	if got := renew(t, s, b); got[0] != driver.RenewQueued {
+		t.Errorf("Renew of the second place: %v", got)
+	}
+	log.expect(t, a)
+	change(t, s, "DELETE FROM @table@")
+	if got := renew(t, s, a, b); got[0] != driver.RenewLost || got[1] != driver.RenewLost {
+		t.Errorf("Renew of a place of a lock that has no row: %v", got)
+	}
+	grant(t, s, "name", time.Minute)
+}
+
+// NoPlace gets an Ask when the name may be free, and no turn.
+func TestNoPlace(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	log := noticesOf(t, s)
+	held := grant(t, s, "name", time.Hour)
+	req := pgtest.Request("name", time.Minute)
+	req.Queue, req.NoPlace = time.Minute, true
+	for range 2 {
+		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Queued || res.First {
+			t.Errorf("Acquire with NoPlace: %+v, %v, want it queued, and not first", res, err)
+		}
+	}
+	if rec, _, err := s.Lookup(t.Context(), "name"); err != nil || rec.Waiting != 0 {
+		t.Errorf("Lookup: %+v, %v, want none that waits", rec, err)
+	}
+	own := req
+	own.NoPlace = false
+	if res := claim(t, s, own); res.Granted || res.Queued {
+		t.Errorf("Claim by an owner without a place: %+v", res)
+	}
+	w := queueUp(t, s, "name", time.Minute)
+	release(t, s, held)
+	if a, b := log.next(t), log.next(t); a.Owner == b.Owner || a.Owner+b.Owner != req.Owner+w.Owner && a.Owner+b.Owner != w.Owner+req.Owner {
+		t.Errorf("the notices are %+v and %+v, want one for the place and one for the other", a, b)
+	}
+	release(t, s, w)
+	log.expect(t, req)
+	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+		t.Errorf("Acquire of a free name: %+v, %v", res, err)
+	}
+	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Minute}); err != nil {
+		t.Error(err)
+	}
+	other := pgtest.Request("name", time.Minute)
+	other.Queue, other.NoPlace = time.Minute, true
+	if res, err := s.Acquire(t.Context(), other); err != nil || !res.Queued || !res.Held.Kept {
+		t.Errorf("Acquire of a kept name: %+v, %v", res, err)
+	}
+	if _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil {
+		t.Error(err)
+	}
+	log.expect(t, other)
+	if release(t, s, other) {
+		t.Error("Release of an owner without a place reports one")
+	}
+	var left int
+	query(t, s, "SELECT count(*) FROM @waiters@", nil, &left)
+	if left > 0 {
+		t.Errorf("%d waiters are left", left)
+	}
+}
+
+// A release of a name without waiters is one statement, and notifies nobody. With waiters the release
+// and the notification are sent together.
+func TestNotifyOnlyWithWaiters(t *testing.T) {
+	t.Parallel()
+	s, sent := traced(t, &Options{})
+	other := openIn(t, s.options.Schema)
+	log := noticesOf(t, other)
+	for range 3 {
+		release(t, s, grant(t, s, "name", time.Minute))
+	}
+	held := grant(t, s, "name", time.Minute)
+	if got := log.flush(t, other); len(got) > 0 {
+		t.Errorf("a release that nobody waits for was notified: %+v", got)
+	}
+	w := queueUp(t, other, "name", time.Minute)
+	sent.Store(0)
+	release(t, s, held)
+	log.expect(t, w)
+	if n := sent.Load(); n != 1 { // The pipeline of a contended name is not traced.
+		t.Errorf("a release that admits was %d statements before those that go together, want 1", n)
+	}
+}
+
+// After the connection that listens has ended, an Ask for all comes when there is another.
+func TestListenerEnds(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	log := noticesOf(t, s)
+	held := grant(t, s, "name", time.Minute)
+	w := queueUp(t, s, "name", time.Minute)
+	var done bool
+	query(t, s, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = $1", []any{"LISTEN " + s.notifier.channel}, &done)
+	release(t, s, held)
+	for n := log.next(t); n != (driver.Notice{Kind: driver.Ask}); n = log.next(t) {
+		if n.Owner != w.Owner { // It may have been sent before the end.
+			t.Errorf("the notice %+v", n)
+		}
+	}
+	claimed(t, s, w)
+	next := queueUp(t, s, "name", time.Minute)
+	release(t, s, w)
+	log.expect(t, next)
+}
+
+// No function is called after stop.
+func TestNotifyStop(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	log := noticesOf(t, s)
+	stopped := false
+	stop := s.Notify(func(n driver.Notice) {
+		if stopped {
+			t.Errorf("the notice %+v after the end", n)
+		}
+	})
+	held := grant(t, s, "name", time.Minute)
+	w := queueUp(t, s, "name", time.Minute)
+	stop()
+	stopped = true
+	release(t, s, held)
+	log.expect(t, w)
+}
+
+// A user without rights to the table of waiters cannot wait. The holds of that user are as good as any.
+func TestNoRightsToWaiters(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	change(t, s, "DO $$ BEGIN CREATE ROLE impatient LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+	change(t, s, "GRANT USAGE ON SCHEMA @schema@ TO impatient")
+	change(t, s, "GRANT SELECT, INSERT, UPDATE, DELETE ON @table@ TO impatient")
+	poor := New(pgtest.OpenPool(t, strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "impatient@", 1)), &s.options)
+	t.Cleanup(func() { _ = poor.Close() })
+	held := grant(t, poor, "name", time.Minute)
+	queueUp(t, s, "name", time.Minute)
+	req := pgtest.Request("name", time.Minute)
+	req.Queue = time.Minute
+	if _, err := poor.Acquire(t.Context(), req); !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "distributed_locks_waiters") {
+		t.Errorf("Acquire with Queue and without the right to it: %v", err)
+	}
+	outcomes, err := poor.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: held.Owner, TTL: time.Minute, Token: refuse(t, s, "name").Token}})
+	if err != nil || outcomes[0] != driver.Renewed {
+		t.Errorf("Renew: %v, %v", outcomes, err)
+	}
+	if rec, found, err := poor.Lookup(t.Context(), "name"); err != nil || !found || rec.Waiting != 0 {
+		t.Errorf("Lookup: %+v, %v, %v", rec, found, err)
+	}
+	if !release(t, poor, held) {
+		t.Error("Release: nothing was held")
+	}
+	release(t, poor, grant(t, poor, "other", time.Minute))
+}
+
+// The rights to the table are rights to its queues.
+func TestMigrateGrantsRights(t *testing.T) {
+	t.Parallel()
+	url := openDatabase(t, "granted_rights")
+	s := openAt(t, url)
+	pgtest.Execute(t, url, "DO $$ BEGIN CREATE ROLE granted_rights LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+	for _, text := range []string{
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON @table@ TO granted_rights", "DROP TABLE @waiters@", "DROP TABLE @migrations@",
+		"ALTER TABLE @table@ DROP COLUMN has_waiters, DROP COLUMN notify_to, ADD COLUMN awaited_until timestamptz",
+	} {
+		change(t, s, text)
+	}
+	held := func() (n int) {
+		query(t, s, "SELECT count(*) FROM @table@ WHERE expires_at > now()", nil, &n)
+		return n
+	}
+	change(t, s, "INSERT INTO @table@ (lock_name, holder_id, acquired_at, expires_at) VALUES ('live', 'x', now(), now() + interval '1 hour')")
+	if err := s.Migrate(t.Context()); err != nil { // of a table of version 2
+		t.Fatal(err)
+	}
+	if held() != 1 {
+		t.Error("the lock in the table is gone")
+	}
+	user := New(pgtest.OpenPool(t, strings.Replace(url, "postgres@", "granted_rights@", 1)), nil)
+	t.Cleanup(func() { _ = user.Close() })
+	w := queueUp(t, user, "live", time.Minute)
+	if _, _, err := user.Break(t.Context(), driver.BreakRequest{Name: "live"}); err != nil {
+		t.Error(err)
+	}
+	claimed(t, user, w)
+	pgtest.Execute(t, url, "DROP OWNED BY granted_rights")
+}
+
+// A table of another purpose is not taken for that of the waiters.
+func TestWaitersOfAnotherPurpose(t *testing.T) {
+	t.Parallel()
+	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "another purpose"})
+	t.Cleanup(func() { _ = s.Close() })
+	change(t, s, "DROP SCHEMA IF EXISTS @schema@ CASCADE")
+	change(t, s, "CREATE SCHEMA @schema@")
+	change(t, s, "CREATE TABLE @waiters@ (lock_name text, place bigint, table_number integer)")
+	if err := s.Migrate(t.Context()); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "Options.Table") {
+		t.Errorf("Migrate: %v, want it refused, and how to mend it", err)
+	}
+}
+
+// Through a pooler nobody can listen: waiters try at intervals.
+func TestQueueThroughPooler(t *testing.T) {
+	t.Parallel()
+	opts := &Options{Schema: newSchema(t)}
+	for what, s := range map[string]*Store{
+		"pgx":          New(pgtest.OpenPool(t, pgtest.PgBouncer().URL("postgres")), opts),
+		"database/sql": NewDB(pgtest.OpenSQL(t, pgtest.PgBouncer().URL("postgres")), opts),
+	} {
+		t.Run(what, func(t *testing.T) {
+			defer s.Close()
+			name := "name " + what
+			held := grant(t, s, name, time.Minute)
+			log := &noticeLog{make(chan driver.Notice, 100)}
+			t.Cleanup(s.Notify(func(n driver.Notice) { log.notices <- n }))
+			w := queueUp(t, s, name, time.Minute)
+			log.expectAll(t)
+			later := pgtest.Request(name, time.Minute)
+			later.Queue = time.Minute
+			if res, err := s.Acquire(t.Context(), later); err != nil || res.Granted || res.Queued {
+				t.Errorf("Acquire through a pooler: %+v, %v, want neither Granted nor Queued", res, err)
+			}
+			release(t, s, held)
+			claimed(t, s, w)
+			release(t, s, w)
+			locks := holdfast.New(s, nil)
+			defer locks.Close()
+			lock, err := locks.Acquire(t.Context(), name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make(chan error, 1)
+			go func() {
+				second, err := locks.Acquire(t.Context(), name, nil)
+				if err == nil {
+					err = second.Release()
+				}
+				got <- err
+			}()
+			if err := lock.Release(); err != nil {
+				t.Error(err)
+			}
+			if err := <-got; err != nil {
+				t.Errorf("a waiter behind a pooler: %v", err)
+			}
+		})
+	}
+}
+
+// Waiters of many clients on one name all get it as often as they want, with tokens that rise.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	schema := newSchema(t)
+	const clients, rounds = 8, 20
+	var wg sync.WaitGroup
+	last := int64(0) // protected by the lock
+	for range clients {
+		locks := holdfast.New(openIn(t, schema, "pool_max_conns=2"), nil)
+		wg.Go(func() {
+			defer locks.Close()
+			for range rounds {
+				lock, err := locks.Acquire(t.Context(), "name", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if lock.Token() <= last {
+					t.Errorf("the token %d after %d", lock.Token(), last)
+				}
+				last = lock.Token()
+				if err := lock.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// The place of a waiter that has died holds up the others until it ends, and no longer.
+func TestKilledWaiter(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	log := noticesOf(t, s)
+	held := grant(t, s, "name", time.Minute)
+	dying := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &s.options)
+	began := time.Now()
+	const queue = 2 * time.Second
+	for range 3 {
+		queueUp(t, dying, "name", queue)
+	}
+	if err := dying.Close(); err != nil {
+		t.Error(err)
+	}
+	w := queueUp(t, s, "name", time.Minute)
+	release(t, s, held)
+	if n := log.flush(t, s); len(n) > 0 {
+		t.Errorf("the notices %+v though it is the turn of another", n)
+	}
+	pgtest.Eventually(t, "end of the places", func() bool { return renew(t, s, w)[0] == driver.Renewed })
+	if took := time.Since(began); took < queue {
+		t.Errorf("the place behind was admitted after %v, and the first has %v", took, queue)
+	}
+	claimed(t, s, w)
+}
+
+// Whether it is the turn of an owner is not certain while another transaction has the row. Its place
+// stays.
+func TestClaimBesideOpenRow(t *testing.T) {
+	t.Parallel()
+	url := openDatabase(t, "claimed_rows")
+	s := openAt(t, url)
+	grant(t, s, "name", time.Minute)
+	w := queueUp(t, s, "name", time.Minute)
+	tx := leaveOpen(t, s, "SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE", "name")
+	ask := w
+	ask.Claim = true
+	var retry *driver.RetryError
+	if res, err := s.Acquire(t.Context(), ask); !errors.As(err, &retry) {
+		t.Errorf("Claim beside an open row: %+v, %v, want a RetryError", res, err)
+	}
+	if got := renew(t, s, w); got[0] != driver.RenewQueued {
+		t.Errorf("Renew of a place beside an open row: %v", got)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if res := claim(t, s, w); !res.Queued || !res.First {
+		t.Errorf("Claim afterwards: %+v", res)
+	}
+}
+
+// listening returns how many connections listen for a store.
+func listening(t *testing.T, s *Store) (n int) {
+	query(t, s, "SELECT count(*) FROM pg_stat_activity WHERE query = $1", []any{"LISTEN " + s.notifier.channel}, &n)
+	return n
+}
+
+// A store without waiters makes no connection to listen.
+func TestListenAtFirstWait(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	req := pgtest.Request("name", time.Minute)
+	req.Queue = time.Minute
+	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+	if listening(t, s) > 0 {
+		t.Error("a store without waiters listens")
+	}
+	queueUp(t, s, "name", time.Minute)
+	pgtest.Eventually(t, "connection that listens", func() bool { return listening(t, s) == 1 })
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	other := openIn(t, s.options.Schema)
+	pgtest.Eventually(t, "end of the connection", func() bool {
+		var n int
+		query(t, other, "SELECT count(*) FROM pg_stat_activity WHERE query = $1", []any{"LISTEN " + s.notifier.channel}, &n)
+		return n == 0
+	})
+}
