@@ -2,6 +2,7 @@ package quorumstore
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -29,6 +30,9 @@ const (
 // cannot serve now would make a majority, it is a [driver.RetryError] around the Error, with the
 // time after which they will.
 //
+// The votes of an owner that waits request notices of the nodes, and no places. See
+// [Store.Notify].
+//
 // Requests under way are awaited, to the deadline of ctx and for Options.Timeout at most. The
 // cancellation of ctx ends the pauses between them.
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
@@ -36,6 +40,13 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	defer s.doneCall()
 	if err := s.checkUsable(ctx); err != nil {
 		return driver.AcquireResult{}, err
+	}
+	if req.Claim && !req.NoPlace || req.Limit != 0 || req.Weight != 0 {
+		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: nodes may admit different owners", driver.ErrUnsupported)
+	}
+	if req.Queue > 0 {
+		req.NoPlace = true
+		s.prolongWaiter(&req)
 	}
 	if len(s.nodes) == 1 {
 		return s.acquireAlone(ctx, req)
@@ -57,6 +68,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		if outcome == verdictWon {
 			err := r.checkDistinctNodes(ctx)
 			if err == nil {
+				r.endWait()
 				res := driver.AcquireResult{Granted: true, Token: token}
 				if r.fenced {
 					res.Tokens = r.agreedTokens(token)
@@ -144,7 +156,7 @@ func (r *round) finalResult(outcome verdict, undone bool) (driver.AcquireResult,
 	case verdictUnavailable:
 		return none, r.unreachableError(undone)
 	}
-	return driver.AcquireResult{Held: r.describeRefusal()}, nil
+	return driver.AcquireResult{Queued: r.isQueued(), Held: r.describeRefusal()}, nil
 }
 
 // acquireAlone forwards an attempt to the only node. After an error, what the node has is open.
@@ -155,7 +167,10 @@ func (s *Store) acquireAlone(ctx context.Context, req driver.AcquireRequest) (dr
 	if err != nil || !v.cast || v.err != nil {
 		return driver.AcquireResult{}, r.acquireError("not acquired", err)
 	}
-	return driver.AcquireResult{Granted: v.granted, Token: v.token, Tokens: v.tokens, Held: v.held}, nil
+	if v.granted {
+		r.endWait()
+	}
+	return driver.AcquireResult{Granted: v.granted, Token: v.token, Tokens: v.tokens, Queued: r.isQueued(), Held: v.held}, nil
 }
 
 // validity is how long a TTL may be relied on after the request began, by the rule of package

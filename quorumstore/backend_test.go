@@ -93,11 +93,8 @@ func orNone(rec *driver.Record) driver.Record {
 	return *rec
 }
 
-func (b *backend) Watch(ctx context.Context, name string) (<-chan struct{}, error) {
-	return call(ctx, b, faultstore.Watch, func(store *memstore.Store) (<-chan struct{}, error) {
-		return store.Watch(ctx, name)
-	})
-}
+// Notify passes on the notices to all clients of the server.
+func (b *backend) Notify(f func(driver.Notice)) (stop func()) { return b.notices.Notify(f) }
 
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	list, err := call(ctx, b, faultstore.Lookup, func(store *memstore.Store) (iter.Seq2[driver.Record, error], error) {

@@ -15,7 +15,7 @@ const (
 	unknownNodeShare = 100
 )
 
-// Close implements [driver.Store]. It ends watches and attempts, and waits for grants that have to
+// Close implements [driver.Store]. It ends waits and attempts, and waits for grants that have to
 // be released: for a majority of the nodes, up to the Timeout; for the others as long as that took,
 // or a tenth of the Timeout if that is longer (a hundredth for a node that has never replied), and
 // not at all if they left the request before without a reply. It closes the nodes only if
@@ -27,6 +27,7 @@ func (s *Store) Close() error {
 	s.beginClosing()
 	s.drain()
 	s.endAlive()
+	s.endNotices()
 	if !s.ownsNodes {
 		return nil
 	}

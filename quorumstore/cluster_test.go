@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/notices"
 	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 	"github.com/holdfast-go/holdfast/memstore"
 )
@@ -25,6 +26,8 @@ type server struct {
 	batch bool          // its clients send batches
 	over  chan struct{} // closed when the test is over
 
+	notices notices.Registry // of all clients
+
 	mu    sync.Mutex
 	store *memstore.Store
 	fault faultstore.Fault // meets every request
@@ -34,7 +37,8 @@ func newCluster(tb testing.TB, size int) cluster {
 	var c cluster
 	tb.Cleanup(func() { time.Sleep(time.Hour) }) // in virtual time: for what is slow to come back
 	for range size {
-		s := &server{tb: tb, over: make(chan struct{}), store: memstore.New()}
+		s := &server{tb: tb, over: make(chan struct{})}
+		s.restart()
 		tb.Cleanup(func() { close(s.over) })
 		c = append(c, s)
 	}
@@ -69,9 +73,12 @@ func stores(conns []*conn) []driver.Store {
 
 // restart makes the server forget everything.
 func (s *server) restart() {
+	store := memstore.New()
+	store.Notify(s.notices.Send)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.store = memstore.New()
+	s.store = store
+	s.mu.Unlock()
+	s.notices.Send(driver.Notice{Kind: driver.Ask}) // Clients may have missed others.
 }
 
 // set makes every request to the server meet with a fault; nil ends that.

@@ -25,11 +25,17 @@
 // shares a node with this one, and that node has reserved them.
 //
 // What the nodes promise decides the rest. Fencing, Lookup, List, Break, Metadata and Keep: if all
-// nodes do. Push, and freeing the locks of a crashed process at once: if a majority does. Restart
+// nodes do. Freeing the locks of a crashed process at once: if a majority does. Restart
 // and Failover: what all nodes claim, else that holds may be forgotten, since one node that forgets
 // a hold can be one too many. Scope: the furthest at which two clients still share enough nodes;
 // one node that reaches less far than the others mostly spoils it (a file on each host among three
 // is no node that the hosts share).
+//
+// A quorum is never Fair: nodes get the requests in different orders, and would admit different
+// owners. Its waiters have no places at the nodes, also at those that are Fair. They get notices: a
+// vote against an owner that waits requests the notices of that node, without another request. An
+// owner is notified when so many nodes have sent notices that a hold which had a majority may have
+// none. Where no majority of the nodes sends notices, waiters try at intervals.
 //
 // An operation that needs a majority and cannot have it ends within
 // Options.Timeout (or at the end of its ctx) with an [Error], which lists how

@@ -23,6 +23,9 @@ type fanOut[T any] struct {
 	// decide. It is set before the requests are sent, or is nil.
 	count func(node int, value T, err error) (decided bool)
 
+	// late is called with the replies that are not counted. It may be nil.
+	late func(node int, value T)
+
 	mu      sync.Mutex
 	ctx     context.Context // of the requests; nil before the first that needs it
 	cancel  context.CancelFunc
@@ -93,6 +96,8 @@ func (f *fanOut[T]) receive(node int, value T, err error) {
 		if f.count != nil && f.count(node, value, err) || f.missing == 0 {
 			f.stopCounting()
 		}
+	} else if f.late != nil {
+		f.late(node, value)
 	}
 	if f.missing == 0 && f.cancel != nil {
 		f.cancel()

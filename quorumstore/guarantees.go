@@ -13,8 +13,6 @@ func combineGuarantees(nodes []driver.Guarantees, need int) driver.Guarantees {
 		HolderCrash: driver.RecoveryTTL,
 		Restart:     combinedFate(nodes, func(g driver.Guarantees) driver.Fate { return g.Restart }),
 		Failover:    combinedFate(nodes, func(g driver.Guarantees) driver.Fate { return g.Failover }),
-		Fair:        len(nodes) == 1 && nodes[0].Fair,
-		Push:        most(func(g driver.Guarantees) bool { return g.Push }),
 		Lookup:      all(func(g driver.Guarantees) bool { return g.Lookup }),
 		List:        all(func(g driver.Guarantees) bool { return g.List }),
 		Break:       all(func(g driver.Guarantees) bool { return g.Break }),

@@ -84,7 +84,12 @@ func TestMajorityHungIsAnErrorInTime(t *testing.T) {
 			},
 			"Lookup": func() error { _, _, err := s.Lookup(t.Context(), name); return err },
 			"Break":  func() error { _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: name}); return err },
-			"Watch":  func() error { _, err := s.Watch(t.Context(), name); return err },
+			"Acquire by a waiter": func() error {
+				waiter := request("waiter")
+				waiter.Queue = queueTime
+				_, err := s.Acquire(t.Context(), waiter)
+				return err
+			},
 		} {
 			var err error
 			d := took(func() { err = call() })
@@ -92,7 +97,7 @@ func TestMajorityHungIsAnErrorInTime(t *testing.T) {
 			if !errors.As(err, &votes) || len(votes.Votes) != 3 || votes.Need != 2 {
 				t.Errorf("%s: %v, want an Error", what, err)
 			}
-			if driver.IsNotApplied(err) && what != "Watch" {
+			if driver.IsNotApplied(err) {
 				t.Errorf("%s: %v: it may have been applied", what, err)
 			}
 			if d > DefaultTimeout {

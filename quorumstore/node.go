@@ -19,6 +19,9 @@ type node struct {
 	timeout    time.Duration
 	began      time.Time
 
+	stopNotices func()      // ends the notices of the store; nil if it is no driver.Notifier
+	otherTokens atomic.Bool // it has not renewed a hold under a token that a majority has renewed
+
 	sendBatch quorumbatch.SendBatch // of one request if the store takes no batches
 	batches   bool
 

@@ -19,6 +19,7 @@ type ownerState struct {
 	// Guarded by Store.mu.
 	refs   int
 	queues []nodeQueue // one for each node
+	waiter *waiter     // nil if the owner does not wait
 }
 
 // A nodeQueue sends the requests of one owner to one node, one after the other: a release is sent
@@ -87,6 +88,9 @@ func (s *Store) enqueueAll(name, owner string, req quorumbatch.Request, f *fanOu
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.refOwner(name, owner)
+	if req.Acquire == nil {
+		s.endWaiter(o) // It has given up.
+	}
 	for i, n := range s.nodes {
 		requests[i] = nodeRequest{Request: req, owner: o, callers: callers}
 		s.enqueue(n, &requests[i])
@@ -210,6 +214,8 @@ func (s *Store) prepare(n *node, r *nodeRequest) {
 		r.Err = driver.ErrClosed
 	case superseded || needless || r.Acquire != nil && !now.Before(r.callers[0].deadline):
 		r.Err = errNotSent
+	case r.Acquire != nil && r.Acquire.Claim && n.stopNotices == nil:
+		r.Err = errNoMethod
 	case r.Acquire != nil && now.Before(q.doubtUntil):
 		r.Err = errInDoubt
 		r.sent = &quorumbatch.Request{Release: driver.ReleaseRequest{Name: r.Acquire.Name, Owner: r.Acquire.Owner}}

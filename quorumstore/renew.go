@@ -15,6 +15,10 @@ import (
 // it, they get a second request, since the hold may just have ended in between. Else the outcome is
 // RenewUnknown and the error an [Error] about the first such hold.
 //
+// A node outside the majority that has agreed on a token may have granted another one. Its part of
+// the hold counts, too: the second request has no tokens, nor have those to a node that has once
+// refused a token which a majority has renewed.
+//
 // A node that has lost a hold does not get it back: see the package comment.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
 	if err := s.checkUsable(ctx); err != nil {
@@ -29,18 +33,12 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		again := make([]driver.RenewRequest, len(unclear))
 		for i, at := range unclear {
 			again[i] = reqs[at]
+			again[i].Token = 0
 		}
 		var second []driver.RenewOutcome
 		second, _, err = s.renew(ctx, again)
 		for i, at := range unclear {
 			outcomes[at] = second[i]
-		}
-	}
-	for i, outcome := range outcomes {
-		if outcome == driver.RenewLost {
-			lost := driver.ReleaseRequest{Name: reqs[i].Name, Owner: reqs[i].Owner}
-			s.enqueueAll(lost.Name, lost.Owner, quorumbatch.Request{Release: lost},
-				newFanOut[*quorumbatch.Request](context.Background(), s, s.timeout))
 		}
 	}
 	return outcomes, err
@@ -83,8 +81,33 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest) (outcomes
 		}
 		return undecided == 0
 	}
-	f.send(func(ctx context.Context, n *node) ([]driver.RenewOutcome, error) { return n.Renew(ctx, reqs) })
+	f.late = func(node int, votes []driver.RenewOutcome) {
+		for i, req := range reqs {
+			lostThere := i < len(votes) && votes[i] == driver.RenewLost
+			switch decided := outcome(i); {
+			case decided == driver.RenewLost && !lostThere:
+				s.releaseRest(s.nodes[node], req.Name, req.Owner)
+			case decided == driver.Renewed && lostThere && req.Token != 0:
+				s.nodes[node].otherTokens.Store(true)
+			}
+		}
+	}
+	plain := slices.Clone(reqs)
+	for i := range plain {
+		plain[i].Token = 0
+	}
+	f.send(func(ctx context.Context, n *node) ([]driver.RenewOutcome, error) {
+		if n.otherTokens.Load() {
+			return n.Renew(ctx, plain)
+		}
+		return n.Renew(ctx, reqs)
+	})
 	cut := f.wait(ctx)
+	for node, votes := range f.values {
+		if f.errs[node] != errNoReply {
+			f.late(node, votes)
+		}
+	}
 	outcomes = make([]driver.RenewOutcome, len(reqs))
 	for i := range outcomes {
 		outcomes[i] = outcome(i)
@@ -101,6 +124,19 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest) (outcomes
 		}
 	}
 	return outcomes, unclear, err
+}
+
+// releaseRest releases what a node may have of a lost hold. An owner that waits has nothing: its
+// attempts release what they were granted.
+func (s *Store) releaseRest(n *node, name, owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.refOwner(name, owner)
+	if o.waiter == nil {
+		release := driver.ReleaseRequest{Name: name, Owner: owner}
+		s.enqueue(n, &nodeRequest{Request: quorumbatch.Request{Release: release}, owner: o})
+	}
+	s.unrefOwner(o)
 }
 
 // renewVote returns the vote of a node on one hold of the batch. An error can come with outcomes.

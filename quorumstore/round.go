@@ -37,7 +37,10 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 	f := newFanOut[*quorumbatch.Request](ctx, r.s, r.s.timeout)
 	f.count = func(node int, reply *quorumbatch.Request, err error) bool {
 		res := &reply.Acquired
-		r.votes[node] = vote{cast: true, granted: res.Granted && err == nil, token: res.Token, tokens: res.Tokens, held: res.Held, err: err}
+		r.votes[node] = vote{
+			cast: true, granted: res.Granted && err == nil, queued: res.Queued && err == nil,
+			token: res.Token, tokens: res.Tokens, held: res.Held, err: err,
+		}
 		uncast--
 		if err == nil {
 			answered++

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/notices"
 	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
@@ -28,7 +29,7 @@ type Options struct {
 }
 
 // Store is a store made of a majority of others, its nodes. It implements
-// [driver.Store] and [driver.Watcher].
+// [driver.Store] and [driver.Notifier].
 type Store struct {
 	nodes      []*node
 	need       int // how many nodes are a majority
@@ -45,13 +46,15 @@ type Store struct {
 	alive        context.Context // ends when Close waits no longer
 	endAlive     context.CancelFunc
 	ids          identities
+	notices      notices.Registry
 
-	mu     sync.Mutex
-	owners map[[2]string]*ownerState // those with something in flight or in doubt, by name and owner
-	doubts int                       // see doubtLimit
+	mu      sync.Mutex
+	owners  map[[2]string]*ownerState // those with something in flight or in doubt, by name and owner
+	waiters map[string][]*waiter      // by name
+	doubts  int                       // see doubtLimit
 }
 
-var _ driver.Watcher = (*Store)(nil)
+var _ driver.Notifier = (*Store)(nil)
 
 // New returns a Store of the given nodes. Nil options mean the defaults. Every client that is to
 // exclude the others must be given the same nodes, in any order. Each must be a place of its own
@@ -71,6 +74,7 @@ func New(nodes []driver.Store, o *Options) *Store {
 		ownsNodes:   o.CloseStores,
 		drainSignal: make(chan struct{}, 1),
 		owners:      map[[2]string]*ownerState{},
+		waiters:     map[string][]*waiter{},
 		ids:         identities{names: make([]string, len(nodes))},
 	}
 	s.closing, s.beginClosing = context.WithCancel(context.Background())
@@ -93,6 +97,9 @@ func New(nodes []driver.Store, o *Options) *Store {
 		} else {
 			n.sendBatch = func(ctx context.Context, reqs []*quorumbatch.Request) { reqs[0].Send(ctx, store) }
 		}
+		if notifier, ok := store.(driver.Notifier); ok {
+			n.stopNotices = notifier.Notify(func(notice driver.Notice) { s.onNotice(n, notice) })
+		}
 		s.nodes = append(s.nodes, n)
 	}
 	s.guarantees = combineGuarantees(can, s.need)
@@ -102,6 +109,11 @@ func New(nodes []driver.Store, o *Options) *Store {
 // Guarantees implements [driver.Store]. The package comment shows how they follow from those of the
 // nodes.
 func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
+
+// Notify implements [driver.Notifier]. The notices are Ask notices. An owner gets one when so many
+// nodes have sent one that a hold which had a majority may have none. Acquire reports Queued if a
+// majority of the nodes sends notices.
+func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notices.Notify(f) }
 
 // checkUsable returns the error of a call that need not begin.
 func (s *Store) checkUsable(ctx context.Context) error {

@@ -18,7 +18,7 @@ func TestCombine(t *testing.T) {
 	strong := driver.Guarantees{
 		Scope: driver.ScopeNetwork, Fencing: true, HolderCrash: driver.RecoveryAtOnce,
 		Restart: driver.FateKept, Failover: driver.FateKept,
-		Push: true, Lookup: true, List: true, Break: true, Metadata: true, Keep: true,
+		Fair: true, Lookup: true, List: true, Break: true, Metadata: true, Keep: true,
 	}
 	weak := driver.Guarantees{
 		Scope: driver.ScopeHost, HolderCrash: driver.RecoveryTTL,
@@ -26,14 +26,14 @@ func TestCombine(t *testing.T) {
 	}
 	mixed := driver.Guarantees{
 		Store: "quorum", Scope: driver.ScopeHost, HolderCrash: driver.RecoveryAtOnce,
-		Restart: driver.FateForgotten, Failover: driver.FateForgotten, Push: true,
+		Restart: driver.FateForgotten, Failover: driver.FateForgotten,
 	}
 	inMemory := strong
 	inMemory.Scope = driver.ScopeProcess
-	withMemory := strong
-	withMemory.Store, withMemory.Scope = "quorum", driver.ScopeProcess
 	whole := strong
-	whole.Store = "quorum"
+	whole.Store, whole.Fair = "quorum", false
+	withMemory := whole
+	withMemory.Scope = driver.ScopeProcess
 	for what, c := range map[string]struct {
 		nodes []driver.Guarantees
 		want  driver.Guarantees

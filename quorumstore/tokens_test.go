@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -136,4 +138,46 @@ func TestLocalTurnsOfAQuorum(t *testing.T) {
 			t.Errorf("%d requests to a node for %d holds", n, 8*holds)
 		}
 	})
+}
+
+// A hold is renewed under its own token alone. The part of a node that has granted another token
+// than the majority counts, also while another node is dead.
+func TestRenewWithTokens(t *testing.T) {
+	for _, learned := range []bool{false, true} { // that the tokens of node 3 are others
+		inBubble(t, 3, func(t *testing.T, c cluster) {
+			c[2].ahead = time.Minute
+			s := c.client(t)
+			req := request("mine")
+			token := grant(t, s, req)
+			synctest.Wait()
+			if rec, _, err := c[2].memory().Lookup(t.Context(), name); err != nil || rec.Token <= token {
+				t.Fatalf("node 3 has token %d, the hold %d, %v", rec.Token, token, err)
+			}
+			renew := func(token int64) driver.RenewOutcome {
+				t.Helper()
+				outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: req.Owner, TTL: req.TTL, Token: token}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				return outcomes[0]
+			}
+			if got := renew(token + 1); got != driver.RenewLost {
+				t.Errorf("Renew with another token is answered %d, want RenewLost", got)
+			}
+			c.holders(t, "mine", "mine", "mine")
+			if learned && renew(token) != driver.Renewed {
+				t.Error("Renew with the token of the hold did not renew it")
+			}
+			c[0].set(faultstore.Refuse)
+			time.Sleep(req.TTL / 2)
+			if renew(token) != driver.Renewed {
+				t.Error("Renew by two nodes did not renew the hold")
+			}
+			time.Sleep(req.TTL - 1)
+			if c[2].holder(name) != "mine" {
+				t.Error("the part of node 3 was not renewed")
+			}
+		})
+	}
 }

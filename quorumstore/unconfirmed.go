@@ -22,7 +22,7 @@ const doubtLimit = 1 << 14
 var resendAfter = []time.Duration{250 * time.Millisecond, time.Second}
 
 // recordSent records what is open after a request has been sent: the hold that an acquisition may
-// have left, and the doubt about a release. A release that is not confirmed, or may precede the
+// have left, the notices that it has requested, and the doubt about a release. A release that is not confirmed, or may precede the
 // acquisition that it undoes, is sent again after a pause, in its turn. It is not if the owner has
 // made another request at this node since, or if resendLimit releases wait. The caller holds s.mu.
 func (s *Store) recordSent(n *node, r *nodeRequest) {
@@ -31,6 +31,9 @@ func (s *Store) recordSent(n *node, r *nodeRequest) {
 	}
 	o, q, err := r.owner, &r.owner.queues[n.index], r.sent.Err
 	unknown := err != nil && !driver.IsNotApplied(err)
+	if o.waiter != nil {
+		o.waiter.recordQueued(n, r.sent.Acquire != nil && err == nil && r.sent.Acquired.Queued)
+	}
 	if r.sent.Acquire != nil {
 		r.mayHold = unknown || err == nil && r.Acquired.Granted
 		q.unknown = q.unknown || unknown
