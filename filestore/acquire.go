@@ -13,6 +13,25 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err := s.checkAcquire(ctx, &req); err != nil {
 		return driver.AcquireResult{}, err
 	}
+	if req.Claim {
+		return driver.AcquireResult{Queued: s.addWaiter(ctx, &req)}, nil
+	}
+	waits := req.Queue > 0 && s.watcher.isWaiting(req.Name, req.Owner) && s.addWaiter(ctx, &req)
+	res, err := s.attempt(ctx, &req)
+	if err == nil && !res.Granted && req.Queue > 0 && !waits && s.addWaiter(ctx, &req) {
+		waits = true
+		res, err = s.attempt(ctx, &req) // The release may have come before the notices began.
+	}
+	if res.Granted {
+		s.removeWaiter(req.Name, req.Owner)
+	} else {
+		res.Queued = waits && err == nil
+	}
+	return res, err
+}
+
+// attempt grants a name to the owner of req if no other owner has it.
+func (s *Store) attempt(ctx context.Context, req *driver.AcquireRequest) (driver.AcquireResult, error) {
 	session, err := s.sessionFor(ctx, req.Detached)
 	if err != nil {
 		return driver.AcquireResult{}, err
@@ -40,7 +59,7 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if f.rec.isHeldBy(req.Owner, &s.host) {
 		err = s.extendHold(ctx, f, req.TTL)
 	} else {
-		err = s.grantHold(ctx, f, &req, session)
+		err = s.grantHold(ctx, f, req, session)
 	}
 	if err != nil {
 		return driver.AcquireResult{}, err
@@ -57,6 +76,10 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) er
 		return err
 	}
 	switch {
+	case req.Claim && (!req.NoPlace || req.Queue <= 0):
+		return fmt.Errorf("%w: a claim, since the store keeps no queue", driver.ErrUnsupported)
+	case req.Limit != 0 || req.Weight != 0:
+		return fmt.Errorf("%w: shared and limited holds", driver.ErrUnsupported)
 	case req.Owner == "":
 		return fmt.Errorf("%w: no owner", driver.ErrInvalid)
 	case req.TTL <= 0:

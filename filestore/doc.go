@@ -23,7 +23,12 @@
 // Expiry is counted on the clock of the boot, which goes on while the host is
 // suspended. The wall clock is only for display.
 //
-// Not fair: any waiter may be next. Push on Linux only.
+// Not fair: any waiter may be next. Waiters are notified on Linux only. Of the processes
+// that wait for a name 16 watch it, by one inotify instance each. The others look at it at
+// intervals that grow with their number and with the age of the hold, and watch it when
+// others have gone. So a release wakes few, and many that wait cost little. Where the kernel
+// has no more inotify instances (128 per user by default), those 16 look at it, too, at
+// least four times a second.
 //
 // # What can go wrong
 //
@@ -43,8 +48,8 @@
 //
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
-// An open Store keeps up to five descriptors: those of three folders, of its session
-// and of its watches. After the folder was moved it keeps the three former ones, too,
+// An open Store keeps up to six descriptors: those of three folders, of its session, of
+// its watches and of its slots in the line of those that wait. After the folder was moved it keeps the three former ones, too,
 // until it is closed. A request closes all others before it returns, on an error as
 // well. A request that ended while another process kept a record locked leaves one
 // descriptor open until that process goes on.

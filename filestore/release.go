@@ -13,6 +13,7 @@ func (s direct) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err := s.checkRequest(ctx, req.Name); err != nil {
 		return false, err
 	}
+	s.removeWaiter(req.Name, req.Owner)
 	f, err := s.openRecord(ctx, req.Name, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -62,7 +62,7 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Rene
 		return driver.RenewUnknown, err
 	}
 	defer f.Close()
-	if !f.rec.isHeldBy(req.Owner, &s.host) {
+	if !f.rec.isHeldBy(req.Owner, &s.host) || req.Token != 0 && f.rec.Token != req.Token {
 		return driver.RenewLost, nil
 	}
 	if err := s.extendHold(ctx, f, req.TTL); err != nil {

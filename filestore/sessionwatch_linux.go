@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// setHolderSession makes id the session that n watches: its end signals the waiters of n. "" means
+// setHolderSession makes id the session that n watches: its end is notified to the waiters of n. "" means
 // none.
 func (w *watcher) setHolderSession(s *Store, n *watchedName, id string) {
 	if n.holder != nil && n.holder.id == id {
@@ -61,28 +61,5 @@ func (w *watcher) dropHolderSession(n *watchedName) {
 		delete(w.sessionsByID, h.id)
 		delete(w.sessionsByWatch, h.wd)
 		w.queue.removeWatch(h.wd)
-	}
-}
-
-// removeIfUnused removes the watches for n if nothing waits for it any more.
-func (w *watcher) removeIfUnused(n *watchedName) {
-	if w.queue == nil || len(n.waiters) > 0 || w.names[n.name] != n {
-		return
-	}
-	delete(w.names, n.name)
-	w.dropHolderSession(n)
-	if n.wd != 0 {
-		delete(w.recordsByWatch, n.wd)
-		w.queue.removeWatch(n.wd)
-	}
-}
-
-// signalAll wakes the waiters of n. It never blocks.
-func (n *watchedName) signalAll() {
-	for signal := range n.waiters {
-		select {
-		case signal <- struct{}{}:
-		default:
-		}
 	}
 }

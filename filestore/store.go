@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/notices"
 )
 
 // Options change how a store is opened. The zero value and nil are the defaults.
@@ -40,6 +41,7 @@ type Store struct {
 
 	session session
 	watcher watcher
+	notices notices.Registry
 
 	// tokens is the line of the tokens file as far as this Store knows it, nil before the first
 	// grant. It is valid for this boot: the clock does not change, and the mark only grows.
@@ -47,7 +49,7 @@ type Store struct {
 }
 
 var (
-	_ driver.Store      = (*Store)(nil)
+	_ driver.Notifier   = (*Store)(nil)
 	_ driver.Identifier = (*Store)(nil)
 )
 
@@ -121,7 +123,6 @@ func (s *Store) Guarantees() driver.Guarantees {
 		HolderCrash: driver.RecoveryAtOnce,
 		Restart:     driver.FateFreed,
 		Failover:    driver.FateFreed, // The locks of a host cannot outlive it.
-		Push:        canWatch,
 		Detached:    true,
 		Lookup:      true,
 		List:        true,

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -138,29 +137,32 @@ func count(s *Store, out string, i int) error {
 	return nil
 }
 
-// takeTurn waits until it has the lock: by signals where there are any, and
-// otherwise by trying from time to time.
+// takeTurn waits until it has the lock: by notices where there are any, and otherwise by trying from
+// time to time.
 func takeTurn(s *Store, req driver.AcquireRequest) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	interval := 20 * time.Millisecond
-	var signals <-chan struct{}
-	if watcher, ok := any(s).(driver.Watcher); ok {
-		var err error
-		if signals, err = watcher.Watch(ctx, req.Name); err != nil && !errors.Is(err, driver.ErrUnsupported) {
-			return 0, err
+	asks := make(chan struct{}, 1)
+	defer s.Notify(func(n driver.Notice) {
+		if n.Name == req.Name {
+			select {
+			case asks <- struct{}{}:
+			default:
+			}
 		}
-		if err == nil {
-			interval = time.Second // A signal may be missed, and costs no more then.
-		}
-	}
+	})()
+	req.Queue = 10 * time.Second
 	for {
 		res, err := s.Acquire(ctx, req)
 		if err != nil || res.Granted {
 			return res.Token, err
 		}
+		interval := 20 * time.Millisecond
+		if res.Queued {
+			interval = time.Second // A notice may be missed, and costs no more then.
+		}
 		select {
-		case <-signals:
+		case <-asks:
 		case <-time.After(interval):
 		case <-ctx.Done():
 			return 0, ctx.Err()

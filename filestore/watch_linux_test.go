@@ -3,6 +3,7 @@ package filestore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,13 +14,46 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// watch has an owner of its own wait for a name, and returns a channel that receives a value after
+// its notices.
 func watch(tb testing.TB, s *Store, name string) <-chan struct{} {
 	tb.Helper()
-	signals, err := s.Watch(tb.Context(), name)
-	if err != nil {
-		tb.Fatal(err)
+	signals := asksFor(tb, s, name)
+	req := waitRequest(name)
+	if !s.addWaiter(tb.Context(), &req) {
+		tb.Fatal("the store is closed")
 	}
 	return signals
+}
+
+// asksFor returns a channel that receives a value after the notices for a name.
+func asksFor(tb testing.TB, s *Store, name string) <-chan struct{} {
+	asks := make(chan struct{}, 1)
+	tb.Cleanup(s.Notify(func(n driver.Notice) {
+		if n.Kind != driver.Ask || n.Name != name {
+			return
+		}
+		select {
+		case asks <- struct{}{}:
+		default:
+		}
+	}))
+	return asks
+}
+
+// waitRequest is a request of an owner of its own that waits.
+func waitRequest(name string) driver.AcquireRequest {
+	req := request(name, time.Hour)
+	req.Queue = time.Hour
+	return req
+}
+
+// acquireQueued requests a name that another owner holds.
+func acquireQueued(tb testing.TB, s *Store, req driver.AcquireRequest) {
+	tb.Helper()
+	if res, err := s.Acquire(tb.Context(), req); err != nil || res.Granted || !res.Queued {
+		tb.Fatalf("Acquire with Queue: %+v, %v", res, err)
+	}
 }
 
 func signaled(tb testing.TB, signals <-chan struct{}) {
@@ -203,33 +237,36 @@ func TestWatchIgnores(t *testing.T) {
 	signaled(t, signals)
 }
 
-// TestWatchMissesNoTurn: a name that was released and taken again before anybody
-// could look is a signal, as is a whole turn that was missed.
-func TestWatchMissesNoTurn(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	held, first := granted(t, s, "name", time.Hour)
-	signals := watch(t, s, "name")
-	n := s.watcher.names["name"]
-	for what, change := range map[string]func(){
-		"of a release and a grant": func() { n.held, n.token = true, first },
-		"of a whole turn":          func() { n.held, n.token = false, first-1 },
-	} {
-		released(t, s, held)
-		held, _ = granted(t, s, "name", time.Hour)
-		eventually(t, "the watch knows the holder", func() bool {
-			s.watcher.mu.Lock()
-			defer s.watcher.mu.Unlock()
-			return n.held && n.token == readRecord(t, s, "name").Token
-		})
-		drainSignals(signals)
-		s.watcher.mu.Lock()
-		change()
-		missed := s.watcher.refresh(s, n)
-		s.watcher.mu.Unlock()
-		if !missed {
-			t.Errorf("nobody is woken %s", what)
+// A waiter that has missed that the name went from one hold to another is notified of the end of the
+// new one.
+func TestWatchOfAHoldThatExpires(t *testing.T) {
+	dir := t.TempDir()
+	holder, waiter := openTest(t, dir), openTest(t, dir)
+	held, _ := granted(t, holder, "name", time.Hour)
+	signals := watch(t, waiter, "name")
+	for range 3 {
+		waiter.watcher.mu.Lock() // Both changes are one for the waiter.
+		released(t, holder, held)
+		granted(t, holder, "name", 100*time.Millisecond)
+		waiter.watcher.mu.Unlock()
+		signaled(t, signals)
+		if _, held, err := waiter.Lookup(t.Context(), "name"); held || err != nil {
+			t.Fatalf("after the notice the name is held: %v", err)
 		}
+		held, _ = granted(t, holder, "name", time.Hour)
+		awaitHeld(t, waiter)
+		drainSignals(signals)
 	}
+}
+
+// awaitHeld waits until the watcher of s has read that the name is held.
+func awaitHeld(t *testing.T, s *Store) {
+	t.Helper()
+	eventually(t, "the watch has the hold", func() bool {
+		s.watcher.mu.Lock()
+		defer s.watcher.mu.Unlock()
+		return s.watcher.names["name"].rec.State == stateHeld
+	})
 }
 
 func nextOf(t *testing.T, s *Store, name string) {
@@ -250,11 +287,7 @@ func TestWatchOutlivesItsFile(t *testing.T) {
 		}
 		signaled(t, signals)
 		req, _ := granted(t, other, "name", time.Hour)
-		eventually(t, "the watch knows the holder", func() bool {
-			s.watcher.mu.Lock()
-			defer s.watcher.mu.Unlock()
-			return s.watcher.names["name"].held
-		})
+		awaitHeld(t, s)
 		drainSignals(signals)
 		released(t, other, req)
 		signaled(t, signals)
@@ -268,36 +301,184 @@ func TestWatchOverflow(t *testing.T) {
 	granted(t, s, "a", time.Hour)
 	granted(t, s, "b", time.Hour)
 	a, b := watch(t, s, "a"), watch(t, s, "b")
-	s.watcher.handleEvent(t.Context(), s, inotifyEvent{wd: -1, mask: syscall.IN_Q_OVERFLOW})
+	s.watcher.handleEvent(s, inotifyEvent{wd: -1, mask: syscall.IN_Q_OVERFLOW})
 	signaled(t, a)
 	signaled(t, b)
 }
 
-// TestWatchesEnd: nothing is left of a watch that has ended, in the store or in
-// the kernel.
+// TestWatchesEnd: nothing is left of a wait that has ended, in the store or in the kernel, whatever
+// ended it.
 func TestWatchesEnd(t *testing.T) {
+	for what, end := range map[string]func(t *testing.T, s *Store, req driver.AcquireRequest){
+		"a release of the waiter": func(t *testing.T, s *Store, req driver.AcquireRequest) {
+			if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); ours || err != nil {
+				t.Errorf("Release by a waiter: %v, %v", ours, err)
+			}
+		},
+		"a grant": func(t *testing.T, s *Store, req driver.AcquireRequest) {
+			if _, broken, err := s.Break(t.Context(), driver.BreakRequest{Name: req.Name}); !broken || err != nil {
+				t.Errorf("Break: %v, %v", broken, err)
+			}
+			if res, err := s.Acquire(t.Context(), req); !res.Granted || err != nil {
+				t.Errorf("Acquire: %+v, %v", res, err)
+			}
+		},
+		"the time": func(t *testing.T, s *Store, req driver.AcquireRequest) {
+			s.watcher.mu.Lock()
+			defer s.watcher.mu.Unlock()
+			n := s.watcher.names[req.Name]
+			n.owners[req.Owner] = time.Now().Add(time.Millisecond)
+			s.watcher.schedule(s, n)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			s, holder := openTest(t, dir), openTest(t, dir)
+			var waiting []driver.AcquireRequest
+			for i := range 10 {
+				held, _ := granted(t, holder, fmt.Sprint("name", i), time.Hour)
+				waiting = append(waiting, waitRequest(held.Name))
+				acquireQueued(t, s, waiting[i])
+				acquireQueued(t, s, waiting[i])
+			}
+			if n := kernelWatches(t, s); n != 11 {
+				t.Errorf("the kernel has %d watches, want 10 records and a session", n)
+			}
+			for _, req := range waiting {
+				end(t, s, req)
+			}
+			eventually(t, "the watches end", func() bool { return kernelWatches(t, s) == 0 })
+			w := &s.watcher
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			left := len(w.names) + len(w.recordsByWatch) + len(w.sessionsByID) + len(w.sessionsByWatch) + w.slots
+			if left > 0 || w.slotFile != nil {
+				t.Errorf("%d things are left in the watcher, and the file %v", left, w.slotFile)
+			}
+		})
+	}
+}
+
+// watches reports whether s watches the name.
+func watches(s *Store) bool {
+	s.watcher.mu.Lock()
+	defer s.watcher.mu.Unlock()
+	n := s.watcher.names["name"]
+	return n != nil && n.wd != 0
+}
+
+// Of many processes that wait for a name few watch it, so that a release wakes few. The others watch
+// it when those have gone, and all get their turn by notices alone.
+func TestFewWatch(t *testing.T) {
+	const waiters = 3 * watchedSlots
 	dir := t.TempDir()
-	s, holder := openTest(t, dir), openTest(t, dir)
-	ctx, cancel := context.WithCancel(t.Context())
-	for i := range 100 {
-		name := fmt.Sprint("name", i%10)
-		if i < 10 {
-			granted(t, holder, name, time.Hour)
+	holder := openTest(t, dir)
+	held, _ := granted(t, holder, "name", time.Hour)
+	turns := make(chan error, waiters)
+	watching := 0
+	for range waiters {
+		s := openTest(t, dir)
+		asks := asksFor(t, s, "name")
+		req := waitRequest("name")
+		acquireQueued(t, s, req)
+		if watches(s) {
+			watching++
 		}
-		if _, err := s.Watch(ctx, name); err != nil {
-			t.Fatal(err)
+		go func() {
+			for {
+				select {
+				case <-asks:
+				case <-t.Context().Done():
+					return
+				}
+				res, err := s.Acquire(t.Context(), req)
+				if err == nil && !res.Granted {
+					continue
+				}
+				if err == nil {
+					_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+				}
+				turns <- err
+				return
+			}
+		}()
+	}
+	if watching != watchedSlots {
+		t.Errorf("%d of %d waiters watch the name, want %d", watching, waiters, watchedSlots)
+	}
+	released(t, holder, held)
+	for i := range waiters {
+		select {
+		case err := <-turns:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d of %d waiters have had their turn", i, waiters)
 		}
 	}
-	if n := kernelWatches(t, s); n != 11 {
-		t.Errorf("the kernel has %d watches, want 10 records and a session", n)
+}
+
+// The slots of killed processes are free, and a waiter without one gets one.
+func TestSlotsOfTheDead(t *testing.T) {
+	dir := t.TempDir()
+	s, last := openTest(t, dir), openTest(t, dir)
+	granted(t, s, "name", time.Hour)
+	var children []*child
+	for range watchedSlots {
+		c := start(t, command("wait", dir, "name"))
+		c.line()
+		children = append(children, c)
 	}
-	cancel()
-	eventually(t, "the watches end", func() bool { return kernelWatches(t, s) == 0 })
-	w := &s.watcher
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if left := len(w.names) + len(w.recordsByWatch) + len(w.sessionsByID) + len(w.sessionsByWatch); left > 0 {
-		t.Errorf("%d things are left in the watcher", left)
+	acquireQueued(t, last, waitRequest("name"))
+	if watches(last) {
+		t.Fatalf("more than %d processes watch a name", watchedSlots)
+	}
+	for _, c := range children {
+		c.kill()
+	}
+	last.watcher.mu.Lock()
+	n := last.watcher.names["name"]
+	n.stamp = fileStamp{} // A record that has not changed is mostly not read.
+	n.timer.Reset(0)
+	last.watcher.mu.Unlock()
+	eventually(t, "the waiter watches", func() bool { return watches(last) })
+}
+
+func init() { roles["wait"] = roleWait }
+
+// roleWait waits for a name that is held, until its input ends.
+func roleWait(args []string) error {
+	s, err := New(args[0], nil)
+	if err != nil {
+		return err
+	}
+	res, err := s.Acquire(context.Background(), waitRequest(args[1]))
+	if err != nil || !res.Queued {
+		return fmt.Errorf("not queued: %w", err)
+	}
+	fmt.Println("waits")
+	return awaitEOF()
+}
+
+// The pauses of those that do not watch grow with the age of the hold, and with how many wait.
+func TestExaminationPause(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	for _, c := range []struct {
+		slot      int
+		age, want time.Duration
+	}{
+		{0, 0, 2 * time.Millisecond},
+		{noSlot, 100 * time.Millisecond, 100 * time.Millisecond},
+		{watchedSlots - 1, time.Hour, 250 * time.Millisecond},
+		{watchedSlots, time.Hour, 2 * watchedSlots * slotPause},
+		{1000, 10 * time.Millisecond, 1024 * 10 * time.Millisecond},
+		{1000, time.Hour, 1024 * slotPause},
+	} {
+		n := &watchedName{slot: c.slot, rec: record{State: stateHeld, Since: timeOfDay(time.Now().Add(-c.age))}}
+		if got := n.examinationPause(s); got < c.want || got > 2*c.want {
+			t.Errorf("slot %d, held for %v: %v, want %v", c.slot, c.age, got, c.want)
+		}
 	}
 }
 
@@ -312,42 +493,70 @@ func kernelWatches(tb testing.TB, s *Store) int {
 	return bytes.Count(info, []byte("inotify wd:"))
 }
 
-// TestWatchWithoutInotify: where the kernel has no room for a watch the caller is
-// told that it must try at intervals.
-func TestWatchWithoutInotify(t *testing.T) {
-	c := start(t, command("watchless", t.TempDir()))
-	if line := c.line(); line != "not supported" {
-		t.Error(line)
+// TestWaitWithoutInotify: where the kernel has no room for a watch, a waiter is notified all the same.
+func TestWaitWithoutInotify(t *testing.T) {
+	dir := t.TempDir()
+	holder := openTest(t, dir)
+	for range 5 {
+		held, _ := granted(t, holder, "name", time.Hour)
+		cmd := command("watchless", dir)
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		}
+		c := start(t, cmd)
+		if line := c.line(); line != "waits" {
+			t.Fatal(line)
+		}
+		began := time.Now()
+		released(t, holder, held)
+		if line := c.line(); line != "granted" {
+			t.Fatal(line)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("the name was taken after %v", took)
+		}
+		c.finish()
 	}
-	c.finish()
 }
 
 func init() { roles["watchless"] = roleWatchless }
 
-// roleWatchless watches where no more files can be opened.
+// roleWatchless waits for a name by notices alone, in a user namespace without inotify.
 func roleWatchless(args []string) error {
+	if err := os.WriteFile("/proc/sys/user/max_inotify_instances", []byte("0"), 0o600); err != nil {
+		return err
+	}
+	if _, err := newInotify(); err == nil {
+		return errors.New("there is room for a watch")
+	}
 	s, err := New(args[0], nil)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return err
+	asks := make(chan struct{}, 1)
+	defer s.Notify(func(driver.Notice) {
+		select {
+		case asks <- struct{}{}:
+		default:
+		}
+	})()
+	req := waitRequest("name")
+	for i := 0; ; i++ {
+		res, err := s.Acquire(context.Background(), req)
+		if err != nil {
+			return err
+		}
+		if res.Granted {
+			fmt.Println("granted")
+			_, err = s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			return err
+		}
+		if i == 0 {
+			fmt.Println("waits")
+		}
+		<-asks
 	}
-	few := limit
-	few.Cur = 3
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
-		return err
-	}
-	_, err = s.Watch(context.Background(), "name")
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return err
-	}
-	if err == nil || !driver.Permanent(err) {
-		return fmt.Errorf("the error is %v", err)
-	}
-	fmt.Println("not supported")
-	_, err = s.Watch(context.Background(), "name") // There is room again.
-	return err
 }

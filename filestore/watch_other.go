@@ -2,9 +2,19 @@
 
 package filestore
 
-// canWatch is false: a Store is no driver.Watcher here, and waiters try at intervals.
-const canWatch = false
+import (
+	"context"
 
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Here a Store sends no notices, and waiters try at intervals.
 type watcher struct{}
+
+func (*watcher) isWaiting(_, _ string) bool { return false }
+
+func (*Store) addWaiter(context.Context, *driver.AcquireRequest) bool { return false }
+
+func (*Store) removeWaiter(_, _ string) {}
 
 func (*watcher) close() {}
