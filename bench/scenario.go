@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type scenario struct {
 	nodes      int           // the number of Redis servers
 	postgres   bool          // whether there is a PostgreSQL server
 	placement  placement
+	timeout    time.Duration // 0 means measureTimeout
 
 	// workers is the number of processes that open the contender. If it is 0, it is this
 	// process.
@@ -51,10 +53,10 @@ type trial struct {
 
 // scenarios lists them in the order of the page.
 func scenarios() []scenario {
-	return slices.Concat(redisScenarios(), quorumScenarios(), postgresScenarios())
+	return slices.Concat(redisScenarios(), quorumScenarios(), postgresScenarios(), growthScenarios())
 }
 
-// measureTimeout bounds one measurement of a contender. It is longer than every regular
+// measureTimeout bounds one measurement of a contender, unless its scenario has a timeout. It is longer than every regular
 // duration.
 const measureTimeout = 20 * time.Second
 
@@ -173,7 +175,7 @@ const workerEnv = "HOLDFAST_BENCH_WORKER"
 // measureOnce opens a contender for one measurement. The error is errStuck if that takes longer
 // than measureTimeout.
 func (r *scenarioRun) measureOnce(c lockers.Contender) (sample result.Sample, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), measureTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(r.timeout, measureTimeout))
 	defer cancel()
 	defer func() {
 		if err != nil && ctx.Err() != nil {

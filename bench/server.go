@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -55,7 +56,14 @@ func infoField(info, name string) string {
 
 // countRequests counts the requests that clients send to a Redis server within the span. The
 // figures of INFO cannot be used for this: they include the commands that scripts run.
-func countRequests(addr string, span time.Duration) (count int, err error) {
+func countRequests(addr string, span time.Duration) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), span)
+	defer cancel()
+	return countRequestsUntil(ctx, addr)
+}
+
+// countRequestsUntil counts the requests until ctx ends.
+func countRequestsUntil(ctx context.Context, addr string) (count int, err error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return 0, err
@@ -68,9 +76,7 @@ func countRequests(addr string, span time.Duration) (count int, err error) {
 	if _, err := lines.ReadString('\n'); err != nil { // The reply to MONITOR.
 		return 0, err
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(span)); err != nil {
-		return 0, err
-	}
+	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
 	for {
 		line, err := lines.ReadString('\n')
 		if errors.Is(err, os.ErrDeadlineExceeded) {
