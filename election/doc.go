@@ -20,7 +20,7 @@
 // derived from it, may be a moment late then. Tokens rise strictly from term to term.
 //
 // After a resignation a waiting candidate is elected within 100 ms on stores
-// that wake waiters (Guarantees().Push), else within Backoff.Max of its Client.
+// that notify waiters, else within Backoff.Max of its Client.
 // After a crash of the leader, or a cut of its network, another candidate is
 // elected when the TTL has run out, or at once where the store sees the crash
 // (Guarantees().HolderCrash).

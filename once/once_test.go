@@ -245,17 +245,17 @@ func TestInvalid(t *testing.T) {
 				t.Errorf("%+v: %v", o, err)
 			}
 		}
-		if _, err := once.Do(ctx, storetest.Client(t, forgetful{store}, "b"), "job", nil, nothing); !errors.Is(err, holdfast.ErrUnsupported) {
+		if _, err := once.Do(ctx, storetest.Client(t, forgetful{store.(driver.Notifier)}, "b"), "job", nil, nothing); !errors.Is(err, holdfast.ErrUnsupported) {
 			t.Errorf("a store that cannot keep names: %v", err)
 		}
 	})
 }
 
 // forgetful is a store that cannot keep names.
-type forgetful struct{ driver.Store }
+type forgetful struct{ driver.Notifier }
 
 func (f forgetful) Guarantees() driver.Guarantees {
-	can := f.Store.Guarantees()
+	can := f.Notifier.Guarantees()
 	can.Keep = false
 	return can
 }

@@ -74,6 +74,9 @@ func recordFields(rec holdfast.Record) []byte {
 		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), shortDuration(d)))
 	}
 	field("left", remainingText(rec))
+	if rec.Waiting > 0 {
+		field("waiting", strconv.Itoa(rec.Waiting))
+	}
 	field("metadata", formatMetadata(rec.Metadata))
 	_ = w.Flush() // to memory
 	return out.Bytes()

@@ -20,13 +20,14 @@ const (
 	tokenColumn
 	ageColumn
 	leftColumn
+	waitingColumn
 	metadataColumn
 	columnCount
 )
 
 type tableRow [columnCount]string
 
-var tableTitles = tableRow{"NAME", "HOLDER", "TOKEN", "AGE", "LEFT", "METADATA"}
+var tableTitles = tableRow{"NAME", "HOLDER", "TOKEN", "AGE", "LEFT", "WAITING", "METADATA"}
 
 // columnGap is the space between two columns.
 const columnGap = 2
@@ -34,13 +35,17 @@ const columnGap = 2
 // tableLines returns a line of titles and a line for each lock, none longer than width.
 func tableLines(locks []holdfast.Record, width int) []string {
 	rows := []tableRow{tableTitles}
-	metadata := false
+	metadata, waiting := false, false
 	for _, rec := range locks {
 		rows = append(rows, recordRow(rec))
 		metadata = metadata || len(rec.Metadata) > 0
+		waiting = waiting || rec.Waiting > 0
 	}
 	if !metadata {
 		rows[0][metadataColumn] = ""
+	}
+	if !waiting {
+		rows[0][waitingColumn] = ""
 	}
 	w := fitWidths(rows, width)
 	lines := make([]string, len(rows))
@@ -51,7 +56,7 @@ func tableLines(locks []holdfast.Record, width int) []string {
 }
 
 func recordRow(rec holdfast.Record) tableRow {
-	r := tableRow{readable(rec.Name), readable(rec.Holder), "-", "-", timeLeft(rec), formatMetadata(rec.Metadata)}
+	r := tableRow{readable(rec.Name), readable(rec.Holder), "-", "-", timeLeft(rec), "", formatMetadata(rec.Metadata)}
 	switch {
 	case rec.Kept:
 		r[holderColumn] = "(kept)"
@@ -60,6 +65,9 @@ func recordRow(rec holdfast.Record) tableRow {
 	}
 	if rec.Token > 0 {
 		r[tokenColumn] = strconv.FormatInt(rec.Token, 10)
+	}
+	if rec.Waiting > 0 {
+		r[waitingColumn] = strconv.Itoa(rec.Waiting)
 	}
 	if d, ok := holdAge(rec); ok {
 		r[ageColumn] = shortDuration(d)

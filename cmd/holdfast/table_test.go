@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,28 @@ func TestTableOfLittle(t *testing.T) {
 		if strings.Join(strings.Fields(got[i]), " ") != strings.Join(strings.Fields(want[i]), " ") {
 			t.Errorf("%q, want %q", got[i], want[i])
 		}
+	}
+}
+
+// The number of waiters is shown where a lock has any.
+func TestWaitingIsShown(t *testing.T) {
+	locks := []holdfast.Record{{Name: "a", Holder: "h", Waiting: 3}, {Name: "b", Holder: "h"}}
+	want := []string{
+		"NAME  HOLDER  TOKEN  AGE  LEFT       WAITING",
+		"a     h       -      -    no expiry  3",
+		"b     h       -      -    no expiry",
+	}
+	if got := tableLines(locks, unlimitedWidth); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := tableLines(locks[1:], unlimitedWidth)[0]; strings.Contains(got, "WAITING") {
+		t.Errorf("%q, though there are none", got)
+	}
+	if got := string(recordFields(locks[0])); !strings.Contains(got, "waiting  3\n") {
+		t.Errorf("%q does not show 3 that wait", got)
+	}
+	if got := newLockView(locks[0]).Waiting; got != 3 {
+		t.Errorf("%d in JSON, want 3", got)
 	}
 }
 

@@ -28,6 +28,7 @@ type lockView struct {
 	Since       time.Time         `json:"since,omitzero"`
 	Until       time.Time         `json:"until,omitzero"`
 	RemainingMS int64             `json:"remaining_ms,omitempty"`
+	Waiting     int               `json:"waiting,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
 }
 
@@ -38,6 +39,7 @@ func newLockView(rec holdfast.Record) lockView {
 		Holder:      rec.Holder,
 		Token:       rec.Token,
 		RemainingMS: max(rec.Remaining.Milliseconds(), 0),
+		Waiting:     rec.Waiting,
 		Metadata:    rec.Metadata,
 	}
 	v.Since, v.Until = jsonTime(rec.Since), jsonTime(rec.Until)

@@ -1,8 +1,8 @@
 package notices
 
 import (
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -29,19 +29,19 @@ func TestNotify(t *testing.T) {
 
 // A function is not called any more when its stop has returned.
 func TestStopWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r Registry
-		running := false
-		stop := r.Notify(func(driver.Notice) {
-			running = true
-			time.Sleep(time.Second)
-			running = false
-		})
-		go r.Send(driver.Notice{Kind: driver.Ask})
-		synctest.Wait()
-		stop()
-		if running {
-			t.Error("stop has returned while the function runs")
-		}
+	var r Registry
+	var running atomic.Bool
+	entered := make(chan struct{})
+	stop := r.Notify(func(driver.Notice) {
+		running.Store(true)
+		close(entered)
+		time.Sleep(20 * time.Millisecond) // longer than a stop that does not wait
+		running.Store(false)
 	})
+	go r.Send(driver.Notice{Kind: driver.Ask})
+	<-entered
+	stop()
+	if running.Load() {
+		t.Error("stop has returned while the function runs")
+	}
 }

@@ -30,17 +30,17 @@ var variants map[string]variant
 
 func init() { // they need options, which needs them
 	variants = map[string]variant{
-		"release without compare":        {broken(func(s driver.Store) driver.Store { return &carelessRelease{s} }), onRedis, "two holders"},
-		"renewal that ignores errors":    {broken(func(s driver.Store) driver.Store { return &deafRenewal{s} }), onRedis, "two holders"},
-		"deadline taken after the reply": {broken(func(s driver.Store) driver.Store { return &lateDeadline{s} }), onRedis, "two holders"},
-		"no owner check":                 {broken(func(s driver.Store) driver.Store { return &yesMan{s} }), onRedis, "two holders"},
+		"release without compare":        {broken(func(s soundStore) driver.Store { return &carelessRelease{s} }), onRedis, "two holders"},
+		"renewal that ignores errors":    {broken(func(s soundStore) driver.Store { return &deafRenewal{s} }), onRedis, "two holders"},
+		"deadline taken after the reply": {broken(func(s soundStore) driver.Store { return &lateDeadline{s} }), onRedis, "two holders"},
+		"no owner check":                 {broken(func(s soundStore) driver.Store { return &yesMan{s} }), onRedis, "two holders"},
 		"token by plain counter":         {openPlainCounter, onForgetful, "token order"},
-		"guard shorter than the TTL":     {broken(func(s driver.Store) driver.Store { return s }), onShortGuard, "two holders"},
-		"no answer is a no":              {broken(func(s driver.Store) driver.Store { return &guess{s} }), onOutage, "false held"},
+		"guard shorter than the TTL":     {broken(func(s soundStore) driver.Store { return s }), onShortGuard, "two holders"},
+		"no answer is a no":              {broken(func(s soundStore) driver.Store { return &guess{s} }), onOutage, "false held"},
 
 		// These have a mistake of their own in runUnderDo.
-		"release does not wait for Do": {broken(func(s driver.Store) driver.Store { return s }), onRedis, "two holders"},
-		"Do says nil":                  {broken(func(s driver.Store) driver.Store { return s }), onRedis, "false nil"},
+		"release does not wait for Do": {broken(func(s soundStore) driver.Store { return s }), onRedis, "two holders"},
+		"Do says nil":                  {broken(func(s soundStore) driver.Store { return s }), onRedis, "false nil"},
 
 		// These are locks of the test's own, and must stand it without the mistake.
 		"Redlock that counts late votes":  {openRedlock(true), onFive, "two holders"},
@@ -51,7 +51,7 @@ func init() { // they need options, which needs them
 }
 
 // broken puts a mistake between package holdfast and a store that is sound.
-func broken(wrap func(driver.Store) driver.Store) func(context.Context, []string) (driver.Store, error) {
+func broken(wrap func(soundStore) driver.Store) func(context.Context, []string) (driver.Store, error) {
 	return func(ctx context.Context, urls []string) (driver.Store, error) {
 		store, err := openSound(ctx, urls[0])
 		if err != nil {
@@ -61,13 +61,24 @@ func broken(wrap func(driver.Store) driver.Store) func(context.Context, []string
 	}
 }
 
-func openSound(ctx context.Context, text string) (driver.Store, error) {
+// A soundStore is a store without a mistake.
+type soundStore struct{ driver.Store }
+
+func openSound(ctx context.Context, text string) (soundStore, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, err
+		return soundStore{}, err
 	}
 	opener, _ := driver.Lookup(u.Scheme)
-	return opener(ctx, u)
+	store, err := opener(ctx, u)
+	return soundStore{store}, err
+}
+
+func (s soundStore) Notify(f func(driver.Notice)) (stop func()) {
+	if notifier, ok := s.Store.(driver.Notifier); ok {
+		return notifier.Notify(f)
+	}
+	return func() {}
 }
 
 func openBroken(ctx context.Context, name string, urls []string, config *holdfast.Config) (*holdfast.Client, error) {
@@ -116,7 +127,7 @@ func onOutage(t *testing.T) torture.Options {
 }
 
 // guess takes the name for held if the store does not answer.
-type guess struct{ driver.Store }
+type guess struct{ soundStore }
 
 func (s *guess) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
 	limited, cancel := context.WithTimeout(ctx, biteTTL/5)
@@ -170,7 +181,7 @@ func ofTestbed(t *testing.T, kind string, ttl time.Duration) torture.Options {
 }
 
 // carelessRelease deletes the lock, whatever its owner.
-type carelessRelease struct{ driver.Store }
+type carelessRelease struct{ soundStore }
 
 func (s *carelessRelease) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	_, had, err := s.Store.Break(ctx, driver.BreakRequest{Name: req.Name})
@@ -178,7 +189,7 @@ func (s *carelessRelease) Release(ctx context.Context, req driver.ReleaseRequest
 }
 
 // deafRenewal takes no answer for a yes.
-type deafRenewal struct{ driver.Store }
+type deafRenewal struct{ soundStore }
 
 func (s *deafRenewal) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
 	limited, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -192,12 +203,15 @@ func (s *deafRenewal) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]
 
 // lateDeadline has the holder rely on the lock for longer than the store keeps it, as a client does
 // that counts from the reply of a slow request.
-type lateDeadline struct{ driver.Store }
+type lateDeadline struct{ soundStore }
 
 const replyTakes = 300 * time.Millisecond
 
 func (s *lateDeadline) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
 	req.TTL -= replyTakes
+	if req.Queue > 0 {
+		req.Queue -= replyTakes
+	}
 	return s.Store.Acquire(ctx, req)
 }
 
@@ -210,7 +224,7 @@ func (s *lateDeadline) Renew(ctx context.Context, reqs []driver.RenewRequest) ([
 }
 
 // yesMan grants what is held.
-type yesMan struct{ driver.Store }
+type yesMan struct{ soundStore }
 
 func (s *yesMan) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
 	res, err := s.Store.Acquire(ctx, req)

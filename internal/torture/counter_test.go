@@ -5,6 +5,7 @@ package torture_test
 import (
 	"context"
 	"net/url"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -15,7 +16,7 @@ import (
 // plainCounter has its tokens from a counter that the server keeps: one that
 // forgets counts from 1 again.
 type plainCounter struct {
-	driver.Store
+	soundStore
 	client *redis.Client
 
 	mu     sync.Mutex
@@ -31,10 +32,26 @@ func openPlainCounter(ctx context.Context, urls []string) (driver.Store, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &plainCounter{Store: store, client: redis.NewClient(&redis.Options{Addr: u.Host}), tokens: map[string]int64{}}, nil
+	return &plainCounter{soundStore: store, client: redis.NewClient(&redis.Options{Addr: u.Host}), tokens: map[string]int64{}}, nil
+}
+
+// Guarantees claims no queue, since notices would have the tokens of the store.
+func (s *plainCounter) Guarantees() driver.Guarantees {
+	can := s.Store.Guarantees()
+	can.Fair = false
+	return can
+}
+
+func (s *plainCounter) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+	reqs = slices.Clone(reqs)
+	for i := range reqs {
+		reqs[i].Token = 0
+	}
+	return s.Store.Renew(ctx, reqs)
 }
 
 func (s *plainCounter) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	req.NoPlace = true
 	res, err := s.Store.Acquire(ctx, req)
 	if err != nil || !res.Granted {
 		return res, err
