@@ -70,7 +70,6 @@ func growthWaiting(clients int) scenario {
 			{Key: "commands", Title: "commands run for a hand-over", Unit: result.Count, Lower: true},
 			{Key: "wire", Title: "sent and received for a hand-over", Unit: result.Bytes, Lower: true},
 			{Key: "idle", Title: "requests/s for a waiter", Unit: result.Rate, Lower: true},
-			{Key: "memory", Title: "server memory for a waiter", Unit: result.Bytes, Lower: true},
 		},
 		contenders: lockers.Redis()[:2], nodes: 1, ttl: 30 * time.Second, timeout: 3 * time.Minute,
 		workers: 1 + clients,
@@ -79,14 +78,12 @@ func growthWaiting(clients int) scenario {
 			if _, err := holder.Acquire("job"); err != nil {
 				return sample, err
 			}
-			before := t.redisMemory()
 			for _, w := range waiting {
 				if err := w.StartWaiters("job", 1); err != nil {
 					return sample, err
 				}
 			}
 			time.Sleep(time.Second) // The waiters settle.
-			memory := t.redisMemory() - before
 			const span = 5 * time.Second
 			idle, err := countRequests(t.redis[0].Addr, span)
 			if err != nil {
@@ -126,7 +123,6 @@ func growthWaiting(clients int) scenario {
 				"commands": used.commands / n,
 				"wire":     (used.in + used.out) / n,
 				"idle":     float64(idle) / span.Seconds() / n,
-				"memory":   memory / n,
 			}
 			return sample, nil
 		},
