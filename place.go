@@ -132,14 +132,12 @@ func (a *acquireOp) replaceLease(l *lease) *lease {
 
 // onNotice handles a notice of the store. It does not block.
 func (c *Client) onNotice(n driver.Notice) {
-	switch n.Kind {
-	case driver.Lost:
+	if n.Kind == driver.Lost {
 		c.onStoreLoss(n.Name, n.Owner)
 		return
-	case driver.Granted:
-		if !strings.HasPrefix(n.Owner, c.ownerPrefix) { // It is for another Client of this store.
-			return
-		}
+	}
+	if n.Owner != "" && !strings.HasPrefix(n.Owner, c.ownerPrefix) {
+		return // It is for another Client of this store.
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +198,7 @@ func (c *Client) renewPlaces(places []*lease) {
 	for i, l := range places {
 		ttl := placeTTL(l.ttl)
 		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: ttl}
-		timeout = min(timeout, ttl/4)
+		timeout = min(timeout, c.renewTimeout(ttl))
 	}
 	sent := c.clock.now()
 	outcomes, _ := request(c, context.Background(), timeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {

@@ -440,6 +440,69 @@ func TestSlowStoreWithPlaces(t *testing.T) {
 	})
 }
 
+// A place of a short TTL, whose renewals have little time, does not cost the places of longer ones.
+func TestShortPlacesDoNotCostLongOnes(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := open(t, store.Store, nil)
+		acquire(t, other, "long", &holdfast.Options{TTL: time.Hour})
+		const short = 20
+		for i := range short {
+			acquire(t, other, fmt.Sprint("short ", i), &holdfast.Options{TTL: time.Hour})
+		}
+		claims := 0
+		slow := func(ctx context.Context, _ faultstore.Op, apply func()) error {
+			select {
+			case <-time.After(100 * ms):
+				apply()
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		store.Set(faultstore.Acquire, slow)
+		store.Set(faultstore.Renew, slow)
+		log := &requestLog{Store: store.Store.(*memstore.Store)}
+		store.Store = log
+		limited, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		for i := range short {
+			go func() { _, _ = c.Acquire(limited, fmt.Sprint("short ", i), &holdfast.Options{TTL: 300 * ms}) }()
+			time.Sleep(7 * ms)
+		}
+		_, err := c.Acquire(limited, "long", nil)
+		wantErr(t, err, holdfast.ErrHeld)
+		for _, req := range log.acquired() {
+			if req.Name == "long" && req.Claim {
+				claims++
+			}
+		}
+		if claims > 0 {
+			t.Errorf("the place with the long TTL was claimed %d times", claims)
+		}
+		synctest.Wait()
+	})
+}
+
+// A notice for a waiter of another Client of the same store costs nothing.
+func TestAskOfAnotherClient(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(&askingStore{Store: memstore.New()})
+		c := open(t, store, nil)
+		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
+		limited, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		time.AfterFunc(time.Second, func() {
+			store.Store.(*askingStore).f(driver.Notice{Kind: driver.Ask, Name: "a", Owner: "that of another"})
+		})
+		_, err := c.Acquire(limited, "a", nil)
+		wantErr(t, err, holdfast.ErrHeld)
+		if n := store.Calls(faultstore.Acquire); n != 1 {
+			t.Errorf("%d attempts, want 1", n)
+		}
+	})
+}
+
 // The time of a keep is over, and the next waiter has the lock.
 func TestWaiterAfterAKeep(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {

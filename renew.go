@@ -41,7 +41,7 @@ func (c *Client) runScheduler() {
 		for _, l := range expired {
 			l.checkHeld() // marks it as lost
 		}
-		for _, batch := range c.splitBatches(renewals) {
+		for _, batch := range c.splitBatches(renewals, func(l *lease) time.Duration { return l.ttl }) {
 			c.activeCalls.Go(func() {
 				timeout := c.requestTimeout
 				for _, l := range batch {
@@ -53,7 +53,7 @@ func (c *Client) runScheduler() {
 				}
 			})
 		}
-		for batch := range slices.Chunk(places, batchSize) {
+		for _, batch := range c.splitBatches(places, func(l *lease) time.Duration { return placeTTL(l.ttl) }) {
 			c.activeCalls.Go(func() { c.renewPlaces(batch) })
 		}
 		select {
@@ -128,10 +128,10 @@ func (c *Client) renewTimeout(ttl time.Duration) time.Duration { return min(c.re
 // splitBatches divides leases among requests. The timeout of a request is that of its shortest
 // TTL, so leases share a request only if their timeouts are of the same order of magnitude: a
 // lock of a short TTL never costs one of a long TTL.
-func (c *Client) splitBatches(leases []*lease) [][]*lease {
+func (c *Client) splitBatches(leases []*lease, ttl func(*lease) time.Duration) [][]*lease {
 	byOrder := map[int][]*lease{}
 	for _, l := range leases {
-		order := bits.Len64(uint64(c.renewTimeout(l.ttl)))
+		order := bits.Len64(uint64(c.renewTimeout(ttl(l))))
 		byOrder[order] = append(byOrder[order], l)
 	}
 	var batches [][]*lease
