@@ -157,21 +157,7 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 		if err := a.ctx.Err(); err != nil {
 			return nil, a.leaveQueue(l, err)
 		}
-		var res driver.AcquireResult
-		var sent time.Duration
-		var err error
-		ttl := placeTTL(l.ttl)
-		if l.maybeGranted && c.guarantees.Fair {
-			res, sent = l.takeGrant()
-		}
-		if !res.Granted {
-			req.Tokens = 0
-			if a.startedAt != 0 { // else there was no queue
-				req.Tokens = a.requestedTokens()
-			}
-			ttl = l.ttl
-			res, sent, err = l.sendAcquire(a.ctx, req)
-		}
+		res, sent, ttl, err := a.attempt(l, req)
 		if a.startedAt == 0 {
 			a.startedAt = sent
 		}
@@ -220,8 +206,26 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 	}
 }
 
-// leaveQueue ends the operation of the head, after attempts with l. It returns err, the reason. If the
-// store may have granted the lock, l is released in the background, and stays the head until then.
+// attempt returns the grant of l by a notice, or else the answer to a request. It also returns when
+// the request was sent on which that relies, and for how long from then the store keeps the grant.
+func (a *acquireOp) attempt(
+	l *lease, req driver.AcquireRequest,
+) (res driver.AcquireResult, sent, ttl time.Duration, err error) {
+	if l.maybeGranted && a.c.guarantees.Fair {
+		if res, sent = l.takeGrant(); res.Granted {
+			return res, sent, placeTTL(l.ttl), nil
+		}
+	}
+	if a.startedAt != 0 { // else there was no queue
+		req.Tokens = a.requestedTokens()
+	}
+	res, sent, err = l.sendAcquire(a.ctx, req)
+	return res, sent, l.ttl, err
+}
+
+// leaveQueue ends the operation of the head, after attempts with l. It returns err, the reason. If
+// the store may have granted the lock, l is released in the background, and stays the head until
+// then.
 func (a *acquireOp) leaveQueue(l *lease, err error) error {
 	if !l.maybeGranted {
 		l.unregister()
@@ -239,8 +243,8 @@ func (a *acquireOp) leaveQueue(l *lease, err error) error {
 	return err
 }
 
-// sendAcquire makes one attempt to acquire the lease. It returns the result and the time of sending.
-// Of the request, it sets what the lease has.
+// sendAcquire makes one attempt to acquire the lease. It returns the result and the time of
+// sending. Of the request, it sets what the lease has.
 func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, time.Duration, error) {
 	c := l.c
 	sent := c.clock.now()

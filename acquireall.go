@@ -362,8 +362,8 @@ func (s *LockSet) Err() error {
 // with Err's value as its context.Cause; see [Lock.Context].
 func (s *LockSet) Context() context.Context { return s.makeContext(s.Err()) }
 
-// Extend makes all locks last at least until d from now, with one request for each 1024 of them; see
-// [Lock.Extend]. If it fails, some may have been extended and others not.
+// Extend makes all locks last at least until d from now, with one request for each 1024 of them;
+// see [Lock.Extend]. If it fails, some may have been extended and others not.
 func (s *LockSet) Extend(ctx context.Context, d time.Duration) error {
 	if err := s.c.extendHeld(ctx, d, s, s.locks...); err != nil {
 		return opErrorAll("extend", s.Names(), err)

@@ -299,8 +299,8 @@ func (c *Client) fullName(name string) (string, error) {
 // stripPrefix is the reverse of fullName.
 func (c *Client) stripPrefix(full string) string { return full[len(c.prefix):] }
 
-// newOwner returns the secret of an acquisition: 128 random bits, of which all owners of this Client
-// have the first 32 in common.
+// newOwner returns the secret of an acquisition: 128 random bits, of which all owners of this
+// Client have the first 32 in common.
 func (c *Client) newOwner() string {
 	c.ownersMu.Lock()
 	defer c.ownersMu.Unlock()

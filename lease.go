@@ -71,7 +71,8 @@ type lease struct {
 }
 
 // A handle is one acquisition of a lease, and the state that it shares with its Locks. A lease does
-// not refer to a Lock that is counted, so that the garbage collector can find it when it is dropped.
+// not refer to a Lock that is counted, so that the garbage collector can find it when it is
+// dropped.
 type handle struct {
 	lease          *lease
 	lock           Lock    // the Lock that the caller gets, unless each Lock is counted
@@ -85,8 +86,8 @@ type handle struct {
 	releaseErr  error // result of Release
 }
 
-// newLease returns a lease that is not yet granted, with its first handle. The contexts of the handle
-// have the values of ctx.
+// newLease returns a lease that is not yet granted, with its first handle. The contexts of the
+// handle have the values of ctx.
 func (c *Client) newLease(ctx context.Context, full, owner string, o *Options) *lease {
 	l := &lease{
 		c:           c,
@@ -108,8 +109,8 @@ func (c *Client) newLease(ctx context.Context, full, owner string, o *Options) *
 	return l
 }
 
-// newLock returns a Lock of the handle for a caller. If the Client has a Logger, the Lock is counted
-// as long as it is in reach.
+// newLock returns a Lock of the handle for a caller. If the Client has a Logger, the Lock is
+// counted as long as it is in reach.
 func (h *handle) newLock() *Lock {
 	lock := &h.lock
 	if h.lease.c.log != nil {
@@ -160,8 +161,8 @@ func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) err
 }
 
 // extend moves the deadline, and the time of the next renewal, for a request that was sent at sent.
-// The store counts the TTL from a later moment, so that the deadline comes before the end of the TTL
-// in the store.
+// The store counts the TTL from a later moment, so that the deadline comes before the end of the
+// TTL in the store.
 func (l *lease) extend(sent, ttl time.Duration) {
 	deadline := sent + validity(ttl)
 	if l.maxHoldEnd > 0 {

@@ -81,10 +81,10 @@ func (c *Client) storeToken(full string, token int64) int64 {
 	return token
 }
 
-// passOn gives a lease that its holder has released to the first waiter, and reports whether it has.
-// It does not after the turn, nor if the renewal of the lease is due, in flight, or has failed: the
-// next holder would have less time than one whose lease has not been renewed yet. Nor does it if the
-// lease was extended beyond its TTL, which would outlast the next holder.
+// passOn gives a lease that its holder has released to the first waiter, and reports whether it
+// has. It does not after the turn, nor if the renewal of the lease is due, in flight, or has
+// failed: the next holder would have less time than one whose lease has not been renewed yet. Nor
+// does it if the lease was extended beyond its TTL, which would outlast the next holder.
 func (l *lease) passOn() bool {
 	c := l.c
 	now := c.clock.now()

@@ -148,8 +148,8 @@ func TestOtherClientsAfterALocalTurn(t *testing.T) {
 	}
 }
 
-// A waiter that yields to other Clients gives up when its context ends, and a try beside it does not
-// wait for it.
+// A waiter that yields to other Clients gives up when its context ends, and a try beside it does
+// not wait for it.
 func TestYieldAfterALocalTurn(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := faultstore.Wrap(memstore.New()).Unfair()

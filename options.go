@@ -108,8 +108,9 @@ type Config struct {
 	// these holds until the lock is released to it, which is LocalTurn and one hold after the grant
 	// at the latest. 0 means 10 ms; a negative value turns it off.
 	//
-	// A hold that another Client breaks ends as ever, with the next renewal; until the turn is over,
-	// goroutines of this Client may still get the lock, under tokens below that of the next holder.
+	// A hold that another Client breaks ends as ever, with the next renewal; until the turn is
+	// over, goroutines of this Client may still get the lock, under tokens below that of the next
+	// holder.
 	//
 	// Locks with MinHold, MaxHold, NoRenew, Reentrant or Detached are not passed on, nor to callers
 	// with another TTL or other Metadata, nor are locks of a store that grants one token at a time.

@@ -54,7 +54,8 @@ func (l *lease) confirmPlace(sent time.Duration) {
 	l.schedulePlace(sent)
 }
 
-// schedulePlace does the work of confirmPlace for a place that the lease has. The caller holds c.mu.
+// schedulePlace does the work of confirmPlace for a place that the lease has. The caller holds
+// c.mu.
 func (l *lease) schedulePlace(sent time.Duration) {
 	c := l.c
 	ttl := placeTTL(l.ttl)
@@ -97,9 +98,9 @@ func (c *Client) holds(l *lease) bool {
 	return q != nil && q.lease == l && l.endReason.Load() == nil
 }
 
-// takeGrant returns the grant that a notice has reported for the place of l, and when the request was
-// sent that has confirmed the place last. Grants of other owners are given back. A lease that is not
-// renewed soon by this Client ignores the notice, and gets its full TTL by a claim.
+// takeGrant returns the grant that a notice has reported for the place of l, and when the request
+// was sent that has confirmed the place last. Grants of other owners are given back. A lease that
+// is not renewed soon by this Client ignores the notice, and gets its full TTL by a claim.
 func (l *lease) takeGrant() (res driver.AcquireResult, confirmedAt time.Duration) {
 	c := l.c
 	c.mu.Lock()
@@ -117,9 +118,9 @@ func (l *lease) takeGrant() (res driver.AcquireResult, confirmedAt time.Duration
 	return res, l.confirmedAt
 }
 
-// replaceLease returns a lease with a new owner, in place of one whose owner has neither a hold nor a
-// place. If the answer to a request of the old owner was lost, that request may still be on its way,
-// and the old owner is released.
+// replaceLease returns a lease with a new owner, in place of one whose owner has neither a hold nor
+// a place. If the answer to a request of the old owner was lost, that request may still be on its
+// way, and the old owner is released.
 func (a *acquireOp) replaceLease(l *lease) *lease {
 	c := a.c
 	l.endPlace()
@@ -177,8 +178,8 @@ func (c *Client) giveBackGrant(n driver.Notice) {
 	c.activeCalls.Go(func() { l.releaseUntilExpired(false) })
 }
 
-// signalHead ends the pause of the head. If a notice is the cause, the next attempt counts as one of
-// the head itself. The caller holds Client.mu.
+// signalHead ends the pause of the head. If a notice is the cause, the next attempt counts as one
+// of the head itself. The caller holds Client.mu.
 func (q *nameQueue) signalHead(noticed bool) {
 	q.noticed = q.noticed || noticed
 	if q.wake == nil {
@@ -190,8 +191,8 @@ func (q *nameQueue) signalHead(noticed bool) {
 	}
 }
 
-// renewPlaces renews places, for each of which a request in flight is counted, with one request. Their
-// request has no holds, which may have a longer timeout.
+// renewPlaces renews places, for each of which a request in flight is counted, with one request.
+// Their request has no holds, which may have a longer timeout.
 func (c *Client) renewPlaces(places []*lease) {
 	reqs := make([]driver.RenewRequest, len(places))
 	timeout := c.requestTimeout

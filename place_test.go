@@ -415,8 +415,8 @@ func TestLostPlaces(t *testing.T) {
 	})
 }
 
-// Holds are not lost because places share their connection: a slow store keeps locks with a TTL that
-// allows it, while their Client waits for others.
+// Holds are not lost because places share their connection: a slow store keeps locks with a TTL
+// that allows it, while their Client waits for others.
 func TestSlowStoreWithPlaces(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
@@ -561,8 +561,8 @@ func TestPlaceOfALongTTL(t *testing.T) {
 	})
 }
 
-// A waiter that is not the first needs no request beyond the renewals of its place, also if it knows
-// nothing of the holder.
+// A waiter that is not the first needs no request beyond the renewals of its place, also if it
+// knows nothing of the holder.
 func TestSecondWaiter(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := faultstore.Wrap(terseStore{memstore.New()})

@@ -105,8 +105,8 @@ type waiter struct {
 }
 
 // enqueue makes the operation the head of the name's queue, and returns nil. If there is a head, it
-// waits. It returns a waiter with a lease instead if there is one that the operation may join, or that
-// was passed on to it. The caller holds c.mu, which enqueue unlocks.
+// waits. It returns a waiter with a lease instead if there is one that the operation may join, or
+// that was passed on to it. The caller holds c.mu, which enqueue unlocks.
 func (a *acquireOp) enqueue() (*waiter, error) {
 	c := a.c
 	for ; ; c.mu.Lock() {
@@ -129,8 +129,8 @@ func (a *acquireOp) enqueue() (*waiter, error) {
 	}
 }
 
-// waitTurn waits in the queue until the operation leaves it as the head, or with a lease. The caller
-// holds c.mu, which waitTurn unlocks.
+// waitTurn waits in the queue until the operation leaves it as the head, or with a lease. The
+// caller holds c.mu, which waitTurn unlocks.
 func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 	c := a.c
 	if q.waiters == nil {
@@ -210,10 +210,10 @@ func (a *acquireOp) outageError(q *nameQueue) error {
 	return known
 }
 
-// awaitAnswer waits until the queue changes, for a single attempt that finds another head. It returns
-// the known error if there is one. The result is as of now: if the head pauses between attempts,
-// awaitAnswer makes it try again, and if the head's request is in flight, awaitAnswer waits for its
-// result. The caller holds c.mu, which awaitAnswer unlocks.
+// awaitAnswer waits until the queue changes, for a single attempt that finds another head. It
+// returns the known error if there is one. The result is as of now: if the head pauses between
+// attempts, awaitAnswer makes it try again, and if the head's request is in flight, awaitAnswer
+// waits for its result. The caller holds c.mu, which awaitAnswer unlocks.
 func (a *acquireOp) awaitAnswer(q *nameQueue) error {
 	c := a.c
 	if a.startedAt == 0 {

@@ -141,8 +141,8 @@ func (c *Client) splitBatches(leases []*lease, ttl func(*lease) time.Duration) [
 	return batches
 }
 
-// renewLeases extends leases, for each of which a request in flight is counted, with one request: by
-// ttl, or each by its own TTL if ttl is 0. It returns the reason if an outcome is unknown.
+// renewLeases extends leases, for each of which a request in flight is counted, with one request:
+// by ttl, or each by its own TTL if ttl is 0. It returns the reason if an outcome is unknown.
 func (c *Client) renewLeases(ctx context.Context, timeout, ttl time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
 	for i, l := range leases {

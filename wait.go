@@ -67,8 +67,9 @@ type retryWaiter struct {
 	failingSince   time.Duration // when the failing began, or will end as announced
 }
 
-// waitRetry returns when it is time to try again after an answer, or a notice has come. A pause that
-// another goroutine has ended continues where it was. It returns an error if the waiting is over.
+// waitRetry returns when it is time to try again after an answer, or a notice has come. A pause
+// that another goroutine has ended continues where it was. It returns an error if the waiting is
+// over.
 func (w *retryWaiter) waitRetry(res *driver.AcquireResult) error {
 	c, held, now := w.c, &res.Held, w.c.clock.now()
 	place := res.Queued && c.guarantees.Fair && w.isHead
@@ -98,9 +99,9 @@ func (w *retryWaiter) waitRetry(res *driver.AcquireResult) error {
 func (w *retryWaiter) noteAnswer() { w.hasAnswered, w.failing, w.retryAnnounced = true, false, false }
 
 // waitOutage pauses after a request that was sent at sent has failed with err, until it is time to
-// try again. It returns the error of the caller if the caller should not: after Config.MaxOutage, or
-// two request timeouts for a single attempt. If the store has announced that it can serve later, the
-// time counts from that moment; if ctx has a deadline, only ctx bounds the wait then.
+// try again. It returns the error of the caller if the caller should not: after Config.MaxOutage,
+// or two request timeouts for a single attempt. If the store has announced that it can serve later,
+// the time counts from that moment; if ctx has a deadline, only ctx bounds the wait then.
 func (w *retryWaiter) waitOutage(sent time.Duration, err error) error {
 	first := !w.failing
 	if first {
@@ -139,8 +140,8 @@ func (w *retryWaiter) waitOutage(sent time.Duration, err error) error {
 	return w.sleepFor(pause)
 }
 
-// sleepFor returns after d, or sooner when a notice comes, another goroutine requests a recheck, ctx
-// ends, or the Client is closed; the last two are errors.
+// sleepFor returns after d, or sooner when a notice comes, another goroutine requests a recheck,
+// ctx ends, or the Client is closed; the last two are errors.
 func (w *retryWaiter) sleepFor(d time.Duration) error {
 	w.rechecked = false
 	wake, noticed := w.takeNoticed()
@@ -163,8 +164,8 @@ func (w *retryWaiter) sleepFor(d time.Duration) error {
 	}
 }
 
-// takeNoticed returns the channel that ends a pause of the head, and whether a notice has come since
-// the last call.
+// takeNoticed returns the channel that ends a pause of the head, and whether a notice has come
+// since the last call.
 func (w *retryWaiter) takeNoticed() (wake <-chan struct{}, noticed bool) {
 	if !w.isHead {
 		return w.wake, false

@@ -56,8 +56,8 @@ func scenarios() []scenario {
 	return slices.Concat(redisScenarios(), quorumScenarios(), postgresScenarios(), growthScenarios())
 }
 
-// measureTimeout bounds one measurement of a contender, unless its scenario has a timeout. It is longer than every regular
-// duration.
+// measureTimeout bounds one measurement of a contender, unless its scenario has a timeout. It is
+// longer than every regular duration.
 const measureTimeout = 20 * time.Second
 
 var errStuck = fmt.Errorf("it has not come to an end after %v", measureTimeout)

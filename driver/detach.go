@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lateTimeout bounds the release of a late grant or place, and how long Close waits for calls that are under
-// way.
+// lateTimeout bounds the release of a late grant or place, and how long Close waits for calls that
+// are under way.
 const lateTimeout = 3 * time.Second
 
 // errCloseHangs is the error of a Close that does not return.

@@ -8,7 +8,8 @@
 // its fencing token. It makes single attempts against that state and reports what
 // it found. It never waits for a lock and never renews by itself. It may retry what is
 // its own affair within ctx, such as a split vote or a deadlock. Waiting, backoff,
-// renewal, deadlines, loss, queueing and logging are policy, and all policy is in package holdfast.
+// renewal, deadlines, loss, the order of goroutines and logging are policy, and all policy is in
+// package holdfast.
 //
 // # The state of a name
 //
@@ -17,6 +18,15 @@
 // It is kept after a Release that requests it (ReleaseRequest.Keep): then the name
 // has no owner, and no request can take it until that time is over. Time passes in
 // the store's clock only. No store may compare a client's clock with its own.
+//
+// # The queue of a name
+//
+// A store that is Fair also keeps the places of owners that wait (AcquireRequest.Queue), in the
+// order in which they were made. A place is a lease, as a hold is: Renew prolongs it, and it ends
+// by Release or when its time is over. Every request that examines a name first drops what is over
+// and, if the name is free, admits the first place, in the same atomic step. So no store needs a
+// background task. Admission makes the place the hold and does not move its end, and the store
+// notifies the owner (Notifier). One owner is admitted at most once.
 //
 // # Owners
 //

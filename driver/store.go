@@ -208,26 +208,27 @@ type AcquireRequest struct {
 	// Queue is how long the owner waits from now if the name cannot be granted, 0 for not at all.
 	//
 	// A store that is Fair gives the owner a place at the end of the queue of the name, which keeps
-	// all that the request contains. The place lasts until Queue from now unless it is renewed. When
-	// its turn comes, the store makes it a hold, in one atomic step with the end of the hold before
-	// it, and sends a Granted notice. That hold has the end of the place until it is renewed. An
-	// owner that has a place already keeps it, and it is prolonged.
+	// all that the request contains. The place lasts until Queue from now unless it is renewed.
+	// When its turn comes, the store makes it a hold, in one atomic step with the end of the hold
+	// before it, and sends a Granted notice. That hold has the end of the place until it is
+	// renewed. An owner that has a place already keeps it, and it is prolonged.
 	//
 	// One owner is admitted at most once. Therefore a request with Queue is sent once for an owner
 	// to a store that is Fair. If its outcome is unknown, it is sent again as a Claim.
 	//
-	// Any other store sends an Ask notice when the name may have become free, for Queue from now. It
-	// begins to do so before it examines the name, so that no release is missed.
+	// Any other store sends an Ask notice when the name may have become free, for Queue from now.
+	// It begins to do so before it examines the name, so that no release is missed.
 	Queue time.Duration
 
 	// NoPlace requests what Queue means for a store that is not Fair, of any store: the owner gets
 	// Ask notices and no place.
 	NoPlace bool
 
-	// Claim recognizes the hold or the place of the owner and makes neither. A hold is granted again
-	// and lasts until TTL from now at least. A place lasts until Queue from now at least. If the
-	// owner has neither, or only a keep, the request is not granted and not queued, though the name
-	// may be free. Only a store that is Fair is sent a Claim; any other returns ErrUnsupported.
+	// Claim recognizes the hold or the place of the owner and makes neither. A hold is granted
+	// again and lasts until TTL from now at least. A place lasts until Queue from now at least. If
+	// the owner has neither, or only a keep, the request is not granted and not queued, though the
+	// name may be free. Only a store that is Fair is sent a Claim; any other returns
+	// ErrUnsupported.
 	//
 	// A Claim with NoPlace and Queue requests the Ask notices for a name that is held, and nothing
 	// else, of any Notifier. It need not be Queued if the name is free.
@@ -274,9 +275,9 @@ type RenewRequest struct {
 	Owner string
 	TTL   time.Duration
 
-	// Token is the first token of the grant, for a hold. The hold is lost if it has another: a store
-	// that has fallen back to an earlier state may have admitted the owner again. It is 0 for a
-	// place, for a hold without a token, and where the token is not known.
+	// Token is the first token of the grant, for a hold. The hold is lost if it has another: a
+	// store that has fallen back to an earlier state may have admitted the owner again. It is 0 for
+	// a place, for a hold without a token, and where the token is not known.
 	Token int64
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// noticesCases are about owners without a place, which are sent Ask notices: those of a store that is
-// not Fair, and those that request NoPlace of one that is.
+// noticesCases are about owners without a place, which are sent Ask notices: those of a store that
+// is not Fair, and those that request NoPlace of one that is.
 var noticesCases = []testCase{
 	{
 		name:     "release",
@@ -391,8 +391,8 @@ var noticesCases = []testCase{
 // skipNotices drops the notices that have come.
 func (w *waiter) skipNotices() { w.seen = w.log.count() }
 
-// waitByAsks acquires a name as package holdfast does of a store that is not Fair, but relies on Ask
-// notices alone.
+// waitByAsks acquires a name as package holdfast does of a store that is not Fair, but relies on
+// Ask notices alone.
 func (r *caseRun) waitByAsks(name string) *hold {
 	r.Helper()
 	req := r.first.askRequest(name, long)

@@ -33,8 +33,8 @@ type listener struct {
 	f  func(driver.Notice)
 }
 
-// underRule applies the rule of queues to a name: f gets its queue, with the hold as the first entry.
-// The places that it admits become holds.
+// underRule applies the rule of queues to a name: f gets its queue, with the hold as the first
+// entry. The places that it admits become holds.
 func (s *refStore) underRule(name string, f func(q *refQueue, now time.Duration, c *lockqueue.Counter)) {
 	m := s.model
 	key := m.key(name)

@@ -175,8 +175,8 @@ func (w *waiter) expectAdmitted() {
 	}
 }
 
-// waitAdmitted waits for a Granted notice, or for an Ask after which a Claim is granted. It does not
-// prolong the place.
+// waitAdmitted waits for a Granted notice, or for an Ask after which a Claim is granted. It does
+// not prolong the place.
 func (w *waiter) waitAdmitted() error {
 	timeout := time.After(w.client.run.tolerance())
 	for {
@@ -234,8 +234,8 @@ func (h *hold) expectClaimed(ttl time.Duration) {
 	}
 }
 
-// expectNothingClaimed checks that a Claim finds neither a hold nor a place, that it makes none, and
-// that there is nothing to renew or release.
+// expectNothingClaimed checks that a Claim finds neither a hold nor a place, that it makes none,
+// and that there is nothing to renew or release.
 func (h *hold) expectNothingClaimed() {
 	h.client.run.Helper()
 	for range 2 {

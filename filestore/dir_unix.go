@@ -247,8 +247,8 @@ func pathElements(path string) []string {
 	return strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
 }
 
-// trustedLink returns the target of a link, or "" if name is no link. It refuses a link that another
-// user has made, or could have moved to its place.
+// trustedLink returns the target of a link, or "" if name is no link. It refuses a link that
+// another user has made, or could have moved to its place.
 //
 // In a user namespace, root of the host and all users without a number in it share one number,
 // 65534, which cannot be trusted as such. It stands for root where nobody else makes anything: if
@@ -285,7 +285,8 @@ func (d *dir) trustedLink(name string, top *dir) (string, error) {
 // makeDir makes a folder in d with mode, or with the permissions of d if mode is 0. A folder that
 // root makes where another user is the owner belongs to that owner. The folder gets its name after
 // it has its owner and permissions, which are set by its descriptor: if another user has put
-// something else in its place meanwhile, that is not changed. It is no error if name exists by then.
+// something else in its place meanwhile, that is not changed. It is no error if name exists by
+// then.
 func (d *dir) makeDir(name string, mode fs.FileMode) error {
 	like, err := d.stat()
 	if err != nil {

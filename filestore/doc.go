@@ -48,11 +48,11 @@
 //
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
-// An open Store keeps up to six descriptors: those of three folders, of its session, of
-// its watches and of its slots in the line of those that wait. After the folder was moved it keeps the three former ones, too,
-// until it is closed. A request closes all others before it returns, on an error as
-// well. A request that ended while another process kept a record locked leaves one
-// descriptor open until that process goes on.
+// An open Store keeps up to six descriptors: those of three folders, of its session, of its watches
+// and of its slots in the line of those that wait. After the folder was moved it keeps the three
+// former ones, too, until it is closed. A request closes all others before it returns, on an error
+// as well. A request that ended while another process kept a record locked leaves one descriptor
+// open until that process goes on.
 //
 // Deleting files: without its record a lock is free, and the tokens of that name
 // go on from the clock. Without the session file of its holder a lock is free at

@@ -18,7 +18,8 @@ type fileError struct {
 	cause error
 }
 
-// wrapErr returns the fileError for err. It returns err if that already names what is wrong, or nil.
+// wrapErr returns the fileError for err. It returns err if that already names what is wrong, or
+// nil.
 func wrapErr(verb, path string, err error) error {
 	var known *fileError
 	if err == nil || errors.As(err, &known) || driver.Permanent(err) {

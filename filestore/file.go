@@ -93,7 +93,8 @@ func openFile(ctx context.Context, d *dir, name string, flags int) (*os.File, er
 		if !errors.Is(err, fs.ErrPermission) || waited >= timeout {
 			return f, err
 		}
-		// A second call after the one that creates a file sets its permissions. It is empty until then.
+		// A second call after the one that creates a file sets its permissions. It is empty until
+		// then.
 		if a, err := d.lstat(name); err != nil || !a.mode.IsRegular() || a.size > 0 {
 			return d.open(name, flags, 0) // It may have been so before.
 		}

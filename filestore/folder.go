@@ -241,8 +241,8 @@ func fileMode(folder fs.FileMode) fs.FileMode {
 // modeBits are the permissions that a folder gives to the folders in it.
 const modeBits = fs.ModePerm | fs.ModeSticky | fs.ModeSetgid
 
-// chmodLike gives a new file or folder the owner of the folder that it is in, and mode, whatever the
-// umask.
+// chmodLike gives a new file or folder the owner of the folder that it is in, and mode, whatever
+// the umask.
 func chmodLike(f *os.File, mode fs.FileMode, folder attributes) error {
 	if err := chownToFolderOwner(f, folder); err != nil {
 		return err

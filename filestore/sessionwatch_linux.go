@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// setHolderSession makes id the session that n watches: its end is notified to the waiters of n. "" means
-// none.
+// setHolderSession makes id the session that n watches: its end is notified to the waiters of n. ""
+// means none.
 func (w *watcher) setHolderSession(s *Store, n *watchedName, id string) {
 	if n.holder != nil && n.holder.id == id {
 		return

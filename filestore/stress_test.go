@@ -137,8 +137,8 @@ func count(s *Store, out string, i int) error {
 	return nil
 }
 
-// takeTurn waits until it has the lock: by notices where there are any, and otherwise by trying from
-// time to time.
+// takeTurn waits until it has the lock: by notices where there are any, and otherwise by trying
+// from time to time.
 func takeTurn(s *Store, req driver.AcquireRequest) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -70,8 +70,8 @@ const (
 )
 
 // sweepRecord frees a record of a dead holder, and deletes one that has been free for long. It
-// reports whether it could process the record. It first peeks at it, so that a sweep locks no record
-// that is in use: this process may be stopped at any moment.
+// reports whether it could process the record. It first peeks at it, so that a sweep locks no
+// record that is in use: this process may be stopped at any moment.
 func (s *Store) sweepRecord(ctx context.Context, file string, idle time.Duration) bool {
 	todo := func(f *os.File, rec *record) int {
 		switch {

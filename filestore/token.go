@@ -27,8 +27,8 @@ import (
 // the next.
 const markLead = int64(10 * time.Minute / time.Microsecond)
 
-// savedTokens is the token clock of a boot, and the mark. It is a line of the tokens file, which has
-// three.
+// savedTokens is the token clock of a boot, and the mark. It is a line of the tokens file, which
+// has three.
 //
 // The first two are written alternately and then flushed to the disk. If a power loss spoils the
 // one that was being written, the other one remains, and nothing depends on the new one yet.
@@ -103,8 +103,8 @@ func (s *Store) setTokens(ctx context.Context, rec *record, req *driver.AcquireR
 	return false, err
 }
 
-// currentTokens returns the token clock of this boot, and the mark as far as this Store knows it. It
-// reads the line that has been flushed, without a lock: a line that is just being written has a
+// currentTokens returns the token clock of this boot, and the mark as far as this Store knows it.
+// It reads the line that has been flushed, without a lock: a line that is just being written has a
 // wrong sum.
 func (s *Store) currentTokens(ctx context.Context) (*savedTokens, error) {
 	if saved := s.tokens.Load(); saved != nil {

@@ -69,21 +69,21 @@ const (
 )
 
 // The slots of a name are bytes of the tokens file, far behind its end. A Store that waits for the
-// name has one of them locked, of the lowest that are free, and moves on to lower ones later. So the
-// number of its slot shows how many wait. The kernel unlocks the slot of a process that dies. The
-// place of the slots follows from a hash of the name: two names may share them, and then wait as if
-// they were one.
+// name has one of them locked, of the lowest that are free, and moves on to lower ones later. So
+// the number of its slot shows how many wait. The kernel unlocks the slot of a process that dies.
+// The place of the slots follows from a hash of the name: two names may share them, and then wait
+// as if they were one.
 const (
 	nameSlots    = 1 << 16
 	watchedSlots = 16 // Stores with one of the first slots watch the name.
 	noSlot       = -1 // The tokens file is missing, or has no such locks. The Store watches the name.
 
-	// raceDelay is how much longer, at most, a watching Store waits after an event than the one with
-	// the slot before. Most find the name taken again then, and make no attempt.
+	// raceDelay is how much longer, at most, a watching Store waits after an event than the one
+	// with the slot before. Most find the name taken again then, and make no attempt.
 	raceDelay = 500 * time.Microsecond
 
-	// slotPause is the greatest pause of a Store that does not watch, divided by its slot. So all of
-	// them with slots of the same number of bits find a slot free, or the name, in that time.
+	// slotPause is the greatest pause of a Store that does not watch, divided by its slot. So all
+	// of them with slots of the same number of bits find a slot free, or the name, in that time.
 	slotPause = 100 * time.Millisecond
 )
 
@@ -205,8 +205,8 @@ func (w *watcher) unwatchRecord(n *watchedName) {
 	}
 }
 
-// takeSlot gives n a lower slot if one is free. It tries all that are watched, and a few of those in
-// each range above up to its own.
+// takeSlot gives n a lower slot if one is free. It tries all that are watched, and a few of those
+// in each range above up to its own.
 func (w *watcher) takeSlot(ctx context.Context, s *Store, n *watchedName) {
 	if n.slot <= 0 {
 		return
@@ -431,8 +431,8 @@ type fileStamp struct {
 	size, mtime int64
 }
 
-// recordStamp returns zero for a file that was written so recently that the next change may have the
-// same time.
+// recordStamp returns zero for a file that was written so recently that the next change may have
+// the same time.
 func (s *Store) recordStamp(name string) fileStamp {
 	const granularity = 20 * time.Millisecond
 	f, err := s.retainFolder(false)

@@ -237,8 +237,8 @@ func TestWatchIgnores(t *testing.T) {
 	signaled(t, signals)
 }
 
-// A waiter that has missed that the name went from one hold to another is notified of the end of the
-// new one.
+// A waiter that has missed that the name went from one hold to another is notified of the end of
+// the new one.
 func TestWatchOfAHoldThatExpires(t *testing.T) {
 	dir := t.TempDir()
 	holder, waiter := openTest(t, dir), openTest(t, dir)
@@ -367,8 +367,8 @@ func watches(s *Store) bool {
 	return n != nil && n.wd != 0
 }
 
-// Of many processes that wait for a name few watch it, so that a release wakes few. The others watch
-// it when those have gone, and all get their turn by notices alone.
+// Of many processes that wait for a name few watch it, so that a release wakes few. The others
+// watch it when those have gone, and all get their turn by notices alone.
 func TestFewWatch(t *testing.T) {
 	const waiters = 3 * watchedSlots
 	dir := t.TempDir()
@@ -493,7 +493,8 @@ func kernelWatches(tb testing.TB, s *Store) int {
 	return bytes.Count(info, []byte("inotify wd:"))
 }
 
-// TestWaitWithoutInotify: where the kernel has no room for a watch, a waiter is notified all the same.
+// TestWaitWithoutInotify: where the kernel has no room for a watch, a waiter is notified all the
+// same.
 func TestWaitWithoutInotify(t *testing.T) {
 	dir := t.TempDir()
 	holder := openTest(t, dir)

@@ -15,8 +15,8 @@
 // clock, as long as that clock is not set back and has passed every floor that was
 // requested. A floor affects only its own name.
 //
-// Expiry is measured on the process's monotonic clock. Waiters
-// hold the name in the order in which they came. The memory of a name is freed soon after its hold has ended.
+// Expiry is measured on the process's monotonic clock. Waiters hold the name in the order in which
+// they came. The memory of a name is freed soon after its hold has ended.
 //
 // # What can go wrong
 //

@@ -34,10 +34,10 @@ const (
 )
 
 // A rowChange is a change that goes in a batch if there are many at once: a plain release, or the
-// acquisition of a name that is free and in the table, if the name has no waiters. The changes of a batch share one round trip
-// and one commit. A batch waits for no row, so that a locked row holds up no other lock, and no two
-// batches wait for each other. The row of a change that a batch does not decide is as it was: the
-// caller then makes the change on its own, which finds out why.
+// acquisition of a name that is free and in the table, if the name has no waiters. The changes of a
+// batch share one round trip and one commit. A batch waits for no row, so that a locked row holds
+// up no other lock, and no two batches wait for each other. The row of a change that a batch does
+// not decide is as it was: the caller then makes the change on its own, which finds out why.
 type rowChange struct {
 	name, owner string
 	acquire     *driver.AcquireRequest // nil for a release

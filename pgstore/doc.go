@@ -61,18 +61,18 @@
 // Each verb is one statement and one round trip, in a transaction of its own; a batch of renewals
 // is one, too. Releases and acquisitions that come at the same time in large numbers share one
 // transaction and its wait for the disk. (An acquisition or a release is two if the name is no
-// longer as this Store saw it last.) An attempt that is refused and does not wait writes nothing. The store works through poolers,
-// in transaction mode too, since nothing is left in a session, and with any
-// default_transaction_isolation. A lost reply does no harm: the same acquire sent again is
+// longer as this Store saw it last.) An attempt that is refused and does not wait writes nothing.
+// The store works through poolers, in transaction mode too, since nothing is left in a session, and
+// with any default_transaction_isolation. A lost reply does no harm: the same acquire sent again is
 // recognized.
 //
 // Waiters are served in the order in which they came, over all processes. Each has a row in the
-// table distributed_locks_waiters, which it renews. The transaction that releases a lock, breaks it,
-// or finds that its time is over, gives it to the first waiter that is still there, and waits for
-// the disk as an acquisition does. A statement of its own then notifies the waiter by NOTIFY, on a
-// channel of its Store, which has one connection that listens after the first wait. release_lock
-// notifies at its commit. A notification that is lost costs a waiter a third of the time of its
-// place, and the place of a process that has died the rest of that time.
+// table distributed_locks_waiters, which it renews. The transaction that releases a lock, breaks
+// it, or finds that its time is over, gives it to the first waiter that is still there, and waits
+// for the disk as an acquisition does. A statement of its own then notifies the waiter by NOTIFY,
+// on a channel of its Store, which has one connection that listens after the first wait.
+// release_lock notifies at its commit. A notification that is lost costs a waiter a third of the
+// time of its place, and the place of a process that has died the rest of that time.
 //
 // The table of waiters is UNLOGGED: a place is not written to the log, and a crash of the server
 // forgets the queues. The waiters then make new places, in another order. No connection can listen
@@ -118,9 +118,10 @@
 // [Store.Migrate] makes the table and the functions; [Migrations] returns its statements for other
 // tools. Users of the locks need USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on the
 // table and on that of the waiters, distributed_locks_waiters. Migrate copies the rights to the
-// table when it makes the other. A user without them cannot wait, and can do the rest. Do not make an index on expires_at: updates would no longer stay within their pages.
-// Migrate mends a table that was made by hand, or has changed since, if that loses nothing.
-// Otherwise it refuses the table, with the statement that mends it.
+// table when it makes the other. A user without them cannot wait, and can do the rest. Do not make
+// an index on expires_at: updates would no longer stay within their pages. Migrate mends a table
+// that was made by hand, or has changed since, if that loses nothing. Otherwise it refuses the
+// table, with the statement that mends it.
 //
 // Give the locks a schema of their own, in which only its owner may create ([Options].Schema;
 // Migrate creates it). In the schema "public", the default, everybody may in databases made before

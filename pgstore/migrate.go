@@ -42,8 +42,8 @@ type Migration struct {
 }
 
 // Migrations returns all steps for a table, in order, for people and for other tools:
-// [Store.Migrate] applies them. A step that a later one replaces in full is left out. They record in
-// a table beside that of the locks (distributed_locks_migrations) that they have been applied.
+// [Store.Migrate] applies them. A step that a later one replaces in full is left out. They record
+// in a table beside that of the locks (distributed_locks_migrations) that they have been applied.
 func Migrations(opts *Options) ([]Migration, error) {
 	s := newStore(nil, opts)
 	if err := s.options.setDefaults(); err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// listenPing is how often a connection that listens is tested, and listenTimeout bounds the test
-	// and the attempt to connect. The others bound the pauses between attempts.
+	// listenPing is how often a connection that listens is tested, and listenTimeout bounds the
+	// test and the attempt to connect. The others bound the pauses between attempts.
 	listenPing    = 20 * time.Second
 	listenTimeout = 5 * time.Second
 	minReconnect  = 50 * time.Millisecond

@@ -9,8 +9,9 @@ import (
 )
 
 // The functions of the database do every verb in full. The statements here do the most common
-// cases, of names without waiters, and change nothing in all others. They are sent directly and prepared, which costs the
-// server much less. They must agree with holdfast_acquire and holdfast_release.
+// cases, of names without waiters, and change nothing in all others. They are sent directly and
+// prepared, which costs the server much less. They must agree with holdfast_acquire and
+// holdfast_release.
 var (
 	// acquireFreeSQL counts the hold from the moment at which the server received the statement.
 	// That is after the holder began to count. The last condition bounds the wait for a row that

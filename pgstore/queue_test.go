@@ -133,8 +133,8 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// A historyStore is one name in a Store. Its time passes when the times and tokens in the rows are set
-// back.
+// A historyStore is one name in a Store. Its time passes when the times and tokens in the rows are
+// set back.
 type historyStore struct {
 	t      *testing.T
 	s      *Store
@@ -233,8 +233,8 @@ func (h *historyStore) Notices() (all []queuetest.Notice) {
 	return all
 }
 
-// Refreshes of places and releases of the same names wait for each other in no circle, and no place is
-// lost by being admitted meanwhile.
+// Refreshes of places and releases of the same names wait for each other in no circle, and no place
+// is lost by being admitted meanwhile.
 func TestRefreshesBesideReleases(t *testing.T) {
 	t.Parallel()
 	s := open(t, "pool_max_conns=16", "options=-c%20deadlock_timeout%3D10ms%20-c%20synchronous_commit%3Doff")
@@ -414,7 +414,8 @@ func TestLanguagesBesideQueue(t *testing.T) {
 	}
 }
 
-// The statements for names without waiters leave alone a name that has some, whatever is believed of it.
+// The statements for names without waiters leave alone a name that has some, whatever is believed
+// of it.
 func TestBareStatementsBesideQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -440,7 +441,8 @@ func TestBareStatementsBesideQueue(t *testing.T) {
 	log.expect(t, b)
 }
 
-// A program that frees a row by hand does not know the queue. The next refresh admits the first place.
+// A program that frees a row by hand does not know the queue. The next refresh admits the first
+// place.
 func TestRowFreedByHand(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -512,8 +514,8 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-// A release of a name without waiters is one statement, and notifies nobody. With waiters the release
-// and the notification are sent together.
+// A release of a name without waiters is one statement, and notifies nobody. With waiters the
+// release and the notification are sent together.
 func TestNotifyOnlyWithWaiters(t *testing.T) {
 	t.Parallel()
 	s, sent := traced(t, &Options{})
@@ -575,7 +577,8 @@ func TestNotifyStop(t *testing.T) {
 	log.expect(t, w)
 }
 
-// A user without rights to the table of waiters cannot wait. The holds of that user are as good as any.
+// A user without rights to the table of waiters cannot wait. The holds of that user are as good as
+// any.
 func TestNoRightsToWaiters(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -755,8 +758,8 @@ func TestKilledWaiter(t *testing.T) {
 	claimed(t, s, w)
 }
 
-// Whether it is the turn of an owner is not certain while another transaction has the row. Its place
-// stays.
+// Whether it is the turn of an owner is not certain while another transaction has the row. Its
+// place stays.
 func TestClaimBesideOpenRow(t *testing.T) {
 	t.Parallel()
 	url := openDatabase(t, "claimed_rows")

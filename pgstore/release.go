@@ -36,8 +36,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	return s.releaseInFull(ctx, &req, state == stateContended)
 }
 
-// releaseInFull ends a hold or a place by the function. If the name is contended, the statement that
-// notifies its waiters follows in the same round trip.
+// releaseInFull ends a hold or a place by the function. If the name is contended, the statement
+// that notifies its waiters follows in the same round trip.
 func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, contended bool) (bool, error) {
 	var ended, hasWaiters, notify, notified bool
 	keep := int64(0)

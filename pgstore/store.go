@@ -113,10 +113,10 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 }
 
 // NewDB returns a store that uses a pool of package database/sql, as [New] does. The driver should
-// be pgx (package stdlib): with another one it is as with [Options].NoListen, and a call to a server that
-// hangs is left in a goroutine of its own until that driver lets it go, however short its context.
-// Bound the pool with SetMaxOpenConns: without that, concurrent calls take all the connections that
-// the server has.
+// be pgx (package stdlib): with another one it is as with [Options].NoListen, and a call to a
+// server that hangs is left in a goroutine of its own until that driver lets it go, however short
+// its context. Bound the pool with SetMaxOpenConns: without that, concurrent calls take all the
+// connections that the server has.
 func NewDB(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		return newStore(nil, opts)

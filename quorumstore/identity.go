@@ -67,9 +67,9 @@ func (s *Store) identify() (ended []chan struct{}, begun bool) {
 }
 
 // recordIdentity records the reply of a node, and compares it with those of the others. The node is
-// not requested again if it has replied, or would reply the same every time. Identities are compared
-// among stores of one family, which is the first word of Guarantees.Store: "postgres" and "postgres
-// advisory" can be one server.
+// not requested again if it has replied, or would reply the same every time. Identities are
+// compared among stores of one family, which is the first word of Guarantees.Store: "postgres" and
+// "postgres advisory" can be one server.
 func (ids *identities) recordIdentity(n *node, name string, err error) {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()

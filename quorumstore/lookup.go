@@ -107,9 +107,9 @@ func describeRecord(rec *driver.Record) Vote {
 	return Vote{Answer: describeHold(*rec), Held: *rec}
 }
 
-// majorityHold returns the hold that a majority of the nodes has, given the records of the name from
-// the nodes and the number of the others, which are unknown. If these leave it open, clear is false,
-// and the hold is the one that may have a majority.
+// majorityHold returns the hold that a majority of the nodes has, given the records of the name
+// from the nodes and the number of the others, which are unknown. If these leave it open, clear is
+// false, and the hold is the one that may have a majority.
 func (s *Store) majorityHold(records []driver.Record, unknown int) (rec driver.Record, held, clear bool) {
 	group := largestGroup(records)
 	switch {

@@ -223,8 +223,8 @@ func TestLastReleaseDecidesKeep(t *testing.T) {
 	}
 }
 
-// A release that undoes an acquisition is not sent if that has left nothing, unless a release of the
-// owner has joined it.
+// A release that undoes an acquisition is not sent if that has left nothing, unless a release of
+// the owner has joined it.
 func TestNeedlessRelease(t *testing.T) {
 	for _, joined := range []bool{false, true} {
 		inBubble(t, 3, func(t *testing.T, c cluster) {

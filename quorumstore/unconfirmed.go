@@ -22,9 +22,10 @@ const doubtLimit = 1 << 14
 var resendAfter = []time.Duration{250 * time.Millisecond, time.Second}
 
 // recordSent records what is open after a request has been sent: the hold that an acquisition may
-// have left, the notices that it has requested, and the doubt about a release. A release that is not confirmed, or may precede the
-// acquisition that it undoes, is sent again after a pause, in its turn. It is not if the owner has
-// made another request at this node since, or if resendLimit releases wait. The caller holds s.mu.
+// have left, the notices that it has requested, and the doubt about a release. A release that is
+// not confirmed, or may precede the acquisition that it undoes, is sent again after a pause, in its
+// turn. It is not if the owner has made another request at this node since, or if resendLimit
+// releases wait. The caller holds s.mu.
 func (s *Store) recordSent(n *node, r *nodeRequest) {
 	if r.sent == nil {
 		return

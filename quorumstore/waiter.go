@@ -106,8 +106,8 @@ func (s *Store) endNotices() {
 	}
 }
 
-// isQueued reports whether a majority of the nodes sends notices to the owner, by their votes and by
-// the last answers of the others.
+// isQueued reports whether a majority of the nodes sends notices to the owner, by their votes and
+// by the last answers of the others.
 func (r *round) isQueued() bool {
 	s := r.s
 	if r.req.Queue == 0 {

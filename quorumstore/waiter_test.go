@@ -326,8 +326,8 @@ func TestSilentNodes(t *testing.T) {
 	}
 }
 
-// A claim without a place takes nothing: its owner gets notices alone. What needs a queue or several
-// holders is refused.
+// A claim without a place takes nothing: its owner gets notices alone. What needs a queue or
+// several holders is refused.
 func TestClaim(t *testing.T) {
 	for _, size := range []int{1, 3} {
 		inBubble(t, size, func(t *testing.T, c cluster) {

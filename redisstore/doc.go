@@ -28,12 +28,13 @@
 // same time share round trips. A lost reply does no harm: the same acquire sent again is
 // recognized. Waiters of all clients stand in a queue, in the order in which they came: a release
 // makes the next of them the holder and notifies it, in the same step. Nobody overtakes, and nobody
-// else hears of it. A waiting process costs the renewals of its places, in one request each 1.7 s, and
-// a PING each 5 s on the connection for notices, which it makes when it first waits. A waiter whose
-// process has ended is passed over. Clients of other kinds have no places and notify nobody: the first
-// in line tries every 250 ms while one of them has the lock, and they get a lock when nobody of the
-// queue takes it. If the user may not subscribe, or the server does not know PUBSUB (miniredis is one
-// such server), there are no places, whatever Guarantees says, and waiters try at intervals.
+// else hears of it. A waiting process costs the renewals of its places, in one request each 1.7 s,
+// and a PING each 5 s on the connection for notices, which it makes when it first waits. A waiter
+// whose process has ended is passed over. Clients of other kinds have no places and notify nobody:
+// the first in line tries every 250 ms while one of them has the lock, and they get a lock when
+// nobody of the queue takes it. If the user may not subscribe, or the server does not know PUBSUB
+// (miniredis is one such server), there are no places, whatever Guarantees says, and waiters try at
+// intervals.
 //
 // A server that works and cannot serve now answers with a [driver.RetryError]: it is reading its
 // data, has lost its master or its replicas, is at its maximum of clients (this is only seen by
@@ -60,22 +61,23 @@
 // has given up and has released the lock in vain: the lock is taken until its TTL expires then, by
 // nobody.
 //
-// A notice may be lost with its connection, and a release on a full server or on a hash slot that is
-// being moved admits nobody: the next in line is then admitted by the renewal of its place, up to
-// 1.7 s late. A client that is connected and hangs costs the others the rest of its place, 5 s at most.
+// A notice may be lost with its connection, and a release on a full server or on a hash slot that
+// is being moved admits nobody: the next in line is then admitted by the renewal of its place, up
+// to 1.7 s late. A client that is connected and hangs costs the others the rest of its place, 5 s
+// at most.
 //
 // # Server set-up
 //
-// None is needed; "maxmemory-policy noeviction" is advised. A user of the ACL
-// needs the keys ~lock:* and, in a cluster, ~{*}lock:*, and the commands eval,
-// evalsha, exists, get, getrange, set, del, pttl, pexpire, pexpiretime, zadd,
-// zcard, zscore, zrange, zremrangebyscore, time, scan, hello, ping,
-// type (for an error of Break), and with the options info and wait; config|get with RestartGuard, so
-// that a replica that comes or goes does not make the server abstain. For queues it needs the channels
-// &lock:* and, in a cluster, &{*}lock:*, and the commands zrem, hset, hget, hdel, hvals, hgetall,
-// publish, subscribe, pubsub|numsub and, in a cluster, spublish, ssubscribe, pubsub|shardnumsub. Without
-// them locks work, and waiters try at intervals. Messages have the owner's secret, as the values of
-// the locks do: a user who may subscribe to these channels may release the locks of others.
+// None is needed; "maxmemory-policy noeviction" is advised. A user of the ACL needs the keys
+// ~lock:* and, in a cluster, ~{*}lock:*, and the commands eval, evalsha, exists, get, getrange,
+// set, del, pttl, pexpire, pexpiretime, zadd, zcard, zscore, zrange, zremrangebyscore, time, scan,
+// hello, ping, type (for an error of Break), and with the options info and wait; config|get with
+// RestartGuard, so that a replica that comes or goes does not make the server abstain. For queues
+// it needs the channels &lock:* and, in a cluster, &{*}lock:*, and the commands zrem, hset, hget,
+// hdel, hvals, hgetall, publish, subscribe, pubsub|numsub and, in a cluster, spublish, ssubscribe,
+// pubsub|shardnumsub. Without them locks work, and waiters try at intervals. Messages have the
+// owner's secret, as the values of the locks do: the right to subscribe to these channels is the
+// right to release the locks of others.
 //
 // The value of a lock has the owner's secret on its first line, and the public part on the lines
 // behind: token, begin (seconds, microseconds), holder, metadata. Beside the locks there are keys
@@ -83,9 +85,9 @@
 // slot that was ever used, so at most 16384. Where locks are requested with a floor, as a quorum
 // does, a sorted set beside the counter has those with tokens that the counter has not reached: in
 // a quorum, the locks taken in the last second or so. One long member of it is no lock: because of
-// it the server keeps a tree, and not a list, which takes longer. A lock with a queue has up to three
-// keys more, which end a minute after the last place, and the character 0x1f behind the owner's
-// secret.
+// it the server keeps a tree, and not a list, which takes longer. A lock with a queue has up to
+// three keys more, which end a minute after the last place, and the character 0x1f behind the
+// owner's secret.
 //
 // A client of a cluster must be made as one: a server that is a node of a cluster
 // refuses this package's scripts from a client that does not know it.

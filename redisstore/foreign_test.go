@@ -119,7 +119,8 @@ func count(t *testing.T, locks *holdfast.Client, path string, rounds int) error 
 	return nil
 }
 
-// A waiter gets a lock soon after a client of another language has released it, which notifies nobody.
+// A waiter gets a lock soon after a client of another language has released it, which notifies
+// nobody.
 func TestForeignReleaseWakes(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

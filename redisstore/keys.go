@@ -35,8 +35,8 @@ const (
 	queuesSuffix  = "\x1fqueues"      // the sign
 	noticesSuffix = "\x1fnotices\x1f" // of a channel, before the random part
 
-	// markSuffix follows the owner in the value of a lock that may have a queue. The scripts for the
-	// usual case take such a lock for one of another owner, and leave it to those behind them.
+	// markSuffix follows the owner in the value of a lock that may have a queue. The scripts for
+	// the usual case take such a lock for one of another owner, and leave it to those behind them.
 	markSuffix = "\x1f"
 )
 

@@ -16,10 +16,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// A notifier receives the messages that scripts publish about the places of a Store, and passes them
-// on. It has a channel with a random name, and one connection to the server; in a cluster, a channel
-// for each hash slot in which something waits, and a connection to each node that has such slots.
-// The first place makes the connections, and they stay until the Store is closed.
+// A notifier receives the messages that scripts publish about the places of a Store, and passes
+// them on. It has a channel with a random name, and one connection to the server; in a cluster, a
+// channel for each hash slot in which something waits, and a connection to each node that has such
+// slots. The first place makes the connections, and they stay until the Store is closed.
 type notifier struct {
 	s       *Store
 	id      string          // the random part of the names of channels
@@ -81,8 +81,8 @@ func (n *notifier) init(s *Store) {
 	n.conns = map[*redis.Client]*noticeConn{}
 }
 
-// Notify implements [driver.Notifier]. A store whose user may not subscribe gives no places and sends
-// no notices.
+// Notify implements [driver.Notifier]. A store whose user may not subscribe gives no places and
+// sends no notices.
 func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notifier.notices.Notify(f) }
 
 // reachOf returns how scripts reach this Store, for the wait of a call: "" if they do not.
@@ -227,9 +227,9 @@ func (n *notifier) receive(message string) {
 }
 
 // confirm records that a channel receives. It tests whether the server counts this subscriber, as a
-// proxy in front of several servers may not. The letter P, or S for a channel of a hash slot, is small
-// if it does not: scripts then do not take a count of 0 for a client that has ended. If the channel
-// has been confirmed before, messages may have been lost meanwhile.
+// proxy in front of several servers may not. The letter P, or S for a channel of a hash slot, is
+// small if it does not: scripts then do not take a count of 0 for a client that has ended. If the
+// channel has been confirmed before, messages may have been lost meanwhile.
 func (n *notifier) confirm(conn *noticeConn, name string) {
 	ctx, cancel := context.WithTimeout(n.ctx, replyTimeout)
 	defer cancel()
@@ -237,8 +237,8 @@ func (n *notifier) confirm(conn *noticeConn, name string) {
 	if n.sharded() {
 		reach, count = "s", conn.client.PubSubShardNumSub
 	}
-	// Messages to a channel that is none of a hash slot come from all nodes of a cluster, which does
-	// not add up its subscribers.
+	// Messages to a channel that is none of a hash slot come from all nodes of a cluster, which
+	// does not add up its subscribers.
 	if counts, err := count(ctx, name).Result(); err == nil && counts[name] > 0 && (reach == "s" || !n.s.cluster) {
 		reach = strings.ToUpper(reach)
 	}
@@ -269,8 +269,8 @@ func (c *noticeChannel) setReach(reach string) {
 	c.reach = reach
 }
 
-// disconnected handles a failed connection. Channels that have received are subscribed again, at the
-// servers that have their hash slots then.
+// disconnected handles a failed connection. Channels that have received are subscribed again, at
+// the servers that have their hash slots then.
 func (n *notifier) disconnected(conn *noticeConn, err error) {
 	_ = conn.pubsub.Close()
 	if cluster, ok := n.s.client.(*redis.ClusterClient); ok {

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// openMovable returns a store whose new connections go to the address that the function sets. It has
-// one connection besides that for notices.
+// openMovable returns a store whose new connections go to the address that the function sets. It
+// has one connection besides that for notices.
 func openMovable(t *testing.T, addr string) (s *Store, dialTo func(addr string)) {
 	t.Helper()
 	var to atomic.Value
@@ -78,8 +78,8 @@ func TestOneConnection(t *testing.T) {
 	eventually(t, "end of the connection", func() bool { return subscribers(server) == 0 })
 }
 
-// After a connection for notices was cut, or has died silently, there is another one, and waiters are
-// asked to claim, since a notice may have been lost.
+// After a connection for notices was cut, or has died silently, there is another one, and waiters
+// are asked to claim, since a notice may have been lost.
 func TestConnectionForNoticesLost(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -156,8 +156,8 @@ func TestServerAwayFromWaiters(t *testing.T) {
 	}
 }
 
-// A user who may not subscribe gets no place and no error, nor does one who may not make a place; and
-// who may not publish admits the next without a notice.
+// Without the right to subscribe, or to make a place, a request gets no place and no error. Without
+// the right to publish, a release admits the next without a notice.
 func TestRightsForQueues(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -196,7 +196,7 @@ func TestRightsForQueues(t *testing.T) {
 	waiter := enqueue(t, all, "mute")
 	notices := noticesOf(t, all)
 	if !release(t, mute, held) {
-		t.Error("a user who may not publish cannot release")
+		t.Error("without the right to publish a hold cannot be released")
 	}
 	if outcome := renew(t, all, waiter); outcome != driver.Renewed {
 		t.Errorf("the renewal of a place admitted without a notice is answered %v", outcome)
@@ -207,8 +207,8 @@ func TestRightsForQueues(t *testing.T) {
 	}
 }
 
-// A waiter whose client has ended is passed over at once, and ten of them are. One that lives and is
-// not reached loses its turn, and not its place.
+// A waiter whose client has ended is passed over at once, and ten of them are. One that lives and
+// is not reached loses its turn, and not its place.
 func TestDeadWaiters(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -274,8 +274,8 @@ func TestNoticeBeforeTheReply(t *testing.T) {
 	}
 }
 
-// A client whose notices come from a replica is not counted by the master. It gets no notice of a hold
-// that it does not have.
+// A client whose notices come from a replica is not counted by the master. It gets no notice of a
+// hold that it does not have.
 func TestSubscriberAtAReplica(t *testing.T) {
 	t.Parallel()
 	master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
@@ -361,7 +361,8 @@ func TestReleaseWhereWritesAreRefused(t *testing.T) {
 	}
 }
 
-// A server that may have forgotten locks admits nobody, and does so later by the renewal of a place.
+// A server that may have forgotten locks admits nobody, and does so later by the renewal of a
+// place.
 func TestGuardAndQueue(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -403,8 +404,8 @@ func TestReplicasAndQueue(t *testing.T) {
 	})
 }
 
-// In a cluster each hash slot has its own channel, on the connection to its node. When a node has died
-// its waiters are notified by the one that takes over.
+// In a cluster each hash slot has its own channel, on the connection to its node. When a node has
+// died its waiters are notified by the one that takes over.
 func TestQueueInACluster(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartRedisCluster(t)
@@ -436,8 +437,8 @@ func TestQueueInACluster(t *testing.T) {
 	}
 }
 
-// While a slot of a cluster moves, what is held can be released and renewed, with a queue as well, and
-// a place is neither granted twice nor reported lost while it cannot be seen.
+// While a slot of a cluster moves, what is held can be released and renewed, with a queue as well,
+// and a place is neither granted twice nor reported lost while it cannot be seen.
 func TestQueueOnAMovingSlot(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartRedisCluster(t)
@@ -520,8 +521,8 @@ func TestCommandsOfAPair(t *testing.T) {
 	}
 }
 
-// The keys beside a lock that has a queue outlast each place, and not by much more than a minute; and
-// the mark of a queue that is over costs one renewal.
+// The keys beside a lock that has a queue outlast each place, and not by much more than a minute;
+// and the mark of a queue that is over costs one renewal.
 func TestKeysOfAQueue(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

@@ -95,7 +95,8 @@ func silent(t *testing.T, notices <-chan driver.Notice) {
 	}
 }
 
-// skipped are the histories of what the value of a lock has no room for: how many tokens its hold has.
+// skipped are the histories of what the value of a lock has no room for: how many tokens its hold
+// has.
 var skipped = []string{"a hold keeps all its tokens", "a break with any token of a hold ends it"}
 
 // The store keeps the rule of package lockqueue.
@@ -135,8 +136,8 @@ func isExclusive(h queuetest.History) bool {
 	return true
 }
 
-// A historyStore is one name of a Store for histories. All owners are of one Store: a history has no
-// word for where the notices go.
+// A historyStore is one name of a Store for histories. All owners are of one Store: a history has
+// no word for where the notices go.
 type historyStore struct {
 	t       *testing.T
 	s       *Store

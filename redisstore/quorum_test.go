@@ -58,8 +58,8 @@ func TestQuorumBatch(t *testing.T) {
 	}
 }
 
-// Waiters of a quorum have no place and stand in nobody's way. They are asked to try again at a release
-// and at the beginning of a keep, also of a hold that was granted when they waited already.
+// Waiters of a quorum have no place and stand in nobody's way. They are asked to try again at a
+// release and at the beginning of a keep, also of a hold that was granted when they waited already.
 func TestQuorumWaiters(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

@@ -161,8 +161,8 @@ type scriptBatch struct {
 	// stands for "?".
 	backlogKept string
 
-	// alone is set for a run that has no keys but the lock, and originalErr is why the usual run was
-	// refused.
+	// alone is set for a run that has no keys but the lock, and originalErr is why the usual run
+	// was refused.
 	alone       bool
 	originalErr error
 }

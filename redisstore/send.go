@@ -91,8 +91,8 @@ const backlogTTL = "repl-backlog-ttl"
 // sendApart sends the calls that a node of a cluster has refused because it is giving the slot away
 // or taking it over. During that time a script with several keys runs only if one node has all of
 // them, and one with a single key runs. sendApart returns the runs that have the replies. A free
-// lock cannot be granted meanwhile, since its token takes more keys, and nothing can be done with its
-// queue. A held lock can be renewed, released and described.
+// lock cannot be granted meanwhile, since its token takes more keys, and nothing can be done with
+// its queue. A held lock can be renewed, released and described.
 func (s *Store) sendApart(ctx context.Context, runs []*scriptBatch) []*scriptBatch {
 	var all, apart []*scriptBatch
 	for _, r := range runs {

@@ -138,8 +138,8 @@ func ceilMillis(d time.Duration) int64 {
 	return max(1, int64((d+time.Millisecond-1)/time.Millisecond))
 }
 
-// Renew implements [driver.Store]. It renews up to 1024 holds and places in each round trip; in a cluster,
-// concurrently those of 16 groups of hash slots.
+// Renew implements [driver.Store]. It renews up to 1024 holds and places in each round trip; in a
+// cluster, concurrently those of 16 groups of hash slots.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err

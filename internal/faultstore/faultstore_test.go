@@ -25,7 +25,8 @@ func TestConformance(t *testing.T) {
 				tb.Cleanup(func() { first.Close() })
 				return drivertest.Backing{
 					Open: func(testing.TB) driver.Store {
-						// A Store carries requests out though their contexts have ended; Detach does not.
+						// A Store carries requests out though their contexts have ended; Detach
+						// does not.
 						return driver.Detach(limit(faultstore.Wrap(memstore.Named(tb.Name()))))
 					},
 				}

@@ -26,11 +26,11 @@
 // server stores nothing of a lock but its key. [Store.Lookup] reports whether a name is
 // held, and by which session. [Store.Locks] shows the holders and the waiters.
 //
-// Waiters are notified by LISTEN and NOTIFY, on one more connection for each Store that has waiters.
-// They have no places: the first to ask gets the lock. A wait begins with the first Acquire of an
-// owner that has AcquireRequest.Queue and finds the name held, which then makes a second attempt. It
-// ends with a grant, with a Release, or when Queue of the last Acquire is over. During a wait, and
-// for a second afterwards, that connection holds a shared lock on a second key
+// Waiters are notified by LISTEN and NOTIFY, on one more connection for each Store that has
+// waiters. They have no places: the first to ask gets the lock. A wait begins with the first
+// Acquire of an owner that has AcquireRequest.Queue and finds the name held, which then makes a
+// second attempt. It ends with a grant, with a Release, or when Queue of the last Acquire is over.
+// During a wait, and for a second afterwards, that connection holds a shared lock on a second key
 // (a pair of integers, the first of them negative, from a hash of the lock's key). Only a release
 // that finds it notifies. It does so by a statement of its own afterwards, on the connection that
 // listens if there is one that replies, and else on one of the pool. Other programs do not notify,

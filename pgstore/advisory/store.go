@@ -168,9 +168,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Notify implements [driver.Notifier]. The notice of a lost hold comes when its connection ends, that
-// is within milliseconds of pg_terminate_backend or a restart of the server. The Store waits for f
-// while it closes, and while it reads the replies of a server.
+// Notify implements [driver.Notifier]. The notice of a lost hold comes when its connection ends,
+// that is within milliseconds of pg_terminate_backend or a restart of the server. The Store waits
+// for f while it closes, and while it reads the replies of a server.
 func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notices.Notify(f) }
 
 // checkUsable returns the error of a call that cannot be made.

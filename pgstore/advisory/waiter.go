@@ -23,8 +23,8 @@ type waiter struct {
 type ownedName struct{ name, owner string }
 
 // maxWaitReady is how long the first Acquire of a waiter waits until releases are notified.
-// Connections take a moment, and one that hangs takes longer. The waiter gets a notice when they are
-// notified after all.
+// Connections take a moment, and one that hangs takes longer. The waiter gets a notice when they
+// are notified after all.
 const maxWaitReady = time.Second
 
 // Every waiter also gets a notice at these delays, each twice as long as the one before: other

@@ -1,9 +1,8 @@
 -- Recognizes holds and places of their owners, and makes neither.
 --
--- KEYS and the first argument: as for acquire.lua. ARGV: owner with a line break of each; TTL in ms and
--- how long a place lasts in ms, or how to wait without a place (see enter in queue.lua), of all or of
--- each.
--- Answers for each what acquire.lua answers.
+-- KEYS and the first argument: as for acquire.lua. ARGV: owner with a line break of each; TTL in ms
+-- and how long a place lasts in ms, or how to wait without a place (see enter in queue.lua), of all
+-- or of each. Answers for each what acquire.lua answers.
 local function claim(lock, owner, ttl, wait)
   local value = redis.pcall('GET', lock)
   local token = again(value, lock, owner, ttl)

@@ -1,5 +1,5 @@
--- Answers what is known of locks (see describe.lua) and how many places their queues have, or nil if
--- one is free.
+-- Answers what is known of locks (see describe.lua) and how many places their queues have, or nil
+-- if one is free.
 --
 -- KEYS: as for acquire.lua, or only the locks. ARGV: the number of keys before the locks.
 local lined = not alone and redis.pcall('EXISTS', queues) == 1

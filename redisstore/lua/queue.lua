@@ -30,8 +30,8 @@ local function placeOf(lock, owner)
   return call('ZSCORE', queue, owner) and read(call('HGET', places, owner)) or nil
 end
 
--- front returns the owner and the place of the first in line, or of the first that `fit` accepts. It
--- removes places that are over on its way.
+-- front returns the owner and the place of the first in line, or of the first that `fit` accepts.
+-- It removes places that are over on its way.
 local function front(lock, fit)
   local queue, places = keysOf(lock)
   local i = 0
@@ -71,8 +71,8 @@ local function sharded(reach)
 end
 
 -- listens reports whether the client of a place can be sent a message. One that is dead cannot: its
--- connection is closed. If the client has found that this server counts wrong, by a small letter, or
--- if the user may not ask, the client is taken for one that listens.
+-- connection is closed. If the client has found that this server counts wrong, by a small letter,
+-- or if the user may not ask, the client is taken for one that listens.
 local function listens(place)
   if place.reach ~= 'S' and place.reach ~= 'P' then
     return true
@@ -109,8 +109,8 @@ local function notifyInterests(lock)
   end
 end
 
--- setMark sets or clears the mark in a value of this package: it has the fast scripts leave the lock
--- to those that look at the queue.
+-- setMark sets or clears the mark in a value of this package: it has the fast scripts leave the
+-- lock to those that look at the queue.
 local function setMark(lock, value, marked)
   local owner, public = string.match(type(value) == 'string' and value or '', '^([^\n]*)(\n%d+\n%d+\n%d+\n.*)$')
   if owner and (string.sub(owner, -1) == '\31') ~= marked then
@@ -120,8 +120,8 @@ local function setMark(lock, value, marked)
 end
 
 -- grant gives a lock to an owner until `ends`, by the rule of acquire.lua, over the hold that there
--- may be. It returns the token and how many there are, or nil and why. Then the lock is as it was, or
--- free.
+-- may be. It returns the token and how many there are, or nil and why. Then the lock is as it was,
+-- or free.
 local function grant(lock, owner, wish, ends)
   local queue, places, interests = keysOf(lock)
   local last = tonumber(call('GET', counter) or 0)
@@ -164,10 +164,10 @@ local function grant(lock, owner, wish, ends)
   return token, several
 end
 
--- admit gives a lock that is free, or is being freed, to the first in line whose client listens, and
--- notifies that client. `me` is the owner of this request if it has a place: it then holds the lock
--- for ttl at least, and is not notified. admit returns the owner, the token and how many there are;
--- or nil and why if nobody is admitted, which leaves the lock as it was, or free.
+-- admit gives a lock that is free, or is being freed, to the first in line whose client listens,
+-- and notifies that client. `me` is the owner of this request if it has a place: it then holds the
+-- lock for ttl at least, and is not notified. admit returns the owner, the token and how many there
+-- are; or nil and why if nobody is admitted, which leaves the lock as it was, or free.
 local function admit(lock, me, ttl)
   if barred then
     if unknown then
@@ -194,8 +194,8 @@ local function admit(lock, me, ttl)
   return owner, token, several
 end
 
--- quietly returns what f returns, or nothing if it fails: a failure of the part for the queue, as of
--- a user that may not use a command, must not fail what concerns a hold.
+-- quietly returns what f returns, or nothing if it fails: a failure of the part for the queue, as
+-- of a user that may not use a command, must not fail what concerns a hold.
 local function quietly(f, ...)
   local done, a, b, c = pcall(f, ...)
   if done then

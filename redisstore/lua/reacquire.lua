@@ -1,7 +1,7 @@
 -- Functions for the scripts that this text is put in front of.
 
--- tokenOf returns the token, as a text, of the hold that an owner has by the value of a lock, whether it
--- is marked or not; nil if the owner does not hold it.
+-- tokenOf returns the token, as a text, of the hold that an owner has by the value of a lock,
+-- whether it is marked or not; nil if the owner does not hold it.
 local function tokenOf(value, owner)
   if type(value) ~= 'string' then
     return nil

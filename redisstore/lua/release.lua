@@ -2,9 +2,8 @@
 -- its owner cannot renew, and that only this owner can have left there.
 --
 -- KEYS and the first argument: as for acquire.lua, or only the locks and 0. ARGV: owner with a line
--- break of each; ms to keep the name or 0, of all or of each.
--- Answers for each 1; 0 if the owner has neither; nil if that is not known, where only the lock could be
--- used; or {'failed', why}.
+-- break of each; ms to keep the name or 0, of all or of each. Answers for each 1; 0 if the owner
+-- has neither; nil if that is not known, where only the lock could be used; or {'failed', why}.
 --
 -- The commands that compare and delete by themselves (DELEX of Redis 8.4, DELIFEQ
 -- of Valkey 9) compare a whole value, of which the owner is the first line; and a

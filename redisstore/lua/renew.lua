@@ -1,10 +1,9 @@
 -- Prolongs holds and places; never shortens one.
 --
 -- KEYS and the first argument: as for acquire.lua, or only the locks and 0. ARGV: owner with a line
--- break of each, and with the token of the hold and a line break if it has to be that; TTL in ms, of all or
--- of each.
--- Answers for each 1; 2 for a place; 0 if the owner has neither; nil if that is not known, where
--- only the lock could be used; or {'failed', why}.
+-- break of each, and with the token of the hold and a line break if it has to be that; TTL in ms,
+-- of all or of each. Answers for each 1; 2 for a place; 0 if the owner has neither; nil if that is
+-- not known, where only the lock could be used; or {'failed', why}.
 local function renew(lock, arg, ttl, seen)
   if type(seen) ~= 'string' then
     unread(seen, 'GETRANGE', lock, '0', '0')
