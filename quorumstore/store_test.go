@@ -207,7 +207,8 @@ func TestSameHold(t *testing.T) {
 		{driver.Record{Holder: "a", Token: 1}, driver.Record{Holder: "a"}, false},
 		{driver.Record{Holder: "a", Token: 1}, driver.Record{Holder: "b", Token: 1}, false},
 		{driver.Record{Kept: true, Token: 1}, driver.Record{Kept: true}, true},
-		{driver.Record{Kept: true, Token: 1}, driver.Record{Kept: true, Token: 2}, false},
+		{driver.Record{Holder: "a", Kept: true, Token: 1}, driver.Record{Holder: "b", Kept: true, Token: 1}, false},
+		{driver.Record{Kept: true, Token: 1}, driver.Record{Kept: true, Token: 2}, true},
 		{driver.Record{Kept: true}, driver.Record{}, false},
 	} {
 		if sameHold(c.a, c.b) != c.same || sameHold(c.b, c.a) != c.same {

@@ -179,9 +179,9 @@ func largestGroup(records []driver.Record) []driver.Record {
 	return best
 }
 
-// sameHold reports whether the records of two nodes belong to one hold, as far as that can be
-// determined: not every store knows the token of a name that is kept.
+// sameHold reports whether the records of two nodes belong to one hold. The tokens of a kept name are
+// not compared: not every store knows them, and the last node to grant the hold may have given it
+// another token than the majority.
 func sameHold(a, b driver.Record) bool {
-	unknown := a.Kept && (a.Token == 0 || b.Token == 0)
-	return a.Holder == b.Holder && a.Kept == b.Kept && (a.Token == b.Token || unknown)
+	return a.Holder == b.Holder && a.Kept == b.Kept && (a.Kept || a.Token == b.Token)
 }
