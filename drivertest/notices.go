@@ -212,9 +212,9 @@ var noticesCases = []testCase{
 		requires: notifying,
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
-			w := r.first.waitForAsk("name", short)
+			w := r.first.waitForAsk("name", medium)
 			w.sleepPastExpiry()
-			if !r.pollUntil(w.answered.Add(short), func() bool {
+			if !r.pollUntil(w.answered.Add(medium), func() bool {
 				w.skipNotices()
 				h.releaseHeld()
 				h = r.first.acquireFree("name", long)

@@ -183,11 +183,8 @@ func (s *Store) notifyWaiters(names ...string) {
 	s.runInBackground(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), notifyTimeout)
 		defer cancel()
-		c, err := s.pool.acquireConn(ctx)
-		if err != nil {
-			return // Waiters renew their places, and so notice it.
-		}
-		defer c.releaseConn()
-		_ = c.query(ctx, s.unprepared.Load(), s.queries.notify, []any{arrayLiteral(names)}, func(scanner) error { return nil }) // As above.
+		_ = s.queryUntilDone(ctx, func(ctx context.Context, c conn, unprepared bool) error {
+			return c.query(ctx, unprepared, s.queries.notify, []any{arrayLiteral(names)}, func(scanner) error { return nil })
+		}) // Waiters renew their places, and so notice it.
 	})
 }

@@ -45,6 +45,11 @@ func (s *Store) queryOnConn(ctx context.Context, run func(ctx context.Context, c
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
+	return s.queryUntilDone(ctx, run)
+}
+
+// queryUntilDone is queryOnConn for what may run while the store closes.
+func (s *Store) queryUntilDone(ctx context.Context, run func(ctx context.Context, c conn, unprepared bool) error) error {
 	for try := 0; ; try++ {
 		unprepared := s.unprepared.Load()
 		err := s.queryOnce(ctx, unprepared, run)

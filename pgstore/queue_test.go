@@ -103,6 +103,39 @@ func claimed(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireRe
 	return res
 }
 
+// The first in line is notified though the statement that does it is undone at first, as one with a
+// serializable transaction may be.
+func TestUndoneNoticeIsSentAgain(t *testing.T) {
+	t.Parallel()
+	for _, contended := range []bool{false, true} {
+		t.Run(fmt.Sprint("contended=", contended), func(t *testing.T) {
+			s := open(t)
+			unique := fmt.Sprintf("public.undone_%d", time.Now().UnixNano())
+			log := noticesOf(t, s)
+			change(t, s, "CREATE SEQUENCE "+unique)
+			change(t, s, `CREATE FUNCTION `+unique+`(text) RETURNS text LANGUAGE plpgsql AS $$
+				BEGIN
+					IF nextval('`+unique+`') = 1 THEN RAISE EXCEPTION 'undone' USING ERRCODE = '40001'; END IF;
+					PERFORM @holdfast_notify@($1::text[]);
+					RETURN '';
+				END $$`)
+			holder := grant(t, s, "name", time.Minute)
+			waiter := queueUp(t, s, "name", time.Minute)
+			s.queries.notify = "SELECT '', " + unique + "($1::text)"
+			if contended {
+				s.nameCache.setContended("name")
+			} else {
+				s.nameCache.setUnknown("name")
+			}
+			if !release(t, s, holder) {
+				t.Error("the hold was not released")
+			}
+			log.expect(t, waiter)
+			claimed(t, s, waiter)
+		})
+	}
+}
+
 // The queue of a name keeps the rule of package lockqueue.
 func TestHistories(t *testing.T) {
 	t.Parallel()
@@ -583,7 +616,7 @@ func TestNoRightsToWaiters(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	change(t, s, "DO $$ BEGIN CREATE ROLE impatient LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
-	change(t, s, "GRANT USAGE ON SCHEMA @schema@ TO impatient")
+	change(t, s, "GRANT USAGE ON SCHEMA %SCHEMA% TO impatient")
 	change(t, s, "GRANT SELECT, INSERT, UPDATE, DELETE ON @table@ TO impatient")
 	poor := New(pgtest.OpenPool(t, strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "impatient@", 1)), &s.options)
 	t.Cleanup(func() { _ = poor.Close() })
@@ -645,8 +678,8 @@ func TestWaitersOfAnotherPurpose(t *testing.T) {
 	t.Parallel()
 	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "another purpose"})
 	t.Cleanup(func() { _ = s.Close() })
-	change(t, s, "DROP SCHEMA IF EXISTS @schema@ CASCADE")
-	change(t, s, "CREATE SCHEMA @schema@")
+	change(t, s, "DROP SCHEMA IF EXISTS %SCHEMA% CASCADE")
+	change(t, s, "CREATE SCHEMA %SCHEMA%")
 	change(t, s, "CREATE TABLE @waiters@ (lock_name text, place bigint, table_number integer)")
 	if err := s.Migrate(t.Context()); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "Options.Table") {
 		t.Errorf("Migrate: %v, want it refused, and how to mend it", err)

@@ -52,8 +52,8 @@ func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, c
 			if err != nil {
 				return unsentError{err}
 			}
-			notified = true
-			return s.releaseAndNotify(ctx, conn, req.Name, args, &ended, &hasWaiters, &notify)
+			notified, err = s.releaseAndNotify(ctx, conn, req.Name, args, &ended, &hasWaiters, &notify)
+			return err
 		}
 		return c.query(ctx, unprepared, s.queries.release, args, func(scan scanner) error { return scan(&ended, &hasWaiters, &notify) })
 	})
@@ -74,8 +74,9 @@ func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, c
 	return ended, nil
 }
 
-// releaseAndNotify sends two statements at once, each a transaction of its own.
-func (s *Store) releaseAndNotify(ctx context.Context, conn *pgx.Conn, name string, args []any, results ...*bool) error {
+// releaseAndNotify sends two statements at once, each a transaction of its own. notified reports
+// whether the second succeeded: serializable transactions may be undone.
+func (s *Store) releaseAndNotify(ctx context.Context, conn *pgx.Conn, name string, args []any, results ...*bool) (notified bool, err error) {
 	var params [][]byte
 	for _, arg := range args {
 		params = append(params, fmt.Append(nil, arg))
@@ -84,7 +85,7 @@ func (s *Store) releaseAndNotify(ctx context.Context, conn *pgx.Conn, name strin
 	pipeline.SendQueryParams(s.queries.release, params, nil, nil, nil)
 	pipeline.SendPipelineSync()
 	pipeline.SendQueryParams(s.queries.notify, [][]byte{[]byte(arrayLiteral([]string{name}))}, nil, nil, nil)
-	err := pipeline.Sync()
+	err = pipeline.Sync()
 	var reply any
 	if err == nil {
 		reply, err = pipeline.GetResults()
@@ -100,8 +101,6 @@ func (s *Store) releaseAndNotify(ctx context.Context, conn *pgx.Conn, name strin
 	if err == nil {
 		_, err = pipeline.GetResults() // the commit
 	}
-	if closeErr := pipeline.Close(); err == nil && pgclient.SQLState(closeErr) == "" && closeErr != nil {
-		return nil // The connection has failed after the commit.
-	}
-	return err
+	notifyErr := pipeline.Close()
+	return err == nil && notifyErr == nil, err
 }
