@@ -34,6 +34,11 @@ type Guarantees struct {
 	// it refuses such a request with ErrUnsupported.
 	Detached bool
 
+	// Shared means that the store grants shared holds, and Limited that it grants limited ones
+	// (AcquireRequest.Limit).
+	Shared  bool
+	Limited bool
+
 	// Lookup, List, Break, Metadata and Keep mean that the store does these. A store
 	// that does not claim Lookup refuses it, or reports of the holds of others only
 	// that they exist, and by which session. A store that does not claim Metadata

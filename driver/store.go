@@ -26,6 +26,10 @@ const (
 	// of every language can represent.
 	MaxToken = 1<<53 - 1
 
+	// Shared is the Limit of a shared hold, and MaxLimit the greatest Limit.
+	Shared   = -1
+	MaxLimit = 1<<31 - 1
+
 	// MaxTokens is the greatest number of tokens of one grant.
 	MaxTokens = 1024
 
@@ -44,13 +48,13 @@ const (
 type Store interface {
 	// Acquire makes one attempt to take a name, and returns the result at once.
 	//
-	// If the name is free, or its hold or keep has expired, and no other owner has
-	// a place in its queue, the store grants it: the owner holds it until TTL from
-	// now, under a new token. If the same owner holds the name already, the request
-	// is a repetition: the store grants it again with the same token, whatever the
-	// floor, and ensures that the hold lasts at least until TTL from now. Else the
-	// request is not granted, and the store reports what it knows of the hold or
-	// keep in the way. It changes nothing then, except as Queue requests.
+	// If the name is free, or its hold or keep has expired, or the request tolerates its holds (see
+	// Limit), and no other owner has a place in its queue, the store grants it: the owner holds it
+	// until TTL from now, under a new token. If the same owner holds the name already, the request
+	// is a repetition: the store grants it again with the same token, whatever the floor, and
+	// ensures that the hold lasts at least until TTL from now. Else the request is not granted, and
+	// the result describes the hold or keep in the way as far as possible. It changes nothing
+	// then, except as Queue requests.
 	//
 	// A failed attempt without Queue should not write.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireResult, error)
@@ -79,7 +83,8 @@ type Store interface {
 	// it ends, and Release reports false.
 	Release(ctx context.Context, req ReleaseRequest) (bool, error)
 
-	// Lookup returns the hold or keep of a name, and reports whether there is one.
+	// Lookup returns the hold or keep of a name, and reports whether there is one. If the name has
+	// several, it returns the oldest, with the others in Record.Others.
 	// A store that cannot look names up returns ErrUnsupported. A store that knows
 	// whether the name is held, but little of the hold, reports that and does not
 	// claim Guarantees.Lookup.
@@ -93,15 +98,14 @@ type Store interface {
 	// that cannot list names yields ErrUnsupported once.
 	List(ctx context.Context, prefix string) iter.Seq2[Record, error]
 
-	// Break ends the hold or keep of a name, of any owner. It returns what it ended,
-	// and reports whether there was such a hold or keep. The next Renew or Release of
-	// the owner reports the loss. Tokens go on rising. A store that cannot break holds
+	// Break ends the hold or keep of a name, of any owner, and if it has several, all of them. It
+	// returns what it ended, and reports whether there was such a hold or keep. The next Renew or
+	// Release of the owner reports the loss. Tokens go on rising. A store that cannot break holds
 	// returns ErrUnsupported.
 	//
 	// With a Token above zero, Break ends only the hold or keep whose Record has that
 	// token. The store compares the token and ends the hold in one atomic step. If the
-	// name is free, or its Record has another token or none, Break changes nothing and
-	// reports false.
+	// name has no such Record, Break changes nothing and reports false.
 	Break(ctx context.Context, req BreakRequest) (Record, bool, error)
 
 	// Guarantees returns what the store promises. It returns the same value each
@@ -114,9 +118,9 @@ type Store interface {
 	Close() error
 }
 
-// A Notifier is a Store that notifies the process of its holds and places, so that neither waiters
-// nor holders have to ask often. Package holdfast asks from time to time all the same, and a lost
-// notice costs time and nothing else.
+// A Notifier is a Store that notifies the process of its holds and places, so that waiters and
+// holders need few requests. A lost notice costs time and nothing else, since package holdfast also
+// polls at long intervals.
 type Notifier interface {
 	Store
 
@@ -131,12 +135,12 @@ type Notifier interface {
 type Notice struct {
 	Kind NoticeKind
 
-	// Name and Owner are the hold or place that is concerned. If Owner is "" all those of the name
-	// are, and if Name is "" as well all that this Store has.
+	// Name and Owner identify the hold or place. Owner is "" for all of the name. Name is "", too,
+	// for all that were requested through this Store.
 	Name  string
 	Owner string
 
-	// Token and Tokens are those of an AcquireResult, of a Granted notice.
+	// Token and Tokens are those of the grant, as in AcquireResult. Only Granted has them.
 	Token  int64
 	Tokens int
 }
@@ -151,8 +155,8 @@ const (
 	// that made it was answered with an error. A store that cannot be certain sends Ask.
 	Granted NoticeKind = iota + 1
 
-	// Ask means that something may have changed: the waiter should ask again, by a Claim if the
-	// store is Fair. A needless one does no harm beyond its cost.
+	// Ask means that the state of the name may have changed: the waiter should send another
+	// request, a Claim if the store is Fair. A needless Ask costs one request.
 	Ask
 
 	// Lost means that a hold granted through this Store has ended, other than by its Release or its
@@ -220,8 +224,7 @@ type AcquireRequest struct {
 	// It begins to do so before it examines the name, so that no release is missed.
 	Queue time.Duration
 
-	// NoPlace requests what Queue means for a store that is not Fair, of any store: the owner gets
-	// Ask notices and no place.
+	// NoPlace makes Queue mean the same for every store: the owner gets Ask notices and no place.
 	NoPlace bool
 
 	// Claim recognizes the hold or the place of the owner and makes neither. A hold is granted
@@ -230,12 +233,29 @@ type AcquireRequest struct {
 	// name may be free. Only a store that is Fair is sent a Claim; any other returns
 	// ErrUnsupported.
 	//
-	// A Claim with NoPlace and Queue requests the Ask notices for a name that is held, and nothing
-	// else, of any Notifier. It need not be Queued if the name is free.
+	// A Claim with NoPlace and Queue requests only the Ask notices for a held name. Any Notifier
+	// accepts it. The result need not be Queued if the name is free.
 	Claim bool
 
-	// Limit and Weight are for holds that tolerate each other. Stores return ErrUnsupported for any
-	// value but 0.
+	// Limit and Weight define which other holds of the name the hold tolerates. Every hold has a
+	// lease and a token of its own, and tokens rise in the order of the grants.
+	//
+	//   - Limit 0: an exclusive hold. It tolerates no other.
+	//   - Limit Shared: a shared hold. It tolerates all but exclusive holds.
+	//   - Limit above 0: a limited hold. It tolerates all but exclusive holds, as long as the
+	//     weights of the limited holds, its own included, add up to Limit at most. Weight is from
+	//     1 to Limit; 0 means 1. It is 0 for other holds.
+	//
+	// A hold is judged by its own Limit, which need not be that of the others. What a hold
+	// tolerates, a keep after it tolerates, too.
+	//
+	// No request is granted past a waiter: on a store that is Fair places are admitted in order,
+	// and the first that may not hold yet stops those behind it. On any other store a waiter that
+	// is refused because of holds which tolerate later requests keeps these out as long as its
+	// Queue lasts, or until its Release.
+	//
+	// A store without Guarantees.Shared or Guarantees.Limited returns ErrUnsupported. A Weight
+	// below 0 or above a Limit above 0 is ErrInvalid, and so is a Weight without one.
 	Limit, Weight int
 }
 
@@ -258,12 +278,12 @@ type AcquireResult struct {
 	// place, or gets Ask notices.
 	Queued bool
 
-	// First reports that no other place is before that of the owner. The store need not admit it at
-	// the end of Held.Remaining before it is asked.
+	// First reports that no other place is before that of the owner. At the end of Held.Remaining
+	// the store may admit it no sooner than by the next request.
 	First bool
 
 	// Held describes the hold that is in the way of a request that was not granted,
-	// as far as the store knows it without another round trip. The fields that are
+	// as far as that takes no further round trip. The fields that are
 	// set are true. A store that claims Guarantees.Lookup sets Remaining at
 	// least, which shows a waiter when to try again, unless the answer is Queued and not First.
 	Held Record
@@ -321,8 +341,7 @@ type BreakRequest struct {
 }
 
 // A Record describes the hold of a name, for people and for waiters. It may be out
-// of date: by the time it is read the name may be free. Fields that a store does not
-// know are zero.
+// of date: by the time it is read the name may be free. Unknown fields are zero.
 type Record struct {
 	// Name is the lock.
 	Name string
@@ -341,13 +360,23 @@ type Record struct {
 	Until time.Time
 
 	// Remaining is the time left at the moment of the reply, by the store's
-	// clock, 0 if the store does not know.
+	// clock, 0 if it is not known.
 	Remaining time.Duration
 
 	// Kept reports that the hold was released and the name is only kept.
 	Kept bool
 
-	// Waiting is how many owners have places in the queue of the name.
+	// Limit and Weight are those of the AcquireRequest; the Weight of a limited hold is 1 at least.
+	Limit, Weight int
+
+	// Others are the other holds and keeps of the name, oldest first, in a Record of Lookup, List
+	// or Break. They have no Others and no Waiting.
+	Others []Record
+
+	// Waiting is how many owners have places in the queue of the name: one for each Client that
+	// waits, for all its goroutines, and that of the caller, too. A store that keeps a queue
+	// reports it by Lookup and List. With the answer that a name is held it may be 0. Of a
+	// long queue a store may count places that are over, too.
 	Waiting int
 
 	// Metadata is that of the AcquireRequest. It must not be changed.

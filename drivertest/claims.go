@@ -1,10 +1,6 @@
 package drivertest
 
-import (
-	"errors"
-
-	"github.com/holdfast-go/holdfast/driver"
-)
+import "github.com/holdfast-go/holdfast/driver"
 
 // claimsCases are about Claims, which recognize what an owner has.
 var claimsCases = []testCase{
@@ -16,12 +12,7 @@ var claimsCases = []testCase{
 			h := r.first.acquireFree("name", medium)
 			for _, req := range []driver.AcquireRequest{h.claimRequest(long, long), r.first.newRequest("name", long), r.first.newRequest("free", long)} {
 				req.Claim, req.Queue = true, long
-				ctx, cancel := r.callContext()
-				res, err := r.first.Acquire(ctx, req)
-				cancel()
-				if res.Granted || res.Queued || !errors.Is(err, driver.ErrUnsupported) {
-					r.Errorf("Claim of %q: %+v, %v, want ErrUnsupported", req.Name, res, err)
-				}
+				r.first.expectAcquireError(req, driver.ErrUnsupported)
 			}
 			r.first.expectFree("free")
 			r.first.eventuallyGranted("name", h.answered.Add(medium))
@@ -101,12 +92,7 @@ var claimsCases = []testCase{
 				}
 			}
 			a.sleepPastExpiry()
-			h.releaseHeld()
-			a.expectAdmitted()
-			a.releaseHeld()
-			b.expectAdmitted()
-			b.releaseHeld()
-			r.first.expectFree("name")
+			h.expectTurns(a, b)
 		},
 	},
 }

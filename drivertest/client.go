@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -16,7 +18,7 @@ type client struct {
 	notices *noticeLog // nil before listen
 }
 
-// A hold is what the owner of a hold knows of it.
+// A hold is a request that was granted, or waits, with what the store has answered.
 type hold struct {
 	client   *client
 	name     string
@@ -46,6 +48,17 @@ func (c *client) acquire(req driver.AcquireRequest) driver.AcquireResult {
 		c.run.Fatalf("Acquire of %q: %v", req.Name, err)
 	}
 	return res
+}
+
+// expectAcquireError checks that a request fails with an error, and is neither granted nor queued.
+func (c *client) expectAcquireError(req driver.AcquireRequest, want error) {
+	c.run.Helper()
+	ctx, cancel := c.run.callContext()
+	defer cancel()
+	res, err := c.Acquire(ctx, req)
+	if res.Granted || res.Queued || !errors.Is(err, want) {
+		c.run.Errorf("Acquire with %+v: %+v, %v, want %v", req, res, err, want)
+	}
 }
 
 // acquireFree acquires a name that must be free.
@@ -157,6 +170,20 @@ func (c *client) releaseAs(name, owner string, keep time.Duration) bool {
 		c.run.Fatalf("Release of %q: %v", name, err)
 	}
 	return released
+}
+
+// releaseOrError releases a hold, which must exist. It is for any goroutine.
+func (c *client) releaseOrError(name, owner string) error {
+	ctx, cancel := c.run.callContext()
+	defer cancel()
+	released, err := c.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner})
+	if err != nil {
+		return fmt.Errorf("release of %q: %w", name, err)
+	}
+	if !released {
+		return fmt.Errorf("release of %q by its owner reports no hold", name)
+	}
+	return nil
 }
 
 func (c *client) lookupRecord(name string) (driver.Record, bool) {

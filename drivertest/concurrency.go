@@ -94,7 +94,7 @@ var concurrencyCases = []testCase{
 				h := r.first.acquireFree(name, long)
 				r.runParallel(4, func(i int) error {
 					if i == 0 {
-						return r.first.releaseOrError(driver.AcquireRequest{Name: name, Owner: h.owner})
+						return r.first.releaseOrError(name, h.owner)
 					}
 					ctx, cancel := r.callContext()
 					defer cancel()
@@ -154,7 +154,7 @@ func (c *client) runExclusively(section *criticalSection, name string) error {
 		return err
 	}
 	sectionErr := c.enterSection(section, name, token)
-	return errors.Join(sectionErr, c.releaseOrError(req))
+	return errors.Join(sectionErr, c.releaseOrError(name, req.Owner))
 }
 
 // enterSection checks that no other goroutine is in the section, and that the tokens

@@ -21,6 +21,8 @@ const (
 	metadata
 	keep
 	detached
+	shared
+	limited
 	processes // more than one process shares the locks
 
 	restart
@@ -45,6 +47,8 @@ var missingReason = []string{
 	"Guarantees().Metadata is false",
 	"Guarantees().Keep is false",
 	"Guarantees().Detached is false",
+	"Guarantees().Shared is false",
+	"Guarantees().Limited is false",
 	"Guarantees().Scope is a single process",
 	"Backing.Restart is nil",
 	"Backing.Crash is nil",
@@ -86,6 +90,8 @@ func available(ctx context.Context, s driver.Store, b Backing) features {
 		metadata:  g.Metadata,
 		keep:      g.Keep,
 		detached:  g.Detached,
+		shared:    g.Shared,
+		limited:   g.Limited,
 		processes: g.Scope != driver.ScopeProcess,
 		restart:   b.Restart != nil,
 		crash:     b.Crash != nil,

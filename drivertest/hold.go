@@ -33,6 +33,14 @@ func (h *hold) releaseHeld() {
 	}
 }
 
+// startRelease releases the hold, which must exist, on another goroutine. It returns the channel that
+// receives the error.
+func (h *hold) startRelease() <-chan error {
+	released := make(chan error, 1)
+	go func() { released <- h.client.releaseOrError(h.name, h.owner) }()
+	return released
+}
+
 // releaseKeep releases the hold, which must exist, and keeps the name. It returns
 // when the keep began at the earliest.
 func (h *hold) releaseKeep(d time.Duration) time.Time {

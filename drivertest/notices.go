@@ -74,9 +74,7 @@ var noticesCases = []testCase{
 				name := fmt.Sprint("name/", i)
 				waiters, granted := make([]*waiter, 2), make([]bool, 2)
 				r.runParallel(2, func(i int) error {
-					ctx, cancel := r.callContext()
-					defer cancel()
-					w, res, err := stores[i].waitOrError(ctx, stores[i].askRequest(name, long))
+					w, res, err := stores[i].waitOrError(stores[i].askRequest(name, long))
 					waiters[i], granted[i] = w, res.Granted
 					return err
 				})
@@ -164,8 +162,7 @@ var noticesCases = []testCase{
 			r.first.listen()
 			for range 50 {
 				h := other.acquireFree("name", long)
-				released := make(chan error, 1)
-				go func() { released <- other.releaseOrError(driver.AcquireRequest{Name: "name", Owner: h.owner}) }()
+				released := h.startRelease()
 				r.waitByAsks("name").releaseHeld()
 				if err := <-released; err != nil {
 					r.Fatal(err)
@@ -397,9 +394,7 @@ func (r *caseRun) waitByAsks(name string) *hold {
 	r.Helper()
 	req := r.first.askRequest(name, long)
 	for {
-		ctx, cancel := r.callContext()
-		w, res, err := r.first.waitOrError(ctx, req)
-		cancel()
+		w, res, err := r.first.waitOrError(req)
 		if err != nil {
 			r.Fatal(err)
 		}

@@ -12,28 +12,6 @@ import (
 // queueCases are about places in a queue, and the turns of their owners.
 var queueCases = []testCase{
 	{
-		name:  "limits",
-		claim: "A request with a Limit or a Weight is refused with ErrUnsupported, and makes neither a hold nor a place.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("held", long)
-			for _, limits := range [][2]int{{-1, 0}, {1, 0}, {2, 1}, {0, 1}} {
-				for _, name := range []string{"held", "free"} {
-					req := r.first.queueRequest(name, long)
-					req.Limit, req.Weight = limits[0], limits[1]
-					ctx, cancel := r.callContext()
-					res, err := r.first.Acquire(ctx, req)
-					cancel()
-					if res.Granted || res.Queued || !errors.Is(err, driver.ErrUnsupported) {
-						r.Errorf("Acquire with Limit %d and Weight %d: %+v, %v, want ErrUnsupported", req.Limit, req.Weight, res, err)
-					}
-				}
-			}
-			r.first.expectFree("free")
-			h.releaseHeld()
-			r.first.expectFree("held")
-		},
-	},
-	{
 		name:     "in-order",
 		claim:    "Owners are granted a name in the order in which they came, through each store, one at each Release, and each has a higher token.",
 		requires: fair,
@@ -175,7 +153,7 @@ var queueCases = []testCase{
 						return err
 					}
 					sectionErr := w.client.enterSection(&sections[n], name, w.token)
-					err = w.client.releaseOrError(driver.AcquireRequest{Name: name, Owner: w.owner})
+					err = w.client.releaseOrError(name, w.owner)
 					if err = errors.Join(sectionErr, err); err != nil {
 						return err
 					}
@@ -193,8 +171,7 @@ var queueCases = []testCase{
 			r.first.listen()
 			for range 100 {
 				h := other.acquireFree("name", long)
-				released := make(chan error, 1)
-				go func() { released <- other.releaseOrError(driver.AcquireRequest{Name: "name", Owner: h.owner}) }()
+				released := h.startRelease()
 				w, err := r.first.waitInQueue("name")
 				if err = errors.Join(err, <-released); err != nil {
 					r.Fatal(err)
@@ -280,12 +257,7 @@ var queueCases = []testCase{
 			c := r.first.queueUp("name", short)
 			d := r.first.queueUp("name", long)
 			c.sleepPastExpiry()
-			h.releaseHeld()
-			b.expectAdmitted()
-			b.releaseHeld()
-			d.expectAdmitted()
-			d.releaseHeld()
-			r.first.expectFree("name")
+			h.expectTurns(b, d)
 		},
 	},
 	{
@@ -358,10 +330,7 @@ var queueCases = []testCase{
 			behind := attempt()
 			before.expectNothingClaimed()
 			behind.expectNothingClaimed()
-			h.releaseHeld()
-			w.expectAdmitted()
-			w.releaseHeld()
-			r.first.expectFree("name")
+			h.expectTurns(w)
 		},
 	},
 	{
@@ -378,12 +347,7 @@ var queueCases = []testCase{
 				r.first.wait(req)
 			}
 			a.sleepPastExpiry()
-			h.releaseHeld()
-			a.expectAdmitted()
-			a.releaseHeld()
-			b.expectAdmitted()
-			b.releaseHeld()
-			r.first.expectFree("name")
+			h.expectTurns(a, b)
 		},
 	},
 	{
@@ -410,13 +374,8 @@ var queueCases = []testCase{
 			}
 			c.expectWaiting()
 			c.sleepPastExpiry()
-			h.releaseHeld()
-			a.expectAdmitted()
-			a.releaseHeld()
-			b.expectAdmitted()
-			b.releaseHeld()
+			h.expectTurns(a, b)
 			c.expectNothingClaimed()
-			r.first.expectFree("name")
 		},
 	},
 	{
@@ -452,13 +411,8 @@ var queueCases = []testCase{
 			}
 			b.expectNothingClaimed()
 			h.expectStillHeld()
-			h.releaseHeld()
-			a.expectAdmitted()
-			a.releaseHeld()
-			c.expectAdmitted()
-			c.releaseHeld()
+			h.expectTurns(a, c)
 			a.expectNothingClaimed()
-			r.first.expectFree("name")
 		},
 	},
 	{
@@ -708,9 +662,7 @@ func (c *client) overtake(name string, stop <-chan struct{}) error {
 // waitInQueue acquires a name as package holdfast does, but relies on notices alone. It is for any
 // goroutine. The store has a log already.
 func (c *client) waitInQueue(name string) (*waiter, error) {
-	ctx, cancel := c.run.callContext()
-	defer cancel()
-	w, res, err := c.waitOrError(ctx, c.queueRequest(name, long))
+	w, res, err := c.waitOrError(c.queueRequest(name, long))
 	if err != nil || res.Granted {
 		return w, err
 	}

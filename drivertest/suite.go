@@ -40,6 +40,7 @@ func caseGroups() []caseGroup {
 		{"list", listCases},
 		{"break", breakCases},
 		{"queue", queueCases},
+		{"shared", sharedCases},
 		{"claims", claimsCases},
 		{"notices", noticesCases},
 		{"names", namesCases},

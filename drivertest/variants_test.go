@@ -137,7 +137,7 @@ var variants = []variant{
 		claims/nothing claims/broken claims/kept claims/hold claims/place notices/release notices/break notices/keep
 		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/racing-release
 		notices/again notices/prolonged notices/ends notices/given-up notices/many notices/other-names notices/no-place
-		notices/beside-places notices/every-listener notices/lost queue/limits closing/notices faults/queue-reply-lost
+		notices/beside-places notices/every-listener notices/lost shared/unclaimed closing/notices faults/queue-reply-lost
 		faults/notices-severed faults/place-severed notices/alone
 	`},
 	{bug: checksThenSets, fails: `
@@ -333,7 +333,7 @@ var variants = []variant{
 		queue/release-with-keep queue/keep queue/break queue/request queue/floor-too-far queue/several queue/waiting
 		claims/nothing claims/place notices/other-process notices/none-lost notices/racing-release notices/again
 		notices/ends notices/given-up notices/other-names notices/no-place notices/beside-places notices/every-listener
-		queue/limits faults/queue-reply-lost faults/place-severed notices/alone
+		shared/unclaimed faults/queue-reply-lost faults/place-severed notices/alone
 	`, may: `faults/notices-severed`},
 	{bug: releaseDoesNothing, fails: `
 		tokens/several-ahead tokens/several tokens/several-of-a-repetition release/after-extension tokens/floor-too-far
@@ -351,7 +351,7 @@ var variants = []variant{
 		queue/break queue/request queue/floor-too-far queue/several queue/waiting queue/crash queue/restart
 		claims/nothing claims/place notices/other-process notices/none-lost notices/racing-release notices/again
 		notices/ends notices/given-up notices/other-names notices/no-place notices/beside-places notices/every-listener
-		queue/limits faults/queue-reply-lost faults/notices-severed faults/place-severed notices/alone
+		shared/unclaimed faults/queue-reply-lost faults/notices-severed faults/place-severed notices/alone
 	`},
 	{bug: keepOnlyLengthens, fails: `
 		keep/shorter-than-TTL keep/no-renewal keep/repeated-too-late keep/refusal keep/record keep/record-ends
@@ -530,7 +530,7 @@ var variants = []variant{
 	{bug: stopDoesNothing, fails: `notices/every-listener`},
 	{bug: severedIsSilent, fails: `faults/notices-severed faults/place-severed`},
 	{bug: severedStaysCut, fails: `faults/notices-severed faults/place-severed`},
-	{bug: ignoresLimits, fails: `queue/limits`},
+	{bug: ignoresLimits, fails: `shared/unclaimed`},
 	{bug: claimUnclaimed, claims: without(fair), fails: `claims/unclaimed`},
 	{bug: newcomersOvertake, fails: `
 		queue/no-overtaking queue/dead-waiters queue/expired-hold queue/waiting notices/beside-places

@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"sync"
@@ -84,9 +83,7 @@ func (c *client) askRequest(name string, queue time.Duration) driver.AcquireRequ
 func (c *client) wait(req driver.AcquireRequest) (*waiter, driver.AcquireResult) {
 	c.run.Helper()
 	c.listen()
-	ctx, cancel := c.run.callContext()
-	defer cancel()
-	w, res, err := c.waitOrError(ctx, req)
+	w, res, err := c.waitOrError(req)
 	if err != nil {
 		c.run.Fatal(err)
 	}
@@ -114,7 +111,9 @@ func (c *client) waitForAsk(name string, queue time.Duration) *waiter {
 }
 
 // waitOrError is wait for any goroutine. The request may be granted. The store has a log already.
-func (c *client) waitOrError(ctx context.Context, req driver.AcquireRequest) (*waiter, driver.AcquireResult, error) {
+func (c *client) waitOrError(req driver.AcquireRequest) (*waiter, driver.AcquireResult, error) {
+	ctx, cancel := c.run.callContext()
+	defer cancel()
 	w := &waiter{log: c.notices, seen: c.notices.count(), hold: &hold{
 		client: c, name: req.Name, owner: req.Owner, holder: req.Holder, metadata: maps.Clone(req.Metadata), ttl: req.Queue,
 	}}
@@ -202,6 +201,18 @@ func (w *waiter) waitAdmitted() error {
 			}
 		}
 	}
+}
+
+// expectTurns releases the hold, and checks that the places are admitted in this order, each by the
+// Release of the hold before it, and that the name is free after them.
+func (h *hold) expectTurns(waiters ...*waiter) {
+	h.client.run.Helper()
+	h.releaseHeld()
+	for _, w := range waiters {
+		w.expectAdmitted()
+		w.releaseHeld()
+	}
+	h.client.expectFree(h.name)
 }
 
 // expectWaiting checks that the owner has a place, and does not prolong it.

@@ -1,0 +1,583 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// sharedCases are about holds that tolerate each other.
+var sharedCases = []testCase{
+	{
+		name:  "unclaimed",
+		claim: "A request with a Limit that the store does not claim is refused with ErrUnsupported, and makes neither a hold nor a place.",
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("held", long)
+			for _, limits := range [][2]int{{driver.Shared, 0}, {1, 0}, {2, 1}} {
+				if limits[0] < 0 && r.guarantees.Shared || limits[0] > 0 && r.guarantees.Limited {
+					continue
+				}
+				for _, name := range []string{"held", "free"} {
+					req := r.first.queueRequest(name, long)
+					req.Limit, req.Weight = limits[0], limits[1]
+					r.first.expectAcquireError(req, driver.ErrUnsupported)
+				}
+			}
+			r.first.expectFree("free")
+			h.releaseHeld()
+			r.first.expectFree("held")
+		},
+	},
+	{
+		name:     "together",
+		claim:    "Shared holds of a name are granted together, through each store, each with a higher token than those before.",
+		requires: shared,
+		run: func(r *caseRun) {
+			var holds []*hold
+			for range 3 {
+				for _, c := range []*client{r.first, r.otherStore()} {
+					holds = append(holds, c.acquireLimited("name", long, driver.Shared, 0))
+				}
+			}
+			r.expectRisingTokens(holds)
+			for i, h := range holds {
+				for _, later := range holds[i:] {
+					later.expectRenewed()
+				}
+				h.releaseHeld()
+				h.expectNotReleased()
+				h.expectLost()
+			}
+			r.first.expectFree("name")
+		},
+	},
+	{
+		name:     "exclusive",
+		claim:    "An exclusive request is refused until the last shared hold is over, and a shared one while there is an exclusive hold.",
+		requires: shared,
+		run: func(r *caseRun) {
+			other := r.otherStore()
+			a, b := r.first.acquireLimited("name", long, driver.Shared, 0), other.acquireLimited("name", long, driver.Shared, 0)
+			r.first.expectHeld("name")
+			other.expectHeld("name")
+			a.releaseHeld()
+			r.first.expectHeld("name")
+			b.releaseHeld()
+			h := r.first.acquireFree("name", long)
+			other.acquireRefused(other.limitedRequest("name", long, driver.Shared, 0))
+			r.expectHigherToken(b, h)
+			h.releaseHeld()
+			r.expectHigherToken(h, other.acquireLimited("name", long, driver.Shared, 0))
+		},
+	},
+	{
+		name:     "own-lease",
+		claim:    "Each shared hold has a lease of its own: Renew of one prolongs no other, and one that has expired is over for good.",
+		requires: shared,
+		run: func(r *caseRun) {
+			ends := r.first.acquireLimited("name", short, driver.Shared, 0)
+			stays := r.otherStore().acquireLimited("name", medium, driver.Shared, 0)
+			last := r.otherStore().acquireLimited("name", medium, driver.Shared, 0)
+			stays.expectRenewed()
+			ends.sleepPastExpiry()
+			ends.expectLost()
+			ends.expectNotReleased()
+			stays.expectRenewed()
+			stays.releaseHeld()
+			last.client.heldFor("name", last.sent, medium).releaseHeld()
+			last.expectLost()
+		},
+	},
+	{
+		name:     "repetition",
+		claim:    "An Acquire that is sent again by a shared holder is granted under the same token, and makes no second hold.",
+		requires: shared,
+		run: func(r *caseRun) {
+			other := r.first.acquireLimited("name", long, driver.Shared, 0)
+			req := r.first.limitedRequest("name", long, driver.Shared, 0)
+			h := r.first.acquireGranted(req)
+			for range 2 {
+				if again := r.first.acquireGranted(req); again.token != h.token {
+					r.Errorf("a repetition has token %d, want %d", again.token, h.token)
+				}
+			}
+			h.releaseHeld()
+			h.expectNotReleased()
+			other.releaseHeld()
+			r.first.expectFree("name")
+		},
+	},
+	{
+		name:     "lookup",
+		claim:    "Lookup and List show the oldest hold of a name, and with it the others.",
+		requires: shared | lookup | list,
+		run: func(r *caseRun) {
+			var holds []*hold
+			for i := range 4 {
+				req := r.first.limitedRequest("name", long, driver.Shared, 0)
+				req.Holder = fmt.Sprint("host/", i)
+				if r.features.contains(metadata) {
+					req.Metadata = map[string]string{"i": fmt.Sprint(i)}
+				}
+				holds = append(holds, r.first.acquireGranted(req))
+			}
+			gone := holds[1]
+			gone.releaseHeld()
+			holds = slices.Delete(holds, 1, 2)
+			rec, found := r.otherStore().lookupRecord("name")
+			if !found {
+				r.Fatal("Lookup finds no hold")
+			}
+			r.expectRecords("Lookup", rec, holds...)
+			r.expectRecords("List", r.otherStore().listRecords("")["name"], holds...)
+		},
+	},
+	{
+		name:     "break",
+		claim:    "Break ends and returns all holds of a name. With a token it ends the hold that has it, and no other.",
+		requires: shared | breaking | fencing | lookup,
+		run: func(r *caseRun) {
+			var holds []*hold
+			for range 4 {
+				holds = append(holds, r.first.acquireLimited("name", long, driver.Shared, 0))
+			}
+			for _, i := range []int{2, 0} {
+				broken := holds[i]
+				rec, found := r.otherStore().breakToken("name", broken.token)
+				if !found {
+					r.Fatalf("Break with token %d finds no hold", broken.token)
+				}
+				r.expectRecords("Break with a token", rec, broken)
+				broken.expectLost()
+				if _, found := r.first.breakToken("name", broken.token); found {
+					r.Error("Break with the token of a broken hold finds one")
+				}
+			}
+			left := []*hold{holds[1], holds[3]}
+			for _, h := range left {
+				h.expectRenewed()
+			}
+			rec, found := r.otherStore().breakHold("name")
+			if !found {
+				r.Fatal("Break finds no hold")
+			}
+			r.expectRecords("Break", rec, left...)
+			for _, h := range left {
+				h.expectLost()
+			}
+			r.first.expectFree("name")
+		},
+	},
+	{
+		name:     "keep",
+		claim:    "A keep after a shared hold tolerates shared holds, and no exclusive one.",
+		requires: shared | keep,
+		run: func(r *caseRun) {
+			kept := r.first.acquireLimited("name", long, driver.Shared, 0)
+			began := kept.releaseKeep(medium)
+			h := r.first.acquireLimited("name", long, driver.Shared, 0)
+			r.otherStore().expectHeld("name")
+			h.releaseHeld()
+			kept.expectLost()
+			r.otherStore().heldFor("name", began, medium).releaseHeld()
+		},
+	},
+	{
+		name:     "no-overtaking",
+		claim:    "A writer that waits is not overtaken by readers, and gets the name after those that were before it.",
+		requires: shared | notifying,
+		run: func(r *caseRun) {
+			reader := r.first.acquireLimited("name", long, driver.Shared, 0)
+			for range 3 {
+				req := r.first.queueRequest("name", long)
+				writer, _ := r.first.wait(req)
+				late := r.otherStore().limitedRequest("name", long, driver.Shared, 0)
+				r.first.acquireRefused(late)
+				reader.releaseHeld()
+				r.first.acquireRefused(late)
+				if r.features.contains(fair) {
+					writer.expectAdmitted()
+				} else {
+					writer.hold = r.first.acquireGranted(req)
+				}
+				r.expectHigherToken(reader, writer.hold)
+				r.first.acquireRefused(late)
+				writer.releaseHeld()
+				reader = r.first.acquireGranted(late)
+			}
+		},
+	},
+	{
+		name:     "waiter-ends",
+		claim:    "A writer that no longer waits keeps no reader out: after its Release, or at the end of Queue.",
+		requires: shared | notifying,
+		run: func(r *caseRun) {
+			r.first.acquireLimited("name", long, driver.Shared, 0)
+			late := r.otherStore().limitedRequest("name", long, driver.Shared, 0)
+			w, _ := r.first.wait(r.first.queueRequest("name", long))
+			r.first.acquireRefused(late)
+			w.release()
+			r.first.acquireGranted(late).releaseHeld()
+			w, _ = r.first.wait(r.first.queueRequest("name", medium))
+			req := r.otherStore().limitedRequest("name", long, driver.Shared, 0)
+			due := w.sent.Add(medium)
+			if !r.pollUntil(due, func() bool { return r.first.acquire(req).Granted }) {
+				r.Fatal("a reader is kept out by a writer whose wait is over")
+			}
+			if early := time.Until(due); early > precision {
+				r.Errorf("a reader was granted the name %v before the end of the wait of a writer", early)
+			}
+		},
+	},
+	{
+		name:     "admitted-together",
+		claim:    "Shared places behind an exclusive hold are admitted together by its Release, up to the next exclusive one.",
+		requires: shared | fair,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("name", long)
+			var readers []*waiter
+			for i := range 6 {
+				c := r.first
+				if i%2 > 0 {
+					c = r.otherStore()
+				}
+				w, _ := c.wait(c.limitedQueueRequest("name", long, driver.Shared, 0))
+				readers = append(readers, w)
+			}
+			writer, _ := r.first.wait(r.first.queueRequest("name", long))
+			last, _ := r.first.wait(r.first.limitedQueueRequest("name", long, driver.Shared, 0))
+			if r.guarantees.Lookup {
+				if rec, _ := r.first.lookupRecord("name"); rec.Waiting != 8 || len(rec.Others) != 0 {
+					r.Errorf("Lookup: %+v, want 8 that wait for one hold", rec)
+				}
+			}
+			h.releaseHeld()
+			holds := []*hold{h}
+			for _, w := range readers {
+				w.expectAdmitted()
+				holds = append(holds, w.hold)
+			}
+			r.expectRisingTokens(holds)
+			writer.expectWaiting()
+			last.expectWaiting()
+			for _, w := range readers {
+				w.releaseHeld()
+			}
+			writer.expectAdmitted()
+			last.expectWaiting()
+			writer.releaseHeld()
+			last.expectAdmitted()
+			r.expectRisingTokens([]*hold{holds[6], writer.hold, last.hold})
+		},
+	},
+	{
+		name:     "exclusion",
+		claim:    "Readers and writers through several stores hold a name together and alone as they request, and each is granted it.",
+		requires: shared,
+		run: func(r *caseRun) {
+			stores := []*client{r.first, r.otherStore(), r.otherStore()}
+			var readers, writers atomic.Int64
+			r.runParallel(9, func(i int) error {
+				c := stores[i%len(stores)]
+				for range 15 {
+					limit := driver.Shared
+					if i < 2 {
+						limit = 0
+					}
+					req := c.limitedRequest("name", long, limit, 0)
+					if err := c.pollGrant(req); err != nil {
+						return err
+					}
+					var err error
+					if limit == 0 {
+						writers.Add(1)
+						time.Sleep(precision / 4)
+						if n, m := writers.Load(), readers.Load(); n != 1 || m != 0 {
+							err = fmt.Errorf("%d writers and %d readers hold the name", n, m)
+						}
+						writers.Add(-1)
+					} else {
+						readers.Add(1)
+						time.Sleep(precision / 4)
+						if n := writers.Load(); n != 0 {
+							err = fmt.Errorf("a reader holds the name beside %d writers", n)
+						}
+						readers.Add(-1)
+					}
+					if err := errors.Join(err, c.releaseOrError(req.Name, req.Owner)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			r.first.expectFree("name")
+		},
+	},
+	{
+		name:     "limit",
+		claim:    "Limited holds are granted up to the Limit, each with a token and a lease of its own, and an exclusive one when none is left.",
+		requires: limited,
+		run: func(r *caseRun) {
+			var holds []*hold
+			for i := range 3 {
+				c := []*client{r.first, r.otherStore()}[i%2]
+				holds = append(holds, c.acquireLimited("name", long, 3, 0))
+			}
+			r.expectRisingTokens(holds)
+			for _, c := range []*client{r.first, r.otherStore()} {
+				c.acquireRefused(c.limitedRequest("name", long, 3, 0))
+				c.expectHeld("name")
+			}
+			for _, h := range holds {
+				h.expectRenewed()
+				h.releaseHeld()
+				r.first.expectHeld("name")
+				r.otherStore().acquireLimited("name", long, 3, 0)
+				r.first.acquireRefused(r.first.limitedRequest("name", long, 3, 0))
+			}
+		},
+	},
+	{
+		name:     "weight",
+		claim:    "The weights of limited holds add up to the Limit at most, and to a Limit that is another for each as each requests.",
+		requires: limited,
+		run: func(r *caseRun) {
+			other := r.otherStore()
+			heavy := r.first.acquireLimited("name", long, 4, 3)
+			other.acquireRefused(other.limitedRequest("name", long, 4, 2))
+			light := other.acquireLimited("name", long, 4, 1)
+			other.acquireRefused(other.limitedRequest("name", long, 4, 0))
+			more := other.acquireLimited("name", long, 5, 0)
+			other.acquireRefused(other.limitedRequest("name", long, 5, 0))
+			light.releaseHeld()
+			r.first.acquireRefused(r.first.limitedRequest("name", long, 4, 0))
+			more.releaseHeld()
+			r.first.acquireLimited("name", long, 4, 0).releaseHeld()
+			heavy.releaseHeld()
+			all := r.first.acquireLimited("name", long, 4, 4)
+			other.acquireRefused(other.limitedRequest("name", long, 4, 1))
+			all.releaseHeld()
+			r.first.expectFree("name")
+		},
+	},
+	{
+		name:     "beside-shared",
+		claim:    "Shared and limited holds tolerate each other, and shared ones take nothing of a Limit.",
+		requires: shared | limited,
+		run: func(r *caseRun) {
+			a := r.first.acquireLimited("name", long, 2, 0)
+			b := r.otherStore().acquireLimited("name", long, driver.Shared, 0)
+			c := r.first.acquireLimited("name", long, 2, 0)
+			d := r.first.acquireLimited("name", long, driver.Shared, 0)
+			r.first.acquireRefused(r.first.limitedRequest("name", long, 2, 0))
+			for _, h := range []*hold{a, d, c} {
+				h.releaseHeld()
+				r.otherStore().expectHeld("name")
+			}
+			b.releaseHeld()
+			r.first.expectFree("name")
+		},
+	},
+	{
+		name:     "expired-shares",
+		claim:    "Limited holds that expire give back what they had, whatever others do meanwhile.",
+		requires: limited,
+		run: func(r *caseRun) {
+			stays := r.first.acquireLimited("name", long, 10, 2)
+			for range 3 {
+				last := stays
+				for i := range 8 {
+					last = []*client{r.first, r.otherStore()}[i%2].acquireLimited("name", short, 10, 0)
+					stays.expectRenewed()
+					if time.Since(last.sent) > short { // a busy machine
+						break
+					}
+				}
+				last.sleepPastExpiry()
+				last.expectLost()
+				r.first.acquireRefused(r.first.limitedRequest("name", long, 10, 9))
+				r.first.acquireLimited("name", long, 10, 8).releaseHeld()
+			}
+			stays.releaseHeld()
+			r.first.expectFree("name")
+		},
+	},
+	{
+		name:     "kept-share",
+		claim:    "A keep after a limited hold keeps the share of that hold.",
+		requires: limited | keep,
+		run: func(r *caseRun) {
+			a, b := r.first.acquireLimited("name", long, 3, 2), r.first.acquireLimited("name", long, 3, 0)
+			began := a.releaseKeep(medium)
+			b.releaseHeld()
+			r.otherStore().acquireRefused(r.otherStore().limitedRequest("name", long, 3, 2))
+			r.otherStore().acquireLimited("name", long, 3, 1).releaseHeld()
+			req := r.otherStore().limitedRequest("name", long, 3, 2)
+			if !r.pollUntil(began.Add(medium), func() bool { return r.first.acquire(req).Granted }) {
+				r.Fatal("the share is still kept")
+			}
+			if took := time.Since(began); took < medium-precision {
+				r.Errorf("the share was to be had after %v, want it kept for %v", took, medium)
+			}
+		},
+	},
+	{
+		name:     "heavy-waiter",
+		claim:    "A heavy place is not overtaken by light requests and places, and is admitted when its weight is free.",
+		requires: limited | fair,
+		run: func(r *caseRun) {
+			a, b := r.first.acquireLimited("name", long, 3, 0), r.first.acquireLimited("name", long, 3, 0)
+			heavy, res := r.first.wait(r.first.limitedQueueRequest("name", long, 3, 3))
+			if !res.First {
+				r.Error("the heavy place is not First")
+			}
+			light, _ := r.otherStore().wait(r.otherStore().limitedQueueRequest("name", long, 3, 0))
+			r.first.acquireRefused(r.first.limitedRequest("name", long, 3, 0))
+			a.releaseHeld()
+			heavy.expectWaiting()
+			light.expectWaiting()
+			b.releaseHeld()
+			heavy.expectAdmitted()
+			light.expectWaiting()
+			heavy.releaseHeld()
+			light.expectAdmitted()
+		},
+	},
+	{
+		name:     "invalid",
+		claim:    "A Weight below 0, above the Limit, or without one is refused with ErrInvalid, and makes neither a hold nor a place.",
+		requires: limited,
+		run: func(r *caseRun) {
+			h := r.first.acquireFree("held", long)
+			for _, limits := range [][2]int{{2, 3}, {2, -1}, {0, 1}, {0, -1}} {
+				for _, name := range []string{"held", "free"} {
+					req := r.first.queueRequest(name, long)
+					req.Limit, req.Weight = limits[0], limits[1]
+					r.first.expectAcquireError(req, driver.ErrInvalid)
+				}
+			}
+			r.first.expectFree("free")
+			h.releaseHeld()
+			r.first.expectFree("held")
+		},
+	},
+	{
+		name:     "sum",
+		claim:    "The weights of what many owners hold at once, through several stores, are never above the Limit, and each owner is granted its share.",
+		requires: limited,
+		run: func(r *caseRun) {
+			stores := []*client{r.first, r.otherStore(), r.otherStore()}
+			var used atomic.Int64
+			r.runParallel(9, func(i int) error {
+				c, weight := stores[i%len(stores)], 1+i%3
+				for range 15 {
+					req := c.limitedRequest("name", long, 4, weight)
+					if err := c.pollGrant(req); err != nil {
+						return err
+					}
+					var err error
+					used.Add(int64(weight))
+					time.Sleep(precision / 4)
+					if n := used.Load(); n > 4 {
+						err = fmt.Errorf("weights of %d are held, want 4 at most", n)
+					}
+					used.Add(-int64(weight))
+					if err := errors.Join(err, c.releaseOrError(req.Name, req.Owner)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			r.first.expectFree("name")
+		},
+	},
+	{
+		name:     "crash",
+		claim:    "The shares of a process that has died come back, at the end of its TTLs at the latest.",
+		requires: limited | crash,
+		run: func(r *caseRun) {
+			dead := r.openStore()
+			stays := r.first.acquireLimited("name", long, 3, 0)
+			h := dead.acquireLimited("name", medium, 3, 2)
+			r.backing.Crash(r, dead.Store)
+			req := r.first.limitedRequest("name", long, 3, 2)
+			if !r.pollUntil(h.answered.Add(medium), func() bool { return r.first.acquire(req).Granted }) {
+				r.Error("the share of the dead process is still held")
+			}
+			stays.expectRenewed()
+		},
+	},
+}
+
+// limitedRequest returns a request of a new owner with a Limit and a Weight.
+func (c *client) limitedRequest(name string, ttl time.Duration, limit, weight int) driver.AcquireRequest {
+	req := c.newRequest(name, ttl)
+	req.Limit, req.Weight = limit, weight
+	return req
+}
+
+// limitedQueueRequest is limitedRequest with Queue.
+func (c *client) limitedQueueRequest(name string, queue time.Duration, limit, weight int) driver.AcquireRequest {
+	req := c.queueRequest(name, queue)
+	req.Limit, req.Weight = limit, weight
+	return req
+}
+
+// acquireLimited sends such a request, which must be granted.
+func (c *client) acquireLimited(name string, ttl time.Duration, limit, weight int) *hold {
+	c.run.Helper()
+	return c.acquireGranted(c.limitedRequest(name, ttl, limit, weight))
+}
+
+// pollGrant sends a request again and again until it is granted. It may be called on any goroutine.
+func (c *client) pollGrant(req driver.AcquireRequest) error {
+	ctx, cancel := context.WithTimeout(c.run.Context(), c.run.grantTimeout())
+	defer cancel()
+	for {
+		res, err := c.Acquire(ctx, req)
+		switch {
+		case err != nil:
+			return fmt.Errorf("acquire of %q: %w", req.Name, err)
+		case res.Granted:
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// expectRenewed checks that a hold is there, and prolongs it.
+func (h *hold) expectRenewed() {
+	h.client.run.Helper()
+	if got := h.renewFor(long); got != driver.Renewed {
+		h.client.run.Errorf("Renew of %q by its holder is answered %d, want Renewed", h.name, got)
+	}
+}
+
+// expectRisingTokens checks that each hold has a higher token than the one before.
+func (r *caseRun) expectRisingTokens(holds []*hold) {
+	r.Helper()
+	for i := range holds[1:] {
+		r.expectHigherToken(holds[i], holds[i+1])
+	}
+}
+
+// expectRecords checks that a record shows these holds, which were acquired in this order.
+func (r *caseRun) expectRecords(what string, rec driver.Record, holds ...*hold) {
+	r.Helper()
+	shown := append([]driver.Record{rec}, rec.Others...)
+	if len(shown) != len(holds) {
+		r.Errorf("%s shows %d holds of %d: %+v", what, len(shown), len(holds), rec)
+		return
+	}
+	for i, rec := range shown {
+		r.expectRecord(what, rec, holds[i], !r.guarantees.Lookup)
+		if rec.Limit != driver.Shared || rec.Weight != 0 || i > 0 && len(rec.Others) > 0 {
+			r.Errorf("%s shows %+v, want a shared hold", what, rec)
+		}
+	}
+}
