@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"sync/atomic"
 
@@ -30,9 +29,6 @@ func New() *Store {
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return driver.AcquireResult{}, err
-	}
-	if req.Limit != 0 || req.Weight != 0 {
-		return driver.AcquireResult{}, fmt.Errorf("%w: Limit and Weight", driver.ErrUnsupported)
 	}
 	return s.table.acquire(s, &req)
 }
@@ -103,6 +99,8 @@ func (s *Store) Guarantees() driver.Guarantees {
 		Restart:     driver.FateFreed,
 		Failover:    driver.FateFreed,
 		Fair:        true,
+		Shared:      true,
+		Limited:     true,
 		Lookup:      true,
 		List:        true,
 		Break:       true,

@@ -111,7 +111,7 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData] {
 		own, notices, failure := n.queue.Acquire(lockqueue.Request[holderData]{
 			Entry: lockqueue.Entry[holderData]{
-				Owner: req.Owner, Floor: req.Floor, Tokens: req.Tokens,
+				Owner: req.Owner, Limit: req.Limit, Weight: req.Weight, Floor: req.Floor, Tokens: req.Tokens,
 				Data: holderData{s, req.Holder, req.Metadata},
 			},
 			TTL: req.TTL, Queue: queue, Claim: req.Claim,
@@ -130,7 +130,8 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 			n.addInterest(s, req.Owner, now, now+req.Queue)
 		}
 		if len(n.queue) > 0 && n.queue[0].Token != 0 {
-			res.Held = t.recordOf(req.Name, n, now)
+			res.Held = t.holdRecord(req.Name, &n.queue[0], now)
+			res.Held.Waiting = n.waiting(now)
 		}
 		return notices
 	})
@@ -170,14 +171,17 @@ func (t *lockTable) breakHold(req driver.BreakRequest) (rec driver.Record, found
 		if len(n.queue) == 0 {
 			return notices
 		}
-		rec = t.recordOf(req.Name, n, now)
+		waiting := n.waiting(now)
 		ended, more := n.queue.Break(req.Token, now, c)
-		found = len(ended) > 0
-		if !found {
-			rec = driver.Record{}
-			return append(notices, more...)
+		notices = append(notices, more...)
+		if found = len(ended) > 0; !found {
+			return notices
 		}
-		return n.appendInterests(append(notices, more...), now)
+		for i := range ended {
+			rec = withOther(rec, t.holdRecord(req.Name, &ended[i], now))
+		}
+		rec.Waiting = waiting
+		return n.appendInterests(notices, now)
 	})
 	return rec, found
 }
@@ -185,9 +189,8 @@ func (t *lockTable) breakHold(req driver.BreakRequest) (rec driver.Record, found
 func (t *lockTable) lookupRecord(name string) (rec driver.Record, found bool) {
 	t.update(name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData] {
 		notices := n.queue.Settle(now, c)
-		if found = len(n.queue) > 0; found {
-			rec = t.recordOf(name, n, now)
-		}
+		rec = t.recordOf(name, n, now)
+		found = rec.Name != ""
 		return notices
 	})
 	return rec, found
@@ -199,16 +202,41 @@ func (t *lockTable) listRecords(prefix string) []driver.Record {
 	now := t.monotonicNow()
 	var records []driver.Record
 	for name, n := range t.names {
-		if len(n.queue) > 0 && n.queue[0].Token != 0 && n.queue[0].Until > now && strings.HasPrefix(name, prefix) {
-			records = append(records, t.recordOf(name, n, now))
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		if rec := t.recordOf(name, n, now); rec.Name != "" {
+			records = append(records, rec)
 		}
 	}
 	return records
 }
 
-// recordOf describes the first hold of a name, without its owner, as clients may see it.
-func (t *lockTable) recordOf(name string, n *lockedName, now time.Duration) driver.Record {
-	h := &n.queue[0]
+// recordOf describes the holds of a name, without their owners, as clients may see them. The Record
+// is zero if there are none.
+func (t *lockTable) recordOf(name string, n *lockedName, now time.Duration) (rec driver.Record) {
+	for i := range n.queue {
+		if h := &n.queue[i]; h.Token != 0 && h.Until > now {
+			rec = withOther(rec, t.holdRecord(name, h, now))
+		}
+	}
+	if rec.Name != "" {
+		rec.Waiting = n.waiting(now)
+	}
+	return rec
+}
+
+// withOther returns first with another hold of the name, or that alone if first is zero.
+func withOther(first, other driver.Record) driver.Record {
+	if first.Name == "" {
+		return other
+	}
+	first.Others = append(first.Others, other)
+	return first
+}
+
+// holdRecord describes one hold.
+func (t *lockTable) holdRecord(name string, h *lockqueue.Entry[holderData], now time.Duration) driver.Record {
 	rec := driver.Record{
 		Name:      name,
 		Holder:    h.Data.holder,
@@ -216,17 +244,26 @@ func (t *lockTable) recordOf(name string, n *lockedName, now time.Duration) driv
 		Since:     t.created.Add(h.Since).Round(0),
 		Until:     t.created.Add(h.Until).Round(0),
 		Remaining: h.Until - now,
+		Limit:     h.Limit,
 		Metadata:  h.Data.metadata,
+	}
+	if h.Limit > 0 {
+		rec.Weight = max(h.Weight, 1)
 	}
 	if h.Kept {
 		rec.Holder, rec.Kept, rec.Metadata = "", true, nil
 	}
+	return rec
+}
+
+// waiting returns how many places a name has.
+func (n *lockedName) waiting(now time.Duration) (count int) {
 	for i := range n.queue {
 		if e := &n.queue[i]; e.Token == 0 && e.Until > now {
-			rec.Waiting++
+			count++
 		}
 	}
-	return rec
+	return count
 }
 
 // addInterest registers an interest until a time, or prolongs the one of the owner.

@@ -30,9 +30,7 @@ type Queue[D any] []Entry[D]
 type Entry[D any] struct {
 	Owner string
 
-	// Limit is what the entry tolerates beside it: 0 nothing, below 0 all but exclusive holds.
-	// Above 0 the weights of all limited holds, its own included, may be that much together. An
-	// entry is judged by its own Limit. Weight is its share, 0 means 1.
+	// Limit and Weight are those of a driver.AcquireRequest.
 	Limit, Weight int
 
 	Floor  int64         // the smallest token to be granted
@@ -72,7 +70,7 @@ func (q *Queue[D]) Acquire(
 	case made && req.Claim, !made && (*q)[i].Kept:
 		notices, _ := q.admit("", now, c)
 		return nil, notices, nil
-	case made && req.Entry.Limit > 0 && req.Entry.Weight > req.Entry.Limit:
+	case made && (req.Entry.Weight < 0 || req.Entry.Weight > max(req.Entry.Limit, 0)):
 		return nil, nil, errWeight
 	case made:
 		i = len(*q)
