@@ -21,6 +21,7 @@ type proxiedConn struct {
 	done      chan struct{} // closed when the connection is closed
 	closeOnce sync.Once
 	loseReply atomic.Bool // close instead of forwarding the next reply
+	marked    bool        // a request matched: see Proxy.Mark; guarded by Proxy.mu
 }
 
 // closeWithReset closes both ends with a TCP reset.
@@ -50,6 +51,9 @@ func (c *proxiedConn) forward(way Direction) {
 		if n > 0 {
 			c.proxy.traffic[way].addRead(n)
 		}
+		if n > 0 && way == Up {
+			c.markIfMatching(buffer[:n])
+		}
 		if n > 0 && (!c.waitToPass(way) || !c.shouldForward(way, buffer[:n])) {
 			return
 		}
@@ -66,12 +70,21 @@ func (c *proxiedConn) unregister() {
 	delete(c.proxy.conns, c)
 }
 
+func (c *proxiedConn) markIfMatching(request []byte) {
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	c.marked = c.marked || c.proxy.mark != nil && c.proxy.mark(request)
+}
+
 // waitToPass waits while the proxy holds back or delays this direction, and reports whether
 // the connection is still open.
 func (c *proxiedConn) waitToPass(way Direction) bool {
 	for {
 		c.proxy.mu.Lock()
 		gate, delay := c.proxy.gates[way], c.proxy.delay[way]
+		if gate == nil && c.marked {
+			gate = c.proxy.markedGates[way]
+		}
 		c.proxy.mu.Unlock()
 		if gate == nil {
 			return c.sleepDelay(delay)

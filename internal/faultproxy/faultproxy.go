@@ -27,17 +27,19 @@ const (
 
 // A Proxy forwards connections to a server.
 type Proxy struct {
-	target   string
 	listener net.Listener
 	group    sync.WaitGroup
 	traffic  [2]trafficCounter
 
-	mu       sync.Mutex
-	closed   bool
-	conns    map[*proxiedConn]bool
-	delay    [2]delayRange
-	gates    [2]chan struct{} // closed to let bytes through; nil if open
-	nextLoss *lossRule
+	mu          sync.Mutex
+	target      string
+	closed      bool
+	conns       map[*proxiedConn]bool
+	mark        func(request []byte) bool
+	delay       [2]delayRange
+	gates       [2]chan struct{} // closed to let bytes through; nil if open
+	markedGates [2]chan struct{} // the same for marked connections alone
+	nextLoss    *lossRule
 }
 
 // A delayRange is a range of durations.
@@ -86,22 +88,46 @@ func (p *Proxy) Delay(way Direction, min, max time.Duration) {
 // Hold blocks one direction until Pass. Connections stay open. What is sent arrives late
 // or, if the connection is closed meanwhile, never. Hold of both directions is a network
 // that drops everything; new connections seem to succeed.
-func (p *Proxy) Hold(way Direction) {
+func (p *Proxy) Hold(way Direction) { p.closeGate(&p.gates[way]) }
+
+// Pass ends Hold.
+func (p *Proxy) Pass(way Direction) { p.openGate(&p.gates[way]) }
+
+// Mark marks each connection, from now on, on which a request matches.
+func (p *Proxy) Mark(match func(request []byte) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gates[way] == nil {
-		p.gates[way] = make(chan struct{})
+	p.mark = match
+}
+
+// HoldMarked is Hold for the marked connections alone.
+func (p *Proxy) HoldMarked(way Direction) { p.closeGate(&p.markedGates[way]) }
+
+// PassMarked ends HoldMarked.
+func (p *Proxy) PassMarked(way Direction) { p.openGate(&p.markedGates[way]) }
+
+func (p *Proxy) closeGate(gate *chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if *gate == nil {
+		*gate = make(chan struct{})
 	}
 }
 
-// Pass ends Hold.
-func (p *Proxy) Pass(way Direction) {
+func (p *Proxy) openGate(gate *chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gates[way] != nil {
-		close(p.gates[way])
-		p.gates[way] = nil
+	if *gate != nil {
+		close(*gate)
+		*gate = nil
 	}
+}
+
+// SetTarget has new connections lead to another server.
+func (p *Proxy) SetTarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
 }
 
 // LoseRequest loses the next request that matches, on any connection, and closes that
@@ -124,11 +150,18 @@ func (p *Proxy) setLoss(rule *lossRule) {
 }
 
 // Reset closes all connections at once with a TCP reset. New connections succeed.
-func (p *Proxy) Reset() {
+func (p *Proxy) Reset() { p.reset(false) }
+
+// ResetMarked is Reset for the marked connections alone.
+func (p *Proxy) ResetMarked() { p.reset(true) }
+
+func (p *Proxy) reset(markedOnly bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
-		c.closeWithReset()
+		if c.marked || !markedOnly {
+			c.closeWithReset()
+		}
 	}
 }
 
@@ -152,7 +185,10 @@ func (p *Proxy) acceptLoop() {
 }
 
 func (p *Proxy) serveConn(client net.Conn) {
-	server, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		resetConn(client)
 		return

@@ -133,6 +133,55 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// The connections on which a request matched are held, and closed, without the others.
+func TestMark(t *testing.T) {
+	p, _ := setUp(t)
+	p.Mark(func(request []byte) bool { return bytes.Contains(request, []byte("listen")) })
+	plain, marked := dial(t, p), dial(t, p)
+	for way := range 2 {
+		p.HoldMarked(Direction(way))
+		if err := ask(plain, "hello", bound); err != nil {
+			t.Error("a connection that is not marked:", err)
+		}
+		if err := ask(marked, "listen", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("one that is, in direction %d: %v", way, err)
+		}
+		p.PassMarked(Direction(way))
+		if err := ask(marked, "", bound); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.ReadFull(marked, make([]byte, len("listen"))); err != nil {
+			t.Error("what was held does not come:", err)
+		}
+	}
+	p.ResetMarked()
+	if err := ask(marked, "hello", bound); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after a reset: %v", err)
+	}
+	if err := ask(plain, "hello", bound); err != nil {
+		t.Error("the other connection after a reset:", err)
+	}
+}
+
+// New connections lead to the new target.
+func TestSetTarget(t *testing.T) {
+	p, first := setUp(t)
+	second := startEcho(t)
+	before := dial(t, p)
+	if err := ask(before, "hello", bound); err != nil {
+		t.Fatal(err)
+	}
+	p.SetTarget(second.addr)
+	for _, conn := range []net.Conn{before, dial(t, p)} {
+		if err := ask(conn, "hello", bound); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first.got.Load() != 10 || second.got.Load() != 5 {
+		t.Errorf("%d bytes to the first target and %d to the second", first.got.Load(), second.got.Load())
+	}
+}
+
 func TestLoseRequest(t *testing.T) {
 	t.Parallel()
 	p, e := setUp(t)
