@@ -49,6 +49,7 @@ type acquireOp struct {
 	startedAt     time.Duration // when it sent its first request or was enqueued, 0 before
 	contended     bool          // the hooks were notified that it waits
 	lastErr       error         // why the last attempt failed
+	queue         *nameQueue    // of which it is the head
 
 	hasAnswered bool // the store has answered this caller before
 }
@@ -144,15 +145,15 @@ func (a *acquireOp) run() (*Lock, error) {
 // is the head of the queue. It stays the head with the lock, and leaves the queue without.
 func (a *acquireOp) acquireAsHead() (*Lock, error) {
 	c := a.c
-	l := c.newLease(a.ctx, a.fullName, c.newOwner(), &a.options)
+	l := a.newLease()
 	w := retryWaiter{
-		c: c, ctx: a.ctx, fullName: a.fullName, isHead: true,
+		c: c, ctx: a.ctx, fullName: a.fullName, queue: a.queue,
 		singleAttempt: a.singleAttempt, hasAnswered: a.hasAnswered,
 	}
 	if err := a.yield(&w); err != nil {
 		return nil, a.leaveQueue(l, err)
 	}
-	req := driver.AcquireRequest{Queue: a.queueTime()}
+	req := driver.AcquireRequest{Queue: a.queueDuration()}
 	for busy := 0; ; {
 		if err := a.ctx.Err(); err != nil {
 			return nil, a.leaveQueue(l, err)
@@ -162,31 +163,34 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 			a.startedAt = sent
 		}
 		if err == nil && res.Granted {
-			if err := a.ctx.Err(); err != nil { // the caller no longer wants the lock
+			if err := a.ctx.Err(); err != nil { // The caller has given up.
 				return nil, a.leaveQueue(l, err)
 			}
 			if err = l.activate(sent, ttl, &res); err == nil {
 				return l.first.newLock(), nil
 			}
-			sent = c.clock.now() // a suspend meanwhile is not a store error
+			sent = c.clock.now() // The time of a suspend does not count for Config.MaxOutage.
 		}
-		// One owner is admitted at most once: a request that may have been applied is not repeated.
+		// A request that may have been applied is not repeated: an owner is admitted at most once.
 		req.Claim = c.guarantees.Fair && l.maybeGranted
 		if err != nil {
 			if a.ctx.Err() == nil { // the end of the caller's time is not a store error
 				a.lastErr = storeError(a.ctx, err)
-				c.recordAnswer(a.fullName, a.lastErr, sent)
+				c.recordAnswer(a.queue, a.lastErr, sent)
 			}
 			if err := w.waitOutage(sent, err); err != nil {
 				return nil, a.leaveQueue(l, err)
 			}
 			continue
 		}
-		w.noteAnswer()
 		if req.Claim && !res.Queued {
 			l = a.replaceLease(l)
 			req.Claim = false
-			continue
+			continue // The outage is not over before the store answers a request that is no claim.
+		}
+		w.noteAnswer()
+		if res.Queued && res.Held.Waiting > 0 {
+			res.Held.Waiting-- // the others
 		}
 		a.noteHolder(res.Held, sent)
 		if !w.rechecked { // an attempt that another goroutine requested does not count
@@ -196,9 +200,12 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 			return nil, a.leaveQueue(l, a.lastErr)
 		}
 		a.reportContended()
-		if res.Queued && c.guarantees.Fair {
+		switch {
+		case res.Queued && c.guarantees.Fair:
 			l.confirmPlace(sent)
 			req.Claim = true
+		case req.Queue > 0 && res.Held.Limit != 0:
+			l.maybeGranted = true // The store keeps others out, until the owner is released.
 		}
 		if err := w.waitRetry(&res); err != nil {
 			return nil, a.leaveQueue(l, err)
@@ -206,8 +213,21 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 	}
 }
 
+// newLease returns a lease for the attempts of the head, with a new owner.
+func (a *acquireOp) newLease() *lease {
+	c := a.c
+	l := c.newLease(a.ctx, a.fullName, c.newOwner(), &a.options)
+	l.queue = a.queue
+	if l.limit != 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.setQueueOwner(a.queue, l.owner)
+	}
+	return l
+}
+
 // attempt returns the grant of l by a notice, or else the answer to a request. It also returns when
-// the request was sent on which that relies, and for how long from then the store keeps the grant.
+// the request that confirms the grant was sent, and how long after that the store keeps the grant.
 func (a *acquireOp) attempt(
 	l *lease, req driver.AcquireRequest,
 ) (res driver.AcquireResult, sent, ttl time.Duration, err error) {
@@ -216,7 +236,7 @@ func (a *acquireOp) attempt(
 			return res, sent, placeTTL(l.ttl), nil
 		}
 	}
-	if a.startedAt != 0 { // else there was no queue
+	if a.startedAt != 0 { // Else the operation has found no queue.
 		req.Tokens = a.requestedTokens()
 	}
 	res, sent, err = l.sendAcquire(a.ctx, req)
@@ -234,7 +254,7 @@ func (a *acquireOp) leaveQueue(l *lease, err error) error {
 	l.endPlace()
 	l.discarded.Store(true)
 	if _, held := a.lastErr.(*HeldError); held || a.ctx.Err() != nil {
-		a.c.recordAnswer(l.fullName, nil, 0) // the release below will show the state
+		a.c.recordAnswer(a.queue, nil, 0) // the release below will show the state
 	}
 	a.c.activeCalls.Go(func() {
 		l.releaseUntilExpired(true)
@@ -253,6 +273,7 @@ func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (dri
 	}
 	req.Name, req.Owner, req.Holder = l.fullName, l.owner, c.holder
 	req.TTL, req.Metadata, req.Detached = l.ttl, l.metadata, l.detached
+	req.Limit, req.Weight = l.limit, l.weight
 	res, err := request(c, ctx, min(c.requestTimeout, l.ttl), func(ctx context.Context) (driver.AcquireResult, error) {
 		return c.store.Acquire(ctx, req)
 	})
@@ -270,9 +291,9 @@ func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (dri
 // the callers that wait in the queue.
 func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 	held.Name = a.name
-	a.lastErr = &HeldError{Record: held, Self: a.c.hasAdopted(a.fullName, held.Token)}
-	a.c.recordAnswer(a.fullName, a.lastErr, sent)
-	a.warnAdopted(held)
+	a.lastErr = &HeldError{Record: held, Self: a.c.holdsToken(a.fullName, held.Token)}
+	a.c.recordAnswer(a.queue, a.lastErr, sent)
+	a.warnHeldLease(held)
 }
 
 // reportContended notifies the hooks, once, that the operation has to wait.

@@ -93,6 +93,12 @@ func (e *HeldError) Error() string {
 		return "kept after its release"
 	}
 	text := "held by " + cmp.Or(rec.Holder, "another")
+	switch {
+	case rec.Limit == driver.Shared:
+		text += " (shared)"
+	case rec.Limit > 0:
+		text += fmt.Sprintf(" (limit %d)", rec.Limit)
+	}
 	if rec.Remaining > 0 {
 		text += fmt.Sprintf(", for %v unless renewed", roundDuration(rec.Remaining))
 	}

@@ -68,3 +68,13 @@ func RequestAllocs() float64 {
 		})
 	})
 }
+
+// QueueCount returns how many queues a Client has.
+func QueueCount(c *Client) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for range c.allQueues() {
+		n++
+	}
+	return n + len(c.tolerant)
+}

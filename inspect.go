@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -135,9 +136,42 @@ func (c *Client) breakHold(ctx context.Context, name string, token int64) (Recor
 	}
 	rec.Name = name
 	c.loseLeases(ErrBroken, func(l *lease) bool {
-		return l.fullName == full && l.firstToken <= rec.Token && rec.Token <= l.lastToken
+		return l.hasToken(full, rec.Token) || slices.ContainsFunc(rec.Others, func(other Record) bool { return l.hasToken(full, other.Token) })
 	})
 	return rec, nil
+}
+
+// hasToken reports whether the token is one of the grant of a lease of the name.
+func (l *lease) hasToken(full string, token int64) bool {
+	return l.fullName == full && l.firstToken <= token && token <= l.lastToken
+}
+
+// leaseWithToken returns the lease of the Client that has the token, or nil. The caller holds c.mu.
+func (c *Client) leaseWithToken(full string, token int64) *lease {
+	if token == 0 {
+		return nil
+	}
+	if q := c.queues[full]; q != nil && q.lease != nil && q.lease.hasToken(full, token) {
+		return q.lease
+	}
+	for _, q := range c.tolerant[full] {
+		if q.lease != nil && q.lease.hasToken(full, token) {
+			return q.lease
+		}
+	}
+	for l := range c.adopted {
+		if l.hasToken(full, token) {
+			return l
+		}
+	}
+	return nil
+}
+
+// holdsToken reports whether a hold of the Client has the token.
+func (c *Client) holdsToken(full string, token int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leaseWithToken(full, token) != nil
 }
 
 // loseLeases ends the leases that match, and any hold that one of them was passed on to.
@@ -163,8 +197,9 @@ func (c *Client) removeListener(listener chan struct{}) {
 }
 
 // WaitFree waits until nobody holds the lock, without taking it: by the time it returns, the lock
-// may be held again. Do not use it to guard anything. It keeps trying while the store does not
-// answer, as Acquire does.
+// may be held again. Do not use it to guard anything. In a store with a queue (Guarantees().Fair)
+// the lock goes from one waiter to the next, and is not free until none is left. WaitFree keeps
+// trying while the store does not answer, as Acquire does.
 func (c *Client) WaitFree(ctx context.Context, name string) error {
 	full, err := c.fullName(name)
 	if err != nil {
@@ -179,15 +214,15 @@ func (c *Client) WaitFree(ctx context.Context, name string) error {
 	defer c.activeCalls.Done()
 	w := retryWaiter{c: c, ctx: ctx, fullName: full, wake: c.addListener(full)}
 	defer c.removeListener(w.wake)
-	l := c.newLease(ctx, full, c.newOwner(), &Options{TTL: noticeTime})
+	l := c.newLease(ctx, full, c.newOwner(), &Options{TTL: noticeTTL})
 	var res driver.AcquireResult
 	var registered time.Duration
 	_, notifies := c.store.(driver.Notifier)
 	for {
 		sent := c.clock.now()
-		if notifies && (!res.Queued || sent > registered+noticeTime/2) {
+		if notifies && (!res.Queued || sent > registered+noticeTTL/2) {
 			// It takes nothing. If it fails, the pauses are shorter.
-			res, registered, _ = l.sendAcquire(ctx, driver.AcquireRequest{Queue: noticeTime, NoPlace: true, Claim: true})
+			res, registered, _ = l.sendAcquire(ctx, driver.AcquireRequest{Queue: noticeTTL, NoPlace: true, Claim: true})
 		}
 		rec, err := c.lookupRecord(ctx, full)
 		switch {

@@ -16,20 +16,22 @@ import (
 type lease struct {
 	c              *Client
 	fullName       string
-	owner          string // the secret
+	queue          *nameQueue // of which its operation is the head; nil if it was adopted
+	owner          string     // the secret
 	token          int64
 	firstToken     int64 // of the grant
 	lastToken      int64
 	ttl            time.Duration
 	minHold        time.Duration
 	maxHold        time.Duration
+	limit, weight  int
 	metadata       map[string]string
 	autoRenew      bool
 	reentrant      bool
 	detached       bool
 	adopted        bool   // acquired by another Client, and in no queue of this one
 	originalHolder string // that other Client's public name, if adopted
-	maybeGranted   bool   // the store may have a hold or a place of the owner
+	maybeGranted   bool   // the store may have a hold or a place of the owner, or keep others out for it
 	inDoubt        bool   // the outcome of an attempt is unknown
 
 	grantedAt    time.Duration // when the grant was received, or the lease was passed on
@@ -59,10 +61,10 @@ type lease struct {
 	idle           chan struct{} // closed when inFlight falls to 0; nil if nothing waits for it
 	renewalFailed  bool          // the last renewal failed
 	mustRelease    bool          // it is not passed on: it may be lost, or ReleaseAll releases it
-	ticketIssued   bool          // a ticket exists: the lease may outlast what this Client knows
+	ticketIssued   bool          // a ticket exists: another Client may have prolonged the lease
 	selfWaitWarned bool          // a warning was logged that this Client waits for it for long
-	waiting        bool          // it is a place
-	confirmedAt    time.Duration // when the request was sent that has confirmed the place last
+	isPlace        bool          // it waits in the queue of the store
+	confirmedAt    time.Duration // when the last request that confirmed the place was sent
 
 	releaseOnce sync.Once
 	releaseErr  error
@@ -96,6 +98,8 @@ func (c *Client) newLease(ctx context.Context, full, owner string, o *Options) *
 		ttl:         o.TTL,
 		minHold:     o.MinHold,
 		maxHold:     o.MaxHold,
+		limit:       o.limit(),
+		weight:      o.Weight,
 		metadata:    o.Metadata,
 		autoRenew:   !o.NoRenew,
 		reentrant:   o.Reentrant,
@@ -137,7 +141,7 @@ func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) err
 	c := l.c
 	l.token, l.firstToken, l.lastToken = res.Token, res.Token, res.Token+int64(max(res.Tokens, 1))-1
 	l.grantedAt = sent
-	if !c.inProcess || l.waiting { // the answer may have taken its time, or came by a notice
+	if !c.inProcess || l.isPlace { // The answer may have been slow, or a notice may have come late.
 		l.grantedAt = c.clock.now()
 	}
 	l.turnEnd = l.grantedAt + c.localTurn
@@ -151,7 +155,7 @@ func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) err
 	if l.grantedAt >= time.Duration(l.deadline.Load()) {
 		return fmt.Errorf("%w: the answer came after the end of the TTL of %v", ErrUnavailable, ttl)
 	}
-	l.waiting = false
+	l.isPlace = false
 	if c.closed {
 		return ErrClosed
 	}

@@ -27,7 +27,7 @@ func (a *acquireOp) yield(w *retryWaiter) error {
 		return nil
 	}
 	c.mu.Lock()
-	left := c.queues[a.fullName].yieldUntil - c.clock.now()
+	left := a.queue.yieldUntil - c.clock.now()
 	c.mu.Unlock()
 	if left <= 0 {
 		return nil
@@ -50,7 +50,7 @@ func (a *acquireOp) requestedTokens() int {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first := c.queues[a.fullName].firstWaiter()
+	first := a.queue.firstWaiter()
 	if first == nil || !first.options.suit(a.options.TTL, a.options.Metadata) {
 		return 0
 	}
@@ -93,7 +93,7 @@ func (l *lease) passOn() bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[l.fullName]
+	q := l.queue
 	if now >= l.dueAt || q == nil || q.lease != l || l.inFlight.Load() > 0 || l.renewalFailed ||
 		!l.autoRenew || l.mustRelease || l.keepUntil.Load() != 0 || time.Duration(l.latestExpiry.Load()) > now+l.ttl {
 		return false
@@ -103,6 +103,7 @@ func (l *lease) passOn() bool {
 		return false
 	}
 	next := c.newLease(w.ctx, l.fullName, l.owner, &w.options)
+	next.queue = q
 	next.token, next.firstToken, next.lastToken = l.token, l.firstToken, l.lastToken
 	if c.guarantees.Fencing {
 		next.token++

@@ -155,11 +155,7 @@ func TestYieldAfterALocalTurn(t *testing.T) {
 		store := faultstore.Wrap(memstore.New()).Unfair()
 		c := open(t, store, &holdfast.Config{LocalTurn: ms})
 		first := acquire(t, c, "a", nil)
-		locks := make(chan *holdfast.Lock, 2)
-		for range 2 {
-			go func() { locks <- acquire(t, c, "a", nil) }()
-			synctest.Wait()
-		}
+		locks := startWaiters(t, c, "a", 2)
 		release(t, first)
 		release(t, <-locks)
 		last := <-locks // passed on
@@ -189,11 +185,7 @@ func TestTryWhileTheHeadYields(t *testing.T) {
 		store := faultstore.Wrap(memstore.New()).Unfair()
 		c, other := open(t, store, &holdfast.Config{LocalTurn: ms}), open(t, store, nil)
 		first := acquire(t, c, "a", nil)
-		locks := make(chan *holdfast.Lock, 2)
-		for range 2 {
-			go func() { locks <- acquire(t, c, "a", nil) }()
-			synctest.Wait()
-		}
+		locks := startWaiters(t, c, "a", 2)
 		release(t, first)
 		release(t, <-locks)
 		last := <-locks // passed on
@@ -311,9 +303,7 @@ func TestLocalTurnOfAnUncontendedHold(t *testing.T) {
 			store := faultstore.Wrap(&tokenless{Store: memstore.New()})
 			c := open(t, store, nil)
 			first := acquire(t, c, "a", o)
-			next := make(chan *holdfast.Lock)
-			go func() { next <- acquire(t, c, "a", nil) }()
-			synctest.Wait()
+			next := startWaiters(t, c, "a", 1)
 			began := time.Now()
 			release(t, first)
 			release(t, <-next)
@@ -332,11 +322,7 @@ func TestLossDuringARelease(t *testing.T) {
 			store := &alarmingStore{Store: memstore.New()}
 			c, other := open(t, store, nil), open(t, store.Store, nil)
 			first := acquire(t, c, "a", nil)
-			locks := make(chan *holdfast.Lock, 2)
-			for range 2 {
-				go func() { locks <- acquire(t, c, "a", nil) }()
-				synctest.Wait()
-			}
+			locks := startWaiters(t, c, "a", 2)
 			release(t, first)
 			rest := holdfast.ReleaseInSteps(<-locks)
 			if way == "break" {
@@ -520,11 +506,7 @@ func TestBreakInALocalTurn(t *testing.T) {
 		virtual(t, func(t *testing.T, ctx context.Context) {
 			c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
 			first := acquire(t, c, "a", nil)
-			locks := make(chan *holdfast.Lock, 3)
-			for range 3 {
-				go func() { locks <- acquire(t, c, "a", nil) }()
-				synctest.Wait()
-			}
+			locks := startWaiters(t, c, "a", 3)
 			release(t, first)
 			release(t, <-locks)
 			lock := <-locks // passed on
@@ -560,11 +542,7 @@ func TestLossInALocalTurn(t *testing.T) {
 		store := &alarmingStore{Store: memstore.New()}
 		c := open(t, store, nil)
 		first := acquire(t, c, "a", nil)
-		locks := make(chan *holdfast.Lock, 2)
-		for range 2 {
-			go func() { locks <- acquire(t, c, "a", nil) }()
-			synctest.Wait()
-		}
+		locks := startWaiters(t, c, "a", 2)
 		release(t, first)
 		release(t, <-locks)
 		lock := <-locks
@@ -627,11 +605,7 @@ func TestSuspendEndsALocalTurn(t *testing.T) {
 		t.Cleanup(holdfast.SetBootClock(func() time.Duration { return time.Since(began) + time.Duration(suspended.Load()) }))
 		c, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
 		first := acquire(t, c, "a", nil)
-		locks := make(chan *holdfast.Lock, 2)
-		for range 2 {
-			go func() { locks <- acquire(t, c, "a", nil) }()
-			synctest.Wait()
-		}
+		locks := startWaiters(t, c, "a", 2)
 		release(t, first)
 		second := <-locks // with several tokens
 		before := store.Calls(faultstore.Acquire)
@@ -649,11 +623,7 @@ func TestReleaseKeepInALocalTurn(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
 		first := acquire(t, c, "a", nil)
-		locks := make(chan *holdfast.Lock, 2)
-		for range 2 {
-			go func() { locks <- acquire(t, c, "a", nil) }()
-			synctest.Wait()
-		}
+		locks := startWaiters(t, c, "a", 2)
 		release(t, first)
 		began := time.Now()
 		if err := (<-locks).ReleaseKeep(time.Minute); err != nil {
@@ -671,11 +641,7 @@ func TestUnconfirmedReleaseAfterALocalTurn(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
 		first := acquire(t, c, "a", nil)
-		locks := make(chan *holdfast.Lock, 2)
-		for range 2 {
-			go func() { locks <- acquire(t, c, "a", nil) }()
-			synctest.Wait()
-		}
+		locks := startWaiters(t, c, "a", 2)
 		release(t, first)
 		release(t, <-locks)
 		lock := <-locks
@@ -702,9 +668,7 @@ func TestNoRenewOfAcquireAll(t *testing.T) {
 			sets <- set
 		}()
 		synctest.Wait()
-		locks := make(chan *holdfast.Lock, 1)
-		go func() { locks <- acquire(t, c, "a", nil) }()
-		synctest.Wait()
+		locks := startWaiters(t, c, "a", 1)
 		release(t, first)
 		set := <-sets
 		if err := set.Release(); err != nil {
@@ -724,11 +688,7 @@ func TestReleaseAllInALocalTurn(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
 		first := acquire(t, c, "a", nil)
-		locks := make(chan *holdfast.Lock, 2)
-		for range 2 {
-			go func() { locks <- acquire(t, c, "a", nil) }()
-			synctest.Wait()
-		}
+		locks := startWaiters(t, c, "a", 2)
 		release(t, first)
 		<-locks
 		before := store.Calls(faultstore.Release)
@@ -748,11 +708,7 @@ func TestRenewalDuringARelease(t *testing.T) {
 			store := faultstore.Wrap(mem)
 			c, other := open(t, store, &holdfast.Config{LocalTurn: time.Hour}), open(t, mem, nil)
 			first := acquire(t, c, "a", nil)
-			locks := make(chan *holdfast.Lock, 2)
-			for range 2 {
-				go func() { locks <- acquire(t, c, "a", nil) }()
-				synctest.Wait()
-			}
+			locks := startWaiters(t, c, "a", 2)
 			release(t, first)
 			answer := make(chan struct{})
 			store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
@@ -799,11 +755,7 @@ func TestExtendedLeaseIsReleased(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
 		first := acquire(t, c, "a", nil)
-		locks := make(chan *holdfast.Lock, 2)
-		for range 2 {
-			go func() { locks <- acquire(t, c, "a", nil) }()
-			synctest.Wait()
-		}
+		locks := startWaiters(t, c, "a", 2)
 		release(t, first)
 		second := <-locks
 		if err := second.Extend(ctx, time.Hour); err != nil {

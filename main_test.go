@@ -86,6 +86,17 @@ func release(t *testing.T, lock *holdfast.Lock) {
 	}
 }
 
+// startWaiters starts n goroutines that acquire a lock, each when the one before it waits. It returns
+// the channel that receives their locks.
+func startWaiters(t *testing.T, c *holdfast.Client, name string, n int) <-chan *holdfast.Lock {
+	locks := make(chan *holdfast.Lock, n)
+	for range n {
+		go func() { locks <- acquire(t, c, name, nil) }()
+		synctest.Wait()
+	}
+	return locks
+}
+
 // wantErr fails unless err matches every target.
 func wantErr(t *testing.T, err error, targets ...error) {
 	t.Helper()

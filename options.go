@@ -60,6 +60,28 @@ type Options struct {
 	// refuses it.
 	Detached bool
 
+	// Shared takes the lock together with other callers that set Shared or Limit: the reading side
+	// of a read-write lock. A plain Acquire of the same name is the writing side, and is not
+	// starved: on a store that is Fair it waits for those that came before it, and on any other it
+	// keeps later ones out. Every holder has a lease and a token of its own, this Client's too: the
+	// token of a writer is above those of the readers before it, and below those of the readers
+	// after it.
+	//
+	// A holder cannot turn a shared lock into a plain one, since two that try would wait for each
+	// other: release it, acquire the other, and look again. A store without Guarantees().Shared
+	// refuses it.
+	Shared bool
+
+	// Limit takes the lock together with others as long as the weights of all that were taken with
+	// a Limit, this one included, add up to Limit at most: a semaphore. Weight is the share of this
+	// one, from 1 to Limit; 0 means 1. A plain Acquire of the same name waits until all are
+	// released. The store compares Limit with the weights at each grant, and does not keep it, so
+	// that programs can be restarted with another Limit one by one. MinHold keeps the share.
+	// At most driver.MaxLimit; 0 means an exclusive lock. A store without Guarantees().Limited
+	// refuses it.
+	Limit  int
+	Weight int
+
 	// MaxAttempts ends Acquire after the store has answered that many times that the lock is
 	// held; 0 means no limit. Attempts to reach the store do not count, nor does the time in the
 	// queue behind another goroutine of this Client. Such an Acquire has no place in the queue of
@@ -106,7 +128,8 @@ type Config struct {
 	// before other Clients can get it, counted from the grant of the store. A lock that is passed on
 	// has a new token, and its release sends no request. The store shows the token of the first of
 	// these holds until the lock is released to it, which is LocalTurn and one hold after the grant
-	// at the latest. 0 means 10 ms; a negative value turns it off.
+	// at the latest; it is not passed on when its renewal is due. 0 means 10 ms; a negative value
+	// turns it off.
 	//
 	// A hold that another Client breaks ends as ever, with the next renewal; until the turn is
 	// over, goroutines of this Client may still get the lock, under tokens below that of the next
@@ -176,6 +199,14 @@ func (o *Options) withDefaults(defaults *Options) Options {
 	return merged
 }
 
+// limit returns AcquireRequest.Limit.
+func (o *Options) limit() int {
+	if o.Shared {
+		return driver.Shared
+	}
+	return o.Limit
+}
+
 // validate returns an error for options that are out of bounds, or that the store does not
 // support.
 func (o *Options) validate(guarantees driver.Guarantees) error {
@@ -187,6 +218,20 @@ func (o *Options) validate(guarantees driver.Guarantees) error {
 	}
 	if o.MinHold < 0 || o.MinHold > driver.MaxTTL {
 		return fmt.Errorf("%w: MinHold %v is not between 0 and %v", ErrInvalid, o.MinHold, driver.MaxTTL)
+	}
+	switch {
+	case o.Limit < 0 || o.Limit > driver.MaxLimit:
+		return fmt.Errorf("%w: Limit %d is not between 0 and %d", ErrInvalid, o.Limit, driver.MaxLimit)
+	case o.Shared && o.Limit > 0:
+		return fmt.Errorf("%w: Shared and Limit exclude each other", ErrInvalid)
+	case o.Weight < 0 || o.Weight > o.Limit:
+		return fmt.Errorf("%w: Weight %d is not between 0 and the Limit of %d", ErrInvalid, o.Weight, o.Limit)
+	case o.limit() != 0 && o.Reentrant:
+		return fmt.Errorf("%w: a shared or limited lock cannot be Reentrant", ErrInvalid)
+	case o.Shared && !guarantees.Shared:
+		return fmt.Errorf("%w: Shared", ErrUnsupported)
+	case o.Limit > 0 && !guarantees.Limited:
+		return fmt.Errorf("%w: Limit", ErrUnsupported)
 	}
 	if o.MinHold > 0 && !guarantees.Keep {
 		return fmt.Errorf("%w: MinHold", ErrUnsupported)
@@ -233,6 +278,9 @@ func (c *Config) validate(holder string, guarantees driver.Guarantees) error {
 	}
 	if c.Options.NoDefaults {
 		return fmt.Errorf("%w: Config.Options are the defaults, and cannot have NoDefaults", ErrInvalid)
+	}
+	if c.Options.limit() != 0 || c.Options.Weight != 0 {
+		return fmt.Errorf("%w: Shared, Limit and Weight belong to a name, and cannot be in Config.Options", ErrInvalid)
 	}
 	defaults := c.Options.withDefaults(&Options{})
 	if err := defaults.validate(guarantees); err != nil {
@@ -299,6 +347,8 @@ func checkRequired(guarantees, required driver.Guarantees) error {
 	}{
 		{"Fencing", guarantees.Fencing, required.Fencing},
 		{"Fair", guarantees.Fair, required.Fair},
+		{"Shared", guarantees.Shared, required.Shared},
+		{"Limited", guarantees.Limited, required.Limited},
 		{"Detached", guarantees.Detached, required.Detached},
 		{"Lookup", guarantees.Lookup, required.Lookup},
 		{"List", guarantees.List, required.List},

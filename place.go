@@ -8,19 +8,23 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A place is a lease in the queue of a name in a store that is Fair, before it is granted. The head
-// of the Client's own queue has it. It is renewed by the scheduler as holds are, but in requests of
-// its own. A store that is not Fair keeps no places: it sends notices to the head, which then tries
-// again.
+// A place is a lease that waits for its grant in the queue of a Fair store. Only the head of the
+// Client's own queue has one. The scheduler renews places and holds alike, but by separate
+// requests. A store that is not Fair keeps no places. It sends notices to the head, which then
+// tries again.
 
 const (
-	// maxPlaceTTL is the greatest TTL of a place. Waiters that die together delay the others by
-	// that much in all. A hold by a notice has the rest of it until its first renewal.
+	// maxPlaceTTL is the greatest TTL of a place. It bounds the delay by waiters that die together.
+	// A hold that was granted by a notice ends with the place unless it is renewed.
 	maxPlaceTTL = 5 * time.Second
 
-	// noticeTime is for how long a store that is not Fair sends notices after a request. It is
-	// longer than the time from one request of a waiter to the next.
-	noticeTime = 10 * time.Second
+	// noticeTTL is how long a store that is not Fair sends notices after a request. It is longer
+	// than the time from one request of a waiter to the next.
+	noticeTTL = 10 * time.Second
+
+	// lateNoticeTime is for how long after a grant its notice may still come. A connection that is
+	// silent for longer has been replaced.
+	lateNoticeTime = time.Minute
 
 	// noticedPause is the greatest pause of a waiter that gets notices from such a store.
 	noticedPause = 2 * time.Second
@@ -29,9 +33,9 @@ const (
 // placeTTL returns the TTL of the place of a lease.
 func placeTTL(ttl time.Duration) time.Duration { return min(ttl, maxPlaceTTL) }
 
-// queueTime returns AcquireRequest.Queue for the attempts of the operation. An operation with a
-// number of attempts has no place: each of its attempts takes the name or not.
-func (a *acquireOp) queueTime() time.Duration {
+// queueDuration returns AcquireRequest.Queue for the attempts of the operation. An operation with a
+// limited number of attempts has no place: each of its attempts takes the name or not.
+func (a *acquireOp) queueDuration() time.Duration {
 	c := a.c
 	switch {
 	case a.singleAttempt || a.options.MaxAttempts > 0:
@@ -39,23 +43,22 @@ func (a *acquireOp) queueTime() time.Duration {
 	case c.guarantees.Fair:
 		return placeTTL(a.options.TTL)
 	}
-	return noticeTime
+	return noticeTTL
 }
 
-// confirmPlace records that the store has confirmed the place of l by its answer to a request that
-// was sent at sent. The store keeps the entry of the owner for the TTL of a place from a later
-// moment, and the grant, whenever it comes, does not change that.
+// confirmPlace records that the answer to a request that was sent at sent has confirmed the place
+// of l. The store counts the TTL of the place from a later moment. A grant does not move its end.
 func (l *lease) confirmPlace(sent time.Duration) {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.waiting = true
+	l.isPlace = true
 	l.maybeGranted = true
 	l.schedulePlace(sent)
 }
 
-// schedulePlace does the work of confirmPlace for a place that the lease has. The caller holds
-// c.mu.
+// schedulePlace sets the next renewal of a place that was confirmed by a request that was sent at
+// sent. The caller holds c.mu.
 func (l *lease) schedulePlace(sent time.Duration) {
 	c := l.c
 	ttl := placeTTL(l.ttl)
@@ -65,20 +68,20 @@ func (l *lease) schedulePlace(sent time.Duration) {
 	c.reschedule(l)
 }
 
-// endPlace takes a place from the schedule, when it becomes a hold or is given up.
+// endPlace takes a place that is given up from the schedule.
 func (l *lease) endPlace() {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.waiting = false
+	l.isPlace = false
 	c.schedule.remove(l)
 }
 
-// applyPlaceOutcome records the outcome of the renewal of a place, which was sent at sent. By now
-// the lease may be a hold, or given up. The caller holds c.mu.
+// applyPlaceOutcome records the outcome of the renewal of a place that was sent at sent. The lease
+// may be a hold by now, or given up. The caller holds c.mu.
 func (l *lease) applyPlaceOutcome(outcome driver.RenewOutcome, sent time.Duration) {
 	c := l.c
-	if !l.waiting {
+	if !l.isPlace {
 		if outcome == driver.Renewed && c.holds(l) {
 			l.extend(sent, placeTTL(l.ttl))
 			c.reschedule(l)
@@ -89,23 +92,22 @@ func (l *lease) applyPlaceOutcome(outcome driver.RenewOutcome, sent time.Duratio
 		l.schedulePlace(sent)
 		return
 	}
-	c.queues[l.fullName].signalHead(true) // It was admitted, or is lost or in doubt: a claim shows it.
+	l.queue.signalHead(true) // A claim shows whether it was admitted or lost.
 }
 
 // holds reports whether l is the lease that the Client holds. The caller holds c.mu.
 func (c *Client) holds(l *lease) bool {
-	q := c.queues[l.fullName]
-	return q != nil && q.lease == l && l.endReason.Load() == nil
+	return l.queue != nil && l.queue.lease == l && l.endReason.Load() == nil
 }
 
-// takeGrant returns the grant that a notice has reported for the place of l, and when the request
-// was sent that has confirmed the place last. Grants of other owners are given back. A lease that
-// is not renewed soon by this Client ignores the notice, and gets its full TTL by a claim.
+// takeGrant returns the grant that a notice has reported for the place of l, and the time of the
+// last request that has confirmed the place. It gives back the grants of other owners. A lease that
+// this Client does not renew ignores its notice and gets its full TTL by a claim.
 func (l *lease) takeGrant() (res driver.AcquireResult, confirmedAt time.Duration) {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[l.fullName]
+	q := l.queue
 	for _, n := range q.grants {
 		switch {
 		case n.Owner != l.owner:
@@ -118,9 +120,8 @@ func (l *lease) takeGrant() (res driver.AcquireResult, confirmedAt time.Duration
 	return res, l.confirmedAt
 }
 
-// replaceLease returns a lease with a new owner, in place of one whose owner has neither a hold nor
-// a place. If the answer to a request of the old owner was lost, that request may still be on its
-// way, and the old owner is released.
+// replaceLease returns a lease with a new owner. The owner of l has neither a hold nor a place. If
+// an answer to that owner was lost, its request may still be on its way, and the owner is released.
 func (a *acquireOp) replaceLease(l *lease) *lease {
 	c := a.c
 	l.endPlace()
@@ -128,7 +129,7 @@ func (a *acquireOp) replaceLease(l *lease) *lease {
 		l.discarded.Store(true)
 		c.activeCalls.Go(func() { l.releaseUntilExpired(false) })
 	}
-	return c.newLease(a.ctx, a.fullName, c.newOwner(), &a.options)
+	return a.newLease()
 }
 
 // onNotice handles a notice of the store. It does not block.
@@ -150,27 +151,53 @@ func (c *Client) onNotice(n driver.Notice) {
 			}
 		}
 	}
-	q := c.queues[n.Name]
+	q := c.tolerant[n.Name][n.Owner]
+	if q == nil {
+		q = c.queues[n.Name]
+	}
 	switch {
 	case n.Kind == driver.Granted && q == nil:
 		c.giveBackGrant(n)
-	case n.Kind == driver.Granted && q.lease != nil && q.lease.owner == n.Owner: // known
+	case n.Kind == driver.Granted && q.lease != nil && q.lease.owner == n.Owner: // It is held already.
 	case n.Kind == driver.Granted:
 		q.grants = append(q.grants, n)
 		q.signalHead(true)
-	case q != nil:
+	case n.Owner != "" && q != nil:
 		q.signalHead(true)
 	case n.Name == "":
-		for _, q := range c.queues {
+		for q := range c.allQueues() {
+			q.signalHead(true)
+		}
+	case n.Owner == "":
+		if q != nil {
+			q.signalHead(true)
+		}
+		for _, q := range c.tolerant[n.Name] {
 			q.signalHead(true)
 		}
 	}
 }
 
-// giveBackGrant releases the hold of an owner that no longer wants it. The caller holds c.mu.
+// noteHandOver records that the hold of an owner is no longer that of this Client, since the notice
+// of its grant may still be on its way. The caller holds c.mu.
+func (c *Client) noteHandOver(owner string) {
+	now := c.clock.now()
+	for other, at := range c.handedOver {
+		if now-at > lateNoticeTime {
+			delete(c.handedOver, other)
+		}
+	}
+	if c.handedOver == nil {
+		c.handedOver = map[string]time.Duration{}
+	}
+	c.handedOver[owner] = now
+}
+
+// giveBackGrant releases a hold that was granted to an owner for which nothing waits, unless it was
+// handed over. The caller holds c.mu.
 func (c *Client) giveBackGrant(n driver.Notice) {
-	if c.closed {
-		return // It ends soon: nothing renews it.
+	if _, handedOver := c.handedOver[n.Owner]; handedOver || c.closed {
+		return // The holds of a Client that is closed expire soon, since nothing renews them.
 	}
 	l := c.newLease(context.Background(), n.Name, n.Owner, &Options{TTL: maxPlaceTTL})
 	l.discarded.Store(true)
@@ -178,8 +205,9 @@ func (c *Client) giveBackGrant(n driver.Notice) {
 	c.activeCalls.Go(func() { l.releaseUntilExpired(false) })
 }
 
-// signalHead ends the pause of the head. If a notice is the cause, the next attempt counts as one
-// of the head itself. The caller holds Client.mu.
+// signalHead ends the pause of the head. noticed reports whether a notice is the cause; else
+// another goroutine needs a fresh answer, and the attempt does not count for MaxAttempts. The
+// caller holds Client.mu.
 func (q *nameQueue) signalHead(noticed bool) {
 	q.noticed = q.noticed || noticed
 	if q.wake == nil {
@@ -191,8 +219,8 @@ func (q *nameQueue) signalHead(noticed bool) {
 	}
 }
 
-// renewPlaces renews places, for each of which a request in flight is counted, with one request.
-// Their request has no holds, which may have a longer timeout.
+// renewPlaces renews places with one request. A request in flight is counted for each. Holds are
+// not among them, since their timeout may be longer.
 func (c *Client) renewPlaces(places []*lease) {
 	reqs := make([]driver.RenewRequest, len(places))
 	timeout := c.requestTimeout

@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -59,9 +60,7 @@ func TestTryDoesNotOvertake(t *testing.T) {
 		store := memstore.New()
 		a, b, c := open(t, store, nil), open(t, store, nil), open(t, store, nil)
 		first := acquire(t, a, "a", nil)
-		waited := make(chan *holdfast.Lock)
-		go func() { waited <- acquire(t, b, "a", nil) }()
-		synctest.Wait()
+		waited := startWaiters(t, b, "a", 1)
 		release(t, first)
 		_, err := c.TryAcquire(ctx, "a", nil)
 		wantErr(t, err, holdfast.ErrHeld)
@@ -148,9 +147,7 @@ func TestLateNotice(t *testing.T) {
 		store := faultstore.Wrap(memstore.New())
 		a, b := open(t, store.Store, nil), open(t, store, nil)
 		first := acquire(t, a, "a", nil)
-		got := make(chan *holdfast.Lock)
-		go func() { got <- acquire(t, b, "a", nil) }()
-		synctest.Wait()
+		got := startWaiters(t, b, "a", 1)
 		pause := make(chan struct{})
 		hang := func(_ context.Context, _ faultstore.Op, apply func()) error { <-pause; apply(); return nil }
 		store.Set(faultstore.Notice, func(_ context.Context, _ faultstore.Op, apply func()) error {
@@ -256,9 +253,7 @@ func TestWaiterThatGivesUp(t *testing.T) {
 		given := make(chan error, 1)
 		go func() { _, err := b.Acquire(limited, "a", nil); given <- err }()
 		synctest.Wait()
-		got := make(chan *holdfast.Lock, 1)
-		go func() { got <- acquire(t, c, "a", nil) }()
-		synctest.Wait()
+		got := startWaiters(t, c, "a", 1)
 		// The notice is on its way when b gives up.
 		store.Once(faultstore.Notice, func(_ context.Context, _ faultstore.Op, apply func()) error {
 			go func() { cancel(); time.Sleep(ms); apply() }()
@@ -277,6 +272,51 @@ func TestWaiterThatGivesUp(t *testing.T) {
 		}
 		release(t, lock)
 	})
+}
+
+// A notice of a grant that was claimed before comes while the answer to the claim is on its way, or
+// after the lock has been handed over. It does not end the hold, which another process has by then.
+func TestLateNoticeOfALockHandedOver(t *testing.T) {
+	for _, delay := range []time.Duration{2 * time.Second, 4 * time.Second, 20 * time.Second} {
+		for _, waits := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v,waits=%v", delay, waits), func(t *testing.T) {
+				virtual(t, func(t *testing.T, ctx context.Context) {
+					store := faultstore.Wrap(memstore.New())
+					a, b := open(t, store.Store, nil), open(t, store, nil)
+					first := acquire(t, a, "a", nil)
+					got := make(chan *holdfast.Lock)
+					go func() { got <- acquire(t, b, "a", &holdfast.Options{Detached: true}) }()
+					synctest.Wait()
+					store.Once(faultstore.Notice, faultstore.Delay(delay))
+					store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+						apply()
+						time.Sleep(time.Second)
+						return nil
+					})
+					release(t, first) // b finds by the renewal of its place, after 1.7 s, that it has the lock.
+					ticket, err := (<-got).HandOver()
+					if err != nil {
+						t.Fatal(err)
+					}
+					adopted, err := a.Adopt(ctx, ticket, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if waits { // b has a queue when the notice comes.
+						limited, cancel := context.WithTimeout(ctx, 30*time.Second)
+						defer cancel()
+						go func() { _, _ = b.Acquire(limited, "a", nil) }()
+					}
+					time.Sleep(delay)
+					synctest.Wait()
+					if err := adopted.Extend(ctx, time.Minute); err != nil {
+						t.Error(err)
+					}
+					release(t, adopted)
+				})
+			})
+		}
+	}
 }
 
 // A grant for an owner that the Client has given up is given back, not kept for the TTL of a place.
@@ -402,9 +442,7 @@ func TestLostPlaces(t *testing.T) {
 		store := &replacedStore{Store: memstore.New()}
 		b := open(t, store, nil)
 		acquire(t, open(t, store.Store, nil), "a", nil)
-		got := make(chan *holdfast.Lock, 1)
-		go func() { got <- acquire(t, b, "a", nil) }()
-		synctest.Wait()
+		got := startWaiters(t, b, "a", 1)
 		store.replace(memstore.New())
 		began := time.Now()
 		lock := <-got
@@ -524,9 +562,7 @@ func TestLocalTurnAfterANotice(t *testing.T) {
 		c, store := faulty(t, nil)
 		other := open(t, store.Store, nil)
 		first := acquire(t, c, "a", nil)
-		others := make(chan *holdfast.Lock)
-		go func() { others <- acquire(t, other, "a", nil) }()
-		synctest.Wait()
+		others := startWaiters(t, other, "a", 1)
 		var group sync.WaitGroup
 		for range 5 {
 			group.Go(func() { release(t, acquire(t, c, "a", nil)) })
@@ -684,6 +720,46 @@ func (s *askingStore) Notify(f func(driver.Notice)) (stop func()) {
 	return s.Store.Notify(f)
 }
 
+// A store that answers claims and no other requests does not answer.
+func TestClaimsDoNotHideAnOutage(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				c := open(t, claimsOnly{memstore.New()}, nil)
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+				defer cancel()
+				call, most := c.Acquire, 10*time.Second+3*time.Second // MaxOutage and a request
+				if try {
+					call, most = c.TryAcquire, 3*3*time.Second
+				}
+				began := time.Now()
+				_, err := call(ctx, "a", nil)
+				wantErr(t, err, holdfast.ErrUnavailable)
+				if took := time.Since(began); took > most {
+					t.Errorf("it returned after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// A claimsOnly store answers claims, and loses other requests of Acquire.
+type claimsOnly struct{ *memstore.Store }
+
+func (s claimsOnly) Guarantees() driver.Guarantees {
+	g := s.Store.Guarantees()
+	g.Scope = driver.ScopeNetwork
+	return g
+}
+
+func (s claimsOnly) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	if !req.Claim {
+		<-ctx.Done()
+		return driver.AcquireResult{}, ctx.Err()
+	}
+	return s.Store.Acquire(ctx, req)
+}
+
 // Close gives up places before it ends the notices, and nothing is left in the queue.
 func TestCloseWithPlaces(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -779,4 +855,28 @@ func (s *replacedStore) Renew(ctx context.Context, reqs []driver.RenewRequest) (
 
 func (s *replacedStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	return s.current().Release(ctx, req)
+}
+
+// The error of a waiter counts the others that wait.
+func TestWaitingOfAHeldError(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		acquire(t, open(t, store, nil), "a", nil)
+		for others := range 3 {
+			c := open(t, store, nil)
+			_, err := c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second})
+			var held *holdfast.HeldError
+			if !errors.As(err, &held) || held.Record.Waiting != others {
+				t.Errorf("beside %d others: %v", others, err)
+			}
+			_, err = c.TryAcquire(ctx, "a", nil)
+			if !errors.As(err, &held) || held.Record.Waiting != others {
+				t.Errorf("a try beside %d that wait: %v", others, err)
+			}
+			waiting, stop := context.WithCancel(ctx)
+			defer stop()
+			go func() { _, _ = c.Acquire(waiting, "a", nil) }()
+			synctest.Wait()
+		}
+	})
 }

@@ -13,7 +13,13 @@ import (
 // A nameQueue is the queue of a Client's callers for one name. Its head alone sends requests for
 // this name to the store. The head stays the head while it holds the lock; the others wait. A
 // nameQueue exists while it has a head.
+//
+// Callers that want a shared or limited lock do not wait for each other in the Client: each is the
+// head of a queue of its own, and the store decides on their order.
 type nameQueue struct {
+	fullName string
+	owner    string // of the head, in a queue of its own
+
 	lease   *lease     // of the head, once it holds the lock
 	waiters *list.List // of *waiter, first come first served; nil if there was none so far
 
@@ -35,15 +41,15 @@ type nameQueue struct {
 	changed chan struct{} // closed when lease or lastAnswer changes; nil if nothing waits for it
 
 	wake    chan struct{}   // ends the pause of the head; has room for one
-	noticed bool            // a notice is the reason
-	grants  []driver.Notice // of places, which the head has not seen yet
+	noticed bool            // a notice came that has ended no pause yet
+	grants  []driver.Notice // Granted notices that the head has not read
 }
 
 // knownError returns why the name cannot be acquired at this moment: a *HeldError if it is
 // certain that the lock is held, ErrUnavailable if that is in doubt, and nil if it is not known
 // yet. An answer of the store counts if its request was sent at since or later, and a grant if it
-// came later. An error of the store counts whatever its age. No other function turns knowledge of a
-// name into an error. The caller holds c.mu.
+// came later. An error of the store counts whatever its age. No other function makes an error from
+// the state of a queue. The caller holds c.mu.
 func (c *Client) knownError(q *nameQueue, since time.Duration) error {
 	l := q.lease
 	if l != nil && (l.awaitingWork || l.endReason.Load() == nil && c.clock.now() < time.Duration(l.deadline.Load())) {
@@ -59,14 +65,10 @@ func (c *Client) knownError(q *nameQueue, since time.Duration) error {
 	return nil
 }
 
-// recordAnswer records what a request that was sent at sent has shown of a name.
-func (c *Client) recordAnswer(full string, answer error, sent time.Duration) {
+// recordAnswer records what a request of the head that was sent at sent has shown of the name.
+func (c *Client) recordAnswer(q *nameQueue, answer error, sent time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[full]
-	if q == nil {
-		return
-	}
 	q.lastAnswer, q.lastAnswerSent = answer, sent
 	if _, held := answer.(*HeldError); held {
 		q.failingSince = 0
@@ -112,8 +114,13 @@ func (a *acquireOp) enqueue() (*waiter, error) {
 	for ; ; c.mu.Lock() {
 		q := c.queues[a.fullName]
 		switch {
+		case a.options.limit() != 0:
+			c.mu.Unlock()
+			a.queue = &nameQueue{fullName: a.fullName}
+			return nil, nil
 		case q == nil:
-			c.queues[a.fullName] = &nameQueue{}
+			a.queue = &nameQueue{fullName: a.fullName}
+			c.queues[a.fullName] = a.queue
 			c.mu.Unlock()
 			return nil, nil
 		case a.options.Reentrant && q.lease != nil && q.lease.joinable():
@@ -156,6 +163,7 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 		a.reportContended()
 		select {
 		case <-w.ready:
+			a.queue = q
 			return w, nil
 		case <-changed:
 		case <-selfWait.overdue():
@@ -178,7 +186,7 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 		case w.passed != nil:
 			c.activeCalls.Go(w.passed.giveBack)
 		case w.join == nil:
-			c.handOff(a.fullName)
+			c.handOff(q)
 		}
 	default:
 		q.waiters.Remove(element)
@@ -243,10 +251,8 @@ func (a *acquireOp) awaitAnswer(q *nameQueue) error {
 // errNotAnswered is the error while nothing is known of a name.
 var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
 
-// handOff removes the head of the queue of a name, and makes the first waiter the head. The caller
-// holds c.mu.
-func (c *Client) handOff(full string) {
-	q := c.queues[full]
+// handOff removes the head of a queue, and makes the first waiter the head. The caller holds c.mu.
+func (c *Client) handOff(q *nameQueue) {
 	if l := q.lease; l != nil && l.token != l.firstToken {
 		q.yieldUntil = c.clock.now() + turnYield
 	}
@@ -256,8 +262,12 @@ func (c *Client) handOff(full string) {
 	}
 	q.grants = nil
 	q.signalChange()
+	if q.owner != "" {
+		c.setQueueOwner(q, "")
+		return
+	}
 	if q.waiters == nil || q.waiters.Len() == 0 {
-		delete(c.queues, full)
+		delete(c.queues, q.fullName)
 		return
 	}
 	close(q.waiters.Remove(q.waiters.Front()).(*waiter).ready)
@@ -270,7 +280,7 @@ func (c *Client) registerLease(l *lease) {
 		c.adopted[l] = struct{}{}
 		return
 	}
-	q := c.queues[l.fullName]
+	q := l.queue
 	q.lease, q.lastGranted, q.lastAnswer, q.failingSince = l, l, nil, 0
 	q.signalChange()
 	if !l.reentrant || q.waiters == nil {
@@ -284,6 +294,24 @@ func (c *Client) registerLease(l *lease) {
 			w.join = l
 			close(w.ready)
 		}
+	}
+}
+
+// setQueueOwner records which owner has a queue of its own, "" for none any more. The caller holds
+// c.mu.
+func (c *Client) setQueueOwner(q *nameQueue, owner string) {
+	owners := c.tolerant[q.fullName]
+	if q.owner != "" {
+		delete(owners, q.owner)
+	}
+	q.owner = owner
+	switch {
+	case owner == "" && len(owners) == 0:
+		delete(c.tolerant, q.fullName)
+	case owner != "" && owners == nil:
+		c.tolerant[q.fullName] = map[string]*nameQueue{owner: q}
+	case owner != "":
+		owners[owner] = q
 	}
 }
 
@@ -343,15 +371,15 @@ func (a *acquireOp) warnSelfWait(held Record) {
 		"name", a.name, "holder", held.Holder, "since", held.Since, "waited", a.c.clock.now()-a.startedAt)
 }
 
-// warnAdopted logs, once for each lease, that the operation, which is the head of its queue,
-// waits for long for a lease that the Client has adopted.
-func (a *acquireOp) warnAdopted(held Record) {
+// warnHeldLease logs, once for each lease, that the operation, which is the head of its queue,
+// waits for long for a lease of this Client that is in another queue, or in none.
+func (a *acquireOp) warnHeldLease(held Record) {
 	c := a.c
 	if c.log == nil || a.singleAttempt || c.clock.now()-a.startedAt <= c.requestTimeout {
 		return
 	}
 	c.mu.Lock()
-	l := c.adoptedLease(a.fullName, held.Token)
+	l := c.leaseWithToken(a.fullName, held.Token)
 	due := l != nil && !l.selfWaitWarned
 	if due {
 		l.selfWaitWarned = true

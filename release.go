@@ -167,8 +167,8 @@ func (l *lease) releaseWithRetry() error {
 			began = c.clock.now()
 		}
 		err = storeError(context.Background(), err)
-		if !l.adopted {
-			c.recordAnswer(l.fullName, err, sent)
+		if l.queue != nil {
+			c.recordAnswer(l.queue, err, sent)
 		}
 		left := c.requestTimeout - (c.clock.now() - began)
 		if left <= 0 {
@@ -205,7 +205,7 @@ func (l *lease) releaseUntilExpired(isHead bool) {
 			return
 		}
 		if isHead {
-			c.recordAnswer(l.fullName, storeError(context.Background(), err), sent)
+			c.recordAnswer(l.queue, storeError(context.Background(), err), sent)
 		}
 		timer := time.NewTimer(c.backoff.nthDelay(n))
 		select {
@@ -257,8 +257,8 @@ func (l *lease) setAwaitingWork(awaiting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.awaitingWork = awaiting
-	if q := c.queues[l.fullName]; q != nil && q.lease == l {
-		q.signalChange()
+	if l.queue != nil && l.queue.lease == l {
+		l.queue.signalChange()
 	}
 }
 
@@ -296,5 +296,5 @@ func (l *lease) unregister() {
 		delete(c.adopted, l)
 		return
 	}
-	c.handOff(l.fullName)
+	c.handOff(l.queue)
 }

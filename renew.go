@@ -90,18 +90,18 @@ func (c *Client) nextSleep() time.Duration {
 	return sleep
 }
 
-// takeDue returns the holds past their deadline, and the holds and the places that must be renewed
-// now. It counts a request in flight for each of the latter two.
+// takeDue returns the holds past their deadline, and the holds and places that must be renewed now.
+// It counts a request in flight for each renewal.
 func (s *schedule) takeDue(now time.Duration) (expired, renewals, places []*lease) {
 	for len(s.leases) > 0 {
 		l := s.leases[0]
 		deadline := time.Duration(l.deadline.Load())
 		switch {
-		case l.waiting && l.dueAt <= now+placeTTL(l.ttl)/batchWindow:
+		case l.isPlace && l.dueAt <= now+placeTTL(l.ttl)/batchWindow:
 			s.remove(l) // until the outcome is known
 			l.inFlight.Add(1)
 			places = append(places, l)
-		case l.waiting:
+		case l.isPlace:
 			return expired, renewals, places
 		case now >= deadline:
 			s.remove(l)
@@ -141,8 +141,8 @@ func (c *Client) splitBatches(leases []*lease, ttl func(*lease) time.Duration) [
 	return batches
 }
 
-// renewLeases extends leases, for each of which a request in flight is counted, with one request:
-// by ttl, or each by its own TTL if ttl is 0. It returns the reason if an outcome is unknown.
+// renewLeases extends leases with one request, by ttl, or each by its own TTL if ttl is 0. A
+// request in flight is counted for each. It returns the reason if an outcome is unknown.
 func (c *Client) renewLeases(ctx context.Context, timeout, ttl time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
 	for i, l := range leases {

@@ -12,8 +12,7 @@ import (
 // request makes one request to the store, on the caller's goroutine, and returns its result. The
 // request ends when it is answered, after timeout, or at the deadline of ctx. It does not end when
 // ctx is canceled, so that its outcome becomes known. A store in the memory of this process answers
-// at once and gets ctx itself. All requests go through this function, except those of List and
-// Watch.
+// at once and gets ctx itself. All requests go through this function, except those of List.
 func request[T any](
 	c *Client, ctx context.Context, timeout time.Duration, call func(context.Context) (T, error),
 ) (T, error) {

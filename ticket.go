@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,6 +133,8 @@ func (l *Lock) HandOver() (Ticket, error) {
 			err = fmt.Errorf("%w: it has other handles", ErrInvalid)
 		case !lease.endLocked(&ErrHandedOver):
 			err = *lease.endReason.Load()
+		default:
+			lease.c.noteHandOver(lease.owner)
 		}
 		lease.c.mu.Unlock()
 	}
@@ -259,28 +262,13 @@ func (l *lease) renewAndCompare(ctx context.Context, w *retryWaiter) error {
 	if err != nil {
 		return err
 	}
-	if rec.Kept || rec.Token != 0 && rec.Token != l.token {
+	holds := append([]Record{rec}, rec.Others...)
+	own := slices.IndexFunc(holds, func(hold Record) bool { return !hold.Kept && (hold.Token == 0 || hold.Token == l.token) })
+	if own < 0 {
 		return errTicketExpired
 	}
-	l.originalHolder, l.metadata = rec.Holder, rec.Metadata
-	return nil
-}
-
-// hasAdopted reports whether the Client has adopted the lease of a name that has this token.
-func (c *Client) hasAdopted(full string, token int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.adoptedLease(full, token) != nil
-}
-
-// adoptedLease returns the adopted lease of a name that has this token, or nil. The caller holds
-// c.mu.
-func (c *Client) adoptedLease(full string, token int64) *lease {
-	for l := range c.adopted {
-		if token != 0 && l.token == token && l.fullName == full {
-			return l
-		}
-	}
+	hold := &holds[own]
+	l.originalHolder, l.metadata, l.limit, l.weight = hold.Holder, hold.Metadata, hold.Limit, hold.Weight
 	return nil
 }
 

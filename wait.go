@@ -53,26 +53,25 @@ type retryWaiter struct {
 	c        *Client
 	ctx      context.Context
 	fullName string
-	wake     chan struct{} // ends a pause, nil for the head, which has that of its queue
+	wake     chan struct{} // ends a pause, nil for a head, which has that of its queue
 	pauses   int           // how many there were
 
-	isHead    bool          // of the queue of the name
+	queue     *nameQueue    // of which the call is the head, or nil
 	rechecked bool          // another goroutine of the Client ended the last pause
 	pauseEnd  time.Duration // when that pause would have ended
 
-	singleAttempt  bool          // the caller does not wait; it only needs to learn the outcome
+	singleAttempt  bool          // the caller does not wait for the lock, only for the outcome
 	hasAnswered    bool          // the store has answered before
-	failing        bool          // it has not answered since
-	retryAnnounced bool          // it has announced since then that it can serve later
-	failingSince   time.Duration // when the failing began, or will end as announced
+	failing        bool          // the last request failed
+	retryAnnounced bool          // a RetryError came since the last answer
+	failingSince   time.Duration // when the outage began, or is announced to end
 }
 
-// waitRetry returns when it is time to try again after an answer, or a notice has come. A pause
-// that another goroutine has ended continues where it was. It returns an error if the waiting is
-// over.
+// waitRetry waits after an answer until it is time for the next attempt, or a notice comes. A pause
+// that another goroutine ended early continues. It returns an error if ctx or the Client has ended.
 func (w *retryWaiter) waitRetry(res *driver.AcquireResult) error {
 	c, held, now := w.c, &res.Held, w.c.clock.now()
-	place := res.Queued && c.guarantees.Fair && w.isHead
+	place := res.Queued && c.guarantees.Fair && w.queue != nil
 	foreign := c.guarantees.Fencing && held.Token == 0 && !held.Kept // The store does not notice its end.
 	switch {
 	case place && !res.First, place && held.Remaining > 0 && !foreign:
@@ -167,12 +166,12 @@ func (w *retryWaiter) sleepFor(d time.Duration) error {
 // takeNoticed returns the channel that ends a pause of the head, and whether a notice has come
 // since the last call.
 func (w *retryWaiter) takeNoticed() (wake <-chan struct{}, noticed bool) {
-	if !w.isHead {
+	q := w.queue
+	if q == nil {
 		return w.wake, false
 	}
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
-	q := w.c.queues[w.fullName]
 	if q.wake == nil {
 		q.wake = make(chan struct{}, 1)
 	}

@@ -93,9 +93,10 @@ func Wrap(store driver.Store) *Store {
 	return &Store{Store: store, guarantees: guarantees, faults: map[Op]Fault{}, calls: map[Op]int{}}
 }
 
-// Unfair makes the store one that is not Fair and sends Ask notices.
+// Unfair makes the store one that is not Fair and sends Ask notices. It has exclusive locks alone:
+// without places it could not keep readers from overtaking a writer.
 func (s *Store) Unfair() *Store {
-	s.guarantees.Fair = false
+	s.guarantees.Fair, s.guarantees.Shared, s.guarantees.Limited = false, false, false
 	return s
 }
 
@@ -154,7 +155,7 @@ func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 // Acquire implements driver.Store. When the fault calls apply, the request is carried
 // out even if ctx has ended: it represents a request that was sent before.
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res driver.AcquireResult, err error) {
-	if req.Claim && !req.NoPlace && !s.guarantees.Fair {
+	if (req.Claim && !req.NoPlace || req.Limit != 0) && !s.guarantees.Fair {
 		return res, driver.ErrUnsupported
 	}
 	if !s.guarantees.Fair {

@@ -1,0 +1,515 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+var shared = &holdfast.Options{Shared: true}
+
+// acquireLater acquires a lock in a goroutine of its own, which waits when acquireLater returns.
+func acquireLater(t *testing.T, c *holdfast.Client, name string, o *holdfast.Options) <-chan *holdfast.Lock {
+	t.Helper()
+	got := make(chan *holdfast.Lock, 1)
+	go func() { got <- acquire(t, c, name, o) }()
+	synctest.Wait()
+	select {
+	case lock := <-got:
+		t.Fatalf("%v was acquired at once", lock)
+	default:
+	}
+	return got
+}
+
+// Readers hold a lock together, within a Client and over Clients; a writer holds it alone. Each has
+// a token of its own, in the order of the grants, and a writer waits for the readers that came
+// before it, and for no later ones.
+func TestSharedLock(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		a, b := open(t, store, nil), open(t, store, nil)
+		readers := []*holdfast.Lock{
+			acquire(t, a, "a", shared), acquire(t, a, "a", shared), acquire(t, b, "a", shared),
+		}
+		_, err := a.TryAcquire(ctx, "a", nil)
+		wantErr(t, err, holdfast.ErrHeld)
+		writer := acquireLater(t, b, "a", nil)
+		_, err = a.TryAcquire(ctx, "a", shared)
+		wantErr(t, err, holdfast.ErrHeld)
+		later := []<-chan *holdfast.Lock{acquireLater(t, a, "a", shared), acquireLater(t, b, "a", shared)}
+		time.Sleep(5 * holdfast.DefaultTTL)
+		for _, lock := range readers {
+			select {
+			case lock := <-writer:
+				t.Fatalf("%v was acquired beside readers", lock)
+			default:
+			}
+			release(t, lock)
+		}
+		lock := <-writer
+		if lock.Token() <= readers[2].Token() || readers[0].Token() >= readers[1].Token() {
+			t.Errorf("the writer has token %d after readers with %d, %d and %d",
+				lock.Token(), readers[0].Token(), readers[1].Token(), readers[2].Token())
+		}
+		time.Sleep(5 * holdfast.DefaultTTL)
+		select {
+		case lock := <-later[0]:
+			t.Fatalf("%v was acquired beside the writer", lock)
+		default:
+		}
+		release(t, lock)
+		for _, waiting := range later {
+			reader := <-waiting
+			if reader.Token() <= lock.Token() {
+				t.Errorf("a reader has token %d after a writer with %d", reader.Token(), lock.Token())
+			}
+			defer release(t, reader)
+		}
+	})
+}
+
+// A writer gets a lock that always has readers, and so does one of each of two Clients.
+func TestWriterIsNotStarved(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		clients := []*holdfast.Client{open(t, store, nil), open(t, store, nil)}
+		ctx, stop := context.WithCancel(ctx)
+		var group sync.WaitGroup
+		for i := range 10 {
+			group.Go(func() {
+				for ctx.Err() == nil {
+					if lock, err := clients[i%2].Acquire(ctx, "a", shared); err == nil {
+						time.Sleep(time.Duration(90+2*i) * ms)
+						release(t, lock)
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		for range 20 {
+			var writers sync.WaitGroup
+			for _, c := range clients {
+				writers.Go(func() {
+					began := time.Now()
+					lock := acquire(t, c, "a", nil)
+					if waited := time.Since(began); waited > 230*ms {
+						t.Errorf("a writer has waited for %v, among readers and a writer of up to 110ms", waited)
+					}
+					time.Sleep(5 * ms)
+					release(t, lock)
+				})
+			}
+			writers.Wait()
+		}
+		stop()
+		group.Wait()
+	})
+}
+
+// Holds with a Limit are together as long as their weights add up to it. Waiters get the shares in
+// order, so that a heavy one is not starved by light ones.
+func TestLimit(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		clients := []*holdfast.Client{open(t, store, nil), open(t, store, nil), open(t, store, nil)}
+		var mu sync.Mutex
+		used, most := 0, 0
+		add := func(weight int) {
+			mu.Lock()
+			defer mu.Unlock()
+			if used += weight; used > 10 {
+				t.Errorf("weights of %d are held, of 10", used)
+			}
+			most = max(most, used)
+		}
+		var group sync.WaitGroup
+		for i := range 60 {
+			weight := []int{1, 2, 3, 10}[i%4]
+			group.Go(func() {
+				for range 5 {
+					lock := acquire(t, clients[i%3], "a", &holdfast.Options{Limit: 10, Weight: weight})
+					add(weight)
+					time.Sleep(time.Duration(1+i) * ms)
+					add(-weight)
+					release(t, lock)
+				}
+			})
+		}
+		group.Wait()
+		if most != 10 {
+			t.Errorf("at most %d of 10 were held", most)
+		}
+		free(t, clients[0], "a")
+	})
+}
+
+// A plain Acquire drains a semaphore, and a program with another Limit is judged by its own.
+func TestLimitsOfOneName(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c := open(t, store, nil)
+		limit := func(n int) *holdfast.Options { return &holdfast.Options{Limit: n} }
+		one, two := acquire(t, c, "a", limit(2)), acquire(t, c, "a", limit(2))
+		_, err := open(t, store, nil).TryAcquire(ctx, "a", limit(2))
+		wantErr(t, err, holdfast.ErrHeld)
+		if !strings.Contains(err.Error(), "(limit 2)") {
+			t.Errorf("the error does not show the limit: %v", err)
+		}
+		three := acquire(t, c, "a", limit(3))
+		reader := acquire(t, c, "a", shared)
+		rec, err := c.Lookup(ctx, "a")
+		if err != nil || rec.Token != one.Token() || rec.Limit != 2 || rec.Weight != 1 || len(rec.Others) != 3 || rec.Others[2].Limit != driver.Shared {
+			t.Errorf("Lookup: %+v, %v", rec, err)
+		}
+		drained := acquireLater(t, c, "a", nil)
+		for _, lock := range []*holdfast.Lock{one, two, three, reader} {
+			release(t, lock)
+		}
+		release(t, <-drained)
+	})
+}
+
+// Each hold has a lease of its own: a dead reader delays a writer until the end of its own TTL,
+// however often the others are renewed.
+func TestDeadReader(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, dead := open(t, store, nil), open(t, store, nil)
+		reader := acquire(t, c, "a", shared)
+		acquire(t, dead, "a", &holdfast.Options{Shared: true, NoRenew: true, TTL: 10 * time.Second})
+		writer := acquireLater(t, open(t, store, nil), "a", nil)
+		time.Sleep(9 * time.Second)
+		release(t, reader)
+		time.Sleep(990 * ms)
+		select {
+		case <-writer:
+			t.Fatal("the writer has it beside the reader that is not renewed")
+		default:
+		}
+		began := time.Now()
+		release(t, <-writer)
+		// Its place is renewed every 5/3 seconds, which admits it.
+		if waited := time.Since(began); waited > 5*time.Second/3+12*ms {
+			t.Errorf("the writer got it %v after the end of the dead reader", waited)
+		}
+	})
+}
+
+// All readers behind a writer are admitted by its release, each by one notice and without further
+// requests to acquire.
+func TestReadersAreAdmittedTogether(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		log := &requestLog{Store: memstore.New()}
+		c, other := open(t, log, nil), open(t, log.Store, nil)
+		writer := acquire(t, other, "a", nil)
+		var waiting []<-chan *holdfast.Lock
+		for range 20 {
+			waiting = append(waiting, acquireLater(t, c, "a", shared))
+		}
+		release(t, writer)
+		for _, w := range waiting {
+			defer release(t, <-w)
+		}
+		if n := len(log.acquired()); n != 20 {
+			t.Errorf("20 readers sent %d requests", n)
+		}
+	})
+}
+
+// A caller that gives up leaves nothing, whenever the grant comes.
+func TestSharedCallersThatGiveUp(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		a, b := open(t, store, nil), open(t, store, nil)
+		for i := range 20 {
+			writer := acquire(t, a, "a", nil)
+			ctx, cancel := context.WithCancel(ctx)
+			var group sync.WaitGroup
+			for range 5 {
+				group.Go(func() {
+					if lock, err := b.Acquire(ctx, "a", shared); err == nil {
+						release(t, lock)
+					}
+				})
+			}
+			synctest.Wait()
+			if i%2 == 0 {
+				go cancel()
+				release(t, writer)
+			} else {
+				cancel()
+				group.Wait()
+				release(t, writer)
+			}
+			group.Wait()
+			cancel()
+			synctest.Wait()
+			free(t, a, "a")
+			if n := holdfast.QueueCount(b); n > 0 {
+				t.Fatalf("%d queues are left", n)
+			}
+		}
+	})
+}
+
+// Lost replies make no second hold.
+func TestSharedLostReplies(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Release, faultstore.Renew} {
+			store.Once(op, faultstore.LoseReply)
+			lock := acquire(t, c, "a", &holdfast.Options{Limit: 2})
+			time.Sleep(time.Minute)
+			if rec, err := c.Lookup(ctx, "a"); err != nil || len(rec.Others) != 0 {
+				t.Errorf("after a lost reply: %+v, %v", rec, err)
+			}
+			release(t, lock)
+			free(t, c, "a")
+		}
+	})
+}
+
+// Break ends all holds of a name, BreakToken one of them, and the Client that breaks its own knows
+// of it at once.
+func TestBreakOfSharedHolds(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, other := open(t, store, nil), open(t, store, nil)
+		one, two, far := acquire(t, c, "a", shared), acquire(t, c, "a", shared), acquire(t, other, "a", shared)
+		rec, err := c.BreakToken(ctx, "a", two.Token())
+		if err != nil || rec.Token != two.Token() || len(rec.Others) != 0 {
+			t.Errorf("BreakToken: %+v, %v", rec, err)
+		}
+		wantErr(t, two.Err(), holdfast.ErrLost, holdfast.ErrBroken)
+		if one.Err() != nil {
+			t.Errorf("the other hold: %v", one.Err())
+		}
+		rec, err = c.Break(ctx, "a")
+		if err != nil || rec.Token != one.Token() || len(rec.Others) != 1 || rec.Others[0].Token != far.Token() {
+			t.Errorf("Break: %+v, %v", rec, err)
+		}
+		wantErr(t, one.Err(), holdfast.ErrLost, holdfast.ErrBroken)
+		time.Sleep(holdfast.DefaultTTL / 3)
+		synctest.Wait()
+		wantErr(t, far.Err(), holdfast.ErrLost, holdfast.ErrTaken)
+	})
+}
+
+// The holds of the Client itself are recognized, also by a caller that waits for its own.
+func TestSharedSelf(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		var log strings.Builder
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		c := open(t, memstore.New(), &holdfast.Config{Logger: logger, RequestTimeout: time.Second})
+		for _, o := range [][2]*holdfast.Options{{shared, nil}, {nil, shared}, {{Limit: 1}, {Limit: 1}}} {
+			lock := acquire(t, c, "a", o[0])
+			_, err := c.TryAcquire(ctx, "a", o[1])
+			var held *holdfast.HeldError
+			if !errors.As(err, &held) || !held.Self || held.Record.Token != lock.Token() {
+				t.Errorf("%+v behind %+v: %v", o[1], o[0], err)
+			}
+			release(t, lock)
+		}
+		lock := acquire(t, c, "a", shared)
+		bounded, cancel := context.WithTimeout(ctx, 2*time.Minute)
+		defer cancel()
+		_, err := c.Acquire(bounded, "a", nil)
+		wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
+		if n := strings.Count(log.String(), "that this very client holds"); n != 1 {
+			t.Errorf("%d warnings: %s", n, log.String())
+		}
+		release(t, lock)
+	})
+}
+
+// MinHold keeps the share of a hold, and no more.
+func TestLimitWithMinHold(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		o := &holdfast.Options{Limit: 3, MinHold: time.Second}
+		began := time.Now()
+		for i := range 9 {
+			release(t, acquire(t, c, "a", o))
+			if want := time.Duration(i/3) * time.Second; time.Since(began).Truncate(20*ms) != want {
+				t.Errorf("start %d is %v after the first, want %v", i, time.Since(began), want)
+			}
+		}
+	})
+}
+
+// ReleaseAll and Close release shared holds, those of waiters too.
+func TestReleaseAllOfSharedHolds(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, other := open(t, store, nil), open(t, store, nil)
+		for i := range 5 {
+			acquire(t, c, "a", shared)
+			acquire(t, c, fmt.Sprint("limited", i), &holdfast.Options{Limit: 2})
+		}
+		if locks := c.Locks(); len(locks) != 10 {
+			t.Errorf("%d locks", len(locks))
+		}
+		if err := c.ReleaseAll(); err != nil {
+			t.Error(err)
+		}
+		held := acquire(t, other, "a", nil)
+		failed := make(chan error, 5)
+		for range 5 {
+			go func() {
+				_, err := c.Acquire(ctx, "a", shared)
+				failed <- err
+			}()
+		}
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 5 {
+			wantErr(t, <-failed, holdfast.ErrClosed)
+		}
+		release(t, held)
+		free(t, other, "a")
+		free(t, other, "limited0")
+	})
+}
+
+// A hold among others is handed to another process.
+func TestHandOverOfASharedHold(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, other := open(t, store, nil), open(t, store, nil)
+		acquire(t, c, "a", shared)
+		lock := acquire(t, c, "a", &holdfast.Options{Shared: true, Detached: true, Metadata: map[string]string{"for": "it"}})
+		ticket, err := lock.HandOver()
+		if err != nil {
+			t.Fatal(err)
+		}
+		adopted, err := other.Adopt(ctx, ticket, nil)
+		if err != nil || adopted.Token() != lock.Token() || adopted.Metadata()["for"] != "it" {
+			t.Fatalf("Adopt: %v, %v", adopted, err)
+		}
+		release(t, adopted)
+		_, err = other.Adopt(ctx, ticket, nil)
+		wantErr(t, err, holdfast.ErrNotHeld)
+	})
+}
+
+// Options that contradict each other are refused, and so is what the store cannot do.
+func TestInvalidLimits(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		for _, o := range []holdfast.Options{
+			{Limit: -1}, {Limit: driver.MaxLimit + 1}, {Weight: 1}, {Limit: 2, Weight: 3}, {Limit: 2, Weight: -1}, {Shared: true, Limit: 2},
+			{Shared: true, Weight: 1}, {Shared: true, Reentrant: true}, {Limit: 2, Reentrant: true},
+		} {
+			_, err := c.TryAcquire(ctx, "a", &o)
+			wantErr(t, err, holdfast.ErrInvalid)
+		}
+		for _, o := range []holdfast.Options{{Shared: true}, {Limit: 1}, {Weight: 1}} {
+			_, err := open(t, memstore.New(), &holdfast.Config{Options: o}).TryAcquire(ctx, "a", nil)
+			wantErr(t, err, holdfast.ErrInvalid)
+		}
+		exclusive := open(t, exclusiveStore{memstore.New()}, nil)
+		for _, o := range []holdfast.Options{{Shared: true}, {Limit: 1}} {
+			_, err := exclusive.TryAcquire(ctx, "a", &o)
+			wantErr(t, err, holdfast.ErrUnsupported)
+		}
+	})
+}
+
+// An exclusiveStore claims no shared and no limited holds.
+type exclusiveStore struct{ driver.Store }
+
+func (s exclusiveStore) Guarantees() driver.Guarantees {
+	g := s.Store.Guarantees()
+	g.Shared, g.Limited = false, false
+	return g
+}
+
+// A writer that gives up no longer keeps readers out, on a store that has no places either.
+func TestWriterThatGivesUpWithoutAPlace(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := &unorderedStore{Store: memstore.New()}
+		c := open(t, store, nil)
+		reader := acquire(t, c, "a", shared)
+		bounded, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err := c.Acquire(bounded, "a", nil)
+		wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
+		synctest.Wait()
+		if store.waiting != "" {
+			t.Error("the writer that has given up was not released")
+		}
+		release(t, reader)
+	})
+}
+
+// Waiters of one Client learn of a release by a notice for the name, which is for all of them.
+func TestNoticeForAllOfAName(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := &unorderedStore{Store: memstore.New()}
+		c := open(t, store, nil)
+		writer := acquire(t, c, "a", nil)
+		var waiting []<-chan *holdfast.Lock
+		for range 3 {
+			waiting = append(waiting, acquireLater(t, c, "a", shared))
+		}
+		began := time.Now()
+		release(t, writer)
+		store.notify(driver.Notice{Kind: driver.Ask, Name: "a"})
+		for _, w := range waiting {
+			defer release(t, <-w)
+		}
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the last of them had it after %v", waited)
+		}
+	})
+}
+
+// An unorderedStore is not Fair. It keeps the owner that waits last.
+type unorderedStore struct {
+	driver.Store
+	waiting string
+	notify  func(driver.Notice)
+}
+
+// Notify implements driver.Notifier.
+func (s *unorderedStore) Notify(f func(driver.Notice)) (stop func()) {
+	s.notify = f
+	return func() {}
+}
+
+func (s *unorderedStore) Guarantees() driver.Guarantees {
+	g := s.Store.Guarantees()
+	g.Fair = false
+	return g
+}
+
+func (s *unorderedStore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	queue := req.Queue
+	req.Queue = 0
+	res, err := s.Store.Acquire(ctx, req)
+	if err == nil && !res.Granted && queue > 0 {
+		res.Queued, s.waiting = true, req.Owner
+	}
+	return res, err
+}
+
+func (s *unorderedStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	if req.Owner == s.waiting {
+		s.waiting = ""
+	}
+	return s.Store.Release(ctx, req)
+}
