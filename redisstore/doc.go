@@ -36,6 +36,12 @@
 // (miniredis is one such server), there are no places, whatever Guarantees says, and waiters try at
 // intervals.
 //
+// Shared and limited holds of a name tolerate each other; each has its own TTL and token, and the
+// release or the end of one changes no other. They exclude exclusive holds, and clients of other
+// kinds, which find the key of the lock until the last of them has ended. A request that does not
+// fit stops those behind it in the queue, so that writers are not starved. A hold beside a thousand
+// others costs eight commands in its script, where an exclusive one costs five.
+//
 // A server that works and cannot serve now answers with a [driver.RetryError]: it is reading its
 // data, has lost its master or its replicas, is at its maximum of clients (this is only seen by
 // stores that are opened by a URL), is moving a hash slot, or abstains because of RestartGuard.
@@ -54,12 +60,19 @@
 // granting; [Options].MinReplicas makes it narrower. [Store.Warnings] looks for
 // settings of this kind.
 //
+// A lock that is deleted by hand or evicted ends all holds that it has, and their renewals report
+// that. If only the keys of its holders beside it are evicted, they are told that their holds are
+// lost, and everybody else is kept out until the last of these would have ended.
+//
 // Redis counts expiry on its wall clock. If that is set forward, locks expire early, while their
 // holders still rely on them; if it is set back, they expire late.
 //
 // A request that was sent on a connection that then hung may reach the server long after its caller
 // has given up and has released the lock in vain: the lock is taken until its TTL expires then, by
 // nobody.
+//
+// A waiter whose connection for notices fails for longer than the 1.7 s to its next renewal keeps its
+// turn and finds its hold by a renewal, 1.7 s late at most. Before that renewal it is passed over.
 //
 // A notice may be lost with its connection, and a release on a full server or on a hash slot that
 // is being moved admits nobody: the next in line is then admitted by the renewal of its place, up
@@ -75,7 +88,9 @@
 // RestartGuard, so that a replica that comes or goes does not make the server abstain. For queues
 // it needs the channels &lock:* and, in a cluster, &{*}lock:*, and the commands zrem, hset, hget,
 // hdel, hvals, hgetall, publish, subscribe, pubsub|numsub and, in a cluster, spublish, ssubscribe,
-// pubsub|shardnumsub. Without them locks work, and waiters try at intervals. Messages have the
+// pubsub|shardnumsub. Without them locks work, and waiters try at intervals. Shared and limited
+// holds need hset, hsetnx, hget, hmget, hdel, hlen, hgetall, zrem and pexpireat; without them
+// exclusive holds work, and find these in their way. Messages have the
 // owner's secret, as the values of the locks do: the right to subscribe to these channels is the
 // right to release the locks of others.
 //
@@ -87,7 +102,8 @@
 // a quorum, the locks taken in the last second or so. One long member of it is no lock: because of
 // it the server keeps a tree, and not a list, which takes longer. A lock with a queue has up to
 // three keys more, which end a minute after the last place, and the character 0x1f behind the
-// owner's secret.
+// owner's secret. A lock with shared or limited holds has a value that begins with shared:, and two
+// keys more, which go with it, or two minutes after its end at the latest.
 //
 // A client of a cluster must be made as one: a server that is a node of a cluster
 // refuses this package's scripts from a client that does not know it.

@@ -8,14 +8,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/redisstore"
 )
 
 // A lock goes from one process to another that waits for it within a few round
@@ -119,4 +122,100 @@ func scripts(server *servers.Redis) int {
 		}
 	}
 	return 0
+}
+
+// A hand-over takes two scripts, the request for a place and the release, with one client that waits
+// and with a hundred. The renewals of places come with the time that passes, and are not counted.
+func TestScriptsForAHandOver(t *testing.T) {
+	t.Parallel()
+	for _, waiters := range []int{1, 8, 100} {
+		t.Run(strconv.Itoa(waiters), func(t *testing.T) {
+			t.Parallel()
+			server := servers.StartRedis(t)
+			type turn struct {
+				lock  *holdfast.Lock
+				again chan struct{} // lets the client try again
+			}
+			turns := make(chan turn)
+			var renewals renewalCount
+			var group sync.WaitGroup
+			defer group.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for range waiters + 1 {
+				client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+				store := redisstore.New(client, nil)
+				locks := holdfast.New(renewalCounter{store, &renewals}, nil)
+				own := turn{again: make(chan struct{})}
+				group.Go(func() {
+					defer client.Close()
+					defer store.Close()
+					defer locks.Close()
+					for ctx.Err() == nil {
+						var err error
+						if own.lock, err = locks.Acquire(ctx, "name", nil); err != nil {
+							continue
+						}
+						select {
+						case turns <- own:
+							select {
+							case <-own.again:
+							case <-ctx.Done():
+							}
+						case <-ctx.Done():
+						}
+					}
+				})
+			}
+			awaitPlaces := func(n int) {
+				eventually(t, "places", func() bool {
+					return server.Do("ZCARD", "lock:\x1fqueue\x1flock:name") == strconv.Itoa(n)
+				})
+			}
+			handOver := func(last turn) turn {
+				if err := last.lock.Release(); err != nil {
+					t.Error(err)
+				}
+				next := <-turns
+				awaitPlaces(waiters - 1)
+				last.again <- struct{}{}
+				awaitPlaces(waiters)
+				return next
+			}
+			last := <-turns
+			awaitPlaces(waiters)
+			last = handOver(last) // The scripts are known.
+			const handOvers = 20
+			count := func() int { // of the scripts that are not renewals
+				renewals.mu.Lock() // None is in flight.
+				defer renewals.mu.Unlock()
+				return scripts(server) - renewals.n
+			}
+			before := count()
+			for range handOvers {
+				last = handOver(last)
+			}
+			if sent := count() - before; sent != 2*handOvers {
+				t.Errorf("%d hand-overs took %d scripts, want two for each", handOvers, sent)
+			}
+		})
+	}
+}
+
+// A renewalCount counts requests for renewals, each of which is one script.
+type renewalCount struct {
+	mu sync.Mutex // held during each
+	n  int
+}
+
+type renewalCounter struct {
+	*redisstore.Store
+	count *renewalCount
+}
+
+func (c renewalCounter) Renew(ctx context.Context, requests []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+	c.count.mu.Lock()
+	defer c.count.mu.Unlock()
+	c.count.n++
+	return c.Store.Renew(ctx, requests)
 }

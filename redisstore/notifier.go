@@ -33,15 +33,16 @@ type notifier struct {
 	channels map[string]*noticeChannel
 	conns    map[*redis.Client]*noticeConn // by the client of the server
 	failures int                           // in a row, of connections
-	retryAt  time.Time                     // No channel is added before, after a failure.
+	retryAt  time.Time                     // when a channel may be added after a failure
 	plain    bool                          // The cluster is too old for channels of hash slots.
 }
 
 // A noticeChannel is a channel to which messages are published.
 type noticeChannel struct {
 	name  string
-	lock  string        // one in the hash slot of the channel
-	tried chan struct{} // closed when reach is known, or there was a failure
+	lock  string        // a lock in the hash slot of the channel
+	tried chan struct{} // closed when reach is set, or after the first failure
+	until time.Time     // Requests wait for that until then.
 	reach string        // how scripts publish to it: see notifier.confirm; "" before it is confirmed
 	live  bool          // its connection receives its messages
 }
@@ -97,7 +98,8 @@ func (n *notifier) reachOf(tag string) string {
 
 func (n *notifier) channelName(tag string) string { return tag + n.s.prefix + noticesSuffix + n.id }
 
-// subscribe makes the channel of a lock ready to receive, and reports whether it is.
+// subscribe makes the channel of a lock ready to receive, and reports whether it is. It waits for a
+// first connection, and not for one that has failed or hangs: the caller tries again at intervals.
 func (n *notifier) subscribe(ctx context.Context, lock, tag string) bool {
 	name := n.channelName(tag)
 	n.mu.Lock()
@@ -108,11 +110,14 @@ func (n *notifier) subscribe(ctx context.Context, lock, tag string) bool {
 			return false
 		}
 		c = &noticeChannel{name: name, lock: lock, tried: make(chan struct{})}
+		if n.failures == 0 {
+			c.until = time.Now().Add(replyTimeout)
+		}
 		n.channels[name] = c
 		n.running.Go(func() { n.attach(c) })
 	}
 	n.mu.Unlock()
-	timeout := time.NewTimer(replyTimeout)
+	timeout := time.NewTimer(time.Until(c.until))
 	defer timeout.Stop()
 	select {
 	case <-c.tried:
@@ -226,10 +231,10 @@ func (n *notifier) receive(message string) {
 	n.notices.Send(notice)
 }
 
-// confirm records that a channel receives. It tests whether the server counts this subscriber, as a
-// proxy in front of several servers may not. The letter P, or S for a channel of a hash slot, is
-// small if it does not: scripts then do not take a count of 0 for a client that has ended. If the
-// channel has been confirmed before, messages may have been lost meanwhile.
+// confirm records that a channel receives. It sets reach to P, or to S for a channel of a hash
+// slot. The letter is lower-case if the server does not count this subscriber, as behind a proxy
+// for several servers. For scripts, a count of 0 then does not mean that the client has ended.
+// Messages may have been lost since an earlier confirmation, and so confirm sends an Ask.
 func (n *notifier) confirm(conn *noticeConn, name string) {
 	ctx, cancel := context.WithTimeout(n.ctx, replyTimeout)
 	defer cancel()
@@ -237,8 +242,8 @@ func (n *notifier) confirm(conn *noticeConn, name string) {
 	if n.sharded() {
 		reach, count = "s", conn.client.PubSubShardNumSub
 	}
-	// Messages to a channel that is none of a hash slot come from all nodes of a cluster, which
-	// does not add up its subscribers.
+	// A channel without a hash slot has subscribers at every node of a cluster. Each node counts
+	// only its own.
 	if counts, err := count(ctx, name).Result(); err == nil && counts[name] > 0 && (reach == "s" || !n.s.cluster) {
 		reach = strings.ToUpper(reach)
 	}
@@ -261,7 +266,7 @@ func (n *notifier) confirm(conn *noticeConn, name string) {
 	}
 }
 
-// setReach ends the wait for the first attempt.
+// setReach sets reach, and ends the wait for the first attempt.
 func (c *noticeChannel) setReach(reach string) {
 	if c.reach == "" {
 		close(c.tried)
@@ -288,7 +293,7 @@ func (n *notifier) disconnected(conn *noticeConn, err error) {
 	}
 }
 
-// detach gives a channel up that was never confirmed, and attaches another one again after a pause.
+// detach gives up a channel that was never confirmed. It attaches any other again after a pause.
 // The caller holds n.mu.
 func (n *notifier) detach(c *noticeChannel) {
 	pause := retry.HalfJitter(min(minReconnect<<min(n.failures, 10), maxReconnect))

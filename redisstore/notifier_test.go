@@ -156,14 +156,15 @@ func TestServerAwayFromWaiters(t *testing.T) {
 	}
 }
 
-// Without the right to subscribe, or to make a place, a request gets no place and no error. Without
-// the right to publish, a release admits the next without a notice.
+// Without the right to subscribe, or to make or admit a place, a request gets no place and no error.
+// Without the right to publish, a release admits the next without a notice.
 func TestRightsForQueues(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	all := open(t, server.Addr, nil)
 	for user, lacks := range map[string]string{
 		"nochannel": "resetchannels", "nosubscribe": "-subscribe", "nozset": "-zadd", "nohash": "-hset", "noread": "-hget",
+		"noremoval": "-zrem", "noexists": "-exists",
 	} {
 		server.Do("ACL", "SETUSER", user, "on", ">word", "~*", "&*", "+@all", lacks)
 		s := openFromURL(t, "redis://"+user+":word@"+server.Addr)
@@ -181,7 +182,7 @@ func TestRightsForQueues(t *testing.T) {
 		if !release(t, s, own) {
 			t.Errorf("%s cannot release a lock that has a queue", user)
 		}
-		if user == "noread" || user == "nochannel" { // The user can admit nobody, or notify nobody.
+		if user != "nosubscribe" && user != "nozset" && user != "nohash" { // The user can admit nobody, or notify nobody.
 			if outcome := renew(t, all, waiter); outcome != driver.Renewed {
 				t.Errorf("%s: the renewal of the place is answered %v", user, outcome)
 			}
@@ -204,6 +205,21 @@ func TestRightsForQueues(t *testing.T) {
 	silent(t, notices)
 	if res := claim(t, all, waiter); !res.Granted {
 		t.Errorf("a claim: %+v", res)
+	}
+	// What a user without the right to delete it leaves of a place is none.
+	server.Do("ACL", "SETUSER", "leaver", "on", ">word", "~*", "&*", "+@all", "-hdel")
+	leaver := openFromURL(t, "redis://leaver:word@"+server.Addr)
+	held = grant(t, leaver, "leaver", time.Minute)
+	waiter = enqueue(t, leaver, "leaver")
+	if !release(t, leaver, waiter) {
+		t.Error("without the right to delete a place cannot be given up")
+	}
+	waiter = enqueue(t, all, "leaver")
+	notices = noticesOf(t, all)
+	release(t, leaver, held)
+	expect(t, notices, driver.Granted, waiter)
+	if outcome := renew(t, all, waiter); outcome != driver.Renewed {
+		t.Errorf("Renew of what was a place: %v", outcome)
 	}
 }
 
@@ -232,6 +248,95 @@ func TestDeadWaiters(t *testing.T) {
 	if res := acquire(t, next, request("name", time.Minute)); res.Granted {
 		t.Error("a newcomer has overtaken")
 	}
+}
+
+// A waiter that lives and whose connection for notices fails for long keeps its turn from its next
+// renewal on, though others are notified.
+func TestWaiterWithoutNotices(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	holder, next := open(t, server.Addr, nil), open(t, server.Addr, nil)
+	server.Do("ACL", "SETUSER", "user", "on", ">word", "~*", "&*", "+@all")
+	s := openFromURL(t, "redis://user:word@"+server.Addr)
+	for what, request := range map[string]func(driver.AcquireRequest) bool{
+		"renewal": func(req driver.AcquireRequest) bool {
+			req.TTL = place / 2 // It does not move the end of the place.
+			return renew(t, s, req) == driver.RenewQueued
+		},
+		"claim": func(req driver.AcquireRequest) bool { return claim(t, s, req).First },
+	} {
+		server.Do("ACL", "SETUSER", "user", "allchannels")
+		held := grant(t, holder, what, time.Minute)
+		var waiter driver.AcquireRequest
+		eventually(t, "place", func() bool {
+			waiter = queueOf(what)
+			res := acquire(t, s, waiter)
+			return res.Queued
+		})
+		eventually(t, "connections", func() bool { return subscribers(server) > 0 })
+		second := enqueue(t, next, what)
+		notices := noticesOf(t, next)
+		server.Do("ACL", "SETUSER", "user", "resetchannels")
+		eventually(t, "end of the connection", func() bool { return subscribers(server) == 1 })
+		if !request(waiter) {
+			t.Errorf("%s: the place is gone", what)
+		}
+		release(t, holder, held)
+		if outcome := renew(t, s, waiter); outcome != driver.Renewed {
+			t.Errorf("%s: Renew of a place whose turn it is: %v", what, outcome)
+		}
+		silent(t, notices)
+		release(t, holder, waiter)
+		expect(t, notices, driver.Granted, second)
+		release(t, next, second)
+	}
+}
+
+// A connection for notices that hangs from the beginning holds up one request of a waiter, and not
+// each.
+func TestHungConnectionForNotices(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s, dialTo := openMovable(t, server.Addr)
+	grant(t, s, "name", time.Minute) // The connection for requests is there.
+	proxy := faultproxy.Start(t, server.Addr)
+	proxy.Hold(faultproxy.Up)
+	dialTo(proxy.Addr())
+	acquire(t, s, queueOf("name"))
+	began := time.Now()
+	if res := acquire(t, s, queueOf("name")); res.Queued {
+		t.Error("a place without notices")
+	}
+	if took := time.Since(began); took > replyTimeout/2 {
+		t.Errorf("the second request took %v", took)
+	}
+	proxy.Pass(faultproxy.Up)
+	eventually(t, "place", func() bool { return acquire(t, s, queueOf("name")).Queued })
+}
+
+// What a request costs the server does not depend on how many wait.
+func TestLongQueue(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	held := grant(t, s, "name", time.Minute)
+	const waiters = 300
+	for range waiters {
+		enqueue(t, s, "name")
+	}
+	before := numberOf(t, server, "hvals")
+	for i, ask := range []func() int{
+		func() int { return acquire(t, s, request("name", time.Minute)).Held.Waiting },
+		func() int { rec, _, _ := s.Lookup(t.Context(), "name"); return rec.Waiting },
+	} {
+		if n := ask(); n != waiters {
+			t.Errorf("request %d: %d waiters, want %d", i, n, waiters)
+		}
+	}
+	if n := numberOf(t, server, "hvals") - before; n != 0 {
+		t.Errorf("all places are read %d times", n)
+	}
+	release(t, s, held)
 }
 
 // A notice may come before the reply to the request that made the place.
@@ -588,6 +693,11 @@ func TestPlaceBehindAStranger(t *testing.T) {
 		if outcome := renew(t, s, waiter); outcome != driver.RenewQueued {
 			t.Errorf("%s: Renew of a place: %v", what, outcome)
 		}
+		second := enqueue(t, s, "name")
+		notices := noticesOf(t, s)
+		release(t, s, waiter)
+		expect(t, notices, driver.Ask, second) // It is the first now, and has to try at intervals.
+		waiter = second
 		if stranger := request("name", time.Minute); release(t, s, stranger) || renew(t, s, stranger) != driver.RenewLost {
 			t.Errorf("%s: somebody has released or renewed the lock of another", what)
 		}

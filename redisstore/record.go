@@ -40,8 +40,24 @@ func parseRecord(name string, reply []any) (driver.Record, error) {
 		rec.Remaining = time.Duration(min(left, maxMillis)) * time.Millisecond
 		rec.Until = time.UnixMilli(min(ends, lastMilli))
 	}
-	if kind == "held" {
+	if kind == "held" || len(reply) > 7 {
 		fillRecord(&rec, text)
+	}
+	if len(reply) > 7 {
+		limit, _ := reply[6].(int64)
+		weight, _ := reply[7].(int64)
+		rec.Limit, rec.Weight = int(limit), int(weight)
+	}
+	if len(reply) > 8 {
+		others, _ := reply[8].([]any)
+		for _, words := range others {
+			words, _ := words.([]any)
+			other, err := parseRecord(name, words)
+			if err != nil {
+				return driver.Record{}, err
+			}
+			rec.Others = append(rec.Others, other)
+		}
 	}
 	return rec, nil
 }

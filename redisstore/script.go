@@ -38,6 +38,9 @@ var beforeLua string
 //go:embed lua/conditions.lua
 var conditionsLua string
 
+//go:embed lua/holders.lua
+var holdersLua string
+
 //go:embed lua/queue.lua
 var queueLua string
 
@@ -49,6 +52,9 @@ var fastRenewLua string
 
 //go:embed lua/acquire.lua
 var acquireLua string
+
+//go:embed lua/share.lua
+var shareLua string
 
 //go:embed lua/prolong.lua
 var prolongLua string
@@ -79,7 +85,7 @@ var breakLua string
 
 // The scripts. Each handles any number of locks, so that many calls share the cost of one script.
 var (
-	acquireScript = newWriter(2, 3, guardLua, replicasLua, acquireLua, slowLua, prolongLua, reacquireLua, contendedLua)
+	acquireScript = newWriter(2, 3, guardLua, replicasLua, acquireLua, shareLua, slowLua, prolongLua, reacquireLua, contendedLua)
 	claimScript   = newWriter(1, 2, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, prolongLua, reacquireLua, claimLua)
 	heldScript    = newWriter(1, 1, unreadLua, describeLua, prolongLua, reacquireLua, heldLua)
 	renewScript   = newWriter(1, 1, beforeLua, ownerLua, prolongLua, fastRenewLua,
@@ -91,7 +97,7 @@ var (
 )
 
 // slowLua is what the scripts have in common behind their usual cases.
-var slowLua = unreadLua + attemptLua + describeLua + queueLua
+var slowLua = unreadLua + attemptLua + describeLua + holdersLua + queueLua
 
 // A script is a Lua script that the server runs in one step.
 type script struct {
@@ -238,7 +244,10 @@ func (s *Store) prepareCommand(ctx context.Context, r *scriptBatch, inFull bool)
 	words = append(words, conditions)
 	for _, c := range r.calls {
 		own := [...]any{&c.owner, &c.floor}
-		if c.tokens > 1 {
+		switch {
+		case c.limit != 0:
+			own[1] = fmt.Sprintf("%d %d %d %d", c.floor, max(c.tokens, 1), c.limit, c.weight)
+		case c.tokens > 1:
 			own[1] = fmt.Sprintf("%d %d", c.floor, c.tokens)
 		}
 		words = append(words, own[:r.script.perKeyArgs]...)

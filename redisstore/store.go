@@ -158,6 +158,8 @@ func (s *Store) buildGuarantees() driver.Guarantees {
 		Restart:     driver.FateForgotten, // It depends on the server's persistence.
 		Failover:    driver.FateForgotten, // Replication is asynchronous.
 		Fair:        canSubscribe(s.client),
+		Shared:      true,
+		Limited:     true,
 		Lookup:      true,
 		List:        true,
 		Break:       true,

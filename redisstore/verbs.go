@@ -41,7 +41,9 @@ func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 	switch err := checkOwner(req.Owner); {
 	case err != nil:
 		return nil, err
-	case req.Limit != 0 || req.Weight != 0 || req.Claim && !s.guarantees.Fair:
+	case req.Weight < 0 || req.Weight > max(req.Limit, 0) || req.Limit > driver.MaxLimit:
+		return nil, fmt.Errorf("%w: the weight is not between 0 and the limit, or the limit too large", driver.ErrInvalid)
+	case req.Claim && !s.guarantees.Fair:
 		return nil, driver.ErrUnsupported
 	case req.Claim:
 		c := s.newOwnerCall(claimScript, req.Name, req.Owner, ceilMillis(req.TTL))
@@ -57,6 +59,10 @@ func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 	c := s.newOwnerCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL))
 	c.wait = s.waitOf(req, c.tag)
 	c.floor, c.tokens, c.public = req.Floor, min(req.Tokens, driver.MaxTokens), req.Holder
+	c.limit = max(req.Limit, driver.Shared)
+	if c.limit > 0 {
+		c.weight = max(req.Weight, 1)
+	}
 	if len(req.Metadata) > 0 {
 		metadata, err := json.Marshal(req.Metadata)
 		if err != nil {

@@ -1,12 +1,14 @@
--- Takes locks that are free. For those that are not, contended.lua goes on, which
--- comes behind it: to define its functions takes longer than to grant a lock.
+-- Takes locks that are free. For those that are not, and for holds that tolerate others,
+-- contended.lua goes on, which comes behind it: to define its functions takes longer than to grant
+-- a lock.
 --
 -- KEYS: counter, tokens ahead and sign of queues (see keys.go); with a restart guard its
 --       marker; the locks.
 -- ARGV: how many keys are before the locks, and behind it, unless it is not needed: for how many ms
 --       a guarded server abstains or 0, whether it keeps the name of a former history for
 --       that long (see guard.lua), and how many replicas are to confirm; owner with a line
---       break and smallest token of each, with a space and how many tokens if several; TTL in
+--       break and smallest token of each, with a space and how many tokens if several, and for a
+--       hold that tolerates others with its limit and weight; TTL in
 --       ms, how to queue (see enter in queue.lua) or nothing, and holder and metadata, of all
 --       or of each.
 -- Answers for each the token of a grant, as a number, or {'granted', token, how many} if
@@ -84,16 +86,16 @@ local step = #ARGV > rest + 2 and 3 or 0 -- to the next
 for key = before + 1, #KEYS do
   count = count + 1
   local lock, floor, more = KEYS[key], ARGV[2 * count + 1], rest + step * (count - 1)
-  local token, text, far, several = said, nil, false, 1
+  local token, text, far, several, tolerant = said, nil, false, 1, nil
   if floor ~= '0' or top > 0 then
     local least = tonumber(floor)
     if not least then
-      floor, several = string.match(floor, '^(%d+) (%d+)$')
+      floor, several, tolerant = string.match(floor, '^(%d+) (%d+)( ?)')
       least, several = tonumber(floor), tonumber(several)
     end
     local base = least > clock and least or clock
-    far = least > first + lead
-    local own = least <= top and call('ZSCORE', ahead, lock)
+    far = least > first + lead or tolerant == ' '
+    local own = top > 0 and least <= top and call('ZSCORE', ahead, lock)
     if own and own + 1 > least then
       least = own + 1
       floor = format('%.0f', least)

@@ -9,20 +9,26 @@ local function claim(lock, owner, ttl, wait)
   if token then
     return token
   end
+  local set, hold = find(lock, value, owner)
+  if hold and not hold.kept then
+    return prolongHold(lock, set, owner, hold, ttl)
+  end
   local place = placeOf(lock, owner)
   if place then
     extend(lock, owner, place, tonumber((string.match(wait, '^%d+'))))
   end
-  if not value then
-    local holder, token, several = admit(lock, place and owner, tonumber(ttl))
-    if holder and holder == owner then
-      return {'granted', token, several}
-    elseif not holder and token then
-      return {'failed', token}
-    elseif abstain > 0 then
-      return {'abstains', abstain, unknown and 1 or 0}
-    elseif short then
-      return {'failed', short}
+  if set then
+    local granted, why = settle(lock, set, place and owner, tonumber(ttl))
+    if granted then
+      return granted
+    elseif why then
+      return {'failed', why}
+    elseif not value or place and fits(set, place) then
+      if abstain > 0 then
+        return {'abstains', abstain, unknown and 1 or 0}
+      elseif short then
+        return {'failed', short}
+      end
     end
     value = call('GET', lock)
   end

@@ -8,27 +8,34 @@ local function stands(lock, owner, terms, ttl, wait, public)
   if token then
     return token
   end
-  local floor, tokens = string.match(terms, '^(%d+) ?(%d*)$')
-  local wish = {floor = tonumber(floor), tokens = tonumber(tokens) or 1, public = public}
+  local floor, tokens, more, weight = string.match(terms, '^(%d+) ?(%d*) ?(%-?%d*) ?(%d*)$')
+  local wish = {
+    floor = tonumber(floor), tokens = tonumber(tokens) or 1, limit = tonumber(more) or 0, weight = tonumber(weight) or 0, public = public,
+  }
+  local set, hold = find(lock, value, owner)
+  if hold then
+    return hold.kept and answer(value, lock, owner, nil) or prolongHold(lock, set, owner, hold, ttl)
+  elseif not set and wish.limit ~= 0 then
+    holdersOf(lock, value) -- A failure concerns this request.
+  end
   local queued = wait ~= '' and quietly(placeOf, lock, owner)
-  if not value then
-    if abstain > 0 then
-      return {'abstains', abstain, unknown and 1 or 0}
-    elseif short then
-      return {'failed', short}
+  if set then
+    if (abstain > 0 or short) and fits(set, wish) then
+      return abstain > 0 and {'abstains', abstain, unknown and 1 or 0} or {'failed', short}
     end
-    local holder, token, several
+    local granted
     if lined then
-      holder, token, several = admit(lock, queued and owner, tonumber(ttl))
+      granted = settle(lock, set, queued and owner, tonumber(ttl))
     end
-    if not holder then
-      token, several = grant(lock, owner, wish, ms + ttl)
-      holder = owner
+    if not granted and not set.blocked and fits(set, wish) then
+      local token, why = grant(lock, owner, wish, ms + ttl, set)
+      if not token then
+        return (why == 'ahead' or why == 'exhausted') and {why} or {'failed', why}
+      end
+      granted = {'granted', token, why}
     end
-    if not token then
-      return (several == 'ahead' or several == 'exhausted') and {several} or {'failed', several}
-    elseif holder == owner then
-      return {'granted', token, several}
+    if granted then
+      return granted
     end
     value = call('GET', lock)
   end

@@ -7,6 +7,15 @@ local function public(value)
   return string.match(value, '^[^\n]*\n(%d+\n%d+\n%d+\n.*)$')
 end
 
+-- holdersIn returns what the value of a lock says of holders that tolerate others (see
+-- holders.lua): their generation, how many they are, the sum of their weights, the end of the last,
+-- and how long their keys last. It returns nil if the lock has no such holders.
+local function holdersIn(value)
+  if type(value) == 'string' then
+    return string.match(value, '^shared:(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  end
+end
+
 -- describe says what is known of a lock with this value, without the owner:
 -- {kind, ms left or -1, end in ms since 1970 or -1, what is public}; false if
 -- there is no lock.

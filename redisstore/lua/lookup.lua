@@ -1,12 +1,18 @@
--- Answers what is known of locks (see describe.lua) and how many places their queues have, or nil
--- if one is free.
+-- Answers what is known of locks (see describe.lua, and describeAll in holders.lua) and how many
+-- places their queues have, or nil if one is free.
 --
 -- KEYS: as for acquire.lua, or only the locks. ARGV: the number of keys before the locks.
 local lined = not alone and redis.pcall('EXISTS', queues) == 1
 local answers = {}
 for i = 1, #KEYS - before do
   local lock = KEYS[before + i]
-  local words = describe(redis.pcall('GET', lock), lock)
+  local value = redis.pcall('GET', lock)
+  local words
+  if holdersIn(value) then
+    defineHolders()
+    words = describeAll(quietly(allOf, lock, value) or {})
+  end
+  words = words or describe(value, lock)
   if words and lined then
     words[5] = waiting(lock)
   end

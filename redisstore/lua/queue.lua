@@ -2,8 +2,6 @@
 --
 -- An owner is followed by a line break, also as a member of the queue. What a script changes for
 -- one lock is complete before the message about it goes out: a receiver relies on the message.
-local base = string.sub(counter, 1, -8) -- without the word counter
-local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local clock = now[1] * 1000000 + now[2]
 local barred = not abstain or abstain > 0 or short
 
@@ -13,15 +11,22 @@ end
 
 -- read returns a place from its text, or nil if the text is none or the place is over.
 local function read(text)
-  local ends, reach, id, tokens, floor, public = string.match(text or '', '^(%d+) (%a)(%w+) (%d+) (%d+)\n(.*)$')
+  local ends, reach, id, tokens, floor, limit, weight, public =
+    string.match(text or '', '^(%d+) (%a)(%w+) (%d+) (%d+) ?(%-?%d*) ?(%d*)\n(.*)$')
   if ends and tonumber(ends) > ms then
-    return {ends = tonumber(ends), reach = reach, id = id, tokens = tonumber(tokens), floor = tonumber(floor), public = public}
+    return {
+      ends = tonumber(ends), reach = reach, id = id, tokens = tonumber(tokens), floor = tonumber(floor),
+      limit = tonumber(limit) or 0, weight = tonumber(weight) or 0, public = public,
+    }
   end
 end
 
 local function write(places, owner, place)
-  local head = format('%.0f %s%s %.0f %.0f\n', place.ends, place.reach, place.id, place.tokens, place.floor)
-  call('HSET', places, owner, head .. place.public)
+  local head = format('%.0f %s%s %.0f %.0f', place.ends, place.reach, place.id, place.tokens, place.floor)
+  if place.limit ~= 0 then
+    head = head .. format(' %.0f %.0f', place.limit, place.weight)
+  end
+  call('HSET', places, owner, head .. '\n' .. place.public)
 end
 
 -- placeOf returns the place of an owner, or nil.
@@ -30,11 +35,11 @@ local function placeOf(lock, owner)
   return call('ZSCORE', queue, owner) and read(call('HGET', places, owner)) or nil
 end
 
--- front returns the owner and the place of the first in line, or of the first that `fit` accepts.
--- It removes places that are over on its way.
-local function front(lock, fit)
+-- front returns the owner and the place of the first in line, or of the first behind i others that
+-- `fit` accepts, and how many are before it. It removes places that are over on its way.
+local function front(lock, fit, i)
   local queue, places = keysOf(lock)
-  local i = 0
+  i = i or 0
   while true do
     local owner = call('ZRANGE', queue, i, i)[1]
     if not owner then
@@ -43,18 +48,23 @@ local function front(lock, fit)
     local place = read(call('HGET', places, owner))
     if not place then
       call('ZREM', queue, owner)
-      call('HDEL', places, owner)
+      redis.pcall('HDEL', places, owner)
     elseif not fit or fit(owner, place) then
-      return owner, place
+      return owner, place, i
     else
       i = i + 1
     end
   end
 end
 
--- waiting counts the places of a lock. It is for people, and never fails.
+-- waiting counts the places of a lock; of a long queue those too that are over and not removed yet,
+-- since the server has other clients. It is for people, and never fails.
 local function waiting(lock)
-  local _, places = keysOf(lock)
+  local queue, places = keysOf(lock)
+  local all = redis.pcall('ZCARD', queue)
+  if type(all) == 'number' and all > 100 then
+    return all
+  end
   local texts, n = redis.pcall('HVALS', places), 0
   for _, text in ipairs(texts.err and {} or texts) do
     n = n + (read(text) and 1 or 0)
@@ -120,9 +130,9 @@ local function setMark(lock, value, marked)
 end
 
 -- grant gives a lock to an owner until `ends`, by the rule of acquire.lua, over the hold that there
--- may be. It returns the token and how many there are, or nil and why. Then the lock is as it was,
--- or free.
-local function grant(lock, owner, wish, ends)
+-- may be, or beside the holders whose state is `set`. It returns the token and how many there are,
+-- or nil and why. Then the lock is as it was, or free.
+local function grant(lock, owner, wish, ends, set)
   local queue, places, interests = keysOf(lock)
   local last = tonumber(call('GET', counter) or 0)
   if not last then
@@ -140,10 +150,20 @@ local function grant(lock, owner, wish, ends)
   if token + several - 1 > math.min(math.max(clock, wish.floor) + severalLead, limit) then
     several = 1
   end
-  local others = call('ZCARD', queue) > (wish.ends and 1 or 0) or call('EXISTS', interests) > 0
   local final, text = token + several - 1, format('%.0f', said)
-  local value = string.sub(owner, 1, -2) .. (others and '\31\n' or '\n') .. format('%.0f', token) .. '\n' .. now[1] .. '\n' .. now[2] .. '\n' .. wish.public
-  local steps = {{'SET', lock, value, 'PXAT', format('%.0f', ends)}, {'SET', counter, text}}
+  local begin = now[1] .. '\n' .. now[2] .. '\n' .. wish.public
+  local steps, after
+  if wish.limit == 0 then
+    local others = call('ZCARD', queue) > (wish.ends and 1 or 0) or call('EXISTS', interests) > 0
+    local value = string.sub(owner, 1, -2) .. (others and '\31\n' or '\n') .. format('%.0f', token) .. '\n' .. begin
+    steps = {{'SET', lock, value, 'PXAT', format('%.0f', ends)}}
+  else
+    defineHolders()
+    local hold = {token = token, tokens = several, limit = wish.limit, weight = wish.weight, public = begin}
+    steps, after = stepsBeside(lock, owner, set, hold, ends)
+  end
+  local own = #steps -- Those behind are not about the lock.
+  steps[#steps + 1] = {'SET', counter, text}
   if call('ZCARD', ahead) > 0 then
     steps[#steps + 1] = {'ZREMRANGEBYSCORE', ahead, '(-inf', text}
   end
@@ -152,46 +172,68 @@ local function grant(lock, owner, wish, ends)
   end
   if wish.ends then -- It has a place.
     steps[#steps + 1] = {'ZREM', queue, owner}
-    steps[#steps + 1] = {'HDEL', places, owner}
   end
   for i, step in ipairs(steps) do
     local reply = redis.pcall(unpack(step))
     if type(reply) == 'table' and reply.err then
-      local undone = i > 1 and redis.pcall('DEL', lock)
-      return nil, (type(undone) == 'table' and 'PARTIAL ' or '') .. reply.err
+      local undone = i == 1 or after and remove(lock, owner, set, i > own) or not after and type(redis.pcall('DEL', lock)) ~= 'table'
+      return nil, (undone and '' or 'PARTIAL ') .. reply.err
     end
+  end
+  if wish.ends then
+    redis.pcall('HDEL', places, owner) -- What is left without the right to it is no place.
+  end
+  set.exclusive = not after
+  for key, value in pairs(after or {last = ends}) do
+    set[key] = value
   end
   return token, several
 end
 
--- admit gives a lock that is free, or is being freed, to the first in line whose client listens,
--- and notifies that client. `me` is the owner of this request if it has a place: it then holds the
--- lock for ttl at least, and is not notified. admit returns the owner, the token and how many there
--- are; or nil and why if nobody is admitted, which leaves the lock as it was, or free.
-local function admit(lock, me, ttl)
+-- settle gives a lock that is free, or is being freed, or has holders that tolerate others, to those
+-- in front of the queue that may have it, in order, and notifies their clients, last of all. Places
+-- whose clients do not listen are passed over. `set` is the state of the holders, and `me` the owner
+-- of this request if it has a place: it then holds the lock for ttl at least, and is not notified.
+-- settle returns what the owner `me` is granted, or nil, and why it stopped if that was a failure.
+-- It sets set.blocked if a place that may not hold yet stops those behind it. If nobody is admitted
+-- the lock is as it was, or free.
+local function settle(lock, set, me, ttl)
   if barred then
     if unknown then
       notifyFirst(lock) -- Its claim finds out: see guard.lua.
     end
     return nil
   end
-  local owner, place = front(lock, function(owner, place) return owner == me or listens(place) end)
-  if not owner then
-    return nil
+  local function accept(owner, place)
+    return owner == me or listens(place)
   end
-  local ends = place.ends
-  if owner == me then
-    ends = math.max(ends, ms + ttl)
+  local mine, why, admitted, i = nil, nil, {}, 0
+  repeat
+    local owner, place
+    owner, place, i = front(lock, accept, i)
+    if owner and not fits(set, place) then
+      set.blocked, owner = true, nil
+    end
+    if owner then
+      local ends = place.ends
+      if owner == me then
+        ends = math.max(ends, ms + ttl)
+      end
+      local token, several = grant(lock, owner, place, ends, set)
+      if not token then
+        why, owner = several, nil
+      elseif owner == me then
+        mine = {'granted', token, several}
+      else
+        -- A script cannot wait for replicas, which a hold needs that counts.
+        admitted[#admitted + 1] = {lock, owner, place.reach, place.id, replicas > 0 and 0 or token, several}
+      end
+    end
+  until not owner or set.exclusive
+  for _, words in ipairs(admitted) do
+    notify(unpack(words))
   end
-  local token, several = grant(lock, owner, place, ends)
-  if not token then
-    return nil, several
-  end
-  if owner ~= me then
-    -- A script cannot wait for replicas, which a hold needs that counts.
-    notify(lock, owner, place.reach, place.id, replicas > 0 and 0 or token, several)
-  end
-  return owner, token, several
+  return mine, why
 end
 
 -- quietly returns what f returns, or nothing if it fails: a failure of the part for the queue, as
@@ -203,9 +245,14 @@ local function quietly(f, ...)
   end
 end
 
--- free ends a hold or keep. The lock goes to the next in line without having been free.
+-- free ends a hold or keep that tolerates no other. The lock goes to the next in line without having
+-- been free.
 local function free(lock)
-  if alone or not quietly(admit, lock) then
+  local set = {weights = 0}
+  if not alone then
+    quietly(settle, lock, set)
+  end
+  if not set.last then
     call('DEL', lock)
   end
   if not alone then
@@ -225,13 +272,15 @@ local function outlast(left, ...)
   end
 end
 
--- extend prolongs a place.
+-- extend prolongs a place. If its client, which has sent this request, does not listen, the place is
+-- not passed over from now on: the client finds its hold by its next renewal.
 local function extend(lock, owner, place, left)
   local queue, places = keysOf(lock)
-  if ms + 1 + left > place.ends then
-    place.ends = ms + 1 + left
-    write(places, owner, place)
+  place.ends = math.max(place.ends, ms + 1 + left)
+  if not listens(place) then
+    place.reach = string.lower(place.reach)
   end
+  write(places, owner, place)
   outlast(left, queue, places)
 end
 
@@ -249,7 +298,9 @@ local function enter(lock, owner, wait, wish)
     return
   end
   local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-  call('HGET', places, owner) -- If that is not allowed, it fails here.
+  call('HGET', places, owner) -- If this and what admits a place are not allowed, it fails here.
+  call('ZREM', queue, owner)
+  call('EXISTS', interests)
   write(places, owner, wish)
   call('ZADD', queue, format('%.0f', math.max(clock, (tonumber(last) or 0) + 1)), owner)
   outlast(left, queue, places)
@@ -264,14 +315,19 @@ local function leave(lock, owner)
   end
   local place = read(call('HGET', places, owner))
   call('ZREM', queue, owner)
-  call('HDEL', places, owner)
+  redis.pcall('HDEL', places, owner)
   return place ~= nil
 end
 
 -- answer describes what is in the way of an owner, how many places there are, and whether the owner
 -- has a place: 2 if it is the first in line, 1 if not, or if it waits without a place.
 local function answer(value, lock, owner, queued)
-  local words = describe(value, lock) or {'free', -1, -1, ''}
+  local words
+  if holdersIn(value) then
+    defineHolders()
+    words = quietly(oldest, lock, value)
+  end
+  words = words or describe(value, lock) or {'free', -1, -1, ''}
   words[5], words[6] = waiting(lock), 0
   if queued then
     words[6] = front(lock) == owner and 2 or 1

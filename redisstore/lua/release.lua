@@ -30,11 +30,28 @@ local function special(lock, owner, keep, seen)
   elseif alone then
     return nil
   end
-  local ended = leave(lock, owner)
-  if not value then
-    quietly(admit, lock)
+  local set, hold = find(lock, value, owner)
+  local ends = hold and (keep ~= '0' or not hold.kept)
+  local ended
+  if ends and keep == '0' then
+    drop(lock, set, {owner})
+    quietly(settle, lock, set)
+  elseif ends then
+    keepHold(lock, set, owner, hold, ms + keep)
+    quietly(settle, lock, set)
+    quietly(notifyFirst, lock)
+  else
+    ended = leave(lock, owner)
+    if set then
+      quietly(settle, lock, set)
+    elseif ended and describe(value, lock)[1] == 'foreign' then
+      quietly(notifyFirst, lock) -- It has to try at intervals, and may not be the first until now.
+    end
   end
-  return ended and keep == '0' and 1 or 0
+  if ends then
+    quietly(notifyInterests, lock)
+  end
+  return (ends or ended and keep == '0') and 1 or 0
 end
 
 local answers = {}

@@ -19,18 +19,21 @@ local function renew(lock, arg, ttl, seen)
     end
     return 1
   elseif alone then
-    return token ~= '' and 0
+    return token ~= '' and not holdersIn(value) and 0
+  end
+  local set, hold = find(lock, value, owner)
+  if hold and not hold.kept and (token == '' or token == format('%.0f', hold.token)) then
+    prolongHold(lock, set, owner, hold, ttl)
+    quietly(settle, lock, set)
+    return 1
   end
   local place = token == '' and placeOf(lock, owner)
   if place then
     extend(lock, owner, place, tonumber(ttl))
     setMark(lock, value, true)
   end
-  if not value then
-    local holder = quietly(admit, lock, place and owner, tonumber(ttl))
-    if holder and holder == owner then
-      return 1
-    end
+  if set and quietly(settle, lock, set, place and owner, tonumber(ttl)) then
+    return 1
   end
   return place and 2 or 0
 end

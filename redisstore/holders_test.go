@@ -1,0 +1,621 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// hashOf and endsOf are the keys of the holders of lock:name.
+const (
+	hashOf = "lock:\x1fholders\x1flock:name"
+	endsOf = "lock:\x1fends\x1flock:name"
+)
+
+// sharing returns a request for a hold with a limit and a weight.
+func sharing(name string, ttl time.Duration, limit, weight int) driver.AcquireRequest {
+	req := request(name, ttl)
+	req.Limit, req.Weight = limit, weight
+	return req
+}
+
+// join acquires a hold that must be granted.
+func join(t *testing.T, s *Store, name string, ttl time.Duration, limit, weight int) driver.AcquireRequest {
+	t.Helper()
+	req := sharing(name, ttl, limit, weight)
+	if res := acquire(t, s, req); !res.Granted {
+		t.Fatalf("Acquire of %q with limit %d and weight %d: %+v, want it granted", name, limit, weight, res)
+	}
+	return req
+}
+
+// refuses checks that a hold is refused.
+func refuses(t *testing.T, s *Store, name string, limit, weight int) driver.AcquireResult {
+	t.Helper()
+	res := acquire(t, s, sharing(name, time.Minute, limit, weight))
+	if res.Granted {
+		t.Fatalf("Acquire of %q with limit %d and weight %d: %+v, want it refused", name, limit, weight, res)
+	}
+	return res
+}
+
+// leftOf returns how long a key lasts.
+func leftOf(t *testing.T, server *servers.Redis, key string) time.Duration {
+	t.Helper()
+	left, err := strconv.Atoi(server.Do("PTTL", key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(left) * time.Millisecond
+}
+
+func isAbout(got, want time.Duration) bool { return got > want-5*time.Second && got <= want }
+
+// The key of the lock lasts as long as the last of its holders, clients of other kinds find it
+// taken, and it is gone with the last holder that is released. The renewal of one holder prolongs no
+// other.
+func TestKeysOfHolders(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	short := join(t, s, "name", time.Minute, driver.Shared, 0)
+	long := join(t, s, "name", time.Hour, 3, 2)
+	want := []string{"lock:\x1fcounter", endsOf, hashOf, "lock:name"}
+	if got := keys(server); !slices.Equal(got, want) {
+		t.Errorf("the keys of two holders are %q, want %q", got, want)
+	}
+	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Hour) {
+		t.Errorf("the lock lasts for %v, want an hour", left)
+	}
+	for _, key := range []string{hashOf, endsOf} {
+		if left := leftOf(t, server, key); left < time.Hour || left > time.Hour+2*time.Minute {
+			t.Errorf("the key %q lasts for %v", key, left)
+		}
+	}
+	if got := server.Do("SET", "lock:name", "x", "NX"); got == "OK" {
+		t.Error("a foreign SET NX took a lock that is held")
+	}
+	value := server.Do("GET", "lock:name")
+	if strings.Contains(value, "\n") || strings.HasPrefix(value, "released:") || strings.Contains(value, short.Owner) {
+		t.Errorf("the value %q could be that of an exclusive hold or of a keep", value)
+	}
+	renew(t, s, short)
+	rec, _, err := s.Lookup(t.Context(), "name")
+	if err != nil || len(rec.Others) != 1 || rec.Limit != driver.Shared || rec.Weight != 0 || rec.Others[0].Limit != 3 || rec.Others[0].Weight != 2 {
+		t.Errorf("Lookup: %+v, %v", rec, err)
+	}
+	for _, again := range []driver.AcquireRequest{short, long} {
+		if res := acquire(t, s, again); !res.Granted || res.Token != rec.Token && res.Token != rec.Others[0].Token {
+			t.Errorf("a repetition: %+v, want a token of %+v", res, rec)
+		}
+	}
+	release(t, s, long)
+	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
+		t.Errorf("after the release of the last that ends, the lock lasts for %v, want a minute", left)
+	}
+	long = join(t, s, "name", 2*time.Second, driver.Shared, 0)
+	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
+		t.Errorf("beside a new holder with a shorter TTL, the lock lasts for %v, want a minute", left)
+	}
+	short.TTL = 2 * time.Hour
+	if renew(t, s, short) != driver.Renewed {
+		t.Error("a hold is gone")
+	}
+	if left := leftOf(t, server, hashOf); left < 2*time.Hour {
+		t.Errorf("after a renewal for two hours the holders are kept for %v", left)
+	}
+	rec, _, _ = s.Lookup(t.Context(), "name")
+	if len(rec.Others) != 1 || !isAbout(rec.Remaining, 2*time.Hour) || rec.Others[0].Remaining > 2*time.Second {
+		t.Errorf("after the renewal of one: %+v", rec)
+	}
+	release(t, s, short)
+	release(t, s, long)
+	if got := keys(server); !slices.Equal(got, want[:1]) {
+		t.Errorf("after the releases the keys are %q, want the counter only", got)
+	}
+	kept := join(t, s, "name", time.Hour, 1, 1)
+	if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: kept.Owner, Keep: time.Minute}); err != nil || !ended {
+		t.Fatalf("Release with Keep: %v, %v", ended, err)
+	}
+	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
+		t.Errorf("a keep of a minute leaves the lock for %v", left)
+	}
+}
+
+// A holder beside a thousand costs eight commands, and an exclusive one five.
+func TestCommandsOfHolders(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for _, limit := range []int{driver.Shared, 10_000} {
+		name := fmt.Sprint(limit)
+		var all []*call
+		for range 1000 {
+			all = append(all, mustAcquireCall(t, s, sharing(name, time.Hour, limit, 0)))
+		}
+		sendTogether(s, all...)
+		own := sharing(name, time.Hour, limit, 0)
+		for _, c := range []struct {
+			what string
+			most int
+			do   func()
+		}{
+			{"acquire", 8, func() { acquire(t, s, own) }},
+			{"renew", 9, func() { renew(t, s, own) }},
+			{"release", 15, func() { release(t, s, own) }},
+		} {
+			server.Do("CONFIG", "RESETSTAT")
+			c.do()
+			n := 0
+			for line := range strings.Lines(server.Do("INFO", "commandstats")) {
+				name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+				calls, _, _ := strings.Cut(rest, ",")
+				if ok && !strings.HasPrefix(name, "eval") && !strings.HasPrefix(name, "config") && !strings.HasPrefix(name, "client") &&
+					name != "info" && name != "hello" {
+					more, _ := strconv.Atoi(calls)
+					n += more
+				}
+			}
+			if n == 0 || n > c.most {
+				t.Errorf("%s of one of a thousand holders: %d commands, want %d at most", c.what, n, c.most)
+			}
+		}
+	}
+}
+
+// After a DEL of the lock by hand its holders are over: they cannot renew or release what others
+// hold then, and the next holders are a generation of their own.
+func TestHoldersAfterAForeignDEL(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	var old []driver.AcquireRequest
+	over := func(when string) {
+		t.Helper()
+		for i, req := range old {
+			if renew(t, s, req) != driver.RenewLost || claim(t, s, req).Granted || release(t, s, req) {
+				t.Errorf("%s: holder %d of a lock that was deleted renews, claims or releases", when, i)
+			}
+		}
+	}
+	for range 3 {
+		old = append(old, join(t, s, "name", time.Hour, 5, 1))
+	}
+	server.Do("DEL", "lock:name")
+	over("the lock is free")
+	writer := grant(t, s, "name", time.Minute)
+	over("a writer has the lock")
+	release(t, s, writer)
+	server.Do("SET", "lock:name", "a stranger's", "PX", "60000")
+	over("a stranger has the lock")
+	refuses(t, s, "name", driver.Shared, 0)
+	refuses(t, s, "name", 5, 1)
+	server.Do("DEL", "lock:name")
+	next := join(t, s, "name", time.Minute, 5, 5)
+	over("there is another generation")
+	rec, _, err := s.Lookup(t.Context(), "name")
+	if err != nil || rec.Others != nil || !isAbout(leftOf(t, server, "lock:name"), time.Minute) {
+		t.Errorf("the next generation is %+v, %v", rec, err)
+	}
+	release(t, s, join(t, s, "name", time.Hour, driver.Shared, 0))
+	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
+		t.Errorf("after the release of the last that ends, the lock lasts for %v, want a minute", left)
+	}
+	release(t, s, next)
+	if server.Do("EXISTS", "lock:name", hashOf, endsOf) != "0" {
+		t.Error("the lock is not free after the release of its only holder")
+	}
+}
+
+// After a loss of one of the keys beside the lock, as by an eviction, the lock keeps others out until
+// the end of the last holder, whichever of them is released; the weights that were granted count as well.
+func TestEvictedHolders(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{hashOf, endsOf} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			server := servers.StartRedis(t)
+			s := open(t, server.Addr, nil)
+			forgotten := join(t, s, "name", time.Hour, 3, 2)
+			server.Do("DEL", key)
+			refuses(t, s, "name", 0, 0)
+			refuses(t, s, "name", 3, 2)
+			if renew(t, s, forgotten) != driver.RenewLost || release(t, s, forgotten) {
+				t.Error("a holder that is forgotten renews or releases")
+			}
+			for range 2 {
+				known := join(t, s, "name", time.Minute, 3, 1)
+				refuses(t, s, "name", 3, 1)
+				if renew(t, s, known) != driver.Renewed || !release(t, s, known) {
+					t.Error("a holder that is known cannot renew and release")
+				}
+			}
+			refuses(t, s, "name", 0, 0)
+			if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Hour) {
+				t.Errorf("a holder that is forgotten still relies on its hour, and the lock lasts for %v", left)
+			}
+			if rec, found, err := s.Lookup(t.Context(), "name"); err != nil || !found || !isAbout(rec.Remaining, time.Hour) {
+				t.Errorf("Lookup: %+v, %v, %v", rec, found, err)
+			}
+			if _, found, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil || !found {
+				t.Errorf("Break: %v, %v", found, err)
+			}
+			grant(t, s, "name", time.Minute)
+		})
+	}
+}
+
+// A text that imitates the state of holders is a lock of another kind of client.
+func TestImitatedHolders(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for _, value := range []string{"shared:", "shared:5", "shared:5 1 0 1 1", "shared:5 0 0 0 0", "shared:5 1 0 1 1 1"} {
+		server.Do("SET", "lock:name", value)
+		refuses(t, s, "name", 0, 0)
+		refuses(t, s, "name", driver.Shared, 0)
+		refuses(t, s, "name", 5, 1)
+		if rec, found, err := s.Lookup(t.Context(), "name"); err != nil || !found || rec.Token != 0 || rec.Others != nil {
+			t.Errorf("%q: Lookup: %+v, %v, %v", value, rec, found, err)
+		}
+		server.Do("DEL", "lock:name")
+	}
+}
+
+// A holder that has died keeps others out until its own end, whatever the others do, and its weight
+// is free then.
+func TestDeadHolders(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	const ttl = 300 * time.Millisecond
+	join(t, s, "readers", ttl, driver.Shared, 0)
+	lives := join(t, s, "readers", ttl, driver.Shared, 0)
+	writer := enqueue(t, s, "readers")
+	release(t, s, lives)
+	if outcome := renew(t, s, writer); outcome != driver.RenewQueued {
+		t.Errorf("while a reader holds the lock, the place of a writer is %v", outcome)
+	}
+	eventually(t, "writer", func() bool { return renew(t, s, writer) == driver.Renewed })
+
+	join(t, s, "slots", ttl, 3, 2)
+	stays := join(t, s, "slots", time.Minute, 3, 1)
+	refuses(t, s, "slots", 3, 1)
+	waiter := queueOf("slots")
+	waiter.Limit, waiter.Weight = 3, 2
+	if res := acquire(t, s, waiter); !res.Queued || !res.First {
+		t.Fatalf("Acquire: %+v, want a place", res)
+	}
+	notices := noticesOf(t, s)
+	eventually(t, "admission by the renewal of another holder", func() bool { return renew(t, s, stays) == driver.Renewed && len(notices) > 0 })
+	expect(t, notices, driver.Granted, waiter)
+	refuses(t, s, "slots", 3, 1)
+	release(t, s, waiter)
+	join(t, s, "slots", time.Minute, 3, 2)
+	refuses(t, s, "slots", 3, 1)
+}
+
+// On a full server nobody is granted a hold, and those that there are can be renewed and released.
+func TestHoldersOnAFullServer(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	first := join(t, s, "name", time.Minute, 3, 1)
+	second := join(t, s, "name", time.Minute, 3, 2)
+	waiter := queueOf("name")
+	waiter.Limit = 1
+	if res := acquire(t, s, waiter); !res.Queued {
+		t.Fatalf("Acquire: %+v, want a place", res)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	for _, name := range []string{"name", "free"} {
+		for _, limit := range []int{driver.Shared, 10} {
+			if _, err := s.Acquire(t.Context(), sharing(name, time.Minute, limit, 0)); name == "free" && (!driver.IsNotApplied(err) || !strings.Contains(err.Error(), "memory")) {
+				t.Errorf("Acquire of %q on a full server: %v", name, err)
+			}
+		}
+	}
+	first.TTL = time.Hour
+	if renew(t, s, first) != driver.Renewed || !isAbout(leftOf(t, server, "lock:name"), time.Hour) || renew(t, s, second) != driver.Renewed {
+		t.Error("a hold cannot be renewed")
+	}
+	if !release(t, s, second) || !release(t, s, first) {
+		t.Error("a hold cannot be released")
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	if outcome := renew(t, s, waiter); outcome != driver.Renewed {
+		t.Errorf("the renewal of the place: %v", outcome)
+	}
+	refuses(t, s, "name", 0, 0)
+	release(t, s, waiter)
+	if server.Do("EXISTS", "lock:name", hashOf, endsOf) != "0" {
+		t.Error("something is left of the holders")
+	}
+}
+
+// A server that may have forgotten locks grants no hold beside those that it has.
+func TestGuardAndHolders(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, &Options{RestartGuard: guard})
+	abstains(t, s, time.Now(), guard)
+	held := join(t, s, "name", time.Minute, driver.Shared, 0)
+	waiter := enqueue(t, s, "name")
+	server.Do("DEL", s.guardKey()) // as after a loss of data
+	for _, name := range []string{"name", "free"} {
+		res, err := s.Acquire(t.Context(), sharing(name, time.Minute, driver.Shared, 0))
+		if name == "free" && (err == nil || !strings.Contains(err.Error(), "RestartGuard")) || res.Granted {
+			t.Errorf("Acquire of %q: %+v, %v", name, res, err)
+		}
+	}
+	if renew(t, s, held) != driver.Renewed || !release(t, s, held) {
+		t.Error("a server that abstains does not renew or release")
+	}
+	if server.Do("EXISTS", "lock:name") != "0" {
+		t.Fatalf("a server that abstains has admitted %q", server.Do("GET", "lock:name"))
+	}
+	eventually(t, "admission", func() bool { return renew(t, s, waiter) == driver.Renewed })
+}
+
+// With MinReplicas a hold beside others is confirmed or undone, a renewal is confirmed or unknown,
+// and those that are admitted together are asked to claim.
+func TestReplicasAndHolders(t *testing.T) {
+	t.Parallel()
+	master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
+	follow(t, replica, master)
+	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 500 * time.Millisecond})
+	writer := grantLater(t, s, "name", time.Minute)
+	var readers []driver.AcquireRequest
+	for range 2 {
+		reader := queueOf("name")
+		reader.Limit = driver.Shared
+		if res := acquire(t, s, reader); !res.Queued {
+			t.Fatalf("Acquire: %+v, want a place", res)
+		}
+		readers = append(readers, reader)
+	}
+	notices := noticesOf(t, s)
+	release(t, s, writer)
+	for _, reader := range readers {
+		expect(t, notices, driver.Ask, reader)
+		if res := claim(t, s, reader); !res.Granted {
+			t.Errorf("a claim: %+v", res)
+		}
+	}
+	replica.Pause()
+	if res, err := s.Acquire(t.Context(), sharing("name", time.Minute, driver.Shared, 0)); err == nil || !strings.Contains(err.Error(), "0 replicas have confirmed") {
+		t.Errorf("a hold that no replica has: %+v, %v", res, err)
+	}
+	rec, _, err := s.Lookup(t.Context(), "name")
+	if err != nil || len(rec.Others) != 1 {
+		t.Errorf("a hold that no replica has is left: %+v, %v", rec, err)
+	}
+	shorter := driver.RenewRequest{Name: "name", Owner: readers[0].Owner, TTL: time.Second}
+	if outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{shorter}); err == nil || outcomes[0] != driver.RenewUnknown {
+		t.Errorf("a renewal that no replica has: %v, %v", outcomes, err)
+	}
+	// WAIT concerns what its connection has written, and here that is the renewal.
+	anew := open(t, master.Addr, &Options{MinReplicas: 1})
+	if outcomes, err := anew.Renew(t.Context(), []driver.RenewRequest{shorter}); err == nil || outcomes[0] != driver.RenewUnknown {
+		t.Errorf("a renewal that changes nothing, and that no replica has: %v, %v", outcomes, err)
+	}
+	replica.Resume()
+	eventually(t, "confirmed renewal", func() bool {
+		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{shorter})
+		return err == nil && outcomes[0] == driver.Renewed
+	})
+}
+
+// A user with the rights for exclusive holds alone finds holders that tolerate others in the way, and
+// nothing else. Without one of the rights for these a request fails, and changes nothing.
+func TestRightsForHolders(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	all := open(t, server.Addr, nil)
+	user := func(name string, commands ...string) *Store {
+		t.Helper()
+		server.Do("ACL", "SETUSER", name, "on", ">SecretWord", "~lock:*", "-@all", "+eval", "+evalsha", "+hello", "+exists")
+		server.Do(append([]string{"ACL", "SETUSER", name}, plus(commands)...)...)
+		return openFromURL(t, "redis://"+name+":SecretWord@"+server.Addr)
+	}
+	limited := user("limited", rights...)
+	own := grant(t, limited, "name", time.Minute)
+	server.Do("DEL", "lock:name")
+	reader := join(t, all, "name", time.Minute, driver.Shared, 0)
+	if res := refuses(t, limited, "name", 0, 0); !isAbout(res.Held.Remaining, time.Minute) {
+		t.Errorf("the hold in the way is %+v", res.Held)
+	}
+	if renew(t, limited, own) != driver.RenewLost || release(t, limited, own) {
+		t.Error("a hold that was broken is renewed or released")
+	}
+	if rec, found, err := limited.Lookup(t.Context(), "name"); err != nil || !found || !isAbout(rec.Remaining, time.Minute) {
+		t.Errorf("Lookup: %+v, %v, %v", rec, found, err)
+	}
+	release(t, all, reader)
+	release(t, limited, grant(t, limited, "name", time.Minute))
+
+	needed := []string{"get", "set", "del", "time", "zadd", "zrange", "zrem", "zcard", "hset", "hsetnx", "hget", "hmget", "hdel", "hlen", "zscore", "pexpireat"}
+	for _, missing := range needed {
+		others := slices.DeleteFunc(slices.Clone(needed), func(command string) bool { return command == missing })
+		s := user("without-"+missing, append(others, "getrange")...)
+		for _, beside := range []bool{false, true} {
+			server.Do("FLUSHALL")
+			var second driver.AcquireRequest
+			if beside {
+				join(t, all, "name", time.Minute, 9, 3)
+				second = join(t, all, "name", time.Hour, 9, 3)
+			}
+			state := func() string {
+				rec, found, err := all.Lookup(t.Context(), "name")
+				left := leftOf(t, server, "lock:name") > 90*time.Minute
+				return fmt.Sprint(found, err, rec.Token, len(rec.Others), left)
+			}
+			before := state()
+			if res, err := s.Acquire(t.Context(), sharing("name", 2*time.Hour, 9, 3)); err != nil && (state() != before || !driver.IsNotApplied(err)) {
+				t.Errorf("without %s, beside others %v: %v, and %s became %s", missing, beside, err, before, state())
+			} else if err == nil && !res.Granted {
+				t.Errorf("without %s, beside others %v: %+v", missing, beside, res)
+			} else if err == nil {
+				continue
+			}
+			if !beside {
+				continue
+			}
+			refuses(t, all, "name", 9, 4)
+			if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: second.Owner}); err != nil && state() != before {
+				t.Errorf("without %s: Release: %v, %v, and %s became %s", missing, ended, err, before, state())
+			}
+		}
+	}
+}
+
+// In a cluster the keys of the holders are in the slot of the lock. While the slot moves no holder is
+// told that it has lost its hold, and none is granted that is too many.
+func TestHoldersInACluster(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartRedisCluster(t)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true})
+	s := New(client, nil)
+	t.Cleanup(func() { _ = s.Close(); _ = client.Close() })
+	for i := range 20 {
+		name := strconv.Itoa(i)
+		req := join(t, s, name, time.Minute, 2, 1)
+		join(t, s, name, time.Minute, 2, 1)
+		refuses(t, s, name, 2, 1)
+		release(t, s, req)
+		handed := queueOf(name)
+		if res := acquire(t, s, handed); !res.Queued {
+			t.Errorf("a writer: %+v, want a place", res)
+		}
+	}
+	const name = "{x}name"
+	slot := int(slotOf(s.lockKey(name)))
+	from, to := masterOf(t, cluster, client, s.lockKey(name))
+	held, other := join(t, s, name, time.Minute, 2, 1), join(t, s, name, time.Minute, 2, 1)
+	check := func(when string) {
+		t.Helper()
+		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: held.Owner, TTL: time.Minute}})
+		if (err != nil) != (outcomes[0] == driver.RenewUnknown) || err == nil && outcomes[0] != driver.Renewed {
+			t.Errorf("%s: Renew: %v, %v", when, outcomes, err)
+		}
+		for _, limit := range []int{0, 2} {
+			if res, err := s.Acquire(t.Context(), sharing(name, time.Minute, limit, 0)); err == nil && res.Granted {
+				t.Errorf("%s: Acquire with limit %d: %+v", when, limit, res)
+			}
+		}
+		if res, err := s.Acquire(t.Context(), other); err == nil && !res.Granted {
+			t.Errorf("%s: a repetition: %+v", when, res)
+		}
+		if _, found, err := s.Lookup(t.Context(), name); err != nil || !found {
+			t.Errorf("%s: Lookup: %v, %v", when, found, err)
+		}
+		stranger := driver.ReleaseRequest{Name: name, Owner: "stranger"}
+		if ended, _ := s.Release(t.Context(), stranger); ended {
+			t.Errorf("%s: a stranger has released a hold", when)
+		}
+	}
+	// The slot has all keys that the scripts declare, so that they run until one of these has moved.
+	ahead := request("{x}ahead", time.Minute)
+	ahead.Floor = time.Now().Add(time.Hour).UnixMicro()
+	acquire(t, s, ahead)
+	enqueue(t, s, ahead.Name)
+	cluster.BeginMove(slot, from, to)
+	check("nothing has moved")
+	all := strings.Fields(from.Do("CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "100"))
+	slices.SortFunc(all, func(a, b string) int { // The holders first.
+		isOf := func(key string) int { return strings.Count(key, "holders") + 2*strings.Count(key, "ends") }
+		return isOf(b) - isOf(a)
+	})
+	for _, key := range all {
+		host, port, _ := strings.Cut(to.Addr, ":")
+		from.Do("MIGRATE", host, port, key, "0", "5000")
+		check(fmt.Sprintf("%q has moved", key))
+	}
+	ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: other.Owner})
+	if err == nil && !ended {
+		t.Error("a release during the move reports that there is no hold")
+	}
+	cluster.EndMove(slot, from, to)
+	eventually(t, "renewal", func() bool {
+		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: held.Owner, TTL: time.Minute}})
+		return err == nil && outcomes[0] == driver.Renewed
+	})
+	if !ended && !release(t, s, other) {
+		t.Error("a hold is lost by the move")
+	}
+	join(t, s, name, time.Minute, 2, 1)
+	refuses(t, s, name, 2, 1)
+}
+
+// Holds of one batch, tokens above the clock and several tokens are as for exclusive holds.
+func TestTokensOfHolders(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	ahead := sharing("name", time.Minute, driver.Shared, 0)
+	ahead.Floor = time.Now().Add(time.Hour).UnixMicro()
+	first := acquire(t, s, ahead)
+	if first.Token != ahead.Floor {
+		t.Errorf("above a floor of %d the token is %d", ahead.Floor, first.Token)
+	}
+	last := first.Token
+	for range 3 {
+		res := acquire(t, s, sharing("name", time.Minute, driver.Shared, 0))
+		if res.Token != last+1 {
+			t.Errorf("token %d after %d", res.Token, last)
+		}
+		last = res.Token
+	}
+	release(t, s, join(t, s, "name", 2*time.Second, driver.Shared, 0))
+	join(t, s, "name", 2*time.Second, driver.Shared, 0)
+	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
+		t.Errorf("beside a new holder with a shorter TTL, the lock lasts for %v, want a minute", left)
+	}
+	last += 2
+	several := sharing("name", time.Minute, 5, 5)
+	several.Tokens = 10
+	res := acquire(t, s, several)
+	if res.Token != last+1 || res.Tokens != 10 && res.Tokens != 1 {
+		t.Errorf("several tokens: %+v after %d", res, last)
+	}
+	again := acquire(t, s, several)
+	if again.Token != res.Token || max(again.Tokens, 1) != max(res.Tokens, 1) {
+		t.Errorf("a repetition: %+v, want %+v", again, res)
+	}
+	if claimed := claim(t, s, several); claimed.Token != res.Token {
+		t.Errorf("a claim: %+v, want %+v", claimed, res)
+	}
+	var all []*call
+	for i := range 100 {
+		all = append(all, mustAcquireCall(t, s, sharing(fmt.Sprint("batch/", i%10), time.Minute, i%3-1, 0)))
+	}
+	sendTogether(s, all...)
+	highest := map[string]int64{}
+	for i, c := range all {
+		reply, err := s.readReply(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := granted("name", reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Granted && res.Token <= highest[c.lock] {
+			t.Errorf("call %d: token %d after %d", i, res.Token, highest[c.lock])
+		}
+		highest[c.lock] = max(highest[c.lock], res.Token)
+		if res.Granted && c.limit == 0 && i >= 10 {
+			t.Errorf("call %d is granted exclusively beside others", i)
+		}
+	}
+}
