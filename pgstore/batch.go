@@ -155,20 +155,20 @@ func (s *Store) changeTogether(ctx context.Context, releases, acquires []*rowCha
 			change.decided = false
 		}
 		release := func(scan scanner) error {
-			var place int64 // They are counted from one.
+			var position int64 // in the batch, from 1
 			var level string
-			err := scan(&place, &level)
+			err := scan(&position, &level)
 			if err == nil {
-				releases[place-1].decided, releases[place-1].applied = true, true
+				releases[position-1].decided, releases[position-1].applied = true, true
 			}
 			return err
 		}
 		acquire := func(scan scanner) error {
-			var place, token int64
+			var position, token int64
 			var lastToken *int64
-			err := scan(&place, &token, &lastToken)
+			err := scan(&position, &token, &lastToken)
 			if err == nil {
-				change := acquires[place-1]
+				change := acquires[position-1]
 				change.decided, change.applied, change.token, change.lastToken = true, true, token, lastToken
 			}
 			return err

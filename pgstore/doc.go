@@ -18,6 +18,12 @@
 //	SELECT locks.extend_lock('name'::text, 'worker-7'::text, 30::integer)                               -- false: it is lost
 //	SELECT locks.release_lock('name'::text, 'worker-7'::text)                                           -- false: it was not one's own
 //
+//	SELECT locks.acquire_slot('name'::text, 'worker-7'::text, 30::double precision, '{}'::jsonb, 10::integer, 1::integer)
+//
+// The last takes a lock together with others, as Options.Limit and Weight do, and returns the token
+// or null; with a limit of -1 it is that of Options.Shared. extend_lock and release_lock are the
+// same for these.
+//
 // Here the schema is "locks" (Options.Schema). Write the schema, and a cast on every argument, the
 // TTL too (a driver may send 30 as smallint, bigint, numeric or text): without them an overload
 // that another user has made in a schema of the search_path may be called instead, with the rights
@@ -32,8 +38,14 @@
 //	with psycopg.connect(url, autocommit=True) as db:    # else nothing is committed until the end
 //	    taken = db.execute("SELECT locks.acquire_lock(%s::text, %s::text, %s::double precision)", (name, holder, 30.0)).fetchone()[0]
 //
+// In a transaction of the REPEATABLE READ or SERIALIZABLE level they may fail with
+// serialization_failure (40001), in one with savepoints with deadlock_detected (40P01); PREPARE
+// TRANSACTION is refused after a release_lock that has notified a waiter.
+//
 // acquire_lock does not wait, and does not overtake: it is false while clients of this package wait
-// for the lock. release_lock passes the lock on to the first of them.
+// for the lock. A program that calls it again and again gets the lock when none of them waits, and
+// on a name for which one always does, never: the command "holdfast run" waits in line for it.
+// release_lock passes the lock on to the first waiter.
 //
 // While a transaction that has called one of them, or has locked the row, is open, nobody else gets
 // the lock: attempts are refused as held by "a transaction that has the row open" (false by
@@ -73,6 +85,11 @@
 // on a channel of its Store, which has one connection that listens after the first wait.
 // release_lock notifies at its commit. A notification that is lost costs a waiter a third of the
 // time of its place, and the place of a process that has died the rest of that time.
+//
+// The holds of a lock that several hold at once have rows in the table distributed_locks_shares,
+// each with an end and a token of its own; the row of the lock ends with the last of them. All of
+// them change one row, so that changes of one name are committed one after the other: expect some
+// hundred a second.
 //
 // The table of waiters is UNLOGGED: a place is not written to the log, and a crash of the server
 // forgets the queues. The waiters then make new places, in another order. No connection can listen
@@ -117,8 +134,9 @@
 //
 // [Store.Migrate] makes the table and the functions; [Migrations] returns its statements for other
 // tools. Users of the locks need USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on the
-// table and on that of the waiters, distributed_locks_waiters. Migrate copies the rights to the
-// table when it makes the other. A user without them cannot wait, and can do the rest. Do not make
+// table and on those of the waiters and the shares, distributed_locks_waiters and
+// distributed_locks_shares. Migrate copies the rights to the table when it makes the others. A user
+// without them cannot wait, nor hold a lock together with others, and can do the rest. Do not make
 // an index on expires_at: updates would no longer stay within their pages. Migrate mends a table
 // that was made by hand, or has changed since, if that loses nothing. Otherwise it refuses the
 // table, with the statement that mends it.

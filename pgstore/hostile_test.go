@@ -204,7 +204,7 @@ func TestHostileOverloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := 0
-	for _, name := range []string{"acquire_lock", "acquire_lock_token", "extend_lock", "release_lock", "sweep_locks"} {
+	for _, name := range []string{"acquire_lock", "acquire_lock_token", "acquire_slot", "extend_lock", "release_lock", "sweep_locks"} {
 		for _, args := range []string{"", "text, text", "text, text, integer", "text, text, integer, jsonb", "text, text, numeric", "varchar, varchar",
 			"varchar, varchar, integer", "text, text, smallint", "text, text, bigint", "text, text, text", "text, text, double precision",
 			"text, text, smallint, jsonb", "text, text, bigint, jsonb", "text, text, numeric, jsonb", "text, text, text, jsonb", "VARIADIC text[]"} {
@@ -258,8 +258,12 @@ func TestHostileOwner(t *testing.T) {
 		"waiters": {"CREATE TABLE public.distributed_locks_waiters (lock_name text, owner text, place bigint, until timestamptz, holder text, metadata jsonb," +
 			" floor bigint, tokens bigint, notify_to text)",
 			"CREATE TRIGGER t BEFORE INSERT ON public.distributed_locks_waiters FOR EACH ROW EXECUTE FUNCTION public.spring()"},
+		"shares": {"CREATE TABLE public.distributed_locks_shares (lock_name text, owner text, lim bigint, weight bigint, token bigint, last_token bigint," +
+			" acquired_at timestamptz, expires_at timestamptz, is_kept boolean, holder text, metadata jsonb, notify_to text)",
+			"CREATE TRIGGER t BEFORE INSERT ON public.distributed_locks_shares FOR EACH ROW EXECUTE FUNCTION public.spring()"},
 		"function": {`CREATE FUNCTION public.holdfast_acquire(p_name text, p_owner text, p_holder text, p_ttl bigint, p_floor bigint, p_tokens bigint, p_metadata jsonb,
-			p_commit text, p_standby boolean, p_queue bigint, p_claim boolean, p_place boolean, p_notify_to text) RETURNS integer LANGUAGE sql AS 'SELECT 1'`},
+			p_commit text, p_standby boolean, p_queue bigint, p_claim boolean, p_place boolean, p_notify_to text, p_limit bigint, p_weight bigint)
+			RETURNS integer LANGUAGE sql AS 'SELECT 1'`},
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, text := range append([]string{spring}, texts...) {

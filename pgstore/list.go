@@ -40,7 +40,7 @@ func (s *Store) listPage(ctx context.Context, prefix, after string) ([]driver.Re
 	err := s.queryRows(ctx, s.queries.list, []any{after, prefix, int64(pageSize)}, func() { records = nil }, func(scan scanner) error {
 		var name string
 		row := recordRow{}
-		if err := scan(row.columns(&name, &row.waiting)...); err != nil {
+		if err := scan(row.columns(&name, &row.waiting, &row.shares)...); err != nil {
 			return err
 		}
 		records = append(records, row.toRecord(name))

@@ -12,21 +12,11 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/notices"
-	"github.com/holdfast-go/holdfast/internal/retry"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-const (
-	// listenPing is how often a connection that listens is tested, and listenTimeout bounds the
-	// test and the attempt to connect. The others bound the pauses between attempts.
-	listenPing    = 20 * time.Second
-	listenTimeout = 5 * time.Second
-	minReconnect  = 50 * time.Millisecond
-	maxReconnect  = 2 * time.Second
-
-	// notifyTimeout bounds the statement that notifies waiters.
-	notifyTimeout = 2 * time.Second
-)
+// listenPing is how often a connection that listens is tested.
+const listenPing = 20 * time.Second
 
 // A notifier passes the notifications for a Store to the functions that Notify has registered. The
 // Store listens on a channel of its own. The payload identifies a waiter without its secret.
@@ -41,7 +31,7 @@ type notifier struct {
 	purgeAt int                     // the number of waiters at which those that are over are deleted
 }
 
-// A waitingOwner waits for a name until a time, and a while longer.
+// A waitingOwner is an owner that waits for a name until a time.
 type waitingOwner struct {
 	name, owner string
 	until       time.Time
@@ -53,13 +43,14 @@ func (s *Store) Notify(f func(driver.Notice)) (stop func()) {
 	return s.notifier.notices.Notify(f)
 }
 
-// expect returns where an owner that waits for d is notified: the channel and the payload.
-func (n *notifier) expect(name, owner string, d time.Duration) (notifyTo string) {
+// addWaiter registers an owner that waits for d. It returns the channel and the payload of its
+// notifications.
+func (n *notifier) addWaiter(name, owner string, d time.Duration) (notifyTo string) {
 	payload := fmt.Sprintf("%x", sha256.Sum256([]byte(name+"\x00"+owner)))[:32]
 	now := time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.waiters[payload] = waitingOwner{name, owner, now.Add(d + time.Minute)} // A notice that is not needed does no harm.
+	n.waiters[payload] = waitingOwner{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
 	if len(n.waiters) > n.purgeAt {
 		for payload, w := range n.waiters {
 			if w.until.Before(now) {
@@ -79,8 +70,8 @@ func (n *notifier) waiterOf(payload string) (w waitingOwner, found bool) {
 	return w, found
 }
 
-// ask sends an Ask to an owner, or to all if the name is "".
-func (n *notifier) ask(name, owner string) {
+// sendAsk sends an Ask to an owner, or to all if the name is "".
+func (n *notifier) sendAsk(name, owner string) {
 	n.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
 }
 
@@ -99,16 +90,16 @@ func (s *Store) listen() {
 		conn, err := s.dialListener()
 		if errors.Is(err, driver.ErrUnsupported) {
 			s.cannotListen.Store(true)
-			s.notifier.ask("", "")
+			s.notifier.sendAsk("", "")
 			return
 		}
 		if err == nil {
-			s.notifier.ask("", "") // What was sent before is lost.
+			s.notifier.sendAsk("", "") // What was sent before is lost.
 			failures = 0
 			s.forward(conn)
 			closeConn(conn)
 		}
-		if retry.Sleep(s.ctx, retry.Backoff(failures, minReconnect, maxReconnect)) != nil {
+		if pgclient.PauseBeforeReconnect(s.ctx, failures) != nil {
 			return
 		}
 	}
@@ -116,7 +107,7 @@ func (s *Store) listen() {
 
 // dialListener makes a connection that listens.
 func (s *Store) dialListener() (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
 	defer cancel()
 	config, err := s.pool.listenConfig(ctx)
 	if err != nil {
@@ -153,10 +144,10 @@ func (s *Store) forward(conn *pgx.Conn) {
 		case err == nil:
 			if w, found := s.notifier.waiterOf(note.Payload); found {
 				s.nameCache.setContended(w.name)
-				s.notifier.ask(w.name, w.owner)
+				s.notifier.sendAsk(w.name, w.owner)
 			}
 		case idle:
-			ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
+			ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
 			_, err := conn.Exec(ctx, pgclient.PingStatement, pgx.QueryExecModeExec)
 			cancel()
 			if err != nil {
@@ -181,10 +172,10 @@ func (s *Store) notifyWaiters(names ...string) {
 		return
 	}
 	s.runInBackground(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), notifyTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), pgclient.NotifyTimeout)
 		defer cancel()
 		_ = s.queryUntilDone(ctx, func(ctx context.Context, c conn, unprepared bool) error {
 			return c.query(ctx, unprepared, s.queries.notify, []any{arrayLiteral(names)}, func(scanner) error { return nil })
-		}) // Waiters renew their places, and so notice it.
+		}) // After an error, waiters get the name by the renewal of their places.
 	})
 }

@@ -5,7 +5,6 @@ package pgstore
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/lockqueue/queuetest"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -61,7 +61,7 @@ func (l *noticeLog) expectAll(t *testing.T) {
 func (l *noticeLog) flush(t *testing.T, s *Store) (notices []driver.Notice) {
 	t.Helper()
 	s.background.Wait()
-	channel, payload, _ := strings.Cut(s.notifier.expect("the end", "", time.Minute), " ")
+	channel, payload, _ := strings.Cut(s.notifier.addWaiter("the end", "", time.Minute), " ")
 	change(t, s, "SELECT pg_notify($1, $2)", channel, payload)
 	for {
 		n := l.next(t)
@@ -147,13 +147,6 @@ func TestHistories(t *testing.T) {
 	log := noticesOf(t, s)
 	played := 0
 	for _, h := range all {
-		exclusive := !slices.ContainsFunc(h.Steps, func(step queuetest.Step) bool {
-			_, shared := step.Args["shared"]
-			return shared || step.Args["limit"] != ""
-		})
-		if !exclusive { // Such requests are refused: drivertest, queue/limits.
-			continue
-		}
 		played++
 		t.Run(strings.ReplaceAll(h.Title, " ", "-"), func(t *testing.T) {
 			if err := queuetest.Play(h, 1, &historyStore{t: t, s: s, log: log, name: h.Title, asked: map[string]int64{}}); err != nil {
@@ -161,7 +154,7 @@ func TestHistories(t *testing.T) {
 			}
 		})
 	}
-	if played < 45 {
+	if played < 60 {
 		t.Errorf("%d histories were played", played)
 	}
 }
@@ -185,6 +178,8 @@ func (h *historyStore) Advance(d time.Duration) {
 	micros := d.Microseconds()
 	change(h.t, h.s, `UPDATE @table@ SET acquired_at = acquired_at - v, granted_at = granted_at - v, expires_at = expires_at - v,
 		token = token - $2::bigint, last_token = last_token - $2::bigint FROM (SELECT $2::bigint * interval '1 microsecond' AS v) AS v WHERE lock_name = $1`, h.name, micros)
+	change(h.t, h.s, `UPDATE @shares@ SET acquired_at = acquired_at - v, expires_at = expires_at - v, token = token - $2::bigint,
+		last_token = last_token - $2::bigint FROM (SELECT $2::bigint * interval '1 microsecond' AS v) AS v WHERE lock_name = $1`, h.name, micros)
 	change(h.t, h.s, `UPDATE @waiters@ SET until = until - $2::bigint * interval '1 microsecond', floor = greatest(floor - $2::bigint, 0)
 		WHERE lock_name = $1`, h.name, micros)
 }
@@ -200,7 +195,7 @@ func (h *historyStore) own(token, sign int64) int64 {
 func (h *historyStore) Acquire(req queuetest.Request) queuetest.Reply {
 	res, err := h.s.Acquire(h.t.Context(), driver.AcquireRequest{
 		Name: h.name, Owner: req.Owner, Holder: req.Owner, TTL: req.TTL, Queue: req.Queue, Claim: req.Claim, Tokens: req.Tokens,
-		Floor: h.own(req.Floor, -1),
+		Floor: h.own(req.Floor, -1), Limit: req.Limit, Weight: req.Weight,
 	})
 	if errors.Is(err, driver.ErrInvalid) {
 		return queuetest.Reply{Invalid: true}
@@ -234,14 +229,14 @@ func (h *historyStore) Release(owner string, keep time.Duration) bool {
 }
 
 func (h *historyStore) Break(token int64) int {
-	_, found, err := h.s.Break(h.t.Context(), driver.BreakRequest{Name: h.name, Token: h.own(token, -1)})
+	rec, found, err := h.s.Break(h.t.Context(), driver.BreakRequest{Name: h.name, Token: h.own(token, -1)})
 	if err != nil {
 		h.t.Error(err)
 	}
-	if found {
-		return 1
+	if !found {
+		return 0
 	}
-	return 0
+	return 1 + len(rec.Others)
 }
 
 // Notices adds the tokens of those that were admitted. The release of a contended name may notify a
@@ -253,7 +248,8 @@ func (h *historyStore) Notices() (all []queuetest.Notice) {
 			continue
 		}
 		notice := queuetest.Notice{Owner: n.Owner}
-		if err := h.s.queryRows(h.t.Context(), h.s.expandSQL(`SELECT token, greatest(last_token - token, 0) + 1 FROM @table@
+		if err := h.s.queryRows(h.t.Context(), h.s.expandSQL(`SELECT token, greatest(last_token - token, 0) + 1 FROM (
+			SELECT lock_name, holder_id, token, last_token FROM @table@ UNION ALL SELECT lock_name, owner, token, last_token FROM @shares@) AS h
 			WHERE lock_name = $1 AND holder_id = $2`), []any{h.name, n.Owner}, func() {}, func(scan scanner) error { return scan(&notice.Token, &notice.Tokens) }); err != nil {
 			h.t.Error(err)
 		}
@@ -270,8 +266,15 @@ func (h *historyStore) Notices() (all []queuetest.Notice) {
 // is lost by being admitted meanwhile.
 func TestRefreshesBesideReleases(t *testing.T) {
 	t.Parallel()
+	for what, limits := range map[string][]int{"exclusive": {0}, "mixed": {0, driver.Shared, 2}} {
+		t.Run(what, func(t *testing.T) { testRefreshesBesideReleases(t, limits) })
+	}
+}
+
+func testRefreshesBesideReleases(t *testing.T, limits []int) {
 	s := open(t, "pool_max_conns=16", "options=-c%20deadlock_timeout%3D10ms%20-c%20synchronous_commit%3Doff")
-	const names, waiters, rounds = 4, 6, 300
+	const names, waiters = 4, 6
+	rounds := 300 / len(limits)
 	deadlocks := func() (n int) {
 		query(t, s, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()", nil, &n)
 		return n
@@ -288,7 +291,7 @@ func TestRefreshesBesideReleases(t *testing.T) {
 						continue
 					}
 					req := pgtest.Request(name, time.Minute)
-					req.Queue = time.Minute
+					req.Queue, req.Limit = time.Minute, limits[i%len(limits)]
 					res, err := s.Acquire(t.Context(), req)
 					if err != nil {
 						t.Errorf("Acquire: %v", err)
@@ -616,7 +619,7 @@ func TestNoRightsToWaiters(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	change(t, s, "DO $$ BEGIN CREATE ROLE impatient LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
-	change(t, s, "GRANT USAGE ON SCHEMA %SCHEMA% TO impatient")
+	change(t, s, "GRANT USAGE ON SCHEMA @schema@ TO impatient")
 	change(t, s, "GRANT SELECT, INSERT, UPDATE, DELETE ON @table@ TO impatient")
 	poor := New(pgtest.OpenPool(t, strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "impatient@", 1)), &s.options)
 	t.Cleanup(func() { _ = poor.Close() })
@@ -638,6 +641,14 @@ func TestNoRightsToWaiters(t *testing.T) {
 		t.Error("Release: nothing was held")
 	}
 	release(t, poor, grant(t, poor, "other", time.Minute))
+	var done bool
+	query(t, poor, "SELECT @acquire_lock@('third', 'worker')", nil, &done)
+	queueUp(t, s, "third", time.Minute)
+	refuse(t, poor, "third")
+	query(t, poor, "SELECT @release_lock@('third', 'worker')", nil, &done)
+	if !done {
+		t.Error("release_lock: nothing was held")
+	}
 }
 
 // The rights to the table are rights to its queues.
@@ -678,8 +689,8 @@ func TestWaitersOfAnotherPurpose(t *testing.T) {
 	t.Parallel()
 	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "another purpose"})
 	t.Cleanup(func() { _ = s.Close() })
-	change(t, s, "DROP SCHEMA IF EXISTS %SCHEMA% CASCADE")
-	change(t, s, "CREATE SCHEMA %SCHEMA%")
+	change(t, s, "DROP SCHEMA IF EXISTS @schema@ CASCADE")
+	change(t, s, "CREATE SCHEMA @schema@")
 	change(t, s, "CREATE TABLE @waiters@ (lock_name text, place bigint, table_number integer)")
 	if err := s.Migrate(t.Context()); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "Options.Table") {
 		t.Errorf("Migrate: %v, want it refused, and how to mend it", err)
@@ -731,6 +742,147 @@ func TestQueueThroughPooler(t *testing.T) {
 				t.Errorf("a waiter behind a pooler: %v", err)
 			}
 		})
+	}
+}
+
+// A waiter that gives up at the moment at which it is admitted leaves no hold behind.
+func TestGiveUpBesideAdmission(t *testing.T) {
+	t.Parallel()
+	url := openDatabase(t, "given_up")
+	s, leaver := openAt(t, url), openAt(t, url, "application_name=leaver")
+	for _, text := range []string{
+		`CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$
+		 BEGIN
+			WHILE NOT pg_try_advisory_xact_lock_shared(1) LOOP PERFORM pg_sleep(0.001); END LOOP;
+			RETURN NULL;
+		 END $$`,
+		`CREATE TRIGGER pause AFTER UPDATE ON @table@ FOR EACH STATEMENT
+		 WHEN (current_setting('application_name') = 'leaver') EXECUTE FUNCTION pause()`,
+	} {
+		change(t, s, text)
+	}
+	held, w := grant(t, s, "name", time.Minute), queueUp(t, s, "name", time.Minute)
+	pause := leaveOpen(t, s, "SELECT pg_advisory_xact_lock(1)")
+	var group sync.WaitGroup
+	group.Go(func() { release(t, leaver, w) }) // The first update of holdfast_release finds no hold of w.
+	pgtest.Eventually(t, "pause in the release", func() bool {
+		var n int
+		query(t, s, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leaver' AND wait_event = 'PgSleep'", nil, &n)
+		return n > 0
+	})
+	release(t, s, held)
+	if err := pause.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
+	if rec, found, err := s.Lookup(t.Context(), "name"); found || err != nil {
+		t.Errorf("the name is held after the holder and the waiter have gone: %+v, %v", rec, err)
+	}
+}
+
+// A try in a transaction of the caller leaves the durability of that transaction alone, also if the
+// name was taken while the try waited for its row.
+func TestTryLeavesCommitAlone(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "left_alone"))
+	grant(t, s, "name", time.Hour)
+	queueUp(t, s, "name", time.Hour)
+	pgtest.Eventually(t, "attempt that finds the name taken in time", func() bool {
+		change(t, s, "UPDATE @table@ SET expires_at = now()")
+		taker := leaveOpen(t, s, "UPDATE @table@ SET expires_at = now() + interval '1 hour'")
+		caller := leaveOpen(t, s, "SELECT")
+		var pid int
+		if err := caller.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			t.Fatal(err)
+		}
+		var rowOpen bool
+		var group sync.WaitGroup
+		group.Go(func() {
+			err := caller.QueryRow(t.Context(), s.expandSQL(`SELECT row_open FROM @holdfast_acquire@('name', 'other', NULL, 60000000, 0, 1, '{}', '', false,
+				0, false, false, NULL, 0, 0)`)).Scan(&rowOpen)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		waits := false
+		for range 10000 {
+			query(t, s, "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)", []any{pid}, &waits)
+			if waits {
+				break
+			}
+		}
+		if err := taker.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+		group.Wait()
+		var level string
+		if err := caller.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&level); err != nil || level != "on" {
+			t.Errorf("synchronous_commit is %s after a try: %v", level, err)
+		}
+		_ = caller.Rollback(t.Context())
+		return waits && !rowOpen || t.Failed()
+	})
+}
+
+// An admission waits for the disk, whatever request makes it; a place does not.
+func TestAdmissionIsDurable(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "durable_admissions"))
+	grant(t, s, "name", time.Hour)
+	a := queueUp(t, s, "name", time.Hour)
+	queueUp(t, s, "name", time.Hour)
+	for _, call := range []string{
+		"SELECT FROM @holdfast_acquire@('name', 'other', NULL, 60000000, 0, 1, '{}', '', false, 60000000, false, true, 'x y', 0, 0)",
+		"SELECT @holdfast_refresh@('{name}', '{another}', '{60000000}', '', false)",
+		"SELECT FROM @holdfast_release@('name', '" + a.Owner + "', 0, '', false, false)",
+	} {
+		for _, admits := range []bool{false, true} {
+			if admits {
+				change(t, s, "UPDATE @table@ SET expires_at = now()")
+			}
+			tx := leaveOpen(t, s, call)
+			var level string
+			if err := tx.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&level); err != nil || (level == "on") != admits {
+				t.Errorf("synchronous_commit is %s after %s, admitting: %v, %v", level, call, admits, err)
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		change(t, s, "UPDATE @table@ SET expires_at = now() + interval '1 hour'")
+	}
+}
+
+// A transaction with a snapshot that is older than a place does not pass it over.
+func TestOlderSnapshot(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "older_snapshots"))
+	held := grant(t, s, "name", time.Hour)
+	queueUp(t, s, "name", time.Hour)
+	tx := leaveOpen(t, s, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+	if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	queueUp(t, s, "name", time.Hour)
+	_, err := tx.Exec(t.Context(), s.expandSQL("SELECT @release_lock@('name', '"+held.Owner+"')"))
+	if pgclient.SQLState(err) != "40001" {
+		t.Errorf("release_lock by a transaction with an older snapshot: %v, want serialization_failure", err)
+	}
+}
+
+// A place that can be granted no token is dropped, and the name is free.
+func TestPlaceWithoutToken(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	held := grant(t, s, "name", time.Hour)
+	w := queueUp(t, s, "name", time.Hour)
+	change(t, s, "UPDATE @table@ SET token = 9007199254740991")
+	release(t, s, held)
+	if rec, found, err := s.Lookup(t.Context(), "name"); found || err != nil {
+		t.Errorf("Lookup: %+v, %v, want nobody to be admitted", rec, err)
+	}
+	if got := renew(t, s, w); got[0] != driver.RenewLost {
+		t.Errorf("Renew of the place: %v", got)
 	}
 }
 

@@ -16,7 +16,9 @@ type recordRow struct {
 	token, since, until, left *int64
 	holder, metadata          *string
 	kept                      *bool
-	waiting                   int // set by Lookup and List
+	limit, weight             *int64
+	waiting                   int     // set by Lookup and List
+	shares                    *string // set by Lookup and List if several can hold the lock
 }
 
 // columns returns the destinations for a row that has the columns before in front.
@@ -25,6 +27,11 @@ func (r *recordRow) columns(before ...any) []any {
 }
 
 func (r *recordRow) toRecord(name string) driver.Record {
+	if shares := decodeShares(name, valueOrZero(r.shares)); len(shares) > 0 {
+		rec := shares[0]
+		rec.Others, rec.Waiting = shares[1:], r.waiting
+		return rec
+	}
 	return driver.Record{
 		Name:      name,
 		Holder:    valueOrZero(r.holder),
@@ -33,9 +40,33 @@ func (r *recordRow) toRecord(name string) driver.Record {
 		Until:     time.UnixMicro(valueOrZero(r.until)),
 		Remaining: time.Duration(min(max(valueOrZero(r.left), 1), math.MaxInt64/1000)) * time.Microsecond,
 		Kept:      valueOrZero(r.kept),
+		Limit:     int(valueOrZero(r.limit)),
+		Weight:    int(valueOrZero(r.weight)),
 		Waiting:   r.waiting,
 		Metadata:  decodeMetadata(valueOrZero(r.metadata)),
 	}
+}
+
+// decodeShares reads the array of holdfast_shares_json.
+func decodeShares(name, text string) []driver.Record {
+	var rows []json.RawMessage
+	if text == "" || json.Unmarshal([]byte(text), &rows) != nil {
+		return nil
+	}
+	var records []driver.Record
+	for _, data := range rows {
+		row := recordRow{}
+		columns := row.shareColumns()
+		if json.Unmarshal(data, &columns) == nil {
+			records = append(records, row.toRecord(name))
+		}
+	}
+	return records
+}
+
+// shareColumns returns the destinations for a row of holdfast_shares.
+func (r *recordRow) shareColumns() []any {
+	return []any{&r.token, &r.holder, &r.since, &r.until, &r.left, &r.kept, &r.metadata, &r.limit, &r.weight}
 }
 
 func valueOrZero[T any](p *T) T {

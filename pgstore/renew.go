@@ -102,7 +102,7 @@ func (s *Store) recordOutcomes(reqs []driver.RenewRequest, outcomes []driver.Ren
 			outcomes[index] = driver.Renewed
 		case 'q':
 			outcomes[index] = driver.RenewQueued
-			s.notifier.expect(req.Name, req.Owner, req.TTL)
+			s.notifier.addWaiter(req.Name, req.Owner, req.TTL)
 		case 'l':
 			outcomes[index] = driver.RenewLost
 		default:

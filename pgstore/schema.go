@@ -52,26 +52,37 @@ const (
 var functions = []string{
 	"holdfast_commit", "holdfast_tokens", "holdfast_settle", "holdfast_notify", "holdfast_waiting",
 	"holdfast_acquire", "holdfast_renew", "holdfast_refresh", "holdfast_release", "holdfast_break",
-	"sweep_locks", "acquire_lock_token", "acquire_lock", "extend_lock", "release_lock",
+	"holdfast_tolerated", "holdfast_add_share", "holdfast_has_share", "holdfast_renew_share", "holdfast_shared_until",
+	"holdfast_shares", "holdfast_shares_json", "holdfast_break_shares",
+	"sweep_locks", "acquire_lock_token", "acquire_lock", "acquire_slot", "extend_lock", "release_lock",
 }
 
 // signatures are the types of the parameters of the functions.
 var signatures = map[string][]string{
-	"holdfast_commit":    {"text, boolean"},
-	"holdfast_tokens":    {"bigint, bigint, bigint, bigint, timestamptz"},
-	"holdfast_settle":    {"text, text, boolean"},
-	"holdfast_notify":    {"text[]"},
-	"holdfast_waiting":   {"text"},
-	"holdfast_acquire":   {"text, text, text, bigint, bigint, bigint, jsonb, text, boolean, bigint, boolean, boolean, text"},
-	"holdfast_renew":     {"text[], text[], bigint[], bigint[], text, boolean"},
-	"holdfast_refresh":   {"text[], text[], bigint[], text, boolean"},
-	"holdfast_release":   {"text, text, bigint, text, boolean, boolean"},
-	"holdfast_break":     {"text, text, boolean"},
-	"sweep_locks":        {"", "interval, integer"},
-	"acquire_lock_token": {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
-	"acquire_lock":       {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
-	"extend_lock":        {"text, text", "text, text, integer", "text, text, double precision"},
-	"release_lock":       {"text, text"},
+	"holdfast_commit":       {"text, boolean"},
+	"holdfast_tokens":       {"bigint, bigint, bigint, bigint, timestamptz"},
+	"holdfast_settle":       {"text, text, boolean"},
+	"holdfast_notify":       {"text[]"},
+	"holdfast_waiting":      {"text"},
+	"holdfast_acquire":      {"text, text, text, bigint, bigint, bigint, jsonb, text, boolean, bigint, boolean, boolean, text, bigint, bigint"},
+	"holdfast_renew":        {"text[], text[], bigint[], bigint[], text, boolean"},
+	"holdfast_refresh":      {"text[], text[], bigint[], text, boolean"},
+	"holdfast_release":      {"text, text, bigint, text, boolean, boolean"},
+	"holdfast_break":        {"text, text, boolean"},
+	"holdfast_tolerated":    {"text, bigint, bigint"},
+	"holdfast_add_share":    {"text, text, text, jsonb, bigint, bigint, timestamptz, bigint, bigint, timestamptz, text"},
+	"holdfast_has_share":    {"text, text, bigint"},
+	"holdfast_renew_share":  {"text, text, bigint, bigint"},
+	"holdfast_shared_until": {"text"},
+	"holdfast_shares":       {"text"},
+	"holdfast_shares_json":  {"text"},
+	"holdfast_break_shares": {"text, bigint, text, boolean"},
+	"sweep_locks":           {"", "interval, integer"},
+	"acquire_lock_token":    {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
+	"acquire_lock":          {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
+	"acquire_slot":          {"text, text, double precision, jsonb, integer, integer"},
+	"extend_lock":           {"text, text", "text, text, integer", "text, text, double precision"},
+	"release_lock":          {"text, text"},
 }
 
 // functionPrefix is the prefix of the names of the functions.
@@ -97,6 +108,8 @@ func (o *Options) placeholders() *strings.Replacer {
 		"@table@", pgx.Identifier{o.Schema, o.Table}.Sanitize(),
 		"@migrations@", pgx.Identifier{o.Schema, o.Table + "_migrations"}.Sanitize(),
 		"@waiters@", pgx.Identifier{o.Schema, o.Table + "_waiters"}.Sanitize(),
+		"@shares@", pgx.Identifier{o.Schema, o.Table + "_shares"}.Sanitize(),
+		"@shares_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema, o.Table + "_shares"}.Sanitize()),
 		"@waiters_index@", pgx.Identifier{o.Table + "_waiters_place"}.Sanitize(),
 		"@waiters_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema, o.Table + "_waiters"}.Sanitize()),
 		"@holdfast_await@", pgx.Identifier{o.Schema, o.functionPrefix() + "holdfast_await"}.Sanitize(), // of version 2
@@ -127,17 +140,21 @@ func (o *Options) placeholders() *strings.Replacer {
 func (s *Store) expandSQL(text string) string { return s.placeholders.Replace(text) }
 
 // lockedHoldSQL selects the hold of a name and locks its row, so that holdfast_break ends that hold
-// and no other. With a token it selects only the hold that has it among its tokens.
+// and no other. With a token it selects only the hold that has it among its tokens, and a lock that
+// several can hold, which holdfast_break leaves alone.
 // After a wait for another transaction, PostgreSQL checks the conditions again. The last condition
 // bounds the wait.
 const lockedHoldSQL = `SELECT t.lock_name::text AS name FROM @table@ AS t
  WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()
-   AND ($3::bigint = 0::bigint OR $3::bigint >= t.token AND $3::bigint <= greatest(t.token, t.last_token) AND t.granted_at = t.acquired_at)
+   AND ($3::bigint = 0::bigint OR t.holder_id::text = ''::text AND t.kept_by::text = ''::text OR $3::bigint >= t.token AND $3::bigint <= greatest(t.token, t.last_token) AND t.granted_at = t.acquired_at)
    AND pg_catalog.set_config('lock_timeout'::text, '@release_wait@'::text, true) <> ''::text
    FOR UPDATE`
 
 // waitingSQL counts the places of a lock in the table t.
 const waitingSQL = `CASE WHEN t.has_waiters THEN @holdfast_waiting@(t.lock_name::text) ELSE 0::bigint END`
+
+// sharesSQL describes the holds of a lock in the table t if several can hold it.
+const sharesSQL = `CASE WHEN t.holder_id::text = ''::text AND t.kept_by::text = ''::text THEN @holdfast_shares_json@(t.lock_name::text) END`
 
 // notifySQL notifies the waiters for names. It comes after the commit of the change, and does not
 // wait for the disk.
@@ -145,17 +162,17 @@ const notifySQL = `SELECT pg_catalog.set_config('synchronous_commit'::text, 'off
 
 // queries are the statements of the verbs.
 type queries struct {
-	acquire, renew, refresh, release, breakName, lookup, list, notify, sweep string
-	acquireFree, acquireBatch, selectHolder                                  string
-	releaseOne, releaseBatch                                                 string
+	acquire, renew, refresh, release, breakName, breakShares, lookup, list, notify, sweep string
+	acquireFree, acquireBatch, selectHolder                                               string
+	releaseOne, releaseBatch                                                              string
 }
 
 func (s *Store) buildQueries() queries {
 	const held = "held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata"
 	return queries{
-		acquire: s.expandSQL("SELECT granted, tokens, is_new, row_open, queued, is_first, waiters, notify, " + held +
+		acquire: s.expandSQL("SELECT granted, tokens, is_new, row_open, queued, is_first, waiters, notify, held_limit, held_weight, coalesce(held_waiting, 0::bigint), " + held +
 			" FROM @holdfast_acquire@($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint, $7::text::jsonb, $8::text, $9::boolean," +
-			" $10::bigint, $11::boolean, $12::boolean, $13::text)"),
+			" $10::bigint, $11::boolean, $12::boolean, $13::text, $14::bigint, $15::bigint)"),
 		renew: s.expandSQL("SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text::bigint[]," +
 			" $5::text, $6::boolean)"),
 		refresh: s.expandSQL("SELECT @holdfast_refresh@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text, $5::boolean)"),
@@ -163,9 +180,11 @@ func (s *Store) buildQueries() queries {
 			" FROM @holdfast_release@($1::text, $2::text, $3::bigint, $4::text, $5::boolean, $6::boolean)"),
 		breakName: s.expandSQL("SELECT ended, waiters, notify, " + held + " FROM (" + lockedHoldSQL + ") AS locked," +
 			" LATERAL @holdfast_break@(locked.name, $2::text, $4::boolean)"),
-		lookup: s.expandSQL("SELECT " + waitingSQL + ", @record@ FROM @table@ AS t" +
+		breakShares: s.expandSQL("SELECT token, holder, since, until, left_over, is_kept, metadata, lim, weight" +
+			" FROM @holdfast_break_shares@($1::text, $2::bigint, $3::text, $4::boolean)"),
+		lookup: s.expandSQL("SELECT " + waitingSQL + ", " + sharesSQL + ", @record@ FROM @table@ AS t" +
 			" WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()"),
-		list: s.expandSQL("SELECT t.lock_name::text, " + waitingSQL + ", @record@ FROM @table@ AS t" +
+		list: s.expandSQL("SELECT t.lock_name::text, " + waitingSQL + ", " + sharesSQL + ", @record@ FROM @table@ AS t" +
 			" WHERE t.lock_name::text > $1::text AND pg_catalog.starts_with(t.lock_name::text, $2::text)" +
 			" AND t.expires_at > pg_catalog.clock_timestamp() ORDER BY t.lock_name LIMIT $3::bigint"),
 		notify: s.expandSQL(notifySQL),

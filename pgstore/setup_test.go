@@ -35,7 +35,8 @@ func newSchema(tb testing.TB) string {
 	if n := len(schemas.free); n > 0 {
 		name, schemas.free = schemas.free[n-1], schemas.free[:n-1]
 		pgtest.Execute(tb, pgtest.Postgres().URL("postgres"), "TRUNCATE "+pgx.Identifier{name, DefaultTable}.Sanitize()+
-			", "+pgx.Identifier{name, DefaultTable + "_waiters"}.Sanitize())
+			", "+pgx.Identifier{name, DefaultTable + "_waiters"}.Sanitize()+
+			", "+pgx.Identifier{name, DefaultTable + "_shares"}.Sanitize())
 	} else {
 		schemas.made++
 		name = fmt.Sprintf("Test %d", schemas.made)

@@ -182,6 +182,8 @@ func (s *Store) buildGuarantees() driver.Guarantees {
 		Restart:     driver.FateKept,
 		Failover:    driver.FateForgotten, // Replication is asynchronous.
 		Fair:        !s.options.NoListen && s.pool != nil && s.pool.canListen(),
+		Shared:      true,
+		Limited:     true,
 		Detached:    true,
 		Lookup:      true,
 		List:        true,

@@ -17,8 +17,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	switch {
 	case req.Floor > driver.MaxToken:
 		return driver.AcquireResult{}, fmt.Errorf("%w: the floor is above the greatest token", driver.ErrInvalid)
-	case req.Limit != 0 || req.Weight != 0:
-		return driver.AcquireResult{}, fmt.Errorf("%w: the locks of a table are exclusive", driver.ErrUnsupported)
+	case req.Weight < 0 || req.Weight > max(req.Limit, 0):
+		return driver.AcquireResult{}, fmt.Errorf("%w: the weight is not between 0 and the limit", driver.ErrInvalid)
 	case req.Claim && !s.guarantees.Fair:
 		return driver.AcquireResult{}, fmt.Errorf("%w: a queue needs a connection that listens", driver.ErrUnsupported)
 	}
@@ -30,8 +30,11 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	res, decided, err := s.tryPrepared(ctx, &req, queue, metadata)
-	contended := false
+	var res driver.AcquireResult
+	decided, contended := false, false
+	if req.Limit == 0 {
+		res, decided, err = s.tryPrepared(ctx, &req, queue, metadata)
+	}
 	if err == nil && !decided {
 		res, contended, err = s.acquire(ctx, &req, queue, metadata)
 	}
@@ -58,15 +61,15 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, queue t
 	var micros int64
 	var notifyTo *string
 	if queue > 0 {
-		place := s.notifier.expect(req.Name, req.Owner, queue)
-		micros, notifyTo = ceilMicros(queue), &place
+		address := s.notifier.addWaiter(req.Name, req.Owner, queue)
+		micros, notifyTo = ceilMicros(queue), &address
 	}
 	var tokens int64
 	var isNew, rowOpen, notify bool
 	row := recordRow{}
 	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, int64(max(1, min(req.Tokens, driver.MaxTokens))), metadata,
-		s.options.SynchronousCommit, s.options.RequireStandby, micros, req.Claim, !req.NoPlace, notifyTo}
-	columns := row.columns(&res.Token, &tokens, &isNew, &rowOpen, &res.Queued, &res.First, &contended, &notify)
+		s.options.SynchronousCommit, s.options.RequireStandby, micros, req.Claim, !req.NoPlace, notifyTo, int64(max(req.Limit, driver.Shared)), int64(req.Weight)}
+	columns := row.columns(&res.Token, &tokens, &isNew, &rowOpen, &res.Queued, &res.First, &contended, &notify, &row.limit, &row.weight, &row.waiting)
 	if err := s.queryRow(ctx, s.queries.acquire, args, columns...); err != nil {
 		return driver.AcquireResult{}, false, err
 	}
@@ -91,8 +94,8 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, queue t
 }
 
 // openRowHolder is shown as the holder of a name while another transaction has locked its row.
-// Until that transaction ends nobody can acquire the name, and the result of the transaction is not
-// known. It has no place in the queue either: waiters try at intervals.
+// Until that transaction ends, the name cannot be acquired, and the result of the transaction is
+// unknown. A request that finds the row locked gets no place, and is sent again at intervals.
 const openRowHolder = "a transaction that has the row open"
 
 // Break implements [driver.Store].
@@ -101,8 +104,11 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 	row := recordRow{}
 	args := []any{req.Name, s.options.SynchronousCommit, req.Token, s.options.RequireStandby}
 	found, err := s.queryOptional(ctx, s.queries.breakName, args, row.columns(&ended, &hasWaiters, &notify)...)
-	if err != nil || !found || !ended {
+	switch {
+	case err != nil || !found:
 		return driver.Record{}, false, err
+	case !ended:
+		return s.breakShares(ctx, req) // There was something to break when the row was found.
 	}
 	s.nameCache.setFree(req.Name)
 	if notify {
@@ -112,10 +118,33 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 	return row.toRecord(req.Name), true, nil
 }
 
+// breakShares is Break of a lock that several hold.
+func (s *Store) breakShares(ctx context.Context, req driver.BreakRequest) (broken driver.Record, found bool, err error) {
+	args := []any{req.Name, req.Token, s.options.SynchronousCommit, s.options.RequireStandby}
+	err = s.queryRows(ctx, s.queries.breakShares, args, func() { broken = driver.Record{} }, func(scan scanner) error {
+		row := recordRow{}
+		if err := scan(row.shareColumns()...); err != nil {
+			return err
+		}
+		if rec := row.toRecord(req.Name); broken.Name == "" {
+			broken = rec
+		} else {
+			broken.Others = append(broken.Others, rec)
+		}
+		return nil
+	})
+	if err != nil || broken.Name == "" {
+		return driver.Record{}, false, err
+	}
+	s.nameCache.setContended(req.Name)
+	s.notifyWaiters(req.Name)
+	return broken, true, nil
+}
+
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
 	row := recordRow{}
-	found, err := s.queryOptional(ctx, s.queries.lookup, []any{name}, row.columns(&row.waiting)...)
+	found, err := s.queryOptional(ctx, s.queries.lookup, []any{name}, row.columns(&row.waiting, &row.shares)...)
 	if !found {
 		return driver.Record{}, false, err
 	}

@@ -38,7 +38,7 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 	}
 	none := func(scanner) error { return nil }
 	for _, attempt := range []string{
-		"SELECT * FROM @holdfast_acquire@('name', 'other', '', 1000000, 0, 1, '{}', '', false, 0, false, true, NULL)",
+		"SELECT * FROM @holdfast_acquire@('name', 'other', '', 1000000, 0, 1, '{}', '', false, 0, false, true, NULL, 0, 0)",
 		strings.NewReplacer("$1", "'name'", "$2", "'other'", "$3", "''", "$4", "1000000", "$5", "0", "$6", "'{}'", "$7", "0").Replace(acquireFreeSQL),
 		strings.NewReplacer("$1", "'name'", "$2", "'other'").Replace(selectHolderSQL),
 	} {
@@ -161,11 +161,11 @@ func TestSynchronousCommit(t *testing.T) {
 		}
 		return level
 	}
-	if got := level(s.queries.acquire, "name", "owner", "", int64(1e6), int64(0), int64(1), "{}", "", false, int64(0), false, true, ""); got != "on" {
+	if got := level(s.queries.acquire, "name", "owner", "", int64(1e6), int64(0), int64(1), "{}", "", false, int64(0), false, true, "", int64(0), int64(0)); got != "on" {
 		t.Errorf("an acquisition that leaves it to the server commits with %q", got)
 	}
 	for what, got := range map[string]string{
-		"acquire": level(s.queries.acquire, "name", "owner", "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(0), false, true, ""),
+		"acquire": level(s.queries.acquire, "name", "owner", "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(0), false, true, "", int64(0), int64(0)),
 		"renew":   level(s.queries.renew, `{"name"}`, `{"owner"}`, "{1}", "{1}", "remote_write", false),
 		"release": level(s.queries.release, "name", "owner", int64(0), "remote_write", true, false),
 		"break":   level(s.queries.breakName, "held", "remote_write", int64(0), false),
@@ -177,7 +177,7 @@ func TestSynchronousCommit(t *testing.T) {
 	for what, c := range map[string]struct {
 		got, want string
 	}{
-		"a place":                           {level(s.queries.acquire, "held", "owner", "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(1e6), false, true, ""), "off"},
+		"a place":                           {level(s.queries.acquire, "held", "owner", "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(1e6), false, true, "", int64(0), int64(0)), "off"},
 		"a refresh":                         {level(s.queries.refresh, `{"held"}`, `{"`+first+`"}`, "{1}", "remote_write", false), "off"},
 		"the release of a place":            {level(s.queries.release, "held", first, int64(0), "remote_write", false, false), "off"},
 		"a release that admits":             {level(s.queries.release, "held", held.Owner, int64(0), "remote_write", false, false), "remote_write"},
@@ -193,7 +193,7 @@ func TestSynchronousCommit(t *testing.T) {
 	}
 	for what, got := range map[string]string{
 		"a refresh that admits":   level(s.queries.refresh, `{"held"}`, `{"`+first+`"}`, "{1}", "remote_write", false),
-		"a claim that is granted": level(s.queries.acquire, "held", first, "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(1e6), true, true, ""),
+		"a claim that is granted": level(s.queries.acquire, "held", first, "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(1e6), true, true, "", int64(0), int64(0)),
 	} {
 		if got != "remote_write" {
 			t.Errorf("%s commits with %q", what, got)

@@ -1,6 +1,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,19 +32,34 @@ type orphan struct {
 }
 
 // lockStatements returns the statements that a session prepares. An attempt returns a token, or
-// NULL if the key is locked elsewhere: the token is drawn after the lock.
+// NULL if the key is locked elsewhere: the token is drawn after the lock. An exclusive attempt of a
+// waiter also returns tokenBehindShared. A shared attempt passes the gate first: it locks that and
+// unlocks it at once, so that others do not find it locked for long.
 func lockStatements(sequence string) map[string]string {
 	token := "0::bigint"
 	if sequence != "" {
 		token = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", pgclient.QuoteLiteral(sequence))
 	}
-	try := "SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%s) THEN " + token + " END"
+	try := "SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%[1]s) THEN " + token
+	tryWaiting := try + fmt.Sprintf(" WHEN pg_catalog.pg_try_advisory_lock_shared(%%[1]s)"+
+		" THEN CASE WHEN pg_catalog.pg_advisory_unlock_shared(%%[1]s) THEN (%d)::bigint END END", tokenBehindShared)
+	tryShared := "SELECT CASE WHEN pg_catalog.pg_try_advisory_lock_shared(%[2]s)" +
+		" THEN CASE WHEN pg_catalog.pg_advisory_unlock_shared(%[2]s)" +
+		" THEN CASE WHEN pg_catalog.pg_try_advisory_lock_shared(%[1]s) THEN " + token + " END END END"
+	const key, pair = "$1::bigint", "$1::int, $2::int"
+	const afterKey, afterPair = "$2::int, $3::int", "$3::int, $4::int"
 	statements := map[string]string{
-		"holdfast_try":         fmt.Sprintf(try, "$1::bigint"),
-		"holdfast_try_pair":    fmt.Sprintf(try, "$1::int, $2::int"),
-		"holdfast_unlock":      fmt.Sprintf(unlockStatement, "$1::bigint", "$2::int, $3::int"),
-		"holdfast_unlock_pair": fmt.Sprintf(unlockStatement, "$1::int, $2::int", "$3::int, $4::int"),
-		"holdfast_ping":        pgclient.PingStatement,
+		"holdfast_try":                fmt.Sprintf(try+" END", key),
+		"holdfast_try_pair":           fmt.Sprintf(try+" END", pair),
+		"holdfast_try_waiting":        fmt.Sprintf(tryWaiting, key),
+		"holdfast_try_waiting_pair":   fmt.Sprintf(tryWaiting, pair),
+		"holdfast_try_shared":         fmt.Sprintf(tryShared, key, afterKey),
+		"holdfast_try_shared_pair":    fmt.Sprintf(tryShared, pair, afterPair),
+		"holdfast_unlock":             fmt.Sprintf(unlockStatement, key, afterKey),
+		"holdfast_unlock_pair":        fmt.Sprintf(unlockStatement, pair, afterPair),
+		"holdfast_unlock_shared":      fmt.Sprintf(unlockSharedStatement, key, afterKey, "$4"),
+		"holdfast_unlock_shared_pair": fmt.Sprintf(unlockSharedStatement, pair, afterPair, "$5"),
+		"holdfast_ping":               pgclient.PingStatement,
 	}
 	if sequence != "" {
 		statements["holdfast_raise_token"] = fmt.Sprintf(raiseTokenStatement,
@@ -57,6 +73,12 @@ func lockStatements(sequence string) map[string]string {
 // its transaction: another session that releases the key meanwhile notifies in vain. CASE keeps the
 // order.
 const unlockStatement = "SELECT CASE WHEN pg_catalog.pg_advisory_unlock(%s) THEN pg_catalog.pg_try_advisory_xact_lock(%s) END"
+
+// unlockSharedStatement is unlockStatement for shared locks. It unlocks the key several times, and
+// returns NULL if it was not locked at all.
+const unlockSharedStatement = `SELECT CASE WHEN
+	(SELECT pg_catalog.bool_or(pg_catalog.pg_advisory_unlock_shared(%[1]s)) FROM pg_catalog.generate_series(1, %[3]s::int))
+	THEN pg_catalog.pg_try_advisory_xact_lock(%[2]s) END`
 
 // idleTimeoutStatement sets the timeouts after which the server ends a session. The silence of the
 // session must count first: TCP must not detect a failure sooner. A version without
@@ -251,21 +273,30 @@ func (o orphan) terminate(ctx, limited context.Context, conn *pgx.Conn) (ended b
 	}
 }
 
-// prepareStatements prepares the statements.
+// prepareStatements prepares the statements, in one round trip.
 func prepareStatements(ctx context.Context, conn *pgx.Conn, info serverInfo, statements map[string]string) error {
 	const neutral = "SET statement_timeout = 0; SET lock_timeout = '2s'"
 	if _, err := conn.PgConn().Exec(ctx, neutral).ReadAll(); err != nil {
 		return err
 	}
+	timeout := idleTimeoutStatement
+	if info.version < 140000 {
+		timeout = idleTimeoutStatementOld
+	}
+	pipeline := conn.PgConn().StartPipeline(ctx)
 	for name, text := range statements {
-		if _, err := conn.PgConn().Prepare(ctx, name, text, nil); err != nil {
-			return err
+		pipeline.SendPrepare(name, text, nil)
+	}
+	pipeline.SendPrepare("holdfast_idle_timeout", timeout, nil)
+	if err := pipeline.Sync(); err != nil {
+		return errors.Join(err, pipeline.Close())
+	}
+	var failed error
+	for range len(statements) + 1 {
+		if _, err := pipeline.GetResults(); err != nil {
+			failed = err
+			break
 		}
 	}
-	text := idleTimeoutStatement
-	if info.version < 140000 {
-		text = idleTimeoutStatementOld
-	}
-	_, err := conn.PgConn().Prepare(ctx, "holdfast_idle_timeout", text, nil)
-	return err
+	return cmp.Or(failed, pipeline.Close())
 }

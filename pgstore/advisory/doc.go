@@ -21,10 +21,20 @@
 // used, so that a client is never locked out by its own session.
 //
 // A renewal checks whether the session is alive, once for all its locks. The locks of one session
-// are kept or lost together, and cannot be renewed or released through another Store.
+// are kept or lost together, and cannot be renewed or released through another Store. An Acquire
+// that is sent again through another Store is a request of its own.
 // AcquireRequest.Detached is not supported, nor are List, Break, Metadata and Keep, since the
 // server stores nothing of a lock but its key. [Store.Lookup] reports whether a name is
 // held, and by which session. [Store.Locks] shows the holders and the waiters.
+//
+// Shared holds (driver.Shared) are shared locks of the same key, so that programs that call
+// pg_advisory_lock_shared take part; limited ones are not supported. Each is granted, renewed and
+// released on its own, and counts for Options.MaxLocks. A writer that waits and finds shared holds
+// in its way locks the gate, one more such key, on the connection that listens, until it is granted
+// the name, its Release, or the end of Queue. Meanwhile shared requests of every Store are refused.
+// One writer has the gate; when it is granted the name, the next one is notified and locks the gate
+// while that hold lasts. The gate of a writer that crashes opens at once, and that of one that hangs
+// within a minute.
 //
 // Waiters are notified by LISTEN and NOTIFY, on one more connection for each Store that has
 // waiters. They have no places: the first to ask gets the lock. A wait begins with the first
@@ -50,6 +60,12 @@
 //
 // A transaction-level pooler in the path would grant a lock twice: the Store detects it when it
 // connects, and refuses. A standby has locks of its own, and is refused.
+//
+// A program that waits natively, in pg_advisory_lock, is not overtaken by readers whose session does
+// not have the key yet; but the server grants a shared lock at once to a session that has one. So it
+// may wait for as long as the shared holds of one Store overlap. Native readers and those of
+// LockSharedTx pass the gate of a writer of a Store. A writer that holds the name so briefly that
+// the next one has not locked the gate yet may be followed by readers; the next one locks it then.
 //
 // With PostgreSQL 13 a holder that hangs keeps its locks until it ends.
 //

@@ -8,6 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
+// errSessionLost is in the errors of statements without a reply, because the session has ended.
+var errSessionLost = errors.New("the session that the locks live in has ended")
+
 // errUnknownReply is the error for a reply of the server that is not understood.
 var errUnknownReply = errors.New("the server's answer is not understood")
 
@@ -15,7 +18,7 @@ var errUnknownReply = errors.New("the server's answer is not understood")
 // that no key was acquired: the store has unlocked it since.
 func (s *Store) wrapErr(err error) error {
 	state := pgclient.SQLState(err)
-	if err == nil || errors.Is(err, pgclient.ErrSessionLost) {
+	if err == nil || errors.Is(err, errSessionLost) {
 		return err
 	}
 	if state == "22003" || state == "2200H" {

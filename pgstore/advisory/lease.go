@@ -9,7 +9,8 @@ import (
 )
 
 // A lease is the state of a key that a store holds, or is about to acquire or unlock. A
-// session may lock a key any number of times, so the leases keep the owners within a store apart.
+// session may lock a key any number of times, in both modes, so the leases keep the owners within a
+// store apart. A key has one exclusive lease, or shared ones. Each of these has locked the key once.
 //
 // Advisory locks have no TTL. The server ends a session that is silent. A timer here unlocks a key
 // that expires while its session is alive.
@@ -18,8 +19,11 @@ type lease struct {
 	name   string
 	owner  string
 	holder string
+	shared bool
+	probes bool // its attempt is to find out whether shared locks are in the way
 
 	// Guarded by Store.mu.
+	next            *lease   // on the same key, and newer
 	session         *session // nil while one is being assigned
 	state           leaseState
 	done            chan struct{} // closed when the lease is no longer pending
@@ -29,6 +33,8 @@ type lease struct {
 	expiryTimer     *time.Timer
 	err             error // why the key was not acquired, or how its session ended
 	unlockConfirmed bool  // the server has confirmed that the key was held when it was unlocked
+	unlocks         int   // how often it unlocks a shared lock
+	unlocksAll      bool  // that is as often as the session may have locked it
 }
 
 // leaseState is the step in the life of a lease.
@@ -62,22 +68,86 @@ func (k Key) statementSuffix() string {
 
 // tryLockStatement returns the statement that tries to lock the key.
 func (l *lease) tryLockStatement(done func([]byte, error)) statement {
-	return statement{name: "holdfast_try" + l.key.statementSuffix(), params: l.key.binaryParams(), done: done}
+	name, params := "holdfast_try", l.key.binaryParams()
+	switch {
+	case l.shared:
+		name, params = "holdfast_try_shared", append(params, l.key.gateKey().binaryParams()...)
+	case l.probes:
+		name = "holdfast_try_waiting"
+	}
+	return statement{name: name + l.key.statementSuffix(), params: params, done: done}
 }
 
-// unlockKeyStatement returns the statement that unlocks the key and checks for waiters.
+// unlockKeyStatement returns the statement that unlocks the key and checks for waiters. It unlocks
+// a shared lock l.unlocks times.
 func (l *lease) unlockKeyStatement(done func([]byte, error)) statement {
-	params := append(l.key.binaryParams(), l.key.waiterKey().binaryParams()...)
-	return statement{name: "holdfast_unlock" + l.key.statementSuffix(), params: params, done: done}
+	name, params := "holdfast_unlock", append(l.key.binaryParams(), l.key.waiterKey().binaryParams()...)
+	if l.shared {
+		name, params = "holdfast_unlock_shared", append(params, binary.BigEndian.AppendUint32(nil, uint32(l.unlocks)))
+	}
+	return statement{name: name + l.key.statementSuffix(), params: params, done: done}
 }
 
 // publicRecord describes the lease to other callers. The caller holds the store's mutex.
 func (l *lease) publicRecord() driver.Record {
 	left := time.Until(l.until)
-	return driver.Record{
+	rec := driver.Record{
 		Name: l.name, Holder: l.holder, Token: l.token,
 		Since: l.since.Round(0), Until: l.until.Round(0), Remaining: max(left, 1),
 	}
+	if l.shared {
+		rec.Limit = driver.Shared
+	}
+	return rec
+}
+
+// findLease returns the lease of an owner on a key, or nil. The caller holds s.mu.
+func (s *Store) findLease(key Key, name, owner string) *lease {
+	for l := s.leases[key]; l != nil; l = l.next {
+		if l.owner == owner && l.name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// leaseInWay returns a lease on a key that a request does not tolerate, or nil. If there are
+// several, it is the oldest that is held. The caller holds s.mu.
+func (s *Store) leaseInWay(key Key, shared bool) (inWay *lease) {
+	for l := s.leases[key]; l != nil; l = l.next {
+		switch {
+		case shared && l.shared && !l.unlocksAll:
+		case l.state == leaseHeld && time.Now().Before(l.until):
+			return l
+		case inWay == nil:
+			inWay = l
+		}
+	}
+	return inWay
+}
+
+// addLease adds a new lease of its key. The caller holds s.mu.
+func (s *Store) addLease(l *lease) {
+	last := s.leases[l.key]
+	if last == nil {
+		s.leases[l.key] = l
+		return
+	}
+	for last.next != nil {
+		last = last.next
+	}
+	last.next = l
+}
+
+// sharesSession reports whether another shared lease has locked the key in the session of l, or is
+// about to. The caller holds s.mu.
+func (s *Store) sharesSession(l *lease) bool {
+	for other := s.leases[l.key]; other != nil; other = other.next {
+		if other != l && other.session == l.session && (other.state == leaseAcquiring || other.state == leaseHeld) {
+			return true
+		}
+	}
+	return false
 }
 
 // removeLease removes a lease on a key that the store does not hold. The caller holds s.mu.
@@ -93,8 +163,16 @@ func (s *Store) removeLease(l *lease) {
 	if l.session != nil {
 		l.session.leaseCount--
 	}
-	if s.leases[l.key] == l {
+	switch first := s.leases[l.key]; {
+	case first == l && l.next == nil:
 		delete(s.leases, l.key)
+	case first == l:
+		s.leases[l.key] = l.next
+	default:
+		for first.next != l {
+			first = first.next
+		}
+		first.next = l.next
 	}
 	if wasPending {
 		close(l.done)
@@ -134,6 +212,14 @@ func (s *Store) unlockLease(l *lease) (done <-chan struct{}) {
 	l.state = leaseUnlocking
 	done = l.done
 	sess := l.session
+	if l.shared && l.token != tokenRefused {
+		l.unlocks = 1
+	}
+	if l.shared && !s.sharesSession(l) {
+		l.unlocksAll = l.since.IsZero() || sess.excess[l.key] > 0
+		l.unlocks += sess.excess[l.key]
+		delete(sess.excess, l.key)
+	}
 	s.mu.Unlock()
 	sess.sendStatement(l.unlockKeyStatement(func(value []byte, err error) { s.onUnlocked(l, value, err) }))
 	return done
@@ -150,7 +236,7 @@ func (s *Store) onUnlocked(l *lease, value []byte, err error) {
 	// Only the check for waiters needs room in the lock table, and it comes after the unlocking.
 	markUnknown := pgclient.SQLState(err) == lockTableFull
 	unlocked := markUnknown || err == nil && len(value) == 1
-	if !unlocked && (err != nil || l.err == nil) {
+	if !unlocked && (err != nil || !l.since.IsZero()) {
 		l.session.closeNow()
 	}
 	l.unlockConfirmed = unlocked
@@ -172,14 +258,16 @@ func (s *Store) onSessionEnded(sess *session, cause error) (notify func()) {
 	s.recordOrphan(sess, cause)
 	var lost []*lease
 	for _, l := range s.leases {
-		if l.session != sess {
-			continue
+		for ; l != nil; l = l.next {
+			if l.session != sess {
+				continue
+			}
+			if l.state == leaseHeld {
+				lost = append(lost, l)
+			}
+			l.err = sess.endErr
+			s.removeLease(l)
 		}
-		if l.state == leaseHeld {
-			lost = append(lost, l)
-		}
-		l.err = sess.endErr
-		s.removeLease(l)
 	}
 	return func() {
 		for _, l := range lost {

@@ -33,13 +33,13 @@ func (s *Store) notifyReleased(key Key) {
 		return
 	}
 	s.running.Go(func() {
-		if l, ok := s.watcher.Listener().(*markListener); ok && l.notifyWaiters(key.String()) {
+		if l := s.watcher.listener(); l != nil && l.notifyWaiters(key.String()) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), pgclient.NotifyTimeout)
 		defer cancel()
 		// After an error, waiters try again by themselves.
-		_, _ = s.pool.Exec(ctx, pgclient.NotifyStatement, channel, key.String())
+		_, _ = s.pool.Exec(ctx, notifyStatement, channel, key.String())
 	})
 }
 
@@ -68,7 +68,7 @@ func (l *markListener) notifyWaiters(name string) bool {
 
 // dialListener makes a connection that listens, and adds marks for the names that are watched
 // already.
-func (s *Store) dialListener(ctx context.Context) (pgclient.Listener, error) {
+func (s *Store) dialListener(ctx context.Context) (*markListener, error) {
 	listen := func(ctx context.Context, conn *pgx.Conn, _ serverInfo) error {
 		_, err := conn.PgConn().Exec(ctx, "LISTEN "+channel).ReadAll()
 		return err
@@ -78,10 +78,10 @@ func (s *Store) dialListener(ctx context.Context) (pgclient.Listener, error) {
 		return nil, err
 	}
 	l := &markListener{s: s, session: sess, ended: make(chan struct{}), marks: map[string]*waiterMark{}}
-	sess.onNotification, sess.onEnded = s.watcher.SignalName, l.onSessionEnded
+	sess.onNotification, sess.onEnded = s.watcher.signalName, l.onSessionEnded
 	s.running.Go(sess.readReplies)
-	if err := l.addAllMarks(ctx, s.watcher.WatchedNames()); err != nil {
-		l.Close()
+	if err := l.addAllMarks(ctx, s.watcher.watchedNames()); err != nil {
+		l.close()
 		return nil, err
 	}
 	return l, nil
@@ -91,20 +91,20 @@ func (s *Store) dialListener(ctx context.Context) (pgclient.Listener, error) {
 // the first reply.
 func (l *markListener) addAllMarks(ctx context.Context, names []string) error {
 	for _, name := range names {
-		_, _ = l.requestMark(name) // AddWaiterMark returns the same error.
+		_, _ = l.requestMark(name) // addWaiterMark returns the same error.
 	}
 	for _, name := range names {
 		// After another error, waiters for that name try at intervals.
-		if err := l.AddWaiterMark(ctx, name); errors.Is(err, pgclient.ErrSessionLost) || ctx.Err() != nil {
+		if err := l.addWaiterMark(ctx, name); errors.Is(err, errSessionLost) || ctx.Err() != nil {
 			return cmp.Or(err, ctx.Err())
 		}
 	}
 	return nil
 }
 
-// ListenLoop implements [pgclient.Listener]. The session passes notifications to the watcher.
-// ListenLoop pings the server at intervals.
-func (l *markListener) ListenLoop(ctx context.Context) {
+// listenLoop returns when the connection fails or ctx ends. It pings the server at intervals. The
+// session passes notifications to the watcher.
+func (l *markListener) listenLoop(ctx context.Context) {
 	ticker := time.NewTicker(listenerCheckInterval)
 	defer ticker.Stop()
 	for checks := 1; ; checks++ {
@@ -133,8 +133,8 @@ func (l *markListener) onSessionEnded(cause error) (notify func()) {
 	return func() { close(l.ended) }
 }
 
-// close implements [pgclient.Listener].
-func (l *markListener) Close() {
+// close drops the marks and closes the connection.
+func (l *markListener) close() {
 	l.dropMarks()
 	l.session.closeGracefully()
 }

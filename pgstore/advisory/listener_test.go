@@ -37,7 +37,7 @@ func (b *stubServer) listener(s *Store) *markListener {
 	ours, theirs := net.Pipe()
 	e := &markListener{
 		s:       s,
-		session: &session{conn: ours, frontend: pgproto3.NewFrontend(ours, ours), onNotification: s.watcher.SignalName},
+		session: &session{conn: ours, frontend: pgproto3.NewFrontend(ours, ours), onNotification: s.watcher.signalName},
 		ended:   make(chan struct{}),
 		marks:   map[string]*waiterMark{},
 	}
@@ -83,15 +83,15 @@ func TestSilentListener(t *testing.T) {
 		s := &Store{}
 		listened := make(chan time.Time, 2)
 		ctx, cancel := context.WithCancel(t.Context())
-		s.watcher = pgclient.NewWatcher(ctx, func(context.Context) (pgclient.Listener, error) {
+		s.watcher = newWatcher(ctx, func(context.Context) (*markListener, error) {
 			listened <- time.Now()
 			return (&stubServer{hangs: len(listened) == 1}).listener(s), nil
 		})
 		defer s.running.Wait()
-		defer s.watcher.Close()
+		defer s.watcher.close()
 		defer cancel()
 		began := time.Now()
-		_, err := s.watcher.Watch(context.Background(), Key64(1).String())
+		_, err := s.watcher.watch(context.Background(), Key64(1).String())
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > pgclient.ListenTimeout {
 			t.Errorf("a watch that is not answered: %v after %v, want an error within %v", err, time.Since(began), pgclient.ListenTimeout)
 		}
@@ -99,7 +99,7 @@ func TestSilentListener(t *testing.T) {
 		if took := (<-listened).Sub(began); took > pgclient.ListenTimeout+2*listenerCheckInterval {
 			t.Errorf("a connection that does not answer was replaced after %v", took)
 		}
-		if _, err := s.watcher.Watch(t.Context(), Key64(1).String()); err != nil {
+		if _, err := s.watcher.watch(t.Context(), Key64(1).String()); err != nil {
 			t.Errorf("a watch on the next one: %v", err)
 		}
 	})
@@ -113,11 +113,11 @@ func TestIdleListener(t *testing.T) {
 		e := server.listener(&Store{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		e.ListenLoop(ctx)
+		e.listenLoop(ctx)
 		if ctx.Err() == nil {
 			t.Error("a connection that answers was given up")
 		}
-		e.Close()
+		e.close()
 		<-e.ended
 		if n := len(server.received); n != 3*60-1 && n != 3*60 {
 			t.Errorf("it got %d pings in an hour, want every 20 s", n)
@@ -146,7 +146,7 @@ func TestNotifyBySilentListener(t *testing.T) {
 			if took := time.Since(began).Truncate(time.Millisecond); took != c.takes {
 				t.Errorf("hangs is %v: three took %v, want %v", c.hangs, took, c.takes)
 			}
-			e.Close()
+			e.close()
 			<-e.ended
 		}
 	})
@@ -159,16 +159,16 @@ func TestMarkOfEndedWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s, server := &Store{}, &stubServer{}
 		ready := make(chan struct{})
-		s.watcher = pgclient.NewWatcher(ctx, func(context.Context) (pgclient.Listener, error) {
+		s.watcher = newWatcher(ctx, func(context.Context) (*markListener, error) {
 			l := server.listener(s)
-			if err := l.addAllMarks(ctx, s.watcher.WatchedNames()); err != nil {
+			if err := l.addAllMarks(ctx, s.watcher.watchedNames()); err != nil {
 				t.Error(err)
 			}
 			<-ready
 			return l, nil
 		})
 		watch, unwatch := context.WithCancel(ctx)
-		go s.watcher.Watch(watch, Key64(1).String())
+		go s.watcher.watch(watch, Key64(1).String())
 		time.Sleep(pgclient.ListenTimeout - time.Nanosecond)
 		synctest.Wait()
 		if want := []string{"holdfast_mark"}; !slices.Equal(server.received, want) {
@@ -182,7 +182,7 @@ func TestMarkOfEndedWatch(t *testing.T) {
 		}
 		close(ready)
 		cancel()
-		s.watcher.Close()
+		s.watcher.close()
 		s.running.Wait()
 	})
 }
@@ -199,21 +199,15 @@ func TestManyMarksAfterLoss(t *testing.T) {
 		grant(t, s, name, time.Minute)
 		queue(t, s, name)
 	}
-	first := listens(s)
+	first := s.watcher.listener()
 	p.Delay(faultproxy.Up, 30*time.Millisecond, 30*time.Millisecond) // One after the other, they would take longer than listenTimeout.
 	began := time.Now()
 	first.session.closeNow()
-	pgtest.Eventually(t, "another connection", func() bool { second := listens(s); return second != nil && second != first })
+	pgtest.Eventually(t, "another connection", func() bool { second := s.watcher.listener(); return second != nil && second != first })
 	t.Logf("it took %v", time.Since(began))
 	if n := s.markCount.Load(); n != names {
 		t.Errorf("on the new connection there are %d marks, want %d", n, names)
 	}
-}
-
-// listens returns the connection that listens, nil if there is none.
-func listens(s *Store) *markListener {
-	e, _ := s.watcher.Listener().(*markListener)
-	return e
 }
 
 // A waiter gets a lock that becomes free while the server process of the connection that listens
@@ -225,7 +219,7 @@ func TestHungListener(t *testing.T) {
 	s, other := open(t, server.Addr, keysOf(t)), open(t, server.Addr, keysOf(t))
 	grant(t, s, "first", time.Minute)
 	queue(t, s, "first")
-	hung := listens(s)
+	hung := s.watcher.listener()
 	if err := syscall.Kill(int(hung.session.pid), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +252,7 @@ func TestHungListener(t *testing.T) {
 	case <-time.After(pgtest.Bound / 2):
 		t.Errorf("the lock lies free after %v", time.Since(freed))
 	}
-	pgtest.Eventually(t, "another connection", func() bool { second := listens(s); return second != nil && second != hung })
+	pgtest.Eventually(t, "another connection", func() bool { second := s.watcher.listener(); return second != nil && second != hung })
 	pgtest.Signaled(t, asks)
 	if res := attempt(t, s, waiter); !res.Queued {
 		t.Errorf("Acquire by a waiter on another connection: %+v, want it queued", res)

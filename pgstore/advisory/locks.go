@@ -2,9 +2,11 @@ package advisory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,19 +53,20 @@ FROM pg_catalog.pg_locks AS l LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pi
 WHERE l.locktype = 'advisory'::text AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
 ORDER BY 1, 2, 3, l.granted DESC, 6`
 
-// lookupQuery finds the session that has a key. It returns a row in any case.
-const lookupQuery = `SELECT pg_catalog.pg_is_in_recovery(), l.granted IS NOT NULL, l.pid, coalesce(a.application_name, ''::text)
+// lookupQuery finds the sessions that have a key. It returns a row in any case.
+const lookupQuery = `SELECT pg_catalog.pg_is_in_recovery(), l.granted IS NOT NULL, l.mode = 'ShareLock'::text, l.pid, coalesce(a.application_name, ''::text)
 FROM (VALUES (1)) AS one (row)
 LEFT JOIN pg_catalog.pg_locks AS l ON l.locktype = 'advisory'::text AND l.granted AND l.objsubid = $1::smallint
 	AND l.classid::bigint = $2::bigint AND l.objid::bigint = $3::bigint
 	AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
 LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
-ORDER BY l.mode LIMIT 1`
+ORDER BY l.mode, a.backend_start, l.pid`
 
 // Lookup implements [driver.Store], as far as the server's data allow. A hold of this Store is
 // described in full. For any other session that has the key, of any program, Holder is the
 // application_name and the process, and nothing else is known; in particular neither its token nor
-// how long it will last. Guarantees.Lookup is false, since this is less than it promises.
+// how long it will last. A session with several shared holds of the name is one Record. Those of
+// this Store come first. Guarantees.Lookup is false, since this is less than it promises.
 func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return driver.Record{}, false, err
@@ -72,33 +75,74 @@ func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, e
 	if err != nil {
 		return driver.Record{}, false, err
 	}
-	s.mu.Lock()
-	if l := s.leases[key]; l != nil && l.state == leaseHeld && l.name == name && time.Now().Before(l.until) {
-		defer s.mu.Unlock()
-		return l.publicRecord(), true, nil
+	records, own := s.ownRecords(key, name)
+	if len(records) == 0 || records[0].Limit != 0 {
+		others, err := s.readHolders(ctx, key, name, own)
+		if err != nil {
+			return driver.Record{}, false, err
+		}
+		records = append(records, others...)
 	}
-	s.mu.Unlock()
+	if len(records) == 0 {
+		return driver.Record{}, false, nil
+	}
+	rec := records[0]
+	rec.Others = records[1:len(records):len(records)]
+	if len(rec.Others) == 0 {
+		rec.Others = nil
+	}
+	return rec, true, nil
+}
+
+// ownRecords returns the records of the store's holds of a name, and the processes of their
+// sessions.
+func (s *Store) ownRecords(key Key, name string) (records []driver.Record, sessions []int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := s.leases[key]; l != nil; l = l.next {
+		if l.state == leaseHeld && l.name == name && time.Now().Before(l.until) {
+			records, sessions = append(records, l.publicRecord()), append(sessions, int32(l.session.pid))
+		}
+	}
+	return records, sessions
+}
+
+// readHolders returns records of the sessions that have a key, other than those given.
+func (s *Store) readHolders(ctx context.Context, key Key, name string, own []int32) (records []driver.Record, err error) {
 	kind := 1
 	if key.pair {
 		kind = 2
 	}
+	rows, err := s.pool.Query(ctx, lookupQuery, pgx.QueryExecModeExec,
+		kind, key.bits>>32&math.MaxUint32, key.bits&math.MaxUint32)
+	if err != nil {
+		return nil, fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
+	}
 	var standby, found bool
+	var shared *bool
 	var pid *int32
 	var application string
-	row := s.pool.QueryRow(ctx, lookupQuery, pgx.QueryExecModeExec,
-		kind, key.bits>>32&math.MaxUint32, key.bits&math.MaxUint32)
-	switch err := row.Scan(&standby, &found, &pid, &application); {
-	case err != nil:
-		return driver.Record{}, false, fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
-	case standby:
-		return driver.Record{}, false, errStandby
-	case !found:
-		return driver.Record{}, false, nil
-	case pid == nil:
-		return driver.Record{Name: name, Holder: "a prepared transaction"}, true, nil
+	_, err = pgx.ForEachRow(rows, []any{&standby, &found, &shared, &pid, &application}, func() error {
+		switch {
+		case standby:
+			return errStandby
+		case !found, pid != nil && slices.Contains(own, *pid):
+			return nil
+		}
+		rec := driver.Record{Name: name, Holder: "a prepared transaction"}
+		if pid != nil {
+			rec.Holder = strings.TrimSpace(fmt.Sprintf("%s (PID %d)", application, *pid))
+		}
+		if *shared {
+			rec.Limit = driver.Shared
+		}
+		records = append(records, rec)
+		return nil
+	})
+	if err != nil && !errors.Is(err, errStandby) {
+		err = fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
 	}
-	holder := strings.TrimSpace(fmt.Sprintf("%s (PID %d)", application, *pid))
-	return driver.Record{Name: name, Holder: holder}, true, nil
+	return records, err
 }
 
 // Locks yields the advisory locks of the database, of all programs, and their waiters. It is a
@@ -131,32 +175,43 @@ func (s *Store) readLocks(ctx context.Context) ([]Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
 	}
-	marksToWaiters(all)
+	all = marksToWaiters(all)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range all {
 		lock := &all[i]
-		if l := s.leases[lock.Key]; l != nil && l.state == leaseHeld && l.session.pid == uint32(lock.PID) {
-			lock.Name, lock.Since = l.name, l.since.Round(0)
+		for l := s.leases[lock.Key]; l != nil; l = l.next {
+			if l.state == leaseHeld && l.session.pid == uint32(lock.PID) {
+				lock.Name, lock.Since = l.name, l.since.Round(0)
+				break
+			}
 		}
 	}
 	return all, nil
 }
 
-// marksToWaiters turns the marks of locks that are held into waiters.
-func marksToWaiters(all []Lock) {
-	holders := map[Key]Lock{}
+// marksToWaiters turns the marks of locks that are held into waiters, and removes the gates of such
+// locks.
+func marksToWaiters(all []Lock) []Lock {
+	type holders struct {
+		key  Key
+		pids []int32
+	}
+	marks, gates := map[Key]holders{}, map[Key]bool{}
 	for _, lock := range all {
-		if lock.Granted && !lock.Shared {
-			holders[lock.Key.waiterKey()] = lock
+		if lock.Granted {
+			mark := lock.Key.waiterKey()
+			marks[mark] = holders{lock.Key, append(marks[mark].pids, lock.PID)}
+			gates[lock.Key.gateKey()] = true
 		}
 	}
 	for i := range all {
 		lock := &all[i]
-		if holder, ok := holders[lock.Key]; ok && lock.Shared {
-			lock.Key, lock.Granted, lock.Shared, lock.BlockedBy = holder.Key, false, false, []int32{holder.PID}
+		if held, ok := marks[lock.Key]; ok && lock.Shared {
+			lock.Key, lock.Granted, lock.Shared, lock.BlockedBy = held.key, false, false, held.pids
 		}
 	}
+	return slices.DeleteFunc(all, func(lock Lock) bool { return gates[lock.Key] })
 }
 
 func scanLock(row pgx.CollectableRow) (Lock, error) {

@@ -48,11 +48,18 @@ var (
 	errMarksFull   = errors.New("the lock table has no room for those who wait: see Options.MaxLocks")
 )
 
+// notifyStatement notifies the listeners on a channel of a release. It comes after the release: a
+// commit that notifies holds up all other commits of the server that do. It does not wait for the
+// disk.
+const notifyStatement = "SELECT pg_catalog.set_config('synchronous_commit'::text, 'off'::text, true), pg_catalog.pg_notify($1::text, $2::text)"
+
 var markStatements = map[string]string{
-	"holdfast_mark":   "SELECT pg_catalog.pg_try_advisory_lock_shared($1::int, $2::int)",
-	"holdfast_unmark": "SELECT pg_catalog.pg_advisory_unlock_shared($1::int, $2::int)",
-	"holdfast_notify": pgclient.NotifyStatement,
-	"holdfast_ping":   pgclient.PingStatement,
+	"holdfast_mark":       "SELECT pg_catalog.pg_try_advisory_lock_shared($1::int, $2::int)",
+	"holdfast_unmark":     "SELECT pg_catalog.pg_advisory_unlock_shared($1::int, $2::int)",
+	"holdfast_close_gate": "SELECT pg_catalog.pg_try_advisory_lock($1::int, $2::int)",
+	"holdfast_open_gate":  "SELECT pg_catalog.pg_advisory_unlock($1::int, $2::int)",
+	"holdfast_notify":     notifyStatement,
+	"holdfast_ping":       pgclient.PingStatement,
 }
 
 // waiterKey returns the key of the mark of waiters for k. It is a pair, since most locks are not.
@@ -60,12 +67,17 @@ var markStatements = map[string]string{
 // are from a hash of its own. If it still collides with a key in use, some waits are longer, and no
 // lock is granted twice.
 func (k Key) waiterKey() Key {
-	sum := sha256.Sum256([]byte("holdfast waits for\x1f" + k.String()))
+	return k.derivedKey("holdfast waits for")
+}
+
+func (k Key) derivedKey(purpose string) Key {
+	sum := sha256.Sum256([]byte(purpose + "\x1f" + k.String()))
 	return Key{bits: int64(binary.BigEndian.Uint64(sum[:8]) | 1<<63), pair: true}
 }
 
-// AddWaiterMark implements [pgclient.Listener].
-func (l *markListener) AddWaiterMark(ctx context.Context, name string) error {
+// addWaiterMark returns when releases of a name are notified from now on. Its error matches
+// errSessionLost if the connection has ended.
+func (l *markListener) addWaiterMark(ctx context.Context, name string) error {
 	for try := 0; ; try++ {
 		m, err := l.requestMark(name)
 		if err != nil {
@@ -125,8 +137,9 @@ func (l *markListener) onMarked(name string, m *waiterMark, value []byte, err er
 	close(m.done)
 }
 
-// RemoveWaiterMark implements [pgclient.Listener].
-func (l *markListener) RemoveWaiterMark(name string) {
+// removeWaiterMark is called when the last watch of a name has ended. The mark stays for
+// markIdleTime.
+func (l *markListener) removeWaiterMark(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if m := l.marks[name]; m != nil {
@@ -142,7 +155,7 @@ func (l *markListener) expireMark(name string, m *waiterMark) {
 		l.mu.Unlock()
 		return
 	}
-	if !m.isAnswered() || l.s.watcher.IsWatched(name) {
+	if !m.isAnswered() || l.s.watcher.isWatched(name) {
 		// The end of a watch is not reported to a listener that is not ready yet.
 		m.idleTimer.Reset(markIdleTime)
 		l.mu.Unlock()

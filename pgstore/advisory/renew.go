@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
 // A renewal is a ping of a session, and the requests that it renews.
@@ -91,9 +90,9 @@ func (s *Store) groupBySession(reqs []driver.RenewRequest, outcomes []driver.Ren
 			failed = err
 			continue
 		}
-		l := s.leases[key]
+		l := s.findLease(key, req.Name, req.Owner)
 		switch {
-		case l == nil || l.name != req.Name || l.owner != req.Owner || l.state == leaseUnlocking,
+		case l == nil || l.state == leaseUnlocking,
 			l.state == leaseHeld && !time.Now().Before(l.until),
 			l.state == leaseHeld && req.Token != 0 && l.token != 0 && req.Token != l.token:
 			outcomes[i] = driver.RenewLost
@@ -122,7 +121,7 @@ func (s *Store) sendRenewal(r *renewal) {
 	done := func(value []byte, err error) {
 		if err == nil && (len(value) != 4 || binary.BigEndian.Uint32(value) != r.session.pid) {
 			err = fmt.Errorf("%w: a pooler has put another server process behind the connection",
-				pgclient.ErrSessionLost)
+				errSessionLost)
 			r.session.closeNow()
 		}
 		s.onRenewed(r, err)
@@ -138,7 +137,7 @@ func (s *Store) sendRenewal(r *renewal) {
 // ignoreSessionLost returns nil for an error that means that the session has ended: the renewals
 // have an outcome then.
 func ignoreSessionLost(err error) error {
-	if errors.Is(err, pgclient.ErrSessionLost) {
+	if errors.Is(err, errSessionLost) {
 		return nil
 	}
 	return err
@@ -151,7 +150,7 @@ func (s *Store) onRenewed(r *renewal, err error) {
 	for i := range r.parts {
 		part := &r.parts[i]
 		switch {
-		case part.lease.state != leaseHeld || errors.Is(err, pgclient.ErrSessionLost):
+		case part.lease.state != leaseHeld || errors.Is(err, errSessionLost):
 			part.outcome = driver.RenewLost
 		case err == nil:
 			part.outcome = driver.Renewed

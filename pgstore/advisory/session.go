@@ -9,8 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
-
-	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
 // replyTimeout is how long a session may leave a statement without a reply before it gets no new
@@ -57,6 +55,7 @@ type session struct {
 	// Guarded by Store.mu.
 	idleTimeout     time.Duration // the server ends the session when it is silent for so long
 	leaseCount      int           // leases assigned to it
+	excess          map[Key]int   // shared locks that failed attempts may have left beside those of leases
 	lastUsed        time.Time     // when a lease was last assigned to it
 	maintainTimer   *time.Timer
 	countAtMaintain uint64 // the statementCount at the last maintain
@@ -219,7 +218,7 @@ func (sess *session) finishTransaction(values [][]byte, refusal error) {
 func (sess *session) handleEnd(cause error) {
 	disconnect(sess.conn) // It may be closed already.
 	sess.mu.Lock()
-	sess.endErr = fmt.Errorf("%w: %w", pgclient.ErrSessionLost, cause)
+	sess.endErr = fmt.Errorf("%w: %w", errSessionLost, cause)
 	pending := slices.Concat(sess.inFlight, sess.queue)
 	sess.inFlight, sess.queue = nil, nil
 	sess.mu.Unlock()

@@ -60,7 +60,7 @@ func (s *scriptedServer) send(log *[]string, names ...string) {
 		st.done = func(value []byte, err error) {
 			var refused *pgconn.PgError
 			switch {
-			case errors.Is(err, pgclient.ErrSessionLost):
+			case errors.Is(err, errSessionLost):
 				*log = append(*log, name+" lost")
 			case errors.As(err, &refused):
 				*log = append(*log, name+" refused")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
-	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -65,7 +64,7 @@ func asksOf(t *testing.T, s *Store, owner string) <-chan struct{} {
 	asks := make(chan struct{}, 1)
 	t.Cleanup(s.Notify(func(n driver.Notice) {
 		if n.Kind == driver.Ask && (n.Owner == owner || n.Owner == "") {
-			pgclient.TrySignal(asks)
+			trySignal(asks)
 		}
 	}))
 	return asks

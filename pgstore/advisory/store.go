@@ -48,7 +48,8 @@ type Options struct {
 	// them for that longer TTL.
 	MaxConns int
 
-	// NoListen turns off the connection that listens for releases. Waiters then try at intervals.
+	// NoListen turns off the connection that listens for releases. Waiters then try at intervals, and
+	// those that want a name for themselves do not keep shared holds out.
 	NoListen bool
 }
 
@@ -61,7 +62,7 @@ type Store struct {
 	keys             KeyScheme
 	statements       map[string]string // that every session prepares, by name
 	configErr        error             // returned by every call if the arguments of New are invalid
-	watcher          *pgclient.Watcher
+	watcher          *watcher
 	notices          notices.Registry
 	markCount        atomic.Int32  // of the watcher, at the server
 	firstSignalDelay time.Duration // see the constant
@@ -72,7 +73,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	closed   bool
-	leases   map[Key]*lease
+	leases   map[Key]*lease // the first of each key; the others follow by lease.next
 	sessions []*session
 	dials    map[time.Duration]*sessionDial // under way, by the idle timeout of the session
 	orphans  []orphan
@@ -108,7 +109,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	s.statements = lockStatements(sequenceName(opts.TokenSequence))
 	s.configErr = s.checkOptions()
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.watcher = pgclient.NewWatcher(s.ctx, s.dialListener)
+	s.watcher = newWatcher(s.ctx, s.dialListener)
 	return s
 }
 
@@ -141,6 +142,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 		HolderCrash: driver.RecoveryAtOnce,
 		Restart:     driver.FateForgotten, // Its holders are notified a moment later.
 		Failover:    driver.FateForgotten,
+		Shared:      true,
 	}
 }
 
@@ -160,7 +162,7 @@ func (s *Store) Close() error {
 	for _, sess := range sessions {
 		s.running.Go(sess.closeGracefully)
 	}
-	s.watcher.Close()
+	s.watcher.close()
 	s.running.Wait()
 	if s.ownsPool {
 		s.pool.Close()

@@ -83,10 +83,71 @@ func TryLockKeySQLTx(ctx context.Context, tx *sql.Tx, key Key) (bool, error) {
 	return lockInTx(ctx, sqlQuery(tx), key, tryInTx)
 }
 
+// LockSharedTx is LockTx for a shared lock, which excludes exclusive locks alone: those of LockTx,
+// and the holds of a [Store] that are not shared.
+func LockSharedTx(ctx context.Context, tx pgx.Tx, name string) error {
+	key, err := SHA256Keys("")(name)
+	if err != nil {
+		return err
+	}
+	return LockSharedKeyTx(ctx, tx, key)
+}
+
+// TryLockSharedTx is LockSharedTx without waiting. It reports whether the lock is held.
+func TryLockSharedTx(ctx context.Context, tx pgx.Tx, name string) (bool, error) {
+	key, err := SHA256Keys("")(name)
+	if err != nil {
+		return false, err
+	}
+	return TryLockSharedKeyTx(ctx, tx, key)
+}
+
+// LockSharedKeyTx is LockSharedTx for any key.
+func LockSharedKeyTx(ctx context.Context, tx pgx.Tx, key Key) error {
+	_, err := lockInTx(ctx, pgxQuery(tx), key, waitSharedInTx)
+	return err
+}
+
+// TryLockSharedKeyTx is TryLockSharedTx for any key.
+func TryLockSharedKeyTx(ctx context.Context, tx pgx.Tx, key Key) (bool, error) {
+	return lockInTx(ctx, pgxQuery(tx), key, trySharedInTx)
+}
+
+// LockSharedSQLTx is LockSharedTx for a transaction of package database/sql.
+func LockSharedSQLTx(ctx context.Context, tx *sql.Tx, name string) error {
+	key, err := SHA256Keys("")(name)
+	if err != nil {
+		return err
+	}
+	return LockSharedKeySQLTx(ctx, tx, key)
+}
+
+// TryLockSharedSQLTx is TryLockSharedTx for a transaction of package database/sql.
+func TryLockSharedSQLTx(ctx context.Context, tx *sql.Tx, name string) (bool, error) {
+	key, err := SHA256Keys("")(name)
+	if err != nil {
+		return false, err
+	}
+	return TryLockSharedKeySQLTx(ctx, tx, key)
+}
+
+// LockSharedKeySQLTx is LockSharedSQLTx for any key.
+func LockSharedKeySQLTx(ctx context.Context, tx *sql.Tx, key Key) error {
+	_, err := lockInTx(ctx, sqlQuery(tx), key, waitSharedInTx)
+	return err
+}
+
+// TryLockSharedKeySQLTx is TryLockSharedSQLTx for any key.
+func TryLockSharedKeySQLTx(ctx context.Context, tx *sql.Tx, key Key) (bool, error) {
+	return lockInTx(ctx, sqlQuery(tx), key, trySharedInTx)
+}
+
 // The statements, for the arguments of Key.sqlLiteral.
 const (
-	waitInTx = "SELECT pg_catalog.pg_advisory_xact_lock(%s) IS NOT NULL"
-	tryInTx  = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
+	waitInTx       = "SELECT pg_catalog.pg_advisory_xact_lock(%s) IS NOT NULL"
+	tryInTx        = "SELECT pg_catalog.pg_try_advisory_xact_lock(%s)"
+	waitSharedInTx = "SELECT pg_catalog.pg_advisory_xact_lock_shared(%s) IS NOT NULL"
+	trySharedInTx  = "SELECT pg_catalog.pg_try_advisory_xact_lock_shared(%s)"
 )
 
 // A rowQuery runs a statement in a transaction and returns its one row.

@@ -24,26 +24,29 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if req.Claim {
 		return driver.AcquireResult{Queued: queued || waits && s.startWaiter(ctx, key, &req)}, nil
 	}
-	res, err := s.acquireNow(ctx, key, &req)
+	res, err := s.acquireNow(ctx, key, &req, queued)
 	if waits && !queued && err == nil && !res.Granted && s.startWaiter(ctx, key, &req) {
 		queued = true
-		res, err = s.acquireNow(ctx, key, &req)
+		res, err = s.acquireNow(ctx, key, &req, true)
 	}
 	if res.Granted {
-		s.mu.Lock()
-		s.endWaiter(req.Name, req.Owner)
-		s.mu.Unlock()
+		s.stopWaiting(ctx, key, req.Name, req.Owner)
 	}
 	res.Queued = queued && err == nil && !res.Granted
+	if res.Queued && req.Limit == 0 {
+		s.closeGate(ctx, key, &req, res.Held.Limit == driver.Shared)
+	}
 	return res, err
 }
 
-// acquireNow makes an attempt to take a name.
-func (s *Store) acquireNow(ctx context.Context, key Key, req *driver.AcquireRequest) (driver.AcquireResult, error) {
+// acquireNow makes an attempt to take a name. That of an owner that waits finds out whether shared
+// holds are in the way.
+func (s *Store) acquireNow(ctx context.Context, key Key, req *driver.AcquireRequest, waits bool) (driver.AcquireResult, error) {
 	for {
 		found := s.findOrAddLease(key, req)
 		switch {
 		case found.isNew:
+			found.lease.probes = waits
 			return s.acquireKey(ctx, found.lease, req)
 		case found.pending != nil:
 			if err := waitUntilDone(ctx, found.pending); err != nil {
@@ -69,8 +72,8 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) (K
 		return Key{}, fmt.Errorf("%w: an advisory lock ends with the session that holds it", driver.ErrUnsupported)
 	case req.Claim && !req.NoPlace:
 		return Key{}, fmt.Errorf("%w: an advisory lock has no queue in which an owner could have a place", driver.ErrUnsupported)
-	case req.Limit != 0 || req.Weight != 0:
-		return Key{}, fmt.Errorf("%w: an advisory lock has one holder", driver.ErrUnsupported)
+	case req.Limit > 0 || req.Weight != 0:
+		return Key{}, fmt.Errorf("%w: an advisory lock is exclusive or shared, and has no limit", driver.ErrUnsupported)
 	case req.Floor > driver.MaxToken:
 		return Key{}, fmt.Errorf("%w: no token above the floor is left", driver.ErrInvalid)
 	}
@@ -89,19 +92,23 @@ type leaseLookup struct {
 	holder  driver.Record
 }
 
-// findOrAddLease adds a lease for a key that has none in this store. It unlocks a hold that has
-// expired.
+// findOrAddLease adds a lease for a key that has none in this store, or none that is in the way. It
+// unlocks a hold that has expired.
 func (s *Store) findOrAddLease(key Key, req *driver.AcquireRequest) leaseLookup {
 	s.mu.Lock()
-	l := s.leases[key]
+	shared := req.Limit != 0
+	l := s.findLease(key, req.Name, req.Owner)
+	if l == nil {
+		l = s.leaseInWay(key, shared)
+	}
 	if l != nil && l.state == leaseHeld && !time.Now().Before(l.until) {
 		return leaseLookup{pending: s.unlockLease(l)}
 	}
 	defer s.mu.Unlock()
 	switch {
 	case l == nil:
-		l = &lease{key: key, name: req.Name, owner: req.Owner, holder: req.Holder, done: make(chan struct{})}
-		s.leases[key] = l
+		l = &lease{key: key, name: req.Name, owner: req.Owner, holder: req.Holder, shared: shared, done: make(chan struct{})}
+		s.addLease(l)
 		return leaseLookup{lease: l, isNew: true}
 	case l.pending():
 		return leaseLookup{pending: l.done}
@@ -109,6 +116,24 @@ func (s *Store) findOrAddLease(key Key, req *driver.AcquireRequest) leaseLookup 
 		return leaseLookup{lease: l}
 	}
 	return leaseLookup{holder: l.publicRecord()}
+}
+
+// awaitUnlocking waits until no lease unlocks a key as often as a session may have locked it: it
+// could unlock what a shared attempt locks.
+func (s *Store) awaitUnlocking(ctx context.Context, key Key) error {
+	for {
+		s.mu.Lock()
+		l := s.leaseInWay(key, true)
+		if l == nil {
+			s.mu.Unlock()
+			return nil
+		}
+		done := l.done
+		s.mu.Unlock()
+		if err := waitUntilDone(ctx, done); err != nil {
+			return driver.NotApplied(err)
+		}
+	}
 }
 
 // waitUntilDone waits until a lease is no longer pending. After an error the operation goes on.
@@ -129,6 +154,9 @@ func noAnswerErr(ctx context.Context) error {
 func (s *Store) acquireKey(ctx context.Context, l *lease, req *driver.AcquireRequest) (driver.AcquireResult, error) {
 	done := l.done
 	sess, err := s.assignSession(ctx, l, req.TTL)
+	if l.shared && err == nil {
+		err = s.awaitUnlocking(ctx, l.key)
+	}
 	if err != nil {
 		s.mu.Lock()
 		s.removeLease(l)
@@ -147,11 +175,19 @@ func (s *Store) acquireKey(ctx context.Context, l *lease, req *driver.AcquireReq
 	if l.err != nil {
 		return driver.AcquireResult{}, s.wrapErr(l.err)
 	}
-	return driver.AcquireResult{Granted: l.token != tokenRefused, Token: max(l.token, 0)}, nil
+	res := driver.AcquireResult{Granted: l.token >= 0, Token: max(l.token, 0)}
+	if l.token == tokenBehindShared {
+		res.Held.Limit = driver.Shared
+	}
+	return res, nil
 }
 
-// tokenRefused is the token of a lease on a key that another session has.
-const tokenRefused = -1
+// tokenRefused is the token of a lease on a key that another session has, and tokenBehindShared
+// that of one that probes, if it could have had a shared lock.
+const (
+	tokenRefused      = -1
+	tokenBehindShared = -2
+)
 
 // onTried handles the reply to an attempt: the token, 0 if there are no tokens, or NULL if another
 // session has the key.
@@ -162,13 +198,29 @@ func (s *Store) onTried(l *lease, ttl time.Duration, floor int64, value []byte, 
 	case err != nil:
 		// The key may have been locked before something failed.
 		l.err = err
-		s.unlockLease(l)
-		return
+		if !l.shared || !s.sharesSession(l) {
+			s.unlockLease(l)
+			return
+		}
+		// Unlocking might take the lock of another lease: the last one unlocks all.
+		if l.session.excess == nil {
+			l.session.excess = map[Key]int{}
+		}
+		l.session.excess[l.key]++
+		s.removeLease(l)
 	case len(value) != 8:
 		l.token = tokenRefused
+		if l.session.excess[l.key] > 0 && !s.sharesSession(l) {
+			s.unlockLease(l)
+			return
+		}
 		s.removeLease(l)
 	default:
 		l.token = int64(binary.BigEndian.Uint64(value))
+		if l.token == tokenBehindShared {
+			s.removeLease(l)
+			break
+		}
 		if s.options.TokenSequence != "" && l.token < floor {
 			s.mu.Unlock()
 			s.raiseToken(l, ttl, floor)
@@ -200,10 +252,10 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, err
 	}
 	for {
+		s.stopWaiting(ctx, key, req.Name, req.Owner)
 		s.mu.Lock()
-		s.endWaiter(req.Name, req.Owner)
-		l := s.leases[key]
-		if l == nil || l.name != req.Name || l.owner != req.Owner {
+		l := s.findLease(key, req.Name, req.Owner)
+		if l == nil {
 			s.mu.Unlock()
 			return false, nil
 		}

@@ -17,6 +17,9 @@ type waiter struct {
 	until    time.Time
 	notified bool // releases are notified
 	late     bool // an Acquire has not waited for ready
+
+	behindShared bool     // shared holds were in its way: it keeps out later ones
+	gate         *session // that has locked the gate for it, or nil
 }
 
 // An ownedName is a name and one of its owners.
@@ -75,9 +78,9 @@ func (s *Store) startWaiter(ctx context.Context, key Key, req *driver.AcquireReq
 
 // runWaiter sends the notices for a waiter until its wait ends.
 func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key) {
-	signal, err := s.watcher.Watch(ctx, key.String())
+	signal, err := s.watcher.watch(ctx, key.String())
 	for errors.Is(err, context.DeadlineExceeded) && time.Now().Before(w.until) {
-		signal, err = s.watcher.Watch(ctx, key.String()) // A connection that hangs is replaced.
+		signal, err = s.watcher.watch(ctx, key.String()) // A connection that hangs is replaced.
 	}
 	s.mu.Lock()
 	w.notified = err == nil
@@ -107,10 +110,14 @@ func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key)
 		case <-expiry.C:
 			s.mu.Lock()
 			left := time.Until(w.until)
+			var gate *session
 			if left <= 0 && ctx.Err() == nil {
-				s.endWaiter(id.name, id.owner)
+				gate = s.endWaiter(id.name, id.owner)
 			}
 			s.mu.Unlock()
+			if gate != nil {
+				s.openGate(gate, key)
+			}
 			expiry.Reset(left)
 		case <-ctx.Done():
 			return
@@ -118,11 +125,28 @@ func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key)
 	}
 }
 
-// endWaiter ends the wait of an owner, if there is one. The caller holds s.mu.
-func (s *Store) endWaiter(name, owner string) {
+// endWaiter ends the wait of an owner, if there is one. It returns the session in which the caller
+// is to open the gate then, or nil. The caller holds s.mu.
+func (s *Store) endWaiter(name, owner string) (gate *session) {
 	id := ownedName{name, owner}
-	if w := s.waiters[id]; w != nil {
-		delete(s.waiters, id)
-		w.stop()
+	w := s.waiters[id]
+	if w == nil {
+		return nil
 	}
+	delete(s.waiters, id)
+	w.stop()
+	return w.gate
+}
+
+// stopWaiting ends the wait of an owner, if there is one, and opens its gate.
+func (s *Store) stopWaiting(ctx context.Context, key Key, name, owner string) {
+	s.mu.Lock()
+	gate := s.endWaiter(name, owner)
+	s.mu.Unlock()
+	if gate == nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, maxGateReply)
+	defer cancel()
+	_ = waitUntilDone(limited, s.openGate(gate, key)) // It is opened later then.
 }

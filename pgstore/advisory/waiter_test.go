@@ -171,14 +171,14 @@ func TestCostOfWaiter(t *testing.T) {
 	warm := grant(t, s, "warm", time.Minute)
 	before := statements(s.sessions[0])
 	attempt(t, s, pgtest.Request("free", time.Minute))
-	if n := statements(s.sessions[0]) - before; n != 1 || listens(s) != nil {
-		t.Errorf("a waiter that finds the name free costs %d statements, want 1; it listens: %v", n, listens(s) != nil)
+	if n := statements(s.sessions[0]) - before; n != 1 || s.watcher.listener() != nil {
+		t.Errorf("a waiter that finds the name free costs %d statements, want 1; it listens: %v", n, s.watcher.listener() != nil)
 	}
 	release(t, s, warm)
 
 	held := grant(t, other, "name", time.Minute)
 	req := queue(t, s, "name")
-	locks, marks := statements(s.sessions[0]), statements(listens(s).session)
+	locks, marks := statements(s.sessions[0]), statements(s.watcher.listener().session)
 	const more = 5
 	for range more {
 		if res := attempt(t, s, req); !res.Queued {
@@ -188,7 +188,7 @@ func TestCostOfWaiter(t *testing.T) {
 	if n := statements(s.sessions[0]) - locks; n != more {
 		t.Errorf("%d attempts cost %d statements", more, n)
 	}
-	if n := statements(listens(s).session) - marks; n != 0 {
+	if n := statements(s.watcher.listener().session) - marks; n != 0 {
 		t.Errorf("%d attempts made %d marks", more, n)
 	}
 	noMark := func(what string) {
@@ -241,11 +241,11 @@ func TestWaiterAfterLoss(t *testing.T) {
 	held := grant(t, other, "name", time.Minute)
 	asks := asksOf(t, s, queue(t, s, "name").Owner)
 	bystander := grant(t, s, "bystander", time.Minute)
-	first := s.watcher.Listener().(*markListener)
+	first := s.watcher.listener()
 	pgtest.QueryValue[bool](t, s.pool, "SELECT pg_terminate_backend($1)", int32(first.session.pid))
 	<-first.ended
 	pgtest.Eventually(t, "another connection", func() bool {
-		second := listens(s)
+		second := s.watcher.listener()
 		return second != nil && second != first
 	})
 	if n := marksOf(t, s, "name"); n != 1 {
@@ -280,7 +280,7 @@ func TestWaitersAreShown(t *testing.T) {
 	grant(t, s, "name", time.Minute)
 	req := queue(t, other, "name")
 	key := keyIn(t, s, "name")
-	listens := other.watcher.Listener().(*markListener)
+	listens := other.watcher.listener()
 	pid := int32(listens.session.pid)
 	var found []string
 	for lock, err := range s.Locks(t.Context()) {
@@ -316,9 +316,49 @@ func TestNoListen(t *testing.T) {
 	opts.NoListen = true
 	s := open(t, pgtest.Postgres().Addr, opts)
 	grant(t, s, "name", time.Minute)
-	if res := attempt(t, s, pgtest.Request("name", time.Minute)); res.Granted || res.Queued || listens(s) != nil {
+	if res := attempt(t, s, pgtest.Request("name", time.Minute)); res.Granted || res.Queued || s.watcher.listener() != nil {
 		t.Errorf("Acquire by a waiter with NoListen: %+v, want neither granted nor queued", res)
 	}
+}
+
+// A waiter makes another attempt when its mark is there: the lock may have become free before.
+func TestAttemptAfterTheMark(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.Postgres().Addr, keysOf(t))
+	s.firstSignalDelay = 0
+	key := keyIn(t, s, "name")
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	execute := func(function string, key Key) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), "SELECT "+function+"("+key.sqlLiteral()+")"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pgtest.Eventually(t, "mark in time", func() bool { // It is given up after half a second.
+		execute("pg_advisory_lock", key)
+		execute("pg_advisory_lock", key.waiterKey())
+		req := pgtest.Request("name", time.Minute)
+		var res driver.AcquireResult
+		var group sync.WaitGroup
+		group.Go(func() { res = attempt(t, s, req) })
+		pgtest.Eventually(t, "first attempt", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.waiters[ownedName{req.Name, req.Owner}] != nil
+		})
+		execute("pg_advisory_unlock", key)
+		execute("pg_advisory_unlock", key.waiterKey())
+		group.Wait()
+		if res.Queued {
+			t.Errorf("Acquire of a lock that was freed before the mark: %+v, want it granted", res)
+		}
+		release(t, s, req)
+		return res.Granted || t.Failed()
+	})
 }
 
 // A release checks for waiters after it has unlocked, not before: a waiter in between is refused

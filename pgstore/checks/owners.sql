@@ -22,13 +22,13 @@ BEGIN
         SELECT 1 AS place, format('%s is not an ordinary table', c.oid::regclass) AS problem,
                'give Options.Table, or the parameter table of the URL, another name' AS cure
           FROM pg_class AS c
-         WHERE c.relnamespace = v_schema AND c.relname::text IN (@table_name@::text, @table_name@::text || '_migrations', @table_name@::text || '_waiters')
+         WHERE c.relnamespace = v_schema AND c.relname::text IN (@table_name@::text, @table_name@::text || '_migrations', @table_name@::text || '_waiters', @table_name@::text || '_shares')
            AND (c.relkind <> 'r' OR c.relispartition)
         UNION ALL
         SELECT 2, format('the table %s belongs to %I, whose triggers would run with the rights of everybody who locks', c.oid::regclass, c.relowner::regrole::text),
                format('migrate as %I, if that user is to be trusted; else look at the table, and rename or drop it', c.relowner::regrole::text)
           FROM pg_class AS c
-         WHERE c.relnamespace = v_schema AND c.relname::text IN (@table_name@::text, @table_name@::text || '_migrations', @table_name@::text || '_waiters')
+         WHERE c.relnamespace = v_schema AND c.relname::text IN (@table_name@::text, @table_name@::text || '_migrations', @table_name@::text || '_waiters', @table_name@::text || '_shares')
            AND c.relowner NOT IN (SELECT oid FROM trusted)
         UNION ALL
         SELECT 3, format('the function %s belongs to %I, and would run with the rights of those who call it', p.oid::regprocedure, p.proowner::regrole::text),

@@ -6,10 +6,32 @@ ALTER TABLE @table@
     DROP COLUMN IF EXISTS awaited_until
 --
 COMMENT ON COLUMN @table@.has_waiters IS
-    'There may be rows of this name in the table of waiters: a change of the lock has to look there.'
+    'There may be rows of this name in the tables of waiters and shares: a change of the lock has to look there.'
 --
 COMMENT ON COLUMN @table@.notify_to IS
     'The channel and the payload by which a holder that has waited is notified of its grant, until it has claimed it.'
+--
+COMMENT ON COLUMN @table@.kept_by IS
+    'Whose release the name is kept after; empty: several hold the lock, as the table of shares shows.'
+--
+CREATE TABLE IF NOT EXISTS @shares@ (
+    lock_name   varchar(255) COLLATE "C" NOT NULL,
+    owner       varchar(255) NOT NULL,
+    lim         bigint NOT NULL,
+    weight      bigint NOT NULL,
+    token       bigint NOT NULL,
+    last_token  bigint NOT NULL,
+    acquired_at timestamptz NOT NULL,
+    expires_at  timestamptz NOT NULL,
+    is_kept     boolean NOT NULL DEFAULT false,
+    holder      varchar(255),
+    metadata    jsonb,
+    notify_to   varchar(255),
+    PRIMARY KEY (lock_name, owner)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+--
+COMMENT ON TABLE @shares@ IS
+    'The holds of locks that several hold at once: shared ones, with lim -1, and limited ones, whose weights are at most lim together. They count while the row of the lock has no holder_id and an empty kept_by.'
 --
 CREATE UNLOGGED TABLE IF NOT EXISTS @waiters@ (
     lock_name varchar(255) COLLATE "C" NOT NULL,
@@ -21,6 +43,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS @waiters@ (
     floor     bigint NOT NULL,
     tokens    bigint NOT NULL,
     notify_to varchar(255),
+    lim       bigint NOT NULL DEFAULT 0,
+    weight    bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (lock_name, owner)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 --
@@ -32,25 +56,35 @@ COMMENT ON COLUMN @waiters@.place IS
 --
 CREATE INDEX IF NOT EXISTS @waiters_index@ ON @waiters@ (lock_name, place)
 --
--- Refuses a table of waiters that is something else, and lets in those that may use the locks.
+-- Refuses tables of waiters and shares that are something else, and lets in those that may use the
+-- locks.
 DO $holdfast$
 DECLARE
+    v_table   record;
     v_columns text;
     v_grant   record;
 BEGIN
     PERFORM pg_catalog.set_config('search_path'::text, 'pg_catalog, pg_temp'::text, true);
-    SELECT string_agg(a.attname, ' ' ORDER BY a.attnum) INTO v_columns
-      FROM pg_attribute AS a WHERE a.attrelid = @waiters_literal@::regclass AND a.attnum > 0 AND NOT a.attisdropped;
-    IF v_columns <> 'lock_name owner place until holder metadata floor tokens notify_to' THEN
-        RAISE EXCEPTION 'the table % is not one of waiters: to mend it, give Options.Table, or the parameter table of the URL, another name',
-            @waiters_literal@::regclass USING ERRCODE = 'HF004';
-    END IF;
-    FOR v_grant IN
-        SELECT a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(a.grantee::regrole::text) END AS grantee
-          FROM pg_class AS c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS a
-         WHERE c.oid = @table_literal@::regclass AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+    FOR v_table IN
+        SELECT @waiters_literal@::regclass AS id, 'waiters' AS kind,
+               'lock_name owner place until holder metadata floor tokens notify_to lim weight' AS columns
+        UNION ALL
+        SELECT @shares_literal@::regclass, 'shares',
+               'lock_name owner lim weight token last_token acquired_at expires_at is_kept holder metadata notify_to'
     LOOP
-        EXECUTE format('GRANT %s ON %s TO %s', v_grant.privilege_type, @waiters_literal@::regclass, v_grant.grantee);
+        SELECT string_agg(a.attname, ' ' ORDER BY a.attnum) INTO v_columns
+          FROM pg_attribute AS a WHERE a.attrelid = v_table.id AND a.attnum > 0 AND NOT a.attisdropped;
+        IF v_columns <> v_table.columns THEN
+            RAISE EXCEPTION 'the table % is not one of %: to mend it, give Options.Table, or the parameter table of the URL, another name',
+                v_table.id, v_table.kind USING ERRCODE = 'HF004';
+        END IF;
+        FOR v_grant IN
+            SELECT a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(a.grantee::regrole::text) END AS grantee
+              FROM pg_class AS c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS a
+             WHERE c.oid = @table_literal@::regclass AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+        LOOP
+            EXECUTE format('GRANT %s ON %s TO %s', v_grant.privilege_type, v_table.id, v_grant.grantee);
+        END LOOP;
     END LOOP;
 END $holdfast$
 --
@@ -73,6 +107,10 @@ DROP FUNCTION IF EXISTS @holdfast_acquire@(text, text, text, bigint, bigint, jso
 DROP FUNCTION IF EXISTS @holdfast_acquire@(text, text, text, bigint, bigint, bigint, jsonb, text, boolean, bigint, boolean, boolean, text)
 --
 DROP FUNCTION IF EXISTS @holdfast_renew@(text[], text[], bigint[], text, boolean)
+--
+DROP FUNCTION IF EXISTS @holdfast_acquire@(text, text, text, bigint, bigint, bigint, jsonb, text, boolean, bigint, boolean, boolean, text, bigint, bigint)
+--
+DROP FUNCTION IF EXISTS @holdfast_break_shares@(text, bigint, text, boolean)
 --
 DROP FUNCTION IF EXISTS @holdfast_release@(text, text, bigint, text)
 --
@@ -119,16 +157,53 @@ BEGIN
     END IF;
 END $holdfast$
 --
+-- Records in the row of a lock, which the transaction has locked, until when shares hold it, after
+-- some of them have ended.
+CREATE OR REPLACE FUNCTION @holdfast_shared_until@(p_name text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    UPDATE @table@ AS t
+       SET expires_at = coalesce((SELECT max(s.expires_at) FROM @shares@ AS s WHERE s.lock_name = p_name), @past@)
+     WHERE t.lock_name = p_name;
+END $holdfast$
+--
+-- Makes a share of a lock whose row the transaction has locked, and which is free or has shares that
+-- tolerate it.
+CREATE OR REPLACE FUNCTION @holdfast_add_share@(p_name text, p_owner text, p_holder text, p_metadata jsonb, p_limit bigint, p_weight bigint,
+    p_until timestamptz, p_token bigint, p_last_token bigint, p_now timestamptz, p_notify_to text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    INSERT INTO @shares@ AS s (lock_name, owner, lim, weight, token, last_token, acquired_at, expires_at, holder, metadata, notify_to)
+    VALUES (p_name, p_owner, p_limit, CASE WHEN p_limit > 0 THEN greatest(p_weight, 1) ELSE 0 END, p_token, coalesce(p_last_token, p_token), p_now, p_until,
+            p_holder, coalesce(p_metadata, '{}'), p_notify_to);
+    UPDATE @table@ AS t
+       SET holder_id = '', kept_by = '', holder = NULL, metadata = '{}', notify_to = NULL, has_waiters = true,
+           acquired_at = CASE WHEN t.expires_at > p_now THEN t.acquired_at ELSE p_now END,
+           granted_at = CASE WHEN t.expires_at > p_now THEN t.granted_at ELSE p_now END,
+           expires_at = CASE WHEN t.expires_at > p_now THEN greatest(t.expires_at, p_until) ELSE p_until END,
+           token = p_token, last_token = p_last_token
+     WHERE t.lock_name = p_name;
+END $holdfast$
+--
+-- Reports whether the shares of a lock tolerate another one.
+CREATE OR REPLACE FUNCTION @holdfast_tolerated@(p_name text, p_limit bigint, p_weight bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN p_limit < 0 OR p_limit > 0 AND p_limit >= greatest(p_weight, 1) +
+        (SELECT coalesce(sum(s.weight), 0) FROM @shares@ AS s WHERE s.lock_name = p_name AND s.expires_at > clock_timestamp());
+END $holdfast$
+--
 -- Settles the queue of a name whose row the transaction has locked: drops what is over and what
--- p_leaver has there, and gives the lock to the first place if nobody holds it. Every function locks
--- the row first and then places. A place that can be granted no token is dropped. Without the rights
--- to the table of waiters there is no queue: holds do not depend on it.
+-- p_leaver has there, and gives the lock to the first places that may hold it. Every function locks
+-- the row first, then shares, and then places. A place that can be granted no token is dropped.
+-- Without the rights to the table of waiters there is no queue: holds do not depend on it.
 --   left_queue  p_leaver had a place
 --   free        nobody holds the lock, and nobody is in line
---   admitted    the owner that has got the lock
+--   shared      several may hold the lock, and nobody is in line
+--   admitted    the owners that have got the lock, or null
 --   waiters     there are rows of the name left
 CREATE OR REPLACE FUNCTION @holdfast_settle@(p_name text, p_leaver text, p_standby boolean,
-    OUT left_queue boolean, OUT free boolean, OUT admitted text, OUT waiters boolean)
+    OUT left_queue boolean, OUT free boolean, OUT shared boolean, OUT admitted text[], OUT waiters boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 DECLARE
     v_lock   record;
@@ -138,36 +213,52 @@ DECLARE
 BEGIN
     left_queue := false;
     waiters := true;
+    DELETE FROM @shares@ AS s
+     WHERE s.lock_name = p_name
+       AND (s.expires_at <= clock_timestamp()
+            OR NOT EXISTS (SELECT FROM @table@ AS t
+                            WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp()));
     DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.owner = p_leaver
     RETURNING w.place IS NOT NULL AND w.until > clock_timestamp() INTO left_queue;
     left_queue := coalesce(left_queue, false);
     DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.until <= clock_timestamp();
     LOOP
         v_now := clock_timestamp();
-        SELECT t.token, t.last_token, t.expires_at > v_now AS held INTO v_lock FROM @table@ AS t WHERE t.lock_name = p_name;
+        SELECT t.token, t.last_token, t.expires_at > v_now AS held, t.holder_id = '' AND coalesce(t.kept_by = '', false) AS shared
+          INTO v_lock FROM @table@ AS t WHERE t.lock_name = p_name;
         free := NOT v_lock.held;
-        EXIT WHEN v_lock.held;
+        shared := v_lock.held AND v_lock.shared;
+        EXIT WHEN v_lock.held AND NOT v_lock.shared;
         IF p_standby AND current_setting('synchronous_standby_names') = '' THEN
             free := false;
             EXIT;
         END IF;
-        DELETE FROM @waiters@ AS w
-         WHERE w.lock_name = p_name AND w.place = (SELECT min(f.place) FROM @waiters@ AS f WHERE f.lock_name = p_name)
-        RETURNING w.owner, w.holder, w.metadata, w.floor, w.tokens, w.until, w.notify_to INTO v_first;
+        SELECT w.owner, w.holder, w.metadata, w.floor, w.tokens, w.until, w.notify_to, w.lim, w.weight INTO v_first
+          FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place IS NOT NULL ORDER BY w.place LIMIT 1;
         EXIT WHEN NOT FOUND;
+        IF v_lock.held AND NOT @holdfast_tolerated@(p_name, v_first.lim, v_first.weight) THEN
+            shared := false;
+            EXIT;
+        END IF;
+        DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.owner = v_first.owner;
         CONTINUE WHEN greatest(v_lock.token, v_lock.last_token) >= 9007199254740991;
         SELECT k.token, k.last_token INTO v_tokens
           FROM @holdfast_tokens@(v_lock.token, v_lock.last_token, v_first.floor, v_first.tokens, v_now) AS k;
+        free := false;
+        admitted := admitted || v_first.owner::text;
+        IF v_first.lim <> 0 THEN
+            PERFORM @holdfast_add_share@(p_name, v_first.owner::text, v_first.holder::text, v_first.metadata, v_first.lim, v_first.weight,
+                v_first.until, v_tokens.token, v_tokens.last_token, v_now, v_first.notify_to::text);
+            CONTINUE;
+        END IF;
         UPDATE @table@ AS t
            SET holder_id = v_first.owner, holder = v_first.holder, metadata = v_first.metadata, kept_by = NULL,
                acquired_at = v_now, granted_at = v_now, expires_at = v_first.until, token = v_tokens.token, last_token = v_tokens.last_token,
                notify_to = v_first.notify_to
          WHERE t.lock_name = p_name;
-        free := false;
-        admitted := v_first.owner;
         EXIT;
     END LOOP;
-    waiters := EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name);
+    waiters := EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name) OR EXISTS (SELECT FROM @shares@ AS s WHERE s.lock_name = p_name);
     UPDATE @table@ AS t SET has_waiters = waiters WHERE t.lock_name = p_name AND t.has_waiters <> waiters;
 EXCEPTION WHEN insufficient_privilege OR undefined_table THEN
     SELECT t.expires_at <= clock_timestamp() INTO free FROM @table@ AS t WHERE t.lock_name = p_name;
@@ -175,17 +266,24 @@ END $holdfast$
 --
 -- Notifies those whose turn it may be, in these names: a holder that has waited, the first place if
 -- nobody holds the lock, and those without a place. It comes in a transaction of its own, since a
--- commit that notifies holds up all others that do.
+-- commit that notifies holds up all others that do. A user without the right to read the places
+-- notifies nobody.
 CREATE OR REPLACE FUNCTION @holdfast_notify@(p_names text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 BEGIN
+    IF NOT has_table_privilege(@waiters_literal@, 'SELECT') THEN
+        RETURN;
+    END IF;
     PERFORM pg_notify(split_part(n.notify_to, ' ', 1), split_part(n.notify_to, ' ', 2))
        FROM @table@ AS t, LATERAL (
             SELECT t.notify_to WHERE t.holder_id <> '' AND t.expires_at > clock_timestamp()
             UNION ALL
+            SELECT s.notify_to FROM @shares@ AS s
+             WHERE s.lock_name = t.lock_name AND t.holder_id = '' AND t.kept_by = '' AND s.expires_at > clock_timestamp()
+            UNION ALL
             SELECT w.notify_to FROM @waiters@ AS w
              WHERE w.lock_name = t.lock_name AND w.until > clock_timestamp()
-               AND (w.place IS NULL OR (t.holder_id = '' OR t.expires_at <= clock_timestamp())
+               AND (w.place IS NULL OR (t.holder_id = '' AND t.kept_by IS DISTINCT FROM '' OR t.expires_at <= clock_timestamp())
                     AND w.place = (SELECT min(f.place) FROM @waiters@ AS f WHERE f.lock_name = t.lock_name AND f.until > clock_timestamp()))
             ) AS n
       WHERE t.lock_name = ANY (p_names) AND n.notify_to IS NOT NULL;
@@ -211,10 +309,11 @@ END $holdfast$
 --   notify   holdfast_notify is to be called
 CREATE OR REPLACE FUNCTION @holdfast_acquire@(
     p_name text, p_owner text, p_holder text, p_ttl bigint, p_floor bigint, p_tokens bigint, p_metadata jsonb, p_commit text, p_standby boolean,
-    p_queue bigint, p_claim boolean, p_place boolean, p_notify_to text,
+    p_queue bigint, p_claim boolean, p_place boolean, p_notify_to text, p_limit bigint, p_weight bigint,
     OUT granted bigint, OUT tokens bigint, OUT is_new boolean, OUT row_open boolean, OUT queued boolean, OUT is_first boolean,
     OUT waiters boolean, OUT notify boolean, OUT held_token bigint, OUT held_by text, OUT held_since bigint,
-    OUT held_until bigint, OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text)
+    OUT held_until bigint, OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text, OUT held_limit bigint, OUT held_weight bigint,
+    OUT held_waiting bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' AS $holdfast$
 DECLARE
     v_ttl     CONSTANT interval := p_ttl * interval '1 microsecond';
@@ -223,8 +322,11 @@ DECLARE
     v_kept_by text;
     v_last    bigint;
     v_place   bigint;
-    v_admitted text;
+    v_settled record;
+    v_share   record;
     has_entry boolean;
+    is_shared boolean; -- several may hold the lock
+    is_over   boolean;
     in_turn   boolean := false; -- the row is locked, and nobody is in line
     waits     integer := 0;
 BEGIN
@@ -241,7 +343,7 @@ BEGIN
     FOR attempt IN 1..100 LOOP
         BEGIN
             -- Free: take it.
-            IF NOT p_claim THEN
+            IF NOT p_claim AND p_limit = 0 THEN
                 UPDATE @table@ AS t
                    SET holder_id = p_owner, holder = p_holder, metadata = coalesce(p_metadata, '{}'), kept_by = NULL, notify_to = NULL,
                        (acquired_at, granted_at, expires_at, token, last_token) =
@@ -261,14 +363,19 @@ BEGIN
                     RETURN;
                 END IF;
             END IF;
-            SELECT t.holder_id, t.has_waiters, @record@
-              INTO v_owner, waiters, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
+            SELECT t.holder_id, t.has_waiters, t.holder_id = '' AND coalesce(t.kept_by = '', false), @record@
+              INTO v_owner, waiters, is_shared, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
               FROM @table@ AS t WHERE t.lock_name = p_name;
             IF NOT FOUND THEN
                 waiters := false;
                 IF p_claim THEN
                     granted := 0;
                     RETURN;
+                END IF;
+                IF p_limit <> 0 THEN
+                    INSERT INTO @table@ AS t (lock_name, holder_id, metadata, acquired_at, expires_at) VALUES (p_name, '', '{}', clock_timestamp(), @past@)
+                    ON CONFLICT (lock_name) DO NOTHING;
+                    CONTINUE;
                 END IF;
                 -- Never taken, or forgotten since.
                 INSERT INTO @table@ AS t (lock_name, holder_id, holder, metadata, acquired_at, granted_at, expires_at, token, last_token, kept_by)
@@ -298,12 +405,13 @@ BEGIN
                     RETURN;
                 END IF;
                 CONTINUE;
-            ELSIF held_left > 0 AND p_queue = 0 AND NOT p_claim THEN
+            ELSIF held_left > 0 AND p_queue = 0 AND NOT p_claim AND NOT is_shared THEN
                 granted := 0;
-                IF waiters THEN
+                IF waiters AND has_table_privilege(@waiters_literal@, 'SELECT') THEN
                     SELECT w.place INTO v_place FROM @waiters@ AS w
                      WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
                     queued := v_place IS NOT NULL;
+                    held_waiting := @holdfast_waiting@(p_name);
                 END IF;
                 RETURN;
             END IF;
@@ -314,22 +422,61 @@ BEGIN
                 UPDATE @waiters@ AS w SET until = greatest(w.until, clock_timestamp() + v_queue)
                  WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
             END IF;
-            PERFORM FROM @table@ AS t WHERE t.lock_name = p_name AND t.expires_at <= clock_timestamp();
-            IF FOUND THEN
-                SELECT s.free, s.admitted INTO in_turn, v_admitted FROM @holdfast_settle@(p_name, NULL::text, p_standby) AS s;
-                notify := notify OR coalesce(v_admitted <> p_owner, false);
-                CONTINUE WHEN in_turn AND NOT p_claim OR v_admitted = p_owner;
+            SELECT t.expires_at <= clock_timestamp(), t.holder_id = '' AND coalesce(t.kept_by = '', false)
+              INTO is_over, is_shared FROM @table@ AS t WHERE t.lock_name = p_name;
+            IF is_over OR is_shared THEN
+                SELECT s.free, s.shared, s.admitted INTO v_settled FROM @holdfast_settle@(p_name, NULL::text, p_standby) AS s;
+                in_turn := v_settled.free;
+                notify := notify OR coalesce(v_settled.admitted <> ARRAY[p_owner], false);
+                IF is_shared AND @holdfast_renew_share@(p_name, p_owner, p_ttl, 0::bigint) IS NOT NULL THEN
+                    -- A repetition, or the claim of a place that was admitted.
+                    SELECT s.token, greatest(s.last_token - s.token, 0) + 1 INTO granted, tokens
+                      FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner;
+                    waiters := true;
+                    RETURN;
+                END IF;
+                CONTINUE WHEN v_settled.admitted IS NOT NULL AND p_owner = ANY (v_settled.admitted);
+                IF p_limit <> 0 AND NOT p_claim
+                   AND NOT EXISTS (SELECT FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner)
+                   AND (in_turn OR v_settled.shared AND @holdfast_tolerated@(p_name, p_limit, p_weight)) THEN
+                    IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
+                        RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
+                    END IF;
+                    SELECT k.token, k.last_token, c.now INTO v_share
+                      FROM (SELECT clock_timestamp() AS now) AS c, @table@ AS t,
+                           LATERAL @holdfast_tokens@(t.token, t.last_token, p_floor, p_tokens, c.now) AS k
+                     WHERE t.lock_name = p_name;
+                    IF v_share.token > 9007199254740992 THEN
+                        RAISE EXCEPTION 'the last token of the lock is above 2^53 - 1' USING ERRCODE = 'HF002';
+                    ELSIF v_share.token > 9007199254740991 THEN
+                        RAISE EXCEPTION 'the tokens of the lock are used up' USING ERRCODE = 'HF001';
+                    END IF;
+                    PERFORM @holdfast_add_share@(p_name, p_owner, p_holder, p_metadata, p_limit, p_weight,
+                        v_share.now + v_ttl, v_share.token, v_share.last_token, v_share.now, NULL::text);
+                    granted := v_share.token;
+                    tokens := greatest(v_share.last_token - granted, 0) + 1;
+                    waiters := true;
+                    RETURN;
+                END IF;
+                CONTINUE WHEN in_turn AND NOT p_claim AND p_limit = 0;
             END IF;
-            SELECT t.holder_id, t.kept_by, t.has_waiters, @record@
-              INTO v_owner, v_kept_by, waiters, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
+            SELECT t.holder_id, t.kept_by, t.has_waiters, t.holder_id = '' AND coalesce(t.kept_by = '', false), @record@
+              INTO v_owner, v_kept_by, waiters, is_shared, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
               FROM @table@ AS t WHERE t.lock_name = p_name;
-            CONTINUE WHEN v_owner = p_owner AND held_left > 0 OR held_left <= 0 AND NOT in_turn;
+            CONTINUE WHEN v_owner = p_owner AND held_left > 0 OR held_left <= 0 AND NOT in_turn OR p_queue = 0 AND NOT p_claim AND NOT is_shared;
             granted := 0;
+            IF is_shared AND held_left > 0 THEN
+                SELECT f.token, f.holder, f.since, f.until, f.left_over, f.is_kept, f.metadata, f.lim, f.weight
+                  INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata, held_limit, held_weight
+                  FROM @holdfast_shares@(p_name) AS f LIMIT 1;
+                v_kept_by := (SELECT s.owner FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner AND s.is_kept);
+                held_kept := coalesce(held_kept, false);
+            END IF;
             SELECT w.place INTO v_place FROM @waiters@ AS w
              WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
             has_entry := FOUND;
             queued := v_place IS NOT NULL;
-            IF p_queue > 0 AND NOT (p_claim AND p_place) AND NOT queued AND NOT (held_kept AND coalesce(v_kept_by = p_owner, false)) THEN
+            IF p_queue > 0 AND NOT (p_claim AND p_place) AND NOT queued AND NOT ((held_kept OR is_shared) AND coalesce(v_kept_by = p_owner, false)) THEN
                 queued := true;
                 IF p_place THEN
                     IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
@@ -338,10 +485,11 @@ BEGIN
                     SELECT coalesce(max(w.place), 0) + 1 INTO v_place FROM @waiters@ AS w WHERE w.lock_name = p_name;
                 END IF;
                 IF p_place OR NOT has_entry THEN
-                    INSERT INTO @waiters@ AS w (lock_name, owner, place, until, holder, metadata, floor, tokens, notify_to)
-                    VALUES (p_name, p_owner, v_place, clock_timestamp() + v_queue, p_holder, coalesce(p_metadata, '{}'), p_floor, p_tokens, p_notify_to)
+                    INSERT INTO @waiters@ AS w (lock_name, owner, place, until, holder, metadata, floor, tokens, notify_to, lim, weight)
+                    VALUES (p_name, p_owner, v_place, clock_timestamp() + v_queue, p_holder, coalesce(p_metadata, '{}'), p_floor, p_tokens, p_notify_to,
+                            p_limit, p_weight)
                     ON CONFLICT (lock_name, owner) DO UPDATE SET place = v_place, until = greatest(w.until, excluded.until), holder = p_holder, metadata = coalesce(p_metadata, '{}'),
-                        floor = p_floor, tokens = p_tokens, notify_to = p_notify_to;
+                        floor = p_floor, tokens = p_tokens, notify_to = p_notify_to, lim = p_limit, weight = p_weight;
                     -- It is written even if it is true: a transaction with an older snapshot has to notice.
                     UPDATE @table@ AS t SET has_waiters = true WHERE t.lock_name = p_name;
                     waiters := true;
@@ -349,13 +497,16 @@ BEGIN
             END IF;
             is_first := queued AND v_place IS NOT NULL
                         AND NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place < v_place AND w.until > clock_timestamp());
+            IF waiters THEN
+                held_waiting := @holdfast_waiting@(p_name);
+            END IF;
             IF NOT notify THEN
                 PERFORM set_config('synchronous_commit', 'off', true); -- A crash forgets the queue.
             END IF;
             RETURN;
         EXCEPTION
             WHEN unique_violation THEN
-                NULL; -- Another index of the table has found the row of another transaction first.
+                in_turn := false; -- Another index of the table has found the row of another transaction first.
             WHEN lock_not_available THEN
                 -- It may have been something else than the row, when the server is busy. A
                 -- row that another transaction is about to insert cannot be seen.
@@ -381,6 +532,57 @@ BEGIN
     RAISE EXCEPTION 'the lock changes hands too fast' USING ERRCODE = '40001';
 END $holdfast$
 --
+-- The shares of a lock as a Record shows them, oldest first.
+CREATE OR REPLACE FUNCTION @holdfast_shares@(p_name text,
+    OUT token bigint, OUT holder text, OUT since bigint, OUT until bigint, OUT left_over bigint, OUT is_kept boolean, OUT metadata text,
+    OUT lim bigint, OUT weight bigint)
+RETURNS SETOF record
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN QUERY
+    SELECT s.token, CASE WHEN s.is_kept THEN '' ELSE coalesce(s.holder, s.owner)::text END,
+           (extract(epoch FROM s.acquired_at) * 1000000)::bigint, (extract(epoch FROM s.expires_at) * 1000000)::bigint,
+           (extract(epoch FROM s.expires_at - clock_timestamp()) * 1000000)::bigint, s.is_kept,
+           CASE WHEN s.is_kept OR pg_column_size(s.metadata) > 8192 THEN '' ELSE coalesce(s.metadata::text, '') END, s.lim, s.weight
+      FROM @shares@ AS s WHERE s.lock_name = p_name AND s.expires_at > clock_timestamp()
+     ORDER BY s.token;
+END $holdfast$
+--
+CREATE OR REPLACE FUNCTION @holdfast_shares_json@(p_name text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN (SELECT json_agg(json_build_array(f.token, f.holder, f.since, f.until, f.left_over, f.is_kept, f.metadata, f.lim, f.weight) ORDER BY f.token)
+              FROM @holdfast_shares@(p_name) AS f);
+END $holdfast$
+--
+-- Reports whether an owner has a share under a token (0: any).
+CREATE OR REPLACE FUNCTION @holdfast_has_share@(p_name text, p_owner text, p_token bigint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    PERFORM FROM @table@ AS t WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp();
+    RETURN FOUND AND EXISTS (
+        SELECT FROM @shares@ AS s
+         WHERE s.lock_name = p_name AND s.owner = p_owner AND NOT s.is_kept AND s.expires_at > clock_timestamp() AND p_token IN (0, s.token));
+END $holdfast$
+--
+-- Prolongs a share under its token (0: any), if the lock has shares, and returns its end, null for
+-- none. The transaction has locked the row of the lock.
+CREATE OR REPLACE FUNCTION @holdfast_renew_share@(p_name text, p_owner text, p_ttl bigint, p_token bigint) RETURNS timestamptz
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+DECLARE
+    v_until timestamptz;
+BEGIN
+    PERFORM FROM @table@ AS t WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp();
+    IF FOUND THEN
+        UPDATE @shares@ AS s
+           SET expires_at = greatest(s.expires_at, clock_timestamp() + p_ttl * interval '1 microsecond'), notify_to = NULL
+         WHERE s.lock_name = p_name AND s.owner = p_owner AND NOT s.is_kept AND s.expires_at > clock_timestamp() AND p_token IN (0, s.token)
+        RETURNING s.expires_at INTO v_until;
+        UPDATE @table@ AS t SET expires_at = v_until WHERE t.lock_name = p_name AND t.expires_at < v_until;
+    END IF;
+    RETURN v_until;
+END $holdfast$
+--
 -- Prolongs holds, which come sorted by name, under their tokens (0: any). The answer has a letter for
 -- each: r renewed, l lost, b busy: the row is locked by another transaction; in upper case if
 -- holdfast_notify is to be called. No row is waited for, since one that somebody has locked must not
@@ -393,6 +595,7 @@ DECLARE
     v_mine   boolean;
     v_over   boolean;
     v_letter text;
+    v_shared boolean;
 BEGIN
     IF p_commit <> '' OR p_standby THEN
         PERFORM @holdfast_commit@(p_commit, p_standby);
@@ -408,13 +611,20 @@ BEGIN
             outcomes := outcomes || 'r';
         ELSE
             SELECT t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp() AND p_tokens[i] IN (0, t.token),
-                   t.has_waiters AND t.expires_at <= clock_timestamp()
-              INTO v_mine, v_over FROM @table@ AS t WHERE t.lock_name = p_names[i];
+                   t.has_waiters AND t.expires_at <= clock_timestamp(), t.holder_id = '' AND coalesce(t.kept_by = '', false)
+              INTO v_mine, v_over, v_shared FROM @table@ AS t WHERE t.lock_name = p_names[i];
             v_letter := CASE WHEN v_mine THEN 'b' ELSE 'l' END;
-            IF v_over THEN
+            IF v_over OR v_shared THEN
                 PERFORM FROM @table@ AS t WHERE t.lock_name = p_names[i] FOR NO KEY UPDATE SKIP LOCKED;
-                IF FOUND AND (SELECT s.admitted FROM @holdfast_settle@(p_names[i], NULL::text, p_standby) AS s) IS NOT NULL THEN
-                    v_letter := upper(v_letter);
+                IF FOUND THEN
+                    IF v_shared AND @holdfast_renew_share@(p_names[i], p_owners[i], p_ttls[i], p_tokens[i]) IS NOT NULL THEN
+                        v_letter := 'r';
+                    END IF;
+                    IF (SELECT s.admitted FROM @holdfast_settle@(p_names[i], NULL::text, p_standby) AS s) IS NOT NULL THEN
+                        v_letter := upper(v_letter);
+                    END IF;
+                ELSIF @holdfast_has_share@(p_names[i], p_owners[i], p_tokens[i]) THEN
+                    v_letter := 'b';
                 END IF;
             END IF;
             outcomes := outcomes || v_letter;
@@ -431,7 +641,7 @@ RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 DECLARE
     outcomes   text := '';
-    v_admitted text;
+    v_admitted text[];
     v_letter   text;
     is_over    boolean;
     is_durable boolean := false;
@@ -440,7 +650,8 @@ BEGIN
     FOR i IN 1..cardinality(p_names) LOOP
         v_admitted := NULL;
         v_letter := 'l';
-        SELECT t.expires_at <= clock_timestamp() INTO is_over FROM @table@ AS t WHERE t.lock_name = p_names[i];
+        SELECT t.expires_at <= clock_timestamp() OR t.holder_id = '' AND coalesce(t.kept_by = '', false) INTO is_over
+          FROM @table@ AS t WHERE t.lock_name = p_names[i];
         IF is_over THEN
             PERFORM FROM @table@ AS t WHERE t.lock_name = p_names[i] FOR NO KEY UPDATE SKIP LOCKED;
             is_over := FOUND;
@@ -462,7 +673,7 @@ BEGIN
         IF is_over AND v_letter <> 'b' THEN
             SELECT s.admitted INTO v_admitted FROM @holdfast_settle@(p_names[i], NULL::text, p_standby) AS s;
         END IF;
-        IF v_letter = 'l' OR v_admitted = p_owners[i] THEN
+        IF v_letter = 'l' OR p_owners[i] = ANY (v_admitted) THEN
             -- The place is gone. A statement that sees so sees what it has become, too.
             PERFORM FROM @table@ AS t
               WHERE t.lock_name = p_names[i] AND t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp()
@@ -474,10 +685,17 @@ BEGIN
                  WHERE t.lock_name = p_names[i];
                 v_letter := 'r';
                 is_durable := true;
+            ELSIF is_over AND @holdfast_renew_share@(p_names[i], p_owners[i], p_queues[i], 0::bigint) IS NOT NULL THEN
+                PERFORM @holdfast_commit@('', p_standby);
+                v_letter := 'r';
+                is_durable := true;
             ELSE
                 PERFORM FROM @table@ AS t
                   WHERE t.lock_name = p_names[i] AND t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp();
                 v_letter := CASE WHEN FOUND THEN 'b' ELSE 'l' END;
+                IF v_letter = 'l' AND @holdfast_has_share@(p_names[i], p_owners[i], 0::bigint) THEN
+                    v_letter := 'b';
+                END IF;
             END IF;
         ELSIF v_letter = 'q' AND is_over IS NULL THEN
             -- A place whose lock has no row would wait for ever.
@@ -485,7 +703,7 @@ BEGIN
             v_letter := 'l';
         END IF;
         is_durable := is_durable OR v_admitted IS NOT NULL;
-        outcomes := outcomes || CASE WHEN v_admitted <> p_owners[i] THEN upper(v_letter) ELSE v_letter END;
+        outcomes := outcomes || CASE WHEN v_admitted <> ARRAY[p_owners[i]] THEN upper(v_letter) ELSE v_letter END;
     END LOOP;
     IF NOT is_durable THEN
         PERFORM set_config('synchronous_commit', 'off', true);
@@ -500,8 +718,8 @@ CREATE OR REPLACE FUNCTION @holdfast_release@(p_name text, p_owner text, p_keep 
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
 DECLARE
     v_settled  record;
-    v_admitted text;
-    in_queue   boolean := false; -- the owner has no hold, and may have a place
+    v_admitted text[];
+    in_queue   boolean := false; -- the owner has no hold of its own, and may have a share or a place
 BEGIN
     IF p_commit <> '' THEN
         PERFORM @holdfast_commit@(p_commit, false);
@@ -517,14 +735,30 @@ BEGIN
         RETURNING t.has_waiters INTO waiters;
         ended := FOUND;
         EXIT WHEN ended OR attempt = 2;
-        PERFORM FROM @table@ AS t WHERE t.lock_name = p_name AND t.has_waiters;
+        PERFORM FROM @table@ AS t
+          WHERE t.lock_name = p_name AND (t.has_waiters OR t.holder_id = p_owner AND t.expires_at > clock_timestamp());
         EXIT WHEN NOT FOUND;
-        -- The place of the owner, if it has one, may be admitted until the row is locked.
+        -- The place of the owner, if it has one, may be admitted until the row is locked, the last in
+        -- the queue since the update above.
         PERFORM FROM @table@ AS t WHERE t.lock_name = p_name FOR NO KEY UPDATE;
         in_queue := FOUND;
     END LOOP;
     waiters := in_queue OR coalesce(waiters, false);
     notify := false;
+    IF in_queue AND NOT ended AND EXISTS (SELECT FROM @table@ AS t WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '') THEN
+        IF p_keep > 0 THEN
+            UPDATE @shares@ AS s
+               SET is_kept = true, holder = NULL, metadata = '{}', notify_to = NULL, expires_at = clock_timestamp() + p_keep * interval '1 microsecond'
+             WHERE s.lock_name = p_name AND s.owner = p_owner AND s.expires_at > clock_timestamp();
+        ELSE
+            DELETE FROM @shares@ AS s
+             WHERE s.lock_name = p_name AND s.owner = p_owner AND NOT s.is_kept AND s.expires_at > clock_timestamp();
+        END IF;
+        ended := FOUND;
+        IF ended THEN
+            PERFORM @holdfast_shared_until@(p_name);
+        END IF;
+    END IF;
     IF waiters THEN
         SELECT s.left_queue, s.admitted, s.waiters INTO v_settled FROM @holdfast_settle@(p_name, p_owner, p_standby) AS s;
         v_admitted := v_settled.admitted;
@@ -550,7 +784,8 @@ BEGIN
     END IF;
     SELECT t.has_waiters, @record@
       INTO waiters, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
-      FROM @table@ AS t WHERE t.lock_name = p_name AND t.expires_at > clock_timestamp() FOR UPDATE;
+      FROM @table@ AS t
+     WHERE t.lock_name = p_name AND t.expires_at > clock_timestamp() AND NOT (t.holder_id = '' AND coalesce(t.kept_by = '', false)) FOR UPDATE;
     ended := FOUND;
     waiters := coalesce(waiters, false);
     notify := false;
@@ -563,6 +798,26 @@ BEGIN
         SELECT s.admitted, s.waiters INTO v_settled FROM @holdfast_settle@(p_name, NULL::text, p_standby) AS s;
         waiters := v_settled.waiters;
         notify := v_settled.admitted IS NOT NULL OR waiters;
+    END IF;
+END $holdfast$
+--
+-- Ends the shares of a lock, or the one that has p_token, and describes them.
+CREATE OR REPLACE FUNCTION @holdfast_break_shares@(p_name text, p_token bigint, p_commit text, p_standby boolean,
+    OUT token bigint, OUT holder text, OUT since bigint, OUT until bigint, OUT left_over bigint, OUT is_kept boolean, OUT metadata text,
+    OUT lim bigint, OUT weight bigint)
+RETURNS SETOF record
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
+BEGIN
+    IF p_commit <> '' THEN
+        PERFORM @holdfast_commit@(p_commit, false);
+    END IF;
+    PERFORM FROM @table@ AS t
+      WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp() FOR UPDATE;
+    IF FOUND THEN
+        RETURN QUERY SELECT f.* FROM @holdfast_shares@(p_name) AS f WHERE p_token IN (0, f.token);
+        DELETE FROM @shares@ AS s WHERE s.lock_name = p_name AND p_token IN (0, s.token);
+        PERFORM @holdfast_shared_until@(p_name);
+        PERFORM @holdfast_settle@(p_name, NULL::text, p_standby);
     END IF;
 END $holdfast$
 --
@@ -580,6 +835,9 @@ BEGIN
     DELETE FROM @waiters@ AS w
      WHERE (w.lock_name, w.owner) IN (
         SELECT d.lock_name, d.owner FROM @waiters@ AS d WHERE d.until <= v_idle LIMIT p_limit FOR UPDATE SKIP LOCKED);
+    DELETE FROM @shares@ AS s
+     WHERE (s.lock_name, s.owner) IN (
+        SELECT d.lock_name, d.owner FROM @shares@ AS d WHERE d.expires_at <= v_idle LIMIT p_limit FOR UPDATE SKIP LOCKED);
     DELETE FROM @table@ AS t
      WHERE t.lock_name IN (
         SELECT d.lock_name FROM @table@ AS d
@@ -603,12 +861,27 @@ END $holdfast$
 CREATE OR REPLACE FUNCTION @acquire_lock_token@(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb)
 RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+BEGIN
+    RETURN @acquire_slot@(p_lock_name, p_holder_id, p_ttl_seconds, p_metadata, 0, 0);
+END $holdfast$
+--
+-- Takes a lock together with others, or extends one's own, and returns the fencing token as
+-- acquire_lock_token does: with a limit of -1 as a reader, with one above zero as a holder of a share
+-- of it. The weights of all shares are at most that much together.
+CREATE OR REPLACE FUNCTION @acquire_slot@(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb, p_limit integer, p_weight integer)
+RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 DECLARE
     v_token  bigint;
     v_notify boolean;
 BEGIN
+    IF p_limit IS NULL OR p_limit < -1 OR p_weight IS NULL OR p_weight < 0 OR p_weight > greatest(p_limit, 0) THEN
+        RAISE EXCEPTION 'the limit of a lock is -1 or more, and the weight at most the limit' USING ERRCODE = '22023';
+    END IF;
     IF p_lock_name IS NULL OR p_lock_name = '' OR p_holder_id IS NULL OR p_holder_id = '' THEN
         RAISE EXCEPTION 'a lock needs a name and a holder id' USING ERRCODE = '22023';
+    ELSIF length(p_lock_name) > 255 OR length(p_holder_id) > 255 THEN
+        RAISE EXCEPTION 'the name and the holder id of a lock have 255 characters at most' USING ERRCODE = '22001';
     ELSIF p_ttl_seconds IS NULL OR p_ttl_seconds NOT BETWEEN 0.01 AND 31536000 THEN
         RAISE EXCEPTION 'the TTL of a lock is 0.01 to 31536000 seconds' USING ERRCODE = '22023';
     ELSIF pg_column_size(p_metadata) > 8192 THEN
@@ -616,7 +889,7 @@ BEGIN
     END IF;
     SELECT a.granted, a.notify INTO v_token, v_notify
       FROM @holdfast_acquire@(p_lock_name, p_holder_id, NULL::text, (p_ttl_seconds * 1000000)::bigint, 0::bigint, 1::bigint, p_metadata, ''::text, false,
-                              0::bigint, false, false, NULL::text) AS a;
+                              0::bigint, false, false, NULL::text, p_limit::bigint, p_weight::bigint) AS a;
     IF v_notify THEN
         PERFORM @holdfast_notify@(ARRAY[p_lock_name]);
     END IF;
@@ -688,7 +961,11 @@ BEGIN
     UPDATE @table@ AS t
        SET expires_at = greatest(t.expires_at, clock_timestamp() + p_ttl_seconds * interval '1 second')
      WHERE t.lock_name = p_lock_name AND t.holder_id = p_holder_id AND p_holder_id <> '' AND t.expires_at > clock_timestamp();
-    RETURN FOUND;
+    IF FOUND THEN
+        RETURN true;
+    END IF;
+    PERFORM FROM @table@ AS t WHERE t.lock_name = p_lock_name AND t.holder_id = '' AND t.kept_by = '' FOR NO KEY UPDATE;
+    RETURN FOUND AND @holdfast_renew_share@(p_lock_name, p_holder_id, (p_ttl_seconds * 1000000)::bigint, 0::bigint) IS NOT NULL;
 END $holdfast$
 --
 CREATE OR REPLACE FUNCTION @extend_lock@(p_lock_name text, p_holder_id text, p_ttl_seconds integer) RETURNS boolean

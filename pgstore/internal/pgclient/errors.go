@@ -12,9 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// ErrSessionLost is in the errors of statements without a reply, because the session has ended.
-var ErrSessionLost = errors.New("the session that the locks live in has ended")
-
 // SQLState returns the five letters by which the server classifies an error, or "" if the error is
 // not from the server. Every driver has them under this name.
 func SQLState(err error) string {

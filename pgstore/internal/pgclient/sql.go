@@ -12,14 +12,6 @@ import (
 // PingStatement is a ping that identifies the server process.
 const PingStatement = "SELECT pg_catalog.pg_backend_pid()"
 
-// NotifyStatement notifies the listeners on a channel of a release. It comes after the release: a
-// commit that notifies holds up all other commits of the server that do. It does not wait for the
-// disk.
-const NotifyStatement = "SELECT pg_catalog.set_config('synchronous_commit'::text, 'off'::text, true), pg_catalog.pg_notify($1::text, $2::text)"
-
-// NotifyTimeout bounds the notification of a release.
-const NotifyTimeout = 2 * time.Second
-
 // IdentityQuery reads the identifier that a cluster of databases got when it was made, and when its
 // server was started. Copies of one data folder, and standbys, have the same identifier, but not
 // the same time. The function format is named in full, since an operator could belong to another

@@ -1,0 +1,320 @@
+//go:build unix
+
+package advisory
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+// sharedRequest is a request of a new owner for a shared hold.
+func sharedRequest(name string) driver.AcquireRequest {
+	req := pgtest.Request(name, time.Minute)
+	req.Limit = driver.Shared
+	return req
+}
+
+// grantShared takes a shared hold, which must be granted.
+func grantShared(t *testing.T, s *Store, name string) driver.AcquireRequest {
+	t.Helper()
+	req := sharedRequest(name)
+	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+		t.Fatalf("Acquire of a shared hold of %q: %+v, %v, want it granted", name, res, err)
+	}
+	return req
+}
+
+// refusedShared checks that a shared hold is not to be had.
+func refusedShared(t *testing.T, s *Store, name string) {
+	t.Helper()
+	if res, err := s.Acquire(t.Context(), sharedRequest(name)); err != nil || res.Granted {
+		t.Fatalf("Acquire of a shared hold of %q: %+v, %v, want it refused", name, res, err)
+	}
+}
+
+// A strangerSession is a session of another program.
+type strangerSession struct {
+	t    *testing.T
+	conn *pgx.Conn
+	key  Key
+}
+
+func newStranger(t *testing.T, key Key) *strangerSession {
+	t.Helper()
+	config, err := pgx.ParseConfig(pgtest.Postgres().URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RuntimeParams["application_name"] = "stranger"
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return &strangerSession{t, conn, key}
+}
+
+// call calls a function with the key, and returns its result, false for none.
+func (f *strangerSession) call(function string) (result bool) {
+	f.t.Helper()
+	query := fmt.Sprintf("SELECT %s(%s)::text = 'true'", function, f.key.sqlLiteral())
+	if err := f.conn.QueryRow(f.t.Context(), query).Scan(&result); err != nil {
+		f.t.Fatal(err)
+	}
+	return result
+}
+
+// Shared holds are shared locks of the same key: programs that lock it natively take part, in both
+// modes, also beside several stores with one pool.
+func TestSharedBesideStranger(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"))
+	opts := map[string]*Options{
+		"bigint": keysOf(t),
+		"pair":   {Keys: func(name string) (Key, error) { return Key2x32(-9, int32(len(t.Name()+name))), nil }},
+	}
+	for what, opts := range opts {
+		s, other := New(pool, opts), New(pool, opts)
+		t.Cleanup(func() { _ = s.Close(); _ = other.Close() })
+		stranger := newStranger(t, keyIn(t, s, "name"))
+		stranger.call("pg_advisory_lock")
+		refusedShared(t, s, "name")
+		stranger.call("pg_advisory_unlock")
+		if !stranger.call("pg_try_advisory_lock_shared") {
+			t.Fatalf("%s: a free key is refused to a stranger", what)
+		}
+		first, second, third := grantShared(t, s, "name"), grantShared(t, s, "name"), grantShared(t, other, "name")
+		refused(t, s, "name")
+		refused(t, other, "name")
+		rec, found, err := other.Lookup(t.Context(), "name")
+		var shown []string
+		for _, rec := range append([]driver.Record{rec}, rec.Others...) {
+			shown = append(shown, fmt.Sprint(strings.Fields(rec.Holder)[0], rec.Limit))
+		}
+		if err != nil || !found || len(shown) != 3 || rec.Holder != third.Holder || !strings.Contains(fmt.Sprint(shown), "stranger-1") {
+			t.Errorf("%s: the holders are shown as %q, %v, %v", what, shown, found, err)
+		}
+		if rec, _, _ := s.Lookup(t.Context(), "name"); len(rec.Others) != 3 || rec.Remaining <= 0 || rec.Others[0].Remaining <= 0 {
+			t.Errorf("%s: the store shows its own holds as %+v", what, rec)
+		}
+		stranger.call("pg_advisory_unlock_shared")
+		for _, hold := range []struct {
+			s   *Store
+			req driver.AcquireRequest
+		}{{s, first}, {other, third}, {s, second}} {
+			if stranger.call("pg_try_advisory_lock") {
+				t.Fatalf("%s: a stranger gets a key beside shared holds", what)
+			}
+			if renew(t, hold.s, hold.req) != driver.Renewed || !release(t, hold.s, hold.req) || release(t, hold.s, hold.req) {
+				t.Errorf("%s: a shared hold does not end by its one Release", what)
+			}
+		}
+		if !stranger.call("pg_try_advisory_lock") {
+			t.Errorf("%s: the key is not free after the last shared hold", what)
+		}
+	}
+}
+
+// A stranger that waits in the server is not overtaken by readers of a session without the key.
+func TestStrangerWaits(t *testing.T) {
+	t.Parallel()
+	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
+	stranger := newStranger(t, keyIn(t, s, "name"))
+	held := grantShared(t, s, "name")
+	locked := make(chan error, 1)
+	go func() {
+		_, err := stranger.conn.Exec(t.Context(), "SELECT pg_advisory_lock("+stranger.key.sqlLiteral()+")")
+		locked <- err
+	}()
+	pgtest.Eventually(t, "native waiter", func() bool {
+		for lock, err := range s.Locks(t.Context()) {
+			if err == nil && lock.Key == stranger.key && !lock.Granted {
+				return true
+			}
+		}
+		return false
+	})
+	refusedShared(t, other, "name")
+	release(t, s, held)
+	if err := <-locked; err != nil {
+		t.Fatal(err)
+	}
+	refusedShared(t, s, "name")
+}
+
+// A writer that waits keeps readers out until its connection ends.
+func TestGateOfDeadWriter(t *testing.T) {
+	t.Parallel()
+	var ways ways
+	s, writer := open(t, pgtest.Postgres().Addr, keysOf(t)), ways.open(t, pgtest.Postgres().Addr, keysOf(t))
+	grantShared(t, s, "name")
+	req := pgtest.Request("name", time.Minute)
+	if res := attempt(t, writer, req); !res.Queued || res.Held.Limit != driver.Shared {
+		t.Fatalf("Acquire by a writer behind a reader: %+v, want it queued", res)
+	}
+	refusedShared(t, s, "name")
+	for lock, err := range s.Locks(t.Context()) {
+		if key := keyIn(t, s, "name"); err != nil || lock.Key == key.gateKey() || lock.Key == key.waiterKey() {
+			t.Errorf("Locks shows %+v, %v, want neither mark nor gate", lock, err)
+		}
+	}
+	ways.through(writer).Reset()
+	pgtest.Eventually(t, "open gate", func() bool {
+		res, err := s.Acquire(t.Context(), sharedRequest("name"))
+		return err == nil && res.Granted
+	})
+}
+
+// The gate passes from a writer to the next while the first has the lock, so that no reader gets in
+// between.
+func TestGateIsTakenOver(t *testing.T) {
+	t.Parallel()
+	addr := pgtest.Postgres().Addr
+	s, writer, next := open(t, addr, keysOf(t)), open(t, addr, keysOf(t)), open(t, addr, keysOf(t))
+	next.firstSignalDelay = 0
+	reader := grantShared(t, s, "name")
+	first, second := queue(t, writer, "name"), queue(t, next, "name")
+	asks := asksOf(t, next, second.Owner)
+	release(t, s, reader)
+	pgtest.Signaled(t, asks)
+	if res := attempt(t, writer, first); !res.Granted {
+		t.Fatalf("a free lock was refused to a writer: %+v", res)
+	}
+	for !next.hasGate(second) {
+		pgtest.Signaled(t, asks) // The gate was opened.
+		if res := attempt(t, next, second); res.Granted {
+			t.Fatal("two writers hold the lock")
+		}
+	}
+	release(t, writer, first)
+	refusedShared(t, s, "name")
+	if res := attempt(t, next, second); !res.Granted {
+		t.Fatalf("a free lock was refused to the other writer: %+v", res)
+	}
+	release(t, next, second)
+	grantShared(t, s, "name")
+}
+
+func (s *Store) hasGate(req driver.AcquireRequest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.waiters[ownedName{req.Name, req.Owner}]
+	return w != nil && w.gate != nil
+}
+
+// A writer that waits behind a writer alone has no gate: it costs no statement.
+func TestNoGateWithoutReaders(t *testing.T) {
+	t.Parallel()
+	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
+	held := grant(t, other, "name", time.Minute)
+	req := queue(t, s, "name")
+	_, before := s.watcher.listener().session.progress(time.Now())
+	if res := attempt(t, s, req); res.Held.Limit != 0 || s.hasGate(req) {
+		t.Errorf("another attempt behind a writer: %+v, and it has a gate: %v", res, s.hasGate(req))
+	}
+	if _, after := s.watcher.listener().session.progress(time.Now()); after != before {
+		t.Errorf("it cost %d statements beside the attempt", after-before)
+	}
+	release(t, other, held)
+}
+
+// A shared attempt that failed, with the key or without, takes nothing from the other shared holds, and
+// leaves nothing after the last one.
+func TestFailedSharedAttempt(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	opts := keysOf(t)
+	opts.TokenSequence = "holdfast_failing_shared"
+	s, other := open(t, server.Addr, opts), open(t, server.Addr, keysOf(t))
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing_shared', 1)") // It may have failed before.
+	s.statements["holdfast_try_shared"] = "SELECT (" + s.statements["holdfast_try_shared"] +
+		") WHERE 1 / (SELECT (last_value <> 7)::int FROM holdfast_failing_shared) = 1" // It fails before it locks.
+	for _, failBefore := range []bool{false, true} {
+		first, second := grantShared(t, s, "name"), grantShared(t, s, "name")
+		last := "9007199254740991" // No token is left.
+		if failBefore {
+			last = "7"
+		}
+		pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing_shared', "+last+")")
+		for range 2 {
+			if res, err := s.Acquire(t.Context(), sharedRequest("name")); res.Granted || !driver.IsNotApplied(err) {
+				t.Errorf("Acquire that fails gives %+v, %v, want an error", res, err)
+			}
+		}
+		pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing_shared', 1)")
+		if !release(t, s, first) {
+			t.Error("a hold has ended")
+		}
+		refused(t, other, "name")
+		if renew(t, s, second) != driver.Renewed || !release(t, s, second) {
+			t.Error("the last hold has ended")
+		}
+		if l := s.sessions[0].excess[keyIn(t, s, "name")]; l != 0 {
+			t.Errorf("%d locks are left to be undone", l)
+		}
+		release(t, other, grant(t, other, "name", time.Minute))
+	}
+	for range 2 { // alone
+		pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing_shared', 9007199254740991)")
+		if res, err := s.Acquire(t.Context(), sharedRequest("alone")); res.Granted || !driver.IsNotApplied(err) {
+			t.Errorf("Acquire when no token is left gives %+v, %v, want an error", res, err)
+		}
+		release(t, other, grant(t, other, "alone", time.Minute))
+	}
+}
+
+// Shared locks of transactions tolerate each other and shared holds, and no others.
+func TestLockSharedTx(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Postgres().URL("postgres")
+	s, name := open(t, pgtest.Postgres().Addr, nil), t.Name()
+	first, err := pgtest.OpenPool(t, url).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := pgtest.OpenSQL(t, url).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := LockSharedTx(t.Context(), first, name); err != nil {
+		t.Fatal(err)
+	}
+	if err := LockSharedSQLTx(t.Context(), second, name); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, s, name)
+	release(t, s, grantShared(t, s, name))
+	if locked, err := TryLockSQLTx(t.Context(), second, name); err != nil || locked {
+		t.Errorf("TryLockSQLTx beside a shared lock gives %v, %v", locked, err)
+	}
+	if err := first.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	held := grant(t, s, name, time.Minute)
+	first, err = s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Rollback(context.Background())
+	if locked, err := TryLockSharedTx(t.Context(), first, name); err != nil || locked {
+		t.Errorf("TryLockSharedTx beside an exclusive hold gives %v, %v", locked, err)
+	}
+	release(t, s, held)
+	if locked, err := TryLockSharedTx(t.Context(), first, name); err != nil || !locked {
+		t.Errorf("TryLockSharedTx of a free lock gives %v, %v", locked, err)
+	}
+}

@@ -1,0 +1,112 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+// grantShare takes a lock that must tolerate it.
+func grantShare(t *testing.T, s *Store, name string, limit, weight int) driver.AcquireRequest {
+	t.Helper()
+	req := pgtest.Request(name, time.Minute)
+	req.Limit, req.Weight = limit, weight
+	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+		t.Fatalf("Acquire of %q with Limit %d: %+v, %v, want it granted", name, limit, res, err)
+	}
+	return req
+}
+
+// Programs in other languages hold locks together with each other and with this package.
+func TestSharesInSQL(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	slot := func(name, holder string, limit, weight int) (token int64) {
+		var got *int64
+		query(t, s, "SELECT @acquire_slot@($1, $2, 30, '{\"job\": \"import\"}', $3, $4)", []any{name, holder, limit, weight}, &got)
+		return valueOrZero(got)
+	}
+	ok := func(text string, args ...any) (done bool) {
+		query(t, s, "SELECT "+text, args, &done)
+		return done
+	}
+	reader := grantShare(t, s, "config", driver.Shared, 0)
+	token := slot("config", "python-1", -1, 0)
+	if token == 0 || slot("config", "python-1", -1, 0) != token || slot("config", "python-2", 0, 0) != 0 || ok("@acquire_lock@('config', 'python-2')") {
+		t.Error("readers do not hold a lock together, or a writer beside them")
+	}
+	rec, held, err := s.Lookup(t.Context(), "config")
+	if err != nil || !held || len(rec.Others) != 1 || rec.Others[0].Holder != "python-1" || rec.Others[0].Token != token || rec.Others[0].Metadata["job"] != "import" {
+		t.Errorf("Lookup: %+v, %v", rec, err)
+	}
+	if !ok("@extend_lock@('config', 'python-1', 60)") || ok("@extend_lock@('config', 'python-2', 60)") || ok("@release_lock@('config', 'python-2')") {
+		t.Error("extend_lock or release_lock mistake one holder for another")
+	}
+	release(t, s, reader)
+	if !ok("@release_lock@('config', 'python-1')") || ok("@release_lock@('config', 'python-1')") || !ok("@acquire_lock@('config', 'python-2')") {
+		t.Error("a lock is not free after the last of its readers")
+	}
+	if slot("slots", "a", 3, 2) == 0 || slot("slots", "b", 3, 2) != 0 || slot("slots", "b", 3, 1) == 0 || slot("slots", "c", 3, 1) != 0 {
+		t.Error("weights do not add up to the limit")
+	}
+	for _, bad := range []string{"'x', 'a', 30, '{}', -2, 0", "'x', 'a', 30, '{}', 2, 3", "'x', 'a', 30, '{}', 0, 1", "'x', 'a', 30, '{}', NULL, 0", "'x', 'a', 0, '{}', 2, 1"} {
+		if err := s.execQuery(t.Context(), s.expandSQL("SELECT @acquire_slot@("+bad+")")); err == nil {
+			t.Errorf("acquire_slot(%s) succeeds", bad)
+		}
+	}
+}
+
+// A program that takes the row of an expired lock by a statement of its own, as one from before
+// shares does, excludes those whose shares have ended.
+func TestRowTakenByHandAfterShares(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	reader := grantShare(t, s, "name", driver.Shared, 0)
+	change(t, s, "UPDATE @table@ SET expires_at = clock_timestamp() WHERE lock_name = 'name'") // A clock that was set forward and back.
+	change(t, s, `UPDATE @table@ SET holder_id = 'by hand', acquired_at = clock_timestamp(), expires_at = clock_timestamp() + interval '1 minute'
+		WHERE lock_name = 'name' AND expires_at <= clock_timestamp()`)
+	if got := renew(t, s, reader)[0]; got != driver.RenewLost {
+		t.Errorf("Renew of a share of the former lock: %v", got)
+	}
+	if release(t, s, reader) {
+		t.Error("Release finds the share of the former lock")
+	}
+	if rec := refuse(t, s, "name"); rec.Holder != "by hand" || len(rec.Others) != 0 {
+		t.Errorf("the lock is held by %+v", rec)
+	}
+	change(t, s, "UPDATE @table@ SET expires_at = clock_timestamp() WHERE lock_name = 'name'")
+	grantShare(t, s, "name", 1, 0)
+	if rec, _, err := s.Lookup(t.Context(), "name"); err != nil || rec.Limit != 1 || len(rec.Others) != 0 {
+		t.Errorf("Lookup: %+v, %v", rec, err)
+	}
+}
+
+// Shares survive a crash of the server.
+func TestSharesAfterACrash(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t)
+	migrated(t, server.URL("postgres"), nil)
+	s := New(pgtest.OpenPool(t, server.URL("postgres")), nil)
+	defer s.Close()
+	a, b := grantShare(t, s, "name", 3, 2), grantShare(t, s, "name", 3, 0)
+	server.Restart()
+	pgtest.Eventually(t, "the server is back", func() bool {
+		_, _, err := s.Lookup(t.Context(), "name")
+		return err == nil
+	})
+	refuse(t, s, "name")
+	for _, outcome := range renew(t, s, a, b) {
+		if outcome != driver.Renewed {
+			t.Errorf("Renew after the crash: %v", outcome)
+		}
+	}
+	if !release(t, s, a) || !release(t, s, b) {
+		t.Error("a share was lost")
+	}
+	grant(t, s, "name", time.Minute)
+}
