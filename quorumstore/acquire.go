@@ -41,8 +41,16 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err := s.checkUsable(ctx); err != nil {
 		return driver.AcquireResult{}, err
 	}
-	if req.Claim && !req.NoPlace || req.Limit != 0 || req.Weight != 0 {
+	if req.Claim && !req.NoPlace {
 		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: nodes may admit different owners", driver.ErrUnsupported)
+	}
+	if req.Limit > 0 || req.Weight != 0 {
+		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: N nodes with Limit L admit up to N*L/(N/2+1) holders, "+
+			"3 for a Limit of 2 on 3 nodes", driver.ErrUnsupported)
+	}
+	if req.Limit < 0 {
+		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: shared requests that cross get different tokens on different nodes",
+			driver.ErrUnsupported)
 	}
 	if req.Queue > 0 {
 		req.NoPlace = true

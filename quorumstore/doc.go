@@ -37,6 +37,12 @@
 // owner is notified when so many nodes have sent notices that a hold which had a majority may have
 // none. Where no majority of the nodes sends notices, waiters try at intervals.
 //
+// Shared and limited holds are not supported, also if all nodes support them. N nodes that each
+// admit L holders admit up to N*L/(N/2+1) that have a majority: 3 holders with a Limit of 2 on 3
+// nodes, as A and B on the first node, B and C on the second, and A and C on the third. Shared holds
+// would not exceed a limit, but get different tokens on different nodes if their requests cross, and
+// release and repeat them as long as readers keep coming.
+//
 // An operation that needs a majority and cannot have it ends within
 // Options.Timeout (or at the end of its ctx) with an [Error], which lists how
 // each node voted. An Acquire ends at once if so many nodes refuse it that the

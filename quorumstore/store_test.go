@@ -18,7 +18,7 @@ func TestCombine(t *testing.T) {
 	strong := driver.Guarantees{
 		Scope: driver.ScopeNetwork, Fencing: true, HolderCrash: driver.RecoveryAtOnce,
 		Restart: driver.FateKept, Failover: driver.FateKept,
-		Fair: true, Lookup: true, List: true, Break: true, Metadata: true, Keep: true,
+		Fair: true, Shared: true, Limited: true, Lookup: true, List: true, Break: true, Metadata: true, Keep: true,
 	}
 	weak := driver.Guarantees{
 		Scope: driver.ScopeHost, HolderCrash: driver.RecoveryTTL,
@@ -31,7 +31,7 @@ func TestCombine(t *testing.T) {
 	inMemory := strong
 	inMemory.Scope = driver.ScopeProcess
 	whole := strong
-	whole.Store, whole.Fair = "quorum", false
+	whole.Store, whole.Fair, whole.Shared, whole.Limited = "quorum", false, false, false
 	withMemory := whole
 	withMemory.Scope = driver.ScopeProcess
 	for what, c := range map[string]struct {
@@ -45,6 +45,37 @@ func TestCombine(t *testing.T) {
 	} {
 		if got := combineGuarantees(c.nodes, len(c.nodes)/2+1); got != c.want {
 			t.Errorf("%s: %+v, want %+v", what, got, c.want)
+		}
+	}
+}
+
+// Majorities of nodes with a limit are no limit: three nodes that each admit two holders admit three
+// with a majority. So a quorum refuses such requests, and the error has the figures.
+func TestLimitOfNodes(t *testing.T) {
+	nodes := []driver.Store{memstore.New(), memstore.New(), memstore.New()}
+	votes := map[string]int{}
+	for owner, reached := range map[string][]int{"a": {0, 1}, "b": {1, 2}, "c": {0, 2}} {
+		for _, i := range reached {
+			req := request(owner)
+			req.Limit = 2
+			if res, err := nodes[i].Acquire(t.Context(), req); err != nil || !res.Granted {
+				t.Fatalf("Acquire by %s at node %d: %+v, %v, want it granted", owner, i, res, err)
+			}
+			votes[owner]++
+		}
+	}
+	s := New(nodes, nil)
+	t.Cleanup(func() { _ = s.Close() })
+	for owner, n := range votes {
+		if n < s.need {
+			t.Errorf("%s has %d votes, want a majority: the example proves nothing", owner, n)
+		}
+	}
+	for limit, says := range map[int]string{2: "3 for a Limit of 2 on 3 nodes", driver.Shared: "different tokens"} {
+		req := request("d")
+		req.Limit = limit
+		if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), says) {
+			t.Errorf("Acquire with Limit %d: %v, want ErrUnsupported and %q", limit, err, says)
 		}
 	}
 }

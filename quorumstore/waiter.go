@@ -21,16 +21,16 @@ type waiter struct {
 
 // A waiterNode is what a waiter has of one node.
 type waiterNode struct {
-	queued     bool      // the last answer was that the node sends notices
-	noticeTime time.Time // when it has sent one, since the last notice of the waiter
+	queued    bool      // the node sends notices, by its last answer
+	noticedAt time.Time // when it sent a notice; zero if none since the last one of the waiter
 }
 
 const (
 	// staleNotice is how long the notice of a node counts.
 	staleNotice = time.Second
 
-	// noticeGap is the least time between two notices of a waiter: failed attempts of others make
-	// notices, too, and must not trigger each other.
+	// noticeGap is the least time between two notices of a waiter. A failed attempt of another owner
+	// causes notices, too, and attempts must not trigger each other.
 	noticeGap = 5 * time.Millisecond
 )
 
@@ -132,14 +132,14 @@ func (r *round) isQueued() bool {
 func (w *waiter) recordQueued(n *node, queued bool) {
 	w.nodes[n.index].queued = queued
 	if !queued {
-		w.nodes[n.index].noticeTime = time.Time{}
+		w.nodes[n.index].noticedAt = time.Time{}
 	}
 }
 
 // onNotice passes the notice of a node on to the waiters that it concerns.
 func (s *Store) onNotice(n *node, notice driver.Notice) {
 	if notice.Kind != driver.Ask {
-		return // The loss of one node's part is not the loss of a hold.
+		return // A hold that one node has lost may still have its majority.
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,21 +154,21 @@ func (s *Store) onNotice(n *node, notice driver.Notice) {
 	}
 }
 
-// countNotice counts the notice of a node, and sends that of the waiter when so many nodes have
-// sent one that a hold which had a majority may have none: one alone is mostly an attempt that
-// failed. The caller holds s.mu.
+// countNotice counts the notice of a node. It schedules the notice of the waiter when enough nodes
+// have sent one for a hold to have lost its majority. A single notice is mostly due to an attempt
+// that failed. The caller holds s.mu.
 func (s *Store) countNotice(w *waiter, n *node) {
 	now, current := time.Now(), w.state.queues[n.index].current
 	if !w.nodes[n.index].queued && (current == nil || current.Acquire == nil) {
-		return // It has notified the owner of its own release.
+		return // The notice is for the release of this owner itself.
 	}
-	w.nodes[n.index].noticeTime = now
+	w.nodes[n.index].noticedAt = now
 	queued, fresh := 0, 0
 	for _, own := range w.nodes {
 		if own.queued {
 			queued++
 		}
-		if now.Sub(own.noticeTime) < staleNotice {
+		if now.Sub(own.noticedAt) < staleNotice {
 			fresh++
 		}
 	}
@@ -177,7 +177,7 @@ func (s *Store) countNotice(w *waiter, n *node) {
 		return
 	}
 	for i := range w.nodes {
-		w.nodes[i].noticeTime = time.Time{}
+		w.nodes[i].noticedAt = time.Time{}
 	}
 	if w.askPending {
 		return
