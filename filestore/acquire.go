@@ -30,45 +30,87 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	return res, err
 }
 
-// attempt grants a name to the owner of req if no other owner has it.
+// attempt grants a name to the owner of req if nothing is in the way. Else it writes down that the
+// owner waits, if that is to keep others out.
 func (s *Store) attempt(ctx context.Context, req *driver.AcquireRequest) (driver.AcquireResult, error) {
 	session, err := s.sessionFor(ctx, req.Detached)
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	refuses := func(rec *record) bool { return !rec.isHeldBy(req.Owner, &s.host) && s.isHeld(rec) }
+	var own *record
+	var why refusal
+	var noteWaiter bool
+	examine := func(rec *record) {
+		own, why, noteWaiter = rec.entryOf(req.Owner, &s.host), notRefused, false
+		if own == nil || own.State == stateKept {
+			own, why = nil, s.refusalOf(rec, req)
+			noteWaiter = s.mustNoteWaiter(rec, req, why)
+		}
+	}
 	// Where the record is locked, an attempt that is refused in any case does not wait, so that it
 	// does not queue ahead of the holder that is to release the name.
 	f, locked, err := s.lockOrCreate(ctx, locksFolder, fileName(req.Name), func(f *storeFile) bool {
 		var err error
-		f.rec, err = peek(f.File)
-		return err == nil && f.rec.Name == req.Name && refuses(&f.rec)
+		f.rec, err = s.peek(f.File)
+		if err != nil || f.rec.Name != req.Name {
+			return false
+		}
+		examine(&f.rec)
+		return why != notRefused && !noteWaiter
 	})
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
 	defer f.Close()
 	if locked {
-		if err := f.decode(req.Name); err != nil {
+		if err := f.decode(req.Name, &s.host); err != nil {
 			return driver.AcquireResult{}, err
 		}
+		examine(&f.rec)
 	}
-	if !locked || refuses(&f.rec) {
-		return driver.AcquireResult{Held: f.rec.publicRecord(&s.host)}, nil
+	if why != notRefused {
+		res := driver.AcquireResult{Held: s.holdInTheWay(&f.rec)}
+		if noteWaiter {
+			err = s.noteWaiter(ctx, f, req)
+		}
+		return res, err
 	}
-	if f.rec.isHeldBy(req.Owner, &s.host) {
-		err = s.extendHold(ctx, f, req.TTL)
+	var hold record
+	if own != nil {
+		hold, err = s.extendHold(ctx, f, own, req.TTL)
 	} else {
-		err = s.grantHold(ctx, f, req, session)
+		hold, err = s.grantHold(ctx, f, req, session)
 	}
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
 	return driver.AcquireResult{
 		Granted: true,
-		Token:   f.rec.Token,
-		Tokens:  int(min(f.rec.lastToken()-f.rec.Token+1, driver.MaxTokens)), // Other users may write the record.
+		Token:   hold.Token,
+		Tokens:  int(min(hold.lastToken()-hold.Token+1, driver.MaxTokens)), // Other users may write the record.
 	}, nil
+}
+
+// noteWaiter writes into the record that the owner of req waits. It is no error if there is no room
+// for that: the owner then keeps nobody out.
+func (s *Store) noteWaiter(ctx context.Context, f *storeFile, req *driver.AcquireRequest) error {
+	session, err := s.ensureSession(ctx)
+	if err != nil {
+		return err
+	}
+	next := f.rec.with(nil, nil, &s.host)
+	if next.Tolerant == nil {
+		return nil // The holds in the way have just expired.
+	}
+	next.setWaiter(ownerHash(req.Owner), s.host.uptime()+req.Queue, session)
+	if err := f.write(next); err != nil {
+		if driver.IsNotApplied(err) {
+			err = nil
+		}
+		return err
+	}
+	s.watchNoted(req.Name)
+	return nil
 }
 
 func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) error {
@@ -78,8 +120,10 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) er
 	switch {
 	case req.Claim && (!req.NoPlace || req.Queue <= 0):
 		return fmt.Errorf("%w: a claim, since the store keeps no queue", driver.ErrUnsupported)
-	case req.Limit != 0 || req.Weight != 0:
-		return fmt.Errorf("%w: shared and limited holds", driver.ErrUnsupported)
+	case req.Weight < 0 || req.Weight > max(req.Limit, 0):
+		return fmt.Errorf("%w: the weight is not from 1 to the limit", driver.ErrInvalid)
+	case req.Limit > driver.MaxLimit:
+		return fmt.Errorf("%w: the limit is above %d", driver.ErrInvalid, driver.MaxLimit)
 	case req.Owner == "":
 		return fmt.Errorf("%w: no owner", driver.ErrInvalid)
 	case req.TTL <= 0:
@@ -90,8 +134,8 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) er
 	return nil
 }
 
-// grantHold gives the free name of f to the owner of req.
-func (s *Store) grantHold(ctx context.Context, f *storeFile, req *driver.AcquireRequest, session string) error {
+// grantHold gives the name of f to the owner of req, and returns the hold.
+func (s *Store) grantHold(ctx context.Context, f *storeFile, req *driver.AcquireRequest, session string) (record, error) {
 	rec := record{
 		Name:     req.Name,
 		State:    stateHeld,
@@ -102,20 +146,29 @@ func (s *Store) grantHold(ctx context.Context, f *storeFile, req *driver.Acquire
 		Owner:    ownerHash(req.Owner),
 		Session:  session,
 	}
+	if req.Limit != 0 {
+		rec.Limit = max(req.Limit, driver.Shared)
+		if rec.Limit > 0 {
+			rec.Weight = max(req.Weight, 1)
+		}
+	}
 	needsFlush, err := s.setTokens(ctx, &rec, req)
 	if err != nil {
-		return err
+		return record{}, err
 	}
 	rec.setExpiry(req.TTL, &s.host)
-	if err := f.write(rec); err != nil || !needsFlush {
-		return err
+	if f.rec.isWaiter(req.Owner, &s.host) {
+		f.rec.setWaiter("", 0, "")
+	}
+	if err := f.write(f.rec.with(nil, &rec, &s.host)); err != nil || !needsFlush {
+		return rec, err
 	}
 	if err := s.flush(f); err != nil {
 		// A repeated request must not find a token that a power loss may still erase.
-		if failed := f.write(f.rec.freed()); failed != nil {
-			return fmt.Errorf("%w; %w", err, failed)
+		if failed := f.write(f.rec.with(f.rec.entryOf(req.Owner, &s.host), nil, &s.host)); failed != nil {
+			return record{}, fmt.Errorf("%w; %w", err, failed)
 		}
-		return driver.NotApplied(err)
+		return record{}, driver.NotApplied(err)
 	}
-	return nil
+	return rec, nil
 }

@@ -23,12 +23,18 @@
 // Expiry is counted on the clock of the boot, which goes on while the host is
 // suspended. The wall clock is only for display.
 //
-// Not fair: any waiter may be next. Waiters are notified on Linux only. Of the processes
+// Shared and limited holds: each holder has its own TTL and token, and is over at once when its
+// process dies, whatever the others do. A waiter that is refused because of such holds is written
+// into the record and keeps all others out, so that readers do not starve a writer: until it has
+// the name or gives up, at most as long as it has asked to wait, and not after its process has died.
+// One waiter at a time does so.
+//
+// Not fair: any other waiter may be next. Waiters are notified on Linux only. Of the processes
 // that wait for a name 16 watch it, by one inotify instance each. The others look at it at
-// intervals that grow with their number and with the age of the hold, and watch it when
-// others have gone. So a release wakes few, and many that wait cost little. Where the kernel
-// has no more inotify instances (128 per user by default), those 16 look at it, too, at
-// least four times a second.
+// intervals that grow with the age of the hold and with their number, up to 16 ms for each of
+// them, and watch it when others have gone. So a release wakes few, and many that wait cost
+// little. Where the kernel has no more inotify instances (128 per user by default), those 16
+// look at it, too, at least four times a second.
 //
 // # What can go wrong
 //
@@ -48,8 +54,8 @@
 //
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
-// An open Store keeps up to six descriptors: those of three folders, of its session, of its watches
-// and of its slots in the line of those that wait. After the folder was moved it keeps the three
+// An open Store keeps up to seven descriptors: those of three folders, of its session, of its
+// watches and their timer, and of its slots in the line of those that wait. After the folder was moved it keeps the three
 // former ones, too, until it is closed. A request closes all others before it returns, on an error
 // as well. A request that ended while another process kept a record locked leaves one descriptor
 // open until that process goes on.
@@ -64,6 +70,11 @@
 //
 // A process in another time namespace has another clock of the boot, and must
 // not share the folder. Neither may virtual machines: each is a host.
+//
+// A record with shared or limited holds has another format, 2. A version of this package that has
+// none refuses it: the name is an error there, and neither free nor held. Records of exclusive holds
+// are the same for all versions. A name has 10,000 holds at most, and 4 MiB of them. Of more than 32
+// processes that hold a name a waiter watches 32; the death of another one it notices within 1 s.
 //
 // Holds that were not released when a Store is closed stay until their TTL. The same is true of
 // holds of a dead process when its session file cannot be read.
@@ -85,7 +96,7 @@
 // Changing the permissions later does not change those of existing files.
 //
 // The folder has a file per name in locks, one line of JSON that people can
-// read; a file per open Store in sessions; and tokens, which keeps tokens
+// read, with another line for each shared or limited hold; a file per open Store in sessions; and tokens, which keeps tokens
 // rising. Files of names that have been free for ten minutes are deleted.
 //
 // # Other users

@@ -28,7 +28,8 @@ type storeFile struct {
 	dir     *dir // the one in folder that has the file
 	created bool // just created, and locked unless another process was faster
 
-	contents []byte // as it was when the file was locked
+	contents []byte // as it was when the file was locked; of a record the first page
+	size     int64  // then
 
 	// replaceable is set if the file contains nothing and can be replaced by a new one.
 	replaceable bool
@@ -70,6 +71,7 @@ func (f *storeFile) read() error {
 	if err := f.folder.checkOwner(f.Name(), a); err != nil {
 		return err
 	}
+	f.size = a.size
 	f.contents = make([]byte, min(a.size, maxContents))
 	n, err := f.ReadAt(f.contents, 0)
 	if err != nil && !errors.Is(err, io.EOF) {

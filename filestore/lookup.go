@@ -28,10 +28,8 @@ func (s *Store) lookupFile(ctx context.Context, file, name string) (driver.Recor
 		return driver.Record{}, false, err
 	}
 	defer f.Close()
-	if !s.isHeld(&f.rec) {
-		return driver.Record{}, false, nil
-	}
-	return f.rec.publicRecord(&s.host), true, nil
+	holds := s.liveHolds(&f.rec)
+	return s.describeHolds(holds), len(holds) > 0, nil
 }
 
 // List implements [driver.Store].

@@ -56,6 +56,16 @@ type record struct {
 	// Session is the session of the holder's process. A hold without one is detached: only its TTL
 	// ends it.
 	Session string `json:"session,omitempty"`
+
+	// Limit and Weight are those of a shared or limited hold.
+	Limit  int `json:"limit,omitempty"`
+	Weight int `json:"weight,omitempty"`
+
+	// Tolerant has the holds of a name with shared or limited ones. The fields above then describe
+	// none of them.
+	Tolerant *tolerantHolds `json:"tolerant,omitempty"`
+
+	line string // of such a hold, as it is in the file; "" if it has changed
 }
 
 // detached reports whether a hold outlives the process of its holder.
@@ -68,11 +78,6 @@ func (r *record) isUnexpired(h *host) bool {
 
 // ownedBy reports whether r is the hold, or the keep after it, of an owner.
 func (r *record) ownedBy(owner string) bool { return r.Owner == ownerHash(owner) }
-
-// isHeldBy reports whether r is the hold of an owner and has not expired.
-func (r *record) isHeldBy(owner string, h *host) bool {
-	return r.State == stateHeld && r.ownedBy(owner) && r.isUnexpired(h)
-}
 
 func ownerHash(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
@@ -91,6 +96,8 @@ func (r *record) publicRecord(h *host) driver.Record {
 		Until:     h.wall().Add(remaining),
 		Remaining: remaining,
 		Kept:      r.State == stateKept,
+		Limit:     r.Limit,
+		Weight:    r.Weight,
 		Metadata:  shownMetadata(r.metadata()),
 	}
 }
@@ -134,6 +141,7 @@ func (r *record) setExpiry(d time.Duration, h *host) {
 	r.Boot = h.boot
 	r.Expires = h.uptime() + d
 	r.Until = timeOfDay(h.wall().Add(d))
+	r.line = ""
 }
 
 func timeOfDay(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

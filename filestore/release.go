@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -22,18 +23,21 @@ func (s direct) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, err
 	}
 	defer f.Close()
-	if !f.rec.ownedBy(req.Owner) || !f.rec.isUnexpired(&s.host) {
+	if f.rec.isWaiter(req.Owner, &s.host) {
+		f.rec.setWaiter("", 0, "")
+		return false, f.write(f.rec.with(nil, nil, &s.host))
+	}
+	own := f.rec.entryOf(req.Owner, &s.host)
+	if own == nil || own.State == stateKept && req.Keep <= 0 {
 		return false, nil
 	}
-	if f.rec.State == stateKept && req.Keep <= 0 {
-		return false, nil
-	}
-	after := f.rec.freed()
+	var after *record
 	if req.Keep > 0 {
-		after = f.rec.keptRecord()
-		after.setExpiry(req.Keep, &s.host)
+		kept := own.keptRecord()
+		kept.setExpiry(req.Keep, &s.host)
+		after = &kept
 	}
-	if err := f.write(after); err != nil {
+	if err := f.write(f.rec.with(own, after, &s.host)); err != nil {
 		return false, err
 	}
 	return true, nil
@@ -42,7 +46,10 @@ func (s direct) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 // keptRecord returns r after a release that keeps the name. The owner stays, so that the same
 // release is recognized when it is sent again.
 func (r *record) keptRecord() record {
-	return record{Name: r.Name, State: stateKept, Token: r.Token, Last: r.Last, Since: r.Since, Owner: r.Owner}
+	return record{
+		Name: r.Name, State: stateKept, Token: r.Token, Last: r.Last, Since: r.Since, Owner: r.Owner,
+		Limit: r.Limit, Weight: r.Weight,
+	}
 }
 
 // Break implements [driver.Store].
@@ -58,11 +65,18 @@ func (s direct) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 		return driver.Record{}, false, err
 	}
 	defer f.Close()
-	if !s.isHeld(&f.rec) || req.Token != 0 && f.rec.Token != req.Token {
+	ended := s.liveHolds(&f.rec)
+	if req.Token != 0 {
+		ended = slices.DeleteFunc(ended, func(e *record) bool { return e.Token != req.Token })
+	}
+	if len(ended) == 0 {
 		return driver.Record{}, false, nil
 	}
-	broken := f.rec.publicRecord(&s.host)
-	if err := f.write(f.rec.freed()); err != nil {
+	broken := s.describeHolds(ended)
+	for _, e := range ended {
+		e.State = stateFree
+	}
+	if err := f.write(f.rec.with(nil, nil, &s.host)); err != nil {
 		return driver.Record{}, false, err
 	}
 	return broken, true, nil

@@ -62,26 +62,27 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Rene
 		return driver.RenewUnknown, err
 	}
 	defer f.Close()
-	if !f.rec.isHeldBy(req.Owner, &s.host) || req.Token != 0 && f.rec.Token != req.Token {
+	own := f.rec.entryOf(req.Owner, &s.host)
+	if own == nil || own.State != stateHeld || req.Token != 0 && own.Token != req.Token {
 		return driver.RenewLost, nil
 	}
-	if err := s.extendHold(ctx, f, req.TTL); err != nil {
+	if _, err := s.extendHold(ctx, f, own, req.TTL); err != nil {
 		return driver.RenewUnknown, err
 	}
 	return driver.Renewed, nil
 }
 
-// extendHold makes a hold last until at least ttl from now. Unless the hold is detached, it then
-// belongs to the session of this Store.
-func (s *Store) extendHold(ctx context.Context, f *storeFile, ttl time.Duration) error {
-	rec := f.rec
+// extendHold makes a hold of f last until at least ttl from now, and returns it. Unless the hold is
+// detached, it then belongs to the session of this Store.
+func (s *Store) extendHold(ctx context.Context, f *storeFile, hold *record, ttl time.Duration) (record, error) {
+	rec := *hold
 	session, err := s.sessionFor(ctx, rec.detached())
 	if err != nil {
-		return err
+		return record{}, err
 	}
 	if s.host.uptime()+ttl > rec.Expires {
 		rec.setExpiry(ttl, &s.host)
 	}
-	rec.Session = session
-	return f.write(rec)
+	rec.Session, rec.line = session, ""
+	return rec, f.write(f.rec.with(hold, &rec, &s.host))
 }

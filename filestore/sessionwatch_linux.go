@@ -2,27 +2,35 @@ package filestore
 
 import (
 	"os"
+	"slices"
 	"syscall"
 )
 
-// setHolderSession makes id the session that n watches: its end is notified to the waiters of n. ""
-// means none.
-func (w *watcher) setHolderSession(s *Store, n *watchedName, id string) {
-	if n.holder != nil && n.holder.id == id {
-		return
+// setHolderSessions makes ids the sessions that n watches: their end is notified to the waiters of
+// n. "" means none. It reports whether n watches one that it has not watched before.
+func (w *watcher) setHolderSessions(s *Store, n *watchedName, ids []string) (added bool) {
+	n.holders = slices.DeleteFunc(n.holders, func(h *watchedSession) bool {
+		obsolete := !slices.Contains(ids, h.id)
+		if obsolete {
+			w.dropHolderSession(n, h)
+		}
+		return obsolete
+	})
+	for _, id := range ids {
+		if id == "" || slices.ContainsFunc(n.holders, func(h *watchedSession) bool { return h.id == id }) {
+			continue
+		}
+		h := w.sessionsByID[id]
+		if h == nil {
+			h = w.watchSession(s, id)
+		}
+		if h != nil {
+			n.holders = append(n.holders, h)
+			h.names[n] = struct{}{}
+			added = true
+		}
 	}
-	w.dropHolderSession(n)
-	if id == "" {
-		return
-	}
-	h := w.sessionsByID[id]
-	if h == nil {
-		h = w.watchSession(s, id)
-	}
-	if h != nil {
-		n.holder = h
-		h.names[n] = struct{}{}
-	}
+	return added
 }
 
 // watchSession returns nil if the session cannot be watched. A waiter then notices the end of its
@@ -50,12 +58,8 @@ func (w *watcher) watchSession(s *Store, id string) *watchedSession {
 	return h
 }
 
-func (w *watcher) dropHolderSession(n *watchedName) {
-	h := n.holder
-	if h == nil {
-		return
-	}
-	n.holder = nil
+// dropHolderSession ends that n watches a session.
+func (w *watcher) dropHolderSession(n *watchedName, h *watchedSession) {
 	delete(h.names, n)
 	if len(h.names) == 0 {
 		delete(w.sessionsByID, h.id)

@@ -124,6 +124,8 @@ func (s *Store) Guarantees() driver.Guarantees {
 		Restart:     driver.FateFreed,
 		Failover:    driver.FateFreed, // The locks of a host cannot outlive it.
 		Detached:    true,
+		Shared:      true,
+		Limited:     true,
 		Lookup:      true,
 		List:        true,
 		Break:       true,

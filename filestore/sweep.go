@@ -75,6 +75,13 @@ const (
 func (s *Store) sweepRecord(ctx context.Context, file string, idle time.Duration) bool {
 	todo := func(f *os.File, rec *record) int {
 		switch {
+		case rec.Tolerant != nil && rec.Boot == s.host.boot:
+			if s.endDead(rec) {
+				return freeRecord
+			}
+			if next := rec.with(nil, nil, &s.host); next.Tolerant == nil && s.isIdleRecord(f, rec, idle) {
+				return deleteRecord
+			}
 		case s.isHeld(rec):
 		case rec.State == stateHeld && rec.isUnexpired(&s.host):
 			return freeRecord
@@ -87,7 +94,7 @@ func (s *Store) sweepRecord(ctx context.Context, file string, idle time.Duration
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
 	}
-	rec, err := peek(f.File)
+	rec, err := s.peek(f.File)
 	done := err == nil && todo(f.File, &rec) == leaveRecord
 	f.Close()
 	if done {
@@ -103,7 +110,7 @@ func (s *Store) sweepRecord(ctx context.Context, file string, idle time.Duration
 	defer f.Close()
 	switch todo(f.File, &f.rec) {
 	case freeRecord:
-		return f.write(f.rec.freed()) == nil
+		return f.write(f.rec.with(nil, nil, &s.host)) == nil
 	case deleteRecord:
 		_ = f.dir.remove(file)
 	}

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"hash/fnv"
 	"io/fs"
+	"maps"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -23,11 +26,12 @@ import (
 // closes that file when the process dies.
 //
 // A release wakes every Store that watches the name, and one of them gets it. So only those that
-// have a slot of the name watch it. The others read its record at intervals, and watch it as soon
-// as they find a slot free.
+// have a slot of the name watch it, and the one that keeps others out. The others read its record
+// at intervals, and watch it as soon as they find a slot free.
 type watcher struct {
 	mu      sync.Mutex
-	queue   *inotify // nil until the first watch, and after close
+	queue   *inotify     // nil until the first watch
+	timer   *kernelTimer // fires when a name is due; nil until there is one
 	closed  bool
 	running sync.WaitGroup
 
@@ -43,14 +47,28 @@ type watcher struct {
 // A watchedName is a name with waiters.
 type watchedName struct {
 	name    string
-	owners  map[string]time.Time // until when each owner waits
-	slot    int                  // or noSlot
-	wd      int32                // watch of the record file, 0 if it is not watched
-	holder  *watchedSession      // nil if the name is free, or its holder is not watched
-	rec     record               // as it was read last, or zero if the name was free
-	stamp   fileStamp            // of the file then; zero if it may have changed since
-	timer   *time.Timer          // until the next examination without an event
-	delayed bool                 // the timer was set by an event
+	owners  map[string]*waitingOwner
+	arrived int               // how many owners have waited
+	slot    int               // or noSlot
+	crowd   int               // how many wait, as a power of two; only if it has no watched slot
+	wd      int32             // watch of the record file, 0 if it is not watched
+	holders []*watchedSession // those of the holders that are watched
+	rec     record            // as it was read last, or zero if the name was free; see summarize
+	stamp   fileStamp         // of the file then; zero if it may have changed since
+	due     time.Time         // when it is examined without an event
+	delayed bool              // due was set by an event
+
+	// Only with shared or limited holds or waiters:
+	tolerant bool      // its owners get notices one by one
+	noted    bool      // one of its owners keeps others out
+	restsTo  time.Time // no event has a long record examined before
+}
+
+// A waitingOwner is an owner that gets notices.
+type waitingOwner struct {
+	until time.Time
+	order int
+	req   driver.AcquireRequest
 }
 
 // A watchedSession is a session that holds watched names.
@@ -82,9 +100,17 @@ const (
 	// with the slot before. Most find the name taken again then, and make no attempt.
 	raceDelay = 500 * time.Microsecond
 
-	// slotPause is the greatest pause of a Store that does not watch, divided by its slot. So all
-	// of them with slots of the same number of bits find a slot free, or the name, in that time.
-	slotPause = 100 * time.Millisecond
+	// watchedHolders is how many of the holders of a name are watched. With more, the name is examined
+	// at intervals, too: holdersPause.
+	watchedHolders = 32
+	holdersPause   = time.Second
+
+	// recordRest is how much longer than an examination of a long record the rest after it is.
+	recordRest = 20
+
+	// slotPause is the greatest pause of a Store that does not watch, for each that waits. So one
+	// of them finds a slot free, or the name, in about that time, however many there are.
+	slotPause = 8 * time.Millisecond
 )
 
 // isWaiting reports whether an owner gets notices.
@@ -92,11 +118,11 @@ func (w *watcher) isWaiting(name, owner string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.names[name]
-	return n != nil && time.Now().Before(n.owners[owner])
+	return n != nil && n.owners[owner] != nil && time.Now().Before(n.owners[owner].until)
 }
 
 // addWaiter has notices sent to the owner of req, until Queue from now. It reports false if the
-// Store is closed.
+// Store is closed, or the kernel has no room for a timer.
 func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) bool {
 	w := &s.watcher
 	w.mu.Lock()
@@ -110,15 +136,31 @@ func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) bool 
 		w.sessionsByID = map[string]*watchedSession{}
 		w.sessionsByWatch = map[int32]*watchedSession{}
 	}
+	if w.timer == nil {
+		timer, err := newKernelTimer()
+		if err != nil {
+			return false
+		}
+		w.timer = timer
+		w.running.Go(func() { w.timerLoop(s, timer) })
+	}
 	n := w.names[req.Name]
 	if n == nil {
-		n = &watchedName{name: req.Name, owners: map[string]time.Time{}, slot: nameSlots}
+		n = &watchedName{name: req.Name, owners: map[string]*waitingOwner{}, slot: nameSlots}
 		w.names[req.Name] = n
 	}
-	if until := time.Now().Add(req.Queue); until.After(n.owners[req.Owner]) {
-		n.owners[req.Owner] = until
+	own := n.owners[req.Owner]
+	if own == nil {
+		n.arrived++
+		own = &waitingOwner{order: n.arrived}
+		n.owners[req.Owner] = own
 	}
-	if n.timer == nil || n.wd == 0 && n.slot < watchedSlots {
+	own.req = *req
+	if until := time.Now().Add(req.Queue); until.After(own.until) {
+		own.until = until
+	}
+	if n.due.IsZero() {
+		w.takeSlot(ctx, s, n)
 		w.watchRecord(ctx, s, n)
 		w.refresh(s, n)
 		w.schedule(s, n)
@@ -133,7 +175,20 @@ func (s *Store) removeWaiter(name, owner string) {
 	defer w.mu.Unlock()
 	if n := w.names[name]; n != nil {
 		delete(n.owners, owner)
-		w.removeIfUnused(n)
+		if !w.removeIfUnused(n) && n.tolerant && !n.delayed {
+			// The owner may have had the only notice, and made no use of it.
+			w.setDue(n, max(time.Millisecond, time.Until(n.restsTo)))
+		}
+	}
+}
+
+// watchNoted watches a name at once: an owner of this Store now keeps others out.
+func (s *Store) watchNoted(name string) {
+	w := &s.watcher
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.names[name]; n != nil && !w.closed {
+		w.examine(s, n)
 	}
 }
 
@@ -144,8 +199,7 @@ func (w *watcher) removeIfUnused(n *watchedName) bool {
 		return false
 	}
 	delete(w.names, n.name)
-	n.timer.Stop()
-	w.dropHolderSession(n)
+	w.setHolderSessions(nil, n, nil)
 	w.unwatchRecord(n)
 	w.moveToSlot(n, noSlot)
 	return true
@@ -161,18 +215,18 @@ func (w *watcher) close() {
 	if w.queue != nil {
 		w.queue.file.Close()
 	}
+	if w.timer != nil {
+		w.timer.file.Close()
+	}
 	w.mu.Unlock()
 	w.running.Wait()
 }
 
-// watchRecord watches the record of a name, which it creates if necessary. It does so if it gets a
+// watchRecord watches the record of a name, which it creates if necessary. It does so if n has a
 // slot for that, and the kernel has room for a watch. Else the name is examined at intervals. The
 // caller then refreshes n.
 func (w *watcher) watchRecord(ctx context.Context, s *Store, n *watchedName) {
-	if n.wd != 0 {
-		return
-	}
-	if w.takeSlot(ctx, s, n); n.slot >= watchedSlots {
+	if n.wd != 0 || n.slot >= watchedSlots && !n.noted {
 		return
 	}
 	if w.queue == nil {
@@ -205,8 +259,8 @@ func (w *watcher) unwatchRecord(n *watchedName) {
 	}
 }
 
-// takeSlot gives n a lower slot if one is free. It tries all that are watched, and a few of those
-// in each range above up to its own.
+// takeSlot gives n a lower slot if it finds a free one. If n then has none that is watched, takeSlot
+// estimates how many wait: as many as it has found a slot locked of, of a random one in each range.
 func (w *watcher) takeSlot(ctx context.Context, s *Store, n *watchedName) {
 	if n.slot <= 0 {
 		return
@@ -224,27 +278,46 @@ func (w *watcher) takeSlot(ctx context.Context, s *Store, n *watchedName) {
 		}
 		w.slotFile = f
 	}
-	for low, size, tries := 0, watchedSlots, watchedSlots; low < n.slot; low, size, tries = low+size, low+size, 4 {
-		start := 0
-		if low > 0 {
-			if low+size > n.slot {
-				return
-			}
-			start = rand.IntN(size)
-		}
-		for i := range min(tries, n.slot) {
-			slot := low + (start+i)%size
-			err := setSlot(w.slotFile, n.name, slot, unix.F_WRLCK)
-			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-				continue
-			}
-			if err != nil {
-				slot = noSlot
-			}
-			w.moveToSlot(n, slot)
-			return
+	if slot := w.lockFreeSlot(n); slot != n.slot {
+		w.moveToSlot(n, slot)
+	}
+	if n.slot >= watchedSlots {
+		n.crowd = bits.Len(uint(n.slot))
+		for n.crowd < bits.Len(nameSlots-1) && w.isSlotLocked(n.name, 1<<n.crowd+rand.IntN(1<<n.crowd)) {
+			n.crowd++
 		}
 	}
+}
+
+// lockFreeSlot locks a slot below that of n and returns it, or returns that of n if it finds none
+// free. It tries the lower ones of the slots that are watched, and a few in each range above. A
+// Store that does not watch, and tries again and again, tries fewer.
+func (w *watcher) lockFreeSlot(n *watchedName) int {
+	start, tries, triesAbove := 0, min(n.slot, watchedSlots), 4
+	if n.slot >= watchedSlots && n.slot < nameSlots {
+		start, tries, triesAbove = rand.IntN(nameSlots), 4, 1
+	}
+	for low, size := 0, watchedSlots; low+size <= max(n.slot, watchedSlots); low, size = low+size, low+size {
+		for i := range tries {
+			slot := low + (start+i)%size
+			err := slotLock(w.slotFile, n.name, slot, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+			if err == nil {
+				return slot
+			}
+			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
+				return noSlot
+			}
+		}
+		start, tries = rand.IntN(nameSlots), triesAbove
+	}
+	return n.slot
+}
+
+// isSlotLocked reports whether another Store has a slot.
+func (w *watcher) isSlotLocked(name string, slot int) bool {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	err := slotLock(w.slotFile, name, slot, unix.F_OFD_GETLK, &lock)
+	return err == nil && lock.Type != unix.F_UNLCK
 }
 
 // moveToSlot records that n has another slot, which is locked or noSlot, and unlocks the one that
@@ -254,7 +327,7 @@ func (w *watcher) moveToSlot(n *watchedName, slot int) {
 		w.slots++
 	}
 	if n.slot >= 0 && n.slot < nameSlots {
-		_ = setSlot(w.slotFile, n.name, n.slot, unix.F_UNLCK)
+		_ = slotLock(w.slotFile, n.name, n.slot, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
 		w.slots--
 	}
 	n.slot = slot
@@ -264,12 +337,12 @@ func (w *watcher) moveToSlot(n *watchedName, slot int) {
 	}
 }
 
-// setSlot locks a slot, or unlocks it.
-func setSlot(f *storeFile, name string, slot int, how int16) error {
+// slotLock calls fcntl with the lock of a slot.
+func slotLock(f *storeFile, name string, slot, cmd int, lock *unix.Flock_t) error {
 	hash := fnv.New64a()
 	hash.Write([]byte(name))
-	lock := unix.Flock_t{Type: how, Start: int64(hash.Sum64()>>1)&^(nameSlots-1) + int64(slot), Len: 1}
-	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
+	lock.Start, lock.Len = int64(hash.Sum64()>>1)&^(nameSlots-1)+int64(slot), 1
+	return unix.FcntlFlock(f.Fd(), cmd, lock)
 }
 
 // eventLoop handles events until the queue is closed.
@@ -301,11 +374,17 @@ func (w *watcher) handleEvent(s *Store, e inotifyEvent) {
 	if n := w.recordsByWatch[e.wd]; n != nil {
 		if e.mask&^syscall.IN_MODIFY != 0 {
 			w.rewatchRecord(s, n)
-		} else if most := time.Duration(n.slot) * raceDelay; most <= 0 {
+			return
+		}
+		delay := time.Until(n.restsTo)
+		if n.slot > 0 && !n.noted {
+			delay = max(delay, rand.N(time.Duration(n.slot)*raceDelay))
+		}
+		if delay <= 0 {
 			w.examine(s, n)
 		} else if !n.delayed {
 			n.delayed = true
-			n.timer.Reset(rand.N(most))
+			w.setDue(n, delay)
 		}
 	}
 	if h := w.sessionsByWatch[e.wd]; h != nil && e.mask&syscall.IN_CLOSE_WRITE != 0 {
@@ -326,8 +405,12 @@ func (w *watcher) awaitSessionDeath(s *Store, h *watchedSession) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for n := range h.names {
-		s.notify(n.name)
+	for _, n := range slices.Collect(maps.Keys(h.names)) {
+		if n.tolerant {
+			w.examine(s, n)
+		} else {
+			s.notify(n.name)
+		}
 	}
 }
 
@@ -345,43 +428,144 @@ func (w *watcher) rewatchRecord(s *Store, n *watchedName) {
 	w.schedule(s, n)
 }
 
-// examine reads the record of n, and notifies its waiters if the hold has ended.
+// examine reads the record of n, and notifies its waiters if that may be of use to them.
 func (w *watcher) examine(s *Store, n *watchedName) {
-	if w.refresh(s, n) {
-		s.notify(n.name)
+	if owners := w.refresh(s, n); len(owners) > 0 {
+		for _, owner := range owners {
+			s.notices.Send(driver.Notice{Kind: driver.Ask, Name: n.name, Owner: owner})
+		}
 		w.takeSlot(s.lifetime, s, n) // Those in lower slots may have gone.
 	}
 	w.schedule(s, n)
 }
 
-// refresh reads the record of n, watches the session of its holder, and reports whether the name is
-// free, or kept since then.
-func (w *watcher) refresh(s *Store, n *watchedName) bool {
+// refresh reads the record of n, watches the sessions of its holders, and returns the owners that
+// are to be notified: "", which means all of them, if the name is free, or kept since then.
+func (w *watcher) refresh(s *Store, n *watchedName) (owners []string) {
+	began := time.Now()
 	rec, err := s.peekName(n.name)
 	if err != nil {
 		rec = record{}
 	}
+	n.noted = false
+	if n.tolerant = rec.Tolerant != nil; n.tolerant {
+		w.refreshTolerant(s, n, &rec, &owners)
+		if rec.Tolerant.At != 0 {
+			n.restsTo = time.Now().Add(recordRest * time.Since(began))
+		}
+		return owners
+	}
 	if n.wd != 0 {
-		w.setHolderSession(s, n, rec.Session)
+		w.setHolderSessions(s, n, []string{rec.Session})
 	}
 	if !s.isHeld(&rec) { // The session may have died before it was watched.
+		for _, own := range n.owners {
+			n.tolerant = n.tolerant || own.req.Limit != 0
+		}
+		if n.tolerant {
+			owners = s.ownersToAsk(n, &rec)
+			n.rec = record{}
+			return owners
+		}
 		rec = record{}
 	}
 	before := n.rec.State
 	n.rec = rec
-	return rec.State == "" || rec.State == stateKept && before != stateKept
+	if rec.State == "" || rec.State == stateKept && before != stateKept {
+		return []string{""}
+	}
+	return nil
 }
 
-// schedule sets the timer of n: to the end of the hold if the name is watched, to the next
-// examination if it is not, and to the end of the waiting at the latest.
+// refreshTolerant is refresh for a record with shared and limited holds. Dead processes are found
+// after the sessions of the holders are watched.
+func (w *watcher) refreshTolerant(s *Store, n *watchedName, rec *record, owners *[]string) {
+	t, count := rec.Tolerant, len(rec.Tolerant.holds)
+	for again := true; again; {
+		*owners = s.ownersToAsk(n, rec)
+		t.holds = t.holds[:count]
+		for owner := range n.owners {
+			n.noted = n.noted || rec.isWaiter(owner, &s.host)
+		}
+		w.watchRecord(s.lifetime, s, n)
+		sessions := n.summarize(s, rec)
+		again = n.wd != 0 && w.setHolderSessions(s, n, sessions)
+	}
+}
+
+// summarize sets the record of n to a hold that stands for those of rec and for the owner that
+// keeps others out: it ends with the first of them, and began with the last. It returns the
+// sessions to be watched.
+func (n *watchedName) summarize(s *Store, rec *record) (sessions []string) {
+	t := rec.Tolerant
+	n.rec = record{}
+	add := func(expires time.Duration, session string) {
+		if n.rec.State == "" || expires < n.rec.Expires {
+			n.rec.State, n.rec.Expires = stateHeld, expires
+		}
+		if session != "" && len(sessions) <= watchedHolders && !slices.Contains(sessions, session) {
+			sessions = append(sessions, session)
+		}
+	}
+	if rec.hasWaiter(&s.host) {
+		add(t.WaitsUntil, t.WaiterSession)
+	}
+	for i := range t.holds {
+		if e := &t.holds[i]; e.isUnexpired(&s.host) {
+			add(e.Expires, e.Session)
+			n.rec.Since = e.Since
+		}
+	}
+	if len(sessions) > watchedHolders {
+		n.rec.Expires = min(n.rec.Expires, s.host.uptime()+holdersPause)
+		sessions = sessions[:watchedHolders]
+	}
+	return sessions
+}
+
+// ownersToAsk returns the owners of n that would be granted the name if they requested it in the
+// order in which they came, and the next one if it would then keep others out. It adds their holds
+// to rec.
+func (s *Store) ownersToAsk(n *watchedName, rec *record) (owners []string) {
+	waiting := slices.SortedFunc(maps.Values(n.owners), func(a, b *waitingOwner) int { return a.order - b.order })
+	for _, own := range waiting {
+		req := &own.req
+		if rec.entryOf(req.Owner, &s.host) != nil {
+			continue // It has just been granted the name.
+		}
+		switch why := s.refusalOf(rec, req); {
+		case why == byWaiter, why == byTolerantHolds && req.NoPlace:
+			continue
+		case why == notRefused && req.Limit != 0:
+			owners = append(owners, req.Owner)
+			if rec.Tolerant == nil {
+				rec.Tolerant = &tolerantHolds{}
+			}
+			rec.Boot = s.host.boot
+			hold := record{State: stateHeld, Owner: ownerHash(req.Owner), Limit: req.Limit, Boot: rec.Boot, Expires: math.MaxInt64}
+			if hold.Limit > 0 {
+				hold.Weight = max(req.Weight, 1)
+			}
+			rec.Tolerant.holds = append(rec.Tolerant.holds, hold)
+		case why == notRefused, s.mustNoteWaiter(rec, req, why):
+			return append(owners, req.Owner)
+		default:
+			return owners
+		}
+	}
+	return owners
+}
+
+// schedule sets when n is due: at the end of the hold if the name is watched, at the next
+// examination if it is not, and at the end of the waiting at the latest.
 func (w *watcher) schedule(s *Store, n *watchedName) {
 	if n.delayed {
 		return
 	}
 	var end time.Time
-	for _, until := range n.owners {
-		if until.After(end) {
-			end = until
+	for _, own := range n.owners {
+		if own.until.After(end) {
+			end = own.until
 		}
 	}
 	delay := time.Until(end)
@@ -390,30 +574,45 @@ func (w *watcher) schedule(s *Store, n *watchedName) {
 	} else if n.rec.Expires > 0 {
 		delay = min(delay, n.rec.Expires-s.host.uptime()+time.Millisecond+rand.N(4*time.Millisecond))
 	}
-	if n.timer == nil {
-		n.timer = time.AfterFunc(delay, func() { w.onTimer(s, n) })
-	} else {
-		n.timer.Reset(delay)
+	w.setDue(n, delay)
+}
+
+func (w *watcher) setDue(n *watchedName, delay time.Duration) {
+	n.due = time.Now().Add(delay)
+	w.timer.setBefore(n.due)
+}
+
+// timerLoop examines the names that are due until the timer is closed.
+func (w *watcher) timerLoop(s *Store, timer *kernelTimer) {
+	for timer.wait() == nil {
+		w.mu.Lock()
+		timer.at = time.Time{}
+		now := time.Now()
+		for _, n := range w.names {
+			if n.due.After(now) {
+				timer.setBefore(n.due)
+			} else {
+				w.onDue(s, n, now)
+			}
+		}
+		w.mu.Unlock()
 	}
 }
 
-func (w *watcher) onTimer(s *Store, n *watchedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.names[n.name] != n {
-		return
-	}
+func (w *watcher) onDue(s *Store, n *watchedName, now time.Time) {
 	n.delayed = false
-	now := time.Now()
-	for owner, until := range n.owners {
-		if !now.Before(until) {
+	for owner, own := range n.owners {
+		if !now.Before(own.until) {
 			delete(n.owners, owner)
 		}
 	}
 	if w.removeIfUnused(n) {
 		return
 	}
-	if n.wd == 0 && n.slot >= watchedSlots {
+	if n.wd == 0 {
+		w.takeSlot(s.lifetime, s, n)
+	}
+	if n.slot >= watchedSlots {
 		stamp := s.recordStamp(n.name)
 		if stamp == n.stamp && stamp.mtime != 0 && rand.IntN(16) > 0 {
 			w.schedule(s, n)
@@ -453,7 +652,7 @@ func (s *Store) recordStamp(name string) fileStamp {
 
 // examinationPause returns the greatest pause before the record of n, which is not watched, is read
 // again. It grows with the age of the hold, since other holds are likely to last as long. For a
-// Store that has found no slot to watch from, it grows with the number of those before it as well.
+// Store that has found no slot to watch from, it grows with the number of those that wait as well.
 func (n *watchedName) examinationPause(s *Store) time.Duration {
 	const least, most = 2 * time.Millisecond, 250 * time.Millisecond
 	age := least
@@ -466,7 +665,7 @@ func (n *watchedName) examinationPause(s *Store) time.Duration {
 		}
 		return min(age, most)
 	}
-	return min(age, slotPause) << bits.Len(uint(n.slot))
+	return min(age, slotPause) << n.crowd
 }
 
 // peekName peeks at the record of a name. If the record is just being written, another event
@@ -480,5 +679,5 @@ func (s *Store) peekName(name string) (record, error) {
 		return record{}, err
 	}
 	defer f.Close()
-	return peek(f.File)
+	return s.peek(f.File)
 }

@@ -156,7 +156,7 @@ func TestWatchLearnsOfNewHolders(t *testing.T) {
 		eventually(t, "the watch knows the holder", func() bool {
 			s.watcher.mu.Lock()
 			defer s.watcher.mu.Unlock()
-			return s.watcher.names["name"].holder != nil
+			return s.watcher.names["name"].holders != nil
 		})
 		drainSignals(signals)
 		c.kill()
@@ -294,6 +294,20 @@ func TestWatchOutlivesItsFile(t *testing.T) {
 	}
 }
 
+// A waiter goes on watching a record whose attributes were changed.
+func TestWatchOutlivesChmod(t *testing.T) {
+	dir := t.TempDir()
+	s, holder := openTest(t, dir), openTest(t, dir)
+	held, _ := granted(t, holder, "name", time.Hour)
+	signals := watch(t, s, "name")
+	if err := os.Chmod(s.recordPath("name"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	signaled(t, signals)
+	released(t, holder, held)
+	signaled(t, signals)
+}
+
 // TestWatchOverflow: when events were lost everybody is woken.
 func TestWatchOverflow(t *testing.T) {
 	dir := t.TempDir()
@@ -327,7 +341,7 @@ func TestWatchesEnd(t *testing.T) {
 			s.watcher.mu.Lock()
 			defer s.watcher.mu.Unlock()
 			n := s.watcher.names[req.Name]
-			n.owners[req.Owner] = time.Now().Add(time.Millisecond)
+			n.owners[req.Owner].until = time.Now().Add(time.Millisecond)
 			s.watcher.schedule(s, n)
 		},
 	} {
@@ -419,6 +433,39 @@ func TestFewWatch(t *testing.T) {
 	}
 }
 
+// slotOf returns the slot of s for a name.
+func slotOf(s *Store, name string) int {
+	s.watcher.mu.Lock()
+	defer s.watcher.mu.Unlock()
+	return s.watcher.names[name].slot
+}
+
+// A waiter leaves its slot to others when its wait ends, also while its Store waits for other names,
+// and those behind it move on.
+func TestSlotsMoveOn(t *testing.T) {
+	dir := t.TempDir()
+	holder, first, second, third := openTest(t, dir), openTest(t, dir), openTest(t, dir), openTest(t, dir)
+	held, _ := granted(t, holder, "name", time.Hour)
+	granted(t, holder, "other", time.Hour)
+	leaves := waitRequest("name")
+	acquireQueued(t, first, leaves)
+	acquireQueued(t, first, waitRequest("other"))
+	acquireQueued(t, second, waitRequest("name"))
+	if a, b := slotOf(first, "name"), slotOf(second, "name"); a != 0 || b != 1 {
+		t.Fatalf("the slots are %d and %d, want 0 and 1", a, b)
+	}
+	if _, err := first.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: leaves.Owner}); err != nil {
+		t.Fatal(err)
+	}
+	released(t, holder, held)
+	eventually(t, "the second moves on", func() bool { return slotOf(second, "name") == 0 })
+	granted(t, holder, "name", time.Hour)
+	acquireQueued(t, third, waitRequest("name"))
+	if got := slotOf(third, "name"); got != 1 {
+		t.Errorf("the slot of the third is %d, want 1", got)
+	}
+}
+
 // The slots of killed processes are free, and a waiter without one gets one.
 func TestSlotsOfTheDead(t *testing.T) {
 	dir := t.TempDir()
@@ -437,11 +484,6 @@ func TestSlotsOfTheDead(t *testing.T) {
 	for _, c := range children {
 		c.kill()
 	}
-	last.watcher.mu.Lock()
-	n := last.watcher.names["name"]
-	n.stamp = fileStamp{} // A record that has not changed is mostly not read.
-	n.timer.Reset(0)
-	last.watcher.mu.Unlock()
 	eventually(t, "the waiter watches", func() bool { return watches(last) })
 }
 
@@ -461,21 +503,56 @@ func roleWait(args []string) error {
 	return awaitEOF()
 }
 
+// Those that do not watch know about how many wait, whatever their own slot is: they examine the
+// name the less often the more they are.
+func TestCrowdSize(t *testing.T) {
+	const waiters = 100
+	dir := t.TempDir()
+	granted(t, openTest(t, dir), "name", time.Hour)
+	var stores []*Store
+	for range waiters {
+		s := openTest(t, dir)
+		acquireQueued(t, s, waitRequest("name"))
+		stores = append(stores, s)
+	}
+	low, large := 0, 0
+	for _, s := range stores {
+		s.watcher.mu.Lock()
+		n := s.watcher.names["name"]
+		s.watcher.takeSlot(t.Context(), s, n)
+		switch {
+		case n.slot < watchedSlots:
+		case n.crowd > 9:
+			t.Errorf("one with slot %d takes %d waiters for %d", n.slot, waiters, 1<<n.crowd)
+		case n.slot < 2*watchedSlots:
+			low++
+			if 1<<n.crowd > 2*watchedSlots {
+				large++
+			}
+		}
+		s.watcher.mu.Unlock()
+	}
+	if low == 0 || 2*large < low {
+		t.Errorf("%d of %d with a low slot find that there are more than %d waiters", large, low, 2*watchedSlots)
+	}
+}
+
 // The pauses of those that do not watch grow with the age of the hold, and with how many wait.
 func TestExaminationPause(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	for _, c := range []struct {
-		slot      int
-		age, want time.Duration
+		slot, crowd int
+		age, want   time.Duration
 	}{
-		{0, 0, 2 * time.Millisecond},
-		{noSlot, 100 * time.Millisecond, 100 * time.Millisecond},
-		{watchedSlots - 1, time.Hour, 250 * time.Millisecond},
-		{watchedSlots, time.Hour, 2 * watchedSlots * slotPause},
-		{1000, 10 * time.Millisecond, 1024 * 10 * time.Millisecond},
-		{1000, time.Hour, 1024 * slotPause},
+		{0, 0, 0, 2 * time.Millisecond},
+		{noSlot, 0, 100 * time.Millisecond, 100 * time.Millisecond},
+		{watchedSlots - 1, 0, time.Hour, 250 * time.Millisecond},
+		{watchedSlots, 5, time.Hour, 2 * watchedSlots * slotPause},
+		{1000, 10, 3 * time.Millisecond, 1024 * 3 * time.Millisecond},
+		{1000, 10, time.Hour, 1024 * slotPause},
+		{watchedSlots, 10, time.Hour, 1024 * slotPause},
 	} {
-		n := &watchedName{slot: c.slot, rec: record{State: stateHeld, Since: timeOfDay(time.Now().Add(-c.age))}}
+		n := &watchedName{slot: c.slot, crowd: c.crowd, rec: record{State: stateHeld, Since: timeOfDay(time.Now().Add(-c.age))}}
 		if got := n.examinationPause(s); got < c.want || got > 2*c.want {
 			t.Errorf("slot %d, held for %v: %v, want %v", c.slot, c.age, got, c.want)
 		}

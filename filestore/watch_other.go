@@ -17,4 +17,6 @@ func (*Store) addWaiter(context.Context, *driver.AcquireRequest) bool { return f
 
 func (*Store) removeWaiter(_, _ string) {}
 
+func (*Store) watchNoted(string) {}
+
 func (*watcher) close() {}

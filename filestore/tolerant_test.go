@@ -1,0 +1,365 @@
+package filestore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func init() {
+	roles["hold-limited"] = roleHoldLimited
+	roles["churn-limited"] = roleChurnLimited
+}
+
+// limited is a request of an owner of its own with a Limit and a Weight.
+func limited(name string, limit, weight int) driver.AcquireRequest {
+	req := request(name, time.Hour)
+	req.Limit, req.Weight = limit, weight
+	return req
+}
+
+// acquireAs sends a request and checks whether it is granted.
+func acquireAs(tb testing.TB, s *Store, req driver.AcquireRequest, want bool) driver.AcquireResult {
+	tb.Helper()
+	res, err := s.Acquire(tb.Context(), req)
+	if err != nil || res.Granted != want {
+		tb.Fatalf("Acquire of %q with limit %d: %+v, %v, want granted %v", req.Name, req.Limit, res, err, want)
+	}
+	return res
+}
+
+// roleHoldLimited holds a name with a limit and a weight, or waits for it, until its input ends.
+func roleHoldLimited(args []string) error {
+	limit, _ := strconv.Atoi(args[2])
+	weight, _ := strconv.Atoi(args[3])
+	s, err := New(args[0], nil)
+	if err != nil {
+		return err
+	}
+	req := limited(args[1], limit, weight)
+	req.Queue = time.Hour
+	res, err := s.Acquire(context.Background(), req)
+	if err != nil {
+		return err
+	}
+	fmt.Println(res.Token)
+	return awaitEOF()
+}
+
+// The shared holds of killed processes are over at once, while others live.
+func TestKilledReaders(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	var readers []*child
+	for range 4 {
+		c := start(t, command("hold-limited", dir, "name", "-1", "0"))
+		c.number()
+		readers = append(readers, c)
+	}
+	own := limited("name", driver.Shared, 0)
+	acquireAs(t, s, own, true)
+	readers[1].kill()
+	readers[2].kill()
+	if rec, _, err := s.Lookup(t.Context(), "name"); err != nil || len(rec.Others) != 2 {
+		t.Errorf("two of five are dead, Lookup: %+v, %v", rec, err)
+	}
+	released(t, s, own)
+	acquireAs(t, s, request("name", time.Hour), false)
+	readers[0].kill()
+	acquireAs(t, s, request("name", time.Hour), false)
+	readers[3].kill()
+	writer := request("name", time.Hour)
+	acquireAs(t, s, writer, true)
+	released(t, s, writer)
+	if rec := readRecord(t, s, "name"); rec.Tolerant != nil || rec.State != stateFree {
+		t.Errorf("the record is %+v", rec)
+	}
+}
+
+// The share of a killed process is free at once, while others live.
+func TestKilledShare(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	acquireAs(t, s, limited("name", 5, 2), true)
+	c := start(t, command("hold-limited", dir, "name", "5", "3"))
+	c.number()
+	acquireAs(t, s, limited("name", 5, 1), false)
+	c.kill()
+	acquireAs(t, s, limited("name", 5, 4), false)
+	acquireAs(t, s, limited("name", 5, 3), true)
+}
+
+// A waiter keeps others out as long as its process lives, and no longer.
+func TestKilledWriter(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	reader := limited("name", driver.Shared, 0)
+	acquireAs(t, s, reader, true)
+	c := start(t, command("hold-limited", dir, "name", "0", "0"))
+	if c.number() != 0 {
+		t.Fatal("a writer is granted the name beside a reader")
+	}
+	acquireAs(t, s, limited("name", driver.Shared, 0), false)
+	acquireAs(t, s, reader, true)
+	released(t, s, reader)
+	if held := acquireAs(t, s, limited("name", driver.Shared, 0), false).Held; held.Remaining <= 0 {
+		t.Errorf("the name that is kept for a writer is described as %+v", held)
+	}
+	if rec, found, err := s.Lookup(t.Context(), "name"); found || err != nil {
+		t.Errorf("Lookup: %+v, %v", rec, err)
+	}
+	c.kill()
+	acquireAs(t, s, limited("name", driver.Shared, 0), true)
+}
+
+// Requests that a waiter repeats rewrite the record only when less than half of its time is left.
+func TestWaiterIsWrittenSeldom(t *testing.T) {
+	f := newFakeHost()
+	s := openTestOn(t, f.host(), t.TempDir())
+	acquireAs(t, s, limited("name", driver.Shared, 0), true)
+	writer, writes, before := request("name", time.Hour), 0, ""
+	writer.Queue = 10 * time.Second
+	for range 60 {
+		acquireAs(t, s, writer, false)
+		data, err := os.ReadFile(s.recordPath("name"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(data) != before {
+			writes++
+		}
+		before = string(data)
+		acquireAs(t, s, limited("name", driver.Shared, 0), false)
+		f.pass(time.Second)
+	}
+	if writes < 6 || writes > 10 {
+		t.Errorf("a waiter of a minute was written %d times, want once in 6 s", writes)
+	}
+	f.pass(10 * time.Second)
+	acquireAs(t, s, limited("name", driver.Shared, 0), true)
+}
+
+// Versions without shared holds refuse a record with some: its number is that of a later format.
+func TestOlderVersionsRefuseTolerantRecords(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	for n := range 40 { // at last behind the page
+		acquireAs(t, s, limited("name", driver.Shared, 0), true)
+		data, err := os.ReadFile(s.recordPath("name"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, _, _ := strings.Cut(string(data), "\n")
+		var old struct {
+			Format int `json:"holdfast"`
+		}
+		if err := json.Unmarshal([]byte(line), &old); err != nil || old.Format == recordFormat {
+			t.Fatalf("with %d holds the record begins with %s, %v", n+1, line, err)
+		}
+	}
+}
+
+// What many holders have written is read, also behind the page, and when they have gone the file is
+// as short as before.
+func TestManyHolders(t *testing.T) {
+	const holders = 1000
+	dir := t.TempDir()
+	s, other := openTest(t, dir), openTest(t, dir)
+	var reqs []driver.AcquireRequest
+	last := int64(0)
+	for i := range holders {
+		req := limited("name", holders, 0)
+		if i%100 == 0 {
+			req.Metadata = map[string]string{"i": fmt.Sprint(i, "\x00")}
+		}
+		rises(t, "in a crowd", &last, acquireAs(t, s, req, true).Token)
+		reqs = append(reqs, req)
+	}
+	acquireAs(t, other, limited("name", holders, 0), false)
+	rec, found, err := other.Lookup(t.Context(), "name")
+	if err != nil || !found || len(rec.Others) != holders-1 || rec.Others[499].Holder != reqs[500].Holder || rec.Others[99].Metadata["i"] != "100\ufffd" {
+		t.Fatalf("Lookup finds %d others, %v", len(rec.Others), err)
+	}
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: reqs[7].Owner, TTL: 2 * time.Hour, Token: rec.Others[6].Token}})
+	if err != nil || outcomes[0] != driver.Renewed {
+		t.Fatal(outcomes, err)
+	}
+	for _, req := range reqs {
+		released(t, other, req)
+	}
+	if info, err := os.Stat(s.recordPath("name")); err != nil || info.Size() > recordLimit {
+		t.Errorf("the file has %d bytes, %v", info.Size(), err)
+	}
+	rises(t, "after a crowd", &last, nextIn(t, s, "name"))
+}
+
+// A process that is killed while it changes a record with many holds has changed it or not: the
+// holds of others stay.
+func TestKilledInACrowd(t *testing.T) {
+	const holders = 30
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	for range holders {
+		acquireAs(t, s, limited("name", driver.Shared, 0), true)
+	}
+	for i := range 15 {
+		c := start(t, command("churn-limited", dir, "name"))
+		for range i + 1 {
+			c.number()
+		}
+		c.kill()
+		rec, _, err := s.Lookup(t.Context(), "name")
+		if err != nil || len(rec.Others) != holders-1 {
+			t.Fatalf("after a kill there are %d other holds, %v", len(rec.Others), err)
+		}
+		acquireAs(t, s, request("name", time.Hour), false)
+	}
+}
+
+// roleChurnLimited takes and releases a share of a name until it is killed.
+func roleChurnLimited(args []string) error {
+	s, err := New(args[0], nil)
+	if err != nil {
+		return err
+	}
+	for {
+		req := limited(args[1], driver.Shared, 0)
+		res, err := s.Acquire(context.Background(), req)
+		if err != nil || !res.Granted {
+			return fmt.Errorf("not granted: %w", err)
+		}
+		fmt.Println(res.Token)
+		if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+			return err
+		}
+	}
+}
+
+// A change that was cut short before the page was written has changed nothing, also if it was the
+// first to go beyond the page.
+func TestCutShortBehindThePage(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	for range 40 {
+		f, err := s.openRecord(t.Context(), "name", exclusive)
+		if err == nil {
+			cut := record{State: stateHeld, Limit: driver.Shared, Token: 1, Boot: s.host.boot, Expires: s.host.uptime() + time.Hour}
+			next := f.rec.with(nil, &cut, &s.host)
+			var behind []byte
+			if _, behind, err = next.encodeTolerant(recordLimit, f.rec.Tolerant); behind != nil {
+				err = f.writeBehind(next.Tolerant, bytes.Repeat([]byte("x"), len(behind)))
+			}
+			f.Close()
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		acquireAs(t, s, limited("name", driver.Shared, 0), true)
+	}
+	if rec, _, err := s.Lookup(t.Context(), "name"); err != nil || len(rec.Others) != 39 {
+		t.Errorf("there are %d other holds, %v", len(rec.Others), err)
+	}
+}
+
+// After a power loss that has spoiled what is behind the page, the name is free.
+func TestPowerLossInACrowd(t *testing.T) {
+	f, dir := newFakeHost(), t.TempDir()
+	s := openTestOn(t, f.host(), dir)
+	last := int64(0)
+	for range 40 {
+		rises(t, "before the loss", &last, acquireAs(t, s, limited("name", driver.Shared, 0), true).Token)
+	}
+	if err := os.Truncate(s.recordPath("name"), recordLimit+100); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := s.Lookup(t.Context(), "name")
+	wantError(t, err, driver.ErrCorrupt, s.recordPath("name"))
+	f.reboot()
+	f.wall.Store(0)
+	s = openTestOn(t, f.host(), dir)
+	rises(t, "after the loss", &last, acquireAs(t, s, limited("name", 3, 0), true).Token)
+	acquireAs(t, s, limited("name", 3, 2), true)
+	acquireAs(t, s, limited("name", 3, 1), false)
+}
+
+// A sweep drops the holds of dead processes beside those of others before it deletes their
+// sessions.
+func TestSweepOfTolerantHolds(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	acquireAs(t, s, limited("name", 3, 1), true)
+	c := start(t, command("hold-limited", dir, "name", "3", "2"))
+	c.number()
+	session := s.sessionPath(readRecord(t, s, "name").Tolerant.holds[1].Session)
+	c.kill()
+	s.sweepIdle(t.Context(), idleTime)
+	if _, err := os.Stat(session); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a dead session is left: %v", err)
+	}
+	acquireAs(t, s, limited("name", 3, 2), true)
+	acquireAs(t, s, limited("name", 3, 1), false)
+}
+
+// Damaged records with shared holds are errors that name the file.
+func TestDamagedTolerantRecords(t *testing.T) {
+	for what, change := range map[string]func(string) string{
+		"a hold less":      func(text string) string { return text[:strings.Index(text, `{"holdfast":2,"state"`)] },
+		"another limit":    func(text string) string { return strings.Replace(text, `"limit":-1`, `"limit":0`, 1) },
+		"another place":    func(text string) string { return strings.Replace(text, `"size"`, `"at":4097,"size"`, 1) },
+		"a place far away": func(text string) string { return strings.Replace(text, `"size"`, `"at":1000000000000,"size"`, 1) },
+		"a huge size":      func(text string) string { return strings.Replace(text, `"size":`, `"at":4096,"size":99999`, 1) },
+		"no holds":         func(text string) string { return strings.Replace(text, `"tolerant"`, `"other"`, 1) },
+		"the old format":   func(text string) string { return strings.Replace(text, `"holdfast":2`, `"holdfast":1`, 1) },
+		"a waiter's path":  func(text string) string { return strings.Replace(text, `"size"`, `"waiter_session":"../x","size"`, 1) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := openTest(t, t.TempDir())
+			granted(t, s, "good", time.Hour)
+			acquireAs(t, s, limited("bad", driver.Shared, 0), true)
+			data, err := os.ReadFile(s.recordPath("bad"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, s.recordPath("bad"), change(string(data)))
+			_, err = s.Acquire(t.Context(), limited("bad", driver.Shared, 0))
+			wantError(t, err, driver.ErrCorrupt, s.recordPath("bad"))
+			useHostile(t, s)
+		})
+	}
+}
+
+// A name has no more holds than its record may have.
+func TestTooManyHolds(t *testing.T) {
+	holds := make([]record, maxHolds)
+	for i := range holds {
+		holds[i] = record{State: stateHeld, Limit: driver.Shared, Token: int64(i + 1), line: `{"holdfast":2}` + "\n"}
+	}
+	rec := record{Name: "name", Tolerant: &tolerantHolds{holds: holds}}
+	if _, _, err := rec.encodeTolerant(0, nil); err != nil {
+		t.Error(err)
+	}
+	rec.Tolerant.holds = append(holds, holds[0])
+	_, _, err := rec.encodeTolerant(0, nil)
+	wantError(t, err, driver.ErrInvalid, "10001 holds")
+}
+
+// BenchmarkCrowd is an acquire and a release of a name with 1,000 other holders.
+func BenchmarkCrowd(b *testing.B) {
+	s := openTest(b, b.TempDir())
+	for range 1000 {
+		acquireAs(b, s, limited("name", driver.Shared, 0), true)
+	}
+	req := limited("name", driver.Shared, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		acquireAs(b, s, req, true)
+		released(b, s, req)
+	}
+}
