@@ -29,6 +29,11 @@ type Options struct {
 	// Wait is how long a request waits for its key; 0 means not at all.
 	Wait time.Duration
 
+	// SharedReads serves GET and HEAD requests of one key together: they take its lock with
+	// holdfast.Options.Shared, and every other request alone. A store without
+	// holdfast.Guarantees().Shared refuses them.
+	SharedReads bool
+
 	// RetryAfter is the time after which a request should be sent again if its key is
 	// taken; 0 means 1 s. It is sent in whole seconds, rounded up. If the store reports
 	// when the key will be free, or when it can serve again, that is sent instead.
@@ -85,7 +90,8 @@ func (m *middleware) serveRequest(w http.ResponseWriter, r *http.Request, next h
 		next.ServeHTTP(w, r)
 		return
 	}
-	lock, err := m.acquire(r.Context(), key)
+	shared := m.o.SharedReads && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+	lock, err := m.acquire(r.Context(), key, shared)
 	if errors.Is(err, holdfast.ErrInvalid) && m.canAcquire() {
 		err = fmt.Errorf("%w: %w", ErrKey, err)
 	}
@@ -120,8 +126,8 @@ func (m *middleware) refuseRequest(w http.ResponseWriter, r *http.Request, err e
 }
 
 // acquire takes the lock of a key, at once or within Options.Wait.
-func (m *middleware) acquire(ctx context.Context, key string) (*holdfast.Lock, error) {
-	o := &holdfast.Options{TTL: m.o.TTL, Wait: m.o.Wait, NoDefaults: true}
+func (m *middleware) acquire(ctx context.Context, key string, shared bool) (*holdfast.Lock, error) {
+	o := &holdfast.Options{TTL: m.o.TTL, Wait: m.o.Wait, Shared: shared, NoDefaults: true}
 	if o.Wait == 0 {
 		return m.locks.TryAcquire(ctx, key, o)
 	}
@@ -133,7 +139,7 @@ func (m *middleware) acquire(ctx context.Context, key string) (*holdfast.Lock, e
 func (m *middleware) canAcquire() bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := m.acquire(ctx, "k")
+	_, err := m.acquire(ctx, "k", false)
 	return !errors.Is(err, holdfast.ErrInvalid)
 }
 

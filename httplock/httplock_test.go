@@ -286,3 +286,58 @@ func TestStoreDown(t *testing.T) {
 		t.Error(resp.Status)
 	}
 }
+
+// With SharedReads, GET and HEAD requests of a key are served together, and others alone.
+func TestSharedReads(t *testing.T) {
+	locks := holdfast.New(memstore.New(), nil)
+	defer locks.Close()
+	entered, leave := make(chan string), make(chan bool)
+	url := serve(t, locks, &httplock.Options{SharedReads: true}, func(_ http.ResponseWriter, r *http.Request) {
+		entered <- r.Method
+		<-leave
+	})
+	var group sync.WaitGroup
+	send := func(method string, want int) {
+		group.Go(func() {
+			req, err := http.NewRequest(method, url+"/a", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("%s: %v, want %d", method, resp.Status, want)
+			}
+		})
+	}
+	for range 2 {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodGet} {
+			send(method, http.StatusOK)
+			<-entered
+		}
+		refused := httptest.NewRecorder()
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+			httplock.Middleware(locks, byPath, &httplock.Options{SharedReads: true})(http.NotFoundHandler()).
+				ServeHTTP(refused, httptest.NewRequest(method, "/a", nil))
+			if refused.Code != http.StatusConflict {
+				t.Errorf("%s beside readers: %d", method, refused.Code)
+			}
+		}
+		for range 3 {
+			leave <- true
+		}
+		group.Wait()
+		send(http.MethodPost, http.StatusOK)
+		<-entered
+		if resp := get(t, url+"/a"); resp.StatusCode != http.StatusConflict {
+			t.Errorf("a reader beside a writer: %v", resp.Status)
+		}
+		leave <- true
+		group.Wait()
+	}
+}

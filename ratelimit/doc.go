@@ -4,9 +4,10 @@
 //	texts := ratelimit.New(locks, 1, time.Minute) // one a minute, for each key
 //	if err := texts.Take(ctx, "sms:"+number); err != nil { … }
 //
-// Each call that may pass takes one of N places of its key and leaves it taken
-// for the length of the window. Where all places are taken the error is a
-// [LimitError], which contains the time after which to try again.
+// Each call that may pass takes a lock with holdfast.Options.Limit N and leaves its share taken for
+// the length of the window. Where all shares are taken the error is a [LimitError], which contains
+// the time after which to try again. An N of 1 works on every store that keeps names, another where
+// holdfast.Guarantees().Limited is true: not on a quorum.
 //
 // # Guarantees
 //
@@ -14,13 +15,13 @@
 // more than N calls pass for a key, as long as the store forgets nothing (see
 // its package comment). A call passes when Take returns nil. That is a sliding
 // window, with no burst at its edges, however slow the store and the network are.
-// A call that fails for another reason has not passed; it may use up one place.
+// A call that fails for another reason has not passed; it may use up one share.
 //
-// A place stays taken for longer than the window: for a hundredth of the window
-// and three times what it took to acquire the place, or for twice what releases have
+// A share stays taken for longer than the window: for a hundredth of the window
+// and three times what it took to acquire the share, or for twice what releases have
 // taken lately if that is more. So fewer than N calls pass in a window if calls
-// always wait for every place. If a release takes longer than this, its call does
-// not pass, and the place is used up. When the releases of a store become slow, this
+// always wait for every share. If a release takes longer than this, its call does
+// not pass, and the share is used up. When the releases of a store become slow, this
 // happens to a few calls of each Client, until the Client has measured how slow they are.
 //
 // A process that is paused between the return of Take and the call makes the call
@@ -29,12 +30,10 @@
 // # A counter instead?
 //
 // A limiter that counts (INCR with an expiry, a token bucket in a script) needs
-// one round trip, whatever N is, and little memory. This one needs two round
-// trips for a call that passes, one for each of the N places for a call that
-// does not, and a name in the store for each place that is taken. So it suits
-// small N, some ten at most, and a limit that matters: one reminder a day for each
-// customer, three calls at once to a fragile partner. It limits no more than that. But
-// it works on every store that keeps names, a folder too, and its limit is exact.
+// one round trip and little memory. This one needs two round trips for a call that passes and one
+// for a call that does not, and the store keeps each of the N shares. So it suits a limit that
+// matters: one reminder a day for each customer, three calls at once to a fragile partner. It limits
+// no more than that. But it works in a folder, too, and its limit is exact.
 // A counter with fixed windows has bursts: it can let 2N calls pass around the
 // end of a window. For thousands of calls a second use a counter.
 //

@@ -24,9 +24,9 @@ const MaxCalls = 1000
 // MaxWindow is the greatest length of a window.
 const MaxWindow = 360 * 24 * time.Hour
 
-// placeTTL is how long a place stays taken if the process ends before the
+// shareTTL is how long a share stays taken if the process ends before the
 // call has passed: more than the requests of a call take together.
-const placeTTL = 10 * time.Second
+const shareTTL = 10 * time.Second
 
 // ErrLimited is matched by every [LimitError].
 var ErrLimited = errors.New("limit reached")
@@ -36,8 +36,8 @@ type LimitError struct {
 	// Key is what was limited.
 	Key string
 
-	// RetryAfter is the least time for which no place will be free, as far as the
-	// store has reported. Another call may take the place then.
+	// RetryAfter is the least time for which no call will pass, as far as the
+	// store has reported. Another call may be faster then.
 	RetryAfter time.Duration
 }
 
@@ -75,68 +75,35 @@ func New(locks *holdfast.Client, n int, window time.Duration) *Limiter {
 // error is a [LimitError]. Other errors are those of holdfast.Client.TryAcquire and
 // holdfast.Lock.Release; the caller decides whether the call passes then, since
 // holdfast.ErrUnavailable means nothing about the limit. A call that does not
-// pass may use up one place for a window: if the release is not confirmed, or if
-// its reply comes unusually late. Take does not try another place then.
+// pass may be counted for a window: if the release is not confirmed, or if its reply comes
+// unusually late.
 //
-// The key is the name of a lock; for n above 1 its places are named key#0, key#1
-// and so on.
+// The key is the name of a lock. With n above 1 it has a limit of n, so that the store must have
+// holdfast.Guarantees().Limited.
+//
+// A share of the limit stays taken for the window and a grace period, counted from the moment
+// before the release was sent. The grace period covers the time that the reply takes. If the reply
+// takes longer, the call does not pass. Releases seldom take longer than three times what the
+// acquisition took, or twice what a release usually takes, even on a slow network. The hundredth of
+// the window costs hardly any calls.
 func (l *Limiter) Take(ctx context.Context, key string) error {
 	if err := l.validate(); err != nil {
 		return fmt.Errorf("ratelimit: %q: %w", key, err)
 	}
-	limited := &LimitError{Key: key, RetryAfter: l.window}
-	first := rand.IntN(l.n) // so that callers seldom try the same place
-	for i := range l.n {
-		name := key
-		if l.n > 1 {
-			name += "#" + strconv.Itoa((first+i)%l.n)
-		}
-		err := l.takePlace(ctx, name)
-		var held *holdfast.HeldError
-		var late *lateReplyError
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, &held):
-			if held.Record.Kept && held.Record.Remaining > 0 {
-				limited.RetryAfter = min(limited.RetryAfter, held.Record.Remaining)
-			}
-		case errors.As(err, &late):
-			// Another place would probably be late as well, and be used up.
-			retryAfter := late.freeIn
-			if i < l.n-1 { // another place may be free
-				retryAfter = late.took
-			}
-			limited.RetryAfter = max(0, min(limited.RetryAfter, retryAfter))
-			return limited
-		default:
-			return err
-		}
+	options := &holdfast.Options{TTL: shareTTL, NoRenew: true, NoDefaults: true}
+	if l.n > 1 {
+		options.Limit = l.n
 	}
-	return limited
-}
-
-// A lateReplyError means that a place was taken, but not for a whole window from
-// now on.
-type lateReplyError struct {
-	took   time.Duration // how long the release took
-	freeIn time.Duration // from now on until the place is free
-}
-
-func (*lateReplyError) Error() string { return "the store answered too late" }
-
-// takePlace takes a place and leaves it taken until one window after takePlace
-// returns.
-//
-// The place stays taken for the window and a grace period, counted from the moment
-// before the release was sent. The grace period covers the time that the reply takes.
-// If the reply takes longer, this call cannot use the place. Releases seldom take
-// longer than three times what the acquisition took, or twice what a release
-// usually takes, even on a slow network. The hundredth of the window costs hardly
-// any calls.
-func (l *Limiter) takePlace(ctx context.Context, name string) error {
 	began := time.Now()
-	lock, err := l.locks.TryAcquire(ctx, name, &holdfast.Options{TTL: placeTTL, NoRenew: true, NoDefaults: true})
+	lock, err := l.locks.TryAcquire(ctx, key, options)
+	var held *holdfast.HeldError
+	if errors.As(err, &held) {
+		limited := &LimitError{Key: key, RetryAfter: l.window}
+		if held.Record.Kept && held.Record.Remaining > 0 {
+			limited.RetryAfter = min(l.window, held.Record.Remaining)
+		}
+		return limited
+	}
 	if err != nil {
 		return err
 	}
@@ -151,10 +118,14 @@ func (l *Limiter) takePlace(ctx context.Context, name string) error {
 	// So a pause costs little, and a few calls suffice to measure a store with
 	// releases that are always slow.
 	estimate.record(min(took, 5*grace))
-	if took > grace {
-		return &lateReplyError{took: took, freeIn: l.window + grace - took}
+	if took <= grace {
+		return nil
 	}
-	return nil
+	retryAfter := l.window + grace - took
+	if l.n > 1 { // there may be another share
+		retryAfter = took
+	}
+	return &LimitError{Key: key, RetryAfter: max(0, min(l.window, retryAfter))}
 }
 
 // A releaseTime estimates the longest time that recent releases took. A longer

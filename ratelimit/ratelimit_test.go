@@ -77,7 +77,14 @@ func offer(t *testing.T, n int, window, length time.Duration) ([]time.Time, time
 // often than they may.
 func TestEachStore(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		const calls, window = 3, 250 * time.Millisecond
+		calls, window := 3, 250*time.Millisecond
+		if !s.OpenURL(t, s.URL(), nil).Guarantees().Limited {
+			err := ratelimit.New(s.OpenURL(t, s.URL(), nil), calls, window).Take(t.Context(), "key")
+			if !errors.Is(err, holdfast.ErrUnsupported) {
+				t.Errorf("a limit of %d on a store without limits: %v", calls, err)
+			}
+			calls = 1
+		}
 		p := &passes{}
 		var group sync.WaitGroup
 		for range 3 {
