@@ -27,15 +27,20 @@ const tortureLong = `Torture finds out whether the locks of a store are locks. W
 hold, extend and release them while they are paused and killed and their network
 fails. Every step is logged by one clock, and the log is judged at the end: two
 holders at one time, tokens that do not rise, updates lost in spite of tokens,
-waiters forgotten, "held" where nobody can have held it, a Do that says nothing
-of the loss of its lock, things left behind.
+a limit exceeded, waiters forgotten or served out of turn, "held" where nobody
+can have held it, a Do that says nothing of the loss of its lock, things left
+behind.
 
-Faults of the processes: pause, kill. Of the network, if the URLs name single
-servers: partition, lose-reply, reset, slow. With --own, which starts servers
-for the trial and ends them afterwards, of the servers, one at a time:
-server-pause, server-partition, server-restart, and for Redis server-forget,
-which is a restart without data; and of all at once: outage, which stops them
-for longer than a TTL. Those that cannot be done with the store are left out.
+Faults of the processes: pause, kill, and pause-first, kill-first of those at
+the front of a queue. Of the network, if the URLs name single servers:
+partition, lose-reply, reset, slow, cut-notices. With --own, which starts
+servers for the trial and ends them afterwards, of the servers, one at a time:
+server-pause, server-partition, server-restart, for Redis server-forget, which
+is a restart without data, server-flush and server-failover; and of all at once:
+outage, which stops them for longer than a TTL. Those that cannot be done with
+the store are left out.
+With --shared most workers are readers, and the others writers. With --limit N
+most take a random part of N slots of a lock, and the others all of it.
 The locks have names of their own; other locks of the store are left alone.
 
 Exit code: 0 if nothing was found; or
@@ -48,6 +53,7 @@ Exit code: 0 if nothing was found; or
 const tortureExample = `  holdfast torture
   holdfast torture --store redis://localhost --for 10m
   holdfast torture --own redlock
+  holdfast torture --own postgres --shared
   holdfast torture --faults pause,kill --procs 8 --report ./report`
 
 // tortureWorker is the hidden subcommand that a worker process runs.
@@ -57,6 +63,8 @@ const tortureWorker = "torture-worker"
 type tortureCommand struct {
 	*cli
 	procs, workers, names int
+	shared                bool
+	limit                 int
 	duration, ttl         time.Duration
 	faults, own           string
 	seed                  uint64
@@ -80,12 +88,15 @@ func newTorture(c *cli) []*cobra.Command {
 			return t.finalError(ctx, t.prepareAndRun(ctx))
 		},
 	}
-	f := cmd.Flags()
+	f, kinds := cmd.Flags(), testbed.Kinds()
 	f.StringVar(&t.own, "own", "", "start a store for the trial, in temporary folders, and\n"+
-		"end it afterwards; one of\n"+strings.Join(testbed.Kinds(), " "))
+		"end it afterwards; one of\n"+strings.Join(kinds[:4], " ")+"\n"+strings.Join(kinds[4:], " "))
 	f.IntVar(&t.procs, "procs", 6, "worker processes")
 	f.IntVar(&t.workers, "workers", 4, "workers in each process")
 	f.IntVar(&t.names, "names", 3, "locks that they share")
+	f.BoolVar(&t.shared, "shared", false, "readers, who hold the locks together, and writers")
+	f.IntVar(&t.limit, "limit", 0, "locks of `N` slots, with holders of one to N of them\n"+
+		"(with --shared instead of most writers)")
 	durationVar(f, &t.duration, "for", time.Minute, "how long")
 	durationVar(f, &t.ttl, "ttl", 2*time.Second, "TTL of the locks, at least 100ms: the shorter, the more\n"+
 		"often they are lost")
@@ -98,7 +109,7 @@ func newTorture(c *cli) []*cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := torture.Work(os.Stdin, openStores); err != nil {
+			if err := torture.Work(os.Stdin, openStores, testbed.OpenForeign); err != nil {
 				return &exitError{exitUnavailable, err, ""}
 			}
 			return nil
@@ -217,6 +228,9 @@ func (t *tortureCommand) checkFlags() error {
 	if t.procs < 1 || t.workers < 1 || t.names < 1 {
 		return usageError(errors.New("--procs, --workers and --names are at least 1"), "")
 	}
+	if t.limit < 0 || t.limit > driver.MaxLimit {
+		return usageError(fmt.Errorf("--limit is from 0 to %d", driver.MaxLimit), "")
+	}
 	if t.ttl < 100*time.Millisecond || t.duration <= 0 {
 		return usageError(errors.New("--ttl is at least 100ms, and --for above zero"), "")
 	}
@@ -259,10 +273,11 @@ func (t *tortureCommand) tortureOptions(ctx context.Context, place *testbed.Test
 	}
 	return &torture.Options{
 		Stores: place.Stores, Open: openStores,
+		Foreign: t.own != "",
 		Servers: place.Servers, Recovery: place.Recovery,
 		Setup: place.Setup, Program: "holdfast " + readBuildInfo().Version,
 		Worker: func() *exec.Cmd { return exec.Command(self, tortureWorker) },
-		Procs:  t.procs, Workers: t.workers, Names: t.names,
+		Procs:  t.procs, Workers: t.workers, Names: t.names, Shared: t.shared, Limit: t.limit,
 		TTL: t.ttl, Long: longHolds, For: t.duration, Faults: faults, Seed: t.seed,
 		Progress: t.progress(),
 	}, nil

@@ -5,6 +5,7 @@ package torture
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 )
@@ -26,6 +27,7 @@ type Violation struct {
 // The promises, as the Kind of a Violation.
 const (
 	kindOverlap  = "two holders"
+	kindLimit    = "above the limit"
 	kindToken    = "token order"
 	kindRegister = "lost update"
 	kindContext  = "late context"
@@ -35,17 +37,22 @@ const (
 	kindOrder    = "not linearizable"
 	kindNil      = "false nil"
 	kindHeld     = "false held"
+	kindTurn     = "out of turn"
 )
 
 // A checker checks a history against the promises of a lock.
 type checker struct {
 	history         *history
 	ttl             time.Duration
+	sessions        bool          // locks last for as long as the session of their holder
 	maxWait         time.Duration // of a wait for a free lock
 	maxContextDelay time.Duration // of the end of a context, on a busy machine
 	fenced          bool
+	passesOver      bool // a place whose client gets no notices loses its turn, and not the place
 
 	outages []interval // when the store could grant nothing
+
+	mostTogether int // leases of one lock that were valid at the same time
 
 	violations []Violation
 	outside    []Violation // those that the store does not promise to prevent
@@ -70,7 +77,7 @@ func (h *history) newViolation(kind, text string, leases []*lease) Violation {
 	from, to := never, time.Duration(0)
 	for _, l := range leases {
 		v.Events = append(v.Events, l.events...)
-		from, to = min(from, l.grantedAt), max(to, l.grantedAt)
+		from, to = min(from, l.beginsAt()), max(to, l.grantedAt, l.queuedUntil)
 	}
 	for _, l := range leases {
 		v.Events = append(v.Events, eventsIn(h.processFaults[l.proc], Event{Proc: l.proc}, from, to)...)
@@ -109,11 +116,19 @@ func (c *checker) checkAll() {
 	for _, leases := range names {
 		c.checkOverlaps(leases)
 		if c.fenced {
-			c.checkTokens(leases)
-			c.checkOrder(leases)
+			fenced := slices.DeleteFunc(slices.Clone(leases), func(l *lease) bool { return l.foreign && l.token == 0 })
+			c.checkTokens(fenced)
+			c.checkOrder(fenced)
 		}
 		c.checkContexts(leases)
 		c.checkDoResults(leases)
+	}
+	places := map[string][]*lease{}
+	for _, l := range c.history.places {
+		places[l.name] = append(places[l.name], l)
+	}
+	for _, places := range places {
+		c.checkTurns(places)
 	}
 	c.checkRefusals()
 	for _, w := range c.history.waits {
@@ -123,28 +138,43 @@ func (c *checker) checkAll() {
 		if e.Goroutines > 0 {
 			c.addViolation(kindLeak, fmt.Sprintf("process %d ended with %d goroutines too many", e.Proc, e.Goroutines))
 		}
+		if e.Err != "" {
+			c.addViolation(kindLeak, fmt.Sprintf("when process %d ended, %s", e.Proc, e.Err))
+		}
 	}
 	for _, e := range c.history.processFailures {
 		c.addViolation(kindProcess, fmt.Sprintf("process %d: %s", e.Proc, e.Err))
 	}
 }
 
-// checkOverlaps finds two leases of one lock that were valid at the same time. The leases
-// are in the order of their grants.
+// checkOverlaps finds leases of one lock that were valid at the same time and do not tolerate each
+// other. The leases are in the order of their grants.
 func (c *checker) checkOverlaps(leases []*lease) {
-	var last *lease // the one that was valid the longest
+	var valid []*lease // at the time of the grant of l
 	for _, l := range leases {
-		if last != nil && l.grantedAt < last.validUntil && l.validUntil > l.grantedAt {
-			add := c.addViolation
-			if min(l.maybeForgottenAt, last.maybeForgottenAt) <= l.grantedAt {
-				add = c.allowViolation
-			}
+		if l.validUntil <= l.grantedAt {
+			continue
+		}
+		valid = slices.DeleteFunc(valid, func(v *lease) bool { return v.validUntil <= l.grantedAt })
+		known := slices.DeleteFunc(slices.Clone(valid), func(v *lease) bool { return v.maybeForgottenBefore(l) <= l.grantedAt })
+		add, inWay := c.addViolation, l.inWay(known)
+		if inWay == nil || l.maybeForgottenAt <= l.grantedAt {
+			add, inWay = c.allowViolation, l.inWay(valid)
+		}
+		switch {
+		case inWay == nil:
+		case l.limit == 0 || inWay[0].limit == 0:
 			add(kindOverlap, fmt.Sprintf("%s was relied on by two for %v",
-				l.name, min(last.validUntil, l.validUntil)-l.grantedAt), last, l)
+				l.name, min(inWay[0].validUntil, l.validUntil)-l.grantedAt), inWay[0], l)
+		default:
+			weights := l.weight
+			for _, other := range inWay {
+				weights += other.weight
+			}
+			add(kindLimit, fmt.Sprintf("%s was relied on with weights of %d, and the limit is %d", l.name, weights, l.limit), append(inWay, l)...)
 		}
-		if last == nil || l.validUntil > last.validUntil {
-			last = l
-		}
+		valid = append(valid, l)
+		c.mostTogether = max(c.mostTogether, len(valid))
 	}
 }
 
@@ -152,12 +182,12 @@ func (c *checker) checkOverlaps(leases []*lease) {
 // returned before this one was requested, two leases with the same token, and a change of the
 // token of a lease.
 func (c *checker) checkTokens(leases []*lease) {
-	byRequest := slices.SortedFunc(slices.Values(leases), func(l, b *lease) int { return cmp.Compare(l.requestedAt, b.requestedAt) })
+	byRequest := slices.SortedFunc(slices.Values(leases), func(l, b *lease) int { return cmp.Compare(l.takenFrom(), b.takenFrom()) })
 	seen := map[int64]*lease{}
 	var greatest *lease
 	next := 0
 	for _, l := range byRequest {
-		for ; next < len(leases) && leases[next].grantedAt < l.requestedAt; next++ {
+		for ; next < len(leases) && leases[next].grantedAt < l.takenFrom(); next++ {
 			if greatest == nil || leases[next].token > greatest.token {
 				greatest = leases[next]
 			}
@@ -178,44 +208,71 @@ func (c *checker) checkTokens(leases []*lease) {
 }
 
 // checkOrder finds leases that cannot have followed each other as a lock's do: each grant takes
-// effect between its request and its answer, when the lease before it has ended, and under a
-// greater token than all before. A lease can have ended at any moment from when it was no longer
-// valid, or from when the store may have forgotten it, up to the answer to its release. Since
-// tokens rise, there is one order to try; and since every step may come as early as it can, one
-// pass decides.
+// effect between its request and its answer, when the leases that it does not tolerate have ended,
+// and under a greater token than all before. A lease can have ended at any moment from when it was
+// no longer valid, or from when the store may have forgotten it, up to the answer to its release.
+// Since tokens rise, there is one order to try; and since every step may come as early as it can,
+// one pass decides.
 func (c *checker) checkOrder(leases []*lease) {
-	var free time.Duration // the earliest moment at which the lock can be free
-	var last *lease
+	var taken time.Duration // the earliest moment at which the grant can have taken effect
+	var held []*lease       // those that have not ended then, by their earliest end
+	var last *lease         // the one that was granted, or had to end, before
 	for _, l := range slices.SortedStableFunc(slices.Values(leases), func(l, b *lease) int { return cmp.Compare(l.token, b.token) }) {
 		released := never
 		if l.releasedAt != 0 {
 			released = max(l.releasedAt, l.validUntil)
 		}
-		taken := max(free, l.requestedAt)
-		free = max(taken, min(l.validUntil, l.maybeForgottenAt))
-		if taken > l.grantedAt || free > released {
+		taken = max(taken, l.takenFrom())
+		for len(held) > 0 && (held[0].earliestEnd <= taken || l.inWay(held) != nil) {
+			if held[0].earliestEnd > taken {
+				taken, last = held[0].earliestEnd, held[0]
+			}
+			held = held[1:]
+		}
+		l.earliestEnd = max(taken, min(l.validUntil, l.maybeForgottenAt))
+		if taken > l.grantedAt || l.earliestEnd > released {
 			about := slices.DeleteFunc([]*lease{last, l}, func(l *lease) bool { return l == nil })
 			c.addViolation(kindOrder, fmt.Sprintf("no order of the grants of %s explains what was seen: token %d cannot have followed", l.name, l.token), about...)
 			return
 		}
-		last = l
+		last, held = l, append(held, l)
+		slices.SortStableFunc(held, func(l, b *lease) int { return cmp.Compare(l.earliestEnd, b.earliestEnd) })
+	}
+}
+
+// nextHolders yields each lease with the lease granted next that cannot be beside it, whatever the
+// weights, or nil. The leases are in the order of their grants. One that was over when its grant was
+// seen, as after a Break, is the next of none: it may have been granted before.
+func nextHolders(leases []*lease) iter.Seq2[*lease, *lease] {
+	return func(yield func(l, next *lease) bool) {
+		var next, nextExclusive *lease
+		for _, l := range slices.Backward(leases) {
+			if l.limit != 0 && !yield(l, nextExclusive) || l.limit == 0 && !yield(l, next) {
+				return
+			}
+			if l.validUntil <= l.grantedAt {
+				continue
+			}
+			if next = l; l.limit == 0 {
+				nextExclusive = l
+			}
+		}
 	}
 }
 
 // checkContexts finds a context that was seen to end after the next holder had the lock, by
 // more than a busy machine explains.
 func (c *checker) checkContexts(leases []*lease) {
-	for i, l := range leases {
-		if i+1 == len(leases) || l.releasedAt != 0 {
+	for l, next := range nextHolders(leases) {
+		if next == nil || l.releasedAt != 0 {
 			continue
 		}
-		next := leases[i+1]
 		lateBy := l.ctxEndedAt - next.grantedAt
 		if l.ctxEndedAt == 0 || l.maybeBroken || lateBy <= c.maxContextDelay || c.history.hadProcessFault(l.proc, l.grantedAt, l.ctxEndedAt) {
 			continue
 		}
 		add := c.addViolation
-		if l.maybeForgottenAt <= next.grantedAt {
+		if l.maybeForgottenBefore(next) <= next.grantedAt {
 			add = c.allowViolation
 		}
 		add(kindContext, fmt.Sprintf("the context of %s ended %v after the next holder had the lock", l.name, lateBy), l, next)
@@ -225,27 +282,83 @@ func (c *checker) checkContexts(leases []*lease) {
 // checkDoResults finds work under Do that lasted longer than its lock, although
 // Do returned nil. The leases are in the order of their grants.
 func (c *checker) checkDoResults(leases []*lease) {
-	var next *lease // the lease that was granted next
-	for _, l := range slices.Backward(leases) {
+	for l, next := range nextHolders(leases) {
 		switch {
 		case !l.underDo || !l.doReturnedNil:
 		case l.ctxEndedAt != 0 && l.ctxEndedAt < l.workEndedAt:
 			c.addViolation(kindNil, fmt.Sprintf("Do returned nil although the context of its work on %s had ended %v before", l.name, l.workEndedAt-l.ctxEndedAt), l)
-		case next != nil && next.grantedAt < l.workEndedAt && l.maybeForgottenAt == never && !l.maybeBroken:
+		case next != nil && next.grantedAt < l.workEndedAt && l.maybeForgottenBefore(next) == never && !l.maybeBroken:
 			c.addViolation(kindNil, fmt.Sprintf("Do returned nil although another had been granted %s %v before its work ended", l.name, l.workEndedAt-next.grantedAt), l, next)
 		}
-		next = l
 	}
+}
+
+// checkTurns finds an owner that was admitted before one whose place the store had confirmed when
+// the request of the former was sent: its token is smaller, or the other had its place still when it
+// had been granted. Such a place needs no excuse. One that has expired, or that the store has lost,
+// is never granted nor confirmed again, since only the first request of an owner makes one. What an
+// owner tolerates makes no difference: those that are admitted together have tokens in their order.
+func (c *checker) checkTurns(places []*lease) {
+	queued := slices.DeleteFunc(slices.Clone(places), func(l *lease) bool { return !c.keepsTurn(l) })
+	slices.SortFunc(queued, func(l, b *lease) int { return cmp.Compare(l.queuedAt, b.queuedAt) })
+	admitted := slices.DeleteFunc(slices.Clone(places), func(l *lease) bool { return l.token == 0 || l.requestedAt == 0 })
+	slices.SortFunc(admitted, func(l, b *lease) int { return cmp.Compare(l.requestedAt, b.requestedAt) })
+	var lastAdmitted, lastQueued *lease // of those before it in the queue
+	for _, l := range admitted {
+		for ; len(queued) > 0 && queued[0].queuedAt < l.requestedAt; queued = queued[1:] {
+			if lastAdmitted == nil || queued[0].token > lastAdmitted.token {
+				lastAdmitted = queued[0]
+			}
+			if lastQueued == nil || queued[0].queuedUntil > lastQueued.queuedUntil {
+				lastQueued = queued[0]
+			}
+		}
+		if lastAdmitted != nil && lastAdmitted.token > l.token {
+			c.addViolation(kindTurn, fmt.Sprintf("%s was granted with token %d before a place that was made before it, which got token %d",
+				l.name, l.token, lastAdmitted.token), lastAdmitted, l)
+		} else if lastQueued != nil && lastQueued.queuedUntil > l.grantedAt {
+			c.addViolation(kindTurn, fmt.Sprintf("%s was granted with token %d while a place that was made before it waited for %v more",
+				l.name, l.token, lastQueued.queuedUntil-l.grantedAt), lastQueued, l)
+		}
+	}
+}
+
+// keepsTurn reports whether a place is to be admitted before those that are made after it. It is
+// not if a server may have fallen back to an earlier state meanwhile, in which it has a place again
+// that was granted before. Nor is it, at a store that passesOver, if the connection for notices may
+// have been cut: by a fault, or as its client found afterwards.
+func (c *checker) keepsTurn(l *lease) bool {
+	until := max(l.grantedAt, l.queuedUntil)
+	during := func(from time.Duration, match func(Fault) bool) func(interval) bool {
+		return func(s interval) bool { return match(s.fault) && s.from <= until && s.to >= from }
+	}
+	isCut := during(l.queuedAt-contextSlack, func(f Fault) bool { return f.isNetworkFault() || f == ServerRestart || f.forgets() })
+	for _, intervals := range c.history.serverFaults {
+		if slices.ContainsFunc(intervals, during(l.requestedAt, func(f Fault) bool { return f == ServerFailover })) ||
+			c.passesOver && slices.ContainsFunc(intervals, isCut) {
+			return false
+		}
+	}
+	if c.passesOver && slices.ContainsFunc(c.history.processFaults[l.proc], isCut) {
+		return false
+	}
+	return l.queuedAt != 0 && !(c.passesOver && slices.ContainsFunc(c.history.reconnects[l.proc], func(at time.Duration) bool {
+		return at >= l.queuedAt && at <= until+3*c.ttl+contextSlack // a fault lasts for 3 TTLs
+	}))
 }
 
 // checkRefusals finds attempts that were refused with ErrHeld at a time when the lock
 // cannot have been held: all servers had been stopped for longer than a TTL when the
-// attempt began, and were still stopped when it returned.
+// attempt began, and were still stopped when it returned. A session whose server is stopped goes on
+// until its client ends it, a TTL after the last renewal that may have been applied.
 func (c *checker) checkRefusals() {
-	stops := c.history.serverStops()
+	stops, longest := c.history.serverStops(), c.ttl
+	if c.sessions {
+		longest *= 2
+	}
 	for _, l := range c.history.refusals {
 		for _, s := range stops {
-			if l.requestedAt > s.from+c.ttl+c.ttl/10+stopSlack && l.refusedAt < s.to {
+			if l.requestedAt > s.from+longest+c.ttl/10+stopSlack && l.refusedAt < s.to {
 				c.addViolation(kindHeld, fmt.Sprintf("process %d was told that %s is held, when all servers had been stopped for %v",
 					l.proc, l.name, l.requestedAt-s.from), l)
 			}
@@ -254,10 +367,10 @@ func (c *checker) checkRefusals() {
 }
 
 // hadProcessFault reports whether a process was stopped, killed or partitioned between two
-// times.
+// times. The loss of notices alone is no excuse.
 func (h *history) hadProcessFault(proc int, from, to time.Duration) bool {
 	for _, s := range h.processFaults[proc] {
-		if s.from <= to && s.to >= from {
+		if s.fault != CutNotices && s.from <= to && s.to >= from {
 			return true
 		}
 	}
@@ -266,25 +379,50 @@ func (h *history) hadProcessFault(proc int, from, to time.Duration) bool {
 
 // checkWait finds a waiter that stayed blocked while the lock was free. Waiters of paused,
 // killed or partitioned processes, waiters behind another one of such a process, and
-// outages of the store are exempt.
+// outages of the store are exempt. A waiter that tolerates others also waits behind waiters that do
+// not tolerate the holders.
 func (c *checker) checkWait(w *lease, leases []*lease) {
 	if w.grantedAt-w.requestedAt <= c.maxWait || c.history.hadProcessFault(w.proc, w.requestedAt-c.ttl, w.grantedAt) {
 		return
 	}
 	free := w.requestedAt
-	for _, l := range leases {
-		if l.grantedAt >= w.grantedAt {
+	for _, s := range c.blockedTimes(w, leases) {
+		if s.from >= w.grantedAt {
 			break
 		}
-		if gap := longestWithoutOutage(free, l.grantedAt, c.outages); l.grantedAt > free && gap > c.maxWait {
+		if gap := longestWithoutOutage(free, s.from, c.outages); s.from > free && gap > c.maxWait {
 			c.addStuckWaiter(w, gap)
 			return
 		}
-		free = max(free, l.latestEnd(c.ttl))
+		free = max(free, s.to)
 	}
 	if gap := longestWithoutOutage(free, w.grantedAt, c.outages); gap > c.maxWait {
 		c.addStuckWaiter(w, gap)
 	}
+}
+
+// blockedTimes returns when a waiter may have been kept waiting, in the order of the begins: by
+// leases that it does not tolerate, and if it tolerates any, by waiters from their requests on.
+func (c *checker) blockedTimes(w *lease, leases []*lease) []interval {
+	var blocked []interval
+	for _, l := range leases {
+		switch {
+		case l == w:
+		case w.limit == 0:
+			blocked = append(blocked, interval{from: l.grantedAt, to: l.latestEnd(c.ttl)})
+		case l.limit == 0 || l.limit > 0 && w.limit > 0:
+			blocked = append(blocked, interval{from: l.requestedAt, to: l.latestEnd(c.ttl)})
+		case l.limit > 0:
+			blocked = append(blocked, interval{from: l.requestedAt, to: l.grantedAt})
+		}
+	}
+	for _, l := range c.history.failedWaits {
+		if w.limit != 0 && l.limit >= 0 && l.name == w.name {
+			blocked = append(blocked, interval{from: l.requestedAt, to: l.refusedAt + c.ttl + c.ttl/10})
+		}
+	}
+	slices.SortFunc(blocked, func(s, b interval) int { return cmp.Compare(s.from, b.from) })
+	return blocked
 }
 
 func (c *checker) addStuckWaiter(w *lease, gap time.Duration) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 const ms = time.Millisecond
@@ -18,6 +20,12 @@ func held(proc int, token int64, asks, got, until, releases time.Duration) []Eve
 	asked := at(asks, Asks)
 	asked.Waits = true
 	return []Event{asked, at(got, Got), at(releases, Releases), at(releases, CtxEnds), at(releases+ms, Released)}
+}
+
+// passedOn returns the events of two workers of process 1, the second of which got the lock by a
+// local turn after process 2 did.
+func passedOn(secondToken int64) []Event {
+	return slices.Concat(held(1, 10, 0, 1*ms, 1000*ms, 8*ms), held(2, 20, 2*ms, 7*ms, 1000*ms, 30*ms), held(1, secondToken, 8*ms, 9*ms, 1000*ms, 12*ms))
 }
 
 // Each promise has a history that keeps it, and one that breaks it.
@@ -77,6 +85,7 @@ func TestCheckAll(t *testing.T) {
 		{"a waiter in time", append(held(2, 2, 5*ms, 21*ms+waitBound, 20*time.Second, 21*ms+waitBound), first...), nil},
 		{"a waiter forgotten", append(held(2, 2, 5*ms, 50*ms+waitBound, 20*time.Second, 50*ms+waitBound), first...), []string{kindWait}},
 		{"goroutines left", append([]Event{{At: 40 * ms, Step: Ends, Proc: 1, Goroutines: 2}}, first...), []string{kindLeak}},
+		{"a lock left", append([]Event{{At: 40 * ms, Step: Ends, Proc: 1, Err: "a is held"}}, first...), []string{kindLeak}},
 		{"a process that failed", append([]Event{{At: 40 * ms, Step: Fails, Proc: 1, Err: "no"}}, first...), []string{kindProcess}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -86,6 +95,98 @@ func TestCheckAll(t *testing.T) {
 			c.checkAll()
 			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+		})
+	}
+}
+
+// beside returns events as those of holds that tolerate others.
+func beside(limit, weight int, events []Event) []Event {
+	events = slices.Clone(events)
+	for i := range events {
+		events[i].Limit, events[i].Weight = limit, weight
+	}
+	return events
+}
+
+// Readers hold the lock together and a writer holds it alone, and the weights of those with a limit
+// do not exceed it. Each has its token in the order of the grants.
+func TestCheckTolerantHolds(t *testing.T) {
+	reader := func(of []Event) []Event { return beside(driver.Shared, 0, of) }
+	slots := func(weight int, of []Event) []Event { return beside(5, weight, of) }
+	kill := []Event{{At: 5 * ms, Step: Harm, Fault: Kill, Proc: 3}, {At: 6 * ms, Step: Gone, Fault: Kill, Proc: 3}}
+	flush := []Event{{At: 5 * ms, Step: Harm, Fault: ServerFlush, Server: 1}, {At: 6 * ms, Step: Heals, Fault: ServerFlush, Server: 1}}
+	first, second, later := held(1, 1, 0, 1*ms, 1000*ms, 20*ms), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms), held(3, 3, 6*ms, 22*ms, 1000*ms, 25*ms)
+	// lost is a lease whose context was seen to end at 2200 ms, long after its deadline.
+	lost := append(held(1, 1, 0, 1*ms, 1000*ms, 0)[:2:2], Event{At: 2200 * ms, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a"})
+	next := held(2, 2, 5*ms, 1100*ms, 4000*ms, 3000*ms)
+	// The lease under Do that returned nil ended at 20 ms.
+	under := slices.Clone(first)
+	under[1].Under, under[4].Under = true, true
+	// The wait from 5 ms on is over when the holder that was granted the lock at 1 ms has it still.
+	longHold := held(1, 1, 0, 1*ms, 20*time.Second, 10*time.Second)
+	longWait := held(2, 3, 5*ms, 2*time.Second+waitBound, 20*time.Second, 2001*ms+waitBound)
+	gaveUp := func(from, to time.Duration) []Event {
+		return []Event{{At: from, Step: Asks, Proc: 3, Worker: 1, Try: 1, Name: "a", Waits: true}, {At: to, Step: Refused, Proc: 3, Worker: 1, Try: 1, Name: "a"}}
+	}
+	for _, tt := range []struct {
+		name          string
+		events        [][]Event
+		want, excused []string
+	}{
+		{"readers together", [][]Event{reader(first), reader(second)}, nil, nil},
+		{"a writer beside a reader", [][]Event{reader(first), second}, []string{kindOrder, kindOverlap}, nil},
+		{"a reader beside a writer", [][]Event{first, reader(second)}, []string{kindOrder, kindOverlap}, nil},
+		{"a writer beside the second of two readers", [][]Event{reader(first), reader(second), later}, []string{kindOrder, kindOverlap}, nil},
+		{"a writer after both", [][]Event{reader(first), reader(second), held(3, 3, 6*ms, 32*ms, 1000*ms, 40*ms)}, nil, nil},
+		{"readers after a writer", [][]Event{held(3, 1, 0, 1*ms, 1000*ms, 10*ms), reader(held(1, 2, 3*ms, 12*ms, 1000*ms, 20*ms)), reader(held(2, 3, 3*ms, 12*ms, 1000*ms, 20*ms))}, nil, nil},
+		{"their weights are the limit", [][]Event{slots(2, first), slots(3, second)}, nil, nil},
+		{"their weights exceed it", [][]Event{slots(3, first), slots(3, second)}, []string{kindLimit, kindOrder}, nil},
+		{"only those of all three do", [][]Event{slots(2, first), slots(2, held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)), slots(2, held(3, 3, 6*ms, 18*ms, 1000*ms, 25*ms))}, []string{kindLimit, kindOrder}, nil},
+		{"only those of all three do, and one had ended", [][]Event{slots(2, first), slots(2, second), slots(2, later)}, nil, nil},
+		{"a writer beside a weight", [][]Event{slots(1, first), second}, []string{kindOrder, kindOverlap}, nil},
+		{"a reader beside the full weight", [][]Event{slots(5, first), reader(second), slots(1, later)}, nil, nil},
+		{"the weight of one that was killed", [][]Event{slots(3, held(3, 1, 0, 1*ms, 1000*ms, 20*ms)[:2]), kill, slots(3, second)}, nil, nil},
+		{"the weight of one that was forgotten", [][]Event{slots(3, first), flush, slots(3, held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms))}, nil, []string{kindLimit}},
+		{"weights that exceed it without the one that was forgotten", [][]Event{slots(1, first), flush, slots(3, held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms)), slots(3, held(3, 3, 7*ms, 16*ms, 1000*ms, 25*ms))}, []string{kindLimit, kindOrder}, nil},
+		{"a writer beside a reader that was forgotten", [][]Event{reader(first), flush, held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms)}, nil, []string{kindOverlap}},
+		{"readers with tokens against their order", [][]Event{reader(held(1, 2, 0, 1*ms, 1000*ms, 20*ms)), reader(held(2, 1, 5*ms, 15*ms, 1000*ms, 30*ms))}, []string{kindOrder, kindToken}, nil},
+		{"readers that were requested at the same time, in any order", [][]Event{reader(held(1, 2, 0, 10*ms, 1000*ms, 20*ms)), reader(held(2, 1, 0, 15*ms, 1000*ms, 30*ms))}, nil, nil},
+		{"a writer's token below that of a reader before it", [][]Event{reader(held(1, 2, 0, 10*ms, 1000*ms, 12*ms)), held(2, 1, 8*ms, 30*ms, 1000*ms, 40*ms)}, []string{kindOrder}, nil},
+		{"readers with one token", [][]Event{reader(first), reader(held(2, 1, 0, 15*ms, 1000*ms, 30*ms))}, []string{kindToken}, nil},
+		{"a late context beside another reader", [][]Event{reader(lost), reader(next)}, nil, nil},
+		{"a late context of a reader beside a writer", [][]Event{reader(lost), next}, []string{kindContext}, nil},
+		{"a late context of a writer beside a reader", [][]Event{lost, reader(next)}, []string{kindContext}, nil},
+		{"Do beside another reader", [][]Event{reader(under), reader(second)}, nil, nil},
+		{"Do of a reader beside a writer", [][]Event{reader(under), second}, []string{kindNil, kindOrder, kindOverlap}, nil},
+		{"a reader that waits behind a writer", [][]Event{longHold, reader(longWait)}, []string{kindOrder, kindOverlap}, nil},
+		{"a reader that waits for nothing", [][]Event{reader(longHold), reader(longWait)}, []string{kindWait}, nil},
+		{"a reader that waits on after one that gave up", [][]Event{reader(longHold), gaveUp(2*ms, 50*ms), reader(longWait)}, []string{kindWait}, nil},
+		{"a reader that waits behind one that gave up", [][]Event{reader(longHold), gaveUp(2*ms, 50*ms+waitBound), reader(longWait)}, nil, nil},
+		{"a reader that waits behind one that waits", [][]Event{reader(longHold), reader(longWait), held(3, 4, 3*ms, 11*time.Second, 20*time.Second, 12*time.Second)}, nil, nil},
+		{"a reader that waits behind a reader that gave up", [][]Event{reader(longHold), reader(gaveUp(2*ms, 50*ms+waitBound)), reader(longWait)}, []string{kindWait}, nil},
+		{"a reader that waits behind a weight that waits", [][]Event{slots(4, longHold), reader(longWait), slots(2, held(3, 4, 3*ms, 11*time.Second, 20*time.Second, 12*time.Second))}, nil, nil},
+		{"a reader that waits behind one that gave up and one that waits", [][]Event{reader(longHold), gaveUp(2*ms, waitBound), reader(longWait),
+			held(4, 4, 1*time.Second+waitBound, 11*time.Second, 20*time.Second, 12*time.Second)}, nil, nil},
+		{"a reader that waits behind one that was killed", [][]Event{reader(longHold), gaveUp(2*ms, 0)[:1], {{At: 50*ms + waitBound, Step: Begins, Proc: 3}}, reader(longWait)}, nil, nil},
+		{"a weight that waits for nothing", [][]Event{reader(longHold), slots(2, longWait)}, []string{kindWait}, nil},
+		{"a weight that fits before the first of two has ended", [][]Event{slots(3, held(1, 1, 0, 1*ms, 1000*ms, 100*ms)), slots(2, held(2, 2, 0, 2*ms, 1000*ms, 20*ms)), slots(2, held(3, 3, 10*ms, 25*ms, 1000*ms, 30*ms))}, nil, nil},
+		{"readers of one client with tokens in a row, of which one was broken", [][]Event{
+			{{At: 5 * ms, Step: Breaks, Proc: 3, Worker: 1, Name: "a"}, {At: 6 * ms, Step: Broke, Proc: 3, Worker: 1, Name: "a"}},
+			reader(held(1, 10, 0, 1*ms, 1000*ms, 8*ms)), held(2, 20, 2*ms, 7*ms, 1000*ms, 30*ms), reader(held(1, 11, 8*ms, 9*ms, 1000*ms, 12*ms))}, []string{kindOrder, kindToken}, nil},
+		{"a weight that waits behind a weight", [][]Event{slots(3, longHold), slots(2, longWait)}, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			events := slices.Concat(tt.events...)
+			slices.SortStableFunc(events, func(a, b Event) int { return int(a.At - b.At) })
+			c := tried(events, 1)
+			c.history.markForgettable(func(f Fault) bool { return f != ServerFlush })
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+			if got := kinds(c.outside); !slices.Equal(got, tt.excused) {
+				t.Errorf("excused %q, want %q: %+v", got, tt.excused, c.outside)
 			}
 		})
 	}
@@ -134,6 +235,14 @@ func TestCheckDoResults(t *testing.T) {
 		{"they were, but it had Do", [][]Event{ends(1, 14*ms, 16*ms), stopped(15*ms, false, "released"), next}, []string{kindOrder, kindOverlap}},
 		{"they were, later", [][]Event{ends(1, 16*ms, 17*ms), first, next}, []string{kindOrder, kindOverlap}},
 		{"it was broken", [][]Event{broken(12*ms, 14*ms, ""), first, next}, nil},
+		{"it was broken before its grant was seen", [][]Event{broken(5*ms, 10*ms, ""), held(1, 1, 0, 20*ms, 1000*ms, 22*ms), held(2, 2, 6*ms, 12*ms, 1000*ms, 15*ms)}, nil},
+		{"it was broken before it was requested", [][]Event{broken(0, 1*ms, ""), held(1, 1, 2*ms, 20*ms, 1000*ms, 22*ms), held(2, 2, 6*ms, 12*ms, 1000*ms, 15*ms)}, []string{kindOrder}},
+		{"it was passed on after it was broken", [][]Event{broken(5*ms, 6*ms, ""), passedOn(11)}, nil},
+		{"another that was broken before its grant was seen, in the time of Do", [][]Event{broken(5*ms, 6*ms, ""), held(2, 1, 0, 15*ms, 1000*ms, 17*ms), under(held(1, 2, 7*ms, 8*ms, 1000*ms, 20*ms))}, nil},
+		{"another that was broken before its grant was seen, before the end of a context", [][]Event{broken(5*ms, 6*ms, ""), held(2, 1, 0, 15*ms, 1000*ms, 17*ms),
+			append(held(1, 2, 7*ms, 8*ms, 1000*ms, 20*ms)[:2:2], Event{At: 1050 * ms, Step: CtxEnds, Proc: 1, Worker: 1, Try: 2, Name: "a"})}, nil},
+		{"it was granted after it was broken", [][]Event{broken(5*ms, 6*ms, ""), passedOn(12)}, []string{kindOrder, kindToken}},
+		{"it was passed on, and not broken", [][]Event{passedOn(11)}, []string{kindOrder, kindToken, kindOverlap}},
 		{"it was broken, perhaps", [][]Event{broken(2*ms, 3*ms, "no answer"), first, next}, nil},
 		{"perhaps, long ago", [][]Event{broken(2*ms, 3*ms, "no answer"),
 			held(1, 1, 15100*ms, 15101*ms, 20000*ms, 15120*ms), held(2, 2, 15105*ms, 15115*ms, 20000*ms, 15130*ms)}, []string{kindOrder, kindOverlap}},
@@ -147,6 +256,99 @@ func TestCheckDoResults(t *testing.T) {
 			c.checkAll()
 			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+		})
+	}
+}
+
+// A place is admitted before those that were requested when it had been confirmed, and before all
+// other requests of that time.
+func TestCheckTurns(t *testing.T) {
+	answer := func(owner string, sent, at time.Duration, token int64, queued bool) Event {
+		return Event{At: at, Step: Answers, Proc: int(owner[0] - 'a' + 1), Name: "a", Owner: owner, Sent: sent, Token: token, Queued: queued}
+	}
+	queued := answer("a", 1*ms, 2*ms, 0, true)
+	for _, tt := range []struct {
+		name       string
+		events     []Event
+		passesOver bool
+		want       []string
+	}{
+		{"in order", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("a", 0, 10*ms, 5, false), answer("b", 0, 20*ms, 6, false)}, false, nil},
+		{"out of order", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("b", 0, 10*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, []string{kindTurn}},
+		{"seen in another order", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("b", 0, 10*ms, 6, false), answer("a", 0, 20*ms, 5, false)}, false, nil},
+		{"requested before the place was confirmed", []Event{queued, answer("b", 1500*time.Microsecond, 4*ms, 0, true), answer("b", 0, 10*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, nil},
+		{"overtaken by an attempt", []Event{queued, answer("b", 3*ms, 4*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, []string{kindTurn}},
+		{"requested again after an error", []Event{queued, {At: 2 * ms, Step: Answers, Name: "a", Owner: "b", Sent: 1 * ms, Err: "no"}, answer("b", 5*ms, 6*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, nil},
+		{"the place was lost", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("b", 0, 10*ms, 5, false), answer("a", 20*ms, 21*ms, 0, false)}, false, nil},
+		{"it waits on", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("b", 0, 10*ms, 5, false), answer("a", 11*ms, 12*ms, 0, true)}, false, []string{kindTurn}},
+		{"it waited on for a moment, perhaps", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("b", 0, 10*ms, 5, false), answer("a", 9*ms, 12*ms, 0, true)}, false, nil},
+		{"of another name", []Event{queued, {At: 4 * ms, Step: Answers, Name: "other", Owner: "b", Sent: 3 * ms, Token: 5}, answer("a", 0, 20*ms, 6, false)}, false, nil},
+		{"the server fell back", []Event{queued, {At: 3 * ms, Step: Harm, Fault: ServerFailover, Server: 1}, {At: 4 * ms, Step: Heals, Fault: ServerFailover, Server: 1},
+			answer("b", 5*ms, 6*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, nil},
+		{"the server fell back before", []Event{{At: -3 * ms, Step: Harm, Fault: ServerFailover, Server: 1}, {At: -2 * ms, Step: Heals, Fault: ServerFailover, Server: 1},
+			queued, answer("b", 5*ms, 6*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, []string{kindTurn}},
+		{"the server was emptied", []Event{queued, {At: 3 * ms, Step: Harm, Fault: ServerFlush, Server: 1}, {At: 4 * ms, Step: Heals, Fault: ServerFlush, Server: 1},
+			answer("b", 5*ms, 6*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, []string{kindTurn}},
+		{"it was not reached", []Event{queued, answer("b", 3*ms, 4*ms, 5, false), {At: 8 * ms, Step: Reconnects, Proc: 1}, answer("a", 0, 20*ms, 6, false)}, true, nil},
+		{"its notices were cut", []Event{queued, {At: 3 * ms, Step: Harm, Fault: CutNotices, Proc: 1}, answer("b", 4*ms, 5*ms, 5, false),
+			{At: 8 * ms, Step: Heals, Fault: CutNotices, Proc: 1}, answer("a", 0, 20*ms, 6, false)}, true, nil},
+		{"it was stopped", []Event{queued, {At: 3 * ms, Step: Harm, Fault: Pause, Proc: 1}, answer("b", 4*ms, 5*ms, 5, false),
+			{At: 8 * ms, Step: Heals, Fault: Pause, Proc: 1}, answer("a", 0, 20*ms, 6, false)}, true, []string{kindTurn}},
+		{"another was not reached", []Event{queued, answer("b", 3*ms, 4*ms, 5, false), {At: 8 * ms, Step: Reconnects, Proc: 2}, answer("a", 0, 20*ms, 6, false)}, true, []string{kindTurn}},
+		{"it was not reached before", []Event{{At: 1 * ms, Step: Reconnects, Proc: 1}, queued, answer("b", 3*ms, 4*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, true, []string{kindTurn}},
+		{"it was not reached, where that costs no turn", []Event{queued, answer("b", 3*ms, 4*ms, 5, false), {At: 8 * ms, Step: Reconnects, Proc: 1}, answer("a", 0, 20*ms, 6, false)}, false, []string{kindTurn}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := tried(tt.events, 1)
+			c.passesOver = tt.passesOver
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+		})
+	}
+}
+
+// A client of another kind knows of no guard: one that gets a lock that its server has forgotten is
+// no violation. One that gets a lock that is held is.
+func TestCheckForeignClients(t *testing.T) {
+	foreign := func(of []Event) []Event {
+		of = slices.DeleteFunc(slices.Clone(of), func(e Event) bool { return e.Step == CtxEnds })
+		for i := range of {
+			of[i].Foreign, of[i].Token, of[i].Waits = true, 0, false
+		}
+		return of
+	}
+	harm := []Event{{At: 5 * ms, Step: Harm, Fault: ServerFlush, Server: 1}, {At: 6 * ms, Step: Heals, Fault: ServerFlush, Server: 1}}
+	ours, theirs := held(1, 1, 0, 1*ms, 1000*ms, 20*ms), foreign(held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms))
+	for _, tt := range []struct {
+		name          string
+		events        [][]Event
+		want, excused []string
+	}{
+		{"one after the other", [][]Event{foreign(held(2, 2, 5*ms, 22*ms, 1000*ms, 30*ms)), ours}, nil, nil},
+		{"two at a time", [][]Event{ours, theirs}, []string{kindOverlap}, nil},
+		{"theirs first", [][]Event{foreign(ours), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)}, []string{kindOverlap}, nil},
+		{"two at a time, when it was forgotten", [][]Event{ours, harm, theirs}, nil, []string{kindOverlap}},
+		{"theirs first, when it was forgotten", [][]Event{foreign(ours), harm, held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms)}, nil, []string{kindOverlap}},
+		{"two at a time, passed on when it was forgotten", [][]Event{held(1, 10, 0, 1*ms, 1000*ms, 7*ms), harm,
+			held(1, 11, 7*ms, 8*ms, 1000*ms, 20*ms), foreign(held(2, 2, 9*ms, 15*ms, 1000*ms, 30*ms))}, nil, []string{kindOverlap}},
+		{"two at a time, granted after it was forgotten", [][]Event{held(1, 10, 0, 1*ms, 1000*ms, 7*ms), harm,
+			held(1, 12, 7*ms, 8*ms, 1000*ms, 20*ms), foreign(held(2, 2, 9*ms, 15*ms, 1000*ms, 30*ms))}, []string{kindOverlap}, nil},
+		{"two of ours, when it was forgotten", [][]Event{ours, harm, held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms)}, []string{kindOrder, kindOverlap}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			events := slices.Concat(tt.events...)
+			slices.SortStableFunc(events, func(a, b Event) int { return int(a.At - b.At) })
+			c := tried(events, 1)
+			c.history.markForgettable(func(Fault) bool { return true })
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+			if got := kinds(c.outside); !slices.Equal(got, tt.excused) {
+				t.Errorf("excused %q, want %q: %+v", got, tt.excused, c.outside)
 			}
 		})
 	}
@@ -166,21 +368,25 @@ func TestCheckRefusals(t *testing.T) {
 		return []Event{{At: asks, Step: Asks, Proc: 1, Worker: 1, Try: 1, Name: "a"}, {At: told, Step: Refused, Proc: 1, Worker: 1, Try: 1, Name: "a", Held: held}}
 	}
 	for _, tt := range []struct {
-		name   string
-		events [][]Event
-		want   []string
+		name     string
+		events   [][]Event
+		want     []string
+		sessions bool
 	}{
-		{"held, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, true)}, []string{kindHeld}},
-		{"unavailable, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, false)}, nil},
-		{"held, within a TTL", [][]Event{stop(0, 4*ttl, 1), refused(ttl, ttl+ms, true)}, nil},
-		{"held, when it was back", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 4*ttl+ms, true)}, nil},
-		{"of a quorum", [][]Event{stop(0, 4*ttl, 1), stop(ttl, 3*ttl, 2), refused(2*ttl+500*ms, 2*ttl+501*ms, true)}, []string{kindHeld}},
-		{"of a quorum, part of which was not stopped as long", [][]Event{stop(0, 4*ttl, 1), stop(2*ttl, 3*ttl, 2), refused(2*ttl+500*ms, 2*ttl+501*ms, true)}, nil},
+		{"held, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, true)}, []string{kindHeld}, false},
+		{"held by a session, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, true)}, nil, true},
+		{"held by a session, after two TTLs", [][]Event{stop(0, 4*ttl, 1), refused(3*ttl, 3*ttl+ms, true)}, []string{kindHeld}, true},
+		{"unavailable, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, false)}, nil, false},
+		{"held, within a TTL", [][]Event{stop(0, 4*ttl, 1), refused(ttl, ttl+ms, true)}, nil, false},
+		{"held, when it was back", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 4*ttl+ms, true)}, nil, false},
+		{"of a quorum", [][]Event{stop(0, 4*ttl, 1), stop(ttl, 3*ttl, 2), refused(2*ttl+500*ms, 2*ttl+501*ms, true)}, []string{kindHeld}, false},
+		{"of a quorum, part of which was not stopped as long", [][]Event{stop(0, 4*ttl, 1), stop(2*ttl, 3*ttl, 2), refused(2*ttl+500*ms, 2*ttl+501*ms, true)}, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			events := slices.Concat(tt.events...)
 			slices.SortStableFunc(events, func(a, b Event) int { return int(a.At - b.At) })
 			c := tried(events, 2)
+			c.sessions = tt.sessions
 			c.checkAll()
 			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
@@ -306,7 +512,7 @@ func TestCheckOrder(t *testing.T) {
 func TestRegister(t *testing.T) {
 	r := &registerServer{states: map[string]*registerState{}}
 	call := func(token int64, write bool, value int64) registerResponse {
-		return r.handleRequest(registerRequest{Name: "a", Token: token, Write: write, Value: value})
+		return r.handleRequest(registerRequest{Name: "a", Token: token, Exclusive: true, Write: write, Value: value})
 	}
 	call(1, false, 0)
 	call(1, true, 1)
@@ -320,5 +526,13 @@ func TestRegister(t *testing.T) {
 	call(2, true, 5)
 	if len(r.lostUpdates) != 1 {
 		t.Error("a lost update was not noticed")
+	}
+	for _, token := range []int64{1, 3, 2} {
+		if a := r.handleRequest(registerRequest{Name: "a", Token: token}); a.Fenced != (token < 2) {
+			t.Errorf("a reader with token %d after a writer with 2: fenced %v", token, a.Fenced)
+		}
+	}
+	if a := call(2, false, 0); !a.Fenced {
+		t.Error("a writer was let in after a reader with a greater token")
 	}
 }

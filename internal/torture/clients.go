@@ -17,20 +17,44 @@ import (
 // A sharedClient is the client that all workers of a process use. When it is closed,
 // another client takes its place.
 type sharedClient struct {
-	config     *workerConfig
-	log        *eventLog
-	openClient func(context.Context) (*holdfast.Client, error)
+	config    *workerConfig
+	log       *eventLog
+	openStore Opener
 
 	mu     sync.Mutex
-	client *holdfast.Client
-	number int // counts the clients so far
+	client *recordedClient
 }
 
-// currentClient returns the client to use now, and its number.
-func (c *sharedClient) currentClient() (*holdfast.Client, int) {
+// A recordedClient is a client of a store. The answers of a store that is Fair are logged.
+type recordedClient struct {
+	*holdfast.Client
+	opened *holdfast.Client // owns the store
+	number int              // counts the clients of the process
+}
+
+// openClient opens the store.
+func (c *sharedClient) openClient(ctx context.Context, number int) (*recordedClient, error) {
+	config := &holdfast.Config{Options: holdfast.Options{TTL: c.config.TTL}}
+	opened, err := c.openStore(ctx, c.config.Stores, config)
+	if err != nil {
+		return nil, err
+	}
+	client := &recordedClient{Client: opened, opened: opened, number: number}
+	if opened.Guarantees().Fair {
+		store := &recordedStore{Store: opened.Store(), log: c.log, proc: c.config.Proc, places: map[string]bool{}}
+		client.Client = holdfast.New(store, config)
+	}
+	return client, nil
+}
+
+// Close closes the client and its store.
+func (c *recordedClient) Close() error { return errors.Join(c.Client.Close(), c.opened.Close()) }
+
+// currentClient returns the client to use now.
+func (c *sharedClient) currentClient() *recordedClient {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.client, c.number
+	return c.client
 }
 
 // injectClientFaults releases all locks of the client from time to time, or replaces the
@@ -51,10 +75,10 @@ func (c *sharedClient) injectClientFaults(ctx context.Context, rng *rand.Rand) e
 // store of this process alone, another client would have other locks: there the client is
 // never closed.
 func (c *sharedClient) endAllLocks(ctx context.Context, closes bool) error {
-	client, number := c.currentClient()
+	client := c.currentClient()
 	closes = closes && client.Guarantees().Scope != driver.ScopeProcess
 	if closes {
-		next, err := c.openClient(ctx)
+		next, err := c.openClient(ctx, client.number+1)
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, holdfast.ErrUnavailable) {
 				return nil
@@ -62,10 +86,10 @@ func (c *sharedClient) endAllLocks(ctx context.Context, closes bool) error {
 			return err
 		}
 		c.mu.Lock()
-		c.client, c.number = next, number+1
+		c.client = next
 		c.mu.Unlock()
 	}
-	e := Event{At: now(), Step: EndsAll, Proc: c.config.Proc, Client: number}
+	e := Event{At: now(), Step: EndsAll, Proc: c.config.Proc, Client: client.number}
 	c.log.appendEvent(e)
 	var err error
 	if closes {

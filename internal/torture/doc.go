@@ -1,7 +1,8 @@
 // Package torture tests whether a lock excludes. Real processes acquire, hold, extend, hand
 // over, break and release the locks of a store, and run work under Do. Meanwhile they are
 // paused and killed, their network fails, their client is closed, and the store's servers
-// are paused, cut off and restarted. Every step is logged on one clock, and the log is
+// are paused, cut off, restarted, emptied and replaced. Clients of another kind take the same
+// locks. Every step is logged on one clock, and the log is
 // checked afterwards.
 //
 // A [Run] has one coordinator, which starts the worker processes, injects the faults, and

@@ -43,8 +43,17 @@ const (
 	EndsAll  Step = "ends all" // it begins to release all locks of a client, or closes it
 	EndedAll Step = "ended all"
 	Begins   Step = "begins"
-	Ends     Step = "ends" // in good order; Goroutines counts those still running
+	Ends     Step = "ends" // in good order; Goroutines counts those still running, and Err names locks
 	Fails    Step = "fails"
+
+	// Of a store that is Fair, and of the SQL functions beside it: the answer to a request for a
+	// name, the outcome of the renewal of a place, the release of a place, or a notice of a grant.
+	// It has a Token if the Owner was admitted, is Queued if it has a place, and is neither if it
+	// has none.
+	Answers Step = "answers"
+
+	// Reconnects is the notice of such a store that notices may have been lost.
+	Reconnects Step = "reconnects"
 
 	// Of the coordinator.
 	Harm  Step = "harm"  // the fault named by Fault begins
@@ -66,6 +75,10 @@ type Event struct {
 	// Until is the time up to which the worker may rely on the lock: its deadline as it was
 	// at At, or a little before that.
 	Until time.Duration `json:"until,omitempty"`
+
+	// Limit and Weight are those of a driver.AcquireRequest.
+	Limit  int `json:"limit,omitempty"`
+	Weight int `json:"weight,omitempty"`
 
 	// Value is the value that was read from or written to the register.
 	Value int64 `json:"value,omitempty"`
@@ -89,6 +102,19 @@ type Event struct {
 	Lost bool `json:"lost,omitempty"`
 	Over bool `json:"over,omitempty"`
 
+	// Owner is the one of an Answers, and Sent the time before its request was sent, 0 for a
+	// notice.
+	Owner  string        `json:"owner,omitempty"`
+	Sent   time.Duration `json:"sent,omitempty"`
+	Queued bool          `json:"queued,omitempty"`
+	First  bool          `json:"first,omitempty"`
+
+	// Foreign reports that the lock is that of a client of another kind.
+	Foreign bool `json:"foreign,omitempty"`
+
+	// Line is how many processes were seen in the longest queue before a Harm of a server.
+	Line int `json:"line,omitempty"`
+
 	Goroutines int    `json:"goroutines,omitempty"`
 	Fault      Fault  `json:"fault,omitempty"`
 	Err        string `json:"err,omitempty"`
@@ -106,6 +132,25 @@ func (e Event) formatLine(begin time.Duration) string {
 	text += fmt.Sprintf("%d.%d  %-8s", e.Proc, e.Worker, e.Step)
 	if e.Under {
 		text += "  under Do"
+	}
+	if e.Foreign {
+		text += "  foreign"
+	}
+	switch {
+	case e.Limit < 0:
+		text += "  shared"
+	case e.Limit > 0:
+		text += fmt.Sprintf("  weight %d of %d", e.Weight, e.Limit)
+	}
+	switch {
+	case e.Step != Answers:
+	case e.Sent == 0:
+		text += "  by a notice"
+	default:
+		text += fmt.Sprintf("  to %.6f", (e.Sent - begin).Seconds())
+	}
+	if e.Queued {
+		text += "  queued"
 	}
 	if e.Token != 0 {
 		text += fmt.Sprintf("  token %d", e.Token)

@@ -18,6 +18,13 @@ const (
 	// Kill kills a worker's process. Another process takes its place.
 	Kill Fault = "kill"
 
+	// PauseFirst stops the process of the first waiter in the longest queue, for half the time of
+	// its place or for twice that time.
+	PauseFirst Fault = "pause-first"
+
+	// KillFirst kills the processes of the first three waiters in the longest queue at once.
+	KillFirst Fault = "kill-first"
+
 	// Partition blocks all traffic between a worker's process and the store, in one
 	// direction or both, for up to three TTLs.
 	Partition Fault = "partition"
@@ -28,6 +35,10 @@ const (
 
 	// Reset closes all connections of a worker's process.
 	Reset Fault = "reset"
+
+	// CutNotices closes the connections by which a worker's process gets notices, or blocks them
+	// in one direction or both, for up to three TTLs.
+	CutNotices Fault = "cut-notices"
 
 	// Slow delays all traffic between a worker's process and the store.
 	Slow Fault = "slow"
@@ -49,21 +60,34 @@ const (
 
 	// ServerForget kills a server of the store and starts it without its data.
 	ServerForget Fault = "server-forget"
+
+	// ServerFlush removes all data from a server of the store.
+	ServerFlush Fault = "server-flush"
+
+	// ServerFailover kills a server of the store and puts its replica in its place, which lacks
+	// the latest changes.
+	ServerFailover Fault = "server-failover"
 )
 
 // Faults are all faults.
 var Faults = []Fault{
-	Pause, Kill, Partition, LoseReply, Reset, Slow,
-	ServerPause, ServerPartition, ServerRestart, ServerForget, Outage,
+	Pause, Kill, PauseFirst, KillFirst, Partition, LoseReply, Reset, CutNotices, Slow,
+	ServerPause, ServerPartition, ServerRestart, ServerForget, ServerFlush, ServerFailover, Outage,
 }
 
 func (f Fault) isNetworkFault() bool {
-	return f == Partition || f == LoseReply || f == Reset || f == Slow || f == ServerPartition
+	return slices.Contains([]Fault{Partition, LoseReply, Reset, CutNotices, Slow, ServerPartition}, f)
 }
 
 func (f Fault) isServerFault() bool {
-	return f == ServerPause || f == ServerPartition || f == ServerRestart || f == ServerForget || f == Outage
+	return slices.Index(Faults, f) >= slices.Index(Faults, ServerPause)
 }
+
+// kills reports whether a fault is the end of a process.
+func (f Fault) kills() bool { return f == Kill || f == KillFirst }
+
+// forgets reports whether a server loses data, or some of it.
+func (f Fault) forgets() bool { return f == ServerForget || f == ServerFlush || f == ServerFailover }
 
 // ParseFaults parses a list of faults separated by commas.
 func ParseFaults(list string) ([]Fault, error) {
@@ -92,6 +116,6 @@ type Server interface {
 	Pause() error
 	Resume() error
 
-	// Restart kills the server and starts it again, with its data or empty.
-	Restart(empty bool) error
+	// Harm does a ServerRestart, or a fault that loses data.
+	Harm(Fault) error
 }

@@ -22,9 +22,12 @@ type lease struct {
 	waits  bool // it waits for the lock
 	token  int64
 
+	limit, weight int // those of a driver.AcquireRequest
+
 	requestedAt time.Duration // before the request
+	turnFrom    time.Duration // before the request of the lease that was passed on to it
 	grantedAt   time.Duration // after the reply
-	refusedAt   time.Duration // after the reply, if it was ErrHeld
+	refusedAt   time.Duration // after the reply, if it failed
 
 	// validUntil is the time up to which the worker could rely on the lock, as far as is
 	// known: its release, the loss that it noticed, its death, or the deadline that it last
@@ -36,8 +39,18 @@ type lease struct {
 	releasedAt time.Duration
 
 	// maybeForgottenAt is the time from which the store may have forgotten the lease,
-	// because of a fault that it does not promise to survive.
+	// because of a fault that it does not promise to survive. forgottenAt is the time from which
+	// its server may have: a client of another kind knows of no guard against that.
 	maybeForgottenAt time.Duration
+	forgottenAt      time.Duration
+
+	// foreign reports that it is one of a client of another kind.
+	foreign bool
+
+	// queuedAt is when the store had given its owner a place in a queue at the latest, 0 if never.
+	// A request that was sent at queuedUntil was answered that the place was still there. Both are
+	// known of the leases in history.places alone.
+	queuedAt, queuedUntil time.Duration
 
 	// underDo reports that the lock was held by Do. Then workEndedAt is when the work had
 	// ended, and doReturnedNil whether Do reported that the lock had been held until then.
@@ -47,6 +60,8 @@ type lease struct {
 
 	firstClient, lastClient int  // clients of the process that had it: an adopted lock has another
 	maybeBroken             bool // a Break may have ended it
+
+	earliestEnd time.Duration // of what explains the order of the tokens: see checkOrder
 
 	ctxEndedAt time.Duration // when the end of the context was seen, 0 if never
 	events     []Event       // without those that add nothing
@@ -63,8 +78,11 @@ type interval struct {
 
 // A history is what happened in a run.
 type history struct {
-	leases          []*lease           // in the order of their grants
-	waits           []*lease           // those that were granted after a wait
+	leases          []*lease          // in the order of their grants
+	waits           []*lease          // those that were granted after a wait
+	failedWaits     []*lease          // waits that ended without a grant
+	places          map[string]*lease // what the store answered to each owner, if it is Fair
+	reconnects      map[int][]time.Duration
 	processFaults   map[int][]interval // of each process: when it did not run, or had no connection to its store
 	serverFaults    map[int][]interval // of each server
 	processDeaths   map[int][]interval // of each process: from the kill to its end
@@ -75,7 +93,9 @@ type history struct {
 	refusals        []*lease                // with ErrHeld
 	processStarts   int
 	faultCounts     map[Fault]int
+	fullLines       map[Fault]int // faults with a full queue
 	attempts        int
+	foreignGrants   int
 	startedAt       time.Duration
 	endedAt         time.Duration
 
@@ -98,7 +118,7 @@ func newHistory() *history {
 	return &history{
 		processFaults: map[int][]interval{}, serverFaults: map[int][]interval{}, processDeaths: map[int][]interval{},
 		forcedEnds: map[int][]forcedEnd{}, breaks: map[string][]*forcedEnd{},
-		faultCounts: map[Fault]int{}, startedAt: never,
+		faultCounts: map[Fault]int{}, fullLines: map[Fault]int{}, places: map[string]*lease{}, reconnects: map[int][]time.Duration{}, startedAt: never,
 		lastAttempts: map[workerID]*lease{}, lastBreaks: map[workerID]*forcedEnd{}, internedNames: map[string]string{},
 	}
 }
@@ -157,6 +177,10 @@ func (h *history) addEvent(e Event) {
 		h.processEnds = append(h.processEnds, e)
 	case Fails:
 		h.processFailures = append(h.processFailures, e)
+	case Answers:
+		h.addAnswer(e)
+	case Reconnects:
+		h.reconnects[e.Proc] = append(h.reconnects[e.Proc], e.At)
 	default:
 		h.addWorkerEvent(e)
 	}
@@ -178,10 +202,13 @@ func (h *history) addWorkerEvent(e Event) {
 		return
 	}
 	if e.Step == Asks {
-		h.attempts++
+		if !e.Foreign {
+			h.attempts++
+		}
 		h.lastAttempts[id] = &lease{
-			name: e.Name, proc: e.Proc, worker: e.Worker, try: e.Try, waits: e.Waits,
-			requestedAt: e.At, maybeForgottenAt: never, events: []Event{e},
+			name: e.Name, proc: e.Proc, worker: e.Worker, try: e.Try, waits: e.Waits, foreign: e.Foreign,
+			limit: e.Limit, weight: e.Weight,
+			requestedAt: e.At, maybeForgottenAt: never, forgottenAt: never, events: []Event{e},
 		}
 		return
 	}
@@ -190,23 +217,58 @@ func (h *history) addWorkerEvent(e Event) {
 		return
 	}
 	l.addEvent(e)
-	if e.Step == Refused && e.Held {
+	if e.Step == Refused {
 		l.refusedAt = e.At
-		h.refusals = append(h.refusals, l)
+		if e.Held {
+			h.refusals = append(h.refusals, l)
+		}
+		if l.waits {
+			h.failedWaits = append(h.failedWaits, l)
+		}
 	}
 	if e.Step == Got {
 		h.leases = append(h.leases, l)
+		if l.foreign {
+			h.foreignGrants++
+		}
 		if l.waits {
 			h.waits = append(h.waits, l)
 		}
 	}
 }
 
+// addAnswer adds an answer of the store to the place of its owner.
+func (h *history) addAnswer(e Event) {
+	l := h.places[e.Owner]
+	if l == nil {
+		l = &lease{name: h.internName(e.Name), proc: e.Proc, worker: e.Worker, maybeForgottenAt: never, forgottenAt: never}
+		h.places[e.Owner] = l
+	}
+	if e.Sent != 0 && (l.requestedAt == 0 || e.Sent < l.requestedAt) {
+		l.requestedAt = e.Sent
+	}
+	switch {
+	case e.Token != 0 && l.token == 0:
+		l.token, l.grantedAt = e.Token, e.At
+	case e.Queued && l.queuedAt == 0:
+		l.queuedAt, l.queuedUntil = e.At, e.Sent
+	case e.Queued:
+		l.queuedUntil = max(l.queuedUntil, e.Sent)
+		if last := &l.events[len(l.events)-1]; last.Queued && last.Sent > l.requestedAt {
+			*last = e
+			return
+		}
+	default:
+		return
+	}
+	l.events = append(l.events, e)
+}
+
 // lateBreakBound is how much later than its reply a Break with an unknown outcome may take
 // effect.
 const lateBreakBound = 15 * time.Second
 
-// closeForcedEnds bounds the forced ends that a killed process had begun, when its
+// closeForcedEnds bounds the forced ends and the waits that a killed process had begun, when its
 // successor begins.
 func (h *history) closeForcedEnds(started Event) {
 	for i := range h.forcedEnds[started.Proc] {
@@ -216,6 +278,12 @@ func (h *history) closeForcedEnds(started Event) {
 	for id, e := range h.lastBreaks {
 		if id.proc == started.Proc {
 			e.to = min(e.to, started.At+lateBreakBound)
+		}
+	}
+	for id, l := range h.lastAttempts {
+		if id.proc == started.Proc && l.waits && l.grantedAt == 0 && l.refusedAt == 0 {
+			l.refusedAt = started.At
+			h.failedWaits = append(h.failedWaits, l)
 		}
 	}
 }
@@ -230,12 +298,31 @@ func (h *history) internName(name string) string {
 
 // finalize completes the leases when all events have been added.
 func (h *history) finalize() {
+	h.findLocalTurns()
 	for _, l := range h.leases {
 		h.endOnDeath(l)
 		h.endOnForcedEnd(l)
 	}
 	slices.SortFunc(h.leases, func(l, b *lease) int { return cmp.Compare(l.grantedAt, b.grantedAt) })
 	h.startedAt = min(h.startedAt, h.endedAt)
+}
+
+// findLocalTurns finds leases that were passed on within a client: they have the next token of the
+// same grant. Tokens of different grants of an exclusive lock are further apart.
+func (h *history) findLocalTurns() {
+	byToken := slices.SortedStableFunc(slices.Values(h.leases), func(l, b *lease) int {
+		return cmp.Or(cmp.Compare(l.name, b.name), cmp.Compare(l.token, b.token))
+	})
+	for i, l := range byToken {
+		l.turnFrom = l.requestedAt
+		if i == 0 {
+			continue
+		}
+		last := byToken[i-1]
+		if last.name == l.name && last.token != 0 && last.token+1 == l.token && last.limit == 0 && l.limit == 0 && last.proc == l.proc && last.lastClient == l.firstClient {
+			l.turnFrom = min(last.turnFrom, l.requestedAt)
+		}
+	}
 }
 
 // addEvent adds the next event of an acquisition. Of consecutive checks of the lock, it
@@ -277,6 +364,43 @@ func (l *lease) addEvent(e Event) {
 	}
 }
 
+// inWay returns the leases without which l could be valid beside the others: one if one of them, or
+// l, is exclusive, and else the limited ones whose weights do not leave enough for l. There are none
+// if l tolerates the others. All limits of a run are the same.
+func (l *lease) inWay(others []*lease) []*lease {
+	var limited []*lease
+	weights := l.weight
+	for _, other := range slices.Backward(others) {
+		if l.limit == 0 || other.limit == 0 {
+			return []*lease{other}
+		}
+		if other.limit > 0 {
+			limited = append(limited, other)
+			weights += other.weight
+		}
+	}
+	if l.limit > 0 && weights > l.limit {
+		return limited
+	}
+	return nil
+}
+
+// beginsAt returns when the lease was granted, or when its owner had a place before that.
+func (l *lease) beginsAt() time.Duration {
+	if l.queuedAt != 0 {
+		return l.queuedAt
+	}
+	return l.grantedAt
+}
+
+// takenFrom returns the time from which the store may have granted the lease.
+func (l *lease) takenFrom() time.Duration {
+	if l.maybeBroken {
+		return l.turnFrom
+	}
+	return l.requestedAt
+}
+
 // addFault adds the begin or the end of a fault that the coordinator injected.
 func (h *history) addFault(e Event) {
 	all, of := h.processFaults, e.Proc
@@ -287,8 +411,11 @@ func (h *history) addFault(e Event) {
 		if e.Fault != Outage || e.Server == 1 { // one for all servers
 			h.faultCounts[e.Fault]++
 		}
+		if e.Line >= fullLine {
+			h.fullLines[e.Fault]++
+		}
 		all[of] = append(all[of], interval{e.At, never, e.Fault})
-		if e.Fault == Kill {
+		if e.Fault.kills() {
 			h.processDeaths[e.Proc] = append(h.processDeaths[e.Proc], interval{e.At, e.At, e.Fault})
 		}
 		return
@@ -313,22 +440,23 @@ func (h *history) endOnDeath(l *lease) {
 }
 
 // endOnForcedEnd ends the validity of a lease when its own process released all locks of
-// the client, unless Do was to wait for its work, and when a worker broke the lock.
+// the client, unless Do was to wait for its work, and when a worker broke the lock. It may have been
+// granted long before that was seen. A client passes a lease on until it notices the break.
 func (h *history) endOnForcedEnd(l *lease) {
-	cut := func(e forcedEnd) bool {
-		if l.requestedAt > e.to || l.validUntil < e.from {
+	cut := func(e forcedEnd, since time.Duration) bool {
+		if since > e.to || l.validUntil < e.from {
 			return false
 		}
-		l.validUntil = min(l.validUntil, max(e.from, l.grantedAt))
+		l.validUntil = min(l.validUntil, max(e.from, since))
 		return true
 	}
 	for _, e := range h.forcedEnds[l.proc] {
 		if !l.underDo && l.firstClient <= e.client && e.client <= l.lastClient {
-			cut(e)
+			cut(e, l.requestedAt)
 		}
 	}
 	for _, e := range h.breaks[l.name] {
-		l.maybeBroken = cut(*e) || l.maybeBroken
+		l.maybeBroken = cut(*e, l.turnFrom) || l.maybeBroken
 	}
 }
 
@@ -336,17 +464,34 @@ func (h *history) endOnForcedEnd(l *lease) {
 // the process of the lease, had a fault that the store does not promise to survive.
 func (h *history) markForgettable(survives func(Fault) bool) {
 	for _, l := range h.leases {
-		l.markForgettable(h.processFaults[l.proc], survives)
+		l.maybeForgottenAt = l.firstFault(h.processFaults[l.proc], func(f Fault) bool { return !survives(f) })
 		for _, intervals := range h.serverFaults {
-			l.markForgettable(intervals, survives)
+			l.maybeForgottenAt = min(l.maybeForgottenAt, l.firstFault(intervals, func(f Fault) bool { return !survives(f) }))
+			l.forgottenAt = min(l.forgottenAt, l.firstFault(intervals, Fault.forgets))
+		}
+		if l.foreign {
+			l.maybeForgottenAt = min(l.maybeForgottenAt, l.forgottenAt)
 		}
 	}
 }
 
-func (l *lease) markForgettable(intervals []interval, survives func(Fault) bool) {
+// firstFault returns the time of the first fault that matches during the lease, or never. One that
+// was passed on is as old as the first of its local turn.
+func (l *lease) firstFault(intervals []interval, match func(Fault) bool) time.Duration {
+	first := never
 	for _, s := range intervals {
-		if !survives(s.fault) && s.from <= l.validUntil && s.to >= l.requestedAt {
-			l.maybeForgottenAt = min(l.maybeForgottenAt, max(s.from, l.requestedAt))
+		if match(s.fault) && s.from <= l.validUntil && s.to >= l.turnFrom {
+			first = min(first, max(s.from, l.turnFrom))
 		}
 	}
+	return first
+}
+
+// maybeForgottenBefore returns the time from which l may have been forgotten by the store when it
+// granted the lock to next.
+func (l *lease) maybeForgottenBefore(next *lease) time.Duration {
+	if next.foreign {
+		return min(l.maybeForgottenAt, l.forgottenAt)
+	}
+	return l.maybeForgottenAt
 }

@@ -27,25 +27,23 @@ func untilAvailable(ctx context.Context, call func() error) error {
 	}
 }
 
-// findLeaks returns the locks that the run has left behind in the store. It waits until the
-// TTLs of the processes that were killed have run out.
-func (o *Options) findLeaks() ([]string, error) {
+// findLeaks returns the locks that the run has left behind in the store, or some of their shares:
+// those that cannot be acquired by one that tolerates no others. It waits until the TTLs of the
+// processes that were killed have run out.
+func findLeaks(client *holdfast.Client, names []string, ttl time.Duration) ([]string, error) {
 	ctx := context.Background()
-	client, err := o.Open(ctx, o.Stores, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
 	var leaks []string
-	for _, name := range o.lockNames() {
+	for _, name := range names {
 		err := untilAvailable(ctx, func() error {
-			ctx, cancel := context.WithTimeout(ctx, 2*o.TTL+10*time.Second)
+			ctx, cancel := context.WithTimeout(ctx, 2*ttl+10*time.Second)
 			defer cancel()
-			return client.WaitFree(ctx, name)
+			lock, err := client.Acquire(ctx, name, &holdfast.Options{TTL: ttl})
+			if err != nil {
+				return err
+			}
+			return lock.Release()
 		})
 		switch {
-		case errors.Is(err, holdfast.ErrUnsupported):
-			return nil, nil
 		case errors.Is(err, context.DeadlineExceeded):
 			leaks = append(leaks, fmt.Sprintf("%s is held although all have ended", name))
 		case err != nil:

@@ -41,29 +41,73 @@ func (nem *nemesis) injectFaults() {
 	}
 }
 
-// injectProcessFault injects a fault in a process that has none from another nemesis.
+// maxPlaceTTL is the greatest TTL of a place in a queue.
+const maxPlaceTTL = 5 * time.Second
+
+// victims returns the processes for a fault: those of the first waiters in the longest queue, or
+// any one. The caller has their locks. A process with a fault from another nemesis is passed over
+// in a queue.
+func (nem *nemesis) victims(f Fault) []*process {
+	n := map[Fault]int{PauseFirst: 1, KillFirst: 3}[f]
+	if n == 0 {
+		p := nem.processes[nem.rng.IntN(len(nem.processes))]
+		p.mu.Lock()
+		return []*process{p}
+	}
+	var victims []*process
+	for _, proc := range nem.awaitLine(n) {
+		if p := nem.processes[proc-1]; len(victims) < n && p.mu.TryLock() {
+			victims = append(victims, p)
+		}
+	}
+	return victims
+}
+
+// injectProcessFault injects a fault in a process, or in those at the front of a queue, which have
+// none from another nemesis.
 func (nem *nemesis) injectProcessFault(f Fault) {
-	p := nem.processes[nem.rng.IntN(len(nem.processes))]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if nem.ctx.Err() != nil {
+	victims := nem.victims(f)
+	for _, p := range victims {
+		defer p.mu.Unlock()
+	}
+	if nem.ctx.Err() != nil || len(victims) == 0 {
 		return
 	}
-	of := Event{Fault: f, Proc: p.number}
-	nem.logEvent(Harm, of)
-	defer func() { nem.logEvent(Heals, of) }()
+	for _, p := range victims {
+		of := Event{Fault: f, Proc: p.number}
+		nem.logEvent(Harm, of)
+		defer func() { nem.logEvent(Heals, of) }()
+	}
+	p := victims[0]
 	long := nem.randomUpTo(3 * nem.options.TTL)
 	switch f {
-	case Pause:
+	case Pause, PauseFirst:
+		if place := min(nem.options.TTL, maxPlaceTTL); f == PauseFirst {
+			long = []time.Duration{place / 2, 2 * place}[nem.rng.IntN(2)]
+		}
 		p.pause()
 		nem.sleep(long)
 		p.resume()
-	case Kill:
-		p.kill()
-		nem.logEvent(Gone, of)
+	case Kill, KillFirst:
+		for _, p := range victims {
+			_ = p.cmd.Process.Kill() // it may have ended
+		}
+		for _, p := range victims {
+			<-p.exited
+			nem.logEvent(Gone, Event{Fault: f, Proc: p.number})
+		}
 		nem.sleep(nem.randomUpTo(nem.options.TTL / 2))
-		if err := nem.startWorker(p, nem.rng.Uint64()); err != nil {
-			nem.failRun(err)
+		for _, p := range victims {
+			if err := nem.startWorker(p, nem.rng.Uint64()); err != nil {
+				nem.failRun(err)
+			}
+		}
+	case CutNotices:
+		directions := nem.rng.IntN(4)
+		p.cutNotices(directions)
+		if directions > 0 {
+			nem.sleep(long)
+			p.cutNotices(0)
 		}
 	case Partition:
 		p.partition(nem.randomDirections())
@@ -91,6 +135,9 @@ func (nem *nemesis) injectServerFault(f Fault) {
 	}
 	n := nem.rng.IntN(len(nem.options.Servers))
 	of := Event{Fault: f, Server: n + 1}
+	if f == ServerRestart || f.forgets() {
+		of.Line = len(nem.awaitLine(fullLine))
+	}
 	nem.logEvent(Harm, of)
 	err := nem.applyServerFault(f, n)
 	nem.logEvent(Heals, of)
@@ -136,7 +183,7 @@ func (nem *nemesis) applyServerFault(f Fault, n int) error {
 		nem.partitionServer(n, 0)
 		return nil
 	}
-	return server.Restart(f == ServerForget)
+	return server.Harm(f)
 }
 
 func (nem *nemesis) partitionServer(n, directions int) {

@@ -68,7 +68,7 @@ func (h *history) violationPicture(v Violation) *picture {
 	p := &picture{kind: v.Kind, text: v.Text, violation: true, from: never}
 	for _, l := range v.leases {
 		shownUntil := min(l.validUntil, l.grantedAt+10*time.Second)
-		p.from, p.to = min(p.from, l.grantedAt), max(p.to, l.grantedAt, shownUntil, l.releasedAt)
+		p.from, p.to = min(p.from, l.beginsAt()), max(p.to, l.grantedAt, l.queuedUntil, shownUntil, l.releasedAt)
 	}
 	margin := max((p.to-p.from)/10, time.Millisecond)
 	p.from, p.to = p.from-margin, p.to+margin

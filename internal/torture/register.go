@@ -12,16 +12,18 @@ import (
 
 // The register is the resource that the locks protect: a number for each name. It rejects a
 // request with a smaller fencing token than it has seen, as every resource should, and so
-// shows what a lock is worth with fencing.
+// shows what a lock is worth with fencing. Those that hold a lock beside others only read: their
+// requests are rejected if their tokens are smaller than that of an exclusive holder.
 
 // errFenced is the error of a holder that comes too late.
 var errFenced = errors.New("a later holder has been here")
 
 type registerRequest struct {
-	Name  string
-	Token int64
-	Write bool
-	Value int64
+	Name      string
+	Token     int64
+	Exclusive bool // it has no other holders beside it
+	Write     bool
+	Value     int64
 }
 
 type registerResponse struct {
@@ -47,12 +49,12 @@ func dialRegister(address string) (*registerClient, error) {
 
 func (r *registerClient) Close() error { return r.conn.Close() }
 
-func (r *registerClient) readValue(name string, token int64) (int64, error) {
-	return r.roundTrip(registerRequest{Name: name, Token: token})
+func (r *registerClient) readValue(name string, token int64, exclusive bool) (int64, error) {
+	return r.roundTrip(registerRequest{Name: name, Token: token, Exclusive: exclusive})
 }
 
 func (r *registerClient) writeValue(name string, token, value int64) error {
-	_, err := r.roundTrip(registerRequest{Name: name, Token: token, Write: true, Value: value})
+	_, err := r.roundTrip(registerRequest{Name: name, Token: token, Exclusive: true, Write: true, Value: value})
 	return err
 }
 
@@ -83,8 +85,9 @@ type registerServer struct {
 }
 
 type registerState struct {
-	token int64 // the greatest seen
-	value int64
+	token     int64 // the greatest seen
+	exclusive int64 // the greatest seen of an exclusive holder
+	value     int64
 }
 
 func serveRegisters(address string) (*registerServer, error) {
@@ -127,10 +130,12 @@ func (r *registerServer) handleRequest(c registerRequest) registerResponse {
 		s = &registerState{}
 		r.states[c.Name] = s
 	}
-	if c.Token < s.token {
+	if c.Token < s.exclusive || c.Exclusive && c.Token < s.token {
 		return registerResponse{Fenced: true}
 	}
-	s.token = c.Token
+	if s.token = max(s.token, c.Token); c.Exclusive {
+		s.exclusive = c.Token
+	}
 	if !c.Write {
 		return registerResponse{Value: s.value}
 	}

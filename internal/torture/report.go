@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"time"
@@ -21,8 +22,14 @@ type Report struct {
 
 	Attempts  int           `json:"attempts"` // to acquire
 	Grants    int           `json:"grants"`
-	Processes int           `json:"processes"` // that were started
+	Handovers int           `json:"handovers,omitempty"` // grants to places in a queue of the store
+	Turns     int           `json:"turns,omitempty"`     // of these, those that keep their turn whatever is done
+	Foreign   int           `json:"foreign,omitempty"`   // grants to clients of another kind
+	Tolerant  int           `json:"tolerant,omitempty"`  // grants of shared and limited locks
+	Together  int           `json:"together,omitempty"`  // the most of them that were held at a time
+	Processes int           `json:"processes"`           // that were started
 	Faults    map[Fault]int `json:"faults"`
+	FullLines map[Fault]int `json:"full_lines,omitempty"` // of these, with three processes or more in a queue
 
 	// LongestWait is the longest time that a waiter waited until it had the lock, behind
 	// other waiters and under the faults.
@@ -54,14 +61,20 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 	if err != nil {
 		return nil, err
 	}
-	leaks, err := r.options.findLeaks()
+	client, err := r.options.Open(context.Background(), r.options.Stores, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close() // it holds nothing
+	leaks, err := findLeaks(client, r.options.lockNames(), r.options.TTL)
 	if err != nil {
 		return nil, err
 	}
 	h.markForgettable(func(f Fault) bool { return survives(can, f) })
 	c := &checker{
-		history: h, ttl: r.options.TTL, maxWait: waitBound, maxContextDelay: contextSlack, fenced: can.Fencing,
-		outages: h.outages(len(r.options.Servers), r.options.Recovery),
+		history: h, ttl: r.options.TTL, maxWait: waitBound, maxContextDelay: contextSlack, fenced: can.Fencing, passesOver: can.Store == "redis",
+		sessions: can.Scope == driver.ScopeNetwork && can.HolderCrash == driver.RecoveryAtOnce,
+		outages:  h.outages(len(r.options.Servers), r.options.Recovery),
 	}
 	c.checkAll()
 	for _, text := range leaks {
@@ -74,7 +87,8 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 	}
 	report := &Report{
 		Store: can.Store, Setup: r.options.Setup, Program: r.options.Program, Machine: machineInfo(), Seed: r.options.Seed, Elapsed: h.endedAt - h.startedAt,
-		Attempts: h.attempts, Grants: len(h.leases), Processes: h.processStarts, Faults: h.faultCounts,
+		Attempts: h.attempts, Grants: len(h.leases) - h.foreignGrants, Foreign: h.foreignGrants,
+		Processes: h.processStarts, Faults: h.faultCounts, FullLines: h.fullLines,
 		Violations: append([]Violation{}, shortestFirst(c.violations)...), // [] in JSON, not null
 		Seen:       shortestFirst(c.outside),
 		runStart:   h.startedAt,
@@ -82,6 +96,19 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 	for _, f := range Faults {
 		if h.faultCounts[f] > 0 && !survives(can, f) {
 			report.Outside = append(report.Outside, f)
+		}
+	}
+	for _, l := range h.leases {
+		if l.limit != 0 {
+			report.Tolerant, report.Together = report.Tolerant+1, c.mostTogether
+		}
+	}
+	for _, l := range h.places {
+		if l.queuedAt != 0 && l.token != 0 {
+			report.Handovers++
+			if c.keepsTurn(l) {
+				report.Turns++
+			}
 		}
 	}
 	for _, w := range h.waits {
@@ -114,8 +141,10 @@ func survives(can driver.Guarantees, f Fault) bool {
 		return can.Scope != driver.ScopeNetwork || can.HolderCrash != driver.RecoveryAtOnce
 	case ServerRestart:
 		return can.Restart != driver.FateForgotten
-	case ServerForget:
-		return can.Restart == driver.FateFreed // data that is kept is kept on disk
+	case ServerForget, ServerFlush, ServerFailover:
+		// Data that is kept is kept on disk, and locks that may have been forgotten run out before
+		// others are granted: no old master goes on alone here.
+		return can.Restart == driver.FateFreed
 	}
 	return true
 }

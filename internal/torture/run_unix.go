@@ -28,6 +28,9 @@ type Options struct {
 	// Open opens them, here and in the worker processes.
 	Open Opener
 
+	// Foreign reports that the worker processes have a client of another kind, too.
+	Foreign bool
+
 	// Worker returns a command that calls Work.
 	Worker func() *exec.Cmd
 
@@ -46,7 +49,9 @@ type Options struct {
 	Workers int // of each process
 	Names   int
 	TTL     time.Duration
-	Long    int // of a hundred leases, how many are to last up to three TTLs
+	Long    int  // of a hundred leases, how many are to last up to three TTLs
+	Shared  bool // most acquisitions tolerate all but exclusive ones
+	Limit   int  // those of most others tolerate each other up to this sum of their weights; 0 for none
 	For     time.Duration
 	Faults  []Fault // those that this store supports are injected
 	Seed    uint64
@@ -65,6 +70,7 @@ type tortureRun struct {
 	register   *registerServer
 	processes  []*process
 	faults     []Fault
+	fair       bool         // the store keeps places
 	faultCount atomic.Int64 // faults injected so far
 
 	serverMu sync.Mutex
@@ -81,7 +87,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &tortureRun{options: o}
+	r := &tortureRun{options: o, fair: can.Fair}
 	if r.log, err = openEventLog(r.filePath(coordinatorLog)); err != nil {
 		return nil, err
 	}
@@ -114,6 +120,12 @@ func (o *Options) checkStore(ctx context.Context) (driver.Guarantees, error) {
 		return driver.Guarantees{}, err
 	}
 	defer client.Close()
+	switch can := client.Guarantees(); {
+	case o.Shared && !can.Shared:
+		return can, fmt.Errorf("%w: the store has no shared locks", holdfast.ErrUnsupported)
+	case o.Limit > 0 && !can.Limited:
+		return can, fmt.Errorf("%w: the store has no locks with a limit", holdfast.ErrUnsupported)
+	}
 	for _, name := range o.lockNames() {
 		err := untilAvailable(ctx, func() error {
 			_, err := client.Lookup(ctx, name)
@@ -162,6 +174,7 @@ func (r *tortureRun) startProxies(p *process) error {
 		}
 		p.stores = append(p.stores, detour)
 		if proxy != nil {
+			proxy.Mark(requestsNotices)
 			p.proxies = append(p.proxies, proxy)
 		}
 	}
@@ -180,6 +193,9 @@ func (r *tortureRun) startWorker(p *process, seed uint64) error {
 		Workers:  r.options.Workers,
 		TTL:      r.options.TTL,
 		Long:     r.options.Long,
+		Shared:   r.options.Shared,
+		Limit:    r.options.Limit,
+		Foreign:  r.options.Foreign,
 		Journal:  r.filePath(workerLogName(p.number)),
 		Register: r.filePath(registerSocket),
 	})

@@ -4,9 +4,11 @@ package torture_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +17,11 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	_ "github.com/holdfast-go/holdfast/filestore"
 	"github.com/holdfast-go/holdfast/internal/torture"
 	"github.com/holdfast-go/holdfast/internal/torture/testbed"
-	_ "github.com/holdfast-go/holdfast/memstore"
+	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/quorumstore"
 	_ "github.com/holdfast-go/holdfast/redisstore"
 )
@@ -32,7 +35,7 @@ func TestMain(m *testing.M) {
 		if do := brokenDo[os.Getenv("TORTURE_VARIANT")]; do != nil {
 			torture.SetUnderDo(do)
 		}
-		if err := torture.Work(os.Stdin, open); err != nil {
+		if err := torture.Work(os.Stdin, open, testbed.OpenForeign); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -98,6 +101,57 @@ func TestStoresKeepTheirPromises(t *testing.T) {
 			t.Error("violations")
 		}
 	})
+}
+
+// So do the readers and writers of a store, and the holders of its slots.
+func TestStoresShare(t *testing.T) {
+	t.Parallel()
+	together(t, []string{"memory", "postgres"}, func(t *testing.T, kind string) {
+		for _, limit := range []int{0, 10} {
+			o := ofTestbed(t, kind, time.Second)
+			if kind == "memory" {
+				o.Procs, o.Workers = 1, 12
+			}
+			o.Names, o.Shared, o.Limit = 1, limit == 0, limit
+			o.Faults = slices.DeleteFunc(slices.Clone(o.Faults), func(f torture.Fault) bool {
+				return f == torture.Outage || f == torture.ServerPartition // they last for most of the run
+			})
+			together := 0
+			for i := 0; i < 5 && together < 2; i++ { // On a busy machine few of them get that far.
+				report := run(t, o)
+				if report.Failed() {
+					t.Fatalf("limit %d: violations", limit)
+				}
+				together = report.Together
+			}
+			if together < 2 {
+				t.Errorf("limit %d: no two holders at a time", limit)
+			}
+		}
+	})
+}
+
+// A store without shared locks, or locks with a limit, is not tried with them.
+func TestStoreDoesNotShare(t *testing.T) {
+	for name, o := range map[string]torture.Options{"shared": {Shared: true}, "limit": {Limit: 5}} {
+		o.Stores, o.Worker, o.Procs, o.Names, o.Dir = []string{"memory:"}, worker(""), 1, 1, t.TempDir()
+		o.Open = func(context.Context, []string, *holdfast.Config) (*holdfast.Client, error) {
+			return holdfast.New(plain{memstore.New()}, nil), nil
+		}
+		_, err := torture.Run(context.Background(), o)
+		if !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// plain is a store of exclusive locks.
+type plain struct{ driver.Store }
+
+func (p plain) Guarantees() driver.Guarantees {
+	g := p.Store.Guarantees()
+	g.Shared, g.Limited, g.Fair = false, false, false
+	return g
 }
 
 // together runs a few subtests at a time. They are idle for the most part, so

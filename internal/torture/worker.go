@@ -10,10 +10,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -30,12 +32,16 @@ type workerConfig struct {
 	Workers  int
 	TTL      time.Duration
 	Long     int
+	Shared   bool
+	Limit    int
+	Foreign  bool
 	Journal  string // path of the event log
 	Register string // path of the register's socket
 }
 
-// Work runs a worker process. It returns when in ends, with no lock held.
-func Work(in io.Reader, open Opener) error {
+// Work runs a worker process. It returns when in ends, with no lock held. If openForeign is nil,
+// there are no clients of another kind.
+func Work(in io.Reader, open Opener, openForeign ForeignOpener) error {
 	decoder := json.NewDecoder(in)
 	var config workerConfig
 	if err := decoder.Decode(&config); err != nil {
@@ -51,20 +57,24 @@ func Work(in io.Reader, open Opener) error {
 		_, _ = io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in)) // until it ends, for whatever reason
 		cancel()
 	}()
-	if err := config.runWorkers(ctx, l, open); err != nil {
+	if err := config.runWorkers(ctx, l, open, openForeign); err != nil {
 		l.appendEvent(Event{At: now(), Step: Fails, Proc: config.Proc, Err: err.Error()})
 	}
 	return l.close()
 }
 
-func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Opener) error {
+func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Opener, openForeign ForeignOpener) error {
 	before := runtime.NumGoroutine()
-	shared := &sharedClient{config: config, log: l, number: 1, openClient: func(ctx context.Context) (*holdfast.Client, error) {
-		return open(ctx, config.Stores, &holdfast.Config{Options: holdfast.Options{TTL: config.TTL}})
-	}}
+	shared := &sharedClient{config: config, log: l, openStore: open}
 	var err error
-	if shared.client, err = shared.openClient(ctx); err != nil {
+	if shared.client, err = shared.openClient(ctx, 1); err != nil {
 		return err
+	}
+	var foreign ForeignClient
+	if config.Foreign && openForeign != nil {
+		if foreign, err = openForeign(config.Stores); err != nil {
+			return err
+		}
 	}
 	register, err := dialRegister(config.Register)
 	if err != nil {
@@ -72,14 +82,21 @@ func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Op
 	}
 	l.appendEvent(Event{At: now(), Step: Begins, Proc: config.Proc})
 	var group sync.WaitGroup
-	for i := range config.Workers {
+	for i := range config.Workers + 1 {
 		w := &worker{
 			workerConfig: config, log: l, clients: shared, register: register,
 			number: i + 1, rng: rand.New(rand.NewPCG(config.Seed, uint64(config.Proc)<<32|uint64(i))),
 		}
+		run := w.runAttempt
+		if i == config.Workers {
+			if foreign == nil {
+				break
+			}
+			run = func(ctx context.Context) { w.runForeignAttempt(ctx, foreign) }
+		}
 		group.Go(func() {
 			for ctx.Err() == nil {
-				w.runAttempt(ctx)
+				run(ctx)
 			}
 		})
 	}
@@ -88,8 +105,18 @@ func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Op
 		faultErr <- shared.injectClientFaults(ctx, rand.New(rand.NewPCG(config.Seed, uint64(config.Proc)<<32|1<<31)))
 	}()
 	group.Wait()
-	err = errors.Join(<-faultErr, shared.client.Close(), register.Close())
-	l.appendEvent(Event{At: now(), Step: Ends, Proc: config.Proc, Goroutines: extraGoroutines(before)})
+	err = <-faultErr
+	var leaks []string
+	if shared.client.Guarantees().Scope == driver.ScopeProcess { // else the coordinator looks for them
+		var leakErr error
+		leaks, leakErr = findLeaks(shared.client.Client, config.Names, config.TTL)
+		err = errors.Join(err, leakErr)
+	}
+	err = errors.Join(err, shared.client.Close(), register.Close())
+	if foreign != nil {
+		foreign.Close()
+	}
+	l.appendEvent(Event{At: now(), Step: Ends, Proc: config.Proc, Goroutines: extraGoroutines(before), Err: strings.Join(leaks, ", ")})
 	return err
 }
 
@@ -116,9 +143,10 @@ type worker struct {
 	try      int
 	name     string
 	token    int64
+	limit    int // of this attempt, as in a driver.AcquireRequest
+	weight   int
 
-	client       *holdfast.Client // of this attempt
-	clientNumber int              // the number of client
+	client *recordedClient // of this attempt
 }
 
 func (w *worker) recordEvent(e Event) {
@@ -126,24 +154,28 @@ func (w *worker) recordEvent(e Event) {
 	if e.Token == 0 {
 		e.Token = w.token
 	}
+	e.Limit, e.Weight = w.limit, w.weight
 	w.log.appendEvent(e)
 }
 
 // runAttempt acquires a lock once, uses it and releases it.
 func (w *worker) runAttempt(ctx context.Context) {
 	w.try++
-	w.token = 0
+	w.token, w.limit, w.weight = 0, 0, 0
 	w.name = w.Names[w.rng.IntN(len(w.Names))]
-	w.client, w.clientNumber = w.clients.currentClient()
-	switch {
-	case w.percentChance(30):
-		w.runAttemptUnderDo(ctx)
-		return
-	case w.rng.IntN(500) == 0 && w.client.Guarantees().Break:
+	if last := len(w.Names) - 1; w.Foreign && w.name == w.Names[last] && w.percentChance(80) {
+		w.name = w.Names[w.rng.IntN(max(last, 1))] // for the clients of another kind to get their turn
+	}
+	w.client = w.clients.currentClient()
+	if w.rng.IntN(500) == 0 && w.client.Guarantees().Break {
 		w.breakLock(ctx)
 		return
 	}
-	o := &holdfast.Options{}
+	o := w.tolerance()
+	if w.percentChance(30) {
+		w.runAttemptUnderDo(ctx, o)
+		return
+	}
 	stalls := w.percentChance(1)
 	o.NoRenew = stalls || w.percentChance(5)
 	o.Detached = w.percentChance(5) && w.client.Guarantees().Detached
@@ -164,6 +196,19 @@ func (w *worker) runAttempt(ctx context.Context) {
 		w.holdLock(ctx, lock, false)
 	}
 	w.release(lock)
+}
+
+// tolerance chooses which other holders the attempt tolerates.
+func (w *worker) tolerance() *holdfast.Options {
+	o := &holdfast.Options{}
+	switch {
+	case w.Shared && w.percentChance(70):
+		o.Shared, w.limit = true, driver.Shared
+	case w.Limit > 0 && w.percentChance(90):
+		o.Limit, o.Weight = w.Limit, 1+min(w.rng.IntN(w.Limit), w.rng.IntN(w.Limit)) // mostly little
+		w.limit, w.weight = o.Limit, o.Weight
+	}
+	return o
 }
 
 // recordContextEnd logs the end of the context of a lock or of Do, and then closes the
@@ -194,13 +239,13 @@ var runUnderDo = func(ctx context.Context, c *holdfast.Client, name string, o *h
 const workStopDelay = 2 * time.Millisecond
 
 // runAttemptUnderDo is an attempt in which Do holds the lock.
-func (w *worker) runAttemptUnderDo(ctx context.Context) {
+func (w *worker) runAttemptUnderDo(ctx context.Context, o *holdfast.Options) {
 	w.recordEvent(Event{At: now(), Step: Asks, Waits: true, Under: true})
 	var ended <-chan struct{}
-	err := runUnderDo(ctx, w.client, w.name, nil, func(ctx context.Context, lock *holdfast.Lock) error {
+	err := runUnderDo(ctx, w.client.Client, w.name, o, func(ctx context.Context, lock *holdfast.Lock) error {
 		w.token = lock.Token()
 		at := now()
-		w.recordEvent(Event{At: now(), Step: Got, Until: at + time.Until(lock.Deadline()), Under: true, Client: w.clientNumber})
+		w.recordEvent(Event{At: now(), Step: Got, Until: at + time.Until(lock.Deadline()), Under: true, Client: w.client.number})
 		ended = w.recordContextEnd(ctx)
 		w.workUnderDo(ctx, lock)
 		w.recordEvent(Event{At: now(), Step: Releases, Under: true})
@@ -250,7 +295,7 @@ func (w *worker) handOver(ctx context.Context, lock *holdfast.Lock, o *holdfast.
 	w.recordEvent(Event{At: now(), Step: Hands})
 	ticket, err := lock.HandOver()
 	if err == nil {
-		w.client, w.clientNumber = w.clients.currentClient()
+		w.client = w.clients.currentClient()
 		lock, err = w.client.Adopt(ctx, ticket, &holdfast.Options{TTL: w.TTL, NoRenew: o.NoRenew})
 	}
 	if err != nil {
@@ -258,7 +303,7 @@ func (w *worker) handOver(ctx context.Context, lock *holdfast.Lock, o *holdfast.
 		return nil
 	}
 	at := now()
-	w.recordEvent(Event{At: now(), Step: Adopts, Until: at + time.Until(lock.Deadline()), Client: w.clientNumber})
+	w.recordEvent(Event{At: now(), Step: Adopts, Until: at + time.Until(lock.Deadline()), Client: w.client.number})
 	return lock
 }
 
@@ -311,7 +356,7 @@ func (w *worker) acquire(ctx context.Context, o *holdfast.Options) (lock *holdfa
 	// The time is read before the deadline: if this process is stopped between the two
 	// readings, the logged deadline is too early, never too late.
 	at := now()
-	w.recordEvent(Event{At: now(), Step: Got, Until: at + time.Until(lock.Deadline()), Client: w.clientNumber})
+	w.recordEvent(Event{At: now(), Step: Got, Until: at + time.Until(lock.Deadline()), Client: w.client.number})
 	return lock, nil
 }
 
@@ -363,14 +408,18 @@ func (w *worker) extendLock(ctx context.Context, lock *holdfast.Lock) bool {
 	return true
 }
 
-// incrementRegister adds one to the register, by reading and writing it.
+// incrementRegister adds one to the register, by reading and writing it. A holder beside others only
+// reads it.
 func (w *worker) incrementRegister(lock *holdfast.Lock) {
-	value, err := w.register.readValue(w.name, lock.Token())
+	value, err := w.register.readValue(w.name, lock.Token(), w.limit == 0)
 	if err != nil {
 		w.recordEvent(Event{At: now(), Step: Fenced, Err: err.Error()})
 		return
 	}
 	w.recordEvent(Event{At: now(), Step: Reads, Value: value})
+	if w.limit != 0 {
+		return
+	}
 	if err := w.register.writeValue(w.name, lock.Token(), value+1); err != nil {
 		w.recordEvent(Event{At: now(), Step: Fenced, Err: err.Error()})
 		return

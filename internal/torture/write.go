@@ -31,6 +31,15 @@ func (r *Report) Write(w io.Writer) error {
 	row("processes", r.Processes)
 	row("attempts", r.Attempts)
 	row("grants", r.Grants)
+	if r.Handovers > 0 {
+		row("by a queue", fmt.Sprintf("%d, of which %d could not lose their turn", r.Handovers, r.Turns))
+	}
+	if r.Tolerant > 0 {
+		row("with others", fmt.Sprintf("%d, up to %d at a time", r.Tolerant, r.Together))
+	}
+	if r.Foreign > 0 {
+		row("to others", r.Foreign)
+	}
 	row("longest wait", r.LongestWait.Round(time.Millisecond))
 	row("violations", len(r.Violations))
 	_ = t.Flush() // to a buffer
@@ -55,18 +64,21 @@ func (r *Report) writeFaults(b *strings.Builder) {
 		}
 		total += n
 		note := ""
+		if full := r.FullLines[f]; full > 0 {
+			note = fmt.Sprintf("  %d with a full queue", full)
+		}
 		if slices.Contains(r.Outside, f) {
-			note = "  outside of what the store promises to survive"
+			note += "  outside of what the store promises to survive"
 		}
 		fmt.Fprintf(b, "%-16s %6d%s\n", f, n, note)
 	}
 	fmt.Fprintf(b, "%-16s %6d\n", "all faults", total)
 }
 
-// writeOutside writes the consequences of the faults that the store does not promise to
-// survive.
+// writeOutside writes the consequences of the faults that the store, or a client of another kind,
+// does not promise to survive.
 func (r *Report) writeOutside(b *strings.Builder) {
-	if len(r.Outside) == 0 {
+	if len(r.Outside) == 0 && len(r.Seen) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "\noutside of the store's promises, seen %d times\n", len(r.Seen))

@@ -42,6 +42,7 @@ var setupFuncs = map[string]func(t *Testbed, ttl time.Duration) error{
 		return nil
 	},
 	"redis":             func(t *Testbed, ttl time.Duration) error { return t.startRedis(1, ttl) },
+	"redis-failover":    (*Testbed).startRedisWithReplica,
 	"redlock":           func(t *Testbed, ttl time.Duration) error { return t.startRedis(quorumNodes, ttl) },
 	"postgres":          func(t *Testbed, _ time.Duration) error { return t.startPostgres("") },
 	"postgres-advisory": func(t *Testbed, _ time.Duration) error { return t.startPostgres("postgres+advisory") },
@@ -49,7 +50,7 @@ var setupFuncs = map[string]func(t *Testbed, ttl time.Duration) error{
 
 // Kinds returns the kinds that Start accepts.
 func Kinds() []string {
-	return []string{"memory", "file", "redis", "redlock", "postgres", "postgres-advisory"}
+	return []string{"memory", "file", "redis", "redis-failover", "redlock", "postgres", "postgres-advisory"}
 }
 
 // Start starts the servers of a store of a kind, for locks with this TTL. They run until
@@ -77,7 +78,10 @@ func (t *Testbed) Close() error { return t.host.Close() }
 func (t *Testbed) startRedis(n int, ttl time.Duration) error {
 	for _, r := range servers.StartRedises(&t.host, n, "--appendonly", "yes", "--appendfsync", "always") {
 		t.Stores = append(t.Stores, fmt.Sprintf("redis://%s?restart_guard=%v", r.Addr, ttl))
-		t.addServer(r, r.RestartEmpty)
+		t.addServer(r, map[torture.Fault]func(){
+			torture.ServerForget: r.RestartEmpty,
+			torture.ServerFlush:  func() { r.Do("FLUSHALL") },
+		})
 		t.Setup = fmt.Sprintf("%d x %s; appendfsync always, restart_guard=%v", n, shortVersion(r.Version(), "v="), ttl)
 	}
 	t.Recovery = ttl
@@ -128,17 +132,17 @@ type serverControl interface {
 // A faultServer is a serverControl, for package torture.
 type faultServer struct {
 	serverControl
-	host         *servers.Host
-	restartEmpty func() // restarts without data, nil if that makes no sense
+	host  *servers.Host
+	harms map[torture.Fault]func() // those that make sense, in which data is lost
 }
 
-func (t *Testbed) addServer(m serverControl, restartEmpty func()) {
-	t.Servers = append(t.Servers, &faultServer{m, &t.host, restartEmpty})
+func (t *Testbed) addServer(m serverControl, harms map[torture.Fault]func()) {
+	t.Servers = append(t.Servers, &faultServer{m, &t.host, harms})
 }
 
 // Can implements [torture.Server].
 func (s *faultServer) Can(f torture.Fault) bool {
-	return f != torture.ServerForget || s.restartEmpty != nil
+	return f != torture.ServerForget && f != torture.ServerFlush && f != torture.ServerFailover || s.harms[f] != nil
 }
 
 // Pause implements [torture.Server].
@@ -147,10 +151,10 @@ func (s *faultServer) Pause() error { return s.host.Do(s.serverControl.Pause) }
 // Resume implements [torture.Server].
 func (s *faultServer) Resume() error { return s.host.Do(s.serverControl.Resume) }
 
-// Restart implements [torture.Server].
-func (s *faultServer) Restart(empty bool) error {
-	if empty {
-		return s.host.Do(s.restartEmpty)
+// Harm implements [torture.Server].
+func (s *faultServer) Harm(f torture.Fault) error {
+	if f == torture.ServerRestart {
+		return s.host.Do(s.serverControl.Restart)
 	}
-	return s.host.Do(s.serverControl.Restart)
+	return s.host.Do(s.harms[f])
 }
