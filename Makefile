@@ -24,7 +24,7 @@ build: ## Build the command into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast
 
 .PHONY: bench
-bench: needs ## Measure ours and the rivals on the same servers: writes docs/benchmarks.md and bench/RESULTS.md (30 minutes)
+bench: needs ## Measure ours and the rivals on the same servers: writes docs/benchmarks.md and bench/RESULTS.md (more than an hour)
 	cd bench && $(GO) run .
 
 .PHONY: bench-local
@@ -38,7 +38,7 @@ rounds: ## The promise of "run" under kills and pauses, 100 rounds
 
 .PHONY: torture
 torture: needs ## Find out whether the locks are locks, ten minutes for each store
-	for store in memory file redis redlock postgres postgres-advisory; do \
+	for store in memory file redis redis-failover redlock postgres postgres-advisory; do \
 		$(GO) run ./cmd/holdfast torture --own $$store --for 10m --report torture || exit 1; \
 	done
 

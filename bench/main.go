@@ -77,8 +77,11 @@ func orderResults(all result.Set) []*result.Scenario {
 			continue
 		}
 		for i := range res.Contenders {
-			c, _ := lockers.Find(res.Contenders[i].Name) // One that is no more is compared with the first.
-			res.Contenders[i].Against = c.Against
+			own := slices.IndexFunc(sc.contenders, func(c lockers.Contender) bool { return c.Name == res.Contenders[i].Name })
+			res.Contenders[i].Against = "" // One that is no more is compared with the first.
+			if own >= 0 {
+				res.Contenders[i].Against = sc.contenders[own].Against
+			}
 		}
 		ordered = append(ordered, res)
 	}

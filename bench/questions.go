@@ -2,7 +2,11 @@
 
 package main
 
-import "github.com/holdfast-go/holdfast/bench/internal/page"
+import (
+	"slices"
+
+	"github.com/holdfast-go/holdfast/bench/internal/page"
+)
 
 // questions are those that the page docs/benchmarks.md answers.
 var questions = []page.Question{
@@ -81,4 +85,125 @@ var questions = []page.Question{
 			{Title: "requests/s for a waiter", Metric: "requests/s for a waiter", Scenarios: []string{"redis-waiters"}},
 		},
 	},
+	{
+		Chart: "growth-held",
+		Title: "What grows with the locks that are held?",
+		Text: "An acquisition and release by one goroutine while others hold 1, 1,000 and a million names, on Redis and in the " +
+			"PostgreSQL table. In brackets, for Holdfast: how many times the time with one name that is; for the others, how many " +
+			"times better Holdfast is beside as many names. Requests are what a client writes to its connections, commands those that " +
+			"Redis runs, with those in scripts, and transactions those of PostgreSQL that write, with the subtransactions of functions. The " +
+			"values of others in Redis are as long as those of Holdfast for all.",
+		Columns: []page.Column{
+			{Title: "a pair", Metric: "pairs/s", PerPair: true, Scenarios: heldScenarios},
+			{Title: "requests", Metric: "requests for a pair", NoRatio: true, Scenarios: heldScenarios},
+			{Title: "commands", Metric: "commands run for a pair", NoRatio: true, Scenarios: heldScenarios},
+			{Title: "transactions", Metric: "transactions for a pair", NoRatio: true, Scenarios: heldScenarios},
+			{Title: "bytes", Metric: "bytes for a pair", NoRatio: true, Scenarios: heldScenarios},
+			{Title: "written ahead", Metric: "written ahead for a pair", NoRatio: true, Scenarios: heldScenarios},
+			{Title: "memory or disk for a name", Metric: "memory for a held name", NoRatio: true, Scenarios: heldScenarios},
+		},
+	},
+	{
+		Chart: "growth-waiting",
+		Title: "What does a hand-over cost with many clients that wait?",
+		Text: "1 to 1,000 processes wait for one name, each a client of its own, all on this machine, with the server. For the PostgreSQL " +
+			"table 300 are the most that two cores bear: there are two to five processes more for each, those of its connections. Then " +
+			"each of them has the lock once. In brackets, for Holdfast: how many times " +
+			"the cost with 100 processes that is. What waiting itself costs in that time is taken off. rueidislock was run with up to " +
+			"100: in many rounds some of its clients go on waiting for a lock that is free (served: the share that had it within 10 s " +
+			"of the one before). On PostgreSQL a hand-over costs more with each client: up to version 17 the server wakes the process of every " +
+			"connection that listens, whatever the notification is about.",
+		Columns: []page.Column{
+			{Title: "a hand-over", Metric: "one hand-over", Scenarios: waitingScenarios},
+			{Title: "server CPU", Metric: "server CPU for a hand-over", Scenarios: waitingScenarios},
+			{Title: "requests", Metric: "requests for a hand-over", NoRatio: true, Scenarios: waitingScenarios},
+			{Title: "commands", Metric: "commands run for a hand-over", NoRatio: true, Scenarios: waitingScenarios},
+			{Title: "transactions", Metric: "transactions for a hand-over", NoRatio: true, Scenarios: waitingScenarios},
+			{Title: "bytes", Metric: "bytes for a hand-over", NoRatio: true, Scenarios: waitingScenarios},
+			{Title: "written ahead", Metric: "written ahead for a hand-over", NoRatio: true, Scenarios: waitingScenarios},
+			{Title: "served", Metric: "served", NoRatio: true, Scenarios: waitingScenarios},
+		},
+	},
+	{
+		Chart: "growth-idle",
+		Title: "What does each client cost while it waits?",
+		Text: "The same processes for 10 s in which nothing happens: for each of them, in a second. The memory is that of the server, with " +
+			"the connections; of PostgreSQL, that of all of its processes. In brackets, for Holdfast: how many times the cost with 100 " +
+			"processes that is.",
+		Columns: []page.Column{
+			{Title: "client CPU", Metric: "client CPU/s for a waiter", Scenarios: waitingScenarios},
+			{Title: "server CPU", Metric: "server CPU/s for a waiter", Scenarios: waitingScenarios},
+			{Title: "requests", Metric: "requests/s for a waiter", NoRatio: true, Scenarios: waitingScenarios},
+			{Title: "bytes", Metric: "bytes/s for a waiter", NoRatio: true, Scenarios: waitingScenarios},
+			{Title: "written ahead", Metric: "written ahead/s for a waiter", NoRatio: true, Scenarios: waitingScenarios},
+			{Title: "memory", Metric: "server memory for a waiter", NoRatio: true, Scenarios: waitingScenarios},
+			{Title: "connections", Metric: "connections for a waiter", NoRatio: true, Scenarios: waitingScenarios},
+		},
+	},
+	{
+		Chart: "growth-slow",
+		Title: "What does a hand-over cost on a slow network?",
+		Text: "From the call that releases in one process until another has the lock, where each round trip takes 10 ms more, in round " +
+			"trips. One is the least: the release, and the notice.",
+		Columns: []page.Column{
+			{Title: "median", Metric: "median, in round trips", Scenarios: slowScenarios},
+			{Title: "99th percentile", Metric: "99th percentile, in round trips", Scenarios: slowScenarios},
+		},
+	},
+	{
+		Chart: "growth-costs",
+		Title: "What does each step cost?",
+		Text: "The cost model: what each step takes, measured by itself, and below it what follows from that for the runs above, beside what " +
+			"they took. A notice is no request. A renewal of many locks is one request for up to 1,024. Waiting is the renewal of a place " +
+			"every 1.67 s, and on Redis a ping of the connection for notices every 5 s; pgxpool adds a ping to each request on a connection " +
+			"that was idle for a second. Places are in an unlogged table: of them only the commits are written ahead. To hand over is the " +
+			"release and what the next client does until it has the lock: nothing on Redis, a claim in PostgreSQL. The memory of " +
+			"PostgreSQL is that on disk.",
+		Columns: slices.Concat(costColumns("Redis", "commands run", "redis-growth-costs"),
+			costColumns("PostgreSQL", "transactions", "postgres-growth-costs")),
+		Checks: slices.Concat(modelChecks("Redis", "redis", "Holdfast", "1,000", "commands run"),
+			modelChecks("PostgreSQL", "postgres", "Holdfast, table", "300", "transactions")),
+	},
+}
+
+var (
+	heldScenarios    = []string{"redis-growth-held", "postgres-growth-held"}
+	waitingScenarios = []string{"redis-growth-waiting", "postgres-growth-waiting", "file-growth-waiting"}
+	slowScenarios    = []string{"redis-growth-handover-slow", "postgres-growth-handover-slow"}
+)
+
+func costColumns(server, commands, scenario string) []page.Column {
+	columns := []page.Column{
+		{Title: server + ": bytes", Metric: "bytes"}, {Title: "requests", Metric: "requests"}, {Title: commands, Metric: commands},
+		{Title: "written ahead", Metric: "written ahead"}, {Title: "memory", Metric: "server memory"},
+	}
+	if scenario == "redis-growth-costs" {
+		columns = slices.Delete(columns, 3, 4)
+	}
+	for i := range columns {
+		columns[i].Scenarios = []string{scenario}
+	}
+	return columns
+}
+
+// modelChecks compares the scenarios of growth with what the steps cost.
+func modelChecks(server, store, contender, waiting, commands string) (checks []page.Check) {
+	for _, m := range []struct{ cost, metric string }{
+		{"requests", "requests"}, {commands, commands}, {"bytes", "bytes"}, {"written ahead", "written ahead"},
+	} {
+		check := func(title, scenario, contender, metric string, steps ...page.Step) {
+			checks = append(checks, page.Check{
+				Title: server + ": " + m.cost + ", " + title, Steps: steps,
+				Costs:  page.Figure{Scenario: store + "-growth-costs", Metric: m.cost},
+				Actual: page.Figure{Scenario: store + scenario, Contender: contender, Metric: metric},
+			})
+		}
+		check("a pair beside a million names", "-growth-held", contender+", 1,000,000 held", m.metric+" for a pair",
+			page.Step{Times: 1, Contender: stepAcquire}, page.Step{Times: 1, Contender: stepRelease})
+		check("a hand-over with "+waiting+" waiting", "-growth-waiting", contender+", "+waiting+" waiting", m.metric+" for a hand-over",
+			page.Step{Times: 1, Contender: stepHandOver})
+		check("a second of waiting, of "+waiting, "-growth-waiting", contender+", "+waiting+" waiting", m.metric+"/s for a waiter",
+			page.Step{Times: 1, Contender: stepWait})
+	}
+	return checks
 }

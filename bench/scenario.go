@@ -12,10 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/bench/internal/lockers"
 	"github.com/holdfast-go/holdfast/bench/internal/result"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/measure"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
@@ -35,8 +37,13 @@ type scenario struct {
 	timeout    time.Duration // 0 means measureTimeout
 
 	// workers is the number of processes that open the contender. If it is 0, it is this
-	// process.
+	// process. With perSize there are as many more as the contender's Size.
 	workers int
+	perSize bool
+
+	folder       bool          // whether the contenders open a folder, a new one each time
+	postgresArgs []string      // configuration of the PostgreSQL server
+	delay        time.Duration // what a proxy before each server adds to a round trip
 
 	// measure makes one measurement of a contender.
 	measure func(t *trial) (result.Sample, error)
@@ -53,7 +60,7 @@ type trial struct {
 
 // scenarios lists them in the order of the page.
 func scenarios() []scenario {
-	return slices.Concat(redisScenarios(), quorumScenarios(), postgresScenarios(), growthScenarios())
+	return slices.Concat(redisScenarios(), limitScenarios(), quorumScenarios(), postgresScenarios(), growthScenarios())
 }
 
 // measureTimeout bounds one measurement of a contender, unless its scenario has a timeout. It is
@@ -68,9 +75,12 @@ const defaultTTL = 10 * time.Second
 // A scenarioRun is a scenario with its servers, and the span of a measurement.
 type scenarioRun struct {
 	scenario
-	redis []*servers.Redis
-	pg    *servers.Postgres
-	span  time.Duration // of one measurement
+	redis   []*servers.Redis
+	pg      *servers.Postgres
+	proxies map[string]*faultproxy.Proxy // by the address of the server, if there is a delay
+	reads   float64                      // how often readServer has read a Redis: each is a command
+	empty   serverUsage                  // before the contender was opened, if it has a size of processes
+	span    time.Duration                // of one measurement
 }
 
 // runScenario measures all contenders in each round, on the same servers, in an order of the
@@ -90,6 +100,9 @@ func runScenario(sc scenario, rounds int, span time.Duration, progress io.Writer
 		var r *scenarioRun
 		if r, err = startServers(host, sc, span); err == nil {
 			err = r.measureRounds(res, progress)
+			for _, p := range r.proxies {
+				p.Close()
+			}
 		}
 	})
 	return res, errors.Join(err, failed, host.Close())
@@ -102,11 +115,37 @@ func startServers(host *servers.Host, sc scenario, span time.Duration) (*scenari
 		r.ttl = defaultTTL
 	}
 	r.redis = servers.StartRedises(host, sc.nodes)
+	for _, server := range r.redis {
+		if err := r.delayServer(server.Addr); err != nil {
+			return r, err
+		}
+	}
 	if sc.postgres {
-		r.pg = servers.StartPostgres(host)
+		r.pg = servers.StartPostgres(host, sc.postgresArgs...)
+		if err := r.delayServer(r.pg.Addr); err != nil {
+			return r, err
+		}
 		return r, r.createTables()
 	}
 	return r, nil
+}
+
+// delayServer starts a proxy before a server, if the scenario has a delay.
+func (r *scenarioRun) delayServer(addr string) error {
+	if r.delay == 0 {
+		return nil
+	}
+	proxy, err := faultproxy.Listen(addr)
+	if err != nil {
+		return err
+	}
+	proxy.Delay(faultproxy.Up, r.delay/2, r.delay/2)
+	proxy.Delay(faultproxy.Down, r.delay/2, r.delay/2)
+	if r.proxies == nil {
+		r.proxies = map[string]*faultproxy.Proxy{}
+	}
+	r.proxies[addr] = proxy
+	return nil
 }
 
 func (r *scenarioRun) measureRounds(res *result.Scenario, progress io.Writer) (err error) {
@@ -161,12 +200,20 @@ func (r *scenarioRun) serverVersions() map[string]string {
 func (r *scenarioRun) options() lockers.Options {
 	o := lockers.Options{TTL: r.ttl}
 	for _, server := range r.redis {
-		o.Servers = append(o.Servers, server.Addr)
+		o.Servers = append(o.Servers, r.throughProxy(server.Addr, server.Addr))
 	}
 	if r.pg != nil {
-		o.Servers = append(o.Servers, r.pg.URL("postgres"))
+		o.Servers = append(o.Servers, r.throughProxy(r.pg.Addr, r.pg.URL("postgres")))
 	}
 	return o
+}
+
+// throughProxy returns an address or URL of a server with the address of its proxy, if it has one.
+func (r *scenarioRun) throughProxy(addr, url string) string {
+	if p := r.proxies[addr]; p != nil {
+		return strings.Replace(url, addr, p.Addr(), 1)
+	}
+	return url
 }
 
 // workerEnv makes this program a worker process.
@@ -182,8 +229,25 @@ func (r *scenarioRun) measureOnce(c lockers.Contender) (sample result.Sample, er
 			err = errors.Join(errStuck, err)
 		}
 	}()
+	if r.perSize {
+		if r.empty, err = r.readServer(); err != nil {
+			return sample, err
+		}
+	}
 	o := r.options()
-	if r.workers == 0 {
+	if r.folder {
+		folder, err := os.MkdirTemp("", "holdfast-bench")
+		if err != nil {
+			return sample, err
+		}
+		defer os.RemoveAll(folder)
+		o.Servers = []string{folder}
+	}
+	workers := r.workers
+	if r.perSize {
+		workers += c.Size
+	}
+	if workers == 0 {
 		locker, err := c.Open(o)
 		if err != nil {
 			return sample, err
@@ -200,8 +264,8 @@ func (r *scenarioRun) measureOnce(c lockers.Contender) (sample result.Sample, er
 		cmd.Env = append(os.Environ(), workerEnv+"=1")
 		return cmd
 	}
-	setup := append([]string{c.Name, o.TTL.String()}, o.Servers...)
-	err = measure.WithWorkers(ctx, r.workers, command, setup, func(workers []*measure.Worker) (err error) {
+	setup := append([]string{cmp.Or(c.Base, c.Name), o.TTL.String()}, o.Servers...)
+	err = measure.WithWorkers(ctx, workers, command, setup, func(workers []*measure.Worker) (err error) {
 		sample, err = r.measure(&trial{scenarioRun: r, contender: c, ctx: ctx, workers: workers})
 		return err
 	})

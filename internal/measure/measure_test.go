@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -365,5 +367,51 @@ func TestNothingWasMeasured(t *testing.T) {
 	}
 	if err := r.WritePage(&text); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What a counted connection carries is part of the usage of its process, and of its worker's.
+func TestTraffic(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			_, _ = conn.Write([]byte("answer")) // The other end notices.
+		}
+	}()
+	before := ReadUsage()
+	conn, err := CountTraffic(net.Dial("tcp", listener.Addr().String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, text := range []string{"one", "more"} {
+		if _, err := conn.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 6)); err != nil {
+		t.Fatal(err)
+	}
+	if used := ReadUsage().Sub(before); used.Writes != 2 || used.Sent != 7 || used.Received != 6 {
+		t.Errorf("two writes of 7 bytes, and 6 bytes received, are %+v", used)
+	}
+	store := "file:" + t.TempDir()
+	err = WithWorkers(t.Context(), 2, worker, []string{store}, func(workers []*Worker) error {
+		one, err := TotalUsage(workers[:1])
+		if err != nil {
+			return err
+		}
+		both, err := TotalUsage(workers)
+		if one.Allocs <= 0 || both.Allocs <= one.Allocs || both.Writes != 0 {
+			t.Errorf("one worker has used %+v, both %+v", one, both)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -39,6 +39,7 @@ type workerRequest struct {
 type workerReply struct {
 	At    time.Duration
 	Waits [][]time.Duration
+	Usage *Usage `json:",omitempty"`
 	Error string
 }
 
@@ -145,6 +146,18 @@ func (w *Worker) Pairs(name string, goroutines int, span time.Duration) ([][]tim
 	return reply.Waits, err
 }
 
+// usage returns what the worker has used since its start.
+func (w *Worker) usage() (Usage, error) {
+	reply, err := w.execute(workerRequest{Method: "usage"})
+	if err != nil {
+		return Usage{}, err
+	}
+	return *reply.Usage, nil
+}
+
+// PID returns the number of the process.
+func (w *Worker) PID() int { return w.cmd.Process.Pid }
+
 // Kill kills the process, as a crash does.
 func (w *Worker) Kill() error {
 	err := w.cmd.Process.Kill()
@@ -248,6 +261,9 @@ func (s *workerServer) execute(r workerRequest) (reply workerReply, err error) {
 				err = result.err
 			}
 		}
+	case "usage":
+		used := ReadUsage()
+		reply.Usage = &used
 	case "pairs":
 		reply.Waits = make([][]time.Duration, r.Goroutines)
 		_, err = Pairs(s.ctx, s.locker, r.Goroutines, SameName(r.Name), r.Span, func(i int, acquire, _ time.Duration) {

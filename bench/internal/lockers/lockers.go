@@ -6,7 +6,9 @@ package lockers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -36,9 +38,38 @@ type Contender struct {
 	// Keys returns the Redis keys that must be free for a name to be free.
 	Keys func(name string) []string
 
+	// Size is what a scenario of growth varies: see Sized. Base is the name for Find, "" means Name.
+	Size int
+	Base string
+
 	// Against is the name of the Holdfast that this contender is compared with; "" means
 	// the first one of a scenario.
 	Against string
+}
+
+// Sized returns a contender for each size, with names as "Holdfast, 100 waiting". Those of the first
+// contender of the list are compared with its base size, the others with the first one of their size.
+func Sized(all []Contender, what string, base int, sizes ...int) (sized []Contender) {
+	name := func(c Contender, size int) string { return fmt.Sprintf("%s, %s %s", c.Name, groupDigits(size), what) }
+	for i, c := range all {
+		for _, size := range sizes {
+			own := c
+			own.Base, own.Name, own.Size, own.Against = c.Name, name(c, size), size, name(all[0], size)
+			if i == 0 {
+				own.Against = name(c, base)
+			}
+			sized = append(sized, own)
+		}
+	}
+	return sized
+}
+
+// groupDigits formats a number with commas between thousands.
+func groupDigits(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", groupDigits(n/1000), n%1000)
 }
 
 // singleKey returns the Keys of a library with one key for each name.
@@ -64,7 +95,7 @@ var (
 // All lists every contender.
 func All() []Contender {
 	return slices.Concat(Redis(), RedisDefaults(), RedisPolling(), RedisRaw(), Quorum(),
-		PostgresLease(), PostgresPolling(), PostgresAdvisory(), PostgresAdvisoryRaw())
+		PostgresLease(), PostgresPolling(), PostgresAdvisory(), PostgresAdvisoryRaw(), File())
 }
 
 // Find returns the contender with a name.

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"hash/fnv"
+	"net"
 
 	"github.com/allisson/go-pglock/v3"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -52,6 +53,10 @@ func newPool(o Options) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	config.MaxConns = poolSize
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return measure.CountTraffic(dial(ctx, network, addr))
+	}
 	return pgxpool.NewWithConfig(context.Background(), config)
 }
 

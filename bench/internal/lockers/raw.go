@@ -127,7 +127,7 @@ func openRawToken(o Options) (measure.Locker, error) {
 }
 
 func openRawRueidis(o Options) (measure.Locker, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: o.Servers})
+	client, err := rueidis.NewClient(rueidisOptions(o))
 	if err != nil {
 		return nil, err
 	}

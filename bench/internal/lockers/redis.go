@@ -4,6 +4,8 @@ package lockers
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -26,7 +28,10 @@ import (
 // uses. With ContextTimeoutEnabled the client obeys the time-outs of the libraries; without
 // it, a server that hangs costs 3 s each time.
 func newRedis(addr string) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: poolSize, ContextTimeoutEnabled: true})
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return measure.CountTraffic((&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 5 * time.Minute}).DialContext(ctx, network, addr))
+	}
+	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: poolSize, ContextTimeoutEnabled: true, Dialer: dial})
 }
 
 // Redis lists the libraries for one Redis server, set up as well as they can be.
@@ -130,7 +135,7 @@ func rueidislock(name, settings string, set func(*rueidislib.LockerOption)) Cont
 		Name: name, Settings: settings, Role: Rival, Renews: true, Keys: singleKey("rueidislock:0:"),
 		Open: func(o Options) (measure.Locker, error) {
 			options := rueidislib.LockerOption{
-				ClientOption: rueidis.ClientOption{InitAddress: o.Servers},
+				ClientOption: rueidisOptions(o),
 				KeyValidity:  o.TTL,
 			}
 			set(&options)
@@ -145,6 +150,16 @@ func rueidislock(name, settings string, set func(*rueidislib.LockerOption)) Cont
 				}
 				return rueidisHeld(release), nil
 			}, func() error { locker.Close(); return nil }}, nil
+		},
+	}
+}
+
+// rueidisOptions returns the options of a client that connects as rueidis does by itself.
+func rueidisOptions(o Options) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress: o.Servers,
+		DialCtxFn: func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return measure.CountTraffic(dialer.DialContext(ctx, "tcp", addr))
 		},
 	}
 }
@@ -198,7 +213,7 @@ func redsyncGoredis(name, settings string, options ...redsync.Option) Contender 
 }
 
 func openRedsyncRueidis(o Options) (measure.Locker, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: o.Servers})
+	client, err := rueidis.NewClient(rueidisOptions(o))
 	if err != nil {
 		return nil, err
 	}

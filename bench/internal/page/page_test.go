@@ -79,6 +79,41 @@ func TestAnswers(t *testing.T) {
 	checkXML(t, filepath.Join(filepath.Dir(path), "benchmarks", "some-chart.svg"))
 }
 
+// A size of Holdfast is compared with another one, and is no loss. Below the table, the model is
+// compared with what was measured.
+func TestSizesAndChecks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "benchmarks.md")
+	s := sample()
+	s.Metrics[0].Lower = true
+	s.Contenders = []result.Contender{
+		{Name: "Holdfast", Role: "ours", Against: "Holdfast"}, {Name: "fast", Role: "ours", Against: "Holdfast"},
+		{Name: "slow", Role: "ours", Against: "Holdfast"},
+	}
+	rate := Figure{Scenario: "some-name", Metric: "pairs/s"}
+	fast := rate
+	fast.Contender = "fast"
+	questions := []Question{{
+		Chart: "c", Columns: []Column{{Title: "a pair", Metric: "pairs/s", Scenarios: []string{"some-name"}}},
+		Checks: []Check{
+			{Title: "checked", Steps: []Step{{2, "Holdfast"}, {4, "slow"}}, Costs: rate, Actual: fast},
+			{Title: "unknown", Steps: []Step{{1, "never"}}, Costs: rate, Actual: fast},
+		},
+	}}
+	if err := WriteAnswers(path, questions, []*result.Scenario{s}); err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, path, `
+| **Holdfast** | 550 |
+| **fast** | 1,100 (2.00×) |
+| **slow** | 138 (0.25×) |
+`, `
+|  | by the model | measured | measured / model |
+|---|--:|--:|--:|
+| checked | 1,650 | 1,100 | 0.67× |
+
+From`)
+}
+
 func checkPage(t *testing.T, path string, wants ...string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

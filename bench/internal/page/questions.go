@@ -22,7 +22,25 @@ type Question struct {
 	Title   string
 	Text    string
 	Columns []Column
+	Checks  []Check // of the table as a model
 }
+
+// A Check compares a figure with what follows from others: the sum of what steps cost.
+type Check struct {
+	Title  string
+	Steps  []Step
+	Costs  Figure // of each step; the contender is that of the step
+	Actual Figure
+}
+
+// A Step is a contender of the scenario of costs, and how often its cost counts.
+type Step struct {
+	Times     float64
+	Contender string
+}
+
+// A Figure is a metric of a contender, by titles.
+type Figure struct{ Scenario, Contender, Metric string }
 
 // A Column is one metric. A contender's figure is that of the first of the scenarios in which it
 // takes part.
@@ -41,11 +59,11 @@ type Column struct {
 // An answer is a Question with the results.
 type answer struct {
 	Question
-	Table, Sources string
+	Table, Sources, CheckTable string
 }
 
 // WriteAnswers writes the short page to path, and its charts into the folder of the same name.
-// Scenarios that were not measured are left out, and so are columns without any.
+// Scenarios that were not measured are left out, and so are columns and questions without any.
 func WriteAnswers(path string, questions []Question, all []*result.Scenario) error {
 	folder := strings.TrimSuffix(path, ".md")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -54,6 +72,9 @@ func WriteAnswers(path string, questions []Question, all []*result.Scenario) err
 	var answers []answer
 	for _, q := range questions {
 		columns := findColumns(q, all)
+		if len(columns) == 0 {
+			continue
+		}
 		var panels []measure.Panel
 		var sources []string
 		for i, column := range columns {
@@ -70,7 +91,7 @@ func WriteAnswers(path string, questions []Question, all []*result.Scenario) err
 		if err := os.WriteFile(file, []byte(measure.Chart(q.Title, panels)), 0o644); err != nil {
 			return err
 		}
-		answers = append(answers, answer{q, answerTable(columns), strings.Join(sources, ", ")})
+		answers = append(answers, answer{q, answerTable(columns), strings.Join(sources, ", "), checkTable(q.Checks, all)})
 	}
 	return execute(path, "answers.md.tmpl", map[string]any{"Answers": answers, "All": all})
 }
@@ -176,11 +197,51 @@ func (column measuredColumn) cell(contender string) (text string, ratio float64)
 				return "did not end", 0
 			}
 			text = withSpread(m.Figure(c.Name, m.metric), result.Metric{Unit: m.metric.Unit})
-			if ratio = m.Ratio(c, m.metric); ratio == 0 || c.Role == "ours" || column.NoRatio {
+			if ratio = m.Ratio(c, m.metric); ratio == 0 || column.NoRatio || c.Role == "ours" && c.Against == "" {
 				return text, 0
+			}
+			if c.Role == "ours" { // It is compared with another size, and loses to nobody.
+				return text + " (" + formatRatio(ratio) + ")", ratio
 			}
 			return text + " (" + ratioCell(ratio) + ")", ratio
 		}
 	}
 	return "", 0
+}
+
+// checkTable returns a row for each check whose figures were measured, "" if there is none.
+func checkTable(checks []Check, all []*result.Scenario) string {
+	rows := [][]string{{"", "by the model", "measured", "measured / model"}}
+	for _, check := range checks {
+		model, complete := 0.0, true
+		for _, step := range check.Steps {
+			cost := check.Costs
+			cost.Contender = step.Contender
+			value, _, known := cost.find(all)
+			model += step.Times * value
+			complete = complete && known
+		}
+		actual, unit, known := check.Actual.find(all)
+		if complete && known && model > 0 {
+			rows = append(rows, []string{
+				check.Title, formatNumber(model, unit), formatNumber(actual, unit), formatRatio(actual / model),
+			})
+		}
+	}
+	if len(rows) == 1 {
+		return ""
+	}
+	return formatTable(rows)
+}
+
+// find returns a figure that was measured, with its unit.
+func (f Figure) find(all []*result.Scenario) (float64, result.Unit, bool) {
+	for _, s := range all {
+		i := slices.IndexFunc(s.Metrics, func(m result.Metric) bool { return m.Title == f.Metric })
+		if s.Name == f.Scenario && i >= 0 {
+			figure := s.Figure(f.Contender, s.Metrics[i])
+			return figure.Value, s.Metrics[i].Unit, figure.Known
+		}
+	}
+	return 0, "", false
 }
