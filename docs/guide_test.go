@@ -125,6 +125,39 @@ func fencing(ctx context.Context, locks *holdfast.Client) error {
 	return err
 }
 
+// Readers and writers, and slots.
+func ExampleOptions_shared() {
+	ctx := context.Background()
+	locks := holdfast.New(memstore.New(), nil)
+	defer locks.Close()
+	acquireSeveral := func() error {
+		read, err := locks.Acquire(ctx, "config", &holdfast.Options{Shared: true}) // together with other readers
+		if err != nil {
+			return err
+		}
+		defer read.Release()
+		slot, err := locks.Acquire(ctx, "db-connections", &holdfast.Options{Limit: 20})
+		if err != nil {
+			return err
+		}
+		defer slot.Release()
+		big, err := locks.Acquire(ctx, "memory", &holdfast.Options{Limit: 64, Weight: 16})
+		if err != nil {
+			return err
+		}
+		return big.Release()
+	}
+	if err := acquireSeveral(); err != nil {
+		log.Fatal(err)
+	}
+	write, err := locks.Acquire(ctx, "config", nil) // alone
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer write.Release()
+	// Output:
+}
+
 func several(ctx context.Context, locks *holdfast.Client) error {
 	transfer := func(context.Context, map[string]int64) error { return nil }
 	accounts, err := locks.AcquireAll(ctx, []string{"account:7", "account:3"}, nil)

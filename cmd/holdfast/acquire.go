@@ -42,6 +42,8 @@ type acquireCommand struct {
 	wait waitLimit
 	try  bool
 	meta map[string]string
+
+	limits limitFlags
 }
 
 func newAcquire(c *cli) *cobra.Command {
@@ -70,6 +72,7 @@ func newAcquire(c *cli) *cobra.Command {
 		"or forever")
 	f.BoolVar(&a.try, "try", false, "do not wait for the lock, like --wait 0")
 	a.addMaxOutage(f)
+	a.limits.addTo(f)
 	f.StringToStringVar(&a.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users;\n"+
 		"may be repeated, at most 16 of 1024 bytes in\n"+
 		"all")
@@ -91,6 +94,7 @@ func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Cli
 			"holdfast run")
 	}
 	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
+	a.limits.apply(options)
 	lock, err := a.acquireLock(ctx, os.Stderr, client, name, options, a.try, a.wait)
 	if err != nil {
 		e := exitErrorFor(err)

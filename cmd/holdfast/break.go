@@ -69,16 +69,11 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 			return err
 		}
 	}
-	var rec holdfast.Record
-	if seen.Token > 0 {
-		rec, err = client.BreakToken(ctx, name, seen.Token)
-		if errors.Is(err, holdfast.ErrNotHeld) {
-			if changed := checkUnchanged(ctx, client, seen); changed != nil {
-				return changed
-			}
+	rec, err := breakSeen(ctx, client, seen)
+	if errors.Is(err, holdfast.ErrNotHeld) && seen.Token > 0 {
+		if changed := checkUnchanged(ctx, client, seen); changed != nil {
+			return changed
 		}
-	} else {
-		rec, err = client.Break(ctx, name)
 	}
 	if errors.Is(err, holdfast.ErrUnavailable) {
 		return &exitError{exitUnavailable, fmt.Errorf("%w; it may be broken or not", err), "holdfast show NAME"}
@@ -89,14 +84,43 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 	if c.json {
 		return printJSON(newLockView(rec))
 	}
-	return writeOutput(fmt.Appendf(nil, "broken: %q, which %s\n", name, holderPhrase(rec, "was", "had been")))
+	var out []byte
+	for _, hold := range eachHold(rec) {
+		out = fmt.Appendf(out, "broken: %q, which %s\n", name, holderPhrase(hold, "was", "had been"))
+	}
+	return writeOutput(out)
+}
+
+// breakSeen breaks the holds that were seen, and no others if they have tokens. It returns those
+// that were still there.
+func breakSeen(ctx context.Context, client *holdfast.Client, seen holdfast.Record) (broken holdfast.Record, err error) {
+	if seen.Token == 0 {
+		return client.Break(ctx, seen.Name)
+	}
+	var holds []holdfast.Record
+	for _, hold := range eachHold(seen) {
+		rec, failed := client.BreakToken(ctx, seen.Name, hold.Token)
+		switch {
+		case failed == nil:
+			holds = append(holds, rec)
+		case err == nil || !errors.Is(failed, holdfast.ErrNotHeld):
+			err = failed
+		}
+	}
+	if len(holds) == 0 || !errors.Is(err, holdfast.ErrNotHeld) && err != nil {
+		return broken, err
+	}
+	broken = holds[0]
+	broken.Others = holds[1:]
+	return broken, nil
 }
 
 // confirmBreak returns nil if the user wants the hold broken, and it is still there.
 func confirmBreak(ctx context.Context, client *holdfast.Client, seen holdfast.Record) error {
-	_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n"+
-		"Its holder is not asked, and works on until its next renewal.\nBreak it? [y/N] ",
-		seen.Name, holderPhrase(seen, "is", "has been"))
+	for _, hold := range eachHold(seen) {
+		_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n", seen.Name, holderPhrase(hold, "is", "has been"))
+	}
+	_, _ = fmt.Fprint(os.Stderr, "Its holder is not asked, and works on until its next renewal.\nBreak it? [y/N] ")
 	if !readYes(os.Stdin) {
 		return &exitError{exitNobody, errors.New("nothing was broken"), ""}
 	}

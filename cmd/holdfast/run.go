@@ -44,6 +44,7 @@ Exit code: that of the command, 128+n if signal n has killed it; or
 const runExample = `  holdfast run backup -- rsync -a /data /mnt/backup
   holdfast run report --try -E 0 -- ./report.sh      # cron: one at a time
   holdfast run deploy --wait 5m --shell -- 'make && make install'
+  holdfast run downloads --limit 3 -- wget "$url"     # three at a time
   holdfast run -n deploy -c 'make && make install'   # as with flock(1)`
 
 // A runCommand is "holdfast run" with its flags.
@@ -64,6 +65,7 @@ type runCommand struct {
 	onLost                lossPolicy
 	conflictCode          uint8
 	meta                  map[string]string
+	limits                limitFlags
 	statusPath            string
 	statusFile            statusFile
 }
@@ -93,6 +95,7 @@ func newRun(c *cli) *cobra.Command {
 	durationVar(f, &r.minHold, "min-hold", 0, "keep the lock taken at least that long, even\n"+
 		"if the command ends sooner: at most one run in\n"+
 		"that time")
+	r.limits.addTo(f)
 	f.Uint8VarP(&r.conflictCode, "conflict-exit-code", "E", exitBusy, "exit `CODE` if the lock could not be\n"+
 		"had")
 	r.addFlags(f)

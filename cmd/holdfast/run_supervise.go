@@ -43,6 +43,7 @@ func (r *runCommand) acquireAndRun(
 	sup *supervise.Supervisor, client *holdfast.Client, path string, s *status, began time.Time,
 ) *exitError {
 	options := &holdfast.Options{TTL: r.ttl, MinHold: r.minHold, MaxHold: r.maxHold, Metadata: r.meta}
+	r.limits.apply(options)
 	lock, err := r.acquireLock(sup.Context(), sup, client, r.name, options, r.try, r.wait)
 	s.WaitedMS = time.Since(began).Milliseconds()
 	if err != nil {
@@ -67,6 +68,7 @@ func (r *runCommand) runUnderLock(
 	if err := r.statusFile.removeOld(); err != nil {
 		return supervise.Result{}, err
 	}
+	r.extendShortLease(sup.Context(), lock)
 	command, err := r.buildCommand(path, client, lock)
 	if err != nil {
 		return supervise.Result{}, err
@@ -75,6 +77,20 @@ func (r *runCommand) runUnderLock(
 	result, err := sup.Run(command, lock)
 	s.HeldMS = time.Since(acquired).Milliseconds()
 	return result, err
+}
+
+// extendShortLease gives the lock its TTL if less of it is left than a renewal in time leaves. A lock
+// that was waited for in the queue of a store has a lease of some seconds until its first renewal:
+// the command, which --kill-after may have end seconds before that, would not be started. Without an
+// answer the rest of the lease decides.
+func (r *runCommand) extendShortLease(ctx context.Context, lock *holdfast.Lock) {
+	full := r.ttl
+	if r.maxHold > 0 {
+		full = min(full, r.maxHold)
+	}
+	if time.Until(lock.Deadline()) < full*2/3 {
+		_ = lock.Extend(ctx, r.ttl)
+	}
 }
 
 func (r *runCommand) clientConfig(sup *supervise.Supervisor) *holdfast.Config {

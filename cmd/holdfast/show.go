@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-const showLong = `Show reports the holder of a lock, since when it is held, and for how long the
-store keeps it unless its holder renews it. It is a snapshot: a lock that is
-free may be taken by now.
+const showLong = `Show reports the holder of a lock, since when it is held, for how long the store
+keeps it unless its holder renews it, and how many wait in line for it. It is a
+snapshot: a lock that is free may be taken by now.
 
 Exit code: 0 if the lock is held, or kept after its release (--min-hold); or
     1  nobody holds it
@@ -66,6 +66,7 @@ func recordFields(rec holdfast.Record) []byte {
 	}
 	field("name", readable(rec.Name))
 	field("state", recordState(rec))
+	field("in use", usage(rec))
 	field("holder", readable(rec.Holder))
 	if rec.Token > 0 {
 		field("token", strconv.FormatInt(rec.Token, 10))
@@ -78,8 +79,21 @@ func recordFields(rec holdfast.Record) []byte {
 		field("waiting", strconv.Itoa(rec.Waiting))
 	}
 	field("metadata", formatMetadata(rec.Metadata))
+	for _, other := range rec.Others {
+		field("and", holdLine(other))
+	}
 	_ = w.Flush() // to memory
 	return out.Bytes()
+}
+
+// holdLine describes one of several holds.
+func holdLine(rec holdfast.Record) string {
+	row := recordRow(rec)
+	text := row[holderColumn] + ", token " + row[tokenColumn] + ", " + row[ageColumn] + " ago, left " + remainingText(rec)
+	if row[metadataColumn] != "" {
+		text += ", " + row[metadataColumn]
+	}
+	return text
 }
 
 func remainingText(rec holdfast.Record) string {

@@ -37,7 +37,11 @@ func tableLines(locks []holdfast.Record, width int) []string {
 	rows := []tableRow{tableTitles}
 	metadata, waiting := false, false
 	for _, rec := range locks {
-		rows = append(rows, recordRow(rec))
+		row := recordRow(rec)
+		if text := usage(rec); text != "" {
+			row[holderColumn] = text + ": " + row[holderColumn]
+		}
+		rows = append(rows, row)
 		metadata = metadata || len(rec.Metadata) > 0
 		waiting = waiting || rec.Waiting > 0
 	}

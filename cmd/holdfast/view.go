@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // States of a lock that is listed.
@@ -28,6 +29,10 @@ type lockView struct {
 	Since       time.Time         `json:"since,omitzero"`
 	Until       time.Time         `json:"until,omitzero"`
 	RemainingMS int64             `json:"remaining_ms,omitempty"`
+	Shared      bool              `json:"shared,omitempty"`
+	Limit       int               `json:"limit,omitempty"`
+	Weight      int               `json:"weight,omitempty"`
+	Others      []lockView        `json:"others,omitempty"` // the other holds, if there are several
 	Waiting     int               `json:"waiting,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
 }
@@ -39,10 +44,16 @@ func newLockView(rec holdfast.Record) lockView {
 		Holder:      rec.Holder,
 		Token:       rec.Token,
 		RemainingMS: max(rec.Remaining.Milliseconds(), 0),
+		Shared:      rec.Limit == driver.Shared,
+		Limit:       max(rec.Limit, 0),
+		Weight:      rec.Weight,
 		Waiting:     rec.Waiting,
 		Metadata:    rec.Metadata,
 	}
 	v.Since, v.Until = jsonTime(rec.Since), jsonTime(rec.Until)
+	for _, other := range rec.Others {
+		v.Others = append(v.Others, newLockView(other))
+	}
 	return v
 }
 

@@ -36,6 +36,10 @@ func eventsBetween(before, after map[string]holdfast.Record, at time.Time) []eve
 	for _, name := range names {
 		old, was := before[name]
 		rec, is := after[name]
+		if usage(old) != "" || usage(rec) != "" {
+			events = append(events, holdEvents(old, was, rec, is, at)...)
+			continue
+		}
 		what := eventKind(old, was, rec, is)
 		if what == "" {
 			continue
@@ -46,6 +50,39 @@ func eventsBetween(before, after map[string]holdfast.Record, at time.Time) []eve
 			e.State, e.Until, e.RemainingMS = "", time.Time{}, 0
 		}
 		events = append(events, e)
+	}
+	return events
+}
+
+// holdEvents returns the events of a lock that has or had several holds: one for each hold that has
+// ended, and one for each that is new.
+func holdEvents(old holdfast.Record, was bool, rec holdfast.Record, is bool, at time.Time) (events []event) {
+	var before, after []holdfast.Record
+	if was {
+		before = eachHold(old)
+	}
+	if is {
+		after = eachHold(rec)
+	}
+	add := func(what string, hold holdfast.Record) {
+		hold.Others = nil
+		events = append(events, event{at.UTC(), what, newLockView(hold)})
+	}
+	for _, hold := range before {
+		if !slices.ContainsFunc(after, func(other holdfast.Record) bool { return other.Token == hold.Token }) {
+			add(eventFreed, hold)
+			e := &events[len(events)-1].lockView
+			e.State, e.Until, e.RemainingMS = "", time.Time{}, 0
+		}
+	}
+	for _, hold := range after {
+		switch {
+		case slices.ContainsFunc(before, func(other holdfast.Record) bool { return sameHold(hold, other) }):
+		case hold.Kept:
+			add(eventKept, hold)
+		default:
+			add(eventHeld, hold)
+		}
 	}
 	return events
 }
