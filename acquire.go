@@ -204,7 +204,7 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 		case res.Queued && c.guarantees.Fair:
 			l.confirmPlace(sent)
 			req.Claim = true
-		case req.Queue > 0 && res.Held.Limit != 0:
+		case !c.guarantees.Fair && req.Queue > 0 && res.Held.Limit != 0:
 			l.maybeGranted = true // The store keeps others out, until the owner is released.
 		}
 		if err := w.waitRetry(&res); err != nil {

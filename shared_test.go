@@ -513,3 +513,32 @@ func (s *unorderedStore) Release(ctx context.Context, req driver.ReleaseRequest)
 	}
 	return s.Store.Release(ctx, req)
 }
+
+// A waiter that a Fair store gives no place, as without the rights to its queue, goes on as one
+// owner.
+func TestReaderWithoutAPlace(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := &placelessStore{Store: memstore.New(), owners: map[string]bool{}}
+		c := open(t, store, nil)
+		reader := acquire(t, c, "a", shared)
+		writer := acquireLater(t, c, "a", nil)
+		time.Sleep(time.Minute)
+		release(t, reader)
+		release(t, <-writer)
+		if n := len(store.owners); n != 2 {
+			t.Errorf("a reader and a writer have tried as %d owners", n)
+		}
+	})
+}
+
+// A placelessStore is Fair, and gives nobody a place.
+type placelessStore struct {
+	driver.Store
+	owners map[string]bool // that have sent requests
+}
+
+func (s *placelessStore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	req.Queue = 0
+	s.owners[req.Owner] = true
+	return s.Store.Acquire(ctx, req)
+}
