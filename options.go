@@ -63,7 +63,8 @@ type Options struct {
 	// Shared takes the lock together with other callers that set Shared or Limit: the reading side
 	// of a read-write lock. A plain Acquire of the same name is the writing side, and is not
 	// starved: on a store that is Fair it waits for those that came before it, and on any other it
-	// keeps later ones out. Every holder has a lease and a token of its own, this Client's too: the
+	// keeps later ones out, if the store sends notices. Through a pooler to PostgreSQL nothing is
+	// kept for a waiter. Every holder has a lease and a token of its own, this Client's too: the
 	// token of a writer is above those of the readers before it, and below those of the readers
 	// after it.
 	//

@@ -107,12 +107,12 @@ var questions = []page.Question{
 		Chart: "growth-waiting",
 		Title: "What does a hand-over cost with many clients that wait?",
 		Text: "1 to 1,000 processes wait for one name, each a client of its own, all on this machine, with the server. For the PostgreSQL " +
-			"table 300 are the most that two cores bear: there are two to five processes more for each, those of its connections. Then " +
+			"table there are 300 at most, since 1,000 ran out of connections and memory, and nothing between was tried: there " +
+			"are two to five processes more for each, those of its connections. Then " +
 			"each of them has the lock once. In brackets, for Holdfast: how many times " +
 			"the cost with 100 processes that is. What waiting itself costs in that time is taken off. rueidislock was run with up to " +
 			"100: in many rounds some of its clients go on waiting for a lock that is free (served: the share that had it within 10 s " +
-			"of the one before). On PostgreSQL a hand-over costs more with each client: up to version 17 the server wakes the process of every " +
-			"connection that listens, whatever the notification is about.",
+			"of the one before). On PostgreSQL a hand-over costs more with each client, probably since the server wakes the process of every connection that listens, which was not measured by itself.",
 		Columns: []page.Column{
 			{Title: "a hand-over", Metric: "one hand-over", Scenarios: waitingScenarios},
 			{Title: "server CPU", Metric: "server CPU for a hand-over", Scenarios: waitingScenarios},

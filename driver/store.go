@@ -252,7 +252,7 @@ type AcquireRequest struct {
 	// No request is granted past a waiter: on a store that is Fair places are admitted in order,
 	// and the first that may not hold yet stops those behind it. On any other store a waiter that
 	// is refused because of holds which tolerate later requests keeps these out as long as its
-	// Queue lasts, or until its Release.
+	// Queue lasts, or until its Release, if the answer is Queued.
 	//
 	// A store without Guarantees.Shared or Guarantees.Limited returns ErrUnsupported. A Weight
 	// below 0 or above a Limit above 0 is ErrInvalid, and so is a Weight without one.

@@ -94,6 +94,7 @@
 // The table of waiters is UNLOGGED: a place is not written to the log, and a crash of the server
 // forgets the queues. The waiters then make new places, in another order. No connection can listen
 // through a pooler: waiters there try at intervals, and get the lock when nobody else is in line.
+// Readers that never pause can keep such a writer out.
 //
 // # What can go wrong
 //
