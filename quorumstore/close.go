@@ -47,9 +47,10 @@ func (s *Store) drain() {
 	defer timeout.Stop()
 	majorityAfter := time.Duration(-1) // how long a majority took to have no request; negative before
 	for {
+		calls := s.calls.Load() // before the requests are counted, since a call leaves some when it ends
 		pending, grace := s.pendingNodes()
 		var graceOver <-chan time.Time
-		if s.calls.Load() == 0 && pending <= len(s.nodes)-s.need {
+		if calls == 0 && pending <= len(s.nodes)-s.need {
 			if grace == 0 {
 				return
 			}
