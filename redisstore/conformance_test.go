@@ -18,6 +18,7 @@ import (
 )
 
 func TestConformanceSingle(t *testing.T) {
+	t.Parallel()
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
 		server := servers.StartRedis(tb)
 		loadScripts(tb, server)
@@ -31,6 +32,7 @@ func TestConformanceSingle(t *testing.T) {
 }
 
 func TestConformancePersistent(t *testing.T) {
+	t.Parallel()
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
 		server := servers.StartRedis(tb, "--appendonly", "yes", "--appendfsync", "always")
 		loadScripts(tb, server)
@@ -41,6 +43,7 @@ func TestConformancePersistent(t *testing.T) {
 }
 
 func TestConformanceCluster(t *testing.T) {
+	t.Parallel()
 	cluster := servers.StartRedisCluster(t)
 	for _, master := range cluster.Masters {
 		loadScripts(t, master)
@@ -53,6 +56,7 @@ func TestConformanceCluster(t *testing.T) {
 }
 
 func TestConformanceSentinel(t *testing.T) {
+	t.Parallel()
 	set := servers.StartRedisSentinel(t)
 	for _, server := range set.Nodes {
 		loadScripts(t, server)

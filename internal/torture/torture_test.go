@@ -157,7 +157,7 @@ func (p plain) Guarantees() driver.Guarantees {
 // together runs a few subtests at a time. They are idle for the most part, so
 // that there may be more of them than processors.
 func together(t *testing.T, names []string, f func(t *testing.T, name string)) {
-	slots := make(chan struct{}, 1)
+	slots := make(chan struct{}, 2)
 	var group sync.WaitGroup
 	for _, name := range names {
 		group.Go(func() {
