@@ -536,7 +536,12 @@ func TestQueueInACluster(t *testing.T) {
 			res, err := s.Acquire(t.Context(), waiter)
 			return err == nil && res.Queued
 		})
-		notices := noticesOf(t, s)
+		notices := make(chan driver.Notice, 1000)
+		t.Cleanup(s.Notify(func(n driver.Notice) {
+			if n.Name == name { // A connection that is made again notifies all waiters.
+				notices <- n
+			}
+		}))
 		release(t, s, held)
 		expect(t, notices, driver.Granted, waiter)
 	}
@@ -708,6 +713,7 @@ func TestPlaceBehindAStranger(t *testing.T) {
 		if res := acquire(t, s, request("name", time.Minute)); res.Granted {
 			t.Errorf("%s: a newcomer has overtaken", what)
 		}
+		expect(t, notices, driver.Granted, waiter)
 		if res := claim(t, s, waiter); !res.Granted {
 			t.Errorf("%s: a claim when it is free: %+v", what, res)
 		}

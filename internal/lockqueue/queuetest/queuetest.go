@@ -187,6 +187,7 @@ func Play(h History, scale float64, store Store) error {
 		if got != s.Want {
 			return fmt.Errorf("histories.txt:%d: %s\n got: %s", s.Line, s.Text, got)
 		}
+		p.late = max(p.late, p.lateness(s))
 	}
 	return nil
 }
@@ -197,6 +198,7 @@ type player struct {
 	store  Store
 	began  int64 // Store.Now at the first step
 	blocks []block
+	late   time.Duration    // the greatest lateness of the steps before
 	floors map[string]int64 // those that were requested, by owner
 	err    error
 }
@@ -210,17 +212,27 @@ func (p *player) scaled(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * p.scale)
 }
 
-// behind returns what stands after a result that was not granted. The time left is less by what the
-// steps themselves have taken: on a busy machine they may take as much as a second.
-func (p *player) behind(s Step, result string, r Reply) (text string) {
-	taken := time.Duration(p.store.Now()-p.began)*time.Microsecond - p.scaled(s.At)
-	for more := time.Duration(0); more <= taken+time.Second; more += time.Second {
-		left := time.Duration(float64(r.Left+min(more, max(taken, 0))) / p.scale).Round(time.Second)
-		if text = fmt.Sprintf(" behind %s %v", r.Held, left); result+text == s.Want {
-			break
+// lateness returns for how long the step has been due. On a busy machine that may be a second.
+func (p *player) lateness(s Step) time.Duration {
+	return max(time.Duration(p.store.Now()-p.began)*time.Microsecond-p.scaled(s.At), 0)
+}
+
+// behind returns what stands after a result that was not granted. The time left is less by the
+// lateness of the step, and more by that of the step that has granted the hold.
+func (p *player) behind(s Step, result string, r Reply) string {
+	text := func(left time.Duration) string {
+		return fmt.Sprintf(" behind %s %v", r.Held, time.Duration(float64(left)/p.scale).Round(time.Second))
+	}
+	least, most := r.Left-p.late, r.Left+p.lateness(s)
+	for left := least; left < most; left += p.scaled(time.Second) {
+		if result+text(left) == s.Want {
+			return text(left)
 		}
 	}
-	return text
+	if result+text(most) == s.Want {
+		return text(most)
+	}
+	return text(r.Left)
 }
 
 func (p *player) do(s Step) (string, error) {
