@@ -18,16 +18,20 @@ const (
 	// A hold that was granted by a notice ends with the place unless it is renewed.
 	maxPlaceTTL = 5 * time.Second
 
-	// noticeTTL is how long a store that is not Fair sends notices after a request. It is longer
-	// than the time from one request of a waiter to the next.
+	// noticeTTL is how long a store sends notices after a request of WaitFree, which is repeated
+	// after half of it.
 	noticeTTL = 10 * time.Second
 
 	// lateNoticeTime is for how long after a grant its notice may still come. A connection that is
 	// silent for longer has been replaced.
 	lateNoticeTime = time.Minute
 
-	// noticedPause is the greatest pause of a waiter that gets notices from such a store.
+	// noticedPause is the greatest pause of a waiter that gets notices from a store that is not Fair.
 	noticedPause = 2 * time.Second
+
+	// noticedQueue is how long such a store sends notices to the waiter after a request. It bounds
+	// for how long a waiter that is stopped keeps others out behind shared and limited holds.
+	noticedQueue = 2 * noticedPause
 )
 
 // placeTTL returns the TTL of the place of a lease.
@@ -43,7 +47,7 @@ func (a *acquireOp) queueDuration() time.Duration {
 	case c.guarantees.Fair:
 		return placeTTL(a.options.TTL)
 	}
-	return noticeTTL
+	return noticedQueue
 }
 
 // confirmPlace records that the answer to a request that was sent at sent has confirmed the place

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -541,4 +542,37 @@ func (s *placelessStore) Acquire(ctx context.Context, req driver.AcquireRequest)
 	req.Queue = 0
 	s.owners[req.Owner] = true
 	return s.Store.Acquire(ctx, req)
+}
+
+// A queueStore records the greatest Queue of its requests.
+type queueStore struct {
+	*faultstore.Store
+	greatest atomic.Int64
+}
+
+func (s *queueStore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	s.greatest.Store(max(s.greatest.Load(), int64(req.Queue)))
+	return s.Store.Acquire(ctx, req)
+}
+
+// A waiter that is stopped keeps others out for as long as its last request has asked for. That is
+// at most 5 s, on a store without a queue as well, and long enough for the next request.
+func TestStoppedWaiterKeepsOthersOut(t *testing.T) {
+	for name, store := range map[string]*faultstore.Store{
+		"queue":    faultstore.Wrap(memstore.New()),
+		"no queue": faultstore.Wrap(memstore.New()).Unfair(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				s := &queueStore{Store: store}
+				a, b := open(t, s, nil), open(t, s, nil)
+				lock := acquire(t, a, "a", nil)
+				time.AfterFunc(time.Minute, func() { release(t, lock) })
+				acquire(t, b, "a", nil)
+				if d := time.Duration(s.greatest.Load()); d <= 2*time.Second || d > 5*time.Second {
+					t.Errorf("a waiter has asked for %v", d)
+				}
+			})
+		})
+	}
 }
