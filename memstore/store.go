@@ -123,14 +123,5 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
-		return contextEndedError{err}
-	}
-	return nil
+	return driver.NotApplied(ctx.Err())
 }
-
-// contextEndedError is the error of a context that ended before the call. Nothing was
-// changed.
-type contextEndedError struct{ error }
-
-func (e contextEndedError) Unwrap() []error { return []error{e.error, driver.ErrNotApplied} }

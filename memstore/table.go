@@ -15,7 +15,7 @@ import (
 type lockTable struct {
 	mu      sync.Mutex
 	created time.Time
-	names   map[string]*lockedName // that have an entry or an interest, perhaps an expired one
+	names   map[string]*lockedName // that have an entry, perhaps an expired one
 	unused  []*lockedName          // to be used again, so that a hold does not allocate
 	tokens  tokens
 	counter lockqueue.Counter // of the name in use
@@ -24,30 +24,20 @@ type lockTable struct {
 	openStores int // guarded by namedTables
 }
 
+// An entry is a hold, a place, or a request for Ask notices without a place, which has no token.
+type entry = lockqueue.Entry[holderData]
+
 // A lockedName is the state of one name. Times are since lockTable.created, on the monotonic clock.
 type lockedName struct {
-	queue     lockqueue.Queue[holderData]
-	interests []interest
+	queue    lockqueue.Queue[holderData]
+	watchers []entry // that requested Ask notices without a place
 }
 
-// holderData is what the table keeps with a hold or place.
+// holderData is what the table keeps with an entry.
 type holderData struct {
 	store    *Store // gets the notices
 	holder   string
 	metadata map[string]string
-}
-
-// An interest is a request for Ask notices without a place.
-type interest struct {
-	store *Store
-	owner string
-	until time.Duration
-}
-
-// A storeNotice is a notice for one Store.
-type storeNotice struct {
-	store  *Store
-	notice driver.Notice
 }
 
 func newLockTable() *lockTable {
@@ -61,10 +51,11 @@ func newLockTable() *lockTable {
 
 func (t *lockTable) monotonicNow() time.Duration { return time.Since(t.created) }
 
-// update runs f on the state of a name, while no other call uses the table, and then sends the
-// notices of f and those of the entries that it has admitted.
-func (t *lockTable) update(name string, f func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData]) {
-	var notices []storeNotice
+// update runs f on the state of a name, while no other call uses the table. It then sends a notice
+// for each entry that f returns: Granted if the entry has a token, otherwise Ask.
+func (t *lockTable) update(
+	name string, f func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry,
+) {
 	t.mu.Lock()
 	n := t.names[name]
 	if n == nil {
@@ -78,28 +69,26 @@ func (t *lockTable) update(name string, f func(n *lockedName, now time.Duration,
 	now := t.monotonicNow()
 	t.counter = t.tokens.counterOf(name, t.created.Add(now).UnixMicro())
 	last := t.counter.Last
-	for _, e := range f(n, now, &t.counter) {
-		kind := driver.Granted
-		if e.Token == 0 {
-			kind = driver.Ask
-		}
-		notices = append(notices, storeNotice{e.Data.store, driver.Notice{
-			Kind: kind, Name: name, Owner: e.Owner, Token: e.Token, Tokens: e.Tokens,
-		}})
-	}
+	notified := f(n, now, &t.counter)
 	if t.counter.Last != last {
 		t.tokens.record(name, &t.counter)
 		t.sweepExpired(now)
 	}
-	if len(n.queue) == 0 && len(n.interests) == 0 {
+	if len(n.queue) == 0 && len(n.watchers) == 0 {
 		delete(t.names, name)
 		if len(t.unused) < sweepSize {
 			t.unused = append(t.unused, n)
 		}
 	}
 	t.mu.Unlock()
-	for _, sn := range notices {
-		sn.store.notices.Send(sn.notice)
+	for _, e := range notified {
+		kind := driver.Granted
+		if e.Token == 0 {
+			kind = driver.Ask
+		}
+		e.Data.store.notices.Send(driver.Notice{
+			Kind: kind, Name: name, Owner: e.Owner, Token: e.Token, Tokens: e.Tokens,
+		})
 	}
 }
 
@@ -108,9 +97,9 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 	if req.NoPlace {
 		queue = 0
 	}
-	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData] {
+	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry {
 		own, notices, failure := n.queue.Acquire(lockqueue.Request[holderData]{
-			Entry: lockqueue.Entry[holderData]{
+			Entry: entry{
 				Owner: req.Owner, Limit: req.Limit, Weight: req.Weight, Floor: req.Floor, Tokens: req.Tokens,
 				Data: holderData{s, req.Holder, req.Metadata},
 			},
@@ -127,7 +116,7 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 			res.Queued, res.First = true, own == n.queue.First()
 		case req.NoPlace && req.Queue > 0:
 			res.Queued = true
-			n.addInterest(s, req.Owner, now, now+req.Queue)
+			n.addWatcher(s, req.Owner, now, now+req.Queue)
 		}
 		if len(n.queue) > 0 && n.queue[0].Token != 0 {
 			res.Held = t.holdRecord(req.Name, &n.queue[0], now)
@@ -139,7 +128,7 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 }
 
 func (t *lockTable) renew(req *driver.RenewRequest) (outcome driver.RenewOutcome) {
-	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData] {
+	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry {
 		own, notices := n.queue.Renew(req.Owner, req.Token, req.TTL, now, c)
 		switch {
 		case own == nil:
@@ -155,10 +144,10 @@ func (t *lockTable) renew(req *driver.RenewRequest) (outcome driver.RenewOutcome
 }
 
 func (t *lockTable) release(req *driver.ReleaseRequest) (found bool) {
-	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) (notices []lockqueue.Entry[holderData]) {
+	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) (notices []entry) {
 		found, notices = n.queue.Release(req.Owner, req.Keep, now, c)
 		if found {
-			notices = n.appendInterests(notices, now)
+			notices = n.appendWatchers(notices, now)
 		}
 		return notices
 	})
@@ -166,7 +155,7 @@ func (t *lockTable) release(req *driver.ReleaseRequest) (found bool) {
 }
 
 func (t *lockTable) breakHold(req driver.BreakRequest) (rec driver.Record, found bool) {
-	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData] {
+	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry {
 		notices := n.queue.Settle(now, c)
 		if len(n.queue) == 0 {
 			return notices
@@ -181,13 +170,13 @@ func (t *lockTable) breakHold(req driver.BreakRequest) (rec driver.Record, found
 			rec = withOther(rec, t.holdRecord(req.Name, &ended[i], now))
 		}
 		rec.Waiting = waiting
-		return n.appendInterests(notices, now)
+		return n.appendWatchers(notices, now)
 	})
 	return rec, found
 }
 
 func (t *lockTable) lookupRecord(name string) (rec driver.Record, found bool) {
-	t.update(name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[holderData] {
+	t.update(name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry {
 		notices := n.queue.Settle(now, c)
 		rec = t.recordOf(name, n, now)
 		found = rec.Name != ""
@@ -236,7 +225,7 @@ func withOther(first, other driver.Record) driver.Record {
 }
 
 // holdRecord describes one hold.
-func (t *lockTable) holdRecord(name string, h *lockqueue.Entry[holderData], now time.Duration) driver.Record {
+func (t *lockTable) holdRecord(name string, h *entry, now time.Duration) driver.Record {
 	rec := driver.Record{
 		Name:      name,
 		Holder:    h.Data.holder,
@@ -266,29 +255,26 @@ func (n *lockedName) waiting(now time.Duration) (count int) {
 	return count
 }
 
-// addInterest registers an interest until a time, or prolongs the one of the owner.
-func (n *lockedName) addInterest(s *Store, owner string, now, until time.Duration) {
-	n.dropInterests(now)
-	for i := range n.interests {
-		if own := &n.interests[i]; own.store == s && own.owner == owner {
-			own.until = max(own.until, until)
+// addWatcher registers a request for Ask notices until a time, or prolongs that of the owner.
+func (n *lockedName) addWatcher(s *Store, owner string, now, until time.Duration) {
+	n.dropExpiredWatchers(now)
+	for i := range n.watchers {
+		if w := &n.watchers[i]; w.Data.store == s && w.Owner == owner {
+			w.Until = max(w.Until, until)
 			return
 		}
 	}
-	n.interests = append(n.interests, interest{s, owner, until})
+	n.watchers = append(n.watchers, entry{Owner: owner, Until: until, Data: holderData{store: s}})
 }
 
-// appendInterests appends an entry without a token for each interest, to be sent as Ask notices.
-func (n *lockedName) appendInterests(notices []lockqueue.Entry[holderData], now time.Duration) []lockqueue.Entry[holderData] {
-	n.dropInterests(now)
-	for _, i := range n.interests {
-		notices = append(notices, lockqueue.Entry[holderData]{Owner: i.owner, Data: holderData{store: i.store}})
-	}
-	return notices
+// appendWatchers appends the requests for Ask notices that have not expired.
+func (n *lockedName) appendWatchers(notified []entry, now time.Duration) []entry {
+	n.dropExpiredWatchers(now)
+	return append(notified, n.watchers...)
 }
 
-func (n *lockedName) dropInterests(now time.Duration) {
-	n.interests = slices.DeleteFunc(n.interests, func(i interest) bool { return i.until <= now })
+func (n *lockedName) dropExpiredWatchers(now time.Duration) {
+	n.watchers = slices.DeleteFunc(n.watchers, func(w entry) bool { return w.Until <= now })
 }
 
 // removeStore is called when a Store over the table is closed. When the last one is
@@ -320,8 +306,8 @@ func (t *lockTable) sweepExpired(now time.Duration) {
 		return
 	}
 	deleteMatching(t.names, func(n *lockedName) bool {
-		return !slices.ContainsFunc(n.queue, func(e lockqueue.Entry[holderData]) bool { return e.Until > now }) &&
-			!slices.ContainsFunc(n.interests, func(i interest) bool { return i.until > now })
+		inUse := func(e entry) bool { return e.Until > now }
+		return !slices.ContainsFunc(n.queue, inUse) && !slices.ContainsFunc(n.watchers, inUse)
 	})
 	deleteMatching(t.tokens.aheadOfCounter, t.tokens.isObsolete)
 }
