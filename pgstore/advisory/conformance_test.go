@@ -82,7 +82,7 @@ func (f *siblings) late(name string) bool {
 		key, _ := s.keys(name)
 		s.mu.Lock()
 		over := false
-		for c := s.leases[key]; c != nil; c = c.next {
+		for _, c := range s.leases[key] {
 			over = over || c.state != leaseAcquiring && !time.Now().Before(c.until)
 		}
 		s.mu.Unlock()

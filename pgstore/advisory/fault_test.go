@@ -366,7 +366,7 @@ func TestUnlockVerified(t *testing.T) {
 	req := grant(t, s, "name", time.Minute)
 	bystander := grant(t, s, "bystander", time.Minute)
 	key, _ := s.keys("name")
-	c := s.leases[key]
+	c := s.leases[key][0]
 	done := make(chan error, 1)
 	s.sessions[0].sendStatement(c.unlockKeyStatement(func(_ []byte, err error) { done <- err }))
 	if err := <-done; err != nil {

@@ -2,6 +2,7 @@ package advisory
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -23,7 +24,6 @@ type lease struct {
 	probes bool // its attempt is to find out whether shared locks are in the way
 
 	// Guarded by Store.mu.
-	next            *lease   // on the same key, and newer
 	session         *session // nil while one is being assigned
 	state           leaseState
 	done            chan struct{} // closed when the lease is no longer pending
@@ -103,7 +103,7 @@ func (l *lease) publicRecord() driver.Record {
 
 // findLease returns the lease of an owner on a key, or nil. The caller holds s.mu.
 func (s *Store) findLease(key Key, name, owner string) *lease {
-	for l := s.leases[key]; l != nil; l = l.next {
+	for _, l := range s.leases[key] {
 		if l.owner == owner && l.name == name {
 			return l
 		}
@@ -114,7 +114,7 @@ func (s *Store) findLease(key Key, name, owner string) *lease {
 // leaseInWay returns a lease on a key that a request does not tolerate, or nil. If there are
 // several, it is the oldest that is held. The caller holds s.mu.
 func (s *Store) leaseInWay(key Key, shared bool) (inWay *lease) {
-	for l := s.leases[key]; l != nil; l = l.next {
+	for _, l := range s.leases[key] {
 		switch {
 		case shared && l.shared && !l.unlocksAll:
 		case l.state == leaseHeld && time.Now().Before(l.until):
@@ -126,23 +126,10 @@ func (s *Store) leaseInWay(key Key, shared bool) (inWay *lease) {
 	return inWay
 }
 
-// addLease adds a new lease of its key. The caller holds s.mu.
-func (s *Store) addLease(l *lease) {
-	last := s.leases[l.key]
-	if last == nil {
-		s.leases[l.key] = l
-		return
-	}
-	for last.next != nil {
-		last = last.next
-	}
-	last.next = l
-}
-
 // sharesSession reports whether another shared lease has locked the key in the session of l, or is
 // about to. The caller holds s.mu.
 func (s *Store) sharesSession(l *lease) bool {
-	for other := s.leases[l.key]; other != nil; other = other.next {
+	for _, other := range s.leases[l.key] {
 		if other != l && other.session == l.session && (other.state == leaseAcquiring || other.state == leaseHeld) {
 			return true
 		}
@@ -163,16 +150,11 @@ func (s *Store) removeLease(l *lease) {
 	if l.session != nil {
 		l.session.leaseCount--
 	}
-	switch first := s.leases[l.key]; {
-	case first == l && l.next == nil:
+	leases := s.leases[l.key]
+	if i := slices.Index(leases, l); len(leases) > 1 {
+		s.leases[l.key] = slices.Delete(leases, i, i+1)
+	} else {
 		delete(s.leases, l.key)
-	case first == l:
-		s.leases[l.key] = l.next
-	default:
-		for first.next != l {
-			first = first.next
-		}
-		first.next = l.next
 	}
 	if wasPending {
 		close(l.done)
@@ -257,8 +239,8 @@ func (s *Store) onSessionEnded(sess *session, cause error) (notify func()) {
 	s.removeSession(sess)
 	s.recordOrphan(sess, cause)
 	var lost []*lease
-	for _, l := range s.leases {
-		for ; l != nil; l = l.next {
+	for _, leases := range s.leases {
+		for _, l := range slices.Clone(leases) { // removeLease changes the slice.
 			if l.session != sess {
 				continue
 			}

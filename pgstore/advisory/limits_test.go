@@ -93,8 +93,10 @@ func TestLockTable(t *testing.T) {
 	for _, owner := range []*Store{s, greedy} {
 		owner.mu.Lock()
 		var reqs []driver.AcquireRequest
-		for _, c := range owner.leases {
-			reqs = append(reqs, driver.AcquireRequest{Name: c.name, Owner: c.owner, TTL: time.Minute})
+		for _, leases := range owner.leases {
+			for _, l := range leases {
+				reqs = append(reqs, driver.AcquireRequest{Name: l.name, Owner: l.owner, TTL: time.Minute})
+			}
 		}
 		owner.mu.Unlock()
 		for _, req := range reqs {

@@ -99,7 +99,7 @@ func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, e
 func (s *Store) ownRecords(key Key, name string) (records []driver.Record, sessions []int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for l := s.leases[key]; l != nil; l = l.next {
+	for _, l := range s.leases[key] {
 		if l.state == leaseHeld && l.name == name && time.Now().Before(l.until) {
 			records, sessions = append(records, l.publicRecord()), append(sessions, int32(l.session.pid))
 		}
@@ -180,7 +180,7 @@ func (s *Store) readLocks(ctx context.Context) ([]Lock, error) {
 	defer s.mu.Unlock()
 	for i := range all {
 		lock := &all[i]
-		for l := s.leases[lock.Key]; l != nil; l = l.next {
+		for _, l := range s.leases[lock.Key] {
 			if l.state == leaseHeld && l.session.pid == uint32(lock.PID) {
 				lock.Name, lock.Since = l.name, l.since.Round(0)
 				break

@@ -71,7 +71,7 @@ func TestWaiterCheckWithoutRoom(t *testing.T) {
 	grant(t, s, "name", time.Minute)
 	key := keyIn(t, s, "name")
 	notified := listenAsWaiter(t, key)
-	c := s.leases[key]
+	c := s.leases[key][0]
 	unlocked := make(chan error, 1)
 	s.sessions[0].sendStatement(c.unlockKeyStatement(func(_ []byte, err error) { unlocked <- err }))
 	if err := <-unlocked; err != nil {

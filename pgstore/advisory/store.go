@@ -73,7 +73,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	closed   bool
-	leases   map[Key]*lease // the first of each key; the others follow by lease.next
+	leases   map[Key][]*lease // oldest first
 	sessions []*session
 	dials    map[time.Duration]*sessionDial // under way, by the idle timeout of the session
 	orphans  []orphan
@@ -96,7 +96,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 		options:          *opts,
 		keys:             opts.Keys,
 		firstSignalDelay: firstSignalDelay,
-		leases:           map[Key]*lease{},
+		leases:           map[Key][]*lease{},
 		waiters:          map[ownedName]*waiter{},
 		dials:            map[time.Duration]*sessionDial{},
 	}

@@ -27,119 +27,91 @@ import (
 // without Keys: they exclude each other. Do not use it for work that takes minutes: an open
 // transaction holds up vacuum for the whole database.
 func LockTx(ctx context.Context, tx pgx.Tx, name string) error {
-	key, err := SHA256Keys("")(name)
-	if err != nil {
-		return err
-	}
-	return LockKeyTx(ctx, tx, key)
+	_, err := lockNameInTx(ctx, tx, name, waitInTx)
+	return err
 }
 
 // TryLockTx is LockTx without waiting. It reports whether the lock is held.
 func TryLockTx(ctx context.Context, tx pgx.Tx, name string) (bool, error) {
-	key, err := SHA256Keys("")(name)
-	if err != nil {
-		return false, err
-	}
-	return TryLockKeyTx(ctx, tx, key)
+	return lockNameInTx(ctx, tx, name, tryInTx)
 }
 
 // LockKeyTx is LockTx for any key.
 func LockKeyTx(ctx context.Context, tx pgx.Tx, key Key) error {
-	_, err := lockInTx(ctx, pgxQuery(tx), key, waitInTx)
+	_, err := lockInTx(ctx, tx, key, waitInTx)
 	return err
 }
 
 // TryLockKeyTx is TryLockTx for any key.
 func TryLockKeyTx(ctx context.Context, tx pgx.Tx, key Key) (bool, error) {
-	return lockInTx(ctx, pgxQuery(tx), key, tryInTx)
+	return lockInTx(ctx, tx, key, tryInTx)
 }
 
 // LockSQLTx is LockTx for a transaction of package database/sql.
 func LockSQLTx(ctx context.Context, tx *sql.Tx, name string) error {
-	key, err := SHA256Keys("")(name)
-	if err != nil {
-		return err
-	}
-	return LockKeySQLTx(ctx, tx, key)
+	_, err := lockNameInTx(ctx, tx, name, waitInTx)
+	return err
 }
 
 // TryLockSQLTx is TryLockTx for a transaction of package database/sql.
 func TryLockSQLTx(ctx context.Context, tx *sql.Tx, name string) (bool, error) {
-	key, err := SHA256Keys("")(name)
-	if err != nil {
-		return false, err
-	}
-	return TryLockKeySQLTx(ctx, tx, key)
+	return lockNameInTx(ctx, tx, name, tryInTx)
 }
 
 // LockKeySQLTx is LockSQLTx for any key.
 func LockKeySQLTx(ctx context.Context, tx *sql.Tx, key Key) error {
-	_, err := lockInTx(ctx, sqlQuery(tx), key, waitInTx)
+	_, err := lockInTx(ctx, tx, key, waitInTx)
 	return err
 }
 
 // TryLockKeySQLTx is TryLockSQLTx for any key.
 func TryLockKeySQLTx(ctx context.Context, tx *sql.Tx, key Key) (bool, error) {
-	return lockInTx(ctx, sqlQuery(tx), key, tryInTx)
+	return lockInTx(ctx, tx, key, tryInTx)
 }
 
 // LockSharedTx is LockTx for a shared lock, which excludes exclusive locks alone: those of LockTx,
 // and the holds of a [Store] that are not shared.
 func LockSharedTx(ctx context.Context, tx pgx.Tx, name string) error {
-	key, err := SHA256Keys("")(name)
-	if err != nil {
-		return err
-	}
-	return LockSharedKeyTx(ctx, tx, key)
+	_, err := lockNameInTx(ctx, tx, name, waitSharedInTx)
+	return err
 }
 
 // TryLockSharedTx is LockSharedTx without waiting. It reports whether the lock is held.
 func TryLockSharedTx(ctx context.Context, tx pgx.Tx, name string) (bool, error) {
-	key, err := SHA256Keys("")(name)
-	if err != nil {
-		return false, err
-	}
-	return TryLockSharedKeyTx(ctx, tx, key)
+	return lockNameInTx(ctx, tx, name, trySharedInTx)
 }
 
 // LockSharedKeyTx is LockSharedTx for any key.
 func LockSharedKeyTx(ctx context.Context, tx pgx.Tx, key Key) error {
-	_, err := lockInTx(ctx, pgxQuery(tx), key, waitSharedInTx)
+	_, err := lockInTx(ctx, tx, key, waitSharedInTx)
 	return err
 }
 
 // TryLockSharedKeyTx is TryLockSharedTx for any key.
 func TryLockSharedKeyTx(ctx context.Context, tx pgx.Tx, key Key) (bool, error) {
-	return lockInTx(ctx, pgxQuery(tx), key, trySharedInTx)
+	return lockInTx(ctx, tx, key, trySharedInTx)
 }
 
 // LockSharedSQLTx is LockSharedTx for a transaction of package database/sql.
 func LockSharedSQLTx(ctx context.Context, tx *sql.Tx, name string) error {
-	key, err := SHA256Keys("")(name)
-	if err != nil {
-		return err
-	}
-	return LockSharedKeySQLTx(ctx, tx, key)
+	_, err := lockNameInTx(ctx, tx, name, waitSharedInTx)
+	return err
 }
 
 // TryLockSharedSQLTx is TryLockSharedTx for a transaction of package database/sql.
 func TryLockSharedSQLTx(ctx context.Context, tx *sql.Tx, name string) (bool, error) {
-	key, err := SHA256Keys("")(name)
-	if err != nil {
-		return false, err
-	}
-	return TryLockSharedKeySQLTx(ctx, tx, key)
+	return lockNameInTx(ctx, tx, name, trySharedInTx)
 }
 
 // LockSharedKeySQLTx is LockSharedSQLTx for any key.
 func LockSharedKeySQLTx(ctx context.Context, tx *sql.Tx, key Key) error {
-	_, err := lockInTx(ctx, sqlQuery(tx), key, waitSharedInTx)
+	_, err := lockInTx(ctx, tx, key, waitSharedInTx)
 	return err
 }
 
 // TryLockSharedKeySQLTx is TryLockSharedSQLTx for any key.
 func TryLockSharedKeySQLTx(ctx context.Context, tx *sql.Tx, key Key) (bool, error) {
-	return lockInTx(ctx, sqlQuery(tx), key, trySharedInTx)
+	return lockInTx(ctx, tx, key, trySharedInTx)
 }
 
 // The statements, for the arguments of Key.sqlLiteral.
@@ -150,35 +122,30 @@ const (
 	trySharedInTx  = "SELECT pg_catalog.pg_try_advisory_xact_lock_shared(%s)"
 )
 
-// A rowQuery runs a statement in a transaction and returns its one row.
-type rowQuery func(ctx context.Context, statement string) interface{ Scan(...any) error }
-
-// pgxQuery returns nil without a transaction, as sqlQuery does. The simple protocol prepares no
-// statement, which a pooler may not support.
-func pgxQuery(tx pgx.Tx) rowQuery {
-	if tx == nil {
-		return nil
+// lockNameInTx is lockInTx for the key of a name.
+func lockNameInTx(ctx context.Context, tx any, name, statement string) (locked bool, err error) {
+	key, err := SHA256Keys("")(name)
+	if err != nil {
+		return false, err
 	}
-	return func(ctx context.Context, statement string) interface{ Scan(...any) error } {
-		return tx.QueryRow(ctx, statement, pgx.QueryExecModeSimpleProtocol)
-	}
+	return lockInTx(ctx, tx, key, statement)
 }
 
-func sqlQuery(tx *sql.Tx) rowQuery {
-	if tx == nil {
-		return nil
-	}
-	return func(ctx context.Context, statement string) interface{ Scan(...any) error } {
-		return tx.QueryRowContext(ctx, statement)
-	}
-}
-
-func lockInTx(ctx context.Context, query rowQuery, key Key, statement string) (locked bool, err error) {
-	if query == nil {
+// lockInTx runs a statement for a key in a transaction, which is a pgx.Tx or a *sql.Tx.
+func lockInTx(ctx context.Context, tx any, key Key, statement string) (locked bool, err error) {
+	if tx == nil || tx == (*sql.Tx)(nil) {
 		return false, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalid)
 	}
 	// A key is digits and at most a sign and a comma: safe as text.
-	if err := query(ctx, fmt.Sprintf(statement, key.sqlLiteral())).Scan(&locked); err != nil {
+	statement = fmt.Sprintf(statement, key.sqlLiteral())
+	switch tx := tx.(type) {
+	case pgx.Tx:
+		// The simple protocol prepares no statement. Some poolers support no prepared ones.
+		err = tx.QueryRow(ctx, statement, pgx.QueryExecModeSimpleProtocol).Scan(&locked)
+	case *sql.Tx:
+		err = tx.QueryRowContext(ctx, statement).Scan(&locked)
+	}
+	if err != nil {
 		return false, fmt.Errorf("lock %v for the transaction: %w", key, err)
 	}
 	return locked, nil

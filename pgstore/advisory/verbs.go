@@ -39,26 +39,46 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	return res, err
 }
 
-// acquireNow makes an attempt to take a name. That of an owner that waits finds out whether shared
-// holds are in the way.
-func (s *Store) acquireNow(ctx context.Context, key Key, req *driver.AcquireRequest, waits bool) (driver.AcquireResult, error) {
+// acquireNow makes an attempt to take a name. It adds a lease for the key unless one is in the way.
+// An expired one is unlocked first. The attempt of an owner that waits reports whether shared holds
+// are in the way.
+func (s *Store) acquireNow(
+	ctx context.Context, key Key, req *driver.AcquireRequest, waits bool,
+) (driver.AcquireResult, error) {
 	for {
-		found := s.findOrAddLease(key, req)
+		s.mu.Lock()
+		l := s.findLease(key, req.Name, req.Owner)
+		own := l != nil
+		if !own {
+			l = s.leaseInWay(key, req.Limit != 0)
+		}
+		if l == nil {
+			l = &lease{
+				key: key, name: req.Name, owner: req.Owner, holder: req.Holder,
+				shared: req.Limit != 0, probes: waits, done: make(chan struct{}),
+			}
+			s.leases[key] = append(s.leases[key], l)
+			s.mu.Unlock()
+			return s.acquireKey(ctx, l, req)
+		}
+		var done <-chan struct{} = l.done
 		switch {
-		case found.isNew:
-			found.lease.probes = waits
-			return s.acquireKey(ctx, found.lease, req)
-		case found.pending != nil:
-			if err := waitUntilDone(ctx, found.pending); err != nil {
-				return driver.AcquireResult{}, err
+		case l.pending():
+			s.mu.Unlock()
+		case !time.Now().Before(l.until):
+			done = s.unlockLease(l)
+		case own:
+			s.mu.Unlock()
+			if outcome, err := s.renewOne(ctx, req); outcome != driver.RenewLost {
+				return driver.AcquireResult{Granted: outcome == driver.Renewed, Token: l.token}, err
 			}
-		case found.lease == nil:
-			return driver.AcquireResult{Held: found.holder}, nil
+			continue
 		default:
-			outcome, err := s.renewOne(ctx, req)
-			if outcome != driver.RenewLost {
-				return driver.AcquireResult{Granted: outcome == driver.Renewed, Token: found.lease.token}, err
-			}
+			defer s.mu.Unlock()
+			return driver.AcquireResult{Held: l.publicRecord()}, nil
+		}
+		if err := waitUntilDone(ctx, done); err != nil {
+			return driver.AcquireResult{}, err
 		}
 	}
 }
@@ -81,41 +101,6 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) (K
 		return Key{}, err
 	}
 	return s.keys(req.Name)
-}
-
-// A leaseLookup is the state of a key for a caller that wants it: a new lease of the caller, a
-// pending one, the caller's own hold, or the hold of another owner.
-type leaseLookup struct {
-	lease   *lease
-	isNew   bool
-	pending <-chan struct{}
-	holder  driver.Record
-}
-
-// findOrAddLease adds a lease for a key that has none in this store, or none that is in the way. It
-// unlocks a hold that has expired.
-func (s *Store) findOrAddLease(key Key, req *driver.AcquireRequest) leaseLookup {
-	s.mu.Lock()
-	shared := req.Limit != 0
-	l := s.findLease(key, req.Name, req.Owner)
-	if l == nil {
-		l = s.leaseInWay(key, shared)
-	}
-	if l != nil && l.state == leaseHeld && !time.Now().Before(l.until) {
-		return leaseLookup{pending: s.unlockLease(l)}
-	}
-	defer s.mu.Unlock()
-	switch {
-	case l == nil:
-		l = &lease{key: key, name: req.Name, owner: req.Owner, holder: req.Holder, shared: shared, done: make(chan struct{})}
-		s.addLease(l)
-		return leaseLookup{lease: l, isNew: true}
-	case l.pending():
-		return leaseLookup{pending: l.done}
-	case l.owner == req.Owner && l.name == req.Name:
-		return leaseLookup{lease: l}
-	}
-	return leaseLookup{holder: l.publicRecord()}
 }
 
 // awaitUnlocking waits until no lease unlocks a key as often as a session may have locked it: it
