@@ -111,32 +111,38 @@ func (c *client) expectFree(name string) {
 func (c *client) eventuallyGranted(name string, due time.Time) *hold {
 	c.run.Helper()
 	time.Sleep(time.Until(due))
-	return c.pollAcquire(name, due)
+	return c.pollAcquire(c.newRequest(name, long), due)
 }
 
 // heldFor makes attempts until the name is free, and checks that it was taken for
 // the whole duration lasts since began, and not much longer.
 func (c *client) heldFor(name string, began time.Time, lasts time.Duration) *hold {
 	c.run.Helper()
-	next := c.pollAcquire(name, began.Add(lasts))
+	return c.refusedFor(c.newRequest(name, long), began, lasts)
+}
+
+// refusedFor sends a request until it is granted, and checks that it was refused for the whole
+// duration lasts since began, and not much longer.
+func (c *client) refusedFor(req driver.AcquireRequest, began time.Time, lasts time.Duration) *hold {
+	c.run.Helper()
+	next := c.pollAcquire(req, began.Add(lasts))
 	if took := next.answered.Sub(began); took < lasts-precision {
-		c.run.Errorf("%q was to be had after %v, want it taken for %v", name, took, lasts)
+		c.run.Errorf("%q was to be had after %v, want it taken for %v", req.Name, took, lasts)
 	}
 	return next
 }
 
-// pollAcquire makes attempts until one is granted.
-func (c *client) pollAcquire(name string, due time.Time) *hold {
+// pollAcquire sends a request until it is granted, at the latest shortly after it is due.
+func (c *client) pollAcquire(req driver.AcquireRequest, due time.Time) *hold {
 	c.run.Helper()
-	req := c.newRequest(name, long)
-	h := &hold{client: c, name: name, owner: req.Owner, holder: req.Holder, ttl: req.TTL}
+	h := &hold{client: c, name: req.Name, owner: req.Owner, holder: req.Holder, ttl: req.TTL}
 	if !c.run.pollUntil(due, func() bool {
 		h.sent = time.Now()
 		res := c.acquire(req)
 		h.answered, h.token, h.tokens = time.Now(), res.Token, max(res.Tokens, 1)
 		return res.Granted
 	}) {
-		c.run.Fatalf("%q is not free %v after it was due", name, c.run.tolerance())
+		c.run.Fatalf("%q is not free %v after it was due", req.Name, c.run.tolerance())
 	}
 	return h
 }

@@ -272,7 +272,7 @@ var queueCases = []testCase{
 				last = r.first.queueUp("name", medium)
 			}
 			h.releaseHeld()
-			next := r.otherStore().pollAcquire("name", last.answered.Add(medium))
+			next := r.otherStore().pollAcquire(r.first.newRequest("name", long), last.answered.Add(medium))
 			if took := next.answered.Sub(first.sent); took < medium-precision {
 				r.Errorf("a name with places of %v was to be had after %v", medium, took)
 			}
@@ -633,7 +633,7 @@ var queueCases = []testCase{
 			r.backing.Restart(r)
 			h.client = r.openStore()
 			h.release()
-			h.client.pollAcquire("name", w.answered.Add(medium)).expectStillHeld()
+			h.client.pollAcquire(h.client.newRequest("name", long), w.answered.Add(medium)).expectStillHeld()
 		},
 	},
 }

@@ -224,14 +224,7 @@ var sharedCases = []testCase{
 			w.release()
 			r.first.acquireGranted(late).releaseHeld()
 			w, _ = r.first.wait(r.first.queueRequest("name", medium))
-			req := r.otherStore().limitedRequest("name", long, driver.Shared, 0)
-			due := w.sent.Add(medium)
-			if !r.pollUntil(due, func() bool { return r.first.acquire(req).Granted }) {
-				r.Fatal("a reader is kept out by a writer whose wait is over")
-			}
-			if early := time.Until(due); early > precision {
-				r.Errorf("a reader was granted the name %v before the end of the wait of a writer", early)
-			}
+			r.first.refusedFor(r.first.limitedRequest("name", long, driver.Shared, 0), w.sent, medium)
 		},
 	},
 	{
@@ -280,42 +273,13 @@ var sharedCases = []testCase{
 		claim:    "Readers and writers through several stores hold a name together and alone as they request, and each is granted it.",
 		requires: shared,
 		run: func(r *caseRun) {
-			stores := []*client{r.first, r.otherStore(), r.otherStore()}
-			var readers, writers atomic.Int64
-			r.runParallel(9, func(i int) error {
-				c := stores[i%len(stores)]
-				for range 15 {
-					limit := driver.Shared
-					if i < 2 {
-						limit = 0
-					}
-					req := c.limitedRequest("name", long, limit, 0)
-					if err := c.pollGrant(req); err != nil {
-						return err
-					}
-					var err error
-					if limit == 0 {
-						writers.Add(1)
-						time.Sleep(precision / 4)
-						if n, m := writers.Load(), readers.Load(); n != 1 || m != 0 {
-							err = fmt.Errorf("%d writers and %d readers hold the name", n, m)
-						}
-						writers.Add(-1)
-					} else {
-						readers.Add(1)
-						time.Sleep(precision / 4)
-						if n := writers.Load(); n != 0 {
-							err = fmt.Errorf("a reader holds the name beside %d writers", n)
-						}
-						readers.Add(-1)
-					}
-					if err := errors.Join(err, c.releaseOrError(req.Name, req.Owner)); err != nil {
-						return err
-					}
+			// A writer adds so much that there is room for no reader beside it.
+			r.expectSumAtMost(9, func(i int) (limit, weight int, adds int64) {
+				if i < 2 {
+					return 0, 0, 9
 				}
-				return nil
+				return driver.Shared, 0, 1
 			})
-			r.first.expectFree("name")
 		},
 	},
 	{
@@ -417,13 +381,7 @@ var sharedCases = []testCase{
 			b.releaseHeld()
 			r.otherStore().acquireRefused(r.otherStore().limitedRequest("name", long, 3, 2))
 			r.otherStore().acquireLimited("name", long, 3, 1).releaseHeld()
-			req := r.otherStore().limitedRequest("name", long, 3, 2)
-			if !r.pollUntil(began.Add(medium), func() bool { return r.first.acquire(req).Granted }) {
-				r.Fatal("the share is still kept")
-			}
-			if took := time.Since(began); took < medium-precision {
-				r.Errorf("the share was to be had after %v, want it kept for %v", took, medium)
-			}
+			r.first.refusedFor(r.first.limitedRequest("name", long, 3, 2), began, medium)
 		},
 	},
 	{
@@ -471,29 +429,9 @@ var sharedCases = []testCase{
 		claim:    "The weights of what many owners hold at once, through several stores, are never above the Limit, and each owner is granted its share.",
 		requires: limited,
 		run: func(r *caseRun) {
-			stores := []*client{r.first, r.otherStore(), r.otherStore()}
-			var used atomic.Int64
-			r.runParallel(9, func(i int) error {
-				c, weight := stores[i%len(stores)], 1+i%3
-				for range 15 {
-					req := c.limitedRequest("name", long, 4, weight)
-					if err := c.pollGrant(req); err != nil {
-						return err
-					}
-					var err error
-					used.Add(int64(weight))
-					time.Sleep(precision / 4)
-					if n := used.Load(); n > 4 {
-						err = fmt.Errorf("weights of %d are held, want 4 at most", n)
-					}
-					used.Add(-int64(weight))
-					if err := errors.Join(err, c.releaseOrError(req.Name, req.Owner)); err != nil {
-						return err
-					}
-				}
-				return nil
+			r.expectSumAtMost(4, func(i int) (limit, weight int, adds int64) {
+				return 4, 1 + i%3, int64(1 + i%3)
 			})
-			r.first.expectFree("name")
 		},
 	},
 	{
@@ -505,10 +443,7 @@ var sharedCases = []testCase{
 			stays := r.first.acquireLimited("name", long, 3, 0)
 			h := dead.acquireLimited("name", medium, 3, 2)
 			r.backing.Crash(r, dead.Store)
-			req := r.first.limitedRequest("name", long, 3, 2)
-			if !r.pollUntil(h.answered.Add(medium), func() bool { return r.first.acquire(req).Granted }) {
-				r.Error("the share of the dead process is still held")
-			}
+			r.first.pollAcquire(r.first.limitedRequest("name", long, 3, 2), h.answered.Add(medium))
 			stays.expectRenewed()
 		},
 	},
@@ -532,6 +467,37 @@ func (c *client) limitedQueueRequest(name string, queue time.Duration, limit, we
 func (c *client) acquireLimited(name string, ttl time.Duration, limit, weight int) *hold {
 	c.run.Helper()
 	return c.acquireGranted(c.limitedRequest(name, ttl, limit, weight))
+}
+
+// expectSumAtMost has 9 goroutines acquire a name 15 times each, through three stores. request
+// returns the Limit and Weight of a goroutine, and what each of its holds adds to a sum. The sum of
+// the holds in force must not be above most.
+func (r *caseRun) expectSumAtMost(most int64, request func(i int) (limit, weight int, adds int64)) {
+	r.Helper()
+	stores := []*client{r.first, r.otherStore(), r.otherStore()}
+	var sum atomic.Int64
+	r.runParallel(9, func(i int) error {
+		c := stores[i%len(stores)]
+		limit, weight, adds := request(i)
+		for range 15 {
+			req := c.limitedRequest("name", long, limit, weight)
+			if err := c.pollGrant(req); err != nil {
+				return err
+			}
+			var err error
+			sum.Add(adds)
+			time.Sleep(precision / 4)
+			if n := sum.Load(); n > most {
+				err = fmt.Errorf("the sum of the holds is %d with this one of %d, want %d at most", n, adds, most)
+			}
+			sum.Add(-adds)
+			if err := errors.Join(err, c.releaseOrError(req.Name, req.Owner)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.first.expectFree("name")
 }
 
 // pollGrant sends a request again and again until it is granted. It may be called on any goroutine.
