@@ -322,13 +322,15 @@ func workersTime(workers []*measure.Worker) (seconds float64) {
 	return seconds
 }
 
-// servedBound is how long a lock may be free until those that wait for it are given up.
+// servedBound is how long a lock may be free before the measurement gives up the waiters.
 const servedBound = 10 * time.Second
 
-// awaitAll waits until each of the workers has had the lock. It returns those that had it, when the
-// last of them had it, and how long all of them have waited in sum, since a time. It kills those that
-// have not had it servedBound after the one before.
-func awaitAll(waiting []*measure.Worker, since time.Duration) (served []*measure.Worker, last, waited time.Duration, err error) {
+// awaitAll waits until each of the workers has had the lock. It returns those that had it, the time
+// of the last one, and the sum of their waits since a time. If no worker gets the lock for
+// servedBound, awaitAll kills the rest.
+func awaitAll(waiting []*measure.Worker, since time.Duration) (
+	served []*measure.Worker, last, waited time.Duration, err error,
+) {
 	type acquisition struct {
 		worker *measure.Worker
 		at     time.Duration

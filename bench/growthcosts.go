@@ -25,10 +25,10 @@ type costedStep struct {
 	measure func(t *trial, clients []measure.Locker, count usageCounter) error
 }
 
-// A usageCounter measures what a function takes, which returns how often it has done a step.
+// A usageCounter measures the cost of a function, which returns how often it has done a step.
 type usageCounter func(f func() (times float64, err error)) error
 
-// growthCosts measures each step of the cost model by itself, with what it takes of the client and of
+// growthCosts measures each step of the cost model by itself, with its cost to the client and to
 // the server.
 func growthCosts(store, group string, contender lockers.Contender) scenario {
 	sc := scenario{
@@ -86,7 +86,8 @@ func growthCosts(store, group string, contender lockers.Contender) scenario {
 				return err
 			}
 			sample.Values = costs(used, server.sub(serverBefore), times)
-			if step.memory && (t.pg == nil || times >= 1000) { // Fewer rows are less than the pages that are new.
+			// The new pages of PostgreSQL have more room than fewer rows take.
+			if step.memory && (t.pg == nil || times >= 1000) {
 				sample.Values["memory"] = (server.data - serverBefore.data) / times
 			}
 			return nil
@@ -221,11 +222,13 @@ func releaseAll(t *trial, all []measure.Held) error {
 	return nil
 }
 
-// whileWaiting has the first client hold a name, and the others wait for it from the time when begin
-// calls its function, which returns when they have settled. Then it calls end, if it is not nil, with
-// a function that releases the lock and returns when the last client has it. Each has waited for
-// another name before, until its place was renewed: it is connected, and the scripts are known.
-func whileWaiting(t *trial, all []measure.Locker, begin func(wait func()) error, end func(handOver func() error) error) error {
+// whileWaiting acquires a name by the first client. begin gets a function that lets the others begin
+// to wait, and returns when they have settled. end, which may be nil, gets a function that releases
+// the lock, and returns when the last client has had it. Before that, each client waits for another
+// name until its place is renewed, so that it is connected and the server has the scripts.
+func whileWaiting(
+	t *trial, all []measure.Locker, begin func(wait func()) error, end func(handOver func() error) error,
+) error {
 	err := waitInTurn(t, all, "warm-up", 3*time.Second, func(wait func()) error { wait(); return nil }, nil)
 	if err != nil {
 		return err

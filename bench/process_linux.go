@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// processUsage returns the CPU time in seconds and the memory in bytes of a process and its children.
-// Memory that several processes share counts once.
+// processUsage returns the CPU time in seconds and the memory in bytes of a process and its
+// children. Memory that several processes share counts once.
 func processUsage(pid int) (cpu, memory float64) {
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // The pattern is well formed.
 	for _, path := range paths {
@@ -54,7 +54,8 @@ func proportionalSize(path string) float64 {
 
 // threadTime returns the CPU time in seconds of the threads of a process, to the nanosecond.
 func threadTime(pid int) (seconds float64) {
-	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // The pattern is well formed.
+	// The pattern is well formed.
+	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	for _, path := range paths {
 		var nanoseconds float64
 		if text, err := os.ReadFile(path); err == nil { // The thread is still there.

@@ -79,7 +79,7 @@ type scenarioRun struct {
 	pg      *servers.Postgres
 	proxies map[string]*faultproxy.Proxy // by the address of the server, if there is a delay
 	reads   float64                      // how often readServer has read a Redis: each is a command
-	empty   serverUsage                  // before the contender was opened, if it has a size of processes
+	empty   serverUsage                  // before the contender was opened; only with sizes of processes
 	span    time.Duration                // of one measurement
 }
 

@@ -58,11 +58,17 @@ func infoField(info, name string) string {
 
 // A serverUsage is what the first server of a scenario has done and used since it was started.
 type serverUsage struct {
-	commands    float64 // of Redis, with those that scripts run; of PostgreSQL, transactions that write, with subtransactions
-	wal         float64 // bytes of the write-ahead log
-	cpu         float64 // in seconds
-	memory      float64 // bytes: of PostgreSQL, those of all of its processes
-	data        float64 // bytes: of Redis, the memory of the data; of PostgreSQL, the tables of Holdfast
+	// commands are those of Redis, with those that scripts run. Of PostgreSQL they are the
+	// transactions that write, with subtransactions.
+	commands float64
+
+	wal    float64 // bytes of the write-ahead log
+	cpu    float64 // in seconds
+	memory float64 // in bytes, of all processes of the server
+
+	// data is in bytes. Of Redis it is the memory of the data, of PostgreSQL the tables of Holdfast.
+	data float64
+
 	connections float64
 }
 

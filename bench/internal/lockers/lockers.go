@@ -47,8 +47,9 @@ type Contender struct {
 	Against string
 }
 
-// Sized returns a contender for each size, with names as "Holdfast, 100 waiting". Those of the first
-// contender of the list are compared with its base size, the others with the first one of their size.
+// Sized returns a contender for each size, with names such as "Holdfast, 100 waiting". The sizes of
+// the first contender are compared with its base size. Those of any other are compared with the
+// first contender in the same size.
 func Sized(all []Contender, what string, base int, sizes ...int) (sized []Contender) {
 	name := func(c Contender, size int) string { return fmt.Sprintf("%s, %s %s", c.Name, groupDigits(size), what) }
 	for i, c := range all {

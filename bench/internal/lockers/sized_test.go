@@ -4,8 +4,8 @@ package lockers
 
 import "testing"
 
-// Each size of the first contender is compared with its base size, each of another one with the first
-// contender in that size, and all can be opened by a worker.
+// Each size of the first contender is compared with its base size. Each of another one is compared
+// with the first contender in that size. A worker can open all of them.
 func TestSized(t *testing.T) {
 	all := Sized(Redis()[:2], "held", 1_000, 1, 1_000, 1_000_000)
 	want := [][2]string{

@@ -70,7 +70,7 @@ func formatDigits(x float64) string {
 	case x < 999.5:
 		return strconv.FormatFloat(x, 'f', 0, 64)
 	}
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64) // It has just been formatted.
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64) // It is a number.
 	digits := strconv.FormatFloat(rounded, 'f', 0, 64)
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
