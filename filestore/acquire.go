@@ -30,8 +30,8 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	return res, err
 }
 
-// attempt grants a name to the owner of req if nothing is in the way. Else it writes down that the
-// owner waits, if that is to keep others out.
+// attempt grants a name to the owner of req if nothing is in the way. Otherwise it records the owner
+// as the waiter if mustRecordWaiter reports so.
 func (s *Store) attempt(ctx context.Context, req *driver.AcquireRequest) (driver.AcquireResult, error) {
 	session, err := s.sessionFor(ctx, req.Detached)
 	if err != nil {
@@ -39,16 +39,16 @@ func (s *Store) attempt(ctx context.Context, req *driver.AcquireRequest) (driver
 	}
 	var own *record
 	var why refusal
-	var noteWaiter bool
+	var mustRecord bool
 	examine := func(rec *record) {
-		own, why, noteWaiter = rec.entryOf(req.Owner, &s.host), notRefused, false
+		own, why, mustRecord = rec.entryOf(req.Owner, &s.host), notRefused, false
 		if own == nil || own.State == stateKept {
 			own, why = nil, s.refusalOf(rec, req)
-			noteWaiter = s.mustNoteWaiter(rec, req, why)
+			mustRecord = s.mustRecordWaiter(rec, req, why)
 		}
 	}
-	// Where the record is locked, an attempt that is refused in any case does not wait, so that it
-	// does not queue ahead of the holder that is to release the name.
+	// An attempt that is refused in any case does not wait for a locked record. It would be in the
+	// queue for that lock ahead of the holder that is to release the name.
 	f, locked, err := s.lockOrCreate(ctx, locksFolder, fileName(req.Name), func(f *storeFile) bool {
 		var err error
 		f.rec, err = s.peek(f.File)
@@ -56,7 +56,7 @@ func (s *Store) attempt(ctx context.Context, req *driver.AcquireRequest) (driver
 			return false
 		}
 		examine(&f.rec)
-		return why != notRefused && !noteWaiter
+		return why != notRefused && !mustRecord
 	})
 	if err != nil {
 		return driver.AcquireResult{}, err
@@ -70,8 +70,8 @@ func (s *Store) attempt(ctx context.Context, req *driver.AcquireRequest) (driver
 	}
 	if why != notRefused {
 		res := driver.AcquireResult{Held: s.holdInTheWay(&f.rec)}
-		if noteWaiter {
-			err = s.noteWaiter(ctx, f, req)
+		if mustRecord {
+			err = s.recordWaiter(ctx, f, req)
 		}
 		return res, err
 	}
@@ -84,16 +84,14 @@ func (s *Store) attempt(ctx context.Context, req *driver.AcquireRequest) (driver
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	return driver.AcquireResult{
-		Granted: true,
-		Token:   hold.Token,
-		Tokens:  int(min(hold.lastToken()-hold.Token+1, driver.MaxTokens)), // Other users may write the record.
-	}, nil
+	// The count has a bound since other users may write the record.
+	tokens := int(min(hold.lastToken()-hold.Token+1, driver.MaxTokens))
+	return driver.AcquireResult{Granted: true, Token: hold.Token, Tokens: tokens}, nil
 }
 
-// noteWaiter writes into the record that the owner of req waits. It is no error if there is no room
-// for that: the owner then keeps nobody out.
-func (s *Store) noteWaiter(ctx context.Context, f *storeFile, req *driver.AcquireRequest) error {
+// recordWaiter writes the owner of req into the record as the waiter. Without room in the record
+// the owner keeps no others out, which is not an error.
+func (s *Store) recordWaiter(ctx context.Context, f *storeFile, req *driver.AcquireRequest) error {
 	session, err := s.ensureSession(ctx)
 	if err != nil {
 		return err
@@ -109,7 +107,7 @@ func (s *Store) noteWaiter(ctx context.Context, f *storeFile, req *driver.Acquir
 		}
 		return err
 	}
-	s.watchNoted(req.Name)
+	s.examineName(req.Name)
 	return nil
 }
 

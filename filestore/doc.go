@@ -23,11 +23,11 @@
 // Expiry is counted on the clock of the boot, which goes on while the host is
 // suspended. The wall clock is only for display.
 //
-// Shared and limited holds: each holder has its own TTL and token, and is over at once when its
-// process dies, whatever the others do. A waiter that is refused because of such holds is written
-// into the record and keeps all others out, so that readers do not starve a writer: until it has
-// the name or gives up, at most as long as it has asked to wait, and not after its process has died.
-// One waiter at a time does so.
+// Shared and limited holds: each hold has its own TTL and token. It ends at once when its process
+// dies, whatever happens to the others. A waiter that is refused because of such holds is recorded,
+// and keeps all others out, so that readers do not starve a writer. That lasts until it has the name
+// or gives up, for the time of its request at most, and not after the death of its process. One
+// waiter at a time is recorded.
 //
 // Not fair: any other waiter may be next. Waiters are notified on Linux only. Of the processes
 // that wait for a name 16 watch it, by one inotify instance each. The others look at it at
@@ -55,10 +55,10 @@
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
 // An open Store keeps up to seven descriptors: those of three folders, of its session, of its
-// watches and their timer, and of its slots in the line of those that wait. After the folder was moved it keeps the three
-// former ones, too, until it is closed. A request closes all others before it returns, on an error
-// as well. A request that ended while another process kept a record locked leaves one descriptor
-// open until that process goes on.
+// watches and their timer, and of its slots in the line of waiters. After the folder was moved it
+// also keeps the three former ones until it is closed. A request closes all others before it
+// returns, on an error as well. A request that ended while another process kept a record locked
+// leaves one descriptor open until that process goes on.
 //
 // Deleting files: without its record a lock is free, and the tokens of that name
 // go on from the clock. Without the session file of its holder a lock is free at
@@ -71,10 +71,11 @@
 // A process in another time namespace has another clock of the boot, and must
 // not share the folder. Neither may virtual machines: each is a host.
 //
-// A record with shared or limited holds has another format, 2. A version of this package that has
-// none refuses it: the name is an error there, and neither free nor held. Records of exclusive holds
-// are the same for all versions. A name has 10,000 holds at most, and 4 MiB of them. Of more than 32
-// processes that hold a name a waiter watches 32; the death of another one it notices within 1 s.
+// A record with shared or limited holds has another format, 2. A version of this package without
+// such holds returns an error for the name, which is then neither free nor held there. Records of
+// exclusive holds are the same for all versions. A name has 10,000 holds at most, and 4 MiB of them.
+// A waiter watches 32 of the processes that hold a name. It detects the death of any other within
+// 1 s.
 //
 // Holds that were not released when a Store is closed stay until their TTL. The same is true of
 // holds of a dead process when its session file cannot be read.
@@ -96,8 +97,8 @@
 // Changing the permissions later does not change those of existing files.
 //
 // The folder has a file per name in locks, one line of JSON that people can
-// read, with another line for each shared or limited hold; a file per open Store in sessions; and tokens, which keeps tokens
-// rising. Files of names that have been free for ten minutes are deleted.
+// read, with another line for each shared or limited hold; a file per open Store in sessions; and
+// tokens, which keeps tokens rising. Files of names that have been free for ten minutes are deleted.
 //
 // # Other users
 //

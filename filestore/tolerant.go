@@ -26,14 +26,14 @@ const (
 // record of the name is then a line about the name, with this object in it, followed by one line
 // for each hold: a record without the fields that all of them have in common.
 //
-// If that is longer than a page, the lines of the holds are behind the page. They are written where
-// nothing points to yet, before the page that points to them, so that a write is still whole or did
-// not happen. After a reboot the holds are void and what is behind the page is not read, since a
-// power loss may have spoiled it.
+// If that is longer than a page, the lines of the holds are behind the page. They are written first,
+// to a place that no page points to. The page that points to them follows by one write, so that the
+// whole is there or nothing is. What is behind the page is not read after a reboot: the holds are
+// void then, and a power loss may have damaged them.
 type tolerantHolds struct {
-	// Waiter is the SHA-256 of the secret of an owner that waits for the end of holds that
-	// tolerate later requests. It keeps all other owners out until the uptime WaitsUntil, or until
-	// WaiterSession is dead.
+	// Waiter is the SHA-256 of the secret of an owner that these holds are in the way of. No other
+	// owner is granted the name until the uptime WaitsUntil, or the end of the process of
+	// WaiterSession.
 	Waiter        string        `json:"waiter_sha256,omitempty"`
 	WaitsUntil    time.Duration `json:"waiter_expires_ns,omitempty"`
 	WaiterSession string        `json:"waiter_session,omitempty"`
@@ -65,8 +65,9 @@ func (r *record) entryOf(owner string, h *host) *record {
 	return nil
 }
 
-// with returns the record of the name after old, which is an entry of r, or nil for none, has
-// become after, or has ended if after is nil. It drops what is over. An exclusive hold is alone.
+// with returns the record of the name after a change of r. The entry old of r becomes after. A nil
+// old adds an entry, and a nil after ends one. Entries that are over are dropped. An exclusive hold
+// is the only entry.
 func (r *record) with(old, after *record, h *host) record {
 	switch {
 	case after != nil && after.Limit == 0:
@@ -104,18 +105,18 @@ func (r *record) with(old, after *record, h *host) record {
 	return next
 }
 
-// setWaiter makes an owner the one that waits, or nobody if hash is "".
+// setWaiter makes an owner the waiter in the record. With "" as hash the record has none.
 func (r *record) setWaiter(hash string, until time.Duration, session string) {
 	r.Tolerant.Waiter, r.Tolerant.WaitsUntil, r.Tolerant.WaiterSession = hash, until, session
 }
 
-// hasWaiter reports whether an owner waits whose time is not over. Its process may be dead.
+// hasWaiter reports whether the record has a waiter that has not expired. Its process may be dead.
 func (r *record) hasWaiter(h *host) bool {
 	t := r.Tolerant
 	return t != nil && t.Waiter != "" && r.Boot == h.boot && h.uptime() < t.WaitsUntil
 }
 
-// isWaiter reports whether an owner is the one that waits.
+// isWaiter reports whether an owner is the waiter in the record.
 func (r *record) isWaiter(owner string, h *host) bool {
 	return r.hasWaiter(h) && r.Tolerant.Waiter == ownerHash(owner)
 }
@@ -162,8 +163,8 @@ func (r *record) endIfDead(isDead func(session string) bool) {
 	}
 }
 
-// endDead ends all holds of dead processes in r, and the wait of one, and reports whether there
-// were any.
+// endDead ends the holds of dead processes in r, and removes a waiter whose process is dead. It
+// reports whether it changed r.
 func (s *Store) endDead(r *record) (found bool) {
 	isDead := s.deathProbe()
 	for i := range r.Tolerant.holds {
@@ -201,8 +202,8 @@ const (
 	byWaiter // of another owner
 )
 
-// refusalOf returns why a request of an owner that has no hold is not granted. It looks for dead
-// processes only as long as the request is refused otherwise, and ends their holds in r.
+// refusalOf returns why a request of an owner without a hold is refused. It looks for dead processes
+// only if the request would be refused without that, and ends their holds in r.
 func (s *Store) refusalOf(r *record, req *driver.AcquireRequest) refusal {
 	t := r.Tolerant
 	if t == nil {
@@ -224,9 +225,11 @@ func (s *Store) refusalOf(r *record, req *driver.AcquireRequest) refusal {
 	return byTolerantHolds
 }
 
-// isInTheWay reports whether a request does not tolerate holds. isDead reports whether the process
-// of a session is dead; its holds are ended.
-func (s *Store) isInTheWay(holds []record, req *driver.AcquireRequest, isDead func(session string) bool) bool {
+// isInTheWay reports whether some of the holds exclude a request. It ends the holds of each session
+// that isDead reports.
+func (s *Store) isInTheWay(
+	holds []record, req *driver.AcquireRequest, isDead func(session string) bool,
+) bool {
 	hash, weights := ownerHash(req.Owner), int64(max(req.Weight, 1))
 	for i := range holds {
 		e := &holds[i]
@@ -245,8 +248,8 @@ func (s *Store) isInTheWay(holds []record, req *driver.AcquireRequest, isDead fu
 	return false
 }
 
-// holdInTheWay describes the oldest hold of a name for an owner that is refused, or only how long
-// the name is kept for the owner that waits.
+// holdInTheWay describes the oldest hold of a name. If there is none, the waiter in the record is in
+// the way, and the result is only how long it may stay there.
 func (s *Store) holdInTheWay(r *record) driver.Record {
 	if r.Tolerant == nil {
 		return r.publicRecord(&s.host)
@@ -264,18 +267,19 @@ func (s *Store) holdInTheWay(r *record) driver.Record {
 	return driver.Record{Name: r.Name, Until: s.host.wall().Add(left), Remaining: left}
 }
 
-// mustNoteWaiter reports whether the owner of a request that is refused must be written into the
-// record as the one that waits. A waiter repeats its request often: its time is prolonged only when
-// less than half of it is left.
-func (s *Store) mustNoteWaiter(r *record, req *driver.AcquireRequest, why refusal) bool {
+// mustRecordWaiter reports whether the owner of a refused request must be written into the record as
+// the waiter. Waiters repeat their requests often. So the time of one that is recorded already is
+// prolonged only when less than half of it is left.
+func (s *Store) mustRecordWaiter(r *record, req *driver.AcquireRequest, why refusal) bool {
 	if why != byTolerantHolds || req.Queue <= 0 || req.NoPlace {
 		return false
 	}
 	return !r.isWaiter(req.Owner, &s.host) || r.Tolerant.WaitsUntil-s.host.uptime() < req.Queue/2
 }
 
-// encodeTolerant returns the page of r, followed by spaces up to size bytes, and the lines of its
-// holds if they are to be written behind it, where those of before, which it replaces, are not.
+// encodeTolerant returns the page of r, followed by spaces up to size bytes. If the holds do not fit
+// into it, encodeTolerant also returns the lines to be written behind the page. Their place does not
+// overlap with that of before, the holds in the file now.
 func (r *record) encodeTolerant(size int, before *tolerantHolds) (page, behind []byte, err error) {
 	t := r.Tolerant
 	lines := make([]byte, 0, 400*len(t.holds))
@@ -337,7 +341,7 @@ func (r *record) readHolds(f *os.File, h *host) error {
 
 var errNotWhole = errors.New("its holds are not whole")
 
-// parseHolds sets the holds of r, which are the lines of its file after the first.
+// parseHolds sets the holds of r from the lines of its file after the first.
 func (r *record) parseHolds(data []byte) error {
 	t := r.Tolerant
 	if int64(len(data)) != t.Size || crc32.ChecksumIEEE(data) != t.Sum {

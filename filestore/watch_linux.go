@@ -22,12 +22,12 @@ import (
 )
 
 // A watcher sends an Ask notice when a name that owners of one Store wait for may have become free.
-// By one inotify queue it watches the record of the name, and the session of its holder: the kernel
-// closes that file when the process dies.
+// It has one inotify queue, by which it watches the record of the name and the sessions of its
+// holders. The kernel closes the file of a session when its process dies.
 //
-// A release wakes every Store that watches the name, and one of them gets it. So only those that
-// have a slot of the name watch it, and the one that keeps others out. The others read its record
-// at intervals, and watch it as soon as they find a slot free.
+// A release wakes every Store that watches the name, and one of them gets it. So a Store watches the
+// name only if it has one of the first slots, or if the waiter in the record is one of its owners.
+// Every other Store reads the record at intervals, and watches it as soon as a slot is free.
 type watcher struct {
 	mu      sync.Mutex
 	queue   *inotify     // nil until the first watch
@@ -46,22 +46,22 @@ type watcher struct {
 
 // A watchedName is a name with waiters.
 type watchedName struct {
-	name    string
-	owners  map[string]*waitingOwner
-	arrived int               // how many owners have waited
-	slot    int               // or noSlot
-	crowd   int               // how many wait, as a power of two; only if it has no watched slot
-	wd      int32             // watch of the record file, 0 if it is not watched
-	holders []*watchedSession // those of the holders that are watched
-	rec     record            // as it was read last, or zero if the name was free; see summarize
-	stamp   fileStamp         // of the file then; zero if it may have changed since
-	due     time.Time         // when it is examined without an event
-	delayed bool              // due was set by an event
+	name        string
+	owners      map[string]*waitingOwner
+	arrived     int               // how many owners have waited
+	slot        int               // or noSlot
+	waitersLog2 int               // how many wait, as a power of two; only without a watched slot
+	wd          int32             // watch of the record file, 0 if it is not watched
+	holders     []*watchedSession // those of the holders that are watched
+	rec         record            // as it was read last, or zero if the name was free; see summarize
+	stamp       fileStamp         // of the file then; zero if it may have changed since
+	due         time.Time         // when it is examined without an event
+	delayed     bool              // due was set by an event
 
 	// Only with shared or limited holds or waiters:
-	tolerant bool      // its owners get notices one by one
-	noted    bool      // one of its owners keeps others out
-	restsTo  time.Time // no event has a long record examined before
+	tolerant  bool      // its owners get notices one by one
+	recorded  bool      // the waiter in the record is one of its owners
+	restUntil time.Time // events before that do not cause a long record to be read
 }
 
 // A waitingOwner is an owner that gets notices.
@@ -100,12 +100,12 @@ const (
 	// with the slot before. Most find the name taken again then, and make no attempt.
 	raceDelay = 500 * time.Microsecond
 
-	// watchedHolders is how many of the holders of a name are watched. With more, the name is examined
-	// at intervals, too: holdersPause.
+	// watchedHolders is how many of the holders of a name are watched. A name with more holders is
+	// also examined at intervals of holdersPause.
 	watchedHolders = 32
 	holdersPause   = time.Second
 
-	// recordRest is how much longer than an examination of a long record the rest after it is.
+	// recordRest is the length of the rest after a long record was read, in times of the reading.
 	recordRest = 20
 
 	// slotPause is the greatest pause of a Store that does not watch, for each that waits. So one
@@ -177,13 +177,13 @@ func (s *Store) removeWaiter(name, owner string) {
 		delete(n.owners, owner)
 		if !w.removeIfUnused(n) && n.tolerant && !n.delayed {
 			// The owner may have had the only notice, and made no use of it.
-			w.setDue(n, max(time.Millisecond, time.Until(n.restsTo)))
+			w.setDue(n, max(time.Millisecond, time.Until(n.restUntil)))
 		}
 	}
 }
 
-// watchNoted watches a name at once: an owner of this Store now keeps others out.
-func (s *Store) watchNoted(name string) {
+// examineName watches a name at once: an owner of this Store now keeps others out.
+func (s *Store) examineName(name string) {
 	w := &s.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,8 +192,8 @@ func (s *Store) watchNoted(name string) {
 	}
 }
 
-// removeIfUnused removes the watches and the slot of n if nothing waits for it any more. It reports
-// whether it has.
+// removeIfUnused removes n with its watches and its slot if nothing waits for it any more, and
+// reports whether it did.
 func (w *watcher) removeIfUnused(n *watchedName) bool {
 	if len(n.owners) > 0 {
 		return false
@@ -226,7 +226,7 @@ func (w *watcher) close() {
 // slot for that, and the kernel has room for a watch. Else the name is examined at intervals. The
 // caller then refreshes n.
 func (w *watcher) watchRecord(ctx context.Context, s *Store, n *watchedName) {
-	if n.wd != 0 || n.slot >= watchedSlots && !n.noted {
+	if n.wd != 0 || n.slot >= watchedSlots && !n.recorded {
 		return
 	}
 	if w.queue == nil {
@@ -259,8 +259,9 @@ func (w *watcher) unwatchRecord(n *watchedName) {
 	}
 }
 
-// takeSlot gives n a lower slot if it finds a free one. If n then has none that is watched, takeSlot
-// estimates how many wait: as many as it has found a slot locked of, of a random one in each range.
+// takeSlot gives n a lower slot if it finds a free one. If the slot of n is then still one that is
+// not watched, takeSlot estimates how many Stores wait: each range of slots in which a random one is
+// locked doubles the estimate.
 func (w *watcher) takeSlot(ctx context.Context, s *Store, n *watchedName) {
 	if n.slot <= 0 {
 		return
@@ -282,9 +283,9 @@ func (w *watcher) takeSlot(ctx context.Context, s *Store, n *watchedName) {
 		w.moveToSlot(n, slot)
 	}
 	if n.slot >= watchedSlots {
-		n.crowd = bits.Len(uint(n.slot))
-		for n.crowd < bits.Len(nameSlots-1) && w.isSlotLocked(n.name, 1<<n.crowd+rand.IntN(1<<n.crowd)) {
-			n.crowd++
+		n.waitersLog2 = bits.Len(uint(n.slot))
+		for n.waitersLog2 < bits.Len(nameSlots-1) && w.isSlotLocked(n.name, 1<<n.waitersLog2+rand.IntN(1<<n.waitersLog2)) {
+			n.waitersLog2++
 		}
 	}
 }
@@ -376,8 +377,8 @@ func (w *watcher) handleEvent(s *Store, e inotifyEvent) {
 			w.rewatchRecord(s, n)
 			return
 		}
-		delay := time.Until(n.restsTo)
-		if n.slot > 0 && !n.noted {
+		delay := time.Until(n.restUntil)
+		if n.slot > 0 && !n.recorded {
 			delay = max(delay, rand.N(time.Duration(n.slot)*raceDelay))
 		}
 		if delay <= 0 {
@@ -447,11 +448,11 @@ func (w *watcher) refresh(s *Store, n *watchedName) (owners []string) {
 	if err != nil {
 		rec = record{}
 	}
-	n.noted = false
+	n.recorded = false
 	if n.tolerant = rec.Tolerant != nil; n.tolerant {
-		w.refreshTolerant(s, n, &rec, &owners)
+		owners = w.refreshTolerant(s, n, &rec)
 		if rec.Tolerant.At != 0 {
-			n.restsTo = time.Now().Add(recordRest * time.Since(began))
+			n.restUntil = time.Now().Add(recordRest * time.Since(began))
 		}
 		return owners
 	}
@@ -463,9 +464,8 @@ func (w *watcher) refresh(s *Store, n *watchedName) (owners []string) {
 			n.tolerant = n.tolerant || own.req.Limit != 0
 		}
 		if n.tolerant {
-			owners = s.ownersToAsk(n, &rec)
 			n.rec = record{}
-			return owners
+			return s.ownersToNotify(n, &rec)
 		}
 		rec = record{}
 	}
@@ -477,20 +477,21 @@ func (w *watcher) refresh(s *Store, n *watchedName) (owners []string) {
 	return nil
 }
 
-// refreshTolerant is refresh for a record with shared and limited holds. Dead processes are found
-// after the sessions of the holders are watched.
-func (w *watcher) refreshTolerant(s *Store, n *watchedName, rec *record, owners *[]string) {
+// refreshTolerant is refresh for a record with shared and limited holds. After it has begun to watch
+// a session, it looks again for dead processes: that one may have died just before.
+func (w *watcher) refreshTolerant(s *Store, n *watchedName, rec *record) (owners []string) {
 	t, count := rec.Tolerant, len(rec.Tolerant.holds)
 	for again := true; again; {
-		*owners = s.ownersToAsk(n, rec)
+		owners = s.ownersToNotify(n, rec)
 		t.holds = t.holds[:count]
 		for owner := range n.owners {
-			n.noted = n.noted || rec.isWaiter(owner, &s.host)
+			n.recorded = n.recorded || rec.isWaiter(owner, &s.host)
 		}
 		w.watchRecord(s.lifetime, s, n)
 		sessions := n.summarize(s, rec)
 		again = n.wd != 0 && w.setHolderSessions(s, n, sessions)
 	}
+	return owners
 }
 
 // summarize sets the record of n to a hold that stands for those of rec and for the owner that
@@ -523,10 +524,10 @@ func (n *watchedName) summarize(s *Store, rec *record) (sessions []string) {
 	return sessions
 }
 
-// ownersToAsk returns the owners of n that would be granted the name if they requested it in the
-// order in which they came, and the next one if it would then keep others out. It adds their holds
-// to rec.
-func (s *Store) ownersToAsk(n *watchedName, rec *record) (owners []string) {
+// ownersToNotify returns the owners of n that the store would grant the name if they requested it in
+// the order of their arrival. It adds their holds to rec. The last one that it returns may be an
+// owner that would be refused, and would then be recorded as the waiter.
+func (s *Store) ownersToNotify(n *watchedName, rec *record) (owners []string) {
 	waiting := slices.SortedFunc(maps.Values(n.owners), func(a, b *waitingOwner) int { return a.order - b.order })
 	for _, own := range waiting {
 		req := &own.req
@@ -542,12 +543,15 @@ func (s *Store) ownersToAsk(n *watchedName, rec *record) (owners []string) {
 				rec.Tolerant = &tolerantHolds{}
 			}
 			rec.Boot = s.host.boot
-			hold := record{State: stateHeld, Owner: ownerHash(req.Owner), Limit: req.Limit, Boot: rec.Boot, Expires: math.MaxInt64}
+			hold := record{
+				State: stateHeld, Owner: ownerHash(req.Owner), Limit: req.Limit,
+				Boot: rec.Boot, Expires: math.MaxInt64,
+			}
 			if hold.Limit > 0 {
 				hold.Weight = max(req.Weight, 1)
 			}
 			rec.Tolerant.holds = append(rec.Tolerant.holds, hold)
-		case why == notRefused, s.mustNoteWaiter(rec, req, why):
+		case why == notRefused, s.mustRecordWaiter(rec, req, why):
 			return append(owners, req.Owner)
 		default:
 			return owners
@@ -665,7 +669,7 @@ func (n *watchedName) examinationPause(s *Store) time.Duration {
 		}
 		return min(age, most)
 	}
-	return min(age, slotPause) << n.crowd
+	return min(age, slotPause) << n.waitersLog2
 }
 
 // peekName peeks at the record of a name. If the record is just being written, another event

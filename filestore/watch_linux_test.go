@@ -522,11 +522,11 @@ func TestCrowdSize(t *testing.T) {
 		s.watcher.takeSlot(t.Context(), s, n)
 		switch {
 		case n.slot < watchedSlots:
-		case n.crowd > 9:
-			t.Errorf("one with slot %d takes %d waiters for %d", n.slot, waiters, 1<<n.crowd)
+		case n.waitersLog2 > 9:
+			t.Errorf("one with slot %d takes %d waiters for %d", n.slot, waiters, 1<<n.waitersLog2)
 		case n.slot < 2*watchedSlots:
 			low++
-			if 1<<n.crowd > 2*watchedSlots {
+			if 1<<n.waitersLog2 > 2*watchedSlots {
 				large++
 			}
 		}
@@ -552,7 +552,7 @@ func TestExaminationPause(t *testing.T) {
 		{1000, 10, time.Hour, 1024 * slotPause},
 		{watchedSlots, 10, time.Hour, 1024 * slotPause},
 	} {
-		n := &watchedName{slot: c.slot, crowd: c.crowd, rec: record{State: stateHeld, Since: timeOfDay(time.Now().Add(-c.age))}}
+		n := &watchedName{slot: c.slot, waitersLog2: c.crowd, rec: record{State: stateHeld, Since: timeOfDay(time.Now().Add(-c.age))}}
 		if got := n.examinationPause(s); got < c.want || got > 2*c.want {
 			t.Errorf("slot %d, held for %v: %v, want %v", c.slot, c.age, got, c.want)
 		}

@@ -17,6 +17,6 @@ func (*Store) addWaiter(context.Context, *driver.AcquireRequest) bool { return f
 
 func (*Store) removeWaiter(_, _ string) {}
 
-func (*Store) watchNoted(string) {}
+func (*Store) examineName(string) {}
 
 func (*watcher) close() {}
