@@ -181,7 +181,7 @@ func (s *Store) changeTogether(ctx context.Context, releases, acquires []*rowCha
 		}
 		conn, err := c.rawConn()
 		if err != nil || conn == nil || unprepared {
-			return unsentError{cmp.Or(err, errNoPipeline)}
+			return driver.NotApplied(cmp.Or(err, errNoPipeline))
 		}
 		var statements pgx.Batch
 		statements.Queue(s.queries.releaseBatch, append(releaseArrays(releases), false)...).Query(eachRow(release))

@@ -12,11 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// An unsentError is the error of a statement for which no connection was available.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error { return e.error }
-
 // lockNotAvailable is the error of a statement that has waited for a row, or for the whole table,
 // for as long as lock_timeout allows.
 const lockNotAvailable = "55P03"
@@ -32,9 +27,8 @@ func (s *Store) wrapErr(ctx context.Context, err error) error {
 	if advice := s.adviceFor(state); advice != "" {
 		err = fmt.Errorf("%w: %s", err, advice)
 	}
-	var unsent unsentError
 	var dial *pgconn.ConnectError
-	isUnsent := errors.As(err, &unsent) || errors.As(err, &dial)
+	isUnsent := driver.IsNotApplied(err) || errors.As(err, &dial)
 	if state == lockNotAvailable { // The statement was undone. Locks on a table end.
 		return &driver.RetryError{Err: err}
 	}

@@ -116,7 +116,7 @@ func TestErrorTexts(t *testing.T) {
 			_, err := table.Acquire(t.Context(), pgtest.Request("name", time.Minute))
 			_, advisoryErr := locks.Acquire(t.Context(), pgtest.Request("name", time.Minute))
 			_, listenErr := table.dialListener()
-			listenErr = table.wrapErr(t.Context(), unsentError{listenErr})
+			listenErr = table.wrapErr(t.Context(), driver.NotApplied(listenErr))
 			migrateErr := table.Migrate(t.Context())
 			for _, err := range []error{err, advisoryErr, listenErr, migrateErr} {
 				if err == nil {

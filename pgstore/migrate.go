@@ -113,7 +113,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	for try := 0; ; try++ {
-		err := s.pool.transact(ctx, func(tx statements) error { return s.migrate(ctx, tx, all) })
+		err := s.pool.transact(ctx, func(tx conn) error { return s.migrate(ctx, tx, all) })
 		if err == nil {
 			return nil
 		}
@@ -124,7 +124,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 }
 
 // migrate applies the missing steps, in one process at a time.
-func (s *Store) migrate(ctx context.Context, tx statements, all []Migration) error {
+func (s *Store) migrate(ctx context.Context, tx conn, all []Migration) error {
 	run := func(text string, args ...any) error {
 		return tx.query(ctx, true, s.expandSQL(text), args, func(scanner) error { return nil })
 	}

@@ -12,8 +12,8 @@ type pool interface {
 	// acquireConn waits for a connection.
 	acquireConn(ctx context.Context) (conn, error)
 
-	// transact runs f in a transaction of its own, READ COMMITTED.
-	transact(ctx context.Context, f func(statements) error) error
+	// transact runs f in a transaction of its own, READ COMMITTED. f does not release the conn.
+	transact(ctx context.Context, f func(conn) error) error
 
 	// canListen reports whether listenConfig works.
 	canListen() bool
@@ -24,24 +24,21 @@ type pool interface {
 	close()
 }
 
-// statements runs statements.
-type statements interface {
+// A conn is a connection that has been acquired from a pool, or that has a transaction open.
+type conn interface {
 	// query runs a statement and calls row for each row of its result; row reads it by calling
 	// scan. With unprepared set, the statement is sent without being prepared.
 	query(ctx context.Context, unprepared bool, text string, args []any, row func(scan scanner) error) error
+
+	// rawConn returns the connection of pgx, or nil if the client library is another.
+	rawConn() (*pgx.Conn, error)
+
+	// releaseConn gives the connection back to the pool.
+	releaseConn()
 }
 
 // A scanner reads the columns of a row.
 type scanner func(columns ...any) error
-
-// A conn is a connection that has been acquired from a pool.
-type conn interface {
-	statements
-	releaseConn()
-
-	// rawConn returns the connection of pgx, or nil if the client library is another.
-	rawConn() (*pgx.Conn, error)
-}
 
 // pgxPool is a pool of pgx.
 type pgxPool struct{ *pgxpool.Pool }
@@ -51,12 +48,12 @@ func (p pgxPool) acquireConn(ctx context.Context) (conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgxConn{c, pgxStatements{c}}, nil
+	return pgxConn{c, c}, nil
 }
 
-func (p pgxPool) transact(ctx context.Context, f func(statements) error) error {
+func (p pgxPool) transact(ctx context.Context, f func(conn) error) error {
 	return pgx.BeginTxFunc(ctx, p.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return f(pgxStatements{tx})
+		return f(pgxConn{nil, tx})
 	})
 }
 
@@ -74,24 +71,21 @@ func (p pgxPool) listenConfig(ctx context.Context) (*pgx.ConnConfig, error) {
 
 func (p pgxPool) close() { p.Close() }
 
+// A pgxConn is a connection or a transaction of pgx.
 type pgxConn struct {
-	conn *pgxpool.Conn
-	pgxStatements
+	conn    *pgxpool.Conn // nil in a transaction
+	queryer interface {
+		Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
+		Conn() *pgx.Conn
+	}
 }
 
 func (c pgxConn) releaseConn() { c.conn.Release() }
 
-func (c pgxConn) rawConn() (*pgx.Conn, error) { return c.conn.Conn(), nil }
+func (c pgxConn) rawConn() (*pgx.Conn, error) { return c.queryer.Conn(), nil }
 
-// pgxStatements runs statements of pgx on a connection or in a transaction.
-type pgxStatements struct {
-	queryer interface {
-		Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
-	}
-}
-
-func (q pgxStatements) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
-	rows, err := q.queryer.Query(ctx, text, withMode(unprepared, args)...)
+func (c pgxConn) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
+	rows, err := c.queryer.Query(ctx, text, withMode(unprepared, args)...)
 	if err != nil {
 		return err
 	}

@@ -25,16 +25,16 @@ func (p sqlPool) acquireConn(ctx context.Context) (conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sqlConn{c, sqlStatements{c, p.usesPgx()}}, nil
+	return sqlConn{c, c, p.usesPgx()}, nil
 }
 
-func (p sqlPool) transact(ctx context.Context, f func(statements) error) error {
+func (p sqlPool) transact(ctx context.Context, f func(conn) error) error {
 	tx, err := p.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // After a Commit it does nothing.
-	if err := f(sqlStatements{tx, p.usesPgx()}); err != nil {
+	if err := f(sqlConn{nil, tx, p.usesPgx()}); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -62,9 +62,13 @@ func (p sqlPool) listenConfig(ctx context.Context) (*pgx.ConnConfig, error) {
 
 func (p sqlPool) close() { _ = p.Close() } // Open connections are of no use any more.
 
+// An sqlConn is a connection or a transaction of package database/sql.
 type sqlConn struct {
-	conn *sql.Conn
-	sqlStatements
+	conn    *sql.Conn // nil in a transaction
+	queryer interface {
+		QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+	}
+	usesPgx bool
 }
 
 func (c sqlConn) releaseConn() { _ = c.conn.Close() } // It goes back to the pool, or is closed if it is broken.
@@ -80,16 +84,8 @@ func (c sqlConn) rawConn() (*pgx.Conn, error) {
 	return conn, err
 }
 
-// sqlStatements runs statements of database/sql on a connection or in a transaction.
-type sqlStatements struct {
-	queryer interface {
-		QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
-	}
-	usesPgx bool
-}
-
-func (q sqlStatements) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
-	rows, err := q.queryer.QueryContext(ctx, text, withMode(unprepared && q.usesPgx, args)...)
+func (c sqlConn) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
+	rows, err := c.queryer.QueryContext(ctx, text, withMode(unprepared && c.usesPgx, args)...)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -71,17 +72,17 @@ func (s *Store) queryOnce(ctx context.Context, unprepared bool, run func(context
 	if s.pool.canListen() {
 		return s.queryConn(ctx, unprepared, run)
 	}
-	var rows rowGuard
+	var guard guardedConn
 	answered := make(chan error, 1)
 	go func() {
 		answered <- s.queryConn(ctx, unprepared, func(ctx context.Context, c conn, unprepared bool) error {
-			rows.mu.Lock()
-			started := sync.OnceFunc(rows.mu.Unlock)
-			defer started()
-			if rows.left {
+			guard.mu.Lock()
+			guard.conn, guard.started = c, sync.OnceFunc(guard.mu.Unlock)
+			defer guard.started()
+			if guard.left {
 				return ctx.Err()
 			}
-			return run(ctx, guardedConn{c, &rows, started}, unprepared)
+			return run(ctx, &guard, unprepared)
 		})
 	}()
 	select {
@@ -93,33 +94,28 @@ func (s *Store) queryOnce(ctx context.Context, unprepared bool, run func(context
 	case err := <-answered:
 		return err
 	case <-time.After(graceTime + graceTime/4):
-		rows.mu.Lock()
-		defer rows.mu.Unlock()
-		rows.left = true
+		guard.mu.Lock()
+		defer guard.mu.Unlock()
+		guard.left = true
 		return ctx.Err()
 	}
 }
 
-// A rowGuard keeps a try that was left from the variables of its caller, which are written before a
-// statement is sent and for each row.
-type rowGuard struct {
-	mu   sync.Mutex
-	left bool
-}
-
-// A guardedConn is a conn whose rows are not read any more when its statement was left.
+// A guardedConn is the conn of a try that may be left. The variables of the caller are written
+// before the first statement is sent and for each row, and never after the try was left.
 type guardedConn struct {
 	conn
-	rows    *rowGuard
-	started func() // unlocks rows.mu when the first statement is sent
+	mu      sync.Mutex
+	left    bool
+	started func() // unlocks mu when the first statement is sent
 }
 
-func (c guardedConn) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
+func (c *guardedConn) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
 	c.started()
 	return c.conn.query(ctx, unprepared, text, args, func(scan scanner) error {
-		c.rows.mu.Lock()
-		defer c.rows.mu.Unlock()
-		if c.rows.left {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.left {
 			return context.DeadlineExceeded
 		}
 		return row(scan)
@@ -129,7 +125,7 @@ func (c guardedConn) query(ctx context.Context, unprepared bool, text string, ar
 func (s *Store) queryConn(ctx context.Context, unprepared bool, run func(context.Context, conn, bool) error) error {
 	c, err := s.pool.acquireConn(ctx)
 	if err != nil {
-		return unsentError{err}
+		return driver.NotApplied(err)
 	}
 	defer c.releaseConn()
 	ctx, cancel := withGrace(ctx)

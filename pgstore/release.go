@@ -50,7 +50,7 @@ func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, c
 		if contended && !unprepared && s.pool.canListen() {
 			conn, err := c.rawConn()
 			if err != nil {
-				return unsentError{err}
+				return driver.NotApplied(err)
 			}
 			notified, err = s.releaseAndNotify(ctx, conn, req.Name, args, &ended, &hasWaiters, &notify)
 			return err

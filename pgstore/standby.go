@@ -21,7 +21,7 @@ var errWarned = errors.New("the server sent a warning: the change may be on no s
 func failOnWarning(c conn, run func() error) error {
 	conn, err := c.rawConn()
 	if err != nil {
-		return unsentError{err}
+		return driver.NotApplied(err)
 	}
 	if conn == nil {
 		return fmt.Errorf("%w: RequireStandby needs the client library pgx", driver.ErrUnsupported)
