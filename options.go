@@ -61,12 +61,11 @@ type Options struct {
 	Detached bool
 
 	// Shared takes the lock together with other callers that set Shared or Limit: the reading side
-	// of a read-write lock. A plain Acquire of the same name is the writing side, and is not
-	// starved: on a store that is Fair it waits for those that came before it, and on any other it
-	// keeps later ones out, if the store sends notices. Through a pooler to PostgreSQL nothing is
-	// kept for a waiter. Every holder has a lease and a token of its own, this Client's too: the
-	// token of a writer is above those of the readers before it, and below those of the readers
-	// after it.
+	// of a read-write lock. A plain Acquire of the same name is the writing side. Readers do not
+	// starve it: on a store that is Fair it waits for the callers before it, and on any other store
+	// that sends notices it keeps later callers out. Through a pooler to PostgreSQL, readers may
+	// starve it. Every holder has a lease and a token of its own, within a Client, too. The token of
+	// a writer is above those of the readers before it, and below those of the readers after it.
 	//
 	// A holder cannot turn a shared lock into a plain one, since two that try would wait for each
 	// other: release it, acquire the other, and look again. A store without Guarantees().Shared

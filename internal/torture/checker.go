@@ -211,8 +211,8 @@ func (c *checker) checkTokens(leases []*lease) {
 // effect between its request and its answer, when the leases that it does not tolerate have ended,
 // and under a greater token than all before. A lease can have ended at any moment from when it was
 // no longer valid, or from when the store may have forgotten it, up to the answer to its release.
-// Since tokens rise, there is one order to try; and since every step may come as early as it can,
-// one pass decides.
+// One pass decides: the tokens give the only possible order, and each step is taken to come as early
+// as it can.
 func (c *checker) checkOrder(leases []*lease) {
 	var taken time.Duration // the earliest moment at which the grant can have taken effect
 	var held []*lease       // those that have not ended then, by their earliest end
@@ -323,10 +323,10 @@ func (c *checker) checkTurns(places []*lease) {
 	}
 }
 
-// keepsTurn reports whether a place is to be admitted before those that are made after it. It is
-// not if a server may have fallen back to an earlier state meanwhile, in which it has a place again
-// that was granted before. Nor is it, at a store that passesOver, if the connection for notices may
-// have been cut: by a fault, or as its client found afterwards.
+// keepsTurn reports whether a place must be admitted before all places that were made after it. Two
+// faults excuse another order. A server may have fallen back to an earlier state, in which it has a
+// place again that was granted before. At a store that passesOver, the connection for notices may
+// have been cut by a fault, or the client may have found it cut afterwards.
 func (c *checker) keepsTurn(l *lease) bool {
 	until := max(l.grantedAt, l.queuedUntil)
 	during := func(from time.Duration, match func(Fault) bool) func(interval) bool {

@@ -364,9 +364,9 @@ func (l *lease) addEvent(e Event) {
 	}
 }
 
-// inWay returns the leases without which l could be valid beside the others: one if one of them, or
-// l, is exclusive, and else the limited ones whose weights do not leave enough for l. There are none
-// if l tolerates the others. All limits of a run are the same.
+// inWay returns the leases that exclude l, or none if l tolerates all others. If l or another lease is
+// exclusive, one is returned. Otherwise they are the limited ones whose weights do not leave enough
+// for l. All limits of a run are the same.
 func (l *lease) inWay(others []*lease) []*lease {
 	var limited []*lease
 	weights := l.weight

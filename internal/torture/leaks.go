@@ -27,9 +27,9 @@ func untilAvailable(ctx context.Context, call func() error) error {
 	}
 }
 
-// findLeaks returns the locks that the run has left behind in the store, or some of their shares:
-// those that cannot be acquired by one that tolerates no others. It waits until the TTLs of the
-// processes that were killed have run out.
+// findLeaks returns the locks that the run has left behind in the store, whole or as shares. These
+// are the locks that an exclusive attempt does not get after the TTLs of killed processes have run
+// out.
 func findLeaks(client *holdfast.Client, names []string, ttl time.Duration) ([]string, error) {
 	ctx := context.Background()
 	var leaks []string

@@ -44,9 +44,9 @@ func (nem *nemesis) injectFaults() {
 // maxPlaceTTL is the greatest TTL of a place in a queue.
 const maxPlaceTTL = 5 * time.Second
 
-// victims returns the processes for a fault: those of the first waiters in the longest queue, or
-// any one. The caller has their locks. A process with a fault from another nemesis is passed over
-// in a queue.
+// victims returns the processes for a fault, locked for the caller. For a fault of waiters they are
+// the processes of the first waiters in the longest queue, and otherwise any process. In a queue, a
+// process with a fault from another nemesis is skipped.
 func (nem *nemesis) victims(f Fault) []*process {
 	n := map[Fault]int{PauseFirst: 1, KillFirst: 3}[f]
 	if n == 0 {
@@ -63,8 +63,7 @@ func (nem *nemesis) victims(f Fault) []*process {
 	return victims
 }
 
-// injectProcessFault injects a fault in a process, or in those at the front of a queue, which have
-// none from another nemesis.
+// injectProcessFault injects a fault in the processes that victims returns.
 func (nem *nemesis) injectProcessFault(f Fault) {
 	victims := nem.victims(f)
 	for _, p := range victims {
