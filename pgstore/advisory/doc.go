@@ -32,9 +32,9 @@
 // released on its own, and counts for Options.MaxLocks. A writer that waits and finds shared holds
 // in its way locks the gate, one more such key, on the connection that listens, until it is granted
 // the name, its Release, or the end of Queue. Meanwhile shared requests of every Store are refused.
-// One writer has the gate; when it is granted the name, the next one is notified and locks the gate
-// while that hold lasts. The gate of a writer that crashes opens at once, and that of one that hangs
-// within a minute.
+// One writer at a time has the gate. When it is granted the name, the next writer is notified, and
+// locks the gate during that hold. The gate of a writer that crashes is unlocked at once, that of
+// one that hangs within a minute.
 //
 // Waiters are notified by LISTEN and NOTIFY, on one more connection for each Store that has
 // waiters. They have no places: the first to ask gets the lock. A wait begins with the first
@@ -43,7 +43,7 @@
 // During a wait, and for a second afterwards, that connection holds a shared lock on a second key
 // (a pair of integers, the first of them negative, from a hash of the lock's key). Only a release
 // that finds it notifies. It does so by a statement of its own afterwards, on the connection that
-// listens if there is one that replies, and else on one of the pool. Other programs do not notify,
+// listens if there is one that replies, and otherwise on one of the pool. Other programs do not notify,
 // nor does the server when a session ends: waiters notice that when they have waited as long again
 // as before, after 2 s at most. If the connection that listens hangs, the Acquire of a new waiter
 // waits for it for a second. Its result is not Queued then, and the waiter tries at intervals until
@@ -61,11 +61,11 @@
 // A transaction-level pooler in the path would grant a lock twice: the Store detects it when it
 // connects, and refuses. A standby has locks of its own, and is refused.
 //
-// A program that waits natively, in pg_advisory_lock, is not overtaken by readers whose session does
-// not have the key yet; but the server grants a shared lock at once to a session that has one. So it
-// may wait for as long as the shared holds of one Store overlap. Native readers and those of
-// LockSharedTx pass the gate of a writer of a Store. A writer that holds the name so briefly that
-// the next one has not locked the gate yet may be followed by readers; the next one locks it then.
+// A program that waits in pg_advisory_lock is overtaken only by readers whose session has the key
+// already: the server grants such a session a further shared lock at once. The program may therefore
+// wait for as long as the shared holds of one Store overlap. Native readers and those of LockSharedTx
+// ignore the gate of a writer of a Store. Readers may also follow a writer whose hold is so short
+// that the next writer has not locked the gate yet. It locks the gate then.
 //
 // With PostgreSQL 13 a holder that hangs keeps its locks until it ends.
 //

@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// The gate of a key is a second key. A waiter that wants the key for itself, and has found shared
-// holds in its way, has its gate locked on the connection that listens. A shared attempt that cannot
-// lock the gate for a moment is refused. So readers that overlap keep no writer waiting forever. The
-// server opens the gate when the session of the waiter ends.
+// The gate of a key is a second key. It keeps later readers out while a writer waits, so that
+// readers that overlap do not starve the writer. A writer that was refused because of shared holds
+// locks the gate on the connection that listens. A shared attempt locks the gate for a moment, and is
+// refused if it cannot. The server unlocks the gate when the session of the writer ends.
 //
-// One session at a time can have the gate. The waiters of other sessions lock it when it is opened:
-// after the grant, during which no reader gets in, they get a notice.
+// One session at a time can have the gate. The writers of other sessions get a notice when it is
+// unlocked, which is after the grant. No reader is granted the key during that hold.
 
-// maxGateTries bounds the attempts to lock a gate at a time: readers have it locked while they pass.
+// maxGateTries bounds the attempts to lock a gate. Each may find it locked by a shared attempt.
 // maxGateReply bounds the wait for a connection that hangs.
 const (
 	maxGateTries = 4
@@ -27,8 +27,8 @@ const (
 // with a key in use, readers may be refused.
 func (k Key) gateKey() Key { return k.derivedKey("holdfast keeps readers from") }
 
-// closeGate locks the gate for a waiter that wants a key for itself and was refused it, now or
-// before, because of shared holds. It does nothing for one that has it locked.
+// closeGate locks the gate for an exclusive waiter, if this attempt or an earlier one was refused
+// because of shared holds. It returns at once if the gate is locked for that waiter already.
 func (s *Store) closeGate(ctx context.Context, key Key, req *driver.AcquireRequest, behindShared bool) {
 	listener, id := s.watcher.listener(), ownedName{req.Name, req.Owner}
 	s.mu.Lock()

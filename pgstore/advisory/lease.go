@@ -9,9 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// A lease is the state of a key that a store holds, or is about to acquire or unlock. A
-// session may lock a key any number of times, in both modes, so the leases keep the owners within a
-// store apart. A key has one exclusive lease, or shared ones. Each of these has locked the key once.
+// A lease is the state of a key that a store holds, or is about to acquire or unlock. The server lets
+// a session lock a key any number of times, in both modes. The leases therefore exclude the owners of
+// one store from each other. A key has one exclusive lease, or shared ones that have locked the key
+// once each.
 //
 // Advisory locks have no TTL. The server ends a session that is silent. A timer here unlocks a key
 // that expires while its session is alive.
@@ -21,7 +22,7 @@ type lease struct {
 	owner  string
 	holder string
 	shared bool
-	probes bool // its attempt is to find out whether shared locks are in the way
+	probes bool // its attempt reports whether shared locks are in the way
 
 	// Guarded by Store.mu.
 	session         *session // nil while one is being assigned
@@ -34,14 +35,14 @@ type lease struct {
 	err             error // why the key was not acquired, or how its session ended
 	unlockConfirmed bool  // the server has confirmed that the key was held when it was unlocked
 	unlocks         int   // how often it unlocks a shared lock
-	unlocksAll      bool  // that is as often as the session may have locked it
+	unlocksAll      bool  // unlocks is as often as the session may have locked the key
 }
 
 // leaseState is the step in the life of a lease.
 type leaseState uint8
 
 const (
-	leaseAcquiring leaseState = iota // pending: a session is dialed, or the lock statement is in flight
+	leaseAcquiring leaseState = iota // pending: the dial or the lock statement is in flight
 	leaseHeld
 	leaseUnlocking // pending: the unlock statement has been sent
 	leaseGone

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// A markListener is a session that listens, and that holds marks. A mark is a shared lock on a
-// key that is made from the key of the lock: a releaser that cannot lock that key exclusively knows
-// that there is a waiter. The order prevents lost wake-ups: a waiter adds its mark first, and then
-// tries once more; a releaser unlocks first, and then checks for marks.
+// A markListener is a session that listens, and that holds marks. A mark is a shared lock on a key
+// that is made from the key of the lock. If a releaser cannot lock that key exclusively, there is a
+// waiter. The order prevents lost wake-ups. A waiter first adds its mark, and then tries once more. A
+// releaser first unlocks, and then checks for marks.
 type markListener struct {
 	s       *Store
 	session *session

@@ -55,7 +55,7 @@ type session struct {
 	// Guarded by Store.mu.
 	idleTimeout     time.Duration // the server ends the session when it is silent for so long
 	leaseCount      int           // leases assigned to it
-	excess          map[Key]int   // shared locks that failed attempts may have left beside those of leases
+	excess          map[Key]int   // shared locks of no lease, which failed attempts may have left
 	lastUsed        time.Time     // when a lease was last assigned to it
 	maintainTimer   *time.Timer
 	countAtMaintain uint64 // the statementCount at the last maintain

@@ -226,7 +226,7 @@ func TestNoGateWithoutReaders(t *testing.T) {
 	release(t, other, held)
 }
 
-// A shared attempt that failed, with the key or without, takes nothing from the other shared holds, and
+// A shared attempt that failed, with the key or without, takes nothing from other shared holds, and
 // leaves nothing after the last one.
 func TestFailedSharedAttempt(t *testing.T) {
 	t.Parallel()
@@ -237,7 +237,8 @@ func TestFailedSharedAttempt(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing_shared', 1)") // It may have failed before.
+	// An earlier run may have failed.
+	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing_shared', 1)")
 	s.statements["holdfast_try_shared"] = "SELECT (" + s.statements["holdfast_try_shared"] +
 		") WHERE 1 / (SELECT (last_value <> 7)::int FROM holdfast_failing_shared) = 1" // It fails before it locks.
 	for _, failBefore := range []bool{false, true} {

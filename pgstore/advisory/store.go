@@ -49,7 +49,7 @@ type Options struct {
 	MaxConns int
 
 	// NoListen turns off the connection that listens for releases. Waiters then try at intervals, and
-	// those that want a name for themselves do not keep shared holds out.
+	// shared holds may starve exclusive waiters.
 	NoListen bool
 }
 

@@ -103,8 +103,8 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) (K
 	return s.keys(req.Name)
 }
 
-// awaitUnlocking waits until no lease unlocks a key as often as a session may have locked it: it
-// could unlock what a shared attempt locks.
+// awaitUnlocking waits until no lease unlocks a key as often as the session may have locked it. Such
+// an unlock could end the lock of a shared attempt that follows.
 func (s *Store) awaitUnlocking(ctx context.Context, key Key) error {
 	for {
 		s.mu.Lock()

@@ -18,7 +18,7 @@ type waiter struct {
 	notified bool // releases are notified
 	late     bool // an Acquire has not waited for ready
 
-	behindShared bool     // shared holds were in its way: it keeps out later ones
+	behindShared bool     // an attempt was refused because of shared holds
 	gate         *session // that has locked the gate for it, or nil
 }
 
