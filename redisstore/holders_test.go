@@ -498,7 +498,15 @@ func TestHoldersInACluster(t *testing.T) {
 			t.Errorf("a writer: %+v, want a place", res)
 		}
 	}
-	const name = "{x}name"
+	t.Run("holders first", func(t *testing.T) { moveHolders(t, cluster, client, "{x}", 1) })
+	t.Run("holders last", func(t *testing.T) { moveHolders(t, cluster, client, "{y}", -1) })
+}
+
+// moveHolders moves the slot of a tag key by key, with the keys of holders first, or last if order is
+// -1.
+func moveHolders(t *testing.T, cluster *servers.RedisCluster, client *redis.ClusterClient, tag string, order int) {
+	s, name := New(client, nil), tag+"name"
+	defer s.Close()
 	slot := int(slotOf(s.lockKey(name)))
 	from, to := masterOf(t, cluster, client, s.lockKey(name))
 	held, other := join(t, s, name, time.Minute, 2, 1), join(t, s, name, time.Minute, 2, 1)
@@ -525,20 +533,22 @@ func TestHoldersInACluster(t *testing.T) {
 		}
 	}
 	// The slot has all keys that the scripts declare, so that they run until one of these has moved.
-	ahead := request("{x}ahead", time.Minute)
+	ahead := request(tag+"ahead", time.Minute)
 	ahead.Floor = time.Now().Add(time.Hour).UnixMicro()
 	acquire(t, s, ahead)
 	enqueue(t, s, ahead.Name)
 	cluster.BeginMove(slot, from, to)
 	check("nothing has moved")
 	all := strings.Fields(from.Do("CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "100"))
-	slices.SortFunc(all, func(a, b string) int { // The holders first.
+	slices.SortFunc(all, func(a, b string) int {
 		isOf := func(key string) int { return strings.Count(key, "holders") + 2*strings.Count(key, "ends") }
-		return isOf(b) - isOf(a)
+		return order * (isOf(b) - isOf(a))
 	})
 	for _, key := range all {
 		host, port, _ := strings.Cut(to.Addr, ":")
-		from.Do("MIGRATE", host, port, key, "0", "5000")
+		if reply := from.Do("MIGRATE", host, port, key, "0", "5000"); reply != "OK" {
+			t.Errorf("MIGRATE of %q: %s", key, reply)
+		}
 		check(fmt.Sprintf("%q has moved", key))
 	}
 	ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: other.Owner})

@@ -39,7 +39,8 @@ const (
 	counterSuffix = "\x1fcounter"
 	aheadSuffix   = "\x1fahead"
 	guardSuffix   = "\x1fguard"
-	queuesSuffix  = "\x1fqueues"      // the sign
+	queuesSuffix  = "\x1fqueues" // the sign
+	absentSuffix  = "\x1fabsent"
 	noticesSuffix = "\x1fnotices\x1f" // of a channel, before the random part
 
 	// markSuffix follows the owner in the value of a lock that may have a queue. The scripts for
@@ -54,6 +55,11 @@ func (s *Store) counterKey(tag string) string { return tag + s.prefix + counterS
 func (s *Store) aheadKey(tag string) string { return tag + s.prefix + aheadSuffix }
 
 func (s *Store) queuesKey(tag string) string { return tag + s.prefix + queuesSuffix }
+
+// absentKey returns a key that never exists. With it among its keys, a script does not run while
+// the slot moves: the keys that it does not declare may be on the other node then, and the node that
+// takes the slot over would show them as empty.
+func (s *Store) absentKey(tag string) string { return tag + s.prefix + absentSuffix }
 
 func (s *Store) guardKey() string { return s.prefix + guardSuffix }
 

@@ -264,6 +264,9 @@ func (s *Store) sharedKeysOf(tag string) []any {
 	if s.options.RestartGuard > 0 {
 		keys = append(keys, s.guardKey())
 	}
+	if s.cluster {
+		keys = append(keys, s.absentKey(tag))
+	}
 	return keys
 }
 

@@ -15,7 +15,7 @@ elseif #ARGV[1] > 1 then
   local guard, kept, wanted = string.match(ARGV[1], '^%d (%d+) (%S+) (%d+)$')
   replicas = tonumber(wanted)
   local done = pcall(function()
-    if before > 3 then
+    if guard ~= '0' then
       abstain, unknown = abstains(KEYS[4], tonumber(guard), kept, now)
     end
     short = replicas > 0 and missing(replicas) or nil
