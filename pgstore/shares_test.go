@@ -54,6 +54,21 @@ func TestSharesInSQL(t *testing.T) {
 	if slot("slots", "a", 3, 2) == 0 || slot("slots", "b", 3, 2) != 0 || slot("slots", "b", 3, 1) == 0 || slot("slots", "c", 3, 1) != 0 {
 		t.Error("weights do not add up to the limit")
 	}
+	if slot("config", "python-3", -1, 0) != 0 || !ok("@release_lock@('config', 'python-2')") {
+		t.Error("a reader beside a writer")
+	}
+	token = slot("config", "python-1", -1, 0)
+	for _, others := range []bool{false, true} {
+		if others {
+			slot("config", "python-2", -1, 0)
+		}
+		if ok("@acquire_lock@('config', 'python-1')") || slot("config", "python-1", 0, 0) != 0 || slot("config", "python-1", 5, 1) != 0 {
+			t.Errorf("beside others %v, a reader has what it has as a writer or a slot", others)
+		}
+	}
+	if slot("config", "python-1", -1, 0) != token || slot("slots", "b", 3, 2) != 0 || slot("slots", "b", -1, 0) != 0 || slot("slots", "a", 4, 1) == 0 {
+		t.Error("a share is not repeated under its own terms alone")
+	}
 	for _, bad := range []string{"'x', 'a', 30, '{}', -2, 0", "'x', 'a', 30, '{}', 2, 3", "'x', 'a', 30, '{}', 0, 1", "'x', 'a', 30, '{}', NULL, 0", "'x', 'a', 0, '{}', 2, 1"} {
 		if err := s.execQuery(t.Context(), s.expandSQL("SELECT @acquire_slot@("+bad+")")); err == nil {
 			t.Errorf("acquire_slot(%s) succeeds", bad)

@@ -428,8 +428,12 @@ BEGIN
                 SELECT s.free, s.shared, s.admitted INTO v_settled FROM @holdfast_settle@(p_name, NULL::text, p_standby) AS s;
                 in_turn := v_settled.free;
                 notify := notify OR coalesce(v_settled.admitted <> ARRAY[p_owner], false);
-                IF is_shared AND @holdfast_renew_share@(p_name, p_owner, p_ttl, 0::bigint) IS NOT NULL THEN
-                    -- A repetition, or the claim of a place that was admitted.
+                IF is_shared AND (p_claim OR EXISTS (
+                        SELECT FROM @shares@ AS s
+                         WHERE s.lock_name = p_name AND s.owner = p_owner AND p_limit <> 0 AND sign(s.lim) = sign(p_limit) AND s.weight >= p_weight))
+                    AND @holdfast_renew_share@(p_name, p_owner, p_ttl, 0::bigint) IS NOT NULL THEN
+                    -- A repetition, or the claim of a place that was admitted. Programs in other languages may
+                    -- use an owner again, whose share is not the lock, and no share of another kind.
                     SELECT s.token, greatest(s.last_token - s.token, 0) + 1 INTO granted, tokens
                       FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner;
                     waiters := true;
