@@ -88,6 +88,13 @@ var sharedCases = []testCase{
 			ends.expectLost()
 			ends.expectNotReleased()
 			stays.expectRenewed()
+			// It is not shortened by others: one that is released, or one that ends sooner.
+			brief := r.first.acquireLimited("name", short, driver.Shared, 0)
+			r.first.acquireLimited("name", long, driver.Shared, 0).releaseHeld()
+			brief.sleepPastExpiry()
+			r.first.expectHeld("name")
+			r.first.acquireLimited("name", short, driver.Shared, 0).sleepPastExpiry()
+			r.first.expectHeld("name")
 			stays.releaseHeld()
 			last.client.heldFor("name", last.sent, medium).releaseHeld()
 			last.expectLost()
