@@ -101,6 +101,29 @@ func TestRowTakenByHandAfterShares(t *testing.T) {
 	}
 }
 
+// A share that is over keeps its holder out no longer than others do, and shares that were ended by
+// hand do not come back with the next one.
+func TestSharesThatAreOver(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	slot := func(holder string, ttl float64) (token int64) {
+		var got *int64
+		query(t, s, "SELECT @acquire_slot@('name'::text, $1::text, $2::double precision, '{}'::jsonb, 2, 1)", []any{holder, ttl}, &got)
+		return valueOrZero(got)
+	}
+	slot("stays", 60)
+	first := slot("returns", 0.01)
+	time.Sleep(15 * time.Millisecond)
+	if again := slot("returns", 60); again <= first {
+		t.Errorf("a holder that returns is granted %d after %d", again, first)
+	}
+	change(t, s, "UPDATE @table@ SET expires_at = clock_timestamp() WHERE lock_name = 'name'")
+	grantShare(t, s, "name", 1, 0)
+	if rec, _, err := s.Lookup(t.Context(), "name"); err != nil || len(rec.Others) != 0 {
+		t.Errorf("Lookup: %+v, %v, want one hold", rec, err)
+	}
+}
+
 // Shares survive a crash of the server.
 func TestSharesAfterACrash(t *testing.T) {
 	t.Parallel()
@@ -124,4 +147,35 @@ func TestSharesAfterACrash(t *testing.T) {
 		t.Error("a share was lost")
 	}
 	grant(t, s, "name", time.Minute)
+}
+
+// Of a crowd of readers behind a writer its release admits a thousand, since more would take longer
+// than a request may, and nobody overtakes the others.
+func TestCrowdOfReaders(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	writer := grant(t, s, "name", time.Minute)
+	first, last := pgtest.Request("name", time.Minute), pgtest.Request("name", time.Minute)
+	for _, req := range []*driver.AcquireRequest{&first, &last} {
+		req.Limit, req.Queue = driver.Shared, time.Minute
+		if res, err := s.Acquire(t.Context(), *req); err != nil || !res.Queued {
+			t.Fatalf("Acquire with Queue: %+v, %v, want it queued", res, err)
+		}
+	}
+	change(t, s, "UPDATE @waiters@ SET place = 5000 WHERE owner = $1", last.Owner)
+	change(t, s, `INSERT INTO @waiters@ (lock_name, owner, place, until, floor, tokens, lim)
+		SELECT 'name', 'reader ' || n, 1000 + n, clock_timestamp() + interval '1 minute', 0, 1, -1 FROM generate_series(1, 1500) AS n`)
+	release(t, s, writer)
+	count := func() (n int) {
+		query(t, s, "SELECT count(*) FROM @shares@", nil, &n)
+		return n
+	}
+	if got := count(); got != 1000 {
+		t.Errorf("%d readers were admitted, want 1000", got)
+	}
+	claimed(t, s, first)
+	if got := count(); got != 1502 {
+		t.Errorf("after another request %d readers were admitted, want all", got)
+	}
+	claimed(t, s, last)
 }

@@ -236,7 +236,8 @@ BEGIN
         SELECT w.owner, w.holder, w.metadata, w.floor, w.tokens, w.until, w.notify_to, w.lim, w.weight INTO v_first
           FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place IS NOT NULL ORDER BY w.place LIMIT 1;
         EXIT WHEN NOT FOUND;
-        IF v_lock.held AND NOT @holdfast_tolerated@(p_name, v_first.lim, v_first.weight) THEN
+        -- Each takes longer than the one before. The next are admitted by the next request.
+        IF cardinality(admitted) = 1000 OR v_lock.held AND NOT @holdfast_tolerated@(p_name, v_first.lim, v_first.weight) THEN
             shared := false;
             EXIT;
         END IF;
@@ -624,7 +625,9 @@ BEGIN
                     IF v_shared AND @holdfast_renew_share@(p_names[i], p_owners[i], p_ttls[i], p_tokens[i]) IS NOT NULL THEN
                         v_letter := 'r';
                     END IF;
-                    IF (SELECT s.admitted FROM @holdfast_settle@(p_names[i], NULL::text, p_standby) AS s) IS NOT NULL THEN
+                    -- Once for each name, behind the last of its shares: it looks at all of them.
+                    IF p_names[i + 1] IS DISTINCT FROM p_names[i] AND
+                        (SELECT s.admitted FROM @holdfast_settle@(p_names[i], NULL::text, p_standby) AS s) IS NOT NULL THEN
                         v_letter := upper(v_letter);
                     END IF;
                 ELSIF @holdfast_has_share@(p_names[i], p_owners[i], p_tokens[i]) THEN
