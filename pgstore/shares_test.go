@@ -3,6 +3,7 @@
 package pgstore
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -147,6 +148,44 @@ func TestSharesAfterACrash(t *testing.T) {
 		t.Error("a share was lost")
 	}
 	grant(t, s, "name", time.Minute)
+}
+
+// While another transaction has the row of the lock, it is not known what became of a share, nor of a
+// place that has become one. A share is renewed under its own token alone.
+func TestRenewOfSharesOfAnOpenRow(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	writer := grant(t, s, "name", time.Minute)
+	waiter := pgtest.Request("name", time.Minute)
+	waiter.Limit, waiter.Queue = driver.Shared, time.Minute
+	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Queued {
+		t.Fatalf("Acquire with Queue: %+v, %v, want it queued", res, err)
+	}
+	release(t, s, writer)
+	reader := grantShare(t, s, "name", driver.Shared, 0)
+	rec, _, err := s.Lookup(t.Context(), "name")
+	if err != nil || len(rec.Others) != 1 {
+		t.Fatalf("Lookup: %+v, %v, want two readers", rec, err)
+	}
+	tx := leaveOpen(t, s, "SELECT FROM @table@ WHERE lock_name = 'name' FOR UPDATE")
+	renewals := []driver.RenewRequest{
+		{Name: "name", Owner: waiter.Owner, TTL: time.Minute},
+		{Name: "name", Owner: reader.Owner, TTL: time.Minute, Token: rec.Others[0].Token},
+	}
+	for _, req := range renewals {
+		if outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{req}); err == nil || len(outcomes) > 0 && outcomes[0] != driver.RenewUnknown {
+			t.Errorf("Renew under token %d while the row is open: %v, %v", req.Token, outcomes, err)
+		}
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := renewals[1]
+	other.Token = rec.Token
+	outcomes, err := s.Renew(t.Context(), append(renewals, other))
+	if want := []driver.RenewOutcome{driver.Renewed, driver.Renewed, driver.RenewLost}; err != nil || !slices.Equal(outcomes, want) {
+		t.Errorf("Renew: %v, %v, want %v", outcomes, err, want)
+	}
 }
 
 // Of a crowd of readers behind a writer its release admits a thousand, since more would take longer
