@@ -178,6 +178,8 @@ func (l *Limiter) validate() error {
 		return fmt.Errorf("%w: %d calls, want 1 to %d", holdfast.ErrInvalid, l.n, MaxCalls)
 	case l.window < driver.MinTTL || l.window > MaxWindow:
 		return fmt.Errorf("%w: a window of %v, want %v to %v", holdfast.ErrInvalid, l.window, driver.MinTTL, MaxWindow)
+	case !l.locks.Guarantees().Keep:
+		return fmt.Errorf("%w: to keep names", holdfast.ErrUnsupported)
 	}
 	return nil
 }

@@ -283,3 +283,27 @@ func TestErrors(t *testing.T) {
 		}
 	})
 }
+
+// forgetful is a store that cannot keep names.
+type forgetful struct{ driver.Notifier }
+
+func (f forgetful) Guarantees() driver.Guarantees {
+	can := f.Notifier.Guarantees()
+	can.Keep = false
+	return can
+}
+
+// TestUnsupported: a store that cannot keep names is refused before anything is taken, each time.
+func TestUnsupported(t *testing.T) {
+	locks := holdfast.New(forgetful{memstore.New()}, nil)
+	defer locks.Close()
+	for range 2 {
+		err := ratelimit.New(locks, 1, time.Minute).Take(t.Context(), "key")
+		if !errors.Is(err, holdfast.ErrUnsupported) || errors.Is(err, ratelimit.ErrLimited) {
+			t.Errorf("a store that cannot keep names: %v", err)
+		}
+	}
+	if left := locks.Locks(); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}
