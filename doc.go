@@ -1,5 +1,6 @@
 // Package holdfast is distributed locks: of all goroutines, processes and hosts
-// that share a store, one at a time holds the lock of a name.
+// that share a store, one at a time holds the lock of a name, or as many as
+// tolerate each other.
 //
 //	locks := holdfast.New(redisstore.New(client, nil), nil)
 //	defer locks.Close()
@@ -23,6 +24,13 @@
 // of one Client exclude each other, and are served in the order of their calls. So are
 // the Clients of a store that keeps a queue (Guarantees().Fair); goroutines of one Client
 // may pass a lock on among themselves for a moment before ([Config].LocalTurn).
+//
+// # Readers and writers, and slots
+//
+// [Options].Shared takes a lock together with other readers, where a plain acquisition
+// is the writer. [Options].Limit is a semaphore: up to that many hold the lock
+// together, or as many as the sum of their Weights allows. Each holder has a lease and
+// a token of its own, and waiters are served in the same order as any others.
 //
 // # Holding it
 //
@@ -94,7 +102,7 @@
 //   - once: work that is done once in each period, or once for each job; with
 //     once/gocronlock and once/cronlock for schedulers
 //   - ratelimit: at most n calls in any window
-//   - httplock: one HTTP request at a time for each key
+//   - httplock: one HTTP request at a time for each key, or its reads together
 //
 // # Watching
 //

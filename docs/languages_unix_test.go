@@ -41,6 +41,13 @@ func TestGuideOnPostgres(t *testing.T) {
 			t.Errorf("the four calls answer %q, want t, a token, t, t", got)
 		}
 	})
+	t.Run("slots", func(t *testing.T) {
+		got := run(t, url, "psql", "-XAt", url, "-c", block(t, "sql", "acquire_slot("))
+		lines := strings.Fields(got)
+		if len(lines) != 4 || len(lines[0]) != 16 || len(lines[1]) != 16 || lines[2] != "t" || lines[3] != "t|t" {
+			t.Errorf("the four calls answer %q, want two tokens, t, t|t", got)
+		}
+	})
 	t.Run("Python", func(t *testing.T) {
 		lock, err := locks.Acquire(ctx, "order:42", nil)
 		if err != nil {

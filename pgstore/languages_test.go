@@ -239,7 +239,7 @@ func TestDocumentedCasts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, call := range regexp.MustCompile(`SELECT [a-z.]*(acquire|extend|release)_lock[a-z_]*\(.*`).FindAllString(string(text), -1) {
+		for _, call := range regexp.MustCompile(`SELECT [a-z.]*(acquire|extend|release)_(lock|slot)[a-z_]*\(.*`).FindAllString(string(text), -1) {
 			calls++
 			call = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(call, "{}") // commas within JSON
 			args, _, _ := strings.Cut(call[strings.Index(call, "(")+1:], ")")

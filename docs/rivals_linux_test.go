@@ -1,0 +1,198 @@
+package docs
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// TestRivalRedisSemaphore shows what rivals-shared.md says of redis-semaphore.
+func TestRivalRedisSemaphore(t *testing.T) {
+	host, port, err := net.SplitHostPort(servers.StartRedis(t).Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("node", "../redisstore/interop/semaphorecases.js", host, port).CombinedOutput()
+	if err != nil {
+		t.Fatalf("run redisstore/interop/install.sh if packages of npm are missing: %v\n%s", err, out)
+	}
+	var found map[string]any
+	if err := json.Unmarshal(out, &found); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	want := map[string]any{
+		"raisedAdmits": true, "formerAdmits": false,
+		"deadIsReplaced": true, "aliveKeepsIt": true,
+		"shorterTimeoutAdmitsASecond": true, "firstIsTold": false,
+		"served": []any{"second", "first"},
+	}
+	if !reflect.DeepEqual(found, want) {
+		t.Errorf("redis-semaphore: %v, and the page says %v", found, want)
+	}
+}
+
+// TestRivalAdvisoryLocks shows what rivals-shared.md says of the reader-writer lock of DistributedLock on
+// PostgreSQL, with the functions of the server that it calls.
+func TestRivalAdvisoryLocks(t *testing.T) {
+	ctx, url := t.Context(), servers.StartPostgres(t).URL("postgres")
+	connect := func() *pgx.Conn {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(ctx)) })
+		return conn
+	}
+	observer, dead, reader := connect(), connect(), connect()
+	waitsFor := func(n int) {
+		const statement = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+		for waiting := -1; waiting != n; time.Sleep(time.Millisecond) {
+			if err := observer.QueryRow(ctx, statement).Scan(&waiting); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	order := make(chan string, 2)
+	var group sync.WaitGroup
+	lockLater := func(who, function string) {
+		conn := connect()
+		t.Cleanup(group.Wait) // before the connection is closed
+		group.Go(func() {
+			if _, err := conn.Exec(ctx, "SELECT "+function+"(7)"); err != nil {
+				t.Error(err)
+			}
+			order <- who
+			_, _ = conn.Exec(ctx, "SELECT pg_advisory_unlock_all()")
+		})
+	}
+	if _, err := dead.Exec(ctx, "SELECT pg_advisory_lock_shared(7)"); err != nil {
+		t.Fatal(err)
+	}
+	lockLater("writer", "pg_advisory_lock")
+	waitsFor(1)
+	admitted := true
+	if err := reader.QueryRow(ctx, "SELECT pg_try_advisory_lock_shared(7)").Scan(&admitted); err != nil || admitted {
+		t.Errorf("a reader that comes while a writer waits: %v, %v", admitted, err)
+	}
+	lockLater("reader", "pg_advisory_lock_shared")
+	waitsFor(2)
+	if _, err := observer.Exec(ctx, "SELECT pg_terminate_backend($1)", int32(dead.PgConn().PID())); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := <-order, <-order; first != "writer" || second != "reader" {
+		t.Errorf("the %s came first, then the %s", first, second)
+	}
+}
+
+// TestRivalFlock shows what rivals-shared.md says of flock -s.
+func TestRivalFlock(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lock")
+	start := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), "flock", args...)
+		cmd.Stdout = nil
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	// One process that has no child: a child would keep the file open when it is killed.
+	reader := start("--no-fork", "-s", file, "sleep", "1000")
+	awaitLocks(t, file, 1, 0)
+	writer := start("--no-fork", file, "true")
+	awaitLocks(t, file, 1, 1)
+	if err := exec.Command("flock", "-s", "-n", file, "true").Run(); err != nil {
+		t.Errorf("a reader that comes while a writer waits: %v", err)
+	}
+	_ = reader.Process.Kill()
+	_ = reader.Wait()
+	if err := writer.Wait(); err != nil {
+		t.Errorf("the writer after the death of the reader: %v", err)
+	}
+
+	// Two readers become writers, each in turn: what they have read is old by then.
+	const upgrade = `exec 9>>"$1"; flock -s 9; echo reads; read line; flock 9; echo writes`
+	talk := func() (line func() string, goOn func()) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", upgrade, "sh", file)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Wait() })
+		return func() string {
+				buffer := make([]byte, 100)
+				n, _ := out.Read(buffer)
+				return strings.TrimSpace(string(buffer[:n]))
+			}, func() {
+				if _, err := in.Write([]byte("\n")); err != nil {
+					t.Error(err)
+				}
+			}
+	}
+	line, goOn := talk()
+	otherLine, otherGoOn := talk()
+	if a, b := line(), otherLine(); a != "reads" || b != "reads" {
+		t.Fatalf("%q, %q", a, b)
+	}
+	goOn()
+	awaitLocks(t, file, 1, 1) // its shared lock is gone while it waits
+	otherGoOn()
+	if a, b := line(), otherLine(); a != "writes" || b != "writes" {
+		t.Errorf("%q, %q", a, b)
+	}
+}
+
+// awaitLocks waits until so many flock locks of a file are held, and so many are waited for.
+func awaitLocks(t *testing.T, file string, held, waiting int) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		h, w := flocks(t, file)
+		if h == held && w == waiting {
+			return
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("%d locks and %d waiters, want %d and %d", h, w, held, waiting)
+		}
+	}
+}
+
+// flocks returns how many flock locks of a file are held, and how many are waited for.
+func flocks(t *testing.T, file string) (held, waiting int) {
+	t.Helper()
+	inode, err := exec.Command("stat", "-c", "%i", file).Output()
+	if err != nil {
+		return 0, 0 // there is no file yet
+	}
+	list, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(list)) {
+		switch {
+		case !strings.Contains(line, " FLOCK ") || !strings.Contains(line, ":"+strings.TrimSpace(string(inode))+" "):
+		case strings.Contains(line, "-> "):
+			waiting++
+		default:
+			held++
+		}
+	}
+	return held, waiting
+}
