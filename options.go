@@ -73,8 +73,8 @@ type Options struct {
 	Shared bool
 
 	// Limit takes the lock together with others as long as the weights of all that were taken with
-	// a Limit, this one included, add up to Limit at most: a semaphore. Weight is the share of this
-	// one, from 1 to Limit; 0 means 1. A plain Acquire of the same name waits until all are
+	// a Limit, this one included, add up to Limit at most: a semaphore of Limit slots. Weight is how
+	// many of them this one takes, from 1 to Limit; 0 means 1. A plain Acquire of the same name waits until all are
 	// released. The store compares Limit with the weights at each grant, and does not keep it, so
 	// that programs can be restarted with another Limit one by one. MinHold keeps the share.
 	// At most driver.MaxLimit; 0 means an exclusive lock. A store without Guarantees().Limited
@@ -224,14 +224,16 @@ func (o *Options) validate(guarantees driver.Guarantees) error {
 		return fmt.Errorf("%w: Limit %d is not between 0 and %d", ErrInvalid, o.Limit, driver.MaxLimit)
 	case o.Shared && o.Limit > 0:
 		return fmt.Errorf("%w: Shared and Limit exclude each other", ErrInvalid)
+	case o.Weight != 0 && o.Limit == 0:
+		return fmt.Errorf("%w: Weight is a share of a Limit, and there is none", ErrInvalid)
 	case o.Weight < 0 || o.Weight > o.Limit:
 		return fmt.Errorf("%w: Weight %d is not between 0 and the Limit of %d", ErrInvalid, o.Weight, o.Limit)
 	case o.limit() != 0 && o.Reentrant:
 		return fmt.Errorf("%w: a shared or limited lock cannot be Reentrant", ErrInvalid)
 	case o.Shared && !guarantees.Shared:
-		return fmt.Errorf("%w: Shared", ErrUnsupported)
+		return fmt.Errorf("%w: the %s store has no Shared", ErrUnsupported, guarantees.Store)
 	case o.Limit > 0 && !guarantees.Limited:
-		return fmt.Errorf("%w: Limit", ErrUnsupported)
+		return fmt.Errorf("%w: the %s store has no Limit", ErrUnsupported, guarantees.Store)
 	}
 	if o.MinHold > 0 && !guarantees.Keep {
 		return fmt.Errorf("%w: MinHold", ErrUnsupported)

@@ -417,6 +417,9 @@ func TestInvalidLimits(t *testing.T) {
 		} {
 			_, err := c.TryAcquire(ctx, "a", &o)
 			wantErr(t, err, holdfast.ErrInvalid)
+			if o.Limit == 0 && o.Weight > 0 && !strings.Contains(err.Error(), "Weight is a share of a Limit, and there is none") {
+				t.Errorf("%+v: %v", o, err)
+			}
 		}
 		for _, o := range []holdfast.Options{{Shared: true}, {Limit: 1}, {Weight: 1}} {
 			_, err := open(t, memstore.New(), &holdfast.Config{Options: o}).TryAcquire(ctx, "a", nil)
@@ -426,6 +429,9 @@ func TestInvalidLimits(t *testing.T) {
 		for _, o := range []holdfast.Options{{Shared: true}, {Limit: 1}} {
 			_, err := exclusive.TryAcquire(ctx, "a", &o)
 			wantErr(t, err, holdfast.ErrUnsupported)
+			if !strings.Contains(err.Error(), "the memory store has no ") {
+				t.Errorf("%+v: %v", o, err)
+			}
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,8 @@ import (
 )
 
 const breakLong = `Break ends the hold of a lock, of any holder, and reports the former holder and
-its token. It is for a lock whose holder is known to be dead or wrong.
+its token. It is for a lock whose holder is known to be dead or wrong. If many
+hold the lock it ends all of these holds, with --token one of them.
 
 The holder works on until its next renewal: up to a third of its TTL. Only a
 resource that refuses its token is safe meanwhile.
@@ -33,36 +35,53 @@ Exit code: 0 when the lock was broken; or
    75  the lock has changed hands meanwhile, and nothing was broken`
 
 const breakExample = `  holdfast break backup
-  holdfast break backup --yes --json`
+  holdfast break backup --yes --json
+  holdfast break downloads --token 1795263959271324`
 
 func newBreak(c *cli) *cobra.Command {
 	var yes bool
+	var token int64
 	cmd := &cobra.Command{
 		Use:     "break NAME",
 		Short:   "End the hold of a lock by force",
 		Long:    breakLong,
 		Example: breakExample,
 		Args:    oneName,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("token") && token < 1 {
+				return usageError(fmt.Errorf("--token %d is below 1", token), "holdfast show "+args[0])
+			}
 			ctx := context.Background()
 			return c.inspect(ctx, func(client *holdfast.Client) error {
-				return c.breakLock(ctx, client, args[0], yes)
+				return c.breakLock(ctx, client, args[0], token, yes)
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	f.Int64Var(&token, "token", 0, "break the hold with this `TOKEN`, and no other")
 	f.BoolVar(&c.json, "json", false, "report the broken lock as one JSON object")
 	return cmd
 }
 
-func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name string, yes bool) error {
+// breakLock breaks the hold with the token, or all holds if the token is 0.
+func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name string, token int64, yes bool) error {
 	if !yes && !(isTerminal(os.Stdin) && isTerminal(os.Stderr)) {
 		return usageError(errors.New("there is no terminal to ask on whether the lock is to be broken"), "--yes")
 	}
 	seen, err := client.Lookup(ctx, name)
 	if err != nil {
 		return lookupError(name, err)
+	}
+	if token > 0 {
+		holds := eachHold(seen)
+		i := slices.IndexFunc(holds, func(hold holdfast.Record) bool { return hold.Token == token })
+		if i < 0 {
+			return &exitError{exitBusy, fmt.Errorf("nothing was broken: no hold of %q has the token %d, it %s",
+				name, token, holderPhrase(seen, "is", "has been")), "holdfast show NAME"}
+		}
+		seen = holds[i]
+		seen.Others = nil
 	}
 	if !yes {
 		if err := confirmBreak(ctx, client, seen); err != nil {
@@ -134,7 +153,8 @@ func checkUnchanged(ctx context.Context, client *holdfast.Client, seen holdfast.
 	if err != nil {
 		return lookupError(seen.Name, err)
 	}
-	if !sameHold(seen, now) {
+	stillThere := func(hold holdfast.Record) bool { return sameHold(seen, hold) }
+	if !slices.ContainsFunc(eachHold(now), stillThere) {
 		return &exitError{exitBusy, fmt.Errorf("nothing was broken: meanwhile %q %s", seen.Name, holderPhrase(now, "is", "has been")), "again"}
 	}
 	return nil

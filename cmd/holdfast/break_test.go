@@ -51,7 +51,7 @@ func TestBreakOfChangedHold(t *testing.T) {
 					next = holdLock(t, client, "x")
 				}
 			}
-			err := new(cli).breakLock(t.Context(), client, "x", true)
+			err := new(cli).breakLock(t.Context(), client, "x", 0, true)
 			var exit *exitError
 			if !errors.As(err, &exit) || exit.code != test.code {
 				t.Fatalf("break ended with %v, want exit code %d", err, test.code)

@@ -32,7 +32,7 @@ func TestSeveralHoldsAreShown(t *testing.T) {
 	}
 	shown := string(recordFields(limited))
 	for _, line := range []string{
-		"in use   6 of 10\n", "waiting  5\n", "and      b, token 6, - ago, left 1m00s unless renewed\n", "and      (kept), token 7, - ago, left 1s\n",
+		"in use   6 of 10\n", "waiting  5\n", "weight   2\n", "and      b, token 6, weight 3, - ago, left 1m00s unless renewed\n", "and      (kept), token 7, - ago, left 1s\n",
 	} {
 		if !strings.Contains(shown, line) {
 			t.Errorf("%q lacks %q", shown, line)

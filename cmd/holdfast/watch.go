@@ -24,6 +24,8 @@ is taken and released in between is not shown. "event" says what has changed:
    taken  somebody has taken it after another, with no time in between
    kept   its holder has released it, but --min-hold is not over
    freed  nobody has it any more; the rest is what was last known
+Of a lock that several hold, each hold has lines of its own: others may have the
+lock when one of them is freed.
 
 A store that fails later on is reported on standard error and tried again.
 
