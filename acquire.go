@@ -49,7 +49,7 @@ type acquireOp struct {
 	startedAt     time.Duration // when it sent its first request or was enqueued, 0 before
 	contended     bool          // the hooks were notified that it waits
 	lastErr       error         // why the last attempt failed
-	queue         *nameQueue    // of which it is the head
+	head          *queueHead    // that it is, once it is one
 
 	hasAnswered bool // the store has answered this caller before
 }
@@ -142,12 +142,12 @@ func (a *acquireOp) run() (*Lock, error) {
 }
 
 // acquireAsHead makes attempts until the store grants the lock or the operation is over. The caller
-// is the head of the queue. It stays the head with the lock, and leaves the queue without.
+// is a head of the queue. It stays one with the lock, and leaves the queue without.
 func (a *acquireOp) acquireAsHead() (*Lock, error) {
 	c := a.c
 	l := a.newLease()
 	w := retryWaiter{
-		c: c, ctx: a.ctx, fullName: a.fullName, queue: a.queue,
+		c: c, ctx: a.ctx, fullName: a.fullName, head: a.head,
 		singleAttempt: a.singleAttempt, hasAnswered: a.hasAnswered,
 	}
 	if err := a.yield(&w); err != nil {
@@ -176,7 +176,7 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 		if err != nil {
 			if a.ctx.Err() == nil { // the end of the caller's time is not a store error
 				a.lastErr = storeError(a.ctx, err)
-				c.recordAnswer(a.queue, a.lastErr, sent)
+				c.recordAnswer(a.head.queue, a.lastErr, sent)
 			}
 			if err := w.waitOutage(sent, err); err != nil {
 				return nil, a.leaveQueue(l, err)
@@ -217,11 +217,17 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 func (a *acquireOp) newLease() *lease {
 	c := a.c
 	l := c.newLease(a.ctx, a.fullName, c.newOwner(), &a.options)
-	l.queue = a.queue
+	l.head = a.head
 	if l.limit != 0 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.setQueueOwner(a.queue, l.owner)
+		q := a.head.queue
+		if q.owners == nil {
+			q.owners = map[string]*queueHead{}
+		}
+		delete(q.owners, a.head.owner)
+		a.head.owner = l.owner
+		q.owners[l.owner] = a.head
 	}
 	return l
 }
@@ -254,7 +260,7 @@ func (a *acquireOp) leaveQueue(l *lease, err error) error {
 	l.endPlace()
 	l.discarded.Store(true)
 	if _, held := a.lastErr.(*HeldError); held || a.ctx.Err() != nil {
-		a.c.recordAnswer(a.queue, nil, 0) // the release below will show the state
+		a.c.recordAnswer(a.head.queue, nil, 0) // the release below will show the state
 	}
 	a.c.activeCalls.Go(func() {
 		l.releaseUntilExpired(true)
@@ -292,7 +298,7 @@ func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (dri
 func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 	held.Name = a.name
 	a.lastErr = &HeldError{Record: held, Self: a.c.holdsToken(a.fullName, held.Token)}
-	a.c.recordAnswer(a.queue, a.lastErr, sent)
+	a.c.recordAnswer(a.head.queue, a.lastErr, sent)
 	a.warnHeldLease(held)
 }
 

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -57,9 +56,8 @@ type Client struct {
 
 	mu       sync.Mutex // guards all below, and fields of the leases
 	closed   bool
-	queues   map[string]*nameQueue            // by name in the store
-	tolerant map[string]map[string]*nameQueue // those of single callers, by name and owner
-	adopted  map[*lease]struct{}              // leases acquired by ticket, which are in no queue
+	queues   map[string]*nameQueue // by name in the store: the first of each
+	adopted  map[*lease]struct{}   // leases acquired by ticket, which are in no queue
 	schedule schedule
 
 	handedOver map[string]time.Duration // when, of owners whose lock was handed over lately
@@ -101,7 +99,6 @@ func New(store driver.Store, config *Config) *Client {
 		random:         bufio.NewReaderSize(rand.Reader, 1024),
 		closing:        make(chan struct{}),
 		queues:         map[string]*nameQueue{},
-		tolerant:       map[string]map[string]*nameQueue{},
 		adopted:        map[*lease]struct{}{},
 		listeners:      map[chan struct{}]string{},
 	}
@@ -193,30 +190,14 @@ func (c *Client) leases() []*lease {
 // leasesLocked does the work of leases. The caller holds c.mu.
 func (c *Client) leasesLocked() []*lease {
 	leases := slices.Collect(maps.Keys(c.adopted))
-	for q := range c.allQueues() {
-		if q.lease != nil {
-			leases = append(leases, q.lease)
+	for _, q := range c.queues {
+		for h := range q.allHeads() {
+			if h.lease != nil {
+				leases = append(leases, h.lease)
+			}
 		}
 	}
 	return leases
-}
-
-// allQueues yields all queues. The caller holds c.mu.
-func (c *Client) allQueues() iter.Seq[*nameQueue] {
-	return func(yield func(*nameQueue) bool) {
-		for _, q := range c.queues {
-			if !yield(q) {
-				return
-			}
-		}
-		for _, owners := range c.tolerant {
-			for _, q := range owners {
-				if !yield(q) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // leasesToEnd returns the leases that match. From now on none of them is passed on, even if it is

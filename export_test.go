@@ -73,8 +73,10 @@ func RequestAllocs() float64 {
 func QueueCount(c *Client) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for range c.allQueues() {
-		n++
+	for _, q := range c.queues {
+		for ; q != nil; q = q.next {
+			n++
+		}
 	}
-	return n + len(c.tolerant)
+	return n
 }

@@ -151,12 +151,9 @@ func (c *Client) leaseWithToken(full string, token int64) *lease {
 	if token == 0 {
 		return nil
 	}
-	if q := c.queues[full]; q != nil && q.lease != nil && q.lease.hasToken(full, token) {
-		return q.lease
-	}
-	for _, q := range c.tolerant[full] {
-		if q.lease != nil && q.lease.hasToken(full, token) {
-			return q.lease
+	for h := range c.queues[full].allHeads() {
+		if h.lease != nil && h.lease.hasToken(full, token) {
+			return h.lease
 		}
 	}
 	for l := range c.adopted {

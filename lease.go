@@ -16,7 +16,7 @@ import (
 type lease struct {
 	c              *Client
 	fullName       string
-	queue          *nameQueue // of which its operation is the head; nil if it was adopted
+	head           *queueHead // that its operation is; nil if it was adopted
 	owner          string     // the secret
 	token          int64
 	firstToken     int64 // of the grant
@@ -220,6 +220,10 @@ func (l *lease) currentRecord() Record {
 	now := c.clock.now()
 	left := time.Duration(l.deadline.Load()) - now
 	wall := time.Now().Round(0)
+	weight := 0
+	if l.limit > 0 {
+		weight = max(l.weight, 1)
+	}
 	return Record{
 		Name:      c.stripPrefix(l.fullName),
 		Holder:    c.holder,
@@ -227,6 +231,8 @@ func (l *lease) currentRecord() Record {
 		Since:     wall.Add(l.grantedAt - now),
 		Until:     wall.Add(left),
 		Remaining: max(left, 0),
+		Limit:     l.limit,
+		Weight:    weight,
 		Metadata:  l.metadata,
 	}
 }

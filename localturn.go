@@ -20,6 +20,10 @@ const defaultLocalTurn = 10 * time.Millisecond
 // notified.
 const turnYield = 2 * time.Millisecond
 
+// minTokens is the least number of tokens that is requested for a turn, whatever the limit. More
+// heads request fewer each, so that the tokens of all do not run ahead of the clock of the store.
+const minTokens = 16
+
 // yield waits until turnYield after the last turn is over.
 func (a *acquireOp) yield(w *retryWaiter) error {
 	c := a.c
@@ -27,7 +31,7 @@ func (a *acquireOp) yield(w *retryWaiter) error {
 		return nil
 	}
 	c.mu.Lock()
-	left := a.queue.yieldUntil - c.clock.now()
+	left := a.head.queue.yieldUntil - c.clock.now()
 	c.mu.Unlock()
 	if left <= 0 {
 		return nil
@@ -50,11 +54,12 @@ func (a *acquireOp) requestedTokens() int {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first := a.queue.firstWaiter()
+	q := a.head.queue
+	first := q.firstWaiter()
 	if first == nil || !first.options.suit(a.options.TTL, a.options.Metadata) {
 		return 0
 	}
-	return driver.MaxTokens
+	return max(driver.MaxTokens/q.heads, minTokens)
 }
 
 // firstWaiter returns the first waiter, or nil. The caller holds Client.mu.
@@ -75,8 +80,8 @@ func (o *Options) suit(ttl time.Duration, metadata map[string]string) bool {
 func (c *Client) storeToken(full string, token int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if q := c.queues[full]; q != nil && q.lease != nil && q.lease.token == token {
-		return q.lease.firstToken
+	if l := c.leaseWithToken(full, token); l != nil && l.token == token {
+		return l.firstToken
 	}
 	return token
 }
@@ -93,17 +98,17 @@ func (l *lease) passOn() bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := l.queue
-	if now >= l.dueAt || q == nil || q.lease != l || l.inFlight.Load() > 0 || l.renewalFailed ||
+	h := l.head
+	if now >= l.dueAt || h == nil || h.lease != l || l.inFlight.Load() > 0 || l.renewalFailed ||
 		!l.autoRenew || l.mustRelease || l.keepUntil.Load() != 0 || time.Duration(l.latestExpiry.Load()) > now+l.ttl {
 		return false
 	}
-	w := q.firstWaiter()
+	w := h.queue.firstWaiter()
 	if w == nil || !w.options.suit(l.ttl, l.metadata) {
 		return false
 	}
 	next := c.newLease(w.ctx, l.fullName, l.owner, &w.options)
-	next.queue = q
+	next.head = h
 	next.token, next.firstToken, next.lastToken = l.token, l.firstToken, l.lastToken
 	if c.guarantees.Fencing {
 		next.token++
@@ -112,7 +117,7 @@ func (l *lease) passOn() bool {
 	next.grantedAt, next.turnEnd, next.dueAt = now, l.turnEnd, l.dueAt
 	next.deadline.Store(l.deadline.Load())
 	next.latestExpiry.Store(l.latestExpiry.Load())
-	q.waiters.Remove(q.waiters.Front())
+	h.queue.waiters.Remove(h.queue.waiters.Front())
 	c.registerLease(next)
 	c.reschedule(next)
 	w.passed = next

@@ -28,6 +28,10 @@ func (l *Lock) Name() string { return l.lease.c.stripPrefix(l.lease.fullName) }
 // same for as long as this hold lasts. Pass it to the resource that the lock protects, and let
 // the resource refuse a token smaller than one it has seen: then a holder that was paused past
 // its deadline can do no harm. It is 0 if the store gives no tokens (Guarantees().Fencing).
+//
+// Of holds with a Limit, one that was passed on (see Config.LocalTurn) may have a smaller token than
+// holds with a Limit that began before it. Each has a token of its own all the same, and a plain
+// Acquire has one above those of all holds before it, and below those of all behind it.
 func (l *Lock) Token() int64 { return l.lease.token }
 
 // Holder returns the public name under which the lock is held: that of the Client, but of an

@@ -135,6 +135,9 @@ type Config struct {
 	// over, goroutines of this Client may still get the lock, under tokens below that of the next
 	// holder.
 	//
+	// Each of the holds with a Limit has a turn of its own, and is passed on to callers with the same
+	// Limit and Weight. Shared locks are not passed on: nobody waits for one here.
+	//
 	// Locks with MinHold, MaxHold, NoRenew, Reentrant or Detached are not passed on, nor to callers
 	// with another TTL or other Metadata, nor are locks of a store that grants one token at a time.
 	LocalTurn time.Duration

@@ -96,12 +96,12 @@ func (l *lease) applyPlaceOutcome(outcome driver.RenewOutcome, sent time.Duratio
 		l.schedulePlace(sent)
 		return
 	}
-	l.queue.signalHead(true) // A claim shows whether it was admitted or lost.
+	l.head.signal(true) // A claim shows whether it was admitted or lost.
 }
 
 // holds reports whether l is the lease that the Client holds. The caller holds c.mu.
 func (c *Client) holds(l *lease) bool {
-	return l.queue != nil && l.queue.lease == l && l.endReason.Load() == nil
+	return l.head != nil && l.head.lease == l && l.endReason.Load() == nil
 }
 
 // takeGrant returns the grant that a notice has reported for the place of l, and the time of the
@@ -111,8 +111,7 @@ func (l *lease) takeGrant() (res driver.AcquireResult, confirmedAt time.Duration
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := l.queue
-	for _, n := range q.grants {
+	for _, n := range l.head.grants {
 		switch {
 		case n.Owner != l.owner:
 			c.giveBackGrant(n)
@@ -120,7 +119,7 @@ func (l *lease) takeGrant() (res driver.AcquireResult, confirmedAt time.Duration
 			res = driver.AcquireResult{Granted: true, Token: n.Token, Tokens: n.Tokens}
 		}
 	}
-	q.grants = nil
+	l.head.grants = nil
 	return res, l.confirmedAt
 }
 
@@ -155,30 +154,37 @@ func (c *Client) onNotice(n driver.Notice) {
 			}
 		}
 	}
-	q := c.tolerant[n.Name][n.Owner]
-	if q == nil {
-		q = c.queues[n.Name]
+	if n.Name == "" {
+		for _, q := range c.queues {
+			for h := range q.allHeads() {
+				h.signal(true)
+			}
+		}
+		return
+	}
+	if n.Owner == "" {
+		for h := range c.queues[n.Name].allHeads() {
+			h.signal(true)
+		}
+		return
+	}
+	var h *queueHead // of the owner, or of an exclusive lock: it may have had the owner
+	for q := c.queues[n.Name]; q != nil; q = q.next {
+		if q.limit == 0 && h == nil {
+			h = &q.first
+		} else if own := q.owners[n.Owner]; own != nil {
+			h = own
+		}
 	}
 	switch {
-	case n.Kind == driver.Granted && q == nil:
+	case n.Kind == driver.Granted && h == nil:
 		c.giveBackGrant(n)
-	case n.Kind == driver.Granted && q.lease != nil && q.lease.owner == n.Owner: // It is held already.
+	case n.Kind == driver.Granted && h.lease != nil && h.lease.owner == n.Owner: // It is held already.
 	case n.Kind == driver.Granted:
-		q.grants = append(q.grants, n)
-		q.signalHead(true)
-	case n.Owner != "" && q != nil:
-		q.signalHead(true)
-	case n.Name == "":
-		for q := range c.allQueues() {
-			q.signalHead(true)
-		}
-	case n.Owner == "":
-		if q != nil {
-			q.signalHead(true)
-		}
-		for _, q := range c.tolerant[n.Name] {
-			q.signalHead(true)
-		}
+		h.grants = append(h.grants, n)
+		h.signal(true)
+	case h != nil:
+		h.signal(true)
 	}
 }
 
@@ -209,16 +215,16 @@ func (c *Client) giveBackGrant(n driver.Notice) {
 	c.activeCalls.Go(func() { l.releaseUntilExpired(false) })
 }
 
-// signalHead ends the pause of the head. noticed reports whether a notice is the cause; else
+// signal ends the pause of the head. noticed reports whether a notice is the cause; else
 // another goroutine needs a fresh answer, and the attempt does not count for MaxAttempts. The
 // caller holds Client.mu.
-func (q *nameQueue) signalHead(noticed bool) {
-	q.noticed = q.noticed || noticed
-	if q.wake == nil {
+func (h *queueHead) signal(noticed bool) {
+	h.noticed = h.noticed || noticed
+	if h.wake == nil {
 		return // The head reads noticed before it pauses.
 	}
 	select {
-	case q.wake <- struct{}{}:
+	case h.wake <- struct{}{}:
 	default:
 	}
 }

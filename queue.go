@@ -5,23 +5,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A nameQueue is the queue of a Client's callers for one name. Its head alone sends requests for
-// this name to the store. The head stays the head while it holds the lock; the others wait. A
-// nameQueue exists while it has a head.
-//
-// Callers that want a shared or limited lock do not wait for each other in the Client: each is the
-// head of a queue of its own, and the store decides on their order.
+// A nameQueue is the queue of a Client's callers for one name, with one limit and weight. Its heads
+// alone send requests for this name to the store: as many as may hold the lock together. The others
+// wait. Callers that want a shared lock are all heads. A nameQueue exists while it has a head.
 type nameQueue struct {
-	fullName string
-	owner    string // of the head, in a queue of its own
+	fullName      string
+	limit, weight int
+	next          *nameQueue // of the same name, with another limit or weight
 
-	lease   *lease     // of the head, once it holds the lock
-	waiters *list.List // of *waiter, first come first served; nil if there was none so far
+	first   queueHead             // the first head, which is the only one of an exclusive lock
+	heads   int                   // how many there are
+	owners  map[string]*queueHead // the heads of a shared or limited lock that have an owner
+	waiters *list.List            // of *waiter, first come first served; nil if there was none so far
 
 	// lastAnswer is what the last answer of the store, or the lack of one, showed of the name: a
 	// *HeldError if another client holds it, any other error if that is in doubt, nil if nothing
@@ -29,7 +30,8 @@ type nameQueue struct {
 	lastAnswer     error
 	lastAnswerSent time.Duration
 
-	// lastGranted is the lease that was granted last: a grant is an answer, too.
+	// lastGranted is the lease that was granted last of those behind which the lock was held, or
+	// others waited: such a grant is an answer, too.
 	lastGranted *lease
 
 	// failingSince is since when the store has not answered about the name, 0 if it has.
@@ -38,11 +40,101 @@ type nameQueue struct {
 	// yieldUntil is when the next head may try after a local turn: other Clients try before it.
 	yieldUntil time.Duration
 
-	changed chan struct{} // closed when lease or lastAnswer changes; nil if nothing waits for it
+	changed chan struct{} // closed when a lease or lastAnswer changes; nil if nothing waits for it
+}
 
+// A queueHead is a caller that sends requests for a name. It stays a head while it holds the lock.
+// Then the first waiter takes its place.
+type queueHead struct {
+	queue   *nameQueue
+	owner   string          // of the last attempt, for a shared or limited lock
+	lease   *lease          // once it holds the lock
 	wake    chan struct{}   // ends the pause of the head; has room for one
 	noticed bool            // a notice came that has ended no pause yet
 	grants  []driver.Notice // Granted notices that the head has not read
+}
+
+// hasRoom reports whether another caller can be a head.
+func (q *nameQueue) hasRoom() bool {
+	switch {
+	case q.limit > 0:
+		return q.heads < q.limit/q.weight
+	case q.limit == 0:
+		return q.heads == 0
+	}
+	return true
+}
+
+// isHeld reports whether it is certain that the store would refuse another request: there are as
+// many heads as there can be, and all of them hold the lock. The caller holds c.mu.
+func (q *nameQueue) isHeld() bool {
+	if q.limit == 0 {
+		return q.first.holds()
+	}
+	if q.hasRoom() || len(q.owners) < q.heads {
+		return false
+	}
+	for _, h := range q.owners {
+		if !h.holds() {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether it is certain that the store has the lease of the head. The caller holds
+// c.mu.
+func (h *queueHead) holds() bool {
+	l := h.lease
+	return l != nil && (l.awaitingWork || l.endReason.Load() == nil && l.c.clock.now() < time.Duration(l.deadline.Load()))
+}
+
+// holdingLease returns the lease that was granted last if isHeld, else nil.
+func (q *nameQueue) holdingLease() *lease {
+	if q.isHeld() {
+		return q.lastGranted
+	}
+	return nil
+}
+
+// allHeads yields the heads of a queue, and of the others of its name, of a shared or limited lock
+// those that have an owner. The caller holds c.mu.
+func (q *nameQueue) allHeads() iter.Seq[*queueHead] {
+	return func(yield func(*queueHead) bool) {
+		for ; q != nil; q = q.next {
+			if q.limit == 0 && !yield(&q.first) {
+				return
+			}
+			for _, h := range q.owners {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// findQueue returns the queue of callers with these options, or nil. The caller holds c.mu.
+func (c *Client) findQueue(full string, limit, weight int) *nameQueue {
+	q := c.queues[full]
+	for q != nil && (q.limit != limit || q.weight != weight) {
+		q = q.next
+	}
+	return q
+}
+
+// removeQueue removes a queue that has no head. The caller holds c.mu.
+func (c *Client) removeQueue(q *nameQueue) {
+	if first := c.queues[q.fullName]; first != q {
+		for first.next != q {
+			first = first.next
+		}
+		first.next = q.next
+	} else if q.next != nil {
+		c.queues[q.fullName] = q.next
+	} else {
+		delete(c.queues, q.fullName)
+	}
 }
 
 // knownError returns why the name cannot be acquired at this moment: a *HeldError if it is
@@ -51,8 +143,7 @@ type nameQueue struct {
 // came later. An error of the store counts whatever its age. No other function makes an error from
 // the state of a queue. The caller holds c.mu.
 func (c *Client) knownError(q *nameQueue, since time.Duration) error {
-	l := q.lease
-	if l != nil && (l.awaitingWork || l.endReason.Load() == nil && c.clock.now() < time.Duration(l.deadline.Load())) {
+	if l := q.holdingLease(); l != nil {
 		return &HeldError{Record: l.currentRecord(), Self: true}
 	}
 	_, held := q.lastAnswer.(*HeldError)
@@ -101,30 +192,38 @@ type waiter struct {
 	options Options
 	ready   chan struct{} // closed when it leaves the queue
 
-	// Set before ready is closed. Both are nil for the head.
-	join   *lease // a reentrant lease to join
-	passed *lease // a lease that was passed on to it: see passOn
+	// One of these is set before ready is closed.
+	head   *queueHead // that it is from now on
+	join   *lease     // a reentrant lease to join
+	passed *lease     // a lease that was passed on to it: see passOn
 }
 
-// enqueue makes the operation the head of the name's queue, and returns nil. If there is a head, it
-// waits. It returns a waiter with a lease instead if there is one that the operation may join, or
-// that was passed on to it. The caller holds c.mu, which enqueue unlocks.
+// enqueue makes the operation a head of the name's queue, and returns nil. If there is no room for
+// one, it waits. It returns a waiter with a lease instead if there is one that the operation may
+// join, or that was passed on to it. The caller holds c.mu, which enqueue unlocks.
 func (a *acquireOp) enqueue() (*waiter, error) {
-	c := a.c
+	c, limit, weight := a.c, a.options.limit(), 0
+	if limit > 0 {
+		weight = max(a.options.Weight, 1)
+	}
 	for ; ; c.mu.Lock() {
-		q := c.queues[a.fullName]
+		q := c.findQueue(a.fullName, limit, weight)
+		if q == nil {
+			q = &nameQueue{fullName: a.fullName, limit: limit, weight: weight, next: c.queues[a.fullName]}
+			q.first.queue = q
+			c.queues[a.fullName] = q
+		}
 		switch {
-		case a.options.limit() != 0:
+		case q.hasRoom():
+			a.head = &q.first
+			if q.heads > 0 {
+				a.head = &queueHead{queue: q}
+			}
+			q.heads++
 			c.mu.Unlock()
-			a.queue = &nameQueue{fullName: a.fullName}
 			return nil, nil
-		case q == nil:
-			a.queue = &nameQueue{fullName: a.fullName}
-			c.queues[a.fullName] = a.queue
-			c.mu.Unlock()
-			return nil, nil
-		case a.options.Reentrant && q.lease != nil && q.lease.joinable():
-			w := &waiter{join: q.lease}
+		case a.options.Reentrant && q.first.lease != nil && q.first.lease.joinable():
+			w := &waiter{join: q.first.lease}
 			c.mu.Unlock()
 			return w, nil
 		case !a.singleAttempt:
@@ -163,7 +262,7 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 		a.reportContended()
 		select {
 		case <-w.ready:
-			a.queue = q
+			a.head = w.head
 			return w, nil
 		case <-changed:
 		case <-selfWait.overdue():
@@ -185,8 +284,8 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 		switch {
 		case w.passed != nil:
 			c.activeCalls.Go(w.passed.giveBack)
-		case w.join == nil:
-			c.handOff(q)
+		case w.head != nil:
+			c.handOff(w.head)
 		}
 	default:
 		q.waiters.Remove(element)
@@ -232,10 +331,12 @@ func (a *acquireOp) awaitAnswer(q *nameQueue) error {
 		a.lastErr = err
 		return err
 	}
-	if q.wake == nil {
-		q.wake = make(chan struct{}, 1)
+	if h := q.waitingHead(); h != nil {
+		if h.wake == nil {
+			h.wake = make(chan struct{}, 1)
+		}
+		h.signal(false)
 	}
-	q.signalHead(false)
 	changed := q.nextChange()
 	c.mu.Unlock()
 	select {
@@ -248,40 +349,59 @@ func (a *acquireOp) awaitAnswer(q *nameQueue) error {
 	}
 }
 
+// waitingHead returns a head that does not hold the lock, nil if there is none.
+func (q *nameQueue) waitingHead() *queueHead {
+	if q.first.lease == nil && q.limit == 0 {
+		return &q.first
+	}
+	for _, h := range q.owners {
+		if h.lease == nil {
+			return h
+		}
+	}
+	return nil
+}
+
 // errNotAnswered is the error while nothing is known of a name.
 var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
 
-// handOff removes the head of a queue, and makes the first waiter the head. The caller holds c.mu.
-func (c *Client) handOff(q *nameQueue) {
-	if l := q.lease; l != nil && l.token != l.firstToken {
+// handOff removes a head from its queue, and makes the first waiter a head in its place. The caller
+// holds c.mu.
+func (c *Client) handOff(h *queueHead) {
+	q := h.queue
+	if l := h.lease; l != nil && l.token != l.firstToken {
 		q.yieldUntil = c.clock.now() + turnYield
 	}
-	q.lease, q.lastAnswer = nil, nil
-	for _, n := range q.grants {
+	h.lease, q.lastAnswer = nil, nil
+	for _, n := range h.grants {
 		c.giveBackGrant(n)
 	}
-	q.grants = nil
+	h.grants = nil
+	delete(q.owners, h.owner)
 	q.signalChange()
-	if q.owner != "" {
-		c.setQueueOwner(q, "")
+	if w := q.firstWaiter(); w != nil {
+		q.waiters.Remove(q.waiters.Front())
+		w.head = h
+		close(w.ready)
 		return
 	}
-	if q.waiters == nil || q.waiters.Len() == 0 {
-		delete(c.queues, q.fullName)
-		return
+	if q.heads--; q.heads == 0 {
+		c.removeQueue(q)
 	}
-	close(q.waiters.Remove(q.waiters.Front()).(*waiter).ready)
 }
 
-// registerLease makes a lease that of the head, or an adopted one, and admits waiters that may
+// registerLease makes a lease that of its head, or an adopted one, and admits waiters that may
 // join it. The caller holds c.mu.
 func (c *Client) registerLease(l *lease) {
 	if l.adopted {
 		c.adopted[l] = struct{}{}
 		return
 	}
-	q := l.queue
-	q.lease, q.lastGranted, q.lastAnswer, q.failingSince = l, l, nil, 0
+	q := l.head.queue
+	l.head.lease, q.lastAnswer, q.failingSince = l, nil, 0
+	if q.limit == 0 || q.firstWaiter() != nil || q.isHeld() {
+		q.lastGranted = l
+	}
 	q.signalChange()
 	if !l.reentrant || q.waiters == nil {
 		return
@@ -294,24 +414,6 @@ func (c *Client) registerLease(l *lease) {
 			w.join = l
 			close(w.ready)
 		}
-	}
-}
-
-// setQueueOwner records which owner has a queue of its own, "" for none any more. The caller holds
-// c.mu.
-func (c *Client) setQueueOwner(q *nameQueue, owner string) {
-	owners := c.tolerant[q.fullName]
-	if q.owner != "" {
-		delete(owners, q.owner)
-	}
-	q.owner = owner
-	switch {
-	case owner == "" && len(owners) == 0:
-		delete(c.tolerant, q.fullName)
-	case owner != "" && owners == nil:
-		c.tolerant[q.fullName] = map[string]*nameQueue{owner: q}
-	case owner != "":
-		owners[owner] = q
 	}
 }
 
@@ -336,7 +438,7 @@ func (c *Client) newSelfWait(q *nameQueue) selfWait {
 	if c.log == nil {
 		return selfWait{}
 	}
-	return selfWait{timer: time.NewTimer(c.requestTimeout), lease: q.lease}
+	return selfWait{timer: time.NewTimer(c.requestTimeout), lease: q.holdingLease()}
 }
 
 // overdue returns a channel that receives a value when it is time for warnIfSameLease.
@@ -352,7 +454,7 @@ func (w *selfWait) overdue() <-chan time.Time {
 func (w *selfWait) warnIfSameLease(a *acquireOp, q *nameQueue) {
 	c := a.c
 	c.mu.Lock()
-	before, now := w.lease, q.lease
+	before, now := w.lease, q.holdingLease()
 	w.lease = now
 	due := now != nil && now == before && !now.selfWaitWarned
 	if due {

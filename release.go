@@ -167,8 +167,8 @@ func (l *lease) releaseWithRetry() error {
 			began = c.clock.now()
 		}
 		err = storeError(context.Background(), err)
-		if l.queue != nil {
-			c.recordAnswer(l.queue, err, sent)
+		if l.head != nil {
+			c.recordAnswer(l.head.queue, err, sent)
 		}
 		left := c.requestTimeout - (c.clock.now() - began)
 		if left <= 0 {
@@ -205,7 +205,7 @@ func (l *lease) releaseUntilExpired(isHead bool) {
 			return
 		}
 		if isHead {
-			c.recordAnswer(l.queue, storeError(context.Background(), err), sent)
+			c.recordAnswer(l.head.queue, storeError(context.Background(), err), sent)
 		}
 		timer := time.NewTimer(c.backoff.nthDelay(n))
 		select {
@@ -257,8 +257,8 @@ func (l *lease) setAwaitingWork(awaiting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.awaitingWork = awaiting
-	if l.queue != nil && l.queue.lease == l {
-		l.queue.signalChange()
+	if l.head != nil && l.head.lease == l {
+		l.head.queue.signalChange()
 	}
 }
 
@@ -296,5 +296,5 @@ func (l *lease) unregister() {
 		delete(c.adopted, l)
 		return
 	}
-	c.handOff(l.queue)
+	c.handOff(l.head)
 }

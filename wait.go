@@ -56,7 +56,7 @@ type retryWaiter struct {
 	wake     chan struct{} // ends a pause, nil for a head, which has that of its queue
 	pauses   int           // how many there were
 
-	queue     *nameQueue    // of which the call is the head, or nil
+	head      *queueHead    // that the call is, or nil
 	rechecked bool          // another goroutine of the Client ended the last pause
 	pauseEnd  time.Duration // when that pause would have ended
 
@@ -71,7 +71,7 @@ type retryWaiter struct {
 // that another goroutine ended early continues. It returns an error if ctx or the Client has ended.
 func (w *retryWaiter) waitRetry(res *driver.AcquireResult) error {
 	c, held, now := w.c, &res.Held, w.c.clock.now()
-	place := res.Queued && c.guarantees.Fair && w.queue != nil
+	place := res.Queued && c.guarantees.Fair && w.head != nil
 	foreign := c.guarantees.Fencing && held.Token == 0 && !held.Kept // The store does not notice its end.
 	switch {
 	case place && !res.First, place && held.Remaining > 0 && !foreign:
@@ -166,15 +166,15 @@ func (w *retryWaiter) sleepFor(d time.Duration) error {
 // takeNoticed returns the channel that ends a pause of the head, and whether a notice has come
 // since the last call.
 func (w *retryWaiter) takeNoticed() (wake <-chan struct{}, noticed bool) {
-	q := w.queue
-	if q == nil {
+	h := w.head
+	if h == nil {
 		return w.wake, false
 	}
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
-	if q.wake == nil {
-		q.wake = make(chan struct{}, 1)
+	if h.wake == nil {
+		h.wake = make(chan struct{}, 1)
 	}
-	noticed, q.noticed = q.noticed, false
-	return q.wake, noticed
+	noticed, h.noticed = h.noticed, false
+	return h.wake, noticed
 }

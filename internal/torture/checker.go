@@ -182,8 +182,7 @@ func (c *checker) checkOverlaps(leases []*lease) {
 // returned before this one was requested, two leases with the same token, and a change of the
 // token of a lease.
 func (c *checker) checkTokens(leases []*lease) {
-	byRequest := slices.SortedFunc(slices.Values(leases), func(l, b *lease) int { return cmp.Compare(l.takenFrom(), b.takenFrom()) })
-	seen := map[int64]*lease{}
+	byRequest := slices.SortedFunc(slices.Values(joinTurns(leases)), func(l, b *lease) int { return cmp.Compare(l.takenFrom(), b.takenFrom()) })
 	var greatest *lease
 	next := 0
 	for _, l := range byRequest {
@@ -195,6 +194,9 @@ func (c *checker) checkTokens(leases []*lease) {
 		if greatest != nil && l.token <= greatest.token {
 			c.addViolation(kindToken, fmt.Sprintf("%s was granted with token %d after token %d", l.name, l.token, greatest.token), greatest, l)
 		}
+	}
+	seen := map[int64]*lease{}
+	for _, l := range leases {
 		if duplicate := seen[l.token]; duplicate != nil {
 			c.addViolation(kindToken, fmt.Sprintf("%s was granted twice with token %d", l.name, l.token), duplicate, l)
 		}
@@ -217,7 +219,7 @@ func (c *checker) checkOrder(leases []*lease) {
 	var taken time.Duration // the earliest moment at which the grant can have taken effect
 	var held []*lease       // those that have not ended then, by their earliest end
 	var last *lease         // the one that was granted, or had to end, before
-	for _, l := range slices.SortedStableFunc(slices.Values(leases), func(l, b *lease) int { return cmp.Compare(l.token, b.token) }) {
+	for _, l := range slices.SortedStableFunc(slices.Values(joinTurns(leases)), func(l, b *lease) int { return cmp.Compare(l.token, b.token) }) {
 		released := never
 		if l.releasedAt != 0 {
 			released = max(l.releasedAt, l.validUntil)
@@ -238,6 +240,26 @@ func (c *checker) checkOrder(leases []*lease) {
 		last, held = l, append(held, l)
 		slices.SortStableFunc(held, func(l, b *lease) int { return cmp.Compare(l.earliestEnd, b.earliestEnd) })
 	}
+}
+
+// joinTurns returns leases in which those of a limited lock that were passed on are one, as they are
+// for the store: with the token and the request of the first, and the end of the last. The store may
+// have granted others beside it meanwhile, whose tokens are greater.
+func joinTurns(leases []*lease) (joined []*lease) {
+	turns := map[*lease]*lease{}
+	for _, l := range leases { // in the order of their grants
+		turn := turns[l.passedFrom]
+		if turn == nil {
+			first := *l
+			turn = &first
+			joined = append(joined, turn)
+		}
+		turns[l] = turn
+		turn.validUntil, turn.releasedAt = max(turn.validUntil, l.validUntil), l.releasedAt
+		turn.maybeForgottenAt = min(turn.maybeForgottenAt, l.maybeForgottenAt)
+		turn.maybeBroken = turn.maybeBroken || l.maybeBroken
+	}
+	return joined
 }
 
 // nextHolders yields each lease with the lease granted next that cannot be beside it, whatever the

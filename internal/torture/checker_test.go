@@ -117,6 +117,11 @@ func TestCheckTolerantHolds(t *testing.T) {
 	kill := []Event{{At: 5 * ms, Step: Harm, Fault: Kill, Proc: 3}, {At: 6 * ms, Step: Gone, Fault: Kill, Proc: 3}}
 	flush := []Event{{At: 5 * ms, Step: Harm, Fault: ServerFlush, Server: 1}, {At: 6 * ms, Step: Heals, Fault: ServerFlush, Server: 1}}
 	first, second, later := held(1, 1, 0, 1*ms, 1000*ms, 20*ms), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms), held(3, 3, 6*ms, 22*ms, 1000*ms, 25*ms)
+	// passed has the lock from when a local turn of process 1 goes on, and between meanwhile.
+	passed := func(token int64, releases time.Duration) []Event {
+		return slices.Concat(held(1, 10, 0, 1*ms, 1000*ms, releases), held(1, token, 8*ms, 9*ms, 1000*ms, 12*ms))
+	}
+	between := slots(2, held(2, 20, 2*ms, 7*ms, 1000*ms, 30*ms))
 	// lost is a lease whose context was seen to end at 2200 ms, long after its deadline.
 	lost := append(held(1, 1, 0, 1*ms, 1000*ms, 0)[:2:2], Event{At: 2200 * ms, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a"})
 	next := held(2, 2, 5*ms, 1100*ms, 4000*ms, 3000*ms)
@@ -141,6 +146,12 @@ func TestCheckTolerantHolds(t *testing.T) {
 		{"a writer after both", [][]Event{reader(first), reader(second), held(3, 3, 6*ms, 32*ms, 1000*ms, 40*ms)}, nil, nil},
 		{"readers after a writer", [][]Event{held(3, 1, 0, 1*ms, 1000*ms, 10*ms), reader(held(1, 2, 3*ms, 12*ms, 1000*ms, 20*ms)), reader(held(2, 3, 3*ms, 12*ms, 1000*ms, 20*ms))}, nil, nil},
 		{"their weights are the limit", [][]Event{slots(2, first), slots(3, second)}, nil, nil},
+		{"a share that was passed on while another was granted", [][]Event{slots(3, passed(11, 8*ms)), between}, nil, nil},
+		{"and one between them that was given up", [][]Event{slots(3, passed(12, 8*ms)), between}, nil, nil},
+		{"a share of a smaller token that was not passed on", [][]Event{slots(3, passed(13, 8*ms)), between}, []string{kindOrder, kindToken}, nil},
+		{"a share that was passed on before it was released", [][]Event{slots(1, passed(11, 9500*time.Microsecond)), between}, []string{kindOrder, kindToken}, nil},
+		{"a share that was passed on beside one that is in its way", [][]Event{slots(3, passed(11, 8*ms)), slots(3, held(2, 20, 2*ms, 7*ms, 1000*ms, 30*ms))}, []string{kindLimit, kindOrder}, nil},
+		{"two shares of one token", [][]Event{slots(1, first), slots(2, held(2, 1, 5*ms, 15*ms, 1000*ms, 30*ms))}, []string{kindToken}, nil},
 		{"their weights exceed it", [][]Event{slots(3, first), slots(3, second)}, []string{kindLimit, kindOrder}, nil},
 		{"only those of all three do", [][]Event{slots(2, first), slots(2, held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)), slots(2, held(3, 3, 6*ms, 18*ms, 1000*ms, 25*ms))}, []string{kindLimit, kindOrder}, nil},
 		{"only those of all three do, and one had ended", [][]Event{slots(2, first), slots(2, second), slots(2, later)}, nil, nil},

@@ -26,6 +26,7 @@ type lease struct {
 
 	requestedAt time.Duration // before the request
 	turnFrom    time.Duration // before the request of the lease that was passed on to it
+	passedFrom  *lease        // that was passed on to it, for a limited lock
 	grantedAt   time.Duration // after the reply
 	refusedAt   time.Duration // after the reply, if it failed
 
@@ -308,7 +309,9 @@ func (h *history) finalize() {
 }
 
 // findLocalTurns finds leases that were passed on within a client: they have the next token of the
-// same grant. Tokens of different grants of an exclusive lock are further apart.
+// same grant. Tokens of different grants of an exclusive lock are further apart. Those of a limited
+// lock may not be, but then no other client was granted it between them. A caller that gave up may
+// have had the token between two of them.
 func (h *history) findLocalTurns() {
 	byToken := slices.SortedStableFunc(slices.Values(h.leases), func(l, b *lease) int {
 		return cmp.Or(cmp.Compare(l.name, b.name), cmp.Compare(l.token, b.token))
@@ -319,8 +322,14 @@ func (h *history) findLocalTurns() {
 			continue
 		}
 		last := byToken[i-1]
-		if last.name == l.name && last.token != 0 && last.token+1 == l.token && last.limit == 0 && l.limit == 0 && last.proc == l.proc && last.lastClient == l.firstClient {
+		if last.name != l.name || last.token == 0 || last.proc != l.proc || last.lastClient != l.firstClient || last.limit != l.limit || last.weight != l.weight {
+			continue
+		}
+		switch {
+		case l.limit == 0 && last.token+1 == l.token:
 			l.turnFrom = min(last.turnFrom, l.requestedAt)
+		case l.limit > 0 && last.token+2 >= l.token && last.validUntil <= l.grantedAt:
+			l.turnFrom, l.passedFrom = min(last.turnFrom, l.requestedAt), last
 		}
 	}
 }
