@@ -26,8 +26,8 @@ var errCloseHangs = errors.New("the store hangs, and was not closed in time")
 // unless it has called Acquire again.
 //
 // Close waits for the calls under way for 3 s at most. A call without a deadline is not bounded.
-// The store that Detach returns is a [Notifier] and an [Identifier], and does what store does of
-// these.
+// The store that Detach returns is a [Notifier], an [Identifier] and an [Examiner], and does what
+// store does of these.
 func Detach(store Store) Store {
 	return &detachedStore{Store: store, acquiring: map[ownerKey]*acquiringOwner{}}
 }
@@ -54,6 +54,7 @@ type acquiringOwner struct {
 var (
 	_ Notifier   = (*detachedStore)(nil)
 	_ Identifier = (*detachedStore)(nil)
+	_ Examiner   = (*detachedStore)(nil)
 )
 
 // start runs call in a goroutine that Close waits for. It runs begin first, which may be nil, under
@@ -236,6 +237,27 @@ func (d *detachedStore) Identity(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	return callDetached(d, ctx, nil, func(ctx context.Context) (string, error) { return identifier.Identity(ctx) })
+}
+
+// Examine implements [Examiner].
+func (d *detachedStore) Examine(ctx context.Context, o Examination) ([]Finding, error) {
+	examiner, ok := d.Store.(Examiner)
+	if !ok {
+		return nil, nil
+	}
+	return callDetached(d, ctx, nil, func(ctx context.Context) ([]Finding, error) { return examiner.Examine(ctx, o) })
+}
+
+// Forget implements [Examiner].
+func (d *detachedStore) Forget(ctx context.Context, name string) error {
+	examiner, ok := d.Store.(Examiner)
+	if !ok {
+		return nil
+	}
+	_, err := callDetached(d, ctx, nil, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, examiner.Forget(ctx, name)
+	})
+	return err
 }
 
 // Close implements [Store].
