@@ -74,10 +74,6 @@ func TestReplica(t *testing.T) {
 	})
 	s := open(t, replica.Addr, nil)
 	fails(t, s, driver.ErrNotApplied, "replica", "Acquire")
-	warnings, err := s.Warnings(t.Context())
-	if err != nil || !strings.Contains(strings.Join(warnings, "\n"), "replica") {
-		t.Errorf("Warnings: %q, %v", warnings, err)
-	}
 }
 
 func TestOutOfMemory(t *testing.T) {
@@ -89,11 +85,6 @@ func TestOutOfMemory(t *testing.T) {
 	fails(t, s, driver.ErrNotApplied, "no memory left", "Acquire")
 	if renew(t, s, held) != driver.Renewed || !release(t, s, held) {
 		t.Error("without memory a hold can be neither renewed nor released")
-	}
-	server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	warnings, err := s.Warnings(t.Context())
-	if err != nil || !strings.Contains(strings.Join(warnings, "\n"), "maxmemory-policy allkeys-lru may evict locks") {
-		t.Errorf("Warnings: %q, %v", warnings, err)
 	}
 }
 

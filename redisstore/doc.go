@@ -57,8 +57,8 @@
 // tokens still rise then, so that a resource that refuses lower tokens than it
 // has seen stays safe. [Options].RestartGuard closes the gap after a restart, a
 // flush and a promotion, except while an old master that is cut off goes on
-// granting; [Options].MinReplicas makes it narrower. [Store.Warnings] looks for
-// settings of this kind.
+// granting; [Options].MinReplicas makes it narrower. [Store.Examine], and
+// "holdfast doctor", look for settings of this kind.
 //
 // A lock that is deleted by hand or evicted ends all holds that it has, and their renewals report
 // that. If only the keys of its holders beside it are evicted, they are told that their holds are

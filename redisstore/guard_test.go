@@ -217,10 +217,6 @@ func TestWhatChangesNothingIsConfirmed(t *testing.T) {
 	master, replica := servers.StartRedis(t), servers.StartRedis(t)
 	follow(t, replica, master)
 	s := open(t, master.Addr, nil)
-	warnings, err := s.Warnings(t.Context())
-	if err != nil || !strings.Contains(strings.Join(warnings, "\n"), "one that is planned: MinReplicas") {
-		t.Errorf("Warnings: %q, %v", warnings, err)
-	}
 	for what, again := range map[string]func(s *Store, req driver.AcquireRequest) (bool, error){
 		"a repetition": func(s *Store, req driver.AcquireRequest) (bool, error) {
 			res, err := s.Acquire(t.Context(), req)

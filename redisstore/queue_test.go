@@ -212,10 +212,11 @@ func TestSilentServer(t *testing.T) {
 				_, err := s.Identity(ctx)
 				return err
 			}
-			verbs["Warnings"] = func(ctx context.Context) error {
-				_, err := s.Warnings(ctx)
+			verbs["Examine"] = func(ctx context.Context) error {
+				_, err := s.Examine(ctx, driver.Examination{TTL: time.Minute})
 				return err
 			}
+			verbs["Forget"] = func(ctx context.Context) error { return s.Forget(ctx, "name") }
 			for what, verb := range verbs {
 				for range 4 { // more than there are connections
 					go func() {
