@@ -297,7 +297,7 @@ func TestURLEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if _, err := store.(*Store).Warnings(t.Context()); err != nil {
+		if _, err := store.(*Store).Examine(t.Context(), driver.Examination{}); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 		if err := store.Close(); err != nil {

@@ -99,8 +99,8 @@ func TestHostileOperators(t *testing.T) {
 	}
 	step("Migrate", s.Migrate(t.Context()))
 	step("Migrate again", s.Migrate(t.Context()))
-	_, err := s.Warnings(t.Context())
-	step("Warnings", err)
+	_, err := s.Examine(t.Context(), driver.Examination{})
+	step("Examine", err)
 	for range 2 { // The second time, what was seen of the name chooses other statements.
 		req := pgtest.Request("name", time.Minute)
 		_, err = s.Acquire(t.Context(), req)
@@ -194,7 +194,7 @@ func TestHostileOperators(t *testing.T) {
 }
 
 // An overload that others have made is no better match than the functions of this
-// package, for calls with casts as they are documented; and Warnings names it.
+// package, for calls with casts as they are documented; and Examine names it.
 func TestHostileOverloads(t *testing.T) {
 	t.Parallel()
 	url, attacker := hostileDatabase(t, "hostile_overloads")
@@ -217,9 +217,8 @@ func TestHostileOverloads(t *testing.T) {
 	if made < 20 {
 		t.Fatalf("%d overloads were made: the test tests nothing", made)
 	}
-	warnings, err := s.Warnings(t.Context())
-	if text := strings.Join(warnings, "\n"); err != nil || !strings.Contains(text, "may create") || !strings.Contains(text, "hostile_overloads") {
-		t.Errorf("Warnings: %q, %v, want the schema in which others may create and their overloads", warnings, err)
+	if ill := illChecks(t, s); ill["postgres.creators"] == "" || !strings.Contains(ill["postgres.overloads"], "hostile_overloads") {
+		t.Errorf("Examine: %q, want the schema in which others may create and their overloads", ill)
 	}
 	for _, call := range []string{
 		"acquire_lock('name'::text, 'worker-7'::text)", "acquire_lock('name'::text, 'worker-7'::text, 30::integer)",
@@ -343,8 +342,8 @@ func TestMigrationRole(t *testing.T) {
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Errorf("Migrate with nothing to do, as %s: %v", what, err)
 		}
-		if warnings, err := s.Warnings(t.Context()); err != nil || !strings.Contains(strings.Join(warnings, "\n"), "the table belongs to migration_role") {
-			t.Errorf("Warnings, as %s: %q, %v, want the owner of the table", what, warnings, err)
+		if ill := illChecks(t, s); !strings.Contains(ill["postgres.owner"], "the table belongs to migration_role") {
+			t.Errorf("Examine, as %s: %q, want the owner of the table", what, ill)
 		}
 		release(t, s, grant(t, s, what, time.Minute))
 	}

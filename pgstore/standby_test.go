@@ -5,7 +5,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -48,8 +47,8 @@ func TestPromotion(t *testing.T) {
 		req, token := grantToken(t, safe, name, time.Hour)
 		requests, tokens = append(requests, req), append(tokens, token)
 	}
-	if warnings, err := safe.Warnings(t.Context()); err != nil || len(warnings) != 0 {
-		t.Errorf("Warnings: %v, %v", warnings, err)
+	if ill := illChecks(t, safe); len(ill) != 0 {
+		t.Errorf("Examine: %v", ill)
 	}
 
 	reader := New(pgtest.OpenPool(t, standby.URL("postgres")), nil)
@@ -104,24 +103,5 @@ func releaseUnconfirmed(t *testing.T, s *Store, req driver.AcquireRequest, keep 
 	ended, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep})
 	if done := ended && err == nil; keep == 0 && !done || keep > 0 && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Release with Keep %v that no standby confirms: %v, %v", keep, ended, err)
-	}
-}
-
-func TestWarnings(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	s.options.SynchronousCommit = "off"
-	change(t, s, "CREATE INDEX ON @table@ (expires_at)")
-	t.Cleanup(func() {
-		var name string
-		query2 := s.expandSQL("SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = $1::text::regclass AND NOT indisprimary")
-		_ = s.queryRow(context.Background(), query2, []any{s.expandSQL("@table@")}, &name)
-		_ = s.execQuery(context.Background(), "DROP INDEX "+name)
-	})
-	warnings, err := s.Warnings(t.Context())
-	for i, says := range []string{"fsync", "synchronous_commit", "index"} {
-		if err != nil || len(warnings) != 3 || !strings.Contains(warnings[i], says) {
-			t.Fatalf("Warnings: %q, %v, want one of fsync, one of synchronous_commit and one of the index", warnings, err)
-		}
 	}
 }

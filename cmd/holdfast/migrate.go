@@ -17,9 +17,8 @@ import (
 const migrateLong = `Migrate sets up the store, or brings it up to date: for postgres: the table of
 locks and its functions, for postgres+advisory: with tokens the sequence. It may
 be run again at any time, by many at once; what is there already is left alone,
-with the locks in it. Other stores need no set-up. It warns of settings of the
-server under which locks may be forgotten, and of users who may create functions
-beside those of the store.
+with the locks in it. Other stores need no set-up. It warns of what "holdfast
+doctor" finds in the settings of the server.
 
 With --print it prints the statements instead, for those who have a tool for
 migrations, and asks no server.
@@ -80,15 +79,17 @@ func (c *cli) migrate(ctx context.Context, store string) error {
 		return err
 	}
 	c.printNotice("the %s store is up to date", client.Guarantees().Store)
-	if warner, ok := client.Store().(interface {
-		Warnings(context.Context) ([]string, error)
-	}); ok {
-		warnings, err := warner.Warnings(ctx)
-		if err != nil {
-			return err
-		}
-		for _, warning := range warnings {
-			c.printNotice("warning: %s", warning)
+	examiner, ok := client.Store().(driver.Examiner)
+	if !ok {
+		return nil
+	}
+	findings, err := examiner.Examine(ctx, driver.Examination{TTL: holdfast.DefaultTTL})
+	if err != nil {
+		return err
+	}
+	for _, f := range findings {
+		if f.Severity >= driver.SeverityWarning {
+			c.printNotice("warning: %s: %s; want %s; try: %s", f.Check, f.Found, f.Want, f.Remedy)
 		}
 	}
 	return nil
