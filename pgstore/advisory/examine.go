@@ -1,0 +1,82 @@
+package advisory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+)
+
+var _ driver.Examiner = (*Store)(nil)
+
+// examineQuery counts the advisory locks of the server, and describes the sequence: whether it is
+// there, and whether the user may draw from it and set it.
+const examineQuery = `SELECT
+	(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks AS l WHERE l.locktype = 'advisory'::text),
+	pg_catalog.to_regclass(nullif($1::text, ''::text)) IS NOT NULL,
+	coalesce(pg_catalog.has_sequence_privilege(pg_catalog.to_regclass(nullif($1::text, ''::text))::oid, 'UPDATE'::text), false)`
+
+// Examine implements [driver.Examiner]. It makes a connection as those for locks.
+func (s *Store) Examine(ctx context.Context, _ driver.Examination) ([]driver.Finding, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return nil, err
+	}
+	conn, err := s.dialConn(ctx)
+	if err != nil {
+		return nil, s.wrapErr(err)
+	}
+	defer conn.Close(ctx)
+	info, err := probeServer(ctx, conn)
+	if err != nil {
+		return nil, s.wrapErr(err)
+	}
+	var locks int
+	var exists, mayDraw bool
+	sequence := sequenceName(s.options.TokenSequence)
+	if err := conn.QueryRow(ctx, examineQuery, pgx.QueryExecModeSimpleProtocol, sequence).Scan(&locks, &exists, &mayDraw); err != nil {
+		return nil, s.wrapErr(err)
+	}
+
+	primary := driver.Finding{Check: "advisory.primary", Severity: driver.SeverityOK, Found: "the server is no standby"}
+	if info.standby {
+		primary.Severity, primary.Found = driver.SeverityFailure, "this server is a standby, whose locks exclude nobody on the primary"
+		primary.Want, primary.Remedy = "the primary", "target_session_attrs=read-write in the URL, with all hosts"
+	}
+	pooler := driver.Finding{Check: "advisory.pooler", Severity: driver.SeverityOK, Found: "the connection is to the server itself"}
+	if info.pid != conn.PgConn().PID() {
+		pooler.Severity, pooler.Found = driver.SeverityFailure, "a pooler is in the path: one that pools transactions would grant a lock twice, and the store refuses it"
+		pooler.Want, pooler.Remedy = "connections to the server itself", "its address in the URL; or session_pooled=true (SessionPooled), if the pooler pools sessions; or the table (postgres://)"
+		if s.options.SessionPooled {
+			pooler.Severity = driver.SeverityNote
+			pooler.Found = "a pooler is in the path, and only SessionPooled says that it gives each connection a server process of its own"
+			pooler.Remedy = "pool_mode = session in the settings of PgBouncer for these users"
+		}
+	}
+	tokens := driver.Finding{Check: "advisory.tokens", Severity: driver.SeverityOK, Found: "tokens come from the sequence " + sequence}
+	switch {
+	case sequence == "":
+		tokens.Severity, tokens.Found = driver.SeverityNote, "locks have no fencing tokens"
+		tokens.Want, tokens.Remedy = "a sequence, if a resource is to refuse holders that are late", "tokens=NAME in the URL (TokenSequence), and holdfast migrate"
+	case !exists:
+		tokens.Severity, tokens.Found = driver.SeverityFailure, fmt.Sprintf("the sequence %s is not there", sequence)
+		tokens.Want, tokens.Remedy = "the sequence of the tokens", "holdfast migrate --store URL"
+	case !mayDraw:
+		tokens.Severity, tokens.Found = driver.SeverityFailure, fmt.Sprintf("the user may not use the sequence %s", sequence)
+		tokens.Want, tokens.Remedy = "the rights USAGE and UPDATE", fmt.Sprintf("GRANT USAGE, UPDATE ON SEQUENCE %s TO the user", sequence)
+	}
+	table := driver.Finding{Check: "advisory.lock-table", Severity: driver.SeverityOK,
+		Found: fmt.Sprintf("%d advisory locks are held, and the lock table of the server has room for %d locks", locks, info.capacity)}
+	if locks > info.capacity/2 {
+		table.Severity, table.Want = driver.SeverityWarning, "half of it free: when it is full, statements of other programs fail, too"
+		table.Remedy = fmt.Sprintf("ALTER SYSTEM SET max_locks_per_transaction = %d, and a restart", max(4*locks*64/max(info.capacity, 1), 128))
+	}
+	return []driver.Finding{primary, pooler, tokens, table}, nil
+}
+
+// Forget implements [driver.Examiner]. The server remembers nothing of a key that is not locked.
+func (s *Store) Forget(ctx context.Context, _ string) error {
+	return pgclient.PreconditionErr(ctx, false, s.configErr)
+}
