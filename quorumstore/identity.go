@@ -77,8 +77,7 @@ func (ids *identities) recordIdentity(n *node, name string, err error) {
 	ids.missing--
 	switch {
 	case err == nil && name != "":
-		family, _, _ := strings.Cut(n.guarantees.Store, " ")
-		name = family + " server (" + name + ")"
+		name = serverName(n.guarantees.Store, name)
 		ids.names[n.index] = ""
 		if other := slices.Index(ids.names, name); other >= 0 {
 			err := fmt.Errorf("%w: nodes %d and %d of the quorum are the same %s",
@@ -92,6 +91,13 @@ func (ids *identities) recordIdentity(n *node, name string, err error) {
 	if ids.missing == 0 && !ids.failed {
 		ids.known.Store(true)
 	}
+}
+
+// serverName returns the name of a server for comparisons and messages. store is the kind of its
+// store.
+func serverName(store, identity string) string {
+	family, _, _ := strings.Cut(store, " ")
+	return family + " server (" + identity + ")"
 }
 
 // checkDistinctNodes returns an error if two of the nodes are the same. The first round that is won
