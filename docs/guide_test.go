@@ -71,7 +71,7 @@ func TestGuideCodeRuns(t *testing.T) {
 	}
 	defer locks.Close()
 	for _, snippet := range []func(context.Context, *holdfast.Client) error{
-		taking, requiring, heartbeat, fencing, several, handOver, leader, periodic, jobs, limit, middleware, monitoring,
+		taking, requiring, heartbeat, fencing, several, handOver, leader, periodic, jobs, limit, middleware, monitoring, examining,
 	} {
 		if err := snippet(ctx, locks); err != nil {
 			t.Error(err)
@@ -264,6 +264,22 @@ func monitoring(ctx context.Context, _ *holdfast.Client) error {
 		err = errors.New("the hook was not called")
 	}
 	return errors.Join(err, locks.Close())
+}
+
+func examining(ctx context.Context, locks *holdfast.Client) error {
+	findings, err := holdfast.Examine(ctx, locks.Store(), &holdfast.ExamineOptions{TTL: 10 * time.Second})
+	if err != nil {
+		return err // the store cannot be reached
+	}
+	for _, f := range findings {
+		if f.Severity >= driver.SeverityWarning {
+			slog.Warn("locks", "finding", f.String())
+		}
+		if f.Severity == driver.SeverityFailure {
+			return fmt.Errorf("the store is unfit for locks: %v", f)
+		}
+	}
+	return nil
 }
 
 // TestShutdown runs the order of a shutdown that the guide gives: a request under
