@@ -152,7 +152,7 @@ func TestCommandsOfHolders(t *testing.T) {
 		}{
 			{"acquire", 8, func() { acquire(t, s, own) }},
 			{"renew", 9, func() { renew(t, s, own) }},
-			{"release", 15, func() { release(t, s, own) }},
+			{"release", 10, func() { release(t, s, own) }},
 		} {
 			server.Do("CONFIG", "RESETSTAT")
 			c.do()

@@ -74,6 +74,9 @@ var renewLua string
 //go:embed lua/fast_release.lua
 var fastReleaseLua string
 
+//go:embed lua/leave_others.lua
+var leaveOthersLua string
+
 //go:embed lua/release.lua
 var releaseLua string
 
@@ -90,7 +93,7 @@ var (
 	heldScript    = newWriter(1, 1, unreadLua, describeLua, prolongLua, reacquireLua, heldLua)
 	renewScript   = newWriter(1, 1, beforeLua, ownerLua, prolongLua, fastRenewLua,
 		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, renewLua)
-	releaseScript = newScript(1, 1, beforeLua, ownerLua, fastReleaseLua,
+	releaseScript = newScript(1, 1, beforeLua, ownerLua, fastReleaseLua, leaveOthersLua,
 		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, releaseLua)
 	lookupScript = newScript(0, 0, beforeLua, conditionsLua, slowLua, lookupLua)
 	breakScript  = newScript(1, 0, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, breakLua)
