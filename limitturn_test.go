@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
@@ -493,6 +494,71 @@ func TestTryAfterASuspend(t *testing.T) {
 		wantErr(t, err, holdfast.ErrHeld) // The store has not been suspended.
 		if store.Calls(faultstore.Acquire) == before {
 			t.Error("no request after the deadlines of all holds")
+		}
+	})
+}
+
+// A breakStore records the token of the last hold that was to be broken.
+type breakStore struct {
+	driver.Store
+	token int64
+}
+
+func (s *breakStore) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+	s.token = req.Token
+	return s.Store.Break(ctx, req)
+}
+
+func (s *breakStore) Notify(f func(driver.Notice)) (stop func()) {
+	return s.Store.(driver.Notifier).Notify(f)
+}
+
+// BreakToken ends a share that was passed on, which the store has under the first token of its turn.
+func TestBreakOfAPassedShare(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := &breakStore{Store: memstore.New()}
+		c := open(t, store, nil)
+		o := &holdfast.Options{Limit: 1}
+		blocker := acquire(t, c, "a", nil)
+		passed := make(chan *holdfast.Lock)
+		for range 3 {
+			go func() { passed <- acquire(t, c, "a", o) }()
+		}
+		synctest.Wait()
+		release(t, blocker)
+		release(t, <-passed) // It found no queue, and has one token.
+		first := <-passed
+		release(t, first)
+		second := <-passed
+		if _, err := c.BreakToken(ctx, "a", second.Token()); err != nil || store.token != first.Token() {
+			t.Fatalf("the store was sent token %d for that of the turn from %d: %v", store.token, first.Token(), err)
+		}
+		<-second.Context().Done()
+		free(t, c, "a")
+	})
+}
+
+// A grant to a caller that waits for a share is not taken for one to a writer of the same Client, which
+// waits behind it.
+func TestGrantBesideAWaitingWriter(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		a, b := open(t, store, nil), open(t, store, nil)
+		holder := acquire(t, a, "a", nil)
+		order := make(chan string, 2)
+		wait := func(name string, o *holdfast.Options) {
+			go func() {
+				lock := acquire(t, b, "a", o)
+				order <- name
+				release(t, lock)
+			}()
+			time.Sleep(time.Second)
+		}
+		wait("share", &holdfast.Options{Limit: 5})
+		wait("writer", nil)
+		release(t, holder)
+		if first, second := <-order, <-order; first != "share" || second != "writer" {
+			t.Errorf("granted to the %s, then to the %s", first, second)
 		}
 	})
 }
