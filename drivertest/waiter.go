@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -175,9 +176,9 @@ func (w *waiter) expectAdmitted() {
 }
 
 // waitAdmitted waits for a Granted notice, or for an Ask after which a Claim is granted. It does
-// not prolong the place.
+// not prolong the place. A Claim that a server cannot serve now is sent again, as a Client does.
 func (w *waiter) waitAdmitted() error {
-	timeout := time.After(w.client.run.tolerance())
+	began, timeout := time.Now(), time.After(w.client.run.tolerance())
 	for {
 		switch n, ok := w.nextNotice(timeout); {
 		case !ok:
@@ -186,9 +187,15 @@ func (w *waiter) waitAdmitted() error {
 			w.token, w.tokens = n.Token, max(n.Tokens, 1)
 			return nil
 		case n.Kind == driver.Ask:
-			ctx, cancel := w.client.run.callContext()
-			res, err := w.client.Acquire(ctx, w.claimRequest(driver.MinTTL, driver.MinTTL))
-			cancel()
+			var res driver.AcquireResult
+			var err error
+			for again := true; again; {
+				ctx, cancel := w.client.run.callContext()
+				res, err = w.client.Acquire(ctx, w.claimRequest(driver.MinTTL, driver.MinTTL))
+				cancel()
+				later := (*driver.RetryError)(nil)
+				again = errors.As(err, &later) && time.Since(began) < w.client.run.tolerance()
+			}
 			if err != nil {
 				return fmt.Errorf("claim of the place in the queue of %q: %w", w.name, err)
 			}

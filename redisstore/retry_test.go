@@ -108,17 +108,17 @@ func TestServersThatServeLater(t *testing.T) {
 	t.Run("it has no connection to spare", func(t *testing.T) {
 		t.Parallel()
 		server := servers.StartRedis(t, "--maxclients", "1")
-		taken, err := net.Dial("tcp", server.Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer taken.Close()
-		if _, err := taken.Write([]byte("PING\r\n")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := taken.Read(make([]byte, 10)); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, "the only connection", func() bool { // The server may not have noticed yet that another was closed.
+			taken, err := net.Dial("tcp", server.Addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { taken.Close() })
+			answer := make([]byte, 10)
+			_, _ = taken.Write([]byte("PING\r\n")) // The answer shows whether it was.
+			n, _ := taken.Read(answer)
+			return string(answer[:n]) == "+PONG\r\n"
+		})
 		isLater(t, openFromURL(t, "redis://"+server.Addr), "max number of clients", scriptVerbs...)
 	})
 	t.Run("its cluster is not whole", func(t *testing.T) {
