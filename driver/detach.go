@@ -195,12 +195,14 @@ func (d *detachedStore) List(ctx context.Context, prefix string) iter.Seq2[Recor
 		listCtx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		items := make(chan item, 64)
+		cut := false // items are missing; set before the channel is closed
 		if err := d.start(nil, func() {
 			defer close(items)
 			for rec, err := range d.Store.List(listCtx, prefix) {
 				select {
 				case items <- item{rec, err}:
 				case <-listCtx.Done():
+					cut = true
 					return
 				}
 			}
@@ -211,6 +213,9 @@ func (d *detachedStore) List(ctx context.Context, prefix string) iter.Seq2[Recor
 		for {
 			select {
 			case i, more := <-items:
+				if !more && cut {
+					yield(Record{}, ctx.Err())
+				}
 				if !more || !yield(i.rec, i.err) {
 					return
 				}

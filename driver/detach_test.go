@@ -311,6 +311,32 @@ func (s hangingStore) Close() error {
 	return s.Store.Close()
 }
 
+// An endlessStore has a List without an end.
+type endlessStore struct{ *memstore.Store }
+
+func (s endlessStore) List(context.Context, string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) {
+		for yield(driver.Record{Name: "a"}, nil) {
+		}
+	}
+}
+
+// A List that its context has cut short ends with an error, and not as if it were complete.
+func TestDetachedListIsCutShort(t *testing.T) {
+	store := driver.Detach(endlessStore{memstore.New()})
+	for range 50_000 { // It takes a goroutine that is faster than its caller.
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var last error
+		for _, err := range store.List(ctx, "") {
+			last = err
+		}
+		if last != context.Canceled {
+			t.Fatalf("the last error is %v", last)
+		}
+	}
+}
+
 // A List that hangs between two records ends with its context, and a Close that hangs is reported.
 func TestDetachedListAndCloseOfAHungStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
