@@ -51,7 +51,8 @@
 //
 // While a transaction that has called one of them, or has locked the row, is open, nobody else gets
 // the lock: attempts are refused as held by "a transaction that has the row open" (false by
-// acquire_lock), after a tenth of a second.
+// acquire_lock), after a tenth of a second, or after a second if no session of the database is seen
+// to leave a transaction open: then the server is slow.
 //
 // The holder_id of a lock of package holdfast is its owner's secret, which is made anew for each
 // acquisition; the column holder is for people. A lock taken by acquire_lock has no holder apart

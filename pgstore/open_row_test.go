@@ -4,6 +4,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +139,37 @@ func TestOpenRow(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A row that a transaction at work keeps locked for longer than a commit usually takes, as one does
+// that commits to a slow disk, is waited for: nobody has left it open.
+func TestRowOfASlowCommit(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "slow_commits"), "pool_max_conns=4")
+	lockRow := s.expandSQL("WITH locked AS MATERIALIZED (SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE) SELECT pg_sleep(0.4) FROM locked")
+	slowly := func(t *testing.T, name string, queue time.Duration) (res driver.AcquireResult) {
+		slow := make(chan error, 1)
+		go func() { slow <- s.execQuery(context.Background(), lockRow, name) }()
+		pgtest.Eventually(t, "row locked", func() (isLocked bool) {
+			query(t, s, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'slow_commits' AND wait_event = 'PgSleep')", nil, &isLocked)
+			return isLocked
+		})
+		req := pgtest.Request(name, time.Minute)
+		req.Queue = queue
+		res, err := s.Acquire(t.Context(), req)
+		if err := errors.Join(err, <-slow); err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	s.taken(t, "free")
+	if res := slowly(t, "free", 0); !res.Granted {
+		t.Errorf("Acquire of a free name: %+v, want it granted", res)
+	}
+	grant(t, s, "held", time.Hour)
+	if res := slowly(t, "held", time.Minute); !res.Queued {
+		t.Errorf("Acquire of a held name with Queue: %+v, want it queued", res)
 	}
 }
 

@@ -42,7 +42,7 @@ func boundedTime(column string) string {
 const pastExpiry = `'1970-01-01 00:00:00+00'::timestamptz`
 
 // rowWait is how long an attempt waits for a row that another transaction has locked, which is
-// longer than a commit takes. releaseWait is how long a release does.
+// longer than a commit usually takes. releaseWait is how long a release does.
 const (
 	rowWait     = "100ms"
 	releaseWait = "1s"

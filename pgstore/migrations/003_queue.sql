@@ -304,8 +304,9 @@ END $holdfast$
 -- queue or, with p_place false, beside it; with p_claim one that takes nothing and recognizes what
 -- p_owner has. One that is refused without p_queue writes nothing. Times are in microseconds. The
 -- clock is read after the row has been waited for, and while the statement runs: the beginning of a
--- transaction may be long ago. A row that another transaction has locked is waited for no longer
--- than a commit takes; then row_open is true, and the rest describes the row as it was committed.
+-- transaction may be long ago. A row that another transaction has locked is waited for @row_wait@, and
+-- ten times as long while no session leaves a transaction open: then the disk is slow to commit.
+-- Then row_open is true, and the rest describes the row as it was committed.
 --   waiters  others wait for the lock, or may
 --   notify   holdfast_notify is to be called
 CREATE OR REPLACE FUNCTION @holdfast_acquire@(
@@ -330,6 +331,7 @@ DECLARE
     is_over   boolean;
     in_turn   boolean := false; -- the row is locked, and nobody is in line
     waits     integer := 0;
+    v_found   boolean;
 BEGIN
     IF p_commit <> '' OR p_standby THEN
         PERFORM @holdfast_commit@(p_commit, p_standby);
@@ -523,10 +525,15 @@ BEGIN
                     SELECT @record@
                       INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
                       FROM @table@ AS t WHERE t.lock_name = p_name;
-                    IF p_claim AND (FOUND OR waits > 1) THEN
+                    v_found := FOUND;
+                    CONTINUE WHEN waits < 10 AND NOT EXISTS (SELECT FROM pg_prepared_xacts)
+                        AND NOT EXISTS (SELECT FROM pg_stat_activity AS a
+                                         WHERE a.datname = current_database() AND a.backend_type = 'client backend'
+                                           AND coalesce(a.state, 'disabled') NOT IN ('active', 'idle'));
+                    IF p_claim AND (v_found OR waits > 1) THEN
                         -- What became of the owner is not certain.
                         RAISE EXCEPTION 'another transaction has locked the row' USING ERRCODE = 'lock_not_available';
-                    ELSIF FOUND OR waits > 1 THEN
+                    ELSIF v_found OR waits > 1 THEN
                         granted := 0;
                         row_open := true;
                         RETURN;
