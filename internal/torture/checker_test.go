@@ -226,6 +226,11 @@ func TestCheckDoResults(t *testing.T) {
 		of[4].Err = err
 		return of
 	}
+	// seen is a lease that is seen at 12 ms, after all locks were released while it was waited for.
+	seen := append(append(ends(1, 2*ms, 3*ms), first[:2:2]...),
+		Event{At: 12 * ms, Step: Sees, Proc: 1, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 1000 * ms})
+	seen[3].At = 10 * ms
+	late := Event{At: 1100*ms + 2*contextSlack, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a"}
 	broken := func(from, to time.Duration, err string) []Event {
 		return []Event{{At: from, Step: Breaks, Proc: 3, Worker: 1, Name: "a"}, {At: to, Step: Broke, Proc: 3, Worker: 1, Name: "a", Err: err}}
 	}
@@ -243,6 +248,8 @@ func TestCheckDoResults(t *testing.T) {
 		{"nil though another was granted it", [][]Event{under(first), next}, []string{kindNil, kindOrder, kindOverlap}},
 		{"all locks were released", [][]Event{ends(1, 14*ms, 16*ms), first, next}, nil},
 		{"those of another client were", [][]Event{ends(2, 14*ms, 16*ms), first, next}, []string{kindOrder, kindOverlap}},
+		{"they were, before it was granted", [][]Event{seen, next}, []string{kindOrder, kindOverlap}},
+		{"they were, before it was granted, and it was broken", [][]Event{seen, broken(12*ms, 13*ms, ""), held(2, 2, 14*ms, 15*ms, 1000*ms, 30*ms), {late}}, nil},
 		{"they were, but it had Do", [][]Event{ends(1, 14*ms, 16*ms), stopped(15*ms, false, "released"), next}, []string{kindOrder, kindOverlap}},
 		{"they were, later", [][]Event{ends(1, 16*ms, 17*ms), first, next}, []string{kindOrder, kindOverlap}},
 		{"it was broken", [][]Event{broken(12*ms, 14*ms, ""), first, next}, nil},

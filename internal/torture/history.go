@@ -35,6 +35,9 @@ type lease struct {
 	// saw, whichever is first.
 	validUntil time.Duration
 
+	// seenAt is when the worker last saw that it had the lock.
+	seenAt time.Duration
+
 	// releasedAt is when the store had released the lock at the latest, 0 if it was not
 	// released.
 	releasedAt time.Duration
@@ -353,7 +356,7 @@ func (l *lease) addEvent(e Event) {
 		l.validUntil, l.lastClient = e.Until, e.Client
 	case Sees, Extends:
 		if l.releasedAt == 0 && l.ctxEndedAt == 0 {
-			l.validUntil = max(l.validUntil, e.Until)
+			l.validUntil, l.seenAt = max(l.validUntil, e.Until), e.At
 		}
 	case Loses, Releases:
 		l.validUntil = min(l.validUntil, e.At)
@@ -450,7 +453,8 @@ func (h *history) endOnDeath(l *lease) {
 
 // endOnForcedEnd ends the validity of a lease when its own process released all locks of
 // the client, unless Do was to wait for its work, and when a worker broke the lock. It may have been
-// granted long before that was seen. A client passes a lease on until it notices the break.
+// granted long before that was seen. A client passes a lease on until it notices the break. What was
+// held when all locks had been released was not granted before.
 func (h *history) endOnForcedEnd(l *lease) {
 	cut := func(e forcedEnd, since time.Duration) bool {
 		if since > e.to || l.validUntil < e.from {
@@ -460,7 +464,7 @@ func (h *history) endOnForcedEnd(l *lease) {
 		return true
 	}
 	for _, e := range h.forcedEnds[l.proc] {
-		if !l.underDo && l.firstClient <= e.client && e.client <= l.lastClient {
+		if !l.underDo && l.firstClient <= e.client && e.client <= l.lastClient && l.seenAt <= e.to {
 			cut(e, l.requestedAt)
 		}
 	}
