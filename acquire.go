@@ -46,6 +46,7 @@ type acquireOp struct {
 	fullName      string
 	options       Options
 	singleAttempt bool
+	calledAt      time.Duration // when it began, if there are hooks
 	startedAt     time.Duration // when it sent its first request or was enqueued, 0 before
 	contended     bool          // the hooks were notified that it waits
 	lastErr       error         // why the last attempt failed
@@ -66,8 +67,9 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, singleAtt
 	if err := c.checkCall(ctx, &a.options); err != nil {
 		return nil, opError("acquire", name, err)
 	}
+	a.start()
 	if a.options.Wait > 0 && !singleAttempt {
-		limited, cancel := context.WithTimeoutCause(ctx, a.options.Wait, errWaitOver)
+		limited, cancel := context.WithTimeoutCause(a.ctx, a.options.Wait, errWaitOver)
 		defer cancel()
 		a.ctx = limited
 	}
@@ -85,6 +87,18 @@ func (c *Client) checkCall(ctx context.Context, o *Options) error {
 	return ctx.Err()
 }
 
+// start notifies the hooks that the operation begins. run reports its end.
+func (a *acquireOp) start() {
+	op := "acquire"
+	if a.singleAttempt {
+		op = "try"
+	}
+	a.ctx = a.c.start(a.ctx, op, a.name, &a.options)
+	if a.c.hooks.Event != nil {
+		a.calledAt = a.c.clock.now()
+	}
+}
+
 // run acquires the lock: from the store as the head of the queue of the name, by a lease that is
 // passed on to it, or as a further handle on a reentrant lease. It starts anew if that lease ends
 // before it has been joined. It reports the result to the hooks and the log.
@@ -94,7 +108,9 @@ func (a *acquireOp) run() (*Lock, error) {
 	err := c.registerCall()
 	if err != nil {
 		c.mu.Unlock()
-		return nil, a.wrapError(err)
+		err = a.wrapError(err)
+		a.emitResult(nil, err)
+		return nil, err
 	}
 	defer c.activeCalls.Done()
 	var lock *Lock
@@ -122,23 +138,30 @@ func (a *acquireOp) run() (*Lock, error) {
 	if err != nil {
 		err = a.wrapError(err)
 	}
-	if c.log == nil && c.hooks.Waited == nil && c.hooks.Acquired == nil {
-		return lock, err
+	if c.hooks.Event != nil {
+		a.emitResult(lock, err)
 	}
-	took := c.clock.now() - a.startedAt
-	if a.contended && c.hooks.Waited != nil {
-		c.hooks.Waited(a.name, took, err)
+	if c.log != nil && err == nil {
+		c.log.DebugContext(a.ctx, "lock acquired", "name", a.name, "token", lock.Token(), "waited", c.clock.now()-a.startedAt)
 	}
-	if err != nil {
-		return nil, err
+	return lock, err
+}
+
+// emitResult calls the hooks for the end of the operation.
+func (a *acquireOp) emitResult(lock *Lock, err error) {
+	c := a.c
+	took := c.clock.now() - a.calledAt
+	if a.contended {
+		c.emit(a.ctx, Event{Kind: EventWaited, Name: a.name, Took: took, Err: err})
 	}
-	if c.hooks.Acquired != nil {
-		c.hooks.Acquired(a.name, lock.Token(), took)
+	switch {
+	case err != nil:
+		c.emitFailure(a.ctx, a.name, took, err)
+	case lock.handle == &lock.lease.first:
+		lock.lease.emitBegin(took)
+	default:
+		c.emit(a.ctx, Event{Kind: EventJoined, Name: a.name, Token: lock.Token(), Took: took, TTL: lock.lease.ttl})
 	}
-	if c.log != nil {
-		c.log.DebugContext(a.ctx, "lock acquired", "name", a.name, "token", lock.Token(), "waited", took)
-	}
-	return lock, nil
 }
 
 // acquireAsHead makes attempts until the store grants the lock or the operation is over. The caller
@@ -280,7 +303,7 @@ func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (dri
 	req.Name, req.Owner, req.Holder = l.fullName, l.owner, c.holder
 	req.TTL, req.Metadata, req.Detached = l.ttl, l.metadata, l.detached
 	req.Limit, req.Weight = l.limit, l.weight
-	res, err := request(c, ctx, min(c.requestTimeout, l.ttl), func(ctx context.Context) (driver.AcquireResult, error) {
+	res, err := request(c, ctx, "acquire", min(c.requestTimeout, l.ttl), func(ctx context.Context) (driver.AcquireResult, error) {
 		return c.store.Acquire(ctx, req)
 	})
 	switch {
@@ -310,8 +333,9 @@ func (a *acquireOp) reportContended() {
 	}
 	a.contended = true
 	a.logWaiting(held)
-	if hook := a.c.hooks.Contended; hook != nil {
-		hook(a.name, held.Record)
+	if a.c.hooks.Event != nil {
+		by := held.Record
+		a.c.emit(a.ctx, Event{Kind: EventWaiting, Name: a.name, By: &by})
 	}
 }
 

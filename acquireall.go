@@ -170,6 +170,7 @@ func (m *multiAcquire) acquireLock(ctx context.Context, i int, singleAttempt boo
 		c: m.c, ctx: ctx, name: m.names[i], fullName: full,
 		options: m.options, singleAttempt: singleAttempt, hasAnswered: m.hasAnswered,
 	}
+	a.start()
 	return a.run()
 }
 

@@ -182,12 +182,10 @@ func TestJoinedLockOfAnAbandonedSetIsLost(t *testing.T) {
 		}))
 		var lost []string
 		store := faultstore.Wrap(memstore.New())
-		c := open(t, store, &holdfast.Config{Hooks: holdfast.Hooks{
-			Lost: func(name string, _ time.Duration, err error) {
-				lost = append(lost, name)
-				wantErr(t, err, holdfast.ErrExpired)
-			},
-		}})
+		c := open(t, store, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventLost, func(e holdfast.Event) {
+			lost = append(lost, e.Name)
+			wantErr(t, e.Err, holdfast.ErrExpired)
+		})})
 		o := &holdfast.Options{Reentrant: true}
 		first := acquire(t, c, "a", o)
 		foreign := acquire(t, open(t, store.Store, nil), "b", nil)

@@ -146,14 +146,21 @@ func (c *Client) Guarantees() driver.Guarantees { return c.guarantees }
 // of them before the first lock is free. A lock under which Do runs work is released when the
 // work has returned, or at the lock's deadline if the work is still running by then: work must
 // not call ReleaseAll itself, which would wait for that deadline. The Client can be used further.
-func (c *Client) ReleaseAll() error { return c.releaseAll(&ErrReleased) }
+func (c *Client) ReleaseAll() error {
+	c.mu.Lock()
+	leases := c.leasesToEndLocked((*lease).notLost)
+	c.mu.Unlock()
+	return c.releaseLeases(leases, &ErrReleased)
+}
 
-// releaseAll ends all leases with the reason end, waits for work under Do, and releases them.
-func (c *Client) releaseAll(end *error) error {
-	leases := c.leasesToEnd(func(l *lease) bool {
-		end := l.endReason.Load() // of a lease that is about to be unregistered
-		return end == nil || !errors.Is(*end, ErrLost)
-	})
+// notLost is false of a lost lease that is about to be unregistered.
+func (l *lease) notLost() bool {
+	end := l.endReason.Load()
+	return end == nil || !errors.Is(*end, ErrLost)
+}
+
+// releaseLeases ends leases with the reason end, waits for work under Do, and releases them.
+func (c *Client) releaseLeases(leases []*lease, end *error) error {
 	for _, l := range leases {
 		if l.checkHeld() == nil {
 			l.endLease(end)
@@ -180,14 +187,7 @@ func (c *Client) releaseAll(end *error) error {
 	return errors.Join(errs...)
 }
 
-// leases returns all leases of the Client.
-func (c *Client) leases() []*lease {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.leasesLocked()
-}
-
-// leasesLocked does the work of leases. The caller holds c.mu.
+// leasesLocked returns all leases of the Client. The caller holds c.mu.
 func (c *Client) leasesLocked() []*lease {
 	leases := slices.Collect(maps.Keys(c.adopted))
 	for _, q := range c.queues {
@@ -200,11 +200,9 @@ func (c *Client) leasesLocked() []*lease {
 	return leases
 }
 
-// leasesToEnd returns the leases that match. From now on none of them is passed on, even if it is
-// being released at this moment, so that no hold of it is missed.
-func (c *Client) leasesToEnd(match func(*lease) bool) []*lease {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// leasesToEndLocked returns the leases that match. From now on none of them is passed on, even if it
+// is being released at this moment, so that no hold of it is missed. The caller holds c.mu.
+func (c *Client) leasesToEndLocked(match func(*lease) bool) []*lease {
 	leases := slices.DeleteFunc(c.leasesLocked(), func(l *lease) bool { return !match(l) })
 	for _, l := range leases {
 		l.mustRelease = true
@@ -221,7 +219,10 @@ var errReleasedByClose = fmt.Errorf("%w: the client was closed (%w)", ErrRelease
 // returned.
 func (c *Client) Locks() []*Lock {
 	var locks []*Lock
-	for _, l := range c.leases() {
+	c.mu.Lock()
+	leases := c.leasesLocked()
+	c.mu.Unlock()
+	for _, l := range leases {
 		if l.checkHeld() != nil {
 			continue
 		}
@@ -255,9 +256,13 @@ func (c *Client) Close() error {
 	}
 	c.closed = true
 	close(c.closing)
+	// A Release that begins from now on is not among activeCalls, and its lease is one of these.
+	leases := c.leasesToEndLocked((*lease).notLost)
+	c.activeCalls.Add(1) // for markLost, as long as there are leases that have not ended
 	c.mu.Unlock()
 
-	err := c.releaseAll(&errReleasedByClose)
+	err := c.releaseLeases(leases, &errReleasedByClose)
+	c.activeCalls.Done()
 	c.activeCalls.Wait()
 	c.stopNotices()
 	if c.ownsStore {

@@ -62,7 +62,7 @@ func RegisterWork(h heldLock, done <-chan struct{}) error { return h.registerWor
 func RequestAllocs() float64 {
 	c := &Client{}
 	return testing.AllocsPerRun(100, func() {
-		_, _ = request(c, context.Background(), time.Second, func(ctx context.Context) (bool, error) {
+		_, _ = request(c, context.Background(), "acquire", time.Second, func(ctx context.Context) (bool, error) {
 			_, ok := ctx.Deadline()
 			return ok, ctx.Err()
 		})

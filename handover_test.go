@@ -260,10 +260,11 @@ func TestDeadlineOfAnAdoptedLock(t *testing.T) {
 func TestHooksOfAHandOver(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		var held int
-		c := open(t, memstore.New(), &holdfast.Config{Hooks: holdfast.Hooks{
-			Acquired: func(string, int64, time.Duration) { held++ },
-			Released: func(string, time.Duration, error) { held-- },
-		}})
+		c := open(t, memstore.New(), &holdfast.Config{Hooks: holdfast.JoinHooks(
+			holdfast.OnEvent(holdfast.EventAcquired, func(holdfast.Event) { held++ }),
+			holdfast.OnEvent(holdfast.EventHandedOver, func(holdfast.Event) { held-- }),
+			holdfast.OnEvent(holdfast.EventReleased, func(holdfast.Event) { held-- }),
+		)})
 		ticket := given(t, c, "a", holdfast.Options{})
 		if held != 0 {
 			t.Errorf("%d held after a hand-over", held)

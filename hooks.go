@@ -1,34 +1,239 @@
 package holdfast
 
-import "time"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
 
-// Hooks are functions that a Client calls as things happen to its locks, for
-// metrics and tracing. Any of them may be nil, which costs nothing. They are
-// called synchronously, from many goroutines, and must return quickly: they
-// must not block and must not call the Client.
+// Hooks are two functions that a Client calls as things happen to its locks, for metrics and
+// traces. Either may be nil, which costs nothing. They are called synchronously, from many
+// goroutines, and must return quickly: they must not block and must not call the Client.
+//
+// Counts of events are exact, since their kinds form pairs:
+//
+//   - Each Start is followed by one of EventAcquired, EventJoined, EventRefused and EventFailed.
+//   - Each EventAcquired is followed by one of EventReleased, EventKept, EventHandedOver and EventLost.
+//   - Each EventWaiting is followed by an EventWaited.
+//
+// The second event of a pair is called when the first has returned. When Close returns, no hold
+// and no wait is open, and the second event of each has returned.
 type Hooks struct {
-	// Contended: an acquisition found the lock held, and begins to wait. It is
-	// called at most once for each, before the matching Waited.
-	Contended func(name string, by Record)
+	// Start is called when an acquisition begins, before its first request. The context that it
+	// returns takes the place of ctx: it is that of the requests, of the events and of
+	// Lock.Context. It must be ctx or a context that is derived from ctx.
+	Start func(ctx context.Context, s Start) context.Context
 
-	// Waited: a wait is over after d; err is nil if it ended with the lock.
-	Waited func(name string, d time.Duration, err error)
+	// Event is called for each event. Its context has the values of that of the acquisition; for
+	// EventRequest, of that of the call that sends the request. It may have ended.
+	Event func(ctx context.Context, e Event)
+}
 
-	// Acquired: a lock was acquired or adopted, d after the call.
-	Acquired func(name string, token int64, d time.Duration)
+// A Start describes an acquisition that begins: one call of Acquire, TryAcquire or Adopt. AcquireAll
+// begins one for each of its attempts at each name. A call with an argument that is out of bounds,
+// or with a context that has ended, begins none.
+type Start struct {
+	Op     string // "acquire", "try" or "adopt"
+	Store  string // the kind of store, Guarantees().Store
+	Name   string // of the lock, without the Client's prefix
+	Holder string // the Client's public name
+	TTL    time.Duration
+}
 
-	// Renewed: a renewal or extension was confirmed, with margin left until the deadline that was
-	// in force before. A margin that shrinks towards zero is a warning.
-	Renewed func(name string, margin time.Duration)
+// An Event is something that happened to a lock. Fields that its kind does not name are zero. A
+// later version may have further kinds and fields.
+type Event struct {
+	Kind   EventKind
+	Store  string // the kind of store, Guarantees().Store
+	Name   string // of the lock, without the Client's prefix; "" for EventRequest
+	Holder string // the Client's public name
+	Token  int64  // the fencing token, from EventAcquired or EventJoined on
+	Op     string // the request of an EventRequest: "acquire", "renew", "release", "lookup", "break"
 
-	// InDoubt: a renewal failed; the lock is still held, for left at most,
-	// unless a later attempt succeeds. It is called for each failure.
-	InDoubt func(name string, left time.Duration, err error)
+	// Took is how long the acquisition, the wait, the release or the request has taken.
+	Took time.Duration
 
-	// Lost: a lock was lost after held; reason matches ErrLost.
-	Lost func(name string, held time.Duration, reason error)
+	// Held is how long the lock was held.
+	Held time.Duration
 
-	// Released: a lock was released or handed over after held; err is not nil
-	// if the store did not confirm the release.
-	Released func(name string, held time.Duration, err error)
+	// Left is how long the lock is still held without a further renewal; for EventRenewed by the
+	// deadline that was in force before; for EventKept how long the name stays taken.
+	Left time.Duration
+
+	// TTL is the time for which the store had promised the lock, of which Left is the rest.
+	TTL time.Duration
+
+	// By is the holder that is waited for, nil if the event is not EventWaiting.
+	By *Record
+
+	// Err is why the event is not a success.
+	Err error
+}
+
+// An EventKind is what has happened.
+type EventKind int
+
+const (
+	// EventWaiting: the acquisition found the lock held by By, and begins to wait.
+	EventWaiting EventKind = iota + 1
+
+	// EventWaited: such a wait is over, since the acquisition is; Took, Err.
+	EventWaited
+
+	// EventAcquired: a hold has begun, by an acquisition or an adoption; Token, Took, TTL.
+	EventAcquired
+
+	// EventJoined: a reentrant acquisition has joined a hold of this Client; Token, Took, TTL. The
+	// end of that hold is reported once, after its last Release.
+	EventJoined
+
+	// EventRefused: the acquisition has ended without the lock, which was held; Took, Err. Err
+	// matches ErrHeld, and the error of the context if that ended a wait.
+	EventRefused
+
+	// EventFailed: the acquisition has ended without the lock, and the store has not answered that it
+	// was held; Took, Err.
+	EventFailed
+
+	// EventRenewed: a renewal or extension was confirmed; Token, Left, TTL. Left falls from about
+	// two thirds of TTL towards zero when renewals are late.
+	EventRenewed
+
+	// EventInDoubt: a renewal or extension has failed; Token, Left, TTL, Err. The lock is held, and
+	// lost if no later one is confirmed.
+	EventInDoubt
+
+	// EventReleased: the hold has ended by a release; Token, Held, Took, and Err if the store has not
+	// confirmed it. A lock that was passed on to another goroutine (see Config.LocalTurn) was
+	// released.
+	EventReleased
+
+	// EventKept: as EventReleased, and the name stays taken for Left: see Options.MinHold and
+	// Lock.ReleaseKeep.
+	EventKept
+
+	// EventHandedOver: the hold goes on elsewhere by a ticket, and has ended here; Token, Held.
+	EventHandedOver
+
+	// EventLost: the hold has ended through no doing of its holder, or its release has shown that it
+	// had; Token, Held, Err. Err is a LostError.
+	EventLost
+
+	// EventRequest: the store has answered a request, or failed to; Op, Took, Err. That a lock is
+	// held, or is held no more, is an answer. Requests that Ping and WaitFree send are among them, the
+	// pages of List are not. One request can renew many locks.
+	EventRequest
+)
+
+var eventKinds = [...]string{
+	EventWaiting: "waiting", EventWaited: "waited", EventAcquired: "acquired", EventJoined: "joined",
+	EventRefused: "refused", EventFailed: "failed", EventRenewed: "renewed", EventInDoubt: "in doubt",
+	EventReleased: "released", EventKept: "kept", EventHandedOver: "handed over", EventLost: "lost",
+	EventRequest: "request",
+}
+
+// String returns the kind in words.
+func (k EventKind) String() string {
+	if k < EventWaiting || int(k) >= len(eventKinds) {
+		return fmt.Sprintf("event kind %d", int(k))
+	}
+	return eventKinds[k]
+}
+
+// OnEvent returns Hooks that call f for each event of one kind.
+func OnEvent(kind EventKind, f func(Event)) Hooks {
+	return Hooks{Event: func(_ context.Context, e Event) {
+		if e.Kind == kind {
+			f(e)
+		}
+	}}
+}
+
+// JoinHooks returns Hooks that call the functions of all hooks, in their order. Each Start gets the
+// context that the one before has returned.
+func JoinHooks(hooks ...Hooks) Hooks {
+	var joined Hooks
+	for _, next := range hooks {
+		before := joined
+		switch {
+		case before.Start == nil:
+			joined.Start = next.Start
+		case next.Start != nil:
+			joined.Start = func(ctx context.Context, s Start) context.Context {
+				return next.Start(before.Start(ctx, s), s)
+			}
+		}
+		switch {
+		case before.Event == nil:
+			joined.Event = next.Event
+		case next.Event != nil:
+			joined.Event = func(ctx context.Context, e Event) {
+				before.Event(ctx, e)
+				next.Event(ctx, e)
+			}
+		}
+	}
+	return joined
+}
+
+// start calls the hook for an acquisition that begins, and returns its context.
+func (c *Client) start(ctx context.Context, op, name string, o *Options) context.Context {
+	if c.hooks.Start == nil {
+		return ctx
+	}
+	return c.hooks.Start(ctx, Start{Op: op, Store: c.guarantees.Store, Name: name, Holder: c.holder, TTL: o.TTL})
+}
+
+// emit calls the hook for an event, if there is one.
+func (c *Client) emit(ctx context.Context, e Event) {
+	if c.hooks.Event == nil {
+		return
+	}
+	e.Store, e.Holder = c.guarantees.Store, c.holder
+	c.hooks.Event(ctx, e)
+}
+
+// emitFailure calls the hook for an acquisition that has ended without the lock.
+func (c *Client) emitFailure(ctx context.Context, name string, took time.Duration, err error) {
+	kind := EventFailed
+	if errors.Is(err, ErrHeld) {
+		kind = EventRefused
+	}
+	c.emit(ctx, Event{Kind: kind, Name: name, Took: took, Err: err})
+}
+
+// emit calls the hook for an event of the lease.
+func (l *lease) emit(e Event) {
+	if l.c.hooks.Event == nil {
+		return
+	}
+	e.Name, e.Token = l.c.stripPrefix(l.fullName), l.token
+	l.c.emit(l.first.valuesCtx, e)
+}
+
+// emitBegin calls the hook for the begin of a hold, took after that of the acquisition, and for its
+// end if that has come meanwhile. A lease that is given back has no begin.
+func (l *lease) emitBegin(took time.Duration) {
+	l.emit(Event{Kind: EventAcquired, Took: took, TTL: l.ttl})
+	if l.beginAndEnd.Add(1) == 2 {
+		l.emit(*l.endEvent)
+	}
+}
+
+// emitEnd calls the hook for the end of a hold, or leaves that to emitBegin if the begin has not
+// been reported yet.
+func (l *lease) emitEnd(e Event) {
+	if l.c.hooks.Event == nil {
+		return
+	}
+	e.Held = l.c.clock.now() - l.grantedAt
+	if l.beginAndEnd.Load() == 0 {
+		pending := e
+		l.endEvent = &pending
+		if l.beginAndEnd.Add(1) == 1 {
+			return
+		}
+	}
+	l.emit(e)
 }

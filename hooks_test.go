@@ -3,17 +3,22 @@ package holdfast_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/hookcheck"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -26,14 +31,25 @@ func TestHooks(t *testing.T) {
 			defer mu.Unlock()
 			events = append(events, fmt.Sprintf(format, args...))
 		}
-		hooks := holdfast.Hooks{
-			Contended: func(name string, by holdfast.Record) { note("%s contended by %s", name, by.Holder) },
-			Waited:    func(name string, d time.Duration, err error) { note("%s waited %v: %v", name, d, err) },
-			Acquired:  func(name string, token int64, d time.Duration) { note("%s acquired after %v", name, d) },
-			Renewed:   func(name string, margin time.Duration) { note("%s renewed with %v left", name, margin) },
-			Lost:      func(name string, held time.Duration, reason error) { note("%s lost after %v", name, held) },
-			Released:  func(name string, held time.Duration, err error) { note("%s released after %v: %v", name, held, err) },
-		}
+		hooks := holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
+			switch e.Kind {
+			case holdfast.EventWaiting:
+				note("%s contended by %s", e.Name, e.By.Holder)
+			case holdfast.EventWaited:
+				note("%s waited %v: %v", e.Name, e.Took, e.Err)
+			case holdfast.EventAcquired:
+				note("%s acquired after %v", e.Name, e.Took)
+			case holdfast.EventRenewed:
+				note("%s renewed with %v left of %v", e.Name, e.Left, e.TTL)
+			case holdfast.EventLost:
+				note("%s lost after %v: %v", e.Name, e.Held, errors.Is(e.Err, holdfast.ErrTaken))
+			case holdfast.EventReleased:
+				note("%s released after %v: %v", e.Name, e.Held, e.Err)
+			case holdfast.EventRequest:
+			default:
+				t.Errorf("event %v", e.Kind)
+			}
+		}}
 		store := memstore.New()
 		c := open(t, store, &holdfast.Config{Hooks: hooks, Prefix: "p:", Options: holdfast.Options{TTL: 12 * time.Second}})
 		other := open(t, store, &holdfast.Config{Holder: "other", Prefix: "p:"})
@@ -56,11 +72,11 @@ func TestHooks(t *testing.T) {
 			"a contended by other",
 			"a waited 3s: <nil>",
 			"a acquired after 3s",
-			"a renewed with 3.281333334s left", // The grant by the notice had the rest of the place.
-			"a renewed with 7.878s left",
+			"a renewed with 3.281333334s left of 5s", // The grant by the notice had the rest of the place.
+			"a renewed with 7.878s left of 12s",
 			"a released after 5s: <nil>",
 			"a acquired after 0s",
-			"a lost after 4s",
+			"a lost after 4s: true",
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -90,4 +106,513 @@ func TestLog(t *testing.T) {
 			}
 		}
 	})
+}
+
+// countHolds returns hooks that count the begins and the ends of holds.
+func countHolds(acquired, ended *atomic.Int64) holdfast.Hooks {
+	return holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
+		switch e.Kind {
+		case holdfast.EventAcquired:
+			acquired.Add(1)
+		case holdfast.EventReleased, holdfast.EventKept, holdfast.EventHandedOver, holdfast.EventLost:
+			ended.Add(1)
+		}
+	}}
+}
+
+// Each way in which an acquisition and a hold can go has its events, in their order.
+func TestEventsOfEachWay(t *testing.T) {
+	type setting struct {
+		c, other *holdfast.Client
+		store    *faultstore.Store
+	}
+	reentrant := &holdfast.Options{Reentrant: true}
+	wait := &holdfast.Options{Wait: time.Second}
+	for name, way := range map[string]struct {
+		do   func(t *testing.T, ctx context.Context, s setting)
+		want []string
+	}{
+		"released": {func(t *testing.T, _ context.Context, s setting) {
+			lock := acquire(t, s.c, "a", nil)
+			time.Sleep(time.Second)
+			release(t, lock)
+			release(t, lock)
+		}, []string{"acquire a", "acquired token", "released token held 1s"}},
+		"joined": {func(t *testing.T, _ context.Context, s setting) {
+			first, second := acquire(t, s.c, "a", reentrant), acquire(t, s.c, "a", reentrant)
+			release(t, first)
+			time.Sleep(time.Second)
+			release(t, second)
+		}, []string{"acquire a", "acquired token", "acquire a", "renewed token left 29.698s of 30s", "joined token", "released token held 1s"}},
+		"kept by ReleaseKeep": {func(t *testing.T, _ context.Context, s setting) {
+			if err := acquire(t, s.c, "a", nil).ReleaseKeep(time.Minute); err != nil {
+				t.Error(err)
+			}
+		}, []string{"acquire a", "acquired token", "kept token left 1m0s"}},
+		"kept by MinHold": {func(t *testing.T, _ context.Context, s setting) {
+			lock := acquire(t, s.c, "a", &holdfast.Options{MinHold: time.Minute})
+			time.Sleep(20 * time.Second)
+			release(t, lock)
+			lock = acquire(t, s.c, "b", &holdfast.Options{MinHold: time.Second})
+			time.Sleep(time.Second)
+			release(t, lock)
+		}, []string{
+			"acquire a", "acquired token", "renewed token left 19.698s of 30s", "kept token left 40s held 20s",
+			"acquire b", "acquired token", "released token held 1s",
+		}},
+		"handed over and adopted": {func(t *testing.T, _ context.Context, s setting) {
+			ticket, err := acquire(t, s.c, "a", &holdfast.Options{Detached: true}).HandOver()
+			if err != nil {
+				t.Fatal(err)
+			}
+			release(t, adopt(t, s.c, ticket, nil))
+			_, err = s.c.Adopt(t.Context(), ticket, nil)
+			wantErr(t, err, holdfast.ErrNotHeld)
+		}, []string{
+			"acquire a", "acquired token", "handed over token", "adopt a", "acquired token", "released token",
+			"adopt a", "failed: ErrNotHeld",
+		}},
+		"waited for": {func(t *testing.T, _ context.Context, s setting) {
+			lock := acquire(t, s.other, "a", nil)
+			time.AfterFunc(time.Second, func() { release(t, lock) })
+			release(t, acquire(t, s.c, "a", nil))
+		}, []string{"acquire a", "waiting for other", "waited 1s", "acquired token took 1s", "released token"}},
+		"refused at once": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.other, "a", nil)
+			_, err := s.c.TryAcquire(ctx, "a", nil)
+			wantErr(t, err, holdfast.ErrHeld)
+			release(t, lock)
+		}, []string{"try a", "refused: ErrHeld"}},
+		"refused after a wait": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.other, "a", nil)
+			_, err := s.c.Acquire(ctx, "a", wait)
+			wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
+			release(t, lock)
+		}, []string{"acquire a", "waiting for other", "waited 1s: ErrHeld", "refused took 1s: ErrHeld"}},
+		"refused in the queue of the Client": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.c, "a", nil)
+			_, err := s.c.Acquire(ctx, "a", wait)
+			wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
+			release(t, lock)
+		}, []string{
+			"acquire a", "acquired token", "acquire a", "waiting for me", "waited 1s: ErrHeld", "refused took 1s: ErrHeld",
+			"released token held 1s",
+		}},
+		"failed": {func(t *testing.T, ctx context.Context, s setting) {
+			s.store.Set(faultstore.Acquire, faultstore.Refuse)
+			_, err := s.c.TryAcquire(ctx, "a", nil)
+			wantErr(t, err, holdfast.ErrUnavailable)
+		}, []string{"try a", "failed: ErrUnavailable"}},
+		"failed during a wait": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.other, "a", nil)
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, func() { _ = s.c.Close() })
+			_, err := s.c.Acquire(ctx, "a", nil)
+			wantErr(t, err, holdfast.ErrClosed)
+			cancel()
+			release(t, lock)
+		}, []string{"acquire a", "waiting for other", "waited 1s: ErrClosed", "failed took 1s: ErrClosed"}},
+		"failed after Close": {func(t *testing.T, ctx context.Context, s setting) {
+			_ = s.c.Close()
+			_, err := s.c.Acquire(ctx, "a", nil)
+			wantErr(t, err, holdfast.ErrClosed)
+		}, []string{"acquire a", "failed: ErrClosed"}},
+		"in doubt and lost": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.c, "a", &holdfast.Options{NoRenew: true})
+			s.store.Once(faultstore.Renew, faultstore.Refuse)
+			wantErr(t, lock.Extend(ctx, time.Minute), holdfast.ErrUnavailable)
+			<-lock.Context().Done()
+			wantErr(t, lock.Release(), holdfast.ErrExpired)
+		}, []string{
+			"acquire a", "acquired token", "in doubt token left 29.698s of 30s: ErrUnavailable", "lost token held 29.7s: ErrExpired",
+		}},
+		"extended": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.c, "a", &holdfast.Options{NoRenew: true})
+			for range 2 { // The deadline is that of the hour both times.
+				if err := lock.Extend(ctx, time.Hour); err != nil {
+					t.Error(err)
+				}
+			}
+			release(t, lock)
+		}, []string{
+			"acquire a", "acquired token", "renewed token left 29.698s of 30s", "renewed token left 59m23.998s of 30s", "released token",
+		}},
+		"at its greatest time": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.c, "a", &holdfast.Options{MaxHold: time.Second})
+			<-lock.Context().Done()
+			wantErr(t, lock.Release(), holdfast.ErrMaxHold)
+		}, []string{"acquire a", "acquired token", "lost token held 1s: ErrMaxHold"}},
+		"broken": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.c, "a", nil)
+			if _, err := s.c.Break(ctx, "a"); err != nil {
+				t.Error(err)
+			}
+			wantErr(t, lock.Release(), holdfast.ErrBroken)
+		}, []string{"acquire a", "acquired token", "lost token: ErrBroken"}},
+		"lost, as its release shows": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.c, "a", nil)
+			if _, err := s.other.Break(ctx, "a"); err != nil {
+				t.Error(err)
+			}
+			wantErr(t, lock.Release(), holdfast.ErrTaken)
+		}, []string{"acquire a", "acquired token", "lost token: ErrTaken"}},
+		"not confirmed": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.c, "a", nil)
+			s.store.Set(faultstore.Release, faultstore.Hang)
+			wantErr(t, lock.Release(), holdfast.ErrUnavailable)
+		}, []string{"acquire a", "acquired token", "released token held 6s took 6s: ErrUnavailable"}},
+		"all or none": {func(t *testing.T, ctx context.Context, s setting) {
+			lock := acquire(t, s.other, "b", nil)
+			_, err := s.c.TryAcquireAll(ctx, []string{"a", "b"}, nil)
+			wantErr(t, err, holdfast.ErrHeld)
+			release(t, lock)
+		}, []string{"acquired token", "refused: ErrHeld", "released token", "try a", "try b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				var mu sync.Mutex
+				var got []string
+				note := func(text string) {
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, text)
+				}
+				events := hookcheck.NewEvents(t)
+				s := setting{store: faultstore.Wrap(memstore.New())}
+				s.c = holdfast.New(s.store, &holdfast.Config{
+					Holder: "me", Prefix: "p/", LocalTurn: -1,
+					Hooks: holdfast.JoinHooks(events.Hooks(), holdfast.Hooks{
+						Start: func(ctx context.Context, s holdfast.Start) context.Context {
+							note(s.Op + " " + s.Name)
+							return ctx
+						},
+						Event: func(_ context.Context, e holdfast.Event) {
+							if e.Kind != holdfast.EventRequest {
+								note(eventText(e))
+							}
+						},
+					}),
+				})
+				s.other = open(t, s.store.Store, &holdfast.Config{Holder: "other", Prefix: "p/"})
+				way.do(t, ctx, s)
+				s.store.Set(faultstore.Release, nil)
+				s.store.Set(faultstore.Acquire, nil)
+				_ = s.c.Close()
+				events.CheckClosed()
+				if name == "all or none" { // its attempts are concurrent
+					slices.Sort(got)
+				}
+				if !slices.Equal(got, way.want) {
+					t.Errorf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(way.want, "\n"))
+				}
+			})
+		})
+	}
+}
+
+// eventText returns what differs between events.
+func eventText(e holdfast.Event) string {
+	text := e.Kind.String()
+	if e.By != nil {
+		text += " for " + e.By.Holder
+	}
+	if e.Token != 0 {
+		text += " token"
+	}
+	if e.Left != 0 {
+		text += fmt.Sprint(" left ", e.Left)
+	}
+	if e.TTL != 0 && e.Kind != holdfast.EventAcquired && e.Kind != holdfast.EventJoined {
+		text += fmt.Sprint(" of ", e.TTL)
+	}
+	if e.Held != 0 {
+		text += fmt.Sprint(" held ", e.Held.Round(10*ms))
+	}
+	if e.Kind == holdfast.EventWaited {
+		text += fmt.Sprint(" ", e.Took)
+	} else if e.Took != 0 {
+		text += fmt.Sprint(" took ", e.Took.Round(10*ms))
+	}
+	for _, sentinel := range []struct {
+		name string
+		err  error
+	}{
+		{"ErrHeld", holdfast.ErrHeld}, {"ErrExpired", holdfast.ErrExpired}, {"ErrTaken", holdfast.ErrTaken},
+		{"ErrBroken", holdfast.ErrBroken}, {"ErrMaxHold", holdfast.ErrMaxHold}, {"ErrUnavailable", holdfast.ErrUnavailable},
+		{"ErrNotHeld", holdfast.ErrNotHeld}, {"ErrClosed", holdfast.ErrClosed},
+	} {
+		if errors.Is(e.Err, sentinel.err) {
+			return text + ": " + sentinel.name
+		}
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// The events of random histories form pairs while requests fail, answers are lost or late, and the
+// Client is closed in the middle.
+func TestEventPairsUnderFaults(t *testing.T) {
+	total := map[holdfast.EventKind]int{}
+	var mu sync.Mutex
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, seed))
+			fault := func(ctx context.Context, op faultstore.Op, apply func()) error {
+				mu.Lock()
+				kind := r.IntN(12)
+				mu.Unlock()
+				time.Sleep(time.Duration(kind) * 100 * time.Microsecond)
+				switch kind {
+				case 0:
+					return faultstore.ErrRefused
+				case 1:
+					apply()
+					return faultstore.ErrReplyLost
+				case 2:
+					apply()
+					time.Sleep(20 * ms)
+				default:
+					apply()
+				}
+				return nil
+			}
+			store := faultstore.Wrap(memstore.New())
+			for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+				store.Set(op, fault)
+			}
+			events := hookcheck.NewEvents(t)
+			config := &holdfast.Config{Hooks: events.Hooks(), RequestTimeout: time.Second}
+			if seed%2 == 0 {
+				config.LocalTurn = time.Hour
+			}
+			h := &hookcheck.History{Locks: holdfast.New(store, config), Other: holdfast.New(store, config), Seed: seed, Steps: 40}
+			var group sync.WaitGroup
+			if seed%4 == 3 {
+				group.Go(func() {
+					time.Sleep(300 * ms)
+					_ = h.Locks.Close()
+				})
+			}
+			h.Run(t.Context())
+			group.Wait()
+			_ = h.Locks.Close() // what they report is the doing of the faults
+			_ = h.Other.Close()
+			counts := events.CheckClosed()
+			mu.Lock()
+			defer mu.Unlock()
+			for kind, n := range counts {
+				total[kind] += n
+			}
+		})
+	}
+	t.Cleanup(func() {
+		for kind := holdfast.EventWaiting; kind <= holdfast.EventRequest; kind++ {
+			if total[kind] == 0 {
+				t.Errorf("no event %v among %v", kind, total)
+			}
+		}
+	})
+}
+
+// The end of a hold is reported after its begin, though the hold has ended while the hook for the
+// begin ran, and Close waits for both.
+func TestEndDuringTheBegin(t *testing.T) {
+	for name, end := range map[string]func(c *holdfast.Client) error{
+		"Close":      (*holdfast.Client).Close,
+		"ReleaseAll": (*holdfast.Client).ReleaseAll,
+		"expiry":     func(*holdfast.Client) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				var kinds []holdfast.EventKind
+				events := hookcheck.NewEvents(t)
+				var c *holdfast.Client
+				var group sync.WaitGroup
+				c = holdfast.New(memstore.New(), &holdfast.Config{Hooks: holdfast.JoinHooks(events.Hooks(), holdfast.Hooks{
+					Event: func(_ context.Context, e holdfast.Event) {
+						if e.Kind == holdfast.EventAcquired {
+							group.Go(func() { _ = end(c) })
+							time.Sleep(time.Minute)
+						}
+						if e.Kind != holdfast.EventRequest {
+							kinds = append(kinds, e.Kind)
+						}
+					},
+				})})
+				lock, err := c.Acquire(ctx, "a", &holdfast.Options{NoRenew: true})
+				if err != nil {
+					t.Error(err)
+				}
+				group.Wait()
+				_ = lock.Release()
+				_ = c.Close()
+				events.CheckClosed()
+				if len(kinds) != 2 || kinds[0] != holdfast.EventAcquired {
+					t.Errorf("events: %v", kinds)
+				}
+			})
+		})
+	}
+}
+
+// Close returns after the hook for a loss that another goroutine has found, and for a release that
+// another goroutine makes.
+func TestCloseWaitsForHooks(t *testing.T) {
+	for name, end := range map[string]func(lock *holdfast.Lock, suspend func()){
+		"loss": func(lock *holdfast.Lock, suspend func()) {
+			suspend() // No timer has found the loss.
+			_ = lock.Err()
+		},
+		"release": func(lock *holdfast.Lock, _ func()) { _ = lock.Release() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				var suspended, ended atomic.Int64
+				began := time.Now()
+				t.Cleanup(holdfast.SetBootClock(func() time.Duration { return time.Since(began) + time.Duration(suspended.Load()) }))
+				in := make(chan struct{}, 1)
+				c := holdfast.New(faultstore.Wrap(memstore.New()), &holdfast.Config{Hooks: holdfast.Hooks{
+					Event: func(_ context.Context, e holdfast.Event) {
+						if e.Kind == holdfast.EventLost || e.Kind == holdfast.EventReleased {
+							in <- struct{}{}
+							time.Sleep(time.Hour)
+							ended.Add(1)
+						}
+					},
+				}})
+				lock := acquire(t, c, "a", &holdfast.Options{NoRenew: true})
+				go end(lock, func() { suspended.Store(int64(time.Hour)) })
+				<-in
+				_ = c.Close()
+				if ended.Load() != 1 {
+					t.Error("Close has not waited for the hook")
+				}
+			})
+		})
+	}
+}
+
+// Each hook is called with the values of the context that Start has returned, and so are the requests
+// and Lock.Context.
+func TestContextOfStart(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		type key struct{ n int }
+		add := func(n int) func(context.Context, holdfast.Start) context.Context {
+			return func(ctx context.Context, _ holdfast.Start) context.Context { return context.WithValue(ctx, key{n}, n) }
+		}
+		check := func(what string, ctx context.Context) {
+			if ctx.Value(key{1}) != 1 || ctx.Value(key{2}) != 2 {
+				t.Errorf("%s has not the values", what)
+			}
+		}
+		store := faultstore.Wrap(memstore.New())
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew} {
+			store.Set(op, func(ctx context.Context, op faultstore.Op, apply func()) error {
+				check(string(op), ctx)
+				apply()
+				return nil
+			})
+		}
+		c := open(t, store, &holdfast.Config{Options: holdfast.Options{NoRenew: true}, Hooks: holdfast.JoinHooks(
+			holdfast.Hooks{}, holdfast.Hooks{Start: add(1)}, holdfast.Hooks{Start: add(2)},
+			holdfast.Hooks{Event: func(ctx context.Context, e holdfast.Event) {
+				if e.Op != "release" {
+					check(e.Kind.String(), ctx)
+				}
+			}},
+		)})
+		lock := acquire(t, c, "a", &holdfast.Options{Wait: time.Minute, Detached: true})
+		check("Lock.Context", lock.Context())
+		ticket, err := lock.HandOver()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock = adopt(t, c, ticket, nil)
+		check("Lock.Context after Adopt", lock.Context())
+		release(t, lock)
+		check("Lock.Context of a set", acquireSet(t, c).Context())
+	})
+}
+
+func acquireSet(t *testing.T, c *holdfast.Client) *holdfast.Lock {
+	set, err := c.AcquireAll(t.Context(), []string{"a"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = set.Release() })
+	return c.Locks()[0]
+}
+
+// Requests are reported with their outcome: that a lock is held or free is an answer.
+func TestRequestEvents(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		var got []string
+		c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventRequest, func(e holdfast.Event) {
+			got = append(got, fmt.Sprint(e.Op, " ", e.Took, " ", e.Err != nil))
+		})})
+		_, err := c.Lookup(ctx, "a")
+		wantErr(t, err, holdfast.ErrNotHeld)
+		other := acquire(t, open(t, store.Store, nil), "a", nil)
+		_, err = c.TryAcquire(ctx, "a", nil)
+		wantErr(t, err, holdfast.ErrHeld)
+		release(t, other)
+		lock := acquire(t, c, "a", nil)
+		if err := lock.Extend(ctx, time.Minute); err != nil {
+			t.Error(err)
+		}
+		store.Once(faultstore.Renew, faultstore.Hang)
+		wantErr(t, lock.Extend(ctx, time.Minute), holdfast.ErrUnavailable)
+		release(t, lock)
+		_, err = c.Break(ctx, "a")
+		wantErr(t, err, holdfast.ErrNotHeld)
+		want := []string{
+			"lookup 0s false", "acquire 0s false", "acquire 0s false", "renew 0s false", "renew 3s true", "release 0s false",
+			"break 0s false",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("requests %q, want %q", got, want)
+		}
+	})
+}
+
+// Hooks that are not set cost no allocation, nor do those that are set.
+func TestHooksDoNotAllocate(t *testing.T) {
+	pair := func(hooks holdfast.Hooks) float64 {
+		c := open(t, memstore.New(), &holdfast.Config{Hooks: hooks})
+		return testing.AllocsPerRun(1000, func() {
+			lock, err := c.Acquire(context.Background(), "a", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lock.Release(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	var events atomic.Int64
+	unset := pair(holdfast.Hooks{})
+	set := pair(holdfast.Hooks{
+		Start: func(ctx context.Context, _ holdfast.Start) context.Context { return ctx },
+		Event: func(context.Context, holdfast.Event) { events.Add(1) },
+	})
+	if events.Load() < 4000 {
+		t.Errorf("%d events", events.Load())
+	}
+	if set != unset {
+		t.Errorf("%v allocations with hooks, %v without", set, unset)
+	}
+}
+
+// A kind that this version does not have has a text, too.
+func TestEventKindString(t *testing.T) {
+	for kind, want := range map[holdfast.EventKind]string{
+		0: "event kind 0", holdfast.EventWaiting: "waiting", holdfast.EventRequest: "request", 99: "event kind 99",
+	} {
+		if got := kind.String(); got != want {
+			t.Errorf("%d is %q, want %q", int(kind), got, want)
+		}
+	}
 }

@@ -33,13 +33,13 @@ func (c *Client) Lookup(ctx context.Context, name string) (Record, error) {
 
 // lookupRecord is Lookup with the name in the store.
 func (c *Client) lookupRecord(ctx context.Context, full string) (Record, error) {
-	return c.requestRecord(ctx, func(ctx context.Context) (Record, bool, error) {
+	return c.requestRecord(ctx, "lookup", func(ctx context.Context) (Record, bool, error) {
 		return c.store.Lookup(ctx, full)
 	})
 }
 
 // requestRecord makes a request for a record. It returns ErrNotHeld if there is none.
-func (c *Client) requestRecord(ctx context.Context, call func(context.Context) (Record, bool, error)) (Record, error) {
+func (c *Client) requestRecord(ctx context.Context, op string, call func(context.Context) (Record, bool, error)) (Record, error) {
 	if ctx == nil {
 		return Record{}, errNoContext
 	}
@@ -47,7 +47,7 @@ func (c *Client) requestRecord(ctx context.Context, call func(context.Context) (
 		return Record{}, err
 	}
 	defer c.activeCalls.Done()
-	rec, err := request(c, ctx, c.requestTimeout, func(ctx context.Context) (Record, error) {
+	rec, err := request(c, ctx, op, c.requestTimeout, func(ctx context.Context) (Record, error) {
 		rec, found, err := call(ctx)
 		if err == nil && !found {
 			err = ErrNotHeld
@@ -128,7 +128,7 @@ func (c *Client) breakHold(ctx context.Context, name string, token int64) (Recor
 	if token > 0 {
 		token = c.storeToken(full, token)
 	}
-	rec, err := c.requestRecord(ctx, func(ctx context.Context) (Record, bool, error) {
+	rec, err := c.requestRecord(ctx, "break", func(ctx context.Context) (Record, bool, error) {
 		return c.store.Break(ctx, driver.BreakRequest{Name: full, Token: token})
 	})
 	if err != nil {
@@ -173,7 +173,10 @@ func (c *Client) holdsToken(full string, token int64) bool {
 
 // loseLeases ends the leases that match, and any hold that one of them was passed on to.
 func (c *Client) loseLeases(reason error, match func(*lease) bool) {
-	for _, l := range c.leasesToEnd(match) {
+	c.mu.Lock()
+	leases := c.leasesToEndLocked(match)
+	c.mu.Unlock()
+	for _, l := range leases {
 		l.markLost(reason)
 	}
 }

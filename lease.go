@@ -40,7 +40,10 @@ type lease struct {
 	deadline     atomic.Int64  // until when the holder may rely on it, a reading of the clock
 	latestExpiry atomic.Int64  // until when the store may keep it at most; never before deadline
 
-	unreported atomic.Bool // its end is not reported to the hooks: see giveBack
+	unreported atomic.Bool // its end is not logged: see giveBack
+
+	beginAndEnd atomic.Int32 // how many of its begin and its end the hooks know of: see emitEnd
+	endEvent    *Event       // its end, if that came before the begin was reported
 
 	discarded atomic.Bool // no caller has used it, so that MinHold does not count
 
@@ -65,6 +68,7 @@ type lease struct {
 	selfWaitWarned bool          // a warning was logged that this Client waits for it for long
 	isPlace        bool          // it waits in the queue of the store
 	confirmedAt    time.Duration // when the last request that confirmed the place was sent
+	promisedTTL    time.Duration // for which the store has promised it, of which deadline is the end
 
 	releaseOnce sync.Once
 	releaseErr  error
@@ -171,6 +175,9 @@ func (l *lease) extend(sent, ttl time.Duration) {
 	deadline := sent + validity(ttl)
 	if l.maxHoldEnd > 0 {
 		deadline = min(deadline, l.maxHoldEnd)
+	}
+	if deadline > time.Duration(l.deadline.Load()) {
+		l.promisedTTL = ttl
 	}
 	raiseReading(&l.deadline, deadline)
 	l.dueAt = time.Duration(l.deadline.Load())

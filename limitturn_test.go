@@ -370,10 +370,7 @@ func TestCancelledWaitersOfALimit(t *testing.T) {
 	const limit = 5
 	var acquired, ended atomic.Int64
 	store := memstore.New()
-	c := open(t, store, &holdfast.Config{LocalTurn: time.Second, Hooks: holdfast.Hooks{
-		Acquired: func(string, int64, time.Duration) { acquired.Add(1) },
-		Released: func(string, time.Duration, error) { ended.Add(1) },
-	}})
+	c := open(t, store, &holdfast.Config{LocalTurn: time.Second, Hooks: countHolds(&acquired, &ended)})
 	log := limitLog{t: t, limit: limit}
 	var group sync.WaitGroup
 	for i := range 256 {

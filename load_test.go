@@ -63,13 +63,11 @@ func TestCrowdOnOneName(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			var waiting atomic.Int32
 			queued := make(chan struct{})
-			c := open(t, store(t), &holdfast.Config{Hooks: holdfast.Hooks{
-				Contended: func(string, holdfast.Record) {
-					if waiting.Add(1) == crowd {
-						close(queued)
-					}
-				},
-			}})
+			c := open(t, store(t), &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventWaiting, func(holdfast.Event) {
+				if waiting.Add(1) == crowd {
+					close(queued)
+				}
+			})})
 			first := acquire(t, c, "a", nil)
 			var group sync.WaitGroup
 			served := make([]int, crowd)
@@ -138,14 +136,12 @@ func TestHundredThousandLocks(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		var renewals, late atomic.Int64
 		before := heap()
-		c := open(t, memstore.New(), &holdfast.Config{Hooks: holdfast.Hooks{
-			Renewed: func(_ string, margin time.Duration) {
-				renewals.Add(1)
-				if margin < 19*time.Second { // of 29.698 s, renewed after at most 10
-					late.Add(1)
-				}
-			},
-		}})
+		c := open(t, memstore.New(), &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventRenewed, func(e holdfast.Event) {
+			renewals.Add(1)
+			if e.Left < 19*time.Second { // of 29.698 s, renewed after at most 10
+				late.Add(1)
+			}
+		})})
 		locks := make([]*holdfast.Lock, count)
 		for i := range locks {
 			locks[i] = acquire(t, c, fmt.Sprintf("lock-%06d", i), nil)

@@ -116,6 +116,7 @@ func (l *lease) passOn() bool {
 	next.maybeGranted = true
 	next.grantedAt, next.turnEnd, next.dueAt = now, l.turnEnd, l.dueAt
 	next.deadline.Store(l.deadline.Load())
+	next.promisedTTL = l.promisedTTL
 	next.latestExpiry.Store(l.latestExpiry.Load())
 	h.queue.waiters.Remove(h.queue.waiters.Front())
 	c.registerLease(next)
@@ -125,8 +126,8 @@ func (l *lease) passOn() bool {
 	return true
 }
 
-// giveBack ends a lease that was passed on to a caller that no longer wants it. The hooks are not
-// called, since the caller has acquired nothing.
+// giveBack ends a lease that was passed on to a caller that no longer wants it. The caller has
+// acquired nothing, so that nothing is logged and no hook is called.
 func (l *lease) giveBack() {
 	l.unreported.Store(true)
 	l.first.lock.discard()

@@ -579,11 +579,11 @@ func TestHooksInALocalTurn(t *testing.T) {
 			defer mu.Unlock()
 			events = append(events, fmt.Sprintf(format, args...))
 		}
-		c, store := faulty(t, &holdfast.Config{Hooks: holdfast.Hooks{
-			Acquired: func(string, int64, time.Duration) { add("acquired") },
-			Waited:   func(string, time.Duration, error) { add("waited") },
-			Released: func(_ string, held time.Duration, err error) { add("released after %v, %v", held, err) },
-		}})
+		c, store := faulty(t, &holdfast.Config{Hooks: holdfast.JoinHooks(
+			holdfast.OnEvent(holdfast.EventAcquired, func(holdfast.Event) { add("acquired") }),
+			holdfast.OnEvent(holdfast.EventWaited, func(holdfast.Event) { add("waited") }),
+			holdfast.OnEvent(holdfast.EventReleased, func(e holdfast.Event) { add("released after %v, %v", e.Held, e.Err) }),
+		)})
 		if requests := holdInTurn(t, c, store, ms, nil, nil, nil); requests != 1 {
 			t.Errorf("%d requests", requests)
 		}
@@ -808,10 +808,7 @@ func (s *tokensSeen) Acquire(ctx context.Context, req driver.AcquireRequest) (dr
 func TestHooksOfCallersThatGiveUp(t *testing.T) {
 	t.Parallel()
 	var acquired, ended atomic.Int64
-	c := open(t, memstore.New(), &holdfast.Config{LocalTurn: time.Hour, Hooks: holdfast.Hooks{
-		Acquired: func(string, int64, time.Duration) { acquired.Add(1) },
-		Released: func(string, time.Duration, error) { ended.Add(1) },
-	}})
+	c := open(t, memstore.New(), &holdfast.Config{LocalTurn: time.Hour, Hooks: countHolds(&acquired, &ended)})
 	var group sync.WaitGroup
 	for range 64 {
 		group.Go(func() {

@@ -35,7 +35,7 @@ func TestLossThatTheStoreReports(t *testing.T) {
 		lost := 0
 		c := holdfast.New(store, &holdfast.Config{
 			Prefix: "p/",
-			Hooks:  holdfast.Hooks{Lost: func(string, time.Duration, error) { lost++ }},
+			Hooks:  holdfast.OnEvent(holdfast.EventLost, func(holdfast.Event) { lost++ }),
 		})
 		a, b := acquire(t, c, "a", nil), acquire(t, c, "b", nil)
 		store.lose("p/a", "somebody else's secret")

@@ -159,7 +159,7 @@ type Config struct {
 	// to wait. nil logs nothing.
 	Logger *slog.Logger
 
-	// Hooks are called as things happen, for metrics.
+	// Hooks are called as things happen, for metrics and traces.
 	Hooks Hooks
 }
 

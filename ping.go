@@ -16,7 +16,7 @@ const pingTTL = 10 * time.Second
 // has, only this one fails on a read-only replica, without the right to write, and without a
 // quorum. The name of that lock is holdfast.ping/ and random digits, after Config.Prefix, so a
 // program that may only use certain names needs the right to use that, too. Concurrent Pings use
-// a name each. Hooks and Logger get no notice of it.
+// a name each. Hooks get its requests alone, and Logger nothing.
 //
 // Ping makes two requests, and returns within two of Config.RequestTimeout, also if ctx is canceled
 // before. It does not wait and does not repeat. It does not show whether a certain lock is free.

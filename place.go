@@ -240,7 +240,7 @@ func (c *Client) renewPlaces(places []*lease) {
 		timeout = min(timeout, c.renewTimeout(ttl))
 	}
 	sent := c.clock.now()
-	outcomes, _ := request(c, context.Background(), timeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {
+	outcomes, _ := request(c, context.Background(), "renew", timeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {
 		return c.store.Renew(ctx, reqs)
 	})
 	c.mu.Lock()

@@ -31,15 +31,19 @@ func (l *lease) checkHeld() error {
 func (l *lease) markLost(reason error) {
 	c := l.c
 	lost := error(&LostError{Name: c.stripPrefix(l.fullName), Token: l.token, Reason: reason})
-	if !l.endLease(&lost) {
+	c.mu.Lock()
+	held := l.endReason.Load() == nil
+	if held { // Close has not ended it yet, and will wait for the hooks.
+		c.activeCalls.Add(1)
+		defer c.activeCalls.Done()
+	}
+	c.mu.Unlock()
+	if !held || !l.endLease(&lost) {
 		return
 	}
 	l.unregister()
-	held := c.clock.now() - l.grantedAt
 	c.logWarning(context.Background(), "lock lost", c.stripPrefix(l.fullName), lost)
-	if c.hooks.Lost != nil {
-		c.hooks.Lost(c.stripPrefix(l.fullName), held, lost)
-	}
+	l.emitEnd(Event{Kind: EventLost, Err: lost})
 }
 
 // endLease ends the lease and the contexts of its handles. Only the first call has an effect and
@@ -108,6 +112,9 @@ func (h *handle) release(unused bool) error {
 func (l *lease) release() error {
 	l.releaseOnce.Do(func() {
 		c, end := l.c, *l.endReason.Load()
+		if c.hooks.Event != nil && c.beginCall() == nil { // Close waits for the hooks.
+			defer c.activeCalls.Done()
+		}
 		if errors.Is(end, ErrLost) {
 			c.mu.Lock()
 			shared := l.ticketIssued
@@ -118,9 +125,13 @@ func (l *lease) release() error {
 			l.releaseErr = end
 			return
 		}
-		message := "lock released"
+		message, event := "lock released", Event{Kind: EventReleased}
+		began := c.clock.now()
+		if keep := l.keepEnd() - began; keep > 0 {
+			event.Kind, event.Left = EventKept, keep
+		}
 		if end == ErrHandedOver {
-			message = "lock handed over"
+			message, event = "lock handed over", Event{Kind: EventHandedOver}
 			l.waitIdle()
 			l.unregister()
 		} else if !l.passOn() {
@@ -128,18 +139,22 @@ func (l *lease) release() error {
 			l.releaseErr = l.releaseWithRetry()
 			l.unregister()
 		}
-		if l.unreported.Load() || c.log == nil && c.hooks.Released == nil {
+		if c.log == nil && c.hooks.Event == nil {
 			return
 		}
-		name, held := c.stripPrefix(l.fullName), c.clock.now()-l.grantedAt
-		if l.releaseErr != nil {
+		name, now := c.stripPrefix(l.fullName), c.clock.now()
+		switch {
+		case l.unreported.Load():
+		case l.releaseErr != nil:
 			c.logWarning(context.Background(), "release not confirmed", name, l.releaseErr)
-		} else if c.log != nil {
-			c.log.Debug(message, "name", name, "token", l.token, "held", held)
+		case c.log != nil:
+			c.log.Debug(message, "name", name, "token", l.token, "held", now-l.grantedAt)
 		}
-		if c.hooks.Released != nil {
-			c.hooks.Released(name, held, l.releaseErr)
+		if errors.Is(l.releaseErr, ErrLost) {
+			event = Event{Kind: EventLost}
 		}
+		event.Took, event.Err = now-began, l.releaseErr
+		l.emitEnd(event)
 	})
 	return l.releaseErr
 }
@@ -217,23 +232,31 @@ func (l *lease) releaseUntilExpired(isHead bool) {
 	}
 }
 
-// sendRelease makes one attempt to release the lease. It keeps the name taken for the rest of
-// MinHold or ReleaseKeep.
+// sendRelease makes one attempt to release the lease.
 func (l *lease) sendRelease() (bool, error) {
 	c := l.c
 	req := driver.ReleaseRequest{Name: l.fullName, Owner: l.owner}
-	until := time.Duration(l.keepUntil.Load())
-	if l.minHold > 0 {
-		until = max(until, l.grantedAt+l.minHold)
-	}
-	if until > 0 && !l.discarded.Load() {
+	if until := l.keepEnd(); until > 0 {
 		if keep := until - c.clock.now(); keep > 0 {
 			req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
 		}
 	}
-	return request(c, context.Background(), c.requestTimeout, func(ctx context.Context) (bool, error) {
+	return request(c, context.Background(), "release", c.requestTimeout, func(ctx context.Context) (bool, error) {
 		return c.store.Release(ctx, req)
 	})
+}
+
+// keepEnd returns until when the release keeps the name taken, for MinHold or ReleaseKeep; 0 for
+// neither.
+func (l *lease) keepEnd() time.Duration {
+	if l.discarded.Load() {
+		return 0
+	}
+	until := time.Duration(l.keepUntil.Load())
+	if l.minHold > 0 {
+		until = max(until, l.grantedAt+l.minHold)
+	}
+	return until
 }
 
 // registeredWork returns a channel for each piece of work that Do runs under the lease. It is

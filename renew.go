@@ -149,7 +149,7 @@ func (c *Client) renewLeases(ctx context.Context, timeout, ttl time.Duration, le
 		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: cmp.Or(ttl, l.ttl), Token: l.firstToken}
 	}
 	sent := c.clock.now()
-	outcomes, err := request(c, ctx, timeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {
+	outcomes, err := request(c, ctx, "renew", timeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {
 		return c.store.Renew(ctx, reqs)
 	})
 	if err == nil {
@@ -182,6 +182,7 @@ func (l *lease) applyOutcome(outcome driver.RenewOutcome, sent, ttl time.Duratio
 
 	c.mu.Lock()
 	held := l.endReason.Load() == nil
+	promised := min(l.promisedTTL, l.ttl)
 	switch {
 	case !held || outcome == driver.RenewLost:
 		l.mustRelease = true // The outcome is not recorded, and would be missed by the next holder.
@@ -200,20 +201,17 @@ func (l *lease) applyOutcome(outcome driver.RenewOutcome, sent, ttl time.Duratio
 	l.endRequest()
 	c.mu.Unlock()
 
-	name := c.stripPrefix(l.fullName)
 	switch {
 	case !held:
 	case outcome == driver.RenewLost:
 		l.markLost(ErrTaken)
-	case outcome == driver.Renewed && c.hooks.Renewed != nil:
-		c.hooks.Renewed(name, left)
+	case outcome == driver.Renewed:
+		l.emit(Event{Kind: EventRenewed, Left: left, TTL: promised})
 	case outcome == driver.RenewUnknown:
 		if firstDoubt {
-			c.logWarning(context.Background(), "renewal failed, lock in doubt", name, err)
+			c.logWarning(context.Background(), "renewal failed, lock in doubt", c.stripPrefix(l.fullName), err)
 		}
-		if c.hooks.InDoubt != nil {
-			c.hooks.InDoubt(name, max(left, 0), storeError(context.Background(), err))
-		}
+		l.emit(Event{Kind: EventInDoubt, Left: max(left, 0), TTL: promised, Err: storeError(context.Background(), err)})
 	}
 }
 

@@ -55,15 +55,13 @@ func TestOneFailedRenewalIsNoLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context) {
 				doubts := 0
-				c, store := faulty(t, &holdfast.Config{Hooks: holdfast.Hooks{
-					InDoubt: func(_ string, left time.Duration, err error) {
-						doubts++
-						wantErr(t, err, holdfast.ErrUnavailable)
-						if left <= 0 || left >= 20*time.Second {
-							t.Errorf("in doubt with %v left", left)
-						}
-					},
-				}})
+				c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventInDoubt, func(e holdfast.Event) {
+					doubts++
+					wantErr(t, e.Err, holdfast.ErrUnavailable)
+					if e.Left <= 0 || e.Left >= 20*time.Second {
+						t.Errorf("in doubt with %v left", e.Left)
+					}
+				})})
 				lock := acquire(t, c, "a", nil)
 				store.Once(faultstore.Renew, fault)
 				time.Sleep(time.Minute)
@@ -83,9 +81,7 @@ func TestLostAtTheDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context) {
 				var reason error
-				c, store := faulty(t, &holdfast.Config{Hooks: holdfast.Hooks{
-					Lost: func(_ string, _ time.Duration, err error) { reason = err },
-				}})
+				c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventLost, func(e holdfast.Event) { reason = e.Err })})
 				store.Set(faultstore.Renew, fault)
 				began := time.Now()
 				lock := acquire(t, c, "a", nil)

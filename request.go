@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,8 +13,26 @@ import (
 // request makes one request to the store, on the caller's goroutine, and returns its result. The
 // request ends when it is answered, after timeout, or at the deadline of ctx. It does not end when
 // ctx is canceled, so that its outcome becomes known. A store in the memory of this process answers
-// at once and gets ctx itself. All requests go through this function, except those of List.
+// at once and gets ctx itself. All requests go through this function, except those of List; op is
+// what the hooks get.
 func request[T any](
+	c *Client, ctx context.Context, op string, timeout time.Duration, call func(context.Context) (T, error),
+) (T, error) {
+	if c.hooks.Event == nil {
+		return sendRequest(c, ctx, timeout, call)
+	}
+	began := c.clock.now()
+	value, err := sendRequest(c, ctx, timeout, call)
+	e := Event{Kind: EventRequest, Op: op, Took: c.clock.now() - began}
+	if !errors.Is(err, ErrNotHeld) {
+		e.Err = err
+	}
+	c.emit(ctx, e)
+	return value, err
+}
+
+// sendRequest is request without hooks.
+func sendRequest[T any](
 	c *Client, ctx context.Context, timeout time.Duration, call func(context.Context) (T, error),
 ) (T, error) {
 	if c.inProcess {

@@ -316,7 +316,7 @@ func TestPing(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context) {
-				c, store := faulty(t, &holdfast.Config{Prefix: "p:", Options: holdfast.Options{MinHold: time.Hour, Metadata: map[string]string{"k": "v"}}, Hooks: noHooks(t)})
+				c, store := faulty(t, &holdfast.Config{Prefix: "p:", Options: holdfast.Options{MinHold: time.Hour, Metadata: map[string]string{"k": "v"}}, Hooks: requestHooks(t)})
 				if test.op != "" {
 					store.Set(test.op, test.fault)
 				}
@@ -369,13 +369,18 @@ func fails(err error) faultstore.Fault {
 	return func(context.Context, faultstore.Op, func()) error { return err }
 }
 
-// noHooks are hooks that must not be called.
-func noHooks(t *testing.T) holdfast.Hooks {
+// requestHooks fail the test for every event that is no request.
+func requestHooks(t *testing.T) holdfast.Hooks {
 	return holdfast.Hooks{
-		Contended: func(string, holdfast.Record) { t.Error("Contended") },
-		Waited:    func(string, time.Duration, error) { t.Error("Waited") },
-		Acquired:  func(string, int64, time.Duration) { t.Error("Acquired") },
-		Released:  func(string, time.Duration, error) { t.Error("Released") },
+		Start: func(ctx context.Context, s holdfast.Start) context.Context {
+			t.Errorf("start of %+v", s)
+			return ctx
+		},
+		Event: func(_ context.Context, e holdfast.Event) {
+			if e.Kind != holdfast.EventRequest {
+				t.Errorf("event: %v", e.Kind)
+			}
+		},
 	}
 }
 

@@ -186,7 +186,7 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 }
 
 // adopt renews the lease of a ticket until the store has answered, and makes it one of this Client.
-func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o *Options) (*Lock, error) {
+func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o *Options) (lock *Lock, err error) {
 	if _, err := c.fullName(name); err != nil {
 		return nil, err
 	}
@@ -203,13 +203,19 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 	if err := c.checkCall(ctx, &options); err != nil {
 		return nil, err
 	}
+	ctx = c.start(ctx, "adopt", name, &options)
+	began := c.clock.now()
+	defer func() {
+		if err != nil {
+			c.emitFailure(ctx, name, c.clock.now()-began, err)
+		}
+	}()
 	if err := c.beginCall(); err != nil {
 		return nil, err
 	}
 	defer c.activeCalls.Done()
 	l := c.newLease(ctx, fields.Name, fields.Owner, &options)
 	l.token, l.metadata, l.adopted, l.ticketIssued = fields.Token, nil, true, true
-	began := c.clock.now()
 	raiseReading(&l.latestExpiry, began+max(fields.Left, fields.TTL))
 	w := retryWaiter{c: c, ctx: ctx, fullName: l.fullName}
 	for {
@@ -232,8 +238,8 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 	if c.log != nil {
 		c.log.DebugContext(ctx, "lock adopted", "name", name, "token", l.token, "waited", took)
 	}
-	if c.hooks.Acquired != nil {
-		c.hooks.Acquired(name, l.token, took)
+	if c.hooks.Event != nil {
+		l.emitBegin(took)
 	}
 	return l.first.newLock(), nil
 }
@@ -242,7 +248,7 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 func (l *lease) renewAndCompare(ctx context.Context, w *retryWaiter) error {
 	c := l.c
 	req := []driver.RenewRequest{{Name: l.fullName, Owner: l.owner, TTL: l.ttl, Token: l.token}}
-	outcomes, err := request(c, ctx, min(c.requestTimeout, l.ttl), func(ctx context.Context) ([]driver.RenewOutcome, error) {
+	outcomes, err := request(c, ctx, "renew", min(c.requestTimeout, l.ttl), func(ctx context.Context) ([]driver.RenewOutcome, error) {
 		return c.store.Renew(ctx, req)
 	})
 	switch {

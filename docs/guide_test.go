@@ -248,11 +248,11 @@ func monitoring(ctx context.Context, _ *holdfast.Client) error {
 	var waits, margins, losses metric
 	config := &holdfast.Config{
 		Logger: slog.Default(), // Warn: lost locks, failing requests. Debug: each lock
-		Hooks: holdfast.Hooks{
-			Waited:  func(_ string, d time.Duration, _ error) { waits.Observe(d.Seconds()) },
-			Renewed: func(_ string, margin time.Duration) { margins.Observe(margin.Seconds()) },
-			Lost:    func(string, time.Duration, error) { losses.Add(1) },
-		},
+		Hooks: holdfast.JoinHooks(
+			holdfast.OnEvent(holdfast.EventWaited, func(e holdfast.Event) { waits.Observe(e.Took.Seconds()) }),
+			holdfast.OnEvent(holdfast.EventRenewed, func(e holdfast.Event) { margins.Observe(e.Left.Seconds()) }),
+			holdfast.OnEvent(holdfast.EventLost, func(holdfast.Event) { losses.Add(1) }),
+		),
 	}
 	locks := holdfast.New(memstore.New(), config)
 	lock, err := locks.Acquire(ctx, "job", nil)

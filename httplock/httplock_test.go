@@ -223,9 +223,9 @@ func TestLostBeforeServed(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		faulty := faultstore.Wrap(store)
 		faulty.Set(faultstore.Renew, faultstore.Refuse)
-		locks := holdfast.New(faulty, &holdfast.Config{Hooks: holdfast.Hooks{
-			Acquired: func(string, int64, time.Duration) { time.Sleep(time.Minute) }, // as a pause does
-		}})
+		locks := holdfast.New(faulty, &holdfast.Config{Hooks: holdfast.OnEvent(
+			holdfast.EventAcquired, func(holdfast.Event) { time.Sleep(time.Minute) }, // as a pause does
+		)})
 		defer locks.Close()
 		key := func(*http.Request) string { return "key" }
 		o := &httplock.Options{Failed: func(_ *http.Request, err error) { t.Errorf("Failed: %v", err) }}

@@ -225,12 +225,10 @@ func TestReleaseAllInTheMiddle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 				var locks *holdfast.Client
-				locks = holdfast.New(store, &holdfast.Config{Hooks: holdfast.Hooks{
-					Acquired: func(string, int64, time.Duration) {
-						go end(locks)
-						time.Sleep(time.Millisecond) // it comes before the release by Take
-					},
-				}})
+				locks = holdfast.New(store, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventAcquired, func(holdfast.Event) {
+					go end(locks)
+					time.Sleep(time.Millisecond) // it comes before the release by Take
+				})})
 				defer locks.Close()
 				err := ratelimit.New(locks, 1, time.Minute).Take(t.Context(), "key")
 				if !errors.Is(err, holdfast.ErrReleased) {

@@ -128,14 +128,16 @@ type caller struct {
 
 func (p *passes) caller(t *testing.T, s *storetest.Store, url string) *caller {
 	c := &caller{p: p}
-	c.locks = s.OpenURL(t, url, &holdfast.Config{Hooks: holdfast.Hooks{
-		Acquired: func(string, int64, time.Duration) {
+	c.locks = s.OpenURL(t, url, &holdfast.Config{Hooks: holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
+		switch e.Kind {
+		case holdfast.EventAcquired:
 			if c.acquired != nil {
 				c.acquired()
 			}
-		},
-		Released: func(string, time.Duration, error) { c.released = time.Now() },
-	}})
+		case holdfast.EventReleased, holdfast.EventKept:
+			c.released = time.Now()
+		}
+	}}})
 	return c
 }
 

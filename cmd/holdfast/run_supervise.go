@@ -98,7 +98,7 @@ func (r *runCommand) clientConfig(sup *supervise.Supervisor) *holdfast.Config {
 	if r.elect {
 		config.MaxOutage = candidateMaxOutage
 	}
-	config.Hooks.Renewed = func(string, time.Duration) { sup.Renewed() }
+	config.Hooks = holdfast.OnEvent(holdfast.EventRenewed, func(holdfast.Event) { sup.Renewed() })
 	return config
 }
 
