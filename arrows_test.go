@@ -28,6 +28,7 @@ var arrows = map[string][]string{
 	"once/cronlock":   {"", "driver", "once", "github.com/robfig/cron"},
 	"once/gocronlock": {"", "driver", "once", "election", "internal/retry", "github.com/go-co-op/gocron", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron"},
 	"httplock":        {"", "driver"},
+	"metrics":         {"", "driver"},
 	"ratelimit":       {"", "driver", "internal/retry"},
 	"redisstore":      {"driver", "internal/batch", "internal/notices", "internal/quorumbatch", "internal/retry", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
 }

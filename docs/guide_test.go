@@ -32,7 +32,7 @@ func TestGuideCodeIsCompiled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var source string
-	for _, file := range []string{"guide_test.go", "languages_unix_test.go"} {
+	for _, file := range []string{"guide_test.go", "languages_unix_test.go", "../metrics/holdfastprom/example_test.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,416 @@
+package holdfastotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/hookcheck"
+	"github.com/holdfast-go/holdfast/memstore"
+	"github.com/holdfast-go/holdfast/metrics"
+	"github.com/holdfast-go/holdfast/metrics/holdfastotel"
+)
+
+// A setting is what a test needs of OpenTelemetry.
+type setting struct {
+	reader   *sdkmetric.ManualReader
+	spans    *tracetest.SpanRecorder
+	provider *sdktrace.TracerProvider
+	options  *holdfastotel.Options
+	hooks    holdfast.Hooks
+}
+
+func newSetting(t *testing.T, group metrics.Grouping) *setting {
+	t.Helper()
+	s := &setting{reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+	s.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(s.spans))
+	s.options = &holdfastotel.Options{
+		Group:          group,
+		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader)),
+		TracerProvider: s.provider,
+	}
+	var err error
+	if s.hooks, err = holdfastotel.Hooks(s.options); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// collect returns the metrics.
+func (s *setting) collect(t *testing.T) []metricdata.Metrics {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := s.reader.Collect(context.Background(), &all); err != nil {
+		t.Fatal(err)
+	}
+	var collected []metricdata.Metrics
+	for _, scope := range all.ScopeMetrics {
+		collected = append(collected, scope.Metrics...)
+	}
+	return collected
+}
+
+// counts returns the value of each series that is not 0, of a histogram the number of its
+// observations.
+func (s *setting) counts(t *testing.T) map[string]float64 {
+	t.Helper()
+	values := map[string]float64{}
+	add := func(name string, attributes attribute.Set, value float64) {
+		for _, a := range attributes.ToSlice() {
+			name += " " + a.Value.Emit()
+		}
+		if value != 0 {
+			values[name] = value
+		}
+	}
+	for _, m := range s.collect(t) {
+		switch data := m.Data.(type) {
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, float64(p.Count))
+			}
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, float64(p.Value))
+			}
+		case metricdata.Gauge[int64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, float64(p.Value))
+			}
+		default:
+			t.Errorf("%s is %T", m.Name, data)
+		}
+	}
+	return values
+}
+
+// Each metric counts what it is named after, by group, and the sums of holds and waiters return to 0.
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		s := newSetting(t, metrics.FirstSegment)
+		store := faultstore.Wrap(memstore.New())
+		locks, other := holdfast.New(store, &holdfast.Config{Hooks: s.hooks, LocalTurn: -1}), holdfast.New(store.Store, nil)
+		defer other.Close()
+		if _, err := locks.TryAcquire(ctx, "a/1", nil); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = locks.Acquire(ctx, "a/1", &holdfast.Options{Wait: time.Second}) }()
+		synctest.Wait()
+		if got := s.counts(t); got["holdfast.holds a memory"] != 1 || got["holdfast.waiters a memory"] != 1 {
+			t.Errorf("during a hold and a wait: %v", got)
+		}
+		time.Sleep(10 * time.Second) // a renewal
+		store.Once(faultstore.Renew, faultstore.Refuse)
+		time.Sleep(12 * time.Second) // one more, and one that is refused
+		if _, err := other.Break(ctx, "a/1"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Second)
+		store.Set(faultstore.Acquire, faultstore.Refuse)
+		_, err := locks.TryAcquire(ctx, "a/1", nil)
+		if !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Error(err)
+		}
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+		got, want := s.counts(t), map[string]float64{
+			"holdfast.acquire.duration a acquired memory":           1,
+			"holdfast.acquire.duration a timeout memory":            1,
+			"holdfast.acquire.duration unavailable a error memory":  1,
+			"holdfast.hold.duration taken a memory":                 1,
+			"holdfast.renewal.margin memory":                        2,
+			"holdfast.renewals renewed memory":                      2,
+			"holdfast.renewals in_doubt memory":                     1,
+			"holdfast.renewals lost memory":                         1,
+			"holdfast.request.duration acquire ok memory":           1,
+			"holdfast.request.duration renew ok memory":             3,
+			"holdfast.request.duration _OTHER renew error memory":   1,
+			"holdfast.request.duration _OTHER acquire error memory": 1,
+		}
+		for name, value := range want {
+			if got[name] != value {
+				t.Errorf("%s is %v, want %v", name, got[name], value)
+			}
+		}
+		for name, value := range got {
+			if want[name] == 0 {
+				t.Errorf("%s is %v", name, value)
+			}
+		}
+	})
+}
+
+// Each instrument has a unit and the name that the package documents, and no other.
+func TestInstruments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetting(t, nil)
+		locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: s.hooks, LocalTurn: -1})
+		if err := holdfastotel.ObserveElection(s.options, election.New(locks, "office", nil)); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := locks.Acquire(t.Context(), "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = locks.Acquire(t.Context(), "a", &holdfast.Options{Wait: time.Second}) }()
+		synctest.Wait()
+		if err := errors.Join(lock.Extend(t.Context(), time.Minute), locks.Close()); err != nil {
+			t.Error(err)
+		}
+		text, err := os.ReadFile("holdfastotel.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, m := range s.collect(t) {
+			names = append(names, m.Name)
+			documented := slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool {
+				fields := strings.Fields(line)
+				return len(fields) > 2 && fields[0] == "//" && fields[1] == m.Name && fields[2] == m.Unit
+			})
+			if m.Unit == "" || m.Description == "" || !documented {
+				t.Errorf("instrument %q with the unit %q and the description %q", m.Name, m.Unit, m.Description)
+			}
+		}
+		if len(names) != 8 {
+			t.Errorf("instruments %v", names)
+		}
+	})
+}
+
+// Random histories leave no hold and no waiter, and end every span.
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			s := newSetting(t, nil)
+			events := hookcheck.NewEvents(t)
+			config := &holdfast.Config{Hooks: holdfast.JoinHooks(s.hooks, events.Hooks())}
+			store := faultstore.Wrap(memstore.New())
+			h := &hookcheck.History{Locks: holdfast.New(store, config), Other: holdfast.New(store, config), Seed: seed, Steps: 30}
+			h.Run(t.Context())
+			_ = h.Locks.Close() // Locks that were broken or have expired are no failure here.
+			_ = h.Other.Close()
+			seen := events.CheckClosed()
+			got := s.counts(t)
+			if got["holdfast.holds memory"] != 0 || got["holdfast.waiters memory"] != 0 || len(got) == 0 {
+				t.Errorf("after Close: %v", got)
+			}
+			ends := map[string]int{}
+			for _, span := range s.spans.Ended() {
+				ends[span.Name()]++
+			}
+			acquires := seen[holdfast.EventAcquired] + seen[holdfast.EventJoined] + seen[holdfast.EventRefused] + seen[holdfast.EventFailed]
+			releases := seen[holdfast.EventReleased] + seen[holdfast.EventKept] + seen[holdfast.EventHandedOver]
+			if ends["holdfast.acquire"] != acquires || ends["holdfast.release"] != releases || len(s.spans.Started()) != acquires+releases {
+				t.Errorf("%d spans, ended %v, want %d and %d", len(s.spans.Started()), ends, acquires, releases)
+			}
+		})
+	}
+}
+
+// No attribute of a metric has the name of a lock.
+func TestNamesAreNoAttributes(t *testing.T) {
+	s := newSetting(t, nil)
+	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: s.hooks})
+	for i := range 1000 {
+		if _, err := locks.TryAcquire(t.Context(), fmt.Sprintf("invoices/%d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := locks.Close(); err != nil {
+		t.Error(err)
+	}
+	got := s.counts(t)
+	for series := range got {
+		if strings.Contains(series, "invoices") {
+			t.Errorf("series %s", series)
+		}
+	}
+	if len(got) != 4 { // acquired, released, and two kinds of requests
+		t.Errorf("%d series: %v", len(got), got)
+	}
+}
+
+// An acquisition is a span below that of the caller, with those of the requests below it. The release
+// is a span with a link to it, and a loss is an event of the caller's span.
+func TestSpans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetting(t, nil)
+		tracer := s.provider.Tracer("test")
+		store := faultstore.Wrap(memstore.New())
+		store.Set(faultstore.Acquire, func(ctx context.Context, _ faultstore.Op, apply func()) error {
+			_, span := tracer.Start(ctx, "request")
+			defer span.End()
+			apply()
+			return nil
+		})
+		locks := holdfast.New(store, &holdfast.Config{Hooks: s.hooks})
+		other := holdfast.New(store.Store, &holdfast.Config{Holder: "other"})
+		defer other.Close()
+		foreign, err := other.Acquire(t.Context(), "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, caller := tracer.Start(t.Context(), "caller")
+		time.AfterFunc(time.Second, func() { _ = foreign.Release() })
+		lock, err := locks.Acquire(ctx, "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Release(); err != nil {
+			t.Error(err)
+		}
+		lost, err := locks.Acquire(ctx, "b", &holdfast.Options{MaxHold: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-lost.Context().Done()
+		synctest.Wait()
+		caller.End()
+		store.Set(faultstore.Acquire, faultstore.Refuse)
+		_, _ = locks.TryAcquire(t.Context(), "c", nil)
+		_ = locks.Close() // the lost lock is no failure here
+
+		byName := map[string][]sdktrace.ReadOnlySpan{}
+		for _, span := range s.spans.Ended() {
+			byName[span.Name()] = append(byName[span.Name()], span)
+		}
+		acquires, releases := byName["holdfast.acquire"], byName["holdfast.release"]
+		if len(acquires) != 3 || len(releases) != 1 || len(byName["request"]) < 2 {
+			t.Fatalf("spans: %d, %d, %d", len(acquires), len(releases), len(byName["request"]))
+		}
+		acquire := acquires[0]
+		if acquire.Parent().SpanID() != caller.SpanContext().SpanID() || acquire.SpanKind() != trace.SpanKindInternal ||
+			acquire.EndTime().Sub(acquire.StartTime()) != time.Second {
+			t.Errorf("acquire: %+v", acquire)
+		}
+		attributes := fmt.Sprint(acquire.Attributes())
+		for _, want := range []string{"holdfast.lock.name", "holdfast.lock.token", "holdfast.store", "acquired"} {
+			if !strings.Contains(attributes, want) {
+				t.Errorf("no %s among %s", want, attributes)
+			}
+		}
+		if events := acquire.Events(); len(events) != 1 || events[0].Name != "holdfast.contended" || events[0].Attributes[0].Value.AsString() != "other" {
+			t.Errorf("events: %+v", acquire.Events())
+		}
+		if byName["request"][0].Parent().SpanID() != acquire.SpanContext().SpanID() {
+			t.Error("a request is not below its acquisition")
+		}
+		release := releases[0]
+		if links := release.Links(); release.Parent().SpanID() != caller.SpanContext().SpanID() ||
+			len(links) != 1 || links[0].SpanContext.SpanID() != acquire.SpanContext().SpanID() {
+			t.Errorf("release: %+v", release)
+		}
+		span := byName["caller"][0]
+		if events := span.Events(); len(events) != 1 || events[0].Name != "holdfast.lost" || span.Status().Code != codes.Error {
+			t.Errorf("after a loss: %+v, %v", events, span.Status())
+		}
+		if failed := acquires[2]; failed.Status().Code != codes.Error || !strings.Contains(fmt.Sprint(failed.Attributes()), "unavailable") {
+			t.Errorf("a failure: %v, %v", failed.Status(), failed.Attributes())
+		}
+	})
+}
+
+// The exemplars of acquisitions lead to their spans.
+func TestExemplars(t *testing.T) {
+	s := newSetting(t, nil)
+	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: s.hooks})
+	defer locks.Close()
+	lock, err := locks.Acquire(t.Context(), "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+	id := s.spans.Ended()[0].SpanContext().SpanID()
+	for _, m := range s.collect(t) {
+		data, ok := m.Data.(metricdata.Histogram[float64])
+		if !ok || m.Name == "holdfast.request.duration" {
+			continue
+		}
+		exemplars := data.DataPoints[0].Exemplars
+		if len(exemplars) != 1 || trace.SpanID(exemplars[0].SpanID) != id {
+			t.Errorf("exemplars of %s: %+v", m.Name, exemplars)
+		}
+	}
+}
+
+// The leader shows 1 during its term.
+func TestLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetting(t, nil)
+		locks := holdfast.New(memstore.New(), nil)
+		defer locks.Close()
+		e := election.New(locks, "office", nil)
+		if err := holdfastotel.ObserveElection(s.options, e); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.counts(t)["holdfast.leader office"]; got != 0 {
+			t.Errorf("before: %v", got)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_ = e.Run(ctx, func(ctx context.Context, _ election.Term) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		synctest.Wait()
+		if got := s.counts(t)["holdfast.leader office"]; got != 1 {
+			t.Errorf("during: %v", got)
+		}
+		cancel()
+		synctest.Wait()
+		if got := s.counts(t)["holdfast.leader office"]; got != 0 {
+			t.Errorf("after: %v", got)
+		}
+	})
+}
+
+// What a pair of Acquire and Release costs with metrics and traces, and without.
+func BenchmarkPair(b *testing.B) {
+	hooks, err := holdfastotel.Hooks(&holdfastotel.Options{
+		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())),
+		TracerProvider: sdktrace.NewTracerProvider(),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, hooks := range map[string]holdfast.Hooks{"without": {}, "with": hooks} {
+		b.Run(name, func(b *testing.B) {
+			locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: hooks})
+			defer locks.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				lock, err := locks.Acquire(context.Background(), "a", nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := lock.Release(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

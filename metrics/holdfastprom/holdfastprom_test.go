@@ -1,0 +1,494 @@
+package holdfastprom_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/hookcheck"
+	"github.com/holdfast-go/holdfast/memstore"
+	"github.com/holdfast-go/holdfast/metrics"
+	"github.com/holdfast-go/holdfast/metrics/holdfastprom"
+)
+
+// counts returns the value of each series that is not 0, of a histogram the number of its
+// observations.
+func counts(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.Metric {
+			name := family.GetName()
+			for _, label := range m.Label {
+				name += " " + label.GetValue()
+			}
+			value := m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			if value != 0 {
+				values[name] = value
+			}
+		}
+	}
+	return values
+}
+
+func register(t *testing.T, o *holdfastprom.Options) (*holdfastprom.Collector, *prometheus.Registry) {
+	t.Helper()
+	collector := holdfastprom.New(o)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(collector)
+	return collector, registry
+}
+
+// Each metric counts what it is named after, by group, and the gauges return to 0.
+func TestCollector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		collector, registry := register(t, &holdfastprom.Options{Group: metrics.FirstSegment})
+		store := faultstore.Wrap(memstore.New())
+		config := &holdfast.Config{Hooks: collector.Hooks(), LocalTurn: -1}
+		locks, other := holdfast.New(store, config), holdfast.New(store.Store, nil)
+		defer other.Close()
+
+		// An attempt has made the series that alerts watch.
+		if _, err := locks.TryAcquire(ctx, "a/1", nil); err != nil {
+			t.Fatal(err)
+		}
+		if n := testutil.CollectAndCount(collector, "holdfast_renewals_total"); n != 3 {
+			t.Errorf("%d series of renewals", n)
+		}
+		if _, err := locks.TryAcquire(ctx, "a/1", nil); !errors.Is(err, holdfast.ErrHeld) {
+			t.Error(err)
+		}
+		foreign, err := other.Acquire(ctx, "b/1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		group.Go(func() {
+			_, err := locks.Acquire(ctx, "b/1", &holdfast.Options{Wait: time.Second})
+			if !errors.Is(err, holdfast.ErrHeld) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		compare(t, "during a wait", counts(t, registry), map[string]float64{
+			"holdfast_acquire_duration_seconds a acquired memory": 1,
+			"holdfast_acquire_duration_seconds a held memory":     1,
+			"holdfast_holds a memory":                             1,
+			"holdfast_waiters b memory":                           1,
+			"holdfast_request_duration_seconds acquire ok memory": 2,
+		})
+		group.Wait()
+		if err := foreign.Release(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Second) // a renewal
+		store.Once(faultstore.Renew, faultstore.Refuse)
+		time.Sleep(12 * time.Second) // two more, and one that is refused
+		if _, err := other.Break(ctx, "a/1"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+		got := counts(t, registry)
+		for _, op := range []string{"renew", "release"} { // of holds and places
+			if name := "holdfast_request_duration_seconds " + op + " ok memory"; got[name] == 0 {
+				t.Errorf("no %s", name)
+			} else {
+				delete(got, name)
+			}
+		}
+		compare(t, "after Close", got, map[string]float64{
+			"holdfast_acquire_duration_seconds a acquired memory":  1,
+			"holdfast_acquire_duration_seconds a held memory":      1,
+			"holdfast_acquire_duration_seconds b timeout memory":   1,
+			"holdfast_hold_duration_seconds taken a memory":        1,
+			"holdfast_renewal_margin_ratio memory":                 2,
+			"holdfast_renewals_total renewed memory":               2,
+			"holdfast_renewals_total in_doubt memory":              1,
+			"holdfast_renewals_total lost memory":                  1,
+			"holdfast_request_duration_seconds acquire ok memory":  2,
+			"holdfast_request_duration_seconds renew error memory": 1,
+		})
+	})
+}
+
+func compare(t *testing.T, when string, got, want map[string]float64) {
+	t.Helper()
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s: %s is %v, want %v", when, name, got[name], value)
+		}
+	}
+	for name, value := range got {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s: %s is %v", when, name, value)
+		}
+	}
+}
+
+// Random histories leave no hold and no waiter on the gauges, and one observation for each attempt.
+func TestCollectorOfRandomHistories(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			collector, registry := register(t, nil)
+			events := hookcheck.NewEvents(t)
+			config := &holdfast.Config{Hooks: holdfast.JoinHooks(collector.Hooks(), events.Hooks())}
+			store := faultstore.Wrap(memstore.New())
+			h := &hookcheck.History{Locks: holdfast.New(store, config), Other: holdfast.New(store, config), Seed: seed, Steps: 30}
+			h.Run(t.Context())
+			_ = h.Locks.Close() // Locks that were broken or have expired are no failure here.
+			_ = h.Other.Close()
+			seen := events.CheckClosed()
+			got := counts(t, registry)
+			if got["holdfast_holds  memory"] != 0 || got["holdfast_waiters  memory"] != 0 {
+				t.Errorf("after Close: %v", got)
+			}
+			var attempts, holds float64
+			for name, value := range got {
+				if strings.HasPrefix(name, "holdfast_acquire_duration_seconds ") {
+					attempts += value
+				}
+				if strings.HasPrefix(name, "holdfast_hold_duration_seconds ") {
+					holds += value
+				}
+			}
+			want := seen[holdfast.EventAcquired] + seen[holdfast.EventJoined] + seen[holdfast.EventRefused] + seen[holdfast.EventFailed]
+			if int(attempts) != want || int(holds) != seen[holdfast.EventAcquired] || holds == 0 {
+				t.Errorf("%v attempts, want %d; %v holds, want %d", attempts, want, holds, seen[holdfast.EventAcquired])
+			}
+		})
+	}
+}
+
+// No label has the name of a lock, and a crowd of names makes no crowd of series.
+func TestNamesAreNoLabels(t *testing.T) {
+	for name, o := range map[string]*holdfastprom.Options{
+		"without groups": nil,
+		"each its own":   {Group: func(name string) string { return name }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			collector, registry := register(t, o)
+			locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: collector.Hooks()})
+			for i := range 1000 {
+				lock, err := locks.Acquire(t.Context(), fmt.Sprintf("invoices/%d", i), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := lock.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := locks.Close(); err != nil {
+				t.Error(err)
+			}
+			limit := 6
+			if o != nil {
+				limit = (metrics.MaxGroups + 1) * 6
+			}
+			if n := testutil.CollectAndCount(collector); n > limit+10 {
+				t.Errorf("%d series", n)
+			}
+			got := counts(t, registry)
+			if o == nil {
+				for series := range got {
+					if strings.Contains(series, "invoices") {
+						t.Errorf("series %s", series)
+					}
+				}
+			} else if got["holdfast_hold_duration_seconds released other memory"] != 900 {
+				t.Errorf("the rest of the names: %v", got["holdfast_hold_duration_seconds released other memory"])
+			}
+		})
+	}
+}
+
+// Exemplars have the name, the token and the trace, within the bound of OpenMetrics.
+func TestExemplars(t *testing.T) {
+	collector, registry := register(t, &holdfastprom.Options{
+		Trace: func(context.Context) (string, string) { return "0123456789abcdef0123456789abcdef", "0123456789abcdef" },
+	})
+	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: collector.Hooks()})
+	defer locks.Close()
+	name := strings.Repeat("ä", 120)
+	for _, name := range []string{"invoices/42", name} {
+		lock, err := locks.Acquire(t.Context(), name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Release(); err != nil {
+			t.Error(err)
+		}
+		exemplar := lastExemplar(t, registry, "holdfast_hold_duration_seconds")
+		total := 0
+		for label, value := range exemplar {
+			total += utf8.RuneCountInString(label) + utf8.RuneCountInString(value)
+		}
+		if total > prometheus.ExemplarMaxRunes || !strings.HasPrefix(name, exemplar["lock"]) || len(exemplar["lock"]) < 11 ||
+			exemplar["token"] != fmt.Sprint(lock.Token()) || exemplar["trace_id"] == "" || exemplar["span_id"] == "" {
+			t.Errorf("exemplar of %d characters: %v", total, exemplar)
+		}
+	}
+	page := httptest.NewRecorder()
+	request := httptest.NewRequest("GET", "/metrics", nil)
+	request.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP(page, request)
+	if !strings.Contains(page.Body.String(), `lock="`) {
+		t.Error("no exemplar on the page")
+	}
+}
+
+func lastExemplar(t *testing.T, registry *prometheus.Registry, name string) map[string]string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{}
+	var last *dto.Exemplar
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.Metric {
+			for _, bucket := range m.GetHistogram().GetBucket() {
+				if e := bucket.GetExemplar(); e != nil && (last == nil || e.GetTimestamp().AsTime().After(last.GetTimestamp().AsTime())) {
+					last = e
+				}
+			}
+		}
+	}
+	for _, label := range last.GetLabel() {
+		labels[label.GetName()] = label.GetValue()
+	}
+	return labels
+}
+
+// The leader shows 1 from its election on, and 0 before and after.
+func TestLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		collector, registry := register(t, &holdfastprom.Options{ClientGoNames: true})
+		locks := holdfast.New(memstore.New(), nil)
+		defer locks.Close()
+		e := election.New(locks, "office", nil)
+		collector.AddElection(e)
+		check := func(when string, want float64) {
+			t.Helper()
+			for _, name := range []string{"holdfast_leader office", "leader_election_master_status office"} {
+				if got := counts(t, registry)[name]; got != want {
+					t.Errorf("%s %s is %v, want %v", when, name, got, want)
+				}
+			}
+		}
+		check("before", 0)
+		if n := testutil.CollectAndCount(collector, "holdfast_leader"); n != 1 {
+			t.Errorf("%d series before the election", n)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			_ = e.Run(ctx, func(ctx context.Context, _ election.Term) error {
+				<-ctx.Done()
+				return nil
+			})
+		})
+		synctest.Wait()
+		check("during", 1)
+		cancel()
+		group.Wait()
+		check("after", 0)
+	})
+}
+
+// The text of the metrics keeps the rules of Prometheus.
+func TestLint(t *testing.T) {
+	collector, _ := register(t, nil)
+	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: collector.Hooks()})
+	lock, err := locks.Acquire(t.Context(), "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(lock.Extend(t.Context(), time.Minute), locks.Close()); err != nil {
+		t.Error(err)
+	}
+	problems, err := testutil.CollectAndLint(collector)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// registered returns the names that a Collector describes, and those of the parts of histograms.
+func registered() []string {
+	descriptions := make(chan *prometheus.Desc, 100)
+	holdfastprom.New(nil).Describe(descriptions)
+	close(descriptions)
+	var names []string
+	for description := range descriptions {
+		name := regexp.MustCompile(`fqName: "([a-z_]+)"`).FindStringSubmatch(description.String())[1]
+		names = append(names, name)
+		if strings.HasSuffix(name, "_seconds") || strings.HasSuffix(name, "_ratio") {
+			names = append(names, name+"_bucket", name+"_sum", name+"_count")
+		}
+	}
+	return names
+}
+
+// Every metric of the dashboard, the alerts and the documentation of the package is one of a
+// Collector.
+func TestFilesNameMetricsThatExist(t *testing.T) {
+	names := registered()
+	for _, file := range []string{"../grafana.json", "../alerts.yaml", "../alerts_test.yaml", "holdfastprom.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := regexp.MustCompile(`\bholdfast_[a-z_]+`).FindAllString(string(text), -1)
+		if len(used) < 8 {
+			t.Errorf("%s names %d metrics", file, len(used))
+		}
+		for _, name := range used {
+			if !slices.Contains(names, name) {
+				t.Errorf("%s names %s, which is not registered", file, name)
+			}
+		}
+	}
+}
+
+// Each panel of the dashboard has a title, a unit and a query, and fits on its page.
+func TestDashboard(t *testing.T) {
+	text, err := os.ReadFile("../grafana.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Title  string
+		Panels []struct {
+			ID          int
+			Type, Title string
+			GridPos     struct{ H, W, X, Y int }
+			FieldConfig struct {
+				Defaults struct{ Unit string }
+			}
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	ids, taken := map[int]bool{}, map[[2]int]string{}
+	panels := 0
+	var rules []any // The queries are those of PromQL if rules can consist of them.
+	variables := strings.NewReplacer("$__rate_interval", "5m", `"$job"`, `".*"`, `"$store"`, `".*"`, `"$group"`, `".*"`)
+	for _, panel := range dashboard.Panels {
+		if panel.Title == "" || ids[panel.ID] {
+			t.Errorf("panel %d has the title %q", panel.ID, panel.Title)
+		}
+		ids[panel.ID] = true
+		for x := range panel.GridPos.W {
+			for y := range panel.GridPos.H {
+				at := [2]int{panel.GridPos.X + x, panel.GridPos.Y + y}
+				if other, ok := taken[at]; ok || at[0] >= 24 {
+					t.Errorf("panel %q is on %q, or beside the page", panel.Title, other)
+				}
+				taken[at] = panel.Title
+			}
+		}
+		if panel.Type == "row" {
+			continue
+		}
+		panels++
+		if panel.FieldConfig.Defaults.Unit == "" || len(panel.Targets) == 0 {
+			t.Errorf("panel %q has no unit, or no query", panel.Title)
+		}
+		for _, target := range panel.Targets {
+			rules = append(rules, map[string]string{"record": "holdfast:one", "expr": variables.Replace(target.Expr)})
+		}
+	}
+	if panels < 10 {
+		t.Errorf("%d panels", panels)
+	}
+	group, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": rules}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := t.TempDir() + "/rules.yaml"
+	if err := os.WriteFile(file, group, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "check", "rules", file)
+}
+
+// The alerts fire when they should, and only then.
+func TestAlerts(t *testing.T) {
+	promtool(t, "check", "rules", "../alerts.yaml")
+	promtool(t, "test", "rules", "../alerts_test.yaml")
+	alerts, err := os.ReadFile("../alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile("../alerts_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(string(alerts), -1) {
+		well, ill, _ := strings.Cut(string(tests), "name: ill")
+		if !strings.Contains(well, alert[1]+"}") || !strings.Contains(ill, alert[1]+"\n        exp_alerts:") {
+			t.Errorf("%s has no test", alert[1])
+		}
+	}
+}
+
+// promtool runs a program of Debian's package prometheus; scripts/needs installs it.
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// What a pair of Acquire and Release costs with a Collector, and without.
+func BenchmarkPair(b *testing.B) {
+	for name, hooks := range map[string]holdfast.Hooks{"without": {}, "with": holdfastprom.New(nil).Hooks()} {
+		b.Run(name, func(b *testing.B) {
+			locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: hooks})
+			defer locks.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				lock, err := locks.Acquire(context.Background(), "a", nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := lock.Release(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
