@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 const breakLong = `Break ends the hold of a lock, of any holder, and reports the former holder and
@@ -74,7 +75,7 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 		return lookupError(name, err)
 	}
 	if token > 0 {
-		holds := eachHold(seen)
+		holds := lockview.EachHold(seen)
 		i := slices.IndexFunc(holds, func(hold holdfast.Record) bool { return hold.Token == token })
 		if i < 0 {
 			return &exitError{exitBusy, fmt.Errorf("nothing was broken: no hold of %q has the token %d, it %s",
@@ -101,10 +102,10 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 		return lookupError(name, err)
 	}
 	if c.json {
-		return printJSON(newLockView(rec))
+		return printJSON(lockview.NewView(rec))
 	}
 	var out []byte
-	for _, hold := range eachHold(rec) {
+	for _, hold := range lockview.EachHold(rec) {
 		out = fmt.Appendf(out, "broken: %q, which %s\n", name, holderPhrase(hold, "was", "had been"))
 	}
 	return writeOutput(out)
@@ -117,7 +118,7 @@ func breakSeen(ctx context.Context, client *holdfast.Client, seen holdfast.Recor
 		return client.Break(ctx, seen.Name)
 	}
 	var holds []holdfast.Record
-	for _, hold := range eachHold(seen) {
+	for _, hold := range lockview.EachHold(seen) {
 		rec, failed := client.BreakToken(ctx, seen.Name, hold.Token)
 		switch {
 		case failed == nil:
@@ -136,7 +137,7 @@ func breakSeen(ctx context.Context, client *holdfast.Client, seen holdfast.Recor
 
 // confirmBreak returns nil if the user wants the hold broken, and it is still there.
 func confirmBreak(ctx context.Context, client *holdfast.Client, seen holdfast.Record) error {
-	for _, hold := range eachHold(seen) {
+	for _, hold := range lockview.EachHold(seen) {
 		_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n", seen.Name, holderPhrase(hold, "is", "has been"))
 	}
 	_, _ = fmt.Fprint(os.Stderr, "Its holder is not asked, and works on until its next renewal.\nBreak it? [y/N] ")
@@ -153,8 +154,8 @@ func checkUnchanged(ctx context.Context, client *holdfast.Client, seen holdfast.
 	if err != nil {
 		return lookupError(seen.Name, err)
 	}
-	stillThere := func(hold holdfast.Record) bool { return sameHold(seen, hold) }
-	if !slices.ContainsFunc(eachHold(now), stillThere) {
+	stillThere := func(hold holdfast.Record) bool { return lockview.SameHold(seen, hold) }
+	if !slices.ContainsFunc(lockview.EachHold(now), stillThere) {
 		return &exitError{exitBusy, fmt.Errorf("nothing was broken: meanwhile %q %s", seen.Name, holderPhrase(now, "is", "has been")), "again"}
 	}
 	return nil
@@ -178,16 +179,16 @@ func holderPhrase(rec holdfast.Record, is, hasBeen string) string {
 	case rec.Holder == "":
 		text = is + " held by somebody unknown"
 	default:
-		text = is + " held by " + readable(rec.Holder)
+		text = is + " held by " + lockview.Readable(rec.Holder)
 	}
 	if rec.Token > 0 {
 		text += fmt.Sprintf(" under token %d", rec.Token)
 	}
-	if d, ok := holdAge(rec); ok {
-		text += fmt.Sprintf(", and %s so for %s", hasBeen, shortDuration(d))
+	if d, ok := lockview.Age(rec); ok {
+		text += fmt.Sprintf(", and %s so for %s", hasBeen, lockview.ShortDuration(d))
 	}
 	if len(rec.Metadata) > 0 {
-		text += " (" + formatMetadata(rec.Metadata) + ")"
+		text += " (" + lockview.FormatMetadata(rec.Metadata) + ")"
 	}
 	return text
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // completionTimeout is how long the completion of a name may take after a press of the tab key.
@@ -93,10 +94,10 @@ func (c *cli) lookUpNames(prefix string) ([]cobra.Completion, error) {
 	defer cancel()
 	var names []cobra.Completion
 	err := c.inspect(ctx, func(client *holdfast.Client) error {
-		locks, errs := listLocks(ctx, client, prefix)
+		locks, errs := lockview.List(ctx, client, prefix)
 		for _, rec := range locks {
-			if readable(rec.Name) == rec.Name {
-				names = append(names, cobra.CompletionWithDesc(rec.Name, readable(rec.Holder)))
+			if lockview.Readable(rec.Name) == rec.Name {
+				names = append(names, cobra.CompletionWithDesc(rec.Name, lockview.Readable(rec.Holder)))
 			}
 		}
 		if len(names) == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // The exit codes of an examination.
@@ -152,12 +153,12 @@ func (d *doctorCommand) printFindings(store string, findings []driver.Finding) e
 		if f.Server != "" {
 			found = f.Server + ": " + found
 		}
-		fmt.Fprintf(&out, "%-7s  %-*s  %s\n", f.Severity, width, f.Check, readable(found))
+		fmt.Fprintf(&out, "%-7s  %-*s  %s\n", f.Severity, width, f.Check, lockview.Readable(found))
 		if f.Want != "" {
-			fmt.Fprintf(&out, "         %*s  want: %s\n", width, "", readable(f.Want))
+			fmt.Fprintf(&out, "         %*s  want: %s\n", width, "", lockview.Readable(f.Want))
 		}
 		if f.Remedy != "" {
-			fmt.Fprintf(&out, "         %*s  try: %s\n", width, "", readable(f.Remedy))
+			fmt.Fprintf(&out, "         %*s  try: %s\n", width, "", lockview.Readable(f.Remedy))
 		}
 	}
 	return writeOutput(out.Bytes())

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // The exit codes of holdfast itself, by the custom of sysexits.h and of the shell where they
@@ -46,7 +47,7 @@ func (e *exitError) Error() string {
 		text += "; try: " + e.hint
 	}
 	// Names and holders in the text come from other users.
-	return readable(text)
+	return lockview.Readable(text)
 }
 
 // withoutPrefix returns the text of an error without the prefix of package holdfast, in err and

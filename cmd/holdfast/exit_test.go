@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // An error is printed on one line, with the prefix once and with nothing else left out.
@@ -40,7 +41,7 @@ func TestViewOfAbsurdTimes(t *testing.T) {
 	for _, at := range []time.Time{
 		time.Unix(1<<40, 0), time.Unix(-1<<40, 0), time.UnixMilli(1<<63 - 1), time.UnixMilli(-1 << 63), {}, time.Now(),
 	} {
-		line, err := jsonLine(newLockView(holdfast.Record{Name: "x", Since: at, Until: at, Remaining: time.Duration(at.Unix())}))
+		line, err := jsonLine(lockview.NewView(holdfast.Record{Name: "x", Since: at, Until: at, Remaining: time.Duration(at.Unix())}))
 		if err != nil || len(line) == 0 || bytes.Contains(line, []byte(":-")) {
 			t.Errorf("%v: %s, %v", at, line, err)
 		}

@@ -90,7 +90,7 @@ func (f *fakeTerminal) applyEscape(escape string) {
 		f.row, f.column = 0, 0
 	case escape == "\x1b[2J":
 		f.cells, f.resized = nil, false
-	case escape == "\x1b[1m", escape == "\x1b[m":
+	case escape == "\x1b[1m", escape == "\x1b[2m", escape == "\x1b[m":
 	case strings.HasSuffix(escape, "A"):
 		_, err := fmt.Sscanf(escape, "\x1b[%dA", &up)
 		if f.resized {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
@@ -58,7 +59,7 @@ func (h messageHandler) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
 		value := a.Value.String()
 		if a.Value.Kind() == slog.KindDuration {
-			value = shortDuration(a.Value.Duration())
+			value = lockview.ShortDuration(a.Value.Duration())
 		}
 		attrs = append(attrs, a.Key+"="+value)
 		return true

@@ -2,13 +2,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // limitFlags are the flags for a lock that several can hold at once.
@@ -47,27 +45,3 @@ func (n *slotCount) Set(text string) error {
 func (n *slotCount) String() string { return strconv.Itoa(int(*n)) }
 
 func (n *slotCount) Type() string { return "int" }
-
-// usage returns how much of a lock is held: "2 of 10" slots, or "3 shared" holds, and "" for an
-// exclusive hold.
-func usage(rec holdfast.Record) string {
-	used, limit := 0, 0
-	for _, hold := range eachHold(rec) {
-		if hold.Limit > 0 {
-			used += hold.Weight
-			limit = max(limit, hold.Limit)
-		}
-	}
-	switch {
-	case limit > 0:
-		return fmt.Sprintf("%d of %d", used, limit)
-	case rec.Limit == driver.Shared:
-		return fmt.Sprintf("%d shared", 1+len(rec.Others))
-	}
-	return ""
-}
-
-// eachHold returns the holds of a lock.
-func eachHold(rec holdfast.Record) []holdfast.Record {
-	return append([]holdfast.Record{rec}, rec.Others...)
-}

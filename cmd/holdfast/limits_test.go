@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // A lock that several hold is shown with how much of it is in use, and with all of its holds.
@@ -38,49 +39,8 @@ func TestSeveralHoldsAreShown(t *testing.T) {
 			t.Errorf("%q lacks %q", shown, line)
 		}
 	}
-	view := newLockView(limited)
+	view := lockview.NewView(limited)
 	if view.Limit != 10 || view.Weight != 2 || len(view.Others) != 3 || view.Others[2].Limit != 0 || !view.Others[2].Shared {
 		t.Errorf("JSON: %+v", view)
-	}
-}
-
-// A watch reports each hold of a lock that several hold.
-func TestChangesOfSeveralHolds(t *testing.T) {
-	hold := func(token int64) holdfast.Record {
-		return holdfast.Record{Name: "x", Token: token, Limit: driver.Shared}
-	}
-	several := func(tokens ...int64) *holdfast.Record {
-		rec := hold(tokens[0])
-		for _, token := range tokens[1:] {
-			rec.Others = append(rec.Others, hold(token))
-		}
-		return &rec
-	}
-	kept := several(1, 2)
-	kept.Others[0].Kept = true
-	for name, test := range map[string]struct {
-		before, after *holdfast.Record
-		want          string
-	}{
-		"the first":   {nil, several(1), "held 1 "},
-		"one more":    {several(1), several(1, 2), "held 2 "},
-		"the same":    {several(1, 2), several(1, 2), ""},
-		"one less":    {several(1, 2), several(2), "freed 1 "},
-		"one kept":    {several(1, 2), kept, "kept 2 "},
-		"replaced":    {several(1, 2), several(2, 3), "freed 1 held 3 "},
-		"then plain":  {several(1), &holdfast.Record{Name: "x", Token: 4}, "freed 1 held 4 "},
-		"after plain": {&holdfast.Record{Name: "x", Token: 4}, several(5, 6), "freed 4 held 5 held 6 "},
-		"the last":    {several(1, 2), nil, "freed 1 freed 2 "},
-	} {
-		got := ""
-		for _, e := range eventsBetween(snapshotOf(test.before), snapshotOf(test.after), time.Now()) {
-			got += e.Event + " " + string(rune('0'+e.Token)) + " "
-			if e.Others != nil || e.Event == eventFreed && e.State != "" {
-				t.Errorf("%s: %+v", name, e)
-			}
-		}
-		if got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
 	}
 }

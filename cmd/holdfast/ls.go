@@ -3,16 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 	"github.com/holdfast-go/holdfast/pgstore/advisory"
 )
 
@@ -59,7 +56,7 @@ func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix st
 	if store, ok := client.Store().(*advisory.Store); ok {
 		return c.listAdvisory(ctx, store, prefix)
 	}
-	locks, errs := listLocks(ctx, client, prefix)
+	locks, errs := lockview.List(ctx, client, prefix)
 	if err := c.printRecords(locks); err != nil {
 		return err
 	}
@@ -79,7 +76,7 @@ func (c *cli) printRecords(locks []holdfast.Record) error {
 	switch {
 	case c.json:
 		for _, rec := range locks {
-			line, err := jsonLine(newLockView(rec))
+			line, err := jsonLine(lockview.NewView(rec))
 			if err != nil {
 				return exitErrorFor(err)
 			}
@@ -100,39 +97,4 @@ func (c *cli) printErrors(errs []error) error {
 		c.printNotice("%w", err)
 	}
 	return exitErrorFor(errs[last])
-}
-
-// listStallTimeout is how long a store may take for the next lock of a listing. The whole
-// listing may take as long as there are locks.
-const listStallTimeout = 10 * time.Second
-
-var errListStalled = fmt.Errorf("%w: no answer for %v", holdfast.ErrUnavailable, listStallTimeout)
-
-// listLocks returns the locks with names that begin with prefix, sorted by name, and the errors
-// that occurred. There may be both: a damaged record does not hide the others.
-func listLocks(ctx context.Context, client *holdfast.Client, prefix string) ([]holdfast.Record, []error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	silence := time.AfterFunc(listStallTimeout, func() { cancel(errListStalled) })
-	defer silence.Stop()
-
-	var locks []holdfast.Record
-	var errs []error
-	for rec, err := range client.List(ctx, prefix) {
-		silence.Reset(listStallTimeout)
-		switch {
-		case err == nil:
-			locks = append(locks, rec)
-		case errors.Is(context.Cause(ctx), errListStalled):
-			errs = append(errs, fmt.Errorf("list %q: %w", prefix, errListStalled))
-		default:
-			errs = append(errs, err)
-		}
-	}
-	sortByName(locks)
-	return locks, errs
-}
-
-func sortByName(locks []holdfast.Record) {
-	slices.SortFunc(locks, func(a, b holdfast.Record) int { return strings.Compare(a.Name, b.Name) })
 }

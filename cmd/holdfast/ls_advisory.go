@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/lockview"
 	"github.com/holdfast-go/holdfast/pgstore/advisory"
 )
 
@@ -84,9 +85,9 @@ func writeAdvisoryTable(out *bytes.Buffer, views []advisoryView) {
 	for _, v := range views {
 		connected := "-"
 		if v.Connected != nil {
-			connected = shortDuration(time.Since(*v.Connected))
+			connected = lockview.ShortDuration(time.Since(*v.Connected))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", v.Key, v.stateText(), v.PID, readable(v.Application), connected, v.blockers())
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", v.Key, v.stateText(), v.PID, lockview.Readable(v.Application), connected, v.blockers())
 	}
 	_ = t.Flush() // to a buffer
 	width := outputWidth(os.Stdout)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 	"github.com/holdfast-go/holdfast/internal/supervise"
 	"github.com/holdfast-go/holdfast/once"
 )
@@ -148,7 +149,7 @@ func (r *runCommand) nothingToDo(result once.Result) string {
 	case result.Verdict == once.Done:
 		text += " has run already"
 		if left := time.Until(result.Until); left > 0 {
-			text += ", and may run again in " + shortDuration(left)
+			text += ", and may run again in " + lockview.ShortDuration(left)
 		}
 	case result.Holder != "":
 		text += " is running: held by " + result.Holder

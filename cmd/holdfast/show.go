@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 const showLong = `Show reports the holder of a lock, since when it is held, for how long the store
@@ -50,7 +51,7 @@ func (c *cli) showLock(ctx context.Context, client *holdfast.Client, name string
 		return lookupError(name, err)
 	}
 	if c.json {
-		return printJSON(newLockView(rec))
+		return printJSON(lockview.NewView(rec))
 	}
 	return writeOutput(recordFields(rec))
 }
@@ -64,24 +65,24 @@ func recordFields(rec holdfast.Record) []byte {
 			_, _ = fmt.Fprintf(w, "%s\t%s\n", title, text)
 		}
 	}
-	field("name", readable(rec.Name))
-	field("state", recordState(rec))
-	field("in use", usage(rec))
-	field("holder", readable(rec.Holder))
+	field("name", lockview.Readable(rec.Name))
+	field("state", lockview.State(rec))
+	field("in use", lockview.Usage(rec))
+	field("holder", lockview.Readable(rec.Holder))
 	if rec.Token > 0 {
 		field("token", strconv.FormatInt(rec.Token, 10))
 	}
 	if rec.Weight > 1 {
 		field("weight", strconv.Itoa(rec.Weight))
 	}
-	if d, ok := holdAge(rec); ok {
-		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), shortDuration(d)))
+	if d, ok := lockview.Age(rec); ok {
+		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), lockview.ShortDuration(d)))
 	}
 	field("left", remainingText(rec))
 	if rec.Waiting > 0 {
 		field("waiting", strconv.Itoa(rec.Waiting))
 	}
-	field("metadata", formatMetadata(rec.Metadata))
+	field("metadata", lockview.FormatMetadata(rec.Metadata))
 	for _, other := range rec.Others {
 		field("and", holdLine(other))
 	}
@@ -104,8 +105,8 @@ func holdLine(rec holdfast.Record) string {
 }
 
 func remainingText(rec holdfast.Record) string {
-	if rec.Kept || !hasExpiry(rec) {
-		return timeLeft(rec)
+	if rec.Kept || !lockview.HasExpiry(rec) {
+		return lockview.TimeLeft(rec)
 	}
-	return timeLeft(rec) + " unless renewed"
+	return lockview.TimeLeft(rec) + " unless renewed"
 }

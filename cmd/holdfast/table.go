@@ -8,6 +8,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // unlimitedWidth is the width of an output that is not a terminal.
@@ -38,7 +39,7 @@ func tableLines(locks []holdfast.Record, width int) []string {
 	metadata, waiting := false, false
 	for _, rec := range locks {
 		row := recordRow(rec)
-		if text := usage(rec); text != "" {
+		if text := lockview.Usage(rec); text != "" {
 			row[holderColumn] = text + ": " + row[holderColumn]
 		}
 		rows = append(rows, row)
@@ -60,7 +61,7 @@ func tableLines(locks []holdfast.Record, width int) []string {
 }
 
 func recordRow(rec holdfast.Record) tableRow {
-	r := tableRow{readable(rec.Name), readable(rec.Holder), "-", "-", timeLeft(rec), "", formatMetadata(rec.Metadata)}
+	r := tableRow{lockview.Readable(rec.Name), lockview.Readable(rec.Holder), "-", "-", lockview.TimeLeft(rec), "", lockview.FormatMetadata(rec.Metadata)}
 	switch {
 	case rec.Kept:
 		r[holderColumn] = "(kept)"
@@ -73,8 +74,8 @@ func recordRow(rec holdfast.Record) tableRow {
 	if rec.Waiting > 0 {
 		r[waitingColumn] = strconv.Itoa(rec.Waiting)
 	}
-	if d, ok := holdAge(rec); ok {
-		r[ageColumn] = shortDuration(d)
+	if d, ok := lockview.Age(rec); ok {
+		r[ageColumn] = lockview.ShortDuration(d)
 	}
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 func TestTableFits(t *testing.T) {
@@ -91,7 +92,7 @@ func TestWaitingIsShown(t *testing.T) {
 	if got := string(recordFields(locks[0])); !strings.Contains(got, "waiting  3\n") {
 		t.Errorf("%q does not show 3 that wait", got)
 	}
-	if got := newLockView(locks[0]).Waiting; got != 3 {
+	if got := lockview.NewView(locks[0]).Waiting; got != 3 {
 		t.Errorf("%d in JSON, want 3", got)
 	}
 }
@@ -108,7 +109,7 @@ func TestBrief(t *testing.T) {
 		50 * time.Hour:                    "2d02h",
 		365*24*time.Hour + 23*time.Minute: "365d00h",
 	} {
-		if got := shortDuration(d); got != want {
+		if got := lockview.ShortDuration(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}
@@ -123,7 +124,7 @@ func TestReadable(t *testing.T) {
 		"\u202egnp.exe":      `\u202egnp.exe`,
 		`back\slash "quote"`: `back\slash "quote"`,
 	} {
-		if got := readable(text); got != want {
+		if got := lockview.Readable(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -149,13 +150,13 @@ func TestCut(t *testing.T) {
 func TestAgeIsByTheClockOfTheStore(t *testing.T) {
 	there := time.Now().Add(-42 * time.Hour)
 	rec := holdfast.Record{Since: there.Add(-time.Minute), Until: there.Add(10 * time.Second), Remaining: 10 * time.Second}
-	if got, ok := holdAge(rec); !ok || got != time.Minute {
+	if got, ok := lockview.Age(rec); !ok || got != time.Minute {
 		t.Errorf("%v, %v", got, ok)
 	}
-	if got, ok := holdAge(holdfast.Record{Since: time.Now().Add(time.Hour)}); !ok || got != 0 {
+	if got, ok := lockview.Age(holdfast.Record{Since: time.Now().Add(time.Hour)}); !ok || got != 0 {
 		t.Errorf("from the future: %v, %v", got, ok)
 	}
-	if _, ok := holdAge(holdfast.Record{}); ok {
+	if _, ok := lockview.Age(holdfast.Record{}); ok {
 		t.Error("an unknown age")
 	}
 }
@@ -183,7 +184,7 @@ func TestTimeLeft(t *testing.T) {
 }
 
 func Example_jsonLine() {
-	line, _ := jsonLine(newLockView(holdfast.Record{Name: "a<b\u009b\U000e0001", Token: 1}))
+	line, _ := jsonLine(lockview.NewView(holdfast.Record{Name: "a<b\u009b\U000e0001", Token: 1}))
 	fmt.Print(string(line))
 	// Output: {"name":"a<b\u009b\udb40\udc01","state":"held","token":1}
 }

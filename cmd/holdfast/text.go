@@ -1,66 +1,8 @@
 package main
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 	"unicode"
-	"unicode/utf8"
 )
-
-// readable returns a text of another user with everything escaped that a terminal might take
-// for a command.
-func readable(text string) string {
-	if !strings.ContainsFunc(text, isUnprintable) {
-		return text
-	}
-	var b strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		if piece := text[:size]; isUnprintable(r) {
-			quoted := strconv.QuoteToASCII(piece)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		} else {
-			b.WriteString(piece)
-		}
-		text = text[size:]
-	}
-	return b.String()
-}
-
-func isUnprintable(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
-
-// formatMetadata formats metadata on one line.
-func formatMetadata(metadata map[string]string) string {
-	var words []string
-	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		value := metadata[key]
-		if value == "" || strings.ContainsAny(value, ` "`) {
-			value = strconv.Quote(value)
-		}
-		words = append(words, readable(key)+"="+readable(value))
-	}
-	return strings.Join(words, " ")
-}
-
-// shortDuration formats a duration by its two greatest units, rounded down.
-func shortDuration(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < day:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
-}
 
 // wideRunes are the characters that take two cells on a terminal, as far as that matters for
 // names.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 const watchLong = `Watch shows the locks as they come and go, until it is interrupted: on a
@@ -27,7 +28,8 @@ is taken and released in between is not shown. "event" says what has changed:
 Of a lock that several hold, each hold has lines of its own: others may have the
 lock when one of them is freed.
 
-A store that fails later on is reported on standard error and tried again.
+A store that fails later on is reported on standard error and tried again; the
+table turns grey then, and its heading says for how long there was no answer.
 
 Exit code: 130 when interrupted (128+n for another signal n), 0 when the reader
 of standard output is gone; or
@@ -78,7 +80,7 @@ func newWatch(c *cli) *cobra.Command {
 
 // A display shows one snapshot after another.
 type display interface {
-	showSnapshot(*snapshot) error
+	showSnapshot(*lockview.Snapshot) error
 
 	// onResume is called when the program goes on after it was suspended.
 	onResume()
@@ -90,9 +92,10 @@ type display interface {
 func (w *watchCommand) newDisplay(client *holdfast.Client) display {
 	if !w.json && isTerminal(os.Stdout) && supportsEscapes(os.Stdout) {
 		return &screen{
-			out:   os.Stdout,
-			store: client.Guarantees().Store,
-			bold:  os.Getenv("NO_COLOR") == "",
+			out:      os.Stdout,
+			store:    client.Guarantees().Store,
+			interval: w.interval,
+			styled:   os.Getenv("NO_COLOR") == "",
 		}
 	}
 	return &eventLines{printNotice: w.printNotice}
@@ -101,20 +104,26 @@ func (w *watchCommand) newDisplay(client *holdfast.Client) display {
 // watchLocks returns when ctx ends or the reader of the output is gone.
 func (w *watchCommand) watchLocks(ctx context.Context, client *holdfast.Client) error {
 	signal.Ignore(syscall.SIGPIPE) // so that writing returns an error instead
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // of a listing that goes on
 	resized, resumed := terminalSignals()
 	ticks := time.NewTicker(w.interval)
 	defer ticks.Stop()
 	d := w.newDisplay(client)
 	defer d.finish()
 
-	p := w.takeSnapshot(ctx, client, &snapshot{})
-	if p.hasOnlyErrors() {
-		return exitErrorFor(errors.Join(p.errs...))
+	s := lockview.Take(ctx, client, w.prefix, &lockview.Snapshot{})
+	if s.Failure() != nil && len(s.Locks) == 0 {
+		return exitErrorFor(errors.Join(s.Errs...))
 	}
-	for {
-		if err := d.showSnapshot(p); err != nil {
-			return ignoreClosedPipe(err)
+	taken, taking := make(chan *lockview.Snapshot, 1), false
+	for changed := true; ; {
+		if changed {
+			if err := d.showSnapshot(s); err != nil {
+				return ignoreClosedPipe(err)
+			}
 		}
+		changed = true
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -125,7 +134,13 @@ func (w *watchCommand) watchLocks(ctx context.Context, client *holdfast.Client) 
 			if readerGone(os.Stdout) {
 				return nil
 			}
-			p = w.takeSnapshot(ctx, client, p)
+			if !taking {
+				taking = true
+				go func(last *lockview.Snapshot) { taken <- lockview.Take(ctx, client, w.prefix, last) }(s)
+			}
+			_, changed = s.Stale(time.Now(), w.interval) // its age has
+		case s = <-taken:
+			taking = false
 		}
 		if ctx.Err() != nil {
 			return ctx.Err() // the end may have made the snapshot incomplete
@@ -139,62 +154,4 @@ func ignoreClosedPipe(err error) error {
 		return nil
 	}
 	return err
-}
-
-// A snapshot is what the store listed at one moment.
-type snapshot struct {
-	at    time.Time
-	locks []holdfast.Record
-	errs  []error
-}
-
-func (w *watchCommand) takeSnapshot(ctx context.Context, client *holdfast.Client, last *snapshot) *snapshot {
-	locks, errs := listLocks(ctx, client, w.prefix)
-	p := &snapshot{time.Now(), locks, errs}
-	if len(errs) > 0 {
-		p.addMissing(ctx, client, last)
-	}
-	return p
-}
-
-// hasOnlyErrors reports whether the snapshot has no locks, and an error that does not concern a
-// single record.
-func (s *snapshot) hasOnlyErrors() bool {
-	for _, err := range s.errs {
-		if !errors.Is(err, holdfast.ErrCorrupt) {
-			return len(s.locks) == 0
-		}
-	}
-	return false
-}
-
-// addMissing looks up the locks that were in the last snapshot and are missing from a listing
-// that had errors: missing does not mean free. A lock that cannot be looked up counts as
-// unchanged.
-func (s *snapshot) addMissing(ctx context.Context, client *holdfast.Client, last *snapshot) {
-	seen := s.locksByName()
-	var err error
-	for _, rec := range last.locks {
-		if _, ok := seen[rec.Name]; ok {
-			continue
-		}
-		if !errors.Is(err, holdfast.ErrUnavailable) { // otherwise the next would fail as well, and take its time
-			var now holdfast.Record
-			if now, err = client.Lookup(ctx, rec.Name); err == nil {
-				rec = now
-			}
-		}
-		if !errors.Is(err, holdfast.ErrNotHeld) {
-			s.locks = append(s.locks, rec)
-		}
-	}
-	sortByName(s.locks)
-}
-
-func (s *snapshot) locksByName() map[string]holdfast.Record {
-	locks := make(map[string]holdfast.Record, len(s.locks))
-	for _, rec := range s.locks {
-		locks[rec.Name] = rec
-	}
-	return locks
 }

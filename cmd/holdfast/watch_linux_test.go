@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
 const (
@@ -71,6 +75,50 @@ func TestWatchOnTerminal(t *testing.T) {
 	c.waitScreen("last picture", hasRows("1 lock in ", "a-name"))
 	if after := c.attributes(); after != before {
 		t.Errorf("the terminal was %+v, is %+v", before, after)
+	}
+}
+
+// A store that does not answer turns the table grey, with the age of what it shows, until it answers
+// again. The heading has the number of those that wait.
+func TestWatchTurnsGrey(t *testing.T) {
+	server := servers.StartRedis(t)
+	url := "redis://" + server.Addr
+	client, err := holdfast.Open(context.Background(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	holdLock(t, client, "a")
+	waiter, err := holdfast.Open(context.Background(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiter.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		_, _ = waiter.Acquire(ctx, "a", nil)
+	}()
+	c := newConsole(t, url, 120, 24, "watch", "--interval", "50ms")
+	c.start()
+	c.waitText(", 1 waiting, Ctrl-C to end")
+	cancel()
+	<-waited
+	c.waitScreen("table", func(lines []string) bool { return !strings.Contains(lines[0], "waiting") })
+	if strings.Contains(c.text(), escapeDim) {
+		t.Error("grey while the store answers")
+	}
+	server.Pause()
+	c.waitText(", no answer for 3s, Ctrl-C to end")
+	if !strings.Contains(c.text(), escapeDim+"a  ") {
+		t.Error("the table is not grey")
+	}
+	server.Resume()
+	c.waitScreen("table", func(lines []string) bool { return !strings.Contains(lines[0], "no answer") })
+	c.typeKeys(ctrlC)
+	if code := c.exitCode(); code != 128+int(syscall.SIGINT) {
+		t.Errorf("exit code %d", code)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // What is sent to a terminal, apart from text.
@@ -16,6 +18,7 @@ const (
 	escapeErase    = "\x1b[J"        // everything from the cursor on
 	escapeClear    = "\x1b[H\x1b[2J" // everything, with the cursor at the top
 	escapeBold     = "\x1b[1m"
+	escapeDim      = "\x1b[2m"
 	escapePlain    = "\x1b[m"
 )
 
@@ -24,22 +27,27 @@ const (
 // It writes each snapshot over the one before, and changes nothing of the terminal itself:
 // however the program ends, or is suspended, there is nothing to restore.
 type screen struct {
-	out   *os.File
-	store string
-	bold  bool
+	out      *os.File
+	store    string
+	interval time.Duration
+	styled   bool
 
 	// rows is how many rows the last snapshot took. width and height are those of the terminal
 	// then.
 	rows, width, height int
 }
 
-func (s *screen) showSnapshot(p *snapshot) error {
+func (s *screen) showSnapshot(p *lockview.Snapshot) error {
 	var text bytes.Buffer
 	s.moveToStart(&text)
-	lines := s.renderLines(p)
+	age, stale := p.Stale(time.Now(), s.interval)
+	lines := s.renderLines(p, age, stale)
 	for i, line := range lines {
 		text.WriteString(escapeEraseRow)
-		if s.bold && i == titleRow {
+		switch {
+		case s.styled && stale:
+			line = escapeDim + line + escapePlain
+		case s.styled && i == titleRow:
 			line = escapeBold + line + escapePlain
 		}
 		fmt.Fprintln(&text, line)
@@ -71,26 +79,35 @@ const titleRow = 1
 
 // renderLines formats a snapshot: a heading, the table, and the errors. It leaves a row of the
 // terminal to the cursor.
-func (s *screen) renderLines(p *snapshot) []string {
+func (s *screen) renderLines(p *lockview.Snapshot, age time.Duration, stale bool) []string {
 	width, room := s.width-1, max(s.height-1, 1)
-	lines := append([]string{truncateCells(s.heading(p), width)}, tableLines(p.locks, width)...)
+	lines := append([]string{truncateCells(s.heading(p, age, stale), width)}, tableLines(p.Locks, width)...)
 	const least = 3 // heading, titles, and that there is more
-	if most := max(room-len(p.errs), least); len(lines) > most {
+	if most := max(room-len(p.Errs), least); len(lines) > most {
 		more := len(lines) - most + 1
 		lines = append(lines[:most-1], truncateCells(fmt.Sprintf("and %d more", more), width))
 	}
-	for _, err := range p.errs {
+	for _, err := range p.Errs {
 		lines = append(lines, truncateCells((&exitError{err: err}).Error(), width))
 	}
 	return lines[:min(len(lines), room)]
 }
 
-func (s *screen) heading(p *snapshot) string {
-	noun := "locks"
-	if len(p.locks) == 1 {
+func (s *screen) heading(p *lockview.Snapshot, age time.Duration, stale bool) string {
+	noun, at, waiting, note := "locks", p.At, 0, ""
+	if len(p.Locks) == 1 {
 		noun = "lock"
 	}
-	return fmt.Sprintf("%d %s in the %s store at %s, Ctrl-C to end", len(p.locks), noun, s.store, p.at.Format(time.TimeOnly))
+	for _, rec := range p.Locks {
+		waiting += rec.Waiting
+	}
+	if waiting > 0 {
+		note = fmt.Sprintf(", %d waiting", waiting)
+	}
+	if stale && !p.Answered.IsZero() {
+		at, note = p.Answered, ", no answer for "+lockview.ShortDuration(age)
+	}
+	return fmt.Sprintf("%d %s in the %s store at %s%s, Ctrl-C to end", len(p.Locks), noun, s.store, at.Format(time.TimeOnly), note)
 }
 
 // onResume continues below what the shell has written meanwhile.

@@ -1,4 +1,4 @@
-package main
+package lockview
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 func TestChanges(t *testing.T) {
@@ -38,12 +39,12 @@ func TestChanges(t *testing.T) {
 		"no tokens, the same again": {foreign("a", 1), foreign("a", 2), "taken"},
 	} {
 		got := ""
-		for _, e := range eventsBetween(snapshotOf(test.before), snapshotOf(test.after), base) {
+		for _, e := range EventsBetween(snapshotOf(test.before), snapshotOf(test.after), base) {
 			got += e.Event
 			if e.Name != "x" || !e.Time.Equal(base) {
 				t.Errorf("%s: %+v", name, e)
 			}
-			if e.Event == eventFreed && (e.State != "" || e.RemainingMS != 0 || !e.Until.IsZero()) {
+			if e.Event == EventFreed && (e.State != "" || e.RemainingMS != 0 || !e.Until.IsZero()) {
 				t.Errorf("%s: a free lock has %+v", name, e)
 			}
 		}
@@ -64,10 +65,51 @@ func TestChangesAreSorted(t *testing.T) {
 	before := map[string]holdfast.Record{"b": {}, "d": {}}
 	after := map[string]holdfast.Record{"a": {}, "c": {}, "d": {}}
 	var got []string
-	for _, e := range eventsBetween(before, after, time.Now()) {
+	for _, e := range EventsBetween(before, after, time.Now()) {
 		got = append(got, e.Event)
 	}
 	if text := strings.Join(got, " "); text != "held freed held" {
 		t.Error(text)
+	}
+}
+
+// A watch reports each hold of a lock that several hold.
+func TestChangesOfSeveralHolds(t *testing.T) {
+	hold := func(token int64) holdfast.Record {
+		return holdfast.Record{Name: "x", Token: token, Limit: driver.Shared}
+	}
+	several := func(tokens ...int64) *holdfast.Record {
+		rec := hold(tokens[0])
+		for _, token := range tokens[1:] {
+			rec.Others = append(rec.Others, hold(token))
+		}
+		return &rec
+	}
+	kept := several(1, 2)
+	kept.Others[0].Kept = true
+	for name, test := range map[string]struct {
+		before, after *holdfast.Record
+		want          string
+	}{
+		"the first":   {nil, several(1), "held 1 "},
+		"one more":    {several(1), several(1, 2), "held 2 "},
+		"the same":    {several(1, 2), several(1, 2), ""},
+		"one less":    {several(1, 2), several(2), "freed 1 "},
+		"one kept":    {several(1, 2), kept, "kept 2 "},
+		"replaced":    {several(1, 2), several(2, 3), "freed 1 held 3 "},
+		"then plain":  {several(1), &holdfast.Record{Name: "x", Token: 4}, "freed 1 held 4 "},
+		"after plain": {&holdfast.Record{Name: "x", Token: 4}, several(5, 6), "freed 4 held 5 held 6 "},
+		"the last":    {several(1, 2), nil, "freed 1 freed 2 "},
+	} {
+		got := ""
+		for _, e := range EventsBetween(snapshotOf(test.before), snapshotOf(test.after), time.Now()) {
+			got += e.Event + " " + string(rune('0'+e.Token)) + " "
+			if e.Others != nil || e.Event == EventFreed && e.State != "" {
+				t.Errorf("%s: %+v", name, e)
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }

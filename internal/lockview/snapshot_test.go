@@ -1,4 +1,4 @@
-package main
+package lockview
 
 import (
 	"context"
@@ -47,16 +47,17 @@ func TestSnapshotMistrustsListingWithErrors(t *testing.T) {
 	} {
 		store := &failingStore{Store: memstore.New(), failing: test.failing}
 		client := holdfast.New(store, nil)
-		holdLock(t, client, "c")
-		last := &snapshot{locks: []holdfast.Record{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
-		w := &watchCommand{}
-		p := w.takeSnapshot(ctx, client, last)
+		if _, err := client.TryAcquire(ctx, "c", nil); err != nil {
+			t.Fatal(err)
+		}
+		last := &Snapshot{Locks: []holdfast.Record{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
+		p := Take(ctx, client, "", last)
 		var got []string
-		for _, rec := range p.locks {
+		for _, rec := range p.Locks {
 			got = append(got, rec.Name)
 		}
-		if text := strings.Join(got, " "); text != test.want || len(p.errs) != 1 {
-			t.Errorf("%s: %s, %v", name, text, p.errs)
+		if text := strings.Join(got, " "); text != test.want || len(p.Errs) != 1 {
+			t.Errorf("%s: %s, %v", name, text, p.Errs)
 		}
 		if len(store.lookups) != test.asked {
 			t.Errorf("%s: asked for %q", name, store.lookups)

@@ -1,0 +1,124 @@
+package lockview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// listStallTimeout is how long a store may take for the next lock of a listing. The whole
+// listing may take as long as there are locks.
+const listStallTimeout = 10 * time.Second
+
+var errListStalled = fmt.Errorf("%w: no answer for %v", holdfast.ErrUnavailable, listStallTimeout)
+
+// List returns the locks with names that begin with prefix, sorted by name, and the errors
+// that occurred. There may be both: a damaged record does not hide the others.
+func List(ctx context.Context, client *holdfast.Client, prefix string) ([]holdfast.Record, []error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(listStallTimeout, func() { cancel(errListStalled) })
+	defer silence.Stop()
+
+	var locks []holdfast.Record
+	var errs []error
+	for rec, err := range client.List(ctx, prefix) {
+		silence.Reset(listStallTimeout)
+		switch {
+		case err == nil:
+			locks = append(locks, rec)
+		case errors.Is(context.Cause(ctx), errListStalled):
+			errs = append(errs, fmt.Errorf("list %q: %w", prefix, errListStalled))
+		default:
+			errs = append(errs, err)
+		}
+	}
+	sortByName(locks)
+	return locks, errs
+}
+
+func sortByName(locks []holdfast.Record) {
+	slices.SortFunc(locks, func(a, b holdfast.Record) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// A Snapshot is what a store listed at one moment. Its locks that a failed listing leaves out are
+// those of the snapshot before.
+type Snapshot struct {
+	At    time.Time
+	Locks []holdfast.Record // sorted by name
+	Errs  []error
+
+	// Answered is when the store last listed everything, apart from damaged records. It is zero if
+	// it never did.
+	Answered time.Time
+}
+
+// Take lists the locks with names that begin with prefix. last is the snapshot before.
+func Take(ctx context.Context, client *holdfast.Client, prefix string, last *Snapshot) *Snapshot {
+	locks, errs := List(ctx, client, prefix)
+	s := &Snapshot{At: time.Now(), Locks: locks, Errs: errs, Answered: last.Answered}
+	if s.Failure() == nil {
+		s.Answered = s.At
+	}
+	if len(errs) > 0 {
+		s.addMissing(ctx, client, last)
+	}
+	return s
+}
+
+// Failure returns the first error that does not concern a single record, nil if there is none.
+func (s *Snapshot) Failure() error {
+	for _, err := range s.Errs {
+		if !errors.Is(err, holdfast.ErrCorrupt) {
+			return err
+		}
+	}
+	return nil
+}
+
+// staleAfter is how long a store may take to answer before what it has listed counts as stale.
+const staleAfter = 2 * time.Second
+
+// Stale reports whether a store that is listed at intervals has stopped answering, and for how
+// long.
+func (s *Snapshot) Stale(now time.Time, interval time.Duration) (age time.Duration, stale bool) {
+	age = now.Sub(s.Answered)
+	return age, s.Answered.IsZero() || age > interval+staleAfter
+}
+
+// addMissing looks up the locks that were in the last snapshot and are missing from a listing
+// that had errors: missing does not mean free. A lock that cannot be looked up counts as
+// unchanged.
+func (s *Snapshot) addMissing(ctx context.Context, client *holdfast.Client, last *Snapshot) {
+	seen := s.ByName()
+	var err error
+	for _, rec := range last.Locks {
+		if _, ok := seen[rec.Name]; ok {
+			continue
+		}
+		if !errors.Is(err, holdfast.ErrUnavailable) { // otherwise the next would fail as well, and take its time
+			var now holdfast.Record
+			if now, err = client.Lookup(ctx, rec.Name); err == nil {
+				rec = now
+			}
+		}
+		if !errors.Is(err, holdfast.ErrNotHeld) {
+			s.Locks = append(s.Locks, rec)
+		}
+	}
+	sortByName(s.Locks)
+}
+
+// ByName returns the locks by their names.
+func (s *Snapshot) ByName() map[string]holdfast.Record {
+	locks := make(map[string]holdfast.Record, len(s.Locks))
+	for _, rec := range s.Locks {
+		locks[rec.Name] = rec
+	}
+	return locks
+}
