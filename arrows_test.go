@@ -30,7 +30,9 @@ var arrows = map[string][]string{
 	"httplock":        {"", "driver"},
 	"metrics":         {"", "driver"},
 	"ratelimit":       {"", "driver", "internal/retry"},
-	"redisstore":      {"driver", "internal/batch", "internal/notices", "internal/quorumbatch", "internal/retry", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
+
+	"lockui":     {"", "driver", "internal/lockview"},
+	"redisstore": {"driver", "internal/batch", "internal/notices", "internal/quorumbatch", "internal/retry", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
 }
 
 func TestImportArrows(t *testing.T) {

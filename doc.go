@@ -108,10 +108,11 @@
 //
 // [Client.Lookup] and [Client.List] show the holders, [Client.Locks] the locks of this
 // Client; [Client.Break] and [Client.BreakToken] end a hold by force. [Client.Ping] is
-// for readiness probes. [Config].Logger gets lost locks and failing requests.
-// [Config].Hooks are for metrics and traces; metrics/holdfastprom and metrics/holdfastotel,
-// modules of their own, make those of Prometheus and OpenTelemetry. Tests of programs use
-// package memstore, which works in the virtual time of testing/synctest.
+// for readiness probes. Package lockui is a page that shows the locks of several stores,
+// live. [Config].Logger gets lost locks and failing requests. [Config].Hooks are for metrics
+// and traces; metrics/holdfastprom and metrics/holdfastotel, modules of their own, make those
+// of Prometheus and OpenTelemetry. Tests of programs use package memstore, which works in the
+// virtual time of testing/synctest.
 //
 // The guide in docs/guide.md has examples of all of this.
 package holdfast

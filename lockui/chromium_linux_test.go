@@ -1,0 +1,297 @@
+package lockui
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A browser is a Chromium without a window, which is driven over a pipe: no port, no library.
+type browser struct {
+	t       *testing.T
+	to      io.Writer
+	session string
+
+	mu      sync.Mutex
+	id      int
+	answers map[int]chan reply
+	faults  []string // exceptions and errors on the console
+}
+
+// A reply is a message of the browser: the answer to a command, or an event.
+type reply struct {
+	ID     int
+	Method string
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  *struct{ Message string }
+}
+
+// startBrowser starts a browser with one page.
+func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	program := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil && program == "" {
+			program = path
+		}
+	}
+	if program == "" {
+		t.Fatal("there is no Chromium: run scripts/needs")
+	}
+	fromUs, toBrowser, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromBrowser, toUs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "--remote-debugging-pipe", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--disable-extensions",
+		"--hide-scrollbars", "--user-data-dir="+t.TempDir())
+	cmd.ExtraFiles = []*os.File{fromUs, toUs} // descriptors 3 and 4
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = fromUs.Close(), toUs.Close()
+	b := &browser{t: t, to: toBrowser, answers: map[int]chan reply{}}
+	go b.read(fromBrowser)
+	t.Cleanup(func() {
+		b.session = ""
+		b.call("Browser.close", nil, nil)
+		_ = cmd.Wait() // it has ended as it was told, or by the end of the pipe
+		_, _ = toBrowser.Close(), fromBrowser.Close()
+	})
+	var target struct{ TargetID string }
+	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	var attached struct{ SessionID string }
+	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.session = attached.SessionID
+	for _, domain := range []string{"Page", "Runtime", "Log", "Accessibility"} {
+		b.call(domain+".enable", nil, nil)
+	}
+	return b
+}
+
+func (b *browser) read(from io.Reader) {
+	r := bufio.NewReader(from)
+	for {
+		text, err := r.ReadBytes(0)
+		if err != nil {
+			return // the end of the browser
+		}
+		var m reply
+		if err := json.Unmarshal(text[:len(text)-1], &m); err != nil {
+			panic(err)
+		}
+		b.mu.Lock()
+		if c := b.answers[m.ID]; m.ID > 0 && c != nil {
+			delete(b.answers, m.ID)
+			c <- m
+		}
+		var p struct {
+			Type  string
+			Entry struct{ Level, Text, URL string }
+		}
+		_ = json.Unmarshal(m.Params, &p)
+		if m.Method == "Runtime.exceptionThrown" || m.Method == "Runtime.consoleAPICalled" && p.Type == "error" || p.Entry.Level == "error" {
+			b.faults = append(b.faults, string(m.Params))
+		}
+		b.mu.Unlock()
+	}
+}
+
+// call sends a command and waits for its result.
+func (b *browser) call(method string, params any, result any) {
+	b.t.Helper()
+	b.mu.Lock()
+	b.id++
+	c := make(chan reply, 1)
+	b.answers[b.id] = c
+	command := map[string]any{"id": b.id, "method": method}
+	if params != nil {
+		command["params"] = params
+	}
+	if b.session != "" {
+		command["sessionId"] = b.session
+	}
+	text, err := json.Marshal(command)
+	if err == nil {
+		_, err = b.to.Write(append(text, 0))
+	}
+	b.mu.Unlock()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	select {
+	case m := <-c:
+		if m.Error != nil {
+			b.t.Fatalf("%s: %s", method, m.Error.Message)
+		}
+		if result != nil {
+			if err := json.Unmarshal(m.Result, result); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	case <-time.After(time.Minute):
+		b.t.Fatalf("%s: no answer of the browser", method)
+	}
+}
+
+// open shows a page and waits until it has loaded.
+func (b *browser) open(url string) {
+	b.t.Helper()
+	b.call("Page.navigate", map[string]any{"url": url}, nil)
+	b.wait(`location.href === ` + quote(url) + ` && document.readyState === 'complete'`)
+}
+
+// eval returns the value of an expression in the page, as JSON.
+func (b *browser) eval(expression string) string {
+	b.t.Helper()
+	var result struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails json.RawMessage
+	}
+	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &result)
+	if result.ExceptionDetails != nil {
+		b.t.Fatalf("%s: %s", expression, result.ExceptionDetails)
+	}
+	return string(result.Result.Value)
+}
+
+// wait waits until an expression is true, and returns how long that took.
+func (b *browser) wait(expression string) time.Duration {
+	b.t.Helper()
+	began := time.Now()
+	for {
+		// A page that is being left has no context for a moment.
+		if b.eval(`(() => { try { return !!(`+expression+`) } catch { return false } })()`) == "true" {
+			return time.Since(began)
+		}
+		if time.Since(began) > 20*time.Second {
+			b.t.Fatalf("not so within 20 s: %s\n%s", expression, b.eval(`document.body.innerText`))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// press presses a key.
+func (b *browser) press(key string) {
+	b.t.Helper()
+	text := map[string]string{"Enter": "\r"}[key]
+	if len(key) == 1 {
+		text = key
+	}
+	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": map[string]int{"Enter": 13, "Tab": 9, "Escape": 27}[key]}, nil)
+	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key}, nil)
+}
+
+// resize makes the page so many pixels wide and high, as on a telephone if it is narrow.
+func (b *browser) resize(width, height int) {
+	b.t.Helper()
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 2, "mobile": width < 500}, nil)
+}
+
+func (b *browser) setDark(dark bool) {
+	b.t.Helper()
+	scheme := map[bool]string{false: "light", true: "dark"}[dark]
+	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+}
+
+// screenshot writes a picture into the folder HOLDFAST_SCREENSHOTS, if there is one.
+func (b *browser) screenshot(name string) {
+	b.t.Helper()
+	folder := os.Getenv("HOLDFAST_SCREENSHOTS")
+	if folder == "" {
+		return
+	}
+	var shot struct{ Data string }
+	b.call("Page.captureScreenshot", nil, &shot)
+	data, err := base64.StdEncoding.DecodeString(shot.Data)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, name+".png"), data, 0o644)
+	}
+	if err != nil {
+		b.t.Error(err)
+	}
+}
+
+// checkFaults fails the test if there was an exception or an error on the console, except those that
+// contain the given text, and leaves the page.
+func (b *browser) checkFaults(except string) {
+	b.t.Helper()
+	b.open("about:blank")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, fault := range b.faults {
+		if except == "" || !strings.Contains(fault, except) {
+			b.t.Errorf("the console: %s", fault)
+		}
+	}
+	b.faults = nil
+}
+
+// checkNames fails the test if a control has no name for those who cannot see it.
+func (b *browser) checkNames() {
+	b.t.Helper()
+	var tree struct {
+		Nodes []struct {
+			Ignored    bool
+			Role, Name struct{ Value any }
+		}
+	}
+	b.call("Accessibility.getFullAXTree", nil, &tree)
+	n := 0
+	for _, node := range tree.Nodes {
+		switch node.Role.Value {
+		case "link", "button", "textbox", "searchbox", "table", "navigation", "columnheader":
+			n++
+			if name := fmt.Sprint(node.Name.Value); !node.Ignored && strings.TrimSpace(strings.TrimSuffix(name, "<nil>")) == "" {
+				b.t.Errorf("a %v has no name", node.Role.Value)
+			}
+		}
+	}
+	if n < 3 {
+		b.t.Errorf("only %d controls were found", n)
+	}
+}
+
+// checkContrast fails the test if a text differs too little from what is behind it.
+func (b *browser) checkContrast(what string) {
+	b.t.Helper()
+	faint := b.eval(`(() => {
+		const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+		const color = text => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1); return canvas.getImageData(0, 0, 1, 1).data };
+		const light = c => { const [r, g, b] = [0, 1, 2].map(i => c[i] / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+		const behind = node => { for (; node; node = node.parentElement) { const c = color(getComputedStyle(node).backgroundColor); if (c[3] === 255) return c } return [255, 255, 255] };
+		const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), faint = {};
+		let n = 0;
+		while (walker.nextNode()) {
+			const node = walker.currentNode.parentElement;
+			if (!walker.currentNode.data.trim() || !node.checkVisibility() || ['SCRIPT', 'STYLE', 'NOSCRIPT'].includes(node.tagName)) continue;
+			const a = light(color(getComputedStyle(node).color)), b = light(behind(node)), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+			n++;
+			if (ratio < 4.5) faint[walker.currentNode.data.trim().slice(0, 30) + ' in ' + node.tagName + '.' + node.className] = ratio;
+		}
+		if (n < 10) faint['too few texts'] = n;
+		return faint;
+	})()`)
+	if faint != "{}" {
+		b.t.Errorf("%s: texts with too little contrast: %s", what, faint)
+	}
+}
+
+func quote(text string) string {
+	data, _ := json.Marshal(text) // a string
+	return string(data)
+}

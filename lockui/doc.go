@@ -1,0 +1,42 @@
+// Package lockui is a live page of locks: what is held, by which holder, since when, for how long
+// yet, and how many wait. It is an [http.Handler] for programs with a mux of their own; the
+// subcommand "holdfast ui" serves the same page.
+//
+//	page, err := lockui.Handler(lockui.Options{
+//		Stores:   []lockui.Store{{Name: "orders", Client: locks}},
+//		BasePath: "/locks/",
+//		Token:    os.Getenv("LOCKS_PAGE_TOKEN"),
+//	})
+//	if err != nil {
+//		return err
+//	}
+//	mux.Handle("/locks/", page)
+//
+// The page has four views: all locks, to filter and sort; one lock, with what has happened to it
+// while somebody watched; the stores, with the findings of [holdfast.Examine], which only reads; and
+// the events of all stores. It works without script, on a phone and by keyboard. The locks are at
+// api/locks, too, as JSON with the fields of "holdfast ls --json" and the store.
+//
+// # Requests to the stores
+//
+// Each store is listed once per Options.Interval for all viewers together, and not at all while
+// nobody watches. A store that does not answer turns grey, and the page shows how old its data is.
+// Events and history begin when somebody first watches, and have gaps while nobody does. A lock
+// that is taken and released between two listings is not seen.
+//
+// # Safety
+//
+// The page is read-only unless Options.AllowBreak is set. A break is a POST that carries the
+// fencing token that was shown: it ends that hold, and no later one. Each is logged.
+//
+// Without a Token, only requests from this host are served, and none that a proxy has passed on;
+// Options.BehindProxy declares that a proxy or a middleware admits the right people. Requests for a
+// Host that is neither an address, nor localhost, nor in Options.Hosts get 421, which keeps foreign
+// pages from reaching it by a name of their own. A request that another site makes a browser send
+// gets 403 if it could change something ([http.CrossOriginProtection]). The Content-Security-Policy
+// admits the script and the style of the page alone. Names, holders and metadata come from others:
+// they are shown as text, with invisible characters spelled out.
+//
+// The package has no access to the secrets of holders, since no store lists them. The names of the
+// stores are shown to every viewer, so a URL with a password is not fit for one.
+package lockui

@@ -1,0 +1,87 @@
+package lockui
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// A metric is written for each store.
+type metric struct {
+	name, kind, help string
+	values           func(s *store, add func(value float64, labels ...string))
+}
+
+var metrics = []metric{
+	{"holdfast_store_up", "gauge", "Whether the store answered the last listing.", func(s *store, add func(float64, ...string)) {
+		up := 0.0
+		if s.snapshot.Failure() == nil && !s.snapshot.At.IsZero() {
+			up = 1
+		}
+		add(up)
+	}},
+	{"holdfast_store_locks", "gauge", "Locks of the last listing.", func(s *store, add func(float64, ...string)) {
+		held, kept, _ := s.counts()
+		add(float64(held), "state", "held")
+		add(float64(kept), "state", "kept")
+	}},
+	{"holdfast_store_waiting", "gauge", "Clients that wait in the queues of the store.", func(s *store, add func(float64, ...string)) {
+		_, _, waiting := s.counts()
+		add(float64(waiting))
+	}},
+	{"holdfast_store_oldest_hold_seconds", "gauge", "Age of the oldest hold.", func(s *store, add func(float64, ...string)) {
+		oldest := time.Duration(0)
+		for _, r := range s.rows {
+			if !r.since.IsZero() {
+				oldest = max(oldest, time.Since(r.since))
+			}
+		}
+		add(oldest.Seconds())
+	}},
+	{"holdfast_store_list_seconds", "gauge", "Duration of the last listing.", func(s *store, add func(float64, ...string)) {
+		add(s.took.Seconds())
+	}},
+	{"holdfast_store_list_errors_total", "counter", "Listings that failed.", func(s *store, add func(float64, ...string)) {
+		add(float64(s.failures))
+	}},
+	{"holdfast_store_findings", "gauge", "Findings of the last examination.", func(s *store, add func(float64, ...string)) {
+		if s.examined.IsZero() {
+			return
+		}
+		for _, severity := range []driver.Severity{driver.SeverityUnknown, driver.SeverityWarning, driver.SeverityFailure} {
+			add(float64(s.countFindings(severity)), "severity", severity.String())
+		}
+	}},
+}
+
+var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// serveMetrics writes the text format of Prometheus. A scrape counts as a viewer for a moment: it
+// lists the stores, unless that was done within the interval.
+func (p *page) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	p.refreshAll(r.Context())
+	for _, s := range p.stores {
+		p.examine(s)
+	}
+	var out bytes.Buffer
+	p.mu.Lock()
+	for _, m := range metrics {
+		fmt.Fprintf(&out, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
+		for _, s := range p.stores {
+			m.values(s, func(value float64, labels ...string) {
+				fmt.Fprintf(&out, `%s{store="%s"`, m.name, labelEscapes.Replace(s.name))
+				for i := 0; i < len(labels); i += 2 {
+					fmt.Fprintf(&out, `,%s="%s"`, labels[i], labels[i+1])
+				}
+				fmt.Fprintf(&out, "} %v\n", value)
+			})
+		}
+	}
+	p.mu.Unlock()
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write(out.Bytes())
+}
