@@ -71,7 +71,7 @@ seconds.`,
 	root.AddCommand(newRun(c))
 	if len(args) == 0 || args[0] != "run" {
 		root.AddCommand(newLs(c), newShow(c), newWait(c), newBreak(c), newWatch(c),
-			newMigrate(c), newDoctor(c), newVersion(c), newCompletion(c), newMan(c))
+			newUI(c), newMigrate(c), newDoctor(c), newVersion(c), newCompletion(c), newMan(c))
 		root.AddCommand(newAcquire(c), newRenew(c), newRelease(c), newOnce(c), newElect(c))
 		root.AddCommand(newBench(c)...)
 		root.AddCommand(newTorture(c)...)
