@@ -216,7 +216,7 @@ func (l *lease) releaseUntilExpired(isHead bool) {
 	for n := 0; ; n++ {
 		sent := c.clock.now()
 		_, err := l.sendRelease()
-		if err == nil || driver.Permanent(err) || c.clock.now() >= time.Duration(l.latestExpiry.Load()) {
+		if err == nil || driver.Permanent(err) || c.clock.now() >= time.Duration(l.latestExpiry.Load())+c.guarantees.Grain {
 			return
 		}
 		if isHead {

@@ -365,6 +365,21 @@ func TestBackgroundReleaseLastsAsLongAsTheHold(t *testing.T) {
 	}
 }
 
+// On a store with a grain a background release lasts as long as the store may keep the hold.
+func TestBackgroundReleaseLastsThroughTheGrain(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.NewCoarse(time.Minute))
+		c := open(t, store, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second})
+		store.Set(faultstore.Release, faultstore.Refuse)
+		wantErr(t, lock.Release(), holdfast.ErrUnavailable)
+		time.Sleep(30 * time.Second)
+		store.Set(faultstore.Release, nil)
+		time.Sleep(10 * time.Second) // 20 s before the end of the hold
+		free(t, c, "a")
+	})
+}
+
 // Locks of a TTL too short for the line they are renewed over do not cost one of a
 // longer TTL, whose renewals are always due together with some of theirs.
 func TestShortTTLsDoNotCostLongOnes(t *testing.T) {

@@ -1,5 +1,7 @@
 package driver
 
+import "time"
+
 // Guarantees are what a store promises. Package drivertest checks each of them
 // both ways: what is claimed must work, and what is not claimed must be refused
 // with ErrUnsupported, except for Metadata, which package holdfast refuses.
@@ -15,6 +17,11 @@ type Guarantees struct {
 
 	// HolderCrash is when the locks of a process that has died become free.
 	HolderCrash Recovery
+
+	// Grain is how much longer than its TTL, Queue or Keep a hold, place or keep may last, because
+	// the store measures time in larger steps. None ends sooner. 0 means that the store is precise
+	// to a millisecond.
+	Grain time.Duration
 
 	// Restart is what a restart of the store's server (for a store without
 	// one: of its process or host) does to holds.

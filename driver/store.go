@@ -186,8 +186,7 @@ type AcquireRequest struct {
 	// Holder is the public name of the client that sends the request.
 	Holder string
 
-	// TTL is how long the hold lasts unless it is renewed. A store is expected to be
-	// precise to a millisecond at least.
+	// TTL is how long the hold lasts unless it is renewed, and up to Guarantees.Grain longer.
 	TTL time.Duration
 
 	// Floor is the smallest token to be granted, 0 for any. A floor that is more

@@ -54,7 +54,7 @@ var acquireCases = []testCase{
 				name := ttl.String()
 				r.first.acquireFree(name, ttl)
 				held := r.first.expectHeld(name)
-				if held.Remaining <= 0 || held.Remaining > ttl {
+				if held.Remaining <= 0 || held.Remaining > ttl+r.guarantees.Grain {
 					r.Errorf("of a TTL of %v a refusal gives %v as remaining", ttl, held.Remaining)
 				}
 			}

@@ -30,6 +30,7 @@ const (
 	comparesPrefix           bug = "compares prefix"
 	comparesFolded           bug = "compares folded"
 	expiresEarly             bug = "expires early"
+	coarseEndsEarly          bug = "coarse ends early"
 	expiresLate              bug = "expires late"
 	roundsToSeconds          bug = "rounds to seconds"
 	underclaimsRemaining     bug = "underclaims remaining"

@@ -32,7 +32,8 @@ const (
 	medium = 2 * time.Second
 	short  = 100 * time.Millisecond
 
-	// precision is how much a store may round its times, in either direction.
+	// precision is how much a store may round its times, in either direction. It may round up by
+	// Guarantees.Grain in addition.
 	precision = 2 * time.Millisecond
 
 	// callTimeout is how long one call of the store may take.
@@ -42,16 +43,19 @@ const (
 // tolerance is how late an event may be that must happen in the end.
 func (r *caseRun) tolerance() time.Duration {
 	if r.virtual {
-		return 10 * time.Millisecond
+		return 10*time.Millisecond + r.guarantees.Grain
 	}
-	return 15 * time.Second
+	return 15*time.Second + r.guarantees.Grain
 }
+
+// sleepPast waits until what lasts for d from now, by the store's clock, must have ended.
+func (r *caseRun) sleepPast(d time.Duration) { time.Sleep(d + r.guarantees.Grain + 2*precision) }
 
 // grantTimeout is how long it may take to acquire a name that other owners acquire
 // and release repeatedly.
 func (r *caseRun) grantTimeout() time.Duration {
 	if r.virtual {
-		return 200 * time.Millisecond
+		return 200*time.Millisecond + r.guarantees.Grain
 	}
 	return callTimeout
 }

@@ -54,7 +54,7 @@ var concurrencyCases = []testCase{
 			for i := range names {
 				r.first.acquireFree(fmt.Sprint("name/", i), short)
 			}
-			time.Sleep(short + 2*precision)
+			r.sleepPast(short)
 			for i := range names {
 				r.expectOneGrant(stores, fmt.Sprint("name/", i))
 			}

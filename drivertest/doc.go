@@ -36,6 +36,9 @@
 // [Harness.Virtual]: then every case runs in a bubble of testing/synctest, takes no
 // time, and is judged to the millisecond.
 //
+// A store with a [driver.Guarantees.Grain] may end holds, places and keeps later by as much, and is
+// waited for that much longer. It may end none sooner than any other store.
+//
 // # Goroutines
 //
 // A case fails if a goroutine that was started during the case still exists when

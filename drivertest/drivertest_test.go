@@ -22,6 +22,7 @@ func TestCorrectStore(t *testing.T) {
 		"without keep":     without(keep),
 		"without detached": without(detached),
 		"one process":      without(processes),
+		"coarse":           coarse,
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newModel(claims, noBug).backing() }})

@@ -63,7 +63,7 @@ func (h *hold) expectStillHeld() {
 
 // sleepPastExpiry waits until the store's clock has passed the end of the hold.
 func (h *hold) sleepPastExpiry() {
-	time.Sleep(time.Until(h.answered.Add(h.ttl + 2*precision)))
+	h.client.run.sleepPast(time.Until(h.answered.Add(h.ttl)))
 }
 
 // expiredHold acquires the name, lets the hold expire, and returns it.

@@ -86,7 +86,7 @@ var keepCases = []testCase{
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
 			h.releaseKeep(short)
-			time.Sleep(short + 2*precision)
+			r.sleepPast(short)
 			if h.client.releaseAs("name", h.owner, long) {
 				r.Error("the same Release sent again when the keep is over reports a hold")
 			}
@@ -108,7 +108,7 @@ var keepCases = []testCase{
 					r.Errorf("Release with Keep by %s reports a hold", what)
 				}
 			}
-			time.Sleep(short + 2*precision)
+			r.sleepPast(short)
 			h.expectStillHeld()
 			if r.first.releaseAs("free", h.owner, long) {
 				r.Error("Release with Keep of a free name reports a hold")
@@ -148,7 +148,7 @@ var keepCases = []testCase{
 			h := r.first.acquireFree("name", long)
 			h.releaseKeep(time.Minute)
 			held := r.first.expectHeld("name")
-			if held.Remaining > time.Minute || held.Remaining < 0 {
+			if held.Remaining > time.Minute+r.guarantees.Grain || held.Remaining < 0 {
 				r.Errorf("of a keep of %v a refusal gives %v as remaining", time.Minute, held.Remaining)
 			}
 			if held.Holder != "" {
@@ -168,7 +168,7 @@ var keepCases = []testCase{
 			if !found || !rec.Kept || rec.Holder != "" || rec.Name != "name" {
 				r.Errorf("Lookup of a kept name gives %+v, %v", rec, found)
 			}
-			if rec.Remaining <= 0 || rec.Remaining > time.Minute {
+			if rec.Remaining <= 0 || rec.Remaining > time.Minute+r.guarantees.Grain {
 				r.Errorf("of a keep of %v Lookup gives %v as remaining", time.Minute, rec.Remaining)
 			}
 		},
@@ -179,7 +179,7 @@ var keepCases = []testCase{
 		requires: keep | lookup,
 		run: func(r *caseRun) {
 			r.first.acquireFree("name", long).releaseKeep(short)
-			time.Sleep(short + 2*precision)
+			r.sleepPast(short)
 			if rec, found := r.first.lookupRecord("name"); found {
 				r.Errorf("Lookup gives %+v when the keep is over", rec)
 			}

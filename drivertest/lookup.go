@@ -46,7 +46,7 @@ var lookupCases = []testCase{
 			if rec.Since.IsZero() || rec.Until.IsZero() {
 				return // The store does not know.
 			}
-			if lasts := rec.Until.Sub(rec.Since); lasts <= 0 || lasts > h.ttl+min(r.tolerance(), time.Second) {
+			if lasts := rec.Until.Sub(rec.Since); lasts <= 0 || lasts > h.ttl+r.guarantees.Grain+min(r.tolerance(), time.Second) {
 				r.Errorf("by its record a hold with a TTL of %v lasts %v", h.ttl, lasts)
 			}
 		},
@@ -67,7 +67,7 @@ var lookupCases = []testCase{
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", medium)
 			h.renewFor(long)
-			if rec, _ := r.first.lookupRecord("name"); rec.Remaining <= medium || rec.Remaining > long {
+			if rec, _ := r.first.lookupRecord("name"); rec.Remaining <= medium || rec.Remaining > long+r.guarantees.Grain {
 				r.Errorf("of a renewal for %v Lookup gives %v as remaining", long, rec.Remaining)
 			}
 		},
@@ -123,7 +123,7 @@ func (r *caseRun) expectRecord(what string, rec driver.Record, h *hold, partial 
 	if rec.Token != h.token {
 		wrong("token", rec.Token, h.token)
 	}
-	if rec.Remaining <= 0 || rec.Remaining > h.ttl {
+	if rec.Remaining <= 0 || rec.Remaining > h.ttl+r.guarantees.Grain {
 		wrong("time remaining", rec.Remaining, h.ttl)
 	}
 	if rec.Kept {

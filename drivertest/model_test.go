@@ -77,6 +77,13 @@ var restartFrees, crashFrees = func() (a, b driver.Guarantees) {
 	return a, b
 }()
 
+// coarse is a full model with a Grain, by which each hold lasts longer.
+var coarse = func() driver.Guarantees {
+	claims := everything
+	claims.Grain = 3 * time.Second
+	return claims
+}()
+
 func newModel(claims driver.Guarantees, b bug) *model {
 	return &model{
 		bug: b, claims: claims,

@@ -193,7 +193,7 @@ var queueCases = []testCase{
 				if !res.Queued || res.First != first {
 					r.Errorf("%s: %+v, want it queued, and First %v", what, res, first)
 				}
-				if left := res.Held.Remaining; first && r.guarantees.Lookup && (left <= 0 || left > long) {
+				if left := res.Held.Remaining; first && r.guarantees.Lookup && (left <= 0 || left > long+r.guarantees.Grain) {
 					r.Errorf("%s: a hold of %v is in the way for %v", what, long, left)
 				}
 			}
@@ -222,7 +222,7 @@ var queueCases = []testCase{
 			req = r.first.queueRequest("shorter", long)
 			req.TTL = medium
 			shorter := r.first.acquireGranted(req)
-			time.Sleep(short + 2*precision)
+			r.sleepPast(short)
 			h.expectStillHeld()
 			r.otherStore().heldFor("shorter", shorter.sent, medium)
 		},
@@ -238,7 +238,7 @@ var queueCases = []testCase{
 			h.releaseHeld()
 			w.expectAdmitted()
 			looked := time.Now()
-			if rec := r.otherStore().expectHeld("name"); r.guarantees.Lookup && rec.Remaining > w.answered.Add(medium+precision).Sub(looked) {
+			if rec := r.otherStore().expectHeld("name"); r.guarantees.Lookup && rec.Remaining > w.answered.Add(medium+precision+r.guarantees.Grain).Sub(looked) {
 				r.Errorf("a hold has %v left, and its place would have ended in %v", rec.Remaining, w.answered.Add(medium).Sub(looked))
 			}
 			r.otherStore().heldFor("name", w.sent, medium)
@@ -440,7 +440,7 @@ var queueCases = []testCase{
 			a, b := r.otherStore().queueUp("name", long), r.first.queueUp("name", long)
 			began := h.releaseKeep(medium)
 			a.expectAsk()
-			if res := a.claim(long, long); !res.Queued || !res.First || r.guarantees.Lookup && (res.Held.Remaining <= 0 || res.Held.Remaining > medium) {
+			if res := a.claim(long, long); !res.Queued || !res.First || r.guarantees.Lookup && (res.Held.Remaining <= 0 || res.Held.Remaining > medium+r.guarantees.Grain) {
 				r.Errorf("Claim of the first place in the queue of a kept name: %+v, want First and at most %v remaining", res, medium)
 			}
 			time.Sleep(time.Until(began.Add(medium - short)))

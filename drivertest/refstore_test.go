@@ -103,7 +103,10 @@ func (m *model) owns(e *entry, owner string) bool {
 
 // expiry is when a hold or keep of this length ends.
 func (s *refStore) expiry(ttl time.Duration) time.Time {
+	ttl += s.model.claims.Grain
 	switch {
+	case s.model.has(coarseEndsEarly):
+		ttl -= s.model.claims.Grain + 5*time.Millisecond
 	case s.model.has(expiresEarly):
 		ttl -= 5 * time.Millisecond
 	case s.model.has(expiresLate):

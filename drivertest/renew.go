@@ -29,7 +29,7 @@ var renewCases = []testCase{
 			if got := h.renewFor(short); got != driver.Renewed {
 				r.Errorf("Renew with a shorter TTL is answered %d, want Renewed", got)
 			}
-			time.Sleep(short + 2*precision)
+			r.sleepPast(short)
 			r.first.expectHeld("name")
 		},
 	},

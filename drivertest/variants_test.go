@@ -83,6 +83,22 @@ var variants = []variant{
 		concurrency/guarded-resource faults/crash break/token break/token-of-free-name renew/token queue/first
 		queue/granted-at-once queue/expired-hold queue/keep queue/break claims/nothing claims/kept
 	`},
+	{bug: coarseEndsEarly, claims: coarse, fails: `
+		renew/token expiry/not-early keep/shorter-than-TTL keep/longer-than-TTL detached/expires queue/keep claims/kept
+		faults/crash
+	`},
+	{bug: expiresLate, claims: coarse, fails: `
+		acquire/refusal-remaining acquire/refusal-record acquire/refusal-does-not-prolong
+		acquire/repetition-after-expiry renew/ends renew/token renew/after-expiry renew/late-with-successor
+		renew/not-the-owner renew/batch-in-order renew/batch-each-its-ttl release/after-expiry
+		release/late-with-successor expiry/not-early expiry/not-late expiry/longest expiry/each-its-own
+		expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-expiry tokens/floor-lasts tokens/several
+		keep/shorter-than-TTL keep/longer-than-TTL keep/no-renewal keep/repeated-too-late keep/after-expiry keep/refusal
+		keep/record keep/record-ends keep/tokens-rise detached/expires lookup/held-name lookup/times lookup/after-expiry
+		lookup/after-renewal lookup/harmless list/held-names list/gone-names break/held-name break/free-name break/token
+		break/token-of-free-name queue/first queue/granted-at-once queue/expired-hold queue/keep queue/break
+		claims/nothing claims/kept concurrency/one-heir concurrency/guarded-resource faults/crash
+	`},
 	{bug: roundsToSeconds, fails: `
 		tokens/several acquire/refusal-remaining acquire/repetition-after-expiry renew/ends renew/after-expiry
 		renew/late-with-successor renew/batch-in-order release/after-expiry release/late-with-successor expiry/not-early

@@ -29,6 +29,19 @@ func TestConformance(t *testing.T) {
 	}})
 }
 
+// A store with a grain satisfies the contract, too.
+func TestConformanceCoarse(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{Virtual: true, New: func(testing.TB) drivertest.Backing {
+		first := NewCoarse(3 * time.Second)
+		return drivertest.Backing{Open: func(testing.TB) driver.Store {
+			if first.closed.Load() {
+				first = NewCoarse(3 * time.Second)
+			}
+			return first
+		}}
+	}})
+}
+
 // Holds that ran out and are never asked for again do not fill the memory.
 func TestExpiredHoldsAreSwept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/notices"
@@ -13,6 +14,7 @@ import (
 // [driver.Notifier]. Its methods never block.
 type Store struct {
 	table  *lockTable
+	grain  time.Duration // added to each TTL, Queue and Keep
 	closed atomic.Bool
 
 	notices notices.Registry
@@ -25,10 +27,21 @@ func New() *Store {
 	return &Store{table: newLockTable()}
 }
 
+// NewCoarse returns an empty store that is not shared, and measures time in steps: each hold, place
+// and keep lasts for grain longer than requested. It is for tests of code that is to run on such a
+// store, too (see [driver.Guarantees]).
+func NewCoarse(grain time.Duration) *Store {
+	return &Store{table: newLockTable(), grain: grain}
+}
+
 // Acquire implements [driver.Store].
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return driver.AcquireResult{}, err
+	}
+	req.TTL += s.grain
+	if req.Queue > 0 {
+		req.Queue += s.grain
 	}
 	return s.table.acquire(s, &req)
 }
@@ -39,8 +52,9 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		return nil, err
 	}
 	outcomes := make([]driver.RenewOutcome, len(reqs))
-	for i := range reqs {
-		outcomes[i] = s.table.renew(&reqs[i])
+	for i, req := range reqs {
+		req.TTL += s.grain
+		outcomes[i] = s.table.renew(&req)
 	}
 	return outcomes, nil
 }
@@ -49,6 +63,9 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return false, err
+	}
+	if req.Keep > 0 {
+		req.Keep += s.grain
 	}
 	return s.table.release(&req), nil
 }
@@ -96,6 +113,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 		Scope:       driver.ScopeProcess,
 		Fencing:     true,
 		HolderCrash: driver.RecoveryAtOnce,
+		Grain:       s.grain,
 		Restart:     driver.FateFreed,
 		Failover:    driver.FateFreed,
 		Fair:        true,

@@ -20,6 +20,9 @@ func combineGuarantees(nodes []driver.Guarantees, need int) driver.Guarantees {
 		Keep:        all(func(g driver.Guarantees) bool { return g.Keep }),
 		Detached:    all(func(g driver.Guarantees) bool { return g.Detached }),
 	}
+	for _, node := range nodes {
+		g.Grain = max(g.Grain, node.Grain)
+	}
 	// A successor needs a majority that is free.
 	if most(func(g driver.Guarantees) bool { return g.HolderCrash == driver.RecoveryAtOnce }) {
 		g.HolderCrash = driver.RecoveryAtOnce

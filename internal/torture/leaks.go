@@ -35,7 +35,7 @@ func findLeaks(client *holdfast.Client, names []string, ttl time.Duration) ([]st
 	var leaks []string
 	for _, name := range names {
 		err := untilAvailable(ctx, func() error {
-			ctx, cancel := context.WithTimeout(ctx, 2*ttl+10*time.Second)
+			ctx, cancel := context.WithTimeout(ctx, 2*ttl+client.Guarantees().Grain+10*time.Second)
 			defer cancel()
 			lock, err := client.Acquire(ctx, name, &holdfast.Options{TTL: ttl})
 			if err != nil {

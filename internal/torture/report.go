@@ -72,7 +72,7 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 	}
 	h.markForgettable(func(f Fault) bool { return survives(can, f) })
 	c := &checker{
-		history: h, ttl: r.options.TTL, maxWait: waitBound, maxContextDelay: contextSlack, fenced: can.Fencing, passesOver: can.Store == "redis",
+		history: h, ttl: r.options.TTL, maxWait: waitBound + can.Grain, maxContextDelay: contextSlack, fenced: can.Fencing, passesOver: can.Store == "redis",
 		sessions: can.Scope == driver.ScopeNetwork && can.HolderCrash == driver.RecoveryAtOnce,
 		outages:  h.outages(len(r.options.Servers), r.options.Recovery),
 	}
