@@ -19,7 +19,7 @@ postgres() {
 	have postgres && have initdb
 }
 
-complete() { have redis-server && postgres && have pgbouncer && python redis 2>/dev/null && python psycopg 2>/dev/null; }
+complete() { have redis-server && postgres && have pgbouncer && have etcd && python redis 2>/dev/null && python psycopg 2>/dev/null; }
 
 if complete; then
 	exit 0
@@ -34,12 +34,12 @@ if have apt-get; then
 	$root apt-get update
 	# RUNLEVEL keeps the packages from starting their services.
 	$root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends \
-		redis-server python3-redis postgresql pgbouncer python3-psycopg
+		redis-server python3-redis postgresql pgbouncer python3-psycopg etcd-server
 elif have brew; then
-	brew install redis postgresql@15 pgbouncer
+	brew install redis postgresql@15 pgbouncer etcd
 	python3 -m pip install --user --break-system-packages redis 'psycopg[binary]'
 else
-	echo "install.sh: no apt-get and no brew here: install Redis 6.2, PostgreSQL 14 and PgBouncer 1.18 or later," \
+	echo "install.sh: no apt-get and no brew here: install Redis 6.2, PostgreSQL 14, PgBouncer 1.18 and etcd 3.4 or later," \
 		"so that their programs are on the PATH, and redis-py and psycopg 3 for python3" >&2
 	exit 1
 fi

@@ -69,6 +69,7 @@ var packages = map[string]struct{ debian, brew string }{
 	"postgres":     {"postgresql", "postgresql@15"},
 	"initdb":       {"postgresql", "postgresql@15"},
 	"pgbouncer":    {"pgbouncer", "pgbouncer"},
+	"etcd":         {"etcd-server", "etcd"},
 }
 
 // Version returns the output of the server program's --version.

@@ -1,0 +1,36 @@
+//go:build unix
+
+package servers
+
+import (
+	"strings"
+	"testing"
+)
+
+// A cluster of three serves, also while one of its members is down, and takes the member in again.
+func TestEtcdCluster(t *testing.T) {
+	t.Parallel()
+	members := StartEtcdCluster(t, 3)
+	if v := members[0].Version(); !strings.HasPrefix(v, "etcd Version: ") {
+		t.Errorf("the version is %q", v)
+	}
+	members[0].Kill()
+	waitUntil(t, "leader without a member", func() bool { return members[1].health() == nil })
+	if err := members[0].health(); err == nil {
+		t.Error("a member that was killed serves")
+	}
+	members[0].Start()
+	members[1].Restart()
+	for _, m := range members {
+		waitUntil(t, "leader at "+m.Addr, func() bool { return m.health() == nil })
+	}
+}
+
+func TestEtcdAlone(t *testing.T) {
+	t.Parallel()
+	member := StartEtcd(t)
+	member.Restart()
+	if err := member.health(); err != nil {
+		t.Error(err)
+	}
+}
