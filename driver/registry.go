@@ -49,6 +49,8 @@ func Schemes() []string {
 
 // schemePackages maps a URL scheme to the package of this module that registers it.
 var schemePackages = map[string]string{
+	"etcd":              "etcdstore",
+	"etcds":             "etcdstore",
 	"file":              "filestore",
 	"memory":            "memstore",
 	"postgres":          "pgstore",

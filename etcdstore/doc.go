@@ -1,0 +1,53 @@
+// Package etcdstore keeps locks in etcd, version 3.4 or later, over its official client.
+//
+// # Guarantees
+//
+// Every grant, renewal and release is confirmed by a majority of the members. Holds survive the
+// death of the leader and of any minority, and the restart of all members. No member's clock and no
+// client's clock is compared with another: the server counts leases on its own, and a client counts
+// from before its request.
+//
+// The store keeps a queue for each name. What ends a hold, a Release, a Break or the end of its
+// lease, admits the next place in the same revision, and only the client of that place is notified:
+// each place watches the entry before it. A watch goes on where it was, and misses nothing.
+//
+// Fencing tokens rise strictly for each name. They are microseconds since 1970 by the clock of the
+// client that is granted one, or one more than the last token of the name. A floor affects only its
+// own name. The last token of a name is kept for two days at least; after that a token is smaller
+// than an earlier one only if the clocks of two clients differ by more.
+//
+// An owner secret and the public record of a hold are in separate keys, below PREFIX/own/ and
+// PREFIX/rec/, so that a role can be allowed to read the records alone.
+//
+// # What can go wrong
+//
+// Leases have whole seconds, 2 s at least by default. A hold, a place and a keep may last up to 4 s
+// longer than requested (see Guarantees().Grain), and as long as its TTL again after a change of the
+// leader. None ends sooner. A cluster with an election timeout above a second has longer leases.
+//
+// While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an election
+// with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants nothing,
+// and still releases; the errors show it.
+//
+// Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
+// then a lock has two holders, whose tokens differ. A restored snapshot without --bump-revision, and
+// members that have lost their disks, forget locks like any store. Somebody with the right to write
+// below the prefix can take and break locks.
+//
+// There are no shared and no limited locks.
+//
+// # Server set-up
+//
+// None. A user needs a role with the rights to read and write below the prefix. Automatic compaction
+// is advised, as for every use of etcd.
+//
+// # URL
+//
+//	etcd://host1:2379,host2:2379/prefix
+//	etcds://host:2379/prefix?ca_file=ca.pem&cert_file=c.pem&key_file=k.pem&server_name=name
+//
+// etcds uses TLS; all parameters are optional. The port is 2379 and the prefix holdfast/ by default.
+// Keys begin with the path and a slash.
+// The user and the password are those of the environment variables HOLDFAST_ETCD_USER and
+// HOLDFAST_ETCD_PASSWORD, or in the URL. They are checked when the store is opened.
+package etcdstore

@@ -1,0 +1,287 @@
+//go:build unix
+
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+func open(t *testing.T, cluster ...*servers.Etcd) *Store {
+	s := New(dial(t, cluster).Client, nil)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func request(owner string, ttl time.Duration) driver.AcquireRequest {
+	return driver.AcquireRequest{Name: "name", Owner: owner, Holder: "holder", TTL: ttl}
+}
+
+func grant(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted {
+		t.Fatalf("Acquire: %+v, %v, want it granted", res, err)
+	}
+	return res
+}
+
+func wantFree(t *testing.T, s *Store) {
+	t.Helper()
+	if rec, held, err := s.Lookup(t.Context(), "name"); held || err != nil {
+		t.Errorf("Lookup: %+v, %v, want the name free", rec, err)
+	}
+}
+
+// A request that arrives after the Release of its owner has no effect, whether its reply was given
+// up or was an error.
+func TestRequestThatArrivesAfterItsRelease(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	arrive := make(chan struct{})
+	arrived := make(chan error, 1)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{member.Addr},
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if txn, ok := req.(*pb.TxnRequest); ok && writes(txn) && len(arrived) == 0 && arrive != nil {
+				wait := arrive
+				arrive = nil
+				go func() {
+					<-wait
+					arrived <- invoke(context.WithoutCancel(ctx), method, req, reply, conn, opts...)
+				}()
+				return status.Error(codes.Unavailable, "the reply was lost")
+			}
+			return invoke(ctx, method, req, reply, conn, opts...)
+		})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := New(client, nil)
+	defer s.Close()
+	late := arrive
+	if res, err := s.Acquire(t.Context(), request("owner", time.Hour)); err == nil || driver.IsNotApplied(err) {
+		t.Fatalf("Acquire: %+v, %v, want it in doubt", res, err)
+	}
+	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); released || err != nil {
+		t.Fatalf("Release: %v, %v", released, err)
+	}
+	close(late)
+	if err := <-arrived; rpctypes.ErrorDesc(err) != rpctypes.ErrorDesc(rpctypes.ErrGRPCLeaseNotFound) {
+		t.Errorf("the late request: %v, want its lease gone", err)
+	}
+	wantFree(t, s)
+	grant(t, s, request("other", time.Hour))
+}
+
+// A hold whose lease has ended on the server is lost, and its lease is not used again.
+func TestLeaseThatEndsUnnoticed(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartEtcd(t))
+	first := grant(t, s, request("owner", time.Minute))
+	id := s.entries[[2]string{"name", "owner"}].lease.id
+	if _, err := s.client.Revoke(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Minute, Token: first.Token}})
+	if err != nil || outcomes[0] != driver.RenewLost {
+		t.Errorf("Renew: %v, %v, want RenewLost", outcomes, err)
+	}
+	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); released || err != nil {
+		t.Errorf("Release: %v, %v", released, err)
+	}
+	if second := grant(t, s, request("next", time.Minute)); second.Token <= first.Token {
+		t.Errorf("the token %d follows %d", second.Token, first.Token)
+	}
+}
+
+// A place is admitted although its watch was cut and the revisions that it missed were compacted.
+func TestCompaction(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	other, c := open(t, member), dial(t, []*servers.Etcd{member})
+	s := New(c.Client, nil)
+	t.Cleanup(func() { _ = s.Close() })
+	granted := make(chan driver.Notice, 10)
+	s.Notify(func(n driver.Notice) { granted <- n })
+	grant(t, other, request("owner", time.Hour))
+	req := request("waiter", time.Hour)
+	req.Queue = time.Hour
+	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Queued {
+		t.Fatalf("Acquire: %+v, %v", res, err)
+	}
+	target := c.proxies[0]
+	target.SetTarget("127.0.0.1:1") // no new connection succeeds
+	target.Reset()
+	if _, err := other.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := other.client.Put(t.Context(), "other key", "")
+	if err == nil {
+		_, err = other.client.Compact(t.Context(), resp.Header.Revision, clientv3.WithCompactPhysical())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.SetTarget(member.Addr)
+	select {
+	case n := <-granted:
+		if n.Kind != driver.Granted || n.Owner != "waiter" || n.Token == 0 {
+			t.Errorf("the notice %+v", n)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("no notice came")
+	}
+}
+
+// A member that is cut off from the others answers nothing: neither held nor free nor renewed.
+func TestMemberCutOff(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartEtcdCluster(t, 3)
+	s := open(t, cluster[0])
+	held := grant(t, s, request("owner", time.Hour))
+	cluster[1].Pause()
+	cluster[2].Pause()
+	bounded := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	if res, err := s.Acquire(bounded(), request("other", time.Hour)); err == nil {
+		t.Errorf("Acquire: %+v, want an error", res)
+	}
+	if rec, found, err := s.Lookup(bounded(), "name"); err == nil {
+		t.Errorf("Lookup: %+v, %v, want an error", rec, found)
+	}
+	renewal := []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}}
+	if outcomes, err := s.Renew(bounded(), renewal); err == nil || outcomes[0] != driver.RenewUnknown {
+		t.Errorf("Renew: %v, %v, want RenewUnknown", outcomes, err)
+	}
+	cluster[1].Resume()
+	cluster[2].Resume()
+	for deadline := time.Now().Add(time.Minute); ; {
+		if outcomes, err := s.Renew(bounded(), renewal); err == nil && outcomes[0] == driver.Renewed {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the hold is not renewed when the members are back")
+		}
+	}
+}
+
+// A hold of 6 s survives the death of the leader.
+func TestLeaderKilled(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartEtcdCluster(t, 3)
+	s, other := open(t, cluster...), open(t, cluster...)
+	const ttl = 6 * time.Second
+	held := grant(t, s, request("owner", ttl))
+	direct, err := clientv3.New(clientv3.Config{Endpoints: servers.EtcdAddrs(cluster)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	for _, m := range cluster {
+		if state, err := direct.Status(t.Context(), m.Addr); err == nil && state.Leader == state.Header.MemberId {
+			m.Kill()
+			break
+		}
+	}
+	renewedAt, longest := time.Now(), time.Duration(0)
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		sent := time.Now()
+		outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: ttl, Token: held.Token}})
+		if err == nil && outcomes[0] == driver.Renewed {
+			longest, renewedAt = max(longest, sent.Sub(renewedAt)), sent
+		} else if outcomes[0] == driver.RenewLost {
+			t.Fatalf("the hold is lost %v after its last renewal", time.Since(renewedAt))
+		}
+		if res, err := other.Acquire(ctx, request("other", ttl)); err == nil && res.Granted {
+			t.Fatal("another owner is granted the name")
+		}
+		cancel()
+	}
+	t.Logf("the longest time between two renewals was %v", longest)
+	if since := time.Since(renewedAt); since > ttl {
+		t.Errorf("the last renewal was %v ago", since)
+	}
+}
+
+// A cluster without space grants nothing, which it does not report as held, and still releases.
+func TestNoSpace(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
+	grant(t, s, request("owner", time.Hour))
+	for i := 0; ; i++ {
+		_, err := s.client.Put(t.Context(), "filling", strings.Repeat("x", 100_000))
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			break
+		}
+		if err != nil || i == 1000 {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"name", "free"} {
+		req := request("other", time.Hour)
+		req.Name = name
+		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, rpctypes.ErrNoSpace) || !driver.IsNotApplied(err) {
+			t.Errorf("Acquire of %q: %+v, %v, want ErrNoSpace", name, res, err)
+		}
+	}
+	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); !released || err != nil {
+		t.Errorf("Release: %v, %v", released, err)
+	}
+	wantFree(t, s)
+}
+
+// Nothing secret is in an error of a URL.
+func TestURL(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"etcd://h1,h2:2379/some/prefix": "some/prefix/",
+		"etcds://h1":                    DefaultPrefix,
+	} {
+		s, err := openText(t, text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if s.prefix != want || s.Close() != nil {
+			t.Errorf("%s: the prefix is %q, want %q", text, s.prefix, want)
+		}
+	}
+	for _, text := range []string{"etcd:", "etcd://:2379", "etcd://u@h", "etcd://:secret@h", "etcd://h?cert_file=secret", "etcds://h?ca_file=/nowhere", "etcds://h?cert_file=x"} {
+		if _, err := openText(t, text); !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func openText(t *testing.T, text string) (*Store, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openURL(t.Context(), u)
+	if err != nil {
+		return nil, err
+	}
+	return s.(*Store), nil
+}

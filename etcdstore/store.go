@@ -1,0 +1,355 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/batch"
+	"github.com/holdfast-go/holdfast/internal/notices"
+)
+
+// DefaultPrefix is put in front of all keys by default.
+const DefaultPrefix = "holdfast/"
+
+// Options change how a store works. The zero value and nil are the defaults.
+type Options struct {
+	// Prefix is put in front of all keys. "" means [DefaultPrefix]. All programs that are to exclude
+	// each other need the same. It must have no control characters.
+	Prefix string
+}
+
+const (
+	requestBound = 3 * time.Second // of a request without a deadline
+	maxBatch     = 40              // a server allows 128 operations in a transaction by default
+)
+
+// A Store keeps locks in etcd. See the package comment for what it promises. Its methods may be
+// called from many goroutines at once.
+type Store struct {
+	client     *clientv3.Client
+	leases     pb.LeaseClient
+	ownsClient bool // Close closes the client as well
+	prefix     string
+	configErr  error
+	wall       func() time.Time // the clock of the tokens
+	alive      context.Context  // until Close
+	end        context.CancelFunc
+	group      sync.WaitGroup // goroutines
+	notices    notices.Registry
+	writes     batch.Queue[*write]
+	stream     chan *keepAliveStream // has the stream, nil before the first
+
+	mu      sync.Mutex // guards all below, and the leases
+	closed  bool
+	entries map[[2]string]*entry // by name and owner
+	sweepAt int                  // the number of entries at which to look for old ones
+	idle    map[int64][]*lease   // without keys, by seconds
+	asks    map[string]*asks     // by name
+
+	counters    clientv3.LeaseID // of a day
+	countersDay int64            // since 1970
+}
+
+// An entry is what this Store knows of a hold or place that was requested through it.
+type entry struct {
+	token    int64 // 0 if it is not known
+	lease    *lease
+	doubtful []*lease // of requests without a reply, which may be on their way
+	endWatch context.CancelFunc
+}
+
+var _ driver.Notifier = (*Store)(nil)
+
+// New returns a store that uses a client of the caller. Nothing is dialed. The client must stay open
+// until the Store is closed; Close does not close it.
+func New(client *clientv3.Client, opts *Options) *Store {
+	if opts == nil {
+		opts = &Options{}
+	}
+	s := &Store{
+		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix), stream: make(chan *keepAliveStream, 1),
+		entries: map[[2]string]*entry{}, sweepAt: 1024, idle: map[int64][]*lease{}, asks: map[string]*asks{},
+	}
+	s.alive, s.end = context.WithCancel(context.Background())
+	s.stream <- nil
+	s.writes = batch.Queue[*write]{
+		Send: s.sendWrites, Name: func(w *write) string { return w.name },
+		Max: maxBatch, Bound: requestBound, StuckAfter: 250 * time.Millisecond, MinInline: 900 * time.Millisecond, Solo: 4,
+	}
+	switch {
+	case client == nil:
+		s.configErr = fmt.Errorf("%w: the etcd client is nil", driver.ErrInvalid)
+	case strings.ContainsFunc(s.prefix, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		s.configErr = fmt.Errorf("%w: the prefix has a control character", driver.ErrInvalid)
+	default:
+		s.leases = clientv3.RetryLeaseClient(client)
+	}
+	return s
+}
+
+// Guarantees implements [driver.Store].
+func (s *Store) Guarantees() driver.Guarantees {
+	return driver.Guarantees{
+		Store:       "etcd",
+		Scope:       driver.ScopeNetwork,
+		Fencing:     true,
+		HolderCrash: driver.RecoveryTTL,
+		Grain:       grain,
+		Restart:     driver.FateKept,
+		Failover:    driver.FateKept,
+		Fair:        true,
+		Lookup:      true,
+		List:        true,
+		Break:       true,
+		Metadata:    true,
+		Keep:        true,
+		Detached:    true,
+	}
+}
+
+// Notify implements [driver.Notifier].
+func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notices.Notify(f) }
+
+// Identity implements [driver.Identifier]: the ID of the cluster.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	resp, err := s.read(ctx, "identity", clientv3.OpGet(s.prefix+"identity", clientv3.WithKeysOnly()))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("etcd %x", resp.Header.ClusterId), nil
+}
+
+// Close implements [driver.Store]. It ends the notices, and closes the client if the store was
+// opened from a URL.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	wasClosed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	s.group.Wait()
+	if wasClosed || !s.ownsClient {
+		return nil
+	}
+	return s.client.Close()
+}
+
+// check returns the error of a call that need not begin.
+func (s *Store) check(ctx context.Context, texts ...string) error {
+	if s.configErr != nil {
+		return s.configErr
+	}
+	if s.alive.Err() != nil {
+		return driver.ErrClosed
+	}
+	if slices.ContainsFunc(texts, func(text string) bool { return text == "" || strings.Contains(text, "\x00") }) {
+		return fmt.Errorf("%w: a name or an owner is empty or has a zero byte", driver.ErrInvalid)
+	}
+	return driver.NotApplied(ctx.Err())
+}
+
+// goWhileOpen runs f in a goroutine that Close waits for, unless the Store is closed.
+func (s *Store) goWhileOpen(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.group.Go(f)
+	}
+}
+
+// A name has these keys. An entry has the two of an owner and a record, which have one lease and
+// come and go together.
+//
+//	own/NAME\x00OWNER  the token, after "k" if the name is kept
+//	rec/NAME\x00TOKEN  the record: the first in order is that of the hold
+//	tok/NAME\x00TOKEN  one key, with the last token that was given
+func (s *Store) ownKey(name, owner string) string { return s.prefix + "own/" + name + "\x00" + owner }
+func (s *Store) recKey(name string, token int64) string {
+	return fmt.Sprintf("%srec/%s\x00%016d", s.prefix, name, token)
+}
+func (s *Store) tokKey(name string, token int64) string {
+	return fmt.Sprintf("%stok/%s\x00%016d", s.prefix, name, token)
+}
+
+// recordsEnd and countersEnd are the ends of the ranges of the keys of a name.
+func (s *Store) recordsEnd(name string) string  { return s.prefix + "rec/" + name + "\x01" }
+func (s *Store) countersEnd(name string) string { return s.prefix + "tok/" + name + "\x01" }
+
+// A record is the value of a key rec/NAME\x00TOKEN.
+type record struct {
+	Holder   string            `json:"holder,omitempty"`
+	Since    int64             `json:"since"` // milliseconds since 1970, by the clock of the client
+	Tokens   int               `json:"tokens,omitempty"`
+	Kept     bool              `json:"kept,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+func (r record) encode() string {
+	text, _ := json.Marshal(r) // never fails
+	return string(text)
+}
+
+// A found is a record in the store.
+type found struct {
+	record
+	name  string
+	token int64
+	kv    *mvccpb.KeyValue
+}
+
+// decode reads a record.
+func (s *Store) decode(kv *mvccpb.KeyValue) (f found, err error) {
+	key := strings.TrimPrefix(string(kv.Key), s.prefix+"rec/")
+	name, token, ok := strings.Cut(key, "\x00")
+	f.name, f.kv = name, kv
+	foreign := func(text string) bool {
+		return len(text) > driver.MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
+	}
+	if f.token, err = strconv.ParseInt(token, 10, 64); err == nil && ok && f.token > 0 && f.token <= driver.MaxToken {
+		if err = json.Unmarshal(kv.Value, &f.record); err == nil && !foreign(name) && !foreign(f.Holder) {
+			return f, nil
+		}
+	}
+	return f, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
+}
+
+// publish returns the Record of a hold. It asks the server how long the hold lasts, which is 0 if it
+// has ended.
+func (s *Store) publish(ctx context.Context, f found, waiting int) (driver.Record, error) {
+	rec := driver.Record{
+		Name: f.name, Holder: f.Holder, Token: f.token, Since: time.UnixMilli(min(max(f.Since, 0), 1<<47)),
+		Kept: f.Kept, Waiting: waiting, Metadata: f.Metadata,
+	}
+	if rec.Kept {
+		rec.Holder, rec.Metadata = "", nil
+	}
+	resp, err := s.client.TimeToLive(ctx, clientv3.LeaseID(f.kv.Lease))
+	if err != nil {
+		return rec, storeError(err)
+	}
+	if f.kv.Lease == 0 { // not a record of this package
+		resp.TTL = int64(driver.MaxTTL / time.Second)
+	}
+	if resp.TTL >= 0 { // in whole seconds, rounded down
+		rec.Remaining = max(time.Duration(min(resp.TTL, int64(100*driver.MaxTTL/time.Second)))*time.Second, time.Second/2)
+		rec.Until = time.Now().Round(0).Add(rec.Remaining)
+	}
+	return rec, nil
+}
+
+// A write is a transaction on the keys of one name.
+type write struct {
+	name string
+	op   clientv3.Op
+	resp *clientv3.TxnResponse
+	err  error
+}
+
+// write sends a transaction, together with those of other callers.
+func (s *Store) write(ctx context.Context, name string, op clientv3.Op) (*clientv3.TxnResponse, error) {
+	w := &write{name: name, op: op}
+	if err := s.writes.Do(ctx, w); err != nil {
+		if errors.Is(err, batch.ErrNotSent) {
+			err = driver.NotApplied(err)
+		}
+		return nil, err
+	}
+	return w.resp, storeError(w.err)
+}
+
+// sendWrites sends transactions together. A transaction may put a key once, so writes of one name
+// follow each other. If the server refuses all of them because of one, each is sent alone.
+func (s *Store) sendWrites(ctx context.Context, deadline time.Time, writes []*write) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	for len(writes) > 0 {
+		var now, later []*write
+		var ops []clientv3.Op
+		names := map[string]bool{}
+		for _, w := range writes {
+			if names[w.name] {
+				later = append(later, w)
+				continue
+			}
+			names[w.name] = true
+			now, ops = append(now, w), append(ops, w.op)
+		}
+		if len(now) > 1 {
+			resp, err := s.client.Do(ctx, clientv3.OpTxn(nil, ops, nil))
+			if err != nil && !driver.IsNotApplied(storeError(err)) || err == nil {
+				for i, w := range now {
+					if w.err = err; err == nil {
+						w.resp = (*clientv3.TxnResponse)(resp.Txn().Responses[i].GetResponseTxn())
+						w.resp.Header = resp.Txn().Header
+					}
+				}
+				writes = later
+				continue
+			}
+		}
+		for _, w := range now {
+			var resp clientv3.OpResponse
+			if resp, w.err = s.client.Do(ctx, w.op); w.err == nil {
+				w.resp = resp.Txn()
+			}
+		}
+		writes = later
+	}
+}
+
+// read sends reads that are served at one revision, which a majority confirms.
+func (s *Store) read(ctx context.Context, text string, gets ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	if err := s.check(ctx, text); err != nil {
+		return nil, err
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, requestBound)
+		defer cancel()
+	}
+	resp, err := s.client.Do(ctx, clientv3.OpTxn(nil, gets, nil))
+	if err != nil {
+		return nil, storeError(err)
+	}
+	return resp.Txn(), nil
+}
+
+// refusals are replies of a server that has not applied a request.
+var refusals = []error{
+	rpctypes.ErrNoSpace, rpctypes.ErrLeaseNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
+	rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed,
+	rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted,
+	rpctypes.ErrGRPCNotSupportedForLearner, rpctypes.ErrCorrupt,
+}
+
+// storeError returns the error of a request as package driver defines it.
+func storeError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rpctypes.ErrTooManyRequests):
+		return &driver.RetryError{Err: err}
+	}
+	for _, refusal := range refusals {
+		if rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(refusal) || errors.Is(err, refusal) {
+			return driver.NotApplied(err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,107 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func init() {
+	driver.Register("etcd", openURL)
+	driver.Register("etcds", openURL)
+}
+
+// openURL makes a store with a client of its own. Nothing is dialed unless there is a user, who is
+// authenticated.
+func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
+	query := driver.NewQuery(u)
+	if u.Opaque != "" || u.Fragment != "" || u.Host == "" {
+		return nil, fmt.Errorf("%w: want %s://host:port,host:port", driver.ErrInvalid, u.Scheme)
+	}
+	config := clientv3.Config{
+		Logger:            zap.NewNop(), // The errors have all that it would log.
+		DialTimeout:       requestBound,
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: requestBound, // A member that is cut off is left.
+		Username: cmp.Or(u.User.Username(), os.Getenv("HOLDFAST_ETCD_USER")),
+		Password: os.Getenv("HOLDFAST_ETCD_PASSWORD"),
+	}
+	if password, ok := u.User.Password(); ok {
+		config.Password = password
+	}
+	if (config.Username == "") != (config.Password == "") {
+		return nil, fmt.Errorf("%w: a user and a password of etcd belong together", driver.ErrInvalid)
+	}
+	scheme := "http://"
+	if u.Scheme == "etcds" {
+		scheme = "https://"
+		var err error
+		if config.TLS, err = readTLS(query); err != nil {
+			return nil, err
+		}
+	}
+	for host := range strings.SplitSeq(u.Host, ",") {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), "2379")
+		}
+		if strings.HasPrefix(host, ":") {
+			return nil, fmt.Errorf("%w: the URL names no host", driver.ErrInvalid)
+		}
+		config.Endpoints = append(config.Endpoints, scheme+host)
+	}
+	opts := &Options{}
+	if path := strings.Trim(u.Path, "/"); path != "" {
+		opts.Prefix = path + "/"
+	}
+	if err := query.Err(); err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	s := New(client, opts)
+	s.ownsClient = true
+	if s.configErr != nil {
+		_ = s.Close() // Nothing was done with it.
+		return nil, s.configErr
+	}
+	return s, nil
+}
+
+func readTLS(query *driver.Query) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: query.String("server_name", "")}
+	cert, key := query.String("cert_file", ""), query.String("key_file", "")
+	if (cert == "") != (key == "") {
+		return nil, fmt.Errorf("%w: cert_file and key_file belong together", driver.ErrInvalid)
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("%w: cert_file and key_file: %w", driver.ErrInvalid, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	if path := query.String("ca_file", ""); path != "" {
+		pem, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("%w: ca_file: %w", driver.ErrInvalid, err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%w: ca_file has no certificate in PEM", driver.ErrInvalid)
+		}
+	}
+	return config, nil
+}

@@ -1,0 +1,346 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
+)
+
+// Renew implements [driver.Store]. One read confirms the entries, and the keep-alives of their
+// leases follow it.
+func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+	began := time.Now()
+	outcomes := make([]driver.RenewOutcome, len(reqs))
+	var errs []error
+	for i := 0; i < len(reqs); i += maxBatch {
+		chunk := reqs[i:min(i+maxBatch, len(reqs))]
+		errs = append(errs, s.renew(ctx, began, chunk, outcomes[i:i+len(chunk)]))
+	}
+	return outcomes, errors.Join(errs...)
+}
+
+func (s *Store) renew(ctx context.Context, began time.Time, reqs []driver.RenewRequest, outcomes []driver.RenewOutcome) error {
+	var gets []clientv3.Op
+	for _, req := range reqs {
+		gets = append(gets, clientv3.OpGet(s.ownKey(req.Name, req.Owner)), first(s.recKey(req.Name, 0), s.recordsEnd(req.Name)))
+	}
+	resp, err := s.read(ctx, "renewals", gets...)
+	if err != nil {
+		return err
+	}
+	var entries []*entryToProlong
+	var positions []int
+	for i, req := range reqs {
+		own, front := resp.Responses[2*i].GetResponseRange().Kvs, resp.Responses[2*i+1].GetResponseRange().Kvs
+		outcomes[i] = driver.RenewLost
+		if len(own) == 0 || len(front) == 0 {
+			continue
+		}
+		token, kept := parseOwn(own[0])
+		holds := string(front[0].Key) == s.recKey(req.Name, token)
+		if !kept && (req.Token == 0 || holds && req.Token == token) {
+			entries = append(entries, &entryToProlong{name: req.Name, owner: req.Owner, own: own[0], ttl: req.TTL})
+			positions = append(positions, i)
+			outcomes[i] = driver.RenewQueued
+			if holds {
+				outcomes[i] = driver.Renewed
+			}
+		}
+	}
+	prolonged, err := s.prolong(ctx, began, entries)
+	for i, outcome := range prolonged {
+		if outcome != driver.Renewed {
+			outcomes[positions[i]] = outcome
+		}
+	}
+	return err
+}
+
+// An entryToProlong is an entry that is to last until its TTL from now at least.
+type entryToProlong struct {
+	name, owner string
+	own         *mvccpb.KeyValue
+	ttl         time.Duration
+	lease       *lease
+}
+
+// prolong keeps the leases of entries alive where they do not last long enough. An entry with a
+// lease that is too short gets another one.
+func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryToProlong) ([]driver.RenewOutcome, error) {
+	var short []*lease
+	for _, p := range entries {
+		id := clientv3.LeaseID(p.own.Lease)
+		p.lease = &lease{id: id} // of another process
+		s.mu.Lock()
+		if e := s.entries[[2]string{p.name, p.owner}]; e != nil {
+			for _, l := range append(e.doubtful, e.lease) {
+				if l != nil && l.id == id {
+					p.lease = l
+				}
+			}
+		}
+		if p.lease.endsBefore(began.Add(p.ttl)) && (p.lease.seconds == 0 || p.lease.seconds >= int64(p.ttl/time.Second)) {
+			short = append(short, p.lease)
+		}
+		s.mu.Unlock()
+	}
+	err := s.keepAlive(ctx, short)
+	outcomes := make([]driver.RenewOutcome, len(entries))
+	for i, p := range entries {
+		switch {
+		case !s.endsBefore(p.lease, began.Add(p.ttl)):
+			outcomes[i] = driver.Renewed
+		case err == nil:
+			outcomes[i], err = s.changeLease(ctx, began, p)
+		}
+	}
+	return outcomes, err
+}
+
+// changeLease gives an entry a lease for a longer TTL.
+func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProlong) (driver.RenewOutcome, error) {
+	token, _ := parseOwn(p.own)
+	leases, err := s.takeLeases(ctx, began, p.ttl)
+	if err != nil {
+		return driver.RenewUnknown, err
+	}
+	own, mine := string(p.own.Key), s.recKey(p.name, token)
+	resp, err := s.read(ctx, p.name, clientv3.OpGet(mine))
+	if err == nil {
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 {
+			s.putLeases(leases...)
+			return driver.RenewLost, nil
+		}
+		resp, err = s.write(ctx, p.name, clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(own), "=", p.own.ModRevision), clientv3.Compare(clientv3.ModRevision(mine), "=", kvs[0].ModRevision)},
+			[]clientv3.Op{
+				clientv3.OpPut(own, string(p.own.Value), clientv3.WithLease(leases[0].id)),
+				clientv3.OpPut(mine, string(kvs[0].Value), clientv3.WithLease(leases[0].id)),
+			}, nil))
+	}
+	switch {
+	case err != nil:
+		if !driver.IsNotApplied(err) {
+			s.remember(p.name, p.owner, func(e *entry) { e.doubtful = append(e.doubtful, leases[0]) })
+		}
+		return driver.RenewUnknown, err
+	case !resp.Succeeded: // Another request has changed the entry.
+		s.putLeases(leases...)
+		return driver.RenewUnknown, fmt.Errorf("another request of the owner has changed %q", p.name)
+	}
+	unused := false
+	s.remember(p.name, p.owner, func(e *entry) {
+		// The lease may be in doubt, or of another process.
+		unused = e.lease == p.lease && !slices.Contains(e.doubtful, p.lease)
+		e.token, e.lease = token, leases[0]
+	})
+	if unused {
+		s.putLeases(p.lease)
+	}
+	return driver.Renewed, nil
+}
+
+// Release implements [driver.Store]. Leases of requests without a reply are revoked, so that these
+// fail if they still arrive.
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (released bool, err error) {
+	if err := s.check(ctx, req.Name, req.Owner); err != nil {
+		if req.Owner == "" && errors.Is(err, driver.ErrInvalid) {
+			return false, nil
+		}
+		return false, err
+	}
+	began := time.Now()
+	s.askUntil(req.Name, req.Owner, time.Time{}, 0)
+	own, key := s.ownKey(req.Name, req.Owner), [2]string{req.Name, req.Owner}
+	var known entry
+	s.mu.Lock()
+	if e := s.entries[key]; e != nil {
+		known = *e
+		known.doubtful = slices.Clone(e.doubtful)
+	}
+	s.mu.Unlock()
+	if known.token == 0 {
+		resp, err := s.read(ctx, req.Name, clientv3.OpGet(own))
+		if err != nil {
+			return false, err
+		}
+		if kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			known.token, _ = parseOwn(kvs[0])
+		}
+	}
+	if known.token != 0 {
+		if req.Keep > 0 {
+			released, err = s.keep(ctx, began, req, known.token)
+		} else {
+			var resp *clientv3.TxnResponse
+			resp, err = s.write(ctx, req.Name, clientv3.OpTxn(
+				[]clientv3.Cmp{clientv3.Compare(clientv3.Value(own), "=", fmt.Sprintf("%016d", known.token))},
+				[]clientv3.Op{clientv3.OpDelete(own), clientv3.OpDelete(s.recKey(req.Name, known.token))}, nil))
+			released = err == nil && resp.Succeeded
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	for _, l := range known.doubtful {
+		if l == nil {
+			continue
+		}
+		if _, err := s.client.Revoke(ctx, l.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return false, storeError(err)
+		}
+	}
+	s.mu.Lock()
+	if e := s.entries[key]; e != nil && e.token == known.token {
+		delete(s.entries, key)
+		if e.endWatch != nil {
+			e.endWatch()
+		}
+	}
+	s.mu.Unlock()
+	if !slices.Contains(known.doubtful, known.lease) {
+		s.putLeases(known.lease)
+	}
+	return released, nil
+}
+
+// keep makes a keep of a hold, and ends a place. A keep is made again.
+func (s *Store) keep(ctx context.Context, began time.Time, req driver.ReleaseRequest, token int64) (bool, error) {
+	own, mine := s.ownKey(req.Name, req.Owner), s.recKey(req.Name, token)
+	leases, err := s.takeLeases(ctx, began, req.Keep)
+	if err != nil {
+		return false, err
+	}
+	lease := clientv3.WithLease(leases[0].id)
+	puts := []clientv3.Op{
+		clientv3.OpPut(own, fmt.Sprintf("k%016d", token), lease),
+		clientv3.OpPut(mine, record{Since: time.Now().UnixMilli(), Kept: true}.encode(), lease),
+	}
+	exists := clientv3.Compare(clientv3.CreateRevision(mine), ">", 0)
+	resp, err := s.write(ctx, req.Name, clientv3.OpTxn([]clientv3.Cmp{exists, absent(s.recKey(req.Name, 0), mine)}, puts,
+		[]clientv3.Op{clientv3.OpDelete(own), clientv3.OpDelete(mine)}))
+	if err == nil && !resp.Succeeded {
+		s.putLeases(leases...)
+	}
+	return err == nil && resp.Succeeded, err
+}
+
+// Lookup implements [driver.Store].
+func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+	for {
+		resp, err := s.read(ctx, name, first(s.recKey(name, 0), s.recordsEnd(name)))
+		if err != nil {
+			return driver.Record{}, false, err
+		}
+		front := resp.Responses[0].GetResponseRange()
+		if len(front.Kvs) == 0 {
+			return driver.Record{}, false, nil
+		}
+		f, err := s.decode(front.Kvs[0])
+		if err != nil {
+			return driver.Record{}, false, err
+		}
+		if rec, err := s.publish(ctx, f, int(front.Count)-1); err != nil || rec.Remaining > 0 {
+			return rec, err == nil, err
+		}
+		// The lease has ended, and the server is about to delete the record.
+		if err := retry.Sleep(ctx, 10*time.Millisecond); err != nil {
+			return driver.Record{}, false, err
+		}
+	}
+}
+
+// List implements [driver.Store]. It reads the names at one revision.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) {
+		var front found
+		waiting := 0
+		send := func() bool {
+			if front.kv == nil {
+				return true
+			}
+			rec, err := s.publish(ctx, front, waiting)
+			if err != nil {
+				yield(driver.Record{}, err)
+				return false
+			}
+			return rec.Remaining == 0 || yield(rec, nil)
+		}
+		begin, revision := s.prefix+"rec/"+prefix, int64(0)
+		end := clientv3.GetPrefixRangeEnd(begin)
+		for more := true; more; {
+			resp, err := s.read(ctx, "list", clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(500), clientv3.WithRev(revision)))
+			if err != nil {
+				yield(driver.Record{}, err)
+				return
+			}
+			revision = resp.Header.Revision
+			page := resp.Responses[0].GetResponseRange()
+			for _, kv := range page.Kvs {
+				begin = string(kv.Key) + "\x00"
+				f, err := s.decode(kv)
+				switch {
+				case err != nil:
+					if !yield(driver.Record{}, err) {
+						return
+					}
+				case front.kv != nil && f.name == front.name:
+					waiting++
+				case !send():
+					return
+				default:
+					front, waiting = f, 0
+				}
+			}
+			more = page.More
+		}
+		send()
+	}
+}
+
+// Break implements [driver.Store].
+func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (rec driver.Record, broken bool, err error) {
+	begin, owners := s.recKey(req.Name, 0), s.ownKey(req.Name, "")
+	for {
+		resp, err := s.read(ctx, req.Name, first(begin, s.recordsEnd(req.Name)), clientv3.OpGet(owners, clientv3.WithPrefix()))
+		if err != nil {
+			return rec, false, err
+		}
+		front := resp.Responses[0].GetResponseRange()
+		if len(front.Kvs) == 0 {
+			return rec, false, nil
+		}
+		f, err := s.decode(front.Kvs[0])
+		if err != nil {
+			return rec, false, err
+		}
+		if req.Token != 0 && (req.Token < f.token || req.Token >= f.token+int64(max(f.Tokens, 1))) {
+			return rec, false, nil
+		}
+		if rec, err = s.publish(ctx, f, int(front.Count)-1); err != nil {
+			return rec, false, err
+		}
+		ops := []clientv3.Op{clientv3.OpDelete(string(f.kv.Key))}
+		for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
+			if token, _ := parseOwn(kv); token == f.token {
+				ops = append(ops, clientv3.OpDelete(string(kv.Key)))
+			}
+		}
+		created := clientv3.Compare(clientv3.CreateRevision(string(f.kv.Key)), "=", f.kv.CreateRevision)
+		done, err := s.write(ctx, req.Name, clientv3.OpTxn([]clientv3.Cmp{created}, ops, nil))
+		if err != nil || done.Succeeded {
+			return rec, err == nil, err
+		}
+	}
+}
