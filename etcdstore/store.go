@@ -229,7 +229,7 @@ func (s *Store) decode(kv *mvccpb.KeyValue) (f found, err error) {
 	return f, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
 }
 
-// publish returns the Record of a hold. It asks the server how long the hold lasts, which is 0 if it
+// publish returns the Record of a hold. It reads how long the hold lasts, which is 0 if it
 // has ended.
 func (s *Store) publish(ctx context.Context, f found, waiting int) (driver.Record, error) {
 	rec := driver.Record{

@@ -35,8 +35,8 @@ func (s *Store) watchAgain(name, owner string, token int64) {
 	}
 }
 
-// watchPlace sends the notices of a place. It watches the entry before the place, and so it hears of
-// the end of the hold only if it is the first place. It returns when the place has ended or was
+// watchPlace sends the notices of a place. It watches the entry before the place, and so it observes
+// the end of the hold only if the place is the first. It returns when the place has ended or was
 // admitted.
 func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64, tokens int, before string, revision int64, isFirst bool) {
 	mine := s.recKey(name, token)
@@ -125,7 +125,7 @@ func (s *Store) askUntil(name, owner string, until time.Time, revision int64) {
 	}
 }
 
-// watchName sends the Ask notices of a name, as long as an owner wants them.
+// watchName sends the Ask notices of a name, as long as an owner waits.
 func (s *Store) watchName(name string, a *asks, revision int64) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	defer cancel()
