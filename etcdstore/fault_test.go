@@ -224,11 +224,9 @@ func TestLeaderKilled(t *testing.T) {
 	}
 }
 
-// A cluster without space grants nothing, which it does not report as held, and still releases.
-func TestNoSpace(t *testing.T) {
-	t.Parallel()
-	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
-	grant(t, s, request("owner", time.Hour))
+// useUpSpace writes until the alarm NOSPACE is raised.
+func useUpSpace(t *testing.T, s *Store) {
+	t.Helper()
 	for i := 0; ; i++ {
 		_, err := s.client.Put(t.Context(), "filling", strings.Repeat("x", 100_000))
 		if errors.Is(err, rpctypes.ErrNoSpace) {
@@ -238,6 +236,14 @@ func TestNoSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A cluster without space grants nothing, which it does not report as held, and still releases.
+func TestNoSpace(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
+	grant(t, s, request("owner", time.Hour))
+	useUpSpace(t, s)
 	for _, name := range []string{"name", "free"} {
 		req := request("other", time.Hour)
 		req.Name = name

@@ -14,6 +14,25 @@ func TestEtcdCluster(t *testing.T) {
 	if v := members[0].Version(); !strings.HasPrefix(v, "etcd Version: ") {
 		t.Errorf("the version is %q", v)
 	}
+	leaders := 0
+	for _, m := range members {
+		if m.Leads() {
+			leaders++
+		}
+	}
+	if leaders != 1 {
+		t.Errorf("%d members lead", leaders)
+	}
+	members[0].Compact()
+	members[1].Compact()
+	members[0].RaiseNoSpace()
+	if err := members[1].call("kv/put", `{"key": "YQ==", "value": "YQ=="}`, nil); err == nil || !strings.Contains(err.Error(), "space") {
+		t.Errorf("a put without space: %v", err)
+	}
+	members[0].EndNoSpace()
+	if err := members[1].call("kv/put", `{"key": "YQ==", "value": "YQ=="}`, nil); err != nil {
+		t.Error(err)
+	}
 	members[0].Kill()
 	waitUntil(t, "leader without a member", func() bool { return members[1].health() == nil })
 	if err := members[0].health(); err == nil {
