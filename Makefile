@@ -30,11 +30,11 @@ bench: needs ## Measure ours and the rivals on the same servers: writes docs/ben
 .PHONY: bench-local
 bench-local: ## Measure: memory, files, and the command against flock(1)
 	$(GO) test -run '^$$' -bench . -benchmem . ./filestore
-	$(GO) test -run "^$$" -bench . -benchtime 50x ./cmd/holdfast
+	$(GO) test -run "^$$" -bench . -benchtime 50x ./internal/command
 
 .PHONY: rounds
 rounds: ## The promise of "run" under kills and pauses, 100 rounds
-	HOLDFAST_ROUNDS=100 $(GO) test -race -count=1 -timeout=60m ./cmd/holdfast
+	HOLDFAST_ROUNDS=100 $(GO) test -race -count=1 -timeout=60m ./internal/command
 
 .PHONY: torture
 torture: needs ## Find out whether the locks are locks, ten minutes for each store

@@ -1,0 +1,132 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+const acquireLong = `Acquire takes a lock, prints a ticket for it, and ends. The lock stays taken
+until "holdfast release" gets the ticket, or the TTL is over; "holdfast renew"
+prolongs it. It is for work whose beginning and end are in different places: two
+steps of a pipeline, a job that is handed to another host. For work that one
+command does, use "holdfast run", which renews the lock and stops the command if
+it is lost.
+
+The lock is not renewed meanwhile, and its expiry is not reported: choose
+one that is longer than the work.
+
+Who has the ticket can renew and release the lock. Keep it secret.
+
+Exit code: 0 when the lock is taken; or
+   64  the command line is wrong, or the store cannot do it
+   69  the store cannot be reached, or the record is damaged
+   74  standard output cannot be written (the lock is given back)
+   75  the lock is held by another
+  130  interrupted (128+n for another signal n)`
+
+const acquireExample = `  ticket=$(holdfast acquire deploy --ttl 1h --wait 5m)
+  ...
+  holdfast release "$ticket"`
+
+// An acquireCommand is "holdfast acquire" with its flags.
+type acquireCommand struct {
+	*cli
+	ttl  time.Duration
+	wait waitLimit
+	try  bool
+	meta map[string]string
+
+	limits limitFlags
+}
+
+func newAcquire(c *cli) *cobra.Command {
+	a := &acquireCommand{cli: c, wait: waitForever}
+	cmd := &cobra.Command{
+		Use:     "acquire NAME",
+		Short:   "Take a lock and print a ticket for it",
+		Long:    acquireLong,
+		Example: acquireExample,
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.checkFlags(cmd.Flags()); err != nil {
+				return err
+			}
+			ctx, stop := interruptContext()
+			defer stop()
+			return a.inspect(ctx, func(client *holdfast.Client) error {
+				return a.acquireTicket(ctx, client, args[0])
+			})
+		},
+	}
+	f := cmd.Flags()
+	durationVar(f, &a.ttl, "ttl", 10*time.Minute, "when the lock is free again unless it is renewed\n"+
+		"or released")
+	f.Var(&a.wait, "wait", "how long to wait for the lock: a duration, 0\n"+
+		"or forever")
+	f.BoolVar(&a.try, "try", false, "do not wait for the lock, like --wait 0")
+	a.addMaxOutage(f)
+	a.limits.addTo(f)
+	f.StringToStringVar(&a.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users;\n"+
+		"may be repeated, at most 16 of 1024 bytes in\n"+
+		"all")
+	f.BoolVar(&a.json, "json", false, "one JSON object, with the ticket and the token")
+	return cmd
+}
+
+func (a *acquireCommand) checkFlags(flags *pflag.FlagSet) error {
+	var err error
+	if a.try, err = resolveTry(flags, a.try, a.wait); err != nil {
+		return err
+	}
+	return a.checkMaxOutage()
+}
+
+func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Client, name string) error {
+	if can := client.Guarantees(); !can.Detached {
+		return usageError(fmt.Errorf("the locks of the %s store end with the process that has taken them, so that there is no ticket", can.Store),
+			"holdfast run")
+	}
+	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
+	a.limits.apply(options)
+	lock, err := a.acquireLock(ctx, os.Stderr, client, name, options, a.try, a.wait)
+	if err != nil {
+		e := exitErrorFor(err)
+		if e.code == exitBusy && !a.try {
+			e.hint = "--wait with more time"
+		}
+		return e
+	}
+	defer lock.Release() // does nothing once it is handed over
+	ticket, err := lock.Ticket()
+	if err != nil {
+		return exitErrorFor(err)
+	}
+	if err := a.printTicket(lock, ticket); err != nil {
+		return err
+	}
+	if _, err := lock.HandOver(); err != nil {
+		return exitErrorFor(err)
+	}
+	return nil
+}
+
+// printTicket is the only place where the program shows a ticket.
+func (a *acquireCommand) printTicket(lock *holdfast.Lock, ticket holdfast.Ticket) error {
+	if !a.json {
+		return writeOutput([]byte(ticket + "\n"))
+	}
+	return printJSON(struct {
+		Name   string          `json:"name"`
+		Ticket holdfast.Ticket `json:"ticket"`
+		Token  int64           `json:"token,omitempty"`
+		Holder string          `json:"holder"`
+		TTLMS  int64           `json:"ttl_ms"`
+	}{lock.Name(), ticket, lock.Token(), lock.Holder(), a.ttl.Milliseconds()})
+}

@@ -1,0 +1,194 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
+)
+
+const breakLong = `Break ends the hold of a lock, of any holder, and reports the former holder and
+its token. It is for a lock whose holder is known to be dead or wrong. If many
+hold the lock it ends all of these holds, with --token one of them.
+
+The holder works on until its next renewal: up to a third of its TTL. Only a
+resource that refuses its token is safe meanwhile.
+
+It looks at the hold first and breaks only that one: if the lock has changed
+hands since, it breaks nothing. On a terminal it asks in between; elsewhere it
+requires --yes.
+
+Exit code: 0 when the lock was broken; or
+    1  nobody holds it, or the answer was no
+   64  the command line is wrong, --yes is missing, or the store cannot break
+   69  the store cannot be reached (the lock may be broken or not), or the
+       record is damaged
+   74  standard output cannot be written
+   75  the lock has changed hands meanwhile, and nothing was broken`
+
+const breakExample = `  holdfast break backup
+  holdfast break backup --yes --json
+  holdfast break downloads --token 1795263959271324`
+
+func newBreak(c *cli) *cobra.Command {
+	var yes bool
+	var token int64
+	cmd := &cobra.Command{
+		Use:     "break NAME",
+		Short:   "End the hold of a lock by force",
+		Long:    breakLong,
+		Example: breakExample,
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("token") && token < 1 {
+				return usageError(fmt.Errorf("--token %d is below 1", token), "holdfast show "+args[0])
+			}
+			ctx := context.Background()
+			return c.inspect(ctx, func(client *holdfast.Client) error {
+				return c.breakLock(ctx, client, args[0], token, yes)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	f.Int64Var(&token, "token", 0, "break the hold with this `TOKEN`, and no other")
+	f.BoolVar(&c.json, "json", false, "report the broken lock as one JSON object")
+	return cmd
+}
+
+// breakLock breaks the hold with the token, or all holds if the token is 0.
+func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name string, token int64, yes bool) error {
+	if !yes && !(isTerminal(os.Stdin) && isTerminal(os.Stderr)) {
+		return usageError(errors.New("there is no terminal to ask on whether the lock is to be broken"), "--yes")
+	}
+	seen, err := client.Lookup(ctx, name)
+	if err != nil {
+		return lookupError(name, err)
+	}
+	if token > 0 {
+		holds := lockview.EachHold(seen)
+		i := slices.IndexFunc(holds, func(hold holdfast.Record) bool { return hold.Token == token })
+		if i < 0 {
+			return &exitError{exitBusy, fmt.Errorf("nothing was broken: no hold of %q has the token %d, it %s",
+				name, token, holderPhrase(seen, "is", "has been")), "holdfast show NAME"}
+		}
+		seen = holds[i]
+		seen.Others = nil
+	}
+	if !yes {
+		if err := confirmBreak(ctx, client, seen); err != nil {
+			return err
+		}
+	}
+	rec, err := breakSeen(ctx, client, seen)
+	if errors.Is(err, holdfast.ErrNotHeld) && seen.Token > 0 {
+		if changed := checkUnchanged(ctx, client, seen); changed != nil {
+			return changed
+		}
+	}
+	if errors.Is(err, holdfast.ErrUnavailable) {
+		return &exitError{exitUnavailable, fmt.Errorf("%w; it may be broken or not", err), "holdfast show NAME"}
+	}
+	if err != nil {
+		return lookupError(name, err)
+	}
+	if c.json {
+		return printJSON(lockview.NewView(rec))
+	}
+	var out []byte
+	for _, hold := range lockview.EachHold(rec) {
+		out = fmt.Appendf(out, "broken: %q, which %s\n", name, holderPhrase(hold, "was", "had been"))
+	}
+	return writeOutput(out)
+}
+
+// breakSeen breaks the holds that were seen, and no others if they have tokens. It returns those
+// that were still there.
+func breakSeen(ctx context.Context, client *holdfast.Client, seen holdfast.Record) (broken holdfast.Record, err error) {
+	if seen.Token == 0 {
+		return client.Break(ctx, seen.Name)
+	}
+	var holds []holdfast.Record
+	for _, hold := range lockview.EachHold(seen) {
+		rec, failed := client.BreakToken(ctx, seen.Name, hold.Token)
+		switch {
+		case failed == nil:
+			holds = append(holds, rec)
+		case err == nil || !errors.Is(failed, holdfast.ErrNotHeld):
+			err = failed
+		}
+	}
+	if len(holds) == 0 || !errors.Is(err, holdfast.ErrNotHeld) && err != nil {
+		return broken, err
+	}
+	broken = holds[0]
+	broken.Others = holds[1:]
+	return broken, nil
+}
+
+// confirmBreak returns nil if the user wants the hold broken, and it is still there.
+func confirmBreak(ctx context.Context, client *holdfast.Client, seen holdfast.Record) error {
+	for _, hold := range lockview.EachHold(seen) {
+		_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n", seen.Name, holderPhrase(hold, "is", "has been"))
+	}
+	_, _ = fmt.Fprint(os.Stderr, "Its holder is not asked, and works on until its next renewal.\nBreak it? [y/N] ")
+	if !readYes(os.Stdin) {
+		return &exitError{exitNobody, errors.New("nothing was broken"), ""}
+	}
+	return checkUnchanged(ctx, client, seen)
+}
+
+// checkUnchanged returns an error if the hold is over that was seen. It matters most for a hold
+// without a token, since Break cannot be told to end only that one.
+func checkUnchanged(ctx context.Context, client *holdfast.Client, seen holdfast.Record) error {
+	now, err := client.Lookup(ctx, seen.Name)
+	if err != nil {
+		return lookupError(seen.Name, err)
+	}
+	stillThere := func(hold holdfast.Record) bool { return lockview.SameHold(seen, hold) }
+	if !slices.ContainsFunc(lockview.EachHold(now), stillThere) {
+		return &exitError{exitBusy, fmt.Errorf("nothing was broken: meanwhile %q %s", seen.Name, holderPhrase(now, "is", "has been")), "again"}
+	}
+	return nil
+}
+
+func readYes(from io.Reader) bool {
+	line, _ := bufio.NewReader(from).ReadString('\n') // the end of the input is a no
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true
+	}
+	return false
+}
+
+// holderPhrase describes the holder of a lock, in the tense of the verbs.
+func holderPhrase(rec holdfast.Record, is, hasBeen string) string {
+	var text string
+	switch {
+	case rec.Kept:
+		text = is + " kept after its release"
+	case rec.Holder == "":
+		text = is + " held by somebody unknown"
+	default:
+		text = is + " held by " + lockview.Readable(rec.Holder)
+	}
+	if rec.Token > 0 {
+		text += fmt.Sprintf(" under token %d", rec.Token)
+	}
+	if d, ok := lockview.Age(rec); ok {
+		text += fmt.Sprintf(", and %s so for %s", hasBeen, lockview.ShortDuration(d))
+	}
+	if len(rec.Metadata) > 0 {
+		text += " (" + lockview.FormatMetadata(rec.Metadata) + ")"
+	}
+	return text
+}

@@ -1,0 +1,71 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// A changingStore calls change after each Lookup, before the result is returned.
+type changingStore struct {
+	driver.Store
+	change func()
+}
+
+func (s *changingStore) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+	rec, found, err := s.Store.Lookup(ctx, name)
+	if s.change != nil {
+		s.change()
+	}
+	return rec, found, err
+}
+
+// With --yes, too, break ends only the hold that it has seen.
+func TestBreakOfChangedHold(t *testing.T) {
+	for _, test := range []struct {
+		what string
+		next bool // another holder takes the name
+		code int
+	}{
+		{"taken by another", true, exitBusy},
+		{"free", false, exitNobody},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			store := &changingStore{Store: memstore.New()}
+			client := holdfast.New(store, &holdfast.Config{Holder: "the-test"})
+			t.Cleanup(func() { _ = client.Close() })
+			lock := holdLock(t, client, "x")
+			var next *holdfast.Lock
+			store.change = func() {
+				store.change = nil
+				if err := lock.Release(); err != nil {
+					t.Error(err)
+				}
+				if test.next {
+					next = holdLock(t, client, "x")
+				}
+			}
+			err := new(cli).breakLock(t.Context(), client, "x", 0, true)
+			var exit *exitError
+			if !errors.As(err, &exit) || exit.code != test.code {
+				t.Fatalf("break ended with %v, want exit code %d", err, test.code)
+			}
+			if !test.next {
+				return
+			}
+			want := fmt.Sprintf(`nothing was broken: meanwhile "x" is held by the-test under token %d`, next.Token())
+			if !strings.HasPrefix(exit.err.Error(), want) {
+				t.Errorf("%q, want %q", exit.err, want)
+			}
+			if err := next.Extend(t.Context(), holdfast.DefaultTTL); err != nil {
+				t.Errorf("the next holder was cut off: %v", err)
+			}
+		})
+	}
+}

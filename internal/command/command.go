@@ -1,0 +1,98 @@
+// Package command is the program holdfast. The main packages are elsewhere, so that each links the
+// stores that it needs: cmd/holdfast those of this module, etcdstore/cmd/holdfast etcd as well.
+package command
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Main runs the program.
+func Main() {
+	os.Exit(reportError(os.Stderr, newRoot(os.Args[1:]).Execute()))
+}
+
+// A cli holds the flags that all subcommands share.
+type cli struct {
+	store     stores
+	quiet     bool
+	verbose   bool
+	maxOutage time.Duration // of the subcommands that wait; 0 is the default
+	json      bool          // of the subcommands with --json
+}
+
+// addMaxOutage adds the flag that bounds a wait while the store does not answer.
+func (c *cli) addMaxOutage(f *pflag.FlagSet) {
+	durationVar(f, &c.maxOutage, "max-outage", 10*time.Second, "how long a wait goes on while the store does\n"+
+		"not answer")
+}
+
+// checkMaxOutage refuses what package holdfast would take for the default.
+func (c *cli) checkMaxOutage() error {
+	if c.maxOutage <= 0 {
+		return usageError(fmt.Errorf("--max-outage %v is not above 0", c.maxOutage), "--max-outage 10s")
+	}
+	return nil
+}
+
+// newRoot assembles the program for a command line. Every subcommand has a file of its own with a
+// function that creates it. "run" leaves out the others, since it is started twice for each command
+// and must start fast.
+func newRoot(args []string) *cobra.Command {
+	c := &cli{store: stores{urls: []string{"file:"}}}
+	root := &cobra.Command{
+		Use:   "holdfast",
+		Short: "Hold a distributed lock while a command runs",
+		Long: `Holdfast holds a distributed lock while a command runs.
+
+Every flag can be given by an environment variable too: --kill-after is
+HOLDFAST_KILL_AFTER. The flag wins. Durations are 30s, 5m, 1d; a number alone is
+seconds.`,
+		Args: noSuchCommand,
+
+		SuggestionsMinimumDistance: 2,
+
+		SilenceErrors: true, // Main reports them
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return applyEnvironment(cmd.Flags())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	flags := root.PersistentFlags()
+	flags.Var(&c.store, "store", "URL of the store that keeps the locks; given several times,\n"+
+		"of the nodes of a quorum")
+	flags.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing on standard error; see the exit code")
+	flags.BoolVarP(&c.verbose, "verbose", "v", false, "report what happens to the lock")
+
+	root.AddCommand(newRun(c))
+	if len(args) == 0 || args[0] != "run" {
+		root.AddCommand(newLs(c), newShow(c), newWait(c), newBreak(c), newWatch(c),
+			newUI(c), newMigrate(c), newDoctor(c), newVersion(c), newCompletion(c), newMan(c))
+		root.AddCommand(newAcquire(c), newRenew(c), newRelease(c), newOnce(c), newElect(c))
+		root.AddCommand(newBench(c)...)
+		root.AddCommand(newTorture(c)...)
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError(err, cmd.CommandPath()+" --help")
+	})
+	c.completeNames(root)
+	c.addVersionFlag(root)
+	return root
+}
+
+// noSuchCommand checks the arguments of the program without a subcommand.
+func noSuchCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	try := "holdfast --help"
+	if similar := root.SuggestionsFor(args[0]); len(similar) > 0 {
+		try = "holdfast " + similar[0]
+	}
+	return usageError(fmt.Errorf("there is no subcommand %q", args[0]), try)
+}

@@ -1,0 +1,182 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockview"
+)
+
+// The exit codes of an examination.
+const (
+	exitWarned = 1 // the worst finding is a warning
+	exitUnfit  = 2 // one is a failure
+)
+
+const doctorLong = `Doctor examines the store for what endangers locks: the settings of its servers,
+the rights of the user, how long requests take, whether a lock can be taken,
+refuses another owner and is released, whether a waiter is notified of that, and
+whether the clocks agree. Each finding is a line: how bad it is, the check, and
+what was found; below it what is wanted, and the command that mends it. They are
+  ok       as it should be
+  note     something to know, and nothing to mend
+  unknown  it cannot be told, mostly for want of a right
+  warn     locks work, and a crash, a failover or another user may cost some
+  fail     locks do not work, or two may hold one lock
+
+It takes locks below holdfast-doctor/, each for a moment, and leaves nothing of
+them; with --no-probe it only reads. --ttl is the shortest of your locks: a slow
+network is bad for short ones only.
+
+Exit code: 0 if there is nothing above unknown; or
+    1  there is a warning, or with --strict something that cannot be told
+    2  there is a failure, or with --strict a warning
+   64  the command line is wrong
+   69  the store cannot be reached, or lets nobody in
+   74  standard output cannot be written`
+
+const doctorExample = `  holdfast doctor --store redis://cache:6379 --ttl 10s
+  holdfast doctor --strict -q --store "$LOCKS" || exit   # in CI
+  holdfast doctor --json | jq -r 'select(.status == "fail") | .remedy'`
+
+// A doctorCommand is the flags of "holdfast doctor".
+type doctorCommand struct {
+	*cli
+	strict  bool
+	noProbe bool
+	ttl     time.Duration
+
+	onCommandLine bool // the URL is, and not in the environment
+}
+
+func newDoctor(c *cli) *cobra.Command {
+	d := &doctorCommand{cli: c}
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Examine a store for what endangers locks",
+		Long:    doctorLong,
+		Example: doctorExample,
+		Args:    noArgument,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.onCommandLine = cmd.Flags().Changed("store")
+			ctx, stop := interruptContext()
+			defer stop()
+			return c.finalError(ctx, d.examine(ctx))
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&c.json, "json", false, "one JSON object per line")
+	f.BoolVar(&d.strict, "strict", false, "warnings are failures, and what cannot be told is\na warning, for the exit code")
+	f.BoolVar(&d.noProbe, "no-probe", false, "take no lock, and write nothing")
+	durationVar(f, &d.ttl, "ttl", holdfast.DefaultTTL, "the shortest TTL of your locks")
+	return cmd
+}
+
+func (d *doctorCommand) examine(ctx context.Context) error {
+	if d.ttl < driver.MinTTL || d.ttl > driver.MaxTTL {
+		return usageError(fmt.Errorf("--ttl %v is not between %v and %v", d.ttl, driver.MinTTL, driver.MaxTTL), "--ttl 30s")
+	}
+	client, err := d.openClient(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close() // it holds nothing
+	findings, err := holdfast.Examine(ctx, client.Store(), &holdfast.ExamineOptions{TTL: d.ttl, NoProbe: d.noProbe})
+	if d.onCommandLine {
+		findings = append(findings, examinePasswords(d.store.urls)...)
+	}
+	if err := d.printFindings(client.Guarantees().Store, findings); err != nil {
+		return err
+	}
+	if err != nil {
+		return exitErrorFor(err)
+	}
+	return d.verdict(findings)
+}
+
+// examinePasswords reports passwords in the list of processes.
+func examinePasswords(urls []string) []driver.Finding {
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue
+		}
+		_, secret := u.User.Password()
+		for name, values := range u.Query() {
+			secret = secret || strings.Contains(name, "password") && values[0] != ""
+		}
+		if secret {
+			return []driver.Finding{{Check: "password", Severity: driver.SeverityWarning,
+				Found: "the password in --store can be seen by every user of this host, in the list of processes",
+				Want:  "the URL in the environment", Remedy: "HOLDFAST_STORE=URL holdfast doctor"}}
+		}
+	}
+	return nil
+}
+
+// A findingView is a finding as --json shows it.
+type findingView struct {
+	ID     string          `json:"id"`
+	Store  string          `json:"store"`
+	Server string          `json:"server,omitempty"`
+	Status driver.Severity `json:"status"`
+	Found  string          `json:"found"`
+	Want   string          `json:"want,omitempty"`
+	Remedy string          `json:"remedy,omitempty"`
+}
+
+func (d *doctorCommand) printFindings(store string, findings []driver.Finding) error {
+	var out bytes.Buffer
+	width := 0
+	for _, f := range findings {
+		width = max(width, len(f.Check))
+	}
+	for _, f := range findings {
+		if d.json {
+			line, err := jsonLine(findingView{f.Check, store, f.Server, f.Severity, oneLine(f.Found), f.Want, f.Remedy})
+			if err != nil {
+				return exitErrorFor(err)
+			}
+			out.Write(line)
+			continue
+		}
+		found := oneLine(f.Found)
+		if f.Server != "" {
+			found = f.Server + ": " + found
+		}
+		fmt.Fprintf(&out, "%-7s  %-*s  %s\n", f.Severity, width, f.Check, lockview.Readable(found))
+		if f.Want != "" {
+			fmt.Fprintf(&out, "         %*s  want: %s\n", width, "", lockview.Readable(f.Want))
+		}
+		if f.Remedy != "" {
+			fmt.Fprintf(&out, "         %*s  try: %s\n", width, "", lockview.Readable(f.Remedy))
+		}
+	}
+	return writeOutput(out.Bytes())
+}
+
+// verdict returns the exit code for the worst of the findings.
+func (d *doctorCommand) verdict(findings []driver.Finding) error {
+	count := map[driver.Severity]int{}
+	for _, f := range findings {
+		count[f.Severity]++
+	}
+	failures, warnings, unknown := count[driver.SeverityFailure], count[driver.SeverityWarning], count[driver.SeverityUnknown]
+	text := fmt.Sprintf("found by %d checks: %d failures, %d warnings, %d that cannot be told", len(findings), failures, warnings, unknown)
+	switch {
+	case failures > 0, d.strict && warnings > 0:
+		return &exitError{exitUnfit, errors.New(text), ""}
+	case warnings > 0, d.strict && unknown > 0:
+		return &exitError{exitWarned, errors.New(text), ""}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/supervise"
+)
+
+const electLong = `Elect runs the command while this process is the leader. Of all candidates for
+NAME, one at a time is, and its command alone runs. The others wait. When the
+leadership is lost, since the store cannot be reached or the lock was broken,
+the command is stopped, and started anew as soon as this process is elected
+again. When it ends by itself, or by a signal from elect, elect ends, too, and
+another leads.
+
+As with "holdfast run", the command and all its descendants are dead before
+anyone else can lead. It finds the term in HOLDFAST_TOKEN, which is greater than
+that of every leader before.
+
+Exit code: that of the command, 128+n if signal n has killed it; or
+   64  the command line is wrong
+   69  the store could not be reached at the start
+  121  the command was stopped: the lock was lost after a signal to end, or
+       the supervisor process has died
+  122  the command has ended, but the lock had been lost, or its release is
+       not confirmed
+  126  the command cannot be executed
+  127  there is no such command`
+
+const electExample = `  holdfast elect scheduler --store "$LOCKS" -- /usr/local/bin/scheduler`
+
+const (
+	// candidateMaxOutage is how long a candidate tolerates a store that does not answer. It is
+	// long enough to wait however long the outage lasts.
+	candidateMaxOutage = 365 * 24 * time.Hour
+
+	// electionRetryDelay is how long a former leader waits before it tries a store again that
+	// it cannot reach.
+	electionRetryDelay = time.Second
+)
+
+func newElect(c *cli) *cobra.Command {
+	r := &runCommand{cli: c, form: "holdfast elect NAME -- COMMAND", wait: waitForever, elect: true}
+	cmd := &cobra.Command{
+		Use:     "elect NAME [flags] -- COMMAND [ARGUMENT...]",
+		Short:   "Run a command while being the leader",
+		Long:    electLong,
+		Example: electExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := r.parseArgs(cmd.Flags(), args); err != nil {
+				return err
+			}
+			return r.runSupervised()
+		},
+	}
+	r.addFlags(cmd.Flags())
+	return cmd
+}
+
+// campaign runs the command again each time its lock was lost. In the end s describes the last
+// term.
+func (r *runCommand) campaign(sup *supervise.Supervisor, client *holdfast.Client, path string, s *status) *exitError {
+	for terms := 0; ; {
+		*s = status{Name: r.name}
+		e := r.acquireAndRun(sup, client, path, s, time.Now())
+		if sup.Context().Err() != nil {
+			return e
+		}
+		switch {
+		case s.Outcome == outcomeLost:
+			terms++
+			reportError(r.messageWriter(sup), &exitError{err: fmt.Errorf("%w; standing again", e.err)})
+		case terms > 0 && errors.Is(e.err, holdfast.ErrUnavailable) && s.Outcome == outcomeUnavailable:
+			select {
+			case <-time.After(electionRetryDelay):
+			case <-sup.Context().Done():
+			}
+		default:
+			return e
+		}
+	}
+}

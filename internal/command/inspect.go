@@ -1,0 +1,176 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
+	"github.com/holdfast-go/holdfast/internal/supervise"
+)
+
+// More exit codes, of the subcommands that look at locks.
+const (
+	exitNobody = 1  // the lock is not held, or the answer to a question was no
+	exitOutput = 74 // standard output, or a file, cannot be written
+)
+
+// openClient returns a client for reading locks; it takes none.
+func (c *cli) openClient(ctx context.Context) (*holdfast.Client, error) {
+	config := &holdfast.Config{MaxOutage: c.maxOutage, Logger: c.newLogger(os.Stderr)}
+	client, err := c.store.openClient(ctx, config)
+	if err != nil {
+		return nil, exitErrorFor(err)
+	}
+	return client, nil
+}
+
+// newLogger returns the Logger that --verbose stands for, nil without it.
+func (c *cli) newLogger(w io.Writer) *slog.Logger {
+	if !c.verbose || c.quiet {
+		return nil
+	}
+	return slog.New(messageHandler{w})
+}
+
+// A messageHandler writes log records as messages of the program. Their attributes follow in
+// parentheses.
+type messageHandler struct{ w io.Writer }
+
+// waitingMessage is a record of package holdfast for which announceWait has a fuller message.
+const waitingMessage = "waiting for lock"
+
+func (h messageHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h messageHandler) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == waitingMessage {
+		return nil
+	}
+	var attrs []string
+	r.Attrs(func(a slog.Attr) bool {
+		value := a.Value.String()
+		if a.Value.Kind() == slog.KindDuration {
+			value = lockview.ShortDuration(a.Value.Duration())
+		}
+		attrs = append(attrs, a.Key+"="+value)
+		return true
+	})
+	reportError(h.w, &exitError{err: fmt.Errorf("%s (%s)", r.Message, strings.Join(attrs, ", "))})
+	return nil
+}
+
+// WithAttrs and WithGroup complete the interface. Package holdfast does not use them.
+func (h messageHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h messageHandler) WithGroup(string) slog.Handler      { return h }
+
+// messageWriter returns w, or under --quiet a writer that discards everything.
+func (c *cli) messageWriter(w io.Writer) io.Writer {
+	if c.quiet {
+		return io.Discard
+	}
+	return w
+}
+
+// inspect runs work with a client, and returns the error that Main reports.
+func (c *cli) inspect(ctx context.Context, work func(*holdfast.Client) error) error {
+	client, err := c.openClient(ctx)
+	if err == nil {
+		err = work(client)
+		_ = client.Close() // it holds nothing
+	}
+	return c.finalError(ctx, err)
+}
+
+// finalError returns what Main reports of an error. An interrupt by a signal has no message,
+// and neither has any error under --quiet.
+func (c *cli) finalError(ctx context.Context, err error) error {
+	var interrupt *supervise.Interrupt
+	if err != nil && errors.As(context.Cause(ctx), &interrupt) {
+		return &exitError{code: interrupt.Code()}
+	}
+	var e *exitError
+	if c.quiet && errors.As(err, &e) {
+		return &exitError{code: e.code}
+	}
+	return err
+}
+
+// lookupError is exitErrorFor for a single lock: that the lock is not held has an exit code of
+// its own.
+func lookupError(name string, err error) error {
+	if errors.Is(err, holdfast.ErrNotHeld) {
+		return &exitError{exitNobody, fmt.Errorf("nobody holds %q", name), ""}
+	}
+	return exitErrorFor(err)
+}
+
+// printNotice writes one line to standard error, unless under --quiet.
+func (c *cli) printNotice(format string, args ...any) {
+	if !c.quiet {
+		reportError(os.Stderr, &exitError{err: fmt.Errorf(format, args...)})
+	}
+}
+
+// interruptContext returns a context that a signal ends, with a supervise.Interrupt as its
+// cause. A second signal ends the program.
+func interruptContext() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(sig) { // as under nohup
+			signal.Notify(signals, sig)
+		}
+	}
+	go func() {
+		select {
+		case sig := <-signals:
+			cancel(&supervise.Interrupt{Signal: sig.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+		signal.Stop(signals)
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// oneName checks the arguments of a subcommand that takes a NAME.
+func oneName(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError(fmt.Errorf("want one NAME, got %d", len(args)), cmd.CommandPath()+" NAME")
+	}
+	return nil
+}
+
+// atMostOne checks the arguments of a subcommand that takes one argument or none.
+func atMostOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usageError(fmt.Errorf("want one %s at most, got %d", what, len(args)), cmd.CommandPath()+" "+what)
+		}
+		return nil
+	}
+}
+
+// noArgument checks the arguments of a subcommand that takes none.
+func noArgument(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError(fmt.Errorf("want no argument, got %q", args[0]), cmd.CommandPath())
+	}
+	return nil
+}
+
+// firstArg returns the only argument, or an empty string.
+func firstArg(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}

@@ -1,0 +1,46 @@
+package command
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockview"
+)
+
+// A lock that several hold is shown with how much of it is in use, and with all of its holds.
+func TestSeveralHoldsAreShown(t *testing.T) {
+	limited := holdfast.Record{Name: "slots", Holder: "a", Token: 5, Limit: 10, Weight: 2, Waiting: 5, Others: []holdfast.Record{
+		{Name: "slots", Holder: "b", Token: 6, Limit: 10, Weight: 3, Remaining: time.Minute},
+		{Name: "slots", Token: 7, Limit: 10, Weight: 1, Kept: true, Remaining: time.Second},
+		{Name: "slots", Holder: "c", Token: 8, Limit: driver.Shared},
+	}}
+	readers := holdfast.Record{Name: "config", Holder: "a", Token: 1, Limit: driver.Shared, Others: []holdfast.Record{
+		{Name: "config", Holder: "b", Token: 2, Limit: driver.Shared},
+	}}
+	locks := []holdfast.Record{readers, {Name: "plain", Holder: "h"}, limited}
+	want := []string{
+		"NAME    HOLDER       TOKEN  AGE  LEFT       WAITING",
+		"config  2 shared: a  1      -    no expiry",
+		"plain   h            -      -    no expiry",
+		"slots   6 of 10: a   5      -    no expiry  5",
+	}
+	if got := tableLines(locks, unlimitedWidth); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	shown := string(recordFields(limited))
+	for _, line := range []string{
+		"in use   6 of 10\n", "waiting  5\n", "weight   2\n", "and      b, token 6, weight 3, - ago, left 1m00s unless renewed\n", "and      (kept), token 7, - ago, left 1s\n",
+	} {
+		if !strings.Contains(shown, line) {
+			t.Errorf("%q lacks %q", shown, line)
+		}
+	}
+	view := lockview.NewView(limited)
+	if view.Limit != 10 || view.Weight != 2 || len(view.Others) != 3 || view.Others[2].Limit != 0 || !view.Others[2].Shared {
+		t.Errorf("JSON: %+v", view)
+	}
+}

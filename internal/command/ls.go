@@ -1,0 +1,100 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
+	"github.com/holdfast-go/holdfast/pgstore/advisory"
+)
+
+const lsLong = `Ls lists the locks that are held, and those that are kept after their release
+(--min-hold), sorted by name. With a PREFIX it lists those whose names begin so.
+
+AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
+its holder renews it. WAITING is how many wait in line for it, in Redis and the
+table of PostgreSQL; if nobody does, there is no such column. On a terminal,
+long texts are cut to its width; elsewhere, and with --json, nothing is cut.
+
+Of postgres+advisory: it lists the keys of all advisory locks of the database
+with the sessions that hold them, and those that wait.
+
+Exit code: 0, also if there is no lock; or
+   64  the command line is wrong, or the store cannot list
+   69  the store cannot be reached, or a record is damaged: what can be read is
+       listed
+   74  standard output cannot be written`
+
+const lsExample = `  holdfast ls
+  holdfast ls invoices/
+  holdfast ls --json | jq -r 'select(.until and .remaining_ms < 5000) | .name'`
+
+func newLs(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ls [PREFIX]",
+		Short:   "List the locks that are held",
+		Long:    lsLong,
+		Example: lsExample,
+		Args:    atMostOne("PREFIX"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			ctx := context.Background()
+			return c.inspect(ctx, func(client *holdfast.Client) error {
+				return c.printLocks(ctx, client, firstArg(args))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object per line")
+	return cmd
+}
+
+func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix string) error {
+	if store, ok := client.Store().(*advisory.Store); ok {
+		return c.listAdvisory(ctx, store, prefix)
+	}
+	locks, errs := lockview.List(ctx, client, prefix)
+	if err := c.printRecords(locks); err != nil {
+		return err
+	}
+	switch {
+	case len(errs) > 0:
+		return c.printErrors(errs)
+	case len(locks) == 0 && prefix == "":
+		c.printNotice("there are no locks")
+	case len(locks) == 0:
+		c.printNotice("there are no locks whose names begin with %q", prefix)
+	}
+	return nil
+}
+
+func (c *cli) printRecords(locks []holdfast.Record) error {
+	var out bytes.Buffer
+	switch {
+	case c.json:
+		for _, rec := range locks {
+			line, err := jsonLine(lockview.NewView(rec))
+			if err != nil {
+				return exitErrorFor(err)
+			}
+			out.Write(line)
+		}
+	case len(locks) > 0:
+		for _, line := range tableLines(locks, outputWidth(os.Stdout)) {
+			fmt.Fprintln(&out, line)
+		}
+	}
+	return writeOutput(out.Bytes())
+}
+
+// printErrors writes all errors but the last, which it returns for Main to report.
+func (c *cli) printErrors(errs []error) error {
+	last := len(errs) - 1
+	for _, err := range errs[:last] {
+		c.printNotice("%w", err)
+	}
+	return exitErrorFor(errs[last])
+}

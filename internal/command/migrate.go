@@ -1,0 +1,122 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore"
+)
+
+const migrateLong = `Migrate sets up the store, or brings it up to date: for postgres: the table of
+locks and its functions, for postgres+advisory: with tokens the sequence. It may
+be run again at any time, by many at once; what is there already is left alone,
+with the locks in it. Other stores need no set-up. It warns of what "holdfast
+doctor" finds in the settings of the server.
+
+With --print it prints the statements instead, for those who have a tool for
+migrations, and asks no server.
+
+Exit code: 0; or
+   64  the command line is wrong, or the store needs no set-up
+   69  the store cannot be reached, or refused
+   74  standard output cannot be written`
+
+const migrateExample = `  holdfast migrate --store postgres://admin@db/app
+  holdfast migrate --store 'postgres:?schema=locks' --print > 20261121_locks.sql`
+
+func newMigrate(c *cli) *cobra.Command {
+	var asSQL bool
+	cmd := &cobra.Command{
+		Use:     "migrate",
+		Short:   "Set up a store in PostgreSQL",
+		Long:    migrateLong,
+		Example: migrateExample,
+		Args:    noArgument,
+		RunE: func(*cobra.Command, []string) error {
+			ctx, stop := interruptContext()
+			defer stop()
+			if asSQL {
+				return c.finalError(ctx, c.printStatements())
+			}
+			return c.finalError(ctx, c.migrateAll(ctx))
+		},
+	}
+	cmd.Flags().BoolVar(&asSQL, "print", false, "print the SQL for another tool, without a server, and do nothing")
+	return cmd
+}
+
+// migrateAll migrates the store, or each of the nodes of a quorum.
+func (c *cli) migrateAll(ctx context.Context) error {
+	if err := c.store.checkURLs(); err != nil {
+		return err
+	}
+	for _, store := range c.store.urls {
+		if err := c.migrate(ctx, store); err != nil {
+			return exitErrorFor(err)
+		}
+	}
+	return nil
+}
+
+func (c *cli) migrate(ctx context.Context, store string) error {
+	client, err := holdfast.Open(ctx, store, nil)
+	if err != nil {
+		return err
+	}
+	defer client.Close() // it holds nothing
+	needs, ok := client.Store().(interface{ Migrate(context.Context) error })
+	if !ok {
+		return usageError(fmt.Errorf("the %s store needs no set-up", client.Guarantees().Store), "")
+	}
+	if err := needs.Migrate(ctx); err != nil {
+		return err
+	}
+	c.printNotice("the %s store is up to date", client.Guarantees().Store)
+	examiner, ok := client.Store().(driver.Examiner)
+	if !ok {
+		return nil
+	}
+	findings, err := examiner.Examine(ctx, driver.Examination{TTL: holdfast.DefaultTTL})
+	if err != nil {
+		return err
+	}
+	for _, f := range findings {
+		if f.Severity >= driver.SeverityWarning {
+			c.printNotice("warning: %s: %s; want %s; try: %s", f.Check, f.Found, f.Want, f.Remedy)
+		}
+	}
+	return nil
+}
+
+func (c *cli) printStatements() error {
+	u, err := url.Parse(c.store.URL())
+	if err != nil {
+		return usageError(errors.New("malformed URL"), "")
+	}
+	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return usageError(fmt.Errorf("there is nothing to print for a store of scheme %q", u.Scheme), "--store postgres:")
+	}
+	query := driver.NewQuery(&url.URL{RawQuery: u.RawQuery})
+	migrations, err := pgstore.Migrations(&pgstore.Options{
+		Schema: query.String("schema", pgstore.DefaultSchema),
+		Table:  query.String("table", pgstore.DefaultTable),
+	})
+	if err != nil {
+		return exitErrorFor(err)
+	}
+	var out bytes.Buffer
+	for _, migration := range migrations {
+		fmt.Fprintf(&out, "-- Holdfast, step %d: %s\n\n", migration.Version, migration.Name)
+		for _, statement := range migration.Statements {
+			fmt.Fprintf(&out, "%s;\n\n", statement)
+		}
+	}
+	return writeOutput(out.Bytes())
+}

@@ -1,0 +1,257 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/supervise"
+)
+
+const runLong = `Run waits for the lock, runs the command, and gives the lock back.
+
+The command and all its descendants are dead before anyone else can have the
+lock. What the command leaves behind when it ends gets 200 ms to end as well,
+then SIGTERM, then SIGKILL after --kill-after. If the lock cannot be renewed,
+all of them get SIGTERM, and SIGKILL before the store can give the lock to
+another. If holdfast itself is killed, they die with it. Where that ends (both
+processes of holdfast stopped, sudo, the connection of an advisory lock cut at
+the server, and more) is listed in docs/cli.md.
+
+The command finds HOLDFAST_NAME, HOLDFAST_TOKEN and HOLDFAST_HOLDER in its
+environment. It has our standard input, output and error, and gets our signals.
+
+Exit code: that of the command, 128+n if signal n has killed it; or
+   64  the command line is wrong
+   69  the store cannot be reached
+   75  the lock is held by another (-E chooses another code, flock's is 1)
+  121  the lock was lost, and the command was stopped
+  122  the command has ended, but the lock had been lost, or its release is
+       not confirmed
+  126  the command cannot be executed
+  127  there is no such command`
+
+const runExample = `  holdfast run backup -- rsync -a /data /mnt/backup
+  holdfast run report --try -E 0 -- ./report.sh      # cron: one at a time
+  holdfast run deploy --wait 5m --shell -- 'make && make install'
+  holdfast run downloads --limit 3 -- wget "$url"     # three at a time
+  holdfast run -n deploy -c 'make && make install'   # as with flock(1)`
+
+// A runCommand is "holdfast run" with its flags.
+type runCommand struct {
+	*cli
+	form    string // of the command line
+	once    bool   // it is "holdfast once"
+	elect   bool   // it is "holdfast elect"
+	name    string
+	command []string
+
+	ttl, minHold, maxHold time.Duration
+	killAfter, every      time.Duration
+	wait                  waitLimit
+	try, shell            bool
+	atMostOnce            bool
+	script                string
+	onLost                lossPolicy
+	conflictCode          uint8
+	meta                  map[string]string
+	limits                limitFlags
+	statusPath            string
+	statusFile            statusFile
+}
+
+func newRun(c *cli) *cobra.Command {
+	r := &runCommand{cli: c, form: "holdfast run NAME -- COMMAND", wait: waitForever}
+	cmd := &cobra.Command{
+		Use:     "run NAME [flags] -- COMMAND [ARGUMENT...]",
+		Short:   "Run a command while holding a lock",
+		Long:    runLong,
+		Example: runExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := r.checkMaxOutage(); err != nil {
+				return err
+			}
+			if err := r.parseArgs(cmd.Flags(), args); err != nil {
+				return err
+			}
+			return r.runSupervised()
+		},
+	}
+	f := cmd.Flags()
+	f.VarP(&r.wait, "wait", "w", "how long to wait for the lock: a duration, 0\n"+
+		"or forever")
+	f.BoolVarP(&r.try, "try", "n", false, "do not wait for the lock, like --wait 0")
+	r.addMaxOutage(f)
+	durationVar(f, &r.minHold, "min-hold", 0, "keep the lock taken at least that long, even\n"+
+		"if the command ends sooner: at most one run in\n"+
+		"that time")
+	r.limits.addTo(f)
+	f.Uint8VarP(&r.conflictCode, "conflict-exit-code", "E", exitBusy, "exit `CODE` if the lock could not be\n"+
+		"had")
+	r.addFlags(f)
+	return cmd
+}
+
+// addFlags adds the flags that do not concern how to get the lock.
+func (r *runCommand) addFlags(f *pflag.FlagSet) {
+	durationVar(f, &r.ttl, "ttl", holdfast.DefaultTTL, "how long the store keeps the lock without a\n"+
+		"renewal: how soon a dead host is replaced, not\n"+
+		"how long the command may run")
+	durationVar(f, &r.maxHold, "max-hold", 0, "the longest hold: SIGTERM comes --kill-after\n"+
+		"and 0.5s before it is over, SIGKILL 0.5s\n"+
+		"before; 0 is no limit")
+	f.Var(&r.onLost, "on-lost", "what to do with the command when the lock is\n"+
+		"lost: kill, term or ignore")
+	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL (default\n"+
+		"the lesser of 5s and a sixth of the TTL)")
+	f.StringToStringVar(&r.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users;\n"+
+		"may be repeated, at most 16 of 1024 bytes in\n"+
+		"all")
+	f.StringVar(&r.statusPath, "status-file", "", "write how it went to this `FILE`, as JSON; - is\n"+
+		"standard output")
+	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument, for\n"+
+		"the shell")
+	f.StringVarP(&r.script, "command", "c", "", "a command for /bin/sh -c (Windows: cmd /C),\n"+
+		"instead of one after the --")
+}
+
+// parseArgs checks flags and arguments together.
+func (r *runCommand) parseArgs(flags *pflag.FlagSet, args []string) error {
+	dash := flags.ArgsLenAtDash()
+	switch scripted := flags.Changed("command") || dash < 0 && r.script != ""; {
+	case scripted && dash >= 0:
+		return usageError(errors.New("-c and a command after the -- exclude each other"), "one of them")
+	case scripted && len(args) != 1:
+		return usageError(fmt.Errorf("want one name beside -c, got %d", len(args)), "holdfast "+flags.Name()+" NAME -c 'COMMAND'")
+	case scripted && r.script == "":
+		return usageError(errors.New("no command after -c"), "")
+	case scripted:
+		r.name, r.command = args[0], shellCommand(r.script)
+	case dash < 0:
+		return usageError(errors.New("no -- before the command"), r.form)
+	case dash != 1:
+		return usageError(fmt.Errorf("want one name before the --, got %d", dash), r.form)
+	case len(args) < 2 || args[1] == "":
+		return usageError(errors.New("no command after the --"), r.form)
+	case r.shell && len(args) > 2:
+		return usageError(errors.New("--shell takes the command as one argument"), "--shell -- 'COMMAND | COMMAND'")
+	default:
+		r.name, r.command = args[0], args[1:]
+		if r.shell {
+			r.command = shellCommand(r.command[0])
+		}
+	}
+	var err error
+	if r.try, err = resolveTry(flags, r.try, r.wait); err != nil {
+		return err
+	}
+	killAfterGiven := flags.Changed("kill-after") || os.Getenv(envVar("kill-after")) != ""
+	if err := r.checkTimes(killAfterGiven); err != nil {
+		return err
+	}
+	r.statusFile, err = openStatusFile(r.statusPath)
+	return err
+}
+
+func shellCommand(script string) []string {
+	if runtime.GOOS == "windows" {
+		return []string{"cmd", "/C", script}
+	}
+	return []string{"/bin/sh", "-c", script}
+}
+
+// runSupervised is the main function of both processes: see package supervise.
+func (r *runCommand) runSupervised() error {
+	path, missing := findProgram(r.command[0])
+	if missing != nil {
+		return r.finishRun(os.Stderr, &status{Name: r.name, Outcome: outcomeNotStarted}, missing)
+	}
+	code, err := supervise.Run(func(sup *supervise.Supervisor) int { return r.superviseBody(sup, path) }, r.reportStuck)
+	var failed *supervise.Failure
+	switch {
+	case errors.As(err, &failed):
+		return r.finishRun(os.Stderr, r.statusFromNote(failed), &exitError{exitLost, fmt.Errorf("%w; its command was stopped", err), ""})
+	case err != nil:
+		return r.finishRun(os.Stderr, &status{Name: r.name, Outcome: outcomeNotStarted}, &exitError{exitCannotRun, err, ""})
+	}
+	return &exitError{code: code}
+}
+
+// reportStuck reports the processes of the command that cannot be ended.
+func (r *runCommand) reportStuck(w io.Writer, pids []int) {
+	reportError(r.messageWriter(w), &exitError{err: fmt.Errorf("processes that were killed have not ended (%s): they have another user's rights, "+
+		"or wait in the kernel; still waiting for them", strings.Trim(fmt.Sprint(pids), "[]"))})
+}
+
+// findProgram finds the file to execute.
+func findProgram(name string) (string, *exitError) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	return "", cannotExecute(name, err)
+}
+
+// cannotExecute distinguishes a command that does not exist from one that cannot be executed.
+func cannotExecute(name string, err error) *exitError {
+	var detail *exec.Error
+	if errors.As(err, &detail) {
+		err = detail.Err
+	}
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrDot) {
+		return &exitError{exitNotFound, fmt.Errorf("there is no command %q", name), "its full path, or --shell for a command of the shell"}
+	}
+	return &exitError{exitCannotRun, fmt.Errorf("cannot execute %q: %w", name, err), "chmod +x, or --shell"}
+}
+
+// maxKillAfter is the default of --kill-after where the TTL leaves room for it; elsewhere the
+// default is a sixth of the TTL.
+const maxKillAfter = 5 * time.Second
+
+// checkTimes sets --kill-after if it is not given, and refuses times that leave no room for
+// stopping the command.
+func (r *runCommand) checkTimes(killAfterGiven bool) error {
+	if r.killAfter < 0 {
+		return usageError(fmt.Errorf("--kill-after %v is negative", r.killAfter), "--kill-after 5s")
+	}
+	if !killAfterGiven {
+		r.killAfter = max(0, min(maxKillAfter, r.ttl/6))
+	}
+	if r.onLost == lossPolicy(supervise.Ignore) {
+		return nil
+	}
+	if least := r.minimumTTL(killAfterGiven); r.ttl < least {
+		return usageError(fmt.Errorf("a TTL of %v is too short: if the lock cannot be renewed, the command must have got "+
+			"SIGTERM and, %v later, SIGKILL within it", r.ttl, r.killAfter), fmt.Sprintf("--ttl %v", least))
+	}
+	if least := r.killAfter + 2*supervise.Margin; r.maxHold > 0 && r.maxHold < least {
+		return usageError(fmt.Errorf("a --max-hold of %v is too short: the command must have got SIGTERM and, %v later, "+
+			"SIGKILL within it", r.maxHold, r.killAfter), fmt.Sprintf("--max-hold %v", least))
+	}
+	return nil
+}
+
+// minimumTTL returns the shortest TTL that leaves time for stopping the command when the
+// renewal at a third of the TTL has failed. Like package holdfast, it allows 1% and 2 ms for
+// clocks that differ.
+func (r *runCommand) minimumTTL(killAfterGiven bool) time.Duration {
+	share := 0.99 - 1.0/3
+	fixed := supervise.Margin + 2*time.Millisecond
+	if killAfterGiven {
+		fixed += r.killAfter
+	} else {
+		share -= 1.0 / 6
+	}
+	const step = 10 * time.Millisecond
+	return (time.Duration(float64(fixed)/share) + step).Truncate(step)
+}

@@ -1,0 +1,245 @@
+package command
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/supervise"
+)
+
+// superviseBody holds the lock while the command runs, and returns the exit code.
+func (r *runCommand) superviseBody(sup *supervise.Supervisor, path string) int {
+	began := time.Now()
+	s := &status{Name: r.name}
+	return reportError(sup, r.finishRun(sup, s, r.withClient(sup, path, s, began)))
+}
+
+// withClient opens the store, runs the command under the lock, and records the outcome in s.
+func (r *runCommand) withClient(sup *supervise.Supervisor, path string, s *status, began time.Time) *exitError {
+	client, err := r.store.openClient(sup.Context(), r.clientConfig(sup))
+	if err != nil {
+		s.Outcome = outcomeUnavailable
+		return exitErrorFor(err)
+	}
+	defer client.Close() // Release has already reported what Close could report
+	if r.elect {
+		return r.campaign(sup, client, path, s)
+	}
+	if r.once {
+		return r.runOnce(sup, client, path, s, began)
+	}
+	return r.acquireAndRun(sup, client, path, s, began)
+}
+
+// acquireAndRun acquires the lock, runs the command under it, and gives it back.
+func (r *runCommand) acquireAndRun(
+	sup *supervise.Supervisor, client *holdfast.Client, path string, s *status, began time.Time,
+) *exitError {
+	options := &holdfast.Options{TTL: r.ttl, MinHold: r.minHold, MaxHold: r.maxHold, Metadata: r.meta}
+	r.limits.apply(options)
+	lock, err := r.acquireLock(sup.Context(), sup, client, r.name, options, r.try, r.wait)
+	s.WaitedMS = time.Since(began).Milliseconds()
+	if err != nil {
+		return r.acquireFailed(sup, s, err)
+	}
+	result, err := r.runUnderLock(sup, client, lock, path, s)
+	released := lock.Release()
+	sup.SetNote(nil)
+	if err != nil {
+		return r.startFailed(s, err)
+	}
+	return r.commandEnded(s, result, released)
+}
+
+// runUnderLock runs the command under a lock.
+func (r *runCommand) runUnderLock(
+	sup *supervise.Supervisor, client *holdfast.Client, lock *holdfast.Lock, path string, s *status,
+) (supervise.Result, error) {
+	acquired := time.Now()
+	s.Token, s.Holder = lock.Token(), lock.Holder()
+	s.saveNote(sup, acquired)
+	if err := r.statusFile.removeOld(); err != nil {
+		return supervise.Result{}, err
+	}
+	r.extendShortLease(sup.Context(), lock)
+	command, err := r.buildCommand(path, client, lock)
+	if err != nil {
+		return supervise.Result{}, err
+	}
+	defer closeFiles(command.Pin)
+	result, err := sup.Run(command, lock)
+	s.HeldMS = time.Since(acquired).Milliseconds()
+	return result, err
+}
+
+// extendShortLease gives the lock its TTL if less of it is left than a renewal in time leaves. A lock
+// that was waited for in the queue of a store has a lease of some seconds until its first renewal:
+// the command, which --kill-after may have end seconds before that, would not be started. Without an
+// answer the rest of the lease decides.
+func (r *runCommand) extendShortLease(ctx context.Context, lock *holdfast.Lock) {
+	full := r.ttl
+	if r.maxHold > 0 {
+		full = min(full, r.maxHold)
+	}
+	if time.Until(lock.Deadline()) < full*2/3 {
+		_ = lock.Extend(ctx, r.ttl)
+	}
+}
+
+func (r *runCommand) clientConfig(sup *supervise.Supervisor) *holdfast.Config {
+	config := &holdfast.Config{Holder: holderName(sup), MaxOutage: r.maxOutage, Logger: r.newLogger(sup)}
+	if r.elect {
+		config.MaxOutage = candidateMaxOutage
+	}
+	config.Hooks = holdfast.OnEvent(holdfast.EventRenewed, func(holdfast.Event) { sup.Renewed() })
+	return config
+}
+
+// holderName returns what package holdfast would choose, but with the process that the user has
+// started and can kill.
+func holderName(sup *supervise.Supervisor) string {
+	host, err := os.Hostname()
+	if err != nil || len(host) > 200 {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s/%d/%s", host, sup.Parent(), rand.Text()[:8])
+}
+
+// buildCommand returns the command, with the variables that describe its lock.
+func (r *runCommand) buildCommand(path string, client *holdfast.Client, lock *holdfast.Lock) (*supervise.Command, error) {
+	cmd := &supervise.Command{
+		Path: path,
+		Args: r.command,
+		Env: environWith(map[string]string{
+			"HOLDFAST_NAME":   lock.Name(),
+			"HOLDFAST_TOKEN":  fmt.Sprint(lock.Token()),
+			"HOLDFAST_HOLDER": lock.Holder(),
+			ancestorsEnv:      strings.TrimSpace(os.Getenv(ancestorsEnv) + " " + lock.Holder()),
+		}),
+		OnLost:    supervise.Policy(r.onLost),
+		KillAfter: r.killAfter,
+	}
+	// Some stores have a session that lasts as long as a file is open: while any descendant has
+	// inherited the file the lock is not free before its TTL, even if both processes are
+	// killed.
+	if store, ok := client.Store().(interface{ Session() *os.File }); ok {
+		if f := store.Session(); f != nil {
+			cmd.Hold = []*os.File{f}
+		}
+	}
+	// The locks of some stores end with a connection: the parent keeps that open until it has
+	// killed the processes that the supervisor has left behind. On Windows there is no parent
+	// process.
+	if store, ok := client.Store().(interface{ Connections() ([]*os.File, error) }); ok && runtime.GOOS != "windows" {
+		var err error
+		if cmd.Pin, err = store.Connections(); err != nil {
+			return nil, err
+		}
+	}
+	return cmd, nil
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // nothing was written
+	}
+}
+
+// environWith returns the environment of this process with some variables set.
+func environWith(set map[string]string) []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if _, replaced := set[name]; !replaced {
+			env = append(env, entry)
+		}
+	}
+	for name, value := range set {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// acquireFailed explains why there is no lock.
+func (r *runCommand) acquireFailed(sup *supervise.Supervisor, s *status, err error) *exitError {
+	var interrupt *supervise.Interrupt
+	if errors.As(context.Cause(sup.Context()), &interrupt) {
+		s.Outcome = outcomeInterrupted
+		return &exitError{code: interrupt.Code()}
+	}
+	e := exitErrorFor(err)
+	s.Outcome = outcomeUnavailable
+	switch {
+	case errors.Is(err, errSelfWait):
+		s.Outcome = outcomeBusy
+	case e.code == exitBusy:
+		s.Outcome = outcomeBusy
+		e.code = int(r.conflictCode)
+		if !r.try {
+			e.hint = "--wait with more time"
+		}
+	}
+	return e
+}
+
+// startFailed explains why there is a lock but no command.
+func (r *runCommand) startFailed(s *status, err error) *exitError {
+	s.Outcome = outcomeNotStarted
+	var interrupt *supervise.Interrupt
+	var e *exitError
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.As(err, &interrupt):
+		s.Outcome = outcomeInterrupted
+		return &exitError{code: interrupt.Code()}
+	case errors.Is(err, supervise.ErrLate), errors.Is(err, supervise.ErrAbandoned):
+		s.Outcome = outcomeLost
+		return &exitError{exitLost, err, ""}
+	}
+	return cannotExecute(r.command[0], err)
+}
+
+// commandEnded derives the outcome from the end of the command and of the lock.
+func (r *runCommand) commandEnded(s *status, result supervise.Result, released error) *exitError {
+	s.CommandExitCode = &result.Code
+	if !result.Lost.IsZero() {
+		s.LostAt = &result.Lost
+	}
+	switch {
+	case result.Abandoned:
+		s.Outcome = outcomeAbandoned
+		return &exitError{exitLost, errors.New("the command was killed, since holdfast was"), ""}
+	case result.Stopped:
+		s.Outcome = outcomeLost
+		return &exitError{exitLost, fmt.Errorf("the command was stopped: %w", r.stopReason(s, released)), ""}
+	case released != nil:
+		s.Outcome = outcomeUnconfirmed
+		return &exitError{exitUnconfirmed, fmt.Errorf("the command has ended with exit code %d, but: %w", result.Code, released), ""}
+	}
+	s.Outcome = outcomeDone
+	return &exitError{code: result.Code}
+}
+
+// stopReason returns why a command was stopped.
+func (r *runCommand) stopReason(s *status, released error) error {
+	held := time.Duration(s.HeldMS) * time.Millisecond
+	reason := errors.New("the lock could not be renewed in time")
+	if r.maxHold > 0 && held > r.maxHold-r.killAfter-2*supervise.Margin {
+		reason = errors.New("it had run for as long as --max-hold allows")
+	}
+	switch {
+	case errors.Is(released, holdfast.ErrLost): // It has the reason.
+		return released
+	case released != nil:
+		return fmt.Errorf("%w (and %w)", reason, released)
+	}
+	return reason
+}

@@ -1,0 +1,112 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
+)
+
+const showLong = `Show reports the holder of a lock, since when it is held, for how long the store
+keeps it unless its holder renews it, and how many wait in line for it. It is a
+snapshot: a lock that is free may be taken by now.
+
+Exit code: 0 if the lock is held, or kept after its release (--min-hold); or
+    1  nobody holds it
+   64  the command line is wrong
+   69  the store cannot be reached, or the record is damaged
+   74  standard output cannot be written`
+
+const showExample = `  holdfast show backup
+  holdfast show backup --json | jq .token`
+
+func newShow(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show who holds a lock",
+		Long:    showLong,
+		Example: showExample,
+		Args:    oneName,
+		RunE: func(_ *cobra.Command, args []string) error {
+			ctx := context.Background()
+			return c.inspect(ctx, func(client *holdfast.Client) error {
+				return c.showLock(ctx, client, args[0])
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object")
+	return cmd
+}
+
+func (c *cli) showLock(ctx context.Context, client *holdfast.Client, name string) error {
+	rec, err := client.Lookup(ctx, name)
+	if err != nil {
+		return lookupError(name, err)
+	}
+	if c.json {
+		return printJSON(lockview.NewView(rec))
+	}
+	return writeOutput(recordFields(rec))
+}
+
+// recordFields formats a record, with a line for each known field.
+func recordFields(rec holdfast.Record) []byte {
+	var out bytes.Buffer
+	w := tabwriter.NewWriter(&out, 0, 0, columnGap, ' ', 0)
+	field := func(title, text string) {
+		if text != "" {
+			_, _ = fmt.Fprintf(w, "%s\t%s\n", title, text)
+		}
+	}
+	field("name", lockview.Readable(rec.Name))
+	field("state", lockview.State(rec))
+	field("in use", lockview.Usage(rec))
+	field("holder", lockview.Readable(rec.Holder))
+	if rec.Token > 0 {
+		field("token", strconv.FormatInt(rec.Token, 10))
+	}
+	if rec.Weight > 1 {
+		field("weight", strconv.Itoa(rec.Weight))
+	}
+	if d, ok := lockview.Age(rec); ok {
+		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), lockview.ShortDuration(d)))
+	}
+	field("left", remainingText(rec))
+	if rec.Waiting > 0 {
+		field("waiting", strconv.Itoa(rec.Waiting))
+	}
+	field("metadata", lockview.FormatMetadata(rec.Metadata))
+	for _, other := range rec.Others {
+		field("and", holdLine(other))
+	}
+	_ = w.Flush() // to memory
+	return out.Bytes()
+}
+
+// holdLine describes one of several holds.
+func holdLine(rec holdfast.Record) string {
+	row := recordRow(rec)
+	text := row[holderColumn] + ", token " + row[tokenColumn]
+	if rec.Weight > 1 {
+		text += fmt.Sprintf(", weight %d", rec.Weight)
+	}
+	text += ", " + row[ageColumn] + " ago, left " + remainingText(rec)
+	if row[metadataColumn] != "" {
+		text += ", " + row[metadataColumn]
+	}
+	return text
+}
+
+func remainingText(rec holdfast.Record) string {
+	if rec.Kept || !lockview.HasExpiry(rec) {
+		return lockview.TimeLeft(rec)
+	}
+	return lockview.TimeLeft(rec) + " unless renewed"
+}

@@ -1,0 +1,84 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+
+	// The stores that --store can name.
+	_ "github.com/holdfast-go/holdfast/etcdstore"
+	_ "github.com/holdfast-go/holdfast/filestore"
+	_ "github.com/holdfast-go/holdfast/memstore"
+	_ "github.com/holdfast-go/holdfast/pgstore"
+	_ "github.com/holdfast-go/holdfast/pgstore/advisory"
+	"github.com/holdfast-go/holdfast/quorumstore"
+	_ "github.com/holdfast-go/holdfast/redisstore"
+)
+
+// The errors of the Redis client contain all that it would log.
+func init() { logging.Disable() }
+
+// stores is the value of --store: the URL of a store, or of each node of a quorum. The first
+// that is given replaces the default.
+type stores struct {
+	urls      []string
+	flagGiven bool
+	envEmpty  bool // the environment variable is set, without a URL in it
+}
+
+// checkURLs returns an error if the setting names no store: with the default each host would
+// lock alone.
+func (s *stores) checkURLs() error {
+	if s.envEmpty && !s.flagGiven {
+		return usageError(errors.New("environment variable HOLDFAST_STORE: it is set, but there is no URL in it"), "")
+	}
+	return nil
+}
+
+// URL returns the URL of the one store that the program works with.
+func (s *stores) URL() string {
+	if len(s.urls) == 1 {
+		return s.urls[0]
+	}
+	return quorumstore.URL(s.urls...)
+}
+
+// openClient opens the store, which other processes must be able to share.
+func (s *stores) openClient(ctx context.Context, config *holdfast.Config) (*holdfast.Client, error) {
+	if err := s.checkURLs(); err != nil {
+		return nil, err
+	}
+	client, err := holdfast.Open(ctx, s.URL(), config)
+	if err == nil && client.Guarantees().Scope == driver.ScopeProcess {
+		_ = client.Close() // nothing was done with it
+		return nil, usageError(errors.New("the memory store is for one process: its locks exclude nobody else"), "--store file:")
+	}
+	return client, err
+}
+
+func (s *stores) Set(url string) error {
+	if !s.flagGiven {
+		s.urls, s.flagGiven = nil, true
+	}
+	s.urls = append(s.urls, url)
+	return nil
+}
+
+// SetList takes the value of the environment variable: URLs with spaces between them. An empty
+// list matters only where a store is opened.
+func (s *stores) SetList(urls string) error {
+	s.envEmpty = strings.TrimSpace(urls) == ""
+	for url := range strings.FieldsSeq(urls) {
+		_ = s.Set(url) // never fails
+	}
+	return nil
+}
+
+func (s *stores) String() string { return strings.Join(s.urls, " ") }
+
+func (s *stores) Type() string { return "URL" }

@@ -1,0 +1,145 @@
+package command
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
+)
+
+// unlimitedWidth is the width of an output that is not a terminal.
+const unlimitedWidth = 1 << 20
+
+// The columns of a table of locks.
+const (
+	nameColumn = iota
+	holderColumn
+	tokenColumn
+	ageColumn
+	leftColumn
+	waitingColumn
+	metadataColumn
+	columnCount
+)
+
+type tableRow [columnCount]string
+
+var tableTitles = tableRow{"NAME", "HOLDER", "TOKEN", "AGE", "LEFT", "WAITING", "METADATA"}
+
+// columnGap is the space between two columns.
+const columnGap = 2
+
+// tableLines returns a line of titles and a line for each lock, none longer than width.
+func tableLines(locks []holdfast.Record, width int) []string {
+	rows := []tableRow{tableTitles}
+	metadata, waiting := false, false
+	for _, rec := range locks {
+		row := recordRow(rec)
+		if text := lockview.Usage(rec); text != "" {
+			row[holderColumn] = text + ": " + row[holderColumn]
+		}
+		rows = append(rows, row)
+		metadata = metadata || len(rec.Metadata) > 0
+		waiting = waiting || rec.Waiting > 0
+	}
+	if !metadata {
+		rows[0][metadataColumn] = ""
+	}
+	if !waiting {
+		rows[0][waitingColumn] = ""
+	}
+	w := fitWidths(rows, width)
+	lines := make([]string, len(rows))
+	for i, r := range rows {
+		lines[i] = truncateCells(r.formatLine(w), width)
+	}
+	return lines
+}
+
+func recordRow(rec holdfast.Record) tableRow {
+	r := tableRow{lockview.Readable(rec.Name), lockview.Readable(rec.Holder), "-", "-", lockview.TimeLeft(rec), "", lockview.FormatMetadata(rec.Metadata)}
+	switch {
+	case rec.Kept:
+		r[holderColumn] = "(kept)"
+	case rec.Holder == "":
+		r[holderColumn] = "(unknown)"
+	}
+	if rec.Token > 0 {
+		r[tokenColumn] = strconv.FormatInt(rec.Token, 10)
+	}
+	if rec.Waiting > 0 {
+		r[waitingColumn] = strconv.Itoa(rec.Waiting)
+	}
+	if d, ok := lockview.Age(rec); ok {
+		r[ageColumn] = lockview.ShortDuration(d)
+	}
+	return r
+}
+
+// columnWidths are the widths of the columns. A column of width 0 is left out.
+type columnWidths [columnCount]int
+
+// fitWidths chooses the widths so that a line fits, if that is possible. The columns that
+// readers look for are cut last.
+func fitWidths(rows []tableRow, width int) columnWidths {
+	var w columnWidths
+	for column := range w {
+		for _, r := range rows {
+			w[column] = max(w[column], cellWidth(r[column]))
+		}
+	}
+	w.shrinkColumn(metadataColumn, 8, width)
+	w.shrinkColumn(nameColumn, 24, width)
+	w.shrinkColumn(holderColumn, 12, width)
+	w.shrinkColumn(nameColumn, 12, width)
+	if w.lineWidth() > width {
+		w[metadataColumn] = 0
+	}
+	w.shrinkColumn(holderColumn, 4, width)
+	w.shrinkColumn(nameColumn, 4, width)
+	return w
+}
+
+// shrinkColumn takes the excess of a line from a column, but leaves the column its least width.
+func (w *columnWidths) shrinkColumn(column, least, width int) {
+	w[column] -= max(min(w.lineWidth()-width, w[column]-least), 0)
+}
+
+func (w *columnWidths) lineWidth() int {
+	total := -columnGap
+	for _, n := range w {
+		if n > 0 {
+			total += n + columnGap
+		}
+	}
+	return total
+}
+
+func (r *tableRow) formatLine(w columnWidths) string {
+	var b strings.Builder
+	for column, text := range r {
+		if w[column] == 0 {
+			continue
+		}
+		text = truncateCells(text, w[column])
+		b.WriteString(text)
+		b.WriteString(strings.Repeat(" ", w[column]-cellWidth(text)+columnGap))
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// outputWidth returns the maximum length of a line on f. A terminal's last column stays free:
+// terminals differ in where the cursor is after it.
+func outputWidth(f *os.File) int {
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width <= 0 {
+		return unlimitedWidth
+	}
+	return width - 1
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

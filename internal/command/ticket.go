@@ -1,0 +1,149 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// ticketEnv is where renew and release find a ticket that is not on the command line.
+const ticketEnv = "HOLDFAST_TICKET"
+
+// maxTicketSize is more than the length of any ticket.
+const maxTicketSize = 8 << 10
+
+const renewLong = `Renew makes a lock last at least until --ttl from now. TICKET is what "holdfast
+acquire" has printed; with - it is read from standard input, and without one
+taken from HOLDFAST_TICKET: there it is not seen in the list of processes.
+
+Exit code: 0 when the lock is renewed; or
+    1  the lock is no longer held under this ticket; nothing was changed
+   64  the command line is wrong, or it is no ticket
+   69  the store cannot be reached (the lock may be renewed or not), or the
+       record is damaged
+  130  interrupted (128+n for another signal n)`
+
+const releaseLong = `Release gives back a lock that "holdfast acquire" has taken. TICKET is what that
+has printed; with - it is read from standard input, and without one taken from
+HOLDFAST_TICKET: there it is not seen in the list of processes.
+
+Exit code: 0 when the lock is released; or
+    1  the lock was no longer held under this ticket; nothing was changed
+   64  the command line is wrong, or it is no ticket
+   69  the store cannot be reached (the lock is free after its TTL at the
+       latest), or the record is damaged
+  130  interrupted (128+n for another signal n)`
+
+func newRenew(c *cli) *cobra.Command {
+	var ttl time.Duration
+	cmd := c.ticketCommand("renew", func(ctx context.Context, client *holdfast.Client, ticket holdfast.Ticket) error {
+		lock, err := client.Adopt(ctx, ticket, &holdfast.Options{TTL: ttl, NoRenew: true})
+		if err == nil {
+			_, err = lock.HandOver() // to the owner of the ticket
+		}
+		return err
+	})
+	cmd.Short = "Prolong a lock by its ticket"
+	cmd.Long = renewLong
+	cmd.Example = `  holdfast renew "$ticket" --ttl 1h
+  holdfast renew - <ticket-file`
+	durationVar(cmd.Flags(), &ttl, "ttl", 0, "for how long from now (default as long as it was\n"+
+		"acquired for)")
+	return cmd
+}
+
+func newRelease(c *cli) *cobra.Command {
+	cmd := c.ticketCommand("release", func(ctx context.Context, client *holdfast.Client, ticket holdfast.Ticket) error {
+		lock, err := client.Adopt(ctx, ticket, &holdfast.Options{NoRenew: true})
+		if err != nil {
+			return err
+		}
+		return lock.Release()
+	})
+	cmd.Short = "Give back a lock by its ticket"
+	cmd.Long = releaseLong
+	cmd.Example = `  holdfast release "$ticket"
+  holdfast release - <ticket-file`
+	return cmd
+}
+
+// ticketCommand creates a subcommand that does something with a ticket.
+func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Client, holdfast.Ticket) error) *cobra.Command {
+	return &cobra.Command{
+		Use:  verb + " [TICKET | -]",
+		Args: atMostOne("TICKET"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			ctx, stop := interruptContext()
+			defer stop()
+			ticket, err := readTicket(firstArg(args), os.Stdin)
+			if err != nil {
+				return c.finalError(ctx, err)
+			}
+			return c.inspect(ctx, func(client *holdfast.Client) error {
+				err := rewordError(verb, do(ctx, client, ticket))
+				switch {
+				case err == nil:
+					return nil
+				case errors.Is(err, holdfast.ErrNotHeld), errors.Is(err, holdfast.ErrLost):
+					return &exitError{exitNobody, err, ""}
+				}
+				return exitErrorFor(err)
+			})
+		},
+	}
+}
+
+// readTicket returns the ticket that the argument of the command line means.
+func readTicket(arg string, stdin io.Reader) (holdfast.Ticket, error) {
+	switch arg {
+	case "-":
+		line, err := bufio.NewReader(io.LimitReader(stdin, maxTicketSize)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", usageError(fmt.Errorf("standard input: %w", err), "")
+		}
+		arg = strings.TrimSpace(line)
+	case "":
+		arg = os.Getenv(ticketEnv)
+	}
+	if arg == "" {
+		return "", usageError(errors.New("no ticket"), "the ticket as an argument, in "+ticketEnv+", or - for standard input")
+	}
+	return holdfast.Ticket(arg), nil
+}
+
+// A rewordedError is an error of package holdfast that names the subcommand instead of the
+// method.
+type rewordedError struct {
+	text string
+	err  error
+}
+
+func (r *rewordedError) Error() string { return r.text }
+
+func (r *rewordedError) Unwrap() error { return r.err }
+
+// rewordError replaces the name of a method at the start of an error by that of the subcommand.
+func rewordError(verb string, err error) error {
+	if err == nil {
+		return nil
+	}
+	text := withoutPrefix(err)
+	for _, method := range []string{"adopt", "hand over"} {
+		if rest, ok := strings.CutPrefix(text, method); ok {
+			return &rewordedError{verb + rest, err}
+		}
+	}
+	return err
+}

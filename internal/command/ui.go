@@ -1,0 +1,193 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/lockui"
+)
+
+const uiLong = `Ui serves a page that shows the locks of one store or of several, and keeps it
+up to date: who holds what, since when, how long the store keeps it, and how
+many wait; one lock with what has happened to it while somebody watched; the
+stores with what doctor finds; events. Each --store is a store of its own here;
+of a quorum, give the URL quorum:?node=URL&node=URL (with URLs escaped).
+
+The stores are listed each --interval while somebody watches, and not otherwise.
+
+The page is read-only; --allow-break adds a button that breaks a hold, if it is
+still that hold, with a line on standard error for each. It is served to this
+host alone, unless --token-file names a file with a token of 16 characters or
+more that viewers must present, or --behind-proxy declares that a proxy admits
+the right people. There is no TLS: to be reached from elsewhere it should be
+behind a proxy that has it.
+
+Exit code: 130 when interrupted (128+n for another signal n); or
+   64  the command line is wrong, or a file cannot be read
+   69  the address cannot be listened on`
+
+const uiExample = `  holdfast ui
+  holdfast ui --store redis://cache:6379 --store postgres://db/app --allow-break
+  holdfast ui --behind-proxy --host locks.example.com --base-path /locks/`
+
+// Bounds of a connection. Streams of updates set their own.
+const (
+	uiHeaderTimeout = 5 * time.Second
+	uiTimeout       = 30 * time.Second
+	uiIdleTimeout   = 2 * time.Minute
+	uiMaxHeader     = 16 << 10
+)
+
+// A uiCommand is "holdfast ui" with its flags.
+type uiCommand struct {
+	*cli
+	listen    string
+	tokenFile string
+	options   lockui.Options
+}
+
+func newUI(c *cli) *cobra.Command {
+	u := &uiCommand{cli: c}
+	cmd := &cobra.Command{
+		Use:     "ui",
+		Short:   "Serve a page that shows the locks",
+		Long:    uiLong,
+		Example: uiExample,
+		Args:    noArgument,
+		RunE: func(*cobra.Command, []string) error {
+			ctx, stop := interruptContext()
+			defer stop()
+			return c.finalError(ctx, u.serve(ctx))
+		},
+	}
+	f, o := cmd.Flags(), &u.options
+	f.StringVar(&u.listen, "listen", "127.0.0.1:7070", "the `ADDRESS` to serve on")
+	f.BoolVar(&o.AllowBreak, "allow-break", false, "let viewers break holds")
+	f.StringVar(&u.tokenFile, "token-file", "", "a `FILE` with the token that viewers must present")
+	f.BoolVar(&o.BehindProxy, "behind-proxy", false, "a proxy in front admits the right people; trust its\n"+
+		"X-Forwarded headers")
+	f.StringSliceVar(&o.Hosts, "host", nil, "a host `NAME` under which the page is reached, beside\n"+
+		"localhost and IP addresses; may be repeated")
+	f.StringVar(&o.BasePath, "base-path", "/", "the `PATH` of the page")
+	f.BoolVar(&o.Metrics, "metrics", false, "serve figures for Prometheus, too, at metrics below\n"+
+		"the --base-path")
+	durationVar(f, &o.Interval, "interval", time.Second, "how often to look at the stores")
+	return cmd
+}
+
+// serve serves the page until ctx ends.
+func (u *uiCommand) serve(ctx context.Context) error {
+	if u.options.AllowBreak && u.quiet {
+		return usageError(errors.New("--allow-break writes a line for each break, which --quiet forbids"), "one of them")
+	}
+	if u.options.Interval <= 0 {
+		return usageError(fmt.Errorf("--interval %v is not above 0", u.options.Interval), "--interval 1s")
+	}
+	if u.tokenFile != "" {
+		text, err := os.ReadFile(u.tokenFile)
+		if err != nil {
+			return usageError(err, "")
+		}
+		if u.options.Token = strings.TrimSpace(string(text)); u.options.Token == "" {
+			return usageError(fmt.Errorf("--token-file %s: there is no token in it", u.tokenFile), "")
+		}
+	}
+	if !isLoopback(u.listen) && u.options.Token == "" && !u.options.BehindProxy {
+		return usageError(fmt.Errorf("--listen %s can be reached from elsewhere, and nothing guards the page", u.listen), "--token-file FILE or --behind-proxy")
+	}
+	clients, err := u.openStores(ctx)
+	defer func() {
+		for _, client := range clients {
+			_ = client.Close() // it holds nothing
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	u.options.Logger = slog.New(slog.NewTextHandler(u.messageWriter(os.Stderr), nil))
+	page, err := lockui.Handler(u.options)
+	if err != nil {
+		return usageError(err, "")
+	}
+	listener, err := net.Listen("tcp", u.listen)
+	if err != nil {
+		return &exitError{exitUnavailable, err, "--listen 127.0.0.1:0"}
+	}
+	u.printNotice("the page is at http://%s%s", listener.Addr(), u.options.BasePath)
+	server := &http.Server{
+		Handler:           page,
+		ReadHeaderTimeout: uiHeaderTimeout, ReadTimeout: uiTimeout, WriteTimeout: uiTimeout, IdleTimeout: uiIdleTimeout,
+		MaxHeaderBytes: uiMaxHeader,
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // of connections that end early
+		BaseContext:    func(net.Listener) context.Context { return ctx },
+	}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(listener); ctx.Err() == nil {
+		return &exitError{exitUnavailable, err, ""}
+	}
+	return ctx.Err()
+}
+
+// openStores opens each store by itself. One that does not answer is shown so.
+func (u *uiCommand) openStores(ctx context.Context) (clients []*holdfast.Client, err error) {
+	if err := u.store.checkURLs(); err != nil {
+		return nil, err
+	}
+	names := map[string]int{}
+	for _, rawURL := range u.store.urls {
+		one := stores{urls: []string{rawURL}}
+		client, err := one.openClient(ctx, &holdfast.Config{Logger: u.newLogger(os.Stderr)})
+		if err != nil {
+			return clients, exitErrorFor(err)
+		}
+		clients = append(clients, client)
+		name := publicURL(rawURL)
+		if names[name]++; names[name] > 1 {
+			name += fmt.Sprintf(" (%d)", names[name])
+		}
+		u.options.Stores = append(u.options.Stores, lockui.Store{Name: name, Client: client})
+	}
+	return clients, nil
+}
+
+// publicURL returns what of the URL of a store is no secret.
+func publicURL(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "store"
+	}
+	if u.Scheme == "quorum" {
+		var nodes []string
+		for _, node := range u.Query()["node"] {
+			nodes = append(nodes, publicURL(node))
+		}
+		return "quorum of " + strings.Join(nodes, ", ")
+	}
+	public := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if u.Scheme == "file" {
+		public.Opaque = u.Opaque // a path that is relative
+	}
+	return public.String()
+}
+
+// isLoopback reports whether an address can be reached from this host alone.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true // which cannot be listened on
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,100 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+const waitLong = `Wait returns when nobody holds the lock, without taking it: by then somebody may
+have taken it again. It is good for "start when the migration is through"; to do
+something while nobody else does, use holdfast run. While others stand in
+line for the lock (Redis, the table of PostgreSQL), it goes from one to the next
+and is not free in between.
+
+Exit code: 0 when the lock is free; or
+   64  the command line is wrong
+   69  the store cannot be reached, or the record is damaged
+   75  it was still held when --timeout was over
+  130  interrupted (128+n for another signal n)`
+
+const waitExample = `  holdfast wait migration && ./start-server
+  holdfast wait backup --timeout 10m
+  holdfast wait backup --timeout 0    # is it free?`
+
+func newWait(c *cli) *cobra.Command {
+	timeout := waitForever
+	cmd := &cobra.Command{
+		Use:     "wait NAME",
+		Short:   "Wait until nobody holds a lock",
+		Long:    waitLong,
+		Example: waitExample,
+		Args:    oneName,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := c.checkMaxOutage(); err != nil {
+				return err
+			}
+			ctx, stop := interruptContext()
+			defer stop()
+			return c.inspect(ctx, func(client *holdfast.Client) error {
+				return c.waitFree(ctx, client, args[0], timeout)
+			})
+		},
+	}
+	cmd.Flags().Var(&timeout, "timeout", "how long to wait: a duration, 0 or\n"+
+		"forever")
+	c.addMaxOutage(cmd.Flags())
+	return cmd
+}
+
+func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string, timeout waitLimit) error {
+	var err error
+	if c.verbose {
+		if err = checkFree(ctx, client, name); errors.Is(err, holdfast.ErrHeld) {
+			c.printNotice("%w", err)
+		}
+	}
+	if timeout != 0 {
+		if err := checkSelfWait(ctx, client, name); err != nil {
+			return err
+		}
+	}
+	switch timeout {
+	case 0:
+		err = checkFree(ctx, client, name)
+	case waitForever:
+		err = client.WaitFree(ctx, name)
+	default:
+		limited, cancel := context.WithTimeout(ctx, time.Duration(timeout))
+		defer cancel()
+		err = client.WaitFree(limited, name)
+		if err != nil && limited.Err() != nil {
+			err = checkFree(ctx, client, name) // which returns the holder
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	e := exitErrorFor(err)
+	if e.code == exitBusy {
+		e.hint = "--timeout with more time"
+	}
+	return e
+}
+
+// checkFree returns a HeldError if the lock is held.
+func checkFree(ctx context.Context, client *holdfast.Client, name string) error {
+	rec, err := client.Lookup(ctx, name)
+	switch {
+	case errors.Is(err, holdfast.ErrNotHeld):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("wait for %q: %w", name, &holdfast.HeldError{Record: rec})
+}
