@@ -23,6 +23,10 @@ lint: ## gofmt, vet for three systems, staticcheck, tidy go.mod
 build: ## Build the command into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast
 
+.PHONY: build-etcd
+build-etcd: ## Build the command with the store in etcd into bin/etcd/
+	cd etcdstore && CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o ../bin/etcd/ ./cmd/holdfast
+
 .PHONY: bench
 bench: needs ## Measure ours and the rivals on the same servers: writes docs/benchmarks.md and bench/RESULTS.md (more than an hour)
 	cd bench && $(GO) run .
@@ -41,6 +45,7 @@ torture: needs ## Find out whether the locks are locks, ten minutes for each sto
 	for store in memory file redis redis-failover redlock postgres postgres-advisory; do \
 		$(GO) run ./cmd/holdfast torture --own $$store --for 10m --report torture || exit 1; \
 	done
+	cd etcdstore && $(GO) run ./cmd/holdfast torture --own etcd --for 10m --report ../torture
 
 .PHONY: fuzz
 fuzz: ## Fuzz what reads foreign input, a minute each

@@ -39,7 +39,8 @@ var arrows = map[string][]string{
 func TestImportArrows(t *testing.T) {
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		for pkg, allowed := range arrows {
-			cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./"+pkg)
+			cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
+			cmd.Dir = "./" + pkg // It may be a module of its own.
 			cmd.Env = append(cmd.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
 			out, err := cmd.Output()
 			if err != nil {

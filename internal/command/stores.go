@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 
 	// The stores that --store can name.
-	_ "github.com/holdfast-go/holdfast/etcdstore"
 	_ "github.com/holdfast-go/holdfast/filestore"
 	_ "github.com/holdfast-go/holdfast/memstore"
 	_ "github.com/holdfast-go/holdfast/pgstore"
