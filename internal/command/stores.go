@@ -31,10 +31,17 @@ type stores struct {
 }
 
 // checkURLs returns an error if the setting names no store: with the default each host would
-// lock alone.
+// lock alone. It names the program that has the store in etcd, which is a module of its own.
 func (s *stores) checkURLs() error {
 	if s.envEmpty && !s.flagGiven {
 		return usageError(errors.New("environment variable HOLDFAST_STORE: it is set, but there is no URL in it"), "")
+	}
+	for _, url := range s.urls {
+		scheme, _, _ := strings.Cut(url, ":")
+		if _, linked := driver.Lookup(scheme); !linked && (scheme == "etcd" || scheme == "etcds") {
+			return usageError(errors.New("this program is built without the store in etcd"),
+				"go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast@latest, which is this program with it")
+		}
 	}
 	return nil
 }

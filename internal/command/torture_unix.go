@@ -36,9 +36,10 @@ the front of a queue. Of the network, if the URLs name single servers:
 partition, lose-reply, reset, slow, cut-notices. With --own, which starts
 servers for the trial and ends them afterwards, of the servers, one at a time:
 server-pause, server-partition, server-restart, for Redis server-forget, which
-is a restart without data, server-flush and server-failover; and of all at once:
-outage, which stops them for longer than a TTL. Those that cannot be done with
-the store are left out.
+is a restart without data, server-flush and server-failover; of most of them,
+for etcd: majority-pause, majority-restart, compaction and no-space; and of all
+at once: outage, which stops them for longer than a TTL. Those that cannot be
+done with the store are left out.
 With --shared most workers are readers, and the others writers. With --limit N
 most take a random part of N slots of a lock, and the others all of it.
 The locks have names of their own; other locks of the store are left alone.
@@ -129,7 +130,10 @@ func (t *tortureCommand) prepareAndRun(ctx context.Context) (err error) {
 	if err := t.checkFlags(); err != nil {
 		return err
 	}
-	if err := t.store.checkURLs(); err != nil && t.own == "" {
+	if t.own == "etcd" {
+		t.store.urls = []string{"etcd:"}
+	}
+	if err := t.store.checkURLs(); err != nil && (t.own == "" || t.own == "etcd") {
 		return err
 	}
 	place := &testbed.Testbed{Stores: t.store.urls}
@@ -274,7 +278,7 @@ func (t *tortureCommand) tortureOptions(ctx context.Context, place *testbed.Test
 	return &torture.Options{
 		Stores: place.Stores, Open: openStores,
 		Foreign: t.own != "",
-		Servers: place.Servers, Recovery: place.Recovery,
+		Servers: place.Servers, Leader: place.Leader, Recovery: place.Recovery,
 		Setup: place.Setup, Program: "holdfast " + readBuildInfo().Version,
 		Worker: func() *exec.Cmd { return exec.Command(self, tortureWorker) },
 		Procs:  t.procs, Workers: t.workers, Names: t.names, Shared: t.shared, Limit: t.limit,

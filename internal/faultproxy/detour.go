@@ -2,21 +2,24 @@ package faultproxy
 
 import (
 	"errors"
+	"net"
 	"net/url"
+	"strings"
 )
 
-// defaultPorts contains the URL schemes of stores on one server, with their default ports.
+// defaultPorts contains the URL schemes of stores on servers, with their default ports.
 var defaultPorts = map[string]string{
+	"etcd":              "2379",
 	"redis":             "6379",
 	"postgres":          "5432",
 	"postgresql":        "5432",
 	"postgres+advisory": "5432",
 }
 
-// Detour starts a proxy to the server in the URL of a store, and returns it with a URL that
-// leads through it. If there is no such server, or the connection is encrypted, the proxy
-// is nil and the URL is unchanged.
-func Detour(store string) (string, *Proxy, error) {
+// Detour starts a proxy to each server in the URL of a store, and returns them with a URL that leads
+// through them. If there is no such server, or the connection is encrypted, there are no proxies
+// and the URL is unchanged.
+func Detour(store string) (string, []*Proxy, error) {
 	u, err := url.Parse(store)
 	if err != nil {
 		return "", nil, errors.New("malformed URL of a store") // it may have a password
@@ -25,14 +28,20 @@ func Detour(store string) (string, *Proxy, error) {
 	if !ok || u.Hostname() == "" {
 		return store, nil, nil
 	}
-	target := u.Host
-	if u.Port() == "" {
-		target += ":" + port
+	hosts := strings.Split(u.Host, ",")
+	proxies := make([]*Proxy, len(hosts))
+	for i, target := range hosts {
+		if _, _, err := net.SplitHostPort(target); err != nil {
+			target += ":" + port
+		}
+		if proxies[i], err = Listen(target); err != nil {
+			for _, p := range proxies[:i] {
+				p.Close()
+			}
+			return "", nil, err
+		}
+		hosts[i] = proxies[i].Addr()
 	}
-	p, err := Listen(target)
-	if err != nil {
-		return "", nil, err
-	}
-	u.Host = p.Addr()
-	return u.String(), p, nil
+	u.Host = strings.Join(hosts, ",")
+	return u.String(), proxies, nil
 }

@@ -259,15 +259,17 @@ const (
 func (r *runner) measureTraffic() error {
 	var urls []string
 	for _, store := range r.Stores {
-		url, proxy, err := faultproxy.Detour(store)
+		url, proxies, err := faultproxy.Detour(store)
 		if err != nil {
 			return err
 		}
-		if proxy == nil {
+		if proxies == nil {
 			return nil
 		}
-		defer proxy.Close()
-		urls, r.proxies = append(urls, url), append(r.proxies, proxy)
+		for _, proxy := range proxies {
+			defer proxy.Close()
+		}
+		urls, r.proxies = append(urls, url), append(r.proxies, proxies...)
 	}
 	client, err := r.Open(r.ctx, urls, &holdfast.Config{Options: holdfast.Options{TTL: idleTTL}})
 	if err != nil {

@@ -54,6 +54,21 @@ const (
 	// disk.
 	ServerRestart Fault = "server-restart"
 
+	// MajorityPause stops a majority of the servers of the store for up to a TTL. The others are cut
+	// off then.
+	MajorityPause Fault = "majority-pause"
+
+	// MajorityRestart kills a majority of the servers of the store and starts them with the data
+	// that they have on disk.
+	MajorityRestart Fault = "majority-restart"
+
+	// Compaction has a server of the store forget all revisions but the last.
+	Compaction Fault = "compaction"
+
+	// NoSpace has the servers of the store refuse to write, as if their space was used up, for a
+	// TTL.
+	NoSpace Fault = "no-space"
+
 	// Outage stops all servers of the store for two to four TTLs: longer than a lock can be
 	// held meanwhile.
 	Outage Fault = "outage"
@@ -72,7 +87,8 @@ const (
 // Faults are all faults.
 var Faults = []Fault{
 	Pause, Kill, PauseFirst, KillFirst, Partition, LoseReply, Reset, CutNotices, Slow,
-	ServerPause, ServerPartition, ServerRestart, ServerForget, ServerFlush, ServerFailover, Outage,
+	ServerPause, ServerPartition, ServerRestart, ServerForget, ServerFlush, ServerFailover,
+	MajorityPause, MajorityRestart, Compaction, NoSpace, Outage,
 }
 
 func (f Fault) isNetworkFault() bool {
@@ -116,6 +132,6 @@ type Server interface {
 	Pause() error
 	Resume() error
 
-	// Harm does a ServerRestart, or a fault that loses data.
+	// Harm does any other fault of a server.
 	Harm(Fault) error
 }

@@ -420,7 +420,7 @@ func (h *history) addFault(e Event) {
 		all, of = h.serverFaults, e.Server
 	}
 	if e.Step == Harm {
-		if e.Fault != Outage || e.Server == 1 { // one for all servers
+		if e.Fault != Outage && e.Fault != NoSpace || e.Server == 1 { // one for all servers
 			h.faultCounts[e.Fault]++
 		}
 		if e.Line >= fullLine {

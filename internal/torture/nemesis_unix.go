@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/retry"
@@ -132,14 +133,29 @@ func (nem *nemesis) injectServerFault(f Fault) {
 		nem.sleep(nem.options.Recovery)
 		return
 	}
-	n := nem.rng.IntN(len(nem.options.Servers))
-	of := Event{Fault: f, Server: n + 1}
-	if f == ServerRestart || f.forgets() {
-		of.Line = len(nem.awaitLine(fullLine))
+	servers := len(nem.options.Servers)
+	first, harmed := nem.rng.IntN(servers), 1
+	if nem.options.Leader != nil && nem.rng.IntN(2) == 0 {
+		first = nem.options.Leader()
 	}
-	nem.logEvent(Harm, of)
-	err := nem.applyServerFault(f, n)
-	nem.logEvent(Heals, of)
+	switch f {
+	case MajorityPause, MajorityRestart:
+		harmed = servers/2 + 1
+	case NoSpace:
+		harmed = servers
+	}
+	line := 0
+	if f == ServerRestart || f.forgets() {
+		line = len(nem.awaitLine(fullLine))
+	}
+	logAll := func(step Step) {
+		for i := range harmed {
+			nem.logEvent(step, Event{Fault: f, Server: (first+i)%servers + 1, Line: line})
+		}
+	}
+	logAll(Harm)
+	err := nem.applyServerFault(f, first, harmed)
+	logAll(Heals)
 	if err != nil {
 		nem.failRun(fmt.Errorf("%s: %w", f, err))
 	}
@@ -166,9 +182,27 @@ func (nem *nemesis) injectOutage() {
 	}
 }
 
-func (nem *nemesis) applyServerFault(f Fault, n int) error {
-	server := nem.options.Servers[n]
+// applyServerFault harms servers, counted from the first on.
+func (nem *nemesis) applyServerFault(f Fault, first, harmed int) error {
+	server := nem.options.Servers[first]
 	switch f {
+	case MajorityPause, MajorityRestart:
+		errs := make([]error, harmed)
+		var group sync.WaitGroup
+		long := nem.randomUpTo(nem.options.TTL)
+		for i := range harmed {
+			server := nem.options.Servers[(first+i)%len(nem.options.Servers)]
+			group.Go(func() {
+				if f == MajorityRestart {
+					errs[i] = server.Harm(ServerRestart)
+				} else if errs[i] = server.Pause(); errs[i] == nil {
+					nem.sleep(long)
+					errs[i] = server.Resume()
+				}
+			})
+		}
+		group.Wait()
+		return errors.Join(errs...)
 	case ServerPause:
 		if err := server.Pause(); err != nil {
 			return err
@@ -177,9 +211,9 @@ func (nem *nemesis) applyServerFault(f Fault, n int) error {
 		return server.Resume()
 	case ServerPartition:
 		directions := nem.randomDirections()
-		nem.partitionServer(n, directions)
+		nem.partitionServer(first, directions)
 		nem.sleep(nem.randomUpTo(3 * nem.options.TTL))
-		nem.partitionServer(n, 0)
+		nem.partitionServer(first, 0)
 		return nil
 	}
 	return server.Harm(f)

@@ -139,7 +139,7 @@ func survives(can driver.Guarantees, f Fault) bool {
 		// Where the end of a connection ends its locks, their holder is notified a moment
 		// later.
 		return can.Scope != driver.ScopeNetwork || can.HolderCrash != driver.RecoveryAtOnce
-	case ServerRestart:
+	case ServerRestart, MajorityRestart:
 		return can.Restart != driver.FateForgotten
 	case ServerForget, ServerFlush, ServerFailover:
 		// Data that is kept is kept on disk, and locks that may have been forgotten run out before

@@ -38,6 +38,10 @@ type Options struct {
 	// them.
 	Servers []Server
 
+	// Leader returns the index of the server that leads the others, if it is not nil. Every other
+	// fault of a server is one of the leader.
+	Leader func() int
+
 	// Recovery is how long a server may refuse locks after it has restarted.
 	Recovery time.Duration
 
@@ -168,12 +172,12 @@ func (r *tortureRun) startWorkers(rng *rand.Rand) error {
 // startProxies starts proxies between a process and the servers of the store.
 func (r *tortureRun) startProxies(p *process) error {
 	for _, store := range r.options.Stores {
-		detour, proxy, err := faultproxy.Detour(store)
+		detour, proxies, err := faultproxy.Detour(store)
 		if err != nil {
 			return err
 		}
 		p.stores = append(p.stores, detour)
-		if proxy != nil {
+		for _, proxy := range proxies {
 			proxy.Mark(requestsNotices)
 			p.proxies = append(p.proxies, proxy)
 		}

@@ -23,6 +23,7 @@ type Testbed struct {
 	Stores   []string         // URLs: one, or the nodes of a quorum
 	Servers  []torture.Server // of these, in that order
 	Recovery time.Duration    // how long a server refuses locks after a restart
+	Leader   func() int       // the index of the server that leads the others, nil if none does
 	Setup    string           // the servers' programs, versions and settings
 
 	host servers.Host
@@ -45,12 +46,13 @@ var setupFuncs = map[string]func(t *Testbed, ttl time.Duration) error{
 	"redis-failover":    (*Testbed).startRedisWithReplica,
 	"redlock":           func(t *Testbed, ttl time.Duration) error { return t.startRedis(quorumNodes, ttl) },
 	"postgres":          func(t *Testbed, _ time.Duration) error { return t.startPostgres("") },
+	"etcd":              (*Testbed).startEtcd,
 	"postgres-advisory": func(t *Testbed, _ time.Duration) error { return t.startPostgres("postgres+advisory") },
 }
 
 // Kinds returns the kinds that Start accepts.
 func Kinds() []string {
-	return []string{"memory", "file", "redis", "redis-failover", "redlock", "postgres", "postgres-advisory"}
+	return []string{"memory", "file", "redis", "redis-failover", "redlock", "postgres", "postgres-advisory", "etcd"}
 }
 
 // Start starts the servers of a store of a kind, for locks with this TTL. They run until
@@ -133,7 +135,7 @@ type serverControl interface {
 type faultServer struct {
 	serverControl
 	host  *servers.Host
-	harms map[torture.Fault]func() // those that make sense, in which data is lost
+	harms map[torture.Fault]func() // those that make sense, beyond those of every server
 }
 
 func (t *Testbed) addServer(m serverControl, harms map[torture.Fault]func()) {
@@ -142,7 +144,11 @@ func (t *Testbed) addServer(m serverControl, harms map[torture.Fault]func()) {
 
 // Can implements [torture.Server].
 func (s *faultServer) Can(f torture.Fault) bool {
-	return f != torture.ServerForget && f != torture.ServerFlush && f != torture.ServerFailover || s.harms[f] != nil
+	switch f {
+	case torture.ServerPause, torture.ServerPartition, torture.ServerRestart, torture.Outage:
+		return true
+	}
+	return s.harms[f] != nil
 }
 
 // Pause implements [torture.Server].
