@@ -16,20 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// absent is the condition that no key is from begin to end.
-func absent(begin, end string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(begin), "=", 0).WithRange(end)
-}
-
-// first and last get the first or last key from begin to end, and how many there are.
-func first(begin, end string) clientv3.Op {
-	return clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
-}
-
-func last(begin, end string) clientv3.Op {
-	return clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
-}
-
 // Acquire implements [driver.Store].
 //
 // An owner gets its token, and its place in the order of tokens, when the entry is made. The entry
@@ -46,9 +32,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 		return res, fmt.Errorf("%w: shared and limited locks", driver.ErrUnsupported)
 	}
 	began, wall := time.Now(), s.wall()
-	queue := req.Queue
+	place, asks := req.Queue, time.Duration(0)
 	if req.NoPlace {
-		queue = 0
+		place, asks = 0, req.Queue
 	}
 	tooFar := req.Floor > wall.Add(driver.MaxLead).UnixMicro()
 	token := max(wall.UnixMicro(), req.Floor)
@@ -58,166 +44,191 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 			tokens = 1
 		}
 		makes := !req.Claim && !tooFar && token+int64(tokens)-1 <= driver.MaxToken
-		a := attempt{store: s, req: &req, token: token, tokens: tokens}
+		var made madeEntry
+		var q queue
 		if makes {
-			if a.leases, err = s.takeLeases(ctx, began, req.TTL, queue); err == nil {
-				a.counters, err = s.dayLease(ctx)
-			}
-			if err != nil {
-				return res, err
-			}
+			made, q, err = s.makeEntry(ctx, began, &req, place, token, tokens)
+		} else {
+			q, err = s.readQueue(ctx, req.Name, req.Owner, token)
 		}
-		state, err := a.send(ctx, makes, queue)
-		if try < 5 && errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) && try < 5:
 			s.mu.Lock()
 			s.counters = 0 // It may be that of the counters.
 			s.mu.Unlock()
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return res, err
-		}
-		switch {
-		case state.granted:
+		case made == madeHold:
 			return driver.AcquireResult{Granted: true, Token: token, Tokens: tokens}, nil
-		case state.placed:
-			res.Queued, res.First = true, state.count == 2
-			s.goWhileOpen(func() {
-				s.watchPlace(state.watch, req.Name, req.Owner, token, tokens, state.before, state.revision, res.First)
+		case made == madePlace:
+			res.Queued, res.First = true, q.count == 1
+			s.watch(req.Name, req.Owner, true, time.Time{}, func(ctx context.Context) {
+				s.watchPlace(ctx, req.Name, req.Owner, token, tokens, q)
 			})
 			if res.First {
-				res.Held, _ = s.publish(ctx, state.front, 0) // The place is made.
+				res.Held, _ = s.publish(ctx, q.front, 0) // The place is made.
 			}
 			return res, nil
-		case state.own != nil:
-			return s.recognize(ctx, began, &req, queue, state.own)
-		case !req.Claim && (state.count == 0 || queue > 0):
+		case q.own != nil:
+			return s.recognize(ctx, began, &req, place, q.own)
+		case !req.Claim && (q.count == 0 || place > 0):
 			if !makes {
 				return res, fmt.Errorf("%w: the floor of the token is too far ahead", driver.ErrInvalid)
 			}
-			token = max(token, state.lastToken+1) // The counter is ahead of the clock.
 			if try >= 20 {
 				return res, driver.NotApplied(fmt.Errorf("%d other clients were faster", try))
 			}
+			token = max(token, q.last+1) // The counter is ahead of the clock.
 			continue
 		}
-		if state.count > 0 {
-			if res.Held, err = s.publish(ctx, state.front, int(state.count)-1); err != nil {
+		if q.count > 0 {
+			if res.Held, err = s.publish(ctx, q.front, int(q.count)-1); err != nil {
 				return driver.AcquireResult{}, err
 			}
 		}
-		if req.NoPlace && req.Queue > 0 && (state.count > 0 || req.Claim) {
-			s.askUntil(req.Name, req.Owner, began.Add(req.Queue), state.revision)
-			res.Queued = true
+		if res.Queued = asks > 0 && (q.count > 0 || req.Claim); res.Queued {
+			s.watch(req.Name, req.Owner, true, began.Add(asks), func(ctx context.Context) {
+				s.watchName(ctx, req.Name, req.Owner, q.revision)
+			})
 		}
 		return res, nil
 	}
 }
 
-// An attempt is one transaction that tries to make an entry.
-type attempt struct {
-	store    *Store
-	req      *driver.AcquireRequest
-	token    int64
-	tokens   int
-	leases   []*lease // of a hold, and of a place
-	counters clientv3.LeaseID
-}
+// A madeEntry is what makeEntry has made.
+type madeEntry uint8
 
-// A state is what an attempt has found or made.
-type state struct {
-	granted, placed bool
-	own             *mvccpb.KeyValue // the entry of the owner, if it had one before
-	front           found            // the hold or keep
-	count           int64            // of the entries
-	lastToken       int64            // that was given
-	before          string           // the key of the entry before the place
-	revision        int64
-	watch           context.Context // of the place
-}
+const (
+	madeNothing madeEntry = iota
+	madeHold
+	madePlace
+)
 
-// send sends the transaction. It makes an entry if makes is set: a hold if there is no entry, else a
-// place if queue is above zero.
-func (a *attempt) send(ctx context.Context, makes bool, queue time.Duration) (st state, err error) {
-	s, name := a.store, a.req.Name
-	own, begin, end := s.ownKey(name, a.req.Owner), s.recKey(name, 0), s.recordsEnd(name)
-	mine, counted := s.recKey(name, a.token), s.tokKey(name, a.token+int64(a.tokens)-1)
-	rec := record{Holder: a.req.Holder, Since: time.Now().UnixMilli(), Tokens: a.tokens, Metadata: a.req.Metadata}
-	put := func(i int) (ops []clientv3.Op) {
-		if !makes || a.leases[i] == nil {
+// makeEntry sends one transaction. It makes a hold if the name has no entry, else a place if place
+// is above zero, and returns what the queue was before.
+func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.AcquireRequest, place time.Duration, token int64, tokens int) (made madeEntry, q queue, err error) {
+	leases, err := s.takeLeases(ctx, began, req.TTL, place)
+	if err != nil {
+		return made, q, err
+	}
+	counters, err := s.dayLease(ctx)
+	if err != nil {
+		s.putLeases(leases...)
+		return made, q, err
+	}
+	name, own, mine := req.Name, s.ownKey(req.Name, req.Owner), s.recKey(req.Name, token)
+	rec := record{Holder: req.Holder, Since: time.Now().UnixMilli(), Tokens: tokens, Metadata: req.Metadata}
+	puts := func(l *lease) []clientv3.Op {
+		if l == nil {
 			return nil
 		}
-		lease := clientv3.WithLease(a.leases[i].id)
 		return []clientv3.Op{
-			clientv3.OpPut(own, fmt.Sprintf("%016d", a.token), lease),
-			clientv3.OpPut(mine, rec.encode(), lease),
-			clientv3.OpDelete(s.tokKey(name, 0), clientv3.WithRange(s.tokKey(name, a.token))),
-			clientv3.OpPut(counted, "", clientv3.WithLease(a.counters)),
+			clientv3.OpPut(own, fmt.Sprintf("%016d", token), clientv3.WithLease(l.id)),
+			clientv3.OpPut(mine, rec.encode(), clientv3.WithLease(l.id)),
+			clientv3.OpDelete(s.tokKey(name, 0), clientv3.WithRange(s.tokKey(name, token))),
+			clientv3.OpPut(s.tokKey(name, token+int64(tokens)-1), "", clientv3.WithLease(counters)),
 		}
 	}
 	// No token from this one on was given, as far as the counter lasts, and none is in use.
-	higher := []clientv3.Cmp{absent(s.tokKey(name, a.token), s.countersEnd(name)), absent(mine, end)}
-	ops := []clientv3.Op{
-		clientv3.OpGet(own), clientv3.OpGet(own), first(begin, end), last(begin, mine),
-		last(s.tokKey(name, 0), s.countersEnd(name)), last(begin, end),
-	}
-	var resp *clientv3.TxnResponse
-	if makes {
-		ops[1] = clientv3.OpTxn(append(higher, absent(own, own+"\x00")), put(1), nil)
-		resp, err = s.write(ctx, name, clientv3.OpTxn(append(higher, absent(begin, end)), put(0), ops))
-	} else {
-		resp, err = s.read(ctx, name, ops...)
-	}
+	higher := []clientv3.Cmp{absent(s.tokKey(name, token), s.countersEnd(name)), absent(mine, s.recordsEnd(name))}
+	isFree := append(slices.Clone(higher), absent(s.recKey(name, 0), s.recordsEnd(name)))
+	makePlace := clientv3.OpTxn(append(higher, absent(own, own+"\x00")), puts(leases[1]), nil)
+	resp, err := s.write(ctx, name, clientv3.OpTxn(isFree, puts(leases[0]), append(s.queueOps(name, req.Owner, token), makePlace)))
 	if err != nil {
-		if makes && !driver.IsNotApplied(err) {
-			s.remember(name, a.req.Owner, func(e *entry) { e.doubtful = append(e.doubtful, a.leases...) })
+		if !driver.IsNotApplied(err) {
+			s.remember(name, req.Owner, func(e *entry) { e.doubtful = append(e.doubtful, leases...) })
 		} else if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			s.putLeases(a.leases...)
+			s.putLeases(leases...)
 		}
-		return st, err
+		return made, q, err
 	}
-	st.revision = resp.Header.Revision
-	if makes && resp.Succeeded {
-		st.granted = true
-		s.putLeases(a.leases[1])
-		s.remember(name, a.req.Owner, func(e *entry) { e.token, e.lease = a.token, a.leases[0] })
-		return st, nil
-	}
-	at := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
-	st.placed = makes && queue > 0 && resp.Responses[1].GetResponseTxn().Succeeded
-	if kvs := at(0); len(kvs) > 0 {
-		st.own = kvs[0]
-	}
-	st.count = resp.Responses[2].GetResponseRange().Count
-	if kvs := at(2); len(kvs) > 0 {
-		if st.front, err = s.decode(kvs[0]); err != nil {
-			s.putLeases(a.leases...)
-			return st, err
+	used, unused := leases[0], leases[1]
+	if made = madeHold; !resp.Succeeded {
+		last := len(resp.Responses) - 1
+		if made = madeNothing; place > 0 && resp.Responses[last].GetResponseTxn().Succeeded {
+			made, used, unused = madePlace, unused, used
 		}
+		q, err = s.decodeQueue(resp)
 	}
-	if kvs := at(3); len(kvs) > 0 {
-		st.before = string(kvs[0].Key)
-	}
-	for i := 4; i <= 5; i++ {
-		if kvs := at(i); len(kvs) > 0 {
-			_, text, _ := strings.Cut(string(kvs[0].Key), "\x00")
-			token, _ := strconv.ParseInt(text, 10, 64) // else 0
-			if f, err := s.decode(kvs[0]); i == 5 && err == nil {
-				token += int64(max(f.Tokens, 1)) - 1
-			}
-			st.lastToken = max(st.lastToken, token)
-		}
-	}
-	if st.placed {
-		s.putLeases(a.leases[0])
-		s.remember(name, a.req.Owner, func(e *entry) {
-			e.token, e.lease = a.token, a.leases[1]
-			st.watch = s.newWatch(e)
-		})
+	if s.putLeases(unused); made == madeNothing {
+		s.putLeases(used)
 	} else {
-		s.putLeases(a.leases...)
+		s.remember(name, req.Owner, func(e *entry) { e.token, e.lease = token, used })
 	}
-	return st, nil
+	return made, q, err
+}
+
+// absent is the condition that no key is from begin to end.
+func absent(begin, end string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(begin), "=", 0).WithRange(end)
+}
+
+// A queue is what the store has of a name, as seen by an owner with a token.
+type queue struct {
+	own      *mvccpb.KeyValue // the entry of the owner, nil if it has none
+	mine     *mvccpb.KeyValue // the record with the token, nil if there is none
+	front    found            // the hold or keep
+	count    int64            // of all entries
+	ahead    int64            // of those before the token
+	before   string           // the key of the one before it, "" if it is the first
+	last     int64            // the greatest token that was given
+	revision int64
+}
+
+func (s *Store) readQueue(ctx context.Context, name, owner string, token int64) (queue, error) {
+	resp, err := s.read(ctx, name, s.queueOps(name, owner, token)...)
+	if err != nil {
+		return queue{}, err
+	}
+	return s.decodeQueue(resp)
+}
+
+func (s *Store) queueOps(name, owner string, token int64) []clientv3.Op {
+	begin, mine, end := s.recKey(name, 0), s.recKey(name, token), s.recordsEnd(name)
+	return []clientv3.Op{
+		clientv3.OpGet(s.ownKey(name, owner)), clientv3.OpGet(mine), outermost(begin, end, clientv3.SortAscend),
+		outermost(begin, mine, clientv3.SortDescend), outermost(begin, end, clientv3.SortDescend),
+		outermost(s.tokKey(name, 0), s.countersEnd(name), clientv3.SortDescend),
+	}
+}
+
+// outermost gets the first or last key from begin to end, and how many there are.
+func outermost(begin, end string, order clientv3.SortOrder) clientv3.Op {
+	return clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithSort(clientv3.SortByKey, order))
+}
+
+// decodeQueue reads the responses to queueOps.
+func (s *Store) decodeQueue(resp *clientv3.TxnResponse) (q queue, err error) {
+	q.revision = resp.Header.Revision
+	for i, r := range resp.Responses[:6] {
+		r := r.GetResponseRange()
+		if len(r.Kvs) == 0 {
+			continue
+		}
+		switch kv := r.Kvs[0]; i {
+		case 0:
+			q.own = kv
+		case 1:
+			q.mine = kv
+		case 2:
+			q.count = r.Count
+			if q.front, err = s.decode(kv); err != nil {
+				return q, err
+			}
+		case 3:
+			q.ahead, q.before = r.Count, string(kv.Key)
+		case 4:
+			if f, err := s.decode(kv); err == nil {
+				q.last = f.token + int64(max(f.Tokens, 1)) - 1
+			}
+		case 5:
+			_, text, _ := strings.Cut(string(kv.Key), "\x00")
+			token, _ := strconv.ParseInt(text, 10, 64) // else 0
+			q.last = max(q.last, token)
+		}
+	}
+	return q, nil
 }
 
 // remember changes the entry of an owner. From time to time it forgets those that have ended
@@ -236,9 +247,9 @@ func (s *Store) remember(name, owner string, change func(e *entry)) {
 		return
 	}
 	now := time.Now()
+	lasts := func(l *lease) bool { return l != nil && now.Before(l.certain.Add(time.Hour)) }
 	for key, e := range s.entries {
-		ended := func(l *lease) bool { return l == nil || now.After(l.certain.Add(time.Hour)) }
-		if ended(e.lease) && !slices.ContainsFunc(e.doubtful, func(l *lease) bool { return !ended(l) }) {
+		if !lasts(e.lease) && !slices.ContainsFunc(e.doubtful, lasts) && now.After(e.watchedUntil) {
 			delete(s.entries, key)
 		}
 	}
@@ -246,42 +257,45 @@ func (s *Store) remember(name, owner string, change func(e *entry)) {
 }
 
 // recognize is the result for an owner that has an entry already: it prolongs the entry.
-func (s *Store) recognize(ctx context.Context, began time.Time, req *driver.AcquireRequest, queue time.Duration, own *mvccpb.KeyValue) (res driver.AcquireResult, err error) {
+func (s *Store) recognize(ctx context.Context, began time.Time, req *driver.AcquireRequest, place time.Duration, own *mvccpb.KeyValue) (res driver.AcquireResult, err error) {
 	token, kept := parseOwn(own)
 	if token == 0 {
 		return res, fmt.Errorf("%w: key of an owner of %q", driver.ErrCorrupt, req.Name)
 	}
-	p, err := s.position(ctx, req.Name, token)
+	q, err := s.readQueue(ctx, req.Name, req.Owner, token)
 	if err != nil {
 		return res, err
 	}
-	if kept || p.mine == nil {
-		if p.count > 0 && !req.Claim {
-			res.Held, err = s.publish(ctx, p.front, int(p.count)-1)
+	if kept || q.mine == nil {
+		if q.count > 0 && !req.Claim {
+			res.Held, err = s.publish(ctx, q.front, int(q.count)-1)
 		}
 		return res, err
 	}
 	ttl := req.TTL
-	if p.before != "" {
-		ttl = queue
+	if q.before != "" {
+		ttl = place
 	}
 	if ttl > 0 {
-		outcomes, err := s.prolong(ctx, began, []*entryToProlong{{name: req.Name, owner: req.Owner, own: own, ttl: ttl}})
-		if err != nil || outcomes[0] != driver.Renewed {
+		outcome := make([]driver.RenewOutcome, 1)
+		p := &entryToProlong{name: req.Name, owner: req.Owner, own: own, ttl: ttl, holds: true}
+		if err := s.prolong(ctx, began, []*entryToProlong{p}, outcome); err != nil || outcome[0] != driver.Renewed {
 			return res, err
 		}
 	}
-	if p.before == "" {
-		mine, err := s.decode(p.mine)
+	if q.before == "" {
+		mine, err := s.decode(q.mine)
 		return driver.AcquireResult{Granted: true, Token: token, Tokens: max(mine.Tokens, 1)}, err
 	}
-	if queue == 0 {
+	if place == 0 {
 		return res, nil
 	}
-	res.Queued, res.First = true, p.ahead == 1
-	s.watchAgain(req.Name, req.Owner, token)
+	res.Queued, res.First = true, q.ahead == 1
+	s.watch(req.Name, req.Owner, false, time.Time{}, func(ctx context.Context) {
+		s.watchPlace(ctx, req.Name, req.Owner, token, 0, queue{})
+	})
 	if res.First {
-		res.Held, _ = s.publish(ctx, p.front, 0) // The place is prolonged.
+		res.Held, _ = s.publish(ctx, q.front, 0) // The place is prolonged.
 	}
 	return res, nil
 }
@@ -291,41 +305,4 @@ func parseOwn(kv *mvccpb.KeyValue) (token int64, kept bool) {
 	text, kept := strings.CutPrefix(string(kv.Value), "k")
 	token, _ = strconv.ParseInt(text, 10, 64) // else 0
 	return token, kept
-}
-
-// A position is where an entry is in the queue of its name.
-type position struct {
-	mine     *mvccpb.KeyValue // nil if there is no such entry
-	front    found            // the hold or keep
-	count    int64            // of all entries
-	ahead    int64            // of those before it
-	before   string           // the key of the one before it, "" if it is the first
-	revision int64
-}
-
-func (s *Store) position(ctx context.Context, name string, token int64) (p position, err error) {
-	begin, mine, end := s.recKey(name, 0), s.recKey(name, token), s.recordsEnd(name)
-	resp, err := s.read(ctx, name, clientv3.OpGet(mine), first(begin, end), last(begin, mine))
-	if err != nil {
-		return p, err
-	}
-	p.revision = resp.Header.Revision
-	for i, r := range resp.Responses {
-		r := r.GetResponseRange()
-		if len(r.Kvs) == 0 {
-			continue
-		}
-		switch i {
-		case 0:
-			p.mine = r.Kvs[0]
-		case 1:
-			p.count = r.Count
-			if p.front, err = s.decode(r.Kvs[0]); err != nil {
-				return p, err
-			}
-		case 2:
-			p.ahead, p.before = r.Count, string(r.Kvs[0].Key)
-		}
-	}
-	return p, nil
 }

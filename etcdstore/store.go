@@ -53,14 +53,13 @@ type Store struct {
 	group      sync.WaitGroup // goroutines
 	notices    notices.Registry
 	writes     batch.Queue[*write]
-	stream     chan *keepAliveStream // has the stream, nil before the first
+	stream     chan keepAliveStream // has the stream, for one user at a time
 
 	mu      sync.Mutex // guards all below, and the leases
 	closed  bool
 	entries map[[2]string]*entry // by name and owner
 	sweepAt int                  // the number of entries at which to look for old ones
 	idle    map[int64][]*lease   // without keys, by seconds
-	asks    map[string]*asks     // by name
 
 	counters    clientv3.LeaseID // of a day
 	countersDay int64            // since 1970
@@ -68,10 +67,11 @@ type Store struct {
 
 // An entry is what this Store knows of a hold or place that was requested through it.
 type entry struct {
-	token    int64 // 0 if it is not known
-	lease    *lease
-	doubtful []*lease // of requests without a reply, which may be on their way
-	endWatch context.CancelFunc
+	token        int64 // 0 if it is not known
+	lease        *lease
+	doubtful     []*lease // of requests without a reply, which may be on their way
+	endWatch     context.CancelFunc
+	watchedUntil time.Time // the end of a watch that has one
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -83,11 +83,11 @@ func New(client *clientv3.Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{
-		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix), stream: make(chan *keepAliveStream, 1),
-		entries: map[[2]string]*entry{}, sweepAt: 1024, idle: map[int64][]*lease{}, asks: map[string]*asks{},
+		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix), stream: make(chan keepAliveStream, 1),
+		entries: map[[2]string]*entry{}, sweepAt: 1024, idle: map[int64][]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
-	s.stream <- nil
+	s.stream <- keepAliveStream{}
 	s.writes = batch.Queue[*write]{
 		Send: s.sendWrites, Name: func(w *write) string { return w.name },
 		Max: maxBatch, Bound: requestBound, StuckAfter: 250 * time.Millisecond, MinInline: 900 * time.Millisecond, Solo: 4,
@@ -292,15 +292,14 @@ func (s *Store) sendWrites(ctx context.Context, deadline time.Time, writes []*wr
 		}
 		if len(now) > 1 {
 			resp, err := s.client.Do(ctx, clientv3.OpTxn(nil, ops, nil))
-			if err != nil && !driver.IsNotApplied(storeError(err)) || err == nil {
+			if !driver.IsNotApplied(storeError(err)) {
 				for i, w := range now {
 					if w.err = err; err == nil {
 						w.resp = (*clientv3.TxnResponse)(resp.Txn().Responses[i].GetResponseTxn())
 						w.resp.Header = resp.Txn().Header
 					}
 				}
-				writes = later
-				continue
+				now = nil
 			}
 		}
 		for _, w := range now {
@@ -332,7 +331,7 @@ func (s *Store) read(ctx context.Context, text string, gets ...clientv3.Op) (*cl
 
 // refusals are replies of a server that has not applied a request.
 var refusals = []error{
-	rpctypes.ErrNoSpace, rpctypes.ErrLeaseNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
+	rpctypes.ErrNoSpace, rpctypes.ErrLeaseNotFound, rpctypes.ErrKeyNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
 	rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed,
 	rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted,
 	rpctypes.ErrGRPCNotSupportedForLearner, rpctypes.ErrCorrupt,

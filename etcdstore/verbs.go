@@ -32,38 +32,25 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 func (s *Store) renew(ctx context.Context, began time.Time, reqs []driver.RenewRequest, outcomes []driver.RenewOutcome) error {
 	var gets []clientv3.Op
 	for _, req := range reqs {
-		gets = append(gets, clientv3.OpGet(s.ownKey(req.Name, req.Owner)), first(s.recKey(req.Name, 0), s.recordsEnd(req.Name)))
+		gets = append(gets, clientv3.OpGet(s.ownKey(req.Name, req.Owner)), s.getFront(req.Name))
 	}
 	resp, err := s.read(ctx, "renewals", gets...)
 	if err != nil {
 		return err
 	}
-	var entries []*entryToProlong
-	var positions []int
+	entries := make([]*entryToProlong, len(reqs))
 	for i, req := range reqs {
 		own, front := resp.Responses[2*i].GetResponseRange().Kvs, resp.Responses[2*i+1].GetResponseRange().Kvs
-		outcomes[i] = driver.RenewLost
 		if len(own) == 0 || len(front) == 0 {
 			continue
 		}
 		token, kept := parseOwn(own[0])
 		holds := string(front[0].Key) == s.recKey(req.Name, token)
 		if !kept && (req.Token == 0 || holds && req.Token == token) {
-			entries = append(entries, &entryToProlong{name: req.Name, owner: req.Owner, own: own[0], ttl: req.TTL})
-			positions = append(positions, i)
-			outcomes[i] = driver.RenewQueued
-			if holds {
-				outcomes[i] = driver.Renewed
-			}
+			entries[i] = &entryToProlong{name: req.Name, owner: req.Owner, own: own[0], ttl: req.TTL, holds: holds}
 		}
 	}
-	prolonged, err := s.prolong(ctx, began, entries)
-	for i, outcome := range prolonged {
-		if outcome != driver.Renewed {
-			outcomes[positions[i]] = outcome
-		}
-	}
-	return err
+	return s.prolong(ctx, began, entries, outcomes)
 }
 
 // An entryToProlong is an entry that is to last until its TTL from now at least.
@@ -71,17 +58,21 @@ type entryToProlong struct {
 	name, owner string
 	own         *mvccpb.KeyValue
 	ttl         time.Duration
+	holds       bool
 	lease       *lease
 }
 
 // prolong keeps the leases of entries alive where they do not last long enough. An entry with a
-// lease that is too short gets another one.
-func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryToProlong) ([]driver.RenewOutcome, error) {
+// lease that is too short gets another one. An entry that is nil is lost.
+func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryToProlong, outcomes []driver.RenewOutcome) error {
 	var short []*lease
+	s.mu.Lock()
 	for _, p := range entries {
+		if p == nil {
+			continue
+		}
 		id := clientv3.LeaseID(p.own.Lease)
 		p.lease = &lease{id: id} // of another process
-		s.mu.Lock()
 		if e := s.entries[[2]string{p.name, p.owner}]; e != nil {
 			for _, l := range append(e.doubtful, e.lease) {
 				if l != nil && l.id == id {
@@ -92,19 +83,24 @@ func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryTo
 		if p.lease.endsBefore(began.Add(p.ttl)) && (p.lease.seconds == 0 || p.lease.seconds >= int64(p.ttl/time.Second)) {
 			short = append(short, p.lease)
 		}
-		s.mu.Unlock()
 	}
-	err := s.keepAlive(ctx, short)
-	outcomes := make([]driver.RenewOutcome, len(entries))
+	s.mu.Unlock()
+	err := storeError(s.keepAlive(ctx, short))
 	for i, p := range entries {
 		switch {
-		case !s.endsBefore(p.lease, began.Add(p.ttl)):
+		case p == nil:
+			outcomes[i] = driver.RenewLost
+			continue
+		case s.lastsUntil(p.lease, began.Add(p.ttl)):
 			outcomes[i] = driver.Renewed
 		case err == nil:
 			outcomes[i], err = s.changeLease(ctx, began, p)
 		}
+		if outcomes[i] == driver.Renewed && !p.holds {
+			outcomes[i] = driver.RenewQueued
+		}
 	}
-	return outcomes, err
+	return err
 }
 
 // changeLease gives an entry a lease for a longer TTL.
@@ -114,29 +110,26 @@ func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProl
 	if err != nil {
 		return driver.RenewUnknown, err
 	}
-	own, mine := string(p.own.Key), s.recKey(p.name, token)
-	resp, err := s.read(ctx, p.name, clientv3.OpGet(mine))
-	if err == nil {
-		kvs := resp.Responses[0].GetResponseRange().Kvs
-		if len(kvs) == 0 {
-			s.putLeases(leases...)
-			return driver.RenewLost, nil
-		}
-		resp, err = s.write(ctx, p.name, clientv3.OpTxn(
-			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(own), "=", p.own.ModRevision), clientv3.Compare(clientv3.ModRevision(mine), "=", kvs[0].ModRevision)},
-			[]clientv3.Op{
-				clientv3.OpPut(own, string(p.own.Value), clientv3.WithLease(leases[0].id)),
-				clientv3.OpPut(mine, string(kvs[0].Value), clientv3.WithLease(leases[0].id)),
-			}, nil))
-	}
+	own, onLease := string(p.own.Key), clientv3.WithLease(leases[0].id)
+	resp, err := s.write(ctx, p.name, clientv3.OpTxn(
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(own), "=", p.own.ModRevision)},
+		[]clientv3.Op{
+			clientv3.OpPut(own, "", clientv3.WithIgnoreValue(), onLease),
+			clientv3.OpPut(s.recKey(p.name, token), "", clientv3.WithIgnoreValue(), onLease),
+		}, []clientv3.Op{clientv3.OpGet(own)}))
 	switch {
 	case err != nil:
-		if !driver.IsNotApplied(err) {
-			s.remember(p.name, p.owner, func(e *entry) { e.doubtful = append(e.doubtful, leases[0]) })
+		if driver.IsNotApplied(err) {
+			s.putLeases(leases...)
+		} else {
+			s.remember(p.name, p.owner, func(e *entry) { e.doubtful = append(e.doubtful, leases...) })
 		}
 		return driver.RenewUnknown, err
-	case !resp.Succeeded: // Another request has changed the entry.
+	case !resp.Succeeded: // Another request has changed the entry, or ended it.
 		s.putLeases(leases...)
+		if len(resp.Responses[0].GetResponseRange().Kvs) == 0 {
+			return driver.RenewLost, nil
+		}
 		return driver.RenewUnknown, fmt.Errorf("another request of the owner has changed %q", p.name)
 	}
 	unused := false
@@ -161,7 +154,6 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 		return false, err
 	}
 	began := time.Now()
-	s.askUntil(req.Name, req.Owner, time.Time{}, 0)
 	own, key := s.ownKey(req.Name, req.Owner), [2]string{req.Name, req.Owner}
 	var known entry
 	s.mu.Lock()
@@ -236,22 +228,31 @@ func (s *Store) keep(ctx context.Context, began time.Time, req driver.ReleaseReq
 	return err == nil && resp.Succeeded, err
 }
 
+// getFront gets the hold or keep of a name, and how many entries there are.
+func (s *Store) getFront(name string) clientv3.Op {
+	return outermost(s.recKey(name, 0), s.recordsEnd(name), clientv3.SortAscend)
+}
+
+// readFront reads the hold or keep of a name, and more. The count is 0 if there is none.
+func (s *Store) readFront(ctx context.Context, name string, more ...clientv3.Op) (f found, count int, resp *clientv3.TxnResponse, err error) {
+	if resp, err = s.read(ctx, name, append(more, s.getFront(name))...); err != nil {
+		return f, 0, nil, err
+	}
+	front := resp.Responses[len(more)].GetResponseRange()
+	if len(front.Kvs) > 0 {
+		f, err = s.decode(front.Kvs[0])
+	}
+	return f, int(front.Count), resp, err
+}
+
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
 	for {
-		resp, err := s.read(ctx, name, first(s.recKey(name, 0), s.recordsEnd(name)))
-		if err != nil {
+		f, count, _, err := s.readFront(ctx, name)
+		if err != nil || count == 0 {
 			return driver.Record{}, false, err
 		}
-		front := resp.Responses[0].GetResponseRange()
-		if len(front.Kvs) == 0 {
-			return driver.Record{}, false, nil
-		}
-		f, err := s.decode(front.Kvs[0])
-		if err != nil {
-			return driver.Record{}, false, err
-		}
-		if rec, err := s.publish(ctx, f, int(front.Count)-1); err != nil || rec.Remaining > 0 {
+		if rec, err := s.publish(ctx, f, count-1); err != nil || rec.Remaining > 0 {
 			return rec, err == nil, err
 		}
 		// The lease has ended, and the server is about to delete the record.
@@ -311,28 +312,20 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (rec driver.Record, broken bool, err error) {
-	begin, owners := s.recKey(req.Name, 0), s.ownKey(req.Name, "")
+	owners := clientv3.OpGet(s.ownKey(req.Name, ""), clientv3.WithPrefix())
 	for {
-		resp, err := s.read(ctx, req.Name, first(begin, s.recordsEnd(req.Name)), clientv3.OpGet(owners, clientv3.WithPrefix()))
-		if err != nil {
-			return rec, false, err
-		}
-		front := resp.Responses[0].GetResponseRange()
-		if len(front.Kvs) == 0 {
-			return rec, false, nil
-		}
-		f, err := s.decode(front.Kvs[0])
-		if err != nil {
+		f, count, resp, err := s.readFront(ctx, req.Name, owners)
+		if err != nil || count == 0 {
 			return rec, false, err
 		}
 		if req.Token != 0 && (req.Token < f.token || req.Token >= f.token+int64(max(f.Tokens, 1))) {
 			return rec, false, nil
 		}
-		if rec, err = s.publish(ctx, f, int(front.Count)-1); err != nil {
+		if rec, err = s.publish(ctx, f, count-1); err != nil {
 			return rec, false, err
 		}
 		ops := []clientv3.Op{clientv3.OpDelete(string(f.kv.Key))}
-		for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
+		for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
 			if token, _ := parseOwn(kv); token == f.token {
 				ops = append(ops, clientv3.OpDelete(string(kv.Key)))
 			}

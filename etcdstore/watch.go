@@ -2,7 +2,7 @@ package etcdstore
 
 import (
 	"context"
-	"encoding/json"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -11,184 +11,119 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// newWatch returns the context of a watch of the entry, and ends the one before it. The caller holds
-// s.mu.
-func (s *Store) newWatch(e *entry) context.Context {
-	if e.endWatch != nil {
-		e.endWatch()
-	}
-	ctx, cancel := context.WithCancel(s.alive)
-	e.endWatch = cancel
-	return ctx
-}
-
-// watchAgain watches a place, unless this Store watches it already.
-func (s *Store) watchAgain(name, owner string, token int64) {
-	var ctx context.Context
+// watch runs a watch for an owner, which lasts until the Release of the owner, or until a time unless
+// that is zero. One that lasts longer goes on instead, and so does one that it does not replace.
+func (s *Store) watch(name, owner string, replaces bool, until time.Time, run func(ctx context.Context)) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
+	begins := false
 	s.remember(name, owner, func(e *entry) {
-		if e.endWatch == nil {
-			e.token, ctx = token, s.newWatch(e)
+		if e.endWatch != nil && (!replaces || !until.IsZero() && until.Before(e.watchedUntil)) {
+			return
 		}
+		if e.endWatch != nil {
+			e.endWatch()
+		}
+		begins, e.endWatch, e.watchedUntil = true, cancel, until
 	})
-	if ctx != nil {
-		s.goWhileOpen(func() { s.watchPlace(ctx, name, owner, token, 0, "", 0, false) })
+	if !begins {
+		cancel()
+		return
 	}
+	s.goWhileOpen(func() {
+		defer cancel()
+		if !until.IsZero() {
+			timer := time.AfterFunc(time.Until(until), cancel)
+			defer timer.Stop()
+		}
+		run(ctx)
+	})
 }
 
-// watchPlace sends the notices of a place. It watches the entry before the place, and so it observes
-// the end of the hold only if the place is the first. It returns when the place has ended or was
-// admitted.
-func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64, tokens int, before string, revision int64, isFirst bool) {
+// watchPlace sends the notices of a place, the last when it is admitted. It watches the entry before
+// the place, and so it has an event of the end of the hold only if it is the first place. It returns
+// when the place has ended or was admitted. The queue is read again if it is the zero value.
+func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64, tokens int, q queue) {
 	mine := s.recKey(name, token)
 	for failures := 0; ; failures++ {
-		if revision == 0 {
-			p, err := s.position(ctx, name, token)
-			switch {
-			case err != nil:
+		if q.revision == 0 {
+			var err error
+			if q, err = s.readQueue(ctx, name, owner, token); err != nil {
+				q = queue{}
 				if retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second)) != nil {
 					return
 				}
 				continue
-			case p.mine == nil:
+			}
+			if q.mine == nil {
 				return
 			}
-			f, err := s.decode(p.mine)
+			f, err := s.decode(q.mine)
 			if err != nil || f.Kept {
 				return
 			}
-			before, revision, isFirst, tokens = p.before, p.revision, p.ahead == 1, max(f.Tokens, 1)
+			tokens = max(f.Tokens, 1)
 		}
-		if before == "" {
+		if q.before == "" {
 			s.notices.Send(driver.Notice{Kind: driver.Granted, Name: name, Owner: owner, Token: token, Tokens: tokens})
 			return
 		}
-		watchCtx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		watchCtx, cancel := context.WithCancel(ctx)
 		ended := false // the entry before the place
-	watch:
-		for resp := range s.client.Watch(watchCtx, before, clientv3.WithRange(mine+"\x00"), clientv3.WithRev(revision+1)) {
+	events:
+		for resp := range s.client.Watch(watchCtx, q.before, clientv3.WithRange(mine+"\x00"), clientv3.WithRev(q.revision+1)) {
 			if resp.Err() != nil {
 				break
 			}
 			failures = 0
 			for _, event := range resp.Events {
-				switch deleted := event.Type == clientv3.EventTypeDelete; {
-				case deleted && string(event.Kv.Key) == mine:
+				deleted := event.Type == clientv3.EventTypeDelete
+				switch key := string(event.Kv.Key); {
+				case deleted && key == mine:
 					cancel()
 					return
-				case deleted && string(event.Kv.Key) == before:
+				case deleted && key == q.before:
 					ended = true
-					break watch
-				case isFirst && string(event.Kv.Key) == before:
-					var rec record
-					if json.Unmarshal(event.Kv.Value, &rec) == nil && rec.Kept {
-						s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
-					}
+					break events
+				case key == q.before && q.ahead == 1: // The hold is kept, or has another lease.
+					s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
 				}
 			}
 		}
 		cancel()
-		if ctx.Err() != nil {
-			return
-		}
-		if ended && isFirst {
-			before = "" // The place existed at the revision at which the hold ended.
+		switch {
+		case ended && q.ahead == 1:
+			q.before = "" // The place existed at the revision at which the hold ended.
 			continue
-		}
-		revision = 0
-		if !ended && retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second)) != nil {
+		case !ended && retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second)) != nil:
 			return
 		}
+		q = queue{}
 	}
 }
 
-// asks are the owners without a place that get Ask notices of a name, and until when.
-type asks struct{ until map[string]time.Time }
-
-// askUntil sends Ask notices to an owner until a time, from a revision on. The zero time ends them.
-func (s *Store) askUntil(name, owner string, until time.Time, revision int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.asks[name]
-	switch {
-	case until.IsZero():
-		if a != nil {
-			delete(a.until, owner)
-		}
-	case a != nil:
-		if until.After(a.until[owner]) {
-			a.until[owner] = until
-		}
-	case !s.closed:
-		a = &asks{map[string]time.Time{owner: until}}
-		s.asks[name] = a
-		s.group.Go(func() { s.watchName(name, a, revision) })
-	}
-}
-
-// watchName sends the Ask notices of a name, as long as an owner waits.
-func (s *Store) watchName(name string, a *asks, revision int64) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
-	defer cancel()
-	// wanted returns the owners that still wait, and how long. If there is none it ends the watch.
-	wanted := func() (owners []string, left time.Duration) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		now := time.Now()
-		for owner, until := range a.until {
-			if until.After(now) {
-				owners, left = append(owners, owner), max(left, until.Sub(now))
-			} else {
-				delete(a.until, owner)
-			}
-		}
-		if len(owners) == 0 && s.asks[name] == a {
-			delete(s.asks, name)
-		}
-		return owners, left
-	}
+// watchName sends an Ask notice to an owner without a place when an entry of the name has ended,
+// or is kept, after a revision, until ctx ends.
+func (s *Store) watchName(ctx context.Context, name, owner string, revision int64) {
 	begin, end := s.recKey(name, 0), s.recordsEnd(name)
 	for failures := 0; ; failures++ {
-		watchCtx, endWatch := context.WithCancel(ctx)
-		events := s.client.Watch(watchCtx, begin, clientv3.WithRange(end), clientv3.WithRev(revision+1))
-	watch:
-		for {
-			owners, left := wanted()
-			if len(owners) == 0 {
-				endWatch()
-				return
+		watchCtx, cancel := context.WithCancel(ctx)
+		for resp := range s.client.Watch(watchCtx, begin, clientv3.WithRange(end), clientv3.WithRev(revision+1)) {
+			if resp.Err() != nil {
+				break
 			}
-			timer := time.NewTimer(min(left, time.Second) + time.Millisecond)
-			select {
-			case resp, open := <-events:
-				timer.Stop()
-				if !open || resp.Err() != nil {
-					break watch
-				}
-				failures, revision = 0, max(revision, resp.Header.Revision)
-				for _, event := range resp.Events {
-					var rec record
-					// Owners may have come since.
-					if owners, _ := wanted(); event.Type == clientv3.EventTypeDelete || json.Unmarshal(event.Kv.Value, &rec) == nil && rec.Kept {
-						for _, owner := range owners {
-							s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
-						}
-						break
-					}
-				}
-			case <-timer.C:
+			failures, revision = 0, max(revision, resp.Header.Revision)
+			if slices.ContainsFunc(resp.Events, func(e *clientv3.Event) bool { return !e.IsCreate() }) {
+				s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
 			}
 		}
-		endWatch()
+		cancel()
 		if retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second)) != nil {
 			return
 		}
 		// What happened meanwhile may have been compacted.
 		if resp, err := s.read(ctx, name, clientv3.OpGet(begin, clientv3.WithKeysOnly())); err == nil {
 			revision = resp.Header.Revision
-			owners, _ := wanted()
-			for _, owner := range owners {
-				s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
-			}
+			s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
 		}
 	}
 }
