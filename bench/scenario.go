@@ -24,17 +24,18 @@ import (
 
 // A scenario is one question that is measured for several contenders.
 type scenario struct {
-	name       string // for -only, and the name of the chart
-	group      string // the heading above it
-	title      string
-	about      string
-	metrics    []result.Metric
-	contenders []lockers.Contender
-	ttl        time.Duration // 0 means defaultTTL
-	nodes      int           // the number of Redis servers
-	postgres   bool          // whether there is a PostgreSQL server
-	placement  placement
-	timeout    time.Duration // 0 means measureTimeout
+	name        string // for -only, and the name of the chart
+	group       string // the heading above it
+	title       string
+	about       string
+	metrics     []result.Metric
+	contenders  []lockers.Contender
+	ttl         time.Duration // 0 means defaultTTL
+	nodes       int           // the number of Redis servers
+	postgres    bool          // whether there is a PostgreSQL server
+	etcdMembers int           // of a cluster of etcd
+	placement   placement
+	timeout     time.Duration // 0 means measureTimeout
 
 	// workers is the number of processes that open the contender. If it is 0, it is this
 	// process. With perSize there are as many more as the contender's Size.
@@ -60,7 +61,7 @@ type trial struct {
 
 // scenarios lists them in the order of the page.
 func scenarios() []scenario {
-	return slices.Concat(redisScenarios(), limitScenarios(), quorumScenarios(), postgresScenarios(), growthScenarios())
+	return slices.Concat(redisScenarios(), limitScenarios(), quorumScenarios(), postgresScenarios(), etcdScenarios(), growthScenarios())
 }
 
 // measureTimeout bounds one measurement of a contender, unless its scenario has a timeout. It is
@@ -77,6 +78,7 @@ type scenarioRun struct {
 	scenario
 	redis   []*servers.Redis
 	pg      *servers.Postgres
+	etcd    []*servers.Etcd
 	proxies map[string]*faultproxy.Proxy // by the address of the server, if there is a delay
 	reads   float64                      // how often readServer has read a Redis: each is a command
 	empty   serverUsage                  // before the contender was opened; only with sizes of processes
@@ -119,6 +121,9 @@ func startServers(host *servers.Host, sc scenario, span time.Duration) (*scenari
 		if err := r.delayServer(server.Addr); err != nil {
 			return r, err
 		}
+	}
+	if sc.etcdMembers > 0 {
+		r.etcd = servers.StartEtcdCluster(host, sc.etcdMembers)
 	}
 	if sc.postgres {
 		r.pg = servers.StartPostgres(host, sc.postgresArgs...)
@@ -190,6 +195,10 @@ func (r *scenarioRun) serverVersions() map[string]string {
 	if len(r.redis) > 0 {
 		versions["redis-server"] = infoField(r.redis[0].Do("INFO"), "redis_version")
 	}
+	if len(r.etcd) > 0 {
+		line, _, _ := strings.Cut(r.etcd[0].Version(), "\n")
+		versions["etcd"] = strings.TrimPrefix(line, "etcd Version: ")
+	}
 	var version string
 	if r.pg != nil && r.queryValue("SHOW server_version", &version) == nil {
 		versions["PostgreSQL"] = version
@@ -202,6 +211,7 @@ func (r *scenarioRun) options() lockers.Options {
 	for _, server := range r.redis {
 		o.Servers = append(o.Servers, r.throughProxy(server.Addr, server.Addr))
 	}
+	o.Servers = append(o.Servers, servers.EtcdAddrs(r.etcd)...)
 	if r.pg != nil {
 		o.Servers = append(o.Servers, r.throughProxy(r.pg.Addr, r.pg.URL("postgres")))
 	}

@@ -96,7 +96,7 @@ var (
 // All lists every contender.
 func All() []Contender {
 	return slices.Concat(Redis(), RedisDefaults(), RedisPolling(), RedisRaw(), Quorum(),
-		PostgresLease(), PostgresPolling(), PostgresAdvisory(), PostgresAdvisoryRaw(), File())
+		PostgresLease(), PostgresPolling(), PostgresAdvisory(), PostgresAdvisoryRaw(), Etcd(), File())
 }
 
 // Find returns the contender with a name.

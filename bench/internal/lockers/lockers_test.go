@@ -55,6 +55,13 @@ func TestRawPairs(t *testing.T) {
 	}
 }
 
+func TestEtcdContenders(t *testing.T) {
+	addrs := servers.EtcdAddrs(servers.StartEtcdCluster(t, 1))
+	for _, c := range Etcd() {
+		t.Run(c.Name, func(t *testing.T) { exclude(t, c, addrs) })
+	}
+}
+
 func TestQuorumContenders(t *testing.T) {
 	var addrs []string
 	for _, server := range servers.StartRedises(t, 3) {
