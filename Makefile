@@ -15,6 +15,13 @@ needs: ## Install what the tests need and is missing
 test: needs ## Run every test, against real servers
 	scripts/test
 
+.PHONY: test-etcd
+test-etcd: needs ## Run the tests of the store in etcd on the servers of further versions, built from their Go modules
+	for version in v3.5.35 v3.6.16 v3.7.3; do \
+		server=$$(internal/servers/etcd.sh $$version) && \
+		(cd etcdstore && HOLDFAST_ETCD_SERVER=$$server $(GO) test -race -shuffle=on -timeout=14m -parallel 4 ./...) || exit 1; \
+	done
+
 .PHONY: lint
 lint: ## gofmt, vet for three systems, staticcheck, tidy go.mod
 	scripts/lint
