@@ -52,7 +52,7 @@ const (
 var functions = []string{
 	"holdfast_commit", "holdfast_tokens", "holdfast_settle", "holdfast_notify", "holdfast_waiting",
 	"holdfast_acquire", "holdfast_renew", "holdfast_refresh", "holdfast_release", "holdfast_break",
-	"holdfast_tolerated", "holdfast_add_share", "holdfast_has_share", "holdfast_renew_share", "holdfast_shared_until",
+	"holdfast_admits", "holdfast_has_share", "holdfast_renew_share",
 	"holdfast_shares", "holdfast_shares_json", "holdfast_break_shares",
 	"sweep_locks", "acquire_lock_token", "acquire_lock", "acquire_slot", "extend_lock", "release_lock",
 }
@@ -69,12 +69,10 @@ var signatures = map[string][]string{
 	"holdfast_refresh":      {"text[], text[], bigint[], text, boolean"},
 	"holdfast_release":      {"text, text, bigint, text, boolean, boolean"},
 	"holdfast_break":        {"text, text, boolean"},
-	"holdfast_tolerated":    {"text, bigint, bigint"},
-	"holdfast_add_share":    {"text, text, text, jsonb, bigint, bigint, timestamptz, bigint, bigint, timestamptz, text"},
+	"holdfast_admits":       {"text, text, bigint, bigint, timestamptz"},
 	"holdfast_has_share":    {"text, text, bigint"},
-	"holdfast_renew_share":  {"text, text, bigint, bigint"},
-	"holdfast_shared_until": {"text"},
-	"holdfast_shares":       {"text"},
+	"holdfast_renew_share":  {"text, text, timestamptz, bigint"},
+	"holdfast_shares":       {"text, bigint"},
 	"holdfast_shares_json":  {"text"},
 	"holdfast_break_shares": {"text, bigint, text, boolean"},
 	"sweep_locks":           {"", "interval, integer"},
@@ -110,6 +108,8 @@ func (o *Options) placeholders() *strings.Replacer {
 		"@waiters@", pgx.Identifier{o.Schema, o.Table + "_waiters"}.Sanitize(),
 		"@shares@", pgx.Identifier{o.Schema, o.Table + "_shares"}.Sanitize(),
 		"@shares_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema, o.Table + "_shares"}.Sanitize()),
+		"@shares_index@", pgx.Identifier{o.Table + "_shares_end"}.Sanitize(),
+		"@shares_notify_index@", pgx.Identifier{o.Table + "_shares_notify"}.Sanitize(),
 		"@waiters_index@", pgx.Identifier{o.Table + "_waiters_place"}.Sanitize(),
 		"@waiters_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema, o.Table + "_waiters"}.Sanitize()),
 		"@holdfast_await@", pgx.Identifier{o.Schema, o.functionPrefix() + "holdfast_await"}.Sanitize(), // of version 2

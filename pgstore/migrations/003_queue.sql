@@ -30,6 +30,12 @@ CREATE TABLE IF NOT EXISTS @shares@ (
     PRIMARY KEY (lock_name, owner)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 --
+-- The first and the last end of a name. Its key is an expression, so that no plan that was made for a
+-- table of few rows finds the share of an owner by it, which would read all shares of the name.
+CREATE INDEX IF NOT EXISTS @shares_index@ ON @shares@ ((lock_name::text || ''::text), expires_at)
+--
+CREATE INDEX IF NOT EXISTS @shares_notify_index@ ON @shares@ (lock_name) WHERE notify_to IS NOT NULL
+--
 COMMENT ON TABLE @shares@ IS
     'The holds of locks that several hold at once: shared ones, with lim -1, and limited ones, whose weights are at most lim together. They count while the row of the lock has no holder_id and an empty kept_by.'
 --
@@ -157,40 +163,15 @@ BEGIN
     END IF;
 END $holdfast$
 --
--- Records in the row of a lock, which the transaction has locked, until when shares hold it, after
--- some of them have ended.
-CREATE OR REPLACE FUNCTION @holdfast_shared_until@(p_name text) RETURNS void
+-- Reports whether a lock that several hold admits a share of p_owner: nobody is in line, the owner
+-- has none, and the weights leave room for it. The transaction has locked the row of the lock.
+CREATE OR REPLACE FUNCTION @holdfast_admits@(p_name text, p_owner text, p_limit bigint, p_weight bigint, p_now timestamptz) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 BEGIN
-    UPDATE @table@ AS t
-       SET expires_at = coalesce((SELECT max(s.expires_at) FROM @shares@ AS s WHERE s.lock_name = p_name), @past@)
-     WHERE t.lock_name = p_name;
-END $holdfast$
---
--- Makes a share of a lock whose row the transaction has locked, and which is free or has shares that
--- tolerate it.
-CREATE OR REPLACE FUNCTION @holdfast_add_share@(p_name text, p_owner text, p_holder text, p_metadata jsonb, p_limit bigint, p_weight bigint,
-    p_until timestamptz, p_token bigint, p_last_token bigint, p_now timestamptz, p_notify_to text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
-BEGIN
-    INSERT INTO @shares@ AS s (lock_name, owner, lim, weight, token, last_token, acquired_at, expires_at, holder, metadata, notify_to)
-    VALUES (p_name, p_owner, p_limit, CASE WHEN p_limit > 0 THEN greatest(p_weight, 1) ELSE 0 END, p_token, coalesce(p_last_token, p_token), p_now, p_until,
-            p_holder, coalesce(p_metadata, '{}'), p_notify_to);
-    UPDATE @table@ AS t
-       SET holder_id = '', kept_by = '', holder = NULL, metadata = '{}', notify_to = NULL, has_waiters = true,
-           acquired_at = CASE WHEN t.expires_at > p_now THEN t.acquired_at ELSE p_now END,
-           granted_at = CASE WHEN t.expires_at > p_now THEN t.granted_at ELSE p_now END,
-           expires_at = CASE WHEN t.expires_at > p_now THEN greatest(t.expires_at, p_until) ELSE p_until END,
-           token = p_token, last_token = p_last_token
-     WHERE t.lock_name = p_name;
-END $holdfast$
---
--- Reports whether the shares of a lock tolerate another one.
-CREATE OR REPLACE FUNCTION @holdfast_tolerated@(p_name text, p_limit bigint, p_weight bigint) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
-BEGIN
-    RETURN p_limit < 0 OR p_limit > 0 AND p_limit >= greatest(p_weight, 1) +
-        (SELECT coalesce(sum(s.weight), 0) FROM @shares@ AS s WHERE s.lock_name = p_name AND s.expires_at > clock_timestamp());
+    RETURN NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner)
+       AND (p_limit < 0 OR p_limit >= greatest(p_weight, 1) +
+            (SELECT coalesce(sum(s.weight), 0) FROM @shares@ AS s WHERE s.lock_name = p_name AND s.expires_at > p_now));
 END $holdfast$
 --
 -- Settles the queue of a name whose row the transaction has locked: drops what is over and what
@@ -206,26 +187,30 @@ CREATE OR REPLACE FUNCTION @holdfast_settle@(p_name text, p_leaver text, p_stand
     OUT left_queue boolean, OUT free boolean, OUT shared boolean, OUT admitted text[], OUT waiters boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 DECLARE
-    v_lock   record;
-    v_first  record;
-    v_tokens record;
-    v_now    timestamptz;
+    v_now     CONSTANT timestamptz := clock_timestamp();
+    v_lock    record;
+    v_first   record;
+    v_tokens  record;
+    v_place   bigint := 0;
+    v_weights bigint;           -- of all shares, once it is needed
+    is_joined boolean := false; -- shares were admitted
 BEGIN
     left_queue := false;
     waiters := true;
-    DELETE FROM @shares@ AS s
-     WHERE s.lock_name = p_name
-       AND (s.expires_at <= clock_timestamp()
-            OR NOT EXISTS (SELECT FROM @table@ AS t
-                            WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp()));
-    DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.owner = p_leaver
-    RETURNING w.place IS NOT NULL AND w.until > clock_timestamp() INTO left_queue;
-    left_queue := coalesce(left_queue, false);
-    DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.until <= clock_timestamp();
+    SELECT t.token, t.last_token, t.acquired_at, t.expires_at, t.expires_at > v_now AS held, t.holder_id = '' AND coalesce(t.kept_by = '', false) AS shared
+      INTO v_lock FROM @table@ AS t WHERE t.lock_name = p_name;
+    IF NOT v_lock.held OR NOT v_lock.shared THEN
+        DELETE FROM @shares@ AS s WHERE s.lock_name = p_name;
+    ELSIF (SELECT s.expires_at FROM @shares@ AS s WHERE s.lock_name || '' = p_name ORDER BY s.expires_at LIMIT 1) <= v_now THEN
+        DELETE FROM @shares@ AS s WHERE s.lock_name || '' = p_name AND s.expires_at <= v_now;
+    END IF;
+    IF p_leaver <> '' THEN
+        DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.owner = p_leaver
+        RETURNING w.place IS NOT NULL AND w.until > v_now INTO left_queue;
+        left_queue := coalesce(left_queue, false);
+    END IF;
+    DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.until <= v_now;
     LOOP
-        v_now := clock_timestamp();
-        SELECT t.token, t.last_token, t.expires_at > v_now AS held, t.holder_id = '' AND coalesce(t.kept_by = '', false) AS shared
-          INTO v_lock FROM @table@ AS t WHERE t.lock_name = p_name;
         free := NOT v_lock.held;
         shared := v_lock.held AND v_lock.shared;
         EXIT WHEN v_lock.held AND NOT v_lock.shared;
@@ -233,11 +218,18 @@ BEGIN
             free := false;
             EXIT;
         END IF;
-        SELECT w.owner, w.holder, w.metadata, w.floor, w.tokens, w.until, w.notify_to, w.lim, w.weight INTO v_first
-          FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place IS NOT NULL ORDER BY w.place LIMIT 1;
+        SELECT w.owner, w.place, w.holder, w.metadata, w.floor, w.tokens, w.until, w.notify_to, w.lim,
+               CASE WHEN w.lim > 0 THEN greatest(w.weight, 1) ELSE 0 END AS weight
+          INTO v_first
+          FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place > v_place ORDER BY w.place LIMIT 1;
         EXIT WHEN NOT FOUND;
-        -- Each takes longer than the one before. The next are admitted by the next request.
-        IF cardinality(admitted) = 1000 OR v_lock.held AND NOT @holdfast_tolerated@(p_name, v_first.lim, v_first.weight) THEN
+        v_place := v_first.place;
+        IF v_first.lim > 0 AND v_weights IS NULL THEN
+            SELECT coalesce(sum(s.weight), 0) INTO v_weights FROM @shares@ AS s WHERE s.lock_name = p_name;
+        END IF;
+        -- A thousand are admitted at once, and the next by the next request.
+        IF cardinality(admitted) = 1000
+           OR v_lock.held AND (v_first.lim = 0 OR v_first.lim > 0 AND v_first.lim < v_first.weight + v_weights) THEN
             shared := false;
             EXIT;
         END IF;
@@ -248,8 +240,19 @@ BEGIN
         free := false;
         admitted := admitted || v_first.owner::text;
         IF v_first.lim <> 0 THEN
-            PERFORM @holdfast_add_share@(p_name, v_first.owner::text, v_first.holder::text, v_first.metadata, v_first.lim, v_first.weight,
-                v_first.until, v_tokens.token, v_tokens.last_token, v_now, v_first.notify_to::text);
+            INSERT INTO @shares@ AS s (lock_name, owner, lim, weight, token, last_token, acquired_at, expires_at, holder, metadata, notify_to)
+            VALUES (p_name, v_first.owner, v_first.lim, v_first.weight, v_tokens.token, coalesce(v_tokens.last_token, v_tokens.token), v_now,
+                    v_first.until, v_first.holder, v_first.metadata, v_first.notify_to);
+            IF NOT v_lock.held THEN
+                v_lock.acquired_at := v_now;
+            END IF;
+            v_lock.expires_at := CASE WHEN v_lock.held THEN greatest(v_lock.expires_at, v_first.until) ELSE v_first.until END;
+            v_lock.held := true;
+            v_lock.shared := true;
+            v_lock.token := v_tokens.token;
+            v_lock.last_token := v_tokens.last_token;
+            v_weights := v_weights + v_first.weight;
+            is_joined := true;
             CONTINUE;
         END IF;
         UPDATE @table@ AS t
@@ -259,6 +262,12 @@ BEGIN
          WHERE t.lock_name = p_name;
         EXIT;
     END LOOP;
+    IF is_joined THEN
+        UPDATE @table@ AS t
+           SET holder_id = '', holder = NULL, metadata = '{}', kept_by = '', acquired_at = v_lock.acquired_at, granted_at = v_lock.acquired_at,
+               expires_at = v_lock.expires_at, token = v_lock.token, last_token = v_lock.last_token, notify_to = NULL
+         WHERE t.lock_name = p_name;
+    END IF;
     waiters := EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name) OR EXISTS (SELECT FROM @shares@ AS s WHERE s.lock_name = p_name);
     UPDATE @table@ AS t SET has_waiters = waiters WHERE t.lock_name = p_name AND t.has_waiters <> waiters;
 EXCEPTION WHEN insufficient_privilege OR undefined_table THEN
@@ -280,7 +289,7 @@ BEGIN
             SELECT t.notify_to WHERE t.holder_id <> '' AND t.expires_at > clock_timestamp()
             UNION ALL
             SELECT s.notify_to FROM @shares@ AS s
-             WHERE s.lock_name = t.lock_name AND t.holder_id = '' AND t.kept_by = '' AND s.expires_at > clock_timestamp()
+             WHERE s.lock_name = t.lock_name AND s.notify_to IS NOT NULL AND t.holder_id = '' AND t.kept_by = '' AND s.expires_at > clock_timestamp()
             UNION ALL
             SELECT w.notify_to FROM @waiters@ AS w
              WHERE w.lock_name = t.lock_name AND w.until > clock_timestamp()
@@ -316,7 +325,7 @@ CREATE OR REPLACE FUNCTION @holdfast_acquire@(
     OUT waiters boolean, OUT notify boolean, OUT held_token bigint, OUT held_by text, OUT held_since bigint,
     OUT held_until bigint, OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text, OUT held_limit bigint, OUT held_weight bigint,
     OUT held_waiting bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' AS $holdfast$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' SET enable_seqscan = off AS $holdfast$
 DECLARE
     v_ttl     CONSTANT interval := p_ttl * interval '1 microsecond';
     v_queue   CONSTANT interval := p_queue * interval '1 microsecond';
@@ -325,8 +334,10 @@ DECLARE
     v_last    bigint;
     v_place   bigint;
     v_settled record;
-    v_share   record;
+    v_now     timestamptz;
     has_entry boolean;
+    is_taken  boolean;
+    is_joined boolean; -- as one of several holders
     is_shared boolean; -- several may hold the lock
     is_over   boolean;
     in_turn   boolean := false; -- the row is locked, and nobody is in line
@@ -345,77 +356,98 @@ BEGIN
     notify := false;
     FOR attempt IN 1..100 LOOP
         BEGIN
-            -- Free: take it.
-            IF NOT p_claim AND p_limit = 0 THEN
+            is_taken := false;
+            is_joined := false;
+            IF NOT p_claim THEN
+                -- Free: take it.
                 UPDATE @table@ AS t
-                   SET holder_id = p_owner, holder = p_holder, metadata = coalesce(p_metadata, '{}'), kept_by = NULL, notify_to = NULL,
+                   SET holder_id = CASE p_limit WHEN 0 THEN p_owner ELSE '' END, holder = CASE p_limit WHEN 0 THEN p_holder END,
+                       metadata = CASE p_limit WHEN 0 THEN coalesce(p_metadata, '{}') ELSE '{}' END,
+                       kept_by = CASE p_limit WHEN 0 THEN NULL ELSE '' END, notify_to = NULL, has_waiters = t.has_waiters OR p_limit <> 0,
                        (acquired_at, granted_at, expires_at, token, last_token) =
                        (SELECT c.now, c.now, c.now + v_ttl, k.token, k.last_token
                           FROM (SELECT clock_timestamp() AS now) AS c, LATERAL @holdfast_tokens@(t.token, t.last_token, p_floor, p_tokens, c.now) AS k)
                  WHERE t.lock_name = p_name AND t.expires_at <= clock_timestamp() AND (NOT t.has_waiters OR in_turn)
-                RETURNING t.token, t.last_token, t.has_waiters INTO granted, v_last, waiters;
+                RETURNING t.token, t.last_token, t.has_waiters, t.acquired_at INTO granted, v_last, waiters, v_now;
+                is_taken := FOUND;
+            END IF;
+            IF NOT p_claim AND NOT is_taken AND p_limit <> 0 THEN
+                -- Held by several: join them. The second statement sees what was committed before
+                -- the row was locked.
+                PERFORM FROM @table@ AS t
+                  WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp() FOR NO KEY UPDATE;
                 IF FOUND THEN
-                    IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
-                        RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
-                    ELSIF granted > 9007199254740992 THEN
-                        RAISE EXCEPTION 'the last token of the lock is above 2^53 - 1' USING ERRCODE = 'HF002';
-                    ELSIF granted > 9007199254740991 THEN
-                        RAISE EXCEPTION 'the tokens of the lock are used up' USING ERRCODE = 'HF001';
+                    v_now := clock_timestamp();
+                    UPDATE @table@ AS t
+                       SET has_waiters = true, expires_at = greatest(t.expires_at, v_now + v_ttl),
+                           (token, last_token) = (SELECT k.token, k.last_token FROM @holdfast_tokens@(t.token, t.last_token, p_floor, p_tokens, v_now) AS k)
+                     WHERE t.lock_name = p_name AND t.expires_at > v_now AND @holdfast_admits@(p_name, p_owner, p_limit, p_weight, v_now)
+                    RETURNING t.token, t.last_token INTO granted, v_last;
+                    is_taken := FOUND;
+                    is_joined := FOUND;
+                END IF;
+            END IF;
+            IF NOT is_taken THEN
+                SELECT t.holder_id, t.has_waiters, t.holder_id = '' AND coalesce(t.kept_by = '', false), @record@
+                  INTO v_owner, waiters, is_shared, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
+                  FROM @table@ AS t WHERE t.lock_name = p_name;
+                IF NOT FOUND THEN
+                    waiters := false;
+                    IF p_claim THEN
+                        granted := 0;
+                        RETURN;
                     END IF;
+                    -- Never taken, or forgotten since.
+                    INSERT INTO @table@ AS t (lock_name, holder_id, holder, metadata, acquired_at, granted_at, expires_at, token, last_token, kept_by, has_waiters)
+                    SELECT p_name, CASE p_limit WHEN 0 THEN p_owner ELSE '' END, CASE p_limit WHEN 0 THEN p_holder END,
+                           CASE p_limit WHEN 0 THEN coalesce(p_metadata, '{}') ELSE '{}' END, c.now, c.now, c.now + v_ttl, k.token, k.last_token,
+                           CASE p_limit WHEN 0 THEN NULL ELSE '' END, p_limit <> 0
+                      FROM (SELECT clock_timestamp() AS now) AS c, LATERAL @holdfast_tokens@(-1::bigint, NULL::bigint, p_floor, p_tokens, c.now) AS k
+                    ON CONFLICT (lock_name) DO NOTHING
+                    RETURNING t.token, t.last_token, t.acquired_at INTO granted, v_last, v_now;
+                    CONTINUE WHEN NOT FOUND;
+                    is_taken := true;
+                    is_new := true;
+                ELSIF v_owner = p_owner AND held_left > 0 THEN
+                    -- A repetition. A hold that was written by hand has no token yet.
+                    UPDATE @table@ AS t
+                       SET expires_at = greatest(t.expires_at, clock_timestamp() + v_ttl), granted_at = t.acquired_at, notify_to = NULL,
+                           token = CASE WHEN t.granted_at = t.acquired_at THEN t.token
+                                   ELSE greatest(t.token + 1, t.last_token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p_floor) END
+                     WHERE t.lock_name = p_name AND t.holder_id = p_owner AND t.expires_at > clock_timestamp()
+                    RETURNING t.token, t.last_token, t.has_waiters INTO granted, v_last, waiters;
+                    CONTINUE WHEN NOT FOUND;
                     tokens := greatest(v_last - granted, 0) + 1;
+                    RETURN;
+                ELSIF held_left > 0 AND p_queue = 0 AND NOT p_claim AND NOT is_shared THEN
+                    granted := 0;
+                    IF waiters AND has_table_privilege(@waiters_literal@, 'SELECT') THEN
+                        SELECT w.place INTO v_place FROM @waiters@ AS w
+                         WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
+                        queued := v_place IS NOT NULL;
+                        held_waiting := @holdfast_waiting@(p_name);
+                    END IF;
                     RETURN;
                 END IF;
             END IF;
-            SELECT t.holder_id, t.has_waiters, t.holder_id = '' AND coalesce(t.kept_by = '', false), @record@
-              INTO v_owner, waiters, is_shared, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
-              FROM @table@ AS t WHERE t.lock_name = p_name;
-            IF NOT FOUND THEN
-                waiters := false;
-                IF p_claim THEN
-                    granted := 0;
-                    RETURN;
+            IF is_taken THEN
+                IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
+                    RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
+                ELSIF granted > 9007199254740992 THEN
+                    RAISE EXCEPTION 'the last token of the lock is above 2^53 - 1' USING ERRCODE = 'HF002';
+                ELSIF granted > 9007199254740991 THEN
+                    RAISE EXCEPTION 'the tokens of the lock are used up' USING ERRCODE = 'HF001';
                 END IF;
                 IF p_limit <> 0 THEN
-                    INSERT INTO @table@ AS t (lock_name, holder_id, metadata, acquired_at, expires_at) VALUES (p_name, '', '{}', clock_timestamp(), @past@)
-                    ON CONFLICT (lock_name) DO NOTHING;
-                    CONTINUE;
-                END IF;
-                -- Never taken, or forgotten since.
-                INSERT INTO @table@ AS t (lock_name, holder_id, holder, metadata, acquired_at, granted_at, expires_at, token, last_token, kept_by)
-                SELECT p_name, p_owner, p_holder, coalesce(p_metadata, '{}'), c.now, c.now, c.now + v_ttl, k.token, k.last_token, NULL
-                  FROM (SELECT clock_timestamp() AS now) AS c, LATERAL @holdfast_tokens@(-1::bigint, NULL::bigint, p_floor, p_tokens, c.now) AS k
-                ON CONFLICT (lock_name) DO NOTHING
-                RETURNING t.token, t.last_token INTO granted, v_last;
-                IF FOUND THEN
-                    IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
-                        RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
+                    IF NOT is_joined AND NOT in_turn THEN
+                        DELETE FROM @shares@ AS s WHERE s.lock_name = p_name; -- of a row that was deleted since
                     END IF;
-                    tokens := greatest(v_last - granted, 0) + 1;
-                    is_new := true;
-                    RETURN;
+                    INSERT INTO @shares@ AS s (lock_name, owner, lim, weight, token, last_token, acquired_at, expires_at, holder, metadata)
+                    VALUES (p_name, p_owner, p_limit, CASE WHEN p_limit > 0 THEN greatest(p_weight, 1) ELSE 0 END, granted, coalesce(v_last, granted),
+                            v_now, v_now + v_ttl, p_holder, coalesce(p_metadata, '{}'));
+                    waiters := true;
                 END IF;
-                CONTINUE;
-            ELSIF v_owner = p_owner AND held_left > 0 THEN
-                -- A repetition. A hold that was written by hand has no token yet.
-                UPDATE @table@ AS t
-                   SET expires_at = greatest(t.expires_at, clock_timestamp() + v_ttl), granted_at = t.acquired_at, notify_to = NULL,
-                       token = CASE WHEN t.granted_at = t.acquired_at THEN t.token
-                               ELSE greatest(t.token + 1, t.last_token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p_floor) END
-                 WHERE t.lock_name = p_name AND t.holder_id = p_owner AND t.expires_at > clock_timestamp()
-                RETURNING t.token, t.last_token, t.has_waiters INTO granted, v_last, waiters;
-                IF FOUND THEN
-                    tokens := greatest(v_last - granted, 0) + 1;
-                    RETURN;
-                END IF;
-                CONTINUE;
-            ELSIF held_left > 0 AND p_queue = 0 AND NOT p_claim AND NOT is_shared THEN
-                granted := 0;
-                IF waiters AND has_table_privilege(@waiters_literal@, 'SELECT') THEN
-                    SELECT w.place INTO v_place FROM @waiters@ AS w
-                     WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
-                    queued := v_place IS NOT NULL;
-                    held_waiting := @holdfast_waiting@(p_name);
-                END IF;
+                tokens := greatest(v_last - granted, 0) + 1;
                 RETURN;
             END IF;
             -- Each statement after the row is locked sees what was committed before.
@@ -434,7 +466,7 @@ BEGIN
                 IF is_shared AND (p_claim OR EXISTS (
                         SELECT FROM @shares@ AS s
                          WHERE s.lock_name = p_name AND s.owner = p_owner AND p_limit <> 0 AND sign(s.lim) = sign(p_limit) AND s.weight >= p_weight))
-                    AND @holdfast_renew_share@(p_name, p_owner, p_ttl, 0::bigint) IS NOT NULL THEN
+                    AND @holdfast_renew_share@(p_name, p_owner, clock_timestamp() + v_ttl, 0::bigint) THEN
                     -- A repetition, or the claim of a place that was admitted. Programs in other languages may
                     -- use an owner again, whose share is not the lock, and no share of another kind.
                     SELECT s.token, greatest(s.last_token - s.token, 0) + 1 INTO granted, tokens
@@ -443,29 +475,7 @@ BEGIN
                     RETURN;
                 END IF;
                 CONTINUE WHEN v_settled.admitted IS NOT NULL AND p_owner = ANY (v_settled.admitted);
-                IF p_limit <> 0 AND NOT p_claim
-                   AND NOT EXISTS (SELECT FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner)
-                   AND (in_turn OR v_settled.shared AND @holdfast_tolerated@(p_name, p_limit, p_weight)) THEN
-                    IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
-                        RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
-                    END IF;
-                    SELECT k.token, k.last_token, c.now INTO v_share
-                      FROM (SELECT clock_timestamp() AS now) AS c, @table@ AS t,
-                           LATERAL @holdfast_tokens@(t.token, t.last_token, p_floor, p_tokens, c.now) AS k
-                     WHERE t.lock_name = p_name;
-                    IF v_share.token > 9007199254740992 THEN
-                        RAISE EXCEPTION 'the last token of the lock is above 2^53 - 1' USING ERRCODE = 'HF002';
-                    ELSIF v_share.token > 9007199254740991 THEN
-                        RAISE EXCEPTION 'the tokens of the lock are used up' USING ERRCODE = 'HF001';
-                    END IF;
-                    PERFORM @holdfast_add_share@(p_name, p_owner, p_holder, p_metadata, p_limit, p_weight,
-                        v_share.now + v_ttl, v_share.token, v_share.last_token, v_share.now, NULL::text);
-                    granted := v_share.token;
-                    tokens := greatest(v_share.last_token - granted, 0) + 1;
-                    waiters := true;
-                    RETURN;
-                END IF;
-                CONTINUE WHEN in_turn AND NOT p_claim AND p_limit = 0;
+                CONTINUE WHEN NOT p_claim AND (in_turn OR p_limit <> 0 AND v_settled.shared AND @holdfast_admits@(p_name, p_owner, p_limit, p_weight, clock_timestamp()));
             END IF;
             SELECT t.holder_id, t.kept_by, t.has_waiters, t.holder_id = '' AND coalesce(t.kept_by = '', false), @record@
               INTO v_owner, v_kept_by, waiters, is_shared, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
@@ -475,7 +485,7 @@ BEGIN
             IF is_shared AND held_left > 0 THEN
                 SELECT f.token, f.holder, f.since, f.until, f.left_over, f.is_kept, f.metadata, f.lim, f.weight
                   INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata, held_limit, held_weight
-                  FROM @holdfast_shares@(p_name) AS f LIMIT 1;
+                  FROM @holdfast_shares@(p_name, 1::bigint) AS f;
                 v_kept_by := (SELECT s.owner FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner AND s.is_kept);
                 held_kept := coalesce(held_kept, false);
             END IF;
@@ -544,8 +554,8 @@ BEGIN
     RAISE EXCEPTION 'the lock changes hands too fast' USING ERRCODE = '40001';
 END $holdfast$
 --
--- The shares of a lock as a Record shows them, oldest first.
-CREATE OR REPLACE FUNCTION @holdfast_shares@(p_name text,
+-- The oldest p_count shares of a lock, null: all, as a Record shows them, oldest first.
+CREATE OR REPLACE FUNCTION @holdfast_shares@(p_name text, p_count bigint,
     OUT token bigint, OUT holder text, OUT since bigint, OUT until bigint, OUT left_over bigint, OUT is_kept boolean, OUT metadata text,
     OUT lim bigint, OUT weight bigint)
 RETURNS SETOF record
@@ -557,14 +567,14 @@ BEGIN
            (extract(epoch FROM s.expires_at - clock_timestamp()) * 1000000)::bigint, s.is_kept,
            CASE WHEN s.is_kept OR pg_column_size(s.metadata) > 8192 THEN '' ELSE coalesce(s.metadata::text, '') END, s.lim, s.weight
       FROM @shares@ AS s WHERE s.lock_name = p_name AND s.expires_at > clock_timestamp()
-     ORDER BY s.token;
+     ORDER BY s.token LIMIT p_count;
 END $holdfast$
 --
 CREATE OR REPLACE FUNCTION @holdfast_shares_json@(p_name text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 BEGIN
     RETURN (SELECT json_agg(json_build_array(f.token, f.holder, f.since, f.until, f.left_over, f.is_kept, f.metadata, f.lim, f.weight) ORDER BY f.token)
-              FROM @holdfast_shares@(p_name) AS f);
+              FROM @holdfast_shares@(p_name, NULL::bigint) AS f);
 END $holdfast$
 --
 -- Reports whether an owner has a share under a token (0: any).
@@ -577,22 +587,22 @@ BEGIN
          WHERE s.lock_name = p_name AND s.owner = p_owner AND NOT s.is_kept AND s.expires_at > clock_timestamp() AND p_token IN (0, s.token));
 END $holdfast$
 --
--- Prolongs a share under its token (0: any), if the lock has shares, and returns its end, null for
--- none. The transaction has locked the row of the lock.
-CREATE OR REPLACE FUNCTION @holdfast_renew_share@(p_name text, p_owner text, p_ttl bigint, p_token bigint) RETURNS timestamptz
+-- Prolongs a share under its token (0: any) until a time at least, and reports whether there is one.
+-- The transaction has locked the row of the lock.
+CREATE OR REPLACE FUNCTION @holdfast_renew_share@(p_name text, p_owner text, p_until timestamptz, p_token bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 DECLARE
-    v_until timestamptz;
+    is_renewed boolean;
 BEGIN
     PERFORM FROM @table@ AS t WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp();
-    IF FOUND THEN
-        UPDATE @shares@ AS s
-           SET expires_at = greatest(s.expires_at, clock_timestamp() + p_ttl * interval '1 microsecond'), notify_to = NULL
-         WHERE s.lock_name = p_name AND s.owner = p_owner AND NOT s.is_kept AND s.expires_at > clock_timestamp() AND p_token IN (0, s.token)
-        RETURNING s.expires_at INTO v_until;
-        UPDATE @table@ AS t SET expires_at = v_until WHERE t.lock_name = p_name AND t.expires_at < v_until;
+    IF NOT FOUND THEN
+        RETURN false;
     END IF;
-    RETURN v_until;
+    UPDATE @shares@ AS s SET expires_at = greatest(s.expires_at, p_until), notify_to = NULL
+     WHERE s.lock_name = p_name AND s.owner = p_owner AND NOT s.is_kept AND s.expires_at > clock_timestamp() AND p_token IN (0, s.token);
+    is_renewed := FOUND;
+    UPDATE @table@ AS t SET expires_at = p_until WHERE t.lock_name = p_name AND t.expires_at < p_until AND is_renewed;
+    RETURN is_renewed;
 END $holdfast$
 --
 -- Prolongs holds, which come sorted by name, under their tokens (0: any). The answer has a letter for
@@ -601,48 +611,67 @@ END $holdfast$
 -- cost the other locks.
 CREATE OR REPLACE FUNCTION @holdfast_renew@(p_names text[], p_owners text[], p_ttls bigint[], p_tokens bigint[], p_commit text, p_standby boolean)
 RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $holdfast$
 DECLARE
     outcomes text := '';
+    v_name   text;        -- the name of which the transaction has locked the row for renewals of shares
+    v_until  timestamptz; -- the latest end of those
+    v_end    timestamptz;
     v_mine   boolean;
     v_over   boolean;
-    v_letter text;
     v_shared boolean;
+    v_letter text;
 BEGIN
     IF p_commit <> '' OR p_standby THEN
         PERFORM @holdfast_commit@(p_commit, p_standby);
     END IF;
     FOR i IN 1..cardinality(p_names) LOOP
-        PERFORM FROM @table@ AS t
-          WHERE t.lock_name = p_names[i] AND t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp() AND p_tokens[i] IN (0, t.token)
-            FOR NO KEY UPDATE SKIP LOCKED;
-        IF FOUND THEN
-            UPDATE @table@ AS t
-               SET expires_at = greatest(t.expires_at, clock_timestamp() + p_ttls[i] * interval '1 microsecond')
-             WHERE t.lock_name = p_names[i];
-            outcomes := outcomes || 'r';
-        ELSE
+        IF v_name IS DISTINCT FROM p_names[i] THEN
+            v_name := NULL;
+            PERFORM FROM @table@ AS t
+              WHERE t.lock_name = p_names[i] AND t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp() AND p_tokens[i] IN (0, t.token)
+                FOR NO KEY UPDATE SKIP LOCKED;
+            IF FOUND THEN
+                UPDATE @table@ AS t
+                   SET expires_at = greatest(t.expires_at, clock_timestamp() + p_ttls[i] * interval '1 microsecond')
+                 WHERE t.lock_name = p_names[i];
+                outcomes := outcomes || 'r';
+                CONTINUE;
+            END IF;
             SELECT t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp() AND p_tokens[i] IN (0, t.token),
                    t.has_waiters AND t.expires_at <= clock_timestamp(), t.holder_id = '' AND coalesce(t.kept_by = '', false)
               INTO v_mine, v_over, v_shared FROM @table@ AS t WHERE t.lock_name = p_names[i];
             v_letter := CASE WHEN v_mine THEN 'b' ELSE 'l' END;
             IF v_over OR v_shared THEN
-                PERFORM FROM @table@ AS t WHERE t.lock_name = p_names[i] FOR NO KEY UPDATE SKIP LOCKED;
-                IF FOUND THEN
-                    IF v_shared AND @holdfast_renew_share@(p_names[i], p_owners[i], p_ttls[i], p_tokens[i]) IS NOT NULL THEN
-                        v_letter := 'r';
-                    END IF;
-                    -- Once for each name, behind the last of its shares: it looks at all of them.
-                    IF p_names[i + 1] IS DISTINCT FROM p_names[i] AND
-                        (SELECT s.admitted FROM @holdfast_settle@(p_names[i], NULL::text, p_standby) AS s) IS NOT NULL THEN
-                        v_letter := upper(v_letter);
-                    END IF;
-                ELSIF @holdfast_has_share@(p_names[i], p_owners[i], p_tokens[i]) THEN
+                SELECT t.lock_name, t.holder_id = '' AND coalesce(t.kept_by = '', false) AND t.expires_at > clock_timestamp(), NULL
+                  INTO v_name, v_shared, v_until
+                  FROM @table@ AS t WHERE t.lock_name = p_names[i] FOR NO KEY UPDATE SKIP LOCKED;
+                IF v_name IS NULL AND @holdfast_has_share@(p_names[i], p_owners[i], p_tokens[i]) THEN
                     v_letter := 'b';
                 END IF;
             END IF;
-            outcomes := outcomes || v_letter;
         END IF;
+        IF v_name IS NOT NULL THEN
+            v_letter := 'l';
+            IF v_shared THEN
+                UPDATE @shares@ AS s
+                   SET expires_at = greatest(s.expires_at, clock_timestamp() + p_ttls[i] * interval '1 microsecond'), notify_to = NULL
+                 WHERE s.lock_name = v_name AND s.owner = p_owners[i] AND NOT s.is_kept AND s.expires_at > clock_timestamp() AND p_tokens[i] IN (0, s.token)
+                RETURNING s.expires_at INTO v_end;
+                IF FOUND THEN
+                    v_letter := 'r';
+                    v_until := greatest(v_until, v_end);
+                END IF;
+            END IF;
+            -- Once for each name: a row that is changed again and again by one transaction gets slow.
+            IF p_names[i + 1] IS DISTINCT FROM v_name THEN
+                UPDATE @table@ AS t SET expires_at = v_until WHERE t.lock_name = v_name AND t.expires_at < v_until;
+                IF (SELECT s.admitted FROM @holdfast_settle@(v_name, NULL::text, p_standby) AS s) IS NOT NULL THEN
+                    v_letter := upper(v_letter);
+                END IF;
+            END IF;
+        END IF;
+        outcomes := outcomes || v_letter;
     END LOOP;
     RETURN outcomes;
 END $holdfast$
@@ -652,11 +681,12 @@ END $holdfast$
 -- transaction has the lock's row, so that no two of them wait for each other.
 CREATE OR REPLACE FUNCTION @holdfast_refresh@(p_names text[], p_owners text[], p_queues bigint[], p_commit text, p_standby boolean)
 RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $holdfast$
 DECLARE
     outcomes   text := '';
     v_admitted text[];
     v_letter   text;
+    v_now      CONSTANT timestamptz := clock_timestamp(); -- one for all: the row of a lock with shares is changed once
     is_over    boolean;
     is_durable boolean := false;
 BEGIN
@@ -699,7 +729,7 @@ BEGIN
                  WHERE t.lock_name = p_names[i];
                 v_letter := 'r';
                 is_durable := true;
-            ELSIF is_over AND @holdfast_renew_share@(p_names[i], p_owners[i], p_queues[i], 0::bigint) IS NOT NULL THEN
+            ELSIF is_over AND @holdfast_renew_share@(p_names[i], p_owners[i], v_now + p_queues[i] * interval '1 microsecond', 0::bigint) THEN
                 PERFORM @holdfast_commit@('', p_standby);
                 v_letter := 'r';
                 is_durable := true;
@@ -729,11 +759,12 @@ END $holdfast$
 -- admits nobody waits for the disk only if it is durable.
 CREATE OR REPLACE FUNCTION @holdfast_release@(p_name text, p_owner text, p_keep bigint, p_commit text, p_durable boolean, p_standby boolean,
     OUT ended boolean, OUT waiters boolean, OUT notify boolean)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' SET enable_seqscan = off AS $holdfast$
 DECLARE
     v_settled  record;
     v_admitted text[];
-    in_queue   boolean := false; -- the owner has no hold of its own, and may have a share or a place
+    is_shared  boolean := false; -- several hold the lock
+    in_line    boolean := false; -- there may be others to admit
 BEGIN
     IF p_commit <> '' THEN
         PERFORM @holdfast_commit@(p_commit, false);
@@ -749,17 +780,17 @@ BEGIN
         RETURNING t.has_waiters INTO waiters;
         ended := FOUND;
         EXIT WHEN ended OR attempt = 2;
-        PERFORM FROM @table@ AS t
-          WHERE t.lock_name = p_name AND (t.has_waiters OR t.holder_id = p_owner AND t.expires_at > clock_timestamp());
-        EXIT WHEN NOT FOUND;
         -- The place of the owner, if it has one, may be admitted until the row is locked, the last in
         -- the queue since the update above.
-        PERFORM FROM @table@ AS t WHERE t.lock_name = p_name FOR NO KEY UPDATE;
-        in_queue := FOUND;
+        SELECT t.holder_id = '' AND coalesce(t.kept_by = '', false) INTO is_shared FROM @table@ AS t
+         WHERE t.lock_name = p_name AND (t.has_waiters OR t.holder_id = p_owner AND t.expires_at > clock_timestamp()) FOR NO KEY UPDATE;
+        in_line := FOUND;
+        EXIT WHEN NOT FOUND OR is_shared;
     END LOOP;
-    waiters := in_queue OR coalesce(waiters, false);
+    waiters := coalesce(waiters, false);
+    in_line := in_line OR waiters;
     notify := false;
-    IF in_queue AND NOT ended AND EXISTS (SELECT FROM @table@ AS t WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '') THEN
+    IF is_shared THEN
         IF p_keep > 0 THEN
             UPDATE @shares@ AS s
                SET is_kept = true, holder = NULL, metadata = '{}', notify_to = NULL, expires_at = clock_timestamp() + p_keep * interval '1 microsecond'
@@ -770,10 +801,14 @@ BEGIN
         END IF;
         ended := FOUND;
         IF ended THEN
-            PERFORM @holdfast_shared_until@(p_name);
+            UPDATE @table@ AS t
+               SET expires_at = coalesce((SELECT s.expires_at FROM @shares@ AS s WHERE s.lock_name || '' = p_name ORDER BY s.expires_at DESC LIMIT 1), @past@),
+                   has_waiters = EXISTS (SELECT FROM @shares@ AS s WHERE s.lock_name = p_name) OR EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name)
+             WHERE t.lock_name = p_name
+            RETURNING t.has_waiters, EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name) INTO waiters, in_line;
         END IF;
     END IF;
-    IF waiters THEN
+    IF in_line THEN
         SELECT s.left_queue, s.admitted, s.waiters INTO v_settled FROM @holdfast_settle@(p_name, p_owner, p_standby) AS s;
         v_admitted := v_settled.admitted;
         waiters := v_settled.waiters;
@@ -828,9 +863,11 @@ BEGIN
     PERFORM FROM @table@ AS t
       WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp() FOR UPDATE;
     IF FOUND THEN
-        RETURN QUERY SELECT f.* FROM @holdfast_shares@(p_name) AS f WHERE p_token IN (0, f.token);
+        RETURN QUERY SELECT f.* FROM @holdfast_shares@(p_name, NULL::bigint) AS f WHERE p_token IN (0, f.token);
         DELETE FROM @shares@ AS s WHERE s.lock_name = p_name AND p_token IN (0, s.token);
-        PERFORM @holdfast_shared_until@(p_name);
+        UPDATE @table@ AS t
+           SET expires_at = coalesce((SELECT s.expires_at FROM @shares@ AS s WHERE s.lock_name || '' = p_name ORDER BY s.expires_at DESC LIMIT 1), @past@)
+         WHERE t.lock_name = p_name;
         PERFORM @holdfast_settle@(p_name, NULL::text, p_standby);
     END IF;
 END $holdfast$
@@ -856,7 +893,8 @@ BEGIN
      WHERE t.lock_name IN (
         SELECT d.lock_name FROM @table@ AS d
          WHERE d.expires_at <= v_idle AND d.acquired_at <= v_idle AND greatest(d.token, d.last_token) < v_token
-           AND (NOT d.has_waiters OR NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = d.lock_name))
+           AND (NOT d.has_waiters OR NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = d.lock_name)
+                AND NOT EXISTS (SELECT FROM @shares@ AS s WHERE s.lock_name = d.lock_name))
          LIMIT p_limit FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;
@@ -979,7 +1017,7 @@ BEGIN
         RETURN true;
     END IF;
     PERFORM FROM @table@ AS t WHERE t.lock_name = p_lock_name AND t.holder_id = '' AND t.kept_by = '' FOR NO KEY UPDATE;
-    RETURN FOUND AND @holdfast_renew_share@(p_lock_name, p_holder_id, (p_ttl_seconds * 1000000)::bigint, 0::bigint) IS NOT NULL;
+    RETURN FOUND AND @holdfast_renew_share@(p_lock_name, p_holder_id, clock_timestamp() + p_ttl_seconds * interval '1 second', 0::bigint);
 END $holdfast$
 --
 CREATE OR REPLACE FUNCTION @extend_lock@(p_lock_name text, p_holder_id text, p_ttl_seconds integer) RETURNS boolean
