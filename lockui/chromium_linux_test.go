@@ -264,6 +264,9 @@ func (b *browser) checkNames() {
 	if n < 3 {
 		b.t.Errorf("only %d controls were found", n)
 	}
+	if b.eval(`[...document.querySelectorAll('input:not([type=hidden])')].every(input => [...input.labels].some(label => label.checkVisibility()))`) != "true" {
+		b.t.Error("a field has no label")
+	}
 }
 
 // checkContrast fails the test if a text differs too little from what is behind it.

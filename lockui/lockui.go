@@ -79,13 +79,12 @@ const (
 	maxRequestBytes = 16 << 10
 )
 
-var validBasePath = regexp.MustCompile(`^/([A-Za-z0-9._~-]+/)*$`)
-
 // Handler returns the page. It needs no end: it keeps no goroutine while nobody watches.
 func Handler(o Options) (http.Handler, error) {
 	o.BasePath = cmp.Or(o.BasePath, "/")
 	o.Interval = cmp.Or(o.Interval, time.Second)
 	o.MaxViewers = cmp.Or(o.MaxViewers, 64)
+	validBasePath := regexp.MustCompile(`^/([A-Za-z0-9._~-]+/)*$`)
 	var wrong string
 	switch {
 	case len(o.Stores) == 0:

@@ -440,17 +440,19 @@ func TestNoScript(t *testing.T) {
 
 func TestBasePath(t *testing.T) {
 	_, client := newTestStore(t)
+	lock := acquire(t, client, "x", nil)
 	mux := http.NewServeMux()
-	page := newTestPage(t, Options{Stores: []Store{{Client: client}}, BasePath: "/ops/locks/"})
+	page := newTestPage(t, Options{Stores: []Store{{Client: client}}, BasePath: "/ops/locks/", AllowBreak: true})
 	mux.Handle("/ops/locks/", page)
 	mux.Handle("/ops/locks", page)
-	for _, path := range []string{"/ops/locks/", "/ops/locks/stores", "/ops/locks/events", "/ops/locks/icon.svg"} {
+	for _, path := range []string{"/ops/locks/", "/ops/locks/stores", "/ops/locks/events", "/ops/locks/icon.svg",
+		"/ops/locks/lock?store=0&name=x", fmt.Sprintf("/ops/locks/break?store=0&name=x&token=%d", lock.Token())} {
 		status, body := get(mux, path)
 		if status != 200 {
 			t.Errorf("%s: %d", path, status)
 		}
 		for _, match := range regexp.MustCompile(`(?:href|action)="([^"]*)"`).FindAllStringSubmatch(body, -1) {
-			if strings.HasPrefix(match[1], "/") || strings.Contains(match[1], ":") {
+			if strings.HasPrefix(match[1], "/") || strings.Contains(match[1], ":") || match[1] == "" {
 				t.Errorf("%s: the link %q is not relative", path, match[1])
 			}
 		}
@@ -505,6 +507,9 @@ func (v *viewer) SetReadDeadline(time.Time) error { return nil }
 
 func (v *viewer) Write(data []byte) (int, error) {
 	if v.stall.Load() {
+		if v.deadline.IsZero() {
+			<-v.ctx.Done()
+		}
 		time.Sleep(time.Until(v.deadline))
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -678,7 +683,7 @@ func TestUpdatesAddUp(t *testing.T) {
 // A viewer that does not read is given up, and keeps nobody waiting.
 func TestStalledViewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, client := newTestStore(t)
+		_, client := newTestStore(t)
 		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
 		stalled := watch(h, "/stream?view=locks")
 		stalled.stall.Store(true)
@@ -695,9 +700,9 @@ func TestStalledViewer(t *testing.T) {
 		default:
 			t.Errorf("a viewer that reads nothing is kept for more than %v", writeTimeout)
 		}
+		stalled.leave()
 		v.leave()
 		<-v.ended
-		_ = store
 	})
 }
 
@@ -707,8 +712,12 @@ func TestTooManyViewers(t *testing.T) {
 		h := newTestPage(t, Options{Stores: []Store{{Client: client}}, MaxViewers: 2})
 		viewers := []*viewer{watch(h, "/stream?view=locks"), watch(h, "/stream?view=events")}
 		synctest.Wait()
-		if status, _ := get(h, "/stream?view=locks"); status != 503 {
-			t.Errorf("one more viewer: %d", status)
+		late := watch(h, "/stream?view=locks")
+		time.Sleep(time.Second)
+		late.leave()
+		<-late.ended
+		if late.status != 503 {
+			t.Errorf("one more viewer: %d", late.status)
 		}
 		if status, _ := get(h, "/"); status != 200 {
 			t.Errorf("a page beside them: %d", status)
@@ -719,11 +728,11 @@ func TestTooManyViewers(t *testing.T) {
 		}
 		third := watch(h, "/stream?view=locks")
 		time.Sleep(time.Second)
+		third.leave()
+		<-third.ended
 		if third.status == 503 {
 			t.Error("the room is not used again")
 		}
-		third.leave()
-		<-third.ended
 	})
 }
 
