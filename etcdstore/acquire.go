@@ -38,18 +38,22 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 	}
 	tooFar := req.Floor > wall.Add(driver.MaxLead).UnixMicro()
 	token := max(wall.UnixMicro(), req.Floor)
+	waits := false // The entry to be made is a place.
 	for try := 0; ; try++ {
 		tokens := min(max(req.Tokens, 1), driver.MaxTokens)
 		if token+int64(tokens)-1 > max(wall.Add(driver.MaxTokensLead).UnixMicro(), req.Floor) {
 			tokens = 1
 		}
 		makes := !req.Claim && !tooFar && token+int64(tokens)-1 <= driver.MaxToken
-		var made madeEntry
+		var made bool
 		var q queue
-		if makes {
-			made, q, err = s.makeEntry(ctx, began, &req, place, token, tokens)
-		} else {
+		switch {
+		case !makes:
 			q, err = s.readQueue(ctx, req.Name, req.Owner, token)
+		case waits:
+			made, q, err = s.makeEntry(ctx, began, &req, waits, place, token, tokens)
+		default:
+			made, q, err = s.makeEntry(ctx, began, &req, waits, req.TTL, token, tokens)
 		}
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && try < 5:
@@ -59,9 +63,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 			continue
 		case err != nil:
 			return res, err
-		case made == madeHold:
+		case made && !waits:
 			return driver.AcquireResult{Granted: true, Token: token, Tokens: tokens}, nil
-		case made == madePlace:
+		case made:
 			res.Queued, res.First = true, q.count == 1
 			s.watch(req.Name, req.Owner, true, time.Time{}, func(ctx context.Context) {
 				s.watchPlace(ctx, req.Name, req.Owner, token, tokens, q)
@@ -79,7 +83,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 			if try >= 20 {
 				return res, driver.NotApplied(fmt.Errorf("%d other clients were faster", try))
 			}
-			token = max(token, q.last+1) // The counter is ahead of the clock.
+			waits = q.count > 0
+			token = max(token, s.wall().UnixMicro(), q.last+1) // The counter may be ahead of the clock.
 			continue
 		}
 		if q.count > 0 {
@@ -96,65 +101,51 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 	}
 }
 
-// A madeEntry is what makeEntry has made.
-type madeEntry uint8
-
-const (
-	madeNothing madeEntry = iota
-	madeHold
-	madePlace
-)
-
-// makeEntry sends one transaction. It makes a hold if the name has no entry, else a place if place
-// is above zero, and returns what the queue was before.
-func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.AcquireRequest, place time.Duration, token int64, tokens int) (made madeEntry, q queue, err error) {
-	leases, err := s.takeLeases(ctx, began, req.TTL, place)
+// makeEntry sends one transaction. It makes a hold if the name has no entry, or if it waits a place
+// if the name has one. It returns what the queue was before, except for a hold that it has made.
+func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.AcquireRequest, waits bool, ttl time.Duration, token int64, tokens int) (made bool, q queue, err error) {
+	l, err := s.takeLease(ctx, began, ttl)
 	if err != nil {
-		return made, q, err
+		return false, q, err
 	}
 	counters, err := s.dayLease(ctx)
 	if err != nil {
-		s.putLeases(leases...)
-		return made, q, err
+		s.putLease(l)
+		return false, q, err
 	}
 	name, own, mine := req.Name, s.ownKey(req.Name, req.Owner), s.recKey(req.Name, token)
-	rec := record{Holder: req.Holder, Since: time.Now().UnixMilli(), Tokens: tokens, Metadata: req.Metadata}
-	puts := func(l *lease) []clientv3.Op {
-		if l == nil {
-			return nil
-		}
-		return []clientv3.Op{
-			clientv3.OpPut(own, fmt.Sprintf("%016d", token), clientv3.WithLease(l.id)),
-			clientv3.OpPut(mine, rec.encode(), clientv3.WithLease(l.id)),
-			clientv3.OpDelete(s.tokKey(name, 0), clientv3.WithRange(s.tokKey(name, token))),
-			clientv3.OpPut(s.tokKey(name, token+int64(tokens)-1), "", clientv3.WithLease(counters)),
-		}
-	}
+	begin, end := s.recKey(name, 0), s.recordsEnd(name)
 	// No token from this one on was given, as far as the counter lasts, and none is in use.
-	higher := []clientv3.Cmp{absent(s.tokKey(name, token), s.countersEnd(name)), absent(mine, s.recordsEnd(name))}
-	isFree := append(slices.Clone(higher), absent(s.recKey(name, 0), s.recordsEnd(name)))
-	makePlace := clientv3.OpTxn(append(higher, absent(own, own+"\x00")), puts(leases[1]), nil)
-	resp, err := s.write(ctx, name, clientv3.OpTxn(isFree, puts(leases[0]), append(s.queueOps(name, req.Owner, token), makePlace)))
+	conditions := []clientv3.Cmp{absent(s.tokKey(name, token), s.countersEnd(name)), absent(begin, end)}
+	rec := record{Holder: req.Holder, Since: time.Now().UnixMilli(), Tokens: tokens, Metadata: req.Metadata}
+	state := s.queueOps(name, req.Owner, token)
+	puts := []clientv3.Op{
+		clientv3.OpPut(own, fmt.Sprintf("%016d", token), clientv3.WithLease(l.id)),
+		clientv3.OpPut(mine, rec.encode(), clientv3.WithLease(l.id)),
+		clientv3.OpDelete(s.tokKey(name, 0), clientv3.WithRange(s.tokKey(name, token))),
+		clientv3.OpPut(s.tokKey(name, token+int64(tokens)-1), "", clientv3.WithLease(counters)),
+	}
+	if waits {
+		conditions[1] = absent(mine, end)
+		conditions = append(conditions, absent(own, own+"\x00"), clientv3.Compare(clientv3.CreateRevision(begin), ">", 0).WithRange(end))
+		puts = append(slices.Clone(state), puts...)
+	}
+	resp, err := s.write(ctx, name, clientv3.OpTxn(conditions, puts, state))
 	if err != nil {
 		if !driver.IsNotApplied(err) {
-			s.remember(name, req.Owner, func(e *entry) { e.doubtful = append(e.doubtful, leases...) })
+			s.remember(name, req.Owner, func(e *entry) { e.doubtful = append(e.doubtful, l) })
 		} else if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			s.putLeases(leases...)
+			s.putLease(l)
 		}
-		return made, q, err
+		return false, q, err
 	}
-	used, unused := leases[0], leases[1]
-	if made = madeHold; !resp.Succeeded {
-		last := len(resp.Responses) - 1
-		if made = madeNothing; place > 0 && resp.Responses[last].GetResponseTxn().Succeeded {
-			made, used, unused = madePlace, unused, used
-		}
-		q, err = s.decodeQueue(resp)
-	}
-	if s.putLeases(unused); made == madeNothing {
-		s.putLeases(used)
+	if made = resp.Succeeded; made {
+		s.remember(name, req.Owner, func(e *entry) { e.token, e.lease = token, l })
 	} else {
-		s.remember(name, req.Owner, func(e *entry) { e.token, e.lease = token, used })
+		s.putLease(l)
+	}
+	if waits || !made {
+		q, err = s.decodeQueue(resp)
 	}
 	return made, q, err
 }

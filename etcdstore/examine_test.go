@@ -80,8 +80,11 @@ func TestExamineMembers(t *testing.T) {
 	wantExamined(t, s, quick, well)
 	learner := servers.StartEtcdLearner(t, cluster)
 	alone := New(directClient(t, append(cluster, learner)...), nil)
-	wantExamined(t, alone, &holdfast.ExamineOptions{NoProbe: true},
-		strings.Replace(strings.TrimSuffix(well, " latency ok"), "space", "member fail version - space", 1))
+	// Whether the client repeats a request that the learner refuses depends on the release.
+	want := strings.Replace(strings.TrimSuffix(well, " latency ok"), "space", "member fail version - space", 1)
+	if checks, text := examined(t, alone, quick); !strings.HasPrefix(checks, want) {
+		t.Errorf("%s, want\n%s\n%s", checks, want, text)
+	}
 	if err := alone.Close(); err != nil {
 		t.Error(err)
 	}

@@ -46,47 +46,34 @@ func (l *lease) endsBefore(t time.Time) bool {
 	return l.certain.Before(t) || l.certain.Round(0).Before(t.Round(0))
 }
 
-// takeLeases returns a lease for each TTL, which lasts until that long after began at least. It is
-// nil for the TTL 0.
-func (s *Store) takeLeases(ctx context.Context, began time.Time, ttls ...time.Duration) ([]*lease, error) {
-	leases, short := make([]*lease, len(ttls)), []*lease{}
+// takeLease returns a lease that lasts until ttl after began at least.
+func (s *Store) takeLease(ctx context.Context, began time.Time, ttl time.Duration) (l *lease, err error) {
+	seconds := int64((ttl + slack + time.Second - 1) / time.Second)
 	s.mu.Lock()
-	for i, ttl := range ttls {
-		seconds := leaseSeconds(ttl)
-		if idle := s.idle[seconds]; ttl > 0 && len(idle) > 0 {
-			l := idle[len(idle)-1]
-			s.idle[seconds] = idle[:len(idle)-1]
-			switch {
-			case !l.certain.After(began): // It has ended, and so have those before it.
-				delete(s.idle, seconds)
-				continue
-			case l.endsBefore(began.Add(ttl)):
-				short = append(short, l)
-			}
-			leases[i] = l
+	if idle := s.idle[seconds]; len(idle) > 0 {
+		l = idle[len(idle)-1]
+		s.idle[seconds] = idle[:len(idle)-1]
+		if !l.certain.After(began) { // It has ended, and so have those before it.
+			l = nil
+			delete(s.idle, seconds)
 		}
 	}
+	isShort := l != nil && l.endsBefore(began.Add(ttl))
 	s.mu.Unlock()
-	err := s.keepAlive(ctx, short)
-	for i, ttl := range ttls {
-		if l := leases[i]; err != nil || ttl == 0 || l != nil && s.lastsUntil(l, began.Add(ttl)) {
-			continue
-		}
+	if isShort {
+		err = s.keepAlive(ctx, []*lease{l})
+	}
+	if err == nil && (l == nil || isShort && !s.lastsUntil(l, began.Add(ttl))) {
 		var resp *clientv3.LeaseGrantResponse
-		sent, seconds := time.Now(), leaseSeconds(ttl)
+		sent := time.Now()
 		if resp, err = s.client.Grant(ctx, seconds); err == nil {
-			leases[i] = &lease{id: resp.ID, seconds: seconds, certain: sent.Add(time.Duration(resp.TTL) * time.Second)}
+			l = &lease{id: resp.ID, seconds: seconds, certain: sent.Add(time.Duration(resp.TTL) * time.Second)}
 		}
 	}
 	if err != nil {
-		s.putLeases(leases...)
 		return nil, driver.NotApplied(storeError(err)) // A lease that has no keys ends by itself.
 	}
-	return leases, nil
-}
-
-func leaseSeconds(ttl time.Duration) int64 {
-	return int64((ttl + slack + time.Second - 1) / time.Second)
+	return l, nil
 }
 
 func (s *Store) lastsUntil(l *lease, t time.Time) bool {
@@ -95,20 +82,18 @@ func (s *Store) lastsUntil(l *lease, t time.Time) bool {
 	return !l.endsBefore(t)
 }
 
-// putLeases takes back leases without keys. Those that are nil are ignored.
-func (s *Store) putLeases(leases ...*lease) {
+// putLease takes back a lease without keys, which may be nil.
+func (s *Store) putLease(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range leases {
-		if l != nil && l.seconds > 0 && l.seconds <= int64(maxIdle/time.Second) {
-			s.idle[l.seconds] = append(s.idle[l.seconds], l)
-		} else if l != nil && !s.closed {
-			s.group.Go(func() {
-				ctx, cancel := context.WithTimeout(s.alive, requestBound)
-				defer cancel()
-				_, _ = s.client.Revoke(ctx, l.id) // else its time ends it
-			})
-		}
+	if l != nil && l.seconds > 0 && l.seconds <= int64(maxIdle/time.Second) {
+		s.idle[l.seconds] = append(s.idle[l.seconds], l)
+	} else if l != nil && !s.closed {
+		s.group.Go(func() {
+			ctx, cancel := context.WithTimeout(s.alive, requestBound)
+			defer cancel()
+			_, _ = s.client.Revoke(ctx, l.id) // else its time ends it
+		})
 	}
 }
 

@@ -106,11 +106,11 @@ func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryTo
 // changeLease gives an entry a lease for a longer TTL.
 func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProlong) (driver.RenewOutcome, error) {
 	token, _ := parseOwn(p.own)
-	leases, err := s.takeLeases(ctx, began, p.ttl)
+	l, err := s.takeLease(ctx, began, p.ttl)
 	if err != nil {
 		return driver.RenewUnknown, err
 	}
-	own, onLease := string(p.own.Key), clientv3.WithLease(leases[0].id)
+	own, onLease := string(p.own.Key), clientv3.WithLease(l.id)
 	resp, err := s.write(ctx, p.name, clientv3.OpTxn(
 		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(own), "=", p.own.ModRevision)},
 		[]clientv3.Op{
@@ -120,13 +120,13 @@ func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProl
 	switch {
 	case err != nil:
 		if driver.IsNotApplied(err) {
-			s.putLeases(leases...)
+			s.putLease(l)
 		} else {
-			s.remember(p.name, p.owner, func(e *entry) { e.doubtful = append(e.doubtful, leases...) })
+			s.remember(p.name, p.owner, func(e *entry) { e.doubtful = append(e.doubtful, l) })
 		}
 		return driver.RenewUnknown, err
 	case !resp.Succeeded: // Another request has changed the entry, or ended it.
-		s.putLeases(leases...)
+		s.putLease(l)
 		if len(resp.Responses[0].GetResponseRange().Kvs) == 0 {
 			return driver.RenewLost, nil
 		}
@@ -136,10 +136,10 @@ func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProl
 	s.remember(p.name, p.owner, func(e *entry) {
 		// The lease may be in doubt, or of another process.
 		unused = e.lease == p.lease && !slices.Contains(e.doubtful, p.lease)
-		e.token, e.lease = token, leases[0]
+		e.token, e.lease = token, l
 	})
 	if unused {
-		s.putLeases(p.lease)
+		s.putLease(p.lease)
 	}
 	return driver.Renewed, nil
 }
@@ -186,9 +186,6 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 		}
 	}
 	for _, l := range known.doubtful {
-		if l == nil {
-			continue
-		}
 		if _, err := s.client.Revoke(ctx, l.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return false, storeError(err)
 		}
@@ -202,7 +199,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 	}
 	s.mu.Unlock()
 	if !slices.Contains(known.doubtful, known.lease) {
-		s.putLeases(known.lease)
+		s.putLease(known.lease)
 	}
 	return released, nil
 }
@@ -210,20 +207,20 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 // keep makes a keep of a hold, and ends a place. A keep is made again.
 func (s *Store) keep(ctx context.Context, began time.Time, req driver.ReleaseRequest, token int64) (bool, error) {
 	own, mine := s.ownKey(req.Name, req.Owner), s.recKey(req.Name, token)
-	leases, err := s.takeLeases(ctx, began, req.Keep)
+	l, err := s.takeLease(ctx, began, req.Keep)
 	if err != nil {
 		return false, err
 	}
-	lease := clientv3.WithLease(leases[0].id)
+	onLease := clientv3.WithLease(l.id)
 	puts := []clientv3.Op{
-		clientv3.OpPut(own, fmt.Sprintf("k%016d", token), lease),
-		clientv3.OpPut(mine, record{Since: time.Now().UnixMilli(), Kept: true}.encode(), lease),
+		clientv3.OpPut(own, fmt.Sprintf("k%016d", token), onLease),
+		clientv3.OpPut(mine, record{Since: time.Now().UnixMilli(), Kept: true}.encode(), onLease),
 	}
 	exists := clientv3.Compare(clientv3.CreateRevision(mine), ">", 0)
 	resp, err := s.write(ctx, req.Name, clientv3.OpTxn([]clientv3.Cmp{exists, absent(s.recKey(req.Name, 0), mine)}, puts,
 		[]clientv3.Op{clientv3.OpDelete(own), clientv3.OpDelete(mine)}))
 	if err == nil && !resp.Succeeded {
-		s.putLeases(leases...)
+		s.putLease(l)
 	}
 	return err == nil && resp.Succeeded, err
 }
