@@ -16,7 +16,8 @@ test: needs ## Run every test, against real servers
 	scripts/test
 
 .PHONY: test-etcd
-test-etcd: needs ## Run the tests of the store in etcd on the servers of further versions, built from their Go modules
+test-etcd: needs ## Run all tests of the store in etcd, also on servers of further versions, built from their Go modules
+	cd etcdstore && $(GO) test -race -shuffle=on -timeout=14m -parallel 4 ./...
 	for version in v3.5.35 v3.6.16 v3.7.3; do \
 		server=$$(internal/servers/etcd.sh $$version) && \
 		(cd etcdstore && HOLDFAST_ETCD_SERVER=$$server $(GO) test -race -shuffle=on -timeout=14m -parallel 4 ./...) || exit 1; \

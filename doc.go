@@ -89,7 +89,7 @@
 //   - redisstore: a Redis or Valkey server, Sentinel or Cluster, shared with
 //     clients of other languages
 //   - quorumstore: a majority of other stores; of Redis servers it is Redlock
-//   - etcdstore: a cluster of etcd
+//   - etcdstore: a cluster of etcd (a module of its own)
 //   - pgstore: a table of PostgreSQL, shared with other languages
 //   - pgstore/advisory: advisory locks of PostgreSQL; its LockTx: for one
 //     transaction

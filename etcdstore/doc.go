@@ -41,6 +41,11 @@
 // None. A user needs a role with the rights to read and write below the prefix. Automatic compaction
 // is advised, as for every use of etcd.
 //
+// The package is a module of its own, so that programs without it do not depend on gRPC. The command
+// with this store is
+//
+//	go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast@latest
+//
 // # URL
 //
 //	etcd://host1:2379,host2:2379/prefix

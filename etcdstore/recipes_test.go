@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func TestElection(t *testing.T) {
 	candidates, ended := map[string]*election.Election{}, make(chan error, 2)
 	for _, c := range clients(t, cluster, 2) {
 		e := election.New(c, "office", &election.Options{
-			TTL: 10 * time.Second, ResignDelay: time.Minute,
+			TTL: 10 * time.Second, ResignDelay: time.Minute, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 			Elected: func(term election.Term) { elected <- term },
 			Deposed: func(_ election.Term, reason error) { deposed <- reason },
 		})
