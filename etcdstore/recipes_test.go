@@ -62,12 +62,12 @@ func TestElection(t *testing.T) {
 	for _, c := range clients(t, cluster, 2) {
 		e := election.New(c, "office", &election.Options{
 			TTL: 10 * time.Second, ResignDelay: time.Minute, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-			Elected: func(term election.Term) { elected <- term },
 			Deposed: func(_ election.Term, reason error) { deposed <- reason },
 		})
 		candidates[c.Holder()] = e
 		go func() {
-			ended <- e.Run(ctx, func(ctx context.Context, _ election.Term) error {
+			ended <- e.Run(ctx, func(ctx context.Context, term election.Term) error {
+				elected <- term // From here on Resign ends the term.
 				<-ctx.Done()
 				return ctx.Err()
 			})
