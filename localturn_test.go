@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/hookcheck"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -808,7 +809,10 @@ func (s *tokensSeen) Acquire(ctx context.Context, req driver.AcquireRequest) (dr
 func TestHooksOfCallersThatGiveUp(t *testing.T) {
 	t.Parallel()
 	var acquired, ended atomic.Int64
-	c := open(t, memstore.New(), &holdfast.Config{LocalTurn: time.Hour, Hooks: countHolds(&acquired, &ended)})
+	pairs := hookcheck.NewEvents(t)
+	c := open(t, memstore.New(), &holdfast.Config{
+		LocalTurn: time.Hour, Hooks: holdfast.JoinHooks(countHolds(&acquired, &ended), pairs.Hooks()),
+	})
 	var group sync.WaitGroup
 	for range 64 {
 		group.Go(func() {
@@ -829,4 +833,5 @@ func TestHooksOfCallersThatGiveUp(t *testing.T) {
 	if acquired.Load() != ended.Load() {
 		t.Errorf("%d acquired, %d released", acquired.Load(), ended.Load())
 	}
+	pairs.CheckClosed()
 }

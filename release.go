@@ -125,13 +125,13 @@ func (l *lease) release() error {
 			l.releaseErr = end
 			return
 		}
-		message, event := "lock released", Event{Kind: EventReleased}
-		began := c.clock.now()
-		if keep := l.keepEnd() - began; keep > 0 {
-			event.Kind, event.Left = EventKept, keep
+		observed := c.log != nil || c.hooks.Event != nil
+		var began, keep time.Duration
+		if observed {
+			began = c.clock.now()
+			keep = l.keepEnd() - began
 		}
 		if end == ErrHandedOver {
-			message, event = "lock handed over", Event{Kind: EventHandedOver}
 			l.waitIdle()
 			l.unregister()
 		} else if !l.passOn() {
@@ -139,10 +139,19 @@ func (l *lease) release() error {
 			l.releaseErr = l.releaseWithRetry()
 			l.unregister()
 		}
-		if c.log == nil && c.hooks.Event == nil {
+		if !observed {
 			return
 		}
-		name, now := c.stripPrefix(l.fullName), c.clock.now()
+		name, now, message := c.stripPrefix(l.fullName), c.clock.now(), "lock released"
+		event := Event{Kind: EventReleased, Took: now - began, Err: l.releaseErr}
+		switch {
+		case end == ErrHandedOver:
+			message, event.Kind = "lock handed over", EventHandedOver
+		case errors.Is(l.releaseErr, ErrLost):
+			event.Kind = EventLost
+		case keep > 0:
+			event.Kind, event.Left = EventKept, keep
+		}
 		switch {
 		case l.unreported.Load():
 		case l.releaseErr != nil:
@@ -150,10 +159,6 @@ func (l *lease) release() error {
 		case c.log != nil:
 			c.log.Debug(message, "name", name, "token", l.token, "held", now-l.grantedAt)
 		}
-		if errors.Is(l.releaseErr, ErrLost) {
-			event = Event{Kind: EventLost}
-		}
-		event.Took, event.Err = now-began, l.releaseErr
 		l.emitEnd(event)
 	})
 	return l.releaseErr
