@@ -194,6 +194,15 @@ func (c *Client) emit(ctx context.Context, e Event) {
 	c.hooks.Event(ctx, e)
 }
 
+// emitRequest calls the hook for a request.
+func (c *Client) emitRequest(ctx context.Context, op string, took time.Duration, err error) {
+	e := Event{Kind: EventRequest, Op: op, Took: took}
+	if !errors.Is(err, ErrNotHeld) {
+		e.Err = err
+	}
+	c.emit(ctx, e)
+}
+
 // emitFailure calls the hook for an acquisition that has ended without the lock.
 func (c *Client) emitFailure(ctx context.Context, name string, took time.Duration, err error) {
 	kind := EventFailed

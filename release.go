@@ -112,9 +112,6 @@ func (h *handle) release(unused bool) error {
 func (l *lease) release() error {
 	l.releaseOnce.Do(func() {
 		c, end := l.c, *l.endReason.Load()
-		if c.hooks.Event != nil && c.beginCall() == nil { // Close waits for the hooks.
-			defer c.activeCalls.Done()
-		}
 		if errors.Is(end, ErrLost) {
 			c.mu.Lock()
 			shared := l.ticketIssued
@@ -125,43 +122,55 @@ func (l *lease) release() error {
 			l.releaseErr = end
 			return
 		}
-		observed := c.log != nil || c.hooks.Event != nil
-		var began, keep time.Duration
-		if observed {
-			began = c.clock.now()
-			keep = l.keepEnd() - began
+		if c.log == nil && c.hooks.Event == nil {
+			l.endHold(end)
+		} else {
+			l.endHoldReported(end)
 		}
-		if end == ErrHandedOver {
-			l.waitIdle()
-			l.unregister()
-		} else if !l.passOn() {
-			l.waitIdle()
-			l.releaseErr = l.releaseWithRetry()
-			l.unregister()
-		}
-		if !observed {
-			return
-		}
-		name, now, message := c.stripPrefix(l.fullName), c.clock.now(), "lock released"
-		event := Event{Kind: EventReleased, Took: now - began, Err: l.releaseErr}
-		switch {
-		case end == ErrHandedOver:
-			message, event.Kind = "lock handed over", EventHandedOver
-		case errors.Is(l.releaseErr, ErrLost):
-			event.Kind = EventLost
-		case keep > 0:
-			event.Kind, event.Left = EventKept, keep
-		}
-		switch {
-		case l.unreported.Load():
-		case l.releaseErr != nil:
-			c.logWarning(context.Background(), "release not confirmed", name, l.releaseErr)
-		case c.log != nil:
-			c.log.Debug(message, "name", name, "token", l.token, "held", now-l.grantedAt)
-		}
-		l.emitEnd(event)
 	})
 	return l.releaseErr
+}
+
+// endHold passes the lease on, or releases it to the store, unless it was handed over.
+func (l *lease) endHold(end error) {
+	if end == ErrHandedOver {
+		l.waitIdle()
+		l.unregister()
+	} else if !l.passOn() {
+		l.waitIdle()
+		l.releaseErr = l.releaseWithRetry()
+		l.unregister()
+	}
+}
+
+// endHoldReported is endHold with a report to the log and the hooks. It is a function of its own, so
+// that a Client without them need not clear the memory of an Event.
+func (l *lease) endHoldReported(end error) {
+	c := l.c
+	if c.hooks.Event != nil && c.beginCall() == nil { // Close waits for the hooks.
+		defer c.activeCalls.Done()
+	}
+	began := c.clock.now()
+	keep := l.keepEnd() - began
+	l.endHold(end)
+	name, now, message := c.stripPrefix(l.fullName), c.clock.now(), "lock released"
+	event := Event{Kind: EventReleased, Took: now - began, Err: l.releaseErr}
+	switch {
+	case end == ErrHandedOver:
+		message, event.Kind = "lock handed over", EventHandedOver
+	case errors.Is(l.releaseErr, ErrLost):
+		event.Kind = EventLost
+	case keep > 0:
+		event.Kind, event.Left = EventKept, keep
+	}
+	switch {
+	case l.unreported.Load():
+	case l.releaseErr != nil:
+		c.logWarning(context.Background(), "release not confirmed", name, l.releaseErr)
+	case c.log != nil:
+		c.log.Debug(message, "name", name, "token", l.token, "held", now-l.grantedAt)
+	}
+	l.emitEnd(event)
 }
 
 // releaseWithRetry sends releases until the store has confirmed one. After the request timeout it

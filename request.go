@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -23,11 +22,7 @@ func request[T any](
 	}
 	began := c.clock.now()
 	value, err := sendRequest(c, ctx, timeout, call)
-	e := Event{Kind: EventRequest, Op: op, Took: c.clock.now() - began}
-	if !errors.Is(err, ErrNotHeld) {
-		e.Err = err
-	}
-	c.emit(ctx, e)
+	c.emitRequest(ctx, op, c.clock.now()-began, err)
 	return value, err
 }
 
