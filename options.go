@@ -144,7 +144,7 @@ type Config struct {
 
 	// Require is what the store must promise at least. Fields that are true must be true of it,
 	// its Scope and HolderCrash must be as good or better, its Restart and Failover no
-	// worse, its Store the same; a field that is zero does not matter. If the store promises
+	// worse, its Grain no greater, its Store the same; a field that is zero does not matter. If the store promises
 	// less, Open and every method of the Client fail with ErrUnsupported, and the error names
 	// what is missing:
 	//
@@ -346,6 +346,7 @@ func checkRequired(guarantees, required driver.Guarantees) error {
 	missingIf(guarantees.HolderCrash < required.HolderCrash, "HolderCrash %v, not %v", required.HolderCrash, guarantees.HolderCrash)
 	missingIf(isWorse(guarantees.Restart, required.Restart), "Restart %v, not %v", required.Restart, guarantees.Restart)
 	missingIf(isWorse(guarantees.Failover, required.Failover), "Failover %v, not %v", required.Failover, guarantees.Failover)
+	missingIf(required.Grain > 0 && guarantees.Grain > required.Grain, "Grain %v, not %v", required.Grain, guarantees.Grain)
 	for _, f := range []struct {
 		name               string
 		provided, required bool

@@ -241,9 +241,9 @@ func (p pledged) Guarantees() driver.Guarantees { return p.can }
 // All that a store can be asked for is looked at, and named if it is missing.
 func TestRequire(t *testing.T) {
 	ctx := t.Context()
-	all := driver.Guarantees{Store: "best", Scope: driver.ScopeNetwork,
+	all := driver.Guarantees{Store: "best", Scope: driver.ScopeNetwork, Grain: time.Second,
 		HolderCrash: driver.RecoveryAtOnce, Restart: driver.FateKept, Failover: driver.FateKept}
-	poor := driver.Guarantees{Store: "poor", Scope: driver.ScopeProcess,
+	poor := driver.Guarantees{Store: "poor", Scope: driver.ScopeProcess, Grain: 2 * time.Second,
 		HolderCrash: driver.RecoveryTTL, Restart: driver.FateForgotten, Failover: driver.FateForgotten}
 	best := reflect.ValueOf(&all).Elem()
 	for _, field := range reflect.VisibleFields(best.Type()) {
