@@ -53,7 +53,8 @@ torture: needs ## Find out whether the locks are locks, ten minutes for each sto
 	for store in memory file redis redis-failover redlock postgres postgres-advisory; do \
 		$(GO) run ./cmd/holdfast torture --own $$store --for 10m --report torture || exit 1; \
 	done
-	cd etcdstore && $(GO) run ./cmd/holdfast torture --own etcd --for 10m --report ../torture
+	server=$$(internal/servers/etcd.sh v3.6.16) && cd etcdstore && \
+		HOLDFAST_ETCD_SERVER=$$server $(GO) run ./cmd/holdfast torture --own etcd --for 10m --report ../torture
 
 .PHONY: fuzz
 fuzz: ## Fuzz what reads foreign input, a minute each
