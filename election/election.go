@@ -56,8 +56,8 @@ type Options struct {
 	// matches holdfast.ErrReleased if the function returned by itself, and after
 	// Client.ReleaseAll or Close (after Close, holdfast.ErrClosed as well).
 	//
-	// Elected and Deposed must return quickly. Deposed can run at the same time
-	// as the function.
+	// Elected and Deposed must return quickly, and must not call Resign, which would
+	// wait for them. Deposed can run at the same time as the function.
 	Deposed func(term Term, reason error)
 
 	// Logger receives a record of each election, at level Info, and of faults of

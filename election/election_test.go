@@ -224,6 +224,28 @@ func TestResignFromWithin(t *testing.T) {
 	})
 }
 
+// TestResignAtTheBeginOfATerm: a term that Elected has been called for can be resigned.
+func TestResignAtTheBeginOfATerm(t *testing.T) {
+	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+		ctx, stop := context.WithCancel(t.Context())
+		var e *election.Election
+		e = election.New(storetest.Client(t, store, "leader"), "office", &election.Options{Elected: func(election.Term) {
+			over, cancel := context.WithCancel(ctx)
+			cancel()
+			if err := e.Resign(over); !errors.Is(err, context.Canceled) {
+				t.Errorf("Resign: %v, want that of its context, since the term has begun", err)
+			}
+		}})
+		_ = e.Run(ctx, func(ctx context.Context, _ election.Term) error {
+			if err := context.Cause(ctx); !errors.Is(err, election.ErrResigned) {
+				t.Errorf("the context of the function ended with %v, want ErrResigned", err)
+			}
+			stop()
+			return ctx.Err()
+		})
+	})
+}
+
 // TestPanicReleasesTheLock: and calls of Resign that wait return.
 func TestPanicReleasesTheLock(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {

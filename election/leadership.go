@@ -46,6 +46,9 @@ func (e *Election) beginTerm(lockCtx context.Context) *leadership {
 		Metadata: l.lock.Metadata(),
 	}
 	l.Context, l.end = context.WithCancelCause(lockCtx)
+	e.mu.Lock()
+	e.current = l
+	e.mu.Unlock()
 	e.log.InfoContext(lockCtx, "elected", "election", e.name, "token", l.term.Token)
 	if e.o.Elected != nil {
 		e.o.Elected(l.term)
@@ -57,9 +60,6 @@ func (e *Election) beginTerm(lockCtx context.Context) *leadership {
 		}
 		close(l.deposedDone)
 	})
-	e.mu.Lock()
-	e.current = l
-	e.mu.Unlock()
 	return l
 }
 
