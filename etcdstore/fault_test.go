@@ -5,8 +5,10 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -255,6 +258,73 @@ func TestNoSpace(t *testing.T) {
 		t.Errorf("Release: %v, %v", released, err)
 	}
 	wantFree(t, s)
+}
+
+// wantOwnLeases checks that no two entries of the store have one lease.
+func wantOwnLeases(t *testing.T, s *Store) {
+	t.Helper()
+	resp, err := s.client.Get(t.Context(), s.prefix+"own/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[int64]string{}
+	for _, kv := range resp.Kvs {
+		if other, ok := keys[kv.Lease]; ok {
+			t.Errorf("%q and %q have one lease", other, kv.Key)
+		}
+		keys[kv.Lease] = string(kv.Key)
+	}
+}
+
+// Releases of one owner that run at once do not let two names have its lease, and one with an entry
+// that was in doubt forgets it.
+func TestReleasesAtOnce(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartEtcd(t))
+	for range 10 {
+		grant(t, s, request("owner", time.Minute))
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+	}
+	for i := range 10 {
+		req := request("owner", time.Minute)
+		req.Name = fmt.Sprint("name", i)
+		grant(t, s, req)
+	}
+	wantOwnLeases(t, s)
+}
+
+// A Release whose second half fails is in doubt: it has ended the hold. When it succeeds, nothing is
+// left of the owner.
+func TestReleaseInDoubt(t *testing.T) {
+	t.Parallel()
+	c := dial(t, []*servers.Etcd{servers.StartEtcd(t)})
+	s := New(c.Client, nil)
+	defer s.Close()
+	c.fault.Store(int32(drivertest.ReplyLost))
+	if _, err := s.Acquire(t.Context(), request("owner", time.Hour)); err == nil || driver.IsNotApplied(err) {
+		t.Fatalf("Acquire: %v, want it in doubt", err)
+	}
+	c.refuseRevoke.Store(true)
+	release := driver.ReleaseRequest{Name: "name", Owner: "owner"}
+	if released, err := s.Release(t.Context(), release); released || err == nil || driver.IsNotApplied(err) {
+		t.Errorf("Release: %v, %v, want it in doubt", released, err)
+	}
+	wantFree(t, s)
+	c.refuseRevoke.Store(false)
+	if _, err := s.Release(t.Context(), release); err != nil {
+		t.Error(err)
+	}
+	if len(s.entries) > 0 {
+		t.Errorf("the store remembers %d owners", len(s.entries))
+	}
 }
 
 // Nothing secret is in an error of a URL.

@@ -157,28 +157,30 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 	own, key := s.ownKey(req.Name, req.Owner), [2]string{req.Name, req.Owner}
 	var known entry
 	s.mu.Lock()
-	if e := s.entries[key]; e != nil {
+	e := s.entries[key]
+	if e != nil {
 		known = *e
 		known.doubtful = slices.Clone(e.doubtful)
 	}
 	s.mu.Unlock()
-	if known.token == 0 {
+	token := known.token
+	if token == 0 {
 		resp, err := s.read(ctx, req.Name, clientv3.OpGet(own))
 		if err != nil {
 			return false, err
 		}
 		if kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-			known.token, _ = parseOwn(kvs[0])
+			token, _ = parseOwn(kvs[0])
 		}
 	}
-	if known.token != 0 {
+	if token != 0 {
 		if req.Keep > 0 {
-			released, err = s.keep(ctx, began, req, known.token)
+			released, err = s.keep(ctx, began, req, token)
 		} else {
 			var resp *clientv3.TxnResponse
 			resp, err = s.write(ctx, req.Name, clientv3.OpTxn(
-				[]clientv3.Cmp{clientv3.Compare(clientv3.Value(own), "=", fmt.Sprintf("%016d", known.token))},
-				[]clientv3.Op{clientv3.OpDelete(own), clientv3.OpDelete(s.recKey(req.Name, known.token))}, nil))
+				[]clientv3.Cmp{clientv3.Compare(clientv3.Value(own), "=", fmt.Sprintf("%016d", token))},
+				[]clientv3.Op{clientv3.OpDelete(own), clientv3.OpDelete(s.recKey(req.Name, token))}, nil))
 			released = err == nil && resp.Succeeded
 		}
 		if err != nil {
@@ -187,20 +189,23 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 	}
 	for _, l := range known.doubtful {
 		if _, err := s.client.Revoke(ctx, l.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			return false, storeError(err)
+			return false, err // The hold may have ended, whatever the reason.
 		}
 	}
+	var unused *lease
 	s.mu.Lock()
-	if e := s.entries[key]; e != nil && e.token == known.token {
+	// Another request may have changed the entry, or a Release at the same time have ended it.
+	if e != nil && e == s.entries[key] && e.token == known.token && e.lease == known.lease && len(e.doubtful) == len(known.doubtful) {
 		delete(s.entries, key)
 		if e.endWatch != nil {
 			e.endWatch()
 		}
+		if !slices.Contains(e.doubtful, e.lease) {
+			unused = e.lease
+		}
 	}
 	s.mu.Unlock()
-	if !slices.Contains(known.doubtful, known.lease) {
-		s.putLease(known.lease)
-	}
+	s.putLease(unused)
 	return released, nil
 }
 
