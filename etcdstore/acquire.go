@@ -132,6 +132,11 @@ func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.Acqu
 	}
 	resp, err := s.write(ctx, name, clientv3.OpTxn(conditions, puts, state))
 	if err != nil {
+		if errors.Is(err, rpctypes.ErrNoSpace) { // The entry may have been made, and ends with the lease.
+			if _, revokeErr := s.client.Revoke(ctx, l.id); revokeErr == nil || errors.Is(revokeErr, rpctypes.ErrLeaseNotFound) {
+				return false, q, driver.NotApplied(err)
+			}
+		}
 		if !driver.IsNotApplied(err) {
 			s.remember(name, req.Owner, func(e *entry) { e.doubtful = append(e.doubtful, l) })
 		} else if !errors.Is(err, rpctypes.ErrLeaseNotFound) {

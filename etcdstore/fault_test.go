@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -274,6 +276,55 @@ func wantOwnLeases(t *testing.T, s *Store) {
 		}
 		keys[kv.Lease] = string(kv.Key)
 	}
+}
+
+// A server whose space is about to be used up applies transactions that it answers with ErrNoSpace.
+// What they have made ends, and its lease is not used again.
+func TestNoSpaceAfterTheEffect(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	var answers atomic.Int32 // that are still to be replaced
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{member.Addr}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := invoke(ctx, method, req, reply, conn, opts...)
+			if txn, ok := req.(*pb.TxnRequest); ok && writes(txn) && err == nil && answers.Add(-1) >= 0 {
+				return rpctypes.ErrGRPCNoSpace
+			}
+			return err
+		})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := New(client, nil)
+	defer s.Close()
+	answers.Store(1)
+	if res, err := s.Acquire(t.Context(), request("owner", time.Hour)); !errors.Is(err, rpctypes.ErrNoSpace) || !driver.IsNotApplied(err) {
+		t.Errorf("Acquire: %+v, %v, want ErrNoSpace", res, err)
+	}
+	wantFree(t, s)
+	answers.Store(8)
+	var group sync.WaitGroup
+	for i := range 100 { // some of them together
+		group.Go(func() {
+			req := request("owner", time.Minute)
+			req.Name = fmt.Sprint("name", i)
+			res, err := s.Acquire(t.Context(), req)
+			_, held, lookupErr := s.Lookup(t.Context(), req.Name)
+			if held != res.Granted || !held && !driver.IsNotApplied(err) || lookupErr != nil {
+				t.Errorf("Acquire: %+v, %v, and then Lookup: %v, %v", res, err, held, lookupErr)
+			}
+		})
+	}
+	group.Wait()
+	for i := range 50 {
+		req := request("owner", time.Minute)
+		req.Name = fmt.Sprint("next", i)
+		grant(t, s, req)
+	}
+	wantOwnLeases(t, s)
 }
 
 // Releases of one owner that run at once do not let two names have its lease, and one with an entry

@@ -274,7 +274,8 @@ func (s *Store) write(ctx context.Context, name string, op clientv3.Op) (*client
 }
 
 // sendWrites sends transactions together. A transaction may put a key once, so writes of one name
-// follow each other. If the server refuses all of them because of one, each is sent alone.
+// follow each other. If the server refuses all of them because of one, each is sent alone. After
+// ErrNoSpace the outcome is not known unless a transaction has succeeded then.
 func (s *Store) sendWrites(ctx context.Context, deadline time.Time, writes []*write) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
@@ -290,9 +291,12 @@ func (s *Store) sendWrites(ctx context.Context, deadline time.Time, writes []*wr
 			names[w.name] = true
 			now, ops = append(now, w), append(ops, w.op)
 		}
+		var spaceErr error
 		if len(now) > 1 {
 			resp, err := s.client.Do(ctx, clientv3.OpTxn(nil, ops, nil))
-			if !driver.IsNotApplied(storeError(err)) {
+			if errors.Is(err, rpctypes.ErrNoSpace) {
+				spaceErr = err
+			} else if !driver.IsNotApplied(storeError(err)) {
 				for i, w := range now {
 					if w.err = err; err == nil {
 						w.resp = (*clientv3.TxnResponse)(resp.Txn().Responses[i].GetResponseTxn())
@@ -306,6 +310,9 @@ func (s *Store) sendWrites(ctx context.Context, deadline time.Time, writes []*wr
 			var resp clientv3.OpResponse
 			if resp, w.err = s.client.Do(ctx, w.op); w.err == nil {
 				w.resp = resp.Txn()
+				if !w.resp.Succeeded {
+					w.err = spaceErr // It may have succeeded with the others.
+				}
 			}
 		}
 		writes = later
@@ -329,9 +336,10 @@ func (s *Store) read(ctx context.Context, text string, gets ...clientv3.Op) (*cl
 	return resp.Txn(), nil
 }
 
-// refusals are replies of a server that has not applied a request.
+// refusals are replies of a server that has not applied a request. ErrNoSpace is none: the server
+// applies requests that use up the space, and those that come before the alarm is raised.
 var refusals = []error{
-	rpctypes.ErrNoSpace, rpctypes.ErrLeaseNotFound, rpctypes.ErrKeyNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
+	rpctypes.ErrLeaseNotFound, rpctypes.ErrKeyNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
 	rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed,
 	rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted,
 	rpctypes.ErrGRPCNotSupportedForLearner, rpctypes.ErrCorrupt,
