@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +15,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
+
+// maxTokenLead is how far ahead of all others, in time, a client chooses a token after it was too late.
+const maxTokenLead = 10 * time.Millisecond
 
 // Acquire implements [driver.Store].
 //
@@ -47,6 +52,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 		makes := !req.Claim && !tooFar && token+int64(tokens)-1 <= driver.MaxToken
 		var made bool
 		var q queue
+		sent := time.Now()
 		switch {
 		case !makes:
 			q, err = s.readQueue(ctx, req.Name, req.Owner, token)
@@ -80,11 +86,17 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 			if !makes {
 				return res, fmt.Errorf("%w: the floor of the token is too far ahead", driver.ErrInvalid)
 			}
-			if try >= 20 {
-				return res, driver.NotApplied(fmt.Errorf("%d other clients were faster", try))
+			if err := s.pause(ctx, began, try); err != nil {
+				return res, err
 			}
 			waits = q.count > 0
-			token = max(token, s.wall().UnixMicro(), q.last+1) // The counter may be ahead of the clock.
+			// The counter may be ahead of the clock. If it is that of a faster clock, other clients give
+			// later tokens by the time this one arrives.
+			lead := int64(0)
+			if try > 0 {
+				lead = min(time.Since(sent), maxTokenLead).Microseconds()
+			}
+			token = max(token, s.wall().UnixMicro(), q.last+1+lead)
 			continue
 		}
 		if q.count > 0 {
@@ -99,6 +111,22 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 		}
 		return res, nil
 	}
+}
+
+// pause waits for a moment before another try to make an entry, when other clients were faster.
+func (s *Store) pause(ctx context.Context, began time.Time, try int) error {
+	if try < 2 {
+		return nil
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = began.Add(requestBound)
+	}
+	pause := rand.N(time.Duration(min(try, 50)) * time.Millisecond)
+	if time.Until(deadline) < 2*pause || retry.Sleep(ctx, pause) != nil {
+		return &driver.RetryError{Err: fmt.Errorf("%d other clients were faster", try)}
+	}
+	return nil
 }
 
 // makeEntry sends one transaction. It makes a hold if the name has no entry, or if it waits a place

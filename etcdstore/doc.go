@@ -12,8 +12,8 @@
 // each place watches the entry before it. A watch goes on where it was, and misses nothing.
 //
 // Fencing tokens rise strictly for each name. They are microseconds since 1970 by the clock of the
-// client that is granted one, or one more than the last token of the name. A floor affects only its
-// own name. The last token of a name is kept for two days at least; after that a token is smaller
+// client that is granted one, or if its clock is behind, a little more than the last token of the name.
+// A floor affects only its own name. The last token of a name is kept for two days at least; after that a token is smaller
 // than an earlier one only if the clocks of two clients differ by more.
 //
 // An owner secret and the public record of a hold are in separate keys, below PREFIX/own/ and

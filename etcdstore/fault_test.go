@@ -327,6 +327,37 @@ func TestNoSpaceAfterTheEffect(t *testing.T) {
 	wantOwnLeases(t, s)
 }
 
+// Clients that come at the same time all get a place, also those whose clock is behind.
+func TestCrowdWithSlowClocks(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	var connections []*clientv3.Client
+	for range 5 {
+		connections = append(connections, dial(t, []*servers.Etcd{member}).Client)
+	}
+	first := New(connections[0], nil)
+	defer first.Close()
+	grant(t, first, request("holder", time.Hour))
+	var group sync.WaitGroup
+	for i := range 100 {
+		s := New(connections[i%len(connections)], nil)
+		defer s.Close()
+		if i%2 == 0 {
+			s.wall = func() time.Time { return time.Now().Add(-time.Second) }
+		}
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			req := request(fmt.Sprint("owner", i), time.Minute)
+			req.Queue = time.Minute
+			if res, err := s.Acquire(ctx, req); err != nil || !res.Queued {
+				t.Errorf("Acquire: %+v, %v, want a place", res, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
 // Releases of one owner that run at once do not let two names have its lease, and one with an entry
 // that was in doubt forgets it.
 func TestReleasesAtOnce(t *testing.T) {
