@@ -13,8 +13,8 @@
 //
 // Fencing tokens rise strictly for each name. They are microseconds since 1970 by the clock of the
 // client that is granted one, or if its clock is behind, a little more than the last token of the name.
-// A floor affects only its own name. The last token of a name is kept for two days at least; after that a token is smaller
-// than an earlier one only if the clocks of two clients differ by more.
+// A floor affects only its own name. The last token of a name is kept for two days at least; after
+// that a token is smaller than an earlier one only if the clocks of two clients differ by more.
 //
 // An owner secret and the public record of a hold are in separate keys, below PREFIX/own/ and
 // PREFIX/rec/, so that a role can be allowed to read the records alone.
@@ -26,8 +26,8 @@
 // leader. None ends sooner. A cluster with an election timeout above a second has longer leases.
 //
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an election
-// with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants nothing,
-// and still releases; the errors show it.
+// with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants no lease, no
+// keep, and no lock but a few under load; it still renews and releases, and the errors show it.
 //
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
 // then a lock has two holders, whose tokens differ. A restored snapshot without --bump-revision, and

@@ -409,6 +409,39 @@ func TestReleaseInDoubt(t *testing.T) {
 	}
 }
 
+// A long list shows what was held when it began.
+func TestListAtOneRevision(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartEtcd(t))
+	lease, err := s.client.Grant(t.Context(), 3600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(i int) {
+		name := fmt.Sprintf("name%04d", i)
+		if _, err := s.client.Put(t.Context(), s.recKey(name, 1), "{}", clientv3.WithLease(lease.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const n = 1200 // three pages
+	for i := range n {
+		put(i)
+	}
+	yielded := 0
+	for _, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if yielded == 0 {
+			put(n)
+		}
+		yielded++
+	}
+	if yielded != n {
+		t.Errorf("%d names, want %d", yielded, n)
+	}
+}
+
 // Nothing secret is in an error of a URL.
 func TestURL(t *testing.T) {
 	t.Parallel()

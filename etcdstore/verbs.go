@@ -288,7 +288,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 				yield(driver.Record{}, err)
 				return
 			}
-			revision = resp.Header.Revision
+			if revision == 0 { // That of a later reply is the current one.
+				revision = resp.Header.Revision
+			}
 			page := resp.Responses[0].GetResponseRange()
 			for _, kv := range page.Kvs {
 				begin = string(kv.Key) + "\x00"
