@@ -807,11 +807,16 @@ func TestPageMetrics(t *testing.T) {
 		t.Errorf("without Metrics: %d", status)
 	}
 	h := newTestPage(t, Options{Stores: stores, Metrics: true, Interval: minInterval})
-	acquire(t, client, "x", nil)
 	kept := acquire(t, client, "y", &holdfast.Options{MinHold: time.Minute})
 	if err := kept.Release(); err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(minInterval)
+	if _, body := get(h, "/metrics"); !regexp.MustCompile(`(?m)^holdfast_store_oldest_hold_seconds\{.*\} 0$`).MatchString(body) {
+		t.Errorf("a name that is kept is no hold:\n%s", body)
+	}
+	acquire(t, client, "x", nil)
+	time.Sleep(2 * minInterval)
 	_, body := get(h, "/metrics")
 	for _, want := range []string{
 		"# TYPE holdfast_store_up gauge\nholdfast_store_up{store=\"a\\\"b\\\\c\\nd\"} 1\n", `,state="held"} 1`, `,state="kept"} 1`,

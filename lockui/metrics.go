@@ -36,7 +36,7 @@ var metrics = []metric{
 	{"holdfast_store_oldest_hold_seconds", "gauge", "Age of the oldest hold.", func(s *store, add func(float64, ...string)) {
 		oldest := time.Duration(0)
 		for _, r := range s.rows {
-			if !r.since.IsZero() {
+			if !r.since.IsZero() && !r.rec.Kept {
 				oldest = max(oldest, time.Since(r.since))
 			}
 		}
