@@ -517,7 +517,7 @@ func (p *page) addEvents(m *markup, class literal, most int, match func(event) b
 		}
 		m.add(`<tr><td>%s</td>`, clockHTML(e.Time))
 		if e.Name == "" {
-			m.add(`<td class="about" colspan="4">%s</td>`, storeEvents[e.Event.Event])
+			m.add(`<td class="about">%s</td><td class="name"></td><td class="holder"></td><td class="num token"></td>`, storeEvents[e.Event.Event])
 		} else {
 			token := "–"
 			if e.Token > 0 {
