@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -46,7 +48,9 @@ func (s *Store) Examine(ctx context.Context, o driver.Examination) ([]driver.Fin
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 			defer cancel()
-			states[i], errs[i] = s.client.Status(ctx, addr)
+			var why atomic.Pointer[string]
+			state, err := s.client.Status(context.WithValue(ctx, connectionKey{}, &why), addr)
+			states[i], errs[i] = state, explain(err, &why)
 		})
 	}
 	group.Wait()
@@ -58,7 +62,8 @@ func (s *Store) Examine(ctx context.Context, o driver.Examination) ([]driver.Fin
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(append(errs, storeError(err))...)
+		errs = append(errs, s.storeError(err))
+		return nil, errors.Join(slices.CompactFunc(errs, func(a, b error) bool { return a != nil && b != nil && a.Error() == b.Error() })...)
 	}
 	all := []driver.Finding{examineSize(list)}
 	space := driver.Finding{Check: checkSpace, Severity: driver.SeverityOK, Found: "no member has an alarm"}
@@ -156,7 +161,7 @@ func (s *Store) examineRights(ctx context.Context) (driver.Finding, error) {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		f.Severity, f.Found, f.Want = driver.SeverityUnknown, "cannot tell: "+err.Error(), "a cluster with space"
 	case err != nil:
-		return f, storeError(err)
+		return f, s.storeError(err)
 	}
 	return f, nil
 }

@@ -465,6 +465,32 @@ func TestURL(t *testing.T) {
 	}
 }
 
+// An error for want of a connection shows why there is none.
+func TestErrorsWithoutConnection(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	for text, want := range map[string]string{
+		"etcd://127.0.0.1:1": "connection refused", "etcd://u:p@127.0.0.1:1": "connection refused", "etcds://" + member.Addr: "handshake failed",
+	} {
+		s, err := openText(t, text)
+		if err == nil {
+			defer s.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			_, err = s.Acquire(ctx, request("owner", time.Minute))
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: Acquire: %v, want the end of its context", text, err)
+			}
+			if _, err := s.Examine(t.Context(), driver.Examination{}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: Examine: %v, want %s", text, err, want)
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
 func openText(t *testing.T, text string) (*Store, error) {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -71,7 +71,7 @@ func (s *Store) takeLease(ctx context.Context, began time.Time, ttl time.Duratio
 		}
 	}
 	if err != nil {
-		return nil, driver.NotApplied(storeError(err)) // A lease that has no keys ends by itself.
+		return nil, driver.NotApplied(s.storeError(err)) // A lease that has no keys ends by itself.
 	}
 	return l, nil
 }
@@ -124,7 +124,7 @@ func (s *Store) dayLease(ctx context.Context) (clientv3.LeaseID, error) {
 		}
 	}
 	if err != nil {
-		return 0, driver.NotApplied(storeError(err))
+		return 0, driver.NotApplied(s.storeError(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +175,7 @@ func (s *Store) keepAlive(ctx context.Context, leases []*lease) (err error) {
 		stream.end()
 		stream = keepAliveStream{}
 		if isNew || ctx.Err() != nil {
-			return storeError(err)
+			return s.storeError(err)
 		}
 		err = nil // The stream may have ended long ago.
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -42,18 +43,19 @@ const (
 // A Store keeps locks in etcd. See the package comment for what it promises. Its methods may be
 // called from many goroutines at once.
 type Store struct {
-	client     *clientv3.Client
-	leases     pb.LeaseClient
-	ownsClient bool // Close closes the client as well
-	prefix     string
-	configErr  error
-	wall       func() time.Time // the clock of the tokens
-	alive      context.Context  // until Close
-	end        context.CancelFunc
-	group      sync.WaitGroup // goroutines
-	notices    notices.Registry
-	writes     batch.Queue[*write]
-	stream     chan keepAliveStream // has the stream, for one user at a time
+	client      *clientv3.Client
+	leases      pb.LeaseClient
+	ownsClient  bool // Close closes the client as well
+	prefix      string
+	configErr   error
+	unconnected *atomic.Pointer[string] // why a client that was opened from a URL has no connection
+	wall        func() time.Time        // the clock of the tokens
+	alive       context.Context         // until Close
+	end         context.CancelFunc
+	group       sync.WaitGroup // goroutines
+	notices     notices.Registry
+	writes      batch.Queue[*write]
+	stream      chan keepAliveStream // has the stream, for one user at a time
 
 	mu      sync.Mutex // guards all below, and the leases
 	closed  bool
@@ -84,7 +86,8 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	}
 	s := &Store{
 		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix), stream: make(chan keepAliveStream, 1),
-		entries: map[[2]string]*entry{}, sweepAt: 1024, idle: map[int64][]*lease{},
+		unconnected: new(atomic.Pointer[string]),
+		entries:     map[[2]string]*entry{}, sweepAt: 1024, idle: map[int64][]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.stream <- keepAliveStream{}
@@ -241,7 +244,7 @@ func (s *Store) publish(ctx context.Context, f found, waiting int) (driver.Recor
 	}
 	resp, err := s.client.TimeToLive(ctx, clientv3.LeaseID(f.kv.Lease))
 	if err != nil {
-		return rec, storeError(err)
+		return rec, s.storeError(err)
 	}
 	if f.kv.Lease == 0 { // not a record of this package
 		resp.TTL = int64(driver.MaxTTL / time.Second)
@@ -270,7 +273,7 @@ func (s *Store) write(ctx context.Context, name string, op clientv3.Op) (*client
 		}
 		return nil, err
 	}
-	return w.resp, storeError(w.err)
+	return w.resp, s.storeError(w.err)
 }
 
 // sendWrites sends transactions together. A transaction may put a key once, so writes of one name
@@ -296,7 +299,7 @@ func (s *Store) sendWrites(ctx context.Context, deadline time.Time, writes []*wr
 			resp, err := s.client.Do(ctx, clientv3.OpTxn(nil, ops, nil))
 			if errors.Is(err, rpctypes.ErrNoSpace) {
 				spaceErr = err
-			} else if !driver.IsNotApplied(storeError(err)) {
+			} else if !driver.IsNotApplied(s.storeError(err)) {
 				for i, w := range now {
 					if w.err = err; err == nil {
 						w.resp = (*clientv3.TxnResponse)(resp.Txn().Responses[i].GetResponseTxn())
@@ -331,7 +334,7 @@ func (s *Store) read(ctx context.Context, text string, gets ...clientv3.Op) (*cl
 	}
 	resp, err := s.client.Do(ctx, clientv3.OpTxn(nil, gets, nil))
 	if err != nil {
-		return nil, storeError(err)
+		return nil, s.storeError(err)
 	}
 	return resp.Txn(), nil
 }
@@ -346,7 +349,7 @@ var refusals = []error{
 }
 
 // storeError returns the error of a request as package driver defines it.
-func storeError(err error) error {
+func (s *Store) storeError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -358,5 +361,5 @@ func storeError(err error) error {
 			return driver.NotApplied(err)
 		}
 	}
-	return err
+	return explain(err, s.unconnected)
 }

@@ -5,15 +5,21 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -31,7 +37,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 		return nil, fmt.Errorf("%w: want %s://host:port,host:port", driver.ErrInvalid, u.Scheme)
 	}
 	config := clientv3.Config{
-		Logger:            zap.NewNop(), // The errors have all that it would log.
+		Logger:            zap.NewNop(), // The errors have all that matters of it: see explain.
 		DialTimeout:       requestBound,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: requestBound, // A member that is cut off is left.
 		Username: cmp.Or(u.User.Username(), os.Getenv("HOLDFAST_ETCD_USER")),
@@ -67,17 +73,53 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err := query.Err(); err != nil {
 		return nil, err
 	}
+	unconnected := new(atomic.Pointer[string])
+	config.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(noteConnection(unconnected))}
 	client, err := clientv3.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
+		return nil, fmt.Errorf("etcd: %w", explain(err, unconnected))
 	}
 	s := New(client, opts)
+	s.unconnected = unconnected
 	s.ownsClient = true
 	if s.configErr != nil {
 		_ = s.Close() // Nothing was done with it.
 		return nil, s.configErr
 	}
 	return s, nil
+}
+
+// connectionKey is the key of a context whose request notes by itself why it has no connection.
+type connectionKey struct{}
+
+// noteConnection keeps why the last request had no connection, nil if it had one. The client has
+// requests wait for a connection until their context ends, and then returns the error of the context
+// alone.
+func noteConnection(why *atomic.Pointer[string]) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		why := why
+		if own, ok := ctx.Value(connectionKey{}).(*atomic.Pointer[string]); ok {
+			why = own
+		}
+		err := invoke(ctx, method, req, reply, conn, opts...)
+		if err == nil {
+			why.Store(nil)
+		} else if _, text, ok := strings.Cut(status.Convert(err).Message(), "connection error: desc = "); ok {
+			if plain, err := strconv.Unquote(text); err == nil {
+				text = strings.TrimPrefix(strings.TrimPrefix(plain, "transport: "), "Error while dialing: ")
+			}
+			why.Store(&text)
+		}
+		return err
+	}
+}
+
+// explain adds to the end of a context why there was no connection.
+func explain(err error, unconnected *atomic.Pointer[string]) error {
+	if why := unconnected.Load(); why != nil && (errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded) {
+		return fmt.Errorf("%w: %s", err, *why)
+	}
+	return err
 }
 
 func readTLS(query *driver.Query) (*tls.Config, error) {

@@ -85,7 +85,7 @@ func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryTo
 		}
 	}
 	s.mu.Unlock()
-	err := storeError(s.keepAlive(ctx, short))
+	err := s.storeError(s.keepAlive(ctx, short))
 	for i, p := range entries {
 		switch {
 		case p == nil:
@@ -189,7 +189,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 	}
 	for _, l := range known.doubtful {
 		if _, err := s.client.Revoke(ctx, l.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			return false, err // The hold may have ended, whatever the reason.
+			return false, explain(err, s.unconnected) // The hold may have ended, whatever the reason.
 		}
 	}
 	var unused *lease
