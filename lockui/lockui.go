@@ -66,7 +66,8 @@ type Options struct {
 
 // A Store is a store that is shown.
 type Store struct {
-	// Name is how viewers see it; "" means the kind of store. It must not contain a secret.
+	// Name is how viewers see it; "" means the kind of store. It must not contain a secret. A second
+	// store of a name gets "(2)".
 	Name string
 
 	// Client is used to list its locks, and to break them. Its Prefix bounds what is shown.
@@ -100,13 +101,24 @@ func Handler(o Options) (http.Handler, error) {
 	case o.MaxViewers < 0:
 		wrong = "MaxViewers is below 0"
 	}
+	for _, host := range o.Hosts {
+		if net.ParseIP(host) == nil && strings.ContainsAny(host, ":/") {
+			wrong = fmt.Sprintf("host %q is not a name alone, like locks.example.com", host)
+		}
+	}
 	if wrong != "" {
 		return nil, fmt.Errorf("holdfast: lockui: %w: %s", holdfast.ErrInvalid, wrong)
 	}
 	p := &page{Options: o, generation: rand.Text()[:8], updated: make(chan struct{})}
+	names := map[string]bool{}
 	for i, s := range o.Stores {
+		name := cmp.Or(s.Name, s.Client.Guarantees().Store)
+		for n, base := 2, name; names[name]; n++ { // also figures are told apart by it
+			name = fmt.Sprintf("%s (%d)", base, n)
+		}
+		names[name] = true
 		p.stores = append(p.stores, &store{
-			index: i, name: cmp.Or(s.Name, s.Client.Guarantees().Store), client: s.Client,
+			index: i, name: name, client: s.Client,
 			snapshot: &lockview.Snapshot{}, rows: map[string]*row{},
 		})
 	}

@@ -116,6 +116,7 @@ func TestHandlerRefuses(t *testing.T) {
 		"BasePath":   {Stores: stores, BasePath: "locks"},
 		"Interval":   {Stores: stores, Interval: time.Millisecond},
 		"MaxViewers": {Stores: stores, MaxViewers: -1},
+		`"a:80"`:     {Stores: stores, Hosts: []string{"::1", "a:80"}},
 	} {
 		if _, err := Handler(o); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", text, err)
@@ -402,6 +403,21 @@ func TestHostileText(t *testing.T) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("not JSON: %s", line)
 		}
+	}
+}
+
+// A store that has not answered does not look as if it had no locks, and stores of one name are told
+// apart.
+func TestLocksOfStoreWithoutAnswer(t *testing.T) {
+	broken, client := newTestStore(t)
+	broken.broken.Store(true)
+	_, other := newTestStore(t)
+	h := newTestPage(t, Options{Stores: []Store{{Client: client}, {Client: other}}, Metrics: true})
+	if _, body := get(h, "/api/locks"); body != `{"store":"memory","stale":true}`+"\n" {
+		t.Errorf("one store without an answer, one without locks: %q", body)
+	}
+	if _, body := get(h, "/metrics"); !strings.Contains(body, `holdfast_store_up{store="memory (2)"} 1`) {
+		t.Errorf("figures of the second store:\n%s", body)
 	}
 }
 

@@ -632,13 +632,19 @@ func (p *page) serveJSON(w http.ResponseWriter, r *http.Request) {
 	type view struct {
 		Store string `json:"store"`
 		Stale bool   `json:"stale,omitempty"`
-		lockview.View
+		*lockview.View
 	}
 	var views []view
 	now := time.Now()
 	for _, r := range p.allRows() {
 		_, stale := r.store.snapshot.Stale(now, p.Interval)
-		views = append(views, view{r.store.name, stale, lockview.NewView(r.rec)})
+		lock := lockview.NewView(r.rec)
+		views = append(views, view{r.store.name, stale, &lock})
+	}
+	for _, s := range p.stores {
+		if _, stale := s.snapshot.Stale(now, p.Interval); len(s.rows) == 0 && (stale || s.snapshot.Failure() != nil) {
+			views = append(views, view{s.name, true, nil}) // else it would look as if it had no locks
+		}
 	}
 	p.mu.Unlock()
 	encoder := json.NewEncoder(w)
