@@ -141,8 +141,11 @@ func (k EventKind) String() string {
 	return eventKinds[k]
 }
 
-// OnEvent returns Hooks that call f for each event of one kind.
+// OnEvent returns Hooks that call f for each event of one kind. With a nil f they do nothing.
 func OnEvent(kind EventKind, f func(Event)) Hooks {
+	if f == nil {
+		return Hooks{}
+	}
 	return Hooks{Event: func(_ context.Context, e Event) {
 		if e.Kind == kind {
 			f(e)

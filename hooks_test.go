@@ -607,6 +607,12 @@ func TestHooksDoNotAllocate(t *testing.T) {
 }
 
 // A kind that this version does not have has a text, too.
+func TestOnEventWithoutFunction(t *testing.T) {
+	if h := holdfast.OnEvent(holdfast.EventLost, nil); h.Event != nil {
+		t.Error("there is a function, which would panic when a lock is lost")
+	}
+}
+
 func TestEventKindString(t *testing.T) {
 	for kind, want := range map[holdfast.EventKind]string{
 		0: "event kind 0", holdfast.EventWaiting: "waiting", holdfast.EventRequest: "request", 99: "event kind 99",
