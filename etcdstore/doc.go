@@ -1,5 +1,16 @@
 // Package etcdstore keeps locks in etcd, version 3.4 or later, over its official client.
 //
+//	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"localhost:2379"}})
+//	if err != nil {
+//		return err
+//	}
+//	defer client.Close()
+//	locks := holdfast.New(etcdstore.New(client, nil), nil)
+//	defer locks.Close()
+//
+// A program without a client of its own imports the package for its URLs, and calls
+// holdfast.Open(ctx, "etcd://localhost:2379", nil).
+//
 // # Guarantees
 //
 // Every grant, renewal and release is confirmed by a majority of the members. Holds survive the
@@ -36,13 +47,21 @@
 //
 // There are no shared and no limited locks.
 //
+// A client of the caller writes a line on standard error for each request that fails; its Config.Logger
+// redirects them. An error shows why there is no connection if the store was opened from a URL.
+//
 // # Server set-up
 //
 // None. A user needs a role with the rights to read and write below the prefix. Automatic compaction
 // is advised, as for every use of etcd.
 //
-// The package is a module of its own, so that programs without it do not depend on gRPC. The command
-// with this store is
+// The package is a module of its own, so that programs without it do not depend on gRPC. Until the
+// first release, a program points both modules at a clone:
+//
+//	go mod edit -replace github.com/holdfast-go/holdfast=../holdfast \
+//	    -replace github.com/holdfast-go/holdfast/etcdstore=../holdfast/etcdstore
+//
+// The command with this store is the following; in a clone it is made by "make build-etcd".
 //
 //	go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast@latest
 //

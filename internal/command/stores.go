@@ -40,7 +40,7 @@ func (s *stores) checkURLs() error {
 		scheme, _, _ := strings.Cut(url, ":")
 		if _, linked := driver.Lookup(scheme); !linked && (scheme == "etcd" || scheme == "etcds") {
 			return usageError(errors.New("this program is built without the store in etcd"),
-				"go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast@latest, which is this program with it")
+				"go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast@latest, which is this program with it; in a clone: make build-etcd")
 		}
 	}
 	return nil
