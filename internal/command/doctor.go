@@ -164,6 +164,13 @@ func (d *doctorCommand) printFindings(store string, findings []driver.Finding) e
 	return writeOutput(out.Bytes())
 }
 
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprint(n, " ", noun)
+}
+
 // verdict returns the exit code for the worst of the findings.
 func (d *doctorCommand) verdict(findings []driver.Finding) error {
 	count := map[driver.Severity]int{}
@@ -171,7 +178,7 @@ func (d *doctorCommand) verdict(findings []driver.Finding) error {
 		count[f.Severity]++
 	}
 	failures, warnings, unknown := count[driver.SeverityFailure], count[driver.SeverityWarning], count[driver.SeverityUnknown]
-	text := fmt.Sprintf("found by %d checks: %d failures, %d warnings, %d that cannot be told", len(findings), failures, warnings, unknown)
+	text := fmt.Sprintf("found by %s: %s, %s, %d that cannot be told", plural(len(findings), "check"), plural(failures, "failure"), plural(warnings, "warning"), unknown)
 	switch {
 	case failures > 0, d.strict && warnings > 0:
 		return &exitError{exitUnfit, errors.New(text), ""}
