@@ -1,6 +1,7 @@
 package lockui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -320,7 +321,7 @@ func TestBrowser(t *testing.T) {
 	})
 }
 
-// fillSite takes n locks as of a company.
+// fillSite takes n locks as of a company. They outlast the test, also on a busy machine.
 func fillSite(t *testing.T, s *site, n int) {
 	t.Helper()
 	ctx := context.Background()
@@ -328,14 +329,14 @@ func fillSite(t *testing.T, s *site, n int) {
 		name, holder, meta string
 		o                  holdfast.Options
 	}{
-		{"deploy/production", "ci-runner-3/81/K2PNAQ7T", "by=ada commit=3f9c2e1", holdfast.Options{TTL: time.Minute}},
+		{"deploy/production", "ci-runner-3/81/K2PNAQ7T", "by=ada commit=3f9c2e1", holdfast.Options{}},
 		{"config", "api-1/12/A", "", holdfast.Options{Shared: true}},
 		{"config", "api-2/12/B", "", holdfast.Options{Shared: true}},
 		{"config", "api-3/12/C", "", holdfast.Options{Shared: true}},
 		{"downloads", "fetch-1/7/D", "", holdfast.Options{Limit: 10, Weight: 3}},
 		{"cron:nightly-report", "cron-1/99/X", "", holdfast.Options{MinHold: time.Hour}},
 		{"leader:scheduler", "scheduler-6b9f7c-x2x8p/1/QRZ7M2LK", "zone=eu-west-1b", holdfast.Options{}},
-		{"migration/2026-11-add-an-index-to-the-table-of-orders-by-customer", "migrate-0/1/PPL", "", holdfast.Options{NoRenew: true, TTL: 2 * time.Minute}},
+		{"migration/2026-11-add-an-index-to-the-table-of-orders-by-customer", "migrate-0/1/PPL", "", holdfast.Options{NoRenew: true, TTL: 10 * time.Minute}},
 	} {
 		if n < 10 {
 			break
@@ -352,6 +353,7 @@ func fillSite(t *testing.T, s *site, n int) {
 			key, value, _ := strings.Cut(pair, "=")
 			lock.o.Metadata[key] = value
 		}
+		lock.o.TTL = cmp.Or(lock.o.TTL, time.Hour)
 		held := acquire(t, client, lock.name, &lock.o)
 		if lock.o.MinHold > 0 {
 			if err := held.Release(); err != nil {
@@ -373,6 +375,6 @@ func fillSite(t *testing.T, s *site, n int) {
 	}
 	for i := 6; i < n; i++ { // the config is one lock with three holds
 		acquire(t, s.clients[i%3], fmt.Sprintf("invoices/%d", 40000+i*37), &holdfast.Options{
-			TTL: time.Duration(20+i%50) * time.Second, Metadata: map[string]string{"job": fmt.Sprint("job-", i), "why": "monthly run"}})
+			TTL: time.Duration(20+i%50) * time.Minute, Metadata: map[string]string{"job": fmt.Sprint("job-", i), "why": "monthly run"}})
 	}
 }
