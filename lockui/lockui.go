@@ -94,7 +94,7 @@ func Handler(o Options) (http.Handler, error) {
 		wrong = "a Store has no Client"
 	case o.Token != "" && len(o.Token) < minToken:
 		wrong = fmt.Sprintf("the Token has fewer than %d characters", minToken)
-	case !validBasePath.MatchString(o.BasePath):
+	case !validBasePath.MatchString(o.BasePath), strings.Contains(o.BasePath, "/./"), strings.Contains(o.BasePath, "/../"):
 		wrong = "BasePath is not like /locks/"
 	case o.Interval < minInterval:
 		wrong = fmt.Sprintf("Interval is below %v", minInterval)

@@ -122,8 +122,10 @@ func TestHandlerRefuses(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if _, err := Handler(Options{Stores: stores, BasePath: "/a{b}/"}); err == nil {
-		t.Error("a pattern as BasePath")
+	for _, path := range []string{"/a{b}/", "/./", "/../", "/a/../b/", "/a/./"} {
+		if _, err := Handler(Options{Stores: stores, BasePath: path}); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("the BasePath %s: %v", path, err)
+		}
 	}
 }
 
