@@ -855,3 +855,34 @@ func TestPageMetrics(t *testing.T) {
 		t.Errorf("of a store that fails:\n%s", body)
 	}
 }
+
+// A viewer that comes back to a store which is silent by then is told the present time: its script
+// would take what it missed for new.
+func TestReturningViewerHasTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, client := newTestStore(t)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
+		staying := watch(h, "/stream?view=locks")
+		time.Sleep(3500 * time.Millisecond)
+		staying.mu.Lock()
+		from := staying.state
+		staying.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		store.silent.Store(true)
+		time.Sleep(8 * time.Second) // the listing has not failed yet
+		for _, target := range []string{"/stream?view=locks", "/stream?view=locks&from=" + from} {
+			w := httptest.NewRecorder()
+			ctx, leave := context.WithCancel(t.Context())
+			go h.ServeHTTP(w, request("GET", target).WithContext(ctx))
+			synctest.Wait()
+			beat := fmt.Sprintf("event: beat\ndata: %d\n\n", time.Now().UnixMilli())
+			if text := w.Body.String(); !strings.Contains(text, "event: rows") || !strings.HasSuffix(text, beat) {
+				t.Errorf("%s: the first messages do not end with the time %q:\n%s", target, beat, text)
+			}
+			leave()
+			synctest.Wait()
+		}
+		staying.leave()
+		time.Sleep(time.Minute)
+	})
+}

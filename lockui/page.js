@@ -178,7 +178,7 @@ function connect() {
     tick();
     if (focused) [...live.querySelectorAll('a')].find(a => a.getAttribute('href') === focused)?.focus({preventScroll: true});
   }));
-  source.addEventListener('beat', hear(() => {}));
+  source.addEventListener('beat', hear(at => { ahead = at - Date.now(); tick(); }));
   source.onerror = lose;
 }
 function lose() {

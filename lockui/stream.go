@@ -31,8 +31,11 @@ func (p *page) serveStream(w http.ResponseWriter, r *http.Request) {
 	_ = control.SetReadDeadline(time.Time{}) // the server may have one for whole requests
 	beat := time.NewTicker(beatInterval)
 	defer beat.Stop()
-	for {
+	for first := true; ; first = false {
 		messages, updated := next()
+		if first { // What it missed has the time of then.
+			messages = append(messages, beatNow())
+		}
 		if len(messages) > 0 {
 			beat.Reset(beatInterval)
 		}
@@ -50,7 +53,7 @@ func (p *page) serveStream(w http.ResponseWriter, r *http.Request) {
 			case <-r.Context().Done():
 				return
 			case <-beat.C:
-				messages = [][]byte{message("beat", time.Now().UnixMilli())}
+				messages = [][]byte{beatNow()}
 				continue
 			case <-updated:
 			}
@@ -58,6 +61,9 @@ func (p *page) serveStream(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 }
+
+// beatNow returns the message that shows that the page is there, with the present time.
+func beatNow() []byte { return message("beat", time.Now().UnixMilli()) }
 
 // updatesOf returns the function that returns the next messages of the view that a request names,
 // and a channel that is closed when there may be more.
