@@ -96,8 +96,7 @@ func (p *page) breakHold(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err == nil:
-		<-p.refresh(b.store, 0) // may have begun before the break
-		<-p.refresh(b.store, 0)
+		p.refreshAfter(r.Context(), b.store)
 		redirect(w, lockURL(b.store, b.name)+"&broken=1")
 	case errors.Is(err, holdfast.ErrNotHeld):
 		p.writeBreakResult(w, http.StatusConflict, b, "Nothing was broken: this hold was over already.")

@@ -886,3 +886,19 @@ func TestReturningViewerHasTheTime(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// The answer to a break does not wait for a store that lists slowly.
+func TestBreakOfASlowList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, client := newTestStore(t)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}, AllowBreak: true, Logger: slog.New(slog.DiscardHandler)})
+		lock := acquire(t, client, "x", nil)
+		store.silent.Store(true)
+		began := time.Now()
+		status, _ := answer(h, request("POST", fmt.Sprintf("/break?store=0&name=x&token=%d", lock.Token())))
+		if took := time.Since(began); status != 303 || took > 3*time.Second {
+			t.Errorf("the answer is %d, after %v", status, took)
+		}
+		time.Sleep(time.Minute)
+	})
+}

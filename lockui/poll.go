@@ -166,9 +166,25 @@ func (p *page) refresh(s *store, maxAge time.Duration) <-chan struct{} {
 	return s.listing
 }
 
-// refreshAll lists all stores, for at most a moment: a slow store is shown as it was.
+// refreshTimeout is how long an answer waits for listings: a slow store is shown as it was.
+const refreshTimeout = 2 * time.Second
+
+// refreshAfter lists a store after a change, for at most a moment.
+func (p *page) refreshAfter(ctx context.Context, s *store) {
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	for range 2 { // The first listing may have begun before the change.
+		select {
+		case <-p.refresh(s, 0):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// refreshAll lists all stores, for at most a moment.
 func (p *page) refreshAll(ctx context.Context) {
-	timeout := time.NewTimer(2 * time.Second)
+	timeout := time.NewTimer(refreshTimeout)
 	defer timeout.Stop()
 	var listings []<-chan struct{}
 	for _, s := range p.stores {
