@@ -902,3 +902,38 @@ func TestBreakOfASlowList(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// An unreachableStore cannot be examined while it is broken.
+type unreachableStore struct{ *testStore }
+
+func (s *unreachableStore) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+	if s.broken.Load() {
+		return driver.Record{}, false, errors.New("connection refused")
+	}
+	return s.Store.Lookup(ctx, name)
+}
+
+// An examination that could not be made is made soon after the store answers again.
+func TestExaminationAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base, _ := newTestStore(t)
+		store := &unreachableStore{base}
+		client := holdfast.New(store, nil)
+		defer client.Close()
+		store.broken.Store(true)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
+		v := watch(h, "/stream?view=stores")
+		time.Sleep(5 * time.Second)
+		if !strings.Contains(v.text(), "examine: ") {
+			t.Fatalf("the failure is not shown: %s", v.text())
+		}
+		store.broken.Store(false)
+		time.Sleep(time.Minute)
+		if text := v.text(); strings.Contains(text, "examine: ") || !strings.Contains(text, "latency") {
+			t.Errorf("a minute after the end of the outage: %s", text)
+		}
+		v.leave()
+		<-v.ended
+		time.Sleep(time.Minute)
+	})
+}

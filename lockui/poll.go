@@ -19,6 +19,7 @@ import (
 const (
 	listTimeout     = time.Minute      // of a whole listing
 	examineInterval = 10 * time.Minute // while somebody watches
+	examineRetry    = 15 * time.Second // after an examination that could not be made
 	examineTimeout  = 30 * time.Second
 	watchGap        = 15 * time.Second // without a listing, after which events begin anew
 	keptUpdates     = 16
@@ -379,7 +380,11 @@ func (p *page) updatesSince(state string) (messages [][]byte, now string, update
 func (p *page) examine(s *store) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.examining || !s.examined.IsZero() && time.Since(s.examined) < examineInterval {
+	interval := examineInterval
+	if s.unfit != nil {
+		interval = examineRetry
+	}
+	if s.examining || !s.examined.IsZero() && time.Since(s.examined) < interval {
 		return
 	}
 	s.examining = true
