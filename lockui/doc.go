@@ -29,8 +29,9 @@
 // The page is read-only unless Options.AllowBreak is set. A break is a POST that carries the
 // fencing token that was shown: it ends that hold, and no later one. Each is logged.
 //
-// Without a Token, only requests from this host are served, and none that a proxy has passed on;
-// Options.BehindProxy declares that a proxy or a middleware admits the right people. Requests for a
+// Without a Token, only requests from this host are served, and none that a proxy has passed on,
+// if a header shows that: the defaults of nginx add none, and show by the Origin of a form alone, so
+// that nothing can be broken. Options.BehindProxy declares that a proxy or a middleware admits the right people. Requests for a
 // Host that is neither an address, nor localhost, nor in Options.Hosts get 421, which keeps foreign
 // pages from reaching it by a name of their own. A request that another site makes a browser send
 // gets 403 if it could change something ([http.CrossOriginProtection]). The Content-Security-Policy

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -225,13 +226,26 @@ func (p *page) servesHost(host string) bool {
 	return slices.ContainsFunc(p.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
+// proxyHeaders are those of which a proxy adds at least one, if it has not been told otherwise. (That
+// of nginx adds none.)
+var proxyHeaders = []string{
+	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Server",
+	"X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
+}
+
 // isExposed reports whether a request from elsewhere reaches a page that nothing guards.
 func (p *page) isExposed(r *http.Request) bool {
 	if p.Token != "" || p.BehindProxy {
 		return false
 	}
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "Via"} {
+	for _, name := range proxyHeaders {
 		if r.Header.Get(name) != "" {
+			return true
+		}
+	}
+	// The form of a browser that has come through a proxy which hides itself, and changes the Host.
+	if origin := r.Header.Get("Origin"); origin != "" {
+		if u, err := url.Parse(origin); err != nil || !p.servesHost(u.Host) {
 			return true
 		}
 	}

@@ -937,3 +937,34 @@ func TestExaminationAfterAnOutage(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// A proxy that does not say that it is one may show by another header. One that shows by none, and
+// changes the Host, shows by the Origin of a form.
+func TestProxyThatHides(t *testing.T) {
+	_, client := newTestStore(t)
+	o := Options{Stores: []Store{{Client: client}}, AllowBreak: true, Logger: slog.New(slog.DiscardHandler)}
+	alone := newTestPage(t, o)
+	o.BehindProxy = true
+	proxied := newTestPage(t, o)
+	for _, header := range []string{"X-Real-Ip", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Server", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip"} {
+		r := request("GET", "/")
+		r.Header.Set(header, "192.0.2.1")
+		if status, _ := answer(alone, r); status != 403 {
+			t.Errorf("%s: %d", header, status)
+		}
+		if status, _ := answer(proxied, r); status != 200 {
+			t.Errorf("%s, behind a proxy: %d", header, status)
+		}
+	}
+	lock := acquire(t, client, "x", nil)
+	for _, test := range []struct {
+		origin string
+		want   int
+	}{{"https://locks.example.com", 403}, {"null", 403}, {"http://localhost:7070", 303}} {
+		r := request("POST", fmt.Sprintf("/break?store=0&name=x&token=%d", lock.Token()))
+		r.Header.Set("Origin", test.origin)
+		if status, _ := answer(alone, r); status != test.want {
+			t.Errorf("Origin %s: %d, want %d", test.origin, status, test.want)
+		}
+	}
+}
