@@ -22,7 +22,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// A Grouping returns the group of a lock by its name. It is called for each event.
+// A Grouping returns the group of a lock by its name. It is called for each event, and must return
+// the same each time.
 type Grouping func(name string) string
 
 // FirstSegment is the Grouping by what is before the first slash or colon of a name: "invoices" for
@@ -71,7 +72,7 @@ func (g *Groups) Of(name string) string {
 	if g.grouping == nil {
 		return ""
 	}
-	group := g.grouping(name)
+	group := strings.ToValidUTF8(g.grouping(name), "\uFFFD") // It may have cut a character.
 	g.mu.RLock()
 	_, seen := g.seen[group]
 	full := len(g.seen) >= MaxGroups

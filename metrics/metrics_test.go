@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/metrics"
@@ -44,6 +45,20 @@ func TestGroupsAreLimited(t *testing.T) {
 	}
 	if len(distinct) != metrics.MaxGroups+1 || distinct[metrics.Other] != 9*metrics.MaxGroups {
 		t.Errorf("%d groups, %d names in %q", len(distinct), distinct[metrics.Other], metrics.Other)
+	}
+}
+
+// A Grouping that cuts a name in the middle of a character still has groups that are text: the
+// libraries of metrics refuse others, and that of Prometheus panics.
+func TestGroupsAreText(t *testing.T) {
+	groups := metrics.NewGroups(func(name string) string { return name[:3] })
+	for _, name := range []string{"abä", "zß\u00e9"} {
+		if group := groups.Of(name); !utf8.ValidString(group) || group == "" {
+			t.Errorf("the group of %q is %q", name, group)
+		}
+	}
+	if a, b := groups.Of("abä"), groups.Of("abö"); a != b {
+		t.Errorf("the groups %q and %q", a, b)
 	}
 }
 

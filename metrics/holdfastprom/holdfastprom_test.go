@@ -230,6 +230,22 @@ func TestNamesAreNoLabels(t *testing.T) {
 	}
 }
 
+// A group that is no text does not end the program.
+func TestGroupThatIsNoText(t *testing.T) {
+	collector, _ := register(t, &holdfastprom.Options{Group: func(name string) string { return name[:3] }})
+	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: collector.Hooks()})
+	lock, err := locks.Acquire(t.Context(), "abä", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := locks.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Exemplars have the name, the token and the trace, within the bound of OpenMetrics.
 func TestExemplars(t *testing.T) {
 	collector, registry := register(t, &holdfastprom.Options{
