@@ -226,8 +226,8 @@ func (p *page) servesHost(host string) bool {
 	return slices.ContainsFunc(p.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
-// proxyHeaders are those of which a proxy adds at least one, if it has not been told otherwise. (That
-// of nginx adds none.)
+// proxyHeaders are those of which a proxy adds at least one, if it has not been told otherwise. (nginx
+// adds none by default.)
 var proxyHeaders = []string{
 	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Server",
 	"X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
@@ -238,12 +238,15 @@ func (p *page) isExposed(r *http.Request) bool {
 	if p.Token != "" || p.BehindProxy {
 		return false
 	}
+	if !r.ProtoAtLeast(1, 1) {
+		return true // the default of nginx; browsers do not speak it
+	}
 	for _, name := range proxyHeaders {
 		if r.Header.Get(name) != "" {
 			return true
 		}
 	}
-	// The form of a browser that has come through a proxy which hides itself, and changes the Host.
+	// The form of a browser, through a proxy that changes the Host.
 	if origin := r.Header.Get("Origin"); origin != "" {
 		if u, err := url.Parse(origin); err != nil || !p.servesHost(u.Host) {
 			return true

@@ -956,6 +956,11 @@ func TestProxyThatHides(t *testing.T) {
 			t.Errorf("%s, behind a proxy: %d", header, status)
 		}
 	}
+	r := request("GET", "/")
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0 // of nginx
+	if status, _ := answer(alone, r); status != 403 {
+		t.Errorf("HTTP/1.0: %d", status)
+	}
 	lock := acquire(t, client, "x", nil)
 	for _, test := range []struct {
 		origin string
