@@ -622,3 +622,46 @@ func TestEventKindString(t *testing.T) {
 		}
 	}
 }
+
+// Close waits for the hook of an adoption that it has ended, too.
+func TestCloseWaitsForHooksOfAdopt(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		var ended atomic.Int64
+		store := faultstore.Wrap(memstore.New())
+		other := open(t, store, nil)
+		ticket, err := acquire(t, other, "a", &holdfast.Options{Detached: true}).HandOver()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := holdfast.New(store, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventFailed, func(holdfast.Event) {
+			time.Sleep(time.Minute)
+			ended.Add(1)
+		})})
+		store.Set(faultstore.Renew, func(context.Context, faultstore.Op, func()) error { return errors.New("broken wire") })
+		go func() { _, _ = c.Adopt(ctx, ticket, nil) }()
+		time.Sleep(time.Second)
+		_ = c.Close()
+		if ended.Load() != 1 {
+			t.Error("Close has not waited for the hook")
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// A slow hook delays its own lock, and costs no other one.
+func TestSlowHookCostsNoOtherLock(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		const n = 100
+		c, _ := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventRenewed, func(holdfast.Event) { time.Sleep(50 * time.Millisecond) })})
+		var locks []*holdfast.Lock
+		for i := range n {
+			locks = append(locks, acquire(t, c, fmt.Sprint("n", i), &holdfast.Options{TTL: 3 * time.Second}))
+		}
+		time.Sleep(10 * time.Second)
+		for _, lock := range locks {
+			if err := lock.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -39,7 +40,7 @@ func (c *Client) runScheduler() {
 		c.mu.Unlock()
 
 		for _, l := range expired {
-			l.checkHeld() // marks it as lost
+			c.activeCalls.Go(func() { _ = l.checkHeld() }) // marks it as lost
 		}
 		for _, batch := range c.splitBatches(renewals, func(l *lease) time.Duration { return l.ttl }) {
 			c.activeCalls.Go(func() {
@@ -156,6 +157,7 @@ func (c *Client) renewLeases(ctx context.Context, timeout, ttl time.Duration, le
 		err = errNoOutcome
 	}
 	var unknown error
+	var applied sync.WaitGroup
 	for i, l := range leases {
 		outcome := driver.RenewUnknown
 		if i < len(outcomes) {
@@ -164,8 +166,10 @@ func (c *Client) renewLeases(ctx context.Context, timeout, ttl time.Duration, le
 		if outcome == driver.RenewUnknown {
 			unknown = storeError(ctx, err)
 		}
-		l.applyOutcome(outcome, sent, reqs[i].TTL, err)
+		// A slow hook or log handler delays its own lock only.
+		applied.Go(func() { l.applyOutcome(outcome, sent, reqs[i].TTL, err) })
 	}
+	applied.Wait()
 	return unknown
 }
 

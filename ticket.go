@@ -205,15 +205,17 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 	}
 	ctx = c.start(ctx, "adopt", name, &options)
 	began := c.clock.now()
+	if err = c.beginCall(); err == nil {
+		defer c.activeCalls.Done() // Close waits for the hook, too.
+	}
 	defer func() {
 		if err != nil {
 			c.emitFailure(ctx, name, c.clock.now()-began, err)
 		}
 	}()
-	if err := c.beginCall(); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	defer c.activeCalls.Done()
 	l := c.newLease(ctx, fields.Name, fields.Owner, &options)
 	l.token, l.metadata, l.adopted, l.ticketIssued = fields.Token, nil, true, true
 	raiseReading(&l.latestExpiry, began+max(fields.Left, fields.TTL))

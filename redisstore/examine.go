@@ -119,18 +119,17 @@ func unknownFindings(err error) []driver.Finding {
 }
 
 func (s *Store) examineServer(ctx context.Context, master redis.UniversalClient, info map[string]string, ttl time.Duration) []driver.Finding {
-	if info["role"] == "slave" {
-		return []driver.Finding{{
-			Check: checkRole, Severity: driver.SeverityFailure, Found: "it is a replica, and takes no locks",
-			Want: "a master", Remedy: fmt.Sprintf("connect to its master, %s:%s, by Sentinel if it moves", info["master_host"], info["master_port"]),
-		}}
+	role := driver.Finding{Check: checkRole, Severity: driver.SeverityOK, Found: "it is a master"}
+	switch info["role"] {
+	case "master":
+	case "slave":
+		role.Severity, role.Found, role.Want = driver.SeverityFailure, "it is a replica, and takes no locks", "a master"
+		role.Remedy = fmt.Sprintf("connect to its master, %s:%s, by Sentinel if it moves", info["master_host"], info["master_port"])
+		return []driver.Finding{role}
+	default:
+		role.Severity, role.Found, role.Want = driver.SeverityUnknown, "cannot tell: INFO has no role", "a master"
 	}
-	return []driver.Finding{
-		{Check: checkRole, Severity: driver.SeverityOK, Found: "it is a master"},
-		examineEviction(info),
-		s.examinePersistence(ctx, master, info, ttl),
-		s.examineFailover(info),
-	}
+	return []driver.Finding{role, examineEviction(info), s.examinePersistence(ctx, master, info, ttl), s.examineFailover(info)}
 }
 
 func examineEviction(info map[string]string) driver.Finding {
@@ -163,6 +162,8 @@ func (s *Store) examinePersistence(ctx context.Context, master redis.UniversalCl
 	case guard > 0:
 		f.Severity, f.Found = driver.SeverityWarning, fmt.Sprintf("RestartGuard is %v, and the TTL is %v: a lock may be granted again while it is held", guard, ttl)
 		f.Remedy = fmt.Sprintf("restart_guard=%v", ttl)
+	case info["aof_enabled"] == "":
+		f.Severity, f.Found = driver.SeverityUnknown, "cannot tell: INFO has no aof_enabled"
 	case info["aof_enabled"] != "1":
 		f.Severity, f.Found, f.Remedy = driver.SeverityWarning, "it forgets locks when it is restarted (appendonly is off)", mend
 	default:
@@ -173,13 +174,19 @@ func (s *Store) examinePersistence(ctx context.Context, master redis.UniversalCl
 
 // examineSync checks when the append-only file reaches the disk.
 func (s *Store) examineSync(ctx context.Context, master redis.UniversalClient, f driver.Finding, mend string) driver.Finding {
-	const setting = "appendfsync"
 	values, err := withDeadline(s, ctx, func(ctx context.Context) (map[string]string, error) {
-		return master.ConfigGet(ctx, setting).Result()
+		return master.ConfigGet(ctx, "appendfsync").Result()
 	})
-	switch sync := values[setting]; {
+	return judgeSync(values, err, f, mend)
+}
+
+// judgeSync returns f with what the answer to CONFIG GET appendfsync means.
+func judgeSync(values map[string]string, err error, f driver.Finding, mend string) driver.Finding {
+	switch sync := values["appendfsync"]; {
 	case err != nil:
 		f.Severity, f.Found, f.Remedy = driver.SeverityUnknown, "appendonly is on; cannot tell appendfsync: "+err.Error(), "ACL SETUSER with +config|get"
+	case sync == "":
+		f.Severity, f.Found = driver.SeverityUnknown, "appendonly is on; cannot tell appendfsync: CONFIG GET has none"
 	case sync == "always":
 		f.Found, f.Want = "each change is on the disk before it is answered (appendfsync always)", ""
 	case sync == "everysec":
