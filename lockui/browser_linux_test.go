@@ -185,7 +185,7 @@ func TestBrowser(t *testing.T) {
 			b.open(s.URL + "/")
 			b.wait(fmt.Sprintf(`document.querySelectorAll('#locks tbody tr')[%d]`, i))
 			name := b.eval(fmt.Sprintf(`document.querySelectorAll('#locks tbody tr')[%d].querySelector('a').textContent`, i))
-			b.eval(fmt.Sprintf(`document.querySelectorAll('#locks tbody tr')[%d].querySelector('a').click()`, i))
+			b.click(fmt.Sprintf(`document.querySelectorAll('#locks tbody tr')[%d].querySelector('a')`, i))
 			b.wait(`document.querySelector('h1.lock-name')?.textContent === ` + name + ` && document.querySelector('dl.hold')`)
 		}
 		if b.eval(`'harmed' in window || document.querySelectorAll('main img, main script').length > 0`) != "false" {
@@ -197,6 +197,18 @@ func TestBrowser(t *testing.T) {
 				t.Errorf("a text makes the page wider than %d pixels", width)
 			}
 		}
+		b.checkFaults("")
+	})
+
+	t.Run("leaving", func(t *testing.T) {
+		b.t = t
+		s := startSite(t, Options{})
+		b.open(s.URL + "/")
+		// An evaluation that has no answer yet when its page is left ends so; the test goes on.
+		if _, err := b.evaluate(`(location.href = '/events', new Promise(() => {}))`); !errors.Is(err, errLeft) {
+			t.Errorf("an evaluation on a page that is left: %v", err)
+		}
+		b.wait(`location.pathname === '/events' && document.readyState === 'complete'`)
 		b.checkFaults("")
 	})
 

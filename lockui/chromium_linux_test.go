@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -114,6 +116,14 @@ func (b *browser) read(from io.Reader) {
 // call sends a command and waits for its result.
 func (b *browser) call(method string, params any, result any) {
 	b.t.Helper()
+	if err := b.try(method, params, result); err != nil {
+		b.t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// try is call, but returns the error that the browser answers.
+func (b *browser) try(method string, params any, result any) error {
+	b.t.Helper()
 	b.mu.Lock()
 	b.id++
 	c := make(chan reply, 1)
@@ -136,7 +146,7 @@ func (b *browser) call(method string, params any, result any) {
 	select {
 	case m := <-c:
 		if m.Error != nil {
-			b.t.Fatalf("%s: %s", method, m.Error.Message)
+			return errors.New(m.Error.Message)
 		}
 		if result != nil {
 			if err := json.Unmarshal(m.Result, result); err != nil {
@@ -146,6 +156,7 @@ func (b *browser) call(method string, params any, result any) {
 	case <-time.After(time.Minute):
 		b.t.Fatalf("%s: no answer of the browser", method)
 	}
+	return nil
 }
 
 // open shows a page and waits until it has loaded.
@@ -158,27 +169,56 @@ func (b *browser) open(url string) {
 // eval returns the value of an expression in the page, as JSON.
 func (b *browser) eval(expression string) string {
 	b.t.Helper()
+	value, err := b.evaluate(expression)
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return value
+}
+
+// errLeft reports that the page was left during an evaluation.
+var errLeft = errors.New("the page was left")
+
+func (b *browser) evaluate(expression string) (string, error) {
+	b.t.Helper()
 	var result struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails json.RawMessage
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &result)
-	if result.ExceptionDetails != nil {
-		b.t.Fatalf("%s: %s", expression, result.ExceptionDetails)
+	err := b.try("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &result)
+	switch {
+	case err != nil && leftPage.MatchString(err.Error()):
+		return "", errLeft
+	case err == nil && result.ExceptionDetails != nil:
+		err = errors.New(string(result.ExceptionDetails))
 	}
-	return string(result.Result.Value)
+	return string(result.Result.Value), err
 }
 
-// wait waits until an expression is true, and returns how long that took.
+// leftPage matches the browser's errors for an evaluation whose page is left before its answer.
+var leftPage = regexp.MustCompile(`navigated or closed|context was destroyed|Cannot find (default execution )?context`)
+
+// click clicks on an element, which may leave the page.
+func (b *browser) click(element string) {
+	b.t.Helper()
+	if _, err := b.evaluate(element + `.click()`); err != nil && !errors.Is(err, errLeft) {
+		b.t.Fatalf("%s: %v", element, err)
+	}
+}
+
+// wait waits until an expression is true, and returns how long that took. A page that is being left
+// has no context for a moment: nothing is true then.
 func (b *browser) wait(expression string) time.Duration {
 	b.t.Helper()
 	began := time.Now()
 	for {
-		// A page that is being left has no context for a moment.
-		if b.eval(`(() => { try { return !!(`+expression+`) } catch { return false } })()`) == "true" {
+		value, err := b.evaluate(`(() => { try { return !!(` + expression + `) } catch { return false } })()`)
+		switch {
+		case err != nil && !errors.Is(err, errLeft):
+			b.t.Fatalf("%s: %v", expression, err)
+		case value == "true":
 			return time.Since(began)
-		}
-		if time.Since(began) > 20*time.Second {
+		case time.Since(began) > 20*time.Second:
 			b.t.Fatalf("not so within 20 s: %s\nThe page has %s characters and %s rows, and begins with: %s", expression,
 				b.eval(`document.body.innerText.length`), b.eval(`document.querySelectorAll('tbody tr').length`), b.eval(`document.body.innerText.slice(0, 1500)`))
 		}
