@@ -50,7 +50,7 @@ type acquireOp struct {
 	startedAt     time.Duration // when it sent its first request or was enqueued, 0 before
 	contended     bool          // the hooks were notified that it waits
 	lastErr       error         // why the last attempt failed
-	head          *queueHead    // that it is, once it is one
+	head          *queueHead    // its head; nil while it waits
 
 	hasAnswered bool // the store has answered this caller before
 }
@@ -69,7 +69,7 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, singleAtt
 	}
 	a.start()
 	if a.options.Wait > 0 && !singleAttempt {
-		limited, cancel := context.WithTimeoutCause(a.ctx, a.options.Wait, errWaitOver)
+		limited, cancel := context.WithTimeoutCause(a.ctx, a.options.Wait, waitOver(a.options.Wait))
 		defer cancel()
 		a.ctx = limited
 	}
@@ -160,7 +160,7 @@ func (a *acquireOp) emitResult(lock *Lock, err error) {
 	case lock.handle == &lock.lease.first:
 		lock.lease.emitBegin(took)
 	default:
-		c.emit(a.ctx, Event{Kind: EventJoined, Name: a.name, Token: lock.Token(), Took: took, TTL: lock.lease.ttl})
+		c.emit(a.ctx, Event{Kind: EventJoined, Name: a.name, Token: lock.Token(), Took: took, TTL: lock.lease.options.TTL})
 	}
 }
 
@@ -209,7 +209,7 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 		if req.Claim && !res.Queued {
 			l = a.replaceLease(l)
 			req.Claim = false
-			continue // The outage is not over before the store answers a request that is no claim.
+			continue // The answer to a claim does not end an outage. That to another request does.
 		}
 		w.noteAnswer()
 		if res.Queued && res.Held.Waiting > 0 {
@@ -241,7 +241,7 @@ func (a *acquireOp) newLease() *lease {
 	c := a.c
 	l := c.newLease(a.ctx, a.fullName, c.newOwner(), &a.options)
 	l.head = a.head
-	if l.limit != 0 {
+	if l.options.limit() != 0 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		q := a.head.queue
@@ -262,14 +262,14 @@ func (a *acquireOp) attempt(
 ) (res driver.AcquireResult, sent, ttl time.Duration, err error) {
 	if l.maybeGranted && a.c.guarantees.Fair {
 		if res, sent = l.takeGrant(); res.Granted {
-			return res, sent, placeTTL(l.ttl), nil
+			return res, sent, placeTTL(l.options.TTL), nil
 		}
 	}
 	if a.startedAt != 0 { // Else the operation has found no queue.
 		req.Tokens = a.requestedTokens()
 	}
 	res, sent, err = l.sendAcquire(a.ctx, req)
-	return res, sent, l.ttl, err
+	return res, sent, l.options.TTL, err
 }
 
 // leaveQueue ends the operation of the head, after attempts with l. It returns err, the reason. If
@@ -301,9 +301,9 @@ func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (dri
 		l.confirmedAt = sent // If the answer is lost, a notice may still report a grant.
 	}
 	req.Name, req.Owner, req.Holder = l.fullName, l.owner, c.holder
-	req.TTL, req.Metadata, req.Detached = l.ttl, l.metadata, l.detached
-	req.Limit, req.Weight = l.limit, l.weight
-	res, err := request(c, ctx, "acquire", min(c.requestTimeout, l.ttl), func(ctx context.Context) (driver.AcquireResult, error) {
+	req.TTL, req.Metadata, req.Detached = l.options.TTL, l.options.Metadata, l.options.Detached
+	req.Limit, req.Weight = l.options.limit(), l.options.Weight
+	res, err := request(c, ctx, "acquire", min(c.requestTimeout, l.options.TTL), func(ctx context.Context) (driver.AcquireResult, error) {
 		return c.store.Acquire(ctx, req)
 	})
 	switch {
@@ -311,7 +311,7 @@ func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (dri
 		l.maybeGranted = true
 	case err != nil && !driver.IsNotApplied(err):
 		l.maybeGranted, l.inDoubt = true, true
-		raiseReading(&l.latestExpiry, c.clock.now()+l.ttl)
+		raiseReading(&l.latestExpiry, c.clock.now()+l.options.TTL)
 	}
 	return res, sent, err
 }
@@ -320,9 +320,14 @@ func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (dri
 // the callers that wait in the queue.
 func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 	held.Name = a.name
-	a.lastErr = &HeldError{Record: held, Self: a.c.holdsToken(a.fullName, held.Token)}
+	limit := a.head.queue.limit
+	// Shared holds tolerate each other, and limited ones tolerate them: a waiter is in front then.
+	tolerated := held.Limit == driver.Shared && limit != 0 || limit == driver.Shared && held.Limit != 0
+	a.lastErr = &HeldError{Record: held, Self: !tolerated && a.c.holdsToken(a.fullName, held.Token)}
 	a.c.recordAnswer(a.head.queue, a.lastErr, sent)
-	a.warnHeldLease(held)
+	if a.c.log != nil && !a.singleAttempt { // A lease in another queue, or in none, may hold it.
+		a.warnOwnLease(func() *lease { return a.c.leaseWithToken(a.fullName, held.Token) })
+	}
 }
 
 // reportContended notifies the hooks, once, that the operation has to wait.
@@ -374,7 +379,7 @@ func (a *acquireOp) joinLease(l *lease) (*Lock, error) {
 		if a.startedAt == 0 {
 			a.startedAt = sent
 		}
-		err := c.extendLeases(a.ctx, l.ttl, l)
+		err := c.extendLeases(a.ctx, l.options.TTL, l)
 		if err == nil {
 			return h.newLock(), nil
 		}

@@ -355,6 +355,7 @@ func TestInvalidArguments(t *testing.T) {
 		"MinHold negative":  {MinHold: -1},
 		"MinHold too long":  {MinHold: driver.MaxTTL + 1},
 		"MaxHold negative":  {MaxHold: -1},
+		"MaxHold too short": {MaxHold: driver.MinTTL - 1},
 		"attempts negative": {MaxAttempts: -1},
 		"metadata too big":  {Metadata: map[string]string{"k": strings.Repeat("v", 1024)}},
 		"metadata key":      {Metadata: map[string]string{"": "v"}},

@@ -74,7 +74,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, sin
 	}
 	defer c.activeCalls.Done()
 	if m.options.Wait > 0 && !singleAttempt {
-		limited, cancel := context.WithTimeoutCause(ctx, m.options.Wait, errWaitOver)
+		limited, cancel := context.WithTimeoutCause(ctx, m.options.Wait, waitOver(m.options.Wait))
 		defer cancel()
 		m.ctx = limited
 	}

@@ -12,7 +12,9 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,7 +62,7 @@ type Client struct {
 	adopted  map[*lease]struct{}   // leases acquired by ticket, which are in no queue
 	schedule schedule
 
-	handedOver map[string]time.Duration // when, of owners whose lock was handed over lately
+	ticketOwners map[string]time.Duration // when, of owners for whose hold a ticket was made lately
 
 	listeners map[chan struct{}]string // each is signaled by the notices of a name
 
@@ -356,6 +358,24 @@ func (c *Client) onStoreLoss(full, owner string) {
 	}()
 }
 
+// withScheme returns the URL that is meant by a host and a port without a scheme, by the port, or
+// by the path of a folder. It returns "" for any other text, such as one that may have a password.
+func withScheme(text string) string {
+	if strings.HasPrefix(text, "/") {
+		return "file://" + text
+	}
+	address := regexp.MustCompile(`^(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\]):([0-9]{1,5})(?:/[A-Za-z0-9_.-]*)?$`).FindStringSubmatch(text)
+	if address == nil {
+		return ""
+	}
+	scheme := map[string]string{"5432": "postgres", "6432": "postgres", "2379": "etcd"}[address[1]]
+	return cmp.Or(scheme, "redis") + "://" + text
+}
+
+func noSchemeError(text, full string) error {
+	return fmt.Errorf("holdfast: open store: %w: %q has no scheme; try: %s", ErrInvalid, text, full)
+}
+
 // Open makes a store from a URL and returns a Client of it. The package of the store must be
 // linked into the program; importing it registers its URL scheme, as with the drivers of
 // database/sql:
@@ -369,11 +389,17 @@ func (c *Client) onStoreLoss(full, owner string) {
 func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
+		if full := withScheme(rawURL); full != "" {
+			return nil, noSchemeError(rawURL, full)
+		}
 		// The error of url.Parse quotes the URL, and with it perhaps a password.
 		return nil, fmt.Errorf("holdfast: open store: %w: malformed URL", ErrInvalid)
 	}
 	open, ok := driver.Lookup(u.Scheme)
 	if !ok {
+		if full := withScheme(rawURL); full != "" {
+			return nil, noSchemeError(rawURL, full)
+		}
 		return nil, fmt.Errorf("holdfast: open store: %w", driver.UnknownScheme(u.Scheme))
 	}
 	if ctx == nil {

@@ -74,32 +74,38 @@ type HeldError struct {
 	Record Record
 
 	// Self reports that this very Client holds the lock, by another goroutine or by the calling
-	// one, which then waited for itself. Record.Since is then when the Client acquired it.
+	// one, which then waited for itself. Record.Since is then when the Client acquired it. It is
+	// false if one of the two is shared and the hold tolerates the request: then Record.Waiting are
+	// in front. It is true if the Client has one of the holds with a Limit, also if these leave
+	// room and a waiter in front needs more.
 	Self bool
 }
 
 func (e *HeldError) Error() string {
 	rec := e.Record
 	switch {
-	case e.Self:
-		text := "held by " + rec.Holder + ", this very client"
-		if !rec.Since.IsZero() {
-			text += ", since " + rec.Since.Format(time.RFC3339)
-		}
-		return text
 	case rec.Kept && rec.Remaining > 0:
 		return fmt.Sprintf("kept after its release, for another %v", roundDuration(rec.Remaining))
 	case rec.Kept:
 		return "kept after its release"
 	}
 	text := "held by " + cmp.Or(rec.Holder, "another")
+	if e.Self {
+		text += ", this very client"
+	}
 	switch {
 	case rec.Limit == driver.Shared:
 		text += " (shared)"
 	case rec.Limit > 0:
 		text += fmt.Sprintf(" (limit %d)", rec.Limit)
 	}
-	if rec.Remaining > 0 {
+	if n := len(rec.Others); n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	switch {
+	case e.Self && !rec.Since.IsZero():
+		text += ", since " + rec.Since.Format(time.RFC3339)
+	case !e.Self && rec.Remaining > 0:
 		text += fmt.Sprintf(", for %v unless renewed", roundDuration(rec.Remaining))
 	}
 	if rec.Waiting > 0 {
@@ -130,6 +136,9 @@ func (e *LostError) Unwrap() error { return e.Reason }
 
 // opError wraps err with the operation and the lock. It is applied once.
 func opError(op, name string, err error) error {
+	if name == "" && op == "list" { // all names
+		return fmt.Errorf("holdfast: list: %w", err)
+	}
 	return fmt.Errorf("holdfast: %s %q: %w", op, name, err)
 }
 
@@ -162,23 +171,34 @@ type waitError struct {
 // errWaitOver is the cause of a context that Options.Wait has ended.
 var errWaitOver = errors.New("the time to wait is over")
 
+// waitOver returns the cause for a Wait, which may have been meant in seconds.
+func waitOver(wait time.Duration) error {
+	if hint := unitHint(wait); hint != "" {
+		return fmt.Errorf("%w%s", errWaitOver, hint)
+	}
+	return errWaitOver
+}
+
 func (e *waitError) Error() string {
 	return fmt.Sprintf("gave up after %v (%v): %v", roundDuration(e.waited), e.cause, e.lastErr)
 }
 
 func (e *waitError) Unwrap() []error {
 	errs := []error{e.ctxErr, e.lastErr}
-	if e.cause != e.ctxErr && e.cause != errWaitOver {
+	if e.cause != e.ctxErr && !errors.Is(e.cause, errWaitOver) {
 		errs = append(errs, e.cause)
 	}
 	return errs
 }
 
-// roundDuration rounds a duration for display.
+// roundDuration rounds a duration for display, to three digits or so.
 func roundDuration(d time.Duration) time.Duration {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		if d >= 10*unit {
+		switch {
+		case d >= 10*unit:
 			return d.Round(unit / 10)
+		case d >= unit:
+			return d.Round(unit / 100)
 		}
 	}
 	return d

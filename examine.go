@@ -77,6 +77,7 @@ type examination struct {
 	options    ExamineOptions
 	name       string // that is tried
 	owners     []string
+	mayStay    bool // a request may have left something of the name
 	findings   []Finding
 }
 
@@ -85,7 +86,7 @@ func (e *examination) run() error {
 	if canExamine {
 		ctx, cancel := context.WithTimeout(e.ctx, examineStoreTime)
 		defer cancel()
-		findings, err := examiner.Examine(ctx, driver.Examination{TTL: e.options.TTL})
+		findings, err := examiner.Examine(ctx, driver.Examination{TTL: e.options.TTL, NoProbe: e.options.NoProbe})
 		e.findings = findings
 		if err != nil {
 			return err
@@ -107,15 +108,38 @@ func (e *examination) run() error {
 	for _, owner := range slices.Clone(e.owners) { // of what has failed; most hold nothing any more
 		_, _ = e.release(owner)
 	}
-	if canExamine {
-		ctx, cancel := e.cleanupContext()
-		defer cancel()
-		if err := examiner.Forget(ctx, e.name); err != nil && !e.hasFailed() {
-			e.add(Finding{Check: "trace", Severity: driver.SeverityWarning,
-				Found: fmt.Sprintf("the name %q stays behind: %v", e.name, err), Want: "nothing left of the examination"})
-		}
-	}
+	e.checkTrace(examiner)
 	return nil
+}
+
+// checkTrace removes what the store keeps of the name, and reports what is left, also after a failure.
+// A request that failed may have taken the name all the same.
+func (e *examination) checkTrace(examiner driver.Examiner) {
+	if !e.mayStay {
+		return
+	}
+	ctx, cancel := e.cleanupContext()
+	defer cancel()
+	found, err := false, error(nil)
+	if e.guarantees.Lookup {
+		_, found, err = e.store.Lookup(ctx, e.name)
+	}
+	if !found && err == nil && examiner != nil {
+		err = examiner.Forget(ctx, e.name)
+	}
+	f := Finding{Check: "trace", Severity: driver.SeverityWarning, Want: "nothing left of the examination"}
+	switch {
+	case found || err != nil && len(e.owners) > 0:
+		f.Found = fmt.Sprintf("the name %q may be taken still: it is gone in %v", e.name, probeTTL)
+	case err != nil:
+		f.Found = fmt.Sprintf("the name %q stays behind", e.name)
+	default:
+		return
+	}
+	if err != nil {
+		f.Found += ": " + err.Error()
+	}
+	e.add(f)
 }
 
 func (e *examination) add(f Finding) { e.findings = append(e.findings, f) }
@@ -164,7 +188,7 @@ const probeTTL = 10 * time.Second
 // probe takes the name, has another owner refused, renews it, releases it, and takes it again,
 // several times, and brackets the clock of the store meanwhile. It reports whether all that worked.
 func (e *examination) probe() bool {
-	const rounds = 5
+	const rounds = 10
 	var offsets clockOffsets
 	var last int64
 	for range rounds {
@@ -236,6 +260,7 @@ func (e *examination) acquire(req driver.AcquireRequest) (owner string, res driv
 	e.owners = append(e.owners, owner)
 	req.Name, req.Owner, req.Holder, req.TTL = e.name, owner, defaultHolder(), probeTTL
 	res, err = e.store.Acquire(ctx, req)
+	e.mayStay = e.mayStay || !driver.IsNotApplied(err)
 	return owner, res, err
 }
 

@@ -28,6 +28,7 @@ type illStore struct {
 	findings []driver.Finding
 	err      error // of Examine
 	hung     bool
+	stuck    bool // it refuses to release
 	forget   func(name string) error
 }
 
@@ -60,6 +61,9 @@ func (s *illStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]dri
 }
 
 func (s *illStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	if s.stuck {
+		return false, errors.New("no right to release")
+	}
 	ended, err := s.Store.Release(ctx, req)
 	return ended && !s.kept, err
 }
@@ -136,6 +140,7 @@ func TestExamine(t *testing.T) {
 		}, "latency ok, probe fail", "token 7 was granted after 7"},
 		"renewal is lost":    {func(s *illStore) { s.renewed = driver.RenewLost }, "latency ok, probe fail", "renew a lock: it is lost"},
 		"not released":       {func(s *illStore) { s.kept = true }, "latency ok, probe fail", "release a lock: it is not held"},
+		"cannot release":     {func(s *illStore) { s.stuck = true }, "latency ok, probe fail, trace warn", "may be taken still: it is gone in 10s"},
 		"nothing is found":   {func(s *illStore) { s.lookup = func(_ *driver.Record, found *bool) error { *found = false; return nil } }, "latency ok, probe fail", "look up"},
 		"clock ahead":        {clock(1500 * time.Millisecond), "latency ok, probe ok, clock warn, notices ok", "1.5s ahead of"},
 		"clock behind":       {clock(-3 * time.Second), "latency ok, probe ok, clock warn, notices ok", "3s behind"},
@@ -172,7 +177,7 @@ func TestExamine(t *testing.T) {
 				}
 				store.acquire, store.lookup = nil, nil
 				for rec := range store.List(ctx, "") {
-					if what != "two owners" { // whose names are not those that are released
+					if what != "two owners" && !store.stuck { // whose names are not those that are released
 						t.Errorf("left behind: %+v", rec)
 					}
 				}

@@ -71,6 +71,35 @@ type Event struct {
 	Err error
 }
 
+// String returns the event on one line, for logs and tests: its kind and the fields that are set.
+func (e Event) String() string {
+	text := e.Kind.String()
+	if e.Op != "" {
+		text += " " + e.Op
+	}
+	if e.Name != "" {
+		text += fmt.Sprintf(" %q", e.Name)
+	}
+	if e.Token > 0 {
+		text += fmt.Sprintf(" token %d", e.Token)
+	}
+	for _, d := range []struct {
+		name string
+		time time.Duration
+	}{{"took", e.Took}, {"held", e.Held}, {"left", e.Left}} {
+		if d.time > 0 {
+			text += fmt.Sprintf(", %s %v", d.name, roundDuration(d.time))
+		}
+	}
+	if e.By != nil {
+		text += ", " + e.By.String()
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
 // An EventKind is what has happened.
 type EventKind int
 
@@ -227,7 +256,7 @@ func (l *lease) emit(e Event) {
 // emitBegin calls the hook for the begin of a hold, took after that of the acquisition, and for its
 // end if that has come meanwhile. A lease that is given back has no begin.
 func (l *lease) emitBegin(took time.Duration) {
-	l.emit(Event{Kind: EventAcquired, Took: took, TTL: l.ttl})
+	l.emit(Event{Kind: EventAcquired, Took: took, TTL: l.options.TTL})
 	if l.beginAndEnd.Add(1) == 2 {
 		l.emit(*l.endEvent)
 	}

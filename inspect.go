@@ -111,7 +111,8 @@ func (c *Client) Break(ctx context.Context, name string) (Record, error) {
 // ErrUnavailable.
 //
 // A lock that was passed on (see Config.LocalTurn) is broken by its own token on the Client that
-// holds it, and by the token that the store shows everywhere.
+// holds it, and by the token that the store shows everywhere. The tokens of the holds between these
+// break nothing.
 func (c *Client) BreakToken(ctx context.Context, name string, token int64) (Record, error) {
 	if token < 1 {
 		return Record{}, opError("break", name, fmt.Errorf("%w: the token %d is below 1", ErrInvalid, token))

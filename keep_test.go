@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,49 @@ func TestReleaseKeepRefuses(t *testing.T) {
 		}
 		if err := lock.ReleaseKeep(time.Minute); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("after Break: %v", err)
+		}
+	})
+}
+
+// A keep is not confirmed if the hold has ended before a release was applied: the first request is
+// lost, and the lease ends before the second.
+func TestKeepAfterTheEnd(t *testing.T) {
+	for name, minHold := range map[string]time.Duration{"ReleaseKeep": 0, "MinHold": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				memory := memstore.New()
+				store := faultstore.Wrap(memory)
+				c, other := open(t, store, nil), open(t, memory, nil)
+				lock := acquire(t, c, "name", &holdfast.Options{MinHold: minHold})
+				store.Set(faultstore.Renew, faultstore.Hang)
+				time.Sleep(28 * time.Second)
+				store.Once(faultstore.Release, faultstore.Hang)
+				end := lock.Release
+				if minHold == 0 {
+					end = func() error { return lock.ReleaseKeep(time.Hour) }
+				}
+				if err := end(); !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrTaken) {
+					t.Errorf("%s: %v, want ErrLost, since the name is not kept", name, err)
+				}
+				release(t, acquire(t, other, "name", nil))
+			})
+		})
+	}
+}
+
+// A keep whose answer came late, and that is over by then, was kept.
+func TestKeepIsOver(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New())
+		c := open(t, store, nil)
+		lock := acquire(t, c, "name", nil)
+		store.Once(faultstore.Release, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply()
+			time.Sleep(time.Second)
+			return faultstore.ErrReplyLost
+		})
+		if err := lock.ReleaseKeep(time.Second / 2); err != nil {
+			t.Error(err)
 		}
 	})
 }

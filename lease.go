@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -16,59 +17,45 @@ import (
 type lease struct {
 	c              *Client
 	fullName       string
-	head           *queueHead // that its operation is; nil if it was adopted
+	head           *queueHead // its head in the queue; nil for an adopted lease
 	owner          string     // the secret
 	token          int64
 	firstToken     int64 // of the grant
 	lastToken      int64
-	ttl            time.Duration
-	minHold        time.Duration
-	maxHold        time.Duration
-	limit, weight  int
-	metadata       map[string]string
-	autoRenew      bool
-	reentrant      bool
-	detached       bool
-	adopted        bool   // acquired by another Client, and in no queue of this one
-	originalHolder string // that other Client's public name, if adopted
-	maybeGranted   bool   // the store may have a hold or a place of the owner, or keep others out for it
-	inDoubt        bool   // the outcome of an attempt is unknown
+	options        Options      // with all defaults
+	originalHolder string       // the public name of the Client that acquired it, if it was adopted
+	adopted        bool         // acquired by another Client, and in no queue of this one
+	maybeGranted   bool         // the store may have a hold or a place of the owner, or keep others out for it
+	inDoubt        bool         // the outcome of an attempt is unknown
+	beginAndEnd    atomic.Int32 // how many of its begin and its end the hooks know of: see emitEnd
+	endEvent       *Event       // its end, if that came before the begin was reported
 
 	grantedAt    time.Duration // when the grant was received, or the lease was passed on
 	turnEnd      time.Duration // when the local turn is over
 	maxHoldEnd   time.Duration // when MaxHold is over, 0 for never
 	deadline     atomic.Int64  // until when the holder may rely on it, a reading of the clock
 	latestExpiry atomic.Int64  // until when the store may keep it at most; never before deadline
+	keepUntil    atomic.Int64  // until when ReleaseKeep keeps the name, a reading of the clock; 0 if not
+	discarded    atomic.Bool   // no caller has used it, so that MinHold does not count
 
-	unreported atomic.Bool // its end is not logged: see giveBack
-
-	beginAndEnd atomic.Int32 // how many of its begin and its end the hooks know of: see emitEnd
-	endEvent    *Event       // its end, if that came before the begin was reported
-
-	discarded atomic.Bool // no caller has used it, so that MinHold does not count
-
-	keepUntil atomic.Int64 // until when ReleaseKeep keeps the name, a reading of the clock; 0 if not
-
-	// endReason is nil as long as the lock is held, and then the reason of the end. It is set
-	// once, under Client.mu.
-	endReason atomic.Pointer[error]
-
-	// Client.mu guards the fields from here to selfWaitWarned.
-	handles        *handle       // the handles that are not released, and the last one that was
-	openHandles    int           // handles not yet released
-	used           bool          // the caller of an acquisition has released it
-	dueAt          time.Duration // when the scheduler checks it next
-	heapIndex      int           // in the schedule, or notScheduled
-	awaitingWork   bool          // it has ended; its release waits for work under it
-	inFlight       atomic.Int32  // requests in flight that may extend it; after the end it only falls
-	idle           chan struct{} // closed when inFlight falls to 0; nil if nothing waits for it
-	renewalFailed  bool          // the last renewal failed
-	mustRelease    bool          // it is not passed on: it may be lost, or ReleaseAll releases it
-	ticketIssued   bool          // a ticket exists: another Client may have prolonged the lease
-	selfWaitWarned bool          // a warning was logged that this Client waits for it for long
-	isPlace        bool          // it waits in the queue of the store
-	confirmedAt    time.Duration // when the last request that confirmed the place was sent
-	promisedTTL    time.Duration // for which the store has promised it, of which deadline is the end
+	// Client.mu guards the fields from here to selfWaitWarned. Of endReason and inFlight, it guards
+	// the changes.
+	inFlight       atomic.Int32          // requests in flight that may extend it; after the end it only falls
+	endReason      atomic.Pointer[error] // nil as long as the lock is held; it is set once
+	handles        *handle               // the handles that are not released, and the last one that was
+	openHandles    int                   // handles not yet released
+	dueAt          time.Duration         // when the scheduler checks it next
+	heapIndex      int                   // in the schedule, or notScheduled
+	idle           chan struct{}         // closed when inFlight falls to 0; nil if nothing waits for it
+	confirmedAt    time.Duration         // when the last request that confirmed the place was sent
+	promisedTTL    time.Duration         // for which the store has promised it, of which deadline is the end
+	isPlace        bool                  // it waits in the queue of the store
+	used           bool                  // the caller of an acquisition has released it
+	awaitingWork   bool                  // it has ended; its release waits for work under it
+	renewalFailed  bool                  // the last renewal failed
+	mustRelease    bool                  // it is not passed on: it may be lost, or ReleaseAll releases it
+	ticketIssued   bool                  // a ticket exists: another Client may have prolonged the lease
+	selfWaitWarned bool                  // a warning was logged that this Client waits for it for long
 
 	releaseOnce sync.Once
 	releaseErr  error
@@ -99,15 +86,7 @@ func (c *Client) newLease(ctx context.Context, full, owner string, o *Options) *
 		c:           c,
 		fullName:    full,
 		owner:       owner,
-		ttl:         o.TTL,
-		minHold:     o.MinHold,
-		maxHold:     o.MaxHold,
-		limit:       o.limit(),
-		weight:      o.Weight,
-		metadata:    o.Metadata,
-		autoRenew:   !o.NoRenew,
-		reentrant:   o.Reentrant,
-		detached:    o.Detached,
+		options:     *o,
 		heapIndex:   notScheduled,
 		openHandles: 1,
 	}
@@ -149,10 +128,10 @@ func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) err
 		l.grantedAt = c.clock.now()
 	}
 	l.turnEnd = l.grantedAt + c.localTurn
-	if l.maxHold > 0 {
-		l.maxHoldEnd = l.grantedAt + l.maxHold
+	if l.options.MaxHold > 0 {
+		l.maxHoldEnd = l.grantedAt + l.options.MaxHold
 	}
-	raiseReading(&l.latestExpiry, l.grantedAt+l.ttl)
+	raiseReading(&l.latestExpiry, l.grantedAt+l.options.TTL)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.extend(sent, ttl)
@@ -181,8 +160,8 @@ func (l *lease) extend(sent, ttl time.Duration) {
 	}
 	raiseReading(&l.deadline, deadline)
 	l.dueAt = time.Duration(l.deadline.Load())
-	if l.autoRenew && l.dueAt != l.maxHoldEnd {
-		l.dueAt = min(l.dueAt, sent+min(ttl, l.ttl)/3)
+	if !l.options.NoRenew && l.dueAt != l.maxHoldEnd {
+		l.dueAt = min(l.dueAt, sent+min(ttl, l.options.TTL)/3)
 	}
 }
 
@@ -201,7 +180,7 @@ func (l *lease) stopAutoRenew() {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.autoRenew = false
+	l.options.NoRenew = true
 	if l.endReason.Load() == nil {
 		l.dueAt = time.Duration(l.deadline.Load())
 		c.reschedule(l)
@@ -210,7 +189,7 @@ func (l *lease) stopAutoRenew() {
 
 // joinable reports whether an acquisition may share the lease. The caller holds Client.mu.
 func (l *lease) joinable() bool {
-	return l.reentrant && l.openHandles > 0 && l.endReason.Load() == nil
+	return l.options.Reentrant && l.openHandles > 0 && l.endReason.Load() == nil
 }
 
 // appendHandles appends the handles in l.handles. The caller holds Client.mu.
@@ -227,19 +206,15 @@ func (l *lease) currentRecord() Record {
 	now := c.clock.now()
 	left := time.Duration(l.deadline.Load()) - now
 	wall := time.Now().Round(0)
-	weight := 0
-	if l.limit > 0 {
-		weight = max(l.weight, 1)
-	}
 	return Record{
 		Name:      c.stripPrefix(l.fullName),
-		Holder:    c.holder,
+		Holder:    cmp.Or(l.originalHolder, c.holder),
 		Token:     l.token,
 		Since:     wall.Add(l.grantedAt - now),
 		Until:     wall.Add(left),
 		Remaining: max(left, 0),
-		Limit:     l.limit,
-		Weight:    weight,
-		Metadata:  l.metadata,
+		Limit:     l.options.limit(),
+		Weight:    l.options.Weight,
+		Metadata:  l.options.Metadata,
 	}
 }

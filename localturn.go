@@ -39,24 +39,18 @@ func (a *acquireOp) yield(w *retryWaiter) error {
 	return w.sleepFor(left)
 }
 
-// allowsLocalTurn reports whether a lease may be passed on to a call with these options. The other
-// options bind a hold to its acquisition; passOn tests them for the lease.
-func (o *Options) allowsLocalTurn() bool {
-	return o.MinHold == 0 && o.MaxHold == 0 && !o.NoRenew && !o.Reentrant && !o.Detached
-}
-
 // requestedTokens returns how many tokens the next attempt requests. It is 0, for one token, unless
 // other goroutines wait, since a grant of several costs the store more.
 func (a *acquireOp) requestedTokens() int {
 	c := a.c
-	if c.localTurn <= 0 || !c.guarantees.Fencing || !a.options.allowsLocalTurn() {
+	if c.localTurn <= 0 || !c.guarantees.Fencing {
 		return 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := a.head.queue
 	first := q.firstWaiter()
-	if first == nil || !first.options.suit(a.options.TTL, a.options.Metadata) {
+	if first == nil || !a.options.passableTo(&first.options) {
 		return 0
 	}
 	return max(driver.MaxTokens/q.heads, minTokens)
@@ -70,9 +64,15 @@ func (q *nameQueue) firstWaiter() *waiter {
 	return q.waiters.Front().Value.(*waiter)
 }
 
-// suit reports whether a call with these options can get a lease with this TTL and metadata.
-func (o *Options) suit(ttl time.Duration, metadata map[string]string) bool {
-	return o.allowsLocalTurn() && o.TTL == ttl && maps.Equal(o.Metadata, metadata)
+// passableTo reports whether a lease with these options may be passed on to a call with the options
+// of next. Options that bind a hold to its acquisition forbid it.
+func (o *Options) passableTo(next *Options) bool {
+	for _, of := range [...]*Options{o, next} {
+		if of.MinHold > 0 || of.MaxHold > 0 || of.NoRenew || of.Reentrant || of.Detached {
+			return false
+		}
+	}
+	return o.TTL == next.TTL && maps.Equal(o.Metadata, next.Metadata)
 }
 
 // storeToken returns the token under which the store has the hold with the given token: the first of
@@ -93,18 +93,18 @@ func (c *Client) storeToken(full string, token int64) int64 {
 func (l *lease) passOn() bool {
 	c := l.c
 	now := c.clock.now()
-	if l.minHold > 0 || l.maxHold > 0 || l.reentrant || l.detached || now >= l.turnEnd || c.guarantees.Fencing && l.token >= l.lastToken {
+	if now >= l.turnEnd || c.guarantees.Fencing && l.token >= l.lastToken {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := l.head
 	if now >= l.dueAt || h == nil || h.lease != l || l.inFlight.Load() > 0 || l.renewalFailed ||
-		!l.autoRenew || l.mustRelease || l.keepUntil.Load() != 0 || time.Duration(l.latestExpiry.Load()) > now+l.ttl {
+		l.mustRelease || l.keepUntil.Load() != 0 || time.Duration(l.latestExpiry.Load()) > now+l.options.TTL {
 		return false
 	}
 	w := h.queue.firstWaiter()
-	if w == nil || !w.options.suit(l.ttl, l.metadata) {
+	if w == nil || !l.options.passableTo(&w.options) {
 		return false
 	}
 	next := c.newLease(w.ctx, l.fullName, l.owner, &w.options)
@@ -129,6 +129,5 @@ func (l *lease) passOn() bool {
 // giveBack ends a lease that was passed on to a caller that no longer wants it. The caller has
 // acquired nothing, so that nothing is logged and no hook is called.
 func (l *lease) giveBack() {
-	l.unreported.Store(true)
 	l.first.lock.discard()
 }

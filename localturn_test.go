@@ -537,6 +537,31 @@ func TestBreakInALocalTurn(t *testing.T) {
 	}
 }
 
+// BreakToken with the token of a hold that is over does not end the hold to which its lease was
+// passed on, through any Client.
+func TestBreakOfAFormerHoldInALocalTurn(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, other := open(t, store, &holdfast.Config{LocalTurn: time.Hour}), open(t, store, nil)
+		first := acquire(t, c, "a", nil)
+		locks := startWaiters(t, c, "a", 3)
+		release(t, first)
+		release(t, <-locks)
+		former := <-locks
+		release(t, former)
+		lock := <-locks // passed on
+		for _, client := range []*holdfast.Client{c, other} {
+			_, err := client.BreakToken(ctx, "a", former.Token())
+			wantErr(t, err, holdfast.ErrNotHeld)
+		}
+		synctest.Wait()
+		if err := lock.Err(); err != nil {
+			t.Errorf("the present hold: %v", err)
+		}
+		release(t, lock)
+	})
+}
+
 // A loss that the store reports ends the present hold of the lease.
 func TestLossInALocalTurn(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -556,8 +581,12 @@ func TestLossInALocalTurn(t *testing.T) {
 
 type alarmingStore struct {
 	*memstore.Store
-	owner string // of the last grant
-	alarm func(name, owner string)
+	owner  string // of the last grant
+	notify func(driver.Notice)
+}
+
+func (s *alarmingStore) alarm(name, owner string) {
+	s.notify(driver.Notice{Kind: driver.Lost, Name: name, Owner: owner})
 }
 
 func (s *alarmingStore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
@@ -566,7 +595,7 @@ func (s *alarmingStore) Acquire(ctx context.Context, req driver.AcquireRequest) 
 }
 
 func (s *alarmingStore) Notify(f func(driver.Notice)) (stop func()) {
-	s.alarm = func(name, owner string) { f(driver.Notice{Kind: driver.Lost, Name: name, Owner: owner}) }
+	s.notify = f
 	return s.Store.Notify(f)
 }
 

@@ -32,7 +32,15 @@ func (l *Lock) Name() string { return l.lease.c.stripPrefix(l.lease.fullName) }
 // Of holds with a Limit, one that was passed on (see Config.LocalTurn) may have a smaller token than
 // holds with a Limit that began before it. Each has a token of its own all the same, and a plain
 // Acquire has one above those of all holds before it, and below those of all behind it.
-func (l *Lock) Token() int64 { return l.lease.token }
+//
+// Of a nil Lock it is 0: FromContext(ctx).Token() outside of the work of Do is a token that every
+// resource refuses which has seen another.
+func (l *Lock) Token() int64 {
+	if l == nil || l.lease == nil {
+		return 0
+	}
+	return l.lease.token
+}
 
 // Holder returns the public name under which the lock is held: that of the Client, but of an
 // adopted lock that of the Client which acquired it ("" if the store does not know it).
@@ -44,7 +52,7 @@ func (l *Lock) Holder() string {
 }
 
 // Metadata returns what Options.Metadata held when the lock was acquired.
-func (l *Lock) Metadata() map[string]string { return maps.Clone(l.lease.metadata) }
+func (l *Lock) Metadata() map[string]string { return maps.Clone(l.lease.options.Metadata) }
 
 // Deadline returns the time until which the lock is held whatever happens to the network, unless
 // it is broken by force. Renewals move it. It carries a monotonic reading. It counts from the
@@ -115,8 +123,9 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 // It returns nil if the store confirmed the release, or the lock was passed on to another goroutine
 // of this Client (see Config.LocalTurn); a [LostError] if the lock had been lost
 // before; and ErrUnavailable if the store did not confirm: then the release is retried in the
-// background, until the TTL has freed the lock in any case. Further calls do nothing and return
-// the same.
+// background, until the TTL has freed the lock in any case. After a request without an answer a
+// store that no longer has the lock confirms it, too, unless Options.MinHold is to keep the name: a
+// loss just before is not noticed then. Further calls do nothing and return the same.
 func (l *Lock) Release() error {
 	l.releaseOnce.Do(func() { l.releaseErr = l.release(false) })
 	return l.releaseErr

@@ -32,12 +32,14 @@ type Options struct {
 
 	// MinHold keeps the name taken until that long after the acquisition, even if the lock is
 	// released sooner: work then runs at most once in that time, also among replicas with
-	// different clocks. At most driver.MaxTTL.
+	// different clocks, unless its holder dies or is cut off: the name is free when the TTL is
+	// over. A TTL of MinHold, or package once, closes that. At most driver.MaxTTL.
 	MinHold time.Duration
 
 	// MaxHold ends the hold that long after the acquisition: renewal stops, and the lock is lost
-	// with the reason ErrMaxHold. 0 means no limit. It can be shorter than MinHold: after the
-	// Release of a lock lost in this way, too, the name stays taken until MinHold is over.
+	// with the reason ErrMaxHold. It is driver.MinTTL at least; 0 means no limit. It can be shorter
+	// than MinHold: after the Release of a lock lost in this way, too, the name stays taken until
+	// MinHold is over.
 	MaxHold time.Duration
 
 	// Metadata is shown to everybody with access to the store: at most driver.MaxMetadataEntries
@@ -51,7 +53,8 @@ type Options struct {
 	// Reentrant lets an Acquire by the same Client join a hold that it has already, if that was
 	// acquired with Reentrant too: it extends the hold and returns a Lock of its own with the
 	// same token. The lock is released when the last of them is released. The options of the
-	// first stay in force. Goroutines that share a hold do not exclude each other.
+	// first stay in force. Goroutines that share a hold do not exclude each other. It excludes
+	// Shared and Limit; as a default of the Config it does not apply to calls that set one of them.
 	Reentrant bool
 
 	// Detached makes a hold that outlives the process, on stores too that free the locks of a
@@ -194,8 +197,11 @@ func (o *Options) withDefaults(defaults *Options) Options {
 		merged.MaxAttempts = defaults.MaxAttempts
 	}
 	merged.NoRenew = merged.NoRenew || defaults.NoRenew
-	merged.Reentrant = merged.Reentrant || defaults.Reentrant
+	merged.Reentrant = merged.Reentrant || defaults.Reentrant && merged.limit() == 0
 	merged.Detached = merged.Detached || defaults.Detached
+	if merged.Limit > 0 && merged.Weight == 0 {
+		merged.Weight = 1
+	}
 	if len(merged.Metadata) > 0 {
 		merged.Metadata = maps.Clone(merged.Metadata) // the caller may change the original
 	}
@@ -219,6 +225,9 @@ func (o *Options) validate(guarantees driver.Guarantees) error {
 	if o.Wait < 0 || o.MaxHold < 0 || o.MaxAttempts < 0 {
 		return fmt.Errorf("%w: Wait, MaxHold and MaxAttempts cannot be negative", ErrInvalid)
 	}
+	if o.MaxHold > 0 && o.MaxHold < driver.MinTTL {
+		return fmt.Errorf("%w: MaxHold %v is below %v%s", ErrInvalid, o.MaxHold, driver.MinTTL, unitHint(o.MaxHold))
+	}
 	if o.MinHold < 0 || o.MinHold > driver.MaxTTL {
 		return fmt.Errorf("%w: MinHold %v is not between 0 and %v", ErrInvalid, o.MinHold, driver.MaxTTL)
 	}
@@ -230,13 +239,13 @@ func (o *Options) validate(guarantees driver.Guarantees) error {
 	case o.Weight != 0 && o.Limit == 0:
 		return fmt.Errorf("%w: Weight is a share of a Limit, and there is none", ErrInvalid)
 	case o.Weight < 0 || o.Weight > o.Limit:
-		return fmt.Errorf("%w: Weight %d is not between 0 and the Limit of %d", ErrInvalid, o.Weight, o.Limit)
+		return fmt.Errorf("%w: Weight %d is not between 1 and the Limit of %d", ErrInvalid, o.Weight, o.Limit)
 	case o.limit() != 0 && o.Reentrant:
 		return fmt.Errorf("%w: a shared or limited lock cannot be Reentrant", ErrInvalid)
 	case o.Shared && !guarantees.Shared:
-		return fmt.Errorf("%w: the %s store has no Shared", ErrUnsupported, guarantees.Store)
+		return fmt.Errorf("%w: the %s store has no Shared: take it exclusively, or use a store that has it (memory, files, Redis, PostgreSQL)", ErrUnsupported, guarantees.Store)
 	case o.Limit > 0 && !guarantees.Limited:
-		return fmt.Errorf("%w: the %s store has no Limit", ErrUnsupported, guarantees.Store)
+		return fmt.Errorf("%w: the %s store has no Limit: take it exclusively, or use a store that has it (memory, files, Redis, the table of PostgreSQL)", ErrUnsupported, guarantees.Store)
 	}
 	if o.MinHold > 0 && !guarantees.Keep {
 		return fmt.Errorf("%w: MinHold", ErrUnsupported)
@@ -296,9 +305,18 @@ func (c *Config) validate(holder string, guarantees driver.Guarantees) error {
 
 func checkTTL(ttl time.Duration) error {
 	if ttl < driver.MinTTL || ttl > driver.MaxTTL {
-		return fmt.Errorf("%w: TTL %v is not between %v and %v", ErrInvalid, ttl, driver.MinTTL, driver.MaxTTL)
+		return fmt.Errorf("%w: TTL %v is not between %v and %v%s", ErrInvalid, ttl, driver.MinTTL, driver.MaxTTL, unitHint(ttl))
 	}
 	return nil
+}
+
+// unitHint returns what to write in place of a duration that looks like a number of seconds, "" for
+// any other.
+func unitHint(d time.Duration) string {
+	if d <= 0 || d >= time.Microsecond {
+		return ""
+	}
+	return fmt.Sprintf("; a number alone is nanoseconds: write %d*time.Second", int64(d))
 }
 
 // checkText returns an error for a text that cannot be a name or a holder.

@@ -65,7 +65,7 @@ func (l *lease) confirmPlace(sent time.Duration) {
 // sent. The caller holds c.mu.
 func (l *lease) schedulePlace(sent time.Duration) {
 	c := l.c
-	ttl := placeTTL(l.ttl)
+	ttl := placeTTL(l.options.TTL)
 	l.confirmedAt = max(l.confirmedAt, sent)
 	raiseReading(&l.latestExpiry, c.clock.now()+ttl)
 	l.dueAt = l.confirmedAt + ttl/3
@@ -81,27 +81,23 @@ func (l *lease) endPlace() {
 	c.schedule.remove(l)
 }
 
-// applyPlaceOutcome records the outcome of the renewal of a place that was sent at sent. The lease
-// may be a hold by now, or given up. The caller holds c.mu.
+// applyPlaceOutcome records the outcome of the renewal of a place that was sent at sent, and that
+// it is no longer in flight. The lease may be a hold by now, or given up.
 func (l *lease) applyPlaceOutcome(outcome driver.RenewOutcome, sent time.Duration) {
 	c := l.c
-	if !l.isPlace {
-		if outcome == driver.Renewed && c.holds(l) {
-			l.extend(sent, placeTTL(l.ttl))
-			c.reschedule(l)
-		}
-		return
-	}
-	if outcome == driver.RenewQueued {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !l.isPlace && outcome == driver.Renewed && l.head != nil && l.head.lease == l && l.endReason.Load() == nil:
+		l.extend(sent, placeTTL(l.options.TTL))
+		c.reschedule(l)
+	case !l.isPlace:
+	case outcome == driver.RenewQueued:
 		l.schedulePlace(sent)
-		return
+	default:
+		l.head.signal(true) // A claim shows whether it was admitted or lost.
 	}
-	l.head.signal(true) // A claim shows whether it was admitted or lost.
-}
-
-// holds reports whether l is the lease that the Client holds. The caller holds c.mu.
-func (c *Client) holds(l *lease) bool {
-	return l.head != nil && l.head.lease == l && l.endReason.Load() == nil
+	l.endRequest()
 }
 
 // takeGrant returns the grant that a notice has reported for the place of l, and the time of the
@@ -115,7 +111,7 @@ func (l *lease) takeGrant() (res driver.AcquireResult, confirmedAt time.Duration
 		switch {
 		case n.Owner != l.owner:
 			c.giveBackGrant(n)
-		case l.autoRenew && !l.detached:
+		case !l.options.NoRenew && !l.options.Detached:
 			res = driver.AcquireResult{Granted: true, Token: n.Token, Tokens: n.Tokens}
 		}
 	}
@@ -177,9 +173,9 @@ func (c *Client) onNotice(n driver.Notice) {
 		}
 	}
 	switch {
-	case n.Kind == driver.Granted && h == nil:
+	case n.Kind == driver.Granted && h != nil && h.lease != nil && h.lease.owner == n.Owner: // It is held already.
+	case n.Kind == driver.Granted && (h == nil || h.owner != n.Owner && (h.lease != nil || h.withoutPlace)):
 		c.giveBackGrant(n)
-	case n.Kind == driver.Granted && h.lease != nil && h.lease.owner == n.Owner: // It is held already.
 	case n.Kind == driver.Granted:
 		h.grants = append(h.grants, n)
 		h.signal(true)
@@ -188,25 +184,27 @@ func (c *Client) onNotice(n driver.Notice) {
 	}
 }
 
-// noteHandOver records that the hold of an owner is no longer that of this Client, since the notice
-// of its grant may still be on its way. The caller holds c.mu.
-func (c *Client) noteHandOver(owner string) {
+// noteTicket records that other Clients may have the hold of an owner by a ticket, since the notice
+// of its grant may still be on its way.
+func (c *Client) noteTicket(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := c.clock.now()
-	for other, at := range c.handedOver {
+	for other, at := range c.ticketOwners {
 		if now-at > lateNoticeTime {
-			delete(c.handedOver, other)
+			delete(c.ticketOwners, other)
 		}
 	}
-	if c.handedOver == nil {
-		c.handedOver = map[string]time.Duration{}
+	if c.ticketOwners == nil {
+		c.ticketOwners = map[string]time.Duration{}
 	}
-	c.handedOver[owner] = now
+	c.ticketOwners[owner] = now
 }
 
-// giveBackGrant releases a hold that was granted to an owner for which nothing waits, unless it was
-// handed over. The caller holds c.mu.
+// giveBackGrant releases a hold that was granted to an owner for which nothing waits, unless there is
+// a ticket for it. The caller holds c.mu.
 func (c *Client) giveBackGrant(n driver.Notice) {
-	if _, handedOver := c.handedOver[n.Owner]; handedOver || c.closed {
+	if _, ticket := c.ticketOwners[n.Owner]; ticket || c.closed {
 		return // The holds of a Client that is closed expire soon, since nothing renews them.
 	}
 	l := c.newLease(context.Background(), n.Name, n.Owner, &Options{TTL: maxPlaceTTL})
@@ -226,31 +224,5 @@ func (h *queueHead) signal(noticed bool) {
 	select {
 	case h.wake <- struct{}{}:
 	default:
-	}
-}
-
-// renewPlaces renews places with one request. A request in flight is counted for each. Holds are
-// not among them, since their timeout may be longer.
-func (c *Client) renewPlaces(places []*lease) {
-	reqs := make([]driver.RenewRequest, len(places))
-	timeout := c.requestTimeout
-	for i, l := range places {
-		ttl := placeTTL(l.ttl)
-		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: ttl}
-		timeout = min(timeout, c.renewTimeout(ttl))
-	}
-	sent := c.clock.now()
-	outcomes, _ := request(c, context.Background(), "renew", timeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {
-		return c.store.Renew(ctx, reqs)
-	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, l := range places {
-		outcome := driver.RenewUnknown
-		if i < len(outcomes) {
-			outcome = outcomes[i]
-		}
-		l.applyPlaceOutcome(outcome, sent)
-		l.endRequest()
 	}
 }

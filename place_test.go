@@ -277,6 +277,15 @@ func TestWaiterThatGivesUp(t *testing.T) {
 // A notice of a grant that was claimed before comes while the answer to the claim is on its way, or
 // after the lock has been handed over. It does not end the hold, which another process has by then.
 func TestLateNoticeOfALockHandedOver(t *testing.T) {
+	testLateNoticeOfATicket(t, &holdfast.Options{Detached: true}, (*holdfast.Lock).HandOver)
+}
+
+// So it does not if its first Client made a ticket and ended by MaxHold, which releases nothing.
+func TestLateNoticeOfALockWithATicket(t *testing.T) {
+	testLateNoticeOfATicket(t, &holdfast.Options{Detached: true, MaxHold: 2 * time.Minute}, (*holdfast.Lock).Ticket)
+}
+
+func testLateNoticeOfATicket(t *testing.T, o *holdfast.Options, makeTicket func(*holdfast.Lock) (holdfast.Ticket, error)) {
 	for _, delay := range []time.Duration{2 * time.Second, 4 * time.Second, 20 * time.Second} {
 		for _, waits := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v,waits=%v", delay, waits), func(t *testing.T) {
@@ -285,7 +294,7 @@ func TestLateNoticeOfALockHandedOver(t *testing.T) {
 					a, b := open(t, store.Store, nil), open(t, store, nil)
 					first := acquire(t, a, "a", nil)
 					got := make(chan *holdfast.Lock)
-					go func() { got <- acquire(t, b, "a", &holdfast.Options{Detached: true}) }()
+					go func() { got <- acquire(t, b, "a", o) }()
 					synctest.Wait()
 					store.Once(faultstore.Notice, faultstore.Delay(delay))
 					store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
@@ -294,7 +303,7 @@ func TestLateNoticeOfALockHandedOver(t *testing.T) {
 						return nil
 					})
 					release(t, first) // b finds by the renewal of its place, after 1.7 s, that it has the lock.
-					ticket, err := (<-got).HandOver()
+					ticket, err := makeTicket(<-got)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -307,7 +316,13 @@ func TestLateNoticeOfALockHandedOver(t *testing.T) {
 						defer cancel()
 						go func() { _, _ = b.Acquire(limited, "a", nil) }()
 					}
-					time.Sleep(delay)
+					if time.Sleep(delay); o.MaxHold > 0 {
+						time.Sleep(o.MaxHold - delay - time.Second) // Nothing remembers the first ticket.
+						if _, err := acquire(t, b, "another", o).Ticket(); err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(2 * time.Second)
+					}
 					synctest.Wait()
 					if err := adopted.Extend(ctx, time.Minute); err != nil {
 						t.Error(err)
@@ -634,6 +649,35 @@ func TestMaxAttemptsHasNoPlace(t *testing.T) {
 		if took := time.Since(began); took < 2*time.Second || took > 4*time.Second {
 			t.Errorf("five attempts took %v, want four pauses of 0.5s to 1s", took)
 		}
+	})
+}
+
+// A grant to a reader that has given up is given back at once, also while a writer of the Client
+// pauses between attempts.
+func TestGrantBesideAWriterWithoutAPlace(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := &alarmingStore{Store: memstore.New()}
+		c := open(t, store, &holdfast.Config{Backoff: holdfast.Backoff{Min: time.Minute, Max: time.Minute}})
+		release(t, acquire(t, c, "a", &holdfast.Options{Shared: true}))
+		reader := driver.AcquireRequest{Name: "a", Owner: store.owner, TTL: time.Hour, Limit: driver.Shared}
+		res, err := store.Store.Acquire(ctx, reader)
+		if err != nil || !res.Granted {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		limited, cancel := context.WithCancel(ctx)
+		given := make(chan error, 1)
+		go func() {
+			_, err := c.Acquire(limited, "a", &holdfast.Options{MaxAttempts: 5})
+			given <- err
+		}()
+		synctest.Wait()
+		store.notify(driver.Notice{Kind: driver.Granted, Name: "a", Owner: reader.Owner, Token: res.Token, Tokens: 1})
+		synctest.Wait()
+		if rec, held, _ := store.Lookup(ctx, "a"); held && rec.Limit != 0 {
+			t.Errorf("the reader still has the lock: %+v", rec)
+		}
+		cancel()
+		wantErr(t, <-given, context.Canceled)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -30,8 +31,8 @@ type nameQueue struct {
 	lastAnswer     error
 	lastAnswerSent time.Duration
 
-	// lastGranted is the lease that was granted last of those behind which the lock was held, or
-	// others waited: such a grant is an answer, too.
+	// lastGranted is the newest lease that left the lock held or had waiters behind it: such a
+	// grant is an answer, too.
 	lastGranted *lease
 
 	// failingSince is since when the store has not answered about the name, 0 if it has.
@@ -50,8 +51,10 @@ type queueHead struct {
 	owner   string          // of the last attempt, for a shared or limited lock
 	lease   *lease          // once it holds the lock
 	wake    chan struct{}   // ends the pause of the head; has room for one
-	noticed bool            // a notice came that has ended no pause yet
 	grants  []driver.Notice // Granted notices that the head has not read
+	noticed bool            // a notice came that has ended no pause yet
+
+	withoutPlace bool // The head of an exclusive lock makes attempts only.
 }
 
 // hasRoom reports whether another caller can be a head.
@@ -65,8 +68,8 @@ func (q *nameQueue) hasRoom() bool {
 	return true
 }
 
-// isHeld reports whether it is certain that the store would refuse another request: there are as
-// many heads as there can be, and all of them hold the lock. The caller holds c.mu.
+// isHeld reports whether every possible head holds the lock, so that the store would refuse another
+// request. The caller holds c.mu.
 func (q *nameQueue) isHeld() bool {
 	if q.limit == 0 {
 		return q.first.holds()
@@ -193,7 +196,7 @@ type waiter struct {
 	ready   chan struct{} // closed when it leaves the queue
 
 	// One of these is set before ready is closed.
-	head   *queueHead // that it is from now on
+	head   *queueHead // the head that this waiter has become
 	join   *lease     // a reentrant lease to join
 	passed *lease     // a lease that was passed on to it: see passOn
 }
@@ -202,10 +205,7 @@ type waiter struct {
 // one, it waits. It returns a waiter with a lease instead if there is one that the operation may
 // join, or that was passed on to it. The caller holds c.mu, which enqueue unlocks.
 func (a *acquireOp) enqueue() (*waiter, error) {
-	c, limit, weight := a.c, a.options.limit(), 0
-	if limit > 0 {
-		weight = max(a.options.Weight, 1)
-	}
+	c, limit, weight := a.c, a.options.limit(), a.options.Weight
 	for ; ; c.mu.Lock() {
 		q := c.findQueue(a.fullName, limit, weight)
 		if q == nil {
@@ -219,6 +219,7 @@ func (a *acquireOp) enqueue() (*waiter, error) {
 			if q.heads > 0 {
 				a.head = &queueHead{queue: q}
 			}
+			a.head.withoutPlace = a.singleAttempt || a.options.MaxAttempts > 0
 			q.heads++
 			c.mu.Unlock()
 			return nil, nil
@@ -245,8 +246,12 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 	w := &waiter{ctx: a.ctx, options: a.options, ready: make(chan struct{})}
 	element := q.waiters.PushBack(w)
 	a.startedAt = c.clock.now()
-	selfWait := c.newSelfWait(q)
-	defer selfWait.stop()
+	var overdue <-chan time.Time // nil if nothing is logged
+	if c.log != nil {
+		ticker := time.NewTicker(c.requestTimeout)
+		defer ticker.Stop()
+		overdue = ticker.C
+	}
 	outage := time.NewTimer(c.outage)
 	defer outage.Stop()
 	var err error
@@ -265,8 +270,8 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 			a.head = w.head
 			return w, nil
 		case <-changed:
-		case <-selfWait.overdue():
-			selfWait.warnIfSameLease(a, q)
+		case <-overdue:
+			a.warnOwnLease(q.holdingLease)
 		case <-outage.C:
 			if err = a.outageError(q); err == nil {
 				outage.Reset(c.outage)
@@ -381,7 +386,7 @@ func (c *Client) handOff(h *queueHead) {
 	q.signalChange()
 	if w := q.firstWaiter(); w != nil {
 		q.waiters.Remove(q.waiters.Front())
-		w.head = h
+		w.head, h.withoutPlace = h, w.options.MaxAttempts > 0
 		close(w.ready)
 		return
 	}
@@ -390,8 +395,8 @@ func (c *Client) handOff(h *queueHead) {
 	}
 }
 
-// registerLease makes a lease that of its head, or an adopted one, and admits waiters that may
-// join it. The caller holds c.mu.
+// registerLease records a granted lease in its head, or among the adopted ones. Waiting reentrant
+// callers then join it. The caller holds c.mu.
 func (c *Client) registerLease(l *lease) {
 	if l.adopted {
 		c.adopted[l] = struct{}{}
@@ -399,11 +404,12 @@ func (c *Client) registerLease(l *lease) {
 	}
 	q := l.head.queue
 	l.head.lease, q.lastAnswer, q.failingSince = l, nil, 0
+	l.head.grants = slices.DeleteFunc(l.head.grants, func(n driver.Notice) bool { return n.Owner == l.owner })
 	if q.limit == 0 || q.firstWaiter() != nil || q.isHeld() {
 		q.lastGranted = l
 	}
 	q.signalChange()
-	if !l.reentrant || q.waiters == nil {
+	if !l.options.Reentrant || q.waiters == nil {
 		return
 	}
 	var next *list.Element
@@ -425,75 +431,21 @@ func (a *acquireOp) logWaiting(held *HeldError) {
 	}
 }
 
-// A selfWait detects that an operation waits in the queue behind a lease of its own Client for
-// longer than a request to the store may take, as one does that waits for itself. It does not
-// refer to the operation, so that the operation need not be on the heap.
-type selfWait struct {
-	timer *time.Timer // nil if the Client has no Logger
-	lease *lease      // that held the name when the timer was started, nil if none
-}
-
-// newSelfWait starts the timer for the lease that holds the name. The caller holds c.mu.
-func (c *Client) newSelfWait(q *nameQueue) selfWait {
-	if c.log == nil {
-		return selfWait{}
-	}
-	return selfWait{timer: time.NewTimer(c.requestTimeout), lease: q.holdingLease()}
-}
-
-// overdue returns a channel that receives a value when it is time for warnIfSameLease.
-func (w *selfWait) overdue() <-chan time.Time {
-	if w.timer == nil {
-		return nil
-	}
-	return w.timer.C
-}
-
-// warnIfSameLease logs that the wait is long if the same lease still holds the name. It warns
-// once for each lease.
-func (w *selfWait) warnIfSameLease(a *acquireOp, q *nameQueue) {
+// warnOwnLease logs, once for each lease, that the operation has waited for longer than a request may
+// take for a lease of its own Client, as one does that waits for itself.
+func (a *acquireOp) warnOwnLease(find func() *lease) {
 	c := a.c
+	now := c.clock.now()
 	c.mu.Lock()
-	before, now := w.lease, q.holdingLease()
-	w.lease = now
-	due := now != nil && now == before && !now.selfWaitWarned
-	if due {
-		now.selfWaitWarned = true
-	}
-	c.mu.Unlock()
-	w.timer.Reset(c.requestTimeout)
-	if due {
-		a.warnSelfWait(now.currentRecord())
-	}
-}
-
-// warnSelfWait logs that the operation waits for its own Client.
-func (a *acquireOp) warnSelfWait(held Record) {
-	a.c.log.WarnContext(a.ctx, "waiting for a lock that this very client holds; if its holder waits for this, it waits for ever",
-		"name", a.name, "holder", held.Holder, "since", held.Since, "waited", a.c.clock.now()-a.startedAt)
-}
-
-// warnHeldLease logs, once for each lease, that the operation, which is the head of its queue,
-// waits for long for a lease of this Client that is in another queue, or in none.
-func (a *acquireOp) warnHeldLease(held Record) {
-	c := a.c
-	if c.log == nil || a.singleAttempt || c.clock.now()-a.startedAt <= c.requestTimeout {
-		return
-	}
-	c.mu.Lock()
-	l := c.leaseWithToken(a.fullName, held.Token)
-	due := l != nil && !l.selfWaitWarned
+	l := find()
+	due := l != nil && !l.selfWaitWarned && now-max(l.grantedAt, a.startedAt) >= c.requestTimeout
 	if due {
 		l.selfWaitWarned = true
 	}
 	c.mu.Unlock()
 	if due {
-		a.warnSelfWait(held)
-	}
-}
-
-func (w *selfWait) stop() {
-	if w.timer != nil {
-		w.timer.Stop()
+		held := l.currentRecord()
+		c.log.WarnContext(a.ctx, "waiting for a lock that this very client holds; if its holder waits for this, it waits for ever",
+			"name", a.name, "holder", held.Holder, "since", held.Since, "waited", now-a.startedAt)
 	}
 }

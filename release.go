@@ -164,7 +164,7 @@ func (l *lease) endHoldReported(end error) {
 		event.Kind, event.Left = EventKept, keep
 	}
 	switch {
-	case l.unreported.Load():
+	case !l.first.lockReturned.Load(): // No caller has got a Lock of it.
 	case l.releaseErr != nil:
 		c.logWarning(context.Background(), "release not confirmed", name, l.releaseErr)
 	case c.log != nil:
@@ -182,11 +182,11 @@ func (l *lease) releaseWithRetry() error {
 	for n := 0; ; n++ {
 		sent := c.clock.now()
 		ours, err := l.sendRelease()
-		if err == nil && !ours && !applied {
+		if err == nil && !ours && (!applied || l.keepEnd() > c.clock.now()) {
 			return &LostError{Name: c.stripPrefix(l.fullName), Token: l.token, Reason: ErrTaken}
 		}
 		if err == nil {
-			return nil // if it was not ours, an earlier attempt has released it
+			return nil // An earlier attempt may have released it. A name that it keeps is reported as ours.
 		}
 		applied = applied || !driver.IsNotApplied(err)
 		if driver.Permanent(err) {
@@ -267,8 +267,8 @@ func (l *lease) keepEnd() time.Duration {
 		return 0
 	}
 	until := time.Duration(l.keepUntil.Load())
-	if l.minHold > 0 {
-		until = max(until, l.grantedAt+l.minHold)
+	if l.options.MinHold > 0 {
+		until = max(until, l.grantedAt+l.options.MinHold)
 	}
 	return until
 }

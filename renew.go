@@ -42,20 +42,16 @@ func (c *Client) runScheduler() {
 		for _, l := range expired {
 			c.activeCalls.Go(func() { _ = l.checkHeld() }) // marks it as lost
 		}
-		for _, batch := range c.splitBatches(renewals, func(l *lease) time.Duration { return l.ttl }) {
+		for _, batch := range c.splitBatches(renewals, false) {
 			c.activeCalls.Go(func() {
-				timeout := c.requestTimeout
-				for _, l := range batch {
-					timeout = min(timeout, c.renewTimeout(l.ttl))
-				}
-				_ = c.renewLeases(context.Background(), timeout, 0, batch) // each lease has its outcome
+				_ = c.renewLeases(context.Background(), 0, batch, false) // each lease has its outcome
 				for _, l := range batch {
 					l.warnUnreleased()
 				}
 			})
 		}
-		for _, batch := range c.splitBatches(places, func(l *lease) time.Duration { return placeTTL(l.ttl) }) {
-			c.activeCalls.Go(func() { c.renewPlaces(batch) })
+		for _, batch := range c.splitBatches(places, true) {
+			c.activeCalls.Go(func() { _ = c.renewLeases(context.Background(), 0, batch, true) })
 		}
 		select {
 		case <-timer.C:
@@ -98,7 +94,7 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals, places []*leas
 		l := s.leases[0]
 		deadline := time.Duration(l.deadline.Load())
 		switch {
-		case l.isPlace && l.dueAt <= now+placeTTL(l.ttl)/batchWindow:
+		case l.isPlace && l.dueAt <= now+placeTTL(l.options.TTL)/batchWindow:
 			s.remove(l) // until the outcome is known
 			l.inFlight.Add(1)
 			places = append(places, l)
@@ -107,7 +103,7 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals, places []*leas
 		case now >= deadline:
 			s.remove(l)
 			expired = append(expired, l)
-		case l.dueAt < deadline && l.dueAt <= now+l.ttl/batchWindow:
+		case l.dueAt < deadline && l.dueAt <= now+l.options.TTL/batchWindow:
 			l.dueAt = deadline
 			s.insertOrFix(l)
 			l.inFlight.Add(1)
@@ -129,10 +125,10 @@ func (c *Client) renewTimeout(ttl time.Duration) time.Duration { return min(c.re
 // splitBatches divides leases among requests. The timeout of a request is that of its shortest
 // TTL, so leases share a request only if their timeouts are of the same order of magnitude: a
 // lock of a short TTL never costs one of a long TTL.
-func (c *Client) splitBatches(leases []*lease, ttl func(*lease) time.Duration) [][]*lease {
+func (c *Client) splitBatches(leases []*lease, places bool) [][]*lease {
 	byOrder := map[int][]*lease{}
 	for _, l := range leases {
-		order := bits.Len64(uint64(c.renewTimeout(ttl(l))))
+		order := bits.Len64(uint64(c.renewTimeout(l.renewalTTL(places))))
 		byOrder[order] = append(byOrder[order], l)
 	}
 	var batches [][]*lease
@@ -142,12 +138,27 @@ func (c *Client) splitBatches(leases []*lease, ttl func(*lease) time.Duration) [
 	return batches
 }
 
-// renewLeases extends leases with one request, by ttl, or each by its own TTL if ttl is 0. A
-// request in flight is counted for each. It returns the reason if an outcome is unknown.
-func (c *Client) renewLeases(ctx context.Context, timeout, ttl time.Duration, leases []*lease) error {
+// renewalTTL returns the TTL of an automatic renewal of the lease, as a place or as a hold.
+func (l *lease) renewalTTL(place bool) time.Duration {
+	if place {
+		return placeTTL(l.options.TTL)
+	}
+	return l.options.TTL
+}
+
+// renewLeases extends leases with one request, by ttl, or renews each by its own TTL if ttl is 0.
+// All are holds, or all are places. It returns the reason if an outcome is unknown.
+func (c *Client) renewLeases(ctx context.Context, ttl time.Duration, leases []*lease, places bool) error {
 	reqs := make([]driver.RenewRequest, len(leases))
+	timeout := c.requestTimeout
 	for i, l := range leases {
-		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: cmp.Or(ttl, l.ttl), Token: l.firstToken}
+		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: cmp.Or(ttl, l.renewalTTL(places))}
+		if !places {
+			reqs[i].Token = l.firstToken
+		}
+		if ttl == 0 {
+			timeout = min(timeout, c.renewTimeout(reqs[i].TTL))
+		}
 	}
 	sent := c.clock.now()
 	outcomes, err := request(c, ctx, "renew", timeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {
@@ -165,6 +176,10 @@ func (c *Client) renewLeases(ctx context.Context, timeout, ttl time.Duration, le
 		}
 		if outcome == driver.RenewUnknown {
 			unknown = storeError(ctx, err)
+		}
+		if places {
+			l.applyPlaceOutcome(outcome, sent)
+			continue
 		}
 		// A slow hook or log handler delays its own lock only.
 		applied.Go(func() { l.applyOutcome(outcome, sent, reqs[i].TTL, err) })
@@ -186,7 +201,7 @@ func (l *lease) applyOutcome(outcome driver.RenewOutcome, sent, ttl time.Duratio
 
 	c.mu.Lock()
 	held := l.endReason.Load() == nil
-	promised := min(l.promisedTTL, l.ttl)
+	promised := min(l.promisedTTL, l.options.TTL)
 	switch {
 	case !held || outcome == driver.RenewLost:
 		l.mustRelease = true // The outcome is not recorded, and would be missed by the next holder.
@@ -197,8 +212,8 @@ func (l *lease) applyOutcome(outcome driver.RenewOutcome, sent, ttl time.Duratio
 	case outcome == driver.RenewUnknown:
 		firstDoubt = !l.renewalFailed
 		l.renewalFailed = true
-		if l.autoRenew {
-			l.dueAt = min(now+jitter(l.ttl/16), time.Duration(l.deadline.Load()))
+		if !l.options.NoRenew {
+			l.dueAt = min(now+jitter(l.options.TTL/16), time.Duration(l.deadline.Load()))
 			c.reschedule(l)
 		}
 	}
@@ -227,7 +242,7 @@ func (c *Client) extendLeases(ctx context.Context, ttl time.Duration, leases ...
 			return *l.endReason.Load()
 		}
 	}
-	unknown := c.renewLeases(ctx, c.requestTimeout, ttl, leases)
+	unknown := c.renewLeases(ctx, ttl, leases, false)
 	for _, l := range leases {
 		if end := l.checkHeld(); end != nil {
 			return end

@@ -16,20 +16,11 @@ import (
 // what the hooks get.
 func request[T any](
 	c *Client, ctx context.Context, op string, timeout time.Duration, call func(context.Context) (T, error),
-) (T, error) {
-	if c.hooks.Event == nil {
-		return sendRequest(c, ctx, timeout, call)
+) (value T, err error) {
+	if c.hooks.Event != nil {
+		began := c.clock.now()
+		defer func() { c.emitRequest(ctx, op, c.clock.now()-began, err) }()
 	}
-	began := c.clock.now()
-	value, err := sendRequest(c, ctx, timeout, call)
-	c.emitRequest(ctx, op, c.clock.now()-began, err)
-	return value, err
-}
-
-// sendRequest is request without hooks.
-func sendRequest[T any](
-	c *Client, ctx context.Context, timeout time.Duration, call func(context.Context) (T, error),
-) (T, error) {
 	if c.inProcess {
 		return call(ctx)
 	}
@@ -39,7 +30,7 @@ func sendRequest[T any](
 	if byCaller {
 		limited.deadline = callerDeadline
 	}
-	value, err := call(limited)
+	value, err = call(limited)
 	if err != nil {
 		expired := limited.Err() != nil
 		if err == context.DeadlineExceeded || expired && !driver.IsNotApplied(err) {
@@ -47,7 +38,7 @@ func sendRequest[T any](
 				<-ctx.Done() // Its timer may fire a little later than the deadline.
 			}
 			if err = ctx.Err(); err == nil {
-				err = timeoutError(timeout)
+				err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, roundDuration(timeout))
 			}
 		}
 	}
@@ -57,11 +48,6 @@ func sendRequest[T any](
 		limited.cancel()
 	}
 	return value, err
-}
-
-// timeoutError returns the error of a request that was not answered in time.
-func timeoutError(timeout time.Duration) error {
-	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, roundDuration(timeout))
 }
 
 // A requestContext is the context of one request. It has the values of its parent and a deadline of

@@ -335,6 +335,34 @@ func TestSharedSelf(t *testing.T) {
 	})
 }
 
+// A reader behind a waiting writer does not wait for the other reader of its Client.
+func TestReaderBehindAWriter(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, other := open(t, store, &holdfast.Config{Holder: "A"}), open(t, store, nil)
+		one, two := acquire(t, c, "a", shared), acquire(t, other, "a", shared)
+		written := make(chan error)
+		go func() {
+			lock, err := other.Acquire(ctx, "a", nil)
+			if err == nil {
+				err = lock.Release()
+			}
+			written <- err
+		}()
+		synctest.Wait()
+		_, err := c.TryAcquire(ctx, "a", shared)
+		var held *holdfast.HeldError
+		if !errors.As(err, &held) || held.Self || !strings.Contains(err.Error(), "held by A (shared), for 30s unless renewed, 1 waiting") {
+			t.Errorf("a reader behind a writer: %v", err)
+		}
+		release(t, one)
+		release(t, two)
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // MinHold keeps the share of a hold, and no more.
 func TestLimitWithMinHold(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {

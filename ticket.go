@@ -53,7 +53,7 @@ func (f *ticketFields) encode() Ticket {
 func (t Ticket) decode() (*ticketFields, error) {
 	code, ok := strings.CutPrefix(string(t), ticketPrefix)
 	if !ok {
-		return nil, fmt.Errorf("%w: it is not a ticket of this version", ErrInvalid)
+		return nil, fmt.Errorf("%w: it is no ticket of this version, which Lock.Ticket and \"holdfast acquire\" return", ErrInvalid)
 	}
 	fields := &ticketFields{}
 	data, err := base64.RawURLEncoding.DecodeString(code)
@@ -96,18 +96,19 @@ func (l *Lock) Ticket() (Ticket, error) {
 // makeTicket returns a ticket for the hold of the lock.
 func (l *Lock) makeTicket() (Ticket, error) {
 	lease := l.lease
-	if !lease.detached {
+	if !lease.options.Detached {
 		return "", fmt.Errorf("%w: it was not acquired with Options.Detached", ErrInvalid)
 	}
 	if err := l.Err(); err != nil {
 		return "", err
 	}
-	fields := ticketFields{Name: lease.fullName, Owner: lease.owner, Token: lease.token, TTL: lease.ttl}
+	fields := ticketFields{Name: lease.fullName, Owner: lease.owner, Token: lease.token, TTL: lease.options.TTL}
 	now := lease.c.clock.now()
 	fields.Left = max(time.Duration(lease.latestExpiry.Load())-now, 0)
-	if lease.minHold > 0 {
-		fields.Keep = max(lease.grantedAt+lease.minHold-now, 0)
+	if lease.options.MinHold > 0 {
+		fields.Keep = max(lease.grantedAt+lease.options.MinHold-now, 0)
 	}
+	lease.c.noteTicket(lease.owner)
 	return fields.encode(), nil
 }
 
@@ -133,8 +134,6 @@ func (l *Lock) HandOver() (Ticket, error) {
 			err = fmt.Errorf("%w: it has other handles", ErrInvalid)
 		case !lease.endLocked(&ErrHandedOver):
 			err = *lease.endReason.Load()
-		default:
-			lease.c.noteHandOver(lease.owner)
 		}
 		lease.c.mu.Unlock()
 	}
@@ -217,14 +216,14 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 		return nil, err
 	}
 	l := c.newLease(ctx, fields.Name, fields.Owner, &options)
-	l.token, l.metadata, l.adopted, l.ticketIssued = fields.Token, nil, true, true
+	l.token, l.options.Metadata, l.adopted, l.ticketIssued = fields.Token, nil, true, true
 	raiseReading(&l.latestExpiry, began+max(fields.Left, fields.TTL))
 	w := retryWaiter{c: c, ctx: ctx, fullName: l.fullName}
 	for {
 		sent := c.clock.now()
 		err := l.renewAndCompare(ctx, &w)
 		if err == nil {
-			err = l.activate(sent, l.ttl, &driver.AcquireResult{Token: l.token})
+			err = l.activate(sent, l.options.TTL, &driver.AcquireResult{Token: l.token})
 		}
 		if err == nil {
 			break
@@ -249,8 +248,8 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 // renewAndCompare renews the lease of a ticket and compares it with the ticket.
 func (l *lease) renewAndCompare(ctx context.Context, w *retryWaiter) error {
 	c := l.c
-	req := []driver.RenewRequest{{Name: l.fullName, Owner: l.owner, TTL: l.ttl, Token: l.token}}
-	outcomes, err := request(c, ctx, "renew", min(c.requestTimeout, l.ttl), func(ctx context.Context) ([]driver.RenewOutcome, error) {
+	req := []driver.RenewRequest{{Name: l.fullName, Owner: l.owner, TTL: l.options.TTL, Token: l.token}}
+	outcomes, err := request(c, ctx, "renew", min(c.requestTimeout, l.options.TTL), func(ctx context.Context) ([]driver.RenewOutcome, error) {
 		return c.store.Renew(ctx, req)
 	})
 	switch {
@@ -276,7 +275,8 @@ func (l *lease) renewAndCompare(ctx context.Context, w *retryWaiter) error {
 		return errTicketExpired
 	}
 	hold := &holds[own]
-	l.originalHolder, l.metadata, l.limit, l.weight = hold.Holder, hold.Metadata, hold.Limit, hold.Weight
+	l.originalHolder, l.options.Metadata = hold.Holder, hold.Metadata
+	l.options.Shared, l.options.Limit, l.options.Weight = hold.Limit == driver.Shared, max(hold.Limit, 0), hold.Weight
 	return nil
 }
 

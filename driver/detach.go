@@ -29,7 +29,7 @@ var errCloseHangs = errors.New("the store hangs, and was not closed in time")
 // The store that Detach returns is a [Notifier], an [Identifier] and an [Examiner], and does what
 // store does of these.
 func Detach(store Store) Store {
-	return &detachedStore{Store: store, acquiring: map[ownerKey]*acquiringOwner{}}
+	return &detachedStore{Store: store, acquiring: map[[2]string]*acquiringOwner{}}
 }
 
 // A detachedStore makes each call of its Store in a goroutine of its own.
@@ -39,10 +39,8 @@ type detachedStore struct {
 
 	mu        sync.Mutex // guards all below
 	closed    bool
-	acquiring map[ownerKey]*acquiringOwner
+	acquiring map[[2]string]*acquiringOwner // by name and owner
 }
-
-type ownerKey struct{ name, owner string }
 
 // An acquiringOwner is an owner with calls of Acquire under way.
 type acquiringOwner struct {
@@ -118,7 +116,7 @@ func (d *detachedStore) Acquire(ctx context.Context, req AcquireRequest) (Acquir
 	if _, ok := d.Store.(Notifier); req.Claim && !ok {
 		return AcquireResult{}, ErrUnsupported // It may not know what a claim is, and take the name.
 	}
-	key := ownerKey{req.Name, req.Owner}
+	key := [2]string{req.Name, req.Owner}
 	var owner *acquiringOwner
 	begin := func() {
 		if owner = d.acquiring[key]; owner == nil {
@@ -154,35 +152,38 @@ func (d *detachedStore) Renew(ctx context.Context, reqs []RenewRequest) ([]Renew
 // Release implements [Store].
 func (d *detachedStore) Release(ctx context.Context, req ReleaseRequest) (bool, error) {
 	d.mu.Lock()
-	if owner := d.acquiring[ownerKey{req.Name, req.Owner}]; owner != nil {
+	if owner := d.acquiring[[2]string{req.Name, req.Owner}]; owner != nil {
 		owner.released = owner.begun
 	}
 	d.mu.Unlock()
 	return callDetached(d, ctx, nil, func(ctx context.Context) (bool, error) { return d.Store.Release(ctx, req) })
 }
 
-// A foundRecord is the result of Lookup or Break.
-type foundRecord struct {
-	Record
-	found bool
-}
-
 // Lookup implements [Store].
 func (d *detachedStore) Lookup(ctx context.Context, name string) (Record, bool, error) {
-	rec, err := callDetached(d, ctx, nil, func(ctx context.Context) (foundRecord, error) {
-		rec, found, err := d.Store.Lookup(ctx, name)
-		return foundRecord{rec, found}, err
-	})
-	return rec.Record, rec.found, err
+	return d.callForRecord(ctx, func(ctx context.Context) (Record, bool, error) { return d.Store.Lookup(ctx, name) })
 }
 
 // Break implements [Store].
 func (d *detachedStore) Break(ctx context.Context, req BreakRequest) (Record, bool, error) {
-	rec, err := callDetached(d, ctx, nil, func(ctx context.Context) (foundRecord, error) {
-		rec, found, err := d.Store.Break(ctx, req)
-		return foundRecord{rec, found}, err
+	return d.callForRecord(ctx, func(ctx context.Context) (Record, bool, error) { return d.Store.Break(ctx, req) })
+}
+
+// callForRecord is callDetached for Lookup and Break.
+func (d *detachedStore) callForRecord(
+	ctx context.Context, call func(context.Context) (Record, bool, error),
+) (rec Record, found bool, err error) {
+	result, err := callDetached(d, ctx, nil, func(ctx context.Context) (*Record, error) {
+		rec, found, err := call(ctx)
+		if !found {
+			return nil, err
+		}
+		return &rec, err
 	})
-	return rec.Record, rec.found, err
+	if result != nil {
+		return *result, true, err
+	}
+	return Record{}, false, err
 }
 
 // List implements [Store].

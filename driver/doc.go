@@ -4,8 +4,9 @@
 //
 // # What a store is
 //
-// A store keeps, for every lock name, at most one hold: its owner, its end, and
-// its fencing token. It makes single attempts against that state and reports what
+// A store keeps, for every lock name, its holds: of each the owner, the end, and the
+// fencing token. An exclusive hold is alone; others are together as AcquireRequest.Limit and
+// Weight allow. A store makes single attempts against that state and reports what
 // it found. It never waits for a lock and never renews by itself. It may retry what is
 // its own affair within ctx, such as a split vote or a deadlock. Waiting, backoff,
 // renewal, deadlines, loss, the order of goroutines and logging are policy, and all policy is in
@@ -24,9 +25,11 @@
 // A store that is Fair also keeps the places of owners that wait (AcquireRequest.Queue), in the
 // order in which they were made. A place is a lease, as a hold is: Renew prolongs it, and it ends
 // by Release or when its time is over. Every request that examines a name first drops what is over
-// and, if the name is free, admits the first place, in the same atomic step. So no store needs a
-// background task. Admission makes the place the hold and does not move its end, and the store
-// notifies the owner (Notifier). One owner is admitted at most once.
+// and admits places from the front, up to the first that may not hold yet, in the same atomic step.
+// So no store needs a background task. A store may stop after 200 places or more, if another
+// request then goes on from there and nobody overtakes meanwhile. Admission makes a place a hold
+// and does not move its end, and the store notifies the owner (Notifier). One owner is admitted at
+// most once.
 //
 // # Owners
 //

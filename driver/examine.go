@@ -11,7 +11,9 @@ type Examiner interface {
 	Store
 
 	// Examine returns a Finding for each check of the store, in a fixed order. It reads, and
-	// changes nothing. A check that may not read what it needs has a Finding of SeverityUnknown.
+	// changes nothing, except for files and the like that it makes and deletes at once if
+	// Examination.NoProbe is not set. A check that may not read what it needs has a Finding of
+	// SeverityUnknown.
 	// An error means that the store cannot be reached, or lets nobody in; the findings are those
 	// made before it.
 	Examine(ctx context.Context, o Examination) ([]Finding, error)
@@ -25,6 +27,9 @@ type Examiner interface {
 type Examination struct {
 	// TTL is the shortest TTL of the locks.
 	TTL time.Duration
+
+	// NoProbe forbids to write, even for a moment.
+	NoProbe bool
 }
 
 // A Finding is the result of one check.

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 )
@@ -335,7 +336,8 @@ type ReleaseRequest struct {
 type BreakRequest struct {
 	Name string
 
-	// Token is the token of the only hold that may be ended, 0 for any hold.
+	// Token is the token of the only hold that may be ended, the first of its grant as in its Record,
+	// 0 for any hold.
 	Token int64
 }
 
@@ -365,6 +367,13 @@ type Record struct {
 	// Kept reports that the hold was released and the name is only kept.
 	Kept bool
 
+	// Overdue is for how long a keep has outlasted its time, on a store that may start its time
+	// anew, as etcd does when the leader changes. The name is kept all the same. It is the
+	// difference between the wall clock of the client that released the hold and that of the
+	// reader, and is as wrong as these. It is 0 if the store has kept to the time, or does not
+	// know.
+	Overdue time.Duration
+
 	// Limit and Weight are those of the AcquireRequest; the Weight of a limited hold is 1 at least.
 	Limit, Weight int
 
@@ -380,4 +389,37 @@ type Record struct {
 
 	// Metadata is that of the AcquireRequest. It must not be changed.
 	Metadata map[string]string
+}
+
+// String returns the hold on one line, for logs and tests. That of the zero Record is "no hold".
+func (r Record) String() string {
+	text := fmt.Sprintf("%q held by %q", r.Name, r.Holder)
+	switch {
+	case r.Name == "" && r.Holder == "" && r.Token == 0:
+		return "no hold"
+	case r.Holder == "":
+		text = fmt.Sprintf("%q held by an unknown holder", r.Name)
+	}
+	if r.Kept {
+		text = fmt.Sprintf("%q kept after its release", r.Name)
+	}
+	if r.Token > 0 {
+		text += fmt.Sprintf(" under token %d", r.Token)
+	}
+	switch {
+	case r.Limit == Shared:
+		text += ", shared"
+	case r.Limit > 0:
+		text += fmt.Sprintf(", %d of %d slots", r.Weight, r.Limit)
+	}
+	if r.Remaining > 0 {
+		text += fmt.Sprintf(", %v left", r.Remaining.Round(time.Millisecond))
+	}
+	if n := len(r.Others); n > 0 {
+		text += fmt.Sprintf(", and %d more", n)
+	}
+	if r.Waiting > 0 {
+		text += fmt.Sprintf(", %d waiting", r.Waiting)
+	}
+	return text
 }

@@ -102,15 +102,26 @@ var breakCases = []testCase{
 	},
 	{
 		name:     "other-token",
-		claim:    "Break with another token than that of the hold changes nothing.",
+		claim:    "Break with another token than the first of the hold, which its Record shows, changes nothing.",
 		requires: breaking | fencing,
 		run: func(r *caseRun) {
 			before := r.first.acquireFree("name", long)
 			before.releaseHeld()
-			h := r.otherStore().acquireFree("name", long)
+			h := r.otherStore().acquireSeveral("name", long, driver.MaxTokens)
 			other := r.first.acquireFree("other", long)
-			for _, token := range []int64{1, h.token / 10, before.token, h.token - 1, h.token + 1, driver.MaxToken} {
+			last := h.token + int64(max(h.tokens, 1)) - 1
+			for _, token := range []int64{1, h.token / 10, before.token, h.token - 1, h.token + 1, last + 1, driver.MaxToken} {
 				r.expectTokenBreaksNothing("name", token)
+			}
+			if last != h.token {
+				r.expectTokenBreaksNothing("name", last)
+			}
+			if r.guarantees.Shared {
+				req := r.first.limitedRequest("shared", long, driver.Shared, 0)
+				req.Tokens = driver.MaxTokens
+				reader := r.first.acquireGranted(req)
+				r.expectTokenBreaksNothing("shared", reader.token+1)
+				reader.expectStillHeld()
 			}
 			if other.token != h.token {
 				r.expectTokenBreaksNothing("name", other.token)

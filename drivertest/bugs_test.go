@@ -141,6 +141,7 @@ const (
 	breakIgnoresToken        bug = "break ignores token"
 	breakSparesToken         bug = "break spares token"
 	breakEndsLower           bug = "break ends lower"
+	breakTakesLaterTokens    bug = "break takes later tokens"
 	breakShowsOther          bug = "break shows other"
 	breakOtherIsTrue         bug = "break of other is true"
 	busyIsNoRetry            bug = "busy is no retry"

@@ -98,7 +98,7 @@ func (r *caseRun) newOwner() string {
 func (r *caseRun) expectNoSecret(what string, values ...any) {
 	r.Helper()
 	for _, value := range values {
-		if text := fmt.Sprintf("%+v", value); strings.Contains(text, "OfOwner") {
+		if text := fmt.Sprintf("%+v %#v", value, value); strings.Contains(text, "OfOwner") {
 			r.Errorf("%s shows an owner secret: %s", what, text)
 		}
 	}

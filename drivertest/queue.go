@@ -185,9 +185,9 @@ var queueCases = []testCase{
 		claim:    "First is the answer to the place that has none before it, and to no other. A store that claims Lookup shows it how long the hold lasts.",
 		requires: fair,
 		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
+			h, other := r.first.acquireFree("name", long), r.otherStore() // The first place does not last while it connects.
 			a, res := r.first.wait(r.first.queueRequest("name", medium))
-			b, later := r.otherStore().wait(r.first.queueRequest("name", long))
+			b, later := other.wait(r.first.queueRequest("name", long))
 			expect := func(what string, res driver.AcquireResult, first bool) {
 				r.Helper()
 				if !res.Queued || res.First != first {

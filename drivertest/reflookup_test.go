@@ -147,6 +147,7 @@ func (s *refStore) Break(ctx context.Context, req driver.BreakRequest) (driver.R
 		return driver.Record{}, false, nil
 	case req.Token == s.record(e).Token:
 	case m.has(breakEndsLower) && req.Token > e.record.Token:
+	case m.has(breakTakesLaterTokens) && req.Token > e.record.Token && req.Token < e.record.Token+int64(e.tokens):
 	case m.has(breakShowsOther):
 		return s.record(e), false, nil
 	default:

@@ -438,6 +438,7 @@ var variants = []variant{
 	{bug: breakIgnoresToken, fails: `break/other-token`},
 	{bug: breakSparesToken, fails: `break/token queue/break`},
 	{bug: breakEndsLower, fails: `break/other-token`},
+	{bug: breakTakesLaterTokens, fails: `break/other-token`},
 	{bug: breakShowsOther, fails: `break/other-token`},
 	{bug: breakOtherIsTrue, fails: `break/other-token`},
 	{bug: busyIsNoRetry, fails: `faults/busy`},

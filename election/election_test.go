@@ -100,7 +100,7 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 		if !errors.Is(end.reason, holdfast.ErrExpired) || !end.at.Before(began) {
 			t.Errorf("the first term ended %v after the cut with %v, the second began after %v", end.at.Sub(cut), end.reason, began.Sub(cut))
 		}
-		if gap := began.Sub(cut); gap > ttl+10*time.Millisecond {
+		if gap := began.Sub(cut); gap > ttl+store.Guarantees().Grain+10*time.Millisecond {
 			t.Errorf("the second was elected %v after the cut, TTL %v", gap, ttl)
 		}
 		time.Sleep(ttl)

@@ -7,10 +7,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -31,7 +37,7 @@ func examined(s *Store) (checks, text string) {
 	return strings.TrimSpace(checks), fmt.Sprint(findings)
 }
 
-const wellFolder = "system ok rights ok space ok inotify ok latency ok probe ok notices ok"
+const wellFolder = "system ok rights ok flock ok space ok inotify ok latency ok probe ok notices ok"
 
 // Examinations leave no record, session or hold.
 func TestExamine(t *testing.T) {
@@ -66,8 +72,11 @@ func TestExamine(t *testing.T) {
 func TestExamineMissingFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "yet")
 	findings, err := holdfast.Examine(t.Context(), openTest(t, dir), &holdfast.ExamineOptions{NoProbe: true})
-	if _, stat := os.Stat(dir); err != nil || len(findings) != 4 || !errors.Is(stat, fs.ErrNotExist) {
+	if _, stat := os.Stat(dir); err != nil || len(findings) != 5 || !errors.Is(stat, fs.ErrNotExist) {
 		t.Errorf("%v, %v, %v", findings, err, stat)
+	}
+	if note := findings[1].String(); !strings.HasPrefix(note, "note file.folder: "+dir+" does not exist yet") {
+		t.Errorf("the note: %s", note)
 	}
 }
 
@@ -82,6 +91,38 @@ func TestExamineRights(t *testing.T) {
 		}
 		if checks, text := examined(openTest(t, dir)); checks != want || want != wellFolder && !strings.Contains(text, "chmod +t "+dir) {
 			t.Errorf("%v: %s\n%s", mode, checks, text)
+		}
+	}
+}
+
+// The folders of the locks and of the sessions are examined, too.
+func TestExamineRightsWithin(t *testing.T) {
+	for _, inner := range []string{locksFolder, sessionsFolder} {
+		dir := t.TempDir()
+		holder := openTest(t, dir)
+		granted(t, holder, "held", time.Hour)
+		path := filepath.Join(dir, inner)
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		ill := strings.Replace(wellFolder, "rights ok", "rights warn", 1)
+		if checks, text := examined(openTest(t, dir)); checks != ill || !strings.Contains(text, "chmod +t "+path) {
+			t.Errorf("%s that all may write: %s\n%s", inner, checks, text)
+		}
+		if err := os.Chmod(path, 0o777|fs.ModeSticky); err != nil {
+			t.Fatal(err)
+		}
+		if checks, text := examined(openTest(t, dir)); checks != wellFolder {
+			t.Errorf("%s with the sticky bit: %s\n%s", inner, checks, text)
+		}
+		if os.Geteuid() != 0 {
+			continue
+		}
+		if err := errors.Join(os.Chmod(dir, 0o777|fs.ModeSticky), os.Chown(path, 65534, -1)); err != nil {
+			t.Fatal(err)
+		}
+		if checks, text := examined(openTest(t, dir)); checks != ill || !strings.Contains(text, path+" belongs to the user 65534") {
+			t.Errorf("%s of another user: %s\n%s", inner, checks, text)
 		}
 	}
 }
@@ -108,10 +149,10 @@ func TestExamineNetwork(t *testing.T) {
 // What this host has too little of, in namespaces of their own.
 func TestExamineHost(t *testing.T) {
 	for ill, want := range map[string]string{
-		"inotify": "system ok rights ok space ok inotify warn latency ok probe ok notices ok",
-		"space":   "system ok rights ok space warn inotify ok latency ok probe ok notices ok",
-		"files":   "system ok rights ok space warn inotify ok latency ok probe ok notices ok",
-		"full":    "system ok rights ok space warn inotify ok latency ok probe fail",
+		"inotify": strings.Replace(wellFolder, "inotify ok", "inotify warn", 1),
+		"space":   strings.Replace(wellFolder, "space ok", "space warn", 1),
+		"files":   strings.Replace(wellFolder, "space ok", "space warn", 1),
+		"full":    "system ok rights ok flock unknown space warn inotify ok latency ok probe fail",
 		"none":    wellFolder,
 	} {
 		cmd := command("examine", ill, t.TempDir())
@@ -128,7 +169,58 @@ func TestExamineHost(t *testing.T) {
 	}
 }
 
-func init() { roles["examine"] = roleExamine }
+// TestExamineFlock: a system that grants each lock of a file, as some of the network do, one that
+// grants none, and one that fails are failures. With --no-probe nothing is tried.
+func TestExamineFlock(t *testing.T) {
+	for ill, says := range map[string]string{"0": "two may hold one lock", "37": "files cannot be locked", "11": "files cannot be locked"} {
+		dir := t.TempDir()
+		c := start(t, command("flock", ill, dir))
+		if checks := c.line(); !strings.HasPrefix(checks, "system ok rights ok flock fail ") || !strings.Contains(checks, says) {
+			t.Errorf("flock answers %s: %s", ill, checks)
+		}
+		c.finish()
+		if left, err := os.ReadDir(dir); err != nil || slices.ContainsFunc(left, func(e fs.DirEntry) bool { return strings.Contains(e.Name(), "doctor") }) {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+	findings, err := openTest(t, t.TempDir()).Examine(t.Context(), driver.Examination{NoProbe: true})
+	if err != nil || slices.ContainsFunc(findings, func(f driver.Finding) bool { return f.Check == "file.flock" }) {
+		t.Errorf("%v, %v", findings, err)
+	}
+}
+
+func init() { roles["examine"], roles["flock"] = roleExamine, roleFlock }
+
+// roleFlock examines a folder while each flock of this process has a result that the kernel gives in
+// place of the call.
+func roleFlock(args []string) error {
+	errno, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_FLOCK, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))); errno != 0 {
+		return errno
+	}
+	s, err := New(args[1], nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	checks, text := examined(s)
+	fmt.Println(checks, strings.ReplaceAll(text, "\n", " "))
+	return nil
+}
 
 // roleExamine makes this namespace ill, and examines a folder in it.
 func roleExamine(args []string) error {

@@ -37,8 +37,8 @@ func (t *task) runLocked(ctx context.Context, lock *holdfast.Lock, work func(con
 	return result, err
 }
 
-// placeMark places the mark. The error matches holdfast.ErrHeld if the mark has been
-// placed already.
+// placeMark places the mark, in place of one that is overdue. The error matches holdfast.ErrHeld if
+// the mark has been placed already.
 //
 // The TTL of the hold is the time for which the mark is to be kept. So the hold
 // serves as the mark if its release is not confirmed.
@@ -48,6 +48,11 @@ func (t *task) placeMark(ctx context.Context) error {
 		return nil // no call can need the mark any more
 	}
 	keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
+	if t.overdue > 0 {
+		if _, err := t.locks.BreakToken(ctx, t.markName, t.overdue); err != nil && !errors.Is(err, holdfast.ErrNotHeld) {
+			return err
+		}
+	}
 	mark, err := t.locks.TryAcquire(ctx, t.markName, &holdfast.Options{TTL: keep, MinHold: keep, NoRenew: true, NoDefaults: true})
 	if err != nil {
 		return err

@@ -86,7 +86,9 @@ func (s *Store) adviceFor(state string) string {
 	case "42P01", "42883", "3F000", "42703", "42P10":
 		return s.expandSQL("the table @table@ or its functions are not there, or not as they should be: run \"holdfast migrate\", or Store.Migrate, with a user who may create them")
 	case "42501":
-		return s.expandSQL("the user needs USAGE on the schema @schema@ and SELECT, INSERT, UPDATE and DELETE on @table@, @waiters@ and @shares@")
+		return s.expandSQL("the user needs USAGE on the schema @schema@ and SELECT, INSERT, UPDATE and DELETE on @table@, @waiters@ and @shares@, and EXECUTE on their functions")
+	case "3D000":
+		return "create the database, or name another one in the URL"
 	case "25006":
 		return "this server takes no writes, as a standby does: connect to the primary (target_session_attrs=read-write)"
 	case "57014":

@@ -185,8 +185,8 @@ func TestHostileOperators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step("LockTx", advisory.LockTx(t.Context(), tx, "name"))
-	_, err = advisory.TryLockTx(t.Context(), tx, "name")
+	step("LockTx", advisory.LockTx(t.Context(), tx, "name", nil))
+	_, err = advisory.TryLockTx(t.Context(), tx, "name", nil)
 	step("TryLockTx", err)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Error(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -118,9 +119,28 @@ func (s *Store) Migrate(ctx context.Context) error {
 			return nil
 		}
 		if !s.isRetryable(err, true) || !pgclient.PauseBeforeRetry(ctx, try) {
-			return fmt.Errorf("migrate the table %s: %w", s.expandSQL("@table@"), s.wrapErr(ctx, err))
+			return fmt.Errorf("migrate the table %s: %w", s.expandSQL("@table@"), s.migrateErr(ctx, err))
 		}
 	}
+}
+
+// migrateErr is wrapErr for a migration, which needs rights of its own.
+func (s *Store) migrateErr(ctx context.Context, err error) error {
+	const insufficientPrivilege = "42501"
+	if pgclient.SQLState(err) != insufficientPrivilege {
+		return s.wrapErr(ctx, err)
+	}
+	text := pgclient.InOneLine(err)
+	switch {
+	case strings.Contains(err.Error(), "for database"):
+		text = fmt.Errorf("%w: the user needs CREATE on the database, or a schema of its own: CREATE SCHEMA %s AUTHORIZATION %s", text, s.expandSQL("@schema@"), s.quotedUser(ctx))
+	case strings.Contains(err.Error(), "for schema"):
+		text = fmt.Errorf("%w: migrate once as the owner of the schema %s; or use another (schema=locks), after CREATE SCHEMA locks AUTHORIZATION %s",
+			text, s.expandSQL("@schema@"), s.quotedUser(ctx))
+	default:
+		text = fmt.Errorf("%w: migrate as the owner of the table and its functions", text)
+	}
+	return driver.NotApplied(text)
 }
 
 // migrate applies the missing steps, in one process at a time.

@@ -41,7 +41,7 @@ func (c *nameCache) lastState(name string) nameState {
 	return state.name
 }
 
-// set records a state. A name is held for a time.
+// set records a state. left is how long the name is held, and 0 in other states.
 func (c *nameCache) set(name string, state nameState, left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,15 +50,3 @@ func (c *nameCache) set(name string, state nameState, left time.Duration) {
 	}
 	c.states[name] = cachedState{state, time.Now().Add(left)}
 }
-
-// setFree records that a name is free.
-func (c *nameCache) setFree(name string) { c.set(name, stateFree, 0) }
-
-// setHeld records that a name is held for a time.
-func (c *nameCache) setHeld(name string, left time.Duration) { c.set(name, stateHeld, left) }
-
-// setContended records that a name has waiters.
-func (c *nameCache) setContended(name string) { c.set(name, stateContended, 0) }
-
-// setUnknown records that the state of a name is not known any more.
-func (c *nameCache) setUnknown(name string) { c.set(name, stateUnknown, 0) }

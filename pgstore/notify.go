@@ -143,7 +143,7 @@ func (s *Store) forward(conn *pgx.Conn) {
 		switch {
 		case err == nil:
 			if w, found := s.notifier.waiterOf(note.Payload); found {
-				s.nameCache.setContended(w.name)
+				s.nameCache.set(w.name, stateContended, 0)
 				s.notifier.sendAsk(w.name, w.owner)
 			}
 		case idle:

@@ -94,7 +94,7 @@ func TestOpenRow(t *testing.T) {
 				name := what + map[bool]string{false: ", undone", true: ", committed"}[commit]
 				open.before(s, t, name)
 				tx := leaveOpen(t, s, open.leave, name)
-				s.nameCache.setFree(name)
+				s.nameCache.set(name, stateFree, 0)
 				for kind, other := range map[string]*Store{"a store that knows the row": s, "another": fresh, "one behind a pooler": plain, "one of database/sql": sql} {
 					quickest := pgtest.Bound // of some, since the machine may be busy
 					for range 3 {

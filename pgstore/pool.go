@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
 // A pool supplies connections.
@@ -60,16 +62,10 @@ func (p pgxPool) transact(ctx context.Context, f func(conn) error) error {
 func (p pgxPool) canListen() bool { return true }
 
 func (p pgxPool) listenConfig(ctx context.Context) (*pgx.ConnConfig, error) {
-	config := p.Config()
-	if config.BeforeConnect != nil {
-		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
-	return config.ConnConfig, nil
+	return pgclient.ConnConfig(ctx, p.Pool)
 }
 
-func (p pgxPool) close() { p.Close() }
+func (p pgxPool) close() { pgclient.ClosePool(p.Pool) }
 
 // A pgxConn is a connection or a transaction of pgx.
 type pgxConn struct {

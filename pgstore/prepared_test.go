@@ -33,9 +33,9 @@ func TestCachedStates(t *testing.T) {
 	for state, want := range states {
 		for belief, note := range map[string]func(name string){
 			"unknown":  func(string) {},
-			"free":     func(name string) { s.nameCache.setFree(name) },
-			"held":     func(name string) { s.nameCache.setHeld(name, time.Hour) },
-			"held out": func(name string) { s.nameCache.setHeld(name, -1) },
+			"free":     func(name string) { s.nameCache.set(name, stateFree, 0) },
+			"held":     func(name string) { s.nameCache.set(name, stateHeld, time.Hour) },
+			"held out": func(name string) { s.nameCache.set(name, stateHeld, -1) },
 		} {
 			name := state + ", believed " + belief
 			if want.make != "" {

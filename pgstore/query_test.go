@@ -63,7 +63,7 @@ func TestUndoneRowsAreForgotten(t *testing.T) {
 		t.Errorf("Release together with others: %+v, %v, want nothing", gone, err)
 	}
 	s := open()
-	s.nameCache.setFree("name")
+	s.nameCache.set("name", stateFree, 0)
 	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || err == nil {
 		t.Errorf("Acquire: %+v, %v, want no grant", res, err)
 	}

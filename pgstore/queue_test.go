@@ -123,9 +123,9 @@ func TestUndoneNoticeIsSentAgain(t *testing.T) {
 			waiter := queueUp(t, s, "name", time.Minute)
 			s.queries.notify = "SELECT '', " + unique + "($1::text)"
 			if contended {
-				s.nameCache.setContended("name")
+				s.nameCache.set("name", stateContended, 0)
 			} else {
-				s.nameCache.setUnknown("name")
+				s.nameCache.set("name", stateUnknown, 0)
 			}
 			if !release(t, s, holder) {
 				t.Error("the hold was not released")
@@ -462,7 +462,7 @@ func TestBareStatementsBesideQueue(t *testing.T) {
 	if err := s.changeTogether(t.Context(), []*rowChange{freed}, nil); err != nil || freed.decided {
 		t.Errorf("Release of many: %+v, %v, want it undecided", freed, err)
 	}
-	s.nameCache.setHeld("name", time.Hour)
+	s.nameCache.set("name", stateHeld, time.Hour)
 	if !release(t, s, held) {
 		t.Error("Release: nothing was held")
 	}
@@ -472,7 +472,7 @@ func TestBareStatementsBesideQueue(t *testing.T) {
 	if err := s.changeTogether(t.Context(), nil, []*rowChange{taken}); err != nil || taken.decided {
 		t.Errorf("Acquire of many: %+v, %v, want it undecided", taken, err)
 	}
-	s.nameCache.setFree("name")
+	s.nameCache.set("name", stateFree, 0)
 	refuse(t, s, "name")
 	log.expect(t, b)
 }

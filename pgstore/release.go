@@ -25,7 +25,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		}
 		if change.decided {
 			if change.applied {
-				s.nameCache.setFree(req.Name)
+				s.nameCache.set(req.Name, stateFree, 0)
 			}
 			return change.applied, change.err
 		}
@@ -62,11 +62,11 @@ func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, c
 	}
 	switch {
 	case hasWaiters || notify:
-		s.nameCache.setContended(req.Name)
+		s.nameCache.set(req.Name, stateContended, 0)
 	case ended && keep == 0:
-		s.nameCache.setFree(req.Name)
+		s.nameCache.set(req.Name, stateFree, 0)
 	default:
-		s.nameCache.setUnknown(req.Name)
+		s.nameCache.set(req.Name, stateUnknown, 0)
 	}
 	if notify && !notified {
 		s.notifyWaiters(req.Name)

@@ -1,6 +1,8 @@
 package pgstore
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,16 +50,7 @@ const (
 	releaseWait = "1s"
 )
 
-// functions are the names of the functions that the migrations make.
-var functions = []string{
-	"holdfast_commit", "holdfast_tokens", "holdfast_settle", "holdfast_notify", "holdfast_waiting",
-	"holdfast_acquire", "holdfast_renew", "holdfast_refresh", "holdfast_release", "holdfast_break",
-	"holdfast_admits", "holdfast_has_share", "holdfast_renew_share",
-	"holdfast_shares", "holdfast_shares_json", "holdfast_break_shares",
-	"sweep_locks", "acquire_lock_token", "acquire_lock", "acquire_slot", "extend_lock", "release_lock",
-}
-
-// signatures are the types of the parameters of the functions.
+// signatures are the types of the parameters of the functions that the migrations make, by name.
 var signatures = map[string][]string{
 	"holdfast_commit":       {"text, boolean"},
 	"holdfast_tokens":       {"bigint, bigint, bigint, bigint, timestamptz"},
@@ -93,9 +86,9 @@ func (o *Options) functionPrefix() string {
 
 // functionNames returns the names of the functions for this table.
 func (o *Options) functionNames() []string {
-	var names []string
-	for _, name := range functions {
-		names = append(names, o.functionPrefix()+name)
+	names := slices.Sorted(maps.Keys(signatures))
+	for i := range names {
+		names[i] = o.functionPrefix() + names[i]
 	}
 	return names
 }
@@ -125,10 +118,10 @@ func (o *Options) placeholders() *strings.Replacer {
 		"@release_wait@", releaseWait,
 	}
 	var ours []string
-	for i, name := range o.functionNames() {
-		quoted := pgx.Identifier{o.Schema, name}.Sanitize()
-		pairs = append(pairs, "@"+functions[i]+"@", quoted)
-		for _, types := range signatures[functions[i]] {
+	for _, name := range slices.Sorted(maps.Keys(signatures)) {
+		quoted := pgx.Identifier{o.Schema, o.functionPrefix() + name}.Sanitize()
+		pairs = append(pairs, "@"+name+"@", quoted)
+		for _, types := range signatures[name] {
 			ours = append(ours, "to_regprocedure("+pgclient.QuoteLiteral(quoted+"("+types+")")+"::text)::oid")
 		}
 	}
@@ -140,13 +133,13 @@ func (o *Options) placeholders() *strings.Replacer {
 func (s *Store) expandSQL(text string) string { return s.placeholders.Replace(text) }
 
 // lockedHoldSQL selects the hold of a name and locks its row, so that holdfast_break ends that hold
-// and no other. With a token it selects only the hold that has it among its tokens, and a lock that
+// and no other. With a token it selects only the hold of which it is the first, and a lock that
 // several can hold, which holdfast_break leaves alone.
 // After a wait for another transaction, PostgreSQL checks the conditions again. The last condition
 // bounds the wait.
 const lockedHoldSQL = `SELECT t.lock_name::text AS name FROM @table@ AS t
  WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()
-   AND ($3::bigint = 0::bigint OR t.holder_id::text = ''::text AND t.kept_by::text = ''::text OR $3::bigint >= t.token AND $3::bigint <= greatest(t.token, t.last_token) AND t.granted_at = t.acquired_at)
+   AND ($3::bigint = 0::bigint OR t.holder_id::text = ''::text AND t.kept_by::text = ''::text OR $3::bigint = t.token AND t.granted_at = t.acquired_at)
    AND pg_catalog.set_config('lock_timeout'::text, '@release_wait@'::text, true) <> ''::text
    FOR UPDATE`
 

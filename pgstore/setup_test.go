@@ -20,6 +20,7 @@ import (
 
 var schemas struct {
 	sync.Mutex
+	conn *pgx.Conn // that empties them
 	made int
 	free []string
 }
@@ -34,9 +35,7 @@ func newSchema(tb testing.TB) string {
 	var name string
 	if n := len(schemas.free); n > 0 {
 		name, schemas.free = schemas.free[n-1], schemas.free[:n-1]
-		pgtest.Execute(tb, pgtest.Postgres().URL("postgres"), "TRUNCATE "+pgx.Identifier{name, DefaultTable}.Sanitize()+
-			", "+pgx.Identifier{name, DefaultTable + "_waiters"}.Sanitize()+
-			", "+pgx.Identifier{name, DefaultTable + "_shares"}.Sanitize())
+		empty(tb, name)
 	} else {
 		schemas.made++
 		name = fmt.Sprintf("Test %d", schemas.made)
@@ -48,6 +47,25 @@ func newSchema(tb testing.TB) string {
 		schemas.free = append(schemas.free, name)
 	})
 	return name
+}
+
+// empty removes all rows of a schema. The server starts a process for each connection, which costs
+// more than most tests: one connection serves all of them.
+func empty(tb testing.TB, schema string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), pgtest.Bound)
+	defer cancel()
+	var err error
+	if schemas.conn == nil || schemas.conn.IsClosed() {
+		if schemas.conn, err = pgx.Connect(ctx, pgtest.Postgres().URL("postgres")); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if _, err = schemas.conn.Exec(ctx, "TRUNCATE "+pgx.Identifier{schema, DefaultTable}.Sanitize()+
+		", "+pgx.Identifier{schema, DefaultTable + "_waiters"}.Sanitize()+
+		", "+pgx.Identifier{schema, DefaultTable + "_shares"}.Sanitize()); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // migrated sets the table up.

@@ -31,7 +31,7 @@ func TestPromotion(t *testing.T) {
 		if _, err := safe.Acquire(t.Context(), pgtest.Request("name", time.Hour)); !driver.IsNotApplied(err) {
 			t.Errorf("Acquire with RequireStandby and no synchronous standby: %v, want an error that nothing was done", err)
 		}
-		safe.nameCache.setFree("name")
+		safe.nameCache.set("name", stateFree, 0)
 	}
 	standby := servers.StartPostgresStandby(t, primary, "standby")
 	pgtest.Execute(t, primary.URL("postgres"), "ALTER SYSTEM SET synchronous_standby_names = 'standby'")

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -19,7 +18,7 @@ var ownParameters = []string{"schema", "table", "synchronous_commit", "durable_r
 
 // openURL makes a store with a pool of its own. Nothing is dialed.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
-	own, rest, err := splitURL(u)
+	own, rest, err := pgclient.SplitURL(u, ownParameters...)
 	if err != nil {
 		return nil, err
 	}
@@ -45,23 +44,4 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	s := New(pool, opts)
 	s.ownsPool = true
 	return s, nil
-}
-
-// splitURL splits a URL into two: one with the parameters of this package, and one with those of
-// the client.
-func splitURL(u *url.URL) (own, rest *url.URL, err error) {
-	values, err := url.ParseQuery(u.RawQuery)
-	if err != nil || u.Opaque != "" || u.Fragment != "" {
-		return nil, nil, fmt.Errorf("%w: want %s://user@host:port/database?parameter=value", driver.ErrInvalid, u.Scheme)
-	}
-	ours := url.Values{}
-	for _, name := range ownParameters {
-		if given, ok := values[name]; ok {
-			ours[name] = given
-			delete(values, name)
-		}
-	}
-	client := *u
-	client.RawQuery = values.Encode()
-	return &url.URL{RawQuery: ours.Encode()}, &client, nil
 }

@@ -42,13 +42,13 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	case err != nil:
 		return driver.AcquireResult{}, err
 	case contended:
-		s.nameCache.setContended(req.Name)
+		s.nameCache.set(req.Name, stateContended, 0)
 	case res.Granted:
-		s.nameCache.setHeld(req.Name, req.TTL)
+		s.nameCache.set(req.Name, stateHeld, req.TTL)
 	case res.Held.Remaining > 0:
-		s.nameCache.setHeld(req.Name, res.Held.Remaining)
+		s.nameCache.set(req.Name, stateHeld, res.Held.Remaining)
 	default:
-		s.nameCache.setUnknown(req.Name)
+		s.nameCache.set(req.Name, stateUnknown, 0)
 	}
 	return res, nil
 }
@@ -110,9 +110,9 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 	case !ended:
 		return s.breakShares(ctx, req) // There was something to break when the row was found.
 	}
-	s.nameCache.setFree(req.Name)
+	s.nameCache.set(req.Name, stateFree, 0)
 	if notify {
-		s.nameCache.setContended(req.Name)
+		s.nameCache.set(req.Name, stateContended, 0)
 		s.notifyWaiters(req.Name)
 	}
 	return row.toRecord(req.Name), true, nil
@@ -136,7 +136,7 @@ func (s *Store) breakShares(ctx context.Context, req driver.BreakRequest) (broke
 	if err != nil || broken.Name == "" {
 		return driver.Record{}, false, err
 	}
-	s.nameCache.setContended(req.Name)
+	s.nameCache.set(req.Name, stateContended, 0)
 	s.notifyWaiters(req.Name)
 	return broken, true, nil
 }

@@ -30,8 +30,10 @@ const (
 // cannot serve now would make a majority, it is a [driver.RetryError] around the Error, with the
 // time after which they will.
 //
-// The votes of an owner that waits request notices of the nodes, and no places. See
-// [Store.Notify].
+// A request with Queue gets notices of the nodes, and no places: see [Store.Notify]. An owner that
+// does not wait yet requests them in a second vote, after one has found the name held, if there is
+// time for it. A minority of nodes often has the release of the last hold still before it, and
+// would take part in a wait that is over when it begins.
 //
 // Requests under way are awaited, to the deadline of ctx and for Options.Timeout at most. The
 // cancellation of ctx ends the pauses between them.
@@ -52,9 +54,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: shared requests that cross get different tokens on different nodes",
 			driver.ErrUnsupported)
 	}
-	if req.Queue > 0 {
+	queue := req.Queue
+	if queue > 0 {
 		req.NoPlace = true
-		s.prolongWaiter(&req)
+		if !s.prolongWaiter(&req, req.Claim || len(s.nodes) == 1) {
+			req.Queue = 0
+		}
 	}
 	if len(s.nodes) == 1 {
 		return s.acquireAlone(ctx, req)
@@ -72,6 +77,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	var seen driver.Record
 	for n := 1; ; n++ {
 		r := s.newRound(req)
+		r.all = req.Queue > 0
 		outcome, token, cut := r.collectVotes(ctx, basePause<<(n-1))
 		if outcome == verdictWon {
 			err := r.checkDistinctNodes(ctx)
@@ -89,15 +95,18 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		if outcome == verdictBusy && !r.confirmsHold(&seen) {
 			outcome = verdictSplit
 		}
-		waitUndone := r.undo(ctx)
-		if cut != nil {
+		waitUndone, took := r.undo(ctx), time.Since(r.began)
+		switch {
+		case cut != nil && outcome != verdictBusy:
 			return driver.AcquireResult{}, r.acquireError("cut short", cut)
-		}
-		if outcome == verdictBusy || outcome == verdictUnavailable || n == maxRounds {
+		case cut == nil && req.Queue < queue && s.timeFor(ctx, took) &&
+			(outcome == verdictBusy || outcome != verdictUnavailable && n == maxRounds-1):
+			req.Queue = queue
+			s.prolongWaiter(&req, true)
+		case outcome == verdictBusy || outcome == verdictUnavailable || n >= maxRounds:
 			return r.finalResult(outcome, waitUndone(ctx))
 		}
-		took := time.Since(r.began)
-		if outcome == verdictSplit || n > 1 {
+		if outcome == verdictSplit || outcome != verdictBusy && n > 1 {
 			pause := max(basePause, took) << (n - 1)
 			if err := s.sleep(ctx, rand.N(min(pause, s.timeout))+1); err != nil {
 				return driver.AcquireResult{}, r.acquireError("cut short", err)
@@ -108,6 +117,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 			req.Floor = s.raisedFloor(floor, r.greatestToken(), took)
 		}
 	}
+}
+
+// timeFor reports whether another vote that takes so long can end before ctx and the Store do.
+func (s *Store) timeFor(ctx context.Context, took time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() == nil && s.closing.Err() == nil && (!ok || time.Until(deadline) > took)
 }
 
 // lockOwner waits until no other Acquire of an owner is under way: the releases of one must not end

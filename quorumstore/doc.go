@@ -87,10 +87,10 @@
 // by hand, node by node. A hold that lasts while a majority of the nodes is restarted without data,
 // one after the other, is lost, and the holder is notified.
 //
-// A request that is very late. When a node does not confirm that it has given
-// back what an attempt was granted, it has no vote on this owner until it has
-// confirmed it later, and Options.Timeout more. A release that is still under way
-// then, and arrives after all, ends the owner's part on that node.
+// A request that is very late. A node that has not confirmed a release has no vote on its
+// owner. The vote returns Options.Timeout after the node has confirmed a later one. If the
+// first release is still under way then, and arrives after all, it ends the owner's part on
+// that node.
 //
 // A late acquisition. An acquisition that a node has not answered by twice Options.Timeout may be
 // executed later, after the release that undoes it. That release is therefore sent again, as one

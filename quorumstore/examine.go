@@ -98,6 +98,9 @@ func examineNode(ctx context.Context, n *node, o driver.Examination) (e examined
 func (s *Store) examineSize() driver.Finding {
 	n := len(s.nodes)
 	f := driver.Finding{Check: "quorum.size", Severity: driver.SeverityOK, Found: fmt.Sprintf("%d nodes, of which %d may fail", n, n-s.need)}
+	if n == 1 {
+		f.Found = "1 node, which may not fail"
+	}
 	if n%2 == 0 || n == 1 {
 		f.Severity, f.Want, f.Remedy = driver.SeverityWarning, "an odd number of nodes, three at least", "one --store more"
 		if n > 2 {

@@ -3,6 +3,7 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"time"
 
@@ -193,6 +194,7 @@ func (s *Store) send(n *node, requests []*nodeRequest) {
 			f.receive(n.index, &r.Request, r.Err)
 		}
 	}
+	runtime.Gosched() // The callers make their next requests at once: the next batch is larger.
 	s.mu.Lock()
 	for _, r := range requests {
 		s.recordSent(n, r)

@@ -289,3 +289,40 @@ func TestSameServerTwice(t *testing.T) {
 		}
 	}
 }
+
+// A grant leaves no notices requested at a minority that has the name held, as one has that the
+// release of the last hold has not reached yet: they would cost every request to that node.
+func TestGrantBesideAHeldMinority(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 3)
+	late := s.store(dial(t, s.addrs[0]), "p:")
+	held := driver.AcquireRequest{Name: "name", Owner: "other", Holder: "other", TTL: time.Minute}
+	if res, err := late.Acquire(t.Context(), held); err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+	store := s.open(t, "p:", s.addrs)
+	defer store.Close()
+	store.Notify(func(driver.Notice) {})
+	req := driver.AcquireRequest{Name: "name", Owner: "mine", Holder: "mine", TTL: time.Minute, Queue: time.Minute}
+	if res, err := store.Acquire(t.Context(), req); err != nil || !res.Granted {
+		t.Fatalf("Acquire of a majority that is free: %+v, %v", res, err)
+	}
+	if _, err := store.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	if keys := s.servers[0].Do("KEYS", "*queue*"); keys != "" {
+		t.Errorf("the node that refused has %q", keys)
+	}
+	// An attempt that fails requests them, of all nodes.
+	if _, err := store.Acquire(t.Context(), driver.AcquireRequest{Name: "name", Owner: "first", Holder: "first", TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := store.Acquire(t.Context(), req); err != nil || res.Granted || !res.Queued {
+		t.Fatalf("Acquire of a held name: %+v, %v, want it queued", res, err)
+	}
+	for i, server := range s.servers {
+		if server.Do("KEYS", "*queue*") == "" {
+			t.Errorf("node %d sends no notices", i)
+		}
+	}
+}

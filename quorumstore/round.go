@@ -16,6 +16,7 @@ type round struct {
 	s        *Store
 	req      driver.AcquireRequest
 	began    time.Time
+	all      bool          // a refusal waits for the other nodes in their grace, so that all send notices
 	requests []nodeRequest // the acquisition at each node
 }
 
@@ -46,7 +47,7 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 			answered++
 		}
 		outcome, token = r.verdictAfter(uncast)
-		if outcome != verdictUndecided && outcome != verdictUnavailable {
+		if outcome != verdictUndecided && outcome != verdictUnavailable && !(r.all && outcome == verdictBusy) {
 			return true
 		}
 		if answered >= r.need || outcome == verdictUnavailable {

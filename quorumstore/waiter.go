@@ -34,25 +34,31 @@ const (
 	noticeGap = 5 * time.Millisecond
 )
 
-// prolongWaiter starts or prolongs the wait of an owner. It comes before the nodes get the request:
-// their notices may come before their replies.
-func (s *Store) prolongWaiter(req *driver.AcquireRequest) {
+// prolongWaiter prolongs the wait of an owner, and reports whether it waits. If it does not, begin
+// makes it wait. It comes before the nodes get the request: their notices may come before their
+// replies.
+func (s *Store) prolongWaiter(req *driver.AcquireRequest, begin bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.refOwner(req.Name, req.Owner)
 	w := o.waiter
-	if w == nil {
+	switch {
+	case w == nil && !begin:
+		s.unrefOwner(o)
+		return false
+	case w == nil:
 		w = &waiter{state: o, nodes: make([]waiterNode, len(s.nodes))}
 		w.expiry = time.AfterFunc(req.Queue, func() { s.expireWaiter(w) })
 		o.waiter = w // It keeps the reference.
 		s.waiters[req.Name] = append(s.waiters[req.Name], w)
-	} else {
+	default:
 		s.unrefOwner(o)
 	}
 	if until := time.Now().Add(req.Queue); until.After(w.until) {
 		w.until = until
 		w.expiry.Reset(req.Queue)
 	}
+	return true
 }
 
 // expireWaiter ends a wait that was not prolonged.

@@ -1,6 +1,7 @@
 package quorumstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/filestore"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
 
@@ -183,7 +185,7 @@ func giveBackAnyway(t *testing.T, s *Store, req driver.AcquireRequest) {
 	}
 }
 
-// A node may send its notice before its vote.
+// A node may send its notice before its vote: here the second one, which requests notices.
 func TestNoticeBeforeTheVote(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		conns := c.connect()
@@ -194,7 +196,7 @@ func TestNoticeBeforeTheVote(t *testing.T) {
 		req, mine := request("other"), request("mine")
 		asks := listen(t, s, mine.Owner)
 		grant(t, other, req)
-		time.AfterFunc(10*time.Millisecond, func() { giveBackAnyway(t, other, req) })
+		time.AfterFunc(30*time.Millisecond, func() { giveBackAnyway(t, other, req) })
 		queue(t, s, mine)
 		if asks() == 0 {
 			t.Error("a release before the votes sent no notice")
@@ -202,8 +204,9 @@ func TestNoticeBeforeTheVote(t *testing.T) {
 	})
 }
 
-// The votes of a waiter request the notices of the nodes: there is no other request, and no place.
-// The wait is prolonged by each attempt, and ends with a grant, a Release, or Queue.
+// The votes of a waiter request the notices of the nodes: there is no other request but the first
+// vote, and no place. The wait is prolonged by each attempt, and ends with a grant, a Release, or
+// Queue.
 func TestCostOfQuorumWaiter(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		conns := c.connect()
@@ -232,7 +235,7 @@ func TestCostOfQuorumWaiter(t *testing.T) {
 			queue(t, s, mine)
 			time.Sleep(queueTime - time.Millisecond)
 		}
-		if n := conns[0].Calls(faultstore.Acquire) - before; n != attempts {
+		if n := conns[0].Calls(faultstore.Acquire) - before; n != 1+attempts {
 			t.Errorf("%d attempts cost %d requests", attempts, n)
 		}
 		for _, server := range c {
@@ -385,4 +388,83 @@ func TestNoNoticeAfterClose(t *testing.T) {
 			t.Errorf("%d waiters after Close", n)
 		}
 	})
+}
+
+// What a majority has answered counts, also if the second vote, for notices, has no time: at the
+// deadline, while a node that hangs has its grace, and after a cancellation.
+func TestRefusalWithoutASecondVote(t *testing.T) {
+	roundTrip := slow(10*time.Millisecond, 10*time.Millisecond)
+	for what, test := range map[string]struct {
+		third func(s *server) faultstore.Fault
+		waits bool // already
+		end   time.Duration
+		stop  func(context.Context) (context.Context, context.CancelFunc)
+	}{
+		"deadline": {func(*server) faultstore.Fault { return roundTrip }, false, 20 * time.Millisecond, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 35*time.Millisecond)
+		}},
+		"grace": {func(s *server) faultstore.Fault { return s.hang }, true, 30 * time.Millisecond, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 30*time.Millisecond)
+		}},
+		"cancellation": {func(*server) faultstore.Fault { return roundTrip }, false, 20 * time.Millisecond, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(10*time.Millisecond, cancel)
+			return ctx, cancel
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c cluster) {
+				conns := c.connect()
+				for _, conn := range conns[:2] {
+					conn.Set(faultstore.Acquire, roundTrip)
+				}
+				s, other, mine := join(t, conns), c.client(t), request("mine")
+				grant(t, other, request("other"))
+				c[2].set(test.third(c[2]))
+				if test.waits {
+					queue(t, s, mine)
+				}
+				ctx, cancel := test.stop(t.Context())
+				defer cancel()
+				mine.Queue = queueTime
+				began := time.Now()
+				res, err := s.Acquire(ctx, mine)
+				if took := time.Since(began); err != nil || res.Granted || res.Held.Holder != "other" || took != test.end {
+					t.Errorf("after %v: %+v, %v, want it held by other after %v", took, res, err, test.end)
+				}
+			})
+		})
+	}
+}
+
+// An owner whose votes have no winner waits, too.
+func TestWaiterOfASplitVote(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c cluster) {
+		for i, conn := range c.connect() {
+			if res, err := conn.Acquire(t.Context(), request(fmt.Sprint("other ", i/2))); err != nil || !res.Granted {
+				t.Fatal(res, err)
+			}
+		}
+		queue(t, c.client(t), request("mine"))
+	})
+}
+
+// A claim requests the notices of nodes that keep no order, as WaitFree does.
+func TestClaimOfFiles(t *testing.T) {
+	var nodes []driver.Store
+	for range 3 {
+		node, err := filestore.New(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, node)
+	}
+	s := New(nodes, &Options{CloseStores: true})
+	defer s.Close()
+	grant(t, s, request("other"))
+	claim := request("mine")
+	claim.Queue, claim.NoPlace, claim.Claim = queueTime, true, true
+	if res := acquire(t, s, claim); res.Granted || !res.Queued {
+		t.Errorf("a claim of a held name: %+v, want it queued", res)
+	}
 }

@@ -291,3 +291,22 @@ func offerBy(t *testing.T, latency time.Duration, n int, window, length time.Dur
 		t.Errorf("%d passed; want %.0f to %.0f", len(passed), least, most)
 	}
 }
+
+// A call whose place is not kept does not pass: its first release is lost, and the hold ends before
+// the second.
+func TestReleaseAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memstore.New()
+		store := faultstore.Wrap(memory)
+		a, b := holdfast.New(store, &holdfast.Config{RequestTimeout: 10 * time.Second}), holdfast.New(memory, nil)
+		defer a.Close()
+		defer b.Close()
+		store.Once(faultstore.Release, faultstore.Hang)
+		if err := ratelimit.New(a, 1, time.Hour).Take(t.Context(), "key"); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Take whose place is lost: %v", err)
+		}
+		if err := ratelimit.New(b, 1, time.Hour).Take(t.Context(), "key"); err != nil {
+			t.Error(err)
+		}
+	})
+}

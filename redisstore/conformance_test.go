@@ -19,9 +19,9 @@ import (
 
 func TestConformanceSingle(t *testing.T) {
 	t.Parallel()
+	empty := emptyServers(t)
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
-		server := servers.StartRedis(tb)
-		loadScripts(tb, server)
+		server := empty(tb)
 		backing := proxied(server, nil)
 		backing.Restart = func(tb testing.TB) {
 			server.RestartEmpty()
@@ -33,9 +33,9 @@ func TestConformanceSingle(t *testing.T) {
 
 func TestConformancePersistent(t *testing.T) {
 	t.Parallel()
+	empty := emptyServers(t, "--appendonly", "yes", "--appendfsync", "always")
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
-		server := servers.StartRedis(tb, "--appendonly", "yes", "--appendfsync", "always")
-		loadScripts(tb, server)
+		server := empty(tb)
 		backing := proxied(server, &Options{NoPrefix: true})
 		backing.Restart = func(testing.TB) { server.Restart() }
 		return backing
@@ -67,6 +67,26 @@ func TestConformanceSentinel(t *testing.T) {
 			return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: set.Master, SentinelAddrs: set.Sentinels, Dialer: d.dial})
 		})
 	}})
+}
+
+// emptyServers returns a function that gives each case an empty server for itself. The cases use
+// the same few servers in turn, because the start of a server costs more than most cases.
+func emptyServers(t *testing.T, args ...string) func(tb testing.TB) *servers.Redis {
+	idle := make(chan *servers.Redis, 1000)
+	return func(tb testing.TB) *servers.Redis {
+		var server *servers.Redis
+		select {
+		case server = <-idle:
+		default:
+			server = servers.StartRedis(t, args...)
+			loadScripts(t, server)
+		}
+		tb.Cleanup(func() {
+			server.Do("FLUSHALL")
+			idle <- server
+		})
+		return server
+	}
 }
 
 // dialled is a backing whose stores each have a client of their own, that dials
@@ -115,12 +135,8 @@ func connect(tb testing.TB, client redis.UniversalClient) {
 // test means and not one that asks for the text of a script.
 func loadScripts(tb testing.TB, server *servers.Redis) {
 	for _, s := range []*script{acquireScript, claimScript, heldScript, renewScript, releaseScript, lookupScript, breakScript} {
-		for _, variant := range []*script{s, s.writeAlways} {
-			if variant != nil {
-				text, _ := variant.source()
-				server.Do("SCRIPT", "LOAD", text)
-			}
-		}
+		text, _ := s.source()
+		server.Do("SCRIPT", "LOAD", text)
 	}
 }
 

@@ -27,20 +27,23 @@
 // Acquire, Release and a batch of renewals take one round trip each; calls that are made at the
 // same time share round trips. A lost reply does no harm: the same acquire sent again is
 // recognized. Waiters of all clients stand in a queue, in the order in which they came: a release
-// makes the next of them the holder and notifies it, in the same step. Nobody overtakes, and nobody
-// else hears of it. A waiting process costs the renewals of its places, in one request each 1.7 s,
-// and a PING each 5 s on the connection for notices, which it makes when it first waits. A waiter
-// whose process has ended is passed over. Clients of other kinds have no places and notify nobody:
-// the first in line tries every 250 ms while one of them has the lock, and they get a lock when
-// nobody of the queue takes it. If the user may not subscribe, or the server does not know PUBSUB
-// (miniredis is one such server), there are no places, whatever Guarantees says, and waiters try at
-// intervals.
+// makes the next of them the holder and notifies it, in the same step. Nobody overtakes, and no
+// other client gets a notice. A waiting process costs the renewals of its places, in one request
+// each 1.7 s, and a PING each 5 s on the connection for notices, which it makes when it first
+// waits. A waiter whose process has ended is passed over. Clients of other kinds have no places and
+// notify nobody: the first in line tries every 250 ms while one of them has the lock, and they get
+// a lock when nobody of the queue takes it. If the user may not subscribe, or the server does not
+// know PUBSUB (miniredis is one such server), there are no places, whatever Guarantees says, and
+// waiters try at intervals.
 //
 // Shared and limited holds of a name tolerate each other; each has its own TTL and token, and the
 // release or the end of one changes no other. They exclude exclusive holds, and clients of other
 // kinds, which find the key of the lock until the last of them has ended. A request that does not
 // fit stops those behind it in the queue, so that writers are not starved. A hold beside a thousand
-// others costs eight commands in its script, where an exclusive one costs five.
+// others costs nine commands in its script, where an exclusive one costs five. A release admits 200
+// readers in its script, and has the next one claim, whose script admits the next 200, so that a
+// crowd of readers does not hold up other locks. Lookup, List and Break of a name read all of its
+// holds in one script: ten thousand hold up the server for tens of milliseconds.
 //
 // A server that works and cannot serve now answers with a [driver.RetryError]: it is reading its
 // data, has lost its master or its replicas, is at its maximum of clients (this is only seen by
@@ -61,8 +64,8 @@
 // "holdfast doctor", look for settings of this kind.
 //
 // A lock that is deleted by hand or evicted ends all holds that it has, and their renewals report
-// that. If only the keys of its holders beside it are evicted, they are told that their holds are
-// lost, and everybody else is kept out until the last of these would have ended.
+// that. If only the keys of its holders beside it are evicted, their renewals report the
+// loss, and everybody else is kept out until the last of these would have ended.
 //
 // Redis counts expiry on its wall clock. If that is set forward, locks expire early, while their
 // holders still rely on them; if it is set back, they expire late.
@@ -90,7 +93,8 @@
 // hdel, hvals, hgetall, publish, subscribe, pubsub|numsub and, in a cluster, spublish, ssubscribe,
 // pubsub|shardnumsub. Without them locks work, and waiters try at intervals. Shared and limited
 // holds need hset, hsetnx, hget, hmget, hdel, hlen, hgetall, zrem and pexpireat; without them
-// exclusive holds work, and find these in their way. Messages have the
+// exclusive holds work, and find these in their way. "holdfast doctor" names those that are missing,
+// and the ACL SETUSER that grants them. Messages have the
 // owner's secret, as the values of the locks do: the right to subscribe to these channels is the
 // right to release the locks of others.
 //

@@ -65,7 +65,7 @@ func (s *Store) explainReply(reply error) error {
 		return &driver.RetryError{Err: hintError{"the Sentinels have not made another master yet", reply}}
 	case is("READONLY "):
 		return driver.NotApplied(hintError{"this server is a replica: connect to its master, by Sentinel if it moves", reply})
-	case is("NOPERM ", "ACL failure", "The user executing the script can't run this command"):
+	case isRightsError(text):
 		return driver.NotApplied(hintError{"the user must be allowed EVALSHA, EVAL and the commands in the scripts, on all keys of the prefix, and WAIT with MinReplicas", reply})
 	case is("NOAUTH ", "WRONGPASS "), strings.Contains(text, "unauthenticated"):
 		return driver.NotApplied(hintError{"the server wants another user or password than the client has", reply})
@@ -110,7 +110,7 @@ func (e hintError) Error() string {
 	if e.hint == "" {
 		return firstLine(e.reply.Error())
 	}
-	return firstLine(e.reply.Error()) + ": " + e.hint
+	return strings.TrimSuffix(firstLine(e.reply.Error()), ".") + ": " + e.hint
 }
 
 func (e hintError) Unwrap() error { return e.reply }

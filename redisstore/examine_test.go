@@ -4,6 +4,9 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -37,7 +40,7 @@ func examined(t *testing.T, s *Store, o *holdfast.ExamineOptions) (string, strin
 
 const (
 	probed = ", latency ok, probe ok, clock ok, notices ok"
-	wellOf = "role ok, eviction ok, persistence ok, failover ok" + probed
+	wellOf = "version ok, role ok, eviction ok, persistence ok, failover ok, tls ok, rights ok" + probed
 )
 
 // Each check has a server that is ill in just that way.
@@ -57,17 +60,18 @@ func TestExamine(t *testing.T) {
 		"keeps nothing":         {want: strings.Replace(wellOf, "persistence ok", "persistence warn", 1), says: "CONFIG SET appendonly yes"},
 		"keeps it each second":  {args: []string{"--appendonly", "yes"}, want: strings.Replace(wellOf, "persistence ok", "persistence note", 1), says: "appendfsync everysec"},
 		"leaves it to the host": {args: []string{"--appendonly", "yes", "--appendfsync", "no"}, want: strings.Replace(wellOf, "persistence ok", "persistence warn", 1), says: "appendfsync no"},
+		"rewrites without":      {args: with("--no-appendfsync-on-rewrite", "yes"), want: strings.Replace(wellOf, "persistence ok", "persistence warn", 1), says: "no-appendfsync-on-rewrite no"},
 		"short guard":           {opts: Options{RestartGuard: 50 * time.Millisecond}, want: strings.Replace(wellOf, "persistence ok", "persistence warn", 1), says: "try restart_guard=30s"},
 		"too few replicas": {args: safe, opts: Options{MinReplicas: 1},
-			want: "role ok, eviction ok, persistence ok, failover fail, latency ok, probe warn", says: "before it has 1"},
+			want: "version ok, role ok, eviction ok, persistence ok, failover fail, tls ok, rights ok, latency ok, probe warn", says: "before it has 1"},
 		"no INFO": {args: safe, user: []string{"~*", "&*", "+@all", "-info"},
-			want: "role unknown, eviction unknown, persistence unknown, failover unknown" + probed, says: "+info"},
+			want: "version unknown, role unknown, eviction unknown, persistence unknown, failover unknown, tls ok, rights ok" + probed, says: "+info"},
 		"no CONFIG": {args: safe, user: []string{"~*", "&*", "+@all", "-config"},
 			want: strings.Replace(wellOf, "persistence ok", "persistence unknown", 1), says: "cannot tell appendfsync"},
 		"no right to lock": {args: safe, user: []string{"~other:*", "&*", "+@all"},
-			want: "role ok, eviction ok, persistence ok, failover ok", says: ""},
+			want: "version ok, role ok, eviction ok, persistence ok, failover ok, tls ok, rights fail", says: " ACL SETUSER patient '~lock:*'"},
 		"no right to queues": {args: safe, user: []string{"~*", "resetchannels", "+@all"},
-			want: strings.Replace(wellOf, "notices ok", "notices warn", 1), says: "rights for queues"},
+			want: strings.Replace(strings.Replace(wellOf, "rights ok", "rights warn", 1), "notices ok", "notices warn", 1), says: "patient lacks the rights '&lock:*': waiters try at intervals"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -86,19 +90,135 @@ func TestExamine(t *testing.T) {
 					return err == nil && res.Granted
 				})
 			}
-			if what == "no right to lock" {
-				findings, err := holdfast.Examine(t.Context(), s, nil)
-				if err == nil || !strings.Contains(err.Error(), "must be allowed") || strings.Contains(err.Error(), "Secret") || len(findings) != 4 {
-					t.Errorf("%v, %v", findings, err)
-				}
-				return
-			}
 			checks, text := examined(t, s, nil)
 			if checks != c.want || !strings.Contains(text, c.says) {
 				t.Errorf("%s\n%s\nwant %s, and %q", checks, text, c.want, c.says)
 			}
 		})
 	}
+}
+
+func portOf(server *servers.Redis) string {
+	_, port, _ := net.SplitHostPort(server.Addr)
+	return port
+}
+
+// A server that refuses each change is found without a probe, and by a user without the right to
+// run CONFIG as far as INFO shows it.
+func TestExamineWhatTakesNoChanges(t *testing.T) {
+	t.Parallel()
+	safe := []string{"--appendonly", "yes", "--appendfsync", "always"}
+	for what, c := range map[string]struct {
+		server             *servers.Redis
+		ill                func(*servers.Redis)
+		want, says, unseen string // unseen is the finding without CONFIG
+	}{
+		"a snapshot that failed": {servers.StartRedis(t, append(safe, "--save", "3600 1", "--dbfilename", "appendonlydir")... /* a folder is in its place */), func(r *servers.Redis) {
+			r.Do("SET", "a", "b")
+			r.Do("BGSAVE")
+			eventually(t, "snapshot that fails", func() bool { return strings.Contains(r.Do("INFO", "persistence"), "rdb_last_bgsave_status:err") })
+		}, "persistence fail", "stop-writes-on-bgsave-error", "persistence unknown"},
+		"no room": {servers.StartRedis(t, append(safe, "--maxmemory", "1kb")...), func(*servers.Redis) {}, "eviction fail", "its memory is full", "eviction fail"},
+		"no replica": {servers.StartRedis(t, append(safe, "--min-replicas-to-write", "1")...), func(*servers.Redis) {}, "failover fail",
+			"0 replicas are in touch with it, want 1", "failover fail"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			c.server.Do("ACL", "SETUSER", "patient", "on", ">SecretWord", "~*", "&*", "+@all", "-config")
+			c.ill(c.server)
+			if res, err := open(t, c.server.Addr, nil).Acquire(t.Context(), request("x", time.Minute)); err == nil {
+				t.Errorf("the server takes changes: %+v", res)
+			}
+			for url, want := range map[string]string{"redis://" + c.server.Addr: c.want, "redis://patient:SecretWord@" + c.server.Addr: c.unseen} {
+				checks, text := examined(t, openFromURL(t, url), &holdfast.ExamineOptions{NoProbe: true})
+				if !strings.Contains(checks, want) || !strings.Contains(text, c.says) {
+					t.Errorf("%s\n%s\nwant %s, and %q", checks, text, want, c.says)
+				}
+			}
+		})
+	}
+}
+
+// The advice of doctor, taken without CONFIG REWRITE, ends with the next restart, and with it the
+// locks: the findings before and after.
+func TestExamineSettingsThatDoNotLast(t *testing.T) {
+	t.Parallel()
+	well, ill := wellOf, strings.Replace(wellOf, "persistence ok", "persistence warn", 1)
+	for what, c := range map[string]struct {
+		server  *servers.Redis
+		rewrite bool
+		want    string // after CONFIG SET
+		says    string
+		kept    bool
+	}{
+		"no file":   {servers.StartRedis(t), false, ill, "in a redis.conf with which the server is started", false},
+		"a file":    {servers.StartRedisFromFile(t), false, ill, " CONFIG REWRITE, after the last CONFIG SET", false},
+		"rewritten": {servers.StartRedisFromFile(t), true, strings.Replace(wellOf, "persistence ok", "persistence note", 1), "cannot tell whether a later CONFIG SET", true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, c.server.Addr, nil)
+			if checks, text := examined(t, s, nil); checks != ill || !strings.Contains(text, "try redis-cli -h 127.0.0.1 -p "+portOf(c.server)+" CONFIG SET appendonly yes, CONFIG SET appendfsync always, and ") {
+				t.Errorf("at first: %s\n%s", checks, text)
+			}
+			c.server.Do("CONFIG", "SET", "appendonly", "yes")
+			c.server.Do("CONFIG", "SET", "appendfsync", "always")
+			if c.rewrite {
+				c.server.Do("CONFIG", "REWRITE")
+			}
+			eventually(t, "append-only file", func() bool {
+				return strings.Contains(c.server.Do("INFO", "persistence"), "aof_rewrite_in_progress:0")
+			})
+			if checks, text := examined(t, s, nil); checks != c.want || !strings.Contains(text, c.says) {
+				t.Errorf("after CONFIG SET: %s\n%s", checks, text)
+			}
+			c.server.Do("CONFIG", "RESETSTAT")
+			if checks, text := examined(t, s, nil); checks == well {
+				t.Errorf("after CONFIG RESETSTAT: %s\n%s", checks, text)
+			}
+			if res, err := s.Acquire(t.Context(), request("x", time.Hour)); err != nil || !res.Granted {
+				t.Fatal(res, err)
+			}
+			c.server.Restart()
+			var kept bool
+			eventually(t, "answer after the restart", func() bool {
+				_, found, err := s.Lookup(t.Context(), "x")
+				kept = found
+				return err == nil
+			})
+			if kept != c.kept {
+				t.Errorf("after the restart the lock is kept: %v", kept)
+			}
+			if checks, text := examined(t, s, nil); (checks == well) != c.kept {
+				t.Errorf("after the restart: %s\n%s", checks, text)
+			}
+		})
+	}
+}
+
+// The file is on from the start, and appendfsync is set by CONFIG SET alone.
+func TestExamineSyncThatDoesNotLast(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedisFromFile(t, "appendonly yes")
+	s := open(t, server.Addr, nil)
+	note := strings.Replace(wellOf, "persistence ok", "persistence note", 1)
+	for _, c := range []struct{ set, want, says string }{
+		{"", note, "everysec"},
+		{"SET appendfsync always", strings.Replace(wellOf, "persistence ok", "persistence unknown", 1), "cannot tell whether appendfsync outlasts a restart"},
+		{"REWRITE", note, "cannot tell whether a later CONFIG SET"},
+	} {
+		if c.set != "" {
+			server.Do(append([]string{"CONFIG"}, strings.Fields(c.set)...)...)
+		}
+		if checks, text := examined(t, s, nil); checks != c.want || !strings.Contains(text, c.says) {
+			t.Errorf("CONFIG %s: %s\n%s", c.set, checks, text)
+		}
+	}
+	server.Restart()
+	eventually(t, "the setting of the file", func() bool {
+		checks, _ := examined(t, s, nil)
+		return checks == wellOf
+	})
 }
 
 // A replica takes no locks, and its master may lose them. A server that is not there has no
@@ -109,7 +229,7 @@ func TestExamineReplicas(t *testing.T) {
 	master, replica := servers.StartRedis(t, args...), servers.StartRedis(t, args...)
 	follow(t, replica, master)
 	checks, text := examined(t, open(t, replica.Addr, nil), nil)
-	if checks != "role fail, latency ok, probe fail" || !strings.Contains(text, "connect to its master, "+master.Addr) {
+	if checks != "version ok, role fail, tls ok, latency ok, probe fail" || !strings.Contains(text, "connect to its master, "+master.Addr) {
 		t.Errorf("of a replica: %s\n%s", checks, text)
 	}
 	checks, text = examined(t, open(t, master.Addr, nil), nil)
@@ -189,7 +309,7 @@ func TestExamineSentinel(t *testing.T) {
 	set.Nodes[0].Do("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
 	checks, text := examined(t, New(client, nil), nil)
 	_, port, _ := strings.Cut(set.Nodes[0].Addr, ":")
-	if checks != "role ok, eviction fail, persistence ok, failover warn"+probed || !strings.Contains(text, "redis.eviction (:"+port+")") {
+	if checks != "version ok, role ok, eviction fail, persistence unknown, failover warn, tls ok, rights ok"+probed || !strings.Contains(text, "redis.eviction (:"+port+")") {
 		t.Errorf("%s\n%s", checks, text)
 	}
 }
@@ -199,7 +319,7 @@ func TestExamineCluster(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartRedisCluster(t, "--appendonly", "yes", "--appendfsync", "always", "--cluster-require-full-coverage", "no")
 	client := clusterClient(t, cluster)
-	one := "role ok, eviction ok, persistence ok, failover ok, slots ok"
+	one := "version ok, role ok, eviction ok, persistence ok, failover ok, tls ok, rights ok, slots ok"
 	if checks, text := examined(t, New(client, &Options{MinReplicas: 1}), nil); checks != one+", "+one+", "+one+probed {
 		t.Errorf("%s\n%s", checks, text)
 	}
@@ -214,5 +334,161 @@ func TestExamineCluster(t *testing.T) {
 	_, text = examined(t, New(client, &Options{MinReplicas: 1}), &holdfast.ExamineOptions{NoProbe: true})
 	if !strings.Contains(text, "fail redis.slots ("+ill.Addr+"): 16383 of 16384") {
 		t.Errorf("without a slot:\n%s", text)
+	}
+}
+
+// examineOwn returns the finding of one check of the store.
+func examineOwn(t *testing.T, s *Store, check string) driver.Finding {
+	t.Helper()
+	findings, err := s.Examine(t.Context(), driver.Examination{TTL: time.Minute})
+	if err != nil {
+		t.Error(err)
+	}
+	i := slices.IndexFunc(findings, func(f driver.Finding) bool { return f.Check == check })
+	if i < 0 {
+		t.Fatalf("no %s: %v", check, findings)
+	}
+	return findings[i]
+}
+
+// Each right that is missing is named, with what does not work without it. Without those of locks no
+// lock can be taken, looked up, renewed and released: an examination of them ends in a failure.
+func TestExamineRights(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	locks := []string{"get", "getrange", "set", "del", "pttl", "pexpire", "zcard", "time", "eval", "evalsha"}
+	queues := []string{"exists", "zrem", "hset", "hget", "hdel", "hvals", "hgetall", "publish", "pubsub|numsub", "subscribe"}
+	sharing := []string{"hset", "hsetnx", "hget", "hmget", "hdel", "hlen", "hgetall", "zrem", "pexpireat"}
+	every := slices.Concat(rights, queues, sharing, []string{"eval", "evalsha", "hello", "ping", "scan", "info", "wait"})
+	user := func(name string, more ...string) *Store {
+		server.Do("ACL", "SETUSER", name, "reset", "on", ">SecretWord", "~lock:*", "&lock:*", "-@all")
+		server.Do(append(append([]string{"ACL", "SETUSER", name}, plus(every)...), more...)...)
+		return openFromURL(t, "redis://"+name+":SecretWord@"+server.Addr)
+	}
+	all := open(t, server.Addr, nil)
+	grant(t, all, "held", time.Minute)
+	enqueue(t, all, "held") // There is a queue to heed.
+	before := server.Do("KEYS", "*")
+	if f := examineOwn(t, user("well"), checkRights); f.Severity != driver.SeverityOK {
+		t.Errorf("with the rights that are documented: %v", f)
+	}
+	for _, right := range slices.Compact(slices.Sorted(slices.Values(every))) {
+		want := driver.SeverityNote
+		switch {
+		case right == "hello" || right == "info" || right == "wait" || right == "pexpiretime":
+			want = driver.SeverityOK // Nothing needs them, without options.
+		case slices.Contains(locks, right):
+			want = driver.SeverityFailure
+		case slices.Contains(queues, right) || slices.Contains(rights, right) || right == "ping":
+			want = driver.SeverityWarning
+		}
+		s := user("without-"+strings.ReplaceAll(right, "|", "-"), "-"+right)
+		f := examineOwn(t, s, checkRights)
+		if f.Severity != want || want != driver.SeverityOK && !strings.Contains(f.Remedy, " +"+right) && right != "eval" {
+			t.Errorf("without %s: %v, want %v", right, f, want)
+		}
+		if want == driver.SeverityFailure && right != "eval" { // which only a server needs that does not know the scripts
+			_, _, lookup := s.Lookup(t.Context(), "held")
+			req := request("own", time.Minute)
+			_, acquire := s.Acquire(t.Context(), req)
+			_, refusal := s.Acquire(t.Context(), request("held", time.Minute))
+			_, renewal := s.Renew(t.Context(), []driver.RenewRequest{{Name: "own", Owner: req.Owner, TTL: time.Hour}})
+			_, release := s.Release(t.Context(), driver.ReleaseRequest{Name: "own", Owner: req.Owner})
+			if errors.Join(lookup, acquire, refusal, renewal, release) == nil {
+				t.Errorf("without %s locks work: %v", right, f)
+			}
+			server.Do("DEL", "lock:own")
+		}
+		if right == "eval" && !strings.Contains(f.Remedy, "+eval +evalsha") {
+			t.Errorf("without %s: %v", right, f)
+		}
+	}
+	for what, c := range map[string]struct {
+		rights   []string
+		opts     *Options
+		severity driver.Severity
+		says     string
+	}{
+		"other keys":       {[]string{"resetkeys", "~other:*"}, nil, driver.SeverityFailure, "ACL SETUSER patient '~lock:*'"},
+		"keys to read":     {[]string{"resetkeys", "%R~lock:*"}, nil, driver.SeverityFailure, "ACL SETUSER patient '~lock:*'"},
+		"locks alone":      {[]string{"resetkeys", "~lock:holdfast*"}, nil, driver.SeverityFailure, "ACL SETUSER patient '~lock:*'"},
+		"no channels":      {[]string{"resetchannels"}, nil, driver.SeverityWarning, "ACL SETUSER patient '&lock:*'"},
+		"another prefix":   {nil, &Options{Prefix: "app[1]:"}, driver.SeverityFailure, `'~app\[1\]:*'`},
+		"no INFO, a guard": {[]string{"-info"}, &Options{RestartGuard: time.Minute}, driver.SeverityFailure, "patient +info"},
+		"a guard":          {nil, &Options{RestartGuard: time.Minute}, driver.SeverityOK, "all rights"},
+		"no WAIT":          {[]string{"-wait"}, &Options{MinReplicas: 1}, driver.SeverityFailure, "patient +wait"},
+		"no list":          {[]string{"-scan"}, nil, driver.SeverityNote, "locks cannot be listed"},
+		"nothing at all":   {[]string{"-@all", "+info"}, nil, driver.SeverityFailure, "+eval +evalsha"},
+	} {
+		s := user("patient", c.rights...)
+		if f := examineOwn(t, New(s.client, c.opts), checkRights); f.Severity != c.severity || !strings.Contains(f.String(), c.says) {
+			t.Errorf("%s: %v, want %v, and %q", what, f, c.severity, c.says)
+		}
+	}
+	if keys := server.Do("KEYS", "*"); keys != before {
+		t.Errorf("left: %q, before: %q", keys, before)
+	}
+}
+
+// A connection that leaves this host is one of TLS, or a warning.
+func TestExamineTransport(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	client := redis.NewClient(&redis.Options{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", server.Addr)
+		return farConn{conn}, err
+	}})
+	t.Cleanup(func() { _ = client.Close() })
+	if f := examineOwn(t, New(client, nil), checkTLS); f.Severity != driver.SeverityWarning || !strings.Contains(f.String(), "192.0.2.7:6379 is not encrypted") || !strings.Contains(f.Remedy, "rediss://") {
+		t.Errorf("to another host: %v", f)
+	}
+	if f := examineOwn(t, open(t, server.Addr, nil), checkTLS); f.Severity != driver.SeverityOK || !strings.Contains(f.Found, "does not leave") {
+		t.Errorf("to this host: %v", f)
+	}
+	addr, ca := startTLS(t)
+	if f := examineOwn(t, openFromURL(t, "rediss://"+addr+"?server_name=redis.test&ca_file="+url.QueryEscape(ca)), checkTLS); f.Severity != driver.SeverityOK || !strings.Contains(f.Found, "encrypted") {
+		t.Errorf("with TLS: %v", f)
+	}
+}
+
+// A farConn is a connection to a server that is on another host.
+type farConn struct{ net.Conn }
+
+func (farConn) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 40000} }
+func (farConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 6379} }
+
+// A server that is too old takes no locks. Its INFO is that of one.
+func TestExamineVersion(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	for version, want := range map[string]driver.Severity{
+		"redis_version:5.0.14": driver.SeverityFailure, "redis_version:6.0.20": driver.SeverityFailure, "redis_version:?": driver.SeverityUnknown,
+		"redis_version:6.2.0": driver.SeverityOK, "redis_version:8.0.1": driver.SeverityOK, "redis_version:7.2.4\r\nvalkey_version:8.1.0": driver.SeverityOK,
+	} {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr})
+		client.AddHook(infoHook(version + "\r\nrole:master\r\n"))
+		t.Cleanup(func() { _ = client.Close() })
+		if f := examineOwn(t, New(client, nil), checkVersion); f.Severity != want {
+			t.Errorf("%s: %v", version, f)
+		}
+	}
+}
+
+// An infoHook is the answer to INFO.
+type infoHook string
+
+func (infoHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (infoHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h infoHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if info, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "info" {
+			info.SetVal(string(h))
+			return nil
+		}
+		return next(ctx, cmd)
 	}
 }

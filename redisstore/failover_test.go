@@ -72,7 +72,8 @@ func TestFailoverUnderLoad(t *testing.T) {
 			t.Parallel()
 			var all tally
 			n := rounds(t, 1)
-			for i := range n {
+			// A busy machine may grant too little in the window of a round to show what is forgotten.
+			for i := 0; i < n || i < 4 && d.forgets() && all.Double == 0; i++ {
 				t.Run(strconv.Itoa(i), func(t *testing.T) { // It ends its servers.
 					f := startFailover(t, d)
 					f.run()
@@ -80,7 +81,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 					f.judge() // Here a failure shows what the servers have logged.
 				})
 			}
-			t.Logf("%d rounds of %s: %+v", n, d, all)
+			t.Logf("%s: %+v", d, all)
 			d.judge(t, all)
 		})
 	}
@@ -103,12 +104,15 @@ func (a *tally) add(b tally) {
 	a.Falling += b.Falling
 }
 
+// forgets reports whether holds must be forgotten: the replicas are behind, and none confirms.
+func (d disaster) forgets() bool { return d.lags && d.replicas == 0 }
+
 func (d disaster) judge(t *testing.T, all tally) {
 	t.Helper()
 	if d.planned && d.replicas == 2 && all.Double > 0 {
 		t.Error("a lock was granted twice though all replicas confirm")
 	}
-	if d.lags && d.replicas == 0 && (all.Forgotten == 0 || all.Double == 0) {
+	if d.forgets() && (all.Forgotten == 0 || all.Double == 0) {
 		t.Error("the replicas were behind, and nothing was forgotten: this test does not see what it is to see")
 	}
 }

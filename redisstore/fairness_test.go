@@ -25,7 +25,7 @@ import (
 func startOwn(t *testing.T, name, addr string) *peer {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
-	cmd.Env = append(os.Environ(), "REDISSTORE_PEER="+addr)
+	cmd.Env = append(os.Environ(), "REDISSTORE_PEER="+addr, "GORACE=atexit_sleep_ms=0")
 	return startPeer(t, name, cmd)
 }
 

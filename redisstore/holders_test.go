@@ -132,7 +132,7 @@ func TestKeysOfHolders(t *testing.T) {
 	}
 }
 
-// A holder beside a thousand costs eight commands, and an exclusive one five.
+// A holder beside a thousand costs nine commands, and an exclusive one five.
 func TestCommandsOfHolders(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -150,7 +150,7 @@ func TestCommandsOfHolders(t *testing.T) {
 			most int
 			do   func()
 		}{
-			{"acquire", 8, func() { acquire(t, s, own) }},
+			{"acquire", 9, func() { acquire(t, s, own) }},
 			{"renew", 9, func() { renew(t, s, own) }},
 			{"release", 10, func() { release(t, s, own) }},
 		} {
@@ -235,6 +235,11 @@ func TestEvictedHolders(t *testing.T) {
 			}
 			for range 2 {
 				known := join(t, s, "name", time.Minute, 3, 1)
+				for _, key := range []string{hashOf, endsOf} {
+					if left := leftOf(t, server, key); left < time.Minute {
+						t.Errorf("after a join the key %q lasts for %v", key, left)
+					}
+				}
 				refuses(t, s, "name", 3, 1)
 				if renew(t, s, known) != driver.Renewed || !release(t, s, known) {
 					t.Error("a holder that is known cannot renew and release")
@@ -252,6 +257,29 @@ func TestEvictedHolders(t *testing.T) {
 			}
 			grant(t, s, "name", time.Minute)
 		})
+	}
+}
+
+// A reader that a release admits beside holders that are lost makes no key that stays for ever.
+func TestAdmissionBesideEvictedHolders(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	join(t, s, "name", time.Hour, driver.Shared, 0)
+	writer, reader := enqueue(t, s, "name"), queueOf("name")
+	reader.Limit = driver.Shared
+	if res := acquire(t, s, reader); !res.Queued {
+		t.Fatalf("Acquire: %+v, want a place", res)
+	}
+	server.Do("DEL", hashOf, endsOf)
+	release(t, s, writer)
+	if res := claim(t, s, reader); !res.Granted {
+		t.Fatalf("a claim: %+v, want it granted", res)
+	}
+	for _, key := range []string{hashOf, endsOf} {
+		if left := leftOf(t, server, key); left < time.Minute {
+			t.Errorf("the key %q lasts for %v", key, left)
+		}
 	}
 }
 
@@ -346,6 +374,7 @@ func TestHoldersOnAFullServer(t *testing.T) {
 // A server that may have forgotten locks grants no hold beside those that it has.
 func TestGuardAndHolders(t *testing.T) {
 	t.Parallel()
+	const guard = 5 * time.Second // what follows the loss of data takes less
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, &Options{RestartGuard: guard})
 	abstains(t, s, time.Now(), guard)

@@ -296,7 +296,7 @@ func (n *notifier) disconnected(conn *noticeConn, err error) {
 // detach gives up a channel that was never confirmed. It attaches any other again after a pause.
 // The caller holds n.mu.
 func (n *notifier) detach(c *noticeChannel) {
-	pause := retry.HalfJitter(min(minReconnect<<min(n.failures, 10), maxReconnect))
+	pause := retry.Backoff(n.failures, minReconnect, maxReconnect)
 	c.live = false
 	if c.reach == "" {
 		n.retryAt = time.Now().Add(pause)

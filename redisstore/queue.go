@@ -50,14 +50,18 @@ const (
 	// a call given up does not overtake it on another connection.
 	minInline = 900 * time.Millisecond
 
+	// singleQueues is how many queues there are to a single server: it works on the calls of one
+	// while the client prepares those of the other.
+	singleQueues = 2
+
 	// clusterQueues is how many queues there are to a cluster, so that a node that hangs holds up
 	// few of the locks on other nodes.
 	clusterQueues = 16
 )
 
-// newQueues returns the queues of a store: all calls to a single server are in one.
+// newQueues returns the queues of a store.
 func (s *Store) newQueues() []batch.Queue[*call] {
-	n := 1
+	n := singleQueues
 	if s.cluster {
 		n = clusterQueues
 	}
@@ -84,10 +88,7 @@ func (c *call) orderKey() string {
 
 // queueOf returns the queue of a lock. It is always the same, so that calls keep their order.
 func (s *Store) queueOf(lock string) *batch.Queue[*call] {
-	if s.cluster {
-		return &s.queues[slotOf(lock)%clusterQueues]
-	}
-	return &s.queues[0]
+	return &s.queues[int(slotOf(lock))%len(s.queues)]
 }
 
 // newCall returns a call that runs a script on a lock.
@@ -115,10 +116,11 @@ func (s *Store) runCall(ctx context.Context, c *call) (any, error) {
 	return s.readReply(c)
 }
 
-// runCalls makes calls, and returns the error of each. The replies are in the calls.
+// runCalls makes calls without an order, and returns the error of each. The replies are in the
+// calls.
 func (s *Store) runCalls(ctx context.Context, calls []*call) []error {
 	errs := make([]error, len(calls))
-	if len(s.queues) == 1 {
+	if !s.cluster {
 		s.runInQueue(ctx, &s.queues[0], calls, errs)
 		return errs
 	}

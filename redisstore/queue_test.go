@@ -55,24 +55,29 @@ func TestOrderInABatch(t *testing.T) {
 	}
 }
 
-// The calls on a lock are always in one queue. In a cluster, locks of different slots do not all
-// share one.
+// The calls on a lock are always in one queue, and locks are in all queues.
 func TestQueueOfALock(t *testing.T) {
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
-	defer client.Close() // Nothing is dialed.
-	s := New(client, nil)
-	defer s.Close()
-	seen := map[any]bool{}
-	for i := range 200 {
-		key := s.lockKey(fmt.Sprint(i))
-		first := s.queueOf(key)
-		if s.queueOf(key) != first {
-			t.Fatalf("the lock %q changes its queue", key)
+	for n, client := range map[int]redis.UniversalClient{ // Nothing is dialed.
+		singleQueues:  redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}),
+		clusterQueues: redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}),
+	} {
+		defer client.Close()
+		s := New(client, nil)
+		defer s.Close()
+		seen := map[any]bool{}
+		for i := range 200 {
+			key := s.lockKey(fmt.Sprint(i))
+			first := s.queueOf(key)
+			for range 10 {
+				if s.queueOf(key) != first {
+					t.Fatalf("the lock %q changes its queue", key)
+				}
+			}
+			seen[first] = true
 		}
-		seen[first] = true
-	}
-	if len(seen) != clusterQueues {
-		t.Errorf("200 locks are in %d queues, want %d", len(seen), clusterQueues)
+		if len(seen) != n {
+			t.Errorf("200 locks are in %d queues, want %d", len(seen), n)
+		}
 	}
 }
 
@@ -210,6 +215,10 @@ func TestSilentServer(t *testing.T) {
 			verbs := calls(s, "name")
 			verbs["Identity"] = func(ctx context.Context) error {
 				_, err := s.Identity(ctx)
+				return err
+			}
+			verbs["ServerVersion"] = func(ctx context.Context) error {
+				_, err := s.ServerVersion(ctx)
 				return err
 			}
 			verbs["Examine"] = func(ctx context.Context) error {

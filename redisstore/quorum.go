@@ -22,6 +22,12 @@ func init() {
 // sendQuorumBatch implements [quorumbatch.SendBatch]. It sends the requests beside those in the
 // queue of the Store: the quorum keeps the order, and a connection that hangs holds up nobody else.
 func (s *Store) sendQuorumBatch(ctx context.Context, reqs []*quorumbatch.Request) {
+	s.sendQuorumCalls(ctx, reqs, true)
+}
+
+// sendQuorumCalls sends the requests of a batch. If it is the first sending, those that need
+// notices are sent again when the Store has subscribed to them.
+func (s *Store) sendQuorumCalls(ctx context.Context, reqs []*quorumbatch.Request, first bool) {
 	unusable := s.checkUsable(ctx)
 	calls, sent := make([]*call, 0, len(reqs)), make([]*quorumbatch.Request, 0, len(reqs))
 	for _, r := range reqs {
@@ -55,7 +61,7 @@ func (s *Store) sendQuorumBatch(ctx context.Context, reqs []*quorumbatch.Request
 			r.Err = err
 		case r.Acquire != nil:
 			r.Acquired, r.Err = granted(r.Acquire.Name, reply)
-			if r.Err == nil && s.mustSubscribe(r.Acquire, c, r.Acquired) {
+			if r.Err == nil && first && s.mustSubscribe(r.Acquire, c, r.Acquired) {
 				again = append(again, r)
 			}
 		default:
@@ -63,6 +69,6 @@ func (s *Store) sendQuorumBatch(ctx context.Context, reqs []*quorumbatch.Request
 		}
 	}
 	if len(again) > 0 && s.notifier.subscribe(ctx, s.lockKey(again[0].Acquire.Name), "") {
-		s.sendQuorumBatch(ctx, again)
+		s.sendQuorumCalls(ctx, again, false)
 	}
 }

@@ -157,7 +157,7 @@ func (s *Store) releaseAcquired(ctx context.Context, master redis.Cmdable, runs 
 
 // mustSurviveFailover reports whether a call has made a change that must survive a failover.
 func mustSurviveFailover(c *call) bool {
-	if c.script == renewScript {
+	if c.script == renewScript || c.script == releaseScript && c.ms > 0 {
 		return c.reply == int64(1)
 	}
 	return (c.script == acquireScript || c.script == claimScript) && grantOf(c.reply).Granted

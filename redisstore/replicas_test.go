@@ -5,6 +5,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,32 @@ func TestReplicasThatCount(t *testing.T) {
 		answer := server.Do("EVAL", text, "0", "# Replication\r\n"+line+"\r\n")
 		if (answer == "") != counts {
 			t.Errorf("%q: %v", line, answer)
+		}
+	}
+}
+
+// A name is kept once replicas have the keep, and until then ReleaseKeep is not confirmed.
+func TestKeepWithoutReplicas(t *testing.T) {
+	t.Parallel()
+	master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
+	follow(t, replica, master)
+	c := holdfast.New(open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond}), &holdfast.Config{RequestTimeout: time.Second})
+	defer c.Close()
+	for _, connected := range []bool{true, false} {
+		lock, err := c.Acquire(t.Context(), fmt.Sprint("connected ", connected), &holdfast.Options{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !connected {
+			replica.Pause()
+			defer replica.Resume()
+		}
+		err = lock.ReleaseKeep(time.Hour)
+		if connected && err != nil {
+			t.Error(err)
+		}
+		if !connected && (!errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "0 replicas have confirmed")) {
+			t.Errorf("ReleaseKeep without a replica: %v", err)
 		}
 	}
 }

@@ -88,10 +88,10 @@ var breakLua string
 
 // The scripts. Each handles any number of locks, so that many calls share the cost of one script.
 var (
-	acquireScript = newWriter(2, 3, guardLua, replicasLua, acquireLua, shareLua, slowLua, prolongLua, reacquireLua, contendedLua)
-	claimScript   = newWriter(1, 2, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, prolongLua, reacquireLua, claimLua)
-	heldScript    = newWriter(1, 1, unreadLua, describeLua, prolongLua, reacquireLua, heldLua)
-	renewScript   = newWriter(1, 1, beforeLua, ownerLua, prolongLua, fastRenewLua,
+	acquireScript = newScript(2, 3, guardLua, replicasLua, acquireLua, shareLua, slowLua, prolongLua, reacquireLua, contendedLua)
+	claimScript   = newScript(1, 2, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, prolongLua, reacquireLua, claimLua)
+	heldScript    = newScript(1, 1, unreadLua, describeLua, prolongLua, reacquireLua, heldLua)
+	renewScript   = newScript(1, 1, beforeLua, ownerLua, prolongLua, fastRenewLua,
 		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, renewLua)
 	releaseScript = newScript(1, 1, beforeLua, ownerLua, fastReleaseLua, leaveOthersLua,
 		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, releaseLua)
@@ -107,18 +107,6 @@ type script struct {
 	source     func() (text string, sha any) // sha is the server's name for the text: a string
 	perKeyArgs int                           // how many arguments each key has
 	sharedArgs int                           // how many arguments the calls of a batch may share
-
-	// writeAlways is the variant of the script that writes even where nothing has to be changed, so
-	// that WAIT confirms that replicas have the current state (see prolong.lua). It is nil for
-	// scripts with replies that need no confirmation.
-	writeAlways *script
-}
-
-// newWriter joins the parts of a script with replies that replicas confirm.
-func newWriter(perKeyArgs, sharedArgs int, parts ...string) *script {
-	s := newScript(perKeyArgs, sharedArgs, append([]string{"local always = false\n"}, parts...)...)
-	s.writeAlways = newScript(perKeyArgs, sharedArgs, append([]string{"local always = true\n"}, parts...)...)
-	return s
 }
 
 // newScript joins parts when the script is first used, since most programs that link this package
@@ -210,29 +198,24 @@ func groupCalls(batch []*call) []*scriptBatch {
 // prepareCommand makes the command of the run: by the hash of the script, or in full for a server
 // that does not know it.
 func (s *Store) prepareCommand(ctx context.Context, r *scriptBatch, inFull bool) {
-	variant := r.script
-	if s.options.MinReplicas > 0 && variant.writeAlways != nil {
-		variant = variant.writeAlways
-	}
-	text, sha := variant.source()
+	text, sha := r.script.source()
 	var verb, script any = "evalsha", sha
 	if inFull {
 		verb, script = "eval", text
 	}
 	var keys []any // that all locks share
-	var conditions any = int64(0)
-	if o := &s.options; !r.alone {
+	guard := int64(0)
+	if !r.alone {
 		if keys = s.sharedKeys; r.tag != "" {
 			keys = s.sharedKeysOf(r.tag)
 		}
-		conditions = len(keys)
-		if r.script != lookupScript && (o.RestartGuard > 0 || o.MinReplicas > 0) {
-			guard := int64(0)
-			if o.RestartGuard > 0 {
-				guard = ceilMillis(o.RestartGuard)
-			}
-			conditions = fmt.Sprintf("%d %d %s %d", len(keys), guard, cmp.Or(r.backlogKept, "?"), o.MinReplicas)
+		if s.options.RestartGuard > 0 {
+			guard = ceilMillis(s.options.RestartGuard)
 		}
+	}
+	var conditions any = len(keys)
+	if replicas := s.options.MinReplicas; r.script != lookupScript && (guard > 0 || replicas > 0) {
+		conditions = fmt.Sprintf("%d %d %s %d", len(keys), guard, cmp.Or(r.backlogKept, "?"), replicas)
 	}
 	first, distinct := r.calls[0], r.calls
 	if !slices.ContainsFunc(r.calls, func(c *call) bool { return c.ms != first.ms || c.wait != first.wait || c.public != first.public }) {

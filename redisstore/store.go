@@ -27,7 +27,8 @@ type Options struct {
 
 	// RestartGuard makes a server that may have forgotten locks grant none for this long. It may
 	// have forgotten locks if it was started anew without them, was flushed, or was promoted from a
-	// replica. RestartGuard must be at least the longest TTL in use: then all that was forgotten
+	// replica. RestartGuard must be at least the longest TTL in use, and the longest time for which
+	// a name is kept (MinHold, ReleaseKeep, the window of a ratelimit): then all that was forgotten
 	// has expired before anything is granted again. Tokens rise then, too, unless the clock was set
 	// back, or one was granted that was further ahead of the clock than this, because of a floor
 	// (see driver.AcquireRequest.Floor; those of a quorum are a second ahead of its clients'
@@ -40,11 +41,11 @@ type Options struct {
 	// store reads it when this happens. If the user may not run CONFIG GET, the server abstains.
 	RestartGuard time.Duration
 
-	// MinReplicas is how many replicas must have confirmed an acquisition or a renewal before it
-	// counts (by WAIT). One that was not confirmed within ReplicaTimeout is undone, or reported as
-	// unknown. While fewer replicas are connected, or have reported within 2 s, nothing is granted
-	// at all. It costs an INFO for each grant. It makes it less likely that a failover forgets
-	// locks, and does not rule it out. 0 means none.
+	// MinReplicas is how many replicas must have confirmed an acquisition, a renewal, or a release
+	// that keeps the name, before it counts (by WAIT). One that was not confirmed within
+	// ReplicaTimeout is undone, or reported as unknown. While fewer replicas are connected and have
+	// reported within 11 s, nothing is granted at all. It costs an INFO for each grant. It makes it
+	// less likely that a failover forgets locks, and does not rule it out. 0 means none.
 	MinReplicas int
 
 	// ReplicaTimeout bounds the wait for replicas; 0 means 500 ms.

@@ -198,9 +198,6 @@ func (q *Queue[T]) wait(w *waiter[T], left time.Duration) error {
 			case solo:
 				return q.sendSolo(w)
 			}
-			// The callers of the last batch make their next calls at once. Letting them run first
-			// makes fewer and larger batches.
-			runtime.Gosched()
 			q.mu.Lock()
 			now := time.Now()
 			if err := w.endReason(now); err != nil {
@@ -365,18 +362,19 @@ func (q *Queue[T]) sendBatch(batch []*waiter[T], now time.Time) bool {
 	q.mu.Unlock()
 	deadline, left := now.Add(q.Bound), leader.deadline.Sub(now)
 	if q.MinInline == 0 || left < q.MinInline || len(batch) > 1 && left < q.Bound*9/10 {
-		go q.run(batch, deadline, batch)
+		go q.run(batch, deadline, true)
 		return false
 	}
 	if left < q.Bound {
 		deadline = leader.deadline
 	}
-	q.run(batch, deadline, batch[1:])
+	q.run(batch, deadline, false)
 	return true
 }
 
-// run sends a batch, names the next leader, and wakes callers of the batch.
-func (q *Queue[T]) run(batch []*waiter[T], deadline time.Time, wake []*waiter[T]) {
+// run sends a batch, wakes its callers, and names the next leader. It wakes the leader of the batch
+// only if another goroutine has sent it.
+func (q *Queue[T]) run(batch []*waiter[T], deadline time.Time, wakeLeader bool) {
 	leader := batch[0]
 	ctx, calls := leader.ctx, leader.calls
 	if len(batch) > 1 {
@@ -388,12 +386,25 @@ func (q *Queue[T]) run(batch []*waiter[T], deadline time.Time, wake []*waiter[T]
 	err := ErrNoReply // if Send panics
 	defer func() {
 		q.mu.Lock()
+		few := len(batch)+len(q.waiting) <= q.Solo/2
+		if len(batch) > 1 {
+			leader.batch = batch[:1] // The others are complete, and the waiters may be used again.
+			q.mu.Unlock()
+			for _, w := range batch[1:] {
+				w.err = err
+				w.wake <- done
+			}
+			// The callers make their next calls at once. Letting them run before the queue can be
+			// idle makes fewer and larger batches.
+			runtime.Gosched()
+			q.mu.Lock()
+		}
 		switch i := slices.Index(q.slow, leader); {
 		case i >= 0:
 			q.slow = slices.Delete(q.slow, i, i+1)
 			q.requeue()
 		case q.state != sending || q.leader != leader: // It has taken Bound.
-		case len(batch)+len(q.waiting) <= q.Solo/2:
+		case few && len(q.waiting) <= q.Solo/2: // The callers that have run meanwhile count, too.
 			q.state = idle
 			q.solo += len(q.waiting)
 			for _, w := range q.waiting {
@@ -404,9 +415,9 @@ func (q *Queue[T]) run(batch []*waiter[T], deadline time.Time, wake []*waiter[T]
 			q.nameLeader()
 		}
 		q.mu.Unlock()
-		for _, w := range wake {
-			w.err = err
-			w.wake <- done
+		if wakeLeader {
+			leader.err = err
+			leader.wake <- done
 		}
 	}()
 	q.Send(ctx, deadline, calls)

@@ -1,9 +1,10 @@
-// Command codestats counts what makes code hard to take over: lines, files, private
-// types, short private names, and words that do not belong into comments. It prints a
-// line for each package below the given folders, and one for all of them. Two more lines
-// have the words in the comments of all tests and in all pages of documentation.
+// Command codestats counts what makes code in Go, Lua and SQL hard to take over: lines, files,
+// private types, short private names, and words that do not belong into comments. It prints a line
+// for each package below the given folders, of all modules, and one for all of them. Packages that
+// only tests import are not among them: they share a line of their own. Two more lines have the
+// words in the comments of all tests and in all pages of documentation.
 //
-//	go run ./internal/codestats . ./bench
+//	go run ./internal/codestats .
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -80,47 +82,94 @@ func main() {
 	if len(roots) == 0 {
 		roots = []string{"."}
 	}
-	packages := map[string]*counts{}
+	files := map[string]bool{}
 	for _, root := range roots {
-		if err := walk(root, packages); err != nil {
-			fmt.Fprintln(os.Stderr, "codestats:", err)
-			os.Exit(1)
-		}
+		exitIf(walk(root, files))
 	}
-	if err := write(packages); err != nil {
-		fmt.Fprintln(os.Stderr, "codestats:", err)
-		os.Exit(1)
-	}
-}
-
-// walk counts the files below a folder. A folder that is a module of its own counts
-// only if it is the given one.
-func walk(root string, packages map[string]*counts) error {
-	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := entry.Name()
-		if entry.IsDir() {
-			_, err := os.Stat(filepath.Join(path, "go.mod"))
-			if path != root && (err == nil || strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules") {
-				return fs.SkipDir
-			}
-			return nil
+	var modules []string
+	packages := map[string]*counts{}
+	for path := range files {
+		if filepath.Base(path) == "go.mod" {
+			modules = append(modules, filepath.Dir(path))
+			continue
 		}
 		folder := filepath.Dir(path)
-		if strings.HasSuffix(name, ".md") {
+		if strings.HasSuffix(path, ".md") {
 			folder = pagesFolder
-		} else if !strings.HasSuffix(name, ".go") {
-			return nil
 		}
 		if packages[folder] == nil {
 			packages[folder] = &counts{}
 		}
 		counted, err := count(path)
+		exitIf(err)
 		packages[folder].add(counted)
-		return err
+	}
+	support, err := testSupport(modules)
+	exitIf(err)
+	exitIf(write(packages, support))
+}
+
+func exitIf(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "codestats:", err)
+		os.Exit(1)
+	}
+}
+
+// walk adds the files below a folder that count, and the go.mod of each module.
+func walk(root string, files map[string]bool) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch name := entry.Name(); {
+		case entry.IsDir():
+			if path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules") {
+				return fs.SkipDir
+			}
+		case name == "go.mod" || slices.Contains([]string{".go", ".lua", ".sql", ".md"}, filepath.Ext(name)):
+			files[path] = true
+		}
+		return nil
 	})
+}
+
+// testSupport returns the folders of packages that only tests import. Programs, packages that other
+// modules can import, and what these depend on are not among them.
+func testSupport(modules []string) (folders map[string]bool, err error) {
+	internal, used := map[string]string{}, map[string]bool{} // folders by import path; import paths
+	working, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	for _, module := range modules {
+		list := exec.Command("go", "list", "-C", module, "-f", `{{.Name}} {{.Dir}} {{.ImportPath}} {{join .Deps " "}}`, "./...")
+		list.Stderr = os.Stderr
+		output, err := list.Output()
+		if err != nil {
+			return nil, fmt.Errorf("list the packages of %s: %w", module, err)
+		}
+		for line := range strings.Lines(string(output)) {
+			fields := strings.Fields(line)
+			name, folder, path, deps := fields[0], fields[1], fields[2], fields[3:]
+			if name != "main" && strings.Contains(path, "/internal/") {
+				internal[path] = folder
+				continue
+			}
+			for _, dep := range deps {
+				used[dep] = true
+			}
+		}
+	}
+	folders = map[string]bool{}
+	for path, folder := range internal {
+		relative, err := filepath.Rel(working, folder)
+		if err != nil {
+			return nil, err
+		}
+		folders[relative] = !used[path]
+	}
+	return folders, nil
 }
 
 // pagesFolder is the key of the pages of documentation, which have no line of their own.
@@ -139,6 +188,13 @@ func count(path string) (counts, error) {
 	case strings.HasSuffix(path, ".md"):
 		c = counts{}
 		c.pages.addText(string(text), lines)
+		return c, nil
+	case !strings.HasSuffix(path, ".go"): // Lua and SQL
+		for line := range strings.Lines(string(text)) {
+			if _, comment, found := strings.Cut(line, "--"); found {
+				comments.addText(comment, 1)
+			}
+		}
 		return c, nil
 	case strings.HasSuffix(path, "_test.go"):
 		c = counts{testLines: lines}
@@ -179,7 +235,8 @@ func count(path string) (counts, error) {
 
 func thousand(n, of int) float64 { return 1000 * float64(n) / float64(max(of, 1)) }
 
-func write(packages map[string]*counts) error {
+// write writes the figures. support has the folders of packages that are not product code.
+func write(packages map[string]*counts, support map[string]bool) error {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(c *counts, name string) {
 		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%.1f\t%d\t%.0f%%\t%d\t%d\t%.0f\t%.0f\t  %s\t\n",
@@ -190,15 +247,21 @@ func write(packages map[string]*counts) error {
 	}
 	fmt.Fprintln(table, "files\tlines\ttest lines\tprivate types\tper 1000 lines\tprivate functions\t"+
 		"short\tlongest\tcomment lines\twho, he\ttell, say, ask\t  package\t")
-	var all counts
+	var all, supporting counts
 	for _, name := range slices.SortedFunc(maps.Keys(packages), cmp.Compare[string]) {
+		if support[name] {
+			supporting.add(*packages[name])
+			continue
+		}
 		if name != pagesFolder {
 			row(packages[name], name)
 		}
 		all.add(*packages[name])
 	}
 	row(&all, "all")
+	row(&supporting, "support for tests")
 	err := table.Flush()
+	all.testComments.add(supporting.testComments)
 	all.testComments.print("comments of tests")
 	all.pages.print("pages")
 	return err

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -27,7 +28,8 @@ Who has the ticket can renew and release the lock. Keep it secret.
 Exit code: 0 when the lock is taken; or
    64  the command line is wrong, or the store cannot do it
    69  the store cannot be reached, or the record is damaged
-   74  standard output cannot be written (the lock is given back)
+   74  standard output is closed (no lock is taken), or cannot be written (it is
+       given back)
    75  the lock is held by another
   130  interrupted (128+n for another signal n)`
 
@@ -39,7 +41,7 @@ const acquireExample = `  ticket=$(holdfast acquire deploy --ttl 1h --wait 5m)
 type acquireCommand struct {
 	*cli
 	ttl  time.Duration
-	wait waitLimit
+	wait time.Duration
 	try  bool
 	meta map[string]string
 
@@ -68,7 +70,7 @@ func newAcquire(c *cli) *cobra.Command {
 	f := cmd.Flags()
 	durationVar(f, &a.ttl, "ttl", 10*time.Minute, "when the lock is free again unless it is renewed\n"+
 		"or released")
-	f.Var(&a.wait, "wait", "how long to wait for the lock: a duration, 0\n"+
+	waitVar(f, &a.wait, "wait", "", "how long to wait for the lock: a duration, 0\n"+
 		"or forever")
 	f.BoolVar(&a.try, "try", false, "do not wait for the lock, like --wait 0")
 	a.addMaxOutage(f)
@@ -85,6 +87,9 @@ func (a *acquireCommand) checkFlags(flags *pflag.FlagSet) error {
 	if a.try, err = resolveTry(flags, a.try, a.wait); err != nil {
 		return err
 	}
+	if err := a.limits.check(); err != nil {
+		return err
+	}
 	return a.checkMaxOutage()
 }
 
@@ -93,10 +98,16 @@ func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Cli
 		return usageError(fmt.Errorf("the locks of the %s store end with the process that has taken them, so that there is no ticket", can.Store),
 			"holdfast run")
 	}
+	if isClosed(os.Stdout) {
+		return &exitError{exitOutput, errors.New("standard output is closed, so that the ticket would be lost"), ">/dev/null, if nobody needs it"}
+	}
 	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
 	a.limits.apply(options)
 	lock, err := a.acquireLock(ctx, os.Stderr, client, name, options, a.try, a.wait)
 	if err != nil {
+		if errors.Is(err, holdfast.ErrHeld) {
+			err = a.limits.explainRefusal(ctx, client, name, err)
+		}
 		e := exitErrorFor(err)
 		if e.code == exitBusy && !a.try {
 			e.hint = "--wait with more time"

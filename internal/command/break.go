@@ -137,10 +137,15 @@ func breakSeen(ctx context.Context, client *holdfast.Client, seen holdfast.Recor
 
 // confirmBreak returns nil if the user wants the hold broken, and it is still there.
 func confirmBreak(ctx context.Context, client *holdfast.Client, seen holdfast.Record) error {
-	for _, hold := range lockview.EachHold(seen) {
+	holds := lockview.EachHold(seen)
+	for _, hold := range holds {
 		_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n", seen.Name, holderPhrase(hold, "is", "has been"))
 	}
-	_, _ = fmt.Fprint(os.Stderr, "Its holder is not asked, and works on until its next renewal.\nBreak it? [y/N] ")
+	question := "Its holder is not asked, and works on until its next renewal.\nBreak it? [y/N] "
+	if n := len(holds); n > 1 {
+		question = fmt.Sprintf("Its %d holders are not asked, and work on until their next renewals.\nBreak all %d holds? [y/N] ", n, n)
+	}
+	_, _ = fmt.Fprint(os.Stderr, question)
 	if !readYes(os.Stdin) {
 		return &exitError{exitNobody, errors.New("nothing was broken"), ""}
 	}

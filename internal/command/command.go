@@ -5,14 +5,18 @@ package command
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// Main runs the program.
+// Main runs the program. A write to a pipe without a reader returns an error, instead of ending the
+// program before it has released its lock. Unlike an ignored signal, that is not inherited.
 func Main() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	os.Exit(reportError(os.Stderr, newRoot(os.Args[1:]).Execute()))
 }
 
@@ -59,7 +63,15 @@ seconds.`,
 		SilenceErrors: true, // Main reports them
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return applyEnvironment(cmd.Flags())
+			if err := applyEnvironment(cmd.Flags()); err != nil {
+				return err
+			}
+			if os.Getenv("HOLDFAST_SUPERVISOR") == "" { // else its parent has reported them
+				for _, name := range unknownVariables() {
+					c.printNotice("warning: environment variable %s: there is no such flag", name)
+				}
+			}
+			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -97,8 +97,8 @@ func TestReferenceIsWhole(t *testing.T) {
 			}
 		})
 	}
-	for _, outcome := range []outcome{outcomeDone, outcomeBusy, outcomeInterrupted, outcomeUnavailable, outcomeNotStarted, outcomeLost, outcomeUnconfirmed, outcomeAbandoned} {
-		if !strings.Contains(text, "| `"+string(outcome)+"` |") {
+	for _, outcome := range []string{outcomeDone, outcomeBusy, outcomeInterrupted, outcomeUnavailable, outcomeNotStarted, outcomeLost, outcomeUnconfirmed, outcomeAbandoned} {
+		if !strings.Contains(text, "| `"+outcome+"` |") {
 			t.Errorf("there is nothing about the outcome %q", outcome)
 		}
 	}

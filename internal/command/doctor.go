@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,33 +106,29 @@ func (d *doctorCommand) examine(ctx context.Context) error {
 
 // examinePasswords reports passwords in the list of processes.
 func examinePasswords(urls []string) []driver.Finding {
-	for _, text := range urls {
-		u, err := url.Parse(text)
-		if err != nil {
-			continue
-		}
-		_, secret := u.User.Password()
-		for name, values := range u.Query() {
-			secret = secret || strings.Contains(name, "password") && values[0] != ""
-		}
-		if secret {
-			return []driver.Finding{{Check: "password", Severity: driver.SeverityWarning,
-				Found: "the password in --store can be seen by every user of this host, in the list of processes",
-				Want:  "the URL in the environment", Remedy: "HOLDFAST_STORE=URL holdfast doctor"}}
-		}
+	if !slices.ContainsFunc(urls, hasPassword) {
+		return nil
 	}
-	return nil
+	return []driver.Finding{{Check: "password", Severity: driver.SeverityWarning,
+		Found: "the password in --store can be seen by every user of this host, in the list of processes",
+		Want:  "the URL in the environment", Remedy: "HOLDFAST_STORE=URL holdfast doctor"}}
 }
 
-// A findingView is a finding as --json shows it.
-type findingView struct {
-	ID     string          `json:"id"`
-	Store  string          `json:"store"`
-	Server string          `json:"server,omitempty"`
-	Status driver.Severity `json:"status"`
-	Found  string          `json:"found"`
-	Want   string          `json:"want,omitempty"`
-	Remedy string          `json:"remedy,omitempty"`
+// hasPassword reports whether there is a password in the URL of a store, or of a node of a quorum.
+func hasPassword(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	query := u.Query()
+	if u.Scheme == "quorum" {
+		return slices.ContainsFunc(query["node"], hasPassword)
+	}
+	_, secret := u.User.Password()
+	for name, values := range query {
+		secret = secret || strings.Contains(name, "password") && values[0] != ""
+	}
+	return secret
 }
 
 func (d *doctorCommand) printFindings(store string, findings []driver.Finding) error {
@@ -142,7 +139,15 @@ func (d *doctorCommand) printFindings(store string, findings []driver.Finding) e
 	}
 	for _, f := range findings {
 		if d.json {
-			line, err := jsonLine(findingView{f.Check, store, f.Server, f.Severity, oneLine(f.Found), f.Want, f.Remedy})
+			line, err := jsonLine(struct {
+				ID     string          `json:"id"`
+				Store  string          `json:"store"`
+				Server string          `json:"server,omitempty"`
+				Status driver.Severity `json:"status"`
+				Found  string          `json:"found"`
+				Want   string          `json:"want,omitempty"`
+				Remedy string          `json:"remedy,omitempty"`
+			}{f.Check, store, f.Server, f.Severity, oneLine(f.Found), f.Want, f.Remedy})
 			if err != nil {
 				return exitErrorFor(err)
 			}
@@ -178,7 +183,20 @@ func (d *doctorCommand) verdict(findings []driver.Finding) error {
 		count[f.Severity]++
 	}
 	failures, warnings, unknown := count[driver.SeverityFailure], count[driver.SeverityWarning], count[driver.SeverityUnknown]
-	text := fmt.Sprintf("found by %s: %s, %s, %d that cannot be told", plural(len(findings), "check"), plural(failures, "failure"), plural(warnings, "warning"), unknown)
+	var parts []string
+	if failures > 0 {
+		parts = append(parts, plural(failures, "failure"))
+	}
+	if warnings > 0 {
+		parts = append(parts, plural(warnings, "warning"))
+	}
+	if unknown > 0 {
+		parts = append(parts, fmt.Sprint(unknown, " unknown"))
+	}
+	text := strings.Join(parts, " and ") + " in " + plural(len(findings), "check")
+	if len(parts) == 3 {
+		text = strings.Replace(text, " and ", ", ", 1)
+	}
 	switch {
 	case failures > 0, d.strict && warnings > 0:
 		return &exitError{exitUnfit, errors.New(text), ""}

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/quorumstore"
 )
 
 // A patient is a store to examine.
@@ -22,7 +24,8 @@ type patient struct {
 	urls  []string // the store, or the nodes of a quorum
 	trace func(t *testing.T) string
 	code  int
-	says  string // of a finding, "" for none above a note
+	check string // the finding with the severity of code, "" for none above a note
+	says  string // in it, or in the error
 }
 
 // runDoctor returns what "holdfast doctor" writes, and its exit code.
@@ -36,17 +39,41 @@ func runDoctor(t *testing.T, urls []string, flags ...string) (stdout, stderr str
 	return string(out), errors.String(), cmd.ProcessState.ExitCode()
 }
 
+// shows reports whether what "doctor --json" writes has the finding of a patient, and of one that
+// is well nothing else above a note.
+func (p *patient) shows(t *testing.T, out string) bool {
+	t.Helper()
+	status := map[int]string{exitWarned: "warn", exitUnfit: "fail"}[p.code]
+	found, above := false, false
+	for line := range strings.Lines(out) {
+		var view struct{ ID, Status, Found, Want, Remedy string }
+		if err := json.Unmarshal([]byte(line), &view); err != nil || view.ID == "" || view.Found == "" {
+			t.Errorf("%s: %v", line, err)
+		}
+		above = above || view.Status != "ok" && view.Status != "note"
+		text := strings.Join([]string{view.Found, view.Want, view.Remedy}, " ")
+		found = found || view.ID == p.check && (status == "" || view.Status == status) && strings.Contains(text, p.says)
+	}
+	if p.check == "" {
+		return !above
+	}
+	return found
+}
+
 // examineTwice checks what doctor finds, and that a second examination changes nothing.
-func (p *patient) examineTwice(t *testing.T) {
+func (p *patient) examineTwice(t *testing.T, flags ...string) {
 	t.Helper()
 	var traces []string
 	for range 2 {
-		out, errs, code := runDoctor(t, p.urls)
-		if code != p.code || !strings.Contains(out+errs, p.says) {
-			t.Errorf("exit code %d, want %d and %q:\n%s%s", code, p.code, p.says, out, errs)
+		out, errs, code := runDoctor(t, p.urls, append(flags, "--json")...)
+		if code != p.code {
+			t.Errorf("exit code %d, want %d:\n%s%s", code, p.code, out, errs)
 		}
-		if p.says == "" && (strings.Contains(out, "\nwarn ") || strings.Contains(out, "unknown") || errs != "") {
-			t.Errorf("well, and found:\n%s%s", out, errs)
+		switch {
+		case p.code <= exitUnfit && !p.shows(t, out):
+			t.Errorf("want %s with %q:\n%s%s", p.check, p.says, out, errs)
+		case p.code == 0 && errs != "", p.code > exitUnfit && !strings.Contains(errs, p.says):
+			t.Errorf("want the error %q: %s", p.says, errs)
 		}
 		if p.trace != nil {
 			traces = append(traces, p.trace(t))
@@ -131,9 +158,9 @@ func TestDoctorOfFiles(t *testing.T) {
 		nodes = append(nodes, "file:"+dir)
 	}
 	for _, p := range []patient{
-		{[]string{"file:" + well}, filesOf(well), 0, ""},
-		{nodes, nil, 0, ""},
-		{[]string{"file:" + ill}, filesOf(ill), exitWarned, "chmod +t " + ill},
+		{[]string{"file:" + well}, filesOf(well), 0, "", ""},
+		{nodes, nil, 0, "", ""},
+		{[]string{"file:" + ill}, filesOf(ill), exitWarned, "file.rights", "chmod +t " + ill},
 	} {
 		p.examineTwice(t)
 	}
@@ -166,24 +193,26 @@ func TestDoctorOfRedis(t *testing.T) {
 	}
 	nodes[3].Do(words...)
 	for what, p := range map[string]patient{
-		"well":             {[]string{url(nodes[0])}, keysOf(nodes[0]), 0, ""},
-		"least rights":     {[]string{"redis://patient:word@" + nodes[3].Addr}, keysOf(nodes[3]), 0, ""},
-		"Sentinels":        {[]string{sentinels + "?min_replicas=1"}, keysOf(set.Nodes...), 0, ""},
-		"cluster":          {[]string{slots + "?min_replicas=1"}, nil, 0, ""},
-		"quorum":           {[]string{url(nodes[0]), url(nodes[1]), url(nodes[2])}, keysOf(nodes[:3]...), 0, ""},
-		"forgetful":        {[]string{url(forgetful)}, keysOf(forgetful), exitWarned, "appendonly yes"},
-		"evicting":         {[]string{url(evicting)}, keysOf(evicting), exitUnfit, "redis-cli CONFIG SET maxmemory-policy noeviction"},
-		"replica":          {[]string{url(replica)}, nil, exitUnfit, "connect to its master"},
-		"failover":         {[]string{sentinels}, keysOf(set.Nodes...), exitWarned, "min_replicas=1"},
-		"down":             {[]string{url(down)}, nil, exitUnavailable, "connection refused"},
-		"even quorum":      {[]string{url(nodes[0]), url(nodes[1]), url(nodes[2]), url(nodes[3])}, keysOf(nodes...), exitWarned, "3 nodes survive as many failures"},
-		"one server twice": {[]string{url(nodes[0]), url(nodes[1]), strings.Replace(url(nodes[0]), "127.0.0.1", "localhost", 1)}, keysOf(nodes...), exitUnfit, "has two votes"},
+		"well":             {[]string{url(nodes[0])}, keysOf(nodes[0]), 0, "", ""},
+		"least rights":     {[]string{"redis://patient:word@" + nodes[3].Addr}, keysOf(nodes[3]), 0, "", ""},
+		"Sentinels":        {[]string{sentinels + "?min_replicas=1"}, keysOf(set.Nodes...), 0, "", ""},
+		"cluster":          {[]string{slots + "?min_replicas=1"}, nil, 0, "", ""},
+		"quorum":           {[]string{url(nodes[0]), url(nodes[1]), url(nodes[2])}, keysOf(nodes[:3]...), 0, "", ""},
+		"forgetful":        {[]string{url(forgetful)}, keysOf(forgetful), exitWarned, "redis.persistence", "appendonly yes"},
+		"evicting":         {[]string{url(evicting)}, keysOf(evicting), exitUnfit, "redis.eviction", " CONFIG SET maxmemory-policy noeviction"},
+		"replica":          {[]string{url(replica)}, nil, exitUnfit, "redis.role", "connect to its master"},
+		"failover":         {[]string{sentinels}, keysOf(set.Nodes...), exitWarned, "redis.failover", "min_replicas=1"},
+		"down":             {[]string{url(down)}, nil, exitUnavailable, "", "connection refused"},
+		"even quorum":      {[]string{url(nodes[0]), url(nodes[1]), url(nodes[2]), url(nodes[3])}, keysOf(nodes...), exitWarned, "quorum.size", "3 nodes survive as many failures"},
+		"one server twice": {[]string{url(nodes[0]), url(nodes[1]), strings.Replace(url(nodes[0]), "127.0.0.1", "localhost", 1)}, keysOf(nodes...), exitUnfit, "quorum.servers", "has two votes"},
 	} {
 		t.Run(what, func(t *testing.T) { p.examineTwice(t) })
 	}
 	t.Run("slot without a server", func(t *testing.T) {
-		ill := cluster.Masters[0]
-		ill.Do("CLUSTER", "DELSLOTS", strings.TrimSpace(ill.Do("CLUSTER", "KEYSLOT", "lock:lost")))
+		lost := strings.TrimSpace(cluster.Masters[0].Do("CLUSTER", "KEYSLOT", "lock:lost"))
+		for _, node := range cluster.Masters { // None claims it again.
+			node.Do("CLUSTER", "DELSLOTS", lost)
+		}
 		out, errs, code := runDoctor(t, []string{slots + "?min_replicas=1"}, "--no-probe")
 		if code != exitUnfit || !strings.Contains(out, "redis.slots") || !strings.Contains(out, "16383 of 16384") {
 			t.Errorf("%d: %s%s", code, out, errs)
@@ -198,30 +227,30 @@ func TestDoctorOfPostgres(t *testing.T) {
 	url, bare := server.URL("postgres"), other.URL("postgres")
 	migrated(t, url, advisoryURL(url))
 	for _, p := range []patient{
-		{[]string{url}, rowsOf(url), 0, ""},
-		{[]string{advisoryURL(url)}, nil, 0, ""},
-		{[]string{bare}, nil, exitUnfit, "holdfast migrate"},
-		{[]string{advisoryURL(bare)}, nil, exitUnfit, "is not there"},
+		{[]string{url}, rowsOf(url), 0, "", ""},
+		{[]string{advisoryURL(url)}, nil, 0, "", ""},
+		{[]string{bare}, nil, exitUnfit, "postgres.schema", "holdfast migrate"},
+		{[]string{advisoryURL(bare)}, nil, exitUnfit, "advisory.tokens", "is not there"},
 	} {
 		p.examineTwice(t)
 	}
 	pooler := servers.StartPgBouncer(t, server).URL("postgres")
 	for _, p := range []patient{
-		{[]string{pooler}, rowsOf(url), exitWarned, "listen=false"},
-		{[]string{pooler + "&listen=false"}, rowsOf(url), 0, ""},
-		{[]string{advisoryURL(pooler)}, nil, exitUnfit, "a pooler is in the path"},
+		{[]string{pooler}, rowsOf(url), exitWarned, "postgres.pooler", "listen=false"},
+		{[]string{pooler + "&listen=false"}, rowsOf(url), 0, "", ""},
+		{[]string{advisoryURL(pooler)}, nil, exitUnfit, "advisory.pooler", "a pooler is in the path"},
 	} {
 		p.examineTwice(t)
 	}
 	psql(t, url, "ALTER TABLE distributed_locks SET UNLOGGED")
-	ill := patient{[]string{url}, rowsOf(url), exitWarned, "SET LOGGED"}
+	ill := patient{[]string{url}, rowsOf(url), exitWarned, "postgres.unlogged", "SET LOGGED"}
 	ill.examineTwice(t)
 	psql(t, url, "ALTER TABLE distributed_locks SET LOGGED")
 
 	standby := servers.StartPostgresStandby(t, server, "standby").URL("postgres")
 	for _, p := range []patient{
-		{[]string{standby}, rowsOf(url), exitUnfit, "this server is a standby"},
-		{[]string{advisoryURL(standby)}, nil, exitUnfit, "this server is a standby"},
+		{[]string{standby}, rowsOf(url), exitUnfit, "postgres.writable", "this server is a standby"},
+		{[]string{advisoryURL(standby)}, nil, exitUnfit, "advisory.primary", "this server is a standby"},
 	} {
 		p.examineTwice(t)
 	}
@@ -232,8 +261,113 @@ func TestDoctorOfPostgres(t *testing.T) {
 			break
 		}
 	}
-	well := patient{[]string{url + "&require_standby=true"}, rowsOf(url), 0, ""}
+	well := patient{[]string{url + "&require_standby=true"}, rowsOf(url), 0, "", ""}
 	well.examineTwice(t)
+}
+
+// TestDoctorOfSettings makes one server of each kind ill in ten ways, and well in ten, and examines it
+// twice in each.
+func TestDoctorOfSettings(t *testing.T) {
+	t.Parallel()
+	type setting struct {
+		change, mend string // commands of the server
+		url          func(string) string
+		code         int
+		check, says  string
+	}
+	same := func(url string) string { return url }
+	with := func(parameter string) func(string) string {
+		return func(url string) string { return url + parameter }
+	}
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		node := servers.StartRedisFromFile(t, "appendonly yes", "appendfsync always")
+		right := func(rights string) (string, string) {
+			return "ACL SETUSER patient " + rights, "ACL SETUSER patient reset on >word ~* &* +@all"
+		}
+		noKeys, again := right("resetkeys ~other:*")
+		noChannels, _ := right("resetchannels")
+		noHash, _ := right("-hset")
+		noScripts, _ := right("-eval -evalsha")
+		noInfo, _ := right("-info")
+		noShares, _ := right("-hsetnx")
+		node.Do(strings.Fields(again)...)
+		node.Do("CONFIG", "REWRITE") // the statistics count it before the first CONFIG SET
+		const safe = "CONFIG SET maxmemory 0 maxmemory-policy noeviction appendonly yes appendfsync always"
+		for what, c := range map[string]setting{
+			"allkeys-lru":    {"CONFIG SET maxmemory 100mb maxmemory-policy allkeys-lru", safe, same, exitUnfit, "redis.eviction", "noeviction"},
+			"volatile-ttl":   {"CONFIG SET maxmemory 100mb maxmemory-policy volatile-ttl", safe, same, exitUnfit, "redis.eviction", "noeviction"},
+			"no file":        {"CONFIG SET appendonly no", safe, same, exitWarned, "redis.persistence", "appendonly yes"},
+			"no sync":        {"CONFIG SET appendfsync no", safe, same, exitWarned, "redis.persistence", "appendfsync no"},
+			"replicas":       {safe, safe, with("?min_replicas=1"), exitUnfit, "redis.failover", "before it has 1"},
+			"short guard":    {safe, safe, with("?restart_guard=50ms"), exitWarned, "redis.persistence", "restart_guard=30s"},
+			"no keys":        {noKeys, again, same, exitUnfit, "redis.rights", "ACL SETUSER patient '~lock:*'"},
+			"no channels":    {noChannels, again, same, exitWarned, "redis.rights", "ACL SETUSER patient '&lock:*'"},
+			"no hash":        {noHash, again, same, exitWarned, "redis.rights", "ACL SETUSER patient +hset"},
+			"no scripts":     {noScripts, again, same, exitUnfit, "redis.rights", "+eval +evalsha"},
+			"well":           {safe, safe, same, 0, "", ""},
+			"limit":          {"CONFIG SET maxmemory 100mb", safe, same, 0, "redis.eviction", "maxmemory-policy is noeviction"},
+			"no limit":       {"CONFIG SET maxmemory-policy allkeys-lru", safe, same, 0, "redis.eviction", "memory is not limited"},
+			"each second":    {"CONFIG SET appendfsync everysec", safe, same, 0, "redis.persistence", "everysec"},
+			"another prefix": {safe, safe, with("?prefix=app:"), 0, "", ""},
+			"no prefix":      {safe, safe, with("?prefix="), 0, "", ""},
+			"a database":     {safe, safe, with("/3"), 0, "", ""},
+			"no shares":      {noShares, again, same, 0, "redis.rights", "shared and limited holds are refused"},
+			"no INFO":        {noInfo, again, same, 0, "redis.role", "cannot tell"},
+			"idle clients":   {"CONFIG SET timeout 60", safe, same, 0, "", ""},
+		} {
+			node.Do(strings.Fields(c.change)...)
+			p := patient{[]string{c.url("redis://patient:word@" + node.Addr)}, keysOf(node), c.code, c.check, c.says}
+			t.Run(what, func(t *testing.T) { p.examineTwice(t) })
+			node.Do(strings.Fields(c.mend)...)
+			node.Do("CONFIG", "REWRITE")
+		}
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		server := servers.StartPostgres(t)
+		admin := server.URL("postgres")
+		url := strings.Replace(admin, "postgres@", "patient@", 1)
+		migrated(t, admin)
+		psql(t, admin, "CREATE ROLE patient LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON distributed_locks, distributed_locks_waiters, distributed_locks_shares TO patient")
+		role := func(setting, value string) (string, string) {
+			return "ALTER ROLE patient SET " + setting + " = " + value, "ALTER ROLE patient RESET " + setting
+		}
+		readOnly, readWrite := role("default_transaction_read_only", "on")
+		asynchronous, synchronous := role("synchronous_commit", "off")
+		local, _ := role("synchronous_commit", "local")
+		timeout, noTimeout := role("statement_timeout", "'20s'")
+		path, noPath := role("search_path", "pg_temp")
+		zone, noZone := role("timezone", "'Asia/Kathmandu'")
+		style, noStyle := role("datestyle", "'German'")
+		for what, c := range map[string]setting{
+			"read-only":     {readOnly, readWrite, same, exitUnfit, "postgres.writable", "read-only"},
+			"asynchronous":  {asynchronous, synchronous, same, exitWarned, "postgres.synchronous-commit", "synchronous_commit is off"},
+			"so meant":      {"SELECT", "SELECT", with("&synchronous_commit=off"), exitWarned, "postgres.synchronous-commit", "synchronous_commit is off"},
+			"no update":     {"REVOKE UPDATE ON distributed_locks FROM patient", "GRANT UPDATE ON distributed_locks TO patient", same, exitUnfit, "postgres.rights", "GRANT SELECT, INSERT"},
+			"no insert":     {"REVOKE INSERT ON distributed_locks FROM patient", "GRANT INSERT ON distributed_locks TO patient", same, exitUnfit, "postgres.rights", "GRANT SELECT, INSERT"},
+			"no usage":      {"REVOKE USAGE ON SCHEMA public FROM PUBLIC", "GRANT USAGE ON SCHEMA public TO PUBLIC", same, exitUnfit, "postgres.rights", "GRANT USAGE ON SCHEMA"},
+			"no table":      {"SELECT", "SELECT", with("&table=elsewhere"), exitUnfit, "postgres.schema", "holdfast migrate"},
+			"unlogged":      {"ALTER TABLE distributed_locks SET UNLOGGED", "ALTER TABLE distributed_locks SET LOGGED", same, exitWarned, "postgres.unlogged", "SET LOGGED"},
+			"index":         {"CREATE INDEX costly ON distributed_locks (expires_at)", "DROP INDEX costly", same, exitWarned, "postgres.index", "DROP INDEX"},
+			"creators":      {"GRANT CREATE ON SCHEMA public TO PUBLIC", "REVOKE CREATE ON SCHEMA public FROM PUBLIC", same, exitWarned, "postgres.creators", "REVOKE CREATE"},
+			"well":          {"SELECT", "SELECT", same, 0, "", ""},
+			"local commit":  {local, synchronous, same, 0, "", ""},
+			"a timeout":     {timeout, noTimeout, same, 0, "", ""},
+			"search path":   {path, noPath, same, 0, "", ""},
+			"time zone":     {zone, noZone, same, 0, "", ""},
+			"date style":    {style, noStyle, same, 0, "", ""},
+			"another index": {"CREATE INDEX harmless ON distributed_locks (lock_name)", "DROP INDEX harmless", same, 0, "", ""},
+			"no notices":    {"SELECT", "SELECT", with("&listen=false"), 0, "", ""},
+			"a creator":     {"GRANT CREATE ON SCHEMA public TO postgres", "SELECT", same, 0, "", ""},
+			"few":           {"ALTER ROLE patient CONNECTION LIMIT 8", "ALTER ROLE patient CONNECTION LIMIT -1", same, 0, "", ""},
+		} {
+			psql(t, admin, c.change)
+			p := patient{[]string{c.url(url)}, rowsOf(admin), c.code, c.check, c.says}
+			t.Run(what, func(t *testing.T) { p.examineTwice(t) })
+			psql(t, admin, c.mend)
+		}
+	})
 }
 
 // The flags: --strict raises the exit code by one, --json has every finding, --ttl judges the
@@ -275,7 +409,7 @@ func TestDoctorFlags(t *testing.T) {
 			t.Error(line)
 		}
 	}
-	if fmt.Sprint(ids) != "[redis.role redis.eviction redis.persistence redis.failover latency probe clock notices]" {
+	if fmt.Sprint(ids) != "[redis.version redis.role redis.eviction redis.persistence redis.failover redis.tls redis.rights latency probe clock notices]" {
 		t.Errorf("%q", ids)
 	}
 	server.Do("ACL", "SETUSER", "patient", "on", ">SecretWord", "~*", "&*", "+@all")
@@ -286,5 +420,24 @@ func TestDoctorFlags(t *testing.T) {
 	secret, err := exec.Command("holdfast", "doctor", "--store", "redis://patient:SecretWord@127.0.0.1:"+port).CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(string(secret), "in the list of processes") || strings.Contains(string(secret), "SecretWord") {
 		t.Errorf("%s, %v", secret, err)
+	}
+}
+
+// A password in the URL of a node of a quorum is in the list of processes, too, and the verdict counts
+// what was found.
+func TestDoctorOfQuorumWithPassword(t *testing.T) {
+	t.Parallel()
+	nodes := servers.StartRedises(t, 3)
+	var urls []string
+	for _, node := range nodes {
+		node.Do("ACL", "SETUSER", "patient", "on", ">SecretWord", "~*", "&*", "+@all")
+		urls = append(urls, "redis://patient:SecretWord@"+node.Addr)
+	}
+	out, err := exec.Command("holdfast", "doctor", "--no-probe", "--store", quorumstore.URL(urls...)).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "in the list of processes") || strings.Contains(string(out), "SecretWord") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if !regexp.MustCompile(`(?m)^holdfast: 4 warnings in \d+ checks$`).Match(out) {
+		t.Errorf("the verdict:\n%s", out)
 	}
 }

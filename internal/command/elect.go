@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,7 +60,23 @@ func newElect(c *cli) *cobra.Command {
 		},
 	}
 	r.addFlags(cmd.Flags())
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return electFlagError(cmd, err) })
 	return cmd
+}
+
+// electFlagError explains why there are no flags of elect for several holders, which run has.
+func electFlagError(cmd *cobra.Command, err error) error {
+	_, flag, _ := strings.Cut(err.Error(), "unknown flag: --")
+	if strings.HasPrefix(err.Error(), "unknown shorthand flag: 's'") {
+		flag = "shared"
+	}
+	if flag != "shared" && flag != "limit" && flag != "weight" {
+		return cmd.Parent().FlagErrorFunc()(cmd, err)
+	}
+	if flag != "shared" {
+		flag += " N"
+	}
+	return usageError(errors.New("a leader is alone: elect has no --"+flag), "holdfast run --"+flag+" NAME -- COMMAND")
 }
 
 // campaign runs the command again each time its lock was lost. In the end s describes the last

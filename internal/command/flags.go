@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,28 +15,21 @@ import (
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-// A duration is the value of a flag: what time.ParseDuration accepts, or a number of seconds,
-// or a number of days ("1d") with or without a rest ("1d12h").
-type duration time.Duration
+// A flagValue is a flag with a form of its own. It implements [pflag.Value].
+type flagValue struct {
+	set      func(text string) error
+	text     func() string // "0" for zero, for which the help shows no default
+	typeName string
+}
+
+func (v *flagValue) Set(text string) error { return v.set(text) }
+func (v *flagValue) String() string        { return v.text() }
+func (v *flagValue) Type() string          { return v.typeName }
 
 var errDuration = errors.New(`want a duration such as "30s", "5m" or "1d"; a number alone is seconds`)
 
-func (d *duration) Set(text string) error {
-	value, err := parseDuration(text)
-	*d = duration(value)
-	return err
-}
-
-// String returns "0" for zero, for which the help shows no default.
-func (d *duration) String() string {
-	if *d == 0 {
-		return "0"
-	}
-	return time.Duration(*d).String()
-}
-
-func (d *duration) Type() string { return "duration" }
-
+// parseDuration accepts what time.ParseDuration does, or a number of seconds, or a number of days
+// ("1d") with or without a rest ("1d12h").
 func parseDuration(text string) (time.Duration, error) {
 	if seconds, ok := parseDecimal(text); ok {
 		return scaleDuration(seconds, time.Second)
@@ -89,47 +83,56 @@ func scaleDuration(number float64, unit time.Duration) (time.Duration, error) {
 // durationVar defines a flag of a duration.
 func durationVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
 	*p = value
-	f.Var((*duration)(p), name, usage)
+	f.Var(&flagValue{
+		set: func(text string) (err error) {
+			*p, err = parseDuration(text)
+			return err
+		},
+		text: func() string {
+			if *p == 0 {
+				return "0"
+			}
+			return p.String()
+		},
+		typeName: "duration",
+	}, name, usage)
 }
 
-// waitForever is the waitLimit without a limit.
-const waitForever waitLimit = -1
+// waitForever is the value of --wait without a limit.
+const waitForever time.Duration = -1
 
-// A waitLimit is the value of --wait.
-type waitLimit time.Duration
-
-func (p *waitLimit) Set(text string) error {
-	if text == "forever" {
-		*p = waitForever
-		return nil
-	}
-	d, err := parseDuration(text)
-	if err != nil || d < 0 {
-		return errors.New(`want a duration such as "30s", "0" or "forever"; a number alone is seconds`)
-	}
-	*p = waitLimit(d)
-	return nil
+// waitVar defines a flag of how long to wait. What p has is its default.
+func waitVar(f *pflag.FlagSet, p *time.Duration, name, shorthand, usage string) {
+	f.VarP(&flagValue{
+		set: func(text string) error {
+			if text == "forever" {
+				*p = waitForever
+				return nil
+			}
+			d, err := parseDuration(text)
+			if err != nil || d < 0 {
+				return errors.New(`want a duration such as "30s", "0" or "forever"; a number alone is seconds`)
+			}
+			*p = d
+			return nil
+		},
+		text: func() string {
+			if *p == waitForever {
+				return "forever"
+			}
+			return p.String()
+		},
+		typeName: "duration",
+	}, name, shorthand, usage)
 }
-
-func (p *waitLimit) String() string {
-	if *p == waitForever {
-		return "forever"
-	}
-	return time.Duration(*p).String()
-}
-
-func (p *waitLimit) Type() string { return "duration" }
 
 // resolveTry reports whether a single attempt is made for the lock, given --try and --wait.
-func resolveTry(flags *pflag.FlagSet, try bool, wait waitLimit) (bool, error) {
+func resolveTry(flags *pflag.FlagSet, try bool, wait time.Duration) (bool, error) {
 	if flags.Changed("try") && flags.Changed("wait") {
 		return false, usageError(errors.New("--try and --wait exclude each other"), "one of them")
 	}
 	return try && !flags.Changed("wait") || wait == 0, nil
 }
-
-// A lossPolicy is the value of --on-lost.
-type lossPolicy supervise.Policy
 
 var lossPolicies = map[string]supervise.Policy{
 	"kill":   supervise.Kill,
@@ -137,25 +140,28 @@ var lossPolicies = map[string]supervise.Policy{
 	"ignore": supervise.Ignore,
 }
 
-func (p *lossPolicy) Set(text string) error {
-	value, ok := lossPolicies[text]
-	if !ok {
-		return errors.New("want kill, term or ignore")
-	}
-	*p = lossPolicy(value)
-	return nil
+// lossPolicyVar defines --on-lost.
+func lossPolicyVar(f *pflag.FlagSet, p *supervise.Policy, usage string) {
+	f.Var(&flagValue{
+		set: func(text string) error {
+			value, ok := lossPolicies[text]
+			if !ok {
+				return errors.New("want kill, term or ignore")
+			}
+			*p = value
+			return nil
+		},
+		text: func() string {
+			for text, value := range lossPolicies {
+				if value == *p {
+					return text
+				}
+			}
+			return ""
+		},
+		typeName: "policy",
+	}, "on-lost", usage)
 }
-
-func (p *lossPolicy) String() string {
-	for text, value := range lossPolicies {
-		if lossPolicy(value) == *p {
-			return text
-		}
-	}
-	return ""
-}
-
-func (p *lossPolicy) Type() string { return "policy" }
 
 // applyEnvironment sets the flags that are not on the command line from their variables in the
 // environment, if there are any: HOLDFAST_KILL_AFTER for --kill-after. An empty variable counts
@@ -179,6 +185,37 @@ func applyEnvironment(flags *pflag.FlagSet) error {
 		}
 	})
 	return failure
+}
+
+// ownVariables are the variables that are not those of a flag: what "run" sets, the ticket, and the
+// programs of the servers that "torture --own" starts.
+var ownVariables = []string{
+	"HOLDFAST_NAME", "HOLDFAST_TOKEN", "HOLDFAST_HOLDER", "HOLDFAST_ANCESTORS", "HOLDFAST_SUPERVISOR", "HOLDFAST_TICKET",
+	"HOLDFAST_REDIS_SERVER", "HOLDFAST_ETCD_SERVER", "HOLDFAST_BENCH_WORKER",
+}
+
+// unknownVariables returns the variables of the environment that look like flags and are none, sorted:
+// with HOLDFAST_URL for HOLDFAST_STORE, each host would lock alone.
+func unknownVariables() []string {
+	var unknown []string
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "HOLDFAST_") && value != "" && !slices.Contains(ownVariables, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	known := map[string]bool{}
+	add := func(f *pflag.Flag) { known[envVar(f.Name)] = true }
+	root := newRoot(nil)
+	root.PersistentFlags().VisitAll(add)
+	for _, cmd := range root.Commands() {
+		cmd.Flags().VisitAll(add)
+	}
+	slices.Sort(unknown)
+	return slices.DeleteFunc(unknown, func(name string) bool { return known[name] })
 }
 
 // envVar returns the name of the environment variable of a flag.

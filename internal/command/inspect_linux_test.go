@@ -19,7 +19,7 @@ func TestSignals(t *testing.T) {
 	url, client := newStore(t)
 	holdLock(t, client, "x")
 	for _, command := range []string{"wait x -v", "wait x -v --timeout 1h", "watch"} {
-		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 			t.Run(command+" "+sig.String(), func(t *testing.T) {
 				cmd := exec.Command("holdfast", strings.Fields(command)...)
 				cmd.Env = append(os.Environ(), "HOLDFAST_STORE="+url)

@@ -1,12 +1,16 @@
 package command
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // limitFlags are the flags for a lock that several can hold at once.
@@ -18,30 +22,76 @@ type limitFlags struct {
 func (l *limitFlags) addTo(f *pflag.FlagSet) {
 	f.BoolVarP(&l.shared, "shared", "s", false, "hold the lock together with others that do so:\n"+
 		"as a reader, where one without it is a writer")
-	f.Var((*slotCount)(&l.limit), "limit", "hold the lock together with others, up to `N`\n"+
+	slotCountVar(f, &l.limit, "limit", "hold the lock together with others, up to `N`\n"+
 		"of them: one of N slots")
-	f.Var((*slotCount)(&l.weight), "weight", "how many of the --limit slots to take (default\n"+
+	slotCountVar(f, &l.weight, "weight", "how many of the --limit slots to take (default\n"+
 		"1)")
 }
+
+// check refuses flags that exclude each other, in their own names.
+func (l *limitFlags) check() error {
+	switch {
+	case l.shared && l.limit > 0:
+		return usageError(errors.New("--shared and --limit exclude each other"), "one of them")
+	case l.weight > 0 && l.limit == 0:
+		return usageError(errors.New("--weight is a share of --limit, and there is none"), "--limit N --weight "+strconv.Itoa(l.weight))
+	case l.weight > l.limit:
+		return usageError(fmt.Errorf("--weight %d is not between 1 and the --limit of %d", l.weight, l.limit), "")
+	}
+	return nil
+}
+
+// explainRefusal adds to err how much of the lock others hold, if they are several or hold slots. The
+// refusal itself names one holder.
+func (l *limitFlags) explainRefusal(ctx context.Context, client *holdfast.Client, name string, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	rec, lookupErr := client.Lookup(ctx, name)
+	if lookupErr != nil {
+		return err
+	}
+	used := 0
+	for _, hold := range lockview.EachHold(rec) {
+		used += hold.Weight
+	}
+	switch n := 1 + len(rec.Others); {
+	case l.limit > 0 && rec.Limit > 0 && rec.Waiting > 0 && used+max(l.weight, 1) <= l.limit:
+		return fmt.Errorf("%w; %s free, but a waiter is in front", err, slots(l.limit-used))
+	case l.limit > 0 && rec.Limit > 0 && used > 0:
+		return fmt.Errorf("%w; %s in use, and --limit is %d", err, slots(used), l.limit)
+	case n > 1:
+		return fmt.Errorf("%w; %d hold it", err, n)
+	}
+	return err
+}
+
+func slots(n int) string {
+	if n == 1 {
+		return "1 slot is"
+	}
+	return fmt.Sprint(n, " slots are")
+}
+
+// explainTimeout bounds the look at a lock that was refused.
+const explainTimeout = 2 * time.Second
 
 func (l *limitFlags) apply(o *holdfast.Options) {
 	o.Shared, o.Limit, o.Weight = l.shared, l.limit, l.weight
 }
 
-// A slotCount is the value of --limit and --weight. Zero, which means an exclusive lock to package
+// slotCountVar defines --limit or --weight. Zero, which means an exclusive lock to package
 // holdfast, is a mistake on a command line: a script that computed it expects to be kept out.
-type slotCount int
-
-func (n *slotCount) Set(text string) error {
-	value, err := strconv.Atoi(text)
-	if err != nil || value < 1 {
-		return errors.New("want a whole number from 1 on")
-	}
-	*n = slotCount(value)
-	return nil
+func slotCountVar(f *pflag.FlagSet, p *int, name, usage string) {
+	f.Var(&flagValue{
+		set: func(text string) error {
+			value, err := strconv.Atoi(text)
+			if err != nil || value < 1 {
+				return errors.New("want a whole number from 1 on")
+			}
+			*p = value
+			return nil
+		},
+		text:     func() string { return strconv.Itoa(*p) },
+		typeName: "int",
+	}, name, usage)
 }
-
-// String returns "0" for zero, for which the help shows no default.
-func (n *slotCount) String() string { return strconv.Itoa(int(*n)) }
-
-func (n *slotCount) Type() string { return "int" }

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/lockview"
+	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // A lock that several hold is shown with how much of it is in use, and with all of its holds.
@@ -42,5 +45,38 @@ func TestSeveralHoldsAreShown(t *testing.T) {
 	view := lockview.NewView(limited)
 	if view.Limit != 10 || view.Weight != 2 || len(view.Others) != 3 || view.Others[2].Limit != 0 || !view.Others[2].Shared {
 		t.Errorf("JSON: %+v", view)
+	}
+}
+
+// A refusal behind a waiter that needs more slots does not read as if there were room.
+func TestRefusalBehindAWaiter(t *testing.T) {
+	store := memstore.New()
+	open := func() *holdfast.Client {
+		client := holdfast.New(store, nil)
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	holder, heavy, late := open(), open(), open()
+	if _, err := holder.TryAcquire(ctx, "slots", &holdfast.Options{Limit: 4}); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan struct{})
+	waiting, leave := context.WithCancel(ctx)
+	defer func() { leave(); <-waited }()
+	go func() {
+		defer close(waited)
+		_, _ = heavy.Acquire(waiting, "slots", &holdfast.Options{Limit: 4, Weight: 4}) // until the end
+	}()
+	for rec, err := late.Lookup(ctx, "slots"); rec.Waiting == 0; rec, err = late.Lookup(ctx, "slots") {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := limitFlags{limit: 4}
+	err := l.explainRefusal(ctx, late, "slots", errors.New("held"))
+	if want := "held; 3 slots are free, but a waiter is in front"; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
 	}
 }

@@ -17,9 +17,10 @@ const lsLong = `Ls lists the locks that are held, and those that are kept after 
 (--min-hold), sorted by name. With a PREFIX it lists those whose names begin so.
 
 AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
-its holder renews it. WAITING is how many wait in line for it, in Redis and the
-table of PostgreSQL; if nobody does, there is no such column. On a terminal,
-long texts are cut to its width; elsewhere, and with --json, nothing is cut.
+its holder renews it. WAITING is how many wait in line for it, in Redis, the
+table of PostgreSQL and etcd; if nobody does, there is no such column. On a
+terminal, long texts are cut to its width; elsewhere, and with --json, nothing
+is cut.
 
 Of postgres+advisory: it lists the keys of all advisory locks of the database
 with the sessions that hold them, and those that wait.

@@ -58,11 +58,11 @@ type runCommand struct {
 
 	ttl, minHold, maxHold time.Duration
 	killAfter, every      time.Duration
-	wait                  waitLimit
+	wait                  time.Duration
 	try, shell            bool
 	atMostOnce            bool
 	script                string
-	onLost                lossPolicy
+	onLost                supervise.Policy
 	conflictCode          uint8
 	meta                  map[string]string
 	limits                limitFlags
@@ -88,7 +88,7 @@ func newRun(c *cli) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.VarP(&r.wait, "wait", "w", "how long to wait for the lock: a duration, 0\n"+
+	waitVar(f, &r.wait, "wait", "w", "how long to wait for the lock: a duration, 0\n"+
 		"or forever")
 	f.BoolVarP(&r.try, "try", "n", false, "do not wait for the lock, like --wait 0")
 	r.addMaxOutage(f)
@@ -110,7 +110,7 @@ func (r *runCommand) addFlags(f *pflag.FlagSet) {
 	durationVar(f, &r.maxHold, "max-hold", 0, "the longest hold: SIGTERM comes --kill-after\n"+
 		"and 0.5s before it is over, SIGKILL 0.5s\n"+
 		"before; 0 is no limit")
-	f.Var(&r.onLost, "on-lost", "what to do with the command when the lock is\n"+
+	lossPolicyVar(f, &r.onLost, "what to do with the command when the lock is\n"+
 		"lost: kill, term or ignore")
 	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL (default\n"+
 		"the lesser of 5s and a sixth of the TTL)")
@@ -153,6 +153,9 @@ func (r *runCommand) parseArgs(flags *pflag.FlagSet, args []string) error {
 	}
 	var err error
 	if r.try, err = resolveTry(flags, r.try, r.wait); err != nil {
+		return err
+	}
+	if err := r.limits.check(); err != nil {
 		return err
 	}
 	killAfterGiven := flags.Changed("kill-after") || os.Getenv(envVar("kill-after")) != ""
@@ -227,16 +230,16 @@ func (r *runCommand) checkTimes(killAfterGiven bool) error {
 	if !killAfterGiven {
 		r.killAfter = max(0, min(maxKillAfter, r.ttl/6))
 	}
-	if r.onLost == lossPolicy(supervise.Ignore) {
+	if r.onLost == supervise.Ignore {
 		return nil
 	}
 	if least := r.minimumTTL(killAfterGiven); r.ttl < least {
 		return usageError(fmt.Errorf("a TTL of %v is too short: if the lock cannot be renewed, the command must have got "+
-			"SIGTERM and, %v later, SIGKILL within it", r.ttl, r.killAfter), fmt.Sprintf("--ttl %v", least))
+			"SIGTERM and, %v later, SIGKILL within it", r.ttl, r.killAfter.Round(time.Millisecond)), fmt.Sprintf("--ttl %v", least))
 	}
 	if least := r.killAfter + 2*supervise.Margin; r.maxHold > 0 && r.maxHold < least {
 		return usageError(fmt.Errorf("a --max-hold of %v is too short: the command must have got SIGTERM and, %v later, "+
-			"SIGKILL within it", r.maxHold, r.killAfter), fmt.Sprintf("--max-hold %v", least))
+			"SIGKILL within it", r.maxHold, r.killAfter.Round(time.Millisecond)), fmt.Sprintf("--max-hold %v", least))
 	}
 	return nil
 }

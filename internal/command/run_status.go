@@ -9,24 +9,22 @@ import (
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-// An outcome is one word for how a run ended.
-type outcome string
-
+// The outcomes are one word each for how a run ended.
 const (
-	outcomeDone        outcome = "done"        // the command has ended, the lock was released
-	outcomeBusy        outcome = "busy"        // another owner had the lock
-	outcomeInterrupted outcome = "interrupted" // by a signal, before the command was started
-	outcomeUnavailable outcome = "unavailable" // the store or the command line is at fault
-	outcomeNotStarted  outcome = "not_started" // the command cannot be executed
-	outcomeLost        outcome = "lost"        // the lock was lost, the command was stopped
-	outcomeUnconfirmed outcome = "unconfirmed" // the command has ended; the lock was lost before, or may not be free
-	outcomeAbandoned   outcome = "abandoned"   // holdfast was killed, and the command for that reason
+	outcomeDone        = "done"        // the command has ended, the lock was released
+	outcomeBusy        = "busy"        // another owner had the lock
+	outcomeInterrupted = "interrupted" // by a signal, before the command was started
+	outcomeUnavailable = "unavailable" // the store or the command line is at fault
+	outcomeNotStarted  = "not_started" // the command cannot be executed
+	outcomeLost        = "lost"        // the lock was lost, the command was stopped
+	outcomeUnconfirmed = "unconfirmed" // the command has ended; the lock was lost before, or may not be free
+	outcomeAbandoned   = "abandoned"   // holdfast was killed, and the command for that reason
 )
 
 // A status is what --status-file holds.
 type status struct {
 	Name            string     `json:"name"`
-	Outcome         outcome    `json:"outcome"`
+	Outcome         string     `json:"outcome"`
 	ExitCode        int        `json:"exit_code"`
 	CommandExitCode *int       `json:"command_exit_code,omitempty"`
 	Token           int64      `json:"token,omitempty"`

@@ -47,6 +47,9 @@ func (r *runCommand) acquireAndRun(
 	lock, err := r.acquireLock(sup.Context(), sup, client, r.name, options, r.try, r.wait)
 	s.WaitedMS = time.Since(began).Milliseconds()
 	if err != nil {
+		if errors.Is(err, holdfast.ErrHeld) {
+			err = r.limits.explainRefusal(sup.Context(), client, r.name, err)
+		}
 		return r.acquireFailed(sup, s, err)
 	}
 	result, err := r.runUnderLock(sup, client, lock, path, s)
@@ -123,7 +126,7 @@ func (r *runCommand) buildCommand(path string, client *holdfast.Client, lock *ho
 			"HOLDFAST_HOLDER": lock.Holder(),
 			ancestorsEnv:      strings.TrimSpace(os.Getenv(ancestorsEnv) + " " + lock.Holder()),
 		}),
-		OnLost:    supervise.Policy(r.onLost),
+		OnLost:    r.onLost,
 		KillAfter: r.killAfter,
 	}
 	// Some stores have a session that lasts as long as a file is open: while any descendant has

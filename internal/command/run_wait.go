@@ -27,7 +27,7 @@ var errSelfWait = errors.New("it would wait for itself")
 
 // acquireLock acquires a lock with the flags --try and --wait. Messages of a wait go to w.
 func (c *cli) acquireLock(
-	ctx context.Context, w io.Writer, client *holdfast.Client, name string, options *holdfast.Options, try bool, wait waitLimit,
+	ctx context.Context, w io.Writer, client *holdfast.Client, name string, options *holdfast.Options, try bool, wait time.Duration,
 ) (*holdfast.Lock, error) {
 	if try {
 		return client.TryAcquire(ctx, name, options)
@@ -53,7 +53,7 @@ func (c *cli) acquireLock(
 		defer c.announceWait(ctx, w, client, name, delay)()
 	}
 	if wait != waitForever {
-		options.Wait = time.Duration(wait)
+		options.Wait = wait
 	}
 	return client.Acquire(ctx, name, options)
 }

@@ -54,7 +54,7 @@ func scriptParams(p testscript.Params, set func(env *testscript.Env)) testscript
 // background. It stays so: a process that ignores a signal may as well catch it.
 var acceptSignals = sync.OnceFunc(func() {
 	caught := make(chan os.Signal, 1)
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		if signal.Ignored(sig) {
 			signal.Notify(caught, sig)
 		}

@@ -50,6 +50,7 @@ func (c *cli) showLock(ctx context.Context, client *holdfast.Client, name string
 	if err != nil {
 		return lookupError(name, err)
 	}
+	rec = lockview.LiveFirst(rec)
 	if c.json {
 		return printJSON(lockview.NewView(rec))
 	}

@@ -80,46 +80,37 @@ func recordRow(rec holdfast.Record) tableRow {
 	return r
 }
 
-// columnWidths are the widths of the columns. A column of width 0 is left out.
-type columnWidths [columnCount]int
-
-// fitWidths chooses the widths so that a line fits, if that is possible. The columns that
-// readers look for are cut last.
-func fitWidths(rows []tableRow, width int) columnWidths {
-	var w columnWidths
+// fitWidths chooses the widths of the columns so that a line fits, if that is possible. The columns
+// that readers look for are cut last. A column of width 0 is left out.
+func fitWidths(rows []tableRow, width int) (w [columnCount]int) {
 	for column := range w {
 		for _, r := range rows {
 			w[column] = max(w[column], cellWidth(r[column]))
 		}
 	}
-	w.shrinkColumn(metadataColumn, 8, width)
-	w.shrinkColumn(nameColumn, 24, width)
-	w.shrinkColumn(holderColumn, 12, width)
-	w.shrinkColumn(nameColumn, 12, width)
-	if w.lineWidth() > width {
+	excess := func() int {
+		total := -columnGap
+		for _, n := range w {
+			if n > 0 {
+				total += n + columnGap
+			}
+		}
+		return total - width
+	}
+	shrink := func(column, least int) { w[column] -= max(min(excess(), w[column]-least), 0) }
+	shrink(metadataColumn, 8)
+	shrink(nameColumn, 24)
+	shrink(holderColumn, 12)
+	shrink(nameColumn, 12)
+	if excess() > 0 {
 		w[metadataColumn] = 0
 	}
-	w.shrinkColumn(holderColumn, 4, width)
-	w.shrinkColumn(nameColumn, 4, width)
+	shrink(holderColumn, 4)
+	shrink(nameColumn, 4)
 	return w
 }
 
-// shrinkColumn takes the excess of a line from a column, but leaves the column its least width.
-func (w *columnWidths) shrinkColumn(column, least, width int) {
-	w[column] -= max(min(w.lineWidth()-width, w[column]-least), 0)
-}
-
-func (w *columnWidths) lineWidth() int {
-	total := -columnGap
-	for _, n := range w {
-		if n > 0 {
-			total += n + columnGap
-		}
-	}
-	return total
-}
-
-func (r *tableRow) formatLine(w columnWidths) string {
+func (r *tableRow) formatLine(w [columnCount]int) string {
 	var b strings.Builder
 	for column, text := range r {
 		if w[column] == 0 {

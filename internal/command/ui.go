@@ -28,11 +28,11 @@ of a quorum, give the URL quorum:?node=URL&node=URL (with URLs escaped).
 The stores are listed each --interval while somebody watches, and not otherwise.
 
 The page is read-only; --allow-break adds a button that breaks a hold, if it is
-still that hold, with a line on standard error for each. It is served to this
-host alone, unless --token-file names a file with a token of 16 characters or
-more that viewers must present, or --behind-proxy declares that a proxy admits
-the right people. There is no TLS: to be reached from elsewhere it should be
-behind a proxy that has it.
+still that hold, with a line on standard error before each and one after it. It
+is served to this host alone, unless --token-file names a file with a token of
+16 characters or more that viewers must present, or --behind-proxy declares that
+a proxy admits the right people. There is no TLS: to be reached from elsewhere
+it should be behind a proxy that has it.
 
 Exit code: 130 when interrupted (128+n for another signal n); or
    64  the command line is wrong, or a file cannot be read
@@ -48,6 +48,9 @@ const (
 	uiTimeout       = 30 * time.Second
 	uiIdleTimeout   = 2 * time.Minute
 	uiMaxHeader     = 16 << 10
+
+	// uiEndTimeout is more than a break takes at most.
+	uiEndTimeout = 15 * time.Second
 )
 
 // A uiCommand is "holdfast ui" with its flags.
@@ -79,7 +82,8 @@ func newUI(c *cli) *cobra.Command {
 	f.BoolVar(&o.BehindProxy, "behind-proxy", false, "a proxy in front admits the right people; trust its\n"+
 		"X-Forwarded headers")
 	f.StringSliceVar(&o.Hosts, "host", nil, "a host `NAME` under which the page is reached, beside\n"+
-		"localhost and IP addresses; may be repeated")
+		"localhost and loopback addresses (with a token or a\n"+
+		"proxy: all IP addresses); may be repeated")
 	f.StringVar(&o.BasePath, "base-path", "/", "the `PATH` of the page")
 	f.BoolVar(&o.Metrics, "metrics", false, "serve figures for Prometheus, too, at metrics below\n"+
 		"the --base-path")
@@ -103,6 +107,9 @@ func (u *uiCommand) serve(ctx context.Context) error {
 		if u.options.Token = strings.TrimSpace(string(text)); u.options.Token == "" {
 			return usageError(fmt.Errorf("--token-file %s: there is no token in it", u.tokenFile), "")
 		}
+	}
+	if _, _, err := net.SplitHostPort(u.listen); err != nil {
+		return usageError(fmt.Errorf("--listen %s is not like 127.0.0.1:7070", u.listen), "--listen 127.0.0.1:7070")
 	}
 	if !isLoopback(u.listen) && u.options.Token == "" && !u.options.BehindProxy {
 		return usageError(fmt.Errorf("--listen %s can be reached from elsewhere, and nothing guards the page", u.listen), "--token-file FILE or --behind-proxy")
@@ -133,10 +140,18 @@ func (u *uiCommand) serve(ctx context.Context) error {
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // of connections that end early
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	ended := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		defer close(ended)
+		bounded, cancel := context.WithTimeout(context.Background(), uiEndTimeout)
+		defer cancel()
+		_ = server.Shutdown(bounded) // which waits for a break
+		_ = server.Close()
+	})()
 	if err := server.Serve(listener); ctx.Err() == nil {
 		return &exitError{exitUnavailable, err, ""}
 	}
+	<-ended
 	return ctx.Err()
 }
 
@@ -186,7 +201,7 @@ func publicURL(rawURL string) string {
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return true // which cannot be listened on
+		return false
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()

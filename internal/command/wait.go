@@ -14,8 +14,8 @@ import (
 const waitLong = `Wait returns when nobody holds the lock, without taking it: by then somebody may
 have taken it again. It is good for "start when the migration is through"; to do
 something while nobody else does, use holdfast run. While others stand in
-line for the lock (Redis, the table of PostgreSQL), it goes from one to the next
-and is not free in between.
+line for the lock (Redis, the table of PostgreSQL, etcd), it goes from one to
+the next and is not free in between.
 
 Exit code: 0 when the lock is free; or
    64  the command line is wrong
@@ -46,13 +46,13 @@ func newWait(c *cli) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Var(&timeout, "timeout", "how long to wait: a duration, 0 or\n"+
+	waitVar(cmd.Flags(), &timeout, "timeout", "", "how long to wait: a duration, 0 or\n"+
 		"forever")
 	c.addMaxOutage(cmd.Flags())
 	return cmd
 }
 
-func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string, timeout waitLimit) error {
+func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string, timeout time.Duration) error {
 	var err error
 	if c.verbose {
 		if err = checkFree(ctx, client, name); errors.Is(err, holdfast.ErrHeld) {
@@ -70,7 +70,7 @@ func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string
 	case waitForever:
 		err = client.WaitFree(ctx, name)
 	default:
-		limited, cancel := context.WithTimeout(ctx, time.Duration(timeout))
+		limited, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		err = client.WaitFree(limited, name)
 		if err != nil && limited.Err() != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 
@@ -103,7 +102,6 @@ func (w *watchCommand) newDisplay(client *holdfast.Client) display {
 
 // watchLocks returns when ctx ends or the reader of the output is gone.
 func (w *watchCommand) watchLocks(ctx context.Context, client *holdfast.Client) error {
-	signal.Ignore(syscall.SIGPIPE) // so that writing returns an error instead
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // of a listing that goes on
 	resized, resumed := terminalSignals()

@@ -111,9 +111,7 @@ func TestWatchTurnsGrey(t *testing.T) {
 	}
 	server.Pause()
 	c.waitText(", no answer for ")
-	if !strings.Contains(c.text(), escapeDim+"a  ") {
-		t.Error("the table is not grey")
-	}
+	c.waitScreen("grey table", func([]string) bool { return strings.Contains(c.text(), escapeDim+"a  ") })
 	server.Resume()
 	c.waitScreen("table", func(lines []string) bool { return !strings.Contains(lines[0], "no answer") })
 	c.typeKeys(ctrlC)

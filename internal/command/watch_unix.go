@@ -24,6 +24,15 @@ func supportsEscapes(*os.File) bool {
 	return kind != "" && kind != "dumb"
 }
 
+// isClosed reports whether f was closed when the program started. The runtime has opened the null
+// device there then, for reading and writing, which a shell does for writing only.
+func isClosed(f *os.File) bool {
+	opened, err := f.Stat()
+	null, nullErr := os.Stat(os.DevNull)
+	mode, modeErr := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	return err == nil && nullErr == nil && os.SameFile(opened, null) && modeErr == nil && mode&unix.O_ACCMODE == unix.O_RDWR
+}
+
 // readerGone reports whether f is a pipe without a reader. Without this check, the end of the
 // reader would be noticed only when there is something to write.
 func readerGone(f *os.File) bool {

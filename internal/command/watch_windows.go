@@ -22,3 +22,6 @@ func supportsEscapes(f *os.File) bool {
 
 // readerGone returns false: on Windows only a write shows that the reader has gone.
 func readerGone(*os.File) bool { return false }
+
+// isClosed returns false: on Windows a write to a closed handle fails.
+func isClosed(*os.File) bool { return false }

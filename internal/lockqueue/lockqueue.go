@@ -142,12 +142,12 @@ func (q *Queue[D]) Release(owner string, keep, now time.Duration, c *Counter) (b
 	return found, notices
 }
 
-// Break ends the holds and keeps of a name, or only the one that has the given token, and returns
-// them. Places stay.
+// Break ends the holds and keeps of a name, or only the one whose first token is the given one, and
+// returns them. Places stay.
 func (q *Queue[D]) Break(token int64, now time.Duration, c *Counter) (ended, notices []Entry[D]) {
 	q.dropExpired(now)
 	*q = slices.DeleteFunc(*q, func(e Entry[D]) bool {
-		broken := e.Token != 0 && (token == 0 || e.Token <= token && token < e.Token+int64(e.Tokens))
+		broken := e.Token != 0 && (token == 0 || e.Token == token)
 		if broken {
 			ended = append(ended, e)
 		}

@@ -31,9 +31,9 @@ func List(ctx context.Context, client *holdfast.Client, prefix string) ([]holdfa
 		silence.Reset(listStallTimeout)
 		switch {
 		case err == nil:
-			locks = append(locks, rec)
+			locks = append(locks, LiveFirst(rec))
 		case errors.Is(context.Cause(ctx), errListStalled):
-			errs = append(errs, fmt.Errorf("list %q: %w", prefix, errListStalled))
+			errs = append(errs, fmt.Errorf("list: %w", errListStalled))
 		default:
 			errs = append(errs, err)
 		}
@@ -53,17 +53,19 @@ type Snapshot struct {
 	Locks []holdfast.Record // sorted by name
 	Errs  []error
 
-	// Answered is when the store last listed everything, apart from damaged records. It is zero if
-	// it never did.
+	// Answered is when the store last listed everything, apart from damaged records, and Took how
+	// long that was. Answered is zero if the store never did.
 	Answered time.Time
+	Took     time.Duration
 }
 
 // Take lists the locks with names that begin with prefix. last is the snapshot before.
 func Take(ctx context.Context, client *holdfast.Client, prefix string, last *Snapshot) *Snapshot {
+	began := time.Now()
 	locks, errs := List(ctx, client, prefix)
-	s := &Snapshot{At: time.Now(), Locks: locks, Errs: errs, Answered: last.Answered}
+	s := &Snapshot{At: time.Now(), Locks: locks, Errs: errs, Answered: last.Answered, Took: last.Took}
 	if s.Failure() == nil {
-		s.Answered = s.At
+		s.Answered, s.Took = s.At, s.At.Sub(began)
 	}
 	if len(errs) > 0 {
 		s.addMissing(ctx, client, last)
@@ -81,14 +83,21 @@ func (s *Snapshot) Failure() error {
 	return nil
 }
 
-// staleAfter is how long a store may take to answer before what it has listed counts as stale.
+// staleAfter is how much longer than expected a store may take to answer before what it has listed
+// counts as stale.
 const staleAfter = 2 * time.Second
+
+// StaleAfter returns the age at which a snapshot of a store that is listed at intervals is stale. A
+// listing that takes as long as the last one did, and begins as much later, is no sign of silence.
+func (s *Snapshot) StaleAfter(interval time.Duration) time.Duration {
+	return interval + 2*s.Took + staleAfter
+}
 
 // Stale reports whether a store that is listed at intervals has stopped answering, and for how
 // long.
 func (s *Snapshot) Stale(now time.Time, interval time.Duration) (age time.Duration, stale bool) {
 	age = now.Sub(s.Answered)
-	return age, s.Answered.IsZero() || age > interval+staleAfter
+	return age, s.Answered.IsZero() || age > s.StaleAfter(interval)
 }
 
 // addMissing looks up the locks that were in the last snapshot and are missing from a listing
@@ -104,7 +113,7 @@ func (s *Snapshot) addMissing(ctx context.Context, client *holdfast.Client, last
 		if !errors.Is(err, holdfast.ErrUnavailable) { // otherwise the next would fail as well, and take its time
 			var now holdfast.Record
 			if now, err = client.Lookup(ctx, rec.Name); err == nil {
-				rec = now
+				rec = LiveFirst(now)
 			}
 		}
 		if !errors.Is(err, holdfast.ErrNotHeld) {

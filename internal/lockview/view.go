@@ -129,6 +129,21 @@ func Usage(rec holdfast.Record) string {
 	return ""
 }
 
+// LiveFirst returns a record with the oldest hold that is not kept in front of the others. What is
+// kept would hide the live holders behind it.
+func LiveFirst(rec holdfast.Record) holdfast.Record {
+	holds := EachHold(rec)
+	i := slices.IndexFunc(holds, func(hold holdfast.Record) bool { return !hold.Kept })
+	if i <= 0 {
+		return rec
+	}
+	first := holds[i]
+	first.Waiting = rec.Waiting
+	first.Others = slices.Delete(holds, i, i+1)
+	first.Others[0].Waiting, first.Others[0].Others = 0, nil
+	return first
+}
+
 // EachHold returns the holds of a lock.
 func EachHold(rec holdfast.Record) []holdfast.Record {
 	return append([]holdfast.Record{rec}, rec.Others...)

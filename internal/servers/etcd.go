@@ -3,6 +3,9 @@
 package servers
 
 import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,9 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
 )
 
 // Etcd is a member of an etcd cluster.
@@ -21,7 +27,12 @@ type Etcd struct {
 	Addr string // host:port for clients
 
 	name, dir string
-	peer      string // URL for the other members
+	scheme    string            // of Addr
+	client    http.RoundTripper // for requests to Addr
+	peer      string            // URL at which it listens for the other members
+	advertise string            // URL at which the other members connect
+	inbound   *faultproxy.Proxy // between the two, nil if they are the same
+	cluster   []*Etcd           // all members that were started together
 	tb        TB
 }
 
@@ -37,6 +48,15 @@ func StartEtcd(tb TB, args ...string) *Etcd {
 	return StartEtcdCluster(tb, 1, args...)[0]
 }
 
+// StartEtcdTLS starts a cluster of one member whose clients use TLS. The args contain its certificate
+// and key, and config is that of a client which it accepts.
+func StartEtcdTLS(tb TB, config *tls.Config, args ...string) *Etcd {
+	tb.Helper()
+	member := newEtcd(tb, 0)
+	member.scheme, member.client = "https", &http.Transport{TLSClientConfig: config}
+	return startEtcds([]*Etcd{member}, args)[0]
+}
+
 // StartEtcdCluster starts a cluster of n members, and returns when all of them serve.
 func StartEtcdCluster(tb TB, n int, args ...string) []*Etcd {
 	tb.Helper()
@@ -44,6 +64,25 @@ func StartEtcdCluster(tb TB, n int, args ...string) []*Etcd {
 	for i := range members {
 		members[i] = newEtcd(tb, i)
 	}
+	return startEtcds(members, args)
+}
+
+// StartEtcdClusterWithLinks is StartEtcdCluster for members with CutOff and Delay.
+func StartEtcdClusterWithLinks(tb TB, n int, args ...string) []*Etcd {
+	tb.Helper()
+	members := make([]*Etcd, n)
+	for i := range members {
+		m := newEtcd(tb, i)
+		m.inbound = faultproxy.Start(tb, strings.TrimPrefix(m.peer, "http://"))
+		m.advertise = "http://" + m.inbound.Addr()
+		members[i] = m
+	}
+	return startEtcds(members, args)
+}
+
+func startEtcds(members []*Etcd, args []string) []*Etcd {
+	tb := members[0].tb
+	tb.Helper()
 	for _, m := range members {
 		m.run(members, append([]string{"--initial-cluster-state", "new"}, args...))
 	}
@@ -58,7 +97,7 @@ func StartEtcdCluster(tb TB, n int, args ...string) []*Etcd {
 func StartEtcdLearner(tb TB, members []*Etcd) *Etcd {
 	tb.Helper()
 	learner := newEtcd(tb, len(members))
-	request := fmt.Sprintf(`{"peerURLs": [%q], "isLearner": true}`, learner.peer)
+	request := fmt.Sprintf(`{"peerURLs": [%q], "isLearner": true}`, learner.advertise)
 	waitUntil(tb, "cluster that takes a learner", func() bool { // The members have to be connected for 5 s.
 		return members[0].call("cluster/member/add", request, nil) == nil
 	})
@@ -69,25 +108,27 @@ func StartEtcdLearner(tb TB, members []*Etcd) *Etcd {
 
 func newEtcd(tb TB, i int) *Etcd {
 	tb.Helper()
+	peer := fmt.Sprintf("http://127.0.0.1:%d", freePort(tb))
 	return &Etcd{
-		name: fmt.Sprintf("m%d", i), dir: tb.TempDir(), tb: tb,
-		Addr: fmt.Sprintf("127.0.0.1:%d", freePort(tb)), peer: fmt.Sprintf("http://127.0.0.1:%d", freePort(tb)),
+		name: fmt.Sprintf("m%d", i), dir: tb.TempDir(), tb: tb, scheme: "http", client: &http.Transport{},
+		Addr: fmt.Sprintf("127.0.0.1:%d", freePort(tb)), peer: peer, advertise: peer,
 	}
 }
 
 // run starts the member of a cluster. It does not wait for it: a member serves when a majority runs.
 func (e *Etcd) run(cluster []*Etcd, args []string) {
+	e.cluster = cluster
 	var list []string
 	for _, m := range cluster {
-		list = append(list, m.name+"="+m.peer)
+		list = append(list, m.name+"="+m.advertise)
 	}
 	e.Process = runServer(e.tb, serverSpec{
 		name: "etcd",
 		path: etcdPath(),
 		args: append([]string{
 			"--name", e.name, "--data-dir", filepath.Join(e.dir, "data"), "--log-level", "error",
-			"--listen-client-urls", "http://" + e.Addr, "--advertise-client-urls", "http://" + e.Addr,
-			"--listen-peer-urls", e.peer, "--initial-advertise-peer-urls", e.peer,
+			"--listen-client-urls", e.scheme + "://" + e.Addr, "--advertise-client-urls", e.scheme + "://" + e.Addr,
+			"--listen-peer-urls", e.peer, "--initial-advertise-peer-urls", e.advertise,
 			"--initial-cluster", strings.Join(list, ","),
 		}, args...),
 		dir:        e.dir,
@@ -96,25 +137,77 @@ func (e *Etcd) run(cluster []*Etcd, args []string) {
 	})
 }
 
+// An etcdStatus is what a member knows of itself.
+type etcdStatus struct {
+	Header struct {
+		MemberID uint64 `json:"member_id,string"`
+		Revision int64  `json:",string"`
+	}
+	Leader uint64 `json:",string"` // 0 if it has none
+}
+
+func (e *Etcd) status() (state etcdStatus, err error) {
+	err = e.call("maintenance/status", "{}", &state)
+	return state, err
+}
+
 // Leads reports whether the member is the leader.
 func (e *Etcd) Leads() bool {
-	var state struct {
-		Header struct {
-			MemberID string `json:"member_id"`
-		}
-		Leader string
+	state, err := e.status()
+	return err == nil && state.Leader == state.Header.MemberID
+}
+
+// CutOff cuts the member off from the others, in both directions, and returns when it has no leader.
+// Its clients are not cut off.
+func (e *Etcd) CutOff() {
+	e.tb.Helper()
+	state, err := e.status()
+	if err != nil {
+		e.tb.Fatal(err)
 	}
-	return e.call("maintenance/status", "{}", &state) == nil && state.Leader == state.Header.MemberID
+	from := []byte("X-Server-From: " + strconv.FormatUint(state.Header.MemberID, 16) + "\r\n")
+	for _, m := range e.cluster {
+		if m != e {
+			m.inbound.Mark(func(request []byte) bool { return bytes.Contains(request, from) })
+			m.inbound.HoldMarked(faultproxy.Up)
+			m.inbound.HoldMarked(faultproxy.Down)
+			m.inbound.Reset() // The connections of before are not marked.
+		}
+	}
+	e.inbound.Hold(faultproxy.Up)
+	e.inbound.Hold(faultproxy.Down)
+	waitUntil(e.tb, "end of the leader of "+e.Addr, func() bool {
+		state, err := e.status()
+		return err == nil && state.Leader == 0
+	})
+}
+
+// Rejoin ends CutOff. It returns when the member has a leader.
+func (e *Etcd) Rejoin() {
+	e.tb.Helper()
+	for _, m := range e.cluster {
+		m.inbound.Pass(faultproxy.Up)
+		m.inbound.Pass(faultproxy.Down)
+		m.inbound.PassMarked(faultproxy.Up)
+		m.inbound.PassMarked(faultproxy.Down)
+		m.inbound.Reset()
+	}
+	waitUntil(e.tb, "leader at "+e.Addr, func() bool { return e.health() == nil })
+}
+
+// Delay delays what passes between the member and the others by d in each direction.
+func (e *Etcd) Delay(d time.Duration) {
+	e.inbound.Delay(faultproxy.Up, d, d)
+	e.inbound.Delay(faultproxy.Down, d, d)
 }
 
 // Compact removes all revisions but the last.
 func (e *Etcd) Compact() {
 	e.tb.Helper()
 	waitUntil(e.tb, "compaction at "+e.Addr, func() bool {
-		var state struct{ Header struct{ Revision string } }
-		err := e.call("maintenance/status", "{}", &state)
+		state, err := e.status()
 		if err == nil {
-			err = e.call("kv/compaction", fmt.Sprintf(`{"revision": %q}`, state.Header.Revision), nil)
+			err = e.call("kv/compaction", fmt.Sprintf(`{"revision": "%d"}`, state.Header.Revision), nil)
 		}
 		return err == nil || strings.Contains(err.Error(), "has been compacted")
 	})
@@ -134,9 +227,9 @@ func (e *Etcd) alarm(action string) {
 
 // call sends a request in JSON to the member, and reads the reply.
 func (e *Etcd) call(method, request string, reply any) error {
-	client := http.Client{Timeout: 5 * time.Second}
+	client := http.Client{Timeout: 5 * time.Second, Transport: e.client}
 	defer client.CloseIdleConnections()
-	resp, err := client.Post("http://"+e.Addr+"/v3/"+method, "application/json", strings.NewReader(request))
+	resp, err := client.Post(e.scheme+"://"+e.Addr+"/v3/"+method, "application/json", strings.NewReader(request))
 	if err != nil {
 		return err
 	}
@@ -151,6 +244,28 @@ func (e *Etcd) call(method, request string, reply any) error {
 		return nil
 	}
 	return json.Unmarshal(text, reply)
+}
+
+// Metrics returns the metrics of the member, by their names with labels.
+func (e *Etcd) Metrics() map[string]float64 {
+	e.tb.Helper()
+	resp, err := http.Get("http://" + e.Addr + "/metrics")
+	if err != nil {
+		e.tb.Fatal(err)
+	}
+	defer resp.Body.Close()
+	all := map[string]float64{}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		name, text, _ := strings.Cut(lines.Text(), " ")
+		if value, err := strconv.ParseFloat(text, 64); err == nil {
+			all[name] = value
+		}
+	}
+	if err := lines.Err(); err != nil {
+		e.tb.Fatal(err)
+	}
+	return all
 }
 
 // EtcdAddrs returns the addresses of the members.
@@ -170,11 +285,21 @@ func (e *Etcd) Restart() {
 	e.Start()
 }
 
+// RestartEmpty kills the only member of a cluster, and starts it again without its data.
+func (e *Etcd) RestartEmpty() {
+	e.tb.Helper()
+	e.Kill()
+	if err := os.RemoveAll(filepath.Join(e.dir, "data")); err != nil {
+		e.tb.Fatal(err)
+	}
+	e.Start()
+}
+
 // health returns nil if the member has a leader and confirms a read with it.
 func (e *Etcd) health() error {
-	client := http.Client{Timeout: 2 * time.Second}
+	client := http.Client{Timeout: 2 * time.Second, Transport: e.client}
 	defer client.CloseIdleConnections()
-	resp, err := client.Get("http://" + e.Addr + "/health")
+	resp, err := client.Get(e.scheme + "://" + e.Addr + "/health")
 	if err != nil {
 		return err
 	}

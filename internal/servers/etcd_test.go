@@ -3,6 +3,7 @@
 package servers
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -51,5 +52,24 @@ func TestEtcdAlone(t *testing.T) {
 	member.Restart()
 	if err := member.health(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A member that is cut off has no leader, whether it has led or not, while the others have one.
+func TestEtcdCutOff(t *testing.T) {
+	t.Parallel()
+	members := StartEtcdClusterWithLinks(t, 3)
+	for _, leads := range []bool{true, false} {
+		i := slices.IndexFunc(members, func(m *Etcd) bool { return m.Leads() == leads })
+		members[i].CutOff()
+		for j, m := range members {
+			if j != i {
+				waitUntil(t, "leader at "+m.Addr, func() bool { return m.health() == nil })
+			}
+		}
+		if err := members[i].health(); err == nil {
+			t.Error("a member that is cut off serves")
+		}
+		members[i].Rejoin()
 	}
 }

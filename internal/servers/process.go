@@ -4,9 +4,11 @@ package servers
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"sync"
 	"syscall"
 	"time"
@@ -123,6 +125,9 @@ func (s *Process) startProcess() error {
 	exited := make(chan struct{})
 	s.cmd, s.exited, s.paused = cmd, exited, false
 	go func() {
+		// Package drivertest finds by labels what a case leaves behind. A server may outlive its
+		// case.
+		pprof.SetGoroutineLabels(context.Background())
 		_ = cmd.Wait() // The log shows how a server has ended.
 		close(exited)
 	}()

@@ -49,6 +49,23 @@ func StartRedises(tb TB, n int, args ...string) []*Redis {
 	return nodes
 }
 
+// StartRedisFromFile starts a Redis with a configuration file, which CONFIG REWRITE changes. The lines
+// are added to it, as in "appendonly yes".
+func StartRedisFromFile(tb TB, lines ...string) *Redis {
+	tb.Helper()
+	dir, port := tb.TempDir(), strconv.Itoa(freePort(tb))
+	file := filepath.Join(dir, "redis.conf")
+	lines = append([]string{"port " + port, "bind 127.0.0.1", "dir " + dir, `save ""`, "protected-mode no"}, lines...)
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	addr := net.JoinHostPort("127.0.0.1", port)
+	return &Redis{Addr: addr, dir: dir, Process: runServer(tb, serverSpec{
+		name: redisServer, path: redisPath(), args: []string{file}, dir: dir,
+		ready: func() error { return pingRedis(addr) }, stopSignal: syscall.SIGTERM,
+	})}
+}
+
 // startRedis starts a Redis with additional environment variables.
 func startRedis(tb TB, environment []string, args ...string) *Redis {
 	tb.Helper()

@@ -40,6 +40,12 @@ type Store struct {
 	url     func(servers []string) string
 }
 
+// New returns a store of a kind that is not in this package. It runs for the time of the test, on
+// servers at these addresses, and url returns the URL that opens it at other addresses.
+func New(name string, servers []string, url func(servers []string) string) *Store {
+	return &Store{Name: name, servers: servers, url: url}
+}
+
 func fixedURL(url string) func([]string) string { return func([]string) string { return url } }
 
 // Each runs a test on every store that suits all recipes, in parallel.

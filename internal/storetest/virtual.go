@@ -3,20 +3,25 @@ package storetest
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// Virtual runs a test in virtual time on a store in memory.
+// Virtual runs a test in virtual time on a store in memory, and on one that is as coarse as etcd.
 func Virtual(t *testing.T, test func(t *testing.T, store driver.Store)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		defer store.Close()
-		test(t, store)
-	})
+	for name, grain := range map[string]time.Duration{"exact": 0, "coarse": 4 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.NewCoarse(grain)
+				defer store.Close()
+				test(t, store)
+			})
+		})
+	}
 }
 
 // Client returns a client of the store for the time of the test.

@@ -103,9 +103,9 @@ type history struct {
 	startedAt       time.Duration
 	endedAt         time.Duration
 
-	lastAttempts  map[workerID]*lease     // the last acquisition of each worker, and its outcome
-	lastBreaks    map[workerID]*forcedEnd // the last Break of each worker
-	internedNames map[string]string       // one copy of each name
+	lastAttempts  map[[2]int]*lease     // the last acquisition of each process and worker, and its outcome
+	lastBreaks    map[[2]int]*forcedEnd // the last Break of each worker
+	internedNames map[string]string     // one copy of each name
 }
 
 // A forcedEnd is a time in which locks were ended before they ran out.
@@ -114,16 +114,12 @@ type forcedEnd struct {
 	client   int
 }
 
-// A workerID identifies a worker. The worker that takes the place of a killed one has the
-// same workerID.
-type workerID struct{ proc, worker int }
-
 func newHistory() *history {
 	return &history{
 		processFaults: map[int][]interval{}, serverFaults: map[int][]interval{}, processDeaths: map[int][]interval{},
 		forcedEnds: map[int][]forcedEnd{}, breaks: map[string][]*forcedEnd{},
 		faultCounts: map[Fault]int{}, fullLines: map[Fault]int{}, places: map[string]*lease{}, reconnects: map[int][]time.Duration{}, startedAt: never,
-		lastAttempts: map[workerID]*lease{}, lastBreaks: map[workerID]*forcedEnd{}, internedNames: map[string]string{},
+		lastAttempts: map[[2]int]*lease{}, lastBreaks: map[[2]int]*forcedEnd{}, internedNames: map[string]string{},
 	}
 }
 
@@ -192,7 +188,7 @@ func (h *history) addEvent(e Event) {
 
 func (h *history) addWorkerEvent(e Event) {
 	e.Name = h.internName(e.Name)
-	id := workerID{e.Proc, e.Worker}
+	id := [2]int{e.Proc, e.Worker}
 	switch e.Step {
 	case Breaks:
 		h.lastBreaks[id] = &forcedEnd{from: e.At, to: never}
@@ -280,12 +276,12 @@ func (h *history) closeForcedEnds(started Event) {
 		e.to = min(e.to, started.At)
 	}
 	for id, e := range h.lastBreaks {
-		if id.proc == started.Proc {
+		if id[0] == started.Proc {
 			e.to = min(e.to, started.At+lateBreakBound)
 		}
 	}
 	for id, l := range h.lastAttempts {
-		if id.proc == started.Proc && l.waits && l.grantedAt == 0 && l.refusedAt == 0 {
+		if id[0] == started.Proc && l.waits && l.grantedAt == 0 && l.refusedAt == 0 {
 			l.refusedAt = started.At
 			h.failedWaits = append(h.failedWaits, l)
 		}

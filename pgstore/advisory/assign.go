@@ -81,7 +81,7 @@ func (s *Store) pickSession(l *lease, want time.Duration) (*session, *sessionDia
 // lockLimitReached reports whether the store may not have more locks: leases that have a session,
 // and marks. The caller holds s.mu.
 func (s *Store) lockLimitReached() bool {
-	n := int(s.markCount.Load())
+	n := s.markCount
 	for _, sess := range s.sessions {
 		n += sess.leaseCount
 	}

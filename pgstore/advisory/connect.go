@@ -99,13 +99,10 @@ type serverInfo struct {
 	clock    int64
 }
 
-// A finishFunc is the last step of opening a session.
-type finishFunc func(ctx context.Context, conn *pgx.Conn, info serverInfo) error
-
 // openSession opens a session with an idle timeout and prepared statements. It calls finish last,
 // with what it has read about the server.
 func (s *Store) openSession(ctx context.Context, idleTimeout time.Duration,
-	statements map[string]string, finish finishFunc) (*session, error) {
+	statements map[string]string, finish func(context.Context, *pgx.Conn, serverInfo) error) (*session, error) {
 	conn, err := s.dialConn(ctx)
 	if err != nil {
 		return nil, s.wrapErr(err)
@@ -140,20 +137,19 @@ func (s *Store) openLockSession(idleTimeout time.Duration) (*session, error) {
 
 // dialConn makes a connection as the pool would.
 func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
-	config := s.pool.Config()
-	if config.BeforeConnect != nil {
-		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
-			return nil, err
-		}
+	config, err := pgclient.ConnConfig(ctx, s.pool)
+	if err != nil {
+		return nil, err
 	}
-	if name := config.ConnConfig.RuntimeParams["application_name"]; name == "" || name == "holdfast" {
-		config.ConnConfig.RuntimeParams["application_name"] = applicationName()
+	if name := config.RuntimeParams["application_name"]; name == "" || name == "holdfast" {
+		config.RuntimeParams["application_name"] = applicationName()
 	}
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
-	if err != nil || config.AfterConnect == nil {
+	conn, err := pgx.ConnectConfig(ctx, config)
+	afterConnect := s.pool.Config().AfterConnect
+	if err != nil || afterConnect == nil {
 		return conn, err
 	}
-	if err := config.AfterConnect(ctx, conn); err != nil {
+	if err := afterConnect(ctx, conn); err != nil {
 		_ = conn.Close(ctx)
 		return nil, err
 	}
@@ -171,7 +167,7 @@ func applicationName() string {
 
 // prepareSession makes a session of a connection.
 func (s *Store) prepareSession(ctx context.Context, conn *pgx.Conn, idleTimeout time.Duration,
-	statements map[string]string, finish finishFunc) (*session, error) {
+	statements map[string]string, finish func(context.Context, *pgx.Conn, serverInfo) error) (*session, error) {
 	info, err := probeServer(ctx, conn)
 	if err != nil {
 		return nil, err

@@ -63,9 +63,9 @@
 //
 // A program that waits in pg_advisory_lock is overtaken only by readers whose session has the key
 // already: the server grants such a session a further shared lock at once. The program may therefore
-// wait for as long as the shared holds of one Store overlap. Native readers and those of LockSharedTx
-// ignore the gate of a writer of a Store. Readers may also follow a writer whose hold is so short
-// that the next writer has not locked the gate yet. It locks the gate then.
+// wait for as long as the shared holds of one Store overlap. Native readers and shared locks of
+// LockTx ignore the gate of a writer of a Store. Readers may also follow a writer whose hold is so
+// short that the next writer has not locked the gate yet. It locks the gate then.
 //
 // With PostgreSQL 13 a holder that hangs keeps its locks until it ends.
 //

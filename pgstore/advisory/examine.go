@@ -3,6 +3,7 @@ package advisory
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,11 +14,16 @@ import (
 var _ driver.Examiner = (*Store)(nil)
 
 // examineQuery counts the advisory locks of the server, and describes the sequence: whether it is
-// there, and whether the user may draw from it and set it.
+// there, and whether the user may draw from it and set it; and reads idle_session_timeout, in ms,
+// as connections have it at first, which is NULL before PostgreSQL 14; max_locks_per_transaction,
+// and the user.
 const examineQuery = `SELECT
 	(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks AS l WHERE l.locktype = 'advisory'::text),
 	pg_catalog.to_regclass(nullif($1::text, ''::text)) IS NOT NULL,
-	coalesce(pg_catalog.has_sequence_privilege(pg_catalog.to_regclass(nullif($1::text, ''::text))::oid, 'UPDATE'::text), false)`
+	coalesce(pg_catalog.has_sequence_privilege(pg_catalog.to_regclass(nullif($1::text, ''::text))::oid, 'UPDATE'::text), false),
+	pg_catalog.current_setting('server_version'::text),
+	(SELECT s.setting::bigint FROM pg_catalog.pg_settings AS s WHERE s.name = 'idle_session_timeout'::text),
+	pg_catalog.current_setting('max_locks_per_transaction'::text)::int, current_user::text`
 
 // Examine implements [driver.Examiner]. It makes a connection as those for locks.
 func (s *Store) Examine(ctx context.Context, _ driver.Examination) ([]driver.Finding, error) {
@@ -33,13 +39,16 @@ func (s *Store) Examine(ctx context.Context, _ driver.Examination) ([]driver.Fin
 	if err != nil {
 		return nil, s.wrapErr(err)
 	}
-	var locks int
+	var locks, perTransaction int
 	var exists, mayDraw bool
+	var version, user string
+	var idle *int64
 	sequence := sequenceName(s.options.TokenSequence)
-	if err := conn.QueryRow(ctx, examineQuery, pgx.QueryExecModeSimpleProtocol, sequence).Scan(&locks, &exists, &mayDraw); err != nil {
+	if err := conn.QueryRow(ctx, examineQuery, pgx.QueryExecModeSimpleProtocol, sequence).Scan(&locks, &exists, &mayDraw, &version, &idle, &perTransaction, &user); err != nil {
 		return nil, s.wrapErr(err)
 	}
 
+	user = pgx.Identifier{user}.Sanitize()
 	primary := driver.Finding{Check: "advisory.primary", Severity: driver.SeverityOK, Found: "the server is no standby"}
 	if info.standby {
 		primary.Severity, primary.Found = driver.SeverityFailure, "this server is a standby, whose locks exclude nobody on the primary"
@@ -65,15 +74,41 @@ func (s *Store) Examine(ctx context.Context, _ driver.Examination) ([]driver.Fin
 		tokens.Want, tokens.Remedy = "the sequence of the tokens", "holdfast migrate --store URL"
 	case !mayDraw:
 		tokens.Severity, tokens.Found = driver.SeverityFailure, fmt.Sprintf("the user may not use the sequence %s", sequence)
-		tokens.Want, tokens.Remedy = "the rights USAGE and UPDATE", fmt.Sprintf("GRANT USAGE, UPDATE ON SEQUENCE %s TO the user", sequence)
+		tokens.Want, tokens.Remedy = "the rights USAGE and UPDATE", fmt.Sprintf("GRANT USAGE, UPDATE ON SEQUENCE %s TO %s", sequence, user)
 	}
 	table := driver.Finding{Check: "advisory.lock-table", Severity: driver.SeverityOK,
 		Found: fmt.Sprintf("%d advisory locks are held, and the lock table of the server has room for %d locks", locks, info.capacity)}
 	if locks > info.capacity/2 {
 		table.Severity, table.Want = driver.SeverityWarning, "half of it free: when it is full, statements of other programs fail, too"
-		table.Remedy = fmt.Sprintf("ALTER SYSTEM SET max_locks_per_transaction = %d, and a restart", max(4*locks*64/max(info.capacity, 1), 128))
+		table.Remedy = fmt.Sprintf("ALTER SYSTEM SET max_locks_per_transaction = %d, and a restart", max(4*locks*perTransaction/max(info.capacity, 1), 2*perTransaction))
 	}
-	return []driver.Finding{primary, pooler, tokens, table}, nil
+	return []driver.Finding{
+		pgclient.ExamineVersion("advisory.version", version), primary, pooler, tokens, table,
+		examineIdleTimeout(idle, user), pgclient.ExamineTransport("advisory.tls", conn.PgConn()),
+	}, nil
+}
+
+// leastIdle is the least idle_session_timeout of a new connection with which it is certainly ready,
+// and one of the pool still there when it is used again.
+const leastIdle = 2 * time.Second
+
+// examineIdleTimeout checks idle_session_timeout, by which the server ends the session of a holder
+// that hangs. Sessions with locks set their own.
+func examineIdleTimeout(ms *int64, user string) driver.Finding {
+	f := driver.Finding{Check: "advisory.idle-session-timeout", Severity: driver.SeverityOK}
+	switch {
+	case ms == nil:
+		f.Severity, f.Found = driver.SeverityWarning, "the server has no idle_session_timeout: a holder that hangs keeps its locks until its connection ends"
+		f.Want, f.Remedy = "PostgreSQL 14 or later", "upgrade it, or the table (postgres://)"
+	case *ms > 0 && time.Duration(*ms)*time.Millisecond < leastIdle:
+		f.Severity, f.Found = driver.SeverityWarning, fmt.Sprintf("idle_session_timeout is %v: the server may end a connection while it is made ready, or is to be used", time.Duration(*ms)*time.Millisecond)
+		f.Want, f.Remedy = fmt.Sprintf("0, or %v or more: sessions with locks set their own", leastIdle), "ALTER ROLE "+user+" RESET idle_session_timeout, or the same of the database or the server"
+	case *ms > 0:
+		f.Found = fmt.Sprintf("sessions with locks set idle_session_timeout; others have %v", time.Duration(*ms)*time.Millisecond)
+	default:
+		f.Found = "sessions with locks set idle_session_timeout"
+	}
+	return f
 }
 
 // Forget implements [driver.Examiner]. The server remembers nothing of a key that is not locked.

@@ -36,7 +36,7 @@ func TestExamine(t *testing.T) {
 	url := server.URL("postgres")
 	sequence := &Options{TokenSequence: "tokens_of_doctor"}
 	const (
-		own    = "primary ok pooler ok tokens ok lock-table ok"
+		own    = "version ok primary ok pooler ok tokens ok lock-table ok idle-session-timeout ok tls ok"
 		probed = " latency ok probe ok notices ok"
 	)
 	check := func(what string, s *Store, want, says string) {
@@ -55,7 +55,7 @@ func TestExamine(t *testing.T) {
 	pgtest.Execute(t, url, "CREATE ROLE patient LOGIN")
 	patient := New(pgtest.OpenPool(t, strings.Replace(url, "postgres@", "patient@", 1)), sequence)
 	t.Cleanup(func() { _ = patient.Close() })
-	check("no rights", patient, strings.Replace(own, "tokens ok", "tokens fail", 1)+" latency ok probe fail", "try GRANT USAGE, UPDATE ON SEQUENCE")
+	check("no rights", patient, strings.Replace(own, "tokens ok", "tokens fail", 1)+" latency ok probe fail", `tokens_of_doctor" TO "patient"`)
 
 	pooler := servers.StartPgBouncer(t, server)
 	check("pooler", open(t, pooler.Addr, sequence), strings.Replace(own, "pooler ok", "pooler fail", 1)+" latency ok probe fail", "grant a lock twice")
@@ -72,12 +72,12 @@ func TestExamine(t *testing.T) {
 // The lock table of the server is shared by all programs.
 func TestExamineLockTable(t *testing.T) {
 	t.Parallel()
-	server := servers.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
+	server := servers.StartPostgres(t, "max_locks_per_transaction=300", "max_connections=20")
 	pool := pgtest.OpenPool(t, server.URL("postgres"), "pool_max_conns=1")
-	for _, c := range []struct{ locks, severity string }{{"90", "lock-table ok"}, {"120", "lock-table warn"}} {
+	for _, c := range []struct{ locks, severity, says string }{{"2900", "lock-table ok", ""}, {"3100", "lock-table warn", "max_locks_per_transaction = 620, "}} {
 		pgtest.QueryValue[int64](t, pool, "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, "+c.locks+") AS n")
 		checks, text := examined(t, open(t, server.Addr, nil)) // which has a lock or two of its own
-		if !strings.Contains(checks, c.severity) || !strings.Contains(text, "and the lock table of the server has room for 200 locks") {
+		if !strings.Contains(checks, c.severity) || !strings.Contains(text, "and the lock table of the server has room for 6000 locks") || !strings.Contains(text, c.says) {
 			t.Errorf("%s locks: %s\n%s", c.locks, checks, text)
 		}
 		pgtest.QueryValue[string](t, pool, "SELECT pg_advisory_unlock_all()::text")
@@ -100,5 +100,42 @@ func TestExamineLeavesNothing(t *testing.T) {
 	server.Kill()
 	if findings, err := holdfast.Examine(t.Context(), s, nil); err == nil || len(findings) > 0 {
 		t.Errorf("of a server that is not there: %v, %v", findings, err)
+	}
+}
+
+// The server ends a session of a holder that hangs by idle_session_timeout, which sessions with locks
+// set for themselves. One that is too short in the settings ends connections of the pool.
+func TestExamineIdleTimeout(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t)
+	admin := server.URL("postgres")
+	pgtest.Execute(t, admin, "CREATE ROLE patient LOGIN")
+	for setting, want := range map[string]string{
+		"0":    "ok advisory.idle-session-timeout: sessions with locks set",
+		"1s":   "warn advisory.idle-session-timeout: idle_session_timeout is 1s",
+		"1999": `try ALTER ROLE "patient" RESET idle_session_timeout`,
+		"2s":   "ok advisory.idle-session-timeout: sessions with locks set idle_session_timeout; others have 2s",
+		"1d":   "ok advisory.idle-session-timeout: sessions with locks set idle_session_timeout; others have 24h0m0s",
+	} {
+		pgtest.Execute(t, admin, "ALTER ROLE patient SET idle_session_timeout = '"+setting+"'")
+		s := New(pgtest.OpenPool(t, strings.Replace(admin, "postgres@", "patient@", 1)), nil)
+		if checks, text := examined(t, s); !strings.Contains(text, want) || !strings.Contains(checks, "probe ok") {
+			t.Errorf("%s: %s\n%s\nwant %s", setting, checks, text, want)
+		}
+		_ = s.Close()
+	}
+	if f := examineIdleTimeout(nil, `"patient"`); f.Severity != driver.SeverityWarning || f.Want != "PostgreSQL 14 or later" { // as 13 answers
+		t.Errorf("without the setting: %v", f)
+	}
+}
+
+// A connection that leaves this host is one of TLS, or a warning.
+func TestExamineTransport(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t)
+	far := New(pgtest.OpenFarPool(t, server.URL("postgres")), nil)
+	t.Cleanup(func() { _ = far.Close() })
+	if checks, text := examined(t, far); !strings.Contains(checks, " tls warn ") || !strings.Contains(text, "192.0.2.7:5432 is not encrypted") {
+		t.Errorf("to another host: %s\n%s", checks, text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -33,7 +34,7 @@ func (s *Store) notifyReleased(key Key) {
 		return
 	}
 	s.running.Go(func() {
-		if l := s.watcher.listener(); l != nil && l.notifyWaiters(key.String()) {
+		if l := s.listener(); l != nil && l.notifyWaiters(key) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), pgclient.NotifyTimeout)
@@ -45,14 +46,14 @@ func (s *Store) notifyReleased(key Key) {
 
 // notifyWaiters notifies the waiters for a key of its release, and reports whether it succeeded. It
 // does not wait for a connection that does not reply: waiters may be notified twice, but not late.
-func (l *markListener) notifyWaiters(name string) bool {
+func (l *markListener) notifyWaiters(key Key) bool {
 	if late, _ := l.session.progress(time.Now()); late > notifyReplyTimeout {
 		return false
 	}
 	result := make(chan error, 1)
 	l.session.sendStatement(statement{
 		name:           "holdfast_notify",
-		params:         [][]byte{[]byte(channel), []byte(name)},
+		params:         [][]byte{[]byte(channel), []byte(key.String())},
 		ownTransaction: true,
 		done:           func(_ []byte, err error) { result <- err },
 	})
@@ -66,9 +67,108 @@ func (l *markListener) notifyWaiters(name string) bool {
 	}
 }
 
-// dialListener makes a connection that listens, and adds marks for the names that are watched
+// A dialAttempt is an attempt to listen, and the connection that results from it.
+type dialAttempt struct {
+	done     chan struct{} // closed when the attempt has succeeded or failed
+	err      error         // why it failed
+	listener *markListener
+	replaced chan struct{} // closed when another attempt has begun
+}
+
+func newDialAttempt() *dialAttempt {
+	return &dialAttempt{done: make(chan struct{}), replaced: make(chan struct{})}
+}
+
+// listen listens until the store is closed, or until listening turns out to be impossible. A
+// waiter leaves a mark for releasers on the connection. A releaser that sees the mark sends a
+// notification. A release without waiters never sends one.
+func (s *Store) listen() {
+	connectedBefore := false // there was a connection before
+	for failures := 0; ; failures++ {
+		ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
+		current, err := s.dialListener(ctx)
+		cancel()
+		s.mu.Lock()
+		s.listenAttempt.listener, s.listenAttempt.err = current, err
+		close(s.listenAttempt.done) // From now on no release is missed.
+		s.mu.Unlock()
+		if err == nil {
+			if connectedBefore {
+				s.signalAll() // Releases since the last connection ended were not notified.
+			}
+			connectedBefore, failures = true, 0
+			current.listenLoop(s.ctx)
+			current.close()
+		}
+		if errors.Is(err, driver.ErrUnsupported) {
+			return
+		}
+		if err == nil {
+			s.nextAttempt()
+			s.signalAll()
+		}
+		if pgclient.PauseBeforeReconnect(s.ctx, failures) != nil {
+			return
+		}
+		if err != nil {
+			s.nextAttempt()
+		}
+	}
+}
+
+// currentAttempt returns the current attempt to listen, and starts the first one.
+func (s *Store) currentAttempt() *dialAttempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listenAttempt == nil {
+		s.listenAttempt = newDialAttempt()
+		s.running.Go(s.listen)
+	}
+	return s.listenAttempt
+}
+
+// nextAttempt begins another attempt.
+func (s *Store) nextAttempt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.listenAttempt.replaced)
+	s.listenAttempt = newDialAttempt()
+}
+
+// listener returns the connection that listens now, or nil if there is none.
+func (s *Store) listener() *markListener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listenAttempt == nil {
+		return nil
+	}
+	return s.listenAttempt.listener
+}
+
+// ensureMarked returns when the releases of a key are notified from now on. It makes further
+// attempts while servers hang.
+func (s *Store) ensureMarked(ctx context.Context, key Key) error {
+	for {
+		attempt := s.currentAttempt()
+		if err := waitUntilDone(ctx, attempt.done); err != nil {
+			return err
+		}
+		err := attempt.err
+		if err == nil {
+			err = attempt.listener.addWaiterMark(ctx, key)
+		}
+		if ctx.Err() != nil || !errors.Is(err, errSessionLost) && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		if err := waitUntilDone(ctx, attempt.replaced); err != nil {
+			return err
+		}
+	}
+}
+
+// openListener makes a connection that listens, and adds marks for the keys that have waiters
 // already.
-func (s *Store) dialListener(ctx context.Context) (*markListener, error) {
+func (s *Store) openListener(ctx context.Context) (*markListener, error) {
 	listen := func(ctx context.Context, conn *pgx.Conn, _ serverInfo) error {
 		_, err := conn.PgConn().Exec(ctx, "LISTEN "+channel).ReadAll()
 		return err
@@ -77,33 +177,34 @@ func (s *Store) dialListener(ctx context.Context) (*markListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &markListener{s: s, session: sess, ended: make(chan struct{}), marks: map[string]*waiterMark{}}
-	sess.onNotification, sess.onEnded = s.watcher.signalName, l.onSessionEnded
+	l := &markListener{s: s, session: sess, ended: make(chan struct{}), marks: map[Key]*waiterMark{}}
+	sess.onNotification, sess.onEnded = s.onNotification, l.onSessionEnded
 	s.running.Go(sess.readReplies)
-	if err := l.addAllMarks(ctx, s.watcher.watchedNames()); err != nil {
+	if err := l.addAllMarks(ctx); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
 }
 
-// addAllMarks adds marks for names, of which there may be many: it requests all before it waits for
-// the first reply.
-func (l *markListener) addAllMarks(ctx context.Context, names []string) error {
-	for _, name := range names {
-		_, _ = l.requestMark(name) // addWaiterMark returns the same error.
+// addAllMarks adds marks for all keys with waiters, of which there may be many: it requests all
+// before it waits for the first reply.
+func (l *markListener) addAllMarks(ctx context.Context) error {
+	keys := l.s.keysWithWaiters()
+	for _, key := range keys {
+		_, _ = l.requestMark(key) // addWaiterMark returns the same error.
 	}
-	for _, name := range names {
-		// After another error, waiters for that name try at intervals.
-		if err := l.addWaiterMark(ctx, name); errors.Is(err, errSessionLost) || ctx.Err() != nil {
+	for _, key := range keys {
+		// After another error, waiters for that key try at intervals.
+		if err := l.addWaiterMark(ctx, key); errors.Is(err, errSessionLost) || ctx.Err() != nil {
 			return cmp.Or(err, ctx.Err())
 		}
 	}
 	return nil
 }
 
-// listenLoop returns when the connection fails or ctx ends. It pings the server at intervals. The
-// session passes notifications to the watcher.
+// listenLoop returns when the connection fails or ctx ends. It pings the server and drops unused
+// marks at intervals. The session passes notifications to the store.
 func (l *markListener) listenLoop(ctx context.Context) {
 	ticker := time.NewTicker(listenerCheckInterval)
 	defer ticker.Stop()
@@ -118,6 +219,7 @@ func (l *markListener) listenLoop(ctx context.Context) {
 		if late, _ := l.session.progress(time.Now()); late > pgclient.ListenTimeout {
 			return
 		}
+		l.dropUnusedMarks()
 		if checks%checksPerPing == 0 {
 			l.session.sendStatement(statement{name: "holdfast_ping", done: func([]byte, error) {}})
 		}
@@ -141,10 +243,9 @@ func (l *markListener) close() {
 
 // dropMarks drops the marks, which end with the session.
 func (l *markListener) dropMarks() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.marksDropped {
-		l.marksDropped = true
-		l.s.markCount.Store(0)
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if l.marks != nil {
+		l.marks, l.s.markCount = nil, 0
 	}
 }

@@ -4,7 +4,6 @@ package advisory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
@@ -37,9 +37,9 @@ func (b *stubServer) listener(s *Store) *markListener {
 	ours, theirs := net.Pipe()
 	e := &markListener{
 		s:       s,
-		session: &session{conn: ours, frontend: pgproto3.NewFrontend(ours, ours), onNotification: s.watcher.signalName},
+		session: &session{conn: ours, frontend: pgproto3.NewFrontend(ours, ours), onNotification: s.onNotification},
 		ended:   make(chan struct{}),
-		marks:   map[string]*waiterMark{},
+		marks:   map[Key]*waiterMark{},
 	}
 	e.session.onEnded = e.onSessionEnded
 	s.running.Go(e.session.readReplies)
@@ -75,32 +75,92 @@ func (b *stubServer) serve(conn net.Conn) {
 	}
 }
 
-// A connection that does not reply delays a watch for a bounded time, even if its context has no
-// end, and is soon replaced.
+// waitsFor makes another owner wait for Key64(1) for an hour. It returns the owner's request and
+// notices, and whether releases are notified from now on.
+func waitsFor(t *testing.T, s *Store) (req driver.AcquireRequest, asks <-chan struct{}, notified bool) {
+	s.firstSignalDelay = 0
+	req = pgtest.Request("1", time.Minute)
+	req.Queue = time.Hour
+	asks = asksOf(t, s, req.Owner)
+	return req, asks, s.startWaiter(context.Background(), Key64(1), &req)
+}
+
+// What is released while there is no connection is not notified: waiters get a notice when it is
+// lost, and another one when there is another connection.
+func TestNoticesAfterAGap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(nil, nil)
+		listeners := make(chan *markListener, 1)
+		s.dialListener = func(ctx context.Context) (*markListener, error) {
+			select {
+			case l := <-listeners:
+				return l, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		defer s.Close()
+		first := (&stubServer{}).listener(s)
+		listeners <- first
+		_, asks, notified := waitsFor(t, s)
+		if !notified || len(asks) > 0 {
+			t.Errorf("a waiter is notified of releases: %v, and has %d notices, want none", notified, len(asks))
+		}
+		first.session.closeNow()
+		pgtest.Signaled(t, asks)
+		listeners <- (&stubServer{}).listener(s)
+		pgtest.Signaled(t, asks)
+	})
+}
+
+// A server that does not let a connection listen delays an attempt for a bounded time, and the wait
+// ends with Queue.
+func TestWaitIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(nil, nil)
+		s.dialListener = func(ctx context.Context) (*markListener, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		defer s.Close()
+		began := time.Now()
+		if _, _, notified := waitsFor(t, s); notified || time.Since(began) != maxWaitReady {
+			t.Errorf("a waiter is notified of releases: %v after %v, want false after %v", notified, time.Since(began), maxWaitReady)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(s.waiters) != 0 {
+			t.Error("a wait goes on after its end")
+		}
+	})
+}
+
+// A connection that does not reply delays an attempt for a bounded time, and is soon replaced. The
+// waiter gets a notice then.
 func TestSilentListener(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &Store{}
+		s := New(nil, nil)
 		listened := make(chan time.Time, 2)
-		ctx, cancel := context.WithCancel(t.Context())
-		s.watcher = newWatcher(ctx, func(context.Context) (*markListener, error) {
+		s.dialListener = func(context.Context) (*markListener, error) {
 			listened <- time.Now()
 			return (&stubServer{hangs: len(listened) == 1}).listener(s), nil
-		})
-		defer s.running.Wait()
-		defer s.watcher.close()
-		defer cancel()
-		began := time.Now()
-		_, err := s.watcher.watch(context.Background(), Key64(1).String())
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > pgclient.ListenTimeout {
-			t.Errorf("a watch that is not answered: %v after %v, want an error within %v", err, time.Since(began), pgclient.ListenTimeout)
 		}
+		defer s.Close()
+		began := time.Now()
+		req, asks, notified := waitsFor(t, s)
+		if notified || time.Since(began) > maxWaitReady {
+			t.Errorf("a waiter is notified of releases: %v after %v, want false within %v", notified, time.Since(began), maxWaitReady)
+		}
+		pgtest.Signaled(t, asks)
 		<-listened
 		if took := (<-listened).Sub(began); took > pgclient.ListenTimeout+2*listenerCheckInterval {
 			t.Errorf("a connection that does not answer was replaced after %v", took)
 		}
-		if _, err := s.watcher.watch(t.Context(), Key64(1).String()); err != nil {
-			t.Errorf("a watch on the next one: %v", err)
+		if synctest.Wait(); !s.prolongWaiter(Key64(1), &req) {
+			t.Error("on the next one the waiter is not notified of releases")
 		}
 	})
 }
@@ -110,7 +170,7 @@ func TestIdleListener(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &stubServer{}
-		e := server.listener(&Store{})
+		e := server.listener(New(nil, nil))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		e.listenLoop(ctx)
@@ -135,10 +195,10 @@ func TestNotifyBySilentListener(t *testing.T) {
 			takes time.Duration
 		}{{false, 0}, {true, notifyReplyTimeout}} {
 			server := &stubServer{hangs: c.hangs}
-			e := server.listener(&Store{})
+			e := server.listener(New(nil, nil))
 			began := time.Now()
 			for range 3 {
-				if notified := e.notifyWaiters(Key64(1).String()); notified == c.hangs {
+				if notified := e.notifyWaiters(Key64(1)); notified == c.hangs {
 					t.Errorf("hangs is %v: notified is %v", c.hangs, notified)
 				}
 				time.Sleep(time.Nanosecond)
@@ -152,39 +212,40 @@ func TestNotifyBySilentListener(t *testing.T) {
 	})
 }
 
-// A mark ends after its watch, even if the watch ended before the connection was ready.
-func TestMarkOfEndedWatch(t *testing.T) {
+// A mark ends after its wait, even if the wait ended before the connection was ready.
+func TestMarkOfEndedWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		s, server := &Store{}, &stubServer{}
+		s, server := New(nil, nil), &stubServer{}
 		ready := make(chan struct{})
-		s.watcher = newWatcher(ctx, func(context.Context) (*markListener, error) {
+		s.dialListener = func(ctx context.Context) (*markListener, error) {
 			l := server.listener(s)
-			if err := l.addAllMarks(ctx, s.watcher.watchedNames()); err != nil {
+			if err := l.addAllMarks(ctx); err != nil {
 				t.Error(err)
 			}
 			<-ready
 			return l, nil
-		})
-		watch, unwatch := context.WithCancel(ctx)
-		go s.watcher.watch(watch, Key64(1).String())
-		time.Sleep(pgclient.ListenTimeout - time.Nanosecond)
+		}
+		defer s.Close()
+		req, _, _ := waitsFor(t, s)
 		synctest.Wait()
 		if want := []string{"holdfast_mark"}; !slices.Equal(server.received, want) {
-			t.Errorf("while the name is watched the server got %v, want %v", server.received, want)
+			t.Errorf("while the key has a waiter the server got %v, want %v", server.received, want)
 		}
-		unwatch()
-		time.Sleep(2 * markIdleTime)
-		synctest.Wait()
-		if want := []string{"holdfast_mark", "holdfast_unmark"}; !slices.Equal(server.received, want) || s.markCount.Load() != 0 {
-			t.Errorf("in the end the server got %v, want %v; %d marks are counted", server.received, want, s.markCount.Load())
-		}
+		s.stopWaiting(t.Context(), Key64(1), req.Name, req.Owner)
 		close(ready)
-		cancel()
-		s.watcher.close()
-		s.running.Wait()
+		time.Sleep(2 * listenerCheckInterval)
+		synctest.Wait()
+		if want := []string{"holdfast_mark", "holdfast_unmark"}; !slices.Equal(server.received, want) || marksCounted(s) != 0 {
+			t.Errorf("in the end the server got %v, want %v; %d marks are counted", server.received, want, marksCounted(s))
+		}
 	})
+}
+
+func marksCounted(s *Store) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.markCount
 }
 
 // Many names are marked anew about as fast as one, however far away the server is.
@@ -199,13 +260,13 @@ func TestManyMarksAfterLoss(t *testing.T) {
 		grant(t, s, name, time.Minute)
 		queue(t, s, name)
 	}
-	first := s.watcher.listener()
+	first := s.listener()
 	p.Delay(faultproxy.Up, 30*time.Millisecond, 30*time.Millisecond) // One after the other, they would take longer than listenTimeout.
 	began := time.Now()
 	first.session.closeNow()
-	pgtest.Eventually(t, "another connection", func() bool { second := s.watcher.listener(); return second != nil && second != first })
+	pgtest.Eventually(t, "another connection", func() bool { second := s.listener(); return second != nil && second != first })
 	t.Logf("it took %v", time.Since(began))
-	if n := s.markCount.Load(); n != names {
+	if n := marksCounted(s); n != names {
 		t.Errorf("on the new connection there are %d marks, want %d", n, names)
 	}
 }
@@ -219,7 +280,7 @@ func TestHungListener(t *testing.T) {
 	s, other := open(t, server.Addr, keysOf(t)), open(t, server.Addr, keysOf(t))
 	grant(t, s, "first", time.Minute)
 	queue(t, s, "first")
-	hung := s.watcher.listener()
+	hung := s.listener()
 	if err := syscall.Kill(int(hung.session.pid), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +313,7 @@ func TestHungListener(t *testing.T) {
 	case <-time.After(pgtest.Bound / 2):
 		t.Errorf("the lock lies free after %v", time.Since(freed))
 	}
-	pgtest.Eventually(t, "another connection", func() bool { second := s.watcher.listener(); return second != nil && second != hung })
+	pgtest.Eventually(t, "another connection", func() bool { second := s.listener(); return second != nil && second != hung })
 	pgtest.Signaled(t, asks)
 	if res := attempt(t, s, waiter); !res.Queued {
 		t.Errorf("Acquire by a waiter on another connection: %+v, want it queued", res)

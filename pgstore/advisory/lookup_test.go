@@ -86,7 +86,7 @@ func TestWaitFree(t *testing.T) {
 	defer cancel()
 	free := make(chan error, 1)
 	go func() { free <- locks.WaitFree(ctx, "name") }()
-	pgtest.Eventually(t, "waiter", func() bool { return locks.Store().(*Store).markCount.Load() > 0 })
+	pgtest.Eventually(t, "waiter", func() bool { return marksCounted(locks.Store().(*Store)) > 0 })
 	release(t, s, req)
 	if err := <-free; err != nil {
 		t.Errorf("WaitFree: %v", err)

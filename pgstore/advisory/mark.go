@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -22,22 +21,15 @@ type markListener struct {
 	session *session
 	ended   chan struct{} // closed when the session has ended
 
-	mu           sync.Mutex
-	marksDropped bool
-	marks        map[string]*waiterMark // by key
+	marks map[Key]*waiterMark // guarded by Store.mu; nil when they have ended
 }
 
 // A waiterMark is a mark that was requested from the server.
 type waiterMark struct {
-	key       Key
-	done      chan struct{} // closed when the server has replied
-	err       error
-	idleTimer *time.Timer
+	done     chan struct{} // closed when the server has replied
+	answered bool
+	err      error
 }
-
-// markIdleTime is how long an unused mark stays, so that frequent waits for a name need not add it
-// each time.
-const markIdleTime = time.Second
 
 // maxMarkTries bounds the attempts to add a mark, which take about half a second. An attempt is
 // refused while a release checks for the mark.
@@ -75,11 +67,11 @@ func (k Key) derivedKey(purpose string) Key {
 	return Key{bits: int64(binary.BigEndian.Uint64(sum[:8]) | 1<<63), pair: true}
 }
 
-// addWaiterMark returns when releases of a name are notified from now on. Its error matches
+// addWaiterMark returns when releases of a key are notified from now on. Its error matches
 // errSessionLost if the connection has ended.
-func (l *markListener) addWaiterMark(ctx context.Context, name string) error {
+func (l *markListener) addWaiterMark(ctx context.Context, key Key) error {
 	for try := 0; ; try++ {
-		m, err := l.requestMark(name)
+		m, err := l.requestMark(key)
 		if err != nil {
 			return err
 		}
@@ -92,102 +84,144 @@ func (l *markListener) addWaiterMark(ctx context.Context, name string) error {
 	}
 }
 
-// requestMark returns the mark of a name, and requests it if there is none.
-func (l *markListener) requestMark(name string) (*waiterMark, error) {
+// requestMark returns the mark of a key, and requests it if there is none.
+func (l *markListener) requestMark(key Key) (*waiterMark, error) {
 	l.s.mu.Lock()
-	full := l.s.lockLimitReached()
-	l.s.mu.Unlock()
-	l.mu.Lock()
-	if m := l.marks[name]; m != nil {
-		l.mu.Unlock()
-		return m, nil
-	}
-	key, err := readKey(name)
-	if err == nil && full {
+	m := l.marks[key]
+	var err error
+	switch {
+	case l.marks == nil:
+		err = errSessionLost
+	case m == nil && l.s.lockLimitReached():
 		err = fmt.Errorf("%w: %w", driver.ErrNotApplied, errMarksFull)
 	}
-	if err != nil {
-		l.mu.Unlock()
-		return nil, err
+	if m != nil || err != nil {
+		l.s.mu.Unlock()
+		return m, err
 	}
-	m := &waiterMark{key: key.waiterKey(), done: make(chan struct{})}
-	m.idleTimer = time.AfterFunc(markIdleTime, func() { l.expireMark(name, m) })
-	l.marks[name] = m
-	l.updateMarkCount()
-	l.mu.Unlock()
+	m = &waiterMark{done: make(chan struct{})}
+	l.marks[key] = m
+	l.s.markCount = len(l.marks)
+	l.s.mu.Unlock()
 	l.session.sendStatement(statement{
 		name:   "holdfast_mark",
-		params: m.key.binaryParams(),
-		done:   func(value []byte, err error) { l.onMarked(name, m, value, err) },
+		params: key.waiterKey().binaryParams(),
+		done:   func(value []byte, err error) { l.onMarked(key, m, value, err) },
 	})
 	return m, nil
 }
 
 // onMarked handles the reply to requestMark.
-func (l *markListener) onMarked(name string, m *waiterMark, value []byte, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *markListener) onMarked(key Key, m *waiterMark, value []byte, err error) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	if err == nil && (len(value) != 1 || value[0] == 0) {
 		err = errMarkRefused
 	}
-	if err != nil {
-		m.err = err
-		l.removeMark(name, m)
+	if err != nil && l.marks != nil {
+		delete(l.marks, key)
+		l.s.markCount = len(l.marks)
 	}
+	m.err, m.answered = err, true
 	close(m.done)
 }
 
-// removeWaiterMark is called when the last watch of a name has ended. The mark stays for
-// markIdleTime.
-func (l *markListener) removeWaiterMark(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if m := l.marks[name]; m != nil {
-		m.idleTimer.Reset(markIdleTime)
+// dropUnusedMarks unlocks the marks of keys without waiters. listenLoop calls it at intervals, so
+// frequent waits for a name need not add its mark each time. The server counts the locks of a key,
+// so it does no harm when the same mark is requested again at this moment.
+func (l *markListener) dropUnusedMarks() {
+	var unused []Key
+	l.s.mu.Lock()
+	for key, m := range l.marks {
+		if m.answered && !l.s.hasWaiters(key) {
+			delete(l.marks, key)
+			l.s.markCount = len(l.marks)
+			unused = append(unused, key)
+		}
+	}
+	l.s.mu.Unlock()
+	for _, key := range unused {
+		l.session.sendStatement(statement{name: "holdfast_unmark", params: key.waiterKey().binaryParams(), done: func([]byte, error) {}})
 	}
 }
 
-// expireMark unlocks a mark that is no longer used. The server counts the locks of a key, so it
-// does no harm when the same mark is requested again at this moment.
-func (l *markListener) expireMark(name string, m *waiterMark) {
-	l.mu.Lock()
-	if l.marksDropped || l.marks[name] != m {
-		l.mu.Unlock()
+// The gate of a key is a second key. It keeps later readers out while a writer waits, so that
+// readers that overlap do not starve the writer. A writer that was refused because of shared holds
+// locks the gate on the connection that listens. A shared attempt locks the gate for a moment, and is
+// refused if it cannot. The server unlocks the gate when the session of the writer ends.
+//
+// One session at a time can have the gate. The writers of other sessions get a notice when it is
+// unlocked, which is after the grant. No reader is granted the key during that hold.
+
+// maxGateTries bounds the attempts to lock a gate. Each may find it locked by a shared attempt.
+// maxGateReply bounds the wait for a connection that hangs.
+const (
+	maxGateTries = 4
+	maxGateReply = time.Second
+)
+
+// gateKey returns the key of the gate of k, which is made as that of the mark is. If it collides
+// with a key in use, readers may be refused.
+func (k Key) gateKey() Key { return k.derivedKey("holdfast keeps readers from") }
+
+// closeGate locks the gate for an exclusive waiter, if this attempt or an earlier one was refused
+// because of shared holds. It returns at once if the gate is locked for that waiter already.
+func (s *Store) closeGate(ctx context.Context, key Key, req *driver.AcquireRequest, behindShared bool) {
+	listener, id := s.listener(), ownedName{req.Name, req.Owner}
+	s.mu.Lock()
+	w := s.waiters[key][id]
+	if w == nil || listener == nil {
+		s.mu.Unlock()
 		return
 	}
-	if !m.isAnswered() || l.s.watcher.isWatched(name) {
-		// The end of a watch is not reported to a listener that is not ready yet.
-		m.idleTimer.Reset(markIdleTime)
-		l.mu.Unlock()
-		return
+	w.behindShared = w.behindShared || behindShared
+	needed := w.behindShared && w.gate != listener.session
+	s.mu.Unlock()
+	limited, cancel := context.WithTimeout(ctx, maxGateReply)
+	defer cancel()
+	for try := 0; needed && try < maxGateTries; try++ {
+		if try > 0 && !pgclient.PauseBeforeRetry(limited, try) {
+			return
+		}
+		result := make(chan bool, 1)
+		listener.session.sendStatement(statement{
+			name:   "holdfast_close_gate",
+			params: key.gateKey().binaryParams(),
+			done: func(value []byte, err error) {
+				locked := err == nil && len(value) == 1 && value[0] == 1
+				s.mu.Lock()
+				wanted := s.waiters[key][id] == w && w.gate != listener.session
+				if locked && wanted {
+					w.gate = listener.session
+				}
+				s.mu.Unlock()
+				if err != nil || locked && !wanted {
+					s.openGate(listener.session, key) // It may have been locked before something failed.
+				}
+				result <- err == nil && !locked
+			},
+		})
+		select {
+		case needed = <-result:
+		case <-limited.Done():
+			return
+		}
 	}
-	l.removeMark(name, m)
-	l.mu.Unlock()
-	l.session.sendStatement(statement{name: "holdfast_unmark", params: m.key.binaryParams(), done: func([]byte, error) {}})
 }
 
-// isAnswered reports whether the server has replied.
-func (m *waiterMark) isAnswered() bool {
-	select {
-	case <-m.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// removeMark removes a mark. The caller holds l.mu.
-func (l *markListener) removeMark(name string, m *waiterMark) {
-	m.idleTimer.Stop()
-	if l.marks[name] == m {
-		delete(l.marks, name)
-	}
-	l.updateMarkCount()
-}
-
-// updateMarkCount updates the store's count of marks. The caller holds l.mu.
-func (l *markListener) updateMarkCount() {
-	if !l.marksDropped {
-		l.s.markCount.Store(int32(len(l.marks)))
-	}
+// openGate unlocks a gate that was locked in a session, and notifies the waiters of the key. The
+// returned channel is closed when the server has replied.
+func (s *Store) openGate(sess *session, key Key) (done <-chan struct{}) {
+	opened := make(chan struct{})
+	sess.sendStatement(statement{
+		name:   "holdfast_open_gate",
+		params: key.gateKey().binaryParams(),
+		done: func([]byte, error) {
+			s.mu.Lock()
+			s.notifyReleased(key)
+			s.mu.Unlock()
+			close(opened)
+		},
+	})
+	return opened
 }

@@ -49,7 +49,7 @@ func TestMarksCount(t *testing.T) {
 	if res, err := s.Acquire(t.Context(), pgtest.Request("third", time.Minute)); res.Granted || !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("Acquire beside locks and a mark: %+v, %v, want an error", res, err)
 	}
-	if err := s.watcher.listener().addWaiterMark(t.Context(), keyIn(t, s, "third").String()); !errors.Is(err, errMarksFull) {
+	if err := s.listener().addWaiterMark(t.Context(), keyIn(t, s, "third")); !errors.Is(err, errMarksFull) {
 		t.Errorf("a mark beside locks and a mark: %v, want an error", err)
 	}
 	if res := attempt(t, s, pgtest.Request("held", time.Minute)); res.Granted || res.Queued {
@@ -108,10 +108,11 @@ func TestMarkRefused(t *testing.T) {
 	if res := attempt(t, s, pgtest.Request("name", time.Minute)); res.Granted || res.Queued {
 		t.Errorf("Acquire by a waiter that cannot have a mark: %+v, want neither granted nor queued", res)
 	}
-	if err := s.watcher.listener().addWaiterMark(t.Context(), keyIn(t, s, "name").String()); !errors.Is(err, errMarkRefused) {
+	pgtest.Eventually(t, "connection that listens", func() bool { return s.listener() != nil })
+	if err := s.listener().addWaiterMark(t.Context(), keyIn(t, s, "name")); !errors.Is(err, errMarkRefused) {
 		t.Errorf("a mark that cannot be had: %v, want errMarkRefused", err)
 	}
-	listens := s.watcher.listener()
+	listens := s.listener()
 	_, before := listens.session.progress(time.Now())
 	got := make(chan driver.AcquireResult, 1)
 	go func() { got <- attempt(t, s, pgtest.Request("name", time.Minute)) }()

@@ -1,14 +1,19 @@
 package advisory
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
 // replyTimeout is how long a session may leave a statement without a reply before it gets no new
@@ -259,3 +264,109 @@ func (sess *session) closeGracefully() {
 
 // closeNow ends a session that is in doubt.
 func (sess *session) closeNow() { disconnect(sess.conn) }
+
+// errSessionLost is in the errors of statements without a reply, because the session has ended.
+var errSessionLost = errors.New("the session that the locks live in has ended")
+
+// errUnknownReply is the error for a reply of the server that is not understood.
+var errUnknownReply = errors.New("the server's answer is not understood")
+
+// wrapErr wraps the error of a statement. After every error that the server has sent it is certain
+// that no key was acquired: the store has unlocked it since.
+func (s *Store) wrapErr(err error) error {
+	state := pgclient.SQLState(err)
+	if err == nil || errors.Is(err, errSessionLost) {
+		return err
+	}
+	if state == "22003" || state == "2200H" {
+		return fmt.Errorf("%w: no token above the last one is left", driver.ErrInvalid)
+	}
+	err = pgclient.InOneLine(err)
+	if state == "HF004" {
+		return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
+	}
+	if advice := s.adviceFor(state); advice != "" {
+		err = fmt.Errorf("%w: %s", err, advice)
+	}
+	switch {
+	case pgclient.IsServerNotReady(state):
+		return &driver.RetryError{Err: err}
+	case state != "":
+		return driver.NotApplied(err)
+	}
+	return err
+}
+
+// adviceFor returns what to do about an error.
+func (s *Store) adviceFor(state string) string {
+	switch state {
+	case "42P01":
+		return fmt.Sprintf("the sequence of tokens %s is not there: Store.Migrate creates it", s.options.TokenSequence)
+	case "42501":
+		return "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked"
+	case lockTableFull:
+		return "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction"
+	case "53300":
+		return "the server has no connection left: advisory locks need one of their own for each process"
+	case "57P03":
+		return "the server is starting or stopping"
+	case "57014":
+		return "somebody has cancelled the statement"
+	case "3D000":
+		return "create the database, or name another"
+	}
+	return ""
+}
+
+// Connections returns duplicates of the descriptors of the connections of sessions that hold locks
+// now. The caller closes them, and must neither read nor write them.
+//
+// It is for programs that hand their locks to a child. The server ends a session, and with it the
+// locks, when no process has its connection open any more. A process that was given a duplicate
+// beforehand keeps the locks in force if this one is killed, until it closes the duplicate, or
+// until the server's idle_session_timeout, which is the TTL (PostgreSQL 14 and later). A duplicate
+// does not keep a connection that the server or the network ends. On Windows Connections returns an
+// error.
+func (s *Store) Connections() ([]*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var files []*os.File
+	for _, sess := range s.sessions {
+		if sess.leaseCount == 0 {
+			continue
+		}
+		f, err := duplicateConn(sess.conn)
+		if err != nil {
+			for _, f := range files {
+				_ = f.Close()
+			}
+			return nil, fmt.Errorf("duplicate a connection: %w", err)
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+func duplicateConn(conn net.Conn) (*os.File, error) {
+	filer, ok := transport(conn).(interface{ File() (*os.File, error) })
+	if !ok {
+		return nil, fmt.Errorf("a %T has no descriptor", conn)
+	}
+	return filer.File()
+}
+
+// transport returns the connection below TLS.
+func transport(conn net.Conn) net.Conn {
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		return over.NetConn()
+	}
+	return conn
+}
+
+// disconnect closes a connection, at the server too if another process has a duplicate.
+func disconnect(conn net.Conn) {
+	if half, ok := transport(conn).(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // The other end may have closed it.
+	}
+	_ = conn.Close() // As above.
+}

@@ -206,8 +206,9 @@ func TestGateIsTakenOver(t *testing.T) {
 func (s *Store) hasGate(req driver.AcquireRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.waiters[ownedName{req.Name, req.Owner}]
-	return w != nil && w.gate != nil
+	key, err := s.keys(req.Name)
+	w := s.waiters[key][ownedName{req.Name, req.Owner}]
+	return err == nil && w != nil && w.gate != nil
 }
 
 // A writer that waits behind a writer alone has no gate: it costs no statement.
@@ -216,11 +217,11 @@ func TestNoGateWithoutReaders(t *testing.T) {
 	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
 	held := grant(t, other, "name", time.Minute)
 	req := queue(t, s, "name")
-	_, before := s.watcher.listener().session.progress(time.Now())
+	_, before := s.listener().session.progress(time.Now())
 	if res := attempt(t, s, req); res.Held.Limit != 0 || s.hasGate(req) {
 		t.Errorf("another attempt behind a writer: %+v, and it has a gate: %v", res, s.hasGate(req))
 	}
-	if _, after := s.watcher.listener().session.progress(time.Now()); after != before {
+	if _, after := s.listener().session.progress(time.Now()); after != before {
 		t.Errorf("it cost %d statements beside the attempt", after-before)
 	}
 	release(t, other, held)
@@ -279,7 +280,7 @@ func TestFailedSharedAttempt(t *testing.T) {
 func TestLockSharedTx(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Postgres().URL("postgres")
-	s, name := open(t, pgtest.Postgres().Addr, nil), t.Name()
+	s, name, shared := open(t, pgtest.Postgres().Addr, nil), t.Name(), &TxOptions{Shared: true}
 	first, err := pgtest.OpenPool(t, url).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -288,15 +289,15 @@ func TestLockSharedTx(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := LockSharedTx(t.Context(), first, name); err != nil {
+	if err := LockTx(t.Context(), first, name, shared); err != nil {
 		t.Fatal(err)
 	}
-	if err := LockSharedSQLTx(t.Context(), second, name); err != nil {
+	if err := LockSQLTx(t.Context(), second, name, shared); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, s, name)
 	release(t, s, grantShared(t, s, name))
-	if locked, err := TryLockSQLTx(t.Context(), second, name); err != nil || locked {
+	if locked, err := TryLockSQLTx(t.Context(), second, name, nil); err != nil || locked {
 		t.Errorf("TryLockSQLTx beside a shared lock gives %v, %v", locked, err)
 	}
 	if err := first.Rollback(t.Context()); err != nil {
@@ -311,11 +312,11 @@ func TestLockSharedTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Rollback(context.Background())
-	if locked, err := TryLockSharedTx(t.Context(), first, name); err != nil || locked {
-		t.Errorf("TryLockSharedTx beside an exclusive hold gives %v, %v", locked, err)
+	if locked, err := TryLockTx(t.Context(), first, name, shared); err != nil || locked {
+		t.Errorf("TryLockTx of a shared lock beside an exclusive hold gives %v, %v", locked, err)
 	}
 	release(t, s, held)
-	if locked, err := TryLockSharedTx(t.Context(), first, name); err != nil || !locked {
-		t.Errorf("TryLockSharedTx of a free lock gives %v, %v", locked, err)
+	if locked, err := TryLockTx(t.Context(), first, name, shared); err != nil || !locked {
+		t.Errorf("TryLockTx of a free shared lock gives %v, %v", locked, err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,10 +61,9 @@ type Store struct {
 	keys             KeyScheme
 	statements       map[string]string // that every session prepares, by name
 	configErr        error             // returned by every call if the arguments of New are invalid
-	watcher          *watcher
 	notices          notices.Registry
-	markCount        atomic.Int32  // of the watcher, at the server
-	firstSignalDelay time.Duration // see the constant
+	firstSignalDelay time.Duration                                // see the constant
+	dialListener     func(context.Context) (*markListener, error) // openListener, except in tests
 
 	ctx     context.Context // ends at Close
 	stop    context.CancelFunc
@@ -78,7 +76,10 @@ type Store struct {
 	dials    map[time.Duration]*sessionDial // under way, by the idle timeout of the session
 	orphans  []orphan
 	capacity int // of the server's lock table; 0 before it is known
-	waiters  map[ownedName]*waiter
+	waiters  map[Key]map[ownedName]*waiter
+
+	listenAttempt *dialAttempt // nil before the first waiter
+	markCount     int          // of the connection that listens, at the server
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -97,7 +98,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 		keys:             opts.Keys,
 		firstSignalDelay: firstSignalDelay,
 		leases:           map[Key][]*lease{},
-		waiters:          map[ownedName]*waiter{},
+		waiters:          map[Key]map[ownedName]*waiter{},
 		dials:            map[time.Duration]*sessionDial{},
 	}
 	if s.keys == nil {
@@ -109,7 +110,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	s.statements = lockStatements(sequenceName(opts.TokenSequence))
 	s.configErr = s.checkOptions()
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.watcher = newWatcher(s.ctx, s.dialListener)
+	s.dialListener = s.openListener
 	return s
 }
 
@@ -162,10 +163,9 @@ func (s *Store) Close() error {
 	for _, sess := range sessions {
 		s.running.Go(sess.closeGracefully)
 	}
-	s.watcher.close()
 	s.running.Wait()
 	if s.ownsPool {
-		s.pool.Close()
+		pgclient.ClosePool(s.pool)
 	}
 	return nil
 }
@@ -181,4 +181,25 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	closed := s.closed
 	s.mu.Unlock()
 	return pgclient.PreconditionErr(ctx, closed, s.configErr)
+}
+
+// Identity implements [driver.Identifier], as that of [Store] does.
+func (s *Store) Identity(ctx context.Context) (id string, err error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return "", err
+	}
+	err = s.pool.QueryRow(ctx, pgclient.IdentityQuery, pgx.QueryExecModeSimpleProtocol).Scan(&id)
+	return pgclient.Identity(id, s.wrapErr(err))
+}
+
+// ServerVersion returns the name and version of the server, as in "PostgreSQL 15.18".
+func (s *Store) ServerVersion(ctx context.Context) (string, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return "", err
+	}
+	var number string
+	if err := s.pool.QueryRow(ctx, pgclient.VersionQuery).Scan(&number); err != nil {
+		return "", fmt.Errorf("read the version of the server: %w", err)
+	}
+	return "PostgreSQL " + number, nil
 }

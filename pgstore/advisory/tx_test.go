@@ -28,21 +28,21 @@ func TestLockTx(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := LockTx(t.Context(), first, name); err != nil {
+	if err := LockTx(t.Context(), first, name, nil); err != nil {
 		t.Fatal(err)
 	}
 	second, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if locked, err := TryLockSQLTx(t.Context(), second, name); err != nil || locked {
+	if locked, err := TryLockSQLTx(t.Context(), second, name, nil); err != nil || locked {
 		t.Errorf("TryLockSQLTx of a held lock gives %v, %v", locked, err)
 	}
 	refused(t, s, name)
 	if err := first.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := LockSQLTx(t.Context(), second, name); err != nil {
+	if err := LockSQLTx(t.Context(), second, name, nil); err != nil {
 		t.Error(err)
 	}
 	refused(t, s, name)
@@ -54,7 +54,7 @@ func TestLockTx(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if locked, err := TryLockTx(t.Context(), third, name); err != nil || locked {
+	if locked, err := TryLockTx(t.Context(), third, name, nil); err != nil || locked {
 		t.Errorf("TryLockTx of a lock of a store gives %v, %v", locked, err)
 	}
 	if err := third.Rollback(t.Context()); err != nil {
@@ -64,7 +64,7 @@ func TestLockTx(t *testing.T) {
 }
 
 // Raw keys are those of the SQL functions, in both their forms.
-func TestLockKeyTx(t *testing.T) {
+func TestLockTxRawKeys(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"))
 	for _, v := range []struct {
@@ -80,8 +80,8 @@ func TestLockKeyTx(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if locked, err := TryLockKeyTx(t.Context(), tx, v.key); err != nil || !locked {
-			t.Errorf("TryLockKeyTx of %v gives %v, %v", v.key, locked, err)
+		if locked, err := TryLockTx(t.Context(), tx, v.key.String(), &TxOptions{Keys: RawKeys}); err != nil || !locked {
+			t.Errorf("TryLockTx of %v gives %v, %v", v.key, locked, err)
 		}
 		if pgtest.QueryValue[bool](t, pool, "SELECT pg_try_advisory_lock("+v.arguments+")") {
 			t.Errorf("the key %v is not that of pg_try_advisory_lock(%s)", v.key, v.arguments)
@@ -105,7 +105,7 @@ func TestLockTxTimeoutRace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := LockTx(t.Context(), holder, t.Name()); err != nil {
+		if err := LockTx(t.Context(), holder, t.Name(), nil); err != nil {
 			t.Fatal(err)
 		}
 		freed := make(chan error, 1)
@@ -114,7 +114,7 @@ func TestLockTxTimeoutRace(t *testing.T) {
 			if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '5ms'"); err != nil {
 				return err
 			}
-			return LockTx(t.Context(), tx, t.Name())
+			return LockTx(t.Context(), tx, t.Name(), nil)
 		})
 		if err != nil && pgclient.SQLState(err) != "55P03" {
 			t.Fatalf("round %d: %v", round, err)
@@ -143,10 +143,10 @@ func mustKey(t *testing.T, name string) Key {
 
 func TestLockTxMisuse(t *testing.T) {
 	t.Parallel()
-	if err := LockTx(t.Context(), nil, "name"); !errors.Is(err, driver.ErrInvalid) {
+	if err := LockTx(t.Context(), nil, "name", nil); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("LockTx without a transaction: %v, want ErrInvalid", err)
 	}
-	if _, err := TryLockSQLTx(t.Context(), nil, "name"); !errors.Is(err, driver.ErrInvalid) {
+	if _, err := TryLockSQLTx(t.Context(), nil, "name", nil); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("TryLockSQLTx without a transaction: %v, want ErrInvalid", err)
 	}
 	tx, err := pgtest.OpenSQL(t, pgtest.Postgres().URL("postgres")).BeginTx(t.Context(), nil)
@@ -156,7 +156,7 @@ func TestLockTxMisuse(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if locked, err := TryLockSQLTx(t.Context(), tx, "name"); err == nil || locked {
+	if locked, err := TryLockSQLTx(t.Context(), tx, "name", nil); err == nil || locked {
 		t.Errorf("TryLockSQLTx of a transaction that is over gives %v, %v, want an error", locked, err)
 	}
 }

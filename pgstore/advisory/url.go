@@ -16,24 +16,16 @@ func init() { driver.Register("postgres+advisory", openURL) }
 
 // openURL makes a store with a pool of its own. Nothing is dialed.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
-	values, err := url.ParseQuery(u.RawQuery)
-	if err != nil || u.Opaque != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%w: want postgres+advisory://user@host:port/database?parameter=value", driver.ErrInvalid)
-	}
-	own := url.Values{}
-	for _, name := range []string{"keys", "namespace", "tokens", "session_pooled", "max_locks", "max_conns", "listen"} {
-		if given, ok := values[name]; ok {
-			own[name] = given
-			values.Del(name)
-		}
-	}
-	opts, err := optionsFrom(&url.URL{RawQuery: own.Encode()})
+	own, rest, err := pgclient.SplitURL(u, "keys", "namespace", "tokens", "session_pooled", "max_locks", "max_conns", "listen")
 	if err != nil {
 		return nil, err
 	}
-	rest := *u
-	rest.Scheme, rest.RawQuery = "postgres", values.Encode()
-	pool, err := pgclient.OpenPool(&rest)
+	opts, err := optionsFrom(own)
+	if err != nil {
+		return nil, err
+	}
+	rest.Scheme = "postgres"
+	pool, err := pgclient.OpenPool(rest)
 	if err != nil {
 		return nil, err
 	}

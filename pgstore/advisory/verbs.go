@@ -20,7 +20,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		return driver.AcquireResult{}, err
 	}
 	waits := req.Queue > 0 && !s.options.NoListen
-	queued := waits && s.prolongWaiter(&req)
+	queued := waits && s.prolongWaiter(key, &req)
 	if req.Claim {
 		return driver.AcquireResult{Queued: queued || waits && s.startWaiter(ctx, key, &req)}, nil
 	}

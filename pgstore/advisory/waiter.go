@@ -2,7 +2,6 @@ package advisory
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -14,9 +13,10 @@ type waiter struct {
 	stop  context.CancelFunc
 
 	// Guarded by Store.mu. Only a waiter that is notified is prolonged.
-	until    time.Time
-	notified bool // releases are notified
-	late     bool // an Acquire has not waited for ready
+	until     time.Time
+	notified  bool // releases are notified
+	failed    bool // releases cannot be notified
+	noticeDue bool // a notice is due when releases are notified: there may have been one before
 
 	behindShared bool     // an attempt was refused because of shared holds
 	gate         *session // that has locked the gate for it, or nil
@@ -39,10 +39,10 @@ const (
 )
 
 // prolongWaiter prolongs the wait of an owner, and reports whether it is notified of releases.
-func (s *Store) prolongWaiter(req *driver.AcquireRequest) (notified bool) {
+func (s *Store) prolongWaiter(key Key, req *driver.AcquireRequest) (notified bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.waiters[ownedName{req.Name, req.Owner}]
+	w := s.waiters[key][ownedName{req.Name, req.Owner}]
 	if w == nil || !w.notified {
 		return false
 	}
@@ -58,39 +58,42 @@ func (s *Store) prolongWaiter(req *driver.AcquireRequest) (notified bool) {
 func (s *Store) startWaiter(ctx context.Context, key Key, req *driver.AcquireRequest) (notified bool) {
 	id := ownedName{req.Name, req.Owner}
 	s.mu.Lock()
-	w := s.waiters[id]
+	w := s.waiters[key][id]
 	if w == nil && !s.closed {
 		w = &waiter{ready: make(chan struct{}), until: time.Now().Add(req.Queue)}
 		waiting, stop := context.WithCancel(s.ctx)
 		w.stop = stop
-		s.waiters[id] = w
+		if s.waiters[key] == nil {
+			s.waiters[key] = map[ownedName]*waiter{}
+		}
+		s.waiters[key][id] = w
 		s.running.Go(func() { s.runWaiter(waiting, w, id, key) })
 		s.mu.Unlock()
 		limited, cancel := context.WithTimeout(ctx, maxWaitReady)
 		defer cancel()
-		_ = waitUntilDone(limited, w.ready) // It is late then.
+		_ = waitUntilDone(limited, w.ready) // A notice is due then.
 		s.mu.Lock()
-		w.late = !w.notified
+		w.noticeDue = !w.notified
 	}
 	defer s.mu.Unlock()
 	return w != nil && w.notified
 }
 
-// runWaiter sends the notices for a waiter until its wait ends.
+// runWaiter makes the releases of a key notify a waiter, sends the notices that come without a
+// release, and ends the wait when it is over.
 func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key) {
-	signal, err := s.watcher.watch(ctx, key.String())
-	for errors.Is(err, context.DeadlineExceeded) && time.Now().Before(w.until) {
-		signal, err = s.watcher.watch(ctx, key.String()) // A connection that hangs is replaced.
-	}
+	limited, cancel := context.WithDeadline(ctx, w.until)
+	err := s.ensureMarked(limited, key)
+	cancel()
 	s.mu.Lock()
-	w.notified = err == nil
-	late := w.late
+	w.notified, w.failed = err == nil, err != nil
+	due := w.noticeDue
 	expiry := time.NewTimer(time.Until(w.until))
 	s.mu.Unlock()
 	close(w.ready)
 	defer expiry.Stop()
 	ask := driver.Notice{Kind: driver.Ask, Name: id.name, Owner: id.owner}
-	if late && err == nil {
+	if due && err == nil {
 		s.notices.Send(ask)
 	}
 	var look <-chan time.Time // nil if there is none
@@ -100,8 +103,6 @@ func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key)
 	}
 	for {
 		select {
-		case <-signal:
-			s.notices.Send(ask)
 		case <-look:
 			s.notices.Send(ask)
 			if look, delay = nil, 2*delay; delay < maxSignalDelay {
@@ -112,7 +113,7 @@ func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key)
 			left := time.Until(w.until)
 			var gate *session
 			if left <= 0 && ctx.Err() == nil {
-				gate = s.endWaiter(id.name, id.owner)
+				gate = s.endWaiter(key, id)
 			}
 			s.mu.Unlock()
 			if gate != nil {
@@ -127,13 +128,14 @@ func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key)
 
 // endWaiter ends the wait of an owner, if there is one. It returns the session in which the caller
 // is to open the gate then, or nil. The caller holds s.mu.
-func (s *Store) endWaiter(name, owner string) (gate *session) {
-	id := ownedName{name, owner}
-	w := s.waiters[id]
+func (s *Store) endWaiter(key Key, id ownedName) (gate *session) {
+	w := s.waiters[key][id]
 	if w == nil {
 		return nil
 	}
-	delete(s.waiters, id)
+	if delete(s.waiters[key], id); len(s.waiters[key]) == 0 {
+		delete(s.waiters, key)
+	}
 	w.stop()
 	return w.gate
 }
@@ -141,7 +143,7 @@ func (s *Store) endWaiter(name, owner string) (gate *session) {
 // stopWaiting ends the wait of an owner, if there is one, and opens its gate.
 func (s *Store) stopWaiting(ctx context.Context, key Key, name, owner string) {
 	s.mu.Lock()
-	gate := s.endWaiter(name, owner)
+	gate := s.endWaiter(key, ownedName{name, owner})
 	s.mu.Unlock()
 	if gate == nil {
 		return
@@ -149,4 +151,55 @@ func (s *Store) stopWaiting(ctx context.Context, key Key, name, owner string) {
 	limited, cancel := context.WithTimeout(ctx, maxGateReply)
 	defer cancel()
 	_ = waitUntilDone(limited, s.openGate(gate, key)) // It is opened later then.
+}
+
+// hasWaiters reports whether a key has a waiter whose releases can be notified. The caller holds
+// s.mu.
+func (s *Store) hasWaiters(key Key) bool {
+	for _, w := range s.waiters[key] {
+		if !w.failed {
+			return true
+		}
+	}
+	return false
+}
+
+// keysWithWaiters returns the keys that need a mark.
+func (s *Store) keysWithWaiters() (keys []Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.waiters {
+		if s.hasWaiters(key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// onNotification handles the notification of a release, whose payload is the key.
+func (s *Store) onNotification(payload string) {
+	if key, err := readKey(payload); err == nil {
+		s.signalWaiters(key)
+	}
+}
+
+// signalAll sends the notices for all waiters: a notification may have been missed.
+func (s *Store) signalAll() { s.signalWaiters(s.keysWithWaiters()...) }
+
+// signalWaiters sends the notices for the waiters of keys.
+func (s *Store) signalWaiters(keys ...Key) {
+	var asks []driver.Notice
+	s.mu.Lock()
+	for _, key := range keys {
+		for id, w := range s.waiters[key] {
+			if w.notified {
+				asks = append(asks, driver.Notice{Kind: driver.Ask, Name: id.name, Owner: id.owner})
+			}
+			w.noticeDue = !w.notified
+		}
+	}
+	s.mu.Unlock()
+	for _, ask := range asks {
+		s.notices.Send(ask)
+	}
 }

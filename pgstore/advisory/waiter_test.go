@@ -171,14 +171,14 @@ func TestCostOfWaiter(t *testing.T) {
 	warm := grant(t, s, "warm", time.Minute)
 	before := statements(s.sessions[0])
 	attempt(t, s, pgtest.Request("free", time.Minute))
-	if n := statements(s.sessions[0]) - before; n != 1 || s.watcher.listener() != nil {
-		t.Errorf("a waiter that finds the name free costs %d statements, want 1; it listens: %v", n, s.watcher.listener() != nil)
+	if n := statements(s.sessions[0]) - before; n != 1 || s.listener() != nil {
+		t.Errorf("a waiter that finds the name free costs %d statements, want 1; it listens: %v", n, s.listener() != nil)
 	}
 	release(t, s, warm)
 
 	held := grant(t, other, "name", time.Minute)
 	req := queue(t, s, "name")
-	locks, marks := statements(s.sessions[0]), statements(s.watcher.listener().session)
+	locks, marks := statements(s.sessions[0]), statements(s.listener().session)
 	const more = 5
 	for range more {
 		if res := attempt(t, s, req); !res.Queued {
@@ -188,7 +188,7 @@ func TestCostOfWaiter(t *testing.T) {
 	if n := statements(s.sessions[0]) - locks; n != more {
 		t.Errorf("%d attempts cost %d statements", more, n)
 	}
-	if n := statements(s.watcher.listener().session) - marks; n != 0 {
+	if n := statements(s.listener().session) - marks; n != 0 {
 		t.Errorf("%d attempts made %d marks", more, n)
 	}
 	noMark := func(what string) {
@@ -241,11 +241,11 @@ func TestWaiterAfterLoss(t *testing.T) {
 	held := grant(t, other, "name", time.Minute)
 	asks := asksOf(t, s, queue(t, s, "name").Owner)
 	bystander := grant(t, s, "bystander", time.Minute)
-	first := s.watcher.listener()
+	first := s.listener()
 	pgtest.QueryValue[bool](t, s.pool, "SELECT pg_terminate_backend($1)", int32(first.session.pid))
 	<-first.ended
 	pgtest.Eventually(t, "another connection", func() bool {
-		second := s.watcher.listener()
+		second := s.listener()
 		return second != nil && second != first
 	})
 	if n := marksOf(t, s, "name"); n != 1 {
@@ -280,7 +280,7 @@ func TestWaitersAreShown(t *testing.T) {
 	grant(t, s, "name", time.Minute)
 	req := queue(t, other, "name")
 	key := keyIn(t, s, "name")
-	listens := other.watcher.listener()
+	listens := other.listener()
 	pid := int32(listens.session.pid)
 	var found []string
 	for lock, err := range s.Locks(t.Context()) {
@@ -316,7 +316,7 @@ func TestNoListen(t *testing.T) {
 	opts.NoListen = true
 	s := open(t, pgtest.Postgres().Addr, opts)
 	grant(t, s, "name", time.Minute)
-	if res := attempt(t, s, pgtest.Request("name", time.Minute)); res.Granted || res.Queued || s.watcher.listener() != nil {
+	if res := attempt(t, s, pgtest.Request("name", time.Minute)); res.Granted || res.Queued || s.listener() != nil {
 		t.Errorf("Acquire by a waiter with NoListen: %+v, want neither granted nor queued", res)
 	}
 }
@@ -348,7 +348,7 @@ func TestAttemptAfterTheMark(t *testing.T) {
 		pgtest.Eventually(t, "first attempt", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.waiters[ownedName{req.Name, req.Owner}] != nil
+			return len(s.waiters[key]) == 1
 		})
 		execute("pg_advisory_unlock", key)
 		execute("pg_advisory_unlock", key.waiterKey())

@@ -1,6 +1,5 @@
--- Takes locks that are free. For those that are not, and for holds that tolerate others,
--- contended.lua goes on, which comes behind it: to define its functions takes longer than to grant
--- a lock.
+-- Takes locks that are free. contended.lua follows it and handles locks that are held, and shared
+-- and limited holds. It is apart since defining its functions takes longer than granting a lock.
 --
 -- KEYS: counter, tokens ahead and sign of queues (see keys.go); with a restart guard its
 --       marker; the locks.
@@ -37,7 +36,7 @@ if not last then
 end
 local top = 0 -- the greatest token that is remembered, or less than any
 local names, lined = 0, nil -- lined has the locks that have queues
-if redis.pcall('EXISTS', ahead, queues) ~= 0 then -- A user that may not ask takes no heed of queues.
+if redis.pcall('EXISTS', ahead, queues) ~= 0 then -- Without the right to EXISTS, queues are ignored.
   names = call('ZCARD', ahead)
   if redis.pcall('EXISTS', queues) == 1 then
     lined = {}

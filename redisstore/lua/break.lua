@@ -11,7 +11,7 @@
 local function breakHolders(lock, value, set, token)
   local owners, broken, others = {}, {}, false
   for _, hold in ipairs(set.last and allOf(lock, value) or {}) do
-    if not token or hold.token <= token and token < hold.token + hold.tokens then
+    if not token or hold.token == token then
       owners[#owners + 1], broken[#broken + 1] = hold.owner, hold
     end
   end

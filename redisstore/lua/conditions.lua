@@ -18,7 +18,7 @@ elseif #ARGV[1] > 1 then
     if guard ~= '0' then
       abstain, unknown = abstains(KEYS[4], tonumber(guard), kept, now)
     end
-    short = replicas > 0 and missing(replicas) or nil
+    short = replicas > 0 and not alone and missing(replicas) or nil
   end)
   abstain = done and abstain or 1
 end

@@ -151,8 +151,10 @@ local function defineHolders()
     end
     steps[#steps + 1] = {'HSET', hash, owner, textOf(hold, after.generation)}
     steps[#steps + 1] = {'ZADD', ends, format('%.0f', till), owner}
-    if after.lasts ~= set.lasts then
-      after.lasts = till + 60000
+    set.whole = set.whole or not set.last or call('EXISTS', hash, ends) == 2
+    if after.lasts ~= set.lasts or not set.whole then -- A key that is made anew has to expire.
+      set.whole = true
+      after.lasts = math.max(after.lasts, till + 60000)
       steps[#steps + 1] = {'PEXPIREAT', hash, format('%.0f', after.lasts)}
       steps[#steps + 1] = {'PEXPIREAT', ends, format('%.0f', after.lasts)}
     end

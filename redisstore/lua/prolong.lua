@@ -1,9 +1,10 @@
 -- A function for the scripts that this text is put in front of.
 
--- prolong makes a lock last for ttl ms at least. If `always` is set it writes even
+-- prolong makes a lock last for ttl ms at least. If replicas are to confirm it writes even
 -- where the lock lasts that long already: WAIT concerns nothing but what its
 -- connection has written. PEXPIRE does so with full memory, too, where SET fails. The
 -- one ms more makes up for a clock that moves on within the script, as in Redis 6.
+local always = string.find(ARGV[1], ' [1-9]%d*$') ~= nil -- See acquire.lua: how many replicas.
 local function prolong(lock, ttl)
   local left = redis.call('PTTL', lock)
   if left >= 0 and left < tonumber(ttl) then

@@ -4,6 +4,9 @@
 -- one lock is complete before the message about it goes out: a receiver relies on the message.
 local clock = now[1] * 1000000 + now[2]
 local barred = not abstain or abstain > 0 or short
+local admissions, most = 0, 200 -- how many places this run has admitted, and may
+local aside = 4503599627370496 -- is added to the position of a place that was passed over
+local listening = {} -- what is known of the clients of places, by reach and id
 
 local function keysOf(lock)
   return base .. 'queue\31' .. lock, base .. 'places\31' .. lock, base .. 'interests\31' .. lock
@@ -29,31 +32,54 @@ local function write(places, owner, place)
   call('HSET', places, owner, head .. '\n' .. place.public)
 end
 
--- placeOf returns the place of an owner, or nil.
+-- placeOf returns the place of an owner that has sent a request, or nil. A place that was set aside
+-- has its turn again.
 local function placeOf(lock, owner)
   local queue, places = keysOf(lock)
-  return call('ZSCORE', queue, owner) and read(call('HGET', places, owner)) or nil
+  local position = tonumber(call('ZSCORE', queue, owner) or nil)
+  local place = position and read(call('HGET', places, owner))
+  if place and position >= aside then
+    call('ZADD', queue, format('%.0f', position - aside), owner)
+  end
+  return place or nil
 end
 
 -- front returns the owner and the place of the first in line, or of the first behind i others that
--- `fit` accepts, and how many are before it. It removes places that are over on its way.
+-- `fit` accepts, and how many are before it. On its way it removes places that are over, and sets
+-- those aside, behind all others, that `fit` does not accept: the next walk does not meet them.
 local function front(lock, fit, i)
   local queue, places = keysOf(lock)
+  local size, found, place = 1, nil, nil -- It reads one owner, and then a hundred at once.
   i = i or 0
   while true do
-    local owner = call('ZRANGE', queue, i, i)[1]
-    if not owner then
+    local page = call('ZRANGE', queue, i, i + size - 1, 'WITHSCORES')
+    local over, away, ended = {}, {}, #page == 0
+    for at = 1, #page, 2 do
+      local owner, position = page[at], tonumber(page[at + 1])
+      place = read(call('HGET', places, owner))
+      found = place and (not fit or fit(owner, place)) and owner
+      ended = place and position >= aside
+      if found or ended then
+        break
+      elseif place then
+        away[#away + 1], away[#away + 2] = format('%.0f', position + aside), owner
+      else
+        over[#over + 1] = owner
+      end
+    end
+    if #over > 0 then
+      call('ZREM', queue, unpack(over))
+      redis.pcall('HDEL', places, unpack(over))
+    end
+    if #away > 0 and type(redis.pcall('ZADD', queue, unpack(away))) == 'table' then
+      i = i + #away / 2 -- They stay, as on a full server.
+    end
+    if found then
+      return found, place, i
+    elseif ended then
       return nil
     end
-    local place = read(call('HGET', places, owner))
-    if not place then
-      call('ZREM', queue, owner)
-      redis.pcall('HDEL', places, owner)
-    elseif not fit or fit(owner, place) then
-      return owner, place, i
-    else
-      i = i + 1
-    end
+    size = 100
   end
 end
 
@@ -87,8 +113,12 @@ local function listens(place)
   if place.reach ~= 'S' and place.reach ~= 'P' then
     return true
   end
-  local reply = redis.pcall('PUBSUB', sharded(place.reach) and 'SHARDNUMSUB' or 'NUMSUB', channelOf(place.id))
-  return reply.err or reply[2] ~= 0
+  local client = place.reach .. place.id
+  if listening[client] == nil then
+    local reply = redis.pcall('PUBSUB', sharded(place.reach) and 'SHARDNUMSUB' or 'NUMSUB', channelOf(place.id))
+    listening[client] = reply.err ~= nil or reply[2] ~= 0
+  end
+  return listening[client]
 end
 
 -- notify sends a message. A token of 0 means that the owner should claim. How many receive it is
@@ -195,8 +225,10 @@ end
 -- whose clients do not listen are passed over. `set` is the state of the holders, and `me` the owner
 -- of this request if it has a place: it then holds the lock for ttl at least, and is not notified.
 -- settle returns what the owner `me` is granted, or nil, and why it stopped if that was a failure.
--- It sets set.blocked if a place that may not hold yet stops those behind it. If nobody is admitted
--- the lock is as it was, or free.
+-- It sets set.blocked if a place that does not hold yet stops those behind it: one that may not, or
+-- the next when this run has admitted so many that it would hold up the server's other clients. The
+-- claim of that one goes on, or any other request that examines the lock. If nobody is admitted the
+-- lock is as it was, or free.
 local function settle(lock, set, me, ttl)
   if barred then
     if unknown then
@@ -228,8 +260,16 @@ local function settle(lock, set, me, ttl)
         -- A script cannot wait for replicas, which a hold needs that counts.
         admitted[#admitted + 1] = {lock, owner, place.reach, place.id, replicas > 0 and 0 or token, several}
       end
+      admissions = admissions + (token and 1 or 0)
     end
-  until not owner or set.exclusive
+  until not owner or set.exclusive or admissions >= most
+  if not set.exclusive and admissions >= most then
+    local owner, place = front(lock, accept, i)
+    set.blocked = set.blocked or owner ~= nil
+    if owner and fits(set, place) then
+      admitted[#admitted + 1] = {lock, owner, place.reach, place.id, 0, 0}
+    end
+  end
   for _, words in ipairs(admitted) do
     notify(unpack(words))
   end
@@ -284,6 +324,20 @@ local function extend(lock, owner, place, left)
   outlast(left, queue, places)
 end
 
+-- dropAside removes places that were set aside and are over, and returns the position of the last
+-- place that was not set aside, or nil.
+local function dropAside(lock)
+  local queue, places = keysOf(lock)
+  for _, owner in ipairs(call('ZRANGE', queue, format('%.0f', aside), '+inf', 'BYSCORE', 'LIMIT', 0, 100)) do
+    if read(call('HGET', places, owner)) then
+      break -- Those that came later end later, as a rule.
+    end
+    call('ZREM', queue, owner)
+    redis.pcall('HDEL', places, owner)
+  end
+  return call('ZRANGE', queue, format('(%.0f', aside), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+end
+
 -- enter gives an owner a place at the end of the queue, or records its interest. `wait` is what
 -- verbs.go makes of the request, and `wish` has what the hold needs.
 local function enter(lock, owner, wait, wish)
@@ -297,12 +351,15 @@ local function enter(lock, owner, wait, wish)
     outlast(left, interests)
     return
   end
-  local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+  local last = tonumber(call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or nil)
+  if last and last >= aside then
+    last = tonumber(dropAside(lock))
+  end
   call('HGET', places, owner) -- If this and what admits a place are not allowed, it fails here.
   call('ZREM', queue, owner)
   call('EXISTS', interests)
   write(places, owner, wish)
-  call('ZADD', queue, format('%.0f', math.max(clock, (tonumber(last) or 0) + 1)), owner)
+  call('ZADD', queue, format('%.0f', math.max(clock, (last or 0) + 1)), owner)
   outlast(left, queue, places)
 end
 

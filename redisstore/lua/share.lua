@@ -36,6 +36,7 @@ for i, lock in pairs(refused) do
       end
     elseif generation and tonumber(last) >= ms and tonumber(lasts) >= till + 1000
         and (tonumber(most) < 0 or weights + weight <= tonumber(most))
+        and redis.pcall('EXISTS', hash, ends) == 2 -- Else some are missing, and have to expire once made.
         and redis.pcall('HSETNX', hash, owner, generation .. ' ' .. text .. ' 1 ' .. most .. ' ' .. weight .. ' 0' .. public) == 1 then
       last = till > tonumber(last) and ended or last
       local head = 'shared:' .. generation .. ' ' .. of + 1 .. ' ' .. weights + weight .. ' ' .. last .. ' ' .. lasts

@@ -7,7 +7,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -42,7 +44,28 @@ func OpenPool(u *url.URL) (*pgxpool.Pool, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "holdfast"
 	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
 	return pgxpool.NewWithConfig(context.Background(), config)
+}
+
+const (
+	connectTimeout = 10 * time.Second // without one in the URL; the pool's own is two minutes
+	closeTimeout   = time.Second
+)
+
+// ClosePool closes a pool. What waits for a server that is silent goes on in the background.
+func ClosePool(pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTimeout):
+	}
 }
 
 // parseErrReason returns why a URL is not understood, without the URL, which may contain a
@@ -58,4 +81,34 @@ func parseErrReason(err error) string {
 		return "the URL is not understood"
 	}
 	return text
+}
+
+// SplitURL splits a URL into two: one with the parameters of a store, as named, and one with those
+// of the client.
+func SplitURL(u *url.URL, parameters ...string) (own, rest *url.URL, err error) {
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil || u.Opaque != "" || u.Fragment != "" {
+		return nil, nil, fmt.Errorf("%w: want %s://user@host:port/database?parameter=value", driver.ErrInvalid, u.Scheme)
+	}
+	ours := url.Values{}
+	for _, name := range parameters {
+		if given, ok := values[name]; ok {
+			ours[name] = given
+			delete(values, name)
+		}
+	}
+	client := *u
+	client.RawQuery = values.Encode()
+	return &url.URL{RawQuery: ours.Encode()}, &client, nil
+}
+
+// ConnConfig returns the configuration for a connection outside a pool, made as the pool would.
+func ConnConfig(ctx context.Context, pool *pgxpool.Pool) (*pgx.ConnConfig, error) {
+	config := pool.Config()
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	return config.ConnConfig, nil
 }

@@ -1,4 +1,4 @@
-package storetest_test
+package storetest
 
 import (
 	"errors"
@@ -6,21 +6,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
-// TestTickets hands a lock over from one client to the next. Each client stands for a process: it
-// shares only the store with the others, and is closed when it has handed the lock over.
-func TestTickets(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		handOverThrice(t, func() *holdfast.Client { return s.Open(t, nil) })
-	})
-}
-
-func handOverThrice(t *testing.T, open func() *holdfast.Client) {
+// Tickets hands a lock over from one client to the next. Each client stands for a process: it shares
+// only the store with the others, and is closed when it has handed the lock over.
+func Tickets(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := t.Context()
-	first := open()
+	first := s.Open(t, nil)
 	lock, err := first.Acquire(ctx, "ticket", &holdfast.Options{Detached: true, TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +24,7 @@ func handOverThrice(t *testing.T, open func() *holdfast.Client) {
 		if ticket, err = lock.HandOver(); err != nil {
 			t.Fatal(err)
 		}
-		next := open()
+		next := s.Open(t, nil)
 		closeClient(t, first)
 		first = next
 		if _, err := first.TryAcquire(ctx, "ticket", nil); !errors.Is(err, holdfast.ErrHeld) {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package storetest_test
+package storetest
 
 import (
 	"errors"
@@ -11,27 +11,25 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
-// A free name is never reported as held during an outage: not to a try, of which there are ten
-// each second, and not to a waiter. All servers of the store, or a majority of them, are cut off
-// for HOLDFAST_OUTAGE, 5 s if it is not set.
-func TestOutageIsNeverHeld(t *testing.T) {
+// Outage checks that a free name is never reported as held during an outage: not to a try, of which
+// there are ten each second, and not to a waiter. All servers of the store, or a majority of them, are
+// cut off for HOLDFAST_OUTAGE, 5 s if it is not set. A store without servers has no outages.
+func Outage(t *testing.T, s *Store) {
+	t.Helper()
 	length, err := time.ParseDuration(os.Getenv("HOLDFAST_OUTAGE"))
 	if err != nil {
 		length = 5 * time.Second
 	}
-	storetest.EachOfAll(t, func(t *testing.T, s *storetest.Store) {
-		if !s.Networked() {
-			return // there is nothing to cut
-		}
-		t.Run("all servers", func(t *testing.T) { outage(t, s, length, (*storetest.Link).Cut) })
-		t.Run("a majority", func(t *testing.T) { outage(t, s, length, (*storetest.Link).CutMajority) })
-	})
+	if !s.Networked() {
+		return
+	}
+	t.Run("all servers", func(t *testing.T) { outage(t, s, length, (*Link).Cut) })
+	t.Run("a majority", func(t *testing.T) { outage(t, s, length, (*Link).CutMajority) })
 }
 
-func outage(t *testing.T, s *storetest.Store, length time.Duration, cut func(*storetest.Link)) {
+func outage(t *testing.T, s *Store, length time.Duration, cut func(*Link)) {
 	t.Parallel()
 	link := s.Link(t)
 	c, err := holdfast.Open(t.Context(), link.URL, nil)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package storetest_test
+package storetest
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/httplock"
-	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/once"
 )
 
@@ -112,7 +111,7 @@ type round struct {
 	c      *holdfast.Client
 	other  *holdfast.Client
 	cancel context.CancelFunc
-	link   *storetest.Link
+	link   *Link
 }
 
 var endings = []ending{
@@ -149,76 +148,74 @@ var endings = []ending{
 	},
 }
 
-// TestEndings: on every store, however the work of Do, DoAll or a recipe is cut short, the error
-// shows it although the work returns nil, no other client has the lock too soon, and the next one
-// gets it.
-func TestEndings(t *testing.T) {
-	storetest.EachOfAll(t, func(t *testing.T, s *storetest.Store) {
-		other := s.Open(t, nil)
-		for _, e := range endings {
-			if e.name == "loss" && !s.Networked() || e.broken && !other.Guarantees().Break {
+// Endings checks that, however the work of Do, DoAll or a recipe is cut short, the error shows it
+// although the work returns nil, no other client has the lock too soon, and the next one gets it.
+func Endings(t *testing.T, s *Store) {
+	t.Helper()
+	other := s.Open(t, nil)
+	for _, e := range endings {
+		if e.name == "loss" && !s.Networked() || e.broken && !other.Guarantees().Break {
+			continue
+		}
+		for kind, run := range recipes {
+			if kind == "once" && !other.Guarantees().Keep {
 				continue
 			}
-			for kind, run := range recipes {
-				if kind == "once" && !other.Guarantees().Keep {
-					continue
+			began := time.Now()
+			overlaps, nils := 0, 0
+			var link *Link
+			open := func() *holdfast.Client {
+				if e.name != "loss" {
+					return s.Open(t, nil)
 				}
-				began := time.Now()
-				overlaps, nils := 0, 0
-				var link *storetest.Link
-				open := func() *holdfast.Client {
-					if e.name != "loss" {
-						return s.Open(t, nil)
-					}
-					link = s.Link(t)
-					return s.OpenURL(t, link.URL, nil)
-				}
-				c := open()
-				underDo := kind == "Do" || kind == "DoAll"
-				rounds := storetest.Rounds(t, 10)
-				if underDo {
-					rounds = storetest.Rounds(t, 25)
-				}
-				if e.slow {
-					rounds = 2
-				}
-				for i := range rounds {
-					if i > 0 && (e.name == "Close" || e.name == "loss") {
-						c = open()
-					}
-					r := &round{name: fmt.Sprintf("%s/%s/%d", e.name, kind, i), c: c, other: other, link: link}
-					err, overlap := r.run(t, &e, run)
-					if overlap {
-						overlaps++
-					}
-					if underDo { // once keeps the name
-						checkFree(t, other, r.name)
-					}
-					want := e.want
-					if e.name == "SIGTERM" && kind != "httplock" { // the error of the work
-						want = []error{context.Canceled}
-					}
-					if err == nil && want != nil {
-						nils++
-					}
-					for _, want := range want {
-						if err != nil && !errors.Is(err, want) {
-							t.Errorf("%s, %s: %v, want an error that matches %q", e.name, kind, err, want)
-						}
-					}
-					if want == nil && err != nil {
-						t.Errorf("%s, %s: %v", e.name, kind, err)
-					}
-				}
-				if overlaps > 0 && !e.broken || nils > 0 {
-					t.Errorf("%s, %s: %d overlaps, %d times nil, in %d rounds",
-						e.name, kind, overlaps, nils, rounds)
-				}
-				took := time.Since(began).Round(time.Millisecond)
-				t.Logf("%s, %s: %d rounds in %v", e.name, kind, rounds, took)
+				link = s.Link(t)
+				return s.OpenURL(t, link.URL, nil)
 			}
+			c := open()
+			underDo := kind == "Do" || kind == "DoAll"
+			rounds := Rounds(t, 10)
+			if underDo {
+				rounds = Rounds(t, 25)
+			}
+			if e.slow {
+				rounds = 2
+			}
+			for i := range rounds {
+				if i > 0 && (e.name == "Close" || e.name == "loss") {
+					c = open()
+				}
+				r := &round{name: fmt.Sprintf("%s/%s/%d", e.name, kind, i), c: c, other: other, link: link}
+				err, overlap := r.run(t, &e, run)
+				if overlap {
+					overlaps++
+				}
+				if underDo { // once keeps the name
+					checkFree(t, other, r.name)
+				}
+				want := e.want
+				if e.name == "SIGTERM" && kind != "httplock" { // the error of the work
+					want = []error{context.Canceled}
+				}
+				if err == nil && want != nil {
+					nils++
+				}
+				for _, want := range want {
+					if err != nil && !errors.Is(err, want) {
+						t.Errorf("%s, %s: %v, want an error that matches %q", e.name, kind, err, want)
+					}
+				}
+				if want == nil && err != nil {
+					t.Errorf("%s, %s: %v", e.name, kind, err)
+				}
+			}
+			if overlaps > 0 && !e.broken || nils > 0 {
+				t.Errorf("%s, %s: %d overlaps, %d times nil, in %d rounds",
+					e.name, kind, overlaps, nils, rounds)
+			}
+			took := time.Since(began).Round(time.Millisecond)
+			t.Logf("%s, %s: %d rounds in %v", e.name, kind, rounds, took)
 		}
-	})
+	}
 }
 
 // run returns the error of the recipe, and whether the next holder was too early.

@@ -1,0 +1,13 @@
+//go:build unix
+
+package storetest_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/storetest"
+)
+
+func TestEndings(t *testing.T) { storetest.EachOfAll(t, storetest.Endings) }
+
+func TestOutageIsNeverHeld(t *testing.T) { storetest.EachOfAll(t, storetest.Outage) }

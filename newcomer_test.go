@@ -1,0 +1,83 @@
+package holdfast_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// What a first program gets wrong has an error that names what to write.
+func TestFirstMistakes(t *testing.T) {
+	t.Parallel()
+	for url, says := range map[string]string{
+		"localhost:6379": "redis://localhost:6379", "cache.example.com:6379": "redis://cache.example.com:6379",
+		"127.0.0.1:5432": "postgres://127.0.0.1:5432", "db:5432/orders": "postgres://db:5432/orders", "etcd1:2379": "etcd://etcd1:2379",
+		"/var/lib/locks": "file:///var/lib/locks",
+		"mongodb://host": "there are: ", "localhost": "redis://host:6379",
+	} {
+		_, err := holdfast.Open(t.Context(), url, nil)
+		if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", url, err, says)
+		}
+	}
+	for _, url := range []string{"user:SecretWord@host:6379", "redis:SecretWord"} {
+		if _, err := holdfast.Open(t.Context(), url, nil); err == nil || strings.Contains(err.Error(), "SecretWord") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		locks := holdfast.New(memstore.New(), nil)
+		defer locks.Close()
+		lock, err := locks.Acquire(t.Context(), "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Release()
+		for what, o := range map[string]*holdfast.Options{"Wait": {Wait: 5}, "TTL": {TTL: 30}, "MaxHold": {MaxHold: 5}} {
+			if _, err := locks.Acquire(t.Context(), "a", o); err == nil || !strings.Contains(err.Error(), "a number alone is nanoseconds: write ") || !strings.Contains(err.Error(), "*time.Second") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if _, err := locks.Acquire(t.Context(), "a", &holdfast.Options{Wait: 5 * time.Millisecond}); err == nil || strings.Contains(err.Error(), "nanoseconds") {
+			t.Errorf("a short Wait: %v", err)
+		}
+	})
+	if text := (driver.Record{}).String(); text != "no hold" {
+		t.Errorf("the zero Record: %s", text)
+	}
+	if text := (driver.Record{Name: "a"}).String(); text != `"a" held by an unknown holder` {
+		t.Errorf("a hold of a foreign client: %s", text)
+	}
+}
+
+// Shared and Limit of a call win over Reentrant of the Config. Together in one call they are
+// refused.
+func TestReentrantByDefault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		locks := holdfast.New(memstore.New(), &holdfast.Config{Options: holdfast.Options{Reentrant: true}})
+		defer locks.Close()
+		for name, o := range map[string]*holdfast.Options{"shared": {Shared: true}, "limited": {Limit: 2}, "plain": nil} {
+			first, err := locks.TryAcquire(t.Context(), name, o)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			second, err := locks.TryAcquire(t.Context(), name, o)
+			if err != nil {
+				t.Fatalf("%s, again: %v", name, err)
+			}
+			if joined := first.Token() == second.Token(); joined != (o == nil) {
+				t.Errorf("%s: the second joins the first: %v", name, joined)
+			}
+		}
+		if _, err := locks.TryAcquire(t.Context(), "x", &holdfast.Options{Shared: true, Reentrant: true}); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("both in one call: %v", err)
+		}
+	})
+}
