@@ -62,10 +62,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 			made, q, err = s.makeEntry(ctx, began, &req, waits, req.TTL, token, tokens)
 		}
 		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound) && try < 5:
-			s.mu.Lock()
-			s.counters = 0 // It may be that of the counters.
-			s.mu.Unlock()
+		case (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, errForeignKey)) && try < 5:
 			continue
 		case err != nil:
 			return res, err
@@ -136,7 +133,7 @@ func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.Acqu
 	if err != nil {
 		return false, q, err
 	}
-	counters, err := s.dayLease(ctx)
+	counters, err := s.counterLease(ctx, req.Name, 0)
 	if err != nil {
 		s.putLease(l)
 		return false, q, err
@@ -147,21 +144,38 @@ func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.Acqu
 	conditions := []clientv3.Cmp{absent(s.tokKey(name, token), s.countersEnd(name)), absent(begin, end)}
 	rec := record{Holder: req.Holder, Since: time.Now().UnixMilli(), Tokens: tokens, Metadata: req.Metadata}
 	state := s.queueOps(name, req.Owner, token)
-	puts := []clientv3.Op{
-		clientv3.OpPut(own, fmt.Sprintf("%016d", token), clientv3.WithLease(l.id)),
-		clientv3.OpPut(mine, rec.encode(), clientv3.WithLease(l.id)),
-		clientv3.OpDelete(s.tokKey(name, 0), clientv3.WithRange(s.tokKey(name, token))),
-		clientv3.OpPut(s.tokKey(name, token+int64(tokens)-1), "", clientv3.WithLease(counters)),
+	puts := func(l, counters clientv3.LeaseID) []clientv3.Op {
+		return []clientv3.Op{
+			clientv3.OpPut(own, fmt.Sprintf("%016d", token), clientv3.WithLease(l)),
+			clientv3.OpPut(mine, rec.encode(), clientv3.WithLease(l)),
+			clientv3.OpDelete(s.tokKey(name, 0), clientv3.WithRange(s.tokKey(name, token))),
+			clientv3.OpPut(s.tokKey(name, token+int64(tokens)-1), "", clientv3.WithLease(counters)),
+		}
 	}
+	success := puts(l.id, counters)
 	if waits {
 		conditions[1] = absent(mine, end)
 		conditions = append(conditions, absent(own, own+"\x00"), clientv3.Compare(clientv3.CreateRevision(begin), ">", 0).WithRange(end))
-		puts = append(slices.Clone(state), puts...)
+		success = append(slices.Clone(state), success...)
 	}
-	resp, err := s.write(ctx, name, clientv3.OpTxn(conditions, puts, state))
+	resp, err := s.write(ctx, name, clientv3.OpTxn(conditions, success, state))
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		// It may be the keys, or a key of somebody else on a lease, which no new lease has.
+		ctx, cancel := bounded(ctx)
+		defer cancel()
+		if _, tryErr := s.do(ctx, clientv3.OpTxn([]clientv3.Cmp{never(mine)}, puts(0, 0), state)); tryErr == nil {
+			s.dropRefused(l)
+			if _, grantErr := s.counterLease(ctx, name, counters); grantErr != nil {
+				return false, q, grantErr
+			}
+			return false, q, driver.NotApplied(fmt.Errorf("%w: %w", errForeignKey, err))
+		}
+	}
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrNoSpace) { // The entry may have been made, and ends with the lease.
-			if _, revokeErr := s.client.Revoke(ctx, l.id); revokeErr == nil || errors.Is(revokeErr, rpctypes.ErrLeaseNotFound) {
+			ctx, cancel := bounded(ctx)
+			defer cancel()
+			if s.revoke(ctx, l.id) == nil {
 				return false, q, driver.NotApplied(err)
 			}
 		}
@@ -175,12 +189,21 @@ func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.Acqu
 	if made = resp.Succeeded; made {
 		s.remember(name, req.Owner, func(e *entry) { e.token, e.lease = token, l })
 	} else {
-		s.putLease(l)
+		s.stock(l)
 	}
 	if waits || !made {
 		q, err = s.decodeQueue(resp)
 	}
 	return made, q, err
+}
+
+// errForeignKey is the error of a request whose lease may have a key that the user may not write.
+var errForeignKey = errors.New("a lease has keys of another user")
+
+// never is a condition that does not hold. The server checks the rights of its transaction all the
+// same.
+func never(key string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(key), "<", 0)
 }
 
 // absent is the condition that no key is from begin to end.
@@ -324,7 +347,7 @@ func (s *Store) recognize(ctx context.Context, began time.Time, req *driver.Acqu
 	return res, nil
 }
 
-// parseOwn reads the value of a key own/NAME\x00OWNER.
+// parseOwn reads the value of a key own/NAME\x00HASH.
 func parseOwn(kv *mvccpb.KeyValue) (token int64, kept bool) {
 	text, kept := strings.CutPrefix(string(kv.Value), "k")
 	token, _ = strconv.ParseInt(text, 10, 64) // else 0

@@ -11,10 +11,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/transport"
 )
 
 var _ driver.Examiner = (*Store)(nil)
@@ -24,6 +29,7 @@ const (
 	checkMembers = "etcd.members"
 	checkMember  = "etcd.member"
 	checkVersion = "etcd.version"
+	checkTLS     = "etcd.tls"
 	checkSpace   = "etcd.space"
 	checkRights  = "etcd.rights"
 	checkTTL     = "etcd.ttl"
@@ -42,35 +48,33 @@ func (s *Store) Examine(ctx context.Context, o driver.Examination) ([]driver.Fin
 		return nil, err
 	}
 	addrs := s.client.Endpoints()
-	states, errs := make([]*clientv3.StatusResponse, len(addrs)), make([]error, len(addrs))
-	var group sync.WaitGroup
-	for i, addr := range addrs {
-		group.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-			defer cancel()
-			var why atomic.Pointer[string]
-			state, err := s.client.Status(context.WithValue(ctx, connectionKey{}, &why), addr)
-			states[i], errs[i] = state, explain(err, &why)
-		})
+	states, errs := s.statuses(ctx, addrs)
+	first := slices.IndexFunc(states, func(state *clientv3.StatusResponse) bool { return state != nil })
+	for i, state := range states {
+		if state == nil || state.Header.ClusterId == states[first].Header.ClusterId {
+			continue
+		}
+		return []driver.Finding{{
+			Check: checkMembers, Severity: driver.SeverityFailure,
+			Found: fmt.Sprintf("the addresses are of two clusters, each of which grants every lock: %s of %x, %s of %x",
+				addrs[first], states[first].Header.ClusterId, addrs[i], state.Header.ClusterId),
+			Want: "members of one cluster", Remedy: "leave the addresses of the other cluster out of the URL",
+		}}, nil
 	}
-	group.Wait()
-	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	ctx, cancel := context.WithTimeout(ctx, requestBound+statusTimeout)
 	defer cancel()
 	var list *clientv3.MemberListResponse
-	err := s.onVoter(func() (err error) {
+	err := s.send(ctx, func(ctx context.Context) (err error) {
 		list, err = s.client.MemberList(ctx)
 		return err
 	})
-	if err != nil {
-		errs = append(errs, s.storeError(err))
-		return nil, errors.Join(slices.CompactFunc(errs, func(a, b error) bool { return a != nil && b != nil && a.Error() == b.Error() })...)
+	var all []driver.Finding
+	if err == nil {
+		all = s.examineMembers(ctx, list, addrs, states)
 	}
-	all := []driver.Finding{examineSize(list)}
 	space := driver.Finding{Check: checkSpace, Severity: driver.SeverityOK, Found: "no member has an alarm"}
 	for i, addr := range addrs {
-		if u, err := url.Parse(addr); err == nil && u.Host != "" {
-			addr = u.Host
-		}
+		addr = hostOf(addr)
 		member := driver.Finding{Check: checkMember, Server: addr, Severity: driver.SeverityOK, Found: "it serves, and has a leader"}
 		switch state := states[i]; {
 		case errs[i] != nil:
@@ -91,39 +95,124 @@ func (s *Store) Examine(ctx context.Context, o driver.Examination) ([]driver.Fin
 			if strings.Contains(text, "NOSPACE") || strings.Contains(text, "CORRUPT") {
 				space.Severity, space.Found, space.Want = driver.SeverityFailure, "the cluster grants nothing: "+strings.TrimSpace(text), "no alarm"
 				space.Remedy = "etcdctl compact and defrag, or a greater --quota-backend-bytes; then etcdctl alarm disarm"
+				if strings.Contains(text, "CORRUPT") {
+					space.Remedy = "replace the member whose data differs; then etcdctl alarm disarm"
+				}
 			}
 		}
+	}
+	if err != nil { // Without a majority there is no list, and no lock.
+		return all, s.storeError(err)
 	}
 	rights, err := s.examineRights(ctx)
 	if err != nil {
 		return append(all, space), err
 	}
-	return append(all, space, rights, examineTTL(o.TTL)), nil
+	return append(all, space, s.examineTransport(ctx), rights, examineTTL(o.TTL)), nil
 }
 
-// onVoter makes a request again that a learner has refused: the next one goes to another member.
-func (s *Store) onVoter(request func() error) (err error) {
-	for range s.client.Endpoints() {
-		if err = request(); rpctypes.ErrorDesc(err) != rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner) {
-			break
+// statuses reads the status of the members at addrs.
+func (s *Store) statuses(ctx context.Context, addrs []string) ([]*clientv3.StatusResponse, []error) {
+	states, errs := make([]*clientv3.StatusResponse, len(addrs)), make([]error, len(addrs))
+	var group sync.WaitGroup
+	for i, addr := range addrs {
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+			defer cancel()
+			var why atomic.Pointer[string]
+			state, err := s.client.Status(context.WithValue(ctx, connectionKey{}, &why), addr)
+			states[i], errs[i] = state, explain(err, &why)
+		})
+	}
+	group.Wait()
+	return states, errs
+}
+
+// examineMembers checks how many members may fail, and reads the status of those that are not among
+// addrs. A member without an answer may be that of an address without one.
+func (s *Store) examineMembers(ctx context.Context, list *clientv3.MemberListResponse, addrs []string, states []*clientv3.StatusResponse) []driver.Finding {
+	serves := map[uint64]bool{}
+	unanswered := 0 // addresses
+	for _, state := range states {
+		if state == nil {
+			unanswered++
+			continue
+		}
+		serves[state.Header.MemberId] = state.Leader != 0
+	}
+	var absent []string
+	for _, m := range list.Members {
+		if _, ok := serves[m.ID]; !ok && !m.IsLearner && len(m.ClientURLs) > 0 {
+			absent = append(absent, m.ClientURLs[0])
 		}
 	}
-	return err
+	absentStates, errs := s.statuses(ctx, absent)
+	var found []driver.Finding
+	for i, addr := range absent {
+		f := driver.Finding{Check: checkMember, Server: hostOf(addr), Severity: driver.SeverityNote, Found: "it serves, and is not in the URL", Want: "the addresses of all members", Remedy: "add it to the URL"}
+		switch state := absentStates[i]; {
+		case state != nil && state.Header.ClusterId == list.Header.ClusterId:
+			serves[state.Header.MemberId] = state.Leader != 0
+		case unanswered > 0:
+			unanswered--
+			continue
+		case state != nil:
+			f.Severity, f.Found = driver.SeverityWarning, "it is not in the URL, and a member of another cluster answers there"
+			f.Want, f.Remedy = "its own address in --advertise-client-urls", "correct the address"
+		default:
+			f.Severity, f.Found = driver.SeverityWarning, "it is not in the URL, and cannot be reached: "+errs[i].Error()
+			f.Want, f.Remedy = "all members in service", "start it, or correct its --advertise-client-urls"
+		}
+		found = append(found, f)
+	}
+	return append([]driver.Finding{examineSize(list, serves)}, found...)
 }
 
-func examineSize(list *clientv3.MemberListResponse) driver.Finding {
-	n := 0
+// hostOf returns the host and port of an address of a member.
+func hostOf(addr string) string {
+	if u, err := url.Parse(addr); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return addr
+}
+
+// examineTransport checks where a connection of the client goes: that of its next request.
+func (s *Store) examineTransport(ctx context.Context) driver.Finding {
+	var to peer.Peer
+	_, err := etcdserverpb.NewMaintenanceClient(s.client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{}, grpc.Peer(&to))
+	if err != nil && to.Addr == nil {
+		return driver.Finding{Check: checkTLS, Severity: driver.SeverityUnknown, Found: "cannot tell: " + err.Error(), Want: "TLS, if the connection leaves this host"}
+	}
+	_, encrypted := to.AuthInfo.(credentials.TLSInfo)
+	return transport.Examine(checkTLS, to.LocalAddr, to.Addr, encrypted, "etcds:// in the URL")
+}
+
+// examineSize checks how many members there are, of which some serve.
+func examineSize(list *clientv3.MemberListResponse, serves map[uint64]bool) driver.Finding {
+	n, serving := 0, 0
 	for _, m := range list.Members {
-		if !m.IsLearner {
-			n++
+		if m.IsLearner {
+			continue
+		}
+		n++
+		if serves[m.ID] {
+			serving++
 		}
 	}
 	f := driver.Finding{Check: checkMembers, Severity: driver.SeverityOK, Found: fmt.Sprintf("%d members, of which %d may fail", n, (n-1)/2)}
 	if n == 1 {
 		f.Found = "it is a single member, which may not fail"
 	}
+	if serving < n { // A majority serves, or there is no list.
+		f.Severity, f.Found = driver.SeverityWarning, fmt.Sprintf("%d of %d members serve, of which %d may fail", serving, n, max(serving-n/2-1, 0))
+		f.Want, f.Remedy = "all members in service", "see the members that do not serve"
+		return f
+	}
 	if n%2 == 0 || n == 1 {
-		f.Severity, f.Want, f.Remedy = driver.SeverityNote, "an odd number of members, at least 3", "etcdctl member add"
+		f.Severity, f.Want, f.Remedy = driver.SeverityNote, "an odd number of members, at least 3", "add a member, first as a learner: see etcd's runtime reconfiguration"
+		if n == 1 {
+			f.Remedy = "add two members, one after the other and each as a learner first: see etcd's runtime reconfiguration"
+		}
 	}
 	return f
 }
@@ -144,25 +233,21 @@ func examineVersion(addr, version string) driver.Finding {
 // examineRights checks the rights of the user.
 func (s *Store) examineRights(ctx context.Context) (driver.Finding, error) {
 	const name = "holdfast-doctor/rights"
-	never := clientv3.Compare(clientv3.CreateRevision(s.recKey(name, 0)), "<", 0)
-	txn := clientv3.OpTxn([]clientv3.Cmp{never}, []clientv3.Op{
+	txn := clientv3.OpTxn([]clientv3.Cmp{never(s.recKey(name, 0))}, []clientv3.Op{
 		clientv3.OpPut(s.ownKey(name, name), ""), clientv3.OpPut(s.recKey(name, 0), ""), clientv3.OpPut(s.tokKey(name, 0), ""),
 	}, []clientv3.Op{
 		clientv3.OpGet(s.prefix+"rec/", clientv3.WithPrefix(), clientv3.WithCountOnly()),
 		clientv3.OpGet(s.prefix+"own/", clientv3.WithPrefix(), clientv3.WithCountOnly()),
 		clientv3.OpGet(s.prefix+"tok/", clientv3.WithPrefix(), clientv3.WithCountOnly()),
 	})
-	err := s.onVoter(func() error {
-		_, err := s.client.Do(ctx, txn)
-		return err
-	})
+	_, err := s.do(ctx, txn)
 	f := driver.Finding{Check: checkRights, Severity: driver.SeverityOK, Found: "the user may read and write below " + s.prefix}
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		f.Severity, f.Found, f.Want = driver.SeverityFailure, "the user may not read and write below "+s.prefix, "the right to do both"
 		f.Remedy = fmt.Sprintf("etcdctl role grant-permission --prefix=true ROLE readwrite %q", s.prefix)
-	case errors.Is(err, rpctypes.ErrNoSpace):
-		f.Severity, f.Found, f.Want = driver.SeverityUnknown, "cannot tell: "+err.Error(), "a cluster with space"
+	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, rpctypes.ErrCorrupt):
+		f.Severity, f.Found, f.Want = driver.SeverityUnknown, "cannot tell: "+err.Error(), "a cluster without an alarm"
 	case err != nil:
 		return f, s.storeError(err)
 	}

@@ -3,14 +3,18 @@
 package etcdstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -45,7 +49,7 @@ func wantExamined(t *testing.T, s *Store, o *holdfast.ExamineOptions, want strin
 	}
 }
 
-const wellEtcd = "members note member ok version - space ok rights ok ttl ok latency ok probe ok clock ok notices ok"
+const wellEtcd = "members note member ok version - space ok tls ok rights ok ttl ok latency ok probe ok clock ok notices ok"
 
 // An examination leaves no key of its names.
 func TestExamine(t *testing.T) {
@@ -53,6 +57,7 @@ func TestExamine(t *testing.T) {
 	member := servers.StartEtcd(t)
 	s := open(t, member)
 	wantExamined(t, s, nil, wellEtcd)
+	wantExamined(t, s, nil, wellEtcd) // once more, on what the first has left
 	grant(t, s, request("owner", time.Hour))
 	if err := s.Forget(t.Context(), "name"); err != nil {
 		t.Error(err)
@@ -71,12 +76,12 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// Members that are down, without a leader, or without a vote are found while the others serve.
+// Members that are down or without a vote are found while the others serve.
 func TestExamineMembers(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartEtcdCluster(t, 3)
 	s, quick := open(t, cluster...), &holdfast.ExamineOptions{NoProbe: true}
-	const well = "members ok member ok version - member ok version - member ok version - space ok rights ok ttl ok latency ok"
+	const well = "members ok member ok version - member ok version - member ok version - space ok tls ok rights ok ttl ok latency ok"
 	wantExamined(t, s, quick, well)
 	learner := servers.StartEtcdLearner(t, cluster)
 	alone := New(directClient(t, append(cluster, learner)...), nil)
@@ -89,12 +94,51 @@ func TestExamineMembers(t *testing.T) {
 		t.Error(err)
 	}
 	cluster[2].Kill()
-	if checks, text := examined(t, s, quick); !strings.HasPrefix(checks, "members ok member ok version - member ok version - member warn space") {
+	if checks, text := examined(t, s, quick); !strings.HasPrefix(checks, "members warn member ok version - member ok version - member warn space") {
 		t.Errorf("%s\n%s", checks, text)
 	}
 	cluster[1].Kill()
-	if checks, text := examined(t, s, quick); !strings.Contains(checks, holdfast.ErrUnavailable.Error()) {
+	var checks, text string
+	eventually(t, "finding of a member without a leader", func() bool {
+		checks, text = examined(t, s, quick)
+		return strings.Contains(text, "it has no leader")
+	})
+	if !strings.HasPrefix(checks, "member warn version - member warn member warn ") || !strings.Contains(checks, holdfast.ErrUnavailable.Error()) {
 		t.Errorf("%s\n%s", checks, text)
+	}
+}
+
+// A member that is not in the URL counts, and is found.
+func TestExamineAbsentMembers(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartEtcdCluster(t, 3)
+	s := New(directClient(t, cluster[0]), nil)
+	t.Cleanup(func() { must(t, s.Close()) })
+	quick := &holdfast.ExamineOptions{NoProbe: true}
+	if checks, text := examined(t, s, quick); !strings.HasPrefix(checks, "members ok member note member note member ok ") || !strings.Contains(text, "3 members, of which 1 may fail") {
+		t.Errorf("%s\n%s", checks, text)
+	}
+	cluster[2].Kill()
+	var checks, text string
+	eventually(t, "finding of the member that is down", func() bool { // It may have led.
+		checks, text = examined(t, s, quick)
+		return strings.Contains(checks, " ttl ")
+	})
+	if !strings.HasPrefix(checks, "members warn member ") || !strings.Contains(text, "2 of 3 members serve, of which 0 may fail") || !strings.Contains(text, "it is not in the URL, and cannot be reached") {
+		t.Errorf("%s\n%s", checks, text)
+	}
+}
+
+// A member without a leader is found while the others serve.
+func TestExamineWithoutLeader(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartEtcdClusterWithLinks(t, 3)
+	s := open(t, cluster...)
+	cluster[2].CutOff()
+	eventually(t, "a leader", func() bool { return cluster[0].Leads() || cluster[1].Leads() })
+	for range 4 { // The requests go to the members in turns.
+		wantExamined(t, s, &holdfast.ExamineOptions{NoProbe: true},
+			"members warn member ok version - member ok version - member warn version - space ok tls ok rights ok ttl ok latency ok")
 	}
 }
 
@@ -112,40 +156,16 @@ func directClient(t *testing.T, members ...*servers.Etcd) *clientv3.Client {
 // A user without the right to write is found, and one with it is well.
 func TestExamineRights(t *testing.T) {
 	t.Parallel()
-	member := servers.StartEtcd(t)
-	root, ctx := directClient(t, member), t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for user, kind := range map[string]clientv3.PermissionType{
-		"reader": clientv3.PermissionType(clientv3.PermRead), "writer": clientv3.PermissionType(clientv3.PermReadWrite),
-	} {
-		_, err := root.RoleAdd(ctx, user)
-		must(err)
-		_, err = root.RoleGrantPermission(ctx, user, DefaultPrefix, clientv3.GetPrefixRangeEnd(DefaultPrefix), kind)
-		must(err)
-		_, err = root.UserAdd(ctx, user, "secret")
-		must(err)
-		_, err = root.UserGrantRole(ctx, user, user)
-		must(err)
-	}
-	_, err := root.UserAdd(ctx, "root", "secret")
-	must(err)
-	_, err = root.UserGrantRole(ctx, "root", "root")
-	must(err)
-	_, err = root.AuthEnable(ctx)
-	must(err)
+	member := servers.StartEtcd(t, "--bcrypt-cost", "4")
+	enableAuth(t, member, map[string]right{"reader": {mayRead, DefaultPrefix}, "writer": {mayDoIt, DefaultPrefix}})
 	for user, want := range map[string]string{
 		"writer": wellEtcd,
-		"reader": "members note member ok version - space ok rights fail ttl ok latency ok probe fail",
+		"reader": "members note member ok version - space ok tls ok rights fail ttl ok latency ok probe fail",
 	} {
 		s, err := openText(t, "etcd://"+user+":secret@"+member.Addr)
-		must(err)
+		must(t, err)
 		wantExamined(t, s, nil, want)
-		must(s.Close())
+		must(t, s.Close())
 	}
 	if _, err := openText(t, "etcd://writer:wrong@"+member.Addr); err == nil || strings.Contains(err.Error(), "wrong@") {
 		t.Errorf("a wrong password: %v", err)
@@ -156,8 +176,27 @@ func TestExamineSpace(t *testing.T) {
 	t.Parallel()
 	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
 	useUpSpace(t, s)
-	if checks, text := examined(t, s, nil); !strings.HasPrefix(checks, "members note member ok version - space fail rights unknown ttl ok latency ok probe fail") {
+	if checks, text := examined(t, s, nil); !strings.HasPrefix(checks, "members note member ok version - space fail tls ok rights unknown ttl ok latency ok probe fail") {
 		t.Errorf("%s\n%s", checks, text)
+	}
+}
+
+// The alarm CORRUPT is found, and it is not taken for that of the space.
+func TestExamineCorrupt(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartEtcd(t))
+	status, err := s.client.Status(t.Context(), s.client.Endpoints()[0])
+	must(t, err)
+	_, err = pb.NewMaintenanceClient(s.client.ActiveConnection()).Alarm(t.Context(), &pb.AlarmRequest{
+		Action: pb.AlarmRequest_ACTIVATE, MemberID: status.Header.MemberId, Alarm: pb.AlarmType_CORRUPT,
+	})
+	must(t, err)
+	checks, text := examined(t, s, &holdfast.ExamineOptions{NoProbe: true})
+	if !strings.HasPrefix(checks, "members note member ok version - space fail tls ok rights unknown ttl ok") || !strings.Contains(text, "CORRUPT") || strings.Contains(text, "defrag") {
+		t.Errorf("%s\n%s", checks, text)
+	}
+	if res, err := s.Acquire(t.Context(), request("owner", time.Minute)); !driver.IsNotApplied(err) {
+		t.Errorf("Acquire: %+v, %v, want it refused", res, err)
 	}
 }
 
@@ -172,3 +211,27 @@ func TestExamineVersion(t *testing.T) {
 		}
 	}
 }
+
+// A connection that leaves this host is one of TLS, or a warning.
+func TestExamineTransport(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	far, err := clientv3.New(clientv3.Config{Endpoints: servers.EtcdAddrs([]*servers.Etcd{member}), Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", member.Addr)
+			return farConn{conn}, err
+		})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = far.Close() })
+	if checks, text := examined(t, New(far, nil), nil); !strings.Contains(checks, " tls warn ") || !strings.Contains(text, "192.0.2.7:2379 is not encrypted") {
+		t.Errorf("%s\n%s", checks, text)
+	}
+}
+
+// A farConn is a connection to a server that is on another host.
+type farConn struct{ net.Conn }
+
+func (farConn) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 40000} }
+func (farConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 2379} }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,9 +22,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 func open(t *testing.T, cluster ...*servers.Etcd) *Store {
@@ -190,6 +194,123 @@ func TestMemberCutOff(t *testing.T) {
 	}
 }
 
+// A member that is cut off by the network, whether it has led or not, answers nothing about locks
+// that change among the others. When it is back, it shows what they have done, and who waits there
+// is notified.
+func TestMemberCutOffByTheNetwork(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartEtcdClusterWithLinks(t, 3)
+	for _, leads := range []bool{true, false} {
+		i := slices.IndexFunc(cluster, func(m *servers.Etcd) bool { return m.Leads() == leads })
+		alone, others := open(t, cluster[i]), open(t, cluster[(i+1)%3], cluster[(i+2)%3])
+		notices := make(chan driver.Notice, 10)
+		alone.Notify(func(n driver.Notice) { notices <- n })
+		held := grant(t, alone, request("owner", time.Hour))
+		waited := request("other", time.Hour)
+		waited.Name = "waited"
+		grant(t, others, waited)
+		waiter := waited
+		waiter.Owner, waiter.Queue = "waiter", time.Hour
+		if res, err := alone.Acquire(t.Context(), waiter); err != nil || !res.Queued {
+			t.Fatalf("Acquire: %+v, %v, want a place", res, err)
+		}
+		cluster[i].CutOff()
+		eventually(t, "release by the others", func() bool {
+			_, err := others.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"})
+			return err == nil
+		})
+		if _, err := others.Release(t.Context(), driver.ReleaseRequest{Name: "waited", Owner: "other"}); err != nil {
+			t.Error(err)
+		}
+		next := grant(t, others, request("next", time.Hour))
+		for verb, call := range storecheck.Calls(alone, request("third", time.Minute)) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			if err := call(ctx); err == nil {
+				t.Errorf("%s of a member that is cut off succeeds", verb)
+			}
+			cancel()
+		}
+		fresh := request("next", time.Hour)
+		fresh.Name = "fresh"
+		grant(t, others, fresh)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if rec, held, err := alone.Lookup(ctx, "fresh"); err == nil {
+			t.Errorf("Lookup: %+v, %v, want an error", rec, held)
+		}
+		cancel()
+		c := holdfast.New(alone, nil)
+		if _, err := c.TryAcquire(t.Context(), "name", nil); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("TryAcquire: %v, want ErrUnavailable", err)
+		}
+		cluster[i].Rejoin()
+		eventually(t, "record of the others", func() bool {
+			rec, found, err := alone.Lookup(t.Context(), "name")
+			if err == nil && (!found || rec.Token != next.Token) {
+				t.Fatalf("Lookup: %+v, %v, want the token %d", rec, found, next.Token)
+			}
+			return err == nil
+		})
+		if n := receive(t, notices); n.Kind != driver.Granted || n.Owner != "waiter" {
+			t.Errorf("the notice %+v", n)
+		}
+		outcomes, err := alone.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
+		if err != nil || outcomes[0] != driver.RenewLost {
+			t.Errorf("Renew: %v, %v, want RenewLost", outcomes, err)
+		}
+		for _, release := range []driver.ReleaseRequest{{Name: "name", Owner: "next"}, {Name: "fresh", Owner: "next"}, {Name: "waited", Owner: "waiter"}} {
+			if released, err := alone.Release(t.Context(), release); !released || err != nil {
+				t.Errorf("Release: %v, %v", released, err)
+			}
+		}
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s within a minute", what)
+		}
+	}
+}
+
+// A cluster that has lost its disks grants a name that is held. The token of the second holder is
+// greater, and the first is lost by its next renewal.
+func TestForgetfulCluster(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	s, other := open(t, member), open(t, member)
+	first := grant(t, s, request("owner", time.Hour))
+	member.RestartEmpty()
+	var second driver.AcquireResult
+	eventually(t, "grant by the empty cluster", func() (granted bool) {
+		var err error
+		second, err = other.Acquire(t.Context(), request("other", time.Hour))
+		return err == nil && second.Granted
+	})
+	if second.Token <= first.Token {
+		t.Errorf("the token %d follows %d", second.Token, first.Token)
+	}
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: first.Token}})
+	if err != nil || outcomes[0] != driver.RenewLost {
+		t.Errorf("Renew: %v, %v, want RenewLost", outcomes, err)
+	}
+	grant(t, s, driver.AcquireRequest{Name: "another", Owner: "owner", TTL: time.Hour}) // with a lease of the empty cluster
+}
+
+// A learner refuses all requests, and has applied none.
+func TestLearner(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartEtcdCluster(t, 1)
+	grant(t, open(t, cluster...), request("owner", time.Hour))
+	s := open(t, servers.StartEtcdLearner(t, cluster))
+	for verb, call := range storecheck.Calls(s, request("owner", time.Hour)) {
+		if err := call(t.Context()); err == nil || !driver.IsNotApplied(err) {
+			t.Errorf("%s: %v, want it refused", verb, err)
+		}
+	}
+}
+
 // A hold of 6 s survives the death of the leader.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
@@ -312,6 +433,9 @@ func TestNoSpaceAfterTheEffect(t *testing.T) {
 			req := request("owner", time.Minute)
 			req.Name = fmt.Sprint("name", i)
 			res, err := s.Acquire(t.Context(), req)
+			if errors.Is(err, context.DeadlineExceeded) {
+				return // The machine is busy, and the Acquire is in doubt.
+			}
 			_, held, lookupErr := s.Lookup(t.Context(), req.Name)
 			if held != res.Granted || !held && !driver.IsNotApplied(err) || lookupErr != nil {
 				t.Errorf("Acquire: %+v, %v, and then Lookup: %v, %v", res, err, held, lookupErr)
@@ -319,6 +443,61 @@ func TestNoSpaceAfterTheEffect(t *testing.T) {
 		})
 	}
 	group.Wait()
+	for i := range 50 {
+		req := request("owner", time.Minute)
+		req.Name = fmt.Sprint("next", i)
+		grant(t, s, req)
+	}
+	wantOwnLeases(t, s)
+}
+
+// A batch that has used up the space is in doubt also if its transactions are turned away when each
+// is sent alone.
+func TestNoSpaceAndTurnedAway(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	var armed atomic.Bool
+	var refused atomic.Int32 // how many are still to be turned away
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{member.Addr}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			txn, ok := req.(*pb.TxnRequest)
+			if !ok || !writes(txn) {
+				return invoke(ctx, method, req, reply, conn, opts...)
+			}
+			isBatch := len(txn.Compare) == 0 && txn.Success[0].GetRequestTxn() != nil
+			if !isBatch && refused.Add(-1) >= 0 {
+				return rpctypes.ErrGRPCRequestTooManyRequests
+			}
+			err := invoke(ctx, method, req, reply, conn, opts...)
+			if err == nil && isBatch && armed.CompareAndSwap(true, false) {
+				refused.Store(int32(len(txn.Success)))
+				return rpctypes.ErrGRPCNoSpace
+			}
+			return err
+		})},
+	})
+	must(t, err)
+	defer client.Close()
+	s := New(client, nil)
+	defer s.Close()
+	grant(t, s, request("warm", time.Hour))
+	armed.Store(true)
+	for round := 0; armed.Load(); round++ { // until some have gone together
+		var group sync.WaitGroup
+		for i := range 100 {
+			group.Go(func() {
+				req := request("owner", time.Minute)
+				req.Name = fmt.Sprint("name", round, "/", i)
+				res, err := s.Acquire(t.Context(), req)
+				_, held, _ := s.Lookup(t.Context(), req.Name)
+				if held && !res.Granted && driver.IsNotApplied(err) {
+					t.Errorf("%s is held, and its owner got %v", req.Name, err)
+				}
+			})
+		}
+		group.Wait()
+	}
 	for i := range 50 {
 		req := request("owner", time.Minute)
 		req.Name = fmt.Sprint("next", i)
@@ -501,4 +680,75 @@ func openText(t *testing.T, text string) (*Store, error) {
 		return nil, err
 	}
 	return s.(*Store), nil
+}
+
+// Without a deadline of its own, no verb waits for a server that does not reply.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	c := dial(t, []*servers.Etcd{servers.StartEtcd(t)})
+	s := New(c.Client, nil)
+	t.Cleanup(func() { _ = s.Close() })
+	grant(t, s, request("owner", time.Hour))
+	c.proxies[0].Hold(faultproxy.Down)
+	other := request("other", time.Minute)
+	other.Name = "another"
+	for verb, call := range storecheck.Calls(s, other) {
+		replied := make(chan error, 1)
+		go func() { replied <- call(t.Context()) }()
+		select {
+		case err := <-replied:
+			if err == nil {
+				t.Errorf("%s succeeds", verb)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%s goes on after a minute", verb)
+		}
+	}
+}
+
+// A Release with a keep that arrives after its repetition was confirmed changes nothing, whether it
+// was the first or repeated another one.
+func TestLateKeep(t *testing.T) {
+	t.Parallel()
+	s := openObserved(t, servers.StartEtcd(t))
+	for _, repeats := range []bool{false, true} {
+		req := request("owner", time.Hour)
+		req.Name = fmt.Sprint("repeats=", repeats)
+		grant(t, s.Store, req)
+		keep := func(d time.Duration) (bool, error) {
+			return s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: "owner", Keep: d})
+		}
+		if repeats {
+			if released, err := keep(time.Hour); !released || err != nil {
+				t.Fatal(released, err)
+			}
+		}
+		var late []*pb.TxnRequest
+		lose := func(_ context.Context, req any, send func() error) error {
+			if txn, ok := req.(*pb.TxnRequest); ok && writes(txn) {
+				late = append(late, txn)
+				if !repeats || len(late) == 2 { // One that repeats finds the keep first.
+					return status.Error(codes.Unavailable, "the request was lost")
+				}
+			}
+			return send()
+		}
+		s.onUnary.Store(&lose)
+		if released, err := keep(time.Minute); (err == nil || driver.IsNotApplied(err)) && !(repeats && len(late) == 1) {
+			t.Fatalf("%s: Release: %v, %v, want it in doubt", req.Name, released, err)
+		}
+		s.onUnary.Store(nil)
+		if released, err := keep(time.Hour); !released || err != nil {
+			t.Fatalf("%s: Release again: %v, %v", req.Name, released, err)
+		}
+		for _, txn := range late {
+			if _, err := clientv3.RetryKVClient(s.client).Txn(t.Context(), txn); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rec, held, err := s.Lookup(t.Context(), req.Name)
+		if err != nil || !held || !rec.Kept || rec.Remaining < 30*time.Minute {
+			t.Errorf("%v, %v, %v, want it kept for an hour", rec, held, err)
+		}
+	}
 }

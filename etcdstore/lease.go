@@ -1,16 +1,23 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
-	"hash/fnv"
+	"fmt"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 const (
@@ -22,21 +29,31 @@ const (
 	// that have expired twice a second, and ends one in a transaction.
 	grain = 4 * time.Second
 
-	// maxIdle bounds the TTL of a lease without keys, which is revoked beyond.
-	maxIdle = 5 * time.Minute
+	// maxIdle bounds the seconds of a lease without keys. A longer one is revoked, except the last
+	// of an attempt that found the name held, so that a loop of attempts makes one.
+	maxIdle = 5 * 60
 
-	// dayTTL is the TTL of the lease of the counters of a day. Those of a floor have to last until
-	// clocks have passed it.
-	dayTTL = driver.MaxLead + 48*time.Hour
+	// tokensLast is how long the last token of a name is kept at least. One above a floor has to
+	// last until clocks have passed it: for driver.MaxLead.
+	tokensLast = 48 * time.Hour
 
-	// keepAliveBound limits the use of the stream, which others wait for.
-	keepAliveBound = time.Second
+	// maxStreams bounds the streams for keep-alives of a Store.
+	maxStreams = 16
+
+	// streamPart is how many keep-alives are sent on a stream before others may use it.
+	streamPart = 8
+
+	// streamWait is how long a keep-alive waits for a stream before another one is opened.
+	streamWait = 100 * time.Millisecond
+
+	// answerBound limits how long each answer to a keep-alive may take.
+	answerBound = time.Second
 )
 
 // A lease is a lease of the server. It lasts until certain at least. Store.mu guards it.
 type lease struct {
 	id      clientv3.LeaseID
-	seconds int64 // 0 if it is not known
+	seconds int64 // that were requested, 0 if that is not known
 	certain time.Time
 }
 
@@ -47,33 +64,61 @@ func (l *lease) endsBefore(t time.Time) bool {
 }
 
 // takeLease returns a lease that lasts until ttl after began at least.
-func (s *Store) takeLease(ctx context.Context, began time.Time, ttl time.Duration) (l *lease, err error) {
-	seconds := int64((ttl + slack + time.Second - 1) / time.Second)
+func (s *Store) takeLease(ctx context.Context, began time.Time, ttl time.Duration) (*lease, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	seconds := leaseSeconds(ttl)
+	var l *lease
 	s.mu.Lock()
 	if idle := s.idle[seconds]; len(idle) > 0 {
 		l = idle[len(idle)-1]
 		s.idle[seconds] = idle[:len(idle)-1]
-		if !l.certain.After(began) { // It has ended, and so have those before it.
+		if l.endsBefore(began) { // It has ended, and so have those before it.
 			l = nil
 			delete(s.idle, seconds)
 		}
 	}
-	isShort := l != nil && l.endsBefore(began.Add(ttl))
 	s.mu.Unlock()
-	if isShort {
-		err = s.keepAlive(ctx, []*lease{l})
+	if l != nil && !s.lastsUntil(l, began.Add(ttl)) {
+		deadline, _ := ctx.Deadline()
+		half, cancel := context.WithTimeout(ctx, time.Until(deadline)/2) // A new lease may succeed.
+		_ = s.keepAlive(half, []*lease{l})
+		cancel()
 	}
-	if err == nil && (l == nil || isShort && !s.lastsUntil(l, began.Add(ttl))) {
-		var resp *clientv3.LeaseGrantResponse
+	if l != nil && s.lastsUntil(l, began.Add(ttl)) {
+		return l, nil
+	}
+	return s.grantLease(ctx, 0, seconds)
+}
+
+// grantLease makes a lease. The server chooses the ID if it is 0. A request that fails because of
+// the network is made again until ctx ends, and one that the members turn away is not.
+func (s *Store) grantLease(ctx context.Context, id, seconds int64) (*lease, error) {
+	leases := pb.NewLeaseClient(s.client.ActiveConnection()) // The methods of the client repeat both.
+	for failures := 0; ; failures++ {
+		var resp *pb.LeaseGrantResponse
 		sent := time.Now()
-		if resp, err = s.client.Grant(ctx, seconds); err == nil {
-			l = &lease{id: resp.ID, seconds: seconds, certain: sent.Add(time.Duration(resp.TTL) * time.Second)}
+		err := s.send(ctx, func(ctx context.Context) (err error) {
+			if resp, err = leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: seconds}); err == nil {
+				err = s.checkReply(resp.Header.GetClusterId())
+			}
+			return err
+		})
+		switch {
+		case err == nil:
+			return &lease{id: clientv3.LeaseID(resp.ID), seconds: seconds, certain: sent.Add(time.Duration(resp.TTL) * time.Second)}, nil
+		case isTurnedAway(err):
+		case status.Code(err) == codes.Unavailable && retry.Sleep(ctx, retry.Backoff(failures, 25*time.Millisecond, 500*time.Millisecond)) == nil:
+			continue
+		case ctx.Err() != nil:
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
+		return nil, driver.NotApplied(s.storeError(rpctypes.Error(err))) // It has no keys, and ends by itself.
 	}
-	if err != nil {
-		return nil, driver.NotApplied(s.storeError(err)) // A lease that has no keys ends by itself.
-	}
-	return l, nil
+}
+
+func leaseSeconds(ttl time.Duration) int64 {
+	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
 
 func (s *Store) lastsUntil(l *lease, t time.Time) bool {
@@ -82,98 +127,215 @@ func (s *Store) lastsUntil(l *lease, t time.Time) bool {
 	return !l.endsBefore(t)
 }
 
-// putLease takes back a lease without keys, which may be nil.
+// putLease takes back a lease without keys, which may be nil, or ends one that is long.
 func (s *Store) putLease(l *lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l != nil && l.seconds > 0 && l.seconds <= int64(maxIdle/time.Second) {
-		s.idle[l.seconds] = append(s.idle[l.seconds], l)
-	} else if l != nil && !s.closed {
-		s.group.Go(func() {
-			ctx, cancel := context.WithTimeout(s.alive, requestBound)
-			defer cancel()
-			_, _ = s.client.Revoke(ctx, l.id) // else its time ends it
-		})
+	if l == nil {
+		return
 	}
+	if l.seconds == 0 || l.seconds > maxIdle {
+		s.revokeLater(l)
+		return
+	}
+	s.stock(l)
 }
 
-// dayLease returns the lease of the counters of this day. All clients choose the same one, so that
-// counters end together and cost no lease each.
-func (s *Store) dayLease(ctx context.Context) (clientv3.LeaseID, error) {
-	today := s.wall().Unix() / (24 * 60 * 60)
+// stock keeps a lease without keys. A long one replaces all other long ones.
+func (s *Store) stock(l *lease) {
+	if l.seconds > maxIdle {
+		s.endLong()
+	}
+	now := time.Now()
 	s.mu.Lock()
-	id, day := s.counters, s.countersDay
+	defer s.mu.Unlock()
+	idle := s.idle[l.seconds]
+	for len(idle) > 0 && idle[0].endsBefore(now) { // The first one has not been in use for longest.
+		idle = idle[1:]
+	}
+	s.idle[l.seconds] = append(idle, l)
+}
+
+// endLong ends the long leases that have no keys.
+func (s *Store) endLong() {
+	var ended []*lease
+	s.mu.Lock()
+	for seconds, idle := range s.idle {
+		if seconds > maxIdle {
+			ended = append(ended, idle...)
+			delete(s.idle, seconds)
+		}
+	}
 	s.mu.Unlock()
-	if id != 0 && day == today {
-		return id, nil
+	for _, l := range ended {
+		s.revokeLater(l)
 	}
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(s.prefix)) // never fails
-	id = clientv3.LeaseID(hash.Sum64()>>17)<<16 | clientv3.LeaseID(today&0xffff)
-	left, err := s.client.TimeToLive(ctx, id)
-	if err == nil && left.TTL < int64(dayTTL/time.Second)/2 {
-		grant := &pb.LeaseGrantRequest{ID: int64(id), TTL: int64(dayTTL / time.Second)}
-		if left.TTL > 0 {
-			grant.ID = 0 // The other is of a client whose clock is far off.
-		}
-		var resp *pb.LeaseGrantResponse
-		if resp, err = s.leases.LeaseGrant(ctx, grant); err == nil {
-			id = clientv3.LeaseID(resp.ID)
-		} else if rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCLeaseExist) {
-			err = nil // Another client was faster.
-		}
-	}
-	if err != nil {
-		return 0, driver.NotApplied(s.storeError(err))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counters, s.countersDay = id, today
-	return id, nil
 }
 
-// A keepAliveStream keeps leases alive. The server replies in the order of the requests. The zero
-// value is none. A user with a password is authenticated for each stream, so the Store has one.
+// dropRefused ends a lease that the server has refused because it has a key that the user may not
+// write, or lets its time end it. Others without keys of this package may have one as well, and are
+// not used.
+func (s *Store) dropRefused(l *lease) {
+	s.mu.Lock()
+	clear(s.idle)
+	s.mu.Unlock()
+	s.revokeLater(l)
+}
+
+// revokeLater ends a lease and its keys in the background. Close waits for it, for closeBound at
+// most.
+func (s *Store) revokeLater(l *lease) {
+	s.goWhileOpen(func() {
+		ctx, cancel := context.WithTimeout(s.revoking, requestBound)
+		defer cancel()
+		_ = s.revoke(ctx, l.id) // else its time ends it
+	})
+}
+
+// counterLease returns a lease for the last token of a name, which lasts for tokensLast at least.
+// It is one of 256 of the user and the day, by a hash of the name: few last tokens end at once, and
+// a name costs no lease of its own. All clients choose the same one, and the first makes it. The
+// days of the leases begin one after the other. One with an ID of its own replaces a lease that was
+// refused.
+func (s *Store) counterLease(ctx context.Context, name string, refused clientv3.LeaseID) (clientv3.LeaseID, error) {
+	hash := sha256.Sum256([]byte(name))
+	part := hash[0]
+	s.mu.Lock()
+	known := s.counters[part]
+	isKnown := known != nil && known.id != refused && !known.endsBefore(time.Now().Add(tokensLast))
+	s.mu.Unlock()
+	if isKnown {
+		return known.id, nil
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	const day = 24 * 60 * 60
+	now := s.wall().Unix() - int64(part)*day/256
+	hash = sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d", s.prefix, s.client.Username, part, now/day))
+	id := int64(binary.BigEndian.Uint64(hash[:]) >> 1)
+	if refused != 0 {
+		id = 0 // The server chooses it.
+	}
+	for {
+		var l *lease
+		if id != 0 {
+			sent := time.Now()
+			left, err := s.timeToLive(ctx, clientv3.LeaseID(id))
+			switch {
+			case err != nil:
+				return 0, driver.NotApplied(s.storeError(err))
+			case left.TTL >= int64(tokensLast/time.Second):
+				l = &lease{id: left.ID, certain: sent.Add(time.Duration(left.TTL) * time.Second)}
+			case left.TTL > 0:
+				id = 0 // It is of a client whose clock is far off.
+			}
+		}
+		if l == nil {
+			var err error
+			l, err = s.grantLease(ctx, id, int64((tokensLast+time.Hour)/time.Second)+day-now%day)
+			if errors.Is(err, rpctypes.ErrLeaseExist) {
+				continue // Another client was faster.
+			}
+			if err != nil {
+				return 0, err
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.counters[part] = l
+		return l.id, nil
+	}
+}
+
+// A keepAliveStream keeps leases alive. The server replies in the order of the requests, and a
+// follower forwards one at a time to the leader. The zero value has no stream: its user opens one.
 type keepAliveStream struct {
 	pb.Lease_LeaseKeepAliveClient
+	ctx context.Context
 	end context.CancelFunc
 }
 
-// keepAlive keeps leases alive, and returns when the server has replied for all of them. A lease
-// that has ended is certain until the zero time. What is certain counts from before the sending.
+// keepAlive keeps leases alive, and returns when the server has replied for all of them, or ctx
+// ends. A reply that comes later counts as well. A lease that has ended is certain until the zero
+// time. What is certain counts from before the sending.
 func (s *Store) keepAlive(ctx context.Context, leases []*lease) (err error) {
-	if len(leases) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, keepAliveBound)
+	ctx, cancel := bounded(ctx)
 	defer cancel()
-	var stream keepAliveStream
-	select {
-	case stream = <-s.stream:
-	case <-ctx.Done():
-		return ctx.Err()
+	// A stream that is used again may be one of the members that give no answer.
+	tries := len(s.client.Endpoints())
+	if tries > 1 {
+		tries++
 	}
-	defer func() { s.stream <- stream }()
+	mayPass := func(err error) bool { return !errors.Is(err, driver.ErrClosed) }
+	results := make(chan error, len(leases))
+	waits := 0
+	for part := range slices.Chunk(leases, streamPart) {
+		waits++
+		s.goWhileOpen(func() {
+			_, err := firstReply(ctx, s, tries, mayPass, func(ctx context.Context) (struct{}, error) {
+				return struct{}{}, s.keepPartAlive(ctx, part)
+			})
+			results <- err
+		})
+	}
+	for ; waits > 0; waits-- {
+		select {
+		case result := <-results:
+			err = cmp.Or(err, result)
+		case <-ctx.Done():
+			return s.storeError(ctx.Err())
+		case <-s.alive.Done():
+			return driver.ErrClosed
+		}
+	}
+	return err
+}
+
+// keepPartAlive keeps leases alive over one stream. The streams become more while leases wait for one.
+func (s *Store) keepPartAlive(ctx context.Context, leases []*lease) (err error) {
+	var stream keepAliveStream
+	wait := time.NewTimer(streamWait)
+	defer wait.Stop()
+	for isTaken := false; !isTaken; {
+		select {
+		case stream = <-s.streams:
+			isTaken = true
+		case <-wait.C:
+			s.mu.Lock()
+			if s.streamCount < maxStreams {
+				s.streamCount++
+				s.streams <- keepAliveStream{}
+			}
+			s.mu.Unlock()
+		case <-ctx.Done():
+			return s.storeError(ctx.Err())
+		case <-s.alive.Done():
+			return driver.ErrClosed
+		}
+	}
+	defer func() { s.streams <- stream }()
 	for {
 		isNew := stream.end == nil
 		if isNew {
-			var alive context.Context // A member without a leader ends the stream.
-			alive, stream.end = context.WithCancel(clientv3.WithRequireLeader(s.alive))
-			stop := context.AfterFunc(ctx, stream.end)
-			stream.Lease_LeaseKeepAliveClient, err = s.leases.LeaseKeepAlive(alive)
-			stop()
+			stream.ctx, stream.end = context.WithCancel(clientv3.WithRequireLeader(s.alive)) // A member without a leader ends it.
+		}
+		silence := time.AfterFunc(answerBound, stream.end)
+		if isNew {
+			stream.Lease_LeaseKeepAliveClient, err = s.leases.LeaseKeepAlive(stream.ctx)
 		}
 		if err == nil {
-			stop := context.AfterFunc(ctx, stream.end) // Send may wait for the connection.
-			if err = s.exchange(stream, leases); !stop() && err == nil {
-				err = ctx.Err()
-			}
+			err = s.exchange(stream, leases, silence)
 		}
+		isSilent := !silence.Stop()
 		if err == nil {
 			return nil
 		}
 		stream.end()
 		stream = keepAliveStream{}
+		switch {
+		case s.alive.Err() != nil:
+			return driver.ErrClosed
+		case isSilent:
+			err = fmt.Errorf("no answer to a keep-alive within %v: %w", answerBound, context.DeadlineExceeded)
+		}
 		if isNew || ctx.Err() != nil {
 			return s.storeError(err)
 		}
@@ -181,8 +343,9 @@ func (s *Store) keepAlive(ctx context.Context, leases []*lease) (err error) {
 	}
 }
 
-// exchange sends a request for each lease, and then reads the replies.
-func (s *Store) exchange(stream keepAliveStream, leases []*lease) error {
+// exchange sends a request for each lease, and then reads the replies, each of which delays the end
+// of the stream by silence.
+func (s *Store) exchange(stream keepAliveStream, leases []*lease, silence *time.Timer) error {
 	sent := time.Now()
 	for _, l := range leases {
 		if stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(l.id)}) != nil {
@@ -194,13 +357,17 @@ func (s *Store) exchange(stream keepAliveStream, leases []*lease) error {
 		if err == nil && resp.ID != int64(l.id) {
 			err = errors.New("etcd replies for another lease")
 		}
+		if err == nil {
+			err = s.checkReply(resp.Header.GetClusterId())
+		}
 		if err != nil {
 			return err
 		}
+		silence.Reset(answerBound)
 		s.mu.Lock()
 		if end := sent.Add(time.Duration(resp.TTL) * time.Second); resp.TTL <= 0 {
 			l.certain = time.Time{}
-		} else if l.seconds = resp.TTL; end.After(l.certain) {
+		} else if end.After(l.certain) {
 			l.certain = end
 		}
 		s.mu.Unlock()

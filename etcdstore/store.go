@@ -3,9 +3,12 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +26,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
 	"github.com/holdfast-go/holdfast/internal/notices"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // DefaultPrefix is put in front of all keys by default.
@@ -37,6 +41,7 @@ type Options struct {
 
 const (
 	requestBound = 3 * time.Second // of a request without a deadline
+	closeBound   = time.Second     // of the revocations that Close waits for
 	maxBatch     = 40              // a server allows 128 operations in a transaction by default
 )
 
@@ -52,10 +57,16 @@ type Store struct {
 	wall        func() time.Time        // the clock of the tokens
 	alive       context.Context         // until Close
 	end         context.CancelFunc
+	revoking    context.Context // until the end of Close
+	endRevoking context.CancelFunc
 	group       sync.WaitGroup // goroutines
 	notices     notices.Registry
 	writes      batch.Queue[*write]
-	stream      chan keepAliveStream // has the stream, for one user at a time
+	streams     chan keepAliveStream // those without a user
+	cluster     atomic.Uint64        // the ID of the cluster, 0 if it is not known
+	term        atomic.Uint64        // of the leader, by a recent reply
+	finding     chan struct{}        // filled while findCluster runs
+	lateStatus  time.Duration        // after the first status of an address, that of another is late
 
 	mu      sync.Mutex // guards all below, and the leases
 	closed  bool
@@ -63,8 +74,9 @@ type Store struct {
 	sweepAt int                  // the number of entries at which to look for old ones
 	idle    map[int64][]*lease   // without keys, by seconds
 
-	counters    clientv3.LeaseID // of a day
-	countersDay int64            // since 1970
+	streamCount int // with and without users
+
+	counters map[byte]*lease // for last tokens, by a hash of the name
 }
 
 // An entry is what this Store knows of a hold or place that was requested through it.
@@ -85,12 +97,14 @@ func New(client *clientv3.Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{
-		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix), stream: make(chan keepAliveStream, 1),
+		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix), streams: make(chan keepAliveStream, maxStreams), finding: make(chan struct{}, 1), lateStatus: time.Second,
 		unconnected: new(atomic.Pointer[string]),
-		entries:     map[[2]string]*entry{}, sweepAt: 1024, idle: map[int64][]*lease{},
+		entries:     map[[2]string]*entry{}, sweepAt: 1024, idle: map[int64][]*lease{}, counters: map[byte]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
-	s.stream <- keepAliveStream{}
+	s.revoking, s.endRevoking = context.WithCancel(context.Background())
+	s.streams <- keepAliveStream{}
+	s.streamCount = 1
 	s.writes = batch.Queue[*write]{
 		Send: s.sendWrites, Name: func(w *write) string { return w.name },
 		Max: maxBatch, Bound: requestBound, StuckAfter: 250 * time.Millisecond, MinInline: 900 * time.Millisecond, Solo: 4,
@@ -138,15 +152,19 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	return fmt.Sprintf("etcd %x", resp.Header.ClusterId), nil
 }
 
-// Close implements [driver.Store]. It ends the notices, and closes the client if the store was
-// opened from a URL.
+// Close implements [driver.Store]. It ends the notices, waits up to a second for the ends of leases
+// that are no longer used, and closes the client if the store was opened from a URL.
 func (s *Store) Close() error {
+	s.endLong()
 	s.mu.Lock()
 	wasClosed := s.closed
 	s.closed = true
 	s.mu.Unlock()
 	s.end()
+	timer := time.AfterFunc(closeBound, s.endRevoking)
 	s.group.Wait()
+	timer.Stop()
+	s.endRevoking()
 	if wasClosed || !s.ownsClient {
 		return nil
 	}
@@ -161,28 +179,40 @@ func (s *Store) check(ctx context.Context, texts ...string) error {
 	if s.alive.Err() != nil {
 		return driver.ErrClosed
 	}
+	if s.client.Ctx().Err() != nil {
+		return fmt.Errorf("%w: the etcd client", driver.ErrClosed)
+	}
 	if slices.ContainsFunc(texts, func(text string) bool { return text == "" || strings.Contains(text, "\x00") }) {
 		return fmt.Errorf("%w: a name or an owner is empty or has a zero byte", driver.ErrInvalid)
 	}
 	return driver.NotApplied(ctx.Err())
 }
 
-// goWhileOpen runs f in a goroutine that Close waits for, unless the Store is closed.
-func (s *Store) goWhileOpen(f func()) {
+// goWhileOpen runs f in a goroutine that Close waits for, and returns false if the Store is closed.
+func (s *Store) goWhileOpen(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.group.Go(f)
 	}
+	return !s.closed
 }
 
 // A name has these keys. An entry has the two of an owner and a record, which have one lease and
 // come and go together.
 //
-//	own/NAME\x00OWNER  the token, after "k" if the name is kept
+//	own/NAME\x00HASH   the token, after "k" if the name is kept
 //	rec/NAME\x00TOKEN  the record: the first in order is that of the hold
 //	tok/NAME\x00TOKEN  one key, with the last token that was given
-func (s *Store) ownKey(name, owner string) string { return s.prefix + "own/" + name + "\x00" + owner }
+//
+// HASH is that of the owner: servers before 3.4.26 and 3.5.9 show the keys of a lease to all users.
+func (s *Store) ownKey(name, owner string) string {
+	hash := sha256.Sum256([]byte(owner))
+	return s.ownKeys(name) + hex.EncodeToString(hash[:16])
+}
+
+// ownKeys is how the keys of all owners of a name begin.
+func (s *Store) ownKeys(name string) string { return s.prefix + "own/" + name + "\x00" }
 func (s *Store) recKey(name string, token int64) string {
 	return fmt.Sprintf("%srec/%s\x00%016d", s.prefix, name, token)
 }
@@ -200,6 +230,8 @@ type record struct {
 	Since    int64             `json:"since"` // milliseconds since 1970, by the clock of the client
 	Tokens   int               `json:"tokens,omitempty"`
 	Kept     bool              `json:"kept,omitempty"`
+	Keep     int64             `json:"keep,omitempty"` // how long the name is kept from Since, in milliseconds
+	Term     uint64            `json:"term,omitempty"` // of the leader when the keep was requested, or an earlier one
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
@@ -241,8 +273,14 @@ func (s *Store) publish(ctx context.Context, f found, waiting int) (driver.Recor
 	}
 	if rec.Kept {
 		rec.Holder, rec.Metadata = "", nil
+		// A new leader, and nothing else, starts the time of a lease anew.
+		if keep := min(f.Keep, driver.MaxTTL.Milliseconds()); keep > 0 && f.Term < s.term.Load() {
+			rec.Overdue = max(0, s.wall().Sub(rec.Since)-time.Duration(keep)*time.Millisecond)
+		}
 	}
-	resp, err := s.client.TimeToLive(ctx, clientv3.LeaseID(f.kv.Lease))
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	resp, err := s.timeToLive(ctx, clientv3.LeaseID(f.kv.Lease))
 	if err != nil {
 		return rec, s.storeError(err)
 	}
@@ -264,7 +302,8 @@ type write struct {
 	err  error
 }
 
-// write sends a transaction, together with those of other callers.
+// write sends a transaction, together with those of other callers. After ErrLeaseNotFound the server
+// may have lost other leases as well, and new ones are used.
 func (s *Store) write(ctx context.Context, name string, op clientv3.Op) (*clientv3.TxnResponse, error) {
 	w := &write{name: name, op: op}
 	if err := s.writes.Do(ctx, w); err != nil {
@@ -272,6 +311,12 @@ func (s *Store) write(ctx context.Context, name string, op clientv3.Op) (*client
 			err = driver.NotApplied(err)
 		}
 		return nil, err
+	}
+	if errors.Is(w.err, rpctypes.ErrLeaseNotFound) {
+		s.mu.Lock()
+		clear(s.idle)
+		clear(s.counters)
+		s.mu.Unlock()
 	}
 	return w.resp, s.storeError(w.err)
 }
@@ -296,7 +341,7 @@ func (s *Store) sendWrites(ctx context.Context, deadline time.Time, writes []*wr
 		}
 		var spaceErr error
 		if len(now) > 1 {
-			resp, err := s.client.Do(ctx, clientv3.OpTxn(nil, ops, nil))
+			resp, err := s.do(ctx, clientv3.OpTxn(nil, ops, nil))
 			if errors.Is(err, rpctypes.ErrNoSpace) {
 				spaceErr = err
 			} else if !driver.IsNotApplied(s.storeError(err)) {
@@ -311,15 +356,148 @@ func (s *Store) sendWrites(ctx context.Context, deadline time.Time, writes []*wr
 		}
 		for _, w := range now {
 			var resp clientv3.OpResponse
-			if resp, w.err = s.client.Do(ctx, w.op); w.err == nil {
+			if resp, w.err = s.do(ctx, w.op); w.err == nil {
 				w.resp = resp.Txn()
-				if !w.resp.Succeeded {
-					w.err = spaceErr // It may have succeeded with the others.
-				}
+			}
+			if spaceErr != nil && (w.err != nil || !w.resp.Succeeded) {
+				w.err = spaceErr // It may have succeeded with the others.
 			}
 		}
 		writes = later
 	}
+}
+
+// send makes a request again that a member has turned away: the next one goes to another member,
+// but that may be the same again if others are sent meanwhile.
+func (s *Store) send(ctx context.Context, request func(ctx context.Context) error) (err error) {
+	if err := s.findCluster(ctx); err != nil {
+		return err
+	}
+	ctx = clientv3.WithRequireLeader(ctx)
+	for try := range 2*len(s.client.Endpoints()) + 1 {
+		if err = request(ctx); !isTurnedAway(err) {
+			break
+		}
+		if retry.Sleep(ctx, rand.N(time.Duration(try+1)*time.Millisecond)) != nil {
+			break
+		}
+	}
+	return err
+}
+
+// isTurnedAway reports whether a member has refused a request because it has no leader or is a
+// learner, or is one of another cluster.
+func isTurnedAway(err error) bool {
+	if errors.Is(err, errAnotherCluster) {
+		return true
+	}
+	desc := rpctypes.ErrorDesc(err)
+	return desc == rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader) || desc == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
+}
+
+// firstReply returns the first reply to a request that has the same effect when it is made again.
+// It is made up to tries times, of one member after the other: again when it fails with an error
+// that mayPass, and beside the first, which may be late, after its share of the time of ctx.
+func firstReply[T any](ctx context.Context, s *Store, tries int, mayPass func(error) bool, request func(ctx context.Context) (T, error)) (reply T, err error) {
+	type result struct {
+		reply T
+		err   error
+	}
+	if err := s.findCluster(ctx); err != nil {
+		return reply, err
+	}
+	share := answerBound / 2
+	if deadline, ok := ctx.Deadline(); ok {
+		share = min(share, time.Until(deadline)/time.Duration(tries+1))
+	}
+	tryCtx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	results := make(chan result, tries)
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for made, inFlight := 0, 0; ; {
+		select {
+		case <-next.C:
+			if made == tries || inFlight > 0 && ctx.Err() != nil {
+				continue
+			}
+			if !s.goWhileOpen(func() {
+				var r result
+				r.reply, r.err = request(tryCtx)
+				results <- r
+			}) {
+				return reply, driver.ErrClosed
+			}
+			made, inFlight = made+1, inFlight+1
+			next.Reset(share)
+		case r := <-results:
+			if r.err == nil || !mayPass(r.err) {
+				return r.reply, r.err
+			}
+			err = cmp.Or(err, r.err)
+			inFlight--
+			if made < tries && ctx.Err() == nil {
+				next.Reset(0)
+			} else if inFlight == 0 {
+				return reply, err
+			}
+		}
+	}
+}
+
+// do sends a transaction.
+func (s *Store) do(ctx context.Context, op clientv3.Op) (resp clientv3.OpResponse, err error) {
+	err = s.send(ctx, func(ctx context.Context) error {
+		resp, err = s.txn(ctx, op)
+		return err
+	})
+	return resp, err
+}
+
+// txn sends a transaction to one member.
+func (s *Store) txn(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	resp, err := s.client.Do(ctx, op)
+	if err == nil {
+		err = s.checkReply(resp.Txn().Header.GetClusterId())
+	}
+	if err == nil {
+		s.term.Store(resp.Txn().Header.GetRaftTerm())
+	}
+	return resp, err
+}
+
+// timeToLive reads how long a lease lasts.
+func (s *Store) timeToLive(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseTimeToLiveResponse, error) {
+	return firstReply(ctx, s, len(s.client.Endpoints()), isTurnedAway, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+		resp, err := s.client.TimeToLive(ctx, id)
+		if err == nil {
+			err = s.checkReply(resp.ResponseHeader.GetClusterId())
+		}
+		return resp, err
+	})
+}
+
+// revoke ends a lease and its keys, or returns nil if it has ended.
+func (s *Store) revoke(ctx context.Context, id clientv3.LeaseID) error {
+	err := s.send(ctx, func(ctx context.Context) error {
+		resp, err := s.client.Revoke(ctx, id)
+		if err == nil {
+			err = s.checkReply(resp.Header.GetClusterId())
+		}
+		return err
+	})
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil
+	}
+	return err
+}
+
+// bounded returns the context of a request: that of the caller if it has a deadline.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, requestBound)
 }
 
 // read sends reads that are served at one revision, which a majority confirms.
@@ -327,12 +505,11 @@ func (s *Store) read(ctx context.Context, text string, gets ...clientv3.Op) (*cl
 	if err := s.check(ctx, text); err != nil {
 		return nil, err
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, requestBound)
-		defer cancel()
-	}
-	resp, err := s.client.Do(ctx, clientv3.OpTxn(nil, gets, nil))
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	resp, err := firstReply(ctx, s, len(s.client.Endpoints()), isTurnedAway, func(ctx context.Context) (clientv3.OpResponse, error) {
+		return s.txn(ctx, clientv3.OpTxn(nil, gets, nil))
+	})
 	if err != nil {
 		return nil, s.storeError(err)
 	}
@@ -345,7 +522,7 @@ var refusals = []error{
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrKeyNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
 	rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed,
 	rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted,
-	rpctypes.ErrGRPCNotSupportedForLearner, rpctypes.ErrCorrupt,
+	rpctypes.ErrGRPCNotSupportedForLearner, rpctypes.ErrCorrupt, errAnotherCluster,
 }
 
 // storeError returns the error of a request as package driver defines it.
@@ -353,7 +530,7 @@ func (s *Store) storeError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, rpctypes.ErrTooManyRequests):
+	case errors.Is(err, rpctypes.ErrTooManyRequests), rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader):
 		return &driver.RetryError{Err: err}
 	}
 	for _, refusal := range refusals {

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -104,19 +106,38 @@ func noteConnection(why *atomic.Pointer[string]) grpc.UnaryClientInterceptor {
 		err := invoke(ctx, method, req, reply, conn, opts...)
 		if err == nil {
 			why.Store(nil)
-		} else if _, text, ok := strings.Cut(status.Convert(err).Message(), "connection error: desc = "); ok {
-			if plain, err := strconv.Unquote(text); err == nil {
-				text = strings.TrimPrefix(strings.TrimPrefix(plain, "transport: "), "Error while dialing: ")
+			return nil
+		}
+		if _, ok := req.(*pb.AuthenticateRequest); ok && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken) {
+			// The server refuses to authenticate a client whose token has expired. For the client this is a
+			// reason to do so, until its stack is used up. After this error it has no token, and succeeds.
+			return rpctypes.ErrGRPCAuthNotEnabled
+		}
+		text := status.Convert(err).Message()
+		_, reason, ok := strings.Cut(text, "connection error: desc = ")
+		if !ok { // A server that refuses a certificate may close the connection after the handshake.
+			_, reason, ok = strings.Cut(text, "latest balancer error: ")
+		}
+		if ok {
+			if plain, err := strconv.Unquote(reason); err == nil {
+				reason = strings.TrimPrefix(strings.TrimPrefix(plain, "transport: "), "Error while dialing: ")
 			}
-			why.Store(&text)
+			why.Store(&reason)
 		}
 		return err
 	}
 }
 
-// explain adds to the end of a context why there was no connection.
+// explain returns an error that matches context.DeadlineExceeded if err is that of a deadline, also
+// of one that gRPC or a member has noticed. It adds why there was no connection.
 func explain(err error, unconnected *atomic.Pointer[string]) error {
-	if why := unconnected.Load(); why != nil && (errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded) {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		if status.Code(err) != codes.DeadlineExceeded {
+			return err
+		}
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	if why := unconnected.Load(); why != nil {
 		return fmt.Errorf("%w: %s", err, *why)
 	}
 	return err

@@ -1,11 +1,13 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -16,25 +18,31 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// Renew implements [driver.Store]. One read confirms the entries, and the keep-alives of their
-// leases follow it.
+// Renew implements [driver.Store]. A read confirms the entries of several requests, and the
+// keep-alives of their leases follow it.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
 	began := time.Now()
 	outcomes := make([]driver.RenewOutcome, len(reqs))
-	var errs []error
-	for i := 0; i < len(reqs); i += maxBatch {
-		chunk := reqs[i:min(i+maxBatch, len(reqs))]
-		errs = append(errs, s.renew(ctx, began, chunk, outcomes[i:i+len(chunk)]))
+	errs := make([]error, (len(reqs)+maxBatch-1)/maxBatch)
+	var group sync.WaitGroup
+	for i := range errs {
+		from, to := i*maxBatch, min((i+1)*maxBatch, len(reqs))
+		group.Go(func() { errs[i] = s.renew(ctx, began, reqs[from:to], outcomes[from:to]) })
 	}
+	group.Wait()
 	return outcomes, errors.Join(errs...)
 }
 
+// renew divides renewals that the server refuses, since it may refuse all because of one.
 func (s *Store) renew(ctx context.Context, began time.Time, reqs []driver.RenewRequest, outcomes []driver.RenewOutcome) error {
 	var gets []clientv3.Op
 	for _, req := range reqs {
 		gets = append(gets, clientv3.OpGet(s.ownKey(req.Name, req.Owner)), s.getFront(req.Name))
 	}
 	resp, err := s.read(ctx, "renewals", gets...)
+	if half := len(reqs) / 2; half > 0 && (errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrTooManyOps)) {
+		return cmp.Or(s.renew(ctx, began, reqs[:half], outcomes[:half]), s.renew(ctx, began, reqs[half:], outcomes[half:]))
+	}
 	if err != nil {
 		return err
 	}
@@ -85,7 +93,7 @@ func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryTo
 		}
 	}
 	s.mu.Unlock()
-	err := s.storeError(s.keepAlive(ctx, short))
+	err := s.keepAlive(ctx, short)
 	for i, p := range entries {
 		switch {
 		case p == nil:
@@ -103,27 +111,43 @@ func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryTo
 	return err
 }
 
+// writeOnLease sends a transaction whose keys get a lease that lasts until ttl after began.
+func (s *Store) writeOnLease(ctx context.Context, began time.Time, name string, ttl time.Duration, op func(onLease clientv3.OpOption) clientv3.Op) (*lease, *clientv3.TxnResponse, error) {
+	for isNew := false; ; isNew = true {
+		l, err := s.takeLease(ctx, began, ttl)
+		if err != nil {
+			return nil, nil, err
+		}
+		resp, err := s.write(ctx, name, op(clientv3.WithLease(l.id)))
+		switch {
+		case isNew:
+			return l, resp, err
+		case errors.Is(err, rpctypes.ErrPermissionDenied): // The keys were written before.
+			s.dropRefused(l)
+		case !errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return l, resp, err
+		}
+	}
+}
+
 // changeLease gives an entry a lease for a longer TTL.
 func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProlong) (driver.RenewOutcome, error) {
 	token, _ := parseOwn(p.own)
-	l, err := s.takeLease(ctx, began, p.ttl)
-	if err != nil {
-		return driver.RenewUnknown, err
-	}
-	own, onLease := string(p.own.Key), clientv3.WithLease(l.id)
-	resp, err := s.write(ctx, p.name, clientv3.OpTxn(
-		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(own), "=", p.own.ModRevision)},
-		[]clientv3.Op{
-			clientv3.OpPut(own, "", clientv3.WithIgnoreValue(), onLease),
-			clientv3.OpPut(s.recKey(p.name, token), "", clientv3.WithIgnoreValue(), onLease),
-		}, []clientv3.Op{clientv3.OpGet(own)}))
+	own := string(p.own.Key)
+	l, resp, err := s.writeOnLease(ctx, began, p.name, p.ttl, func(onLease clientv3.OpOption) clientv3.Op {
+		return clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(own), "=", p.own.ModRevision)},
+			[]clientv3.Op{
+				clientv3.OpPut(own, "", clientv3.WithIgnoreValue(), onLease),
+				clientv3.OpPut(s.recKey(p.name, token), "", clientv3.WithIgnoreValue(), onLease),
+			}, []clientv3.Op{clientv3.OpGet(own)})
+	})
 	switch {
+	case driver.IsNotApplied(err):
+		s.putLease(l)
+		return driver.RenewUnknown, err
 	case err != nil:
-		if driver.IsNotApplied(err) {
-			s.putLease(l)
-		} else {
-			s.remember(p.name, p.owner, func(e *entry) { e.doubtful = append(e.doubtful, l) })
-		}
+		s.remember(p.name, p.owner, func(e *entry) { e.doubtful = append(e.doubtful, l) })
 		return driver.RenewUnknown, err
 	case !resp.Succeeded: // Another request has changed the entry, or ended it.
 		s.putLease(l)
@@ -187,8 +211,10 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 			return false, err
 		}
 	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	for _, l := range known.doubtful {
-		if _, err := s.client.Revoke(ctx, l.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		if err := s.revoke(ctx, l.id); err != nil {
 			return false, explain(err, s.unconnected) // The hold may have ended, whatever the reason.
 		}
 	}
@@ -205,29 +231,40 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 		}
 	}
 	s.mu.Unlock()
-	s.putLease(unused)
+	if released {
+		s.putLease(unused)
+	} else if unused != nil {
+		s.revokeLater(unused) // It may have a key still.
+	}
 	return released, nil
 }
 
-// keep makes a keep of a hold, and ends a place. A keep is made again.
+// keep makes a keep of a hold, and ends a place. A keep is made again if nothing has changed it
+// since it was read, so that a request which arrives late makes none.
 func (s *Store) keep(ctx context.Context, began time.Time, req driver.ReleaseRequest, token int64) (bool, error) {
 	own, mine := s.ownKey(req.Name, req.Owner), s.recKey(req.Name, token)
-	l, err := s.takeLease(ctx, began, req.Keep)
-	if err != nil {
-		return false, err
-	}
-	onLease := clientv3.WithLease(l.id)
-	puts := []clientv3.Op{
-		clientv3.OpPut(own, fmt.Sprintf("k%016d", token), onLease),
-		clientv3.OpPut(mine, record{Since: time.Now().UnixMilli(), Kept: true}.encode(), onLease),
-	}
-	exists := clientv3.Compare(clientv3.CreateRevision(mine), ">", 0)
-	resp, err := s.write(ctx, req.Name, clientv3.OpTxn([]clientv3.Cmp{exists, absent(s.recKey(req.Name, 0), mine)}, puts,
-		[]clientv3.Op{clientv3.OpDelete(own), clientv3.OpDelete(mine)}))
-	if err == nil && !resp.Succeeded {
+	holds := clientv3.Compare(clientv3.Value(own), "=", fmt.Sprintf("%016d", token))
+	conditions := []clientv3.Cmp{holds, absent(s.recKey(req.Name, 0), mine)}
+	for {
+		kept := record{Since: s.wall().UnixMilli(), Kept: true, Keep: req.Keep.Milliseconds(), Term: s.term.Load()}
+		l, resp, err := s.writeOnLease(ctx, began, req.Name, req.Keep, func(onLease clientv3.OpOption) clientv3.Op {
+			return clientv3.OpTxn(conditions, []clientv3.Op{
+				clientv3.OpPut(own, fmt.Sprintf("k%016d", token), onLease),
+				clientv3.OpPut(mine, kept.encode(), onLease),
+			}, []clientv3.Op{clientv3.OpTxn([]clientv3.Cmp{holds},
+				[]clientv3.Op{clientv3.OpDelete(own), clientv3.OpDelete(mine)}, []clientv3.Op{clientv3.OpGet(own)})})
+		})
+		if err != nil || resp.Succeeded {
+			return err == nil, err
+		}
 		s.putLease(l)
+		otherwise := resp.Responses[0].GetResponseTxn()
+		if otherwise.Succeeded || len(otherwise.Responses[0].GetResponseRange().Kvs) == 0 {
+			return false, nil // It was a place, or has ended.
+		}
+		own := otherwise.Responses[0].GetResponseRange().Kvs[0] // of a keep
+		conditions = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(string(own.Key)), "=", own.ModRevision)}
 	}
-	return err == nil && resp.Succeeded, err
 }
 
 // getFront gets the hold or keep of a name, and how many entries there are.
@@ -264,26 +301,32 @@ func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, e
 	}
 }
 
-// List implements [driver.Store]. It reads the names at one revision.
+// listFanout is how many requests for leases are in flight for a list.
+const listFanout = 16
+
+// A listed is a name of a list, or the error of a record.
+type listed struct {
+	found
+	waiting int
+	err     error
+}
+
+// List implements [driver.Store]. It reads the names at one revision. If that is compacted, it goes on
+// at the current one.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		var front found
-		waiting := 0
-		send := func() bool {
-			if front.kv == nil {
-				return true
-			}
-			rec, err := s.publish(ctx, front, waiting)
-			if err != nil {
-				yield(driver.Record{}, err)
-				return false
-			}
-			return rec.Remaining == 0 || yield(rec, nil)
-		}
 		begin, revision := s.prefix+"rec/"+prefix, int64(0)
 		end := clientv3.GetPrefixRangeEnd(begin)
+		var names []listed // still to be yielded
+		last := -1         // the index of the last one that is no error
 		for more := true; more; {
 			resp, err := s.read(ctx, "list", clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(500), clientv3.WithRev(revision)))
+			if errors.Is(err, rpctypes.ErrCompacted) && revision > 0 {
+				if revision = 0; len(names) > 0 { // The name may have changed since.
+					begin, names, last = s.prefix+"rec/"+names[0].name+"\x00", nil, -1
+				}
+				continue
+			}
 			if err != nil {
 				yield(driver.Record{}, err)
 				return
@@ -294,35 +337,62 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			page := resp.Responses[0].GetResponseRange()
 			for _, kv := range page.Kvs {
 				begin = string(kv.Key) + "\x00"
-				f, err := s.decode(kv)
-				switch {
+				switch f, err := s.decode(kv); {
 				case err != nil:
-					if !yield(driver.Record{}, err) {
-						return
-					}
-				case front.kv != nil && f.name == front.name:
-					waiting++
-				case !send():
-					return
+					names = append(names, listed{err: err})
+				case last >= 0 && names[last].name == f.name:
+					names[last].waiting++
 				default:
-					front, waiting = f, 0
+					last = len(names)
+					names = append(names, listed{found: f})
 				}
 			}
-			more = page.More
+			ready := len(names)
+			if more = page.More; more && last >= 0 {
+				ready = last // The next page may have more of the last name.
+			}
+			for part := range slices.Chunk(names[:ready], listFanout) {
+				if !s.yieldListed(ctx, part, yield) {
+					return
+				}
+			}
+			names, last = names[ready:], min(last-ready, 0)
 		}
-		send()
 	}
+}
+
+// yieldListed yields names, and reports whether the list goes on.
+func (s *Store) yieldListed(ctx context.Context, names []listed, yield func(driver.Record, error) bool) bool {
+	recs := make([]driver.Record, len(names))
+	var group sync.WaitGroup
+	for i := range names {
+		if l := &names[i]; l.err == nil {
+			group.Go(func() { recs[i], l.err = s.publish(ctx, l.found, l.waiting) })
+		}
+	}
+	group.Wait()
+	for i, l := range names {
+		switch {
+		case l.err != nil:
+			if !yield(driver.Record{}, l.err) || !errors.Is(l.err, driver.ErrCorrupt) {
+				return false
+			}
+		case recs[i].Remaining > 0 && !yield(recs[i], nil): // else it has ended
+			return false
+		}
+	}
+	return true
 }
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (rec driver.Record, broken bool, err error) {
-	owners := clientv3.OpGet(s.ownKey(req.Name, ""), clientv3.WithPrefix())
+	owners := clientv3.OpGet(s.ownKeys(req.Name), clientv3.WithPrefix())
 	for {
 		f, count, resp, err := s.readFront(ctx, req.Name, owners)
 		if err != nil || count == 0 {
 			return rec, false, err
 		}
-		if req.Token != 0 && (req.Token < f.token || req.Token >= f.token+int64(max(f.Tokens, 1))) {
+		if req.Token != 0 && req.Token != f.token {
 			return rec, false, nil
 		}
 		if rec, err = s.publish(ctx, f, count-1); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // watch runs a watch for an owner, which lasts until the Release of the owner, or until a time unless
-// that is zero. One that lasts longer goes on instead, and so does one that it does not replace.
+// that is zero. A watch of the owner is kept instead if it ends later, or if replaces is false.
 func (s *Store) watch(name, owner string, replaces bool, until time.Time, run func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	begins := false
@@ -70,9 +70,12 @@ func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64,
 		watchCtx, cancel := context.WithCancel(ctx)
 		ended := false // the entry before the place
 	events:
-		for resp := range s.client.Watch(watchCtx, q.before, clientv3.WithRange(mine+"\x00"), clientv3.WithRev(q.revision+1)) {
-			if resp.Err() != nil {
+		for resp := range s.client.Watch(watchCtx, q.before, clientv3.WithRange(mine+"\x00"), clientv3.WithRev(q.revision+1), clientv3.WithCreatedNotify()) {
+			if resp.Err() != nil || s.checkReply(resp.Header.GetClusterId()) != nil {
 				break
+			}
+			if resp.Created {
+				continue
 			}
 			failures = 0
 			for _, event := range resp.Events {
@@ -107,9 +110,12 @@ func (s *Store) watchName(ctx context.Context, name, owner string, revision int6
 	begin, end := s.recKey(name, 0), s.recordsEnd(name)
 	for failures := 0; ; failures++ {
 		watchCtx, cancel := context.WithCancel(ctx)
-		for resp := range s.client.Watch(watchCtx, begin, clientv3.WithRange(end), clientv3.WithRev(revision+1)) {
-			if resp.Err() != nil {
+		for resp := range s.client.Watch(watchCtx, begin, clientv3.WithRange(end), clientv3.WithRev(revision+1), clientv3.WithCreatedNotify()) {
+			if resp.Err() != nil || s.checkReply(resp.Header.GetClusterId()) != nil {
 				break
+			}
+			if resp.Created {
+				continue
 			}
 			failures, revision = 0, max(revision, resp.Header.Revision)
 			if slices.ContainsFunc(resp.Events, func(e *clientv3.Event) bool { return !e.IsCreate() }) {

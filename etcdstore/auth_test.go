@@ -1,0 +1,309 @@
+//go:build unix
+
+package etcdstore
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A certificate is one with its key, and the files that have them.
+type certificate struct {
+	tls.Certificate
+	certFile, keyFile string
+}
+
+// makeCertificate makes a certificate for this host, which signs itself if there is no issuer.
+func makeCertificate(t *testing.T, issuer *certificate) *certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: t.Name()},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true,
+	}
+	parent, signer := template, any(key)
+	if issuer != nil {
+		parent, signer = issuer.Leaf, issuer.PrivateKey
+	} else {
+		template.IsCA, template.KeyUsage = true, x509.KeyUsageCertSign
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	must(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	must(t, err)
+	certPEM, keyPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	dir := t.TempDir()
+	c := &certificate{certFile: filepath.Join(dir, "cert.pem"), keyFile: filepath.Join(dir, "key.pem")}
+	must(t, os.WriteFile(c.certFile, certPEM, 0o600))
+	must(t, os.WriteFile(c.keyFile, keyPEM, 0o600))
+	c.Certificate, err = tls.X509KeyPair(certPEM, keyPEM)
+	must(t, err)
+	return c
+}
+
+// A server that requires certificates serves a client that has one and the CA of the server. Others
+// get an error that shows why.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ca, foreign := makeCertificate(t, nil), makeCertificate(t, nil)
+	server, client := makeCertificate(t, ca), makeCertificate(t, ca)
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Leaf)
+	member := servers.StartEtcdTLS(t, &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{client.Certificate}},
+		"--cert-file", server.certFile, "--key-file", server.keyFile, "--trusted-ca-file", ca.certFile, "--client-cert-auth")
+	text := func(query ...string) string {
+		values := url.Values{}
+		for i := 0; i < len(query); i += 2 {
+			values.Set(query[i], query[i+1])
+		}
+		return "etcds://" + member.Addr + "/secret-prefix?" + values.Encode()
+	}
+	c, err := holdfast.Open(t.Context(), text("ca_file", ca.certFile, "cert_file", client.certFile, "key_file", client.keyFile), nil)
+	must(t, err)
+	lock, err := c.Acquire(t.Context(), "name", nil)
+	must(t, err)
+	must(t, lock.Release())
+	must(t, c.Close())
+	// The server closes the connection, which the client may notice before it has read why.
+	const refused = "tls: |broken pipe|reset"
+	for text, want := range map[string]string{
+		text("ca_file", foreign.certFile, "cert_file", client.certFile, "key_file", client.keyFile):                    "certificate signed by unknown authority",
+		text("ca_file", ca.certFile, "cert_file", client.certFile, "key_file", client.keyFile, "server_name", "other"): "certificate is not valid",
+		text("ca_file", ca.certFile): refused,
+		text("ca_file", ca.certFile, "cert_file", foreign.certFile, "key_file", foreign.keyFile): refused,
+	} {
+		s, err := openText(t, text)
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		_, err = s.Acquire(ctx, request("owner", time.Minute))
+		cancel()
+		if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+		must(t, s.Close())
+	}
+}
+
+// enableAuth enables the users of a cluster. Each has a role of its own, with a right to keys with a
+// prefix, and the password "secret". It returns a client of the user root.
+func enableAuth(t *testing.T, member *servers.Etcd, rights map[string]right) *clientv3.Client {
+	t.Helper()
+	c, ctx := directClient(t, member), t.Context()
+	for user, right := range rights {
+		_, err := c.RoleAdd(ctx, user)
+		must(t, err)
+		_, err = c.RoleGrantPermission(ctx, user, right.prefix, clientv3.GetPrefixRangeEnd(right.prefix), right.kind)
+		must(t, err)
+		_, err = c.UserAdd(ctx, user, "secret")
+		must(t, err)
+		_, err = c.UserGrantRole(ctx, user, user)
+		must(t, err)
+	}
+	_, err := c.UserAdd(ctx, "root", "secret")
+	must(t, err)
+	_, err = c.UserGrantRole(ctx, "root", "root")
+	must(t, err)
+	_, err = c.AuthEnable(ctx)
+	must(t, err)
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{member.Addr}, Username: "root", Password: "secret"})
+	must(t, err)
+	t.Cleanup(func() { _ = root.Close() })
+	return root
+}
+
+type right struct {
+	kind   clientv3.PermissionType
+	prefix string
+}
+
+var (
+	mayRead = clientv3.PermissionType(clientv3.PermRead)
+	mayDoIt = clientv3.PermissionType(clientv3.PermReadWrite)
+)
+
+// The user and the password of the environment are those of a URL without any. A password that is
+// wrong is not shown.
+func TestUserOfEnvironment(t *testing.T) {
+	member := servers.StartEtcd(t, "--bcrypt-cost", "4")
+	enableAuth(t, member, map[string]right{"writer": {mayDoIt, DefaultPrefix}})
+	text := "etcd://" + member.Addr
+	t.Setenv("HOLDFAST_ETCD_USER", "writer")
+	t.Setenv("HOLDFAST_ETCD_PASSWORD", "secret")
+	s, err := openText(t, text)
+	must(t, err)
+	grant(t, s, request("owner", time.Hour))
+	must(t, s.Close())
+	for user, password := range map[string]string{"writer": "wrong secret", "nobody": "secret"} {
+		t.Setenv("HOLDFAST_ETCD_USER", user)
+		t.Setenv("HOLDFAST_ETCD_PASSWORD", password)
+		if _, err := openText(t, text); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want an error", user, err)
+		}
+	}
+	t.Setenv("HOLDFAST_ETCD_PASSWORD", "")
+	if _, err := openText(t, text); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a user without a password: %v", err)
+	}
+	t.Setenv("HOLDFAST_ETCD_USER", "")
+	s, err = openText(t, text)
+	must(t, err)
+	defer s.Close()
+	if res, err := s.Acquire(t.Context(), request("other", time.Hour)); err == nil || !driver.IsNotApplied(err) {
+		t.Errorf("Acquire without a user: %+v, %v, want an error", res, err)
+	}
+}
+
+// A user that may read the records alone lists and looks up locks. It reads no owner, without which
+// nobody renews or releases a lock, and changes nothing.
+func TestReaderOfRecords(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t, "--bcrypt-cost", "4")
+	root := enableAuth(t, member, map[string]right{"dashboard": {mayRead, DefaultPrefix + "rec/"}})
+	s := New(root, nil)
+	defer s.Close()
+	const owner = "owner-secret"
+	held := grant(t, s, request(owner, time.Hour))
+	waiter := request(owner+"-2", time.Hour)
+	waiter.Queue = time.Hour
+	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Queued {
+		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
+	}
+	c, err := holdfast.Open(t.Context(), "etcd://dashboard:secret@"+member.Addr, nil)
+	must(t, err)
+	defer c.Close()
+	rec, err := c.Lookup(t.Context(), "name")
+	if err != nil || rec.Token != held.Token || rec.Waiting != 1 || rec.Remaining <= 0 {
+		t.Errorf("Lookup: %+v, %v", rec, err)
+	}
+	n := 0
+	for rec, err := range c.List(t.Context(), "") {
+		if n++; err != nil || rec.Name != "name" || rec.Holder != "holder" {
+			t.Errorf("List: %+v, %v", rec, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d locks in the list, want 1", n)
+	}
+	reader := c.Store().(*Store)
+	records, err := reader.client.Get(t.Context(), DefaultPrefix+"rec/", clientv3.WithPrefix())
+	must(t, err)
+	for _, kv := range records.Kvs {
+		if text := kv.String(); strings.Contains(text, owner) {
+			t.Errorf("the record has an owner: %s", text)
+		}
+	}
+	for _, key := range []string{"own/", "tok/"} {
+		if _, err := reader.client.Get(t.Context(), DefaultPrefix+key, clientv3.WithPrefix()); !errors.Is(err, rpctypes.ErrPermissionDenied) {
+			t.Errorf("reading %s: %v, want it refused", key, err)
+		}
+	}
+	lease := clientv3.LeaseID(0)
+	for _, kv := range records.Kvs {
+		lease = clientv3.LeaseID(kv.Lease)
+	}
+	if resp, err := reader.client.TimeToLive(t.Context(), lease, clientv3.WithAttachedKeys()); err == nil && strings.Contains(string(joined(resp.Keys)), owner) {
+		t.Errorf("the keys of a lease are shown: %q", resp.Keys)
+	}
+	if _, _, err := reader.Break(t.Context(), driver.BreakRequest{Name: "name"}); !driver.IsNotApplied(err) {
+		t.Errorf("Break: %v, want it refused", err)
+	}
+}
+
+func joined(keys [][]byte) (all []byte) {
+	for _, key := range keys {
+		all = append(all, key...)
+	}
+	return all
+}
+
+// A client whose token has expired while it was idle is authenticated again. It renews, releases and
+// acquires, and its waiters are notified, beside a watch that began with the old token.
+func TestTokenThatExpires(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t, "--auth-token-ttl", "1", "--bcrypt-cost", "4")
+	enableAuth(t, member, map[string]right{"writer": {mayDoIt, DefaultPrefix}})
+	text := "etcd://writer:secret@" + member.Addr
+	s, err := openText(t, text)
+	must(t, err)
+	defer s.Close()
+	other, err := openText(t, text)
+	must(t, err)
+	defer other.Close()
+	notices := make(chan driver.Notice, 10)
+	s.Notify(func(n driver.Notice) { notices <- n })
+	hold := func(s *Store, name, owner string, queue time.Duration) driver.AcquireResult {
+		t.Helper()
+		req := request(owner, time.Hour)
+		req.Name, req.Queue = name, queue
+		res, err := s.Acquire(t.Context(), req)
+		if err != nil || res.Granted == (queue > 0) {
+			t.Fatalf("Acquire of %q: %+v, %v", name, res, err)
+		}
+		return res
+	}
+	mine := hold(s, "mine", "owner", 0)
+	hold(other, "first", "other", 0)
+	hold(other, "second", "other", 0)
+	hold(s, "first", "waiter", time.Hour) // Its watch stays open.
+	expire(t, s)
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "mine", Owner: "owner", TTL: 2 * time.Hour, Token: mine.Token}})
+	if err != nil || outcomes[0] != driver.Renewed {
+		t.Errorf("Renew: %v, %v", outcomes, err)
+	}
+	expire(t, s)
+	hold(s, "new", "owner", 0)
+	expire(t, s)
+	hold(s, "second", "waiter", time.Hour)
+	expire(t, s)
+	for _, name := range []string{"second", "first"} {
+		if _, err := other.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "other"}); err != nil {
+			t.Error(err)
+		}
+		if n := receive(t, notices); n.Kind != driver.Granted || n.Name != name {
+			t.Errorf("the notice %+v, want the grant of %q", n, name)
+		}
+	}
+	expire(t, s)
+	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "mine", Owner: "owner"}); !released || err != nil {
+		t.Errorf("Release: %v, %v", released, err)
+	}
+}
+
+// expire returns when the server refuses the token that the client of a store has.
+func expire(t *testing.T, s *Store) {
+	t.Helper()
+	time.Sleep(2500 * time.Millisecond) // Any use of a token prolongs it, so it cannot be tried.
+}

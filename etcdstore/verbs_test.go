@@ -1,0 +1,60 @@
+//go:build unix
+
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// A name that the user may not read, and a server with small transactions, cost no other renewal.
+func TestRenewalsThatTheServerRefuses(t *testing.T) {
+	t.Parallel()
+	s := openObserved(t, servers.StartEtcd(t, "--max-txn-ops", "64"))
+	const n = 50
+	reqs := renewals(t, s.Store, n, time.Hour)
+	denied := s.ownKey(reqs[7].Name, reqs[7].Owner)
+	deny := func(_ context.Context, req any, send func() error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && slices.ContainsFunc(txn.Success, func(op *pb.RequestOp) bool { return string(op.GetRequestRange().GetKey()) == denied }) {
+			return rpctypes.ErrGRPCPermissionDenied
+		}
+		return send()
+	}
+	s.onUnary.Store(&deny)
+	outcomes, err := s.Renew(t.Context(), reqs)
+	if !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		t.Errorf("Renew: %v, want ErrPermissionDenied", err)
+	}
+	for i, o := range outcomes {
+		if want := map[bool]driver.RenewOutcome{true: driver.RenewUnknown, false: driver.Renewed}[i == 7]; o != want {
+			t.Errorf("renewal %d: %v, want %v", i, o, want)
+		}
+	}
+}
+
+// A Release that finds a key of its hold gone does not give the lease of the other to another name.
+func TestReleaseOfHalfAHold(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartEtcd(t))
+	grant(t, s, request("owner", time.Minute))
+	if _, err := s.client.Delete(t.Context(), s.ownKey("name", "owner")); err != nil {
+		t.Fatal(err)
+	}
+	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); released || err != nil {
+		t.Errorf("Release: %v, %v", released, err)
+	}
+	if len(s.idle[61]) > 0 {
+		t.Error("the lease of a record is in the stock")
+	}
+	s.group.Wait()
+	wantFree(t, s)
+}
