@@ -57,6 +57,10 @@ func (p *page) confirmBreak(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), breakTimeout)
 	defer cancel()
 	rec, err := b.store.client.Lookup(ctx, b.name)
+	if errors.Is(err, holdfast.ErrInvalid) {
+		p.writeBreakResult(w, http.StatusBadRequest, b, err.Error())
+		return
+	}
 	if err != nil && !errors.Is(err, holdfast.ErrNotHeld) {
 		p.writeBreakResult(w, http.StatusServiceUnavailable, b, "The store does not answer, so that its holder is not known.")
 		return
@@ -87,24 +91,41 @@ func (p *page) breakHold(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), breakTimeout) // a break is not left half-way
 	defer cancel()
-	rec, err := b.store.client.BreakToken(ctx, b.name, b.token)
 	attrs := append([]any{slog.String("store", b.store.name), slog.String("name", b.name), slog.Int64("token", b.token)}, p.origin(r)...)
+	if err := p.record(ctx, "page of locks: breaking", attrs...); err != nil {
+		p.writeBreakResult(w, http.StatusServiceUnavailable, b, "Nothing was broken: the log of breaks cannot be written.")
+		return
+	}
+	rec, err := b.store.client.BreakToken(ctx, b.name, b.token)
 	if err != nil {
-		p.logger().Warn("page of locks: break failed", append(attrs, slog.Any("error", err))...)
+		_ = p.record(ctx, "page of locks: break failed", append(attrs, slog.Any("error", err))...) // the first line is there
 	} else {
-		p.logger().Warn("page of locks: lock broken", append(attrs, slog.String("holder", rec.Holder))...)
+		_ = p.record(ctx, "page of locks: lock broken", append(attrs, slog.String("holder", rec.Holder))...)
 	}
 	switch {
 	case err == nil:
 		p.refreshAfter(r.Context(), b.store)
-		redirect(w, lockURL(b.store, b.name)+"&broken=1")
+		redirect(w, fmt.Sprintf("%s&broken=%d", lockURL(b.store, b.name), b.token))
 	case errors.Is(err, holdfast.ErrNotHeld):
 		p.writeBreakResult(w, http.StatusConflict, b, "Nothing was broken: this hold was over already.")
+	case errors.Is(err, holdfast.ErrInvalid):
+		p.writeBreakResult(w, http.StatusBadRequest, b, err.Error())
 	case errors.Is(err, holdfast.ErrUnavailable):
 		p.writeBreakResult(w, http.StatusServiceUnavailable, b, "The store has not answered. The hold may be broken or not; it is safe to try again.")
 	default:
 		p.writeBreakResult(w, http.StatusNotImplemented, b, err.Error())
 	}
+}
+
+// record writes a line to the log, and returns the error of the handler, which a [slog.Logger] drops.
+func (p *page) record(ctx context.Context, message string, attrs ...any) error {
+	handler := p.logger().Handler()
+	if !handler.Enabled(ctx, slog.LevelWarn) {
+		return nil
+	}
+	line := slog.NewRecord(time.Now(), slog.LevelWarn, message, 0)
+	line.Add(attrs...)
+	return handler.Handle(ctx, line)
 }
 
 func (p *page) writeBreakResult(w http.ResponseWriter, status int, b *breakRequest, text string) {

@@ -106,6 +106,51 @@ func TestBrowser(t *testing.T) {
 		b.checkFaults("")
 	})
 
+	t.Run("kept", func(t *testing.T) {
+		b.t = t
+		s := startSite(t, Options{})
+		kept := acquire(t, s.clients[0], "kept", &holdfast.Options{MinHold: 6 * time.Second})
+		if err := kept.Release(); err != nil {
+			t.Fatal(err)
+		}
+		b.open(s.URL + "/")
+		b.wait(rowOf("kept"))
+		if seen := b.eval(`new Promise(done => {
+			let seen = false;
+			const look = setInterval(() => {
+				const tr = ` + rowOf("kept") + `;
+				if (tr) { seen ||= tr.classList.contains('expiring'); return; }
+				clearInterval(look);
+				done(seen);
+			}, 50);
+		})`); seen != "false" {
+			t.Error("a lock that is kept is flagged as expiring")
+		}
+		b.checkFaults("")
+	})
+
+	t.Run("too many", func(t *testing.T) {
+		b.t = t
+		s := startSite(t, Options{MaxViewers: 1})
+		acquire(t, s.clients[0], "x", nil)
+		first, err := http.Get(s.URL + "/stream?view=locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Body.Close()
+		b.open(s.URL + "/")
+		b.wait(`document.getElementById('status').textContent === 'Too many viewers, reload later'`)
+		// The data gets older than a store may be silent.
+		b.wait(`Number(document.getElementById('age').textContent.match(/\d+/)) >= 5`)
+		if text := b.eval(`document.querySelectorAll('.stale').length + document.getElementById('strip').innerText`); text[1] != '0' || strings.Contains(text, "no answer") {
+			t.Errorf("stores that answer are shown as silent: %s", text)
+		}
+		b.checkContrast("too many")
+		first.Body.Close()
+		b.wait(`document.getElementById('status').textContent === 'Live'`)
+		b.checkFaults("503")
+	})
+
 	t.Run("silent", func(t *testing.T) {
 		b.t = t
 		s := startSite(t, Options{})
@@ -120,11 +165,20 @@ func TestBrowser(t *testing.T) {
 		}
 		b.checkContrast("silent")
 
+		b.open(s.URL + "/lock?store=2&name=free")
+		b.wait(`document.querySelector('.lead.stale') && document.querySelector('.lead').innerText.includes('not known, no answer for ') && !document.querySelector('.lead').innerText.includes('free')`)
+		b.checkContrast("a lock of a silent store")
+		b.open(s.URL + "/")
+		b.wait(rowOf("ill") + `?.classList.contains('stale')`)
+
 		// The page itself cannot be reached any more.
 		s.Config.SetKeepAlivesEnabled(false)
 		s.Listener.Close()
 		s.CloseClientConnections()
 		b.wait(`document.body.classList.contains('offline') && document.getElementById('status').textContent === 'Disconnected'`)
+		if b.eval(rowOf("well")+`.querySelector('.name a').title`) != `"well"` || b.eval(`document.querySelectorAll('.strip .stale').length`) != "1" {
+			t.Error("a page that cannot be reached shows stores as silent")
+		}
 		b.checkContrast("offline")
 		b.checkFaults("net::ERR_")
 	})
@@ -291,6 +345,13 @@ func TestBrowser(t *testing.T) {
 				b.screenshot(strings.Trim("30-"+name, "-") + "-" + scheme)
 				b.checkNames()
 				b.checkContrast(name + " " + scheme)
+				for _, width := range []int{770, 900, 1000, 1100} {
+					b.resize(width, 844)
+					if view == "" && b.eval(`Math.min(...[...document.querySelectorAll('td.name')].map(td => td.clientWidth)) >= 260`) != "true" {
+						t.Errorf("at %d pixels the name has %s", width, b.eval(`document.querySelector('td.name').clientWidth`))
+					}
+				}
+				b.screenshot(strings.Trim("30-"+name, "-") + "-tablet-" + scheme)
 				b.resize(390, 844)
 				if b.eval(`document.documentElement.scrollWidth <= innerWidth`) != "true" {
 					t.Errorf("%s is wider than a telephone", name)
@@ -319,6 +380,35 @@ func TestBrowser(t *testing.T) {
 		b.wait(`document.querySelectorAll('#locks tbody tr').length === 2000 && document.getElementById('status').textContent === 'Live'`)
 		t.Logf("2,000 locks are shown after %v", time.Since(began))
 		b.screenshot("2000-light")
+
+		// Polls without a change leave the rows alone, but for the times that pass; a change costs
+		// as many mutations as rows have changed.
+		const changes = `(changes.push(...observer.takeRecords().filter(passes)), changes.length)`
+		b.eval(`(window.passes = r => !(r.target.nodeType === 1 ? r.target : r.target.parentElement)?.closest('.since, .left'),
+			window.changes = [],
+			window.observer = new MutationObserver(all => changes.push(...all.filter(passes))),
+			observer.observe(document.querySelector('#locks tbody'), {childList: true, attributes: true, characterData: true, subtree: true}), true)`)
+		polls := s.ill.lists.Load() + 5
+		for deadline := time.Now().Add(time.Minute); s.ill.lists.Load() < polls; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the stores are not polled")
+			}
+		}
+		if n := b.eval(changes); n != "0" {
+			t.Errorf("five polls of 2,000 unchanged locks made %s mutations", n)
+		}
+		const added = 3
+		for i := range added {
+			acquire(t, s.clients[i], fmt.Sprint("changed/", i), nil)
+		}
+		for i := range added {
+			b.wait(rowOf(fmt.Sprint("changed/", i)))
+		}
+		var mutations int
+		if _, err := fmt.Sscan(b.eval(changes), &mutations); err != nil || mutations < added || mutations > 10*added {
+			t.Errorf("%d new locks made %d mutations: %v", added, mutations, err)
+		}
+		b.eval(`observer.disconnect()`)
 		longest := b.eval(`new Promise(done => {
 			let longest = 0, last = performance.now(), end = last + 3000;
 			const frame = now => { longest = Math.max(longest, now - last); last = now; now < end ? requestAnimationFrame(frame) : done(Math.round(longest)) };
@@ -328,7 +418,7 @@ func TestBrowser(t *testing.T) {
 			setTimeout(() => document.querySelector('th a[data-key=token]').click(), 2600);
 		})`)
 		t.Logf("the longest frame, with filters and a sort: %s ms", longest)
-		b.wait(`document.getElementById('count').textContent.endsWith('of 2,000 locks')`)
+		b.wait(`document.getElementById('count').textContent.endsWith('of 2,003 locks')`)
 		b.checkFaults("")
 	})
 }

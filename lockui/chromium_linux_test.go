@@ -218,8 +218,8 @@ func (b *browser) wait(expression string) time.Duration {
 			b.t.Fatalf("%s: %v", expression, err)
 		case value == "true":
 			return time.Since(began)
-		case time.Since(began) > 20*time.Second:
-			b.t.Fatalf("not so within 20 s: %s\nThe page has %s characters and %s rows, and begins with: %s", expression,
+		case time.Since(began) > time.Minute:
+			b.t.Fatalf("not so within a minute: %s\nThe page has %s characters and %s rows, and begins with: %s", expression,
 				b.eval(`document.body.innerText.length`), b.eval(`document.querySelectorAll('tbody tr').length`), b.eval(`document.body.innerText.slice(0, 1500)`))
 		}
 		time.Sleep(20 * time.Millisecond)

@@ -31,13 +31,15 @@
 //
 // Without a Token, only requests from this host are served, and none that shows that a proxy has
 // passed it on. One that adds no header, changes the Host and speaks HTTP/1.1 cannot be told from
-// this host: have no proxy in front of the page that it does not know of. Options.BehindProxy
-// declares that a proxy or a middleware admits the right people. Requests for a Host that is neither
-// an address, nor localhost, nor in Options.Hosts get 421, which keeps foreign pages from reaching
-// it by a name of their own. A request that another site makes a browser send gets 403 if it could
-// change something ([http.CrossOriginProtection]). The Content-Security-Policy admits the script and
-// the style of the page alone. Names, holders and metadata come from others: they are shown as text,
-// with invisible characters spelled out.
+// this host, nor can a client that names localhost as its Host to a TCP forwarder: have neither in
+// front of the page without a Token. Options.BehindProxy declares that a proxy or a middleware
+// admits the right people. Requests for a Host that is neither localhost, nor a loopback address,
+// nor in Options.Hosts get 421, which keeps foreign pages from reaching it by a name of their own,
+// and browsers from reaching it through a forwarder. With a Token or BehindProxy any IP address is
+// served. A request that another site makes a browser send gets 403 if it could change something
+// ([http.CrossOriginProtection]). The Content-Security-Policy admits the script and the style of
+// the page alone. Names, holders and metadata come from others: they are shown as text, with
+// invisible characters spelled out.
 //
 // The package has no access to the secrets of holders, since no store lists them. The names of the
 // stores are shown to every viewer, so a URL with a password is not fit for one.

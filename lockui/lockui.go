@@ -43,8 +43,8 @@ type Options struct {
 	// X-Forwarded-Proto is trusted.
 	BehindProxy bool
 
-	// Hosts are the names under which the page is reached, without ports. IP addresses and
-	// localhost need not be among them.
+	// Hosts are the names under which the page is reached, without ports. Localhost and loopback
+	// addresses need not be among them, nor any IP address with a Token or BehindProxy.
 	Hosts []string
 
 	// BasePath is the path of the page as its requests have it. It begins and ends with a slash;
@@ -61,7 +61,8 @@ type Options struct {
 	// have to be reloaded.
 	MaxViewers int
 
-	// Logger gets a line for each break, and for each that failed; nil means slog.Default().
+	// Logger gets a line before each break, and one with its outcome; nil means slog.Default(). A break
+	// whose first line its Handler cannot write is refused.
 	Logger *slog.Logger
 }
 
@@ -202,7 +203,11 @@ func (p *page) protect(next http.Handler) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
 		switch {
 		case !p.servesHost(r.Host):
-			http.Error(w, "This page is not served under this host name.", http.StatusMisdirectedRequest)
+			why := "This page is not served under this host name."
+			if !p.isGuarded() {
+				why += " It has no token, and no proxy is declared."
+			}
+			http.Error(w, why, http.StatusMisdirectedRequest)
 		case p.isExposed(r):
 			http.Error(w, "This page is for this host only: it has no token, and no proxy is declared.", http.StatusForbidden)
 		case !p.signedIn(r) && r.URL.Path != p.BasePath+"sign-in" && r.URL.Path != p.BasePath+"icon.svg":
@@ -213,14 +218,19 @@ func (p *page) protect(next http.Handler) http.Handler {
 	})
 }
 
-// servesHost reports whether the page may be asked for under this name. A foreign page can reach a
+// isGuarded reports whether a token or a proxy admits the viewers.
+func (p *page) isGuarded() bool { return p.Token != "" || p.BehindProxy }
+
+// servesHost reports whether the page may be requested under this name. A foreign page can reach a
 // server by a name of its own that it points here, but not by an address without being at it.
+// Without a guard only loopback addresses pass: another one is that of a TCP forwarder to this
+// host.
 func (p *page) servesHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
-	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
+	if addr, err := netip.ParseAddr(host); err == nil && (p.isGuarded() || addr.Unmap().IsLoopback()) || host == "localhost" {
 		return true
 	}
 	return slices.ContainsFunc(p.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
@@ -235,7 +245,7 @@ var proxyHeaders = []string{
 
 // isExposed reports whether a request from elsewhere reaches a page that nothing guards.
 func (p *page) isExposed(r *http.Request) bool {
-	if p.Token != "" || p.BehindProxy {
+	if p.isGuarded() {
 		return false
 	}
 	if !r.ProtoAtLeast(1, 1) {

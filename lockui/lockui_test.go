@@ -3,9 +3,11 @@ package lockui
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"math/rand/v2"
@@ -34,6 +36,7 @@ type testStore struct {
 	lists  atomic.Int64
 	silent atomic.Bool
 	broken atomic.Bool
+	delay  atomic.Int64  // of each listing, in nanoseconds
 	ended  chan struct{} // ends the listings that are not answered
 }
 
@@ -52,6 +55,7 @@ func (s *testStore) List(ctx context.Context, prefix string) iter.Seq2[driver.Re
 			yield(driver.Record{}, driver.ErrClosed)
 			return
 		}
+		time.Sleep(time.Duration(s.delay.Load()))
 		s.Store.List(ctx, prefix)(yield)
 	}
 }
@@ -131,9 +135,9 @@ func TestHandlerRefuses(t *testing.T) {
 
 func TestForeignHost(t *testing.T) {
 	_, client := newTestStore(t)
-	h := newTestPage(t, Options{Stores: []Store{{Client: client}}, Hosts: []string{"Locks.example.com"}})
+	h := newTestPage(t, Options{Stores: []Store{{Client: client}}, Hosts: []string{"Locks.example.com"}, BehindProxy: true})
 	for host, want := range map[string]int{
-		"localhost": 200, "localhost:7070": 200, "127.0.0.1:7070": 200, "[::1]:7070": 200, "[::1]": 200, "10.1.2.3:7070": 200,
+		"localhost": 200, "localhost:7070": 200, "127.0.0.1:7070": 200, "[::1]:7070": 200, "[::1]": 200, "10.1.2.3:7070": 200, "[2001:db8::1]": 200,
 		"locks.example.com": 200, "LOCKS.example.com.:443": 200,
 		"example.com": 421, "locks.example.com.evil.net": 421, "localhost.evil.net": 421, "127.0.0.1.evil.net": 421, "": 421,
 	} {
@@ -142,6 +146,46 @@ func TestForeignHost(t *testing.T) {
 		if got, body := answer(h, r); got != want || got != 200 && strings.Contains(body, "<") {
 			t.Errorf("Host %q: %d, want %d", host, got, want)
 		}
+	}
+}
+
+// A TCP forwarder adds nothing, and its requests come from this host. A browser that reaches it has
+// the address of the forwarder as Host.
+func TestForwarder(t *testing.T) {
+	_, client := newTestStore(t)
+	lock := acquire(t, client, "x", nil)
+	o := Options{Stores: []Store{{Client: client}}, AllowBreak: true, Hosts: []string{"locks.example.com"}, Logger: slog.New(slog.DiscardHandler)}
+	alone := newTestPage(t, o)
+	o.Token = testToken
+	guarded := newTestPage(t, o)
+	for host, want := range map[string]int{
+		"203.0.113.5:7070": 421, "10.1.2.3": 421, "[2001:db8::1]:7070": 421, "0.0.0.0:7070": 421, "[::]": 421, "[::ffff:10.1.2.3]": 421,
+		"127.0.0.1:7070": 200, "127.8.9.1": 200, "[::1]:7070": 200, "[::ffff:127.0.0.1]": 200, "localhost.": 200, "locks.example.com": 200,
+	} {
+		r := request("GET", "/api/locks")
+		r.Host = host
+		if got, _ := answer(alone, r); got != want {
+			t.Errorf("Host %q: %d, want %d", host, got, want)
+		}
+		r.Header.Set("Authorization", "Bearer "+testToken)
+		if got, _ := answer(guarded, r); got != 200 {
+			t.Errorf("Host %q, with a token: %d", host, got)
+		}
+		// The same address as the Origin of a form.
+		r = request("POST", fmt.Sprintf("/break?store=0&name=y&token=%d", lock.Token()))
+		r.Header.Set("Origin", "http://"+host)
+		if got, _ := answer(alone, r); (got == 403) != (want == 421) {
+			t.Errorf("Origin %q: %d", host, got)
+		}
+	}
+	r := request("POST", fmt.Sprintf("/break?store=0&name=x&token=%d", lock.Token()))
+	r.Host = "203.0.113.5"
+	r.Header.Set("Origin", "http://203.0.113.5")
+	if got, _ := answer(alone, r); got != 421 {
+		t.Errorf("a break: %d", got)
+	}
+	if err := lock.Extend(context.Background(), time.Minute); err != nil {
+		t.Errorf("the lock is gone: %v", err)
 	}
 }
 
@@ -241,7 +285,7 @@ func TestBreakEndsOneHold(t *testing.T) {
 	if err := first.Release(); err != nil {
 		t.Fatal(err)
 	}
-	second := acquire(t, client, "x", nil)
+	second, present := acquire(t, client, "x", nil), acquire(t, client, "alive", nil)
 	if status, body := answer(h, request("POST", target)); status != 409 || !strings.Contains(body, "over already") {
 		t.Errorf("a break of a hold that is over: %d %s", status, body)
 	}
@@ -256,13 +300,22 @@ func TestBreakEndsOneHold(t *testing.T) {
 	r.Header.Set("X-Forwarded-User", "ada")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	if w.Code != 303 || w.Header().Get("Location") != "lock?store=0&name=x&broken=1" {
+	if w.Code != 303 || w.Header().Get("Location") != fmt.Sprintf("lock?store=0&name=x&broken=%d", second.Token()) {
 		t.Errorf("a break: %d to %q", w.Code, w.Header().Get("Location"))
+	}
+	if _, body := get(h, "/"+w.Header().Get("Location")); !strings.Contains(body, fmt.Sprintf("The hold with token %d is over.", second.Token())) {
+		t.Errorf("the page after a break:\n%s", body)
+	}
+	for _, broken := range []string{"1x", "0", fmt.Sprint(present.Token())} {
+		if _, body := get(h, "/lock?store=0&name=alive&broken="+broken); strings.Contains(body, "notice\"") {
+			t.Errorf("broken=%s is shown of a lock that nothing has ended", broken)
+		}
 	}
 	if _, err := client.Lookup(context.Background(), "x"); !errors.Is(err, holdfast.ErrNotHeld) {
 		t.Errorf("after the break: %v", err)
 	}
 	for _, want := range []string{
+		`msg="page of locks: breaking" store=main name=x token=` + fmt.Sprint(second.Token()) + " remote=127.0.0.1:40000",
 		`msg="page of locks: break failed" store=main name=x token=` + fmt.Sprint(first.Token()),
 		`msg="page of locks: lock broken" store=main name=x token=` + fmt.Sprint(second.Token()) + " remote=127.0.0.1:40000",
 		"user=ada", "holder=worker-7",
@@ -271,9 +324,11 @@ func TestBreakEndsOneHold(t *testing.T) {
 			t.Errorf("the log lacks %q:\n%s", want, &log)
 		}
 	}
-	for _, bad := range []string{"/break?store=0&name=x", "/break?store=0&name=x&token=0", "/break?store=7&name=x&token=5", "/break?store=0&token=5"} {
-		if status, _ := answer(h, request("POST", bad)); status != 400 {
-			t.Errorf("%s: %d", bad, status)
+	for _, bad := range []string{"/break?store=0&name=x", "/break?store=0&name=x&token=0", "/break?store=7&name=x&token=5", "/break?store=0&token=5", "/break?store=0&name=%00&token=5"} {
+		for _, method := range []string{"GET", "POST"} {
+			if status, _ := answer(h, request(method, bad)); status != 400 {
+				t.Errorf("%s %s: %d", method, bad, status)
+			}
 		}
 	}
 }
@@ -354,7 +409,7 @@ func TestHeaders(t *testing.T) {
 				t.Errorf("the policy %q lacks %q", policy, want)
 			}
 		}
-		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "same-origin"} {
+		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin"} {
 			if got := w.Header().Get(name); got != want {
 				t.Errorf("%s: %q", name, got)
 			}
@@ -754,6 +809,97 @@ func TestTooManyViewers(t *testing.T) {
 	})
 }
 
+// A hold that is kept does not hide a live one behind it.
+func TestKeptBesideHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, client := newTestStore(t)
+		alive := holdfast.New(store, &holdfast.Config{Holder: "alive"})
+		defer alive.Close()
+		kept := acquire(t, client, "slots", &holdfast.Options{Limit: 3, MinHold: time.Hour})
+		time.Sleep(time.Minute)
+		acquire(t, alive, "slots", &holdfast.Options{Limit: 3})
+		if err := kept.Release(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}, Metrics: true})
+		_, body := get(h, "/metrics")
+		for _, want := range []string{`state="held"} 1`, `state="kept"} 0`, "holdfast_store_oldest_hold_seconds{store=\"memory\"} 30\n"} {
+			if !strings.Contains(body, want) {
+				t.Errorf("there is no %q in\n%s", want, body)
+			}
+		}
+		_, body = get(h, "/")
+		row := regexp.MustCompile(`<tr data-id.*</tr>`).FindString(body)
+		for _, want := range []string{`<span class="badge">2 of 3</span>`, ">alive and 1 more<", ">30s<"} {
+			if !strings.Contains(row, want) {
+				t.Errorf("there is no %q in %s", want, row)
+			}
+		}
+		if _, body := get(h, "/api/locks"); !strings.Contains(body, `"name":"slots","state":"held","holder":"alive"`) {
+			t.Errorf("as JSON: %s", body)
+		}
+	})
+}
+
+// What a store without an answer has of a lock is not that it is free.
+func TestLockOfASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, client := newTestStore(t)
+		h := newTestPage(t, Options{Stores: []Store{{Name: "ill", Client: client}}})
+		acquire(t, client, "held", nil)
+		v := watch(h, "/stream?view=lock&store=0&name=free")
+		time.Sleep(1500 * time.Millisecond)
+		if _, body := get(h, "/lock?store=0&name=free"); !strings.Contains(body, `lead where live`) || !strings.Contains(body, `<span class="answer"> · free</span>`) {
+			t.Errorf("of a store that answers:\n%s", body)
+		}
+		store.silent.Store(true)
+		time.Sleep(10 * time.Second)
+		for name, want := range map[string]string{
+			"free": `lead where stale" data-answered="\d+" data-stale="\d+">ill<span class="answer"> · free</span><span class="silence"> · not known, no answer for <span data-since="\d+">1\ds<`,
+			"held": `lead where stale" data-answered="\d+" data-stale="\d+">ill · held<span class="silence"> · no answer for <span data-since="\d+">1\ds<`,
+		} {
+			if _, body := get(h, "/lock?store=0&name="+name); !regexp.MustCompile(want).MatchString(body) {
+				t.Errorf("%s:\n%s", name, body)
+			}
+		}
+		if _, body := get(h, "/lock?store=0&name=free&broken=1"); strings.Contains(body, "notice\"") {
+			t.Error("a store without an answer shows that a hold is over")
+		}
+		store.silent.Store(false)
+		v.leave()
+		<-v.ended
+		time.Sleep(time.Minute)
+	})
+}
+
+// The lease is what the last renewal gave, and not the longest of all.
+func TestExpiringAfterAnExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := newTestStore(t)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}, Interval: minInterval})
+		lock := acquire(t, client, "x", &holdfast.Options{TTL: 2 * time.Second})
+		if err := lock.Extend(context.Background(), 6*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		get(h, "/")
+		time.Sleep(6 * time.Second) // The next renewal is due only when the time of the extension is short.
+		for range 100 {
+			time.Sleep(minInterval)
+			if _, body := get(h, "/"); strings.Contains(body, `class="expiring"`) {
+				t.Fatalf("a lock that is renewed is shown as expiring (%v)", lock.Err())
+			}
+		}
+		overdue := acquire(t, client, "y", &holdfast.Options{TTL: 2 * time.Second, NoRenew: true})
+		time.Sleep(minInterval)
+		get(h, "/")
+		time.Sleep(1500 * time.Millisecond)
+		if _, body := get(h, "/"); !strings.Contains(body, `class="expiring"`) || overdue.Err() != nil {
+			t.Errorf("a lock that is not renewed is not shown as expiring (%v)", overdue.Err())
+		}
+	})
+}
+
 // A store that does not answer is shown as it was, with the age of that, beside one that answers.
 func TestSilentStore(t *testing.T) {
 	for name, fail := range map[string]func(*testStore, bool){
@@ -776,8 +922,8 @@ func TestSilentStore(t *testing.T) {
 					t.Errorf("%d, and locks are missing:\n%s", status, body)
 				}
 				strip := regexp.MustCompile(`(?s)<ul id="strip".*</ul>`).FindString(body)
-				if !regexp.MustCompile(`data-store="0" data-answered="\d+" class="stale".*no answer for <span data-since="\d+">1[0-9]s<`).MatchString(strip) ||
-					!regexp.MustCompile(`data-store="1" data-answered="\d+" class="live"`).MatchString(strip) {
+				if !regexp.MustCompile(`data-store="0" data-answered="\d+" data-stale="3000" class="stale".*no answer for <span data-since="\d+">1[0-9]s<`).MatchString(strip) ||
+					!regexp.MustCompile(`data-store="1" data-answered="\d+" data-stale="3000" class="live"`).MatchString(strip) {
 					t.Errorf("the stores are shown as %s", strip)
 				}
 				if strings.Contains(body, "refused") {
@@ -972,4 +1118,186 @@ func TestProxyThatHides(t *testing.T) {
 			t.Errorf("Origin %s: %d, want %d", test.origin, status, test.want)
 		}
 	}
+}
+
+// A failingLog fails from a line on.
+type failingLog struct{ lines, failing int }
+
+func (l *failingLog) Write(line []byte) (int, error) {
+	if l.lines++; l.lines >= l.failing {
+		return 0, errors.New("broken pipe")
+	}
+	return len(line), nil
+}
+
+// A break whose first line cannot be written does not happen. Without the second one it has happened.
+func TestBreakIsLoggedFirst(t *testing.T) {
+	_, client := newTestStore(t)
+	for failing, want := range map[int]int{1: 503, 2: 303} {
+		lock := acquire(t, client, "x", nil)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}, AllowBreak: true,
+			Logger: slog.New(slog.NewTextHandler(&failingLog{failing: failing}, nil))})
+		if status, body := answer(h, request("POST", fmt.Sprintf("/break?store=0&name=x&token=%d", lock.Token()))); status != want {
+			t.Errorf("line %d fails: %d %s", failing, status, body)
+		}
+		_, err := client.Lookup(context.Background(), "x")
+		if held := err == nil; held != (want == 503) {
+			t.Errorf("line %d fails: %v", failing, err)
+		}
+		_ = lock.Release() // of one that is broken
+	}
+}
+
+// A leavingStore has the viewer leave while its break is under way.
+type leavingStore struct {
+	*testStore
+	leave context.CancelFunc
+}
+
+func (s *leavingStore) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+	s.leave()
+	if err := ctx.Err(); err != nil {
+		return driver.Record{}, false, err
+	}
+	return s.Store.Break(ctx, req)
+}
+
+// A break is not cut by a viewer that leaves.
+func TestBreakOutlivesItsViewer(t *testing.T) {
+	base, _ := newTestStore(t)
+	ctx, leave := context.WithCancel(context.Background())
+	client := holdfast.New(&leavingStore{base, leave}, nil)
+	defer client.Close()
+	lock := acquire(t, client, "x", nil)
+	h := newTestPage(t, Options{Stores: []Store{{Client: client}}, AllowBreak: true, Logger: slog.New(slog.DiscardHandler)})
+	status, body := answer(h, request("POST", fmt.Sprintf("/break?store=0&name=x&token=%d", lock.Token())).WithContext(ctx))
+	if status != 303 || ctx.Err() == nil {
+		t.Errorf("%d, %v: %s", status, ctx.Err(), body)
+	}
+	if _, err := client.Lookup(context.Background(), "x"); !errors.Is(err, holdfast.ErrNotHeld) {
+		t.Errorf("the hold is not broken: %v", err)
+	}
+}
+
+// The cookie is for TLS alone where the viewer uses TLS.
+func TestSecureCookie(t *testing.T) {
+	_, client := newTestStore(t)
+	for _, test := range []struct {
+		tls, behindProxy bool
+		proto            string
+		want             bool
+	}{
+		{want: false}, {tls: true, want: true},
+		{behindProxy: true, proto: "https", want: true}, {behindProxy: true, proto: "http", want: false}, {proto: "https", want: false},
+	} {
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}, Token: testToken, BehindProxy: test.behindProxy})
+		r := request("POST", "/sign-in")
+		r.Body = io.NopCloser(strings.NewReader("token=" + testToken))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if test.proto != "" {
+			r.Header.Set("X-Forwarded-Proto", test.proto)
+		}
+		if test.tls {
+			r.TLS = &tls.ConnectionState{}
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if cookies := w.Result().Cookies(); len(cookies) != 1 || cookies[0].Secure != test.want {
+			t.Errorf("%+v: %v", test, cookies)
+		}
+	}
+}
+
+// A store that takes long to list, and answers, is not silent, and is listed half of the time at most.
+func TestSlowStore(t *testing.T) {
+	for _, took := range []time.Duration{time.Second, 4 * time.Second, 9 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			store, client := newTestStore(t)
+			acquire(t, client, "x", nil)
+			store.delay.Store(int64(took))
+			h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
+			v := watch(h, "/stream?view=locks")
+			time.Sleep(took + time.Second) // the first listing
+			for range 200 {
+				time.Sleep(time.Second / 4)
+				p := httptest.NewRecorder()
+				h.ServeHTTP(p, request("GET", "/api/locks"))
+				if strings.Contains(p.Body.String(), `"stale"`) {
+					t.Errorf("with listings of %v the store counts as silent", took)
+					break
+				}
+			}
+			v.leave()
+			<-v.ended
+			store.delay.Store(0)
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// The pause between two listings is as long as a listing.
+func TestPauseOfASlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, client := newTestStore(t)
+		store.delay.Store(int64(5 * time.Second))
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
+		v := watch(h, "/stream?view=locks")
+		time.Sleep(100*time.Second - time.Millisecond)
+		if n := store.lists.Load(); n != 10 {
+			t.Errorf("%d listings of 5 s in 100 s", n)
+		}
+		v.leave()
+		<-v.ended
+		time.Sleep(time.Minute)
+	})
+}
+
+// What has changed while nobody watched has the time between the two listings, and one row says so.
+func TestHistoryOfATimeWithoutViewers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := newTestStore(t)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
+		lock := acquire(t, client, "x", nil)
+		get(h, "/")
+		left := time.Now()
+		time.Sleep(5 * time.Minute)
+		if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		_, body := get(h, "/lock?store=0&name=x")
+		span := "<td>" + string(clockHTML(left)) + "–" + string(clockHTML(time.Now())) + "</td>"
+		if !strings.Contains(body, span+`<td><span class="event freed">`) || !strings.Contains(body, span+`<td class="about">nobody watched</td>`) {
+			t.Errorf("the history does not have the span %s:\n%s", span, body)
+		}
+		if n := strings.Count(body, "watched from here on"); n != 1 {
+			t.Errorf("%d beginnings", n)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A store that has never answered has one row, however often it is looked at, and is watched from its
+// first answer on.
+func TestHistoryOfAStoreThatNeverAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, client := newTestStore(t)
+		store.broken.Store(true)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
+		body := ""
+		for range 5 {
+			time.Sleep(time.Minute)
+			_, body = get(h, "/events")
+		}
+		if strings.Count(body, "does not answer") != 1 || strings.Contains(body, "watched") {
+			t.Errorf("events: %s", body)
+		}
+		store.broken.Store(false)
+		time.Sleep(time.Minute)
+		_, body = get(h, "/events")
+		if strings.Count(body, "does not answer") != 1 || strings.Count(body, "watched from here on") != 1 || strings.Contains(body, "nobody watched") {
+			t.Errorf("events after an answer: %s", body)
+		}
+		time.Sleep(time.Minute)
+	})
 }

@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
-// A metric is written for each store.
-type metric struct {
+// metrics are those that are written for each store.
+var metrics = []struct {
 	name, kind, help string
 	values           func(s *store, add func(value float64, labels ...string))
-}
-
-var metrics = []metric{
+}{
 	{"holdfast_store_up", "gauge", "Whether the store answered the last listing.", func(s *store, add func(float64, ...string)) {
 		up := 0.0
 		if s.snapshot.Failure() == nil && !s.snapshot.At.IsZero() {
@@ -36,8 +35,10 @@ var metrics = []metric{
 	{"holdfast_store_oldest_hold_seconds", "gauge", "Age of the oldest hold.", func(s *store, add func(float64, ...string)) {
 		oldest := time.Duration(0)
 		for _, r := range s.rows {
-			if !r.since.IsZero() && !r.rec.Kept {
-				oldest = max(oldest, time.Since(r.since))
+			for _, hold := range lockview.EachHold(r.rec) {
+				if age, ok := lockview.Age(hold); ok && !hold.Kept {
+					oldest = max(oldest, age+time.Since(s.snapshot.At))
+				}
 			}
 		}
 		add(oldest.Seconds())

@@ -2,7 +2,6 @@
 (() => {
 const body = document.body, get = id => document.getElementById(id);
 const status = get('status'), live = get('live'), table = get('locks');
-const staleAfter = Number(body.dataset.stale);
 let ahead = Number(body.dataset.now) - Date.now(); // how far the clock of the server is ahead of ours
 const now = () => Date.now() + ahead;
 
@@ -15,19 +14,23 @@ function duration(ms) {
   if (d < 1) return h + 'h' + two(m % 60) + 'm';
   return d + 'd' + two(h % 24) + 'h';
 }
+let heard = Date.now(), lost = ''; // lost is the status while there is no stream
+
 const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
 // Texts that change by themselves.
 function count(root) {
   const t = now();
   for (const node of root.querySelectorAll('[data-since]')) {
+    if (lost && node.closest('.silence')) continue;
     const since = Number(node.dataset.since);
     setText(node, since ? duration(t - since) : '–');
   }
   for (const node of root.querySelectorAll('[data-until]')) {
     const until = Number(node.dataset.until), row = node.closest('tr');
     setText(node, until ? duration(until - t) : 'no expiry');
-    if (row) row.classList.toggle('expiring', until > 0 && until - t < Number(node.dataset.lease) / 3 && !row.classList.contains('stale'));
+    const lease = Number(node.dataset.lease);
+    if (row && !lost) row.classList.toggle('expiring', lease > 0 && until - t < lease / 3 && !row.classList.contains('stale'));
   }
 }
 function localTimes(root) {
@@ -127,12 +130,13 @@ function update(d) {
   tick();
 }
 
-// A store, or the connection to the server, may be silent.
+// A store may be silent. Without the stream, that is judged as of the last message.
 function markStale() {
+  const t = lost ? heard + ahead : now();
   let changed = false;
   for (const node of document.querySelectorAll('[data-answered]')) {
     if (node.classList.contains('mute')) continue;
-    const answered = Number(node.dataset.answered), old = !answered || now() - answered > staleAfter;
+    const answered = Number(node.dataset.answered), old = !answered || t - answered > Number(node.dataset.stale);
     node.classList.toggle('stale', old);
     node.classList.toggle('live', !old);
     if (node.dataset.store !== undefined && stale.has(node.dataset.store) !== old) {
@@ -153,7 +157,7 @@ function tick() {
   }
 }
 
-let source, heard = Date.now(), seq = '', pause = 1000, retry;
+let source, seq = '', pause = 1000, retry;
 function connect() {
   clearTimeout(retry);
   source?.close();
@@ -164,6 +168,7 @@ function connect() {
   const hear = f => e => {
     heard = Date.now();
     pause = 1000;
+    lost = '';
     body.classList.remove('offline');
     setText(status, 'Live');
     setText(get('age'), '');
@@ -179,19 +184,30 @@ function connect() {
     if (focused) [...live.querySelectorAll('a')].find(a => a.getAttribute('href') === focused)?.focus({preventScroll: true});
   }));
   source.addEventListener('beat', hear(at => { ahead = at - Date.now(); tick(); }));
-  source.onerror = lose;
+  // A stream that is not served is closed, without its status.
+  source.onerror = e => e.target.readyState === EventSource.CLOSED ? lookWhy(url) : lose('Disconnected');
 }
-function lose() {
+async function lookWhy(url) {
+  const abort = new AbortController();
+  const closed = source;
+  let answer;
+  try { answer = await fetch(url, {signal: abort.signal}); } catch { /* there is no answer */ }
+  abort.abort();
+  if (source === closed) lose(answer?.status === 503 ? 'Too many viewers, reload later' : 'Disconnected');
+}
+function lose(text) {
   source?.close();
   source = null;
+  lost = text;
   body.classList.add('offline');
   clearTimeout(retry);
   retry = setTimeout(connect, pause);
   pause = Math.min(pause * 2, 10000);
   showAge();
+  tick();
 }
 function showAge() {
-  setText(status, 'Disconnected');
+  setText(status, lost);
   setText(get('age'), '· the data is ' + duration(Date.now() - heard) + ' old');
 }
 document.addEventListener('visibilitychange', () => document.hidden ? source?.close() : connect());
@@ -250,6 +266,6 @@ connect();
 setInterval(() => {
   tick();
   if (body.classList.contains('offline')) showAge();
-  else if (source && Date.now() - heard > 12000) lose();
+  else if (source && Date.now() - heard > 12000) lose('Disconnected');
 }, 1000);
 })();

@@ -21,10 +21,11 @@ const (
 	examineInterval = 10 * time.Minute // while somebody watches
 	examineRetry    = 15 * time.Second // after an examination that could not be made
 	examineTimeout  = 30 * time.Second
-	watchGap        = 15 * time.Second // without a listing, after which events begin anew
+	watchGap        = 15 * time.Second // without a listing, in which nobody has watched
 	keptUpdates     = 16
 	keptEvents      = 1000
 	sameMoment      = 500 * time.Millisecond // two estimates of one moment are nearer than that
+	sameTime        = 50 * time.Millisecond  // and so are two that the store has made
 )
 
 // A store is a store that is shown, guarded by page.mu.
@@ -38,6 +39,8 @@ type store struct {
 	took     time.Duration
 	snapshot *lockview.Snapshot
 	failures int64
+	unseen   bool // nobody has watched for a while since the last answer
+	silent   bool // an event has reported that the store does not answer
 	rows     map[string]*row
 
 	examining bool
@@ -52,28 +55,31 @@ type row struct {
 	store *store
 	rec   holdfast.Record
 
-	// since and until are by the clock of this host, zero if they are not known. lease is the
-	// longest time that was left.
+	// since and until are by the clock of this host, zero if they are not known. lease is what was
+	// left when the last renewal was seen, zero without an end that a renewal defers.
 	since, until time.Time
 	lease        time.Duration
 
 	html fragment // as streams have it
 }
 
-// An event is a change that was seen.
+// An event is a change that was seen. after is when the store was seen before, if that was long
+// before; otherwise it is zero.
 type event struct {
 	store *store
+	after time.Time
 	lockview.Event
 }
 
 // Events of a store, beside those of its locks.
 const (
 	eventWatched  = "watched"
+	eventUnseen   = "not watched"
 	eventSilent   = "no answer"
 	eventAnswered = "answers"
 )
 
-// An update is what has changed for those who watch all locks.
+// An update is what has changed for the viewers of all locks.
 type update struct {
 	sequence int // after it
 	data     []byte
@@ -85,7 +91,7 @@ type updateView struct {
 	Now      int64      `json:"now"`
 	Reset    bool       `json:"reset,omitempty"`
 	Rows     []fragment `json:"rows,omitempty"`  // new or changed
-	Until    [][3]int64 `json:"until,omitempty"` // renewed: id, end, longest lease, in milliseconds
+	Until    [][3]int64 `json:"until,omitempty"` // renewed: id, end, lease, in milliseconds
 	Gone     []int      `json:"gone,omitempty"`
 	Strip    fragment   `json:"strip"`
 }
@@ -152,7 +158,9 @@ func (p *page) refresh(s *store, maxAge time.Duration) <-chan struct{} {
 		return closed
 	}
 	now := time.Now()
-	resumed := now.Sub(s.snapshot.At) > max(watchGap, 3*p.Interval)
+	if !s.snapshot.At.IsZero() && now.Sub(s.snapshot.At) > max(watchGap, 3*p.Interval, 3*s.took) {
+		s.unseen = true
+	}
 	s.listing, s.began = make(chan struct{}), now
 	go func(last *lockview.Snapshot) {
 		ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
@@ -160,7 +168,7 @@ func (p *page) refresh(s *store, maxAge time.Duration) <-chan struct{} {
 		snapshot := lockview.Take(ctx, s.client, "", last)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.show(s, snapshot, resumed)
+		p.show(s, snapshot)
 		close(s.listing)
 		s.listing = nil
 	}(s.snapshot)
@@ -203,25 +211,13 @@ func (p *page) refreshAll(ctx context.Context) {
 }
 
 // show makes a snapshot the one that is shown. The caller holds p.mu.
-func (p *page) show(s *store, now *lockview.Snapshot, resumed bool) {
+func (p *page) show(s *store, now *lockview.Snapshot) {
 	last := s.snapshot
 	s.snapshot, s.took = now, now.At.Sub(s.began)
-	switch failure, before := now.Failure(), last.Failure(); {
-	case resumed:
-		p.addEvent(s, lockview.Event{Time: now.At, Event: eventWatched})
-	case failure != nil && before == nil:
-		p.addEvent(s, lockview.Event{Time: now.At, Event: eventSilent})
-	case failure == nil && before != nil:
-		p.addEvent(s, lockview.Event{Time: now.At, Event: eventAnswered})
-	}
+	locks := now.ByName()
+	p.addEvents(s, last, now, locks)
 	if now.Failure() != nil {
 		s.failures++
-	}
-	locks := now.ByName()
-	if !resumed {
-		for _, e := range lockview.EventsBetween(last.ByName(), locks, now.At) {
-			p.addEvent(s, e)
-		}
 	}
 	u := updateView{}
 	for name, r := range s.rows {
@@ -254,14 +250,49 @@ func (p *page) show(s *store, now *lockview.Snapshot, resumed bool) {
 	p.announce()
 }
 
-// announce wakes those who watch. The caller holds p.mu.
+// announce wakes the viewers. The caller holds p.mu.
 func (p *page) announce() {
 	close(p.updated)
 	p.updated = make(chan struct{})
 }
 
-func (p *page) addEvent(s *store, e lockview.Event) {
-	p.events = append(p.events, event{s, e})
+// addEvents adds what has changed from one listing of a store to the next: one row for a time without
+// an answer or without viewers, and the changes of locks. The caller holds p.mu.
+func (p *page) addEvents(s *store, last, now *lockview.Snapshot, locks map[string]holdfast.Record) {
+	var after time.Time
+	if !last.Answered.IsZero() && now.At.Sub(last.Answered) > last.StaleAfter(p.Interval) {
+		after = last.Answered
+	}
+	add := func(what string, after time.Time) {
+		p.addEvent(event{s, after, lockview.Event{Time: now.At, Event: what}})
+	}
+	switch {
+	case s.cannotList():
+	case now.Failure() != nil:
+		if !s.silent {
+			add(eventSilent, time.Time{})
+		}
+		s.silent = true
+	case last.Answered.IsZero():
+		add(eventWatched, time.Time{})
+	case s.unseen:
+		add(eventUnseen, after)
+	case s.silent:
+		add(eventAnswered, time.Time{})
+	}
+	if now.Failure() == nil {
+		s.silent, s.unseen = false, false
+	}
+	if last.Answered.IsZero() {
+		return // these locks are not new
+	}
+	for _, e := range lockview.EventsBetween(last.ByName(), locks, now.At) {
+		p.addEvent(event{s, after, e})
+	}
+}
+
+func (p *page) addEvent(e event) {
+	p.events = append(p.events, e)
 	if n := len(p.events) - keptEvents; n > 0 {
 		p.events = slices.Delete(p.events, 0, n)
 	}
@@ -276,15 +307,22 @@ func (r *row) set(rec holdfast.Record, at time.Time) (changed, renewed bool) {
 	} else if since := at.Add(-age); !same || r.since.IsZero() {
 		r.since = since
 	}
-	if !same {
-		r.lease = 0
-	}
 	until := time.Time{}
 	if lockview.HasExpiry(rec) {
 		until = at.Add(rec.Remaining)
-		r.lease = max(r.lease, rec.Remaining)
 	}
-	if d := until.Sub(r.until).Abs(); d > sameMoment || until.IsZero() != r.until.IsZero() || !same {
+	moved := until.Sub(r.until).Abs() > sameMoment
+	extended := moved
+	if !rec.Until.IsZero() { // The clock of the store does not take a slow listing for a renewal.
+		extended = rec.Until.Sub(r.rec.Until).Abs() > sameTime
+	}
+	switch {
+	case rec.Kept, until.IsZero():
+		r.lease = 0
+	case !same, extended:
+		r.lease = rec.Remaining
+	}
+	if moved || extended || until.IsZero() != r.until.IsZero() || !same {
 		r.until, renewed = until, true
 	}
 	changed = !reflect.DeepEqual(timeless(r.rec), timeless(rec))
@@ -295,16 +333,16 @@ func (r *row) set(rec holdfast.Record, at time.Time) (changed, renewed bool) {
 // timeless returns a record without what a renewal changes.
 func timeless(rec holdfast.Record) holdfast.Record {
 	others := slices.Clone(rec.Others)
-	rec.Remaining, rec.Until, rec.Others = 0, time.Time{}, others
+	rec.Remaining, rec.Until, rec.Overdue, rec.Others = 0, time.Time{}, 0, others
 	for i := range others {
-		others[i].Remaining, others[i].Until = 0, time.Time{}
+		others[i].Remaining, others[i].Until, others[i].Overdue = 0, time.Time{}, 0
 	}
 	return rec
 }
 
 // expiring reports whether less than a third of the lease is left, so that a renewal is overdue.
 func (r *row) expiring(now time.Time) bool {
-	return !r.until.IsZero() && !r.rec.Kept && r.until.Sub(now) < r.lease/3
+	return r.lease > 0 && r.until.Sub(now) < r.lease/3
 }
 
 func milliseconds(t time.Time) int64 {

@@ -65,8 +65,7 @@ func (p *page) write(w http.ResponseWriter, status int, d document) {
 		m.add(`<noscript><meta http-equiv="refresh" content="5"></noscript>` + "\n")
 	}
 	m.add("<style nonce=\"%s\">\n%s</style>\n</head>\n", nonce, styleSheet)
-	m.add(`<body class="view-%s" data-stream="%s" data-now="%d" data-stale="%d">`+"\n",
-		d.view, d.stream, time.Now().UnixMilli(), (p.Interval + 2*time.Second).Milliseconds())
+	m.add(`<body class="view-%s" data-stream="%s" data-now="%d">`+"\n", d.view, d.stream, time.Now().UnixMilli())
 	m.add(`<a class="skip" href="#main">Skip to the content</a>` + "\n<header>\n")
 	if d.view != "sign-in" {
 		m.add(`<nav aria-label="Views">`)
@@ -241,8 +240,8 @@ func (p *page) rowHTML(r *row, now time.Time) fragment {
 	if !now.IsZero() && r.expiring(now) {
 		class = ` class="expiring"`
 	}
-	m.add(`<tr data-id="%d" data-store="%d"%s><td class="name"><a href="lock?store=%d&amp;name=%s">%s</a>`,
-		r.id, r.store.index, class, r.store.index, url.QueryEscape(r.rec.Name), r.rec.Name)
+	m.add(`<tr data-id="%d" data-store="%d"%s><td class="name"><a href="lock?store=%d&amp;name=%s" title="%s">%s</a>`,
+		r.id, r.store.index, class, r.store.index, url.QueryEscape(r.rec.Name), r.rec.Name, r.rec.Name)
 	if badge := r.badge(); badge != "" {
 		m.add(` <span class="badge">%s</span>`, badge)
 	}
@@ -309,8 +308,8 @@ func leftText(until, now time.Time) string {
 func (p *page) stripHTML(now time.Time) fragment {
 	var m markup
 	for _, s := range p.stores {
-		m.add(`<li data-store="%d" data-answered="%d" class="%s"><a href="stores#store-%d">%s</a> `,
-			s.index, milliseconds(s.snapshot.Answered), s.state(now, p.Interval), s.index, s.name)
+		m.add(`<li data-store="%d" data-answered="%d" data-stale="%d" class="%s"><a href="stores#store-%d">%s</a> `,
+			s.index, milliseconds(s.snapshot.Answered), p.staleMillis(s), s.state(now, p.Interval), s.index, s.name)
 		held, kept, waiting := s.counts()
 		var counts []string
 		for _, c := range []struct {
@@ -354,6 +353,9 @@ func (s *store) cannotList() bool {
 	return errors.Is(s.snapshot.Failure(), holdfast.ErrUnsupported)
 }
 
+// staleMillis is the age at which the script marks a store as silent.
+func (p *page) staleMillis(s *store) int64 { return s.snapshot.StaleAfter(p.Interval).Milliseconds() }
+
 // state is the class of a store. Without a time it leaves to the script whether the data is stale.
 func (s *store) state(now time.Time, interval time.Duration) literal {
 	_, stale := s.snapshot.Stale(now, interval)
@@ -396,31 +398,51 @@ func (p *page) serveLock(w http.ResponseWriter, r *http.Request) {
 	p.refreshAll(r.Context())
 	name := r.FormValue("name")
 	p.mu.Lock()
-	content := p.lockHTML(s, name, time.Now())
+	now := time.Now()
+	content := p.lockHTML(s, name, now)
+	broken, err := strconv.ParseInt(r.FormValue("broken"), 10, 64)
+	isOver := err == nil && broken > 0 && s.isOver(name, broken, now, p.Interval)
 	p.mu.Unlock()
 	var m markup
-	if r.FormValue("broken") != "" {
-		m.add("<p class=\"notice\" role=\"status\">The hold was ended.</p>\n")
+	if isOver {
+		m.add("<p class=\"notice\" role=\"status\">The hold with token %d is over.</p>\n", broken)
 	}
 	m.add("<h1 class=\"lock-name\">%s</h1>\n<div id=\"live\">%s</div>\n", name, content)
 	p.write(w, http.StatusOK, document{title: name, view: "lock", content: m.fragment(),
 		stream: fmt.Sprintf("stream?view=lock&store=%d&name=%s", s.index, url.QueryEscape(name))})
 }
 
+// isOver reports whether a store that answers has no hold with a token. The caller holds page.mu.
+func (s *store) isOver(name string, token int64, now time.Time, interval time.Duration) bool {
+	if _, stale := s.snapshot.Stale(now, interval); stale {
+		return false
+	}
+	r := s.rows[name]
+	return r == nil || !slices.ContainsFunc(lockview.EachHold(r.rec), func(hold holdfast.Record) bool { return hold.Token == token })
+}
+
 // lockHTML returns the holds of a lock, and its events. The caller holds p.mu.
 func (p *page) lockHTML(s *store, name string, now time.Time) fragment {
 	var m markup
 	r := s.rows[name]
-	m.add(`<p class="lead"><span class="where %s" data-answered="%d">%s</span>`, s.state(now, p.Interval), milliseconds(s.snapshot.Answered), s.name)
+	m.add(`<p class="lead where %s" data-answered="%d" data-stale="%d">%s`,
+		s.state(now, p.Interval), milliseconds(s.snapshot.Answered), p.staleMillis(s), s.name)
+	var silence markup
+	if !s.snapshot.Answered.IsZero() {
+		silence.add(`no answer for <span data-since="%d">%s</span>`, milliseconds(s.snapshot.Answered), ageText(s.snapshot.Answered, now))
+	}
 	switch {
 	case r == nil && s.snapshot.Answered.IsZero():
 		m.add(` · not known</p>` + "\n")
 	case r == nil:
-		m.add(` · free</p>` + "\n")
+		m.add(`<span class="answer"> · free</span><span class="silence"> · not known, %s</span></p>`+"\n", silence.fragment())
 	default:
 		m.add(` · %s`, cmp.Or(r.badge(), lockview.State(r.rec)))
 		if r.rec.Waiting > 0 {
 			m.add(" · %s waiting", grouped(r.rec.Waiting))
+		}
+		if silence.Len() > 0 {
+			m.add(`<span class="silence"> · %s</span>`, silence.fragment())
 		}
 		m.add("</p>\n")
 		for i, hold := range lockview.EachHold(r.rec) {
@@ -438,7 +460,7 @@ func (p *page) lockHTML(s *store, name string, now time.Time) fragment {
 		}
 	}
 	m.add("<h2>History</h2>\n")
-	p.addEvents(&m, "events one", 100, func(e event) bool { return e.store == s && (e.Name == name || e.Name == "") })
+	p.writeEvents(&m, "events one", 100, func(e event) bool { return e.store == s && (e.Name == name || e.Name == "") })
 	return m.fragment()
 }
 
@@ -500,12 +522,12 @@ func (p *page) serveEvents(w http.ResponseWriter, r *http.Request) {
 // eventsHTML returns the last events of all stores. The caller holds p.mu.
 func (p *page) eventsHTML(time.Time) fragment {
 	var m markup
-	p.addEvents(&m, "events", 300, func(event) bool { return true })
+	p.writeEvents(&m, "events", 300, func(event) bool { return true })
 	return m.fragment()
 }
 
-// addEvents adds the last events that match, newest first. The caller holds p.mu.
-func (p *page) addEvents(m *markup, class literal, most int, match func(event) bool) {
+// writeEvents adds the last events that match, newest first. The caller holds p.mu.
+func (p *page) writeEvents(m *markup, class literal, most int, match func(event) bool) {
 	m.add("<table class=\"%s\">\n<caption class=\"hidden\">Events, newest first</caption>\n<thead><tr><th scope=\"col\">Time</th><th scope=\"col\">Event</th><th scope=\"col\">Lock</th>"+
 		"<th scope=\"col\">Holder</th><th scope=\"col\" class=\"num\">Token</th><th scope=\"col\">Store</th></tr></thead>\n<tbody>\n", class)
 	for _, e := range slices.Backward(p.events) {
@@ -515,7 +537,11 @@ func (p *page) addEvents(m *markup, class literal, most int, match func(event) b
 		if most--; most < 0 {
 			break
 		}
-		m.add(`<tr><td>%s</td>`, clockHTML(e.Time))
+		if e.after.IsZero() {
+			m.add(`<tr><td>%s</td>`, clockHTML(e.Time))
+		} else {
+			m.add(`<tr><td>%s–%s</td>`, clockHTML(e.after), clockHTML(e.Time))
+		}
 		if e.Name == "" {
 			m.add(`<td class="about">%s</td><td class="name"></td><td class="holder"></td><td class="num token"></td>`, storeEvents[e.Event.Event])
 		} else {
@@ -533,6 +559,7 @@ func (p *page) addEvents(m *markup, class literal, most int, match func(event) b
 
 var storeEvents = map[string]string{
 	eventWatched:  "watched from here on",
+	eventUnseen:   "nobody watched",
 	eventSilent:   "the store does not answer",
 	eventAnswered: "the store answers again",
 }
@@ -554,8 +581,8 @@ func (p *page) storesHTML(now time.Time) fragment {
 	var m markup
 	for _, s := range p.stores {
 		g := s.client.Guarantees()
-		m.add("<section class=\"card store-card\" id=\"store-%d\">\n<h2><span class=\"where %s\" data-answered=\"%d\">%s</span></h2>\n",
-			s.index, s.state(now, p.Interval), milliseconds(s.snapshot.Answered), s.name)
+		m.add("<section class=\"card store-card\" id=\"store-%d\">\n<h2><span class=\"where %s\" data-answered=\"%d\" data-stale=\"%d\">%s</span></h2>\n",
+			s.index, s.state(now, p.Interval), milliseconds(s.snapshot.Answered), p.staleMillis(s), s.name)
 		m.add("<dl>\n")
 		held, kept, waiting := s.counts()
 		m.add("<dt>Locks</dt><dd>%s held, %s kept, %s waiting</dd>\n", grouped(held), grouped(kept), grouped(waiting))

@@ -56,13 +56,11 @@ type Collector struct {
 	renewals                       *prometheus.CounterVec
 	leader, clientGoLeader         *prometheus.Desc
 
-	made sync.Map // a seriesKey for each store and group of which start has made the series
+	made sync.Map // a [2]string for each store and group of which start has made the series
 
 	mu        sync.Mutex
 	elections []*election.Election
 }
-
-type seriesKey struct{ store, group string }
 
 // New returns a Collector.
 func New(o *Options) *Collector {
@@ -113,16 +111,17 @@ func (c *Collector) Hooks() holdfast.Hooks { return holdfast.Hooks{Start: c.star
 // start makes the series that alerts watch, since Prometheus misses the first event of a series that
 // begins with it.
 func (c *Collector) start(ctx context.Context, s holdfast.Start) context.Context {
-	key := seriesKey{s.Store, c.groups.Of(s.Name)}
+	store, group := s.Store, c.groups.Of(s.Name)
+	key := [2]string{store, group}
 	if _, made := c.made.Load(key); made {
 		return ctx
 	}
 	for _, outcome := range []string{"renewed", "in_doubt", "lost"} {
-		c.renewals.WithLabelValues(key.store, outcome)
+		c.renewals.WithLabelValues(store, outcome)
 	}
-	c.acquire.WithLabelValues(key.store, key.group, "error")
-	c.holds.WithLabelValues(key.store, key.group)
-	c.waiters.WithLabelValues(key.store, key.group)
+	c.acquire.WithLabelValues(store, group, "error")
+	c.holds.WithLabelValues(store, group)
+	c.waiters.WithLabelValues(store, group)
 	c.made.Store(key, nil)
 	return ctx
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -26,6 +27,7 @@ import (
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/internal/hookcheck"
+	"github.com/holdfast-go/holdfast/lockui"
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/metrics"
 	"github.com/holdfast-go/holdfast/metrics/holdfastprom"
@@ -376,10 +378,30 @@ func registered() []string {
 	return names
 }
 
+// ofPage returns the names of the metrics of "holdfast ui --metrics".
+func ofPage(t *testing.T) (names []string) {
+	t.Helper()
+	client := holdfast.New(memstore.New(), nil)
+	t.Cleanup(func() { _ = client.Close() })
+	page, err := lockui.Handler(lockui.Options{Stores: []lockui.Store{{Client: client}}, BehindProxy: true, Metrics: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := httptest.NewRecorder()
+	page.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/metrics", nil))
+	for _, words := range regexp.MustCompile(`(?m)^# TYPE (\w+) `).FindAllStringSubmatch(answer.Body.String(), -1) {
+		names = append(names, words[1])
+	}
+	if answer.Code != http.StatusOK || len(names) < 5 {
+		t.Errorf("the page has the metrics %q: %d %s", names, answer.Code, answer.Body)
+	}
+	return names
+}
+
 // Every metric of the dashboard, the alerts and the documentation of the package is one of a
-// Collector.
+// Collector or of the page.
 func TestFilesNameMetricsThatExist(t *testing.T) {
-	names := registered()
+	names := append(registered(), ofPage(t)...)
 	for _, file := range []string{"../grafana.json", "../alerts.yaml", "../alerts_test.yaml", "holdfastprom.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
