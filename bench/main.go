@@ -28,6 +28,9 @@ func benchMain() error {
 	if os.Getenv(workerEnv) != "" {
 		return measure.Serve(os.Stdin, os.Stdout, openInWorker)
 	}
+	if name := os.Getenv(candidateEnv); name != "" {
+		return standInElection(name, os.Args[1:])
+	}
 	only := flag.String("only", "", "measure the scenarios whose names contain one of these, separated by commas; none for \"none\"")
 	rounds := flag.Int("rounds", 5, "how often each contender is measured")
 	span := flag.Duration("span", time.Second, "how long one measurement of throughput takes")

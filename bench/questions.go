@@ -18,10 +18,13 @@ var questions = []page.Question{
 			"\"raw with a token\" shows what that costs. Where the system puts client and server " +
 			"decides more here than any library: hence the figures with both pinned to one core, " +
 			"and to two, where they were measured. A raw upsert is durable when it returns, as is " +
-			"\"Holdfast, table, durable\"; the ratio in brackets is to \"Holdfast, table\", which is not.",
+			"\"Holdfast, table, durable\"; the ratio in brackets is to \"Holdfast, table\", which is not. " +
+			"On etcd every acquisition and every release waits for the disks of a majority: of one " +
+			"member, or of three, which share a disk here.",
 		Columns: []page.Column{
 			{Title: "a pair", Metric: "pairs/s", PerPair: true, Scenarios: []string{
-				"redis-uncontended-1", "quorum-uncontended-1", "postgres-table-1", "postgres-advisory-1"}},
+				"redis-uncontended-1", "quorum-uncontended-1", "postgres-table-1", "postgres-advisory-1", "etcd-1-uncontended-1"}},
+			{Title: "etcd, three members", Metric: "pairs/s", PerPair: true, Scenarios: []string{"etcd-3-uncontended-1"}},
 			{Title: "on one core", Metric: "pairs/s", PerPair: true, Scenarios: []string{"redis-uncontended-1-one-core"}},
 			{Title: "on two cores", Metric: "pairs/s", PerPair: true, Scenarios: []string{"redis-uncontended-1-two-cores"}},
 		},
@@ -31,16 +34,20 @@ var questions = []page.Question{
 		Title: "How many a second?",
 		Text: "Pairs of acquire and release in a second: of 64 goroutines with a name each, and of " +
 			"16 goroutines, or 4 processes with 4 each, on one name. On one name the queue " +
-			"decides. Holdfast wakes the waiter that has waited longest in each process; the " +
-			"fairness is Jain's index (1: all had the lock equally often; 0.06: one had it " +
-			"always). A rival that is faster mostly gives the lock to the goroutine that tries " +
-			"just then.",
+			"decides. The goroutines of a process pass a lock of Holdfast on among themselves for " +
+			"up to 10 ms, in the order in which they came; then Redis, the table and etcd admit the " +
+			"first in line over all processes. The fairness is Jain's index (1: all had the lock " +
+			"equally often; 0.06: one had it always). The longest wait is that of one acquisition, by " +
+			"the four processes. A rival that is faster mostly gives the lock to the goroutine that " +
+			"tries just then.",
 		Columns: []page.Column{
 			{Title: "64, own names", Metric: "pairs/s", Scenarios: []string{
-				"redis-uncontended-64", "quorum-uncontended-64", "postgres-table-64", "postgres-advisory-64"}},
+				"redis-uncontended-64", "quorum-uncontended-64", "postgres-table-64", "postgres-advisory-64", "etcd-1-uncontended-64"}},
+			{Title: "etcd, three members", Metric: "pairs/s", Scenarios: []string{"etcd-3-uncontended-64"}},
 			{Title: "16, one name", Metric: "pairs/s", Scenarios: []string{"redis-contended-goroutines", "postgres-contended"}},
 			{Title: "fairness", Metric: "fairness", NoRatio: true, Scenarios: []string{"redis-contended-goroutines", "postgres-contended"}},
 			{Title: "4 processes, one name", Metric: "pairs/s", Scenarios: []string{"redis-contended-processes"}},
+			{Title: "longest wait", Metric: "longest wait", Scenarios: []string{"redis-contended-processes"}},
 		},
 	},
 	{
@@ -52,8 +59,9 @@ var questions = []page.Question{
 			"statement that the server answers when the lock is free, on a connection of its own; " +
 			"Holdfast has one connection for all.",
 		Columns: []page.Column{
-			{Title: "median", Metric: "median", Scenarios: []string{"redis-handover", "postgres-handover"}},
-			{Title: "99th percentile", Metric: "99th percentile", Scenarios: []string{"redis-handover", "postgres-handover"}},
+			{Title: "median", Metric: "median", Scenarios: []string{"redis-handover", "postgres-handover", "etcd-1-handover"}},
+			{Title: "99th percentile", Metric: "99th percentile", Scenarios: []string{"redis-handover", "postgres-handover", "etcd-1-handover"}},
+			{Title: "median, etcd, three members", Metric: "median", Scenarios: []string{"etcd-3-handover"}},
 			{Title: "all 50 served in", Metric: "all 50 served in", Scenarios: []string{"redis-waiters"}},
 		},
 	},
@@ -77,12 +85,43 @@ var questions = []page.Question{
 		Title: "What does holding cost?",
 		Text: "CPU and memory for 10,000 locks that one process holds and renews (TTL 5 s; a " +
 			"library that does not renew has no figure), and the requests in a second of each of " +
-			"50 waiters while the lock is held.",
+			"50 waiters while the lock is held. On three members of etcd it is 1,000 locks (TTL 10 s), and " +
+			"the CPU is that of all members; a session keeps all of its locks alive with one message, " +
+			"and none of them ends by itself.",
 		Columns: []page.Column{
-			{Title: "client CPU", Metric: "client CPU", Scenarios: []string{"redis-held"}},
-			{Title: "server CPU", Metric: "server CPU", Scenarios: []string{"redis-held"}},
-			{Title: "memory for a lock", Metric: "memory for a lock", Scenarios: []string{"redis-held"}},
+			{Title: "client CPU", Metric: "client CPU", Scenarios: []string{"redis-held", "etcd-held"}},
+			{Title: "server CPU", Metric: "server CPU", Scenarios: []string{"redis-held", "etcd-held"}},
+			{Title: "memory for a lock", Metric: "memory for a lock", Scenarios: []string{"redis-held", "etcd-held"}},
+			{Title: "keep-alives/s", Metric: "keep-alive messages/s", Scenarios: []string{"etcd-held"}},
 			{Title: "requests/s for a waiter", Metric: "requests/s for a waiter", Scenarios: []string{"redis-waiters"}},
+		},
+	},
+	{
+		Chart: "shared",
+		Title: "What do slots and readers cost?",
+		Text: "Pairs of acquire and release in a second, on Redis: of 64 goroutines and a semaphore of 10, and of 16 readers of a name that " +
+			"1,000 others read, beside 16 holders of names of their own. The counter has no lease: the slot of a process that dies is lost.",
+		Columns: []page.Column{
+			{Title: "pairs/s", Metric: "pairs/s", Scenarios: []string{"redis-semaphore", "redis-readers"}},
+			{Title: "fairness", Metric: "fairness", NoRatio: true, Scenarios: []string{"redis-semaphore"}},
+			{Title: "commands for a pair", Metric: "commands run for a pair", NoRatio: true, Scenarios: []string{"redis-semaphore"}},
+			{Title: "server CPU for a pair", Metric: "server CPU for a pair", Scenarios: []string{"redis-semaphore"}},
+			{Title: "server CPU, readers", Metric: "server CPU", Scenarios: []string{"redis-readers"}},
+		},
+	},
+	{
+		Chart: "election",
+		Title: "Do two lead at once?",
+		Text: "Three candidates of each library stand on one cluster of etcd while its leader is killed and stopped, a member is " +
+			"restarted, and the processes of candidates are stopped and cut off for longer than the TTL of 5 s. Overlaps are pairs of terms whose " +
+			"contexts were alive at one moment; a term falls if its token is not greater than that of each term before it. Holdfast ends " +
+			"the context before the lease can end, and is later to have a new leader: its leases last up to 4 s longer than the TTL.",
+		Columns: []page.Column{
+			{Title: "overlaps", Metric: "overlaps of terms", NoRatio: true, Scenarios: []string{"etcd-election"}},
+			{Title: "longest overlap", Metric: "longest overlap", NoRatio: true, Scenarios: []string{"etcd-election"}},
+			{Title: "time without a leader", Metric: "time without a leader", Scenarios: []string{"etcd-election"}},
+			{Title: "terms that fall", Metric: "terms that fall", NoRatio: true, Scenarios: []string{"etcd-election"}},
+			{Title: "terms", Metric: "terms", NoRatio: true, Scenarios: []string{"etcd-election"}},
 		},
 	},
 	{

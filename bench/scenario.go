@@ -48,6 +48,9 @@ type scenario struct {
 
 	// measure makes one measurement of a contender.
 	measure func(t *trial) (result.Sample, error)
+
+	// together, if it is not nil, measures all contenders at once.
+	together func(r *scenarioRun, progress io.Writer) ([]result.Sample, error)
 }
 
 // A trial is a contender that is open for one measurement: in this process, or in workers.
@@ -168,6 +171,17 @@ func (r *scenarioRun) measureRounds(res *result.Scenario, progress io.Writer) (e
 	res.Machine = result.ThisMachine(r.serverVersions())
 	for round := range res.Rounds {
 		res.Load = append(res.Load, measure.LoadAverage())
+		if r.together != nil {
+			samples, err := r.together(r, progress)
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.name, err)
+			}
+			for _, sample := range samples {
+				sample.Round = round
+				res.Samples = append(res.Samples, sample)
+			}
+			continue
+		}
 		for _, i := range rand.New(rand.NewPCG(uint64(round), 0)).Perm(len(r.contenders)) {
 			c := r.contenders[i]
 			for _, server := range r.redis { // What another contender left behind affects none.
