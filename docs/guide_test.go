@@ -190,7 +190,7 @@ func handOver(ctx context.Context, locks *holdfast.Client) error {
 	}
 	lock, err := locks.Adopt(ctx, holdfast.Ticket(<-queue), nil) // with another Client, in another process
 	if err != nil {
-		return err // ErrNotHeld: the worker was too late, or the ticket was used before
+		return err // ErrNotHeld: the hold is over
 	}
 	defer lock.Release()
 	err = work(lock.Context())
@@ -199,7 +199,7 @@ func handOver(ctx context.Context, locks *holdfast.Client) error {
 
 func leader(ctx context.Context, locks *holdfast.Client) (err error) {
 	schedule := func(context.Context, int64) error { return nil }
-	e := election.New(locks, "leader:scheduler", nil)
+	e := election.New(locks, "leader:scheduler", &election.Options{Logger: slog.Default()}) // which shows a store that does not answer
 	err = e.Run(ctx, func(ctx context.Context, term election.Term) error {
 		return schedule(ctx, term.Token) // until ctx ends
 	})

@@ -74,6 +74,25 @@ func TestGuideOnPostgres(t *testing.T) {
 		}
 		_ = lock.Release()
 	})
+	t.Run("Python, slots", func(t *testing.T) {
+		lock, err := locks.Acquire(ctx, "order:42", &holdfast.Options{Limit: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Release()
+		acquire := block(t, "python", "acquire_slot(")
+		var program []string
+		for line := range strings.Lines(block(t, "python", "psycopg")) {
+			if strings.HasPrefix(line, "ACQUIRE =") {
+				line = acquire + "\n"
+			}
+			program = append(program, line)
+		}
+		got := run(t, url, "/usr/bin/python3", "-c", strings.Join(program, ""))
+		if !strings.HasPrefix(got, "working with token 1") {
+			t.Errorf("beside another slot, the program prints %q", got)
+		}
+	})
 	t.Run("transaction", func(t *testing.T) {
 		if _, err := pool.Exec(ctx, "CREATE TABLE orders (id integer, state text)"); err != nil {
 			t.Fatal(err)
@@ -90,7 +109,7 @@ func transaction(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	defer tx.Rollback(ctx)
-	if err := advisory.LockTx(ctx, tx, "order:42"); err != nil { // TryLockTx does not wait
+	if err := advisory.LockTx(ctx, tx, "order:42", nil); err != nil { // TryLockTx does not wait
 		return err
 	}
 	_, err = tx.Exec(ctx, "UPDATE orders SET state = 'shipped' WHERE id = 42")
