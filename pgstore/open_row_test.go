@@ -167,6 +167,12 @@ func TestRowOfASlowCommit(t *testing.T) {
 	if res := slowly(t, "free", 0); !res.Granted {
 		t.Errorf("Acquire of a free name: %+v, want it granted", res)
 	}
+	bystander := leaveOpen(t, openAt(t, s.pool.(pgxPool).Config().ConnString()), "SELECT FROM @table@ WHERE lock_name = $1", "held")
+	defer func() { _ = bystander.Rollback(context.Background()) }() // It has locked no row, and is not waited for.
+	s.taken(t, "beside")
+	if res := slowly(t, "beside", 0); !res.Granted {
+		t.Errorf("Acquire of a free name beside an open transaction: %+v, want it granted", res)
+	}
 	grant(t, s, "held", time.Hour)
 	if res := slowly(t, "held", time.Minute); !res.Queued {
 		t.Errorf("Acquire of a held name with Queue: %+v, want it queued", res)
