@@ -78,6 +78,7 @@ func (r *registerClient) roundTrip(c registerRequest) (int64, error) {
 type registerServer struct {
 	listener net.Listener
 	group    sync.WaitGroup
+	accepted chan struct{} // a worker process has connected
 
 	mu          sync.Mutex
 	states      map[string]*registerState
@@ -90,17 +91,21 @@ type registerState struct {
 	value     int64
 }
 
-func serveRegisters(address string) (*registerServer, error) {
+func serveRegisters(address string, processes int) (*registerServer, error) {
 	listener, err := net.Listen("unix", address)
 	if err != nil {
 		return nil, err
 	}
-	r := &registerServer{listener: listener, states: map[string]*registerState{}}
+	r := &registerServer{listener: listener, states: map[string]*registerState{}, accepted: make(chan struct{}, processes)}
 	r.group.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
+			}
+			select {
+			case r.accepted <- struct{}{}:
+			default: // a successor of a killed process
 			}
 			r.group.Go(func() { r.serveConn(conn) })
 		}

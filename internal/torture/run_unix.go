@@ -95,12 +95,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if r.log, err = openEventLog(r.filePath(coordinatorLog)); err != nil {
 		return nil, err
 	}
-	if r.register, err = serveRegisters(r.filePath(registerSocket)); err != nil {
+	if r.register, err = serveRegisters(r.filePath(registerSocket), o.Procs); err != nil {
 		return nil, errors.Join(err, r.log.close())
 	}
 	rng := rand.New(rand.NewPCG(o.Seed, 0))
 	err = r.startWorkers(rng)
 	if err == nil {
+		r.awaitWorkers(ctx)
 		r.faults = r.possibleFaults()
 		r.runNemeses(ctx, rng)
 	}
@@ -167,6 +168,24 @@ func (r *tortureRun) startWorkers(rng *rand.Rand) error {
 		}
 	}
 	return nil
+}
+
+// startTimeout bounds the wait for the first worker processes, which may start slowly on a busy
+// machine.
+const startTimeout = time.Minute
+
+// awaitWorkers waits until all worker processes have connected to the register or exited, so that
+// the time of the run does not include their start.
+func (r *tortureRun) awaitWorkers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for _, p := range r.processes {
+		select {
+		case <-r.register.accepted:
+		case <-p.exited:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // startProxies starts proxies between a process and the servers of the store.

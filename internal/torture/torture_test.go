@@ -115,17 +115,14 @@ func TestStoresShare(t *testing.T) {
 			}
 			o.Names, o.Shared, o.Limit = 1, limit == 0, limit
 			o.Faults = slices.DeleteFunc(slices.Clone(o.Faults), func(f torture.Fault) bool {
-				return f == torture.Outage || f == torture.ServerPartition // they last for most of the run
+				return f == torture.Outage || f == torture.ServerPartition || // they last for most of the run
+					kind == "memory" && f != torture.Pause // the store ends with its process
 			})
-			together := 0
-			for i := 0; i < 5 && together < 2; i++ { // On a busy machine few of them get that far.
-				report := run(t, o)
-				if report.Failed() {
-					t.Fatalf("limit %d: violations", limit)
-				}
-				together = report.Together
+			report := run(t, o)
+			if report.Failed() {
+				t.Errorf("limit %d: violations", limit)
 			}
-			if together < 2 {
+			if report.Together < 2 {
 				t.Errorf("limit %d: no two holders at a time", limit)
 			}
 		}
