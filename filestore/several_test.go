@@ -75,8 +75,8 @@ func TestSeveralTokensAcrossTheMark(t *testing.T) {
 
 // A name that is kept after a grant of several tokens remembers the last of them.
 func TestSeveralTokensAndKeep(t *testing.T) {
-	f := newFakeHost()
-	s := openTestOn(t, f.host(), t.TempDir())
+	f, dir := newFakeHost(), t.TempDir()
+	s := openTestOn(t, f.host(), dir)
 	req := request("name", time.Minute)
 	req.Tokens = driver.MaxTokens
 	res, err := s.Acquire(t.Context(), req)
@@ -87,8 +87,8 @@ func TestSeveralTokensAndKeep(t *testing.T) {
 		t.Fatal(ours, err)
 	}
 	f.wall.Add(-int64(time.Hour))
-	s.host.boot += "later" // The keep is over, and the clock of the tokens is where it was.
-	if token := nextIn(t, s, "name"); token < res.Token+driver.MaxTokens {
+	f.boots++ // The keep is over, and the clock of the tokens is where it was.
+	if token := next(t, f, dir, "name"); token < res.Token+driver.MaxTokens {
 		t.Errorf("token %d after %d tokens from %d", token, driver.MaxTokens, res.Token)
 	}
 }
