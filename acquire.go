@@ -40,19 +40,13 @@ func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock
 
 // An acquireOp is one call of Acquire or TryAcquire.
 type acquireOp struct {
-	c             *Client
-	ctx           context.Context // bounds the wait, and has the values of the caller's context
-	name          string
-	fullName      string
-	options       Options
-	singleAttempt bool
-	calledAt      time.Duration // when it began, if there are hooks
-	startedAt     time.Duration // when it sent its first request or was enqueued, 0 before
-	contended     bool          // the hooks were notified that it waits
-	lastErr       error         // why the last attempt failed
-	head          *queueHead    // its head; nil while it waits
-
-	hasAnswered bool // the store has answered this caller before
+	retryWaiter // its head is nil while it is none
+	name        string
+	options     Options
+	calledAt    time.Duration // when it began, if there are hooks
+	startedAt   time.Duration // when it sent its first request or was enqueued, 0 before
+	contended   bool          // the hooks were notified that it waits
+	lastErr     error         // why the last attempt failed
 }
 
 func (c *Client) acquire(ctx context.Context, name string, o *Options, singleAttempt bool) (*Lock, error) {
@@ -61,8 +55,8 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, singleAtt
 		return nil, opError("acquire", name, err)
 	}
 	a := &acquireOp{
-		c: c, ctx: ctx, name: name, fullName: full,
-		options: o.withDefaults(&c.options), singleAttempt: singleAttempt,
+		retryWaiter: retryWaiter{c: c, ctx: ctx, fullName: full, singleAttempt: singleAttempt},
+		name:        name, options: o.withDefaults(&c.options),
 	}
 	if err := c.checkCall(ctx, &a.options); err != nil {
 		return nil, opError("acquire", name, err)
@@ -104,10 +98,8 @@ func (a *acquireOp) start() {
 // before it has been joined. It reports the result to the hooks and the log.
 func (a *acquireOp) run() (*Lock, error) {
 	c := a.c
-	c.mu.Lock()
-	err := c.registerCall()
+	err := c.beginCall()
 	if err != nil {
-		c.mu.Unlock()
 		err = a.wrapError(err)
 		a.emitResult(nil, err)
 		return nil, err
@@ -130,9 +122,7 @@ func (a *acquireOp) run() (*Lock, error) {
 			}
 		default:
 			lock, err = a.joinLease(w.join)
-			if again = err != nil && w.join.endReason.Load() != nil; again {
-				c.mu.Lock()
-			}
+			again = err != nil && w.join.endReason.Load() != nil
 		}
 	}
 	if err != nil {
@@ -169,11 +159,7 @@ func (a *acquireOp) emitResult(lock *Lock, err error) {
 func (a *acquireOp) acquireAsHead() (*Lock, error) {
 	c := a.c
 	l := a.newLease()
-	w := retryWaiter{
-		c: c, ctx: a.ctx, fullName: a.fullName, head: a.head,
-		singleAttempt: a.singleAttempt, hasAnswered: a.hasAnswered,
-	}
-	if err := a.yield(&w); err != nil {
+	if err := a.yield(); err != nil {
 		return nil, a.leaveQueue(l, err)
 	}
 	req := driver.AcquireRequest{Queue: a.queueDuration()}
@@ -201,7 +187,7 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 				a.lastErr = storeError(a.ctx, err)
 				c.recordAnswer(a.head.queue, a.lastErr, sent)
 			}
-			if err := w.waitOutage(sent, err); err != nil {
+			if err := a.waitOutage(sent, err); err != nil {
 				return nil, a.leaveQueue(l, err)
 			}
 			continue
@@ -211,12 +197,12 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 			req.Claim = false
 			continue // The answer to a claim does not end an outage. That to another request does.
 		}
-		w.noteAnswer()
+		a.noteAnswer()
 		if res.Queued && res.Held.Waiting > 0 {
 			res.Held.Waiting-- // the others
 		}
 		a.noteHolder(res.Held, sent)
-		if !w.rechecked { // an attempt that another goroutine requested does not count
+		if !a.rechecked { // an attempt that another goroutine requested does not count
 			busy++
 		}
 		if a.singleAttempt || busy > 0 && busy == a.options.MaxAttempts {
@@ -230,7 +216,7 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 		case !c.guarantees.Fair && req.Queue > 0 && res.Held.Limit != 0:
 			l.maybeGranted = true // The store keeps others out, until the owner is released.
 		}
-		if err := w.waitRetry(&res); err != nil {
+		if err := a.waitRetry(&res); err != nil {
 			return nil, a.leaveQueue(l, err)
 		}
 	}
@@ -373,7 +359,7 @@ func (a *acquireOp) joinLease(l *lease) (*Lock, error) {
 	h.next, l.handles.prev, l.handles = l.handles, h, h
 	l.openHandles++
 	c.mu.Unlock()
-	w := retryWaiter{c: c, ctx: a.ctx, fullName: l.fullName, singleAttempt: a.singleAttempt, hasAnswered: true}
+	a.hasAnswered = true
 	for {
 		sent := c.clock.now()
 		if a.startedAt == 0 {
@@ -387,7 +373,7 @@ func (a *acquireOp) joinLease(l *lease) (*Lock, error) {
 			if a.ctx.Err() == nil {
 				a.lastErr = err
 			}
-			err = w.waitOutage(sent, err)
+			err = a.waitOutage(sent, err)
 		}
 		if err != nil {
 			h.lock.discard() // the caller gets err

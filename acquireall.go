@@ -167,8 +167,8 @@ func (m *multiAcquire) acquireLock(ctx context.Context, i int, singleAttempt boo
 		return nil, err
 	}
 	a := &acquireOp{
-		c: m.c, ctx: ctx, name: m.names[i], fullName: full,
-		options: m.options, singleAttempt: singleAttempt, hasAnswered: m.hasAnswered,
+		retryWaiter: retryWaiter{c: m.c, ctx: ctx, fullName: full, singleAttempt: singleAttempt, hasAnswered: m.hasAnswered},
+		name:        m.names[i], options: m.options,
 	}
 	a.start()
 	return a.run()

@@ -277,11 +277,6 @@ func (c *Client) Close() error {
 func (c *Client) beginCall() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.registerCall()
-}
-
-// registerCall does the work of beginCall. The caller holds c.mu.
-func (c *Client) registerCall() error {
 	switch {
 	case c.store == nil:
 		return fmt.Errorf("%w: a Client is made by New or Open", ErrInvalid)

@@ -113,10 +113,6 @@ func (h *handle) newLock() *Lock {
 // all cleanups of the program share, and outside of a bubble of synctest.
 func countUnreachable(reachable *atomic.Int32) { reachable.Add(-1) }
 
-// validity returns how long after the sending of a request a holder may rely on what the store has
-// confirmed for ttl. It is shorter by the drift of the two clocks, 1 % and 2 ms as for Redlock.
-func validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
-
 // activate makes a granted lease the one that the Client holds, for ttl from the request that was
 // sent at sent. It fails if the grant came too late: after the lease's deadline, or after Close had
 // begun.
@@ -151,7 +147,7 @@ func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) err
 // The store counts the TTL from a later moment, so that the deadline comes before the end of the
 // TTL in the store.
 func (l *lease) extend(sent, ttl time.Duration) {
-	deadline := sent + validity(ttl)
+	deadline := sent + driver.Validity(ttl)
 	if l.maxHoldEnd > 0 {
 		deadline = min(deadline, l.maxHoldEnd)
 	}

@@ -25,7 +25,7 @@ const turnYield = 2 * time.Millisecond
 const minTokens = 16
 
 // yield waits until turnYield after the last turn is over.
-func (a *acquireOp) yield(w *retryWaiter) error {
+func (a *acquireOp) yield() error {
 	c := a.c
 	if a.startedAt == 0 || c.guarantees.Fair { // It has found no queue, or joins that of the store.
 		return nil
@@ -36,7 +36,7 @@ func (a *acquireOp) yield(w *retryWaiter) error {
 	if left <= 0 {
 		return nil
 	}
-	return w.sleepFor(left)
+	return a.sleepFor(left)
 }
 
 // requestedTokens returns how many tokens the next attempt requests. It is 0, for one token, unless

@@ -203,10 +203,11 @@ type waiter struct {
 
 // enqueue makes the operation a head of the name's queue, and returns nil. If there is no room for
 // one, it waits. It returns a waiter with a lease instead if there is one that the operation may
-// join, or that was passed on to it. The caller holds c.mu, which enqueue unlocks.
+// join, or that was passed on to it.
 func (a *acquireOp) enqueue() (*waiter, error) {
 	c, limit, weight := a.c, a.options.limit(), a.options.Weight
-	for ; ; c.mu.Lock() {
+	for {
+		c.mu.Lock()
 		q := c.findQueue(a.fullName, limit, weight)
 		if q == nil {
 			q = &nameQueue{fullName: a.fullName, limit: limit, weight: weight, next: c.queues[a.fullName]}

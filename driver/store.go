@@ -43,6 +43,11 @@ const (
 	MaxLead = 24 * time.Hour
 )
 
+// Validity returns how long after the sending of a request its holder may rely on a hold that the
+// store has confirmed for ttl. It is shorter than ttl by the drift of the two clocks, 1 % and 2 ms,
+// as for Redlock. A Client applies it to every store, and a store of several nodes to each of them.
+func Validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
+
 // A Store keeps locks. The package comment states what applies to all methods. The methods return
 // by the deadlines of their contexts, or at most a second after them; [Detach] wraps a store that
 // cannot promise that.

@@ -195,9 +195,3 @@ func (s *Store) acquireAlone(ctx context.Context, req driver.AcquireRequest) (dr
 	}
 	return driver.AcquireResult{Granted: v.granted, Token: v.token, Tokens: v.tokens, Queued: r.isQueued(), Held: v.held}, nil
 }
-
-// validity is how long a TTL may be relied on after the request began, by the rule of package
-// holdfast: less the drift of clocks against each other.
-func validity(ttl time.Duration) time.Duration {
-	return ttl - ttl/100 - 2*time.Millisecond
-}

@@ -133,7 +133,7 @@ func (w *world) take(s *Store, req driver.AcquireRequest) bool {
 		res, err := s.Acquire(ctx, req)
 		cancel()
 		if err == nil && res.Granted {
-			if now := sent.Add(validity(req.TTL)); time.Now().Before(now) {
+			if now := sent.Add(driver.Validity(req.TTL)); time.Now().Before(now) {
 				w.work(s, req, w.begin(req, now, res.Token, above))
 				return true
 			}
@@ -171,7 +171,7 @@ func (w *world) work(s *Store, req driver.AcquireRequest, mine *tenure) {
 		cancel()
 		w.mu.Lock()
 		if len(outcomes) == 1 && outcomes[0] == driver.Renewed && time.Now().Before(mine.deadline) {
-			mine.deadline = sent.Add(validity(req.TTL))
+			mine.deadline = sent.Add(driver.Validity(req.TTL))
 		}
 		lost := len(outcomes) == 1 && outcomes[0] == driver.RenewLost
 		w.mu.Unlock()

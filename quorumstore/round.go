@@ -60,7 +60,7 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 	if err == nil && outcome == verdictUndecided { // no more votes are waited for
 		outcome, token = r.verdictAfter(0)
 	}
-	if outcome == verdictWon && time.Since(r.began) >= validity(r.req.TTL) {
+	if outcome == verdictWon && time.Since(r.began) >= driver.Validity(r.req.TTL) {
 		outcome = verdictLate
 	}
 	return outcome, token, err

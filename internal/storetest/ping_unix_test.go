@@ -24,8 +24,7 @@ func TestPingOfEveryStore(t *testing.T) {
 			return
 		}
 		link := s.Link(t)
-		config := &holdfast.Config{RequestTimeout: time.Second}
-		through, err := holdfast.Open(t.Context(), link.URL, config)
+		through, err := holdfast.Open(t.Context(), link.URL, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
