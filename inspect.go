@@ -144,7 +144,7 @@ func (c *Client) breakHold(ctx context.Context, name string, token int64) (Recor
 
 // hasToken reports whether the token is one of the grant of a lease of the name.
 func (l *lease) hasToken(full string, token int64) bool {
-	return l.fullName == full && l.firstToken <= token && token <= l.lastToken
+	return l.fullName == full && l.firstToken <= token && token <= l.lastToken()
 }
 
 // leaseWithToken returns the lease of the Client that has the token, or nil. The caller holds c.mu.

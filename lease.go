@@ -1,7 +1,6 @@
 package holdfast
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -15,24 +14,24 @@ import (
 // A lease is a Client's hold of a lock, or its attempt to get one. A reentrant lease can have
 // several handles, one for each acquisition. Client.Locks makes further Locks of a handle.
 type lease struct {
-	c              *Client
-	fullName       string
-	head           *queueHead // its head in the queue; nil for an adopted lease
-	owner          string     // the secret
-	token          int64
-	firstToken     int64 // of the grant
-	lastToken      int64
-	options        Options      // with all defaults
-	originalHolder string       // the public name of the Client that acquired it, if it was adopted
-	adopted        bool         // acquired by another Client, and in no queue of this one
-	maybeGranted   bool         // the store may have a hold or a place of the owner, or keep others out for it
-	inDoubt        bool         // the outcome of an attempt is unknown
-	beginAndEnd    atomic.Int32 // how many of its begin and its end the hooks know of: see emitEnd
-	endEvent       *Event       // its end, if that came before the begin was reported
+	c            *Client
+	fullName     string
+	head         *queueHead // its head in the queue; nil for an adopted lease
+	owner        string     // the secret
+	token        int64
+	firstToken   int64        // of the grant
+	tokens       int32        // of the grant
+	beginAndEnd  atomic.Int32 // how many of its begin and its end the hooks know of: see emitEnd
+	endEvent     *Event       // its end, if that came before the begin was reported
+	options      Options      // with all defaults
+	adoptedFrom  *string      // the public name of the Client that acquired it; nil if this one has
+	maybeGranted bool         // the store may have a hold or a place of the owner, or keep others out for it
+	inDoubt      bool         // the outcome of an attempt is unknown
+	releaseOnce  sync.Once
+	releaseErr   error
 
 	grantedAt    time.Duration // when the grant was received, or the lease was passed on
 	turnEnd      time.Duration // when the local turn is over
-	maxHoldEnd   time.Duration // when MaxHold is over, 0 for never
 	deadline     atomic.Int64  // until when the holder may rely on it, a reading of the clock
 	latestExpiry atomic.Int64  // until when the store may keep it at most; never before deadline
 	keepUntil    atomic.Int64  // until when ReleaseKeep keeps the name, a reading of the clock; 0 if not
@@ -43,9 +42,9 @@ type lease struct {
 	inFlight       atomic.Int32          // requests in flight that may extend it; after the end it only falls
 	endReason      atomic.Pointer[error] // nil as long as the lock is held; it is set once
 	handles        *handle               // the handles that are not released, and the last one that was
-	openHandles    int                   // handles not yet released
+	openHandles    int32                 // handles not yet released
+	heapIndex      int32                 // in the schedule, or notScheduled
 	dueAt          time.Duration         // when the scheduler checks it next
-	heapIndex      int                   // in the schedule, or notScheduled
 	idle           chan struct{}         // closed when inFlight falls to 0; nil if nothing waits for it
 	confirmedAt    time.Duration         // when the last request that confirmed the place was sent
 	promisedTTL    time.Duration         // for which the store has promised it, of which deadline is the end
@@ -56,9 +55,6 @@ type lease struct {
 	mustRelease    bool                  // it is not passed on: it may be lost, or ReleaseAll releases it
 	ticketIssued   bool                  // a ticket exists: another Client may have prolonged the lease
 	selfWaitWarned bool                  // a warning was logged that this Client waits for it for long
-
-	releaseOnce sync.Once
-	releaseErr  error
 
 	first handle // of the acquisition that made the lease; not a pointer, to save an allocation
 }
@@ -118,15 +114,12 @@ func countUnreachable(reachable *atomic.Int32) { reachable.Add(-1) }
 // begun.
 func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) error {
 	c := l.c
-	l.token, l.firstToken, l.lastToken = res.Token, res.Token, res.Token+int64(max(res.Tokens, 1))-1
+	l.token, l.firstToken, l.tokens = res.Token, res.Token, int32(max(res.Tokens, 1))
 	l.grantedAt = sent
 	if !c.inProcess || l.isPlace { // The answer may have been slow, or a notice may have come late.
 		l.grantedAt = c.clock.now()
 	}
 	l.turnEnd = l.grantedAt + c.localTurn
-	if l.options.MaxHold > 0 {
-		l.maxHoldEnd = l.grantedAt + l.options.MaxHold
-	}
 	raiseReading(&l.latestExpiry, l.grantedAt+l.options.TTL)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,17 +141,28 @@ func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) err
 // TTL in the store.
 func (l *lease) extend(sent, ttl time.Duration) {
 	deadline := sent + driver.Validity(ttl)
-	if l.maxHoldEnd > 0 {
-		deadline = min(deadline, l.maxHoldEnd)
+	if end := l.maxHoldEnd(); end > 0 {
+		deadline = min(deadline, end)
 	}
 	if deadline > time.Duration(l.deadline.Load()) {
 		l.promisedTTL = ttl
 	}
 	raiseReading(&l.deadline, deadline)
 	l.dueAt = time.Duration(l.deadline.Load())
-	if !l.options.NoRenew && l.dueAt != l.maxHoldEnd {
+	if !l.options.NoRenew && l.dueAt != l.maxHoldEnd() {
 		l.dueAt = min(l.dueAt, sent+min(ttl, l.options.TTL)/3)
 	}
+}
+
+// lastToken returns the last token of the grant.
+func (l *lease) lastToken() int64 { return l.firstToken + int64(l.tokens) - 1 }
+
+// maxHoldEnd returns when MaxHold is over, 0 for never.
+func (l *lease) maxHoldEnd() time.Duration {
+	if l.options.MaxHold == 0 {
+		return 0
+	}
+	return l.grantedAt + l.options.MaxHold
 }
 
 // raiseReading makes a reading of the clock at least as great as to.
@@ -169,6 +173,14 @@ func raiseReading(reading *atomic.Int64, to time.Duration) {
 			return
 		}
 	}
+}
+
+// publicHolder returns the name under which the lease is held, "" if the store does not know it.
+func (l *lease) publicHolder() string {
+	if l.adoptedFrom != nil {
+		return *l.adoptedFrom
+	}
+	return l.c.holder
 }
 
 // stopAutoRenew ends the automatic renewal.
@@ -204,7 +216,7 @@ func (l *lease) currentRecord() Record {
 	wall := time.Now().Round(0)
 	return Record{
 		Name:      c.stripPrefix(l.fullName),
-		Holder:    cmp.Or(l.originalHolder, c.holder),
+		Holder:    l.publicHolder(),
 		Token:     l.token,
 		Since:     wall.Add(l.grantedAt - now),
 		Until:     wall.Add(left),

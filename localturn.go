@@ -93,7 +93,7 @@ func (c *Client) storeToken(full string, token int64) int64 {
 func (l *lease) passOn() bool {
 	c := l.c
 	now := c.clock.now()
-	if now >= l.turnEnd || c.guarantees.Fencing && l.token >= l.lastToken {
+	if now >= l.turnEnd || c.guarantees.Fencing && l.token >= l.lastToken() {
 		return false
 	}
 	c.mu.Lock()
@@ -109,7 +109,7 @@ func (l *lease) passOn() bool {
 	}
 	next := c.newLease(w.ctx, l.fullName, l.owner, &w.options)
 	next.head = h
-	next.token, next.firstToken, next.lastToken = l.token, l.firstToken, l.lastToken
+	next.token, next.firstToken, next.tokens = l.token, l.firstToken, l.tokens
 	if c.guarantees.Fencing {
 		next.token++
 	}

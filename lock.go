@@ -44,12 +44,7 @@ func (l *Lock) Token() int64 {
 
 // Holder returns the public name under which the lock is held: that of the Client, but of an
 // adopted lock that of the Client which acquired it ("" if the store does not know it).
-func (l *Lock) Holder() string {
-	if l.lease.adopted {
-		return l.lease.originalHolder
-	}
-	return l.lease.c.holder
-}
+func (l *Lock) Holder() string { return l.lease.publicHolder() }
 
 // Metadata returns what Options.Metadata held when the lock was acquired.
 func (l *Lock) Metadata() map[string]string { return maps.Clone(l.lease.options.Metadata) }

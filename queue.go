@@ -399,7 +399,7 @@ func (c *Client) handOff(h *queueHead) {
 // registerLease records a granted lease in its head, or among the adopted ones. Waiting reentrant
 // callers then join it. The caller holds c.mu.
 func (c *Client) registerLease(l *lease) {
-	if l.adopted {
+	if l.adoptedFrom != nil {
 		c.adopted[l] = struct{}{}
 		return
 	}

@@ -20,7 +20,7 @@ func (l *lease) checkHeld() error {
 		return nil
 	}
 	reason := ErrExpired
-	if l.maxHoldEnd > 0 && now >= l.maxHoldEnd {
+	if end := l.maxHoldEnd(); end > 0 && now >= end {
 		reason = ErrMaxHold
 	}
 	l.markLost(reason)
@@ -329,7 +329,7 @@ func (l *lease) unregister() {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l.adopted {
+	if l.adoptedFrom != nil {
 		delete(c.adopted, l)
 		return
 	}

@@ -290,12 +290,12 @@ func (s *schedule) insertOrFix(l *lease) {
 		heap.Push(s, l)
 		return
 	}
-	heap.Fix(s, l.heapIndex)
+	heap.Fix(s, int(l.heapIndex))
 }
 
 func (s *schedule) remove(l *lease) {
 	if l.heapIndex != notScheduled {
-		heap.Remove(s, l.heapIndex)
+		heap.Remove(s, int(l.heapIndex))
 	}
 }
 
@@ -305,12 +305,12 @@ func (s *schedule) Less(i, j int) bool { return s.leases[i].dueAt < s.leases[j].
 
 func (s *schedule) Swap(i, j int) {
 	s.leases[i], s.leases[j] = s.leases[j], s.leases[i]
-	s.leases[i].heapIndex, s.leases[j].heapIndex = i, j
+	s.leases[i].heapIndex, s.leases[j].heapIndex = int32(i), int32(j)
 }
 
 func (s *schedule) Push(x any) {
 	l := x.(*lease)
-	l.heapIndex = len(s.leases)
+	l.heapIndex = int32(len(s.leases))
 	s.leases = append(s.leases, l)
 }
 

@@ -216,7 +216,7 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 		return nil, err
 	}
 	l := c.newLease(ctx, fields.Name, fields.Owner, &options)
-	l.token, l.options.Metadata, l.adopted, l.ticketIssued = fields.Token, nil, true, true
+	l.token, l.options.Metadata, l.adoptedFrom, l.ticketIssued = fields.Token, nil, new(string), true
 	raiseReading(&l.latestExpiry, began+max(fields.Left, fields.TTL))
 	w := retryWaiter{c: c, ctx: ctx, fullName: l.fullName}
 	for {
@@ -275,7 +275,7 @@ func (l *lease) renewAndCompare(ctx context.Context, w *retryWaiter) error {
 		return errTicketExpired
 	}
 	hold := &holds[own]
-	l.originalHolder, l.options.Metadata = hold.Holder, hold.Metadata
+	*l.adoptedFrom, l.options.Metadata = hold.Holder, hold.Metadata
 	l.options.Shared, l.options.Limit, l.options.Weight = hold.Limit == driver.Shared, max(hold.Limit, 0), hold.Weight
 	return nil
 }
