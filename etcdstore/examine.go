@@ -143,7 +143,7 @@ func (s *Store) examineMembers(ctx context.Context, list *clientv3.MemberListRes
 	var absent []string
 	for _, m := range list.Members {
 		if _, ok := serves[m.ID]; !ok && !m.IsLearner && len(m.ClientURLs) > 0 {
-			absent = append(absent, m.ClientURLs[0])
+			absent = append(absent, hostOf(m.ClientURLs[0])) // An http:// would send the credentials in the clear.
 		}
 	}
 	absentStates, errs := s.statuses(ctx, absent)
