@@ -54,6 +54,13 @@ func (t *task) placeMark(ctx context.Context) error {
 		}
 	}
 	mark, err := t.locks.TryAcquire(ctx, t.markName, &holdfast.Options{TTL: keep, MinHold: keep, NoRenew: true, NoDefaults: true})
+	if t.overdue > 0 && errors.Is(err, holdfast.ErrHeld) {
+		// Another call has placed the mark, or the overdue one is still there, as on nodes of a
+		// quorum that had another token for it.
+		if result, lookupErr := t.lookupMark(ctx); lookupErr != nil || result.Verdict != Done {
+			return fmt.Errorf("a mark that is overdue could not be replaced: %v", err)
+		}
+	}
 	if err != nil {
 		return err
 	}
