@@ -14,6 +14,9 @@
 //	holdfast.request.duration   s          store, op, outcome = ok, error; error.type
 //	holdfast.leader             1          election; 1 on the leader: see ObserveElection
 //
+// The counts of renewals begin at 0 with the first acquisition. A histogram has no series before its
+// first value, so that Prometheus has no rate of the first expired hold of a group.
+//
 // The name of a lock is no attribute of a metric. Options.Group makes groups of names. Exemplars lead
 // to the span of the acquisition, which has the name and the token.
 //
@@ -26,6 +29,7 @@ package holdfastotel
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -61,6 +65,8 @@ type instruments struct {
 	acquire, hold, margin, request metric.Float64Histogram
 	holds, waiters                 metric.Int64UpDownCounter
 	renewals                       metric.Int64Counter
+
+	started sync.Map // the stores for which start has begun the counts of renewals
 }
 
 // Hooks returns the hooks for the Config of Clients. holdfast.JoinHooks joins them with others.
@@ -132,6 +138,13 @@ type callerSpan struct{ trace.Span }
 type callerKey struct{}
 
 func (n *instruments) start(ctx context.Context, s holdfast.Start) context.Context {
+	if _, started := n.started.LoadOrStore(s.Store, nil); !started {
+		// Prometheus misses the first event of a series that begins with it.
+		for _, outcome := range []string{"renewed", "in_doubt", "lost"} {
+			n.renewals.Add(context.WithoutCancel(ctx), 0,
+				metric.WithAttributes(attribute.String("store", s.Store), attribute.String("outcome", outcome)))
+		}
+	}
 	ctx = context.WithValue(ctx, callerKey{}, callerSpan{trace.SpanFromContext(ctx)})
 	ctx, _ = n.tracer.Start(ctx, "holdfast.acquire", trace.WithAttributes(
 		attribute.String("holdfast.lock.name", s.Name),

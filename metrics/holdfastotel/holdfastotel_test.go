@@ -159,6 +159,32 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// The counts of renewals begin at 0, before the first renewal: Prometheus has no rate of a series whose
+// first value is 1.
+func TestRenewalsBeginAtZero(t *testing.T) {
+	s := newSetting(t, nil)
+	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: s.hooks})
+	defer locks.Close()
+	if _, err := locks.TryAcquire(t.Context(), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []string
+	for _, m := range s.collect(t) {
+		if m.Name != "holdfast.renewals" {
+			continue
+		}
+		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+			outcome, _ := p.Attributes.Value("outcome")
+			store, _ := p.Attributes.Value("store")
+			outcomes = append(outcomes, fmt.Sprint(store.Emit(), " ", outcome.Emit(), " ", p.Value))
+		}
+	}
+	slices.Sort(outcomes)
+	if want := []string{"memory in_doubt 0", "memory lost 0", "memory renewed 0"}; !slices.Equal(outcomes, want) {
+		t.Errorf("renewals: %q, want %q", outcomes, want)
+	}
+}
+
 // Each instrument has a unit and the name that the package documents, and no other.
 func TestInstruments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,9 +15,10 @@
 //	holdfast_request_duration_seconds   histogram  store, op, outcome = ok, error
 //	holdfast_leader                     gauge      election; 1 on the leader
 //
-// The name of a lock is no label. Options.Group makes groups of names. The histograms of
-// acquisitions and holds have exemplars with the name and the token of the lock, for scrapes that ask
-// for OpenMetrics (promhttp.HandlerOpts.EnableOpenMetrics).
+// The name of a lock is no label. Options.Group makes groups of names; each makes some 160 time series
+// with its first acquisition, most of them at 0: Prometheus has no rate of a series whose first value is
+// 1. The histograms of acquisitions and holds have exemplars with the name and the token of the lock, for
+// scrapes that ask for OpenMetrics (promhttp.HandlerOpts.EnableOpenMetrics).
 package holdfastprom
 
 import (
@@ -108,8 +109,8 @@ func (c *Collector) AddElection(e *election.Election) {
 // Hooks returns the hooks for the Config of a Client. holdfast.JoinHooks joins them with others.
 func (c *Collector) Hooks() holdfast.Hooks { return holdfast.Hooks{Start: c.start, Event: c.event} }
 
-// start makes the series that alerts watch, since Prometheus misses the first event of a series that
-// begins with it.
+// start makes the series of rare outcomes, at 0. Prometheus misses the first event of a series that
+// begins with it, and these events are few.
 func (c *Collector) start(ctx context.Context, s holdfast.Start) context.Context {
 	store, group := s.Store, c.groups.Of(s.Name)
 	key := [2]string{store, group}
@@ -119,7 +120,12 @@ func (c *Collector) start(ctx context.Context, s holdfast.Start) context.Context
 	for _, outcome := range []string{"renewed", "in_doubt", "lost"} {
 		c.renewals.WithLabelValues(store, outcome)
 	}
-	c.acquire.WithLabelValues(store, group, "error")
+	for _, outcome := range []string{"held", "timeout", "error"} {
+		c.acquire.WithLabelValues(store, group, outcome)
+	}
+	for _, end := range []string{"released", "expired", "taken", "broken", "max_hold"} {
+		c.hold.WithLabelValues(store, group, end)
+	}
 	c.holds.WithLabelValues(store, group)
 	c.waiters.WithLabelValues(store, group)
 	c.made.Store(key, nil)
