@@ -209,9 +209,10 @@ func MarginBuckets() []float64 {
 	return []float64{.05, .1, .2, .3, .35, .4, .5, .6, .65, .7, .8, .9, 1}
 }
 
-// RequestBuckets are the bounds of a histogram of how long requests took, in seconds.
+// RequestBuckets are the bounds of a histogram of how long requests took, in seconds. Those that
+// the default of Config.RequestTimeout cuts, after 3 s, are between 3 and 3.25.
 func RequestBuckets() []float64 {
-	return []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 3, 10}
+	return []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 3, 3.25, 10}
 }
 
 // Seconds is d in seconds, not below 0.

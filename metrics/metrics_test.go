@@ -150,4 +150,8 @@ func TestBuckets(t *testing.T) {
 	if !slices.Contains(metrics.MarginBuckets(), .35) || !slices.Contains(metrics.AcquireBuckets(), 30) {
 		t.Error("the bound of an alert is no bound of its histogram")
 	}
+	// A request that Config.RequestTimeout cuts by default takes 3 s and a moment.
+	if i := slices.Index(metrics.RequestBuckets(), 3); i < 0 || metrics.RequestBuckets()[i+1] > 3.5 {
+		t.Errorf("requests that are cut after 3 s are in a wide bucket of %v", metrics.RequestBuckets())
+	}
 }
