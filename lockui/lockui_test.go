@@ -1002,6 +1002,32 @@ func TestPageMetrics(t *testing.T) {
 	}
 }
 
+// A scrape of a store that does not answer takes 2 s, and has what was last seen, so that a scrape_timeout
+// above that does not lose the outage.
+func TestScrapeOfASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, client := newTestStore(t)
+		acquire(t, client, "x", nil)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}, Metrics: true})
+		get(h, "/metrics")
+		store.silent.Store(true)
+		time.Sleep(5 * time.Second)
+		for _, up := range []string{"1", "0"} { // The listing fails after 10 s without an answer.
+			began := time.Now()
+			_, body := get(h, "/metrics")
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("a scrape took %v", took)
+			}
+			for _, want := range []string{`holdfast_store_up{store="memory"} ` + up + "\n", `,state="held"} 1`} {
+				if !strings.Contains(body, want) {
+					t.Errorf("there is no %q in\n%s", want, body)
+				}
+			}
+			time.Sleep(15 * time.Second)
+		}
+	})
+}
+
 // A viewer that comes back to a store which is silent by then is told the present time: its script
 // would take what it missed for new.
 func TestReturningViewerHasTheTime(t *testing.T) {

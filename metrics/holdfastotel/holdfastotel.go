@@ -10,12 +10,12 @@
 //	holdfast.holds              {hold}     store, group
 //	holdfast.waiters            {waiter}   store, group
 //	holdfast.renewals           {renewal}  store, outcome = renewed, in_doubt, lost
-//	holdfast.renewal.margin     1          store; the rest of the TTL when a renewal is confirmed, about 0.66 when all is well
+//	holdfast.renewal.margin     1          store; the part of the TTL left when a renewal was confirmed, about 0.66 when all is well
 //	holdfast.request.duration   s          store, op, outcome = ok, error; error.type
 //	holdfast.leader             1          election; 1 on the leader: see ObserveElection
 //
-// The counts of renewals begin at 0 with the first acquisition. A histogram has no series before its
-// first value, so that Prometheus has no rate of the first expired hold of a group.
+// The counts of renewals begin at 0 with the first acquisition. A histogram has no series before
+// its first value, so that Prometheus has no rate of the first expired hold of a group.
 //
 // The name of a lock is no attribute of a metric. Options.Group makes groups of names. Exemplars lead
 // to the span of the acquisition, which has the name and the token.

@@ -159,8 +159,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// The counts of renewals begin at 0, before the first renewal: Prometheus has no rate of a series whose
-// first value is 1.
+// The counts of renewals begin at 0, before the first renewal: Prometheus has no rate of a series
+// whose first value is 1.
 func TestRenewalsBeginAtZero(t *testing.T) {
 	s := newSetting(t, nil)
 	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: s.hooks})

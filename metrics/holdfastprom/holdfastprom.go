@@ -11,14 +11,14 @@
 //	holdfast_holds                      gauge      store, group
 //	holdfast_waiters                    gauge      store, group
 //	holdfast_renewals_total             counter    store, outcome = renewed, in_doubt, lost
-//	holdfast_renewal_margin_ratio       histogram  store; the rest of the TTL when a renewal is confirmed, about 0.66 when all is well
+//	holdfast_renewal_margin_ratio       histogram  store; the part of the TTL left when a renewal was confirmed, about 0.66 when all is well
 //	holdfast_request_duration_seconds   histogram  store, op, outcome = ok, error
 //	holdfast_leader                     gauge      election; 1 on the leader
 //
-// The name of a lock is no label. Options.Group makes groups of names; each makes some 160 time series
-// with its first acquisition, most of them at 0: Prometheus has no rate of a series whose first value is
-// 1. The histograms of acquisitions and holds have exemplars with the name and the token of the lock, for
-// scrapes that ask for OpenMetrics (promhttp.HandlerOpts.EnableOpenMetrics).
+// The name of a lock is no label. Options.Group makes groups of names; each makes some 160 time
+// series with its first acquisition, most of them at 0: Prometheus has no rate of a series whose
+// first value is 1. The histograms of acquisitions and holds have exemplars with the name and the
+// token of the lock, for scrapes that ask for OpenMetrics (promhttp.HandlerOpts.EnableOpenMetrics).
 package holdfastprom
 
 import (

@@ -155,8 +155,8 @@ func compare(t *testing.T, when string, got, want map[string]float64) {
 	}
 }
 
-// The series of rare outcomes begin at 0, before the first of them: Prometheus has no rate of a series
-// whose first value is 1.
+// The series of rare outcomes begin at 0, before the first of them: Prometheus has no rate of a
+// series whose first value is 1.
 func TestSeriesBeginAtZero(t *testing.T) {
 	collector, registry := register(t, &holdfastprom.Options{Group: metrics.FirstSegment})
 	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: collector.Hooks()})
@@ -252,8 +252,8 @@ func TestNamesAreNoLabels(t *testing.T) {
 			if o != nil {
 				groups = metrics.MaxGroups + 1
 			}
-			// Each group has 4 outcomes, 5 ends, holds and waiters; the store has 3 outcomes of renewals,
-			// and 2 of requests.
+			// Each group has 4 outcomes, 5 ends, holds and waiters; the store has 3 outcomes of
+			// renewals, and 2 of requests.
 			if n := testutil.CollectAndCount(collector); n != groups*11+5 {
 				t.Errorf("%d series of %d groups", n, groups)
 			}
@@ -458,31 +458,42 @@ func TestFilesNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// Each panel of the dashboard has a title, a unit and a query, and fits on its page.
-func TestDashboard(t *testing.T) {
+// A dashboard is what Grafana reads of grafana.json, as far as tests look at it.
+type dashboard struct {
+	Title  string
+	Panels []struct {
+		ID                       int
+		Type, Title, Description string
+		GridPos                  struct{ H, W, X, Y int }
+		FieldConfig              struct {
+			Defaults struct{ Unit string }
+		}
+		Targets []struct{ RefID, Expr string }
+	}
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
 	text, err := os.ReadFile("../grafana.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var dashboard struct {
-		Title  string
-		Panels []struct {
-			ID          int
-			Type, Title string
-			GridPos     struct{ H, W, X, Y int }
-			FieldConfig struct {
-				Defaults struct{ Unit string }
-			}
-			Targets []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal(text, &dashboard); err != nil {
+	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// dashboardVariables replaces the variables of the dashboard by all jobs, stores and groups.
+var dashboardVariables = strings.NewReplacer("$__rate_interval", "5m", `"$job"`, `".*"`, `"$store"`, `".*"`, `"$group"`, `".*"`)
+
+// Each panel of the dashboard has a title, a unit and a query, and fits on its page. Its
+// description has what a gap means.
+func TestDashboard(t *testing.T) {
+	dashboard := readDashboard(t)
 	ids, taken := map[int]bool{}, map[[2]int]string{}
 	panels := 0
 	var rules []any // The queries are those of PromQL if rules can consist of them.
-	variables := strings.NewReplacer("$__rate_interval", "5m", `"$job"`, `".*"`, `"$store"`, `".*"`, `"$group"`, `".*"`)
 	for _, panel := range dashboard.Panels {
 		if panel.Title == "" || ids[panel.ID] {
 			t.Errorf("panel %d has the title %q", panel.ID, panel.Title)
@@ -504,8 +515,11 @@ func TestDashboard(t *testing.T) {
 		if panel.FieldConfig.Defaults.Unit == "" || len(panel.Targets) == 0 {
 			t.Errorf("panel %q has no unit, or no query", panel.Title)
 		}
+		if !strings.Contains(panel.Description, "gap") {
+			t.Errorf("panel %q does not describe a gap: %q", panel.Title, panel.Description)
+		}
 		for _, target := range panel.Targets {
-			rules = append(rules, map[string]string{"record": "holdfast:one", "expr": variables.Replace(target.Expr)})
+			rules = append(rules, map[string]string{"record": "holdfast:one", "expr": dashboardVariables.Replace(target.Expr)})
 		}
 	}
 	if panels < 10 {
@@ -520,6 +534,79 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	promtool(t, "check", "rules", file)
+}
+
+// The dashboard shows an outage: of the store, after which no lock is held and no request succeeds;
+// of the processes that report; and of the page of the stores.
+func TestDashboardInAnOutage(t *testing.T) {
+	// The store fails after 20 minutes, and after 40 minutes there is no process.
+	series := map[string]string{
+		`holdfast_holds{job="shop", instance="a", store="redis", group=""}`:                                                           "1x20 0x19 stale",
+		`holdfast_leader{job="shop", instance="a", election="office"}`:                                                                "1x20 0x19 stale",
+		`holdfast_renewals_total{job="shop", instance="a", store="redis", outcome="renewed"}`:                                         "0+6x20 120x19 stale",
+		`holdfast_renewals_total{job="shop", instance="a", store="redis", outcome="in_doubt"}`:                                        "0x20 3x19 stale",
+		`holdfast_acquire_duration_seconds_bucket{job="shop", instance="a", store="redis", group="", outcome="acquired", le="1"}`:     "0+6x20 120x19 stale",
+		`holdfast_acquire_duration_seconds_bucket{job="shop", instance="a", store="redis", group="", outcome="acquired", le="+Inf"}`:  "0+6x20 120x19 stale",
+		`holdfast_acquire_duration_seconds_bucket{job="shop", instance="a", store="redis", group="", outcome="error", le="5"}`:        "0x20 0x19 stale",
+		`holdfast_acquire_duration_seconds_bucket{job="shop", instance="a", store="redis", group="", outcome="error", le="10"}`:       "0x20 0+6x19 stale",
+		`holdfast_acquire_duration_seconds_bucket{job="shop", instance="a", store="redis", group="", outcome="error", le="+Inf"}`:     "0x20 0+6x19 stale",
+		`holdfast_request_duration_seconds_count{job="shop", instance="a", store="redis", op="acquire", outcome="ok"}`:                "0+6x20 120x19 stale",
+		`holdfast_request_duration_seconds_count{job="shop", instance="a", store="redis", op="acquire", outcome="error"}`:             "_x20 1+6x19 stale",
+		`holdfast_request_duration_seconds_bucket{job="shop", instance="a", store="redis", op="acquire", outcome="ok", le="0.001"}`:   "0+6x20 120x19 stale",
+		`holdfast_request_duration_seconds_bucket{job="shop", instance="a", store="redis", op="acquire", outcome="ok", le="+Inf"}`:    "0+6x20 120x19 stale",
+		`holdfast_request_duration_seconds_bucket{job="shop", instance="a", store="redis", op="acquire", outcome="error", le="3"}`:    "_x20 0x19 stale",
+		`holdfast_request_duration_seconds_bucket{job="shop", instance="a", store="redis", op="acquire", outcome="error", le="3.25"}`: "_x20 1+6x19 stale",
+		`holdfast_request_duration_seconds_bucket{job="shop", instance="a", store="redis", op="acquire", outcome="error", le="+Inf"}`: "_x20 1+6x19 stale",
+		`holdfast_store_up{job="page", instance="a", store="redis"}`:                                                                  "1x20 0x19 stale",
+	}
+	queries := map[string]string{}
+	for _, panel := range readDashboard(t).Panels {
+		for _, target := range panel.Targets {
+			queries[panel.Title+"/"+target.RefID] = dashboardVariables.Replace(target.Expr)
+		}
+	}
+	var inputs, tests []any
+	for name, values := range series {
+		inputs = append(inputs, map[string]string{"series": name, "values": values})
+	}
+	for _, test := range []struct{ query, at, check string }{
+		{"Processes that report/A", "10m", "== 1"},
+		{"Processes that report/A", "30m", "== 1"},
+		{"Processes that report/A", "50m", "== 0"},
+		{"Leaders/A", "10m", "== 1"},
+		{"Leaders/A", "30m", "== 0"},
+		{"Leaders/A", "50m", "== 0"},
+		{"Renewals and requests that fail/B", "10m", "== 0"},
+		{"Renewals and requests that fail/B", "30m", "== 1"},
+		{"Requests to the store, 99 %/A", "10m", "< 0.001"},
+		{"Requests to the store, 99 %/A", "30m", "> 3 < 3.3"},
+		{"Time until a lock was acquired/D", "30m", "> 5 < 10"},
+		{"Clients in line, and stores without an answer/B", "10m", "== 0"},
+		{"Clients in line, and stores without an answer/B", "30m", "== 1"},
+		{"Clients in line, and stores without an answer/C", "50m", "== 1"},
+	} {
+		if queries[test.query] == "" {
+			t.Errorf("the dashboard has no query %q", test.query)
+			continue
+		}
+		tests = append(tests, map[string]any{
+			"expr":        "count((" + queries[test.query] + ") " + test.check + ")",
+			"eval_time":   test.at,
+			"exp_samples": []any{map[string]any{"labels": "{}", "value": 1}},
+		})
+	}
+	text, err := json.Marshal(map[string]any{
+		"evaluation_interval": "1m",
+		"tests":               []any{map[string]any{"interval": "1m", "input_series": inputs, "promql_expr_test": tests}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := t.TempDir() + "/test.yaml"
+	if err := os.WriteFile(file, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "test", "rules", file)
 }
 
 // The alerts fire when they should, and only then.
