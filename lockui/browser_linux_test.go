@@ -350,6 +350,9 @@ func TestBrowser(t *testing.T) {
 					if view == "" && b.eval(`Math.min(...[...document.querySelectorAll('td.name')].map(td => td.clientWidth)) >= 260`) != "true" {
 						t.Errorf("at %d pixels the name has %s", width, b.eval(`document.querySelector('td.name').clientWidth`))
 					}
+					if cut := b.eval(`[...new Set([...document.querySelectorAll('td.store')].filter(td => td.scrollWidth > td.clientWidth).map(td => td.textContent))].join(' ')`); cut != `""` {
+						t.Errorf("%s at %d pixels: stores are cut: %s", view, width, cut)
+					}
 				}
 				b.screenshot(strings.Trim("30-"+name, "-") + "-tablet-" + scheme)
 				b.resize(390, 844)

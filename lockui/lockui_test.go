@@ -37,6 +37,7 @@ type testStore struct {
 	silent atomic.Bool
 	broken atomic.Bool
 	delay  atomic.Int64  // of each listing, in nanoseconds
+	coarse atomic.Bool   // what is left of a hold is in whole seconds, as in etcd
 	ended  chan struct{} // ends the listings that are not answered
 }
 
@@ -56,8 +57,22 @@ func (s *testStore) List(ctx context.Context, prefix string) iter.Seq2[driver.Re
 			return
 		}
 		time.Sleep(time.Duration(s.delay.Load()))
-		s.Store.List(ctx, prefix)(yield)
+		s.Store.List(ctx, prefix)(func(rec driver.Record, err error) bool {
+			if s.coarse.Load() && rec.Remaining > 0 {
+				rec.Remaining = max(rec.Remaining.Truncate(time.Second), time.Second/2)
+				rec.Until = time.Now().Round(0).Add(rec.Remaining)
+			}
+			return yield(rec, err)
+		})
 	}
+}
+
+func (s *testStore) Guarantees() driver.Guarantees {
+	g := s.Store.Guarantees()
+	if s.coarse.Load() {
+		g.Grain = 4 * time.Second
+	}
+	return g
 }
 
 func newTestStore(t *testing.T) (*testStore, *holdfast.Client) {
@@ -551,6 +566,7 @@ type viewer struct {
 	rows     map[string]string // by id
 	main     string
 	resets   int
+	renewals int // of rows that have not changed otherwise
 	deadline time.Time
 	ended    chan struct{}
 }
@@ -610,6 +626,8 @@ func (v *viewer) FlushError() error {
 			if u.Reset {
 				clear(v.rows)
 				v.resets++
+			} else {
+				v.renewals += len(u.Until)
 			}
 			for _, id := range u.Gone {
 				delete(v.rows, fmt.Sprint(id))
@@ -900,6 +918,53 @@ func TestExpiringAfterAnExtension(t *testing.T) {
 	})
 }
 
+// On a store that measures time in steps, as etcd does, the end of a hold seems to move from one
+// listing to the next. That is no renewal: viewers get none, and the hold is shown as expiring when
+// it is. One that is renewed is not.
+func TestStepsAreNoRenewals(t *testing.T) {
+	for _, ttl := range []time.Duration{6 * time.Second, 10 * time.Second, 30 * time.Second} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, _ := newTestStore(t)
+				store.coarse.Store(true)
+				client := holdfast.New(store, nil)
+				defer client.Close()
+				h := newTestPage(t, Options{Stores: []Store{{Client: client}}, Interval: 170 * time.Millisecond})
+				acquire(t, client, "left", &holdfast.Options{TTL: ttl, NoRenew: true})
+				v := watch(h, "/stream?view=locks")
+				synctest.Wait()
+				began := time.Now()
+				for time.Since(began) < ttl-2*time.Second {
+					time.Sleep(170 * time.Millisecond)
+					_, body := get(h, "/")
+					left := ttl - time.Since(began)
+					if expiring := strings.Contains(body, `class="expiring"`); expiring && left > ttl/3+time.Second || !expiring && left < ttl/3-time.Second {
+						t.Errorf("with %v left of %v a lock is shown as expiring: %v", left, ttl, expiring)
+						break
+					}
+				}
+				v.mu.Lock()
+				if v.renewals > 0 {
+					t.Errorf("a viewer got %d renewals of a lock that is not renewed", v.renewals)
+				}
+				v.mu.Unlock()
+				v.leave()
+				<-v.ended
+				time.Sleep(3 * time.Second) // it has expired
+
+				renewed := acquire(t, client, "renewed", &holdfast.Options{TTL: ttl})
+				for range 300 {
+					time.Sleep(170 * time.Millisecond)
+					if _, body := get(h, "/"); strings.Contains(body, `class="expiring"`) {
+						t.Errorf("a lock with a TTL of %v that is renewed is shown as expiring (%v)", ttl, renewed.Err())
+						break
+					}
+				}
+			})
+		})
+	}
+}
+
 // A store that does not answer is shown as it was, with the age of that, beside one that answers.
 func TestSilentStore(t *testing.T) {
 	for name, fail := range map[string]func(*testStore, bool){
@@ -1002,8 +1067,8 @@ func TestPageMetrics(t *testing.T) {
 	}
 }
 
-// A scrape of a store that does not answer takes 2 s, and has what was last seen, so that a scrape_timeout
-// above that does not lose the outage.
+// A scrape of a store that does not answer takes 2 s, and has what was last seen, so that a
+// scrape_timeout above that does not lose the outage.
 func TestScrapeOfASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, client := newTestStore(t)

@@ -56,9 +56,10 @@ type row struct {
 	rec   holdfast.Record
 
 	// since and until are by the clock of this host, zero if they are not known. lease is what was
-	// left when the last renewal was seen, zero without an end that a renewal defers.
-	since, until time.Time
-	lease        time.Duration
+	// left when the last renewal was seen, zero without an end that a renewal defers. end is
+	// Record.Until as of then.
+	since, until, end time.Time
+	lease             time.Duration
 
 	html fragment // as streams have it
 }
@@ -311,16 +312,23 @@ func (r *row) set(rec holdfast.Record, at time.Time) (changed, renewed bool) {
 	if lockview.HasExpiry(rec) {
 		until = at.Add(rec.Remaining)
 	}
-	moved := until.Sub(r.until).Abs() > sameMoment
+	// A store that measures time in steps rounds what is left, so that the end seems to move. A
+	// renewal moves it by a third of the TTL, at the second one at the latest by more than a fifth
+	// of the lease.
+	step := min(r.store.client.Guarantees().Grain, cmp.Or(r.lease, rec.Remaining)/5)
+	moved := until.Sub(r.until).Abs() > max(step, sameMoment)
 	extended := moved
 	if !rec.Until.IsZero() { // The clock of the store does not take a slow listing for a renewal.
-		extended = rec.Until.Sub(r.rec.Until).Abs() > sameTime
+		extended = rec.Until.Sub(r.end).Abs() > max(step, sameTime)
 	}
 	switch {
 	case rec.Kept, until.IsZero():
 		r.lease = 0
 	case !same, extended:
 		r.lease = rec.Remaining
+	}
+	if !same || extended {
+		r.end = rec.Until
 	}
 	if moved || extended || until.IsZero() != r.until.IsZero() || !same {
 		r.until, renewed = until, true
