@@ -26,6 +26,12 @@ func TestNoTable(t *testing.T) {
 	for _, schema := range []string{"", "no such schema"} {
 		s := openIn(t, schema)
 		fails(t, s, driver.ErrNotApplied, "holdfast migrate", verbs...)
+		// The remedy comes first, and the types of fifteen arguments are no help.
+		_, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+		text := err.Error()
+		if remedy, cause := strings.Index(text, "holdfast migrate --store URL"), strings.Index(text, "SQLSTATE"); remedy < 0 || cause < remedy || strings.Count(text, ",") > 3 {
+			t.Errorf("without a table: %s", text)
+		}
 	}
 }
 

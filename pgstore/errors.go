@@ -24,7 +24,10 @@ func (s *Store) wrapErr(ctx context.Context, err error) error {
 		return known
 	}
 	err = pgclient.InOneLine(err)
-	if advice := s.adviceFor(state); advice != "" {
+	switch advice := s.adviceFor(state); {
+	case isMissing(state): // The first error that most people see.
+		err = fmt.Errorf("%s: %w", advice, err)
+	case advice != "":
 		err = fmt.Errorf("%w: %s", err, advice)
 	}
 	var dial *pgconn.ConnectError
@@ -80,11 +83,22 @@ func (s *Store) translateErr(state string, err error) error {
 	return nil
 }
 
-// adviceFor returns what to do about an error.
-func (s *Store) adviceFor(state string) string {
+// isMissing reports whether the table, a function, the schema or a column does not exist, or has
+// another form.
+func isMissing(state string) bool {
 	switch state {
 	case "42P01", "42883", "3F000", "42703", "42P10":
-		return s.expandSQL("the table @table@ or its functions are not there, or not as they should be: run \"holdfast migrate\", or Store.Migrate, with a user who may create them")
+		return true
+	}
+	return false
+}
+
+// adviceFor returns what to do about an error.
+func (s *Store) adviceFor(state string) string {
+	if isMissing(state) {
+		return s.expandSQL("the table @table@ or its functions are not there, or not as they should be; run \"holdfast migrate --store URL\", or Store.Migrate, with a user who may create them")
+	}
+	switch state {
 	case "42501":
 		return s.expandSQL("the user needs USAGE on the schema @schema@ and SELECT, INSERT, UPDATE and DELETE on @table@, @waiters@ and @shares@, and EXECUTE on their functions")
 	case "3D000":

@@ -42,15 +42,21 @@ var (
 	dialLine    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.*?)(\S+) \(([^()]*)\): (.*)$`) })
 )
 
-// InOneLine gives an error that has several lines, or an address twice, a text that people can
-// read. The client library has a line for each address that it tried, with and without TLS.
+// missingFunction matches the server's error for a function that does not exist, which has the
+// types of all its arguments.
+var missingFunction = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(function [^()]*)\([^()]*\) does not exist`) })
+
+// InOneLine gives an error that has several lines, an address twice, or the types of all arguments
+// of a function, a text that people can read. The client library has a line for each address that
+// it tried, with and without TLS.
 func InOneLine(err error) error {
 	if err == nil {
 		return nil
 	}
 	text := err.Error()
 	var line, last string
-	for part := range strings.SplitSeq(dialAddress().ReplaceAllString(text, ""), "\n") {
+	short := missingFunction().ReplaceAllString(dialAddress().ReplaceAllString(text, ""), "$1 does not exist")
+	for part := range strings.SplitSeq(short, "\n") {
 		part = strings.ReplaceAll(strings.TrimSpace(part), "\t", " ")
 		if m := dialLine().FindStringSubmatch(part); m != nil {
 			address, host := m[2], m[3]
