@@ -90,6 +90,9 @@ func (a *acquireCommand) checkFlags(flags *pflag.FlagSet) error {
 	if err := a.limits.check(); err != nil {
 		return err
 	}
+	if err := checkTTL(a.ttl); err != nil {
+		return err
+	}
 	return a.checkMaxOutage()
 }
 

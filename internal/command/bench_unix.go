@@ -81,7 +81,7 @@ func newBench(c *cli) []*cobra.Command {
 
 func (b *benchCommand) measure(ctx context.Context) error {
 	if b.each <= 0 || b.workers < 1 {
-		return usageError(errors.New("--each is above zero, and --workers at least 1"), "")
+		return usageError(errors.New("--each is above zero, and --workers at least 1"), "holdfast bench --help")
 	}
 	if err := b.store.checkURLs(); err != nil {
 		return err

@@ -83,8 +83,8 @@ func newDoctor(c *cli) *cobra.Command {
 }
 
 func (d *doctorCommand) examine(ctx context.Context) error {
-	if d.ttl < driver.MinTTL || d.ttl > driver.MaxTTL {
-		return usageError(fmt.Errorf("--ttl %v is not between %v and %v", d.ttl, driver.MinTTL, driver.MaxTTL), "--ttl 30s")
+	if err := checkTTL(d.ttl); err != nil {
+		return err
 	}
 	client, err := d.openClient(ctx)
 	if err != nil {

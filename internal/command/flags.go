@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
@@ -134,6 +135,14 @@ func resolveTry(flags *pflag.FlagSet, try bool, wait time.Duration) (bool, error
 	return try && !flags.Changed("wait") || wait == 0, nil
 }
 
+// checkTTL refuses a --ttl that no store takes.
+func checkTTL(ttl time.Duration) error {
+	if ttl < driver.MinTTL || ttl > driver.MaxTTL {
+		return usageError(fmt.Errorf("TTL %v is not between %v and %v", ttl, driver.MinTTL, driver.MaxTTL), "--ttl 30s")
+	}
+	return nil
+}
+
 var lossPolicies = map[string]supervise.Policy{
 	"kill":   supervise.Kill,
 	"term":   supervise.Term,
@@ -181,7 +190,7 @@ func applyEnvironment(flags *pflag.FlagSet) error {
 			return
 		}
 		if err := set(value); err != nil && failure == nil {
-			failure = usageError(fmt.Errorf("environment variable %s: %w", name, err), "")
+			failure = usageError(fmt.Errorf("environment variable %s: %w", name, err), "--"+f.Name+", or unset "+name)
 		}
 	})
 	return failure

@@ -36,7 +36,7 @@ func (l *limitFlags) check() error {
 	case l.weight > 0 && l.limit == 0:
 		return usageError(errors.New("--weight is a share of --limit, and there is none"), "--limit N --weight "+strconv.Itoa(l.weight))
 	case l.weight > l.limit:
-		return usageError(fmt.Errorf("--weight %d is not between 1 and the --limit of %d", l.weight, l.limit), "")
+		return usageError(fmt.Errorf("--weight %d is not between 1 and the --limit of %d", l.weight, l.limit), "--weight "+strconv.Itoa(l.limit))
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ const lsLong = `Ls lists the locks that are held, and those that are kept after 
 AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
 its holder renews it. WAITING is how many wait in line for it, in Redis, the
 table of PostgreSQL and etcd; if nobody does, there is no such column. On a
-terminal, long texts are cut to its width; elsewhere, and with --json, nothing
-is cut.
+terminal that is not wide enough, METADATA and TOKEN are left out before a NAME
+is cut; "holdfast show" has them. Elsewhere, and with --json, nothing is cut.
 
 Of postgres+advisory: it lists the keys of all advisory locks of the database
 with the sessions that hold them, and those that wait.

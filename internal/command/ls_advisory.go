@@ -64,7 +64,9 @@ func (c *cli) listAdvisory(ctx context.Context, store *advisory.Store, prefix st
 	}
 	var out bytes.Buffer
 	if !c.json {
-		writeAdvisoryTable(&out, views)
+		for _, line := range advisoryLines(views, outputWidth(os.Stdout)) {
+			fmt.Fprintln(&out, line)
+		}
 		return writeOutput(out.Bytes())
 	}
 	for _, v := range views {
@@ -77,22 +79,37 @@ func (c *cli) listAdvisory(ctx context.Context, store *advisory.Store, prefix st
 	return writeOutput(out.Bytes())
 }
 
-// writeAdvisoryTable writes the locks as a table.
-func writeAdvisoryTable(out *bytes.Buffer, views []advisoryView) {
-	var table bytes.Buffer
-	t := tabwriter.NewWriter(&table, 0, 0, columnGap, ' ', 0)
-	fmt.Fprintln(t, "KEY\tSTATE\tPID\tAPPLICATION\tCONNECTED\tBLOCKED BY")
-	for _, v := range views {
-		connected := "-"
-		if v.Connected != nil {
-			connected = lockview.ShortDuration(time.Since(*v.Connected))
+// advisoryLines returns a line of titles and a line for each lock, none longer than width. The
+// names of applications are cut first.
+func advisoryLines(views []advisoryView, width int) []string {
+	var lines []string
+	for most := unlimitedWidth; ; {
+		var table strings.Builder
+		t := tabwriter.NewWriter(&table, 0, 0, columnGap, ' ', 0)
+		fmt.Fprintln(t, "KEY\tSTATE\tPID\tAPPLICATION\tCONNECTED\tBLOCKED BY")
+		longest := 0
+		for _, v := range views {
+			connected := "-"
+			if v.Connected != nil {
+				connected = lockview.ShortDuration(time.Since(*v.Connected))
+			}
+			application := truncateCells(lockview.Readable(v.Application), most)
+			longest = max(longest, cellWidth(application))
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", v.Key, v.stateText(), v.PID, application, connected, v.blockers())
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", v.Key, v.stateText(), v.PID, lockview.Readable(v.Application), connected, v.blockers())
-	}
-	_ = t.Flush() // to a buffer
-	width := outputWidth(os.Stdout)
-	for line := range strings.Lines(table.String()) {
-		fmt.Fprintln(out, truncateCells(strings.TrimRight(line, " \n"), width))
+		_ = t.Flush() // to memory
+		lines = lines[:0]
+		excess := 0
+		for line := range strings.Lines(table.String()) {
+			line = strings.TrimRight(line, " \n")
+			excess = max(excess, cellWidth(line)-width)
+			lines = append(lines, truncateCells(line, width))
+		}
+		const least = len("APPLICATION")
+		if excess == 0 || longest <= least {
+			return lines
+		}
+		most = max(longest-excess, least)
 	}
 }
 

@@ -98,7 +98,7 @@ func (c *cli) migrate(ctx context.Context, store string) error {
 func (c *cli) printStatements() error {
 	u, err := url.Parse(c.store.URL())
 	if err != nil {
-		return usageError(errors.New("malformed URL"), "")
+		return usageError(errors.New("malformed URL"), "--store postgres://user@host/database")
 	}
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return usageError(fmt.Errorf("there is nothing to print for a store of scheme %q", u.Scheme), "--store postgres:")

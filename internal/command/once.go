@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -142,6 +143,14 @@ func (r *runCommand) releaseError(err error) error {
 	return nil
 }
 
+// shellWord returns a text as a word for a POSIX shell.
+func shellWord(text string) string {
+	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,-") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
 // nothingToDo explains why "once" has not run the command.
 func (r *runCommand) nothingToDo(result once.Result) string {
 	text := fmt.Sprintf("nothing to do: %q", r.name)
@@ -149,7 +158,7 @@ func (r *runCommand) nothingToDo(result once.Result) string {
 	case result.Verdict == once.Done:
 		text += " has run already"
 		if left := time.Until(result.Until); left > 0 {
-			text += ", and may run again in " + lockview.ShortDuration(left)
+			text += ", and may run again in " + lockview.ShortDuration(left) + ", or at once after: holdfast break " + shellWord(r.name+recordSuffix)
 		}
 	case result.Holder != "":
 		text += " is running: held by " + result.Holder

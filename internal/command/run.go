@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
@@ -96,7 +98,19 @@ func newRun(c *cli) *cobra.Command {
 		"if the command ends sooner: at most one run in\n"+
 		"that time")
 	r.limits.addTo(f)
-	f.Uint8VarP(&r.conflictCode, "conflict-exit-code", "E", exitBusy, "exit `CODE` if the lock could not be\n"+
+	r.conflictCode = exitBusy
+	f.VarP(&flagValue{
+		set: func(text string) error {
+			code, err := strconv.ParseUint(text, 0, 8)
+			if err != nil {
+				return errors.New("want an exit code from 0 to 255")
+			}
+			r.conflictCode = uint8(code)
+			return nil
+		},
+		text:     func() string { return strconv.Itoa(int(r.conflictCode)) },
+		typeName: "uint8",
+	}, "conflict-exit-code", "E", "exit `CODE` if the lock could not be\n"+
 		"had")
 	r.addFlags(f)
 	return cmd
@@ -134,7 +148,7 @@ func (r *runCommand) parseArgs(flags *pflag.FlagSet, args []string) error {
 	case scripted && len(args) != 1:
 		return usageError(fmt.Errorf("want one name beside -c, got %d", len(args)), "holdfast "+flags.Name()+" NAME -c 'COMMAND'")
 	case scripted && r.script == "":
-		return usageError(errors.New("no command after -c"), "")
+		return usageError(errors.New("no command after -c"), "holdfast "+flags.Name()+" NAME -c 'COMMAND'")
 	case scripted:
 		r.name, r.command = args[0], shellCommand(r.script)
 	case dash < 0:
@@ -231,11 +245,14 @@ func (r *runCommand) checkTimes(killAfterGiven bool) error {
 		r.killAfter = max(0, min(maxKillAfter, r.ttl/6))
 	}
 	if r.onLost == supervise.Ignore {
-		return nil
+		return checkTTL(r.ttl)
 	}
 	if least := r.minimumTTL(killAfterGiven); r.ttl < least {
-		return usageError(fmt.Errorf("a TTL of %v is too short: if the lock cannot be renewed, the command must have got "+
-			"SIGTERM and, %v later, SIGKILL within it", r.ttl, r.killAfter.Round(time.Millisecond)), fmt.Sprintf("--ttl %v", least))
+		return usageError(fmt.Errorf("a TTL of %v is too short, and must be from %v to %v: if the lock cannot be renewed, the command must have got "+
+			"SIGTERM and, %v later, SIGKILL within it", r.ttl, least, driver.MaxTTL, r.killAfter.Round(time.Millisecond)), fmt.Sprintf("--ttl %v", least))
+	}
+	if err := checkTTL(r.ttl); err != nil {
+		return err
 	}
 	if least := r.killAfter + 2*supervise.Margin; r.maxHold > 0 && r.maxHold < least {
 		return usageError(fmt.Errorf("a --max-hold of %v is too short: the command must have got SIGTERM and, %v later, "+

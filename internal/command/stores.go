@@ -34,7 +34,7 @@ type stores struct {
 // lock alone. It names the program that has the store in etcd, which is a module of its own.
 func (s *stores) checkURLs() error {
 	if s.envEmpty && !s.flagGiven {
-		return usageError(errors.New("environment variable HOLDFAST_STORE: it is set, but there is no URL in it"), "")
+		return usageError(errors.New("environment variable HOLDFAST_STORE: it is set, but there is no URL in it"), "--store URL, or unset HOLDFAST_STORE")
 	}
 	for _, url := range s.urls {
 		scheme, _, _ := strings.Cut(url, ":")

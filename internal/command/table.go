@@ -81,11 +81,13 @@ func recordRow(rec holdfast.Record) tableRow {
 }
 
 // fitWidths chooses the widths of the columns so that a line fits, if that is possible. The columns
-// that readers look for are cut last. A column of width 0 is left out.
+// that readers look for are cut last, and the others left out before. A column of width 0 is left
+// out.
 func fitWidths(rows []tableRow, width int) (w [columnCount]int) {
-	for column := range w {
+	var full [columnCount]int
+	for column := range full {
 		for _, r := range rows {
-			w[column] = max(w[column], cellWidth(r[column]))
+			full[column] = max(full[column], cellWidth(r[column]))
 		}
 	}
 	excess := func() int {
@@ -98,13 +100,18 @@ func fitWidths(rows []tableRow, width int) (w [columnCount]int) {
 		return total - width
 	}
 	shrink := func(column, least int) { w[column] -= max(min(excess(), w[column]-least), 0) }
-	shrink(metadataColumn, 8)
-	shrink(nameColumn, 24)
-	shrink(holderColumn, 12)
-	shrink(nameColumn, 12)
-	if excess() > 0 {
-		w[metadataColumn] = 0
+	for _, leftOut := range [][]int{{}, {metadataColumn}, {metadataColumn, tokenColumn}} {
+		w = full
+		for _, column := range leftOut {
+			w[column] = 0
+		}
+		shrink(metadataColumn, 8)
+		shrink(holderColumn, 12)
+		if excess() <= 0 {
+			return w
+		}
 	}
+	shrink(nameColumn, 12)
 	shrink(holderColumn, 4)
 	shrink(nameColumn, 4)
 	return w
@@ -115,6 +122,9 @@ func (r *tableRow) formatLine(w [columnCount]int) string {
 	for column, text := range r {
 		if w[column] == 0 {
 			continue
+		}
+		if column == nameColumn {
+			text = truncateMiddle(text, w[column])
 		}
 		text = truncateCells(text, w[column])
 		b.WriteString(text)

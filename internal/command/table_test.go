@@ -52,12 +52,63 @@ func TestTableCutsWhatMattersLeast(t *testing.T) {
 	for width, want := range map[int]string{
 		100: `invoices/2026/11/42  host/1234/ABCDEFGH  1795263959314838  3m20s  29s   why="nightly run"`,
 		79:  `invoices/2026/11/42  host/1234/ABCDEF…  1795263959314838  3m20s  29s   why="ni…`,
-		70:  `invoices/2026/…  host/1234/A…  1795263959314838  3m20s  29s   why="ni…`,
-		50:  `invoices/20…  host…  1795263959314838  3m20s  29s`,
+		70:  `invoices/2026/11/42  host/1234/ABCDEFGH  1795263959314838  3m20s  29s`,
+		50:  `invoices/2026/11/42  host/1234/ABCDE…  3m20s  29s`,
+		40:  `invoic…/11/42  host/1234/A…  3m20s  29s`,
 	} {
 		if got := tableLines(locks, width)[1]; got != want {
 			t.Errorf("at %d:\n%s, want\n%s", width, got, want)
 		}
+	}
+}
+
+// In a terminal of 80 columns names that differ are shown so, by their ends, too.
+func TestTableNamesDiffer(t *testing.T) {
+	var locks []holdfast.Record
+	for _, name := range []string{
+		"invoices/2026-11/customer-4711/settlement", "invoices/2026-11/customer-4712/settlement",
+		strings.Repeat("long/", 20) + "1", strings.Repeat("long/", 20) + "2",
+	} {
+		locks = append(locks, holdfast.Record{
+			Name: name, Holder: "worker-7f9c5d8b6-x2x8p/1/QRZ7M2LK", Token: 1795263959314838, Remaining: time.Second, Waiting: 3,
+			Metadata: map[string]string{"commit": "3f9c2e1"},
+		})
+	}
+	lines := tableLines(locks[:2], 79)
+	for i, rec := range locks[:2] {
+		if !strings.HasPrefix(lines[i+1], rec.Name+"  worker-7f9c") {
+			t.Errorf("a name of %d characters is cut: %q", len(rec.Name), lines[i+1])
+		}
+	}
+	lines = tableLines(locks, 79)
+	seen := map[string]bool{}
+	for _, line := range lines {
+		name, _, _ := strings.Cut(line, "  ")
+		if seen[name] {
+			t.Errorf("two names are shown as %q", name)
+		}
+		seen[name] = true
+	}
+}
+
+// In a terminal the names of applications are cut, and not what is behind them.
+func TestAdvisoryTableFits(t *testing.T) {
+	connected := time.Now().Add(-time.Hour)
+	views := []advisoryView{
+		{Key: "4611686018427387904", State: "held", PID: 81, Application: "holdfast " + strings.Repeat("host", 12), Connected: &connected},
+		{Key: "17,42", State: "waiting", PID: 4711, Application: "psql", Connected: &connected, BlockedBy: []int32{81}},
+	}
+	lines := advisoryLines(views, 79)
+	for _, line := range lines {
+		if cellWidth(line) > 79 {
+			t.Errorf("%d: %q", cellWidth(line), line)
+		}
+	}
+	if len(lines) != 3 || !strings.HasSuffix(lines[0], "BLOCKED BY") || !strings.HasSuffix(lines[1], "…  1h00m") || !strings.HasSuffix(lines[2], "  1h00m      81") {
+		t.Errorf("%q", lines)
+	}
+	if lines := advisoryLines(views, unlimitedWidth); !strings.Contains(lines[1], views[0].Application+"  1h00m") {
+		t.Errorf("%q was cut", lines[1])
 	}
 }
 
@@ -140,6 +191,20 @@ func TestCut(t *testing.T) {
 		{"e\u0301e\u0301", 2, "e\u0301e\u0301"}, {"abc", 1, "…"}, {"", 0, ""},
 	} {
 		if got := truncateCells(test.text, test.most); got != test.want || cellWidth(got) > test.most {
+			t.Errorf("cut(%q, %d) = %q, want %q", test.text, test.most, got, test.want)
+		}
+	}
+}
+
+func TestCutMiddle(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"abcdef", 6, "abcdef"}, {"abcdefg", 6, "ab…efg"}, {"abcdefg", 5, "ab…fg"}, {"日本日本", 5, "日…本"}, {"日本", 1, "…"}, {"", 0, ""},
+	} {
+		if got := truncateMiddle(test.text, test.most); got != test.want || cellWidth(got) > test.most {
 			t.Errorf("cut(%q, %d) = %q, want %q", test.text, test.most, got, test.want)
 		}
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"unicode"
+	"unicode/utf8"
 )
 
 // wideRunes are the characters that take two cells on a terminal, as far as that matters for
@@ -53,4 +54,18 @@ func truncateCells(text string, most int) string {
 		}
 	}
 	return text
+}
+
+// truncateMiddle shortens a text to at most most cells in the middle: names often differ at the
+// end.
+func truncateMiddle(text string, most int) string {
+	if cellWidth(text) <= most {
+		return text
+	}
+	tail := text
+	for cellWidth(tail) > most/2 {
+		_, size := utf8.DecodeRuneInString(tail)
+		tail = tail[size:]
+	}
+	return truncateCells(text, most-cellWidth(tail)) + tail
 }

@@ -46,6 +46,11 @@ Exit code: 0 when the lock is released; or
 func newRenew(c *cli) *cobra.Command {
 	var ttl time.Duration
 	cmd := c.ticketCommand("renew", func(ctx context.Context, client *holdfast.Client, ticket holdfast.Ticket) error {
+		if ttl != 0 {
+			if err := checkTTL(ttl); err != nil {
+				return err
+			}
+		}
 		lock, err := client.Adopt(ctx, ticket, &holdfast.Options{TTL: ttl, NoRenew: true})
 		if err == nil {
 			_, err = lock.HandOver() // to the owner of the ticket
@@ -111,7 +116,7 @@ func readTicket(arg string, stdin io.Reader) (holdfast.Ticket, error) {
 	case "-":
 		line, err := bufio.NewReader(io.LimitReader(stdin, maxTicketSize)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
-			return "", usageError(fmt.Errorf("standard input: %w", err), "")
+			return "", usageError(fmt.Errorf("standard input: %w", err), "the ticket as an argument, or in "+ticketEnv)
 		}
 		arg = strings.TrimSpace(line)
 	case "":

@@ -230,13 +230,13 @@ const longHolds = 2
 // checkFlags refuses flags that make no sense.
 func (t *tortureCommand) checkFlags() error {
 	if t.procs < 1 || t.workers < 1 || t.names < 1 {
-		return usageError(errors.New("--procs, --workers and --names are at least 1"), "")
+		return usageError(errors.New("--procs, --workers and --names are at least 1"), "holdfast torture --help")
 	}
 	if t.limit < 0 || t.limit > driver.MaxLimit {
-		return usageError(fmt.Errorf("--limit is from 0 to %d", driver.MaxLimit), "")
+		return usageError(fmt.Errorf("--limit is from 0 to %d", driver.MaxLimit), "--limit 3")
 	}
 	if t.ttl < 100*time.Millisecond || t.duration <= 0 {
-		return usageError(errors.New("--ttl is at least 100ms, and --for above zero"), "")
+		return usageError(errors.New("--ttl is at least 100ms, and --for above zero"), "--ttl 2s --for 30s")
 	}
 	if t.own != "" && !slices.Contains(testbed.Kinds(), t.own) {
 		return usageError(fmt.Errorf("--own cannot start %q", t.own), "one of: "+strings.Join(testbed.Kinds(), ", "))

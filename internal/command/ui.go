@@ -102,10 +102,10 @@ func (u *uiCommand) serve(ctx context.Context) error {
 	if u.tokenFile != "" {
 		text, err := os.ReadFile(u.tokenFile)
 		if err != nil {
-			return usageError(err, "")
+			return usageError(err, "another FILE")
 		}
 		if u.options.Token = strings.TrimSpace(string(text)); u.options.Token == "" {
-			return usageError(fmt.Errorf("--token-file %s: there is no token in it", u.tokenFile), "")
+			return usageError(fmt.Errorf("--token-file %s: there is no token in it", u.tokenFile), "openssl rand -hex 16 >FILE")
 		}
 	}
 	if _, _, err := net.SplitHostPort(u.listen); err != nil {
