@@ -309,7 +309,11 @@ func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 	limit := a.head.queue.limit
 	// Shared holds tolerate each other, and limited ones tolerate them: a waiter is in front then.
 	tolerated := held.Limit == driver.Shared && limit != 0 || limit == driver.Shared && held.Limit != 0
-	a.lastErr = &HeldError{Record: held, Self: !tolerated && a.c.holdsToken(a.fullName, held.Token)}
+	a.lastErr = &HeldError{
+		Record: held, Self: !tolerated && a.c.holdsToken(a.fullName, held.Token),
+		// One slot was requested, and nobody is in front: a store with a queue counts its places.
+		full: a.c.guarantees.Fair && limit > 0 && limit == held.Limit && a.options.Weight <= 1 && held.Waiting == 0,
+	}
 	a.c.recordAnswer(a.head.queue, a.lastErr, sent)
 	if a.c.log != nil && !a.singleAttempt { // A lease in another queue, or in none, may hold it.
 		a.warnOwnLease(func() *lease { return a.c.leaseWithToken(a.fullName, held.Token) })

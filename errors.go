@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -79,6 +80,8 @@ type HeldError struct {
 	// in front. It is true if the Client has one of the holds with a Limit, also if these leave
 	// room and a waiter in front needs more.
 	Self bool
+
+	full bool // the refusal shows that all slots of Record.Limit are taken
 }
 
 func (e *HeldError) Error() string {
@@ -93,14 +96,14 @@ func (e *HeldError) Error() string {
 	if e.Self {
 		text += ", this very client"
 	}
-	switch {
-	case rec.Limit == driver.Shared:
+	if rec.Limit == driver.Shared {
 		text += " (shared)"
-	case rec.Limit > 0:
-		text += fmt.Sprintf(" (limit %d)", rec.Limit)
 	}
 	if n := len(rec.Others); n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
+	}
+	if rec.Limit > 0 {
+		text += e.slotsText()
 	}
 	switch {
 	case e.Self && !rec.Since.IsZero():
@@ -112,6 +115,35 @@ func (e *HeldError) Error() string {
 		text += fmt.Sprintf(", %d waiting", rec.Waiting)
 	}
 	return text
+}
+
+// slotsText returns how much of a limited lock is held, as far as the Record shows it. The answer
+// of a store to an acquisition has one hold of several.
+func (e *HeldError) slotsText() string {
+	rec := e.Record
+	used, limit := rec.Weight, rec.Limit
+	for _, other := range rec.Others {
+		if other.Limit > 0 {
+			used, limit = used+other.Weight, max(limit, other.Limit)
+		}
+	}
+	var text string
+	switch {
+	case rec.Weight > 0 && len(rec.Others) > 0:
+		return fmt.Sprintf(" (%d of %d slots)", used, limit)
+	case e.full && rec.Weight > 0 && rec.Weight < rec.Limit:
+		text = " and others, all slots"
+	case e.full:
+		text = ", all slots"
+	case rec.Weight == 1:
+		text = " with 1 slot"
+	case rec.Weight > 1:
+		text = fmt.Sprintf(" with %d slots", rec.Weight)
+	}
+	if e.Self && text != "" {
+		text = "," + strings.TrimPrefix(text, ",")
+	}
+	return text + fmt.Sprintf(" (limit %d)", rec.Limit)
 }
 
 // Is reports whether target is ErrHeld.

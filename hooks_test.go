@@ -676,6 +676,11 @@ func TestEventAndRecordAsText(t *testing.T) {
 		{holdfast.Event{Kind: holdfast.EventRequest, Op: "renew", Took: 3 * time.Millisecond, Err: errors.New("no")}.String(), `request renew, took 3ms: no`},
 		{holdfast.Event{Kind: holdfast.EventWaiting, Name: "x", By: &holdfast.Record{Name: "x", Holder: "b"}}.String(), `waiting "x", "x" held by "b"`},
 		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Others: []holdfast.Record{{}}}}).Error(), `held by b and 1 more`},
+		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: driver.Shared, Others: []holdfast.Record{{}}}}).Error(), `held by b (shared) and 1 more`},
+		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: 5, Weight: 2, Others: []holdfast.Record{{Limit: 5, Weight: 3}, {Limit: driver.Shared}}}}).Error(),
+			`held by b and 2 more (5 of 5 slots)`},
+		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: 5, Weight: 2}}).Error(), `held by b with 2 slots (limit 5)`},
+		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: 5}, Self: true}).Error(), `held by b, this very client (limit 5)`},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s\nwant %s", c.got, c.want)

@@ -182,6 +182,45 @@ func TestLimitsOfOneName(t *testing.T) {
 	})
 }
 
+// The error of a semaphore that is full does not show one holder alone, as if a slot were free. It
+// claims no more than the answer of the store shows.
+func TestErrorOfAFullSemaphore(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		holder := open(t, store, &holdfast.Config{Holder: "first"})
+		other := open(t, store, &holdfast.Config{Holder: "second"})
+		refused := open(t, store, nil)
+		limit := func(n, weight int) *holdfast.Options {
+			return &holdfast.Options{Limit: n, Weight: weight, TTL: time.Minute}
+		}
+		try := func(o *holdfast.Options, want string) {
+			t.Helper()
+			_, err := refused.TryAcquire(ctx, "a", o)
+			wantErr(t, err, holdfast.ErrHeld)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		one := acquire(t, holder, "a", limit(3, 2))
+		try(limit(3, 2), "held by first with 2 slots (limit 3), for 1m0s unless renewed")
+		two := acquire(t, other, "a", limit(3, 1))
+		try(limit(3, 1), "held by first and others, all slots (limit 3), for 1m0s unless renewed")
+		try(limit(2, 1), "held by first with 2 slots (limit 3), for 1m0s unless renewed")
+		try(nil, "held by first with 2 slots (limit 3), for 1m0s unless renewed")
+		release(t, two)
+
+		// A slot is free, but a waiter that needs two is in front.
+		waiter := acquireLater(t, other, "a", limit(3, 2))
+		synctest.Wait()
+		try(limit(3, 1), "held by first with 2 slots (limit 3), for 1m0s unless renewed, 1 waiting")
+		release(t, one)
+		release(t, <-waiter)
+		three := acquire(t, holder, "a", limit(3, 3))
+		try(limit(3, 1), "held by first, all slots (limit 3), for 1m0s unless renewed")
+		release(t, three)
+	})
+}
+
 // Each hold has a lease of its own: a dead reader delays a writer until the end of its own TTL,
 // however often the others are renewed.
 func TestDeadReader(t *testing.T) {
