@@ -125,8 +125,15 @@ type fallbackStore struct {
 }
 
 type fallbackState struct {
-	at    time.Duration
-	queue lockqueue.Queue[struct{}]
+	at      time.Duration
+	entries []lockqueue.Entry[struct{}]
+}
+
+func restored(entries []lockqueue.Entry[struct{}]) (q lockqueue.Queue[struct{}]) {
+	for _, e := range entries {
+		q.Append(&e)
+	}
+	return q
 }
 
 func newFallbackStore() *fallbackStore {
@@ -140,11 +147,11 @@ func (s *fallbackStore) fallBack(by time.Duration) {
 	now := time.Since(s.began)
 	for _, state := range slices.Backward(s.earlier) {
 		if state.at <= now-by {
-			s.queue = slices.Clone(state.queue)
+			s.queue = restored(state.entries)
 			return
 		}
 	}
-	s.queue = nil
+	s.queue = restored(nil)
 }
 
 // change runs f and sends the notices that it returns.
@@ -153,7 +160,11 @@ func (s *fallbackStore) change(f func(now time.Duration, c *lockqueue.Counter) [
 	now := time.Since(s.began)
 	s.counter.Clock = max(time.Now().UnixMicro(), s.counter.Clock)
 	notices := f(now, &s.counter)
-	s.earlier = append(s.earlier, fallbackState{now, slices.Clone(s.queue)})
+	state := fallbackState{at: now}
+	for e := range s.queue.All() {
+		state.entries = append(state.entries, *e)
+	}
+	s.earlier = append(s.earlier, state)
 	listeners := s.listeners
 	s.mu.Unlock()
 	for _, e := range notices {
@@ -185,8 +196,9 @@ func (s *fallbackStore) Acquire(_ context.Context, req driver.AcquireRequest) (r
 		case own != nil:
 			res.Queued, res.First = true, own == s.queue.First()
 			fallthrough
-		case len(s.queue) > 0:
-			res.Held = driver.Record{Holder: "other", Token: s.queue[0].Token, Remaining: s.queue[0].Until - now}
+		case s.queue.Oldest() != nil:
+			oldest := s.queue.Oldest()
+			res.Held = driver.Record{Holder: "other", Token: oldest.Token, Remaining: oldest.Until - now}
 		}
 		return notices
 	})

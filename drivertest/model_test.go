@@ -24,7 +24,7 @@ type model struct {
 	dropped int // notices counted by bugs
 
 	epoch     time.Time // when the time of places begins
-	places    map[string]refQueue
+	places    map[string][]refEntry
 	interests []*interest
 	listeners map[*listener]bool
 }
@@ -88,7 +88,7 @@ func newModel(claims driver.Guarantees, b bug) *model {
 	return &model{
 		bug: b, claims: claims,
 		entries: map[string]*entry{}, last: map[string]int64{}, left: map[string]*entry{},
-		epoch: time.Now(), places: map[string]refQueue{}, listeners: map[*listener]bool{},
+		epoch: time.Now(), places: map[string][]refEntry{}, listeners: map[*listener]bool{},
 	}
 }
 

@@ -45,15 +45,21 @@ func (s *refStore) underRule(name string, f func(q *refQueue, now time.Duration,
 	}
 	if e != nil {
 		// The method at judges when a hold ends.
-		q = append(q, refEntry{Owner: e.owner, Token: 1, Tokens: 1, Until: 1 << 62, Kept: e.record.Kept})
+		q.Append(&refEntry{Owner: e.owner, Token: 1, Tokens: 1, Until: 1 << 62, Kept: e.record.Kept})
 	}
-	q = append(q, m.places[key]...)
+	for _, place := range m.places[key] {
+		q.Append(&place)
+	}
 	counter := lockqueue.Counter{Last: 1} // The model has tokens of its own.
 	f(&q, s.now().Sub(m.epoch), &counter)
-	isPlace := func(e refEntry) bool { return e.Token == 0 }
-	m.places[key] = slices.DeleteFunc(slices.Clone(q), func(e refEntry) bool { return !isPlace(e) })
-	if e == nil && len(q) > 0 && !isPlace(q[0]) {
-		s.admit(q[0])
+	m.places[key] = nil
+	for place := range q.All() {
+		if place.Token == 0 {
+			m.places[key] = append(m.places[key], *place)
+		}
+	}
+	if first := q.Oldest(); e == nil && first != nil {
+		s.admit(*first)
 	}
 }
 
@@ -137,11 +143,10 @@ func (s *refStore) joinQueue(req driver.AcquireRequest, res driver.AcquireResult
 			return
 		}
 		res.Queued, res.First = true, own == q.First() && !m.has(neverFirst) || m.has(everyPlaceIsFirst)
-		if i := slices.IndexFunc(*q, func(e refEntry) bool { return e.Token == 0 }); m.has(servesLatest) && !req.Claim {
-			last := (*q)[len(*q)-1]
-			*q = slices.Insert((*q)[:len(*q)-1], i, last)
-		}
 	})
+	if places := m.places[key]; len(places) > 0 && res.Queued && m.has(servesLatest) && !req.Claim {
+		m.places[key] = slices.Insert(places[:len(places)-1], 0, places[len(places)-1])
+	}
 	return res, nil
 }
 
@@ -241,8 +246,8 @@ func (m *model) ask(name string, by *refStore) {
 
 // askFirst sends Ask to the first place of a name that is kept.
 func (s *refStore) askFirst(name string) {
-	if first := s.model.places[s.model.key(name)].First(); first != nil && !s.model.has(keepIsSilent) {
-		s.model.notify(first.Data.by, driver.Notice{Kind: driver.Ask, Name: name, Owner: first.Owner})
+	if places := s.model.places[s.model.key(name)]; len(places) > 0 && !s.model.has(keepIsSilent) {
+		s.model.notify(places[0].Data.by, driver.Notice{Kind: driver.Ask, Name: name, Owner: places[0].Owner})
 	}
 }
 

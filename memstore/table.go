@@ -74,7 +74,7 @@ func (t *lockTable) update(
 		t.tokens.record(name, &t.counter)
 		t.sweepExpired(now)
 	}
-	if len(n.queue) == 0 && len(n.watchers) == 0 {
+	if n.queue.Oldest() == nil && n.queue.First() == nil && len(n.watchers) == 0 {
 		delete(t.names, name)
 		if len(t.unused) < sweepSize {
 			t.unused = append(t.unused, n)
@@ -118,8 +118,8 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 			res.Queued = true
 			n.addWatcher(s, req.Owner, now, now+req.Queue)
 		}
-		if len(n.queue) > 0 && n.queue[0].Token != 0 {
-			res.Held = t.holdRecord(req.Name, &n.queue[0], now)
+		if oldest := n.queue.Oldest(); oldest != nil {
+			res.Held = t.holdRecord(req.Name, oldest, now)
 			res.Held.Waiting = n.waiting(now)
 		}
 		return notices
@@ -157,7 +157,7 @@ func (t *lockTable) release(req *driver.ReleaseRequest) (found bool) {
 func (t *lockTable) breakHold(req driver.BreakRequest) (rec driver.Record, found bool) {
 	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry {
 		notices := n.queue.Settle(now, c)
-		if len(n.queue) == 0 {
+		if n.queue.Oldest() == nil {
 			return notices
 		}
 		waiting := n.waiting(now)
@@ -204,9 +204,9 @@ func (t *lockTable) listRecords(prefix string) []driver.Record {
 // recordOf describes the holds of a name, without their owners, as clients may see them. The Record
 // is zero if there are none.
 func (t *lockTable) recordOf(name string, n *lockedName, now time.Duration) (rec driver.Record) {
-	for i := range n.queue {
-		if h := &n.queue[i]; h.Token != 0 && h.Until > now {
-			rec = withOther(rec, t.holdRecord(name, h, now))
+	for e := range n.queue.All() {
+		if e.Token != 0 && e.Until > now {
+			rec = withOther(rec, t.holdRecord(name, e, now))
 		}
 	}
 	if rec.Name != "" {
@@ -247,8 +247,8 @@ func (t *lockTable) holdRecord(name string, h *entry, now time.Duration) driver.
 
 // waiting returns how many places a name has.
 func (n *lockedName) waiting(now time.Duration) (count int) {
-	for i := range n.queue {
-		if e := &n.queue[i]; e.Token == 0 && e.Until > now {
+	for e := range n.queue.All() {
+		if e.Token == 0 && e.Until > now {
 			count++
 		}
 	}
@@ -306,8 +306,12 @@ func (t *lockTable) sweepExpired(now time.Duration) {
 		return
 	}
 	deleteMatching(t.names, func(n *lockedName) bool {
-		inUse := func(e entry) bool { return e.Until > now }
-		return !slices.ContainsFunc(n.queue, inUse) && !slices.ContainsFunc(n.watchers, inUse)
+		for e := range n.queue.All() {
+			if e.Until > now {
+				return false
+			}
+		}
+		return !slices.ContainsFunc(n.watchers, func(w entry) bool { return w.Until > now })
 	})
 	deleteMatching(t.tokens.aheadOfCounter, t.tokens.isObsolete)
 }

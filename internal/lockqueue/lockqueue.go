@@ -15,16 +15,32 @@
 //
 // A Queue has no clock and no lock. A store passes the time in, and calls the methods one at a
 // time.
+//
+// A verb looks at each entry only after one has expired, except for Break. Otherwise its cost does
+// not depend on how many hold the name.
 package lockqueue
 
 import (
-	"slices"
+	"iter"
+	"math"
 	"time"
 )
 
 // A Queue has the entries of a name. Those that hold come before those that wait. D is what else
-// the store keeps with an entry.
-type Queue[D any] []Entry[D]
+// the store keeps with an entry. The zero Queue has none. A Queue must not be copied.
+type Queue[D any] struct {
+	first, last *Entry[D] // of a linked list
+	place       *Entry[D] // the first place
+	unused      *Entry[D] // removed ones, linked by next, so that a hold does not allocate
+
+	count    int
+	owners   map[string]*Entry[D] // the entries by owner; nil while there are few
+	weights  int                  // the sum of those of the holds
+	earliest time.Duration        // no entry ends before it
+}
+
+// few is the number of entries up to which a search is as fast as an index.
+const few = 8
 
 // An Entry is a place or a hold, or a keep after a hold. Times are those of the store's clock.
 type Entry[D any] struct {
@@ -40,6 +56,8 @@ type Entry[D any] struct {
 	Until  time.Duration // the end, exclusive
 	Kept   bool          // the hold was released; it can be neither renewed nor released
 	Data   D
+
+	prev, next *Entry[D]
 }
 
 // A Request is a request to acquire a name.
@@ -54,8 +72,8 @@ type Request[D any] struct {
 
 // Acquire returns the entry of the owner: a hold, a place, or nil if the owner has neither. It
 // makes one unless the owner has one or the request is a claim. If the owner has no hold because of
-// others, the first entry of the Queue is the oldest hold in the way. The entry that is returned is
-// valid until the next call. An error means that the request is invalid, and made no entry.
+// others, [Queue.Oldest] is in the way. The entry that is returned is valid until the next call. An
+// error means that the request is invalid, and made no entry.
 //
 // Acquire and the other verbs also return copies of the entries of other owners that should be
 // notified: those that were admitted, which have a Token, and the first place if the hold before it
@@ -64,23 +82,21 @@ func (q *Queue[D]) Acquire(
 	req Request[D], now time.Duration, c *Counter,
 ) (*Entry[D], []Entry[D], error) {
 	q.dropExpired(now)
-	i := q.find(req.Entry.Owner)
-	made := i < 0 // in this call
+	own := q.find(req.Entry.Owner)
+	made := own == nil // in this call
 	switch {
-	case made && req.Claim, !made && (*q)[i].Kept:
+	case made && req.Claim, !made && own.Kept:
 		notices, _ := q.admit("", now, c)
 		return nil, notices, nil
 	case made && (req.Entry.Weight < 0 || req.Entry.Weight > max(req.Entry.Limit, 0)):
 		return nil, nil, errWeight
 	case made:
-		i = len(*q)
 		req.Entry.Token, req.Entry.Kept, req.Entry.Until = 0, false, now+req.TTL
-		*q = append(*q, req.Entry)
-	case (*q)[i].Token == 0:
-		(*q)[i].Until = max((*q)[i].Until, now+req.Queue)
+		own = q.Append(&req.Entry)
+	case own.Token == 0:
+		own.Until = max(own.Until, now+req.Queue)
 	}
 	notices, err := q.admit(req.Entry.Owner, now, c)
-	own := &(*q)[i]
 	switch {
 	case own.Token != 0:
 		own.Until = max(own.Until, now+req.TTL)
@@ -92,10 +108,10 @@ func (q *Queue[D]) Acquire(
 		_, err = c.next(own.Floor)
 	}
 	if err != nil || req.Queue == 0 {
-		*q = slices.Delete(*q, i, i+1)
+		q.remove(own)
 		return nil, notices, err
 	}
-	own.Until = now + req.Queue
+	q.setEnd(own, now+req.Queue)
 	return own, notices, nil
 }
 
@@ -106,18 +122,15 @@ func (q *Queue[D]) Renew(
 	owner string, token int64, ttl, now time.Duration, c *Counter,
 ) (*Entry[D], []Entry[D]) {
 	q.dropExpired(now)
-	i := q.find(owner)
-	if i >= 0 && ((*q)[i].Kept || token != 0 && (*q)[i].Token != token) {
-		i = -1
+	own := q.find(owner)
+	if own != nil && (own.Kept || token != 0 && own.Token != token) {
+		own = nil
 	}
-	if i >= 0 {
-		(*q)[i].Until = max((*q)[i].Until, now+ttl)
+	if own != nil {
+		own.Until = max(own.Until, now+ttl)
 	}
 	notices, _ := q.admit(owner, now, c)
-	if i < 0 {
-		return nil, notices
-	}
-	return &(*q)[i], notices
+	return own, notices
 }
 
 // Release ends the hold or the place of an owner and reports whether there was one. With keep above
@@ -125,19 +138,20 @@ func (q *Queue[D]) Renew(
 // nothing to keep: it ends, and Release reports false.
 func (q *Queue[D]) Release(owner string, keep, now time.Duration, c *Counter) (bool, []Entry[D]) {
 	q.dropExpired(now)
-	i := q.find(owner)
-	found := i >= 0 && (keep > 0 || !(*q)[i].Kept)
+	own := q.find(owner)
+	found := own != nil && (keep > 0 || !own.Kept)
 	switch {
 	case !found:
-	case keep > 0 && (*q)[i].Token != 0:
-		(*q)[i].Kept, (*q)[i].Until = true, now+keep
+	case keep > 0 && own.Token != 0:
+		own.Kept = true
+		q.setEnd(own, now+keep)
 	default:
 		found = keep == 0
-		*q = slices.Delete(*q, i, i+1)
+		q.remove(own)
 	}
 	notices, _ := q.admit("", now, c)
-	if first := q.First(); found && keep > 0 && first != nil {
-		notices = append(notices, *first)
+	if found && keep > 0 && q.place != nil {
+		notices = append(notices, *q.place)
 	}
 	return found, notices
 }
@@ -146,13 +160,12 @@ func (q *Queue[D]) Release(owner string, keep, now time.Duration, c *Counter) (b
 // returns them. Places stay.
 func (q *Queue[D]) Break(token int64, now time.Duration, c *Counter) (ended, notices []Entry[D]) {
 	q.dropExpired(now)
-	*q = slices.DeleteFunc(*q, func(e Entry[D]) bool {
-		broken := e.Token != 0 && (token == 0 || e.Token == token)
-		if broken {
-			ended = append(ended, e)
+	for e := range q.All() {
+		if e.Token != 0 && (token == 0 || e.Token == token) {
+			ended = append(ended, *e)
+			q.remove(e)
 		}
-		return broken
-	})
+	}
 	notices, _ = q.admit("", now, c)
 	return ended, notices
 }
@@ -165,57 +178,148 @@ func (q *Queue[D]) Settle(now time.Duration, c *Counter) []Entry[D] {
 }
 
 // First returns the first place, nil if there is none.
-func (q Queue[D]) First() *Entry[D] {
-	for i := range q {
-		if q[i].Token == 0 {
-			return &q[i]
+func (q *Queue[D]) First() *Entry[D] { return q.place }
+
+// Oldest returns the oldest hold or keep, nil if there is none.
+func (q *Queue[D]) Oldest() *Entry[D] {
+	if q.first == q.place {
+		return nil
+	}
+	return q.first
+}
+
+// All yields the entries in order, expired ones, too. One that was yielded may be removed.
+func (q *Queue[D]) All() iter.Seq[*Entry[D]] {
+	return func(yield func(*Entry[D]) bool) {
+		for e := q.first; e != nil; {
+			next := e.next
+			if !yield(e) {
+				return
+			}
+			e = next
+		}
+	}
+}
+
+// Append appends a copy of an entry of another owner, and returns it. Only places may follow a
+// place. Stores call it only for a Queue that they restore.
+func (q *Queue[D]) Append(entry *Entry[D]) *Entry[D] {
+	e := q.unused
+	if e == nil {
+		e = new(Entry[D])
+	} else {
+		q.unused = e.next
+	}
+	*e = *entry
+	e.prev, e.next = q.last, nil
+	if q.last == nil {
+		q.first = e
+	} else {
+		q.last.next = e
+	}
+	q.last = e
+	switch {
+	case e.Token != 0:
+		q.weights += e.weight()
+	case q.place == nil:
+		q.place = e
+	}
+	q.count++
+	switch {
+	case q.owners != nil:
+		q.owners[e.Owner] = e
+	case q.count > few:
+		q.owners = make(map[string]*Entry[D])
+		for e := range q.All() {
+			q.owners[e.Owner] = e
+		}
+	}
+	q.setEnd(e, e.Until)
+	return e
+}
+
+func (q *Queue[D]) remove(e *Entry[D]) {
+	if e.prev == nil {
+		q.first = e.next
+	} else {
+		e.prev.next = e.next
+	}
+	if e.next == nil {
+		q.last = e.prev
+	} else {
+		e.next.prev = e.prev
+	}
+	if q.place == e {
+		q.place = e.next
+	}
+	if e.Token != 0 {
+		q.weights -= e.weight()
+	}
+	delete(q.owners, e.Owner)
+	if q.count--; q.count == 0 {
+		q.owners = nil
+	}
+	*e = Entry[D]{next: q.unused}
+	q.unused = e
+}
+
+// setEnd sets the end of an entry. What only prolongs an entry need not call it.
+func (q *Queue[D]) setEnd(e *Entry[D], until time.Duration) {
+	e.Until = until
+	q.earliest = min(q.earliest, until)
+}
+
+func (q *Queue[D]) find(owner string) *Entry[D] {
+	if q.owners != nil {
+		return q.owners[owner]
+	}
+	for e := q.first; e != nil; e = e.next {
+		if e.Owner == owner {
+			return e
 		}
 	}
 	return nil
 }
 
-func (q Queue[D]) find(owner string) int {
-	for i := range q {
-		if q[i].Owner == owner {
-			return i
+func (q *Queue[D]) dropExpired(now time.Duration) {
+	if now < q.earliest {
+		return
+	}
+	q.earliest = math.MaxInt64
+	for e := range q.All() {
+		if e.Until <= now {
+			q.remove(e)
+		} else {
+			q.earliest = min(q.earliest, e.Until)
 		}
 	}
-	return -1
 }
 
-func (q *Queue[D]) dropExpired(now time.Duration) {
-	for i := range *q {
-		if (*q)[i].Until <= now { // seldom
-			*q = slices.DeleteFunc(*q, func(e Entry[D]) bool { return e.Until <= now })
-			return
-		}
+// weight returns what a hold takes of a limit.
+func (e *Entry[D]) weight() int {
+	if e.Limit <= 0 {
+		return 0
 	}
+	return max(e.Weight, 1)
 }
 
 // admit makes holds of the places that may hold now, and returns copies of them without that of
-// owner. The error is that of the place at which it stopped, if that can be granted no token.
-func (q Queue[D]) admit(owner string, now time.Duration, c *Counter) (admitted []Entry[D], err error) {
-	exclusive, weights := false, 0
-	for i := range q {
-		e := &q[i]
-		weight := 0
-		if e.Limit > 0 {
-			weight = max(e.Weight, 1)
+// owner. The error is that of the place at which it stopped, if that can be granted no token. A
+// hold that is exclusive is the only one, and so the first.
+func (q *Queue[D]) admit(owner string, now time.Duration, c *Counter) (admitted []Entry[D], err error) {
+	for e := q.place; e != nil; e = q.place {
+		excluded := q.first.Limit == 0 || e.Limit == 0 || e.Limit > 0 && q.weights+e.weight() > e.Limit
+		if e != q.first && excluded {
+			return admitted, nil
 		}
-		if e.Token == 0 {
-			if i > 0 && (exclusive || e.Limit == 0 || e.Limit > 0 && weights+weight > e.Limit) {
-				return admitted, nil
-			}
-			if err := c.grant(e.Floor, &e.Token, &e.Tokens); err != nil {
-				return admitted, err
-			}
-			e.Since = now
-			if e.Owner != owner {
-				admitted = append(admitted, *e)
-			}
+		if err := c.grant(e.Floor, &e.Token, &e.Tokens); err != nil {
+			return admitted, err
 		}
-		exclusive = exclusive || e.Limit == 0
-		weights += weight
+		e.Since = now
+		q.place, q.weights = e.next, q.weights+e.weight()
+		if e.Owner != owner {
+			admitted = append(admitted, *e)
+		}
 	}
 	return admitted, nil
 }

@@ -36,7 +36,7 @@ func (s *queueStore) Notices() []queuetest.Notice {
 
 // clock returns the counter at the present time, and checks that no entry ends right now.
 func (s *queueStore) clock() *lockqueue.Counter {
-	for _, e := range s.queue {
+	for e := range s.queue.All() {
 		if e.Until == s.now {
 			s.tb.Errorf("the entry of %s ends at the time of a step", e.Owner)
 		}
@@ -71,9 +71,9 @@ func (s *queueStore) Acquire(req queuetest.Request) queuetest.Reply {
 	case own != nil:
 		reply.Queued, reply.First = true, own == s.queue.First()
 	}
-	if len(s.queue) > 0 && err == nil {
-		reply.Held, reply.Left = s.queue[0].Owner, s.queue[0].Until-s.now
-		if s.queue[0].Kept {
+	if oldest := s.queue.Oldest(); oldest != nil && err == nil {
+		reply.Held, reply.Left = oldest.Owner, oldest.Until-s.now
+		if oldest.Kept {
 			reply.Held = "keep"
 		}
 	}
@@ -119,8 +119,9 @@ func TestEnd(t *testing.T) {
 	if admitted := q.Settle(10, &c); len(admitted) != 1 || admitted[0].Owner != "B" || admitted[0].Since != 10 || admitted[0].Until != 15 {
 		t.Errorf("at the end of the hold %+v is admitted", admitted)
 	}
-	if q.Settle(15, &c); len(q) != 0 {
-		t.Errorf("at the end of the place %+v is left", q)
+	q.Settle(15, &c)
+	for e := range q.All() {
+		t.Errorf("at the end of the place %+v is left", e)
 	}
 }
 
@@ -170,7 +171,7 @@ func TestTokens(t *testing.T) {
 			e := lockqueue.Entry[struct{}]{Owner: "A", Floor: c.floor, Tokens: c.want}
 			own, _, err := q.Acquire(lockqueue.Request[struct{}]{Entry: e, TTL: 10}, 0, &counter)
 			if c.token == 0 {
-				if own != nil || !errors.Is(err, driver.ErrInvalid) || len(q) != 0 || counter.Last != c.last {
+				if own != nil || !errors.Is(err, driver.ErrInvalid) || q.Oldest() != nil || q.First() != nil || counter.Last != c.last {
 					t.Errorf("%+v is granted, %v, last %d", own, err, counter.Last)
 				}
 				return

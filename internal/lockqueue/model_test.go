@@ -438,14 +438,14 @@ func (s *state) end(c int, lastToken uint8, m *model) {
 
 // load makes the queue of a state ready for a verb.
 func (m *model) load(entries *[modelClients]entry) {
-	m.queue = m.queue[:0]
+	m.queue = lockqueue.Queue[struct{}]{}
 	for _, e := range entries {
 		if e.owner == 0 {
 			break
 		}
 		full := m.newEntry(int(e.owner - 1))
 		full.Token, full.Tokens, full.Until = int64(e.token), int(e.count), time.Duration(e.until)
-		m.queue = append(m.queue, full)
+		m.queue.Append(&full)
 	}
 }
 
@@ -466,10 +466,24 @@ func (m *model) newEntry(c int) lockqueue.Entry[struct{}] {
 	return e
 }
 
+// edit replaces the entries of the queue, which is what broken stores do.
+func (m *model) edit(f func([]lockqueue.Entry[struct{}]) []lockqueue.Entry[struct{}]) {
+	var entries []lockqueue.Entry[struct{}]
+	for e := range m.queue.All() {
+		entries = append(entries, *e)
+	}
+	m.queue = lockqueue.Queue[struct{}]{}
+	for _, e := range f(entries) {
+		m.queue.Append(&e)
+	}
+}
+
 func (m *model) save(entries *[modelClients]entry) {
 	*entries = [modelClients]entry{}
-	for i, e := range m.queue {
+	i := 0
+	for e := range m.queue.All() {
 		entries[i] = entry{e.Owner[0] - 'A' + 1, uint8(e.Token), uint8(e.Tokens), uint8(e.Until)}
+		i++
 	}
 }
 
@@ -489,8 +503,7 @@ func (m *model) handle(s *state, msg message) sent {
 		if msg.kind == claim && m.resendMakes {
 			req.Claim = false
 		}
-		known := func(e lockqueue.Entry[struct{}]) bool { return e.Owner == owner && e.Until > 0 }
-		if msg.kind == claim && m.claimTakes && !slices.ContainsFunc(m.queue, known) {
+		if msg.kind == claim && m.claimTakes && m.entryOf(owner) == nil {
 			req.Claim, req.Queue = false, 0
 		}
 		if msg.kind == acquire && m.countAsAsked {
@@ -546,7 +559,7 @@ func (m *model) handle(s *state, msg message) sent {
 	m.save(&s.queue)
 	s.last = uint8(counter.Last)
 	if m.unreserved {
-		for _, e := range m.queue {
+		for e := range m.queue.All() {
 			s.last = uint8(e.Token)
 		}
 	}
@@ -583,9 +596,16 @@ func (s *state) notify(admitted []lockqueue.Entry[struct{}]) {
 
 // refreshWithoutAdmission is the renewal of a broken store.
 func (m *model) refreshWithoutAdmission(owner string, ttl time.Duration) *lockqueue.Entry[struct{}] {
-	for i := range m.queue {
-		if e := &m.queue[i]; e.Owner == owner && e.Until > 0 {
-			e.Until = max(e.Until, ttl)
+	own := m.entryOf(owner)
+	if own != nil {
+		own.Until = max(own.Until, ttl)
+	}
+	return own
+}
+
+func (m *model) entryOf(owner string) *lockqueue.Entry[struct{}] {
+	for e := range m.queue.All() {
+		if e.Owner == owner && e.Until > 0 {
 			return e
 		}
 	}
@@ -595,7 +615,7 @@ func (m *model) refreshWithoutAdmission(owner string, ttl time.Duration) *lockqu
 // lower is what a broken store does at a release: it gives back the tokens after the last that was
 // used.
 func (m *model) lower(owner string, last uint8, counter *lockqueue.Counter) {
-	for _, e := range m.queue {
+	for e := range m.queue.All() {
 		if e.Owner == owner && e.Token != 0 && e.Until > 0 && counter.Last == e.Token+int64(e.Tokens)-1 {
 			counter.Last = max(e.Token, int64(last))
 		}
@@ -613,20 +633,24 @@ func (m *model) passOver(s state, from int32, i int) {
 		return
 	}
 	passed := *first
-	m.queue = slices.DeleteFunc(m.queue, func(e lockqueue.Entry[struct{}]) bool { return e.Owner == passed.Owner })
+	m.edit(func(entries []lockqueue.Entry[struct{}]) []lockqueue.Entry[struct{}] {
+		return slices.DeleteFunc(entries, func(e lockqueue.Entry[struct{}]) bool { return e.Owner == passed.Owner })
+	})
 	counter := lockqueue.Counter{Last: int64(s.last) + 1}
 	_, notices := m.queue.Release(owners[msg.client], 0, 0, &counter)
 	if len(notices) == 0 {
 		return
 	}
-	holds := 0
-	for holds < len(m.queue) && m.queue[holds].Token != 0 {
-		holds++
-	}
 	passed.Token, passed.Tokens = int64(s.last)+1, 1
 	s.notify([]lockqueue.Entry[struct{}]{passed})
 	passed.Token = 0
-	m.queue = slices.Insert(m.queue, holds, passed)
+	m.edit(func(entries []lockqueue.Entry[struct{}]) []lockqueue.Entry[struct{}] {
+		holds := 0
+		for holds < len(entries) && entries[holds].Token != 0 {
+			holds++
+		}
+		return slices.Insert(entries, holds, passed)
+	})
 	m.save(&s.queue)
 	s.last = uint8(counter.Last)
 	s.notify(notices)
