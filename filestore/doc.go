@@ -74,6 +74,8 @@
 // A record with shared or limited holds has another format, 2. A version of this package without
 // such holds returns an error for the name, which is then neither free nor held there. Records of
 // exclusive holds are the same for all versions. A name has 10,000 holds at most, and 4 MiB of them.
+// Each request reads the holds of its name, and each change writes them all: beside 1,000 shared
+// holds one more takes milliseconds, and an exclusive one a tenth of a millisecond.
 // A waiter watches 32 of the processes that hold a name. It detects the death of any other within
 // 1 s.
 //

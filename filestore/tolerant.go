@@ -44,7 +44,7 @@ type tolerantHolds struct {
 	Size int64  `json:"size"`
 	Sum  uint32 `json:"crc32"`
 
-	holds []record // oldest first
+	holds []*record // oldest first
 }
 
 // entryOf returns the hold of an owner, or the keep after it, or nil if the owner has neither or it
@@ -57,8 +57,8 @@ func (r *record) entryOf(owner string, h *host) *record {
 		return nil
 	}
 	hash := ownerHash(owner)
-	for i := range r.Tolerant.holds {
-		if e := &r.Tolerant.holds[i]; e.Owner == hash && e.isUnexpired(h) {
+	for _, e := range r.Tolerant.holds {
+		if e.Owner == hash && e.isUnexpired(h) {
 			return e
 		}
 	}
@@ -80,13 +80,14 @@ func (r *record) with(old, after *record, h *host) record {
 		next.Name, next.Token = after.Name, max(next.Token, after.lastToken())
 	}
 	if t := r.Tolerant; t != nil {
-		next.Tolerant.holds = make([]record, 0, len(t.holds)+1)
-		for i := range t.holds {
-			switch e := &t.holds[i]; {
+		now := h.frozen()
+		next.Tolerant.holds = make([]*record, 0, len(t.holds)+1)
+		for _, e := range t.holds {
+			switch {
 			case e == old && after != nil:
-				next.Tolerant.holds = append(next.Tolerant.holds, *after)
-			case e != old && e.isUnexpired(h):
-				next.Tolerant.holds = append(next.Tolerant.holds, *e)
+				next.Tolerant.holds = append(next.Tolerant.holds, after)
+			case e != old && e.isUnexpired(now):
+				next.Tolerant.holds = append(next.Tolerant.holds, e)
 			}
 		}
 		if r.hasWaiter(h) {
@@ -94,7 +95,7 @@ func (r *record) with(old, after *record, h *host) record {
 		}
 	}
 	if after != nil && (old == nil || r.Tolerant == nil) {
-		next.Tolerant.holds = append(next.Tolerant.holds, *after)
+		next.Tolerant.holds = append(next.Tolerant.holds, after)
 	}
 	if len(next.Tolerant.holds) == 0 {
 		if next.Tolerant.Waiter == "" {
@@ -145,9 +146,9 @@ func (s *Store) liveHolds(r *record) (live []*record) {
 		}
 		return live
 	}
-	isDead := s.deathProbe()
-	for i := range r.Tolerant.holds {
-		if e := &r.Tolerant.holds[i]; e.isUnexpired(&s.host) {
+	now, isDead := s.host.frozen(), s.deathProbe()
+	for _, e := range r.Tolerant.holds {
+		if e.isUnexpired(now) {
 			if e.endIfDead(isDead); e.State != stateFree {
 				live = append(live, e)
 			}
@@ -166,9 +167,9 @@ func (r *record) endIfDead(isDead func(session string) bool) {
 // endDead ends the holds of dead processes in r, and removes a waiter whose process is dead. It
 // reports whether it changed r.
 func (s *Store) endDead(r *record) (found bool) {
-	isDead := s.deathProbe()
-	for i := range r.Tolerant.holds {
-		if e := &r.Tolerant.holds[i]; e.isUnexpired(&s.host) {
+	now, isDead := s.host.frozen(), s.deathProbe()
+	for _, e := range r.Tolerant.holds {
+		if e.isUnexpired(now) {
 			e.endIfDead(isDead)
 			found = found || e.State == stateFree
 		}
@@ -228,13 +229,13 @@ func (s *Store) refusalOf(r *record, req *driver.AcquireRequest) refusal {
 // isInTheWay reports whether some of the holds exclude a request. It ends the holds of each session
 // that isDead reports.
 func (s *Store) isInTheWay(
-	holds []record, req *driver.AcquireRequest, isDead func(session string) bool,
+	holds []*record, req *driver.AcquireRequest, isDead func(session string) bool,
 ) bool {
 	hash, weights := ownerHash(req.Owner), int64(max(req.Weight, 1))
-	for i := range holds {
-		e := &holds[i]
+	now := s.host.frozen()
+	for _, e := range holds {
 		own := e.State == stateKept && e.Owner == hash
-		if !own && req.Limit != 0 && (req.Limit < 0 || e.Limit < 0) || !e.isUnexpired(&s.host) {
+		if !own && req.Limit != 0 && (req.Limit < 0 || e.Limit < 0) || !e.isUnexpired(now) {
 			continue
 		}
 		if e.endIfDead(isDead); e.State == stateFree {
@@ -254,8 +255,7 @@ func (s *Store) holdInTheWay(r *record) driver.Record {
 	if r.Tolerant == nil {
 		return r.publicRecord(&s.host)
 	}
-	for i := range r.Tolerant.holds {
-		e := &r.Tolerant.holds[i]
+	for _, e := range r.Tolerant.holds {
 		if !e.isUnexpired(&s.host) {
 			continue
 		}
@@ -283,8 +283,7 @@ func (s *Store) mustRecordWaiter(r *record, req *driver.AcquireRequest, why refu
 func (r *record) encodeTolerant(size int, before *tolerantHolds) (page, behind []byte, err error) {
 	t := r.Tolerant
 	lines := make([]byte, 0, 400*len(t.holds))
-	for i := range t.holds {
-		e := &t.holds[i]
+	for _, e := range t.holds {
 		if e.line == "" {
 			line := *e
 			line.Format, line.Name, line.After, line.Until, line.Boot = tolerantFormat, "", 0, "", ""
@@ -348,14 +347,15 @@ func (r *record) parseHolds(data []byte) error {
 		return errNotWhole
 	}
 	text := string(data)
-	t.holds = make([]record, 0, strings.Count(text, "\n"))
+	records := make([]record, strings.Count(text, "\n")+1)
+	t.holds = make([]*record, 0, len(records))
 	last := int64(0)
 	for line := range strings.Lines(text) {
 		if len(t.holds) == maxHolds {
 			return fmt.Errorf("it has more than %d holds", maxHolds)
 		}
-		t.holds = append(t.holds, record{})
-		e := &t.holds[len(t.holds)-1]
+		e := &records[len(t.holds)]
+		t.holds = append(t.holds, e)
 		if err := e.parse(strings.TrimSuffix(line, "\n")); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -335,11 +336,37 @@ func TestDamagedTolerantRecords(t *testing.T) {
 	}
 }
 
+// The clock, which costs a system call, is read as often in a crowd as among few.
+func TestClockInACrowd(t *testing.T) {
+	readings := func(holders int) int64 {
+		var count atomic.Int64
+		h := newFakeHost().host()
+		uptime := h.uptime
+		h.uptime = func() time.Duration { count.Add(1); return uptime() }
+		s := openTestOn(t, h, t.TempDir())
+		for range holders {
+			acquireAs(t, s, limited("name", 200, 0), true)
+		}
+		s.sweeps.Wait()
+		count.Store(0)
+		req := limited("name", 200, 0)
+		acquireAs(t, s, req, true)
+		if outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}}); err != nil || outcomes[0] != driver.Renewed {
+			t.Fatal(outcomes, err)
+		}
+		released(t, s, req)
+		return count.Load()
+	}
+	if few, many := readings(5), readings(100); few != many {
+		t.Errorf("the clock was read %d times with 5 other holders, and %d times with 100", few, many)
+	}
+}
+
 // A name has no more holds than its record may have.
 func TestTooManyHolds(t *testing.T) {
-	holds := make([]record, maxHolds)
+	holds := make([]*record, maxHolds)
 	for i := range holds {
-		holds[i] = record{State: stateHeld, Limit: driver.Shared, Token: int64(i + 1), line: `{"holdfast":2}` + "\n"}
+		holds[i] = &record{State: stateHeld, Limit: driver.Shared, Token: int64(i + 1), line: `{"holdfast":2}` + "\n"}
 	}
 	rec := record{Name: "name", Tolerant: &tolerantHolds{holds: holds}}
 	if _, _, err := rec.encodeTolerant(0, nil); err != nil {

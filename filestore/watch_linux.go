@@ -511,8 +511,9 @@ func (n *watchedName) summarize(s *Store, rec *record) (sessions []string) {
 	if rec.hasWaiter(&s.host) {
 		add(t.WaitsUntil, t.WaiterSession)
 	}
-	for i := range t.holds {
-		if e := &t.holds[i]; e.isUnexpired(&s.host) {
+	now := s.host.frozen()
+	for _, e := range t.holds {
+		if e.isUnexpired(now) {
 			add(e.Expires, e.Session)
 			n.rec.Since = e.Since
 		}
@@ -543,7 +544,7 @@ func (s *Store) ownersToNotify(n *watchedName, rec *record) (owners []string) {
 				rec.Tolerant = &tolerantHolds{}
 			}
 			rec.Boot = s.host.boot
-			hold := record{
+			hold := &record{
 				State: stateHeld, Owner: ownerHash(req.Owner), Limit: req.Limit,
 				Boot: rec.Boot, Expires: math.MaxInt64,
 			}
