@@ -126,7 +126,9 @@ var (
 func (r *record) parseLine(line string) bool {
 	rest, valid := line, utf8.ValidString(line)
 	for i := range len(line) {
-		valid = valid && line[i] >= ' ' && line[i] != '\\'
+		if line[i] < ' ' || line[i] == '\\' {
+			return false
+		}
 	}
 	text := func(prefix string, field *string) {
 		if value, found := strings.CutPrefix(rest, prefix); found {
