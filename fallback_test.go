@@ -168,7 +168,7 @@ func (s *fallbackStore) change(f func(now time.Duration, c *lockqueue.Counter) [
 	listeners := s.listeners
 	s.mu.Unlock()
 	for _, e := range notices {
-		n := driver.Notice{Kind: driver.Granted, Name: "a", Owner: e.Owner, Token: e.Token, Tokens: e.Tokens}
+		n := driver.Notice{Kind: driver.Granted, Name: "a", Owner: e.Owner, Token: e.Token, Tokens: int(e.Tokens)}
 		if e.Token == 0 {
 			n.Kind = driver.Ask
 		}
@@ -186,13 +186,13 @@ func (s *fallbackStore) Guarantees() driver.Guarantees {
 
 func (s *fallbackStore) Acquire(_ context.Context, req driver.AcquireRequest) (res driver.AcquireResult, err error) {
 	s.change(func(now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[struct{}] {
-		entry := lockqueue.Entry[struct{}]{Owner: req.Owner, Tokens: req.Tokens}
+		entry := lockqueue.Entry[struct{}]{Owner: req.Owner, Tokens: int32(req.Tokens)}
 		own, notices, failure := s.queue.Acquire(lockqueue.Request[struct{}]{
 			Entry: entry, TTL: req.TTL, Queue: req.Queue, Claim: req.Claim,
 		}, now, c)
 		switch err = failure; {
 		case own != nil && own.Token != 0:
-			res = driver.AcquireResult{Granted: true, Token: own.Token, Tokens: own.Tokens}
+			res = driver.AcquireResult{Granted: true, Token: own.Token, Tokens: int(own.Tokens)}
 		case own != nil:
 			res.Queued, res.First = true, own == s.queue.First()
 			fallthrough

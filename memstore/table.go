@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -15,23 +16,24 @@ import (
 type lockTable struct {
 	mu      sync.Mutex
 	created time.Time
-	names   map[string]*lockedName // that have an entry, perhaps an expired one
-	unused  []*lockedName          // to be used again, so that a hold does not allocate
+	names   map[string]*queue // those with an entry, perhaps an expired one
+	unused  []*queue          // to be used again, so that a hold does not allocate
 	tokens  tokens
 	counter lockqueue.Counter // of the name in use
 	grants  uint              // the number of grants, which paces sweepExpired
 
+	watchers map[string][]entry // by name: requests for Ask notices without a place
+
 	openStores int // guarded by namedTables
 }
 
-// An entry is a hold, a place, or a request for Ask notices without a place, which has no token.
-type entry = lockqueue.Entry[holderData]
+type (
+	// A queue is the state of a name. Times are since lockTable.created, on the monotonic clock.
+	queue = lockqueue.Queue[holderData]
 
-// A lockedName is the state of one name. Times are since lockTable.created, on the monotonic clock.
-type lockedName struct {
-	queue    lockqueue.Queue[holderData]
-	watchers []entry // that requested Ask notices without a place
-}
+	// An entry is a hold, a place, or a request for Ask notices without a place, which has no token.
+	entry = lockqueue.Entry[holderData]
+)
 
 // holderData is what the table keeps with an entry.
 type holderData struct {
@@ -43,7 +45,8 @@ type holderData struct {
 func newLockTable() *lockTable {
 	return &lockTable{
 		created:    time.Now(),
-		names:      map[string]*lockedName{},
+		names:      map[string]*queue{},
+		watchers:   map[string][]entry{},
 		tokens:     tokens{aheadOfCounter: map[string]int64{}},
 		openStores: 1,
 	}
@@ -54,30 +57,30 @@ func (t *lockTable) monotonicNow() time.Duration { return time.Since(t.created) 
 // update runs f on the state of a name, while no other call uses the table. It then sends a notice
 // for each entry that f returns: Granted if the entry has a token, otherwise Ask.
 func (t *lockTable) update(
-	name string, f func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry,
+	name string, f func(q *queue, now time.Duration, c *lockqueue.Counter) []entry,
 ) {
 	t.mu.Lock()
-	n := t.names[name]
-	if n == nil {
+	q := t.names[name]
+	if q == nil {
 		if last := len(t.unused) - 1; last >= 0 {
-			n, t.unused = t.unused[last], t.unused[:last]
+			q, t.unused = t.unused[last], t.unused[:last]
 		} else {
-			n = &lockedName{}
+			q = &queue{}
 		}
-		t.names[name] = n
+		t.names[name] = q
 	}
 	now := t.monotonicNow()
 	t.counter = t.tokens.counterOf(name, t.created.Add(now).UnixMicro())
 	last := t.counter.Last
-	notified := f(n, now, &t.counter)
+	notified := f(q, now, &t.counter)
 	if t.counter.Last != last {
 		t.tokens.record(name, &t.counter)
 		t.sweepExpired(now)
 	}
-	if n.queue.Oldest() == nil && n.queue.First() == nil && len(n.watchers) == 0 {
+	if q.Oldest() == nil && q.First() == nil {
 		delete(t.names, name)
 		if len(t.unused) < sweepSize {
-			t.unused = append(t.unused, n)
+			t.unused = append(t.unused, q)
 		}
 	}
 	t.mu.Unlock()
@@ -87,40 +90,44 @@ func (t *lockTable) update(
 			kind = driver.Ask
 		}
 		e.Data.store.notices.Send(driver.Notice{
-			Kind: kind, Name: name, Owner: e.Owner, Token: e.Token, Tokens: e.Tokens,
+			Kind: kind, Name: name, Owner: e.Owner, Token: e.Token, Tokens: int(e.Tokens),
 		})
 	}
 }
 
 func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.AcquireResult, err error) {
-	queue := req.Queue
-	if req.NoPlace {
-		queue = 0
+	if req.Limit > driver.MaxLimit || req.Weight > driver.MaxLimit {
+		return res, fmt.Errorf("%w: a limit or weight above %d", driver.ErrInvalid, driver.MaxLimit)
 	}
-	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry {
-		own, notices, failure := n.queue.Acquire(lockqueue.Request[holderData]{
+	wait := req.Queue
+	if req.NoPlace {
+		wait = 0
+	}
+	t.update(req.Name, func(q *queue, now time.Duration, c *lockqueue.Counter) []entry {
+		own, notices, failure := q.Acquire(lockqueue.Request[holderData]{
 			Entry: entry{
-				Owner: req.Owner, Limit: req.Limit, Weight: req.Weight, Floor: req.Floor, Tokens: req.Tokens,
+				Owner: req.Owner, Limit: int32(max(req.Limit, driver.Shared)), Weight: int32(max(req.Weight, -1)),
+				Floor: req.Floor, Tokens: int32(min(req.Tokens, driver.MaxTokens)),
 				Data: holderData{s, req.Holder, req.Metadata},
 			},
-			TTL: req.TTL, Queue: queue, Claim: req.Claim,
+			TTL: req.TTL, Queue: wait, Claim: req.Claim,
 		}, now, c)
 		switch {
 		case failure != nil:
 			err = failure
 			return notices
 		case own != nil && own.Token != 0:
-			res = driver.AcquireResult{Granted: true, Token: own.Token, Tokens: own.Tokens}
+			res = driver.AcquireResult{Granted: true, Token: own.Token, Tokens: int(own.Tokens)}
 			return notices
 		case own != nil:
-			res.Queued, res.First = true, own == n.queue.First()
+			res.Queued, res.First = true, own == q.First()
 		case req.NoPlace && req.Queue > 0:
 			res.Queued = true
-			n.addWatcher(s, req.Owner, now, now+req.Queue)
+			t.addWatcher(s, req.Name, req.Owner, now, now+req.Queue)
 		}
-		if oldest := n.queue.Oldest(); oldest != nil {
+		if oldest := q.Oldest(); oldest != nil {
 			res.Held = t.holdRecord(req.Name, oldest, now)
-			res.Held.Waiting = n.waiting(now)
+			res.Held.Waiting = waiting(q, now)
 		}
 		return notices
 	})
@@ -128,8 +135,8 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 }
 
 func (t *lockTable) renew(req *driver.RenewRequest) (outcome driver.RenewOutcome) {
-	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry {
-		own, notices := n.queue.Renew(req.Owner, req.Token, req.TTL, now, c)
+	t.update(req.Name, func(q *queue, now time.Duration, c *lockqueue.Counter) []entry {
+		own, notices := q.Renew(req.Owner, req.Token, req.TTL, now, c)
 		switch {
 		case own == nil:
 			outcome = driver.RenewLost
@@ -144,10 +151,10 @@ func (t *lockTable) renew(req *driver.RenewRequest) (outcome driver.RenewOutcome
 }
 
 func (t *lockTable) release(req *driver.ReleaseRequest) (found bool) {
-	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) (notices []entry) {
-		found, notices = n.queue.Release(req.Owner, req.Keep, now, c)
+	t.update(req.Name, func(q *queue, now time.Duration, c *lockqueue.Counter) (notices []entry) {
+		found, notices = q.Release(req.Owner, req.Keep, now, c)
 		if found {
-			notices = n.appendWatchers(notices, now)
+			notices = t.appendWatchers(req.Name, notices, now)
 		}
 		return notices
 	})
@@ -155,13 +162,13 @@ func (t *lockTable) release(req *driver.ReleaseRequest) (found bool) {
 }
 
 func (t *lockTable) breakHold(req driver.BreakRequest) (rec driver.Record, found bool) {
-	t.update(req.Name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry {
-		notices := n.queue.Settle(now, c)
-		if n.queue.Oldest() == nil {
+	t.update(req.Name, func(q *queue, now time.Duration, c *lockqueue.Counter) []entry {
+		notices := q.Settle(now, c)
+		if q.Oldest() == nil {
 			return notices
 		}
-		waiting := n.waiting(now)
-		ended, more := n.queue.Break(req.Token, now, c)
+		waiting := waiting(q, now)
+		ended, more := q.Break(req.Token, now, c)
 		notices = append(notices, more...)
 		if found = len(ended) > 0; !found {
 			return notices
@@ -170,15 +177,15 @@ func (t *lockTable) breakHold(req driver.BreakRequest) (rec driver.Record, found
 			rec = withOther(rec, t.holdRecord(req.Name, &ended[i], now))
 		}
 		rec.Waiting = waiting
-		return n.appendWatchers(notices, now)
+		return t.appendWatchers(req.Name, notices, now)
 	})
 	return rec, found
 }
 
 func (t *lockTable) lookupRecord(name string) (rec driver.Record, found bool) {
-	t.update(name, func(n *lockedName, now time.Duration, c *lockqueue.Counter) []entry {
-		notices := n.queue.Settle(now, c)
-		rec = t.recordOf(name, n, now)
+	t.update(name, func(q *queue, now time.Duration, c *lockqueue.Counter) []entry {
+		notices := q.Settle(now, c)
+		rec = t.recordOf(name, q, now)
 		found = rec.Name != ""
 		return notices
 	})
@@ -190,11 +197,11 @@ func (t *lockTable) listRecords(prefix string) []driver.Record {
 	defer t.mu.Unlock()
 	now := t.monotonicNow()
 	var records []driver.Record
-	for name, n := range t.names {
+	for name, q := range t.names {
 		if !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		if rec := t.recordOf(name, n, now); rec.Name != "" {
+		if rec := t.recordOf(name, q, now); rec.Name != "" {
 			records = append(records, rec)
 		}
 	}
@@ -203,14 +210,14 @@ func (t *lockTable) listRecords(prefix string) []driver.Record {
 
 // recordOf describes the holds of a name, without their owners, as clients may see them. The Record
 // is zero if there are none.
-func (t *lockTable) recordOf(name string, n *lockedName, now time.Duration) (rec driver.Record) {
-	for e := range n.queue.All() {
+func (t *lockTable) recordOf(name string, q *queue, now time.Duration) (rec driver.Record) {
+	for e := range q.All() {
 		if e.Token != 0 && e.Until > now {
 			rec = withOther(rec, t.holdRecord(name, e, now))
 		}
 	}
 	if rec.Name != "" {
-		rec.Waiting = n.waiting(now)
+		rec.Waiting = waiting(q, now)
 	}
 	return rec
 }
@@ -233,11 +240,11 @@ func (t *lockTable) holdRecord(name string, h *entry, now time.Duration) driver.
 		Since:     t.created.Add(h.Since).Round(0),
 		Until:     t.created.Add(h.Until).Round(0),
 		Remaining: h.Until - now,
-		Limit:     h.Limit,
+		Limit:     int(h.Limit),
 		Metadata:  h.Data.metadata,
 	}
 	if h.Limit > 0 {
-		rec.Weight = max(h.Weight, 1)
+		rec.Weight = int(max(h.Weight, 1))
 	}
 	if h.Kept {
 		rec.Holder, rec.Kept, rec.Metadata = "", true, nil
@@ -246,8 +253,8 @@ func (t *lockTable) holdRecord(name string, h *entry, now time.Duration) driver.
 }
 
 // waiting returns how many places a name has.
-func (n *lockedName) waiting(now time.Duration) (count int) {
-	for e := range n.queue.All() {
+func waiting(q *queue, now time.Duration) (count int) {
+	for e := range q.All() {
 		if e.Token == 0 && e.Until > now {
 			count++
 		}
@@ -256,25 +263,31 @@ func (n *lockedName) waiting(now time.Duration) (count int) {
 }
 
 // addWatcher registers a request for Ask notices until a time, or prolongs that of the owner.
-func (n *lockedName) addWatcher(s *Store, owner string, now, until time.Duration) {
-	n.dropExpiredWatchers(now)
-	for i := range n.watchers {
-		if w := &n.watchers[i]; w.Data.store == s && w.Owner == owner {
+func (t *lockTable) addWatcher(s *Store, name, owner string, now, until time.Duration) {
+	watchers := t.liveWatchers(name, now)
+	for i := range watchers {
+		if w := &watchers[i]; w.Data.store == s && w.Owner == owner {
 			w.Until = max(w.Until, until)
 			return
 		}
 	}
-	n.watchers = append(n.watchers, entry{Owner: owner, Until: until, Data: holderData{store: s}})
+	t.watchers[name] = append(watchers, entry{Owner: owner, Until: until, Data: holderData{store: s}})
 }
 
 // appendWatchers appends the requests for Ask notices that have not expired.
-func (n *lockedName) appendWatchers(notified []entry, now time.Duration) []entry {
-	n.dropExpiredWatchers(now)
-	return append(notified, n.watchers...)
+func (t *lockTable) appendWatchers(name string, notified []entry, now time.Duration) []entry {
+	return append(notified, t.liveWatchers(name, now)...)
 }
 
-func (n *lockedName) dropExpiredWatchers(now time.Duration) {
-	n.watchers = slices.DeleteFunc(n.watchers, func(w entry) bool { return w.Until <= now })
+// liveWatchers drops the requests for Ask notices that have expired, and returns the others.
+func (t *lockTable) liveWatchers(name string, now time.Duration) []entry {
+	watchers := slices.DeleteFunc(t.watchers[name], func(w entry) bool { return w.Until <= now })
+	if len(watchers) == 0 {
+		delete(t.watchers, name)
+	} else {
+		t.watchers[name] = watchers
+	}
+	return watchers
 }
 
 // removeStore is called when a Store over the table is closed. When the last one is
@@ -290,6 +303,7 @@ func (t *lockTable) removeStore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.names)
+	clear(t.watchers)
 }
 
 // sweepEvery and sweepSize pace the removal of expired entries that no request has
@@ -305,13 +319,16 @@ func (t *lockTable) sweepExpired(now time.Duration) {
 	if t.grants%sweepEvery != 0 {
 		return
 	}
-	deleteMatching(t.names, func(n *lockedName) bool {
-		for e := range n.queue.All() {
+	deleteMatching(t.names, func(q *queue) bool {
+		for e := range q.All() {
 			if e.Until > now {
 				return false
 			}
 		}
-		return !slices.ContainsFunc(n.watchers, func(w entry) bool { return w.Until > now })
+		return true
+	})
+	deleteMatching(t.watchers, func(watchers []entry) bool {
+		return !slices.ContainsFunc(watchers, func(w entry) bool { return w.Until > now })
 	})
 	deleteMatching(t.tokens.aheadOfCounter, t.tokens.isObsolete)
 }

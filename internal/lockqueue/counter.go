@@ -31,7 +31,7 @@ func (c *Counter) next(floor int64) (int64, error) {
 }
 
 // grant grants an entry its tokens: one, if the last would be above driver.MaxTokensLead.
-func (c *Counter) grant(floor int64, token *int64, tokens *int) error {
+func (c *Counter) grant(floor int64, token *int64, tokens *int32) error {
 	first, err := c.next(floor)
 	if err != nil {
 		return err
@@ -40,6 +40,6 @@ func (c *Counter) grant(floor int64, token *int64, tokens *int) error {
 	if first+count-1 > max(c.Clock, floor)+driver.MaxTokensLead.Microseconds() {
 		count = 1
 	}
-	*token, *tokens, c.Last = first, int(count), first+count-1
+	*token, *tokens, c.Last = first, int32(count), first+count-1
 	return nil
 }

@@ -30,9 +30,9 @@ func TestCrowd(t *testing.T) {
 		most = max(most, entries)
 		now++
 		owner, ttl := fmt.Sprint("owner ", random.IntN(60)), time.Duration(1+random.IntN(100))
-		limit := []int{0, -1, -1, -1, 20, 20}[random.IntN(6)]
+		limit := []int32{0, -1, -1, -1, 20, 20}[random.IntN(6)]
 		req := lockqueue.Request[int]{
-			Entry: entry{Owner: owner, Limit: limit, Weight: random.IntN(1 + max(limit, 0)/4), Data: step},
+			Entry: entry{Owner: owner, Limit: limit, Weight: random.Int32N(1 + max(limit, 0)/4), Data: step},
 			TTL:   ttl, Queue: time.Duration(random.IntN(2) * random.IntN(50)), Claim: random.IntN(4) == 0,
 		}
 		verb, keep, token := random.IntN(100), time.Duration(random.IntN(2)*random.IntN(20)), int64(random.IntN(2))*c.Last

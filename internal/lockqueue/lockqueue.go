@@ -47,13 +47,13 @@ type Entry[D any] struct {
 	Owner string
 
 	// Limit and Weight are those of a driver.AcquireRequest.
-	Limit, Weight int
+	Limit, Weight int32
 
 	Floor  int64         // the smallest token to be granted
 	Token  int64         // of a hold the first of its tokens, of a place 0
-	Tokens int           // how many in a row: of a hold those granted, of a place those requested
 	Since  time.Duration // when it was admitted
 	Until  time.Duration // the end, exclusive
+	Tokens int32         // how many in a row: of a hold those granted, of a place those requested
 	Kept   bool          // the hold was released; it can be neither renewed nor released
 	Data   D
 
@@ -300,7 +300,7 @@ func (e *Entry[D]) weight() int {
 	if e.Limit <= 0 {
 		return 0
 	}
-	return max(e.Weight, 1)
+	return int(max(e.Weight, 1))
 }
 
 // admit makes holds of the places that may hold now, and returns copies of them without that of
@@ -308,7 +308,7 @@ func (e *Entry[D]) weight() int {
 // hold that is exclusive is the only one, and so the first.
 func (q *Queue[D]) admit(owner string, now time.Duration, c *Counter) (admitted []Entry[D], err error) {
 	for e := q.place; e != nil; e = q.place {
-		excluded := q.first.Limit == 0 || e.Limit == 0 || e.Limit > 0 && q.weights+e.weight() > e.Limit
+		excluded := q.first.Limit == 0 || e.Limit == 0 || e.Limit > 0 && q.weights+e.weight() > int(e.Limit)
 		if e != q.first && excluded {
 			return admitted, nil
 		}

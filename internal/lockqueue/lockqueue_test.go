@@ -49,7 +49,7 @@ func (s *queueStore) notify(entries []lockqueue.Entry[struct{}]) {
 	for _, e := range entries {
 		n := queuetest.Notice{Owner: e.Owner}
 		if e.Token != 0 {
-			n.Token, n.Tokens = e.Token, e.Tokens
+			n.Token, n.Tokens = e.Token, int(e.Tokens)
 		}
 		s.notices = append(s.notices, n)
 	}
@@ -58,7 +58,7 @@ func (s *queueStore) notify(entries []lockqueue.Entry[struct{}]) {
 func (s *queueStore) Acquire(req queuetest.Request) queuetest.Reply {
 	own, notices, err := s.queue.Acquire(lockqueue.Request[struct{}]{
 		Entry: lockqueue.Entry[struct{}]{
-			Owner: req.Owner, Limit: req.Limit, Weight: req.Weight, Floor: req.Floor, Tokens: req.Tokens,
+			Owner: req.Owner, Limit: int32(req.Limit), Weight: int32(req.Weight), Floor: req.Floor, Tokens: int32(req.Tokens),
 		},
 		TTL: req.TTL, Queue: req.Queue, Claim: req.Claim,
 	}, s.now, s.clock())
@@ -66,7 +66,7 @@ func (s *queueStore) Acquire(req queuetest.Request) queuetest.Reply {
 	reply := queuetest.Reply{Invalid: err != nil}
 	switch {
 	case own != nil && own.Token != 0:
-		reply.Token, reply.Tokens = own.Token, own.Tokens
+		reply.Token, reply.Tokens = own.Token, int(own.Tokens)
 		return reply
 	case own != nil:
 		reply.Queued, reply.First = true, own == s.queue.First()
@@ -144,9 +144,9 @@ func TestTokens(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		last, floor int64
-		want        int
+		want        int32
 		token       int64
-		count       int
+		count       int32
 	}{
 		{"the clock", 5, 5, 1, clock, 1},
 		{"one above the last", clock, 5, 1, clock + 1, 1},

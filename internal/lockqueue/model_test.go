@@ -444,7 +444,7 @@ func (m *model) load(entries *[modelClients]entry) {
 			break
 		}
 		full := m.newEntry(int(e.owner - 1))
-		full.Token, full.Tokens, full.Until = int64(e.token), int(e.count), time.Duration(e.until)
+		full.Token, full.Tokens, full.Until = int64(e.token), int32(e.count), time.Duration(e.until)
 		m.queue.Append(&full)
 	}
 }
@@ -461,7 +461,7 @@ func (m *model) newEntry(c int) lockqueue.Entry[struct{}] {
 	case 'S':
 		e.Limit = -1
 	default:
-		e.Limit, e.Weight = 2, int(m.kinds[c]-'0')
+		e.Limit, e.Weight = 2, int32(m.kinds[c]-'0')
 	}
 	return e
 }
