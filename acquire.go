@@ -112,11 +112,11 @@ func (a *acquireOp) run() (*Lock, error) {
 		w, err = a.enqueue()
 		switch {
 		case err != nil:
-		case w == nil || w.passed == nil && w.join == nil:
+		case w == nil:
 			lock, err = a.acquireAsHead()
 		case w.passed != nil:
 			if err = a.ctx.Err(); err != nil {
-				c.activeCalls.Go(w.passed.giveBack)
+				c.activeCalls.Go(w.passed.first.lock.discard)
 			} else {
 				lock = w.passed.first.newLock()
 			}

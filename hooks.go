@@ -254,27 +254,33 @@ func (l *lease) emit(e Event) {
 }
 
 // emitBegin calls the hook for the begin of a hold, took after that of the acquisition, and for its
-// end if that has come meanwhile. A lease that is given back has no begin.
+// end if that has come meanwhile. A lease that no caller has got has no begin.
 func (l *lease) emitBegin(took time.Duration) {
 	l.emit(Event{Kind: EventAcquired, Took: took, TTL: l.options.TTL})
-	if l.beginAndEnd.Add(1) == 2 {
-		l.emit(*l.endEvent)
+	l.c.mu.Lock()
+	l.beginEmitted = true
+	end := l.endEvent
+	l.c.mu.Unlock()
+	if end != nil {
+		l.emit(*end)
 	}
 }
 
-// emitEnd calls the hook for the end of a hold, or leaves that to emitBegin if the begin has not
-// been reported yet.
+// emitEnd calls the hook for the end of a hold, or leaves that to emitBegin if the hook for the begin
+// has not returned yet.
 func (l *lease) emitEnd(e Event) {
 	if l.c.hooks.Event == nil {
 		return
 	}
 	e.Held = l.c.clock.now() - l.grantedAt
-	if l.beginAndEnd.Load() == 0 {
+	l.c.mu.Lock()
+	begun := l.beginEmitted
+	if !begun {
 		pending := e
 		l.endEvent = &pending
-		if l.beginAndEnd.Add(1) == 1 {
-			return
-		}
 	}
-	l.emit(e)
+	l.c.mu.Unlock()
+	if begun {
+		l.emit(e)
+	}
 }

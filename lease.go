@@ -19,14 +19,12 @@ type lease struct {
 	head         *queueHead // its head in the queue; nil for an adopted lease
 	owner        string     // the secret
 	token        int64
-	firstToken   int64        // of the grant
-	tokens       int32        // of the grant
-	beginAndEnd  atomic.Int32 // how many of its begin and its end the hooks know of: see emitEnd
-	endEvent     *Event       // its end, if that came before the begin was reported
-	options      Options      // with all defaults
-	adoptedFrom  *string      // the public name of the Client that acquired it; nil if this one has
-	maybeGranted bool         // the store may have a hold or a place of the owner, or keep others out for it
-	inDoubt      bool         // the outcome of an attempt is unknown
+	firstToken   int64   // of the grant
+	tokens       int32   // of the grant
+	options      Options // with all defaults
+	adoptedFrom  *string // the public name of the Client that acquired it; nil if this one has
+	maybeGranted bool    // the store may have a hold or a place of the owner, or keep others out for it
+	inDoubt      bool    // the outcome of an attempt is unknown
 	releaseOnce  sync.Once
 	releaseErr   error
 
@@ -37,9 +35,9 @@ type lease struct {
 	keepUntil    atomic.Int64  // until when ReleaseKeep keeps the name, a reading of the clock; 0 if not
 	discarded    atomic.Bool   // no caller has used it, so that MinHold does not count
 
-	// Client.mu guards the fields from here to selfWaitWarned. Of endReason and inFlight, it guards
-	// the changes.
-	inFlight       atomic.Int32          // requests in flight that may extend it; after the end it only falls
+	// Client.mu guards the fields from here to endEvent. Of endReason, it guards the
+	// changes.
+	inFlight       int32                 // requests in flight that may extend it; after the end it only falls
 	endReason      atomic.Pointer[error] // nil as long as the lock is held; it is set once
 	handles        *handle               // the handles that are not released, and the last one that was
 	openHandles    int32                 // handles not yet released
@@ -55,6 +53,8 @@ type lease struct {
 	mustRelease    bool                  // it is not passed on: it may be lost, or ReleaseAll releases it
 	ticketIssued   bool                  // a ticket exists: another Client may have prolonged the lease
 	selfWaitWarned bool                  // a warning was logged that this Client waits for it for long
+	beginEmitted   bool                  // the hook for the begin of the hold has returned
+	endEvent       *Event                // the end of the hold, if it came before that
 
 	first handle // of the acquisition that made the lease; not a pointer, to save an allocation
 }

@@ -99,7 +99,7 @@ func (l *lease) passOn() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := l.head
-	if now >= l.dueAt || h == nil || h.lease != l || l.inFlight.Load() > 0 || l.renewalFailed ||
+	if now >= l.dueAt || h == nil || h.lease != l || l.inFlight > 0 || l.renewalFailed ||
 		l.mustRelease || l.keepUntil.Load() != 0 || time.Duration(l.latestExpiry.Load()) > now+l.options.TTL {
 		return false
 	}
@@ -124,10 +124,4 @@ func (l *lease) passOn() bool {
 	w.passed = next
 	close(w.ready)
 	return true
-}
-
-// giveBack ends a lease that was passed on to a caller that no longer wants it. The caller has
-// acquired nothing, so that nothing is logged and no hook is called.
-func (l *lease) giveBack() {
-	l.first.lock.discard()
 }

@@ -202,8 +202,8 @@ type waiter struct {
 }
 
 // enqueue makes the operation a head of the name's queue, and returns nil. If there is no room for
-// one, it waits. It returns a waiter with a lease instead if there is one that the operation may
-// join, or that was passed on to it.
+// another head, it waits. It returns a waiter only with a lease: one that the operation may join, or
+// one that was passed on to it.
 func (a *acquireOp) enqueue() (*waiter, error) {
 	c, limit, weight := a.c, a.options.limit(), a.options.Weight
 	for {
@@ -237,7 +237,7 @@ func (a *acquireOp) enqueue() (*waiter, error) {
 	}
 }
 
-// waitTurn waits in the queue until the operation leaves it as the head, or with a lease. The
+// waitTurn waits in the queue until the operation leaves it, and returns what enqueue returns. The
 // caller holds c.mu, which waitTurn unlocks.
 func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 	c := a.c
@@ -268,7 +268,10 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 		a.reportContended()
 		select {
 		case <-w.ready:
-			a.head = w.head
+			if w.head != nil {
+				a.head = w.head
+				return nil, nil
+			}
 			return w, nil
 		case <-changed:
 		case <-overdue:
@@ -289,9 +292,9 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 	case <-w.ready: // it came at the same moment
 		switch {
 		case w.passed != nil:
-			c.activeCalls.Go(w.passed.giveBack)
+			c.activeCalls.Go(w.passed.first.lock.discard)
 		case w.head != nil:
-			c.handOff(w.head)
+			c.admitNext(w.head)
 		}
 	default:
 		q.waiters.Remove(element)
@@ -371,9 +374,9 @@ func (q *nameQueue) waitingHead() *queueHead {
 // errNotAnswered is the error while nothing is known of a name.
 var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
 
-// handOff removes a head from its queue, and makes the first waiter a head in its place. The caller
+// admitNext removes a head from its queue, and makes the first waiter a head in its place. The caller
 // holds c.mu.
-func (c *Client) handOff(h *queueHead) {
+func (c *Client) admitNext(h *queueHead) {
 	q := h.queue
 	if l := h.lease; l != nil && l.token != l.firstToken {
 		q.yieldUntil = c.clock.now() + turnYield

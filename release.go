@@ -333,5 +333,5 @@ func (l *lease) unregister() {
 		delete(c.adopted, l)
 		return
 	}
-	c.handOff(l.head)
+	c.admitNext(l.head)
 }

@@ -96,7 +96,7 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals, places []*leas
 		switch {
 		case l.isPlace && l.dueAt <= now+placeTTL(l.options.TTL)/batchWindow:
 			s.remove(l) // until the outcome is known
-			l.inFlight.Add(1)
+			l.inFlight++
 			places = append(places, l)
 		case l.isPlace:
 			return expired, renewals, places
@@ -106,11 +106,8 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals, places []*leas
 		case l.dueAt < deadline && l.dueAt <= now+l.options.TTL/batchWindow:
 			l.dueAt = deadline
 			s.insertOrFix(l)
-			l.inFlight.Add(1)
+			l.inFlight++
 			renewals = append(renewals, l)
-		case l.dueAt <= now: // the deadline has moved since
-			l.dueAt = deadline
-			s.insertOrFix(l)
 		default:
 			return expired, renewals, places
 		}
@@ -333,13 +330,13 @@ func (l *lease) beginRequest() bool {
 	if l.endReason.Load() != nil {
 		return false
 	}
-	l.inFlight.Add(1)
+	l.inFlight++
 	return true
 }
 
 // endRequest unregisters such a request. The caller holds c.mu.
 func (l *lease) endRequest() {
-	if l.inFlight.Add(-1) == 0 && l.idle != nil {
+	if l.inFlight--; l.inFlight == 0 && l.idle != nil {
 		close(l.idle)
 		l.idle = nil
 	}
@@ -356,11 +353,8 @@ func (c *Client) endRequests(leases []*lease) {
 
 // waitIdle waits until no request is in flight that may extend the lease, which has ended.
 func (l *lease) waitIdle() {
-	if l.inFlight.Load() == 0 {
-		return
-	}
 	l.c.mu.Lock()
-	if l.inFlight.Load() == 0 {
+	if l.inFlight == 0 {
 		l.c.mu.Unlock()
 		return
 	}

@@ -53,7 +53,7 @@ type retryWaiter struct {
 	c        *Client
 	ctx      context.Context
 	fullName string
-	wake     chan struct{} // ends a pause, nil for a head, which has that of its queue
+	wake     chan struct{} // ends a pause; nil for a head, whose queueHead.wake does
 	pauses   int           // how many there were
 
 	head      *queueHead    // that the call is, or nil
@@ -131,8 +131,8 @@ func (w *retryWaiter) waitOutage(sent time.Duration, err error) error {
 	if first {
 		w.c.logWarning(w.ctx, "store unavailable, trying again", w.c.stripPrefix(w.fullName), err)
 	}
-	w.pauses++
 	pause := w.c.backoff.nthDelay(w.pauses)
+	w.pauses++
 	if after > 0 { // the store may serve sooner than announced
 		pause = min(after, time.Second) + jitter(4*time.Millisecond)
 	}

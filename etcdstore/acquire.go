@@ -180,14 +180,14 @@ func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.Acqu
 			}
 		}
 		if !driver.IsNotApplied(err) {
-			s.remember(name, req.Owner, func(e *entry) { e.doubtful = append(e.doubtful, l) })
+			s.remember(name, req.Owner, func(e *ownerState) { e.doubtful = append(e.doubtful, l) })
 		} else if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			s.putLease(l)
 		}
 		return false, q, err
 	}
 	if made = resp.Succeeded; made {
-		s.remember(name, req.Owner, func(e *entry) { e.token, e.lease = token, l })
+		s.remember(name, req.Owner, func(e *ownerState) { e.token, e.lease = token, l })
 	} else {
 		s.stock(l)
 	}
@@ -224,7 +224,7 @@ type queue struct {
 }
 
 func (s *Store) readQueue(ctx context.Context, name, owner string, token int64) (queue, error) {
-	resp, err := s.read(ctx, name, s.queueOps(name, owner, token)...)
+	resp, err := s.read(ctx, s.queueOps(name, owner, token)...)
 	if err != nil {
 		return queue{}, err
 	}
@@ -280,13 +280,13 @@ func (s *Store) decodeQueue(resp *clientv3.TxnResponse) (q queue, err error) {
 
 // remember changes the entry of an owner. From time to time it forgets those that have ended
 // without a Release.
-func (s *Store) remember(name, owner string, change func(e *entry)) {
+func (s *Store) remember(name, owner string, change func(e *ownerState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := [2]string{name, owner}
 	e := s.entries[key]
 	if e == nil {
-		e = &entry{}
+		e = &ownerState{}
 		s.entries[key] = e
 	}
 	change(e)

@@ -469,11 +469,11 @@ func TestOwnersThatAreForgotten(t *testing.T) {
 	now := time.Now()
 	ended, lasts := &lease{certain: now.Add(-2 * time.Hour)}, &lease{certain: now.Add(-time.Minute)}
 	for i := range 2000 {
-		s.remember("name", fmt.Sprint("ended", i), func(e *entry) { e.lease, e.doubtful = ended, []*lease{ended} })
+		s.remember("name", fmt.Sprint("ended", i), func(e *ownerState) { e.lease, e.doubtful = ended, []*lease{ended} })
 		if i == 0 {
-			s.remember("name", "holds", func(e *entry) { e.lease = lasts })
-			s.remember("name", "is in doubt", func(e *entry) { e.lease, e.doubtful = ended, []*lease{ended, lasts} })
-			s.remember("name", "watches", func(e *entry) { e.watchedUntil = now.Add(time.Hour) })
+			s.remember("name", "holds", func(e *ownerState) { e.lease = lasts })
+			s.remember("name", "is in doubt", func(e *ownerState) { e.lease, e.doubtful = ended, []*lease{ended, lasts} })
+			s.remember("name", "watches", func(e *ownerState) { e.watchedUntil = now.Add(time.Hour) })
 		}
 		if len(s.entries) > 1024 {
 			t.Fatalf("%d owners are remembered", len(s.entries))

@@ -68,7 +68,7 @@ func TestRenewalsBesideABadMember(t *testing.T) {
 				expireInMind(s)
 				endStreams(s)
 				if i%2 == 1 {
-					_, err := s.read(t.Context(), "name", clientv3.OpGet("name")) // The turns are the other way round.
+					_, err := s.read(t.Context(), clientv3.OpGet("name")) // The turns are the other way round.
 					must(t, err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

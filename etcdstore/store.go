@@ -70,17 +70,17 @@ type Store struct {
 
 	mu      sync.Mutex // guards all below, and the leases
 	closed  bool
-	entries map[[2]string]*entry // by name and owner
-	sweepAt int                  // the number of entries at which to look for old ones
-	idle    map[int64][]*lease   // without keys, by seconds
+	entries map[[2]string]*ownerState // by name and owner
+	sweepAt int                       // the number of entries at which to look for old ones
+	idle    map[int64][]*lease        // without keys, by seconds
 
 	streamCount int // with and without users
 
 	counters map[byte]*lease // for last tokens, by a hash of the name
 }
 
-// An entry is what this Store knows of a hold or place that was requested through it.
-type entry struct {
+// An ownerState is what this Store knows of a hold or place that was requested through it.
+type ownerState struct {
 	token        int64 // 0 if it is not known
 	lease        *lease
 	doubtful     []*lease // of requests without a reply, which may be on their way
@@ -99,7 +99,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	s := &Store{
 		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix), streams: make(chan keepAliveStream, maxStreams), finding: make(chan struct{}, 1), lateStatus: time.Second,
 		unconnected: new(atomic.Pointer[string]),
-		entries:     map[[2]string]*entry{}, sweepAt: 1024, idle: map[int64][]*lease{}, counters: map[byte]*lease{},
+		entries:     map[[2]string]*ownerState{}, sweepAt: 1024, idle: map[int64][]*lease{}, counters: map[byte]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.revoking, s.endRevoking = context.WithCancel(context.Background())
@@ -145,7 +145,7 @@ func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notices.N
 
 // Identity implements [driver.Identifier]: the ID of the cluster.
 func (s *Store) Identity(ctx context.Context) (string, error) {
-	resp, err := s.read(ctx, "identity", clientv3.OpGet(s.prefix+"identity", clientv3.WithKeysOnly()))
+	resp, err := s.read(ctx, clientv3.OpGet(s.prefix+"identity", clientv3.WithKeysOnly()))
 	if err != nil {
 		return "", err
 	}
@@ -501,8 +501,8 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // read sends reads that are served at one revision, which a majority confirms.
-func (s *Store) read(ctx context.Context, text string, gets ...clientv3.Op) (*clientv3.TxnResponse, error) {
-	if err := s.check(ctx, text); err != nil {
+func (s *Store) read(ctx context.Context, gets ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	if err := s.check(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := bounded(ctx)

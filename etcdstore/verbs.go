@@ -39,7 +39,7 @@ func (s *Store) renew(ctx context.Context, began time.Time, reqs []driver.RenewR
 	for _, req := range reqs {
 		gets = append(gets, clientv3.OpGet(s.ownKey(req.Name, req.Owner)), s.getFront(req.Name))
 	}
-	resp, err := s.read(ctx, "renewals", gets...)
+	resp, err := s.read(ctx, gets...)
 	if half := len(reqs) / 2; half > 0 && (errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrTooManyOps)) {
 		return cmp.Or(s.renew(ctx, began, reqs[:half], outcomes[:half]), s.renew(ctx, began, reqs[half:], outcomes[half:]))
 	}
@@ -147,7 +147,7 @@ func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProl
 		s.putLease(l)
 		return driver.RenewUnknown, err
 	case err != nil:
-		s.remember(p.name, p.owner, func(e *entry) { e.doubtful = append(e.doubtful, l) })
+		s.remember(p.name, p.owner, func(e *ownerState) { e.doubtful = append(e.doubtful, l) })
 		return driver.RenewUnknown, err
 	case !resp.Succeeded: // Another request has changed the entry, or ended it.
 		s.putLease(l)
@@ -157,7 +157,7 @@ func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProl
 		return driver.RenewUnknown, fmt.Errorf("another request of the owner has changed %q", p.name)
 	}
 	unused := false
-	s.remember(p.name, p.owner, func(e *entry) {
+	s.remember(p.name, p.owner, func(e *ownerState) {
 		// The lease may be in doubt, or of another process.
 		unused = e.lease == p.lease && !slices.Contains(e.doubtful, p.lease)
 		e.token, e.lease = token, l
@@ -179,7 +179,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 	}
 	began := time.Now()
 	own, key := s.ownKey(req.Name, req.Owner), [2]string{req.Name, req.Owner}
-	var known entry
+	var known ownerState
 	s.mu.Lock()
 	e := s.entries[key]
 	if e != nil {
@@ -189,7 +189,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 	s.mu.Unlock()
 	token := known.token
 	if token == 0 {
-		resp, err := s.read(ctx, req.Name, clientv3.OpGet(own))
+		resp, err := s.read(ctx, clientv3.OpGet(own))
 		if err != nil {
 			return false, err
 		}
@@ -274,7 +274,10 @@ func (s *Store) getFront(name string) clientv3.Op {
 
 // readFront reads the hold or keep of a name, and more. The count is 0 if there is none.
 func (s *Store) readFront(ctx context.Context, name string, more ...clientv3.Op) (f found, count int, resp *clientv3.TxnResponse, err error) {
-	if resp, err = s.read(ctx, name, append(more, s.getFront(name))...); err != nil {
+	if err = s.check(ctx, name); err != nil {
+		return f, 0, nil, err
+	}
+	if resp, err = s.read(ctx, append(more, s.getFront(name))...); err != nil {
 		return f, 0, nil, err
 	}
 	front := resp.Responses[len(more)].GetResponseRange()
@@ -320,7 +323,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 		var names []listed // still to be yielded
 		last := -1         // the index of the last one that is no error
 		for more := true; more; {
-			resp, err := s.read(ctx, "list", clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(500), clientv3.WithRev(revision)))
+			resp, err := s.read(ctx, clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(500), clientv3.WithRev(revision)))
 			if errors.Is(err, rpctypes.ErrCompacted) && revision > 0 {
 				if revision = 0; len(names) > 0 { // The name may have changed since.
 					begin, names, last = s.prefix+"rec/"+names[0].name+"\x00", nil, -1

@@ -16,7 +16,7 @@ import (
 func (s *Store) watch(name, owner string, replaces bool, until time.Time, run func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	begins := false
-	s.remember(name, owner, func(e *entry) {
+	s.remember(name, owner, func(e *ownerState) {
 		if e.endWatch != nil && (!replaces || !until.IsZero() && until.Before(e.watchedUntil)) {
 			return
 		}
@@ -127,7 +127,7 @@ func (s *Store) watchName(ctx context.Context, name, owner string, revision int6
 			return
 		}
 		// What happened meanwhile may have been compacted.
-		if resp, err := s.read(ctx, name, clientv3.OpGet(begin, clientv3.WithKeysOnly())); err == nil {
+		if resp, err := s.read(ctx, clientv3.OpGet(begin, clientv3.WithKeysOnly())); err == nil {
 			revision = resp.Header.Revision
 			s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
 		}

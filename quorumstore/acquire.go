@@ -89,7 +89,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 				}
 				return res, nil
 			}
-			r.undo(ctx)(ctx)
+			r.undo(ctx)()
 			return driver.AcquireResult{}, err
 		}
 		if outcome == verdictBusy && !r.confirmsHold(&seen) {
@@ -104,7 +104,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 			req.Queue = queue
 			s.prolongWaiter(&req, true)
 		case outcome == verdictBusy || outcome == verdictUnavailable || n >= maxRounds:
-			return r.finalResult(outcome, waitUndone(ctx))
+			return r.finalResult(outcome, waitUndone())
 		}
 		if outcome == verdictSplit || outcome != verdictBusy && n > 1 {
 			pause := max(basePause, took) << (n - 1)

@@ -32,7 +32,7 @@ type ownerState struct {
 type nodeQueue struct {
 	current    *nodeRequest // in flight; nil if there is none
 	waiting    []*nodeRequest
-	sent       int       // how many requests were sent, but those sent again
+	sent       int       // how many requests were sent, without repetitions
 	unknown    bool      // an acquisition has ended without a reply, and may still arrive
 	doubtUntil time.Time // see doubtTime
 }
@@ -45,7 +45,7 @@ type nodeRequest struct {
 
 	undoes *nodeRequest // the acquisition that a release undoes; nil if it is sent in any case
 	resent int          // how often a release was sent before
-	place  int          // nodeQueue.sent when it was sent before
+	sentAs int          // nodeQueue.sent when it was first sent
 
 	sent    *quorumbatch.Request // what the node gets when its turn has come: see prepare
 	mayHold bool                 // an acquisition has ended, and may have left a hold
@@ -209,7 +209,7 @@ func (s *Store) send(n *node, requests []*nodeRequest) {
 // request, r.Err is the reason. The caller holds s.mu.
 func (s *Store) prepare(n *node, r *nodeRequest) {
 	q, now := &r.owner.queues[n.index], time.Now()
-	superseded := r.resent > 0 && r.place != q.sent
+	superseded := r.resent > 0 && r.sentAs != q.sent
 	needless := r.undoes != nil && !r.undoes.mayHold
 	switch {
 	case s.alive.Err() != nil:
@@ -226,7 +226,7 @@ func (s *Store) prepare(n *node, r *nodeRequest) {
 		if r.resent == 0 {
 			q.sent++
 		}
-		r.place = q.sent
+		r.sentAs = q.sent
 	}
 }
 

@@ -70,7 +70,7 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 // acquisitions that wait. The function that it returns waits for the nodes that granted, for
 // Options.Timeout at most, or until ctx or the Store ends. It reports whether all of them confirmed
 // the release.
-func (r *round) undo(ctx context.Context) (wait func(ctx context.Context) bool) {
+func (r *round) undo(ctx context.Context) (wait func() bool) {
 	s := r.s
 	granted, replied, confirmed := 0, 0, 0
 	f := newFanOut[*quorumbatch.Request](ctx, s, s.timeout)
@@ -107,7 +107,7 @@ func (r *round) undo(ctx context.Context) (wait func(ctx context.Context) bool) 
 	if granted == 0 {
 		f.stopCounting()
 	}
-	return func(ctx context.Context) bool {
+	return func() bool {
 		_ = f.wait(ctx) // whatever ended it, confirmed counts
 		return confirmed == granted
 	}

@@ -62,7 +62,7 @@ func (s *Store) recordSent(n *node, r *nodeRequest) {
 		return
 	}
 	pause := resendAfter[r.resent]
-	again := &nodeRequest{owner: o, Request: quorumbatch.Request{Release: r.Release}, resent: r.resent + 1, place: r.place}
+	again := &nodeRequest{owner: o, Request: quorumbatch.Request{Release: r.Release}, resent: r.resent + 1, sentAs: r.sentAs}
 	if again.Release.Keep > 0 {
 		again.Release.Keep = max(again.Release.Keep-pause, driver.MinTTL)
 	}

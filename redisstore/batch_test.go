@@ -96,7 +96,7 @@ func at(t *testing.T, server *servers.Redis, s *Store, now, last int64, locks in
 	t.Helper()
 	server.Do("FLUSHALL")
 	server.Do("SET", s.counterKey(""), strconv.FormatInt(last, 10))
-	r := &scriptBatch{script: acquireScript}
+	r := &scriptRun{script: acquireScript}
 	for i := range locks {
 		r.calls = append(r.calls, mustAcquireCall(t, s, request(strconv.Itoa(i), time.Minute)))
 	}

@@ -15,17 +15,17 @@ import (
 // maxRedirects is how often a request is sent anew because a slot of a cluster has moved.
 const maxRedirects = 4
 
-// A batchTarget is the server that a script batch is sent to.
-type batchTarget struct {
+// A runTarget is the server that a run of a script is sent to.
+type runTarget struct {
 	client redis.Cmdable
 	asking bool // the node is still taking over the slot
 }
 
 // sendAndWait makes one round trip to each master concerned, which lasts until enough of its
 // replicas have the changes, and follows the redirections by nodes of a cluster.
-func (s *Store) sendAndWait(ctx context.Context, runs []*scriptBatch) {
+func (s *Store) sendAndWait(ctx context.Context, runs []*scriptRun) {
 	for range maxRedirects {
-		byPlace := map[batchTarget][]*scriptBatch{}
+		byPlace := map[runTarget][]*scriptRun{}
 		for _, r := range runs {
 			at, err := s.targetOf(ctx, r)
 			if err != nil {
@@ -41,19 +41,19 @@ func (s *Store) sendAndWait(ctx context.Context, runs []*scriptBatch) {
 		if !s.cluster {
 			return
 		}
-		runs = slices.DeleteFunc(slices.Clone(runs), func(r *scriptBatch) bool {
+		runs = slices.DeleteFunc(slices.Clone(runs), func(r *scriptRun) bool {
 			err := r.cmd.Err()
 			return err == nil || !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK")
 		})
 	}
 }
 
-// targetOf returns the target of a script batch: the node that the last reply names, or else the
+// targetOf returns the target of a run of a script: the node that the last reply names, or else the
 // server of its locks.
-func (s *Store) targetOf(ctx context.Context, r *scriptBatch) (batchTarget, error) {
+func (s *Store) targetOf(ctx context.Context, r *scriptRun) (runTarget, error) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
-		return batchTarget{client: s.client}, nil
+		return runTarget{client: s.client}, nil
 	}
 	last := r.cmd.Err()
 	addr, moved := redis.IsMovedError(last)
@@ -63,7 +63,7 @@ func (s *Store) targetOf(ctx context.Context, r *scriptBatch) (batchTarget, erro
 	asked, asking := redis.IsAskError(last)
 	if !moved && !asking {
 		master, err := cluster.MasterForKey(ctx, r.calls[0].lock)
-		return batchTarget{client: master}, err
+		return runTarget{client: master}, err
 	}
 	if asking {
 		addr = asked
@@ -81,10 +81,10 @@ func (s *Store) targetOf(ctx context.Context, r *scriptBatch) (batchTarget, erro
 	if err == nil && node == nil {
 		err = last // The list of nodes is being read anew.
 	}
-	return batchTarget{node, asking}, err
+	return runTarget{node, asking}, err
 }
 
-func (s *Store) sendAndConfirm(ctx context.Context, at batchTarget, runs []*scriptBatch) {
+func (s *Store) sendAndConfirm(ctx context.Context, at runTarget, runs []*scriptRun) {
 	o := &s.options
 	pipe := at.client.Pipeline()
 	for _, r := range runs {
@@ -125,7 +125,7 @@ func (s *Store) sendAndConfirm(ctx context.Context, at batchTarget, runs []*scri
 }
 
 // releaseAcquired releases the locks that were acquired, and reports whether all of them are free.
-func (s *Store) releaseAcquired(ctx context.Context, master redis.Cmdable, runs []*scriptBatch) bool {
+func (s *Store) releaseAcquired(ctx context.Context, master redis.Cmdable, runs []*scriptRun) bool {
 	var held []*call
 	for _, r := range runs {
 		if r.script != acquireScript || r.cmd.Err() != nil {

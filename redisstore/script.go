@@ -142,9 +142,9 @@ func (noRetry) NoRetry() bool { return true }
 // enough not to hold up the server's other clients.
 const scriptMax = 64
 
-// A scriptBatch is one run of a script for the calls of a batch that can share it: in a cluster,
+// A scriptRun is one run of a script for the calls of a batch that can share it: in a cluster,
 // those on one hash slot.
-type scriptBatch struct {
+type scriptRun struct {
 	script *script
 	tag    string
 	calls  []*call
@@ -166,16 +166,16 @@ type scriptBatch struct {
 
 // groupCalls divides a batch into runs of scripts. Calls on one lock are in different runs, in the
 // order of the batch: an acquisition may be sent together with the release that undoes it.
-func groupCalls(batch []*call) []*scriptBatch {
+func groupCalls(batch []*call) []*scriptRun {
 	if len(batch) == 1 {
-		return []*scriptBatch{{script: batch[0].script, tag: batch[0].tag, calls: batch}}
+		return []*scriptRun{{script: batch[0].script, tag: batch[0].tag, calls: batch}}
 	}
 	type kind struct {
 		script *script
 		tag    string
 	}
-	var all []*scriptBatch
-	open := make(map[kind]*scriptBatch, 2)
+	var all []*scriptRun
+	open := make(map[kind]*scriptRun, 2)
 	locks := make(map[string]bool, len(batch)) // those in open
 	for _, c := range batch {
 		if locks[c.lock] {
@@ -186,7 +186,7 @@ func groupCalls(batch []*call) []*scriptBatch {
 		k := kind{c.script, c.tag}
 		r := open[k]
 		if r == nil || len(r.calls) == scriptMax {
-			r = &scriptBatch{script: c.script, tag: c.tag}
+			r = &scriptRun{script: c.script, tag: c.tag}
 			open[k] = r
 			all = append(all, r)
 		}
@@ -197,7 +197,7 @@ func groupCalls(batch []*call) []*scriptBatch {
 
 // prepareCommand makes the command of the run: by the hash of the script, or in full for a server
 // that does not know it.
-func (s *Store) prepareCommand(ctx context.Context, r *scriptBatch, inFull bool) {
+func (s *Store) prepareCommand(ctx context.Context, r *scriptRun, inFull bool) {
 	text, sha := r.script.source()
 	var verb, script any = "evalsha", sha
 	if inFull {
@@ -258,7 +258,7 @@ func (s *Store) sharedKeysOf(tag string) []any {
 
 // replyTo returns the script's reply to call i, and false unless there is a reply to each call. If
 // nothing special has happened, one number is the reply to all calls.
-func (r *scriptBatch) replyTo(i int) (any, bool) {
+func (r *scriptRun) replyTo(i int) (any, bool) {
 	switch reply := r.cmd.Val().(type) {
 	case []any:
 		if len(reply) == len(r.calls) {
@@ -274,7 +274,7 @@ func (r *scriptBatch) replyTo(i int) (any, bool) {
 }
 
 // isGuardUndecided reports whether the server needs more information to decide whether it abstains.
-func (r *scriptBatch) isGuardUndecided() bool {
+func (r *scriptRun) isGuardUndecided() bool {
 	reply, _ := r.cmd.Val().([]any)
 	return (r.script == acquireScript || r.script == claimScript) && slices.ContainsFunc(reply, func(one any) bool {
 		words, _ := one.([]any)
@@ -292,7 +292,7 @@ func isOpenAlone(c *call) bool {
 }
 
 // distribute gives every call of the run its reply.
-func (r *scriptBatch) distribute() {
+func (r *scriptRun) distribute() {
 	reply, err := r.cmd.Result()
 	if err == nil && reply == nil {
 		// The connection could not be set up, with a wrong password for instance: the client

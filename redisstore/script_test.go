@@ -18,7 +18,7 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	down := errors.New("the connection was refused")
 	for _, reply := range []any{nil, "OK", []any{}, []any{int64(1)}, []any{int64(1), int64(1), int64(1)}} {
-		r := &scriptBatch{script: releaseScript, calls: []*call{{}, {}}, cmd: redis.NewCmd(t.Context())}
+		r := &scriptRun{script: releaseScript, calls: []*call{{}, {}}, cmd: redis.NewCmd(t.Context())}
 		r.cmd.SetVal(reply)
 		if reply == nil {
 			r.err = down
@@ -41,7 +41,7 @@ func TestAlikeIsSaidOnce(t *testing.T) {
 	s := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), nil)
 	defer s.client.Close()
 	words := func(ttls ...time.Duration) int {
-		r := &scriptBatch{script: acquireScript}
+		r := &scriptRun{script: acquireScript}
 		for i, ttl := range ttls {
 			r.calls = append(r.calls, mustAcquireCall(t, s, request(strconv.Itoa(i), ttl)))
 		}

@@ -29,7 +29,7 @@ func (s *Store) sendBatch(values context.Context, deadline time.Time, batch []*c
 }
 
 // sendKnown makes one round trip, and another one for the scripts that a server does not know.
-func (s *Store) sendKnown(ctx context.Context, runs []*scriptBatch) {
+func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 	for inFull := false; len(runs) > 0; inFull = true {
 		for _, r := range runs {
 			s.prepareCommand(ctx, r, inFull)
@@ -52,7 +52,7 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptBatch) {
 		if inFull {
 			return
 		}
-		var unknown []*scriptBatch
+		var unknown []*scriptRun
 		for _, r := range runs {
 			if err := r.cmd.Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 				unknown = append(unknown, r)
@@ -64,8 +64,8 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptBatch) {
 
 // sendGuarded sends acquisitions again if their server does not know whether it has to abstain,
 // with the setting that decides it: see lua/guard.lua. None of them has changed anything.
-func (s *Store) sendGuarded(ctx context.Context, runs []*scriptBatch) {
-	open := slices.DeleteFunc(slices.Clone(runs), func(r *scriptBatch) bool { return !r.isGuardUndecided() })
+func (s *Store) sendGuarded(ctx context.Context, runs []*scriptRun) {
+	open := slices.DeleteFunc(slices.Clone(runs), func(r *scriptRun) bool { return !r.isGuardUndecided() })
 	if len(open) == 0 {
 		return
 	}
@@ -93,8 +93,8 @@ const backlogTTL = "repl-backlog-ttl"
 // them, and one with a single key runs. sendApart returns the runs that have the replies. A free
 // lock cannot be granted meanwhile, since its token takes more keys, and nothing can be done with
 // its queue. A held lock can be renewed, released and described.
-func (s *Store) sendApart(ctx context.Context, runs []*scriptBatch) []*scriptBatch {
-	var all, apart []*scriptBatch
+func (s *Store) sendApart(ctx context.Context, runs []*scriptRun) []*scriptRun {
+	var all, apart []*scriptRun
 	for _, r := range runs {
 		err := r.cmd.Err()
 		if err == nil || !redis.HasErrorPrefix(err, "TRYAGAIN") {
@@ -102,7 +102,7 @@ func (s *Store) sendApart(ctx context.Context, runs []*scriptBatch) []*scriptBat
 			continue
 		}
 		for _, c := range r.calls {
-			one := &scriptBatch{script: r.script, tag: r.tag, calls: []*call{c}, alone: true, originalErr: err}
+			one := &scriptRun{script: r.script, tag: r.tag, calls: []*call{c}, alone: true, originalErr: err}
 			if r.script == acquireScript || r.script == claimScript {
 				one.script = heldScript
 			}

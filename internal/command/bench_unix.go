@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/holdfast-go/holdfast/internal/measure"
 )
@@ -123,7 +122,7 @@ func (b *benchCommand) printReport(report *measure.Report) error {
 }
 
 // onTerminal reports whether progress is shown.
-func (c *cli) onTerminal() bool { return !c.quiet && term.IsTerminal(int(os.Stderr.Fd())) }
+func (c *cli) onTerminal() bool { return !c.quiet && isTerminal(os.Stderr) }
 
 // progress returns a function that shows on a terminal what is measured, nil without a
 // terminal.

@@ -17,12 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
-// The exit codes of an examination.
-const (
-	exitWarned = 1 // the worst finding is a warning
-	exitUnfit  = 2 // one is a failure
-)
-
 const doctorLong = `Doctor examines the store for what endangers locks: the settings of its servers,
 the rights of the user, how long requests take, whether a lock can be taken,
 refuses another owner and is released, whether a waiter is notified of that, and

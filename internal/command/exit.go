@@ -15,8 +15,13 @@ import (
 // The exit codes of holdfast itself, by the custom of sysexits.h and of the shell where they
 // have one. A command of "holdfast run" returns its own exit code.
 const (
+	exitNobody      = 1   // the lock is not held, or the answer to a question was no
+	exitWarned      = 1   // doctor: the worst finding is a warning
+	exitFound       = 1   // torture: it has found something
+	exitUnfit       = 2   // doctor: a finding is a failure
 	exitUsage       = 64  // the command line, a name or a URL is wrong
 	exitUnavailable = 69  // the store cannot be reached, or failed
+	exitOutput      = 74  // standard output, or a file, cannot be written
 	exitBusy        = 75  // another owner holds the lock
 	exitLost        = 121 // the lock was lost, and the command was stopped
 	exitUnconfirmed = 122 // the command ended, but the lock was lost before, or may not be free

@@ -18,12 +18,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-// More exit codes, of the subcommands that look at locks.
-const (
-	exitNobody = 1  // the lock is not held, or the answer to a question was no
-	exitOutput = 74 // standard output, or a file, cannot be written
-)
-
 // openClient returns a client for reading locks; it takes none.
 func (c *cli) openClient(ctx context.Context) (*holdfast.Client, error) {
 	config := &holdfast.Config{MaxOutage: c.maxOutage, Logger: c.newLogger(os.Stderr)}

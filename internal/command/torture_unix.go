@@ -123,9 +123,6 @@ func openStores(ctx context.Context, urls []string, config *holdfast.Config) (*h
 	return holdfast.Open(ctx, (&stores{urls: urls}).URL(), config)
 }
 
-// exitFound is the exit code of a torture that has found something.
-const exitFound = 1
-
 func (t *tortureCommand) prepareAndRun(ctx context.Context) (err error) {
 	if err := t.checkFlags(); err != nil {
 		return err

@@ -114,7 +114,7 @@ func (u *uiCommand) serve(ctx context.Context) error {
 	if !isLoopback(u.listen) && u.options.Token == "" && !u.options.BehindProxy {
 		return usageError(fmt.Errorf("--listen %s can be reached from elsewhere, and nothing guards the page", u.listen), "--token-file FILE or --behind-proxy")
 	}
-	clients, err := u.openStores(ctx)
+	clients, err := u.openEach(ctx)
 	defer func() {
 		for _, client := range clients {
 			_ = client.Close() // it holds nothing
@@ -155,8 +155,8 @@ func (u *uiCommand) serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// openStores opens each store by itself. One that does not answer is shown so.
-func (u *uiCommand) openStores(ctx context.Context) (clients []*holdfast.Client, err error) {
+// openEach opens a Client for each store. A store that does not answer is shown as silent.
+func (u *uiCommand) openEach(ctx context.Context) (clients []*holdfast.Client, err error) {
 	if err := u.store.checkURLs(); err != nil {
 		return nil, err
 	}

@@ -94,10 +94,7 @@ func (s *screen) renderLines(p *lockview.Snapshot, age time.Duration, stale bool
 }
 
 func (s *screen) heading(p *lockview.Snapshot, age time.Duration, stale bool) string {
-	noun, at, waiting, note := "locks", p.At, 0, ""
-	if len(p.Locks) == 1 {
-		noun = "lock"
-	}
+	at, waiting, note := p.At, 0, ""
 	for _, rec := range p.Locks {
 		waiting += rec.Waiting
 	}
@@ -107,7 +104,7 @@ func (s *screen) heading(p *lockview.Snapshot, age time.Duration, stale bool) st
 	if stale && !p.Answered.IsZero() {
 		at, note = p.Answered, ", no answer for "+lockview.ShortDuration(age)
 	}
-	return fmt.Sprintf("%d %s in the %s store at %s%s, Ctrl-C to end", len(p.Locks), noun, s.store, at.Format(time.TimeOnly), note)
+	return fmt.Sprintf("%s in the %s store at %s%s, Ctrl-C to end", plural(len(p.Locks), "lock"), s.store, at.Format(time.TimeOnly), note)
 }
 
 // onResume continues below what the shell has written meanwhile.

@@ -2,7 +2,8 @@
 -- are free. It has no keys but the locks: a node of a cluster runs it on one lock
 -- while the slot is being moved, when it refuses scripts with several keys.
 --
--- KEYS: the locks. ARGV: 0, and behind it whether replicas are to confirm (see acquire.lua); owner with a line break of each; TTL in ms, of all or of each.
+-- KEYS: the locks. ARGV: 0, and behind it whether replicas are to confirm (see acquire.lua); owner
+-- with a line break of each; TTL in ms, of all or of each.
 -- Answers for each the token of the hold if the owner has it already, or what is
 -- known of the hold (see describe.lua), or nil if the lock is free, or has holders that tolerate
 -- others: the owner may be one of them.

@@ -3,7 +3,7 @@
 -- An owner is followed by a line break, also as a member of the queue. What a script changes for
 -- one lock is complete before the message about it goes out: a receiver relies on the message.
 local clock = now[1] * 1000000 + now[2]
-local barred = not abstain or abstain > 0 or short
+local barred = abstain > 0 or short
 local admissions, most = 0, 200 -- how many places this run has admitted, and may
 local aside = 4503599627370496 -- is added to the position of a place that was passed over
 local listening = {} -- what is known of the clients of places, by reach and id
