@@ -71,8 +71,9 @@
 //
 // There are no shared and no limited locks.
 //
-// A client of the caller writes a line on standard error for each request that fails; its Config.Logger
-// redirects them. An error shows why there is no connection if the store was opened from a URL.
+// A client of the caller writes a line on standard error for each retry of a request, some four a
+// second while there is no connection, unless its Config has Logger: zap.NewNop(). An error shows why
+// there is no connection if the store was opened from a URL.
 //
 // # Server set-up
 //

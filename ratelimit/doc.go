@@ -6,8 +6,9 @@
 //
 // Each call that may pass takes a lock with holdfast.Options.Limit N and leaves its share taken for
 // the length of the window. Where all shares are taken the error is a [LimitError], which contains
-// the time after which to try again. An N of 1 works on every store that keeps names, another where
-// holdfast.Guarantees().Limited is true: not on a quorum.
+// the time after which to try again. An N of 1 works on every store that keeps names. A greater N
+// needs holdfast.Guarantees().Limited: memory, files, Redis and the PostgreSQL table have it; etcd, a
+// quorum and advisory locks do not.
 //
 // # Guarantees
 //
@@ -32,8 +33,8 @@
 // A limiter that counts (INCR with an expiry, a token bucket in a script) needs
 // one round trip and little memory. This one needs two round trips for a call that passes and one
 // for a call that does not, and the store keeps each of the N shares. So it suits a limit that
-// matters: one reminder a day for each customer, three calls at once to a fragile partner. It limits
-// no more than that. But it works in a folder, too, and its limit is exact.
+// matters, as one reminder a day for each customer. It works in a folder, too, and its limit is
+// exact.
 // A counter with fixed windows has bursts: it can let 2N calls pass around the
 // end of a window. For thousands of calls a second use a counter.
 //

@@ -220,7 +220,7 @@ func examineEviction(info map[string]string) driver.Finding {
 		f.Found = "maxmemory-policy is noeviction"
 	default:
 		f.Severity, f.Found = driver.SeverityFailure, fmt.Sprintf("maxmemory-policy %s may evict locks while they are held", policy)
-		f.Want, f.Remedy = "maxmemory-policy noeviction", "redis-cli CONFIG SET maxmemory-policy noeviction, then "+lasting(info, "maxmemory-policy noeviction")
+		f.Want, f.Remedy = "maxmemory-policy noeviction", "redis-cli CONFIG SET maxmemory-policy noeviction"+lasting(info, "maxmemory-policy noeviction")
 	}
 	return f
 }
@@ -231,12 +231,13 @@ func infoNumber(info map[string]string, name string) int64 {
 	return n
 }
 
-// lasting returns what keeps a setting after a restart: CONFIG REWRITE fails without a file.
+// lasting returns how a command goes on that makes a setting outlast a restart, with a comment for
+// a shell: CONFIG REWRITE fails without a file.
 func lasting(info map[string]string, setting string) string {
 	if info["config_file"] == "" {
-		return setting + " in a redis.conf with which the server is started: it has none"
+		return "  # and " + setting + " in a redis.conf with which the server is started: it has none"
 	}
-	return "CONFIG REWRITE, which writes it to " + info["config_file"]
+	return " && redis-cli CONFIG REWRITE  # in " + info["config_file"]
 }
 
 // setting returns a setting of a server.
@@ -249,7 +250,7 @@ func (s *Store) setting(ctx context.Context, master redis.UniversalClient, name 
 func (s *Store) examinePersistence(ctx context.Context, master redis.UniversalClient, info map[string]string, ttl time.Duration) driver.Finding {
 	guard := s.options.RestartGuard
 	f := driver.Finding{Check: checkPersistence, Severity: driver.SeverityOK, Want: "locks that survive a restart, or a server that waits after it"}
-	mend := fmt.Sprintf("redis-cli CONFIG SET appendonly yes, CONFIG SET appendfsync always, and %s; or restart_guard=%v (RestartGuard)", lasting(info, "both"), ttl)
+	mend := fmt.Sprintf("redis-cli CONFIG SET appendonly yes && redis-cli CONFIG SET appendfsync always%s; or restart_guard=%v in the URL (RestartGuard)", lasting(info, "both"), ttl)
 	if s.cluster {
 		mend, _, _ = strings.Cut(mend, "; or ")
 	}
@@ -272,7 +273,7 @@ func (s *Store) examinePersistence(ctx context.Context, master redis.UniversalCl
 		f.Found, f.Want = fmt.Sprintf("after a restart it grants nothing for %v (RestartGuard)", guard), ""
 	case guard > 0:
 		f.Severity, f.Found = driver.SeverityWarning, fmt.Sprintf("RestartGuard is %v, and the TTL is %v: a lock may be granted again while it is held", guard, ttl)
-		f.Remedy = fmt.Sprintf("restart_guard=%v", ttl)
+		f.Remedy = fmt.Sprintf("restart_guard=%v in the URL", ttl)
 	case info["aof_enabled"] == "":
 		f.Severity, f.Found = driver.SeverityUnknown, "cannot tell: INFO has no aof_enabled"
 	case info["aof_enabled"] != "1":
@@ -327,7 +328,7 @@ func judgeLasting(info, calls map[string]string, f driver.Finding, mend string) 
 		f.Found += "; cannot tell whether a later CONFIG SET has set that, which ends with the next restart"
 	}
 	f.Want = "locks that survive a restart, or a server that waits after it"
-	f.Remedy = "redis-cli CONFIG REWRITE, after the last CONFIG SET"
+	f.Remedy = "redis-cli CONFIG REWRITE  # after the last CONFIG SET"
 	if file == "" {
 		f.Remedy = "appendonly yes and appendfsync always in a redis.conf with which the server is started"
 	}
@@ -346,7 +347,7 @@ func judgeSync(values map[string]string, err error, f driver.Finding, mend strin
 		f.Severity, f.Found = driver.SeverityUnknown, "appendonly is on; cannot tell appendfsync: CONFIG GET has none"
 	case values["no-appendfsync-on-rewrite"] == "yes" && sync != "no":
 		f.Severity, f.Found = driver.SeverityWarning, "while it rewrites its append-only file, a power cut forgets the locks of half a minute or so (no-appendfsync-on-rewrite yes)"
-		f.Remedy = "redis-cli CONFIG SET no-appendfsync-on-rewrite no and CONFIG REWRITE"
+		f.Remedy = "redis-cli CONFIG SET no-appendfsync-on-rewrite no && redis-cli CONFIG REWRITE  # in its file"
 		if _, guard, ok := strings.Cut(mend, "; or "); ok {
 			f.Remedy += "; or " + guard
 		}

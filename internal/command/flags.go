@@ -190,6 +190,9 @@ func applyEnvironment(flags *pflag.FlagSet) error {
 			return
 		}
 		if err := set(value); err != nil && failure == nil {
+			if f.Value.Type() == "bool" {
+				err = fmt.Errorf("%q is neither true nor false", value)
+			}
 			failure = usageError(fmt.Errorf("environment variable %s: %w", name, err), "--"+f.Name+", or unset "+name)
 		}
 	})
@@ -197,7 +200,7 @@ func applyEnvironment(flags *pflag.FlagSet) error {
 }
 
 // ownVariables are the variables that are not those of a flag: what "run" sets, the ticket, and the
-// programs of the servers that "torture --own" starts.
+// programs of the servers that "torture --own" starts, and the mark of a worker of module bench.
 var ownVariables = []string{
 	"HOLDFAST_NAME", "HOLDFAST_TOKEN", "HOLDFAST_HOLDER", "HOLDFAST_ANCESTORS", "HOLDFAST_SUPERVISOR", "HOLDFAST_TICKET",
 	"HOLDFAST_REDIS_SERVER", "HOLDFAST_ETCD_SERVER", "HOLDFAST_BENCH_WORKER",

@@ -32,7 +32,7 @@ func (l *limitFlags) addTo(f *pflag.FlagSet) {
 func (l *limitFlags) check() error {
 	switch {
 	case l.shared && l.limit > 0:
-		return usageError(errors.New("--shared and --limit exclude each other"), "one of them")
+		return usageError(errors.New("--shared and --limit exclude each other, given as flags or in HOLDFAST_SHARED and HOLDFAST_LIMIT"), "one of them")
 	case l.weight > 0 && l.limit == 0:
 		return usageError(errors.New("--weight is a share of --limit, and there is none"), "--limit N --weight "+strconv.Itoa(l.weight))
 	case l.weight > l.limit:

@@ -65,9 +65,9 @@ func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix st
 	case len(errs) > 0:
 		return c.printErrors(errs)
 	case len(locks) == 0 && prefix == "":
-		c.printNotice("there are no locks")
+		c.printNotice("there are no locks in %s", publicURL(c.store.URL()))
 	case len(locks) == 0:
-		c.printNotice("there are no locks whose names begin with %q", prefix)
+		c.printNotice("there are no locks whose names begin with %q in %s", prefix, publicURL(c.store.URL()))
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package command
 import (
 	"context"
 	"errors"
+	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -11,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 
 	// The stores that --store can name.
-	_ "github.com/holdfast-go/holdfast/filestore"
+	"github.com/holdfast-go/holdfast/filestore"
 	_ "github.com/holdfast-go/holdfast/memstore"
 	_ "github.com/holdfast-go/holdfast/pgstore"
 	_ "github.com/holdfast-go/holdfast/pgstore/advisory"
@@ -36,11 +38,12 @@ func (s *stores) checkURLs() error {
 	if s.envEmpty && !s.flagGiven {
 		return usageError(errors.New("environment variable HOLDFAST_STORE: it is set, but there is no URL in it"), "--store URL, or unset HOLDFAST_STORE")
 	}
-	for _, url := range s.urls {
-		scheme, _, _ := strings.Cut(url, ":")
+	for _, rawURL := range s.urls {
+		scheme, _, _ := strings.Cut(rawURL, ":")
 		if _, linked := driver.Lookup(scheme); !linked && (scheme == "etcd" || scheme == "etcds") {
 			return usageError(errors.New("this program is built without the store in etcd"),
-				"go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast@latest, which is this program with it; in a clone: make build-etcd")
+				"in a clone \"make build-etcd\", which makes this program with it; from the first release on: "+
+					"go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast@latest")
 		}
 	}
 	return nil
@@ -88,3 +91,26 @@ func (s *stores) SetList(urls string) error {
 func (s *stores) String() string { return strings.Join(s.urls, " ") }
 
 func (s *stores) Type() string { return "URL" }
+
+// publicURL returns what of the URL of a store is no secret.
+func publicURL(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "store"
+	}
+	if u.Scheme == "quorum" {
+		var nodes []string
+		for _, node := range u.Query()["node"] {
+			nodes = append(nodes, publicURL(node))
+		}
+		return "quorum of " + strings.Join(nodes, ", ")
+	}
+	public := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if u.Scheme == "file" {
+		public.Opaque = u.Opaque // a path that is relative
+		if dir, err := filestore.DefaultDir(); err == nil && u.Opaque == "" && u.Path == "" {
+			public.Path = filepath.ToSlash(dir)
+		}
+	}
+	return public.String()
+}

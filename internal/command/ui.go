@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -175,26 +174,6 @@ func (u *uiCommand) openEach(ctx context.Context) (clients []*holdfast.Client, e
 		u.options.Stores = append(u.options.Stores, lockui.Store{Name: name, Client: client})
 	}
 	return clients, nil
-}
-
-// publicURL returns what of the URL of a store is no secret.
-func publicURL(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return "store"
-	}
-	if u.Scheme == "quorum" {
-		var nodes []string
-		for _, node := range u.Query()["node"] {
-			nodes = append(nodes, publicURL(node))
-		}
-		return "quorum of " + strings.Join(nodes, ", ")
-	}
-	public := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
-	if u.Scheme == "file" {
-		public.Opaque = u.Opaque // a path that is relative
-	}
-	return public.String()
 }
 
 // isLoopback reports whether an address can be reached from this host alone.
