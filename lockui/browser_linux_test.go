@@ -129,6 +129,22 @@ func TestBrowser(t *testing.T) {
 		b.checkFaults("")
 	})
 
+	t.Run("unlisted", func(t *testing.T) {
+		b.t = t
+		base, _ := newTestStore(t)
+		client := holdfast.New(&unlistedStore{base}, nil)
+		defer client.Close()
+		s := httptest.NewServer(newTestPage(t, Options{Stores: []Store{{Client: client}}, Interval: minInterval}))
+		defer s.Close()
+		defer s.CloseClientConnections()
+		b.open(s.URL + "/")
+		b.wait(`document.getElementById('status').textContent === 'Live'`)
+		if text := b.eval(`document.getElementById('none').innerText`); text != `"No locks are known: this store cannot list them."` {
+			t.Errorf("the page has %s", text)
+		}
+		b.checkFaults("")
+	})
+
 	t.Run("too many", func(t *testing.T) {
 		b.t = t
 		s := startSite(t, Options{MaxViewers: 1})

@@ -493,6 +493,52 @@ func TestLocksOfStoreWithoutAnswer(t *testing.T) {
 	}
 }
 
+// An unlistedStore cannot list its locks, as the advisory locks of PostgreSQL.
+type unlistedStore struct{ *testStore }
+
+func (s *unlistedStore) List(context.Context, string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) { yield(driver.Record{}, driver.ErrUnsupported) }
+}
+
+func (s *unlistedStore) Guarantees() driver.Guarantees {
+	g := s.Store.Guarantees()
+	g.List = false
+	return g
+}
+
+// A store that cannot list its locks looks neither as if it had none nor as if it did not answer.
+func TestStoreThatCannotList(t *testing.T) {
+	base, other := newTestStore(t)
+	client := holdfast.New(&unlistedStore{base}, nil)
+	defer client.Close()
+	acquire(t, client, "x", nil)
+	h := newTestPage(t, Options{Stores: []Store{{Client: client}}, Metrics: true})
+	if _, body := get(h, "/"); !strings.Contains(body, "No locks are known: this store cannot list them.") || strings.Contains(body, "Nothing is locked.</p>") {
+		t.Errorf("the page of locks:\n%s", body)
+	}
+	if _, body := get(h, "/stores"); !strings.Contains(body, "<dt>Locks</dt><dd>unknown</dd>") {
+		t.Errorf("the page of stores:\n%s", body)
+	}
+	if _, body := get(h, "/api/locks"); body != `{"store":"memory","unlisted":true}`+"\n" {
+		t.Errorf("JSON: %s", body)
+	}
+	if _, body := get(h, "/metrics"); regexp.MustCompile(`(?m)^holdfast_store_(up|locks|waiting|oldest|list)`).MatchString(body) {
+		t.Errorf("metrics of listings:\n%s", body)
+	}
+
+	h = newTestPage(t, Options{Stores: []Store{{Name: "a", Client: client}, {Name: "b", Client: client}}})
+	if _, body := get(h, "/"); !strings.Contains(body, "No locks are known: these stores cannot list them.") {
+		t.Errorf("the page of two stores:\n%s", body)
+	}
+	h = newTestPage(t, Options{Stores: []Store{{Name: "a", Client: client}, {Name: "b", Client: other}}, Metrics: true})
+	if _, body := get(h, "/"); !strings.Contains(body, ">Nothing is locked.</p>") {
+		t.Errorf("the page with a store that lists:\n%s", body)
+	}
+	if _, body := get(h, "/metrics"); !strings.Contains(body, `holdfast_store_up{store="b"} 1`) {
+		t.Errorf("metrics with a store that lists:\n%s", body)
+	}
+}
+
 func TestNoScript(t *testing.T) {
 	_, client := newTestStore(t)
 	for _, name := range []string{"b", "c", "a"} {

@@ -11,28 +11,29 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
-// metrics are those that are written for each store.
+// metrics are those that are written for each store of which they are known.
 var metrics = []struct {
 	name, kind, help string
+	known            func(s *store) bool
 	values           func(s *store, add func(value float64, labels ...string))
 }{
-	{"holdfast_store_up", "gauge", "Whether the store answered the last listing.", func(s *store, add func(float64, ...string)) {
+	{"holdfast_store_up", "gauge", "Whether the store answered the last listing.", (*store).canList, func(s *store, add func(float64, ...string)) {
 		up := 0.0
 		if s.snapshot.Failure() == nil && !s.snapshot.At.IsZero() {
 			up = 1
 		}
 		add(up)
 	}},
-	{"holdfast_store_locks", "gauge", "Locks of the last listing.", func(s *store, add func(float64, ...string)) {
+	{"holdfast_store_locks", "gauge", "Locks of the last listing.", (*store).canList, func(s *store, add func(float64, ...string)) {
 		held, kept, _ := s.counts()
 		add(float64(held), "state", "held")
 		add(float64(kept), "state", "kept")
 	}},
-	{"holdfast_store_waiting", "gauge", "Clients that wait in the queues of the store.", func(s *store, add func(float64, ...string)) {
+	{"holdfast_store_waiting", "gauge", "Clients that wait in the queues of the store.", (*store).canList, func(s *store, add func(float64, ...string)) {
 		_, _, waiting := s.counts()
 		add(float64(waiting))
 	}},
-	{"holdfast_store_oldest_hold_seconds", "gauge", "Age of the oldest hold.", func(s *store, add func(float64, ...string)) {
+	{"holdfast_store_oldest_hold_seconds", "gauge", "Age of the oldest hold.", (*store).canList, func(s *store, add func(float64, ...string)) {
 		oldest := time.Duration(0)
 		for _, r := range s.rows {
 			for _, hold := range lockview.EachHold(r.rec) {
@@ -43,16 +44,13 @@ var metrics = []struct {
 		}
 		add(oldest.Seconds())
 	}},
-	{"holdfast_store_list_seconds", "gauge", "Duration of the last listing.", func(s *store, add func(float64, ...string)) {
+	{"holdfast_store_list_seconds", "gauge", "Duration of the last listing.", (*store).canList, func(s *store, add func(float64, ...string)) {
 		add(s.took.Seconds())
 	}},
-	{"holdfast_store_list_errors_total", "counter", "Listings that failed.", func(s *store, add func(float64, ...string)) {
+	{"holdfast_store_list_errors_total", "counter", "Listings that failed.", (*store).canList, func(s *store, add func(float64, ...string)) {
 		add(float64(s.failures))
 	}},
-	{"holdfast_store_findings", "gauge", "Findings of the last examination.", func(s *store, add func(float64, ...string)) {
-		if s.examined.IsZero() {
-			return
-		}
+	{"holdfast_store_findings", "gauge", "Findings of the last examination.", (*store).isExamined, func(s *store, add func(float64, ...string)) {
 		for _, severity := range []driver.Severity{driver.SeverityUnknown, driver.SeverityWarning, driver.SeverityFailure} {
 			add(float64(s.countFindings(severity)), "severity", severity.String())
 		}
@@ -73,6 +71,9 @@ func (p *page) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	for _, m := range metrics {
 		fmt.Fprintf(&out, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
 		for _, s := range p.stores {
+			if !m.known(s) {
+				continue
+			}
 			m.values(s, func(value float64, labels ...string) {
 				fmt.Fprintf(&out, `%s{store="%s"`, m.name, labelEscapes.Replace(s.name))
 				for i := 0; i < len(labels); i += 2 {

@@ -99,7 +99,7 @@ function countRows() {
   const all = rows.size, number = n => n.toLocaleString('en-US');
   setText(get('count'), (shown === all ? '' : number(shown) + ' of ') + number(all) + (all === 1 ? ' lock' : ' locks'));
   get('none').hidden = shown > 0;
-  setText(get('none'), all ? 'No lock matches the filter.' : 'Nothing is locked.');
+  setText(get('none'), all ? 'No lock matches the filter.' : get('none').dataset.empty);
 }
 function update(d) {
   ahead = d.now - Date.now();

@@ -268,7 +268,7 @@ func (p *page) addEvents(s *store, last, now *lockview.Snapshot, locks map[strin
 		p.addEvent(event{s, after, lockview.Event{Time: now.At, Event: what}})
 	}
 	switch {
-	case s.cannotList():
+	case !s.canList():
 	case now.Failure() != nil:
 		if !s.silent {
 			add(eventSilent, time.Time{})

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -186,15 +185,24 @@ func (p *page) locksHTML(filter, order string, now time.Time) fragment {
 	if len(shown) > 0 {
 		none = " hidden"
 	}
-	m.add("</tbody>\n</table>\n<p id=\"none\" class=\"none\"%s>%s</p>\n", none, noneText(filter != "" && len(rows) > 0))
+	empty := p.emptyText()
+	text := empty
+	if filter != "" && len(rows) > 0 {
+		text = "No lock matches the filter."
+	}
+	m.add("</tbody>\n</table>\n<p id=\"none\" class=\"none\"%s data-empty=\"%s\">%s</p>\n", none, empty, text)
 	return m.fragment()
 }
 
-func noneText(filtered bool) literal {
-	if filtered {
-		return "No lock matches the filter."
+// emptyText is what the page shows in place of locks if there are none.
+func (p *page) emptyText() literal {
+	switch {
+	case slices.ContainsFunc(p.stores, (*store).canList):
+		return "Nothing is locked."
+	case len(p.stores) > 1:
+		return "No locks are known: these stores cannot list them."
 	}
-	return "Nothing is locked."
+	return "No locks are known: this store cannot list them."
 }
 
 // countText returns how many locks are shown.
@@ -321,7 +329,7 @@ func (p *page) stripHTML(now time.Time) fragment {
 			}
 		}
 		switch {
-		case s.cannotList():
+		case !s.canList():
 			m.add(`<span class="muted">cannot list its locks</span>`)
 		case s.snapshot.Answered.IsZero() && s.snapshot.Failure() != nil:
 			m.add(`<span class="silence">no answer</span>`)
@@ -349,9 +357,9 @@ func plural(n int, noun string) string {
 	return grouped(n) + " " + noun
 }
 
-func (s *store) cannotList() bool {
-	return errors.Is(s.snapshot.Failure(), holdfast.ErrUnsupported)
-}
+func (s *store) canList() bool { return s.client.Guarantees().List }
+
+func (s *store) isExamined() bool { return !s.examined.IsZero() }
 
 // staleMillis is the age at which the script marks a store as silent.
 func (p *page) staleMillis(s *store) int64 { return s.snapshot.StaleAfter(p.Interval).Milliseconds() }
@@ -360,7 +368,7 @@ func (p *page) staleMillis(s *store) int64 { return s.snapshot.StaleAfter(p.Inte
 func (s *store) state(now time.Time, interval time.Duration) literal {
 	_, stale := s.snapshot.Stale(now, interval)
 	switch {
-	case s.cannotList():
+	case !s.canList():
 		return "mute"
 	case s.snapshot.Answered.IsZero(), stale && !now.IsZero():
 		return "stale"
@@ -585,9 +593,13 @@ func (p *page) storesHTML(now time.Time) fragment {
 			s.index, s.state(now, p.Interval), milliseconds(s.snapshot.Answered), p.staleMillis(s), s.name)
 		m.add("<dl>\n")
 		held, kept, waiting := s.counts()
-		m.add("<dt>Locks</dt><dd>%s held, %s kept, %s waiting</dd>\n", grouped(held), grouped(kept), grouped(waiting))
+		if s.canList() {
+			m.add("<dt>Locks</dt><dd>%s held, %s kept, %s waiting</dd>\n", grouped(held), grouped(kept), grouped(waiting))
+		} else {
+			m.add("<dt>Locks</dt><dd>unknown</dd>\n")
+		}
 		switch failure := s.snapshot.Failure(); {
-		case s.cannotList():
+		case !s.canList():
 			m.add("<dt>Listing</dt><dd>this store cannot list its locks</dd>\n")
 		case failure != nil:
 			m.add("<dt>Listing</dt><dd class=\"error\">%s</dd>\n", shorten(failure.Error(), 500))
@@ -657,8 +669,9 @@ func (p *page) serveJSON(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	p.mu.Lock()
 	type view struct {
-		Store string `json:"store"`
-		Stale bool   `json:"stale,omitempty"`
+		Store    string `json:"store"`
+		Stale    bool   `json:"stale,omitempty"`
+		Unlisted bool   `json:"unlisted,omitempty"`
 		*lockview.View
 	}
 	var views []view
@@ -666,11 +679,15 @@ func (p *page) serveJSON(w http.ResponseWriter, r *http.Request) {
 	for _, r := range p.allRows() {
 		_, stale := r.store.snapshot.Stale(now, p.Interval)
 		lock := lockview.NewView(r.rec)
-		views = append(views, view{r.store.name, stale, &lock})
+		views = append(views, view{Store: r.store.name, Stale: stale, View: &lock})
 	}
 	for _, s := range p.stores {
-		if _, stale := s.snapshot.Stale(now, p.Interval); len(s.rows) == 0 && (stale || s.snapshot.Failure() != nil) {
-			views = append(views, view{s.name, true, nil}) // else it would look as if it had no locks
+		_, stale := s.snapshot.Stale(now, p.Interval)
+		switch { // Without a line it would look as if the store had no locks.
+		case !s.canList():
+			views = append(views, view{Store: s.name, Unlisted: true})
+		case len(s.rows) == 0 && (stale || s.snapshot.Failure() != nil):
+			views = append(views, view{Store: s.name, Stale: true})
 		}
 	}
 	p.mu.Unlock()
