@@ -539,6 +539,34 @@ func TestStoreThatCannotList(t *testing.T) {
 	}
 }
 
+// Before its first answer the locks of a store are unknown, on the page and in the metrics.
+func TestNumbersBeforeTheFirstAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, client := newTestStore(t)
+		acquire(t, client, "x", nil)
+		store.broken.Store(true)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}, Metrics: true})
+		if _, body := get(h, "/stores"); !strings.Contains(body, "<dt>Locks</dt><dd>unknown</dd>") {
+			t.Errorf("the page of stores:\n%s", body)
+		}
+		figures := regexp.MustCompile(`(?m)^holdfast_store_(locks|waiting|oldest)`)
+		if _, body := get(h, "/metrics"); figures.MatchString(body) || !strings.Contains(body, `holdfast_store_up{store="memory"} 0`+"\n") {
+			t.Errorf("metrics before an answer:\n%s", body)
+		}
+		store.broken.Store(false)
+		time.Sleep(time.Minute)
+		if _, body := get(h, "/stores"); !strings.Contains(body, "<dt>Locks</dt><dd>1 held, 0 kept, 0 waiting</dd>") {
+			t.Errorf("the page of stores after an answer:\n%s", body)
+		}
+		store.broken.Store(true)
+		time.Sleep(time.Minute)
+		if _, body := get(h, "/metrics"); len(figures.FindAllString(body, -1)) != 4 || !strings.Contains(body, `holdfast_store_up{store="memory"} 0`+"\n") {
+			t.Errorf("metrics after an answer, without one since:\n%s", body)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestNoScript(t *testing.T) {
 	_, client := newTestStore(t)
 	for _, name := range []string{"b", "c", "a"} {

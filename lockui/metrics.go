@@ -24,16 +24,16 @@ var metrics = []struct {
 		}
 		add(up)
 	}},
-	{"holdfast_store_locks", "gauge", "Locks of the last listing.", (*store).canList, func(s *store, add func(float64, ...string)) {
+	{"holdfast_store_locks", "gauge", "Locks of the last listing.", (*store).hasAnswered, func(s *store, add func(float64, ...string)) {
 		held, kept, _ := s.counts()
 		add(float64(held), "state", "held")
 		add(float64(kept), "state", "kept")
 	}},
-	{"holdfast_store_waiting", "gauge", "Clients that wait in the queues of the store.", (*store).canList, func(s *store, add func(float64, ...string)) {
+	{"holdfast_store_waiting", "gauge", "Clients that wait in the queues of the store.", (*store).hasAnswered, func(s *store, add func(float64, ...string)) {
 		_, _, waiting := s.counts()
 		add(float64(waiting))
 	}},
-	{"holdfast_store_oldest_hold_seconds", "gauge", "Age of the oldest hold.", (*store).canList, func(s *store, add func(float64, ...string)) {
+	{"holdfast_store_oldest_hold_seconds", "gauge", "Age of the oldest hold.", (*store).hasAnswered, func(s *store, add func(float64, ...string)) {
 		oldest := time.Duration(0)
 		for _, r := range s.rows {
 			for _, hold := range lockview.EachHold(r.rec) {

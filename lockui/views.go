@@ -359,6 +359,9 @@ func plural(n int, noun string) string {
 
 func (s *store) canList() bool { return s.client.Guarantees().List }
 
+// hasAnswered reports whether the store has ever listed its locks.
+func (s *store) hasAnswered() bool { return !s.snapshot.Answered.IsZero() }
+
 func (s *store) isExamined() bool { return !s.examined.IsZero() }
 
 // staleMillis is the age at which the script marks a store as silent.
@@ -593,7 +596,7 @@ func (p *page) storesHTML(now time.Time) fragment {
 			s.index, s.state(now, p.Interval), milliseconds(s.snapshot.Answered), p.staleMillis(s), s.name)
 		m.add("<dl>\n")
 		held, kept, waiting := s.counts()
-		if s.canList() {
+		if s.hasAnswered() {
 			m.add("<dt>Locks</dt><dd>%s held, %s kept, %s waiting</dd>\n", grouped(held), grouped(kept), grouped(waiting))
 		} else {
 			m.add("<dt>Locks</dt><dd>unknown</dd>\n")
@@ -606,7 +609,7 @@ func (p *page) storesHTML(now time.Time) fragment {
 		case len(s.snapshot.Errs) > 0:
 			m.add("<dt>Listing</dt><dd class=\"error\">%s</dd>\n", plural(len(s.snapshot.Errs), "damaged record"))
 		}
-		if !s.snapshot.Answered.IsZero() {
+		if s.hasAnswered() {
 			m.add("<dt>Last answer</dt><dd><span data-since=\"%d\">%s</span> ago</dd>\n", milliseconds(s.snapshot.Answered), ageText(s.snapshot.Answered, now))
 		}
 		m.add("<dt>Excludes</dt><dd>%s</dd>\n<dt>Holder crashes</dt><dd>free %s</dd>\n<dt>Server restarts</dt><dd>holds %s</dd>\n<dt>Failover</dt><dd>holds %s</dd>\n",
