@@ -129,6 +129,67 @@ func TestBrowser(t *testing.T) {
 		b.checkFaults("")
 	})
 
+	t.Run("narrow", func(t *testing.T) {
+		b.t = t
+		s := startSite(t, Options{})
+		long := "migration/2026-11-add-an-index-to-the-table-of-orders-by-customer"
+		kept := acquire(t, s.clients[0], long, &holdfast.Options{MinHold: time.Hour})
+		if err := kept.Release(); err != nil {
+			t.Fatal(err)
+		}
+		acquire(t, s.clients[0], long+"/2", &holdfast.Options{Limit: 3, TTL: time.Hour})
+		acquire(t, s.clients[0], "short", &holdfast.Options{Shared: true, TTL: time.Hour})
+		b.open(s.URL + "/")
+		for _, width := range []int{390, 800, 1000, 1200, 1440} {
+			b.resize(width, 844)
+			b.wait(`document.querySelectorAll('#locks .badge').length === 3`)
+			if cut := b.eval(`[...document.querySelectorAll('#locks .badge')].filter(badge => {
+				const box = badge.getBoundingClientRect(), cell = badge.closest('td').getBoundingClientRect();
+				return box.width === 0 || box.right > cell.right || !badge.contains(document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2));
+			}).map(badge => badge.textContent).join(' ')`); cut != `""` {
+				t.Errorf("at %d pixels badges are out of sight: %s", width, cut)
+			}
+			b.screenshot(fmt.Sprint("narrow-", width))
+		}
+		b.resize(1440, 900)
+		b.checkFaults("")
+	})
+
+	t.Run("gap", func(t *testing.T) {
+		b.t = t
+		s := startSite(t, Options{})
+		lock := acquire(t, s.clients[2], "x", nil)
+		b.open(s.URL + "/events")
+		b.wait(`document.body.innerText.includes('watched from here on')`)
+		// The change has a span of time: the listings before it have failed.
+		s.ill.broken.Store(true)
+		b.open(s.URL + "/")
+		b.wait(`document.querySelector('#strip .stale')`)
+		if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+		s.ill.broken.Store(false)
+		for _, path := range []string{"/events", "/lock?store=2&name=x"} {
+			b.open(s.URL + path)
+			b.wait(`document.querySelector('.event.freed') && document.getElementById('status').textContent === 'Live'`)
+			for _, width := range []int{390, 800, 1200, 1440} {
+				b.resize(width, 844)
+				if cut := b.eval(`[...document.querySelectorAll('.events td:first-child')].filter(td => td.querySelectorAll('time').length === 2 && td.scrollWidth > td.clientWidth).map(td => td.textContent).join(' ')`); cut != `""` {
+					t.Errorf("%s at %d pixels: times are cut: %s", path, width, cut)
+				}
+				if b.eval(`document.querySelectorAll('.events time + time').length > 0`) != "true" {
+					t.Errorf("%s has no span of time", path)
+				}
+				if width >= 1200 && b.eval(`[...document.querySelectorAll('.events td:first-child')].every(td => td.clientHeight < 40)`) != "true" {
+					t.Errorf("%s at %d pixels: a span of time is on two lines", path, width)
+				}
+				b.screenshot(fmt.Sprint("gap", strings.NewReplacer("/", "-", "?", "-").Replace(path), "-", width))
+			}
+		}
+		b.resize(1440, 900)
+		b.checkFaults("")
+	})
+
 	t.Run("unlisted", func(t *testing.T) {
 		b.t = t
 		base, _ := newTestStore(t)

@@ -901,6 +901,21 @@ func TestTooManyViewers(t *testing.T) {
 	})
 }
 
+// A name that several have kept is held by nobody.
+func TestKeptShares(t *testing.T) {
+	_, client := newTestStore(t)
+	for range 3 {
+		lock := acquire(t, client, "config", &holdfast.Options{Shared: true, MinHold: time.Hour})
+		if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
+	if _, body := get(h, "/"); !strings.Contains(body, `<span class="badge">kept</span></td><td class="holder" title="3 kept">3 kept</td>`) {
+		t.Errorf("the page of locks:\n%s", body)
+	}
+}
+
 // A hold that is kept does not hide a live one behind it.
 func TestKeptBesideHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -254,7 +254,9 @@ func (p *page) rowHTML(r *row, now time.Time) fragment {
 		m.add(` <span class="badge">%s</span>`, badge)
 	}
 	holder := r.rec.Holder
-	if n := len(r.rec.Others); n > 0 {
+	if n := len(r.rec.Others); n > 0 && r.rec.Kept {
+		holder = fmt.Sprintf("%d kept", n+1)
+	} else if n > 0 {
 		holder += fmt.Sprintf(" and %d more", n)
 	}
 	m.add(`</td><td class="holder" title="%s">%s</td>`, holder, cmp.Or(holder, "–"))
