@@ -5,6 +5,7 @@ package page
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/bench/internal/result"
 )
@@ -89,13 +90,14 @@ func formatRatio(x float64) string {
 	return fmt.Sprintf("%.0f×", x)
 }
 
-// ratioCell formats a ratio, in bold if Holdfast loses.
+// ratioCell formats a ratio, in bold if Holdfast loses as far as the digits show.
 func ratioCell(r float64) string {
+	text := formatRatio(r)
 	switch {
 	case r == 0:
 		return ""
-	case r < 1:
-		return "**" + formatRatio(r) + "**"
+	case strings.HasPrefix(text, "0"):
+		return "**" + text + "**"
 	}
-	return formatRatio(r)
+	return text
 }

@@ -10,7 +10,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -55,7 +57,11 @@ func WriteResults(path string, all []*result.Scenario) error {
 	return execute(path, "results.md.tmpl", all)
 }
 
-// panelOf returns a bar for each contender, the best first.
+// A name of a contender of one size, as "Holdfast, 1,000 held".
+var sizedName = regexp.MustCompile(`^(.+), ([0-9,]+) (\w+)$`)
+
+// panelOf returns a bar for each contender, the best first. The sizes of one contender are
+// together, the least first, at the place of the best of them.
 func panelOf(s *result.Scenario, m result.Metric, title string) measure.Panel {
 	hint := "more"
 	if m.Lower {
@@ -80,6 +86,26 @@ func panelOf(s *result.Scenario, m result.Metric, title string) measure.Panel {
 			a, b = b, a
 		}
 		return cmp.Compare(b.Value, a.Value)
+	})
+	sizeOf := func(bar measure.Bar) (contender string, size int) {
+		parts := sizedName.FindStringSubmatch(bar.Label)
+		if parts == nil {
+			return bar.Label, 0
+		}
+		size, _ = strconv.Atoi(strings.ReplaceAll(parts[2], ",", "")) // It has digits alone.
+		return parts[1] + ", " + parts[3], size
+	}
+	places := map[string]int{} // of contenders
+	for i, bar := range p.Bars {
+		contender, _ := sizeOf(bar)
+		if _, ok := places[contender]; !ok {
+			places[contender] = i
+		}
+	}
+	slices.SortStableFunc(p.Bars, func(a, b measure.Bar) int {
+		contenderA, sizeA := sizeOf(a)
+		contenderB, sizeB := sizeOf(b)
+		return cmp.Or(cmp.Compare(places[contenderA], places[contenderB]), cmp.Compare(sizeA, sizeB))
 	})
 	return p
 }

@@ -114,6 +114,51 @@ func TestSizesAndChecks(t *testing.T) {
 From`)
 }
 
+// The sizes of a contender are together in a chart, the least first, so that the growth can be
+// seen. The contenders are in the order of their best sizes.
+func TestOrderOfSizes(t *testing.T) {
+	s := &result.Scenario{Name: "s", Group: "g", Rounds: 1, Metrics: []result.Metric{{Key: "k", Title: "in round trips", Lower: true, Chart: true}}}
+	for _, c := range []struct {
+		name  string
+		value float64
+	}{{"slow, 1,000 held", 9}, {"Holdfast, 1,000 held", 5}, {"Holdfast, 20 held", 2}, {"Holdfast, 3 held", 7}, {"slow, 3 held", 4}, {"raw, 2 nodes, fast", 6}, {"raw, 9 nodes", 3}} {
+		s.Contenders = append(s.Contenders, result.Contender{Name: c.name, Role: "ours"})
+		s.Samples = append(s.Samples, result.Sample{Contender: c.name, Values: map[string]float64{"k": c.value}})
+	}
+	var names []string
+	for _, bar := range panelOf(s, s.Metrics[0], "title").Bars {
+		names = append(names, bar.Label)
+	}
+	want := "Holdfast, 3 held; Holdfast, 20 held; Holdfast, 1,000 held; raw, 9 nodes; slow, 3 held; slow, 1,000 held; raw, 2 nodes, fast"
+	if got := strings.Join(names, "; "); got != want {
+		t.Errorf("the bars are %s, want %s", got, want)
+	}
+}
+
+// The numbers of a chart have the name of what they count.
+func TestUnitsOfCharts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "benchmarks.md")
+	questions := []Question{
+		{Chart: "rate", Columns: []Column{{Metric: "pairs/s", Scenarios: []string{"some-name"}}}},
+		{Chart: "time", Columns: []Column{{Metric: "pairs/s", Scenarios: []string{"some-name"}, PerPair: true}}},
+	}
+	if err := WriteAnswers(path, questions, []*result.Scenario{sample()}); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(filepath.Dir(path), "benchmarks")
+	checkPage(t, filepath.Join(folder, "rate.svg"), "A group: A &lt;title&gt; (pairs/s)</tspan> – more is better")
+	checkPage(t, filepath.Join(folder, "time.svg"), "A group: A &lt;title&gt; (time of a pair)</tspan> – less is better")
+}
+
+// What is bold is less than 1 as it is shown.
+func TestRatioCells(t *testing.T) {
+	for ratio, want := range map[float64]string{0: "", 0.05: "**0.05×**", 0.994: "**0.99×**", 0.9951: "1.00×", 0.9999: "1.00×", 1: "1.00×", 1.23: "1.23×", 12.3: "12.3×"} {
+		if got := ratioCell(ratio); got != want {
+			t.Errorf("ratioCell(%v) is %q, want %q", ratio, got, want)
+		}
+	}
+}
+
 func checkPage(t *testing.T, path string, wants ...string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -80,7 +80,7 @@ func WriteAnswers(path string, questions []Question, all []*result.Scenario) err
 		for i, column := range columns {
 			for _, m := range column.measured {
 				if i == 0 {
-					panels = append(panels, panelOf(m.Scenario, m.metric, m.Group+": "+m.Title))
+					panels = append(panels, panelOf(m.Scenario, m.metric, fmt.Sprintf("%s: %s (%s)", m.Group, m.Title, m.metric.Title)))
 				}
 				if source := fmt.Sprintf("`%s` (%s)", m.Name, m.Machine.Commit); !slices.Contains(sources, source) {
 					sources = append(sources, source)
@@ -140,7 +140,7 @@ func (m measuredMetric) perPair() measuredMetric {
 			inverse.Samples[i].Values = map[string]float64{m.metric.Key: 1e6 / rate}
 		}
 	}
-	m.metric.Unit, m.metric.Lower = result.Micros, true
+	m.metric.Title, m.metric.Unit, m.metric.Lower = "time of a pair", result.Micros, true
 	return measuredMetric{&inverse, m.metric}
 }
 
