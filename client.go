@@ -14,7 +14,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -62,7 +61,11 @@ type Client struct {
 	adopted  map[*lease]struct{}   // leases acquired by ticket, which are in no queue
 	schedule schedule
 
-	ticketOwners map[string]time.Duration // when, of owners for whose hold a ticket was made lately
+	// The owners of holds and keeps that may outlast their lease here, by a ticket, MinHold or
+	// ReleaseKeep: a late notice of the grant releases none of them. They are remembered for
+	// lateNoticeTime at least, in two maps, of which the older one is dropped.
+	outlasting, olderOutlasting map[string]struct{}
+	outlastingSince             time.Duration // when the newer map was made
 
 	listeners map[chan struct{}]string // each is signaled by the notices of a name
 
@@ -356,7 +359,7 @@ func (c *Client) onStoreLoss(full, owner string) {
 // withScheme returns the URL that is meant by a host and a port without a scheme, by the port, or
 // by the path of a folder. It returns "" for any other text, such as one that may have a password.
 func withScheme(text string) string {
-	if strings.HasPrefix(text, "/") {
+	if regexp.MustCompile(`^(?:/[A-Za-z0-9_. -]+)+/?$`).MatchString(text) {
 		return "file://" + text
 	}
 	address := regexp.MustCompile(`^(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\]):([0-9]{1,5})(?:/[A-Za-z0-9_.-]*)?$`).FindStringSubmatch(text)

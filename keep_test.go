@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,4 +147,122 @@ func TestKeepIsOver(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A notice of a grant that comes after MaxHold has ended the hold does not end what MinHold keeps.
+func TestLateNoticeAfterMaxHold(t *testing.T) {
+	for _, delay := range []time.Duration{0, 2 * time.Second} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			store := faultstore.Wrap(memstore.New())
+			a, b, other := open(t, store.Store, nil), open(t, store, nil), open(t, store.Store, nil)
+			first := acquire(t, a, "a", nil)
+			got := make(chan *holdfast.Lock)
+			go func() { got <- acquire(t, b, "a", &holdfast.Options{MaxHold: 100 * ms, MinHold: 20 * time.Second}) }()
+			synctest.Wait()
+			store.Once(faultstore.Notice, faultstore.Delay(delay))
+			release(t, first)
+			lock := <-got
+			granted := time.Now()
+			<-lock.Context().Done()
+			time.Sleep(time.Second)
+			_ = lock.Release() // It is lost.
+			time.Sleep(time.Second)
+			if got, err := other.TryAcquire(ctx, "a", nil); err == nil {
+				t.Errorf("the notice is late by %v, and the name free %v after the grant, want 20s", delay, time.Since(granted))
+				release(t, got)
+			}
+		})
+	}
+}
+
+// Nor does one that comes, after an outage, before the Release that keeps the name.
+func TestLateNoticeAfterAnOutage(t *testing.T) {
+	t.Run("MinHold", func(t *testing.T) {
+		lateNoticeAfterAnOutage(t, 20*time.Second, (*holdfast.Lock).Release)
+	})
+	t.Run("ReleaseKeep", func(t *testing.T) {
+		lateNoticeAfterAnOutage(t, 0, func(l *holdfast.Lock) error { return l.ReleaseKeep(20 * time.Second) })
+	})
+}
+
+func lateNoticeAfterAnOutage(t *testing.T, minHold time.Duration, end func(*holdfast.Lock) error) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		store := &cutOff{Store: mem, up: make(chan struct{})}
+		close(store.up)
+		a, b, other := open(t, mem, nil), open(t, store, nil), open(t, mem, nil)
+		first := acquire(t, a, "a", nil)
+		got := make(chan *holdfast.Lock, 1)
+		go func() {
+			lock := acquire(t, b, "a", &holdfast.Options{TTL: 30 * time.Second, MinHold: minHold})
+			store.set(true)
+			got <- lock
+		}()
+		time.Sleep(time.Second)
+		release(t, first)
+		lock := <-got
+		if err := end(lock); !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("Release in an outage: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		store.set(false)
+		time.Sleep(time.Second)
+		if got, err := other.TryAcquire(ctx, "a", nil); err == nil {
+			t.Error("the name is free before its time is over")
+			release(t, got)
+		}
+	})
+}
+
+// A cutOff store refuses releases while it is down. Of a grant it sends an Ask notice at once, and
+// the Granted notice when it is up.
+type cutOff struct {
+	driver.Store
+	mu sync.Mutex
+	up chan struct{}
+}
+
+func (s *cutOff) state() chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.up
+}
+
+func (s *cutOff) set(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if down {
+		s.up = make(chan struct{})
+	} else {
+		close(s.up)
+	}
+}
+
+func (s *cutOff) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	select {
+	case <-s.state():
+	default:
+		return false, errors.New("no network")
+	}
+	return s.Store.Release(ctx, req)
+}
+
+func (s *cutOff) Notify(f func(driver.Notice)) func() {
+	var late sync.WaitGroup
+	stop := s.Store.(driver.Notifier).Notify(func(n driver.Notice) {
+		if n.Kind == driver.Granted {
+			f(driver.Notice{Kind: driver.Ask, Name: n.Name, Owner: n.Owner})
+			late.Go(func() {
+				time.Sleep(ms)
+				<-s.state()
+				f(n)
+			})
+			return
+		}
+		f(n)
+	})
+	return func() {
+		stop()
+		late.Wait()
+	}
 }

@@ -21,10 +21,11 @@ type lease struct {
 	token        int64
 	firstToken   int64   // of the grant
 	tokens       int32   // of the grant
-	options      Options // with all defaults
-	adoptedFrom  *string // the public name of the Client that acquired it; nil if this one has
 	maybeGranted bool    // the store may have a hold or a place of the owner, or keep others out for it
 	inDoubt      bool    // the outcome of an attempt is unknown
+	hadPlace     bool    // it has waited in the queue of the store, so that a notice of its grant may be late
+	options      Options // with all defaults
+	adoptedFrom  *string // the public name of the Client that acquired it; nil if this one has
 	releaseOnce  sync.Once
 	releaseErr   error
 
@@ -130,6 +131,9 @@ func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) err
 	l.isPlace = false
 	if c.closed {
 		return ErrClosed
+	}
+	if l.options.MinHold > 0 {
+		c.noteOutlasting(l)
 	}
 	c.registerLease(l)
 	c.reschedule(l)

@@ -140,6 +140,7 @@ func (l *Lock) ReleaseKeep(d time.Duration) error {
 	lease := l.lease
 	lease.c.mu.Lock()
 	handles := lease.openHandles
+	lease.c.noteOutlasting(lease)
 	lease.c.mu.Unlock()
 	switch {
 	case !lease.c.guarantees.Keep:

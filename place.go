@@ -56,8 +56,7 @@ func (l *lease) confirmPlace(sent time.Duration) {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.isPlace = true
-	l.maybeGranted = true
+	l.isPlace, l.hadPlace, l.maybeGranted = true, true, true
 	l.schedulePlace(sent)
 }
 
@@ -184,27 +183,24 @@ func (c *Client) onNotice(n driver.Notice) {
 	}
 }
 
-// noteTicket records that other Clients may have the hold of an owner by a ticket, since the notice
-// of its grant may still be on its way.
-func (c *Client) noteTicket(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.clock.now()
-	for other, at := range c.ticketOwners {
-		if now-at > lateNoticeTime {
-			delete(c.ticketOwners, other)
-		}
+// noteOutlasting records that the hold of l, or what it keeps, may outlast l: by a ticket, MinHold or
+// ReleaseKeep. A notice of its grant may still be on its way. The caller holds c.mu.
+func (c *Client) noteOutlasting(l *lease) {
+	if !l.hadPlace && !l.inDoubt {
+		return // There is no notice.
 	}
-	if c.ticketOwners == nil {
-		c.ticketOwners = map[string]time.Duration{}
+	if now := c.clock.now(); c.outlasting == nil || now-c.outlastingSince > lateNoticeTime {
+		c.outlasting, c.olderOutlasting, c.outlastingSince = map[string]struct{}{}, c.outlasting, now
 	}
-	c.ticketOwners[owner] = now
+	c.outlasting[l.owner] = struct{}{}
 }
 
-// giveBackGrant releases a hold that was granted to an owner for which nothing waits, unless there is
-// a ticket for it. The caller holds c.mu.
+// giveBackGrant releases a hold that was granted to an owner for which nothing waits, unless the hold
+// may outlast its lease. The caller holds c.mu.
 func (c *Client) giveBackGrant(n driver.Notice) {
-	if _, ticket := c.ticketOwners[n.Owner]; ticket || c.closed {
+	_, newer := c.outlasting[n.Owner]
+	_, older := c.olderOutlasting[n.Owner]
+	if newer || older || c.closed {
 		return // The holds of a Client that is closed expire soon, since nothing renews them.
 	}
 	l := c.newLease(context.Background(), n.Name, n.Owner, &Options{TTL: maxPlaceTTL})

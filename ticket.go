@@ -108,7 +108,9 @@ func (l *Lock) makeTicket() (Ticket, error) {
 	if lease.options.MinHold > 0 {
 		fields.Keep = max(lease.grantedAt+lease.options.MinHold-now, 0)
 	}
-	lease.c.noteTicket(lease.owner)
+	lease.c.mu.Lock()
+	lease.c.noteOutlasting(lease)
+	lease.c.mu.Unlock()
 	return fields.encode(), nil
 }
 

@@ -346,14 +346,15 @@ func (r *record) parseHolds(data []byte) error {
 	if int64(len(data)) != t.Size || crc32.ChecksumIEEE(data) != t.Sum {
 		return errNotWhole
 	}
-	text := string(data)
-	records := make([]record, strings.Count(text, "\n")+1)
+	text := strings.TrimSuffix(string(data), "\n")
+	lines := strings.Count(text, "\n") + 1
+	if lines > maxHolds {
+		return fmt.Errorf("it has more than %d holds", maxHolds)
+	}
+	records := make([]record, lines)
 	t.holds = make([]*record, 0, len(records))
 	last := int64(0)
 	for line := range strings.Lines(text) {
-		if len(t.holds) == maxHolds {
-			return fmt.Errorf("it has more than %d holds", maxHolds)
-		}
 		e := &records[len(t.holds)]
 		t.holds = append(t.holds, e)
 		if err := e.parse(strings.TrimSuffix(line, "\n")); err != nil {
