@@ -18,7 +18,7 @@ func TestFirstMistakes(t *testing.T) {
 	for url, says := range map[string]string{
 		"localhost:6379": "redis://localhost:6379", "cache.example.com:6379": "redis://cache.example.com:6379",
 		"127.0.0.1:5432": "postgres://127.0.0.1:5432", "db:5432/orders": "postgres://db:5432/orders", "etcd1:2379": "etcd://etcd1:2379",
-		"/var/lib/locks": "file:///var/lib/locks",
+		"/var/lib/locks": "file:///var/lib/locks", "/srv/my locks/": "file:///srv/my locks/",
 		"mongodb://host": "there are: ", "localhost": "redis://host:6379",
 	} {
 		_, err := holdfast.Open(t.Context(), url, nil)
@@ -26,7 +26,7 @@ func TestFirstMistakes(t *testing.T) {
 			t.Errorf("%s: %v, want %q", url, err, says)
 		}
 	}
-	for _, url := range []string{"user:SecretWord@host:6379", "redis:SecretWord"} {
+	for _, url := range []string{"user:SecretWord@host:6379", "redis:SecretWord", "//:SecretWord@redis:6379/0", "//user:SecretWord@[::1", "/%zz:SecretWord@host"} {
 		if _, err := holdfast.Open(t.Context(), url, nil); err == nil || strings.Contains(err.Error(), "SecretWord") {
 			t.Errorf("%s: %v", url, err)
 		}

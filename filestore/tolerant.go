@@ -346,8 +346,8 @@ func (r *record) parseHolds(data []byte) error {
 	if int64(len(data)) != t.Size || crc32.ChecksumIEEE(data) != t.Sum {
 		return errNotWhole
 	}
-	text := strings.TrimSuffix(string(data), "\n")
-	lines := strings.Count(text, "\n") + 1
+	text := string(data)
+	lines := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1
 	if lines > maxHolds {
 		return fmt.Errorf("it has more than %d holds", maxHolds)
 	}

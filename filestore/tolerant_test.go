@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -375,6 +377,19 @@ func TestTooManyHolds(t *testing.T) {
 	rec.Tolerant.holds = append(holds, holds[0])
 	_, _, err := rec.encodeTolerant(0, nil)
 	wantError(t, err, driver.ErrInvalid, "10001 holds")
+}
+
+// A record that a neighbor has filled with lines is refused before memory is taken for its holds.
+func TestHoldsAreCountedFirst(t *testing.T) {
+	data := bytes.Repeat([]byte{'\n'}, holdsLimit)
+	rec := record{Name: "name", Tolerant: &tolerantHolds{Size: int64(len(data)), Sum: crc32.ChecksumIEEE(data)}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := rec.parseHolds(data)
+	runtime.ReadMemStats(&after)
+	if taken := after.TotalAlloc - before.TotalAlloc; err == nil || taken > 8*holdsLimit {
+		t.Errorf("%d bytes are taken for %d lines; error %v", taken, len(data), err)
+	}
 }
 
 // BenchmarkCrowd is an acquire and a release of a name with 1,000 other holders.

@@ -179,6 +179,33 @@ func TestRowOfASlowCommit(t *testing.T) {
 	}
 }
 
+// A name whose row a long statement keeps locked is held, and not a store without an answer: the
+// wait for the row is well below the time of a request.
+func TestRowOfALongStatement(t *testing.T) {
+	t.Parallel()
+	url := openDatabase(t, "long_statements")
+	s := openAt(t, url)
+	s.taken(t, "name")
+	tx := leaveOpen(t, s, "SELECT @acquire_lock@($1::text, 'worker'::text)", "name")
+	ended := make(chan struct{})
+	working, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(ended)
+		_, _ = tx.Exec(working, "SELECT pg_sleep(600)")
+	}()
+	defer func() { cancel(); <-ended }()
+	pgtest.Eventually(t, "statement", func() (runs bool) {
+		query(t, s, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'long_statements' AND wait_event = 'PgSleep')", nil, &runs)
+		return runs
+	})
+	locks := holdfast.New(openAt(t, url), &holdfast.Config{RequestTimeout: 2 * time.Second})
+	defer locks.Close()
+	lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{Wait: 4 * time.Second})
+	if lock != nil || !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("Acquire: %v, want ErrHeld", err)
+	}
+}
+
 // A waiter gets the lock soon after the transaction that had its row open has
 // ended, and other names are waited for and granted meanwhile.
 func TestWaitForOpenRow(t *testing.T) {

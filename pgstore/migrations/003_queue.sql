@@ -314,8 +314,8 @@ END $holdfast$
 -- p_owner has. One that is refused without p_queue writes nothing. Times are in microseconds. The
 -- clock is read after the row has been waited for, and while the statement runs: the beginning of a
 -- transaction may be long ago. A row that another transaction has locked is waited for @row_wait@, and
--- ten times as long, or with p_queue thirty times, while no session leaves a transaction open that has
--- changed the table: then the disk is slow to commit.
+-- ten times as long while no session leaves a transaction open that has changed the table: then the
+-- disk is slow to commit. That is well below the time of a request, which the caller gives up.
 -- Then row_open is true, and the rest describes the row as it was committed.
 --   waiters  others wait for the lock, or may
 --   notify   holdfast_notify is to be called
@@ -537,7 +537,7 @@ BEGIN
                       INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
                       FROM @table@ AS t WHERE t.lock_name = p_name;
                     v_found := FOUND;
-                    CONTINUE WHEN waits < CASE WHEN p_queue > 0 THEN 30 ELSE 10 END AND NOT EXISTS (
+                    CONTINUE WHEN waits < 10 AND NOT EXISTS (
                         SELECT FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid -- Prepared transactions have no pid.
                          WHERE l.relation = @table_literal@::regclass AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
                            AND l.granted AND l.mode <> 'AccessShareLock' AND coalesce(a.state, 'disabled') NOT IN ('active', 'idle'));
