@@ -64,10 +64,11 @@
 // that to a client which still has the old token: a client of the caller then fails each request, by
 // its deadline. One that was opened from a URL goes on.
 //
-// Addresses of two clusters are an error of the first request. Servers that were started with the
-// default options have the same ID: the nodes of a quorum need an --initial-cluster-token each. A
-// client that runs refuses the replies of another cluster, so it has to be started again if its
-// cluster is replaced by another at the same addresses.
+// Addresses of two clusters are an error of the first request, if both answer then. Servers that were
+// started with the default options have the same ID, and one of those that answers later is taken for
+// a member of the first: give each cluster an --initial-cluster-token of its own. A client that runs
+// refuses the replies of another cluster, so it has to be started again if its cluster is replaced by
+// another at the same addresses.
 //
 // There are no shared and no limited locks.
 //

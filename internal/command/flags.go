@@ -212,6 +212,9 @@ func unknownVariables() []string {
 	var unknown []string
 	for _, entry := range os.Environ() {
 		name, value, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "HOLDFAST_PORT") || strings.HasPrefix(name, "HOLDFAST_SERVICE_") {
+			continue // Kubernetes sets them for a service with the name holdfast.
+		}
 		if strings.HasPrefix(name, "HOLDFAST_") && value != "" && !slices.Contains(ownVariables, name) {
 			unknown = append(unknown, name)
 		}
