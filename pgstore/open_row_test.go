@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -146,7 +147,12 @@ func TestOpenRow(t *testing.T) {
 // that commits to a slow disk, is waited for: nobody has left it open.
 func TestRowOfASlowCommit(t *testing.T) {
 	t.Parallel()
-	s := openAt(t, openDatabase(t, "slow_commits"), "pool_max_conns=4")
+	url := openDatabase(t, "slow_commits")
+	admin := pgtest.Postgres().URL("postgres")
+	pgtest.Execute(t, admin, "DROP DATABASE IF EXISTS slow_commits_copy WITH (FORCE)")
+	pgtest.Execute(t, admin, "CREATE DATABASE slow_commits_copy TEMPLATE slow_commits") // Its table has the same OID.
+	t.Cleanup(func() { pgtest.Execute(t, admin, "DROP DATABASE slow_commits_copy WITH (FORCE)") })
+	s := openAt(t, url, "pool_max_conns=4")
 	lockRow := s.expandSQL("WITH locked AS MATERIALIZED (SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE) SELECT pg_sleep(0.4) FROM locked")
 	slowly := func(t *testing.T, name string, queue time.Duration) (res driver.AcquireResult) {
 		slow := make(chan error, 1)
@@ -167,8 +173,8 @@ func TestRowOfASlowCommit(t *testing.T) {
 	if res := slowly(t, "free", 0); !res.Granted {
 		t.Errorf("Acquire of a free name: %+v, want it granted", res)
 	}
-	bystander := leaveOpen(t, openAt(t, s.pool.(pgxPool).Config().ConnString()), "SELECT FROM @table@ WHERE lock_name = $1", "held")
-	defer func() { _ = bystander.Rollback(context.Background()) }() // It has locked no row, and is not waited for.
+	leaveOpen(t, openAt(t, url), "SELECT FROM @table@ WHERE lock_name = $1", "held") // It has locked no row.
+	leaveOpen(t, openAt(t, pgtest.Postgres().URL("slow_commits_copy")), "SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE", "held")
 	s.taken(t, "beside")
 	if res := slowly(t, "beside", 0); !res.Granted {
 		t.Errorf("Acquire of a free name beside an open transaction: %+v, want it granted", res)
@@ -204,6 +210,34 @@ func TestRowOfALongStatement(t *testing.T) {
 	if lock != nil || !errors.Is(err, holdfast.ErrHeld) {
 		t.Errorf("Acquire: %v, want ErrHeld", err)
 	}
+}
+
+// A row that a prepared transaction keeps locked is answered as held at once, too: no session has it.
+func TestRowOfAPreparedTransaction(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t, "max_prepared_transactions=2")
+	url := server.URL("postgres")
+	migrated(t, url, nil)
+	s := openAt(t, url)
+	s.taken(t, "name")
+	tx := leaveOpen(t, s, "SELECT @acquire_lock@($1::text, 'worker'::text)", "name")
+	if _, err := tx.Exec(t.Context(), "PREPARE TRANSACTION 'prepared'"); err != nil {
+		t.Fatal(err)
+	}
+	quickest := pgtest.Bound // of some, since the machine may be busy
+	for range 3 {
+		began := time.Now()
+		res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+		quickest = min(quickest, time.Since(began))
+		if err != nil || res.Granted || res.Held.Holder != openRowHolder {
+			t.Errorf("Acquire: %+v, %v, want it held by a transaction", res, err)
+		}
+	}
+	if quickest > atOnce {
+		t.Errorf("Acquire took %v at least", quickest)
+	}
+	pgtest.Execute(t, url, "ROLLBACK PREPARED 'prepared'")
+	grant(t, s, "name", time.Minute)
 }
 
 // A waiter gets the lock soon after the transaction that had its row open has
