@@ -537,10 +537,17 @@ BEGIN
                       INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
                       FROM @table@ AS t WHERE t.lock_name = p_name;
                     v_found := FOUND;
-                    CONTINUE WHEN waits < 10 AND NOT EXISTS (
-                        SELECT FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid -- Prepared transactions have no pid.
-                         WHERE l.relation = @table_literal@::regclass AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-                           AND l.granted AND l.mode <> 'AccessShareLock' AND coalesce(a.state, 'disabled') NOT IN ('active', 'idle'));
+                    -- pg_locks is read only if there may be such a transaction: it holds up all sessions, and
+                    -- a crowd of waiters would read it all the time. Prepared transactions have no pid.
+                    CONTINUE WHEN waits < 10 AND NOT CASE WHEN EXISTS (SELECT FROM pg_prepared_xacts)
+                            OR EXISTS (SELECT FROM pg_stat_activity AS a
+                                        WHERE a.datname = current_database() AND a.backend_type = 'client backend'
+                                          AND coalesce(a.state, 'disabled') NOT IN ('active', 'idle'))
+                        THEN EXISTS (
+                            SELECT FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+                             WHERE l.relation = @table_literal@::regclass AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+                               AND l.granted AND l.mode <> 'AccessShareLock' AND coalesce(a.state, 'disabled') NOT IN ('active', 'idle'))
+                        ELSE false END;
                     IF p_claim AND (v_found OR waits > 1) THEN
                         -- What became of the owner is not certain.
                         RAISE EXCEPTION 'another transaction has locked the row' USING ERRCODE = 'lock_not_available';
