@@ -670,6 +670,28 @@ func TestErrorsWithoutConnection(t *testing.T) {
 	}
 }
 
+// An address of another server, or with the wrong scheme, has an error with the cause once, and with
+// what to look at.
+func TestWrongAddresses(t *testing.T) {
+	t.Parallel()
+	plain, redis := servers.StartEtcd(t), servers.StartRedis(t)
+	for text, want := range map[string]string{
+		"etcd://" + redis.Addr:  "no etcd server, or one with TLS, which needs etcds://",
+		"etcds://" + plain.Addr: "a server without TLS, which needs etcd://",
+		"etcd://127.0.0.1:1":    "connection refused",
+	} {
+		s, err := openText(t, text)
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		_, err = s.Acquire(ctx, request("owner", time.Minute))
+		cancel()
+		if err == nil || strings.Count(err.Error(), want) != 1 {
+			t.Errorf("%s: %v, want %q once", text, err, want)
+		}
+		must(t, s.Close())
+	}
+}
+
 func openText(t *testing.T, text string) (*Store, error) {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -129,7 +129,8 @@ func noteConnection(why *atomic.Pointer[string]) grpc.UnaryClientInterceptor {
 }
 
 // explain returns an error that matches context.DeadlineExceeded if err is that of a deadline, also
-// of one that gRPC or a member has noticed. It adds why there was no connection.
+// of one that gRPC or a member has noticed. It adds why there was no connection, and what may be
+// wrong with the address.
 func explain(err error, unconnected *atomic.Pointer[string]) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		if status.Code(err) != codes.DeadlineExceeded {
@@ -137,8 +138,14 @@ func explain(err error, unconnected *atomic.Pointer[string]) error {
 		}
 		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
-	if why := unconnected.Load(); why != nil {
-		return fmt.Errorf("%w: %s", err, *why)
+	if why := unconnected.Load(); why != nil && !strings.Contains(err.Error(), *why) {
+		err = fmt.Errorf("%w: %s", err, *why)
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, "reading server preface"):
+		return fmt.Errorf("%w; it is no etcd server, or one with TLS, which needs etcds://", err)
+	case strings.Contains(text, "does not look like a TLS handshake"), strings.Contains(text, "handshake failed: EOF"):
+		return fmt.Errorf("%w; it is a server without TLS, which needs etcd://, or no etcd server", err)
 	}
 	return err
 }
