@@ -44,9 +44,11 @@ func boundedTime(column string) string {
 const pastExpiry = `'1970-01-01 00:00:00+00'::timestamptz`
 
 // rowWait is how long an attempt waits for a row that another transaction has locked, which is
-// longer than a commit usually takes. releaseWait is how long a release does.
+// longer than a commit usually takes. It waits for slowRowWait more if no session has left such a
+// transaction open. releaseWait is how long a release waits.
 const (
 	rowWait     = "100ms"
+	slowRowWait = "900ms"
 	releaseWait = "1s"
 )
 
@@ -115,6 +117,7 @@ func (o *Options) placeholders() *strings.Replacer {
 		"@trusted@", pgclient.TrustedRoles,
 		"@tokens_lead@", strconv.FormatInt(driver.MaxTokensLead.Microseconds(), 10),
 		"@row_wait@", rowWait,
+		"@slow_row_wait@", slowRowWait,
 		"@release_wait@", releaseWait,
 	}
 	var ours []string

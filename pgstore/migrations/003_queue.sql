@@ -314,8 +314,8 @@ END $holdfast$
 -- p_owner has. One that is refused without p_queue writes nothing. Times are in microseconds. The
 -- clock is read after the row has been waited for, and while the statement runs: the beginning of a
 -- transaction may be long ago. A row that another transaction has locked is waited for @row_wait@, and
--- ten times as long while no session leaves a transaction open that has changed the table: then the
--- disk is slow to commit. That is well below the time of a request, which the caller gives up.
+-- for @slow_row_wait@ more if no session has left a transaction open that has changed the table: then
+-- many want the row, or the disk is slow to commit. Both are well below the time of a request.
 -- Then row_open is true, and the rest describes the row as it was committed.
 --   waiters  others wait for the lock, or may
 --   notify   holdfast_notify is to be called
@@ -539,7 +539,7 @@ BEGIN
                     v_found := FOUND;
                     -- pg_locks is read only if there may be such a transaction: it holds up all sessions, and
                     -- a crowd of waiters would read it all the time. Prepared transactions have no pid.
-                    CONTINUE WHEN waits < 10 AND NOT CASE WHEN EXISTS (SELECT FROM pg_prepared_xacts)
+                    IF waits = 1 AND NOT (CASE WHEN EXISTS (SELECT FROM pg_prepared_xacts)
                             OR EXISTS (SELECT FROM pg_stat_activity AS a
                                         WHERE a.datname = current_database() AND a.backend_type = 'client backend'
                                           AND coalesce(a.state, 'disabled') NOT IN ('active', 'idle'))
@@ -547,7 +547,11 @@ BEGIN
                             SELECT FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
                              WHERE l.relation = @table_literal@::regclass AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
                                AND l.granted AND l.mode <> 'AccessShareLock' AND coalesce(a.state, 'disabled') NOT IN ('active', 'idle'))
-                        ELSE false END;
+                        ELSE false END)
+                    THEN
+                        PERFORM set_config('lock_timeout', '@slow_row_wait@', true); -- One wait keeps its turn in a crowd.
+                        CONTINUE;
+                    END IF;
                     IF p_claim AND (v_found OR waits > 1) THEN
                         -- What became of the owner is not certain.
                         RAISE EXCEPTION 'another transaction has locked the row' USING ERRCODE = 'lock_not_available';
