@@ -123,7 +123,7 @@ func (r *caseRun) expectRecord(what string, rec driver.Record, h *hold, partial 
 	if rec.Token != h.token {
 		wrong("token", rec.Token, h.token)
 	}
-	if rec.Remaining <= 0 || rec.Remaining > h.ttl+r.guarantees.Grain+time.Millisecond { // Stores that count milliseconds round up.
+	if rec.Remaining <= 0 || rec.Remaining > h.ttl+r.guarantees.Grain {
 		wrong("time remaining", rec.Remaining, h.ttl)
 	}
 	if rec.Kept {

@@ -4,6 +4,7 @@ package redisstore
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,27 @@ func handsOn(t *testing.T, s *Store, name string) {
 		t.Errorf("a claim after the notice %+v: %+v", granted, res)
 	}
 	release(t, s, next)
+}
+
+// A place that is admitted becomes a hold with its very end. A place is over in the millisecond of
+// its end, and a key exists in that of its expiry.
+func TestEndOfAPlace(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	held := grant(t, s, "name", time.Hour)
+	next := enqueue(t, s, "name")
+	notices := noticesOf(t, s)
+	place, _, _ := strings.Cut(server.Do("HGET", "lock:\x1fplaces\x1flock:name", next.Owner+"\n"), " ")
+	ends, err := strconv.ParseInt(place, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, s, held)
+	expect(t, notices, driver.Granted, next)
+	if got := server.Do("PEXPIRETIME", "lock:name"); got != strconv.FormatInt(ends-1, 10) {
+		t.Errorf("the key of the hold expires at %s, and its place was to end at %d", got, ends)
+	}
 }
 
 // silent checks that no notice has come.

@@ -247,7 +247,7 @@ local function settle(lock, set, me, ttl)
       set.blocked, owner = true, nil
     end
     if owner then
-      local ends = place.ends
+      local ends = place.ends - 1 -- the last millisecond of the hold
       if owner == me then
         ends = math.max(ends, ms + ttl)
       end
