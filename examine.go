@@ -112,8 +112,8 @@ func (e *examination) run() error {
 	return nil
 }
 
-// checkTrace removes what the store keeps of the name, and reports what is left, also after a failure.
-// A request that failed may have taken the name all the same.
+// checkTrace removes what the store keeps of the name, and reports what is left, also after a
+// failure. A request that failed may have taken the name all the same.
 func (e *examination) checkTrace(examiner driver.Examiner) {
 	if !e.mayStay {
 		return

@@ -266,8 +266,8 @@ func (l *lease) emitBegin(took time.Duration) {
 	}
 }
 
-// emitEnd calls the hook for the end of a hold, or leaves that to emitBegin if the hook for the begin
-// has not returned yet.
+// emitEnd calls the hook for the end of a hold, or leaves that to emitBegin if the hook for the
+// begin has not returned yet.
 func (l *lease) emitEnd(e Event) {
 	if l.c.hooks.Event == nil {
 		return

@@ -183,8 +183,8 @@ func (c *Client) onNotice(n driver.Notice) {
 	}
 }
 
-// noteOutlasting records that the hold of l, or what it keeps, may outlast l: by a ticket, MinHold or
-// ReleaseKeep. A notice of its grant may still be on its way. The caller holds c.mu.
+// noteOutlasting records that the hold of l, or what it keeps, may outlast l: by a ticket, MinHold
+// or ReleaseKeep. A notice of its grant may still be on its way. The caller holds c.mu.
 func (c *Client) noteOutlasting(l *lease) {
 	if !l.hadPlace && !l.inDoubt {
 		return // There is no notice.
@@ -195,8 +195,8 @@ func (c *Client) noteOutlasting(l *lease) {
 	c.outlasting[l.owner] = struct{}{}
 }
 
-// giveBackGrant releases a hold that was granted to an owner for which nothing waits, unless the hold
-// may outlast its lease. The caller holds c.mu.
+// giveBackGrant releases a hold that was granted to an owner for which nothing waits, unless the
+// hold may outlast its lease. The caller holds c.mu.
 func (c *Client) giveBackGrant(n driver.Notice) {
 	_, newer := c.outlasting[n.Owner]
 	_, older := c.olderOutlasting[n.Owner]

@@ -202,8 +202,8 @@ type waiter struct {
 }
 
 // enqueue makes the operation a head of the name's queue, and returns nil. If there is no room for
-// another head, it waits. It returns a waiter only with a lease: one that the operation may join, or
-// one that was passed on to it.
+// another head, it waits. It returns a waiter only with a lease: one that the operation may join,
+// or one that was passed on to it.
 func (a *acquireOp) enqueue() (*waiter, error) {
 	c, limit, weight := a.c, a.options.limit(), a.options.Weight
 	for {
@@ -374,8 +374,8 @@ func (q *nameQueue) waitingHead() *queueHead {
 // errNotAnswered is the error while nothing is known of a name.
 var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
 
-// admitNext removes a head from its queue, and makes the first waiter a head in its place. The caller
-// holds c.mu.
+// admitNext removes a head from its queue, and makes the first waiter a head in its place. The
+// caller holds c.mu.
 func (c *Client) admitNext(h *queueHead) {
 	q := h.queue
 	if l := h.lease; l != nil && l.token != l.firstToken {
@@ -435,8 +435,8 @@ func (a *acquireOp) logWaiting(held *HeldError) {
 	}
 }
 
-// warnOwnLease logs, once for each lease, that the operation has waited for longer than a request may
-// take for a lease of its own Client, as one does that waits for itself.
+// warnOwnLease logs, once for each lease, that the operation has waited for longer than a request
+// may take for a lease of its own Client, as one does that waits for itself.
 func (a *acquireOp) warnOwnLease(find func() *lease) {
 	c := a.c
 	now := c.clock.now()

@@ -5,11 +5,11 @@
 //	go run . [-only part,part…] [-rounds 5] [-span 1s] [-out ..]
 //
 // It starts the servers that it needs by itself, from the programs that
-// internal/servers/install.sh of the main module installs; redisstore/interop/install.sh installs the
-// rival in Node.js. A full run takes more than an hour, most of it for what grows, and two minutes a
-// round for the election on etcd, which lasts 120 times -span. With -only it measures the scenarios
-// with a name that contains one of the parts, and keeps the results of the others. With -only none it
-// writes the pages again from the existing results.
+// internal/servers/install.sh of the main module installs; redisstore/interop/install.sh installs
+// the rival in Node.js. A full run takes more than an hour, most of it for what grows, and two
+// minutes a round for the election on etcd, which lasts 120 times -span. With -only it measures the
+// scenarios with a name that contains one of the parts, and keeps the results of the others. With
+// -only none it writes the pages again from the existing results.
 //
 // What is measured and how is in internal/measure of the main module. A scenario measures it for
 // a list of contenders, which are in package lockers. Each round measures every contender once,

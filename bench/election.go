@@ -93,8 +93,8 @@ func watchTerm(term context.Context, token int64, report func(sighting)) {
 	}
 }
 
-// candidateEnv makes this program a candidate. Its value is the name of the elector. The arguments are
-// the TTL and the members.
+// candidateEnv makes this program a candidate. Its value is the name of the elector. The arguments
+// are the TTL and the members.
 const candidateEnv = "HOLDFAST_BENCH_CANDIDATE"
 
 // standInElection is the main function of a candidate. It stands until its input ends.

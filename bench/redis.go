@@ -174,8 +174,8 @@ func contendedProcesses() scenario {
 	}
 }
 
-// tokens measures holds of one name by three clients, and whether each has a greater token than the one
-// before it.
+// tokens measures holds of one name by three clients, and whether each has a greater token than the
+// one before it.
 func tokens() scenario {
 	const clients, goroutines, holds = 3, 16, 1_000_000
 	return scenario{

@@ -341,8 +341,8 @@ type ReleaseRequest struct {
 type BreakRequest struct {
 	Name string
 
-	// Token is the token of the only hold that may be ended, the first of its grant as in its Record,
-	// 0 for any hold.
+	// Token is the token of the only hold that may be ended, the first of its grant as in its
+	// Record, 0 for any hold.
 	Token int64
 }
 

@@ -119,8 +119,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// enableAuth enables the users of a cluster. Each has a role of its own, with a right to keys with a
-// prefix, and the password "secret". It returns a client of the user root.
+// enableAuth enables the users of a cluster. Each has a role of its own, with a right to keys with
+// a prefix, and the password "secret". It returns a client of the user root.
 func enableAuth(t *testing.T, member *servers.Etcd, rights map[string]right) *clientv3.Client {
 	t.Helper()
 	c, ctx := directClient(t, member), t.Context()
@@ -251,8 +251,8 @@ func joined(keys [][]byte) (all []byte) {
 	return all
 }
 
-// A client whose token has expired while it was idle is authenticated again. It renews, releases and
-// acquires, and its waiters are notified, beside a watch that began with the old token.
+// A client whose token has expired while it was idle is authenticated again. It renews, releases
+// and acquires, and its waiters are notified, beside a watch that began with the old token.
 func TestTokenThatExpires(t *testing.T) {
 	t.Parallel()
 	member := servers.StartEtcd(t, "--auth-token-ttl", "1", "--bcrypt-cost", "4")
@@ -310,8 +310,8 @@ func expire(t *testing.T, s *Store) {
 	time.Sleep(2500 * time.Millisecond) // Any use of a token prolongs it, so it cannot be tried.
 }
 
-// A client with TLS speaks nothing else to an address that a member advertises, whatever its scheme:
-// the list of members decides nothing about credentials.
+// A client with TLS speaks nothing else to an address that a member advertises, whatever its
+// scheme: the list of members decides nothing about credentials.
 func TestAdvertisedSchemeIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,9 +12,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// The clocks of the members step by an hour or two, each way. No hold is lost or doubled, tokens rise,
-// and the hold of a client that has died ends when its time is over; but a server of 3.4 ends one
-// that has begun before a step back as late as the step is wide, and only a Break ends it before.
+// The clocks of the members step by an hour or two, each way. No hold is lost or doubled, tokens
+// rise, and the hold of a client that has died ends when its time is over; but a server of 3.4 ends
+// one that has begun before a step back as late as the step is wide, and only a Break ends it
+// before.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartEtcdCluster(t, 3)

@@ -44,16 +44,17 @@
 // Servers of 3.4 check fewer rights than those of 3.6: a user that may only read can keep a hold
 // alive, and requests that are sent together take names that the user has no right to write.
 //
-// In an election under 44 faults in ten minutes, no two leaders overlapped. Of concurrency.Election of
-// etcd's own client 11 pairs did, for up to 1.7 s, in the same faults; it was without a leader for 5.5 %
-// of the time, an election here for 8.9 %, because of the longer leases. See docs/guarantees.md.
+// In an election under 44 faults in ten minutes, no two leaders overlapped. Of concurrency.Election
+// of etcd's own client 11 pairs did, for up to 1.7 s, in the same faults; it was without a leader
+// for 5.5 % of the time, an election here for 8.9 %, because of the longer leases. See
+// docs/guarantees.md.
 //
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an election
 // with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants no lease, no
 // keep, and no lock but a few under load; it still renews and releases, and the errors show it.
 //
-// A follower forwards each keep-alive to the leader. A client at a follower renews at most 16 locks in
-// a round trip between the two, 400 a second at 40 ms.
+// A follower forwards each keep-alive to the leader. A client at a follower renews at most 16 locks
+// in a round trip between the two, 400 a second at 40 ms.
 //
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
 // then a lock has two holders, whose tokens differ. A restored snapshot without --bump-revision, and
@@ -61,26 +62,26 @@
 // below the prefix can take and break locks.
 //
 // A user is authenticated again when its token has expired. Servers of 3.4, at least 3.4.23, refuse
-// that to a client which still has the old token: a client of the caller then fails each request, by
-// its deadline. One that was opened from a URL goes on.
+// that to a client which still has the old token: a client of the caller then fails each request,
+// by its deadline. One that was opened from a URL goes on.
 //
-// Addresses of two clusters are an error of the first request, if both answer then. Servers that were
-// started with the default options have the same ID, and one of those that answers later is taken for
-// a member of the first: give each cluster an --initial-cluster-token of its own. A client that runs
-// refuses the replies of another cluster, so it has to be started again if its cluster is replaced by
-// another at the same addresses.
+// Addresses of two clusters are an error of the first request, if both answer then. Servers that
+// were started with the default options have the same ID, and one of those that answers later is
+// taken for a member of the first: give each cluster an --initial-cluster-token of its own. A
+// client that runs refuses the replies of another cluster, so it has to be started again if its
+// cluster is replaced by another at the same addresses.
 //
 // There are no shared and no limited locks.
 //
 // A client of the caller writes a line on standard error for each retry of a request, some four a
-// second while there is no connection, unless its Config has Logger: zap.NewNop(). An error shows why
-// there is no connection if the store was opened from a URL.
+// second while there is no connection, unless its Config has Logger: zap.NewNop(). An error shows
+// why there is no connection if the store was opened from a URL.
 //
 // # Server set-up
 //
 // None. A user needs a role with the rights to read and write below the prefix; one that only lists
-// and looks up locks, as a dashboard does, needs the second role. Automatic compaction is advised, as
-// for every use of etcd.
+// and looks up locks, as a dashboard does, needs the second role. Automatic compaction is advised,
+// as for every use of etcd.
 //
 //	etcdctl role grant-permission --prefix=true ROLE readwrite holdfast/
 //	etcdctl role grant-permission --prefix=true READER read holdfast/rec/

@@ -195,7 +195,7 @@ func TestMemberCutOff(t *testing.T) {
 }
 
 // A member that is cut off by the network, whether it has led or not, answers nothing about locks
-// that change among the others. When it is back, it shows what they have done, and who waits there
+// that change among the others. When it is back, it shows their changes, and the places there
 // is notified.
 func TestMemberCutOffByTheNetwork(t *testing.T) {
 	t.Parallel()
@@ -670,8 +670,8 @@ func TestErrorsWithoutConnection(t *testing.T) {
 	}
 }
 
-// An address of another server, or with the wrong scheme, has an error with the cause once, and with
-// what to look at.
+// An address of another server, or with the wrong scheme, has an error with the cause once, and
+// with what to look at.
 func TestWrongAddresses(t *testing.T) {
 	t.Parallel()
 	plain, redis := servers.StartEtcd(t), servers.StartRedis(t)

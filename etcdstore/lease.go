@@ -289,7 +289,8 @@ func (s *Store) keepAlive(ctx context.Context, leases []*lease) (err error) {
 	return err
 }
 
-// keepPartAlive keeps leases alive over one stream. The streams become more while leases wait for one.
+// keepPartAlive keeps leases alive over one stream. The streams become more while leases wait for
+// one.
 func (s *Store) keepPartAlive(ctx context.Context, leases []*lease) (err error) {
 	var stream keepAliveStream
 	wait := time.NewTimer(streamWait)

@@ -129,8 +129,8 @@ func renewAll(t *testing.T, s *Store, reqs []driver.RenewRequest) {
 	}
 }
 
-// Renewals that take long because the members are far from each other succeed, at a follower too, over
-// more streams than one.
+// Renewals that take long because the members are far from each other succeed, at a follower too,
+// over more streams than one.
 func TestFarMembers(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartEtcdClusterWithLinks(t, 3)

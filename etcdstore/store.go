@@ -302,8 +302,8 @@ type write struct {
 	err  error
 }
 
-// write sends a transaction, together with those of other callers. After ErrLeaseNotFound the server
-// may have lost other leases as well, and new ones are used.
+// write sends a transaction, together with those of other callers. After ErrLeaseNotFound the
+// server may have lost other leases as well, and new ones are used.
 func (s *Store) write(ctx context.Context, name string, op clientv3.Op) (*clientv3.TxnResponse, error) {
 	w := &write{name: name, op: op}
 	if err := s.writes.Do(ctx, w); err != nil {

@@ -109,8 +109,9 @@ func noteConnection(why *atomic.Pointer[string]) grpc.UnaryClientInterceptor {
 			return nil
 		}
 		if _, ok := req.(*pb.AuthenticateRequest); ok && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken) {
-			// The server refuses to authenticate a client whose token has expired. For the client this is a
-			// reason to do so, until its stack is used up. After this error it has no token, and succeeds.
+			// The server refuses to authenticate a client whose token has expired. For the client
+			// this is a reason to do so, until its stack is used up. After this error it has no
+			// token, and succeeds.
 			return rpctypes.ErrGRPCAuthNotEnabled
 		}
 		text := status.Convert(err).Message()

@@ -314,8 +314,8 @@ type listed struct {
 	err     error
 }
 
-// List implements [driver.Store]. It reads the names at one revision. If that is compacted, it goes on
-// at the current one.
+// List implements [driver.Store]. It reads the names at one revision. If that is compacted, it goes
+// on at the current one.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		begin, revision := s.prefix+"rec/"+prefix, int64(0)

@@ -93,9 +93,9 @@ func examineRights(dir string, info fs.FileInfo) driver.Finding {
 	return f
 }
 
-// examineFlock checks that a file that is locked is locked for others, until it is closed. The locks
-// of a process are told apart by the open files that have them, so that a second one of this process
-// shows what another process would find.
+// examineFlock checks that a file that is locked is locked for others, until it is closed. The
+// locks of a process are told apart by the open files that have them, so that a second one of this
+// process shows what another process would find.
 func examineFlock(dir string) driver.Finding {
 	f := driver.Finding{Check: "file.flock", Severity: driver.SeverityOK, Found: "a file that is locked is locked for others, until it is closed"}
 	const want = "a file system with locks of files (flock)"

@@ -191,8 +191,8 @@ func TestExamineFlock(t *testing.T) {
 
 func init() { roles["examine"], roles["flock"] = roleExamine, roleFlock }
 
-// roleFlock examines a folder while each flock of this process has a result that the kernel gives in
-// place of the call.
+// roleFlock examines a folder while each flock of this process has a result that the kernel gives
+// in place of the call.
 func roleFlock(args []string) error {
 	errno, err := strconv.Atoi(args[0])
 	if err != nil {

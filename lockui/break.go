@@ -117,7 +117,8 @@ func (p *page) breakHold(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// record writes a line to the log, and returns the error of the handler, which a [slog.Logger] drops.
+// record writes a line to the log, and returns the error of the handler, which a [slog.Logger]
+// drops.
 func (p *page) record(ctx context.Context, message string, attrs ...any) error {
 	handler := p.logger().Handler()
 	if !handler.Enabled(ctx, slog.LevelWarn) {

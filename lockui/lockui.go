@@ -61,8 +61,8 @@ type Options struct {
 	// have to be reloaded.
 	MaxViewers int
 
-	// Logger gets a line before each break, and one with its outcome; nil means slog.Default(). A break
-	// whose first line its Handler cannot write is refused.
+	// Logger gets a line before each break, and one with its outcome; nil means slog.Default(). A
+	// break whose first line its Handler cannot write is refused.
 	Logger *slog.Logger
 }
 

@@ -1310,7 +1310,8 @@ func (l *failingLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A break whose first line cannot be written does not happen. Without the second one it has happened.
+// A break whose first line cannot be written does not happen. Without the second one it has
+// happened.
 func TestBreakIsLoggedFirst(t *testing.T) {
 	_, client := newTestStore(t)
 	for failing, want := range map[int]int{1: 503, 2: 303} {
@@ -1388,7 +1389,8 @@ func TestSecureCookie(t *testing.T) {
 	}
 }
 
-// A store that takes long to list, and answers, is not silent, and is listed half of the time at most.
+// A store that takes long to list, and answers, is not silent, and is listed half of the time at
+// most.
 func TestSlowStore(t *testing.T) {
 	for _, took := range []time.Duration{time.Second, 4 * time.Second, 9 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -1457,8 +1459,8 @@ func TestHistoryOfATimeWithoutViewers(t *testing.T) {
 	})
 }
 
-// A store that has never answered has one row, however often it is looked at, and is watched from its
-// first answer on.
+// A store that has never answered has one row, however often it is looked at, and is watched from
+// its first answer on.
 func TestHistoryOfAStoreThatNeverAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, client := newTestStore(t)

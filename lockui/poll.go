@@ -257,8 +257,8 @@ func (p *page) announce() {
 	p.updated = make(chan struct{})
 }
 
-// addEvents adds what has changed from one listing of a store to the next: one row for a time without
-// an answer or without viewers, and the changes of locks. The caller holds p.mu.
+// addEvents adds what has changed from one listing of a store to the next: one row for a time
+// without an answer or without viewers, and the changes of locks. The caller holds p.mu.
 func (p *page) addEvents(s *store, last, now *lockview.Snapshot, locks map[string]holdfast.Record) {
 	var after time.Time
 	if !last.Answered.IsZero() && now.At.Sub(last.Answered) > last.StaleAfter(p.Interval) {

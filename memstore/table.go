@@ -31,7 +31,8 @@ type (
 	// A queue is the state of a name. Times are since lockTable.created, on the monotonic clock.
 	queue = lockqueue.Queue[holderData]
 
-	// An entry is a hold, a place, or a request for Ask notices without a place, which has no token.
+	// An entry is a hold, a place, or a request for Ask notices without a place, which has no
+	// token.
 	entry = lockqueue.Entry[holderData]
 )
 

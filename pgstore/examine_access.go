@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// accessQuery reads what keeps the user from the functions and the rows, or runs code of others, and
-// whether a synchronous standby is there. A user without pg_monitor sees that there are standbys, and
-// not their states.
+// accessQuery reads what keeps the user from the functions and the rows, or runs code of others,
+// and whether a synchronous standby is there. A user without pg_monitor sees that there are
+// standbys, and not their states.
 const accessQuery = `SELECT coalesce((SELECT pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::text, ', '::text ORDER BY p.oid)
           FROM pg_catalog.pg_proc AS p
          WHERE p.oid IN (@signatures@) AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'::text)), ''::text),

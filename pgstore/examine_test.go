@@ -264,7 +264,8 @@ func TestExamineTransport(t *testing.T) {
 	}
 }
 
-// A migration without the right to create says what to grant, and a lock without EXECUTE what it needs.
+// A migration without the right to create says what to grant, and a lock without EXECUTE what it
+// needs.
 func TestErrorsOfMissingRights(t *testing.T) {
 	t.Parallel()
 	admin := servers.StartPostgres(t).URL("postgres")

@@ -212,7 +212,8 @@ func TestRowOfALongStatement(t *testing.T) {
 	}
 }
 
-// A row that a prepared transaction keeps locked is answered as held at once, too: no session has it.
+// A row that a prepared transaction keeps locked is answered as held at once, too: no session has
+// it.
 func TestRowOfAPreparedTransaction(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgres(t, "max_prepared_transactions=2")

@@ -93,10 +93,10 @@
 // hdel, hvals, hgetall, publish, subscribe, pubsub|numsub and, in a cluster, spublish, ssubscribe,
 // pubsub|shardnumsub. Without them locks work, and waiters try at intervals. Shared and limited
 // holds need hset, hsetnx, hget, hmget, hdel, hlen, hgetall, zrem and pexpireat; without them
-// exclusive holds work, and find these in their way. "holdfast doctor" names those that are missing,
-// and the ACL SETUSER that grants them. Messages have the
-// owner's secret, as the values of the locks do: the right to subscribe to these channels is the
-// right to release the locks of others.
+// exclusive holds work, and find these in their way. "holdfast doctor" names those that are
+// missing, and the ACL SETUSER that grants them. Messages have the owner's secret, as the values of
+// the locks do: the right to subscribe to these channels is the right to release the locks of
+// others.
 //
 // The value of a lock has the owner's secret on its first line, and the public part on the lines
 // behind: token, begin (seconds, microseconds), holder, metadata. Beside the locks there are keys

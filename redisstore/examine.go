@@ -286,8 +286,8 @@ func (s *Store) examinePersistence(ctx context.Context, master redis.UniversalCl
 	return f
 }
 
-// examineSync checks when the append-only file reaches the disk, and whether that setting outlasts a
-// restart.
+// examineSync checks when the append-only file reaches the disk, and whether that setting outlasts
+// a restart.
 func (s *Store) examineSync(ctx context.Context, master redis.UniversalClient, info map[string]string, f driver.Finding, mend string) driver.Finding {
 	values, err := withDeadline(s, ctx, func(ctx context.Context) (map[string]string, error) {
 		return master.ConfigGet(ctx, "*appendfsync*").Result()

@@ -351,8 +351,8 @@ func examineOwn(t *testing.T, s *Store, check string) driver.Finding {
 	return findings[i]
 }
 
-// Each right that is missing is named, with what does not work without it. Without those of locks no
-// lock can be taken, looked up, renewed and released: an examination of them ends in a failure.
+// Each right that is missing is named, with what does not work without it. Without those of locks
+// no lock can be taken, looked up, renewed and released: an examination of them ends in a failure.
 func TestExamineRights(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

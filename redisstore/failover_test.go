@@ -72,7 +72,8 @@ func TestFailoverUnderLoad(t *testing.T) {
 			t.Parallel()
 			var all tally
 			n := rounds(t, 1)
-			// A busy machine may grant too little in the window of a round to show what is forgotten.
+			// A busy machine may grant too little in the window of a round to show what is
+			// forgotten.
 			for i := 0; i < n || i < 4 && d.forgets() && all.Double == 0; i++ {
 				t.Run(strconv.Itoa(i), func(t *testing.T) { // It ends its servers.
 					f := startFailover(t, d)

@@ -26,8 +26,8 @@ type use struct {
 	alone    []string // commands that are sent by themselves
 }
 
-// usesOf returns the uses that the store makes of its server. The queue of a cluster has channels of
-// hash slots.
+// usesOf returns the uses that the store makes of its server. The queue of a cluster has channels
+// of hash slots.
 func (s *Store) usesOf() []use {
 	locks := use{"no lock can be taken", driver.SeverityFailure, []string{
 		"get", "getrange", "set", "del", "pttl", "pexpire", "zcard", "time",

@@ -265,8 +265,8 @@ func TestDoctorOfPostgres(t *testing.T) {
 	well.examineTwice(t)
 }
 
-// TestDoctorOfSettings makes one server of each kind ill in ten ways, and well in ten, and examines it
-// twice in each.
+// TestDoctorOfSettings makes one server of each kind ill in ten ways, and well in ten, and examines
+// it twice in each.
 func TestDoctorOfSettings(t *testing.T) {
 	t.Parallel()
 	type setting struct {
@@ -424,8 +424,8 @@ func TestDoctorFlags(t *testing.T) {
 	}
 }
 
-// A password in the URL of a node of a quorum is in the list of processes, too, and the verdict counts
-// what was found.
+// A password in the URL of a node of a quorum is in the list of processes, too, and the verdict
+// counts what was found.
 func TestDoctorOfQuorumWithPassword(t *testing.T) {
 	t.Parallel()
 	nodes := servers.StartRedises(t, 3)

@@ -206,8 +206,8 @@ var ownVariables = []string{
 	"HOLDFAST_REDIS_SERVER", "HOLDFAST_ETCD_SERVER", "HOLDFAST_BENCH_WORKER",
 }
 
-// unknownVariables returns the variables of the environment that look like flags and are none, sorted:
-// with HOLDFAST_URL for HOLDFAST_STORE, each host would lock alone.
+// unknownVariables returns the variables of the environment that look like flags and are none,
+// sorted: with HOLDFAST_URL for HOLDFAST_STORE, each host would lock alone.
 func unknownVariables() []string {
 	var unknown []string
 	for _, entry := range os.Environ() {

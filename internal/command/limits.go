@@ -41,8 +41,8 @@ func (l *limitFlags) check() error {
 	return nil
 }
 
-// explainRefusal adds to err how much of the lock others hold, if they are several or hold slots. The
-// refusal itself names one holder.
+// explainRefusal adds to err how much of the lock others hold, if they are several or hold slots.
+// The refusal itself names one holder.
 func (l *limitFlags) explainRefusal(ctx context.Context, client *holdfast.Client, name string, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()

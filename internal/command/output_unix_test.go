@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// A reader of standard output that is gone is exit code 74 of each subcommand that writes there, and
-// a lock that acquire has taken is given back.
+// A reader of standard output that is gone is exit code 74 of each subcommand that writes there,
+// and a lock that acquire has taken is given back.
 func TestReaderIsGone(t *testing.T) {
 	url, client := newStore(t)
 	holdLock(t, client, "held")

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
-// What a Queue keeps up to date is what it would find by a look at each entry: in a crowd, each verb
-// has the same outcome as on a Queue that was restored from the same entries.
+// What a Queue keeps up to date is what it would find by a look at each entry: in a crowd, each
+// verb has the same outcome as on a Queue that was restored from the same entries.
 func TestCrowd(t *testing.T) {
 	type entry = lockqueue.Entry[int]
 	random := rand.New(rand.NewPCG(1, 2))

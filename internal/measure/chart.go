@@ -125,7 +125,8 @@ func headLine(titles, notes []string) string {
 	return strings.TrimSpace(line)
 }
 
-// textWidth returns how wide a text is in DejaVu Sans, the widest font of a chart, or a little more.
+// textWidth returns how wide a text is in DejaVu Sans, the widest font of a chart, or a little
+// more.
 func textWidth(text string) (pixels float64) {
 	for _, r := range text {
 		em := 0.64

@@ -48,8 +48,8 @@ func StartEtcd(tb TB, args ...string) *Etcd {
 	return StartEtcdCluster(tb, 1, args...)[0]
 }
 
-// StartEtcdTLS starts a cluster of one member whose clients use TLS. The args contain its certificate
-// and key, and config is that of a client which it accepts.
+// StartEtcdTLS starts a cluster of one member whose clients use TLS. The args contain its
+// certificate and key, and config is that of a client which it accepts.
 func StartEtcdTLS(tb TB, config *tls.Config, args ...string) *Etcd {
 	tb.Helper()
 	member := newEtcd(tb, 0)
@@ -157,8 +157,8 @@ func (e *Etcd) Leads() bool {
 	return err == nil && state.Leader == state.Header.MemberID
 }
 
-// CutOff cuts the member off from the others, in both directions, and returns when it has no leader.
-// Its clients are not cut off.
+// CutOff cuts the member off from the others, in both directions, and returns when it has no
+// leader. Its clients are not cut off.
 func (e *Etcd) CutOff() {
 	e.tb.Helper()
 	state, err := e.status()

@@ -49,8 +49,8 @@ func StartRedises(tb TB, n int, args ...string) []*Redis {
 	return nodes
 }
 
-// StartRedisFromFile starts a Redis with a configuration file, which CONFIG REWRITE changes. The lines
-// are added to it, as in "appendonly yes".
+// StartRedisFromFile starts a Redis with a configuration file, which CONFIG REWRITE changes. The
+// lines are added to it, as in "appendonly yes".
 func StartRedisFromFile(tb TB, lines ...string) *Redis {
 	tb.Helper()
 	dir, port := tb.TempDir(), strconv.Itoa(freePort(tb))

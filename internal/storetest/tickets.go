@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// Tickets hands a lock over from one client to the next. Each client stands for a process: it shares
-// only the store with the others, and is closed when it has handed the lock over.
+// Tickets hands a lock over from one client to the next. Each client stands for a process: it
+// shares only the store with the others, and is closed when it has handed the lock over.
 func Tickets(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := t.Context()

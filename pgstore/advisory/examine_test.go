@@ -103,8 +103,8 @@ func TestExamineLeavesNothing(t *testing.T) {
 	}
 }
 
-// The server ends a session of a holder that hangs by idle_session_timeout, which sessions with locks
-// set for themselves. One that is too short in the settings ends connections of the pool.
+// The server ends a session of a holder that hangs by idle_session_timeout, which sessions with
+// locks set for themselves. One that is too short in the settings ends connections of the pool.
 func TestExamineIdleTimeout(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgres(t)

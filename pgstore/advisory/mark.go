@@ -147,8 +147,8 @@ func (l *markListener) dropUnusedMarks() {
 
 // The gate of a key is a second key. It keeps later readers out while a writer waits, so that
 // readers that overlap do not starve the writer. A writer that was refused because of shared holds
-// locks the gate on the connection that listens. A shared attempt locks the gate for a moment, and is
-// refused if it cannot. The server unlocks the gate when the session of the writer ends.
+// locks the gate on the connection that listens. A shared attempt locks the gate for a moment, and
+// is refused if it cannot. The server unlocks the gate when the session of the writer ends.
 //
 // One session at a time can have the gate. The writers of other sessions get a notice when it is
 // unlocked, which is after the grant. No reader is granted the key during that hold.

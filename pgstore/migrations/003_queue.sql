@@ -314,8 +314,8 @@ END $holdfast$
 -- p_owner has. One that is refused without p_queue writes nothing. Times are in microseconds. The
 -- clock is read after the row has been waited for, and while the statement runs: the beginning of a
 -- transaction may be long ago. A row that another transaction has locked is waited for @row_wait@, and
--- for @slow_row_wait@ more if no session has left a transaction open that has changed the table: then
--- many want the row, or the disk is slow to commit. Both are well below the time of a request.
+-- for @slow_row_wait@ more if no session has left a transaction open that has changed the table:
+-- then many want the row, or the disk is slow to commit. Both are well below the time of a request.
 -- Then row_open is true, and the rest describes the row as it was committed.
 --   waiters  others wait for the lock, or may
 --   notify   holdfast_notify is to be called
@@ -537,8 +537,9 @@ BEGIN
                       INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
                       FROM @table@ AS t WHERE t.lock_name = p_name;
                     v_found := FOUND;
-                    -- pg_locks is read only if there may be such a transaction: it holds up all sessions, and
-                    -- a crowd of waiters would read it all the time. Prepared transactions have no pid.
+                    -- pg_locks is read only if there may be such a transaction: it holds up all
+                    -- sessions, and a crowd of waiters would read it all the time. Prepared
+                    -- transactions have no pid.
                     IF waits = 1 AND NOT (CASE WHEN EXISTS (SELECT FROM pg_prepared_xacts)
                             OR EXISTS (SELECT FROM pg_stat_activity AS a
                                         WHERE a.datname = current_database() AND a.backend_type = 'client backend'

@@ -2,7 +2,8 @@
 -- Tries the right to run commands, and changes nothing: the server checks the rights of the user to
 -- a command and its keys first, and then refuses what would write, because of the flag.
 --
--- ARGV: commands, each as its words with line breaks between them. Answers the error of each, or "".
+-- ARGV: commands, each as its words with line breaks between them. Answers the error of each, or
+-- "".
 local errors = {}
 for i, command in ipairs(ARGV) do
   local words = {}

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// Of two candidates of each elector one leads. When it has left, the other does, with a greater token.
+// Of two candidates of each elector one leads. When it has left, the other does, with a greater
+// token.
 func TestElectors(t *testing.T) {
 	addrs := servers.EtcdAddrs(servers.StartEtcdCluster(t, 1))
 	for _, e := range Electors() {
