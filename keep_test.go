@@ -214,6 +214,57 @@ func lateNoticeAfterAnOutage(t *testing.T, minHold time.Duration, end func(*hold
 	})
 }
 
+// That is so of a lock which was passed on, too.
+func TestLateNoticeAfterPassOn(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		store := &cutOff{Store: mem, up: make(chan struct{})}
+		close(store.up)
+		a, b, other := open(t, mem, nil), open(t, store, nil), open(t, mem, nil)
+		o := &holdfast.Options{TTL: 30 * time.Second}
+		held := acquire(t, a, "a", nil)
+		got := make(chan *holdfast.Lock, 3)
+		n := 0
+		for range 3 {
+			go func() {
+				l := acquire(t, b, "a", o)
+				n++
+				if n == 2 {
+					store.set(true)
+				}
+				got <- l
+			}()
+			synctest.Wait()
+		}
+		got2 := make(chan *holdfast.Lock, 1)
+		go func() { got2 <- acquire(t, a, "a", nil) }()
+		time.Sleep(10 * ms)
+		release(t, held)
+		b1 := <-got
+		time.Sleep(10 * ms)
+		release(t, b1)
+		a2 := <-got2
+		time.Sleep(time.Second)
+		release(t, a2)
+		b2 := <-got
+		release(t, b2)
+		b3 := <-got
+		if b3.Token() != b2.Token()+1 {
+			t.Errorf("tokens %d and %d: the lock was not passed on", b2.Token(), b3.Token())
+		}
+		if err := b3.ReleaseKeep(20 * time.Second); !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("ReleaseKeep in an outage: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		store.set(false)
+		time.Sleep(time.Second)
+		if got, err := other.TryAcquire(ctx, "a", nil); err == nil {
+			t.Error("the name is free before its time is over")
+			release(t, got)
+		}
+	})
+}
+
 // A cutOff store refuses releases while it is down. Of a grant it sends an Ask notice at once, and
 // the Granted notice when it is up.
 type cutOff struct {

@@ -676,8 +676,8 @@ func TestWrongAddresses(t *testing.T) {
 	t.Parallel()
 	plain, redis := servers.StartEtcd(t), servers.StartRedis(t)
 	for text, want := range map[string]string{
-		"etcd://" + redis.Addr:  "no etcd server, or one with TLS, which needs etcds://",
-		"etcds://" + plain.Addr: "a server without TLS, which needs etcd://",
+		"etcd://" + redis.Addr:  "no etcd server, one with TLS (etcds://)",
+		"etcds://" + plain.Addr: "a server without TLS (etcd://)",
 		"etcd://127.0.0.1:1":    "connection refused",
 	} {
 		s, err := openText(t, text)

@@ -549,6 +549,9 @@ func TestNumbersBeforeTheFirstAnswer(t *testing.T) {
 		if _, body := get(h, "/stores"); !strings.Contains(body, "<dt>Locks</dt><dd>unknown</dd>") {
 			t.Errorf("the page of stores:\n%s", body)
 		}
+		if _, body := get(h, "/"); !strings.Contains(body, "No locks are known.") || strings.Contains(body, "Nothing is locked") {
+			t.Errorf("the list before an answer:\n%s", body)
+		}
 		figures := regexp.MustCompile(`(?m)^holdfast_store_(locks|waiting|oldest)`)
 		if _, body := get(h, "/metrics"); figures.MatchString(body) || !strings.Contains(body, `holdfast_store_up{store="memory"} 0`+"\n") {
 			t.Errorf("metrics before an answer:\n%s", body)

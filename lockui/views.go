@@ -197,6 +197,8 @@ func (p *page) locksHTML(filter, order string, now time.Time) fragment {
 // emptyText is what the page shows in place of locks if there are none.
 func (p *page) emptyText() literal {
 	switch {
+	case slices.ContainsFunc(p.stores, func(s *store) bool { return s.canList() && !s.hasAnswered() }):
+		return "No locks are known."
 	case slices.ContainsFunc(p.stores, (*store).canList):
 		return "Nothing is locked."
 	case len(p.stores) > 1:

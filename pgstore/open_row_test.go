@@ -212,6 +212,34 @@ func TestRowOfALongStatement(t *testing.T) {
 	}
 }
 
+// So it is for a role that sees nothing of the sessions of others.
+func TestOpenRowOfAnotherRole(t *testing.T) {
+	t.Parallel()
+	url := openDatabase(t, "open_rows_of_roles")
+	s := openAt(t, url)
+	pgtest.Execute(t, url, "DO $$ BEGIN CREATE ROLE blind LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+	t.Cleanup(func() { pgtest.Execute(t, url, "DROP OWNED BY blind") })
+	change(t, s, "GRANT SELECT, INSERT, UPDATE, DELETE ON @table@ TO blind")
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	blind := openAt(t, strings.Replace(url, "postgres@", "blind@", 1))
+	s.taken(t, "name")
+	leaveOpen(t, s, "SELECT @acquire_lock@($1::text, 'worker'::text)", "name")
+	quickest := pgtest.Bound // of some, since the machine may be busy
+	for range 3 {
+		began := time.Now()
+		res, err := blind.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+		quickest = min(quickest, time.Since(began))
+		if err != nil || res.Granted || res.Held.Holder != openRowHolder {
+			t.Errorf("Acquire: %+v, %v, want it held by a transaction", res, err)
+		}
+	}
+	if quickest > atOnce {
+		t.Errorf("Acquire took %v at least", quickest)
+	}
+}
+
 // A row that a prepared transaction keeps locked is answered as held at once, too: no session has
 // it.
 func TestRowOfAPreparedTransaction(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -212,9 +213,6 @@ func unknownVariables() []string {
 	var unknown []string
 	for _, entry := range os.Environ() {
 		name, value, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "HOLDFAST_PORT") || strings.HasPrefix(name, "HOLDFAST_SERVICE_") {
-			continue // Kubernetes sets them for a service with the name holdfast.
-		}
 		if strings.HasPrefix(name, "HOLDFAST_") && value != "" && !slices.Contains(ownVariables, name) {
 			unknown = append(unknown, name)
 		}
@@ -229,8 +227,10 @@ func unknownVariables() []string {
 	for _, cmd := range root.Commands() {
 		cmd.Flags().VisitAll(add)
 	}
+	// Kubernetes sets these for a service with the name holdfast, or one that begins so.
+	service := regexp.MustCompile(`^HOLDFAST_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)$`)
 	slices.Sort(unknown)
-	return slices.DeleteFunc(unknown, func(name string) bool { return known[name] })
+	return slices.DeleteFunc(unknown, func(name string) bool { return known[name] || service.MatchString(name) })
 }
 
 // envVar returns the name of the environment variable of a flag.

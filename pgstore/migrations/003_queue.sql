@@ -315,7 +315,7 @@ END $holdfast$
 -- clock is read after the row has been waited for, and while the statement runs: the beginning of a
 -- transaction may be long ago. A row that another transaction has locked is waited for @row_wait@, and
 -- for @slow_row_wait@ more if no session has left a transaction open that has changed the table:
--- then many want the row, or the disk is slow to commit. Both are well below the time of a request.
+-- then many want the row, or the disk is slow to commit. Both are well below the default time of a request.
 -- Then row_open is true, and the rest describes the row as it was committed.
 --   waiters  others wait for the lock, or may
 --   notify   holdfast_notify is to be called
@@ -542,7 +542,7 @@ BEGIN
                     -- transactions have no pid.
                     IF waits = 1 AND NOT (CASE WHEN EXISTS (SELECT FROM pg_prepared_xacts)
                             OR EXISTS (SELECT FROM pg_stat_activity AS a
-                                        WHERE a.datname = current_database() AND a.backend_type = 'client backend'
+                                        WHERE a.datname = current_database() AND coalesce(a.backend_type, 'client backend') = 'client backend' -- null: of another role
                                           AND coalesce(a.state, 'disabled') NOT IN ('active', 'idle'))
                         THEN EXISTS (
                             SELECT FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
