@@ -315,8 +315,8 @@ END $holdfast$
 -- clock is read after the row has been waited for, and while the statement runs: the beginning of a
 -- transaction may be long ago. A row that another transaction has locked is waited for @row_wait@, and
 -- for @slow_row_wait@ more if no session has left a transaction open that has changed the table:
--- then many want the row, or the disk is slow to commit. Both are well below the default time of a request.
--- Then row_open is true, and the rest describes the row as it was committed.
+-- then many want the row, or the disk is slow to commit. Both are well below the default time of a
+-- request. Then row_open is true, and the rest describes the row as it was committed.
 --   waiters  others wait for the lock, or may
 --   notify   holdfast_notify is to be called
 CREATE OR REPLACE FUNCTION @holdfast_acquire@(
