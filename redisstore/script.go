@@ -77,6 +77,9 @@ var fastReleaseLua string
 //go:embed lua/leave_others.lua
 var leaveOthersLua string
 
+//go:embed lua/hand_over.lua
+var handOverLua string
+
 //go:embed lua/release.lua
 var releaseLua string
 
@@ -93,7 +96,7 @@ var (
 	heldScript    = newScript(1, 1, unreadLua, describeLua, prolongLua, reacquireLua, heldLua)
 	renewScript   = newScript(1, 1, beforeLua, ownerLua, prolongLua, fastRenewLua,
 		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, renewLua)
-	releaseScript = newScript(1, 1, beforeLua, ownerLua, fastReleaseLua, leaveOthersLua,
+	releaseScript = newScript(1, 1, beforeLua, ownerLua, fastReleaseLua, leaveOthersLua, handOverLua,
 		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, releaseLua)
 	lookupScript = newScript(0, 0, beforeLua, conditionsLua, slowLua, lookupLua)
 	breakScript  = newScript(1, 0, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, breakLua)
