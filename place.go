@@ -26,7 +26,8 @@ const (
 	// silent for longer has been replaced.
 	lateNoticeTime = time.Minute
 
-	// noticedPause is the greatest pause of a waiter that gets notices from a store that is not Fair.
+	// noticedPause is the greatest pause of a waiter that gets notices from a store that is not Fair,
+	// unless the store answers with a longer one.
 	noticedPause = 2 * time.Second
 
 	// noticedQueue is how long such a store sends notices to the waiter after a request. It bounds

@@ -3,6 +3,7 @@ package filestore
 import (
 	"context"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -14,18 +15,24 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		return driver.AcquireResult{}, err
 	}
 	if req.Claim {
-		return driver.AcquireResult{Queued: s.addWaiter(ctx, &req)}, nil
+		pause, queued := s.addWaiter(ctx, &req)
+		return driver.AcquireResult{Queued: queued, Pause: pause}, nil
 	}
-	waits := req.Queue > 0 && s.watcher.isWaiting(req.Name, req.Owner) && s.addWaiter(ctx, &req)
+	var pause time.Duration
+	var queued bool
+	if req.Queue > 0 && s.watcher.isWaiting(req.Name, req.Owner) {
+		pause, queued = s.addWaiter(ctx, &req)
+	}
 	res, err := s.attempt(ctx, &req)
-	if err == nil && !res.Granted && req.Queue > 0 && !waits && s.addWaiter(ctx, &req) {
-		waits = true
-		res, err = s.attempt(ctx, &req) // The release may have come before the notices began.
+	if err == nil && !res.Granted && req.Queue > 0 && !queued {
+		if pause, queued = s.addWaiter(ctx, &req); queued {
+			res, err = s.attempt(ctx, &req) // The release may have come before the notices began.
+		}
 	}
 	if res.Granted {
 		s.removeWaiter(req.Name, req.Owner)
-	} else {
-		res.Queued = waits && err == nil
+	} else if queued && err == nil {
+		res.Queued, res.Pause = true, pause
 	}
 	return res, err
 }

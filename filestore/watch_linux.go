@@ -108,6 +108,10 @@ const (
 	// recordRest is the length of the rest after a long record was read, in times of the reading.
 	recordRest = 20
 
+	// unwatchedPause is how long an owner of such a Store needs no attempt: the Store examines the
+	// name for it. To wake the process costs more than all else.
+	unwatchedPause = time.Minute
+
 	// slotPause is the greatest pause of a Store that does not watch, for each that waits. So one
 	// of them finds a slot free, or the name, in about that time, however many there are.
 	slotPause = 8 * time.Millisecond
@@ -121,14 +125,15 @@ func (w *watcher) isWaiting(name, owner string) bool {
 	return n != nil && n.owners[owner] != nil && time.Now().Before(n.owners[owner].until)
 }
 
-// addWaiter has notices sent to the owner of req, until Queue from now. It reports false if the
+// addWaiter has notices sent to the owner of req, until Queue from now, or behind the pause that it
+// returns (see driver.AcquireResult) if the Store does not watch the name. It reports false if the
 // Store is closed, or the kernel has no room for a timer.
-func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) bool {
+func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) (pause time.Duration, ok bool) {
 	w := &s.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return false
+		return 0, false
 	}
 	if w.names == nil {
 		w.names = map[string]*watchedName{}
@@ -139,7 +144,7 @@ func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) bool 
 	if w.timer == nil {
 		timer, err := newKernelTimer()
 		if err != nil {
-			return false
+			return 0, false
 		}
 		w.timer = timer
 		w.running.Go(func() { w.timerLoop(s, timer) })
@@ -156,16 +161,21 @@ func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) bool 
 		n.owners[req.Owner] = own
 	}
 	own.req = *req
-	if until := time.Now().Add(req.Queue); until.After(own.until) {
-		own.until = until
-	}
 	if n.due.IsZero() {
 		w.takeSlot(ctx, s, n)
 		w.watchRecord(ctx, s, n)
 		w.refresh(s, n)
+	}
+	if n.slot >= watchedSlots && !n.tolerant && req.Limit == 0 {
+		pause = unwatchedPause
+	}
+	if until := time.Now().Add(pause + req.Queue); until.After(own.until) {
+		own.until = until
+	}
+	if n.due.IsZero() {
 		w.schedule(s, n)
 	}
-	return true
+	return pause, true
 }
 
 // removeWaiter ends the notices for an owner.
@@ -280,7 +290,11 @@ func (w *watcher) takeSlot(ctx context.Context, s *Store, n *watchedName) {
 		w.slotFile = f
 	}
 	if slot := w.lockFreeSlot(n); slot != n.slot {
+		unwatched := n.slot >= watchedSlots && n.slot < nameSlots
 		w.moveToSlot(n, slot)
+		if unwatched && slot < watchedSlots {
+			w.endPause(s, n)
+		}
 	}
 	if n.slot >= watchedSlots {
 		n.waitersLog2 = bits.Len(uint(n.slot))
@@ -288,6 +302,17 @@ func (w *watcher) takeSlot(ctx context.Context, s *Store, n *watchedName) {
 			n.waitersLog2++
 		}
 	}
+}
+
+// endPause has the owners of n try again, after it has got a slot to watch from: else those that
+// have given up would keep it from others until the end of the pause.
+func (w *watcher) endPause(s *Store, n *watchedName) {
+	for _, own := range n.owners {
+		if until := time.Now().Add(own.req.Queue); until.Before(own.until) {
+			own.until = until
+		}
+	}
+	s.notify(n.name)
 }
 
 // lockFreeSlot locks a slot below that of n and returns it, or returns that of n if it finds none

@@ -20,7 +20,7 @@ func watch(tb testing.TB, s *Store, name string) <-chan struct{} {
 	tb.Helper()
 	signals := asksFor(tb, s, name)
 	req := waitRequest(name)
-	if !s.addWaiter(tb.Context(), &req) {
+	if _, ok := s.addWaiter(tb.Context(), &req); !ok {
 		tb.Fatal("the store is closed")
 	}
 	return signals
@@ -431,6 +431,47 @@ func TestFewWatch(t *testing.T) {
 			t.Fatalf("%d of %d waiters have had their turn", i, waiters)
 		}
 	}
+}
+
+// A Store that does not watch a name needs no attempts of its owners: it notifies them long after
+// Queue. Once it has a slot to watch from, its owners try again, or give up the slot.
+func TestUnwatchedPause(t *testing.T) {
+	dir := t.TempDir()
+	holder := openTest(t, dir)
+	held, _ := granted(t, holder, "name", time.Hour)
+	first := waitRequest("name")
+	watching := openTest(t, dir)
+	acquireQueued(t, watching, first)
+	for range watchedSlots - 1 {
+		acquireQueued(t, openTest(t, dir), waitRequest("name"))
+	}
+	s := openTest(t, dir)
+	asks := asksFor(t, s, "name")
+	req := request("name", time.Hour)
+	req.Queue = time.Millisecond
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Queued || res.Pause != unwatchedPause {
+		t.Fatalf("Acquire without a slot to watch from: %+v, %v", res, err)
+	}
+	shared := request("name", time.Hour)
+	shared.Queue, shared.Limit = time.Millisecond, driver.Shared
+	if res, err := s.Acquire(t.Context(), shared); err != nil || !res.Queued || res.Pause != 0 {
+		t.Errorf("Acquire of a shared hold: %+v, %v", res, err)
+	}
+	eventually(t, "the notices for the other end", func() bool { return !s.watcher.isWaiting("name", shared.Owner) })
+	released(t, holder, held)
+	signaled(t, asks)
+	held, _ = granted(t, holder, "name", time.Hour)
+	if _, err := watching.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: first.Owner}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it gives up its slot", func() bool {
+		s.watcher.mu.Lock()
+		defer s.watcher.mu.Unlock()
+		return s.watcher.names["name"] == nil
+	})
+	signaled(t, asks)
+	released(t, holder, held)
 }
 
 // slotOf returns the slot of s for a name.

@@ -4,6 +4,7 @@ package filestore
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -13,7 +14,9 @@ type watcher struct{}
 
 func (*watcher) isWaiting(_, _ string) bool { return false }
 
-func (*Store) addWaiter(context.Context, *driver.AcquireRequest) bool { return false }
+func (*Store) addWaiter(context.Context, *driver.AcquireRequest) (pause time.Duration, ok bool) {
+	return 0, false
+}
 
 func (*Store) removeWaiter(_, _ string) {}
 
