@@ -19,9 +19,10 @@ if before > 0 and #ARGV[1] == 1 then
         counts = redis.pcall('PUBSUB', sharded and 'SHARDNUMSUB' or 'NUMSUB', base .. 'notices\31' .. id)
       end
       if counts and not counts.err and counts[2] > 0 and tonumber(last or 0) then
-        local token = string.format('%.0f', math.max(now[1] * 1000000 + now[2], (last or 0) + 1))
+        local number = math.max(now[1] * 1000000 + now[2], (last or 0) + 1)
+        local token = string.format('%.0f', number)
         local head = string.sub(first[1], 1, -2) .. (first[3] and '\31\n' or '\n') .. token .. '\n' .. now[1] .. '\n' .. now[2]
-        if #token < 17 and not redis.pcall('SET', KEYS[1], token).err
+        if number <= 9007199254740991 and not redis.pcall('SET', KEYS[1], token).err
             and not redis.pcall('SET', lock, head .. public, 'PXAT', string.format('%.0f', ends - 1)).err then
           if redis.pcall('ZREM', queue, first[1]) == 1 then
             redis.pcall('HDEL', places, first[1])
