@@ -154,13 +154,15 @@ func TestTokenOfAHandOver(t *testing.T) {
 // A place that is over is passed over, though its client listens.
 func TestHandOverPastAnEndedPlace(t *testing.T) {
 	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
+	s := open(t, servers.StartRedis(t).Addr, nil)
 	held := grant(t, s, "name", time.Minute)
 	over, next := enqueue(t, s, "name"), enqueue(t, s, "name")
 	const places = "lock:\x1fplaces\x1flock:name"
-	_, rest, _ := strings.Cut(server.Do("HGET", places, over.Owner+"\n"), " ")
-	server.Do("HSET", places, over.Owner+"\n", strconv.FormatInt(time.Now().UnixMilli(), 10)+" "+rest)
+	_, rest, _ := strings.Cut(s.client.HGet(t.Context(), places, over.Owner+"\n").Val(), " ")
+	ended := strconv.FormatInt(time.Now().UnixMilli(), 10) + " " + rest
+	if err := s.client.HSet(t.Context(), places, over.Owner+"\n", ended).Err(); err != nil || rest == "" {
+		t.Fatalf("the place %q: %v", ended, err)
+	}
 	notices := noticesOf(t, s)
 	release(t, s, held)
 	expect(t, notices, driver.Granted, next)
