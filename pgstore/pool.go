@@ -2,10 +2,12 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -53,6 +55,25 @@ func (p pgxPool) acquireConn(ctx context.Context) (conn, error) {
 	return pgxConn{c, c}, nil
 }
 
+// connect makes a connection outside the pool, as the pool makes its own.
+func (p pgxPool) connect(ctx context.Context) (*pgx.Conn, error) {
+	config := p.Config()
+	if config.PrepareConn != nil || config.BeforeAcquire != nil {
+		return nil, fmt.Errorf("%w: the pool prepares its connections for each use", driver.ErrUnsupported)
+	}
+	connConfig, err := pgclient.ConnConfig(ctx, p.Pool)
+	if err != nil {
+		return nil, err
+	}
+	c, err := pgx.ConnectConfig(ctx, connConfig)
+	if err == nil && config.AfterConnect != nil {
+		if err = config.AfterConnect(ctx, c); err != nil {
+			closeConn(c)
+		}
+	}
+	return c, err
+}
+
 func (p pgxPool) transact(ctx context.Context, f func(conn) error) error {
 	return pgx.BeginTxFunc(ctx, p.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		return f(pgxConn{nil, tx})
@@ -69,11 +90,31 @@ func (p pgxPool) close() { pgclient.ClosePool(p.Pool) }
 
 // A pgxConn is a connection or a transaction of pgx.
 type pgxConn struct {
-	conn    *pgxpool.Conn // nil in a transaction
+	conn    *pgxpool.Conn // nil in a transaction, and outside the pool
 	queryer interface {
 		Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
 		Conn() *pgx.Conn
 	}
+}
+
+// A spareConn is a connection outside the pool, which is closed when it is released.
+type spareConn struct {
+	pgxConn
+	unlock func() // of Store.spare
+}
+
+func (c spareConn) releaseConn() {
+	closeConn(c.queryer.Conn())
+	c.unlock()
+}
+
+// A loneConn is the queryer of a connection outside the pool.
+type loneConn struct{ conn *pgx.Conn }
+
+func (c loneConn) Conn() *pgx.Conn { return c.conn }
+
+func (c loneConn) Query(ctx context.Context, text string, args ...any) (pgx.Rows, error) {
+	return c.conn.Query(ctx, text, args...)
 }
 
 func (c pgxConn) releaseConn() { c.conn.Release() }

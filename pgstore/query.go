@@ -123,7 +123,7 @@ func (c *guardedConn) query(ctx context.Context, unprepared bool, text string, a
 }
 
 func (s *Store) queryConn(ctx context.Context, unprepared bool, run func(context.Context, conn, bool) error) error {
-	c, err := s.pool.acquireConn(ctx)
+	c, err := s.acquireConn(ctx)
 	if err != nil {
 		return driver.NotApplied(err)
 	}
@@ -135,6 +135,35 @@ func (s *Store) queryConn(ctx context.Context, unprepared bool, run func(context
 	}
 	return run(ctx, c, unprepared)
 }
+
+// acquireConn returns a connection of the pool. A renewal that has not got one after spareAfter gets
+// one of its own, so that no lock is lost while those of the pool are all in use: by other work of
+// the caller, or by requests that wait for rows.
+func (s *Store) acquireConn(ctx context.Context) (conn, error) {
+	pool, isPgx := s.pool.(pgxPool)
+	if !isPgx || ctx.Value(renewing{}) == nil {
+		return s.pool.acquireConn(ctx)
+	}
+	short, cancel := context.WithTimeout(ctx, spareAfter)
+	defer cancel()
+	if c, err := pool.acquireConn(short); err == nil || short.Err() == nil {
+		return c, err
+	}
+	if s.spare.TryLock() {
+		c, err := pool.connect(ctx)
+		if err == nil {
+			return spareConn{pgxConn{nil, loneConn{c}}, s.spare.Unlock}, nil
+		}
+		s.spare.Unlock()
+	}
+	return pool.acquireConn(ctx)
+}
+
+// spareAfter is longer than a pool takes whose connections are all in use for usual statements.
+const spareAfter = 200 * time.Millisecond
+
+// renewing is the key of the context of a renewal.
+type renewing struct{}
 
 // withGrace returns a context that ends graceTime after ctx.
 func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {

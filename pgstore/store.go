@@ -94,15 +94,18 @@ type Store struct {
 	mu         sync.Mutex // for closed and background.Add
 	closed     bool
 	background sync.WaitGroup
+
+	spare sync.Mutex // held while a renewal has a connection that is not of the pool
 }
 
 var _ driver.Notifier = (*Store)(nil)
 
 // New returns a store that uses a pool of the caller. Nothing is dialed. The pool must stay open
 // until the Store is closed; Close does not close it. Every call takes a connection from it for one
-// statement, and none is kept. Other work that uses up the pool therefore delays renewals: give
-// locks a pool of their own then. One more connection, which is not of the pool, listens for
-// notifications after the first wait.
+// statement, and none is kept. While other work uses up the pool, locks are renewed on a connection
+// that is made for it, unless the pool prepares its connections for each use (PrepareConn,
+// BeforeAcquire); they are not acquired and released. One more connection, which is not of the pool,
+// listens for notifications after the first wait.
 //
 // Options that cannot be used are reported by every call.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
@@ -116,7 +119,8 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 // be pgx (package stdlib): with another one it is as with [Options].NoListen, and a call to a
 // server that hangs is left in a goroutine of its own until that driver lets it go, however short
 // its context. Bound the pool with SetMaxOpenConns: without that, concurrent calls take all the
-// connections that the server has.
+// connections that the server has. While other work uses up the pool, locks are not renewed: give
+// them a pool of their own.
 func NewDB(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		return newStore(nil, opts)

@@ -1,0 +1,153 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+// takeAll takes all connections of a pool.
+func takeAll(t *testing.T, pool *pgxpool.Pool) (giveBack func()) {
+	t.Helper()
+	var all []*pgxpool.Conn
+	for range pool.Config().MaxConns {
+		c, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	return sync.OnceFunc(func() {
+		for _, c := range all {
+			c.Release()
+		}
+	})
+}
+
+// Other work of the caller may have all connections of the pool for as long as it likes: locks are
+// renewed, on one connection at a time, which the pool's hook has set up, and which is closed after
+// it. A pool that prepares its connections for each use has none beside it.
+func TestRenewalsOfAnExhaustedPool(t *testing.T) {
+	t.Parallel()
+	schema := newSchema(t)
+	pool := func(name string, change func(*pgxpool.Config)) *pgxpool.Pool {
+		config, err := pgxpool.ParseConfig(pgtest.Postgres().URL("postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.MaxConns, config.ConnConfig.RuntimeParams["application_name"] = 2, name
+		if change != nil {
+			change(config)
+		}
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		return pool
+	}
+	application := schema // a name of its own
+	var mu sync.Mutex
+	hooked := 0
+	of := pool(application, func(config *pgxpool.Config) {
+		config.AfterConnect = func(context.Context, *pgx.Conn) error {
+			mu.Lock()
+			defer mu.Unlock()
+			hooked++
+			return nil
+		}
+	})
+	s := New(of, &Options{Schema: schema})
+	t.Cleanup(func() { _ = s.Close() })
+	held, token := grantToken(t, s, "name", time.Minute)
+	giveBack := takeAll(t, of)
+	defer giveBack()
+	renew := func(s *Store) driver.RenewOutcome {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Minute, Token: token}})
+		if err != nil {
+			t.Logf("Renew: %v", err)
+			return driver.RenewUnknown
+		}
+		return outcomes[0]
+	}
+	for range 2 {
+		if got := renew(s); got != driver.Renewed {
+			t.Errorf("a renewal beside an exhausted pool: %v", got)
+		}
+	}
+	if mu.Lock(); hooked != 4 {
+		t.Errorf("AfterConnect has set up %d connections, want two of the pool and one for each renewal", hooked)
+	}
+	mu.Unlock()
+	watching := openIn(t, schema)
+	pgtest.Eventually(t, "the connections of the renewals are closed", func() bool {
+		var n int
+		query(t, watching, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", []any{application}, &n)
+		return n == 2
+	})
+	prepared := pool(application+"/prepared", func(config *pgxpool.Config) {
+		config.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { return true, nil }
+	})
+	other := New(prepared, &Options{Schema: schema})
+	t.Cleanup(func() { _ = other.Close() })
+	giveBackPrepared := takeAll(t, prepared)
+	if got := renew(other); got != driver.RenewUnknown {
+		t.Errorf("a renewal beside a pool that prepares its connections: %v", got)
+	}
+	giveBackPrepared()
+	if got := renew(other); got != driver.Renewed {
+		t.Errorf("a renewal by the pool: %v", got)
+	}
+}
+
+// Requests that wait for rows which a transaction has locked do not cost other locks their renewals.
+func TestRenewalsBesideOpenRows(t *testing.T) {
+	t.Parallel()
+	s := open(t, "pool_max_conns=2")
+	rows := openIn(t, s.options.Schema)
+	names := strings.Fields("a b c d e f g h i j k l")
+	for _, name := range names {
+		grant(t, rows, name, time.Minute)
+	}
+	tx, err := pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), s.expandSQL("SELECT FROM @table@ FOR UPDATE")); err != nil {
+		t.Fatal(err)
+	}
+	client := holdfast.New(s, nil)
+	lock, err := client.Acquire(t.Context(), "held", &holdfast.Options{TTL: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	var waiting sync.WaitGroup
+	for _, name := range names {
+		waiting.Go(func() { _, _ = client.Acquire(ctx, name, nil) })
+	}
+	waiting.Wait()
+	if err = lock.Err(); err != nil {
+		t.Errorf("beside requests that wait for rows: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+}
