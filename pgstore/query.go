@@ -136,15 +136,16 @@ func (s *Store) queryConn(ctx context.Context, unprepared bool, run func(context
 	return run(ctx, c, unprepared)
 }
 
-// acquireConn returns a connection of the pool. A renewal that has not got one after spareAfter gets
-// one of its own, so that no lock is lost while those of the pool are all in use: by other work of
-// the caller, or by requests that wait for rows.
+// acquireConn returns a connection of the pool. A renewal of holds that has not got one after half of
+// its time makes one of its own, so that no lock is lost while those of the pool are all in use: by
+// other work of the caller, or by requests that wait for rows.
 func (s *Store) acquireConn(ctx context.Context) (conn, error) {
 	pool, isPgx := s.pool.(pgxPool)
-	if !isPgx || ctx.Value(renewing{}) == nil {
+	deadline, isBounded := ctx.Deadline()
+	if !isPgx || !isBounded || ctx.Value(renewingHolds{}) == nil {
 		return s.pool.acquireConn(ctx)
 	}
-	short, cancel := context.WithTimeout(ctx, spareAfter)
+	short, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
 	defer cancel()
 	if c, err := pool.acquireConn(short); err == nil || short.Err() == nil {
 		return c, err
@@ -159,11 +160,8 @@ func (s *Store) acquireConn(ctx context.Context) (conn, error) {
 	return pool.acquireConn(ctx)
 }
 
-// spareAfter is longer than a pool takes whose connections are all in use for usual statements.
-const spareAfter = 200 * time.Millisecond
-
-// renewing is the key of the context of a renewal.
-type renewing struct{}
+// renewingHolds is the key of the context of a renewal of holds.
+type renewingHolds struct{}
 
 // withGrace returns a context that ends graceTime after ctx.
 func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -46,8 +46,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			places = append(places, i)
 		}
 	}
-	ctx = context.WithValue(ctx, renewing{}, true)
-	err := s.renewUntilKnown(ctx, reqs, holds, outcomes)
+	err := s.renewUntilKnown(context.WithValue(ctx, renewingHolds{}, true), reqs, holds, outcomes)
 	return outcomes, cmp.Or(s.renewUntilKnown(ctx, reqs, places, outcomes), err)
 }
 
