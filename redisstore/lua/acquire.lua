@@ -26,9 +26,9 @@ if not before then
   before, guard, kept, replicas = string.match(ARGV[1], '^(%d) (%d+) (%S+) (%d+)$')
   before, guard, replicas = tonumber(before), tonumber(guard), tonumber(replicas)
 end
-local limit = 9007199254740991 -- the greatest token to grant
-local lead = 86400000000 -- how far above the clock a floor may be (driver.MaxLead)
-local severalLead = 500000 -- how far ahead the last of several tokens may be (driver.MaxTokensLead)
+local maxToken = 9007199254740991 -- driver.MaxToken, or 0 if nothing may be granted
+local maxLead = 86400000000 -- how far above the clock a floor may be (driver.MaxLead)
+local maxTokensLead = 500000 -- how far ahead the last of several may be (driver.MaxTokensLead)
 
 local last = tonumber(call('GET', counter) or 0)
 if not last then
@@ -61,12 +61,12 @@ if guard > 0 then
   if not abstain then
     return redis.error_reply('READONLY a restart guard is of use on a master only')
   end
-  limit = abstain > 0 and 0 or limit
+  maxToken = abstain > 0 and 0 or maxToken
 end
 local short -- why too few replicas would confirm a grant: none is made, and nobody sees one
 if replicas > 0 then
   short = missing(replicas)
-  limit = short and 0 or limit
+  maxToken = short and 0 or maxToken
 end
 
 -- said is the next token of the counter: the clock, or last + 1 if that is greater.
@@ -93,7 +93,7 @@ for key = before + 1, #KEYS do
       least, several = tonumber(floor), tonumber(several)
     end
     local base = least > clock and least or clock
-    far = least > first + lead or tolerant == ' '
+    far = least > first + maxLead or tolerant == ' '
     local own = top > 0 and least <= top and call('ZSCORE', ahead, lock)
     if own and own + 1 > least then
       least = own + 1
@@ -102,14 +102,14 @@ for key = before + 1, #KEYS do
     if least > said then
       token, text = least, floor
     end
-    if several > 1 and token + several - 1 > math.min(base + severalLead, limit) then
+    if several > 1 and token + several - 1 > math.min(base + maxTokensLead, maxToken) then
       several = 1
     end
   end
   if not text then
     text = micros < 1000000 and seconds .. format('%06d', micros) or format('%.0f', said)
   end
-  if token <= limit and not far and not (lined and lined[lock])
+  if token <= maxToken and not far and not (lined and lined[lock])
       and call('SET', lock, ARGV[2 * count] .. text .. begin .. ARGV[more + 2], 'NX', 'PX', ARGV[more]) then
     local final = token + several - 1 -- which is not in the counter if it is above the first
     if final > said then

@@ -2,7 +2,7 @@
 -- case. See acquire.lua for the arguments.
 local call, format = redis.call, string.format
 local counter, ahead, queues = KEYS[1], KEYS[2], KEYS[3]
-local limit, lead, severalLead = 9007199254740991, 86400000000, 500000 -- see acquire.lua
+local maxToken, maxLead, maxTokensLead = 9007199254740991, 86400000000, 500000 -- see acquire.lua
 local alone = before == 0 -- A slot moves, and the script can use nothing but the lock.
 local now = redis.pcall('TIME')
 

@@ -42,7 +42,7 @@ local function stands(lock, owner, terms, ttl, wait, public)
   if queued then
     extend(lock, owner, queued, tonumber((string.match(wait, '^%d+'))))
   elseif wait ~= '' and value ~= 'released:' .. redis.sha1hex(owner) then
-    if wish.floor > first + lead then
+    if wish.floor > first + maxLead then
       return {'ahead'}
     end
     queued = pcall(enter, lock, owner, wait, wish)

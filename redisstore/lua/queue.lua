@@ -169,15 +169,15 @@ local function grant(lock, owner, wish, ends, set)
     return nil, 'HOLDFAST the counter is not a number'
   end
   local said = math.max(clock, last + 1)
-  if wish.floor > said + lead then
+  if wish.floor > said + maxLead then
     return nil, 'ahead'
   end
   local token = math.max(said, wish.floor, (tonumber(call('ZSCORE', ahead, lock) or nil) or -1) + 1)
-  if token > limit then
+  if token > maxToken then
     return nil, 'exhausted'
   end
   local several = math.max(wish.tokens, 1)
-  if token + several - 1 > math.min(math.max(clock, wish.floor) + severalLead, limit) then
+  if token + several - 1 > math.min(math.max(clock, wish.floor) + maxTokensLead, maxToken) then
     several = 1
   end
   local final, text = token + several - 1, format('%.0f', said)

@@ -5,7 +5,7 @@ local ms, joined = seconds * 1000 + math.floor(now[2] / 1000), nil -- joined is 
 local base = string.sub(counter, 1, -8)
 for i, lock in pairs(refused) do
   local most, weight = string.match(ARGV[2 * i + 1], '^0 1 (%-?%d+) (%d+)$')
-  if most and said <= limit and names == 0 and not (lined and lined[lock]) then
+  if most and said <= maxToken and names == 0 and not (lined and lined[lock]) then
     local more, owner, value = rest + step * (i - 1), ARGV[2 * i], redis.pcall('GET', lock)
     local generation, of, weights, last, lasts =
       string.match(type(value) == 'string' and value or '', '^shared:(%d+) (%d+) (%d+) (%d+) (%d+)$')
