@@ -2,7 +2,7 @@
 -- their owner holds already, grants those that are free and have a queue, gives places in
 -- the queue, and describes what is in the way of the others.
 
-local function stands(lock, owner, terms, ttl, wait, public)
+local function acquire(lock, owner, terms, ttl, wait, public)
   local value = redis.pcall('GET', lock)
   local token = again(value, lock, owner, ttl)
   if token then
@@ -55,6 +55,6 @@ end
 
 for i, lock in pairs(refused) do
   local more = rest + step * (i - 1)
-  answers[i] = attempt(stands, lock, ARGV[2 * i], ARGV[2 * i + 1], ARGV[more], ARGV[more + 1], ARGV[more + 2])
+  answers[i] = attempt(acquire, lock, ARGV[2 * i], ARGV[2 * i + 1], ARGV[more], ARGV[more + 1], ARGV[more + 2])
 end
 return answers

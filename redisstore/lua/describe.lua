@@ -1,9 +1,9 @@
 -- Functions for the scripts that this text is put in front of.
 
--- public returns what the value of a lock says to everybody: token, seconds and
+-- publicOf returns what the value of a lock says to everybody: token, seconds and
 -- microseconds of the begin, holder, metadata; a line each. It returns nil if a
 -- stranger wrote the value.
-local function public(value)
+local function publicOf(value)
   return string.match(value, '^[^\n]*\n(%d+\n%d+\n%d+\n.*)$')
 end
 
@@ -26,7 +26,7 @@ local function describe(value, lock)
     end
     value = unread(value, 'GET', lock)
   end
-  local kind, text = 'foreign', public(value)
+  local kind, text = 'foreign', publicOf(value)
   if text then
     kind = 'held'
   elseif string.sub(value, 1, 9) == 'released:' then

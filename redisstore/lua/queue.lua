@@ -12,8 +12,8 @@ local function keysOf(lock)
   return base .. 'queue\31' .. lock, base .. 'places\31' .. lock, base .. 'interests\31' .. lock
 end
 
--- read returns a place from its text, or nil if the text is none or the place is over.
-local function read(text)
+-- readPlace returns a place from its text, or nil if the text is none or the place is over.
+local function readPlace(text)
   local ends, reach, id, tokens, floor, limit, weight, public =
     string.match(text or '', '^(%d+) (%a)(%w+) (%d+) (%d+) ?(%-?%d*) ?(%d*)\n(.*)$')
   if ends and tonumber(ends) > ms then
@@ -24,7 +24,7 @@ local function read(text)
   end
 end
 
-local function write(places, owner, place)
+local function writePlace(places, owner, place)
   local head = format('%.0f %s%s %.0f %.0f', place.ends, place.reach, place.id, place.tokens, place.floor)
   if place.limit ~= 0 then
     head = head .. format(' %.0f %.0f', place.limit, place.weight)
@@ -37,7 +37,7 @@ end
 local function placeOf(lock, owner)
   local queue, places = keysOf(lock)
   local position = tonumber(call('ZSCORE', queue, owner) or nil)
-  local place = position and read(call('HGET', places, owner))
+  local place = position and readPlace(call('HGET', places, owner))
   if place and position >= aside then
     call('ZADD', queue, format('%.0f', position - aside), owner)
   end
@@ -56,7 +56,7 @@ local function front(lock, fit, i)
     local over, away, ended = {}, {}, #page == 0
     for at = 1, #page, 2 do
       local owner, position = page[at], tonumber(page[at + 1])
-      place = read(call('HGET', places, owner))
+      place = readPlace(call('HGET', places, owner))
       found = place and (not fit or fit(owner, place)) and owner
       ended = place and position >= aside
       if found or ended then
@@ -93,7 +93,7 @@ local function waiting(lock)
   end
   local texts, n = redis.pcall('HVALS', places), 0
   for _, text in ipairs(texts.err and {} or texts) do
-    n = n + (read(text) and 1 or 0)
+    n = n + (readPlace(text) and 1 or 0)
   end
   return n
 end
@@ -320,7 +320,7 @@ local function extend(lock, owner, place, left)
   if not listens(place) then
     place.reach = string.lower(place.reach)
   end
-  write(places, owner, place)
+  writePlace(places, owner, place)
   outlast(left, queue, places)
 end
 
@@ -329,7 +329,7 @@ end
 local function dropAside(lock)
   local queue, places = keysOf(lock)
   for _, owner in ipairs(call('ZRANGE', queue, format('%.0f', aside), '+inf', 'BYSCORE', 'LIMIT', 0, 100)) do
-    if read(call('HGET', places, owner)) then
+    if readPlace(call('HGET', places, owner)) then
       break -- Those that came later end later, as a rule.
     end
     call('ZREM', queue, owner)
@@ -358,7 +358,7 @@ local function enter(lock, owner, wait, wish)
   call('HGET', places, owner) -- If this and what admits a place are not allowed, it fails here.
   call('ZREM', queue, owner)
   call('EXISTS', interests)
-  write(places, owner, wish)
+  writePlace(places, owner, wish)
   call('ZADD', queue, format('%.0f', math.max(clock, (last or 0) + 1)), owner)
   outlast(left, queue, places)
 end
@@ -370,7 +370,7 @@ local function leave(lock, owner)
     redis.pcall('HDEL', interests, owner)
     return false
   end
-  local place = read(call('HGET', places, owner))
+  local place = readPlace(call('HGET', places, owner))
   call('ZREM', queue, owner)
   redis.pcall('HDEL', places, owner)
   return place ~= nil

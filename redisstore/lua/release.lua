@@ -9,8 +9,8 @@
 -- of Valkey 9) compare a whole value, of which the owner is the first line; and a
 -- batch of releases is one command so.
 
--- special answers where the lock has a queue, the owner does not hold it, or wants it kept.
-local function special(lock, owner, keep, seen)
+-- release answers where the lock has a queue, the owner does not hold it, or wants it kept.
+local function release(lock, owner, keep, seen)
   if type(seen) ~= 'string' then
     unread(seen, 'GETRANGE', lock, '0', '0')
   end
@@ -58,7 +58,7 @@ local answers = {}
 for i = 1, #KEYS - before do
   local seen = others[i]
   if seen then
-    answers[i] = attempt(special, KEYS[before + i], ARGV[i + 1], ARGV[rest + step * (i - 1)], seen) or false
+    answers[i] = attempt(release, KEYS[before + i], ARGV[i + 1], ARGV[rest + step * (i - 1)], seen) or false
   else
     answers[i] = 1
   end
