@@ -31,27 +31,27 @@ local function release(lock, owner, keep, seen)
     return nil
   end
   local set, hold = find(lock, value, owner)
-  local ends = hold and (keep ~= '0' or not hold.kept)
-  local ended
-  if ends and keep == '0' then
+  local ended = hold and (keep ~= '0' or not hold.kept)
+  local hadPlace
+  if ended and keep == '0' then
     drop(lock, set, {owner})
     quietly(settle, lock, set)
-  elseif ends then
+  elseif ended then
     keepHold(lock, set, owner, hold, ms + keep)
     quietly(settle, lock, set)
     quietly(notifyFirst, lock)
   else
-    ended = leave(lock, owner)
+    hadPlace = leave(lock, owner)
     if set then
       quietly(settle, lock, set)
-    elseif ended and describe(value, lock)[1] == 'foreign' then
+    elseif hadPlace and describe(value, lock)[1] == 'foreign' then
       quietly(notifyFirst, lock) -- It has to try at intervals, and may not be the first until now.
     end
   end
-  if ends then
+  if ended then
     quietly(notifyInterests, lock)
   end
-  return (ends or ended and keep == '0') and 1 or 0
+  return (ended or hadPlace and keep == '0') and 1 or 0
 end
 
 local answers = {}
