@@ -320,14 +320,17 @@ func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 	}
 }
 
-// reportContended notifies the hooks, once, that the operation has to wait.
+// reportContended tells the hooks and the log, once, that the operation waits, and for whom.
 func (a *acquireOp) reportContended() {
 	held, ok := a.lastErr.(*HeldError)
 	if !ok || a.contended {
 		return
 	}
 	a.contended = true
-	a.logWaiting(held)
+	if a.c.log != nil {
+		a.c.log.DebugContext(a.ctx, "waiting for lock", "name", a.name,
+			"holder", held.Record.Holder, "since", held.Record.Since, "self", held.Self)
+	}
 	if a.c.hooks.Event != nil {
 		by := held.Record
 		a.c.emit(a.ctx, Event{Kind: EventWaiting, Name: a.name, By: &by})

@@ -427,14 +427,6 @@ func (c *Client) registerLease(l *lease) {
 	}
 }
 
-// logWaiting logs that an operation begins to wait, and for which holder.
-func (a *acquireOp) logWaiting(held *HeldError) {
-	if a.c.log != nil {
-		a.c.log.DebugContext(a.ctx, "waiting for lock", "name", a.name,
-			"holder", held.Record.Holder, "since", held.Record.Since, "self", held.Self)
-	}
-}
-
 // warnOwnLease logs, once for each lease, that the operation has waited for longer than a request
 // may take for a lease of its own Client, as one does that waits for itself.
 func (a *acquireOp) warnOwnLease(find func() *lease) {
