@@ -255,8 +255,10 @@ func (n *notifier) confirm(conn *noticeConn, name string) {
 	}
 	n.failures = 0
 	again := c.reach != ""
-	c.live = true
-	c.setReach(reach)
+	if !again {
+		close(c.tried)
+	}
+	c.live, c.reach = true, reach
 	for _, other := range conn.channels {
 		again = again && other.live // One notice is enough for all.
 	}
@@ -264,14 +266,6 @@ func (n *notifier) confirm(conn *noticeConn, name string) {
 	if again {
 		n.notices.Send(driver.Notice{Kind: driver.Ask})
 	}
-}
-
-// setReach sets reach, and ends the wait for the first attempt.
-func (c *noticeChannel) setReach(reach string) {
-	if c.reach == "" {
-		close(c.tried)
-	}
-	c.reach = reach
 }
 
 // disconnected handles a failed connection. Channels that have received are subscribed again, at
