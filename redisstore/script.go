@@ -276,15 +276,6 @@ func (r *scriptRun) replyTo(i int) (any, bool) {
 	return nil, false
 }
 
-// isGuardUndecided reports whether the server needs more information to decide whether it abstains.
-func (r *scriptRun) isGuardUndecided() bool {
-	reply, _ := r.cmd.Val().([]any)
-	return (r.script == acquireScript || r.script == claimScript) && slices.ContainsFunc(reply, func(one any) bool {
-		words, _ := one.([]any)
-		return len(words) == 3 && words[0] == "abstains" && words[2] == int64(1)
-	})
-}
-
 // isOpenAlone reports whether the reply to a call that could use nothing but the lock leaves the
 // outcome open: the lock is free and cannot be granted, or the owner may have a place.
 func isOpenAlone(c *call) bool {

@@ -65,7 +65,16 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 // sendGuarded sends acquisitions again if their server does not know whether it has to abstain,
 // with the setting that decides it: see lua/guard.lua. None of them has changed anything.
 func (s *Store) sendGuarded(ctx context.Context, runs []*scriptRun) {
-	open := slices.DeleteFunc(slices.Clone(runs), func(r *scriptRun) bool { return !r.isGuardUndecided() })
+	var open []*scriptRun
+	for _, r := range runs {
+		answers, _ := r.cmd.Val().([]any)
+		if slices.ContainsFunc(answers, func(answer any) bool {
+			words, _ := answer.([]any)
+			return len(words) == 3 && words[0] == "abstains" && words[2] == int64(1)
+		}) {
+			open = append(open, r)
+		}
+	}
 	if len(open) == 0 {
 		return
 	}
