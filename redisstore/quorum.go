@@ -13,21 +13,17 @@ func init() {
 	quorumbatch.Register(func(store driver.Store) quorumbatch.SendBatch {
 		// The requests of a batch would wait for the slowest node of a cluster.
 		if s, ok := store.(*Store); ok && !s.cluster && s.honorsDeadline {
-			return s.sendQuorumBatch
+			return func(ctx context.Context, reqs []*quorumbatch.Request) { s.sendQuorumBatch(ctx, reqs, true) }
 		}
 		return nil
 	})
 }
 
-// sendQuorumBatch implements [quorumbatch.SendBatch]. It sends the requests beside those in the
+// sendQuorumBatch sends the requests of a batch (see [quorumbatch.SendBatch]) beside those in the
 // queue of the Store: the quorum keeps the order, and a connection that hangs holds up nobody else.
-func (s *Store) sendQuorumBatch(ctx context.Context, reqs []*quorumbatch.Request) {
-	s.sendQuorumCalls(ctx, reqs, true)
-}
-
-// sendQuorumCalls sends the requests of a batch. If it is the first sending, those that need
-// notices are sent again when the Store has subscribed to them.
-func (s *Store) sendQuorumCalls(ctx context.Context, reqs []*quorumbatch.Request, first bool) {
+// If it is the first sending, those that need notices are sent again when the Store has subscribed
+// to them.
+func (s *Store) sendQuorumBatch(ctx context.Context, reqs []*quorumbatch.Request, first bool) {
 	unusable := s.checkUsable(ctx)
 	calls, sent := make([]*call, 0, len(reqs)), make([]*quorumbatch.Request, 0, len(reqs))
 	for _, r := range reqs {
@@ -69,6 +65,6 @@ func (s *Store) sendQuorumCalls(ctx context.Context, reqs []*quorumbatch.Request
 		}
 	}
 	if len(again) > 0 && s.notifier.subscribe(ctx, s.lockKey(again[0].Acquire.Name), "") {
-		s.sendQuorumCalls(ctx, again, false)
+		s.sendQuorumBatch(ctx, again, false)
 	}
 }
