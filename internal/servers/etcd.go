@@ -277,14 +277,6 @@ func EtcdAddrs(members []*Etcd) []string {
 	return addrs
 }
 
-// Restart kills the member and starts it again with the data that it has on disk. It returns when
-// the member has a leader.
-func (e *Etcd) Restart() {
-	e.tb.Helper()
-	e.Kill()
-	e.Start()
-}
-
 // RestartEmpty kills the only member of a cluster, and starts it again without its data.
 func (e *Etcd) RestartEmpty() {
 	e.tb.Helper()

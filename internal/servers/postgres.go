@@ -119,7 +119,7 @@ func (p *Postgres) signalChildren(sig syscall.Signal) {
 	}
 }
 
-// Restart kills the server and starts it again.
+// Restart is that of [Process], by the Kill of a PostgreSQL.
 func (p *Postgres) Restart() {
 	p.tb.Helper()
 	p.Kill()

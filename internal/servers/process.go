@@ -152,6 +152,13 @@ func (s *Process) Kill() {
 	s.signalAndWait(syscall.SIGKILL)
 }
 
+// Restart kills the server and starts it again, with the data that it has on disk.
+func (s *Process) Restart() {
+	s.tb.Helper()
+	s.Kill()
+	s.Start()
+}
+
 // Stop ends the server in good order, and returns when it has exited.
 func (s *Process) Stop() {
 	s.tb.Helper()

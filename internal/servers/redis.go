@@ -90,14 +90,6 @@ func startRedis(tb TB, environment []string, args ...string) *Redis {
 	return &Redis{Addr: addr, dir: dir, Process: runServer(tb, p)}
 }
 
-// Restart kills the server and starts it again with the data that it has on
-// disk.
-func (r *Redis) Restart() {
-	r.tb.Helper()
-	r.Kill()
-	r.Start()
-}
-
 // RestartEmpty kills the server and starts it again without data.
 func (r *Redis) RestartEmpty() {
 	r.tb.Helper()
