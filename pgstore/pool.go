@@ -61,7 +61,7 @@ func (p pgxPool) connect(ctx context.Context) (*pgx.Conn, error) {
 	if config.PrepareConn != nil || config.BeforeAcquire != nil {
 		return nil, fmt.Errorf("%w: the pool prepares its connections for each use", driver.ErrUnsupported)
 	}
-	connConfig, err := pgclient.ConnConfig(ctx, p.Pool)
+	connConfig, err := p.listenConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
