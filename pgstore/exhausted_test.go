@@ -151,3 +151,41 @@ func TestRenewalsBesideOpenRows(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Requests to renew that come at the same time, as of several Clients, use the spare connection one
+// after the other.
+func TestTwoRenewalsOfAnExhaustedPool(t *testing.T) {
+	t.Parallel()
+	schema := newSchema(t)
+	config, err := pgxpool.ParseConfig(pgtest.Postgres().URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 2
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s := New(pool, &Options{Schema: schema})
+	t.Cleanup(func() { _ = s.Close() })
+	var reqs []driver.RenewRequest
+	for _, name := range []string{"a", "b", "c"} {
+		held, token := grantToken(t, s, name, time.Minute)
+		reqs = append(reqs, driver.RenewRequest{Name: held.Name, Owner: held.Owner, TTL: time.Minute, Token: token})
+	}
+	defer takeAll(t, pool)()
+	var all sync.WaitGroup
+	for _, req := range reqs {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			began := time.Now()
+			outcomes, err := s.Renew(ctx, []driver.RenewRequest{req})
+			if err != nil || outcomes[0] != driver.Renewed {
+				t.Errorf("%s after %v: %v, %v", req.Name, time.Since(began), outcomes, err)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -52,7 +52,7 @@ func (p pgxPool) acquireConn(ctx context.Context) (conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgxConn{c, c}, nil
+	return pgxConn{c.Conn(), c, c.Release}, nil
 }
 
 // connect makes a connection outside the pool, as the pool makes its own.
@@ -76,7 +76,7 @@ func (p pgxPool) connect(ctx context.Context) (*pgx.Conn, error) {
 
 func (p pgxPool) transact(ctx context.Context, f func(conn) error) error {
 	return pgx.BeginTxFunc(ctx, p.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return f(pgxConn{nil, tx})
+		return f(pgxConn{tx.Conn(), tx, nil})
 	})
 }
 
@@ -88,38 +88,18 @@ func (p pgxPool) listenConfig(ctx context.Context) (*pgx.ConnConfig, error) {
 
 func (p pgxPool) close() { pgclient.ClosePool(p.Pool) }
 
-// A pgxConn is a connection or a transaction of pgx.
+// A pgxConn is a connection of pgx: of the pool, or outside it, or in a transaction.
 type pgxConn struct {
-	conn    *pgxpool.Conn // nil in a transaction, and outside the pool
+	conn    *pgx.Conn
 	queryer interface {
 		Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
-		Conn() *pgx.Conn
 	}
+	release func() // nil in a transaction
 }
 
-// A spareConn is a connection outside the pool, which is closed when it is released.
-type spareConn struct {
-	pgxConn
-	unlock func() // of Store.spare
-}
+func (c pgxConn) releaseConn() { c.release() }
 
-func (c spareConn) releaseConn() {
-	closeConn(c.queryer.Conn())
-	c.unlock()
-}
-
-// A loneConn is the queryer of a connection outside the pool.
-type loneConn struct{ conn *pgx.Conn }
-
-func (c loneConn) Conn() *pgx.Conn { return c.conn }
-
-func (c loneConn) Query(ctx context.Context, text string, args ...any) (pgx.Rows, error) {
-	return c.conn.Query(ctx, text, args...)
-}
-
-func (c pgxConn) releaseConn() { c.conn.Release() }
-
-func (c pgxConn) rawConn() (*pgx.Conn, error) { return c.queryer.Conn(), nil }
+func (c pgxConn) rawConn() (*pgx.Conn, error) { return c.conn, nil }
 
 func (c pgxConn) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
 	rows, err := c.queryer.Query(ctx, text, withMode(unprepared, args)...)

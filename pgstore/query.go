@@ -150,13 +150,18 @@ func (s *Store) acquireConn(ctx context.Context) (conn, error) {
 	if c, err := pool.acquireConn(short); err == nil || short.Err() == nil {
 		return c, err
 	}
-	if s.spare.TryLock() {
-		c, err := pool.connect(ctx)
-		if err == nil {
-			return spareConn{pgxConn{nil, loneConn{c}}, s.spare.Unlock}, nil
-		}
-		s.spare.Unlock()
+	select {
+	case s.spare <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
+	if c, err := pool.connect(ctx); err == nil {
+		return pgxConn{c, c, func() {
+			closeConn(c)
+			<-s.spare
+		}}, nil
+	}
+	<-s.spare
 	return pool.acquireConn(ctx)
 }
 
