@@ -320,7 +320,7 @@ func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 	}
 }
 
-// reportContended tells the hooks and the log, once, that the operation waits, and for whom.
+// reportContended notifies the hooks and the log, once, that the operation has to wait.
 func (a *acquireOp) reportContended() {
 	held, ok := a.lastErr.(*HeldError)
 	if !ok || a.contended {

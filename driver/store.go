@@ -283,9 +283,9 @@ type AcquireResult struct {
 	// place, or gets Ask notices.
 	Queued bool
 
-	// Pause is for how long a Queued owner of a store that is not Fair needs no other attempt: for
-	// longer than that it gets notices, also after Queue, and none can be lost. 0 means that it has
-	// to try again within Queue.
+	// Pause is for how long a Queued owner of a store that is not Fair need not try again. It gets
+	// notices for longer than that, also after Queue, and none can be lost. 0 means that it tries
+	// again within Queue.
 	Pause time.Duration
 
 	// First reports that no other place is before that of the owner. At the end of Held.Remaining

@@ -57,6 +57,7 @@ type watchedName struct {
 	stamp       fileStamp         // of the file then; zero if it may have changed since
 	due         time.Time         // when it is examined without an event
 	delayed     bool              // due was set by an event
+	paused      bool              // an owner makes no attempts meanwhile: see unwatchedPause
 
 	// Only with shared or limited holds or waiters:
 	tolerant  bool      // its owners get notices one by one
@@ -109,7 +110,7 @@ const (
 	recordRest = 20
 
 	// unwatchedPause is how long an owner of such a Store needs no attempt: the Store examines the
-	// name for it. To wake the process costs more than all else.
+	// name for it. Waking the process is the main cost.
 	unwatchedPause = time.Minute
 
 	// slotPause is the greatest pause of a Store that does not watch, for each that waits. So one
@@ -125,8 +126,8 @@ func (w *watcher) isWaiting(name, owner string) bool {
 	return n != nil && n.owners[owner] != nil && time.Now().Before(n.owners[owner].until)
 }
 
-// addWaiter has notices sent to the owner of req, until Queue from now, or behind the pause that it
-// returns (see driver.AcquireResult) if the Store does not watch the name. It reports false if the
+// addWaiter has notices sent to the owner of req, until Queue from now. If the Store does not watch
+// the name, it adds the pause that it returns (see driver.AcquireResult). It reports false if the
 // Store is closed, or the kernel has no room for a timer.
 func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) (pause time.Duration, ok bool) {
 	w := &s.watcher
@@ -167,7 +168,7 @@ func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) (paus
 		w.refresh(s, n)
 	}
 	if n.slot >= watchedSlots && !n.tolerant && req.Limit == 0 {
-		pause = unwatchedPause
+		pause, n.paused = unwatchedPause, true
 	}
 	if until := time.Now().Add(pause + req.Queue); until.After(own.until) {
 		own.until = until
@@ -290,9 +291,8 @@ func (w *watcher) takeSlot(ctx context.Context, s *Store, n *watchedName) {
 		w.slotFile = f
 	}
 	if slot := w.lockFreeSlot(n); slot != n.slot {
-		unwatched := n.slot >= watchedSlots && n.slot < nameSlots
 		w.moveToSlot(n, slot)
-		if unwatched && slot < watchedSlots {
+		if n.paused && slot < watchedSlots {
 			w.endPause(s, n)
 		}
 	}
@@ -304,9 +304,10 @@ func (w *watcher) takeSlot(ctx context.Context, s *Store, n *watchedName) {
 	}
 }
 
-// endPause has the owners of n try again, after it has got a slot to watch from: else those that
-// have given up would keep it from others until the end of the pause.
+// endPause has the owners of n try again, after it has got a slot to watch from. An owner that has
+// given up would otherwise keep the slot until the pause ends.
 func (w *watcher) endPause(s *Store, n *watchedName) {
+	n.paused = false
 	for _, own := range n.owners {
 		if until := time.Now().Add(own.req.Queue); until.Before(own.until) {
 			own.until = until

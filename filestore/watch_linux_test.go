@@ -462,6 +462,11 @@ func TestUnwatchedPause(t *testing.T) {
 	released(t, holder, held)
 	signaled(t, asks)
 	held, _ = granted(t, holder, "name", time.Hour)
+	s.watcher.mu.Lock()
+	n := s.watcher.names["name"]
+	s.watcher.moveToSlot(n, noSlot)
+	n.slot = nameSlots // as if it had found none
+	s.watcher.mu.Unlock()
 	if _, err := watching.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: first.Owner}); err != nil {
 		t.Fatal(err)
 	}

@@ -104,8 +104,8 @@ var _ driver.Notifier = (*Store)(nil)
 // until the Store is closed; Close does not close it. Every call takes a connection from it for one
 // statement, and none is kept. While other work uses up the pool, locks are renewed on a connection
 // that is made for it, unless the pool prepares its connections for each use (PrepareConn,
-// BeforeAcquire); they are not acquired and released. One more connection, which is not of the pool,
-// listens for notifications after the first wait.
+// BeforeAcquire). Acquisitions and releases wait for the pool. One more connection, which is not of
+// the pool, listens for notifications after the first wait.
 //
 // Options that cannot be used are reported by every call.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
