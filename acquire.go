@@ -213,8 +213,8 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 		case res.Queued && c.guarantees.Fair:
 			l.confirmPlace(sent)
 			req.Claim = true
-		case !c.guarantees.Fair && req.Queue > 0 && res.Held.Limit != 0:
-			l.maybeGranted = true // The store keeps others out, until the owner is released.
+		case !c.guarantees.Fair && req.Queue > 0 && (res.Held.Limit != 0 || res.Pause > 0):
+			l.maybeGranted = true // The store keeps others out, or waits for long, until the owner is released.
 		}
 		if err := a.waitRetry(&res); err != nil {
 			return nil, a.leaveQueue(l, err)

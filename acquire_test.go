@@ -180,7 +180,8 @@ func (s pausing) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	return res, err
 }
 
-// A waiter makes no attempts during the pause that a store answers with.
+// A waiter makes no attempts during the pause that a store answers with. It is released when it
+// gives up.
 func TestPauseOfTheStore(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := faultstore.Wrap(memstore.New()).Unfair()
@@ -191,6 +192,10 @@ func TestPauseOfTheStore(t *testing.T) {
 		wantErr(t, err, holdfast.ErrHeld)
 		if n := store.Calls(faultstore.Acquire); n < 60 || n > 121 {
 			t.Errorf("a waiter made %d attempts in an hour, want one in half a minute to a minute", n)
+		}
+		synctest.Wait()
+		if n := store.Calls(faultstore.Release); n != 1 {
+			t.Errorf("a waiter that has given up was released %d times, want once: the store goes on waiting for it", n)
 		}
 	})
 }

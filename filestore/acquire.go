@@ -32,7 +32,10 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if res.Granted {
 		s.removeWaiter(req.Name, req.Owner)
 	} else if queued && err == nil {
-		res.Queued, res.Pause = true, pause
+		res.Queued = true
+		if res.Held.Limit == 0 { // Else the owner may be recorded as the waiter, for Queue.
+			res.Pause = pause
+		}
 	}
 	return res, err
 }

@@ -55,6 +55,7 @@ type watchedName struct {
 	holders     []*watchedSession // those of the holders that are watched
 	rec         record            // as it was read last, or zero if the name was free; see summarize
 	stamp       fileStamp         // of the file then; zero if it may have changed since
+	readAt      time.Time         // when that was
 	due         time.Time         // when it is examined without an event
 	delayed     bool              // due was set by an event
 	paused      bool              // an owner makes no attempts meanwhile: see unwatchedPause
@@ -113,6 +114,10 @@ const (
 	// name for it. Waking the process is the main cost.
 	unwatchedPause = time.Minute
 
+	// unreadPause is the longest time in which such a Store reads no record that is unchanged. The
+	// death of a holder changes none, and the processes that watch its session may be stopped.
+	unreadPause = 2 * time.Second
+
 	// slotPause is the greatest pause of a Store that does not watch, for each that waits. So one
 	// of them finds a slot free, or the name, in about that time, however many there are.
 	slotPause = 8 * time.Millisecond
@@ -167,7 +172,7 @@ func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) (paus
 		w.watchRecord(ctx, s, n)
 		w.refresh(s, n)
 	}
-	if n.slot >= watchedSlots && !n.tolerant && req.Limit == 0 {
+	if n.slot >= watchedSlots && !n.tolerant && req.Limit == 0 && !req.Claim && !req.NoPlace {
 		pause, n.paused = unwatchedPause, true
 	}
 	if until := time.Now().Add(pause + req.Queue); until.After(own.until) {
@@ -470,6 +475,7 @@ func (w *watcher) examine(s *Store, n *watchedName) {
 // are to be notified: "", which means all of them, if the name is free, or kept since then.
 func (w *watcher) refresh(s *Store, n *watchedName) (owners []string) {
 	began := time.Now()
+	n.readAt = began
 	rec, err := s.peekName(n.name)
 	if err != nil {
 		rec = record{}
@@ -645,7 +651,7 @@ func (w *watcher) onDue(s *Store, n *watchedName, now time.Time) {
 	}
 	if n.slot >= watchedSlots {
 		stamp := s.recordStamp(n.name)
-		if stamp == n.stamp && stamp.mtime != 0 && rand.IntN(16) > 0 {
+		if stamp == n.stamp && stamp.mtime != 0 && now.Sub(n.readAt) < unreadPause && rand.IntN(16) > 0 {
 			w.schedule(s, n)
 			return
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -477,6 +479,63 @@ func TestUnwatchedPause(t *testing.T) {
 	})
 	signaled(t, asks)
 	released(t, holder, held)
+}
+
+// An owner that waits for shared holds tries again within Queue, since it may be the recorded waiter.
+func TestNoPauseBehindSharedHolds(t *testing.T) {
+	dir := t.TempDir()
+	shared := request("name", time.Hour)
+	shared.Limit = driver.Shared
+	if res, err := openTest(t, dir).Acquire(t.Context(), shared); err != nil || !res.Granted {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	for range watchedSlots {
+		acquireQueued(t, openTest(t, dir), waitRequest("name"))
+	}
+	s, req := openTest(t, dir), waitRequest("name")
+	for range 2 {
+		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Queued || res.Pause != 0 {
+			t.Errorf("Acquire behind a shared hold: %+v, %v", res, err)
+		}
+	}
+	if slot := slotOf(s, "name"); slot < watchedSlots {
+		t.Errorf("it has slot %d, want one that is not watched", slot)
+	}
+}
+
+// The death of a holder is noticed in time, too, if the Stores that watch its session are stopped
+// and only one waits that does not.
+func TestDeathBesideStoppedWatchers(t *testing.T) {
+	const stopped = 250
+	dir := t.TempDir()
+	holder := start(t, command("hold", dir, "name", "1h"))
+	holder.number()
+	s := openTest(t, dir)
+	f, err := s.openExisting(t.Context(), "", tokensFile, os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for slot := range stopped {
+		if err := slotLock(f, "name", slot, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asks := asksFor(t, s, "name")
+	if res, err := s.Acquire(t.Context(), waitRequest("name")); err != nil || res.Pause == 0 {
+		t.Fatalf("Acquire: %+v, %v", res, err)
+	}
+	eventually(t, "the Store has read the record", func() bool {
+		s.watcher.mu.Lock()
+		defer s.watcher.mu.Unlock()
+		return s.watcher.names["name"].stamp.mtime != 0
+	})
+	holder.kill()
+	select {
+	case <-asks:
+	case <-time.After(unreadPause + 3*512*slotPause):
+		t.Error("no notice after the death of the holder")
+	}
 }
 
 // slotOf returns the slot of s for a name.

@@ -59,13 +59,18 @@ func TestRenewalsOfAnExhaustedPool(t *testing.T) {
 	}
 	application := schema // a name of its own
 	var mu sync.Mutex
-	hooked := 0
+	hooked, closed := 0, 0
 	of := pool(application, func(config *pgxpool.Config) {
 		config.AfterConnect = func(context.Context, *pgx.Conn) error {
 			mu.Lock()
 			defer mu.Unlock()
 			hooked++
 			return nil
+		}
+		config.BeforeClose = func(*pgx.Conn) {
+			mu.Lock()
+			defer mu.Unlock()
+			closed++
 		}
 	})
 	s := New(of, &Options{Schema: schema})
@@ -88,8 +93,8 @@ func TestRenewalsOfAnExhaustedPool(t *testing.T) {
 			t.Errorf("a renewal beside an exhausted pool: %v", got)
 		}
 	}
-	if mu.Lock(); hooked != 4 {
-		t.Errorf("AfterConnect has set up %d connections, want two of the pool and one for each renewal", hooked)
+	if mu.Lock(); hooked != 4 || closed != 2 {
+		t.Errorf("AfterConnect has set up %d connections, BeforeClose ended %d, want two of the pool and one for each renewal", hooked, closed)
 	}
 	mu.Unlock()
 	watching := openIn(t, schema)

@@ -68,10 +68,18 @@ func (p pgxPool) connect(ctx context.Context) (*pgx.Conn, error) {
 	c, err := pgx.ConnectConfig(ctx, connConfig)
 	if err == nil && config.AfterConnect != nil {
 		if err = config.AfterConnect(ctx, c); err != nil {
-			closeConn(c)
+			p.disconnect(c)
 		}
 	}
 	return c, err
+}
+
+// disconnect closes a connection that connect has made.
+func (p pgxPool) disconnect(c *pgx.Conn) {
+	if hook := p.Config().BeforeClose; hook != nil {
+		hook(c)
+	}
+	closeConn(c)
 }
 
 func (p pgxPool) transact(ctx context.Context, f func(conn) error) error {

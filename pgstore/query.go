@@ -155,14 +155,18 @@ func (s *Store) acquireConn(ctx context.Context) (conn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if c, err := pool.connect(ctx); err == nil {
+	c, err := pool.connect(ctx)
+	if err == nil {
 		return pgxConn{c, c, func() {
-			closeConn(c)
+			pool.disconnect(c)
 			<-s.spare
 		}}, nil
 	}
 	<-s.spare
-	return pool.acquireConn(ctx)
+	if c, errPool := pool.acquireConn(ctx); errPool == nil {
+		return c, nil
+	}
+	return nil, err
 }
 
 // renewingHolds is the key of the context of a renewal of holds.
