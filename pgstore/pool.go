@@ -58,6 +58,7 @@ func (p pgxPool) acquireConn(ctx context.Context) (conn, error) {
 // connect makes a connection outside the pool, as the pool makes its own.
 func (p pgxPool) connect(ctx context.Context) (*pgx.Conn, error) {
 	config := p.Config()
+	//lint:ignore SA1019 A pool may still have the deprecated hook.
 	if config.PrepareConn != nil || config.BeforeAcquire != nil {
 		return nil, fmt.Errorf("%w: the pool prepares its connections for each use", driver.ErrUnsupported)
 	}
