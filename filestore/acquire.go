@@ -15,8 +15,8 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		return driver.AcquireResult{}, err
 	}
 	if req.Claim {
-		pause, queued := s.addWaiter(ctx, &req)
-		return driver.AcquireResult{Queued: queued, Pause: pause}, nil
+		_, queued := s.addWaiter(ctx, &req)
+		return driver.AcquireResult{Queued: queued}, nil
 	}
 	var pause time.Duration
 	var queued bool

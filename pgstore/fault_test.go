@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
@@ -42,7 +45,18 @@ func TestFrozenBackend(t *testing.T) {
 	t.Parallel()
 	const ttl = 15 * time.Second // The context ends 1% of it before the hold: a busy machine is late.
 	schema := newSchema(t)
-	pool := pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), "application_name=frozen", "pool_max_conns=1")
+	config, err := pgxpool.ParseConfig(pgtest.Postgres().URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns, config.ConnConfig.RuntimeParams["application_name"] = 1, "frozen"
+	// Such a pool has no connection beside it: the server has processes that do not hang.
+	config.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { return true, nil }
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
 	store := New(pool, &Options{Schema: schema, NoListen: true})
 	locks := holdfast.New(store, nil)
 	t.Cleanup(func() {
