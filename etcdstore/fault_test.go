@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -675,10 +676,22 @@ func TestErrorsWithoutConnection(t *testing.T) {
 func TestWrongAddresses(t *testing.T) {
 	t.Parallel()
 	plain, redis := servers.StartEtcd(t), servers.StartRedis(t)
+	resets, err := net.Listen("tcp", "127.0.0.1:0") // as a server without TLS does at times
+	must(t, err)
+	t.Cleanup(func() { _ = resets.Close() })
+	go func() {
+		for c, err := resets.Accept(); err == nil; c, err = resets.Accept() {
+			_, _ = c.Read(make([]byte, 1))
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_ = c.Close()
+		}
+	}()
 	for text, want := range map[string]string{
 		"etcd://" + redis.Addr:  "no etcd server, one with TLS (etcds://)",
 		"etcds://" + plain.Addr: "a server without TLS (etcd://)",
 		"etcd://127.0.0.1:1":    "connection refused",
+
+		"etcds://" + resets.Addr().String(): "a server without TLS (etcd://)",
 	} {
 		s, err := openText(t, text)
 		must(t, err)

@@ -145,7 +145,8 @@ func explain(err error, unconnected *atomic.Pointer[string]) error {
 	switch text := err.Error(); {
 	case strings.Contains(text, "reading server preface"):
 		return fmt.Errorf("%w; perhaps it is no etcd server, one with TLS (etcds://), or a proxy whose server is down", err)
-	case strings.Contains(text, "does not look like a TLS handshake"), strings.Contains(text, "handshake failed: EOF"):
+	case strings.Contains(text, "does not look like a TLS handshake"), strings.Contains(text, "handshake failed: EOF"),
+		strings.Contains(text, "handshake failed: ") && strings.Contains(text, "connection reset by peer"):
 		return fmt.Errorf("%w; perhaps it is a server without TLS (etcd://), no etcd server, or a proxy whose server is down", err)
 	}
 	return err
