@@ -214,7 +214,7 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 			l.confirmPlace(sent)
 			req.Claim = true
 		case !c.guarantees.Fair && req.Queue > 0 && (res.Held.Limit != 0 || res.Pause > 0):
-			l.maybeGranted = true // The store keeps others out, or waits for long, until the owner is released.
+			l.maybeGranted = true // Until the release the store keeps others out, or waits.
 		}
 		if err := a.waitRetry(&res); err != nil {
 			return nil, a.leaveQueue(l, err)
