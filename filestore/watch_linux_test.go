@@ -481,7 +481,8 @@ func TestUnwatchedPause(t *testing.T) {
 	released(t, holder, held)
 }
 
-// An owner that waits for shared holds tries again within Queue, since it may be the recorded waiter.
+// An owner that waits for shared holds tries again within Queue, since it may be the recorded
+// waiter.
 func TestNoPauseBehindSharedHolds(t *testing.T) {
 	dir := t.TempDir()
 	shared := request("name", time.Hour)

@@ -118,7 +118,8 @@ func TestRenewalsOfAnExhaustedPool(t *testing.T) {
 	}
 }
 
-// Requests that wait for rows which a transaction has locked do not cost other locks their renewals.
+// Requests that wait for rows which a transaction has locked do not cost other locks their
+// renewals.
 func TestRenewalsBesideOpenRows(t *testing.T) {
 	t.Parallel()
 	s := open(t, "pool_max_conns=2")
@@ -154,6 +155,25 @@ func TestRenewalsBesideOpenRows(t *testing.T) {
 	}
 	if err := client.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A server process that hangs costs no lock: it is renewed by another.
+func TestRenewalsBesideAHungProcess(t *testing.T) {
+	t.Parallel()
+	const ttl = 12 * time.Second
+	s := open(t, "application_name=hung", "pool_max_conns=1")
+	client := holdfast.New(s, nil)
+	t.Cleanup(func() { _ = client.Close() }) // It cannot release by what is frozen.
+	lock, err := client.Acquire(t.Context(), "name", &holdfast.Options{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	freeze(t, openIn(t, s.options.Schema), "hung")
+	select {
+	case <-lock.Context().Done():
+		t.Errorf("beside a server process that hangs: %v", lock.Err())
+	case <-time.After(ttl + ttl/2):
 	}
 }
 

@@ -136,9 +136,9 @@ func (s *Store) queryConn(ctx context.Context, unprepared bool, run func(context
 	return run(ctx, c, unprepared)
 }
 
-// acquireConn returns a connection of the pool. A renewal of holds that has not got one after half of
-// its time makes one of its own, so that no lock is lost while those of the pool are all in use: by
-// other work of the caller, or by requests that wait for rows.
+// acquireConn returns a connection of the pool. A renewal of holds that has not got one after half
+// of its time makes one of its own, so that no lock is lost while those of the pool are all in use:
+// by other work of the caller, or by requests that wait for rows.
 func (s *Store) acquireConn(ctx context.Context) (conn, error) {
 	pool, isPgx := s.pool.(pgxPool)
 	deadline, isBounded := ctx.Deadline()

@@ -1,6 +1,6 @@
 -- The usual case of the release of a lock that has a queue, behind fast_release.lua: the first in
 -- line wants it for itself, its client listens, and any token will do. release.lua has the other
--- cases; queue.lua describes places, settles by the same rule, and takes four times as long.
+-- cases; queue.lua describes places, and settles by the same rule for all of them.
 if before > 0 and #ARGV[1] == 1 then
   local base, now = string.sub(KEYS[1], 1, -8), nil
   for i, seen in pairs(others) do
