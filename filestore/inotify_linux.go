@@ -31,26 +31,19 @@ func (n *inotify) addWatch(f *os.File, mask uint32) (int32, error) {
 // removeWatch ends a watch. It fails if the file is gone; its watch is gone then, too.
 func (n *inotify) removeWatch(wd int32) { _, _ = syscall.InotifyRmWatch(n.fd, uint32(wd)) }
 
-// An inotifyEvent is something that happened to the file of a watch.
-type inotifyEvent struct {
-	wd   int32
-	mask uint32
-}
-
-// readEvents waits for events.
-func (n *inotify) readEvents(buf []byte) ([]inotifyEvent, error) {
-	size, err := n.file.Read(buf)
-	if err != nil {
-		return nil, err
+// readEvents calls handle for each event, with the number of the watch and with what happened to its
+// file, until the queue is closed.
+func (n *inotify) readEvents(handle func(wd int32, mask uint32)) {
+	buf := make([]byte, 16<<10)
+	for {
+		size, err := n.file.Read(buf)
+		if err != nil {
+			return
+		}
+		for data := buf[:size]; len(data) >= syscall.SizeofInotifyEvent; {
+			handle(int32(binary.NativeEndian.Uint32(data[0:])), binary.NativeEndian.Uint32(data[4:]))
+			nameLen := binary.NativeEndian.Uint32(data[12:])
+			data = data[syscall.SizeofInotifyEvent+int(nameLen):]
+		}
 	}
-	var events []inotifyEvent
-	for data := buf[:size]; len(data) >= syscall.SizeofInotifyEvent; {
-		events = append(events, inotifyEvent{
-			wd:   int32(binary.NativeEndian.Uint32(data[0:])),
-			mask: binary.NativeEndian.Uint32(data[4:]),
-		})
-		nameLen := binary.NativeEndian.Uint32(data[12:])
-		data = data[syscall.SizeofInotifyEvent+int(nameLen):]
-	}
-	return events, nil
 }

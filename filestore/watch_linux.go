@@ -251,7 +251,9 @@ func (w *watcher) watchRecord(ctx context.Context, s *Store, n *watchedName) {
 			return
 		}
 		w.queue = queue
-		w.running.Go(func() { w.eventLoop(s, queue) })
+		w.running.Go(func() {
+			queue.readEvents(func(wd int32, mask uint32) { w.handleEvent(s, wd, mask) })
+		})
 	}
 	f, err := s.openOrCreate(ctx, locksFolder, fileName(n.name))
 	if err != nil {
@@ -377,34 +379,20 @@ func slotLock(f *storeFile, name string, slot, cmd int, lock *unix.Flock_t) erro
 	return unix.FcntlFlock(f.Fd(), cmd, lock)
 }
 
-// eventLoop handles events until the queue is closed.
-func (w *watcher) eventLoop(s *Store, queue *inotify) {
-	buf := make([]byte, 16<<10)
-	for {
-		events, err := queue.readEvents(buf)
-		if err != nil {
-			return
-		}
-		for _, e := range events {
-			w.handleEvent(s, e)
-		}
-	}
-}
-
-func (w *watcher) handleEvent(s *Store, e inotifyEvent) {
+func (w *watcher) handleEvent(s *Store, wd int32, mask uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return
 	}
-	if e.mask&syscall.IN_Q_OVERFLOW != 0 {
+	if mask&syscall.IN_Q_OVERFLOW != 0 {
 		for _, n := range w.names {
 			w.rewatchRecord(s, n)
 		}
 		return
 	}
-	if n := w.recordsByWatch[e.wd]; n != nil {
-		if e.mask&^syscall.IN_MODIFY != 0 {
+	if n := w.recordsByWatch[wd]; n != nil {
+		if mask&^syscall.IN_MODIFY != 0 {
 			w.rewatchRecord(s, n)
 			return
 		}
@@ -419,7 +407,7 @@ func (w *watcher) handleEvent(s *Store, e inotifyEvent) {
 			w.setDue(n, delay)
 		}
 	}
-	if h := w.sessionsByWatch[e.wd]; h != nil && e.mask&syscall.IN_CLOSE_WRITE != 0 {
+	if h := w.sessionsByWatch[wd]; h != nil && mask&syscall.IN_CLOSE_WRITE != 0 {
 		w.running.Go(func() { w.awaitSessionDeath(s, h) })
 	}
 }

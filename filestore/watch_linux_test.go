@@ -317,7 +317,7 @@ func TestWatchOverflow(t *testing.T) {
 	granted(t, s, "a", time.Hour)
 	granted(t, s, "b", time.Hour)
 	a, b := watch(t, s, "a"), watch(t, s, "b")
-	s.watcher.handleEvent(s, inotifyEvent{wd: -1, mask: syscall.IN_Q_OVERFLOW})
+	s.watcher.handleEvent(s, -1, syscall.IN_Q_OVERFLOW)
 	signaled(t, a)
 	signaled(t, b)
 }

@@ -87,7 +87,7 @@ func (c *proxiedConn) waitToPass(way Direction) bool {
 		}
 		c.proxy.mu.Unlock()
 		if gate == nil {
-			return c.sleepDelay(delay)
+			return c.sleepDelay(delay[0], delay[1])
 		}
 		select {
 		case <-gate:
@@ -97,11 +97,11 @@ func (c *proxiedConn) waitToPass(way Direction) bool {
 	}
 }
 
-func (c *proxiedConn) sleepDelay(delay delayRange) bool {
-	if delay.max <= 0 {
+func (c *proxiedConn) sleepDelay(least, most time.Duration) bool {
+	if most <= 0 {
 		return true
 	}
-	timer := time.NewTimer(delay.min + rand.N(delay.max-delay.min+1))
+	timer := time.NewTimer(least + rand.N(most-least+1))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

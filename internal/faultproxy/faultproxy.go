@@ -36,14 +36,11 @@ type Proxy struct {
 	closed      bool
 	conns       map[*proxiedConn]bool
 	mark        func(request []byte) bool
-	delay       [2]delayRange
-	gates       [2]chan struct{} // closed to let bytes through; nil if open
-	markedGates [2]chan struct{} // the same for marked connections alone
+	delay       [2][2]time.Duration // the least and the greatest of each direction; zeros for none
+	gates       [2]chan struct{}    // closed to let bytes through; nil if open
+	markedGates [2]chan struct{}    // the same for marked connections alone
 	nextLoss    *lossRule
 }
-
-// A delayRange is a range of durations.
-type delayRange struct{ min, max time.Duration }
 
 // A TB is the part of testing.TB that Start needs.
 type TB interface {
@@ -82,7 +79,7 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 func (p *Proxy) Delay(way Direction, min, max time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.delay[way] = delayRange{min, max}
+	p.delay[way] = [2]time.Duration{min, max}
 }
 
 // Hold blocks one direction until Pass. Connections stay open. What is sent arrives late

@@ -137,35 +137,34 @@ func (e *Etcd) run(cluster []*Etcd, args []string) {
 	})
 }
 
-// An etcdStatus is what a member knows of itself.
-type etcdStatus struct {
-	Header struct {
-		MemberID uint64 `json:"member_id,string"`
-		Revision int64  `json:",string"`
+// status returns the identities of the member and of its leader, 0 if it has none, and its revision.
+func (e *Etcd) status() (member, leader uint64, revision int64, err error) {
+	var reply struct {
+		Header struct {
+			MemberID uint64 `json:"member_id,string"`
+			Revision int64  `json:",string"`
+		}
+		Leader uint64 `json:",string"`
 	}
-	Leader uint64 `json:",string"` // 0 if it has none
-}
-
-func (e *Etcd) status() (state etcdStatus, err error) {
-	err = e.call("maintenance/status", "{}", &state)
-	return state, err
+	err = e.call("maintenance/status", "{}", &reply)
+	return reply.Header.MemberID, reply.Leader, reply.Header.Revision, err
 }
 
 // Leads reports whether the member is the leader.
 func (e *Etcd) Leads() bool {
-	state, err := e.status()
-	return err == nil && state.Leader == state.Header.MemberID
+	member, leader, _, err := e.status()
+	return err == nil && leader == member
 }
 
 // CutOff cuts the member off from the others, in both directions, and returns when it has no
 // leader. Its clients are not cut off.
 func (e *Etcd) CutOff() {
 	e.tb.Helper()
-	state, err := e.status()
+	member, _, _, err := e.status()
 	if err != nil {
 		e.tb.Fatal(err)
 	}
-	from := []byte("X-Server-From: " + strconv.FormatUint(state.Header.MemberID, 16) + "\r\n")
+	from := []byte("X-Server-From: " + strconv.FormatUint(member, 16) + "\r\n")
 	for _, m := range e.cluster {
 		if m != e {
 			m.inbound.Mark(func(request []byte) bool { return bytes.Contains(request, from) })
@@ -177,8 +176,8 @@ func (e *Etcd) CutOff() {
 	e.inbound.Hold(faultproxy.Up)
 	e.inbound.Hold(faultproxy.Down)
 	waitUntil(e.tb, "end of the leader of "+e.Addr, func() bool {
-		state, err := e.status()
-		return err == nil && state.Leader == 0
+		_, leader, _, err := e.status()
+		return err == nil && leader == 0
 	})
 }
 
@@ -205,9 +204,9 @@ func (e *Etcd) Delay(d time.Duration) {
 func (e *Etcd) Compact() {
 	e.tb.Helper()
 	waitUntil(e.tb, "compaction at "+e.Addr, func() bool {
-		state, err := e.status()
+		_, _, revision, err := e.status()
 		if err == nil {
-			err = e.call("kv/compaction", fmt.Sprintf(`{"revision": "%d"}`, state.Header.Revision), nil)
+			err = e.call("kv/compaction", fmt.Sprintf(`{"revision": "%d"}`, revision), nil)
 		}
 		return err == nil || strings.Contains(err.Error(), "has been compacted")
 	})

@@ -28,8 +28,7 @@ type Postgres struct {
 func StartPostgres(tb TB, args ...string) *Postgres {
 	tb.Helper()
 	dir := postgresDir(tb)
-	template := emptyCluster(tb)
-	if err := template.writeTo(filepath.Join(dir, "data"), unprivileged(tb)); err != nil {
+	if err := writeCluster(emptyCluster(tb), filepath.Join(dir, "data"), unprivileged(tb)); err != nil {
 		tb.Fatalf("unpack an empty cluster: %v", err)
 	}
 	return startPostgres(tb, dir, args...)

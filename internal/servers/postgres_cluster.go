@@ -15,28 +15,26 @@ import (
 	"syscall"
 )
 
-// A clusterImage is the content of the folder of an empty PostgreSQL cluster. It is kept in
-// memory, about 25 MB, because initdb takes a second or more and the test process would
-// leave a folder behind.
-type clusterImage []clusterFile
-
+// A clusterFile is a file or folder of an empty PostgreSQL cluster.
 type clusterFile struct {
-	path string // within the folder
+	path string // within the folder of the cluster
 	data []byte
 	dir  bool
 }
 
+// cachedCluster has the files of an empty cluster, about 25 MB: initdb takes a second or more, and the
+// test process would leave a folder behind.
 var cachedCluster struct {
 	sync.Mutex
-	clusterImage
+	files []clusterFile
 }
 
-// emptyCluster returns the image of a new cluster, which is created once.
-func emptyCluster(tb TB) clusterImage {
+// emptyCluster returns the files of a new cluster, which is created once.
+func emptyCluster(tb TB) []clusterFile {
 	tb.Helper()
 	cachedCluster.Lock()
 	defer cachedCluster.Unlock()
-	if cachedCluster.clusterImage == nil {
+	if cachedCluster.files == nil {
 		dir := filepath.Join(postgresDir(tb), "data")
 		postgresTool(tb, "initdb", "--pgdata", dir, "--username=postgres", "--auth=trust", "--encoding=UTF8",
 			"--locale=C", "--wal-segsize=1", "--no-sync", "--no-instructions")
@@ -44,14 +42,13 @@ func emptyCluster(tb TB) clusterImage {
 		if err != nil {
 			tb.Fatalf("read what initdb has made: %v", err)
 		}
-		cachedCluster.clusterImage = made
+		cachedCluster.files = made
 	}
-	return cachedCluster.clusterImage
+	return cachedCluster.files
 }
 
-func readCluster(dir string) (clusterImage, error) {
-	var c clusterImage
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+func readCluster(dir string) (files []clusterFile, err error) {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -65,17 +62,23 @@ func readCluster(dir string) (clusterImage, error) {
 				return err
 			}
 		}
-		c = append(c, file)
+		files = append(files, file)
 		return nil
 	})
-	return c, err
+	return files, err
 }
 
-// writeTo writes the cluster to a folder that does not exist yet.
-func (c clusterImage) writeTo(dir string, owner *syscall.Credential) error {
-	for _, file := range c {
+// writeCluster writes a cluster to a folder that does not exist yet.
+func writeCluster(files []clusterFile, dir string, owner *syscall.Credential) error {
+	for _, file := range files {
 		path := filepath.Join(dir, file.path)
-		if err := file.writeFile(path); err != nil {
+		var err error
+		if file.dir {
+			err = os.Mkdir(path, 0o700)
+		} else {
+			err = os.WriteFile(path, file.data, 0o600)
+		}
+		if err != nil {
 			return err
 		}
 		if owner == nil {
@@ -86,13 +89,6 @@ func (c clusterImage) writeTo(dir string, owner *syscall.Credential) error {
 		}
 	}
 	return nil
-}
-
-func (f *clusterFile) writeFile(path string) error {
-	if f.dir {
-		return os.Mkdir(path, 0o700)
-	}
-	return os.WriteFile(path, f.data, 0o600)
 }
 
 // postgresProgram returns the path of a program of the PostgreSQL server. On Debian these

@@ -92,15 +92,12 @@ func (t *processTree) reapLoop(root *os.Process) {
 	close(t.empty)
 }
 
-// A jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION.
-type jobAccounting struct {
-	totalUserTime, totalKernelTime, periodUserTime, periodKernelTime int64
-
-	pageFaults, totalProcesses, activeProcesses, terminatedProcesses uint32
-}
-
 func (t *processTree) hasProcesses() bool {
-	var info jobAccounting
+	var info struct { // JOBOBJECT_BASIC_ACCOUNTING_INFORMATION
+		totalUserTime, totalKernelTime, periodUserTime, periodKernelTime int64
+
+		pageFaults, totalProcesses, activeProcesses, terminatedProcesses uint32
+	}
 	err := windows.QueryInformationJobObject(t.job, windows.JobObjectBasicAccountingInformation,
 		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)
 	return err == nil && info.activeProcesses > 0

@@ -32,17 +32,11 @@ var rawTokens atomic.Uint64
 // Acquire makes the tokens differ at almost no cost.
 func (p *rawPair) Acquire(ctx context.Context, name string) (measure.Held, error) {
 	token := "0123456789ab" + strconv.FormatUint(1e9+rawTokens.Add(1), 10)
-	return rawHeld{p, name, token}, p.acquire(ctx, name, token)
+	release := func(ctx context.Context) error { return p.release(ctx, name, token) }
+	return releaseFunc(release), p.acquire(ctx, name, token)
 }
 
 func (p *rawPair) Close() error { return p.close() }
-
-type rawHeld struct {
-	*rawPair
-	name, token string
-}
-
-func (h rawHeld) Release(ctx context.Context) error { return h.release(ctx, h.name, h.token) }
 
 const (
 	rawSet     = "SET NX PX, then EVALSHA of compare and delete"

@@ -148,7 +148,8 @@ func rueidislock(name, settings string, set func(*rueidislib.LockerOption)) Cont
 				if err != nil {
 					return nil, err
 				}
-				return rueidisHeld(release), nil
+				// rueidislock does not report whether the release succeeded.
+				return releaseFunc(func(context.Context) error { release(); return nil }), nil
 			}, func() error { locker.Close(); return nil }}, nil
 		},
 	}
@@ -162,14 +163,6 @@ func rueidisOptions(o Options) rueidis.ClientOption {
 			return measure.CountTraffic(dialer.DialContext(ctx, "tcp", addr))
 		},
 	}
-}
-
-type rueidisHeld context.CancelFunc
-
-// Release returns no error: rueidislock does not report whether the release succeeded.
-func (release rueidisHeld) Release(context.Context) error {
-	release()
-	return nil
 }
 
 // redislockEvery is redislock with this pause between the attempts of a waiter. If the context

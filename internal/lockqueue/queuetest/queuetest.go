@@ -196,16 +196,12 @@ func Play(h History, scale float64, store Store) error {
 type player struct {
 	scale  float64
 	store  Store
-	began  int64 // Store.Now at the first step
-	blocks []block
+	began  int64            // Store.Now at the first step
+	first  []int64          // token of each hold
+	counts []int            // of their tokens
 	late   time.Duration    // the greatest lateness of the steps before
 	floors map[string]int64 // those that were requested, by owner
 	err    error
-}
-
-type block struct {
-	first int64
-	count int
 }
 
 func (p *player) scaled(d time.Duration) time.Duration {
@@ -289,19 +285,19 @@ func (p *player) do(s Step) (string, error) {
 // label returns the label of a hold, and how many tokens it has if that is not one. A hold that is
 // new must be above all tokens before it.
 func (p *player) label(owner string, first int64, count int) string {
-	i := slices.IndexFunc(p.blocks, func(b block) bool { return b.first == first })
+	i := slices.Index(p.first, first)
 	if i < 0 {
-		if n := len(p.blocks); n > 0 && first < p.blocks[n-1].first+int64(p.blocks[n-1].count) {
-			p.err = fmt.Errorf("token %d after %+v", first, p.blocks[n-1])
+		if n := len(p.first); n > 0 && first < p.first[n-1]+int64(p.counts[n-1]) {
+			p.err = fmt.Errorf("token %d after %d tokens from %d on", first, p.counts[n-1], p.first[n-1])
 		}
 		if first < p.floors[owner] {
 			p.err = fmt.Errorf("token %d is below the floor %d", first, p.floors[owner])
 		}
-		i = len(p.blocks)
-		p.blocks = append(p.blocks, block{first, count})
+		i = len(p.first)
+		p.first, p.counts = append(p.first, first), append(p.counts, count)
 	}
-	if p.blocks[i].count != count {
-		p.err = fmt.Errorf("%d tokens, which were %d when they were granted", count, p.blocks[i].count)
+	if p.counts[i] != count {
+		p.err = fmt.Errorf("%d tokens, which were %d when they were granted", count, p.counts[i])
 	}
 	if count == 1 {
 		return strconv.Itoa(i + 1)
@@ -316,7 +312,7 @@ func (p *player) token(s Step) int64 {
 	}
 	text, above, _ := strings.Cut(s.Args["token"], "+")
 	label, err := strconv.Atoi(text)
-	if err != nil || label < 1 || label > len(p.blocks) {
+	if err != nil || label < 1 || label > len(p.first) {
 		p.err = fmt.Errorf("no token %q", text)
 		return 0
 	}
@@ -326,7 +322,7 @@ func (p *player) token(s Step) int64 {
 			p.err = err
 		}
 	}
-	return p.blocks[label-1].first + int64(more)
+	return p.first[label-1] + int64(more)
 }
 
 func (p *player) number(s Step, arg string) int {
