@@ -37,7 +37,7 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 		switch {
 		case s.options.MinReplicas > 0:
 			s.sendAndWait(ctx, runs)
-		case len(runs) == 1:
+		case len(runs) == 1 && !(runs[0].script == renewScript && s.isPoolUsedUp(ctx, runs[0])):
 			runs[0].err = s.client.Process(ctx, noRetry{runs[0].cmd})
 		default:
 			pipe := s.client.Pipeline()
@@ -60,6 +60,25 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 		}
 		runs = unknown
 	}
+}
+
+// isPoolUsedUp reports whether a command would wait for other work to end. A pipeline need not: the
+// client library has connections for pipelines alone.
+func (s *Store) isPoolUsedUp(ctx context.Context, r *scriptRun) bool {
+	client, ok := s.client.(*redis.Client)
+	if cluster, isCluster := s.client.(*redis.ClusterClient); isCluster {
+		var err error
+		client, err = cluster.MasterForKey(ctx, r.calls[0].lock)
+		ok = err == nil
+	}
+	if !ok {
+		return false
+	}
+	size, pool := client.Options().PoolSize, client.PoolStats()
+	if most := client.Options().MaxActiveConns; most > 0 {
+		size = min(size, most)
+	}
+	return pool.IdleConns == 0 && int(pool.TotalConns) >= size
 }
 
 // sendGuarded sends acquisitions again if their server does not know whether it has to abstain,
