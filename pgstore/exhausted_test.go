@@ -4,6 +4,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -213,4 +215,31 @@ func TestTwoRenewalsOfAnExhaustedPool(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// A caller that gets no connection of the pool learns why: the server is well.
+func TestErrorOfAnExhaustedPool(t *testing.T) {
+	t.Parallel()
+	s := open(t, "pool_max_conns=2")
+	db := stdlib.OpenDB(*s.pool.(pgxPool).Config().ConnConfig)
+	db.SetMaxOpenConns(1)
+	other := NewDB(db, &Options{Schema: s.options.Schema})
+	t.Cleanup(func() { _ = errors.Join(other.Close(), db.Close()) })
+	c, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	defer takeAll(t, s.pool.(pgxPool).Pool)()
+	for of, s := range map[string]*Store{"2 of 2 are in use": s, "1 of 1 are in use": other} {
+		client := holdfast.New(s, &holdfast.Config{RequestTimeout: 300 * time.Millisecond})
+		_, err := client.TryAcquire(t.Context(), "name", nil)
+		if !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), of) {
+			t.Errorf("TryAcquire: %v, want %q", err, of)
+		}
+		if err := client.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), of) {
+			t.Errorf("Ping: %v, want %q", err, of)
+		}
+		_ = client.Close()
+	}
 }

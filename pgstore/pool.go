@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -44,13 +45,23 @@ type conn interface {
 // A scanner reads the columns of a row.
 type scanner func(columns ...any) error
 
+// noneFree explains the error of a pool that has supplied no connection in time, if all are in use.
+func noneFree(err error, inUse, most int) error {
+	if errors.Is(err, context.DeadlineExceeded) && most > 0 && inUse >= most {
+		return fmt.Errorf("no connection of the pool was free in time (%w), %d of %d are in use: "+
+			"give the locks a pool of their own, or this one more connections", err, inUse, most)
+	}
+	return err
+}
+
 // pgxPool is a pool of pgx.
 type pgxPool struct{ *pgxpool.Pool }
 
 func (p pgxPool) acquireConn(ctx context.Context) (conn, error) {
 	c, err := p.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		stat := p.Stat()
+		return nil, noneFree(err, int(stat.AcquiredConns()), int(stat.MaxConns()))
 	}
 	return pgxConn{c.Conn(), c, c.Release}, nil
 }

@@ -23,7 +23,8 @@ func (p sqlPool) usesPgx() bool {
 func (p sqlPool) acquireConn(ctx context.Context) (conn, error) {
 	c, err := p.Conn(ctx)
 	if err != nil {
-		return nil, err
+		stats := p.Stats()
+		return nil, noneFree(err, stats.InUse, stats.MaxOpenConnections)
 	}
 	return sqlConn{c, c, p.usesPgx()}, nil
 }

@@ -37,7 +37,7 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 		switch {
 		case s.options.MinReplicas > 0:
 			s.sendAndWait(ctx, runs)
-		case len(runs) == 1 && !(runs[0].script == renewScript && s.isPoolUsedUp(ctx, runs[0])):
+		case len(runs) == 1 && !(runs[0].script == renewScript && s.isPoolUsedUp(ctx, runs[0].calls[0].lock)):
 			runs[0].err = s.client.Process(ctx, noRetry{runs[0].cmd})
 		default:
 			pipe := s.client.Pipeline()
@@ -62,13 +62,13 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 	}
 }
 
-// isPoolUsedUp reports whether a command would wait for other work to end. A pipeline need not: the
-// client library has connections for pipelines alone.
-func (s *Store) isPoolUsedUp(ctx context.Context, r *scriptRun) bool {
+// isPoolUsedUp reports whether a command for a lock would wait for other work to end. A pipeline need
+// not: the client library has connections for pipelines alone.
+func (s *Store) isPoolUsedUp(ctx context.Context, lock string) bool {
 	client, ok := s.client.(*redis.Client)
 	if cluster, isCluster := s.client.(*redis.ClusterClient); isCluster {
 		var err error
-		client, err = cluster.MasterForKey(ctx, r.calls[0].lock)
+		client, err = cluster.MasterForKey(ctx, lock)
 		ok = err == nil
 	}
 	if !ok {

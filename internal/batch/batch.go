@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -231,9 +232,9 @@ func (q *Queue[T]) leave(w *waiter[T]) error {
 	} else if len(w.wake) > 0 {
 		return nil
 	} else {
-		return errors.Join(context.DeadlineExceeded, ErrNoReply)
+		return fmt.Errorf("%w (%w)", context.DeadlineExceeded, ErrNoReply)
 	}
-	return errors.Join(context.DeadlineExceeded, ErrNotSent)
+	return fmt.Errorf("%w (%w)", context.DeadlineExceeded, ErrNotSent)
 }
 
 // advance does what is due: a batch that has taken StuckAfter is slow, and one that has taken Bound
@@ -450,10 +451,10 @@ func (q *Queue[T]) sendSolo(w *waiter[T]) error {
 // endReason returns why the calls must not be sent any more.
 func (w *waiter[T]) endReason(now time.Time) error {
 	if err := w.ctx.Err(); err != nil {
-		return errors.Join(err, ErrNotSent)
+		return fmt.Errorf("%w (%w)", err, ErrNotSent)
 	}
 	if !now.Before(w.deadline) {
-		return errors.Join(context.DeadlineExceeded, ErrNotSent)
+		return fmt.Errorf("%w (%w)", context.DeadlineExceeded, ErrNotSent)
 	}
 	return nil
 }
