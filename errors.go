@@ -81,7 +81,8 @@ type HeldError struct {
 	// room and a waiter in front needs more.
 	Self bool
 
-	full bool // the refusal shows that all slots of Record.Limit are taken
+	full         bool // the refusal shows that all slots of Record.Limit are taken
+	behindWaiter bool // the holds tolerate the request: a waiter in front is the reason
 }
 
 func (e *HeldError) Error() string {
@@ -113,6 +114,9 @@ func (e *HeldError) Error() string {
 	}
 	if rec.Waiting > 0 {
 		text += fmt.Sprintf(", %d waiting", rec.Waiting)
+	}
+	if e.behindWaiter {
+		text += "; another waiter comes first"
 	}
 	return text
 }

@@ -270,7 +270,7 @@ func (lc *lockContext) unregisterWork() {
 }
 
 // errWorkRunning is the error of a second Do.
-var errWorkRunning = fmt.Errorf("%w: Do runs work under it already", ErrInvalid)
+var errWorkRunning = fmt.Errorf("%w: Do runs work under it already; in that work call the function itself, with the same context", ErrInvalid)
 
 // registeredWork returns a channel that is closed when the work of Do has returned, nil if there
 // is none.

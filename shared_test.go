@@ -391,7 +391,7 @@ func TestReaderBehindAWriter(t *testing.T) {
 		synctest.Wait()
 		_, err := c.TryAcquire(ctx, "a", shared)
 		var held *holdfast.HeldError
-		if !errors.As(err, &held) || held.Self || !strings.Contains(err.Error(), "held by A (shared), for 30s unless renewed, 1 waiting") {
+		if !errors.As(err, &held) || held.Self || !strings.Contains(err.Error(), "held by A (shared), for 30s unless renewed, 1 waiting; another waiter comes first") {
 			t.Errorf("a reader behind a writer: %v", err)
 		}
 		release(t, one)

@@ -13,7 +13,7 @@ var questions = []page.Question{
 	{
 		Chart: "latency",
 		Title: "How long does one lock take?",
-		Text: "The time of one acquisition and release by a goroutine that is alone. On Redis a " +
+		Text: "The time of one acquisition and release by a goroutine that is alone. \"Not cancelled\" is Holdfast with a context that cannot be canceled. On Redis a " +
 			"grant of Holdfast is a script, which creates the fencing token in the same step: " +
 			"\"raw with a token\" shows what that costs. Where the system puts client and server " +
 			"decides more here than any library: hence the figures with both pinned to one core, " +
@@ -151,7 +151,8 @@ var questions = []page.Question{
 			"each of them has the lock once. In brackets, for Holdfast: how many times " +
 			"the cost with 100 processes that is. What waiting itself costs in that time is taken off. rueidislock was run with up to " +
 			"100: in many rounds some of its clients go on waiting for a lock that is free (served: the share that had it within 10 s " +
-			"of the one before). On PostgreSQL a hand-over costs more with each client, probably since the server wakes the process of every connection that listens, which was not measured by itself.",
+			"of the one before). On PostgreSQL no trend shows; why few clients take longer here than two processes that " +
+			"pass a lock on again and again (above) was not examined: each client is new, and has the lock once.",
 		Columns: []page.Column{
 			{Title: "a hand-over", Metric: "one hand-over", Scenarios: waitingScenarios},
 			{Title: "server CPU", Metric: "server CPU for a hand-over", Scenarios: waitingScenarios},

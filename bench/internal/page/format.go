@@ -90,13 +90,14 @@ func formatRatio(x float64) string {
 	return fmt.Sprintf("%.0f×", x)
 }
 
-// ratioCell formats a ratio, in bold if Holdfast loses as far as the digits show.
-func ratioCell(r float64) string {
+// ratioCell formats the ratio of a contender, in bold if Holdfast loses as far as the digits show. To
+// Holdfast itself, of another size, it does not lose.
+func ratioCell(c result.Contender, r float64) string {
 	text := formatRatio(r)
 	switch {
 	case r == 0:
 		return ""
-	case strings.HasPrefix(text, "0"):
+	case strings.HasPrefix(text, "0") && !(c.Role == "ours" && c.Against != ""):
 		return "**" + text + "**"
 	}
 	return text

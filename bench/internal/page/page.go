@@ -126,7 +126,7 @@ func tableOf(s *result.Scenario) string {
 		for _, m := range s.Metrics {
 			cells = append(cells, withSpread(s.Figure(c.Name, m), m))
 			if m.Chart {
-				cells = append(cells, ratioCell(s.Ratio(c, m)))
+				cells = append(cells, ratioCell(c, s.Ratio(c, m)))
 			}
 		}
 		rows = append(rows, cells)

@@ -153,8 +153,11 @@ func TestUnitsOfCharts(t *testing.T) {
 // What is bold is less than 1 as it is shown.
 func TestRatioCells(t *testing.T) {
 	for ratio, want := range map[float64]string{0: "", 0.05: "**0.05×**", 0.994: "**0.99×**", 0.9951: "1.00×", 0.9999: "1.00×", 1: "1.00×", 1.23: "1.23×", 12.3: "12.3×"} {
-		if got := ratioCell(ratio); got != want {
+		if got := ratioCell(result.Contender{Role: "rival"}, ratio); got != want {
 			t.Errorf("ratioCell(%v) is %q, want %q", ratio, got, want)
+		}
+		if got, plain := ratioCell(result.Contender{Role: "ours", Against: "another size"}, ratio), strings.Trim(want, "*"); got != plain {
+			t.Errorf("ratioCell(%v) of another size is %q, want %q", ratio, got, plain)
 		}
 	}
 }

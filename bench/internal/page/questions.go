@@ -200,10 +200,7 @@ func (column measuredColumn) cell(contender string) (text string, ratio float64)
 			if ratio = m.Ratio(c, m.metric); ratio == 0 || column.NoRatio || c.Role == "ours" && c.Against == "" {
 				return text, 0
 			}
-			if c.Role == "ours" { // It is compared with another size, and loses to nobody.
-				return text + " (" + formatRatio(ratio) + ")", ratio
-			}
-			return text + " (" + ratioCell(ratio) + ")", ratio
+			return text + " (" + ratioCell(c, ratio) + ")", ratio
 		}
 	}
 	return "", 0
