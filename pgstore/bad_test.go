@@ -57,6 +57,19 @@ func TestNoPermission(t *testing.T) {
 	}
 }
 
+// A user that the server does not know is what the error is about, and not the TLS of the first of two
+// attempts to connect.
+func TestWrongUser(t *testing.T) {
+	t.Parallel()
+	wrong := strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "unknown@", 1)
+	s := New(pgtest.OpenPool(t, strings.Replace(wrong, "sslmode=disable", "sslmode=prefer", 1)), nil)
+	t.Cleanup(func() { _ = s.Close() })
+	_, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+	if err == nil || strings.Contains(err.Error(), "tls") || !strings.Contains(err.Error(), "does not accept this user") {
+		t.Errorf("an unknown user: %v", err)
+	}
+}
+
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	s := open(t)

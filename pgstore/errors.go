@@ -101,6 +101,8 @@ func (s *Store) adviceFor(state string) string {
 	switch state {
 	case "42501":
 		return s.expandSQL("the user needs USAGE on the schema @schema@ and SELECT, INSERT, UPDATE and DELETE on @table@, @waiters@ and @shares@, and EXECUTE on their functions")
+	case "28000", "28P01":
+		return "the server does not accept this user, or its password"
 	case "3D000":
 		return "create the database, or name another one in the URL"
 	case "25006":

@@ -312,6 +312,8 @@ func (s *Store) adviceFor(state string) string {
 		return "the server is starting or stopping"
 	case "57014":
 		return "somebody has cancelled the statement"
+	case "28000", "28P01":
+		return "the server does not accept this user, or its password"
 	case "3D000":
 		return "create the database, or name another"
 	}

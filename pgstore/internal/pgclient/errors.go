@@ -77,6 +77,8 @@ func InOneLine(err error) error {
 			line += "; " + part
 		}
 	}
+	// With sslmode=prefer, the default, the attempt without TLS counts.
+	line = strings.Replace(line, "tls error: server refused TLS connection; server error: ", "", 1)
 	if line == text {
 		return err
 	}
