@@ -5,8 +5,11 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,10 +98,11 @@ func TestRenewalsOfAnExhaustedPool(t *testing.T) {
 			t.Errorf("a renewal beside an exhausted pool: %v", got)
 		}
 	}
-	if mu.Lock(); hooked != 4 || closed != 2 {
-		t.Errorf("AfterConnect has set up %d connections, BeforeClose ended %d, want two of the pool and one for each renewal", hooked, closed)
-	}
-	mu.Unlock()
+	pgtest.Eventually(t, "a connection for each renewal, beside two of the pool, that was set up and closed by the hooks", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return hooked == 4 && closed == 2
+	})
 	watching := openIn(t, schema)
 	pgtest.Eventually(t, "the connections of the renewals are closed", func() bool {
 		var n int
@@ -179,16 +183,19 @@ func TestRenewalsBesideAHungProcess(t *testing.T) {
 	}
 }
 
-// Requests to renew that come at the same time, as of several Clients, use the spare connection one
-// after the other.
+// Requests to renew that come at the same time, as of several Clients, pass one spare connection on. An
+// acquisition has none, nor has a renewal that need not wait for half of its time.
 func TestTwoRenewalsOfAnExhaustedPool(t *testing.T) {
 	t.Parallel()
+	const renewals = 40
 	schema := newSchema(t)
 	config, err := pgxpool.ParseConfig(pgtest.Postgres().URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	var made atomic.Int64
 	config.MaxConns = 2
+	config.AfterConnect = func(context.Context, *pgx.Conn) error { made.Add(1); return nil }
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -197,24 +204,110 @@ func TestTwoRenewalsOfAnExhaustedPool(t *testing.T) {
 	s := New(pool, &Options{Schema: schema})
 	t.Cleanup(func() { _ = s.Close() })
 	var reqs []driver.RenewRequest
-	for _, name := range []string{"a", "b", "c"} {
-		held, token := grantToken(t, s, name, time.Minute)
+	for i := range renewals {
+		held, token := grantToken(t, s, fmt.Sprint(i), time.Minute)
 		reqs = append(reqs, driver.RenewRequest{Name: held.Name, Owner: held.Owner, TTL: time.Minute, Token: token})
 	}
+	giveBack := takeAll(t, pool)
+	before := made.Load()
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if res, err := s.Acquire(short, pgtest.Request("free", time.Minute)); err == nil || made.Load() != before {
+		t.Errorf("an acquisition: %+v, %v, with %d connections beside the pool", res, err, made.Load()-before)
+	}
+	time.AfterFunc(time.Second, giveBack)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	if outcomes, err := s.Renew(ctx, reqs[:1]); err != nil || outcomes[0] != driver.Renewed || made.Load() != before {
+		t.Errorf("a renewal that waits for a second of eight: %v, %v, with %d connections beside the pool", outcomes, err, made.Load()-before)
+	}
 	defer takeAll(t, pool)()
+	ctx, cancel = context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
 	var all sync.WaitGroup
 	for _, req := range reqs {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			began := time.Now()
 			outcomes, err := s.Renew(ctx, []driver.RenewRequest{req})
 			if err != nil || outcomes[0] != driver.Renewed {
-				t.Errorf("%s after %v: %v, %v", req.Name, time.Since(began), outcomes, err)
+				t.Errorf("%s: %v, %v", req.Name, outcomes, err)
 			}
 		})
 	}
 	all.Wait()
+	if n := made.Load() - before; n < 1 || n > renewals/4 {
+		t.Errorf("%d renewals have made %d connections", renewals, n)
+	}
+}
+
+// A renewal keeps its turn in the pool, before work that came later, where it gets no connection beside
+// the pool: the server refuses one, does not answer, or the pool has none for it. When the server
+// accepts connections again, the next renewal has one.
+func TestRenewalKeepsItsTurn(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"refused", "hung", "prepared"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			schema := newSchema(t)
+			config, err := pgxpool.ParseConfig(pgtest.Postgres().URL("postgres"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.MaxConns = 1
+			var full atomic.Bool
+			dial := config.ConnConfig.DialFunc
+			config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				switch {
+				case full.Load() && kind == "refused":
+					return nil, errors.New("too many clients already")
+				case full.Load() && kind == "hung":
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return dial(ctx, network, addr)
+			}
+			if kind == "prepared" {
+				config.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { return true, nil }
+			}
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			s := New(pool, &Options{Schema: schema})
+			t.Cleanup(func() { _ = s.Close() })
+			held, token := grantToken(t, s, "name", time.Minute)
+			renew := func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Minute, Token: token}})
+				if err == nil && outcomes[0] != driver.Renewed {
+					err = fmt.Errorf("outcome %v", outcomes[0])
+				}
+				return err
+			}
+			giveBack := takeAll(t, pool)
+			full.Store(true)
+			renewed := make(chan error, 1)
+			go func() { renewed <- renew() }()
+			time.Sleep(300 * time.Millisecond) // The pool does not show who waits.
+			later := make(chan func(), 1)
+			go func() {
+				if c, err := pool.Acquire(t.Context()); err == nil {
+					later <- c.Release
+				}
+			}()
+			time.AfterFunc(2*time.Second, giveBack) // in the second half of the time of the renewal
+			if err := <-renewed; err != nil {
+				t.Errorf("a renewal before other work: %v", err)
+			}
+			release := <-later
+			full.Store(false)
+			if err := renew(); (err == nil) != (kind != "prepared") {
+				t.Errorf("a renewal when there are connections again: %v", err)
+			}
+			release()
+		})
+	}
 }
 
 // A caller that gets no connection of the pool learns why: the server is well.

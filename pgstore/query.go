@@ -136,42 +136,6 @@ func (s *Store) queryConn(ctx context.Context, unprepared bool, run func(context
 	return run(ctx, c, unprepared)
 }
 
-// acquireConn returns a connection of the pool. A renewal of holds that has not got one after half
-// of its time makes one of its own, so that no lock is lost while those of the pool are all in use:
-// by other work of the caller, or by requests that wait for rows.
-func (s *Store) acquireConn(ctx context.Context) (conn, error) {
-	pool, isPgx := s.pool.(pgxPool)
-	deadline, isBounded := ctx.Deadline()
-	if !isPgx || !isBounded || ctx.Value(renewingHolds{}) == nil {
-		return s.pool.acquireConn(ctx)
-	}
-	short, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
-	defer cancel()
-	if c, err := pool.acquireConn(short); err == nil || short.Err() == nil {
-		return c, err
-	}
-	select {
-	case s.spare <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	c, err := pool.connect(ctx)
-	if err == nil {
-		return pgxConn{c, c, func() {
-			pool.disconnect(c)
-			<-s.spare
-		}}, nil
-	}
-	<-s.spare
-	if c, errPool := pool.acquireConn(ctx); errPool == nil {
-		return c, nil
-	}
-	return nil, err
-}
-
-// renewingHolds is the key of the context of a renewal of holds.
-type renewingHolds struct{}
-
 // withGrace returns a context that ends graceTime after ctx.
 func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	long, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -95,7 +95,7 @@ type Store struct {
 	closed     bool
 	background sync.WaitGroup
 
-	spare chan struct{} // is full while a renewal has a connection that is not of the pool
+	spare spareConn
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -132,7 +132,7 @@ func newStore(pool pool, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{pool: pool, options: *opts, spare: make(chan struct{}, 1)}
+	s := &Store{pool: pool, options: *opts}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	o := &s.options
 	if o.RequireStandby && o.SynchronousCommit == "" {
