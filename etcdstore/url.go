@@ -147,7 +147,7 @@ func explain(err error, unconnected *atomic.Pointer[string]) error {
 		return fmt.Errorf("%w; perhaps it is no etcd server, one with TLS (etcds://), or a proxy whose server is down", err)
 	case strings.Contains(text, "does not look like a TLS handshake"), strings.Contains(text, "handshake failed: EOF"),
 		strings.Contains(text, "handshake failed: ") && strings.Contains(text, "connection reset by peer"):
-		return fmt.Errorf("%w; perhaps it is a server without TLS (etcd://), no etcd server, or a proxy whose server is down", err)
+		return fmt.Errorf("%w; perhaps it is no etcd server, a proxy whose server is down, or a server without TLS (etcd://)", err)
 	}
 	return err
 }

@@ -31,7 +31,7 @@
 //
 // Not fair: any other waiter may be next. Waiters are notified on Linux only. Of the processes
 // that wait for a name 16 watch it, by one inotify instance each. The others look at it at
-// intervals that grow with the age of the hold and with their number, up to 16 ms for each of
+// intervals that grow with the age of the hold and with their number, up to 32 ms for each of
 // them, and watch it when others have gone. So a release wakes few, and many that wait cost
 // little. Where the kernel has no more inotify instances (128 per user by default), those 16
 // look at it, too, at least four times a second.

@@ -118,8 +118,9 @@ const (
 	// death of a holder changes none, and the processes that watch its session may be stopped.
 	unreadPause = 2 * time.Second
 
-	// slotPause is the greatest pause of a Store that does not watch, for each that waits. So one
-	// of them finds a slot free, or the name, in about that time, however many there are.
+	// slotPause is the greatest pause of a Store that does not watch, for each that waits by its
+	// estimate, which is up to four times too high. So one of them finds a slot free, or the name, in
+	// about that time, however many there are.
 	slotPause = 8 * time.Millisecond
 )
 

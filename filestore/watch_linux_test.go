@@ -534,7 +534,7 @@ func TestDeathBesideStoppedWatchers(t *testing.T) {
 	holder.kill()
 	select {
 	case <-asks:
-	case <-time.After(unreadPause + 3*512*slotPause):
+	case <-time.After(unreadPause + 4*slotPause*stopped):
 		t.Error("no notice after the death of the holder")
 	}
 }
