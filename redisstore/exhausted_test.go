@@ -56,7 +56,7 @@ func TestRenewalsOfAnExhaustedPool(t *testing.T) {
 				},
 			}})
 			t.Cleanup(func() { _ = errors.Join(locks.Close(), store.Close(), client.Close()) })
-			const ttl = time.Second
+			const ttl = 3 * time.Second
 			lock, err := locks.Acquire(t.Context(), "held", &holdfast.Options{TTL: ttl})
 			if err != nil {
 				t.Fatal(err)
@@ -69,7 +69,7 @@ func TestRenewalsOfAnExhaustedPool(t *testing.T) {
 					}
 				}()
 			}
-			for began := time.Now(); time.Since(began) < 4*ttl && lock.Err() == nil; {
+			for began := time.Now(); time.Since(began) < 3*ttl && lock.Err() == nil; {
 				select {
 				case <-lock.Context().Done():
 				case <-renewed:
