@@ -31,8 +31,8 @@ func (n *inotify) addWatch(f *os.File, mask uint32) (int32, error) {
 // removeWatch ends a watch. It fails if the file is gone; its watch is gone then, too.
 func (n *inotify) removeWatch(wd int32) { _, _ = syscall.InotifyRmWatch(n.fd, uint32(wd)) }
 
-// readEvents calls handle for each event, with the number of the watch and with what happened to its
-// file, until the queue is closed.
+// readEvents calls handle for each event, with the number of the watch and with what happened to
+// its file, until the queue is closed.
 func (n *inotify) readEvents(handle func(wd int32, mask uint32)) {
 	buf := make([]byte, 16<<10)
 	for {

@@ -119,8 +119,8 @@ const (
 	unreadPause = 2 * time.Second
 
 	// slotPause is the greatest pause of a Store that does not watch, for each that waits by its
-	// estimate, which is up to four times too high. So one of them finds a slot free, or the name, in
-	// about that time, however many there are.
+	// estimate, which is up to four times too high. So one of them finds a slot free, or the name,
+	// in about that time, however many there are.
 	slotPause = 8 * time.Millisecond
 )
 

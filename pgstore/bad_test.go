@@ -57,8 +57,8 @@ func TestNoPermission(t *testing.T) {
 	}
 }
 
-// A user that the server does not know is what the error is about, and not the TLS of the first of two
-// attempts to connect.
+// A user that the server does not know is what the error is about, and not the TLS of the first of
+// two attempts to connect.
 func TestWrongUser(t *testing.T) {
 	t.Parallel()
 	wrong := strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "unknown@", 1)

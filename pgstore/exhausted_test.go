@@ -183,8 +183,8 @@ func TestRenewalsBesideAHungProcess(t *testing.T) {
 	}
 }
 
-// Requests to renew that come at the same time, as of several Clients, pass one spare connection on. An
-// acquisition has none, nor has a renewal that need not wait for half of its time.
+// Requests to renew that come at the same time, as of several Clients, pass one spare connection
+// on. An acquisition has none, nor has a renewal that need not wait for half of its time.
 func TestTwoRenewalsOfAnExhaustedPool(t *testing.T) {
 	t.Parallel()
 	const renewals = 40
@@ -239,9 +239,9 @@ func TestTwoRenewalsOfAnExhaustedPool(t *testing.T) {
 	}
 }
 
-// A renewal keeps its turn in the pool, before work that came later, where it gets no connection beside
-// the pool: the server refuses one, does not answer, or the pool has none for it. When the server
-// accepts connections again, the next renewal has one.
+// A renewal keeps its turn in the pool, before work that came later, where it gets no connection
+// beside the pool: the server refuses one, does not answer, or the pool has none for it. When the
+// server accepts connections again, the next renewal has one.
 func TestRenewalKeepsItsTurn(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"refused", "hung", "prepared"} {

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A spareConn is a connection beside the pool, for renewals of holds while the pool is used up. There
-// is one at a time. Renewals that wait for it pass it on, and the last one closes it.
+// A spareConn is a connection beside the pool, for renewals of holds while the pool is used up.
+// There is one at a time. Renewals that wait for it pass it on, and the last one closes it.
 type spareConn struct {
 	mu      sync.Mutex
 	inUse   bool

@@ -48,8 +48,8 @@ func isUnsent(err error) bool {
 }
 
 // isPoolWait reports whether err is that of a request that has waited for a connection of the pool
-// until its deadline. The client library returns the error of the context for that alone; the error of
-// a request that was sent is one of the connection.
+// until its deadline. The client library returns the error of the context for that alone; the error
+// of a request that was sent is one of the connection.
 func (s *Store) isPoolWait(err error) bool {
 	_, single := s.client.(*redis.Client)
 	return single && (err == context.DeadlineExceeded || errors.Is(err, batch.ErrNotSent)) && s.isPoolUsedUp(context.Background(), "")

@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-go/holdfast/redisstore"
 )
 
-// TestRenewalsOfAnExhaustedPool: a lock outlives its TTL several times while other commands have all
-// connections of the client's pool, beside acquisitions that wait for one. Afterwards all goes on, and
-// renewals take the connections of the pool again.
+// TestRenewalsOfAnExhaustedPool: a lock outlives its TTL several times while other commands have
+// all connections of the client's pool, beside acquisitions that wait for one. Afterwards all goes
+// on, and renewals take the connections of the pool again.
 func TestRenewalsOfAnExhaustedPool(t *testing.T) {
 	t.Parallel()
 	const size = 2

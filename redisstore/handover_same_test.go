@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// TestUsualHandOverIsTheGeneralOne: a release with the straight code of the usual hand-over replies,
-// changes and sends what it does without, in random states of one lock or two.
+// TestUsualHandOverIsTheGeneralOne: a release with the straight code of the usual hand-over
+// replies, changes and sends what it does without, in random states of one lock or two.
 func TestUsualHandOverIsTheGeneralOne(t *testing.T) {
 	t.Parallel()
 	general := newScript(1, 1, beforeLua, ownerLua, fastReleaseLua, leaveOthersLua,

@@ -62,8 +62,8 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 	}
 }
 
-// isPoolUsedUp reports whether a command for a lock would wait for other work to end. A pipeline need
-// not: the client library has connections for pipelines alone.
+// isPoolUsedUp reports whether a command for a lock would wait for other work to end. A pipeline
+// need not: the client library has connections for pipelines alone.
 func (s *Store) isPoolUsedUp(ctx context.Context, lock string) bool {
 	client, ok := s.client.(*redis.Client)
 	if cluster, isCluster := s.client.(*redis.ClusterClient); isCluster {

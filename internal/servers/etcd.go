@@ -137,7 +137,8 @@ func (e *Etcd) run(cluster []*Etcd, args []string) {
 	})
 }
 
-// status returns the identities of the member and of its leader, 0 if it has none, and its revision.
+// status returns the identities of the member and of its leader, 0 if it has none, and its
+// revision.
 func (e *Etcd) status() (member, leader uint64, revision int64, err error) {
 	var reply struct {
 		Header struct {

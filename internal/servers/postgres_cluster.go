@@ -22,8 +22,8 @@ type clusterFile struct {
 	dir  bool
 }
 
-// cachedCluster has the files of an empty cluster, about 25 MB: initdb takes a second or more, and the
-// test process would leave a folder behind.
+// cachedCluster has the files of an empty cluster, about 25 MB: initdb takes a second or more, and
+// the test process would leave a folder behind.
 var cachedCluster struct {
 	sync.Mutex
 	files []clusterFile

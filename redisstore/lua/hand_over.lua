@@ -1,7 +1,7 @@
 -- The usual case of the release of a lock that has a queue, behind fast_release.lua: the first in
 -- line wants it for itself, its client listens, and any token will do. release.lua has the other
--- cases; queue.lua describes places, and settles by the same rule for all of them. What others has of
--- a lock is still so, since a run has each lock once.
+-- cases; queue.lua describes places, and settles by the same rule for all of them. What others has
+-- of a lock is still so, since a run has each lock once.
 if before > 0 and #ARGV[1] == 1 then
   local base, now = string.sub(KEYS[1], 1, -8), nil
   for i, seen in pairs(others) do

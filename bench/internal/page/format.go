@@ -90,8 +90,8 @@ func formatRatio(x float64) string {
 	return fmt.Sprintf("%.0f×", x)
 }
 
-// ratioCell formats the ratio of a contender, in bold if Holdfast loses as far as the digits show. To
-// Holdfast itself, of another size, it does not lose.
+// ratioCell formats the ratio of a contender, in bold if Holdfast loses as far as the digits show.
+// To Holdfast itself, of another size, it does not lose.
 func ratioCell(c result.Contender, r float64) string {
 	text := formatRatio(r)
 	switch {
