@@ -461,11 +461,26 @@ func TestUnwatchedPause(t *testing.T) {
 		t.Errorf("Acquire of a shared hold: %+v, %v", res, err)
 	}
 	eventually(t, "the notices for the other end", func() bool { return !s.watcher.isWaiting("name", shared.Owner) })
+	waitFree := request("name", time.Hour)
+	waitFree.Queue, waitFree.NoPlace = time.Millisecond, true
+	if res, err := s.Acquire(t.Context(), waitFree); err != nil || !res.Queued || res.Pause != 0 {
+		t.Errorf("Acquire of a caller that wants no place: %+v, %v", res, err)
+	}
+	eventually(t, "the notices for it end", func() bool { return !s.watcher.isWaiting("name", waitFree.Owner) })
+	s.watcher.mu.Lock()
+	n := s.watcher.names["name"]
+	s.watcher.moveToSlot(n, noSlot)
+	n.slot = nameSlots
+	s.watcher.takeSlot(t.Context(), s, n)
+	if n.slot < watchedSlots || n.slot >= nameSlots || !n.paused {
+		t.Errorf("a move to slot %d, which is not watched, has ended the pause", n.slot)
+	}
+	s.watcher.mu.Unlock()
 	released(t, holder, held)
 	signaled(t, asks)
 	held, _ = granted(t, holder, "name", time.Hour)
 	s.watcher.mu.Lock()
-	n := s.watcher.names["name"]
+	n = s.watcher.names["name"]
 	s.watcher.moveToSlot(n, noSlot)
 	n.slot = nameSlots // as if it had found none
 	s.watcher.mu.Unlock()
