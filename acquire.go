@@ -310,7 +310,9 @@ func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 	// Shared holds tolerate each other, and limited ones tolerate them: a waiter is in front then.
 	tolerated := held.Limit == driver.Shared && limit != 0 || limit == driver.Shared && held.Limit != 0
 	a.lastErr = &HeldError{
-		Record: held, Self: !tolerated && a.c.holdsToken(a.fullName, held.Token), behindWaiter: tolerated,
+		Record: held, Self: !tolerated && a.c.holdsToken(a.fullName, held.Token),
+		// A limited request may be refused because of other holds than the one in the answer.
+		behindWaiter: limit == driver.Shared && held.Limit != 0,
 		// One slot was requested, and nobody is in front: a store with a queue counts its places.
 		full: a.c.guarantees.Fair && limit > 0 && limit == held.Limit && a.options.Weight <= 1 && held.Waiting == 0,
 	}

@@ -82,7 +82,7 @@ type HeldError struct {
 	Self bool
 
 	full         bool // the refusal shows that all slots of Record.Limit are taken
-	behindWaiter bool // the holds tolerate the request: a waiter in front is the reason
+	behindWaiter bool // all holds tolerate the request: a waiter in front is the reason
 }
 
 func (e *HeldError) Error() string {

@@ -218,6 +218,18 @@ func TestErrorOfAFullSemaphore(t *testing.T) {
 		three := acquire(t, holder, "a", limit(3, 3))
 		try(limit(3, 1), "held by first, all slots (limit 3), for 1m0s unless renewed")
 		release(t, three)
+
+		// The oldest hold is a shared one, which tolerates the request. The slots are taken, and
+		// nobody waits.
+		four := acquire(t, holder, "a", &holdfast.Options{Shared: true, TTL: time.Minute})
+		five := acquire(t, other, "a", limit(1, 1))
+		_, err := refused.TryAcquire(ctx, "a", limit(1, 1))
+		wantErr(t, err, holdfast.ErrHeld)
+		if strings.Contains(err.Error(), "waiter") {
+			t.Errorf("nobody waits: %v", err)
+		}
+		release(t, four)
+		release(t, five)
 	})
 }
 

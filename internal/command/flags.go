@@ -130,11 +130,11 @@ func waitVar(f *pflag.FlagSet, p *time.Duration, name, shorthand, usage string) 
 
 // resolveTry reports whether a single attempt is made for the lock, given --try and --wait.
 func resolveTry(flags *pflag.FlagSet, try bool, wait time.Duration) (bool, error) {
-	byVariable := flags.Lookup("wait")
+	waitFlag := flags.Lookup("wait")
 	switch {
 	case flags.Changed("try") && flags.Changed("wait"):
 		return false, usageError(errors.New("--try and --wait exclude each other"), "one of them")
-	case try && wait != 0 && !flags.Changed("try") && !flags.Changed("wait") && byVariable.Value.String() != byVariable.DefValue:
+	case try && wait != 0 && !flags.Changed("try") && !flags.Changed("wait") && waitFlag.Value.String() != waitFlag.DefValue:
 		return false, usageError(errors.New("HOLDFAST_TRY and HOLDFAST_WAIT exclude each other"), "one of them, or a flag, which wins")
 	}
 	return try && !flags.Changed("wait") || wait == 0, nil
