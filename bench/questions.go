@@ -13,8 +13,8 @@ var questions = []page.Question{
 	{
 		Chart: "latency",
 		Title: "How long does one lock take?",
-		Text: "The time of one acquisition and release by a goroutine that is alone. \"Not cancelled\" is Holdfast with a context that cannot be canceled. On Redis a " +
-			"grant of Holdfast is a script, which creates the fencing token in the same step: " +
+		Text: "The time of one acquisition and release by a goroutine that is alone. \"Not cancelled\" " +
+			"is Holdfast with a context that cannot be canceled. On Redis a grant of Holdfast is a script, which creates the fencing token in the same step: " +
 			"\"raw with a token\" shows what that costs. Where the system puts client and server " +
 			"decides more here than any library: hence the figures with both pinned to one core, " +
 			"and to two, where they were measured. A raw upsert is durable when it returns, as is " +

@@ -185,7 +185,7 @@ func TestRenewalsBesideAHungProcess(t *testing.T) {
 
 // Requests to renew that come at the same time, as of several Clients, pass one spare connection
 // on. An acquisition has none, nor has a renewal that need not wait for half of its time.
-func TestTwoRenewalsOfAnExhaustedPool(t *testing.T) {
+func TestManyRenewalsOfAnExhaustedPool(t *testing.T) {
 	t.Parallel()
 	const renewals = 40
 	schema := newSchema(t)
@@ -289,7 +289,7 @@ func TestRenewalKeepsItsTurn(t *testing.T) {
 			full.Store(true)
 			renewed := make(chan error, 1)
 			go func() { renewed <- renew() }()
-			time.Sleep(300 * time.Millisecond) // The pool does not show who waits.
+			time.Sleep(300 * time.Millisecond) // The pool has no signal for a request that is in its line.
 			later := make(chan func(), 1)
 			go func() {
 				if c, err := pool.Acquire(t.Context()); err == nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/redisstore"
 )
@@ -162,6 +164,32 @@ func TestErrorOfAnExhaustedPool(t *testing.T) {
 			_, err := locks.TryAcquire(t.Context(), name, nil)
 			if !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "all are in use: give") {
 				t.Errorf("TryAcquire: %v", err)
+			}
+		})
+	}
+}
+
+// A request that has the only connection, and gets no reply, may have been applied.
+func TestUnansweredByTheOnlyConnection(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]redis.Options{"deadlines": {ContextTimeoutEnabled: true}, "no deadlines": {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := faultproxy.Start(t, servers.StartRedis(t).Addr)
+			o.Addr, o.PoolSize, o.ReadTimeout = proxy.Addr(), 1, time.Minute
+			client := redis.NewClient(&o)
+			store := redisstore.New(client, nil)
+			t.Cleanup(func() { _ = errors.Join(store.Close(), client.Close()) })
+			req := driver.AcquireRequest{Name: "name", Owner: "owner", TTL: time.Minute}
+			if res, err := store.Acquire(t.Context(), req); err != nil || !res.Granted {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			proxy.Hold(faultproxy.Down)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			req.Name = "other"
+			if res, err := store.Acquire(ctx, req); err == nil || driver.IsNotApplied(err) {
+				t.Errorf("Acquire without a reply: %+v, %v", res, err)
 			}
 		})
 	}
