@@ -310,6 +310,51 @@ func TestRenewalKeepsItsTurn(t *testing.T) {
 	}
 }
 
+// Close ends a renewal that waits for the pool, and for a connection beside it.
+func TestCloseBesideAnExhaustedPool(t *testing.T) {
+	t.Parallel()
+	schema := newSchema(t)
+	config, err := pgxpool.ParseConfig(pgtest.Postgres().URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 1
+	var full atomic.Bool
+	dialing := make(chan struct{})
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if full.Swap(false) {
+			close(dialing)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return dial(ctx, network, addr)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s := New(pool, &Options{Schema: schema})
+	held, token := grantToken(t, s, "name", time.Minute)
+	defer takeAll(t, pool)()
+	full.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	renewed := make(chan error, 1)
+	go func() {
+		_, err := s.Renew(ctx, []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Minute, Token: token}})
+		renewed <- err
+	}()
+	<-dialing
+	if err := s.Close(); err != nil || ctx.Err() != nil {
+		t.Errorf("Close: %v, %v", err, ctx.Err())
+	}
+	if err := <-renewed; err == nil {
+		t.Error("the renewal had no connection")
+	}
+}
+
 // A caller that gets no connection of the pool learns why: the server is well.
 func TestErrorOfAnExhaustedPool(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 type spareConn struct {
 	mu      sync.Mutex
 	inUse   bool
-	waiters []chan *pgx.Conn // each has room for the connection, or for nil: to make one
+	waiters []chan *pgx.Conn // buffered; receive the connection, or nil: then a waiter makes one
 }
 
 // renewingHolds is the key of the context of a renewal of holds.
@@ -30,47 +30,41 @@ func (s *Store) acquireConn(ctx context.Context) (conn, error) {
 	if !isPgx || !isBounded || ctx.Value(renewingHolds{}) == nil || !s.beginBackground() {
 		return s.pool.acquireConn(ctx)
 	}
-	defer s.background.Done()
-	type attempt struct {
-		conn conn
-		err  error
-	}
-	ctx, stop := context.WithCancel(ctx)
-	attempts, pending := make(chan attempt), 0
-	try := func(acquire func(context.Context) (conn, error)) {
-		pending++
-		go func() {
-			c, err := acquire(ctx)
-			attempts <- attempt{c, err}
-		}()
-	}
-	try(pool.acquireConn)
-	half := time.NewTimer(time.Until(deadline) / 2)
-	defer half.Stop()
-	var got attempt
-	for pending > 0 {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(s.ctx, stop)() // Close does not wait for the pool.
+	spare, done := make(chan conn), make(chan struct{})
+	defer close(done)
+	half := time.AfterFunc(time.Until(deadline)/2, func() {
+		defer s.background.Done()
+		defer close(spare)
+		c, err := s.acquireSpare(waiting, pool)
+		if err != nil {
+			return
+		}
+		stop()
 		select {
-		case <-half.C:
-			try(func(ctx context.Context) (conn, error) { return s.acquireSpare(ctx, pool) })
-			continue
-		case got = <-attempts:
-			pending--
+		case spare <- c:
+		case <-done:
+			c.releaseConn()
 		}
-		if got.err == nil {
-			break
+	})
+	c, err := pool.acquireConn(waiting)
+	if half.Stop() {
+		s.background.Done()
+		return c, err
+	}
+	if err == nil {
+		return c, nil
+	}
+	select {
+	case other, ok := <-spare:
+		if ok {
+			return other, nil
 		}
+	case <-ctx.Done(): // A hook of the pool may go on.
 	}
-	stop()
-	for ; pending > 0; pending-- {
-		s.background.Add(1) // This call is in it, too: Close is not waiting at zero.
-		go func() {
-			defer s.background.Done()
-			if other := <-attempts; other.err == nil {
-				other.conn.releaseConn()
-			}
-		}()
-	}
-	return got.conn, got.err
+	return nil, err
 }
 
 // acquireSpare returns the spare connection, which it makes if none is passed on.
@@ -110,7 +104,7 @@ func (s *Store) acquireSpare(ctx context.Context, pool pgxPool) (conn, error) {
 	return pgxConn{c, c, func() { s.releaseSpare(pool, c) }}, nil
 }
 
-// releaseSpare passes the spare connection on, or closes it in the background. A nil c stands for
+// releaseSpare passes the spare connection on, or closes it in the background. c is nil if there is
 // none.
 func (s *Store) releaseSpare(pool pgxPool, c *pgx.Conn) {
 	spare := &s.spare
@@ -133,12 +127,7 @@ func (s *Store) releaseSpare(pool pgxPool, c *pgx.Conn) {
 		pool.disconnect(c)
 		s.releaseSpare(pool, nil) // A renewal may wait meanwhile.
 	}
-	if !s.beginBackground() {
+	if !s.runInBackground(disconnect) {
 		disconnect()
-		return
 	}
-	go func() {
-		defer s.background.Done()
-		disconnect()
-	}()
 }

@@ -226,14 +226,17 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// runInBackground runs f in the background, unless the store is closed. Close waits for f.
-func (s *Store) runInBackground(f func()) {
-	if s.beginBackground() {
-		go func() {
-			defer s.background.Done()
-			f()
-		}()
+// runInBackground runs f in the background, unless the store is closed, and reports whether it does.
+// Close waits for f.
+func (s *Store) runInBackground(f func()) bool {
+	if !s.beginBackground() {
+		return false
 	}
+	go func() {
+		defer s.background.Done()
+		f()
+	}()
+	return true
 }
 
 // beginBackground makes Close wait until the caller has called s.background.Done. It returns false

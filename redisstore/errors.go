@@ -52,7 +52,8 @@ func isUnsent(err error) bool {
 // of a request that was sent is one of the connection.
 func (s *Store) isPoolWait(err error) bool {
 	_, single := s.client.(*redis.Client)
-	return single && (err == context.DeadlineExceeded || errors.Is(err, batch.ErrNotSent)) && s.isPoolUsedUp(context.Background(), "")
+	waited := err == context.DeadlineExceeded || errors.Is(err, batch.ErrNotSent) && !errors.Is(err, context.Canceled)
+	return single && waited && s.isPoolUsedUp(context.Background(), "")
 }
 
 // explainReply explains an error reply of the server. The scripts write only when nothing can fail

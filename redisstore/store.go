@@ -85,8 +85,8 @@ const sentinelAddr = "FailoverClient"
 // close it. Its commands have the timeouts of the client, which must not be switched off; its
 // retries are not used. With ContextTimeoutEnabled, which is advised, a lone call is quicker. While
 // other work uses up the client's pool, as blocking commands do, locks are renewed by the client's
-// connections for pipelines (unless PipelinePoolSize is negative), and not acquired or released: a
-// program in which that is common gives them a client of their own.
+// connections for pipelines (unless PipelinePoolSize is negative), and acquisitions
+// and releases may fail: a program in which that is common gives them a client of their own.
 //
 // Every method returns by the deadline of its context, up to 100 ms later, whatever the client and
 // the server do; after 3 s if there is no deadline. It does not return sooner because its context
