@@ -1,7 +1,7 @@
 // The tools of this project, in a module file of their own so that they never
 // touch the graph of those who use the library:
 //
-//	go tool -modfile=tools.mod staticcheck ./...
+//	GOWORK=off go tool -modfile=tools.mod staticcheck ./...
 module github.com/holdfast-go/holdfast
 
 go 1.26.0

@@ -6,8 +6,8 @@ require (
 	github.com/allisson/go-pglock/v3 v3.2.0
 	github.com/bsm/redislock v0.10.0
 	github.com/go-redsync/redsync/v4 v4.18.0
-	github.com/holdfast-go/holdfast v0.0.0
-	github.com/holdfast-go/holdfast/etcdstore v0.0.0-00010101000000-000000000000
+	github.com/holdfast-go/holdfast v0.1.0
+	github.com/holdfast-go/holdfast/etcdstore v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
@@ -38,7 +38,3 @@ require (
 	google.golang.org/grpc v1.83.2 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
-
-replace github.com/holdfast-go/holdfast => ../
-
-replace github.com/holdfast-go/holdfast/etcdstore => ../etcdstore
