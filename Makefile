@@ -60,10 +60,6 @@ torture: needs ## Find out whether the locks are locks, ten minutes for each sto
 fuzz: ## Fuzz what reads foreign input, a minute each
 	scripts/fuzz
 
-.PHONY: stats
-stats: ## Count what makes the code hard to take over
-	$(GO) run ./internal/codestats .
-
 .PHONY: api
 api: ## Write the listing of the exported API anew
 	$(GO) test ./api -update
