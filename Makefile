@@ -36,8 +36,8 @@ build-etcd: ## Build the command with the store in etcd into bin/etcd/
 	cd etcdstore && CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o ../bin/etcd/ ./cmd/holdfast
 
 .PHONY: bench
-bench: needs ## Measure ours and the rivals on the same servers: writes docs/benchmarks.md and bench/RESULTS.md (more than an hour)
-	cd bench && $(GO) run .
+bench: needs ## Measure ours and the rivals on the same servers: prints the tables of docs/benchmarks.md (half an hour)
+	cd tools && $(GO) run ./cmd/holdfast-bench
 
 .PHONY: bench-local
 bench-local: ## Measure: memory, files, and the command against flock(1)
@@ -50,11 +50,9 @@ rounds: ## The promise of "run" under kills and pauses, 100 rounds
 
 .PHONY: torture
 torture: needs ## Find out whether the locks are locks, ten minutes for each store
-	for store in memory file redis redis-failover redlock postgres postgres-advisory; do \
-		$(GO) run ./cmd/holdfast torture --own $$store --for 10m --report torture || exit 1; \
+	cd tools && for store in memory file redis redis-failover redlock postgres postgres-advisory etcd; do \
+		$(GO) run ./cmd/holdfast-torture -own $$store -for 10m -report ../torture || exit 1; \
 	done
-	server=$$(internal/servers/etcd.sh v3.6.16) && cd etcdstore && \
-		HOLDFAST_ETCD_SERVER=$$server $(GO) run ./cmd/holdfast torture --own etcd --for 10m --report ../torture
 
 .PHONY: fuzz
 fuzz: ## Fuzz what reads foreign input, a minute each

@@ -62,7 +62,7 @@ func list(t *testing.T, root string) string {
 			return err
 		}
 		switch base := entry.Name(); {
-		case base == "internal", base == "cmd", base == "examples", base == "bench", base == "testdata", base != ".." && strings.HasPrefix(base, "."):
+		case base == "internal", base == "cmd", base == "examples", base == "tools", base == "testdata", base != ".." && strings.HasPrefix(base, "."):
 			return filepath.SkipDir
 		}
 		pkg, err := context.ImportDir(dir, 0)

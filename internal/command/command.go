@@ -86,8 +86,6 @@ seconds.`,
 		root.AddCommand(newLs(c), newShow(c), newWait(c), newBreak(c), newWatch(c),
 			newUI(c), newMigrate(c), newDoctor(c), newVersion(c), newCompletion(c), newMan(c))
 		root.AddCommand(newAcquire(c), newRenew(c), newRelease(c), newOnce(c), newElect(c))
-		root.AddCommand(newBench(c)...)
-		root.AddCommand(newTorture(c)...)
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, cmd.CommandPath()+" --help")

@@ -17,7 +17,6 @@ import (
 const (
 	exitNobody      = 1   // the lock is not held, or the answer to a question was no
 	exitWarned      = 1   // doctor: the worst finding is a warning
-	exitFound       = 1   // torture: it has found something
 	exitUnfit       = 2   // doctor: a finding is a failure
 	exitUsage       = 64  // the command line, a name or a URL is wrong
 	exitUnavailable = 69  // the store cannot be reached, or failed

@@ -204,11 +204,9 @@ func applyEnvironment(flags *pflag.FlagSet) error {
 	return failure
 }
 
-// ownVariables are the variables that are not those of a flag: what "run" sets, the ticket, and the
-// programs of the servers that "torture --own" starts, and the mark of a worker of module bench.
+// ownVariables are the variables that are not those of a flag: what "run" sets, and the ticket.
 var ownVariables = []string{
 	"HOLDFAST_NAME", "HOLDFAST_TOKEN", "HOLDFAST_HOLDER", "HOLDFAST_ANCESTORS", "HOLDFAST_SUPERVISOR", "HOLDFAST_TICKET",
-	"HOLDFAST_REDIS_SERVER", "HOLDFAST_ETCD_SERVER", "HOLDFAST_BENCH_WORKER",
 }
 
 // unknownVariables returns the variables of the environment that look like flags and are none,

@@ -1,0 +1,389 @@
+//go:build unix
+
+package torture_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/tools/internal/torture"
+	"github.com/holdfast-go/holdfast/tools/internal/torture/testbed"
+)
+
+// A variant is a mistake that locks have in the field.
+type variant struct {
+	open  func(ctx context.Context, urls []string) (driver.Store, error)
+	stage func(t *testing.T) torture.Options
+	shows string // the kind of a violation that must be found; "" if two holders may not be
+}
+
+var variants map[string]variant
+
+func init() { // they need options, which needs them
+	variants = map[string]variant{
+		"release without compare":        {broken(func(s soundStore) driver.Store { return &carelessRelease{s} }), onRedis, "two holders"},
+		"renewal that ignores errors":    {broken(func(s soundStore) driver.Store { return &deafRenewal{s} }), onRedis, "two holders"},
+		"deadline taken after the reply": {broken(func(s soundStore) driver.Store { return &lateDeadline{s} }), onRedis, "two holders"},
+		"no owner check":                 {broken(func(s soundStore) driver.Store { return &yesMan{s} }), onRedis, "two holders"},
+		"token by plain counter":         {openPlainCounter, onForgetful, "token order"},
+		"guard shorter than the TTL":     {broken(func(s soundStore) driver.Store { return s }), onShortGuard, "two holders"},
+		"places without an order":        {broken(func(s soundStore) driver.Store { return &disorder{soundStore: s, waiting: map[string]bool{}} }), onPlainRedis, "out of turn"},
+		"no answer is a no":              {broken(func(s soundStore) driver.Store { return &guess{s} }), onOutage, "false held"},
+
+		"writers that are readers":     {broken(func(s soundStore) driver.Store { return &allReaders{s} }), shared(onMemory), "two holders"},
+		"one more than the limit":      {broken(func(s soundStore) driver.Store { return &oneMore{s} }), limited(onMemory), "above the limit"},
+		"a share that is not returned": {broken(func(s soundStore) driver.Store { return &keptShares{soundStore: s} }), limited(onMemory), "left behind"},
+		"readers that overtake":        {broken(func(s soundStore) driver.Store { return &disorder{soundStore: s, waiting: map[string]bool{}} }), shared(onMemory), "out of turn"},
+		"readers and writers":          {broken(func(s soundStore) driver.Store { return s }), shared(onMemory), ""},
+
+		// These have a mistake of their own in runUnderDo.
+		"release does not wait for Do": {broken(func(s soundStore) driver.Store { return s }), onRedis, "two holders"},
+		"Do says nil":                  {broken(func(s soundStore) driver.Store { return s }), onRedis, "false nil"},
+
+		// These are locks of the test's own, and must stand it without the mistake.
+		"Redlock that counts late votes":  {openRedlock(true), onFive, "two holders"},
+		"Redlock that does not":           {openRedlock(false), onFive, ""},
+		"advisory locks through a pooler": {openNaiveAdvisory, onPooler, "two holders"},
+		"advisory locks without one":      {openNaiveAdvisory, onPostgres, ""},
+	}
+}
+
+// broken puts a mistake between package holdfast and a store that is sound.
+func broken(wrap func(soundStore) driver.Store) func(context.Context, []string) (driver.Store, error) {
+	return func(ctx context.Context, urls []string) (driver.Store, error) {
+		store, err := openSound(ctx, urls[0])
+		if err != nil {
+			return nil, err
+		}
+		return wrap(store), nil
+	}
+}
+
+// A soundStore is a store without a mistake.
+type soundStore struct{ driver.Store }
+
+func openSound(ctx context.Context, text string) (soundStore, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return soundStore{}, err
+	}
+	opener, _ := driver.Lookup(u.Scheme)
+	store, err := opener(ctx, u)
+	return soundStore{store}, err
+}
+
+func (s soundStore) Notify(f func(driver.Notice)) (stop func()) {
+	if notifier, ok := s.Store.(driver.Notifier); ok {
+		return notifier.Notify(f)
+	}
+	return func() {}
+}
+
+func openBroken(ctx context.Context, name string, urls []string, config *holdfast.Config) (*holdfast.Client, error) {
+	store, err := variants[name].open(ctx, urls)
+	if err != nil {
+		return nil, err
+	}
+	return holdfast.New(store, config), nil
+}
+
+func onRedis(t *testing.T) torture.Options {
+	return partitioned(options(t, "redis://"+servers.StartRedis(t).Addr))
+}
+
+// onMemory is a store of one process, with nothing done to it.
+func onMemory(t *testing.T) torture.Options {
+	o := options(t, "memory:")
+	o.Procs, o.Workers, o.Names, o.TTL, o.Faults = 1, 12, 1, biteTTL, nil
+	return o
+}
+
+func shared(stage func(t *testing.T) torture.Options) func(t *testing.T) torture.Options {
+	return func(t *testing.T) torture.Options {
+		o := stage(t)
+		o.Shared = true
+		return o
+	}
+}
+
+func limited(stage func(t *testing.T) torture.Options) func(t *testing.T) torture.Options {
+	return func(t *testing.T) torture.Options {
+		o := stage(t)
+		o.Limit = 5
+		return o
+	}
+}
+
+func partitioned(o torture.Options) torture.Options {
+	o.TTL, o.Long, o.Faults = biteTTL, 50, []torture.Fault{torture.Partition}
+	return o
+}
+
+// onFive is a stage of five servers, which are harmed too.
+func onFive(t *testing.T) torture.Options {
+	o := ofTestbed(t, "redlock", biteTTL)
+	o.Long, o.Faults = 50, []torture.Fault{torture.Slow, torture.Partition, torture.ServerPause}
+	return o
+}
+
+// onForgetful is a server that is restarted empty, which its locks survive.
+func onForgetful(t *testing.T) torture.Options {
+	o := ofTestbed(t, "redis", biteTTL)
+	o.Faults = []torture.Fault{torture.ServerForget}
+	return o
+}
+
+// onShortGuard is one whose locks do not survive it, although its Guarantees promise that.
+func onShortGuard(t *testing.T) torture.Options {
+	o := onForgetful(t)
+	o.Long, o.Stores[0] = 50, strings.Replace(o.Stores[0], fmt.Sprint("=", biteTTL), "=1ms", 1)
+	return o
+}
+
+// onOutage is a server that is stopped for longer than a TTL.
+func onOutage(t *testing.T) torture.Options {
+	o := ofTestbed(t, "redis", biteTTL)
+	o.Faults = []torture.Fault{torture.Outage}
+	return o
+}
+
+func onPlainRedis(t *testing.T) torture.Options {
+	o := onRedis(t)
+	o.Faults = nil
+	return o
+}
+
+// disorder has places that are none: their owners try from time to time, and the first to try after
+// a release has the name.
+type disorder struct {
+	soundStore
+	mu      sync.Mutex
+	waiting map[string]bool
+}
+
+func (s *disorder) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	queues := req.Queue > 0
+	req.Queue, req.Claim = 0, false
+	res, err := s.Store.Acquire(ctx, req)
+	res.Queued, res.First = queues && err == nil && !res.Granted, true
+	res.Held.Remaining = min(res.Held.Remaining, 5*time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[req.Owner] = res.Queued
+	return res, err
+}
+
+func (s *disorder) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+	outcomes, err := s.Store.Renew(ctx, reqs)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, req := range reqs {
+		if err == nil && s.waiting[req.Owner] {
+			outcomes[i] = driver.RenewQueued
+		}
+	}
+	return outcomes, err
+}
+
+// guess takes the name for held if the store does not answer.
+type guess struct{ soundStore }
+
+func (s *guess) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	limited, cancel := context.WithTimeout(ctx, biteTTL/5)
+	defer cancel()
+	res, err := s.Store.Acquire(limited, req)
+	if err != nil {
+		return driver.AcquireResult{}, nil
+	}
+	return res, nil
+}
+
+// brokenDo are mistakes in Do, by the names of the variants that have them.
+var brokenDo = map[string]torture.UnderDo{
+	"release does not wait for Do": func(ctx context.Context, c *holdfast.Client, name string, o *holdfast.Options, work func(context.Context, *holdfast.Lock) error) error {
+		lock, err := c.Acquire(ctx, name, o)
+		if err != nil {
+			return err
+		}
+		defer lock.Release()
+		return work(lock.Context(), lock)
+	},
+	"Do says nil": func(ctx context.Context, c *holdfast.Client, name string, o *holdfast.Options, work func(context.Context, *holdfast.Lock) error) error {
+		run := false
+		err := c.Do(ctx, name, o, func(ctx context.Context) error {
+			run = true
+			return work(ctx, holdfast.FromContext(ctx))
+		})
+		if run {
+			return nil
+		}
+		return err
+	},
+}
+
+// ofTestbed has a store of package testbed.
+func ofTestbed(t *testing.T, kind string, ttl time.Duration) torture.Options {
+	t.Helper()
+	place, err := testbed.Start(kind, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := place.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o := options(t, place.Stores...)
+	o.TTL = ttl
+	o.Foreign = true
+	o.Servers, o.Recovery, o.Setup = place.Servers, place.Recovery, place.Setup
+	return o
+}
+
+// carelessRelease deletes the lock, whatever its owner.
+type carelessRelease struct{ soundStore }
+
+func (s *carelessRelease) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	_, had, err := s.Store.Break(ctx, driver.BreakRequest{Name: req.Name})
+	return had, err
+}
+
+// deafRenewal takes no answer for a yes.
+type deafRenewal struct{ soundStore }
+
+func (s *deafRenewal) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+	limited, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	outcomes, err := s.Store.Renew(limited, reqs)
+	if err != nil {
+		return slices.Repeat([]driver.RenewOutcome{driver.Renewed}, len(reqs)), nil
+	}
+	return outcomes, nil
+}
+
+// lateDeadline has the holder rely on the lock for longer than the store keeps it, as a client does
+// that counts from the reply of a slow request.
+type lateDeadline struct{ soundStore }
+
+const replyTakes = 300 * time.Millisecond
+
+func (s *lateDeadline) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	req.TTL -= replyTakes
+	if req.Queue > 0 {
+		req.Queue -= replyTakes
+	}
+	return s.Store.Acquire(ctx, req)
+}
+
+func (s *lateDeadline) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+	reqs = slices.Clone(reqs)
+	for i := range reqs {
+		reqs[i].TTL -= replyTakes
+	}
+	return s.Store.Renew(ctx, reqs)
+}
+
+// allReaders has readers alone.
+type allReaders struct{ soundStore }
+
+func (s *allReaders) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	req.Limit = driver.Shared
+	return s.Store.Acquire(ctx, req)
+}
+
+// oneMore grants one more than the limit.
+type oneMore struct{ soundStore }
+
+func (s *oneMore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	if req.Limit > 0 {
+		req.Limit++
+	}
+	return s.Store.Acquire(ctx, req)
+}
+
+// keptShares keeps what should be released of a limit.
+type keptShares struct {
+	soundStore
+	limited sync.Map // owners
+}
+
+func (s *keptShares) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	if req.Limit > 0 {
+		s.limited.Store(req.Owner, true)
+	}
+	return s.Store.Acquire(ctx, req)
+}
+
+func (s *keptShares) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	if _, ok := s.limited.Load(req.Owner); !ok {
+		return s.Store.Release(ctx, req)
+	}
+	_, err := s.Store.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Hour}})
+	return true, err
+}
+
+// yesMan grants what is held.
+type yesMan struct{ soundStore }
+
+func (s *yesMan) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	res, err := s.Store.Acquire(ctx, req)
+	if err == nil && !res.Granted && res.Held.Token > 0 {
+		return driver.AcquireResult{Granted: true, Token: res.Held.Token + 1}, nil
+	}
+	return res, err
+}
+
+// biteTTL is short, for much to happen in little time.
+const biteTTL = 500 * time.Millisecond
+
+// Every mistake is found within three minutes on a busy machine, mostly within seconds, and
+// none where there is none. "make test" tries three of them.
+func TestBrokenStoresAreFound(t *testing.T) {
+	t.Parallel()
+	names := []string{"no owner check", "readers that overtake", "Do says nil"}
+	if whole {
+		names = slices.Sorted(maps.Keys(variants))
+	}
+	together(t, names, func(t *testing.T, name string) {
+		v := variants[name]
+		for began := time.Now(); ; {
+			report := v.run(t, name)
+			switch {
+			case v.shows == "" && found(report, "two holders"):
+				t.Fatal("a mistake where there is none")
+			case v.shows == "" || found(report, v.shows):
+				t.Logf("done within %v", time.Since(began).Round(time.Second))
+				return
+			case time.Since(began) > 3*time.Minute:
+				t.Fatal("not found out")
+			}
+		}
+	})
+}
+
+func (v variant) run(t *testing.T, name string) *torture.Report {
+	o := v.stage(t)
+	o.Open = func(ctx context.Context, urls []string, config *holdfast.Config) (*holdfast.Client, error) {
+		return openBroken(ctx, name, urls, config)
+	}
+	o.Worker, o.For = worker(name), 4*time.Second
+	return run(t, o)
+}
+
+// found reports whether there is a violation of a kind, with its history unless it is about what is
+// left at the end.
+func found(r *torture.Report, kind string) bool {
+	return slices.ContainsFunc(r.Violations, func(v torture.Violation) bool {
+		return v.Kind == kind && (len(v.Events) > 0 || kind == "left behind")
+	})
+}

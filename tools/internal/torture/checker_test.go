@@ -1,0 +1,555 @@
+//go:build unix
+
+package torture
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+const ms = time.Millisecond
+
+// held returns the events of a worker that requests the lock, gets it, and releases it.
+func held(proc int, token int64, asks, got, until, releases time.Duration) []Event {
+	at := func(when time.Duration, s Step) Event {
+		return Event{At: when, Step: s, Proc: proc, Worker: 1, Try: int(token), Name: "a", Token: token, Until: until}
+	}
+	asked := at(asks, Asks)
+	asked.Waits = true
+	return []Event{asked, at(got, Got), at(releases, Releases), at(releases, CtxEnds), at(releases+ms, Released)}
+}
+
+// passedOn returns the events of two workers of process 1, the second of which got the lock by a
+// local turn after process 2 did.
+func passedOn(secondToken int64) []Event {
+	return slices.Concat(held(1, 10, 0, 1*ms, 1000*ms, 8*ms), held(2, 20, 2*ms, 7*ms, 1000*ms, 30*ms), held(1, secondToken, 8*ms, 9*ms, 1000*ms, 12*ms))
+}
+
+// Each promise has a history that keeps it, and one that breaks it.
+func TestCheckAll(t *testing.T) {
+	first := held(1, 1, 0, 1*ms, 1000*ms, 20*ms)
+	lost := func(ends time.Duration) []Event { // to the holder of token 2, granted at 1100 ms
+		of := held(1, 1, 0, 1*ms, 1000*ms, 0)[:2]
+		of = append(of, Event{At: ends, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a", Token: 1})
+		return append(of, held(2, 2, 5*ms, 1100*ms, 2000*ms, 1200*ms)...)
+	}
+	for _, tt := range []struct {
+		name   string
+		events []Event
+		want   []string // kinds
+	}{
+		{"one after the other", append(held(2, 2, 5*ms, 22*ms, 1000*ms, 30*ms), first...), nil},
+		{"two at a time", append(held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms), first...), []string{kindOrder, kindOverlap}},
+		{"its context ended before the next grant", append(append(held(1, 1, 0, 1*ms, 1000*ms, 0)[:2:2],
+			Event{At: 10 * ms, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a", Token: 1}), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)...), nil},
+		{"relied on after the end of the process", append([]Event{{At: 10 * ms, Step: Harm, Fault: Kill, Proc: 1}},
+			append(first[:2:2], held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)...)...), nil},
+		{"got while the kill was under way", []Event{
+			{At: 10 * ms, Step: Harm, Fault: Kill, Proc: 5},
+			{At: 10 * ms, Step: Asks, Proc: 5, Worker: 1, Try: 1, Name: "a"},
+			{At: 11 * ms, Step: Got, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2000 * ms},
+			{At: 12 * ms, Step: Sees, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2001 * ms},
+			{At: 13 * ms, Step: Gone, Fault: Kill, Proc: 5},
+			{At: 39 * ms, Step: Asks, Proc: 4, Worker: 1, Try: 1, Name: "a"},
+			{At: 40 * ms, Step: Got, Proc: 4, Worker: 1, Try: 1, Name: "a", Token: 2, Until: 2040 * ms},
+			{At: 50 * ms, Step: Heals, Fault: Kill, Proc: 5},
+		}, nil},
+		{"got twice while the kill was under way", []Event{
+			{At: 10 * ms, Step: Harm, Fault: Kill, Proc: 5},
+			{At: 10 * ms, Step: Asks, Proc: 5, Worker: 1, Try: 1, Name: "a"},
+			{At: 11 * ms, Step: Got, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2000 * ms},
+			{At: 11 * ms, Step: Asks, Proc: 4, Worker: 1, Try: 1, Name: "a"},
+			{At: 12 * ms, Step: Got, Proc: 4, Worker: 1, Try: 1, Name: "a", Token: 2, Until: 2040 * ms},
+			{At: 14 * ms, Step: Sees, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2001 * ms},
+			{At: 15 * ms, Step: Gone, Fault: Kill, Proc: 5},
+			{At: 50 * ms, Step: Heals, Fault: Kill, Proc: 5},
+		}, []string{kindOrder, kindOverlap}},
+		{"got by the process that takes its place", []Event{
+			{At: 10 * ms, Step: Harm, Fault: Kill, Proc: 5},
+			{At: 13 * ms, Step: Gone, Fault: Kill, Proc: 5},
+			{At: 20 * ms, Step: Asks, Proc: 5, Worker: 1, Try: 1, Name: "a"},
+			{At: 21 * ms, Step: Got, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2000 * ms},
+			{At: 22 * ms, Step: Heals, Fault: Kill, Proc: 5},
+			{At: 39 * ms, Step: Asks, Proc: 4, Worker: 1, Try: 1, Name: "a"},
+			{At: 40 * ms, Step: Got, Proc: 4, Worker: 1, Try: 1, Name: "a", Token: 2, Until: 2040 * ms},
+		}, []string{kindOrder, kindOverlap}},
+		{"a token that falls", append(held(2, 1, 30*ms, 40*ms, 1000*ms, 50*ms), held(1, 2, 0, 1*ms, 1000*ms, 20*ms)...), []string{kindOrder, kindToken}},
+		{"a token given twice", append(held(2, 1, 5*ms, 40*ms, 1000*ms, 50*ms), first...), []string{kindToken}},
+		{"a context in time", lost(1000 * ms), nil},
+		{"a context too late", lost(1100*ms + 2*contextSlack), []string{kindContext}},
+		{"a late context of a process that was stopped", append(lost(1100*ms+2*contextSlack),
+			Event{At: 900 * ms, Step: Harm, Fault: Pause, Proc: 1}, Event{At: 3000 * ms, Step: Heals, Fault: Pause, Proc: 1}), nil},
+		{"a waiter in time", append(held(2, 2, 5*ms, 21*ms+waitBound, 20*time.Second, 21*ms+waitBound), first...), nil},
+		{"a waiter forgotten", append(held(2, 2, 5*ms, 50*ms+waitBound, 20*time.Second, 50*ms+waitBound), first...), []string{kindWait}},
+		{"goroutines left", append([]Event{{At: 40 * ms, Step: Ends, Proc: 1, Goroutines: 2}}, first...), []string{kindLeak}},
+		{"a lock left", append([]Event{{At: 40 * ms, Step: Ends, Proc: 1, Err: "a is held"}}, first...), []string{kindLeak}},
+		{"a process that failed", append([]Event{{At: 40 * ms, Step: Fails, Proc: 1, Err: "no"}}, first...), []string{kindProcess}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			events := slices.Clone(tt.events)
+			slices.SortStableFunc(events, func(a, b Event) int { return int(a.At - b.At) })
+			c := tried(events, 0)
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+		})
+	}
+}
+
+// beside returns events as those of holds that tolerate others.
+func beside(limit int, events []Event) []Event {
+	events = slices.Clone(events)
+	for i := range events {
+		events[i].Limit = limit
+	}
+	return events
+}
+
+// Readers hold the lock together and a writer holds it alone, and those with a limit are not
+// more than that. Each has its token in the order of the grants.
+func TestCheckTolerantHolds(t *testing.T) {
+	reader := func(of []Event) []Event { return beside(driver.Shared, of) }
+	slots := func(of []Event) []Event { return beside(2, of) }
+	kill := []Event{{At: 5 * ms, Step: Harm, Fault: Kill, Proc: 3}, {At: 6 * ms, Step: Gone, Fault: Kill, Proc: 3}}
+	flush := []Event{{At: 5 * ms, Step: Harm, Fault: ServerFlush, Server: 1}, {At: 6 * ms, Step: Heals, Fault: ServerFlush, Server: 1}}
+	first, second, later := held(1, 1, 0, 1*ms, 1000*ms, 20*ms), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms), held(3, 3, 6*ms, 22*ms, 1000*ms, 25*ms)
+	// passed has the lock from when a local turn of process 1 goes on, and between meanwhile.
+	passed := func(token int64, releases time.Duration) []Event {
+		return slices.Concat(held(1, 10, 0, 1*ms, 1000*ms, releases), held(1, token, 8*ms, 9*ms, 1000*ms, 12*ms))
+	}
+	between := slots(held(2, 20, 2*ms, 7*ms, 1000*ms, 30*ms))
+	// lost is a lease whose context was seen to end at 2200 ms, long after its deadline.
+	lost := append(held(1, 1, 0, 1*ms, 1000*ms, 0)[:2:2], Event{At: 2200 * ms, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a"})
+	next := held(2, 2, 5*ms, 1100*ms, 4000*ms, 3000*ms)
+	// The lease under Do that returned nil ended at 20 ms.
+	under := slices.Clone(first)
+	under[1].Under, under[4].Under = true, true
+	// The wait from 5 ms on is over when the holder that was granted the lock at 1 ms has it still.
+	longHold := held(1, 1, 0, 1*ms, 20*time.Second, 10*time.Second)
+	longWait := held(2, 3, 5*ms, 2*time.Second+waitBound, 20*time.Second, 2001*ms+waitBound)
+	gaveUp := func(from, to time.Duration) []Event {
+		return []Event{{At: from, Step: Asks, Proc: 3, Worker: 1, Try: 1, Name: "a", Waits: true}, {At: to, Step: Refused, Proc: 3, Worker: 1, Try: 1, Name: "a"}}
+	}
+	for _, tt := range []struct {
+		name          string
+		events        [][]Event
+		want, excused []string
+	}{
+		{"readers together", [][]Event{reader(first), reader(second)}, nil, nil},
+		{"a writer beside a reader", [][]Event{reader(first), second}, []string{kindOrder, kindOverlap}, nil},
+		{"a reader beside a writer", [][]Event{first, reader(second)}, []string{kindOrder, kindOverlap}, nil},
+		{"a writer beside the second of two readers", [][]Event{reader(first), reader(second), later}, []string{kindOrder, kindOverlap}, nil},
+		{"a writer after both", [][]Event{reader(first), reader(second), held(3, 3, 6*ms, 32*ms, 1000*ms, 40*ms)}, nil, nil},
+		{"readers after a writer", [][]Event{held(3, 1, 0, 1*ms, 1000*ms, 10*ms), reader(held(1, 2, 3*ms, 12*ms, 1000*ms, 20*ms)), reader(held(2, 3, 3*ms, 12*ms, 1000*ms, 20*ms))}, nil, nil},
+		{"as many as the limit", [][]Event{slots(first), slots(second)}, nil, nil},
+		{"a share that was passed on while another was granted", [][]Event{slots(passed(11, 8*ms)), between}, nil, nil},
+		{"and one between them that was given up", [][]Event{slots(passed(12, 8*ms)), between}, nil, nil},
+		{"a share of a smaller token that was not passed on", [][]Event{slots(passed(13, 8*ms)), between}, []string{kindOrder, kindToken}, nil},
+		{"a share that was passed on before it was released", [][]Event{slots(passed(11, 9500*time.Microsecond)), between}, []string{kindLimit, kindOrder, kindToken}, nil},
+		{"a share that was passed on beside one that is in its way", [][]Event{slots(passed(11, 8*ms)), between, slots(held(3, 21, 2*ms, 7*ms, 1000*ms, 30*ms))}, []string{kindLimit, kindOrder}, nil},
+		{"two shares of one token", [][]Event{slots(first), slots(held(2, 1, 5*ms, 15*ms, 1000*ms, 30*ms))}, []string{kindToken}, nil},
+		{"one more", [][]Event{slots(first), slots(second), slots(held(3, 3, 6*ms, 18*ms, 1000*ms, 25*ms))}, []string{kindLimit, kindOrder}, nil},
+		{"one more, and one had ended", [][]Event{slots(first), slots(second), slots(later)}, nil, nil},
+		{"a writer beside one with a limit", [][]Event{slots(first), second}, []string{kindOrder, kindOverlap}, nil},
+		{"a reader beside as many as the limit", [][]Event{slots(first), slots(second), reader(later)}, nil, nil},
+		{"one more, and one was killed", [][]Event{slots(held(3, 1, 0, 1*ms, 1000*ms, 20*ms)[:2]), kill, slots(second), slots(held(1, 3, 6*ms, 16*ms, 1000*ms, 25*ms))}, nil, nil},
+		{"one more, and one was forgotten", [][]Event{slots(first), flush, slots(held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms)), slots(held(3, 3, 7*ms, 16*ms, 1000*ms, 25*ms))}, nil, []string{kindLimit}},
+		{"one more without the one that was forgotten", [][]Event{slots(first), flush, slots(held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms)), slots(held(3, 3, 7*ms, 16*ms, 1000*ms, 25*ms)), slots(held(4, 4, 7*ms, 17*ms, 1000*ms, 25*ms))}, []string{kindLimit, kindOrder}, []string{kindLimit}},
+		{"a writer beside a reader that was forgotten", [][]Event{reader(first), flush, held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms)}, nil, []string{kindOverlap}},
+		{"readers with tokens against their order", [][]Event{reader(held(1, 2, 0, 1*ms, 1000*ms, 20*ms)), reader(held(2, 1, 5*ms, 15*ms, 1000*ms, 30*ms))}, []string{kindOrder, kindToken}, nil},
+		{"readers that were requested at the same time, in any order", [][]Event{reader(held(1, 2, 0, 10*ms, 1000*ms, 20*ms)), reader(held(2, 1, 0, 15*ms, 1000*ms, 30*ms))}, nil, nil},
+		{"a writer's token below that of a reader before it", [][]Event{reader(held(1, 2, 0, 10*ms, 1000*ms, 12*ms)), held(2, 1, 8*ms, 30*ms, 1000*ms, 40*ms)}, []string{kindOrder}, nil},
+		{"readers with one token", [][]Event{reader(first), reader(held(2, 1, 0, 15*ms, 1000*ms, 30*ms))}, []string{kindToken}, nil},
+		{"a late context beside another reader", [][]Event{reader(lost), reader(next)}, nil, nil},
+		{"a late context of a reader beside a writer", [][]Event{reader(lost), next}, []string{kindContext}, nil},
+		{"a late context of a writer beside a reader", [][]Event{lost, reader(next)}, []string{kindContext}, nil},
+		{"Do beside another reader", [][]Event{reader(under), reader(second)}, nil, nil},
+		{"Do of a reader beside a writer", [][]Event{reader(under), second}, []string{kindNil, kindOrder, kindOverlap}, nil},
+		{"a reader that waits behind a writer", [][]Event{longHold, reader(longWait)}, []string{kindOrder, kindOverlap}, nil},
+		{"a reader that waits for nothing", [][]Event{reader(longHold), reader(longWait)}, []string{kindWait}, nil},
+		{"a reader that waits on after one that gave up", [][]Event{reader(longHold), gaveUp(2*ms, 50*ms), reader(longWait)}, []string{kindWait}, nil},
+		{"a reader that waits behind one that gave up", [][]Event{reader(longHold), gaveUp(2*ms, 50*ms+waitBound), reader(longWait)}, nil, nil},
+		{"a reader that waits behind one that waits", [][]Event{reader(longHold), reader(longWait), held(3, 4, 3*ms, 11*time.Second, 20*time.Second, 12*time.Second)}, nil, nil},
+		{"a reader that waits behind a reader that gave up", [][]Event{reader(longHold), reader(gaveUp(2*ms, 50*ms+waitBound)), reader(longWait)}, []string{kindWait}, nil},
+		{"a reader that waits behind one with a limit that waits", [][]Event{slots(longHold), reader(longWait), slots(held(3, 4, 3*ms, 11*time.Second, 20*time.Second, 12*time.Second))}, nil, nil},
+		{"a reader that waits behind one that gave up and one that waits", [][]Event{reader(longHold), gaveUp(2*ms, waitBound), reader(longWait),
+			held(4, 4, 1*time.Second+waitBound, 11*time.Second, 20*time.Second, 12*time.Second)}, nil, nil},
+		{"a reader that waits behind one that was killed", [][]Event{reader(longHold), gaveUp(2*ms, 0)[:1], {{At: 50*ms + waitBound, Step: Begins, Proc: 3}}, reader(longWait)}, nil, nil},
+		{"one with a limit that waits for nothing", [][]Event{reader(longHold), slots(longWait)}, []string{kindWait}, nil},
+		{"a third before the first of two has ended", [][]Event{slots(held(1, 1, 0, 1*ms, 1000*ms, 100*ms)), slots(held(2, 2, 0, 2*ms, 1000*ms, 20*ms)), slots(held(3, 3, 10*ms, 25*ms, 1000*ms, 30*ms))}, nil, nil},
+		{"readers of one client with tokens in a row, of which one was broken", [][]Event{
+			{{At: 5 * ms, Step: Breaks, Proc: 3, Worker: 1, Name: "a"}, {At: 6 * ms, Step: Broke, Proc: 3, Worker: 1, Name: "a"}},
+			reader(held(1, 10, 0, 1*ms, 1000*ms, 8*ms)), held(2, 20, 2*ms, 7*ms, 1000*ms, 30*ms), reader(held(1, 11, 8*ms, 9*ms, 1000*ms, 12*ms))}, []string{kindOrder, kindToken}, nil},
+		{"one with a limit that waits behind another", [][]Event{slots(longHold), slots(longWait)}, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			events := slices.Concat(tt.events...)
+			slices.SortStableFunc(events, func(a, b Event) int { return int(a.At - b.At) })
+			c := tried(events, 1)
+			c.history.markForgettable(func(f Fault) bool { return f != ServerFlush })
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+			if got := kinds(c.outside); !slices.Equal(got, tt.excused) {
+				t.Errorf("excused %q, want %q: %+v", got, tt.excused, c.outside)
+			}
+		})
+	}
+}
+
+// What is held by Do, ended for all locks of a client at once, broken, and refused
+// has its own promises.
+func TestCheckDoResults(t *testing.T) {
+	under := func(of []Event) []Event {
+		of = slices.Clone(of)
+		of[0].Under, of[1].Under, of[1].Client = true, true, 1
+		of[len(of)-1].Under = true
+		return of
+	}
+	first := held(1, 1, 0, 1*ms, 1000*ms, 20*ms)
+	first[1].Client = 1
+	next := held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)
+	ends := func(client int, from, to time.Duration) []Event {
+		return []Event{{At: from, Step: EndsAll, Proc: 1, Client: client}, {At: to, Step: EndedAll, Proc: 1, Client: client}}
+	}
+	// stopped is a lease under Do whose context ended at a time, before its work did.
+	stopped := func(ctxEnds time.Duration, lost bool, err string) []Event {
+		of := under(first)
+		of[3] = Event{At: ctxEnds, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a", Lost: lost, Over: true}
+		of[2], of[3] = of[3], of[2]
+		of[4].Err = err
+		return of
+	}
+	// seen is a lease that is seen at 12 ms, after all locks were released while it was waited for.
+	seen := append(append(ends(1, 2*ms, 3*ms), first[:2:2]...),
+		Event{At: 12 * ms, Step: Sees, Proc: 1, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 1000 * ms})
+	seen[3].At = 10 * ms
+	late := Event{At: 1100*ms + 2*contextSlack, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a"}
+	broken := func(from, to time.Duration, err string) []Event {
+		return []Event{{At: from, Step: Breaks, Proc: 3, Worker: 1, Name: "a"}, {At: to, Step: Broke, Proc: 3, Worker: 1, Name: "a", Err: err}}
+	}
+	for _, tt := range []struct {
+		name   string
+		events [][]Event
+		want   []string // kinds
+	}{
+		{"Do, in time", [][]Event{under(first), held(2, 2, 5*ms, 22*ms, 1000*ms, 30*ms)}, nil},
+		{"the work had not ended", [][]Event{stopped(10*ms, false, "released"), next}, []string{kindOrder, kindOverlap}},
+		{"the work had not ended, but the lock was lost", [][]Event{stopped(10*ms, true, "lost"), next}, nil},
+		{"nil though the context had ended", [][]Event{stopped(10*ms, false, "")}, []string{kindNil}},
+		{"nil though the lock was lost", [][]Event{stopped(10*ms, true, "")}, []string{kindNil}},
+		{"an error because the context had ended", [][]Event{stopped(10*ms, false, "released")}, nil},
+		{"nil though another was granted it", [][]Event{under(first), next}, []string{kindNil, kindOrder, kindOverlap}},
+		{"all locks were released", [][]Event{ends(1, 14*ms, 16*ms), first, next}, nil},
+		{"those of another client were", [][]Event{ends(2, 14*ms, 16*ms), first, next}, []string{kindOrder, kindOverlap}},
+		{"they were, before it was granted", [][]Event{seen, next}, []string{kindOrder, kindOverlap}},
+		{"they were, before it was granted, and it was broken", [][]Event{seen, broken(12*ms, 13*ms, ""), held(2, 2, 14*ms, 15*ms, 1000*ms, 30*ms), {late}}, nil},
+		{"they were, but it had Do", [][]Event{ends(1, 14*ms, 16*ms), stopped(15*ms, false, "released"), next}, []string{kindOrder, kindOverlap}},
+		{"they were, later", [][]Event{ends(1, 16*ms, 17*ms), first, next}, []string{kindOrder, kindOverlap}},
+		{"it was broken", [][]Event{broken(12*ms, 14*ms, ""), first, next}, nil},
+		{"it was broken before its grant was seen", [][]Event{broken(5*ms, 10*ms, ""), held(1, 1, 0, 20*ms, 1000*ms, 22*ms), held(2, 2, 6*ms, 12*ms, 1000*ms, 15*ms)}, nil},
+		{"it was broken before it was requested", [][]Event{broken(0, 1*ms, ""), held(1, 1, 2*ms, 20*ms, 1000*ms, 22*ms), held(2, 2, 6*ms, 12*ms, 1000*ms, 15*ms)}, []string{kindOrder}},
+		{"it was passed on after it was broken", [][]Event{broken(5*ms, 6*ms, ""), passedOn(11)}, nil},
+		{"another that was broken before its grant was seen, in the time of Do", [][]Event{broken(5*ms, 6*ms, ""), held(2, 1, 0, 15*ms, 1000*ms, 17*ms), under(held(1, 2, 7*ms, 8*ms, 1000*ms, 20*ms))}, nil},
+		{"another that was broken before its grant was seen, before the end of a context", [][]Event{broken(5*ms, 6*ms, ""), held(2, 1, 0, 15*ms, 1000*ms, 17*ms),
+			append(held(1, 2, 7*ms, 8*ms, 1000*ms, 20*ms)[:2:2], Event{At: 1050 * ms, Step: CtxEnds, Proc: 1, Worker: 1, Try: 2, Name: "a"})}, nil},
+		{"it was granted after it was broken", [][]Event{broken(5*ms, 6*ms, ""), passedOn(12)}, []string{kindOrder, kindToken}},
+		{"it was passed on, and not broken", [][]Event{passedOn(11)}, []string{kindOrder, kindToken, kindOverlap}},
+		{"it was broken, perhaps", [][]Event{broken(2*ms, 3*ms, "no answer"), first, next}, nil},
+		{"perhaps, long ago", [][]Event{broken(2*ms, 3*ms, "no answer"),
+			held(1, 1, 15100*ms, 15101*ms, 20000*ms, 15120*ms), held(2, 2, 15105*ms, 15115*ms, 20000*ms, 15130*ms)}, []string{kindOrder, kindOverlap}},
+		{"it was broken later", [][]Event{broken(16*ms, 18*ms, ""), first, next}, []string{kindOrder, kindOverlap}},
+		{"broken and under Do, which says nil", [][]Event{broken(12*ms, 14*ms, ""), under(first), next}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			events := slices.Concat(tt.events...)
+			slices.SortStableFunc(events, func(a, b Event) int { return int(a.At - b.At) })
+			c := tried(events, 0)
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+		})
+	}
+}
+
+// A place is admitted before those that were requested when it had been confirmed, and before all
+// other requests of that time.
+func TestCheckTurns(t *testing.T) {
+	answer := func(owner string, sent, at time.Duration, token int64, queued bool) Event {
+		return Event{At: at, Step: Answers, Proc: int(owner[0] - 'a' + 1), Name: "a", Owner: owner, Sent: sent, Token: token, Queued: queued}
+	}
+	queued := answer("a", 1*ms, 2*ms, 0, true)
+	for _, tt := range []struct {
+		name       string
+		events     []Event
+		passesOver bool
+		want       []string
+	}{
+		{"in order", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("a", 0, 10*ms, 5, false), answer("b", 0, 20*ms, 6, false)}, false, nil},
+		{"out of order", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("b", 0, 10*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, []string{kindTurn}},
+		{"seen in another order", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("b", 0, 10*ms, 6, false), answer("a", 0, 20*ms, 5, false)}, false, nil},
+		{"requested before the place was confirmed", []Event{queued, answer("b", 1500*time.Microsecond, 4*ms, 0, true), answer("b", 0, 10*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, nil},
+		{"overtaken by an attempt", []Event{queued, answer("b", 3*ms, 4*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, []string{kindTurn}},
+		{"requested again after an error", []Event{queued, {At: 2 * ms, Step: Answers, Name: "a", Owner: "b", Sent: 1 * ms, Err: "no"}, answer("b", 5*ms, 6*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, nil},
+		{"the place was lost", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("b", 0, 10*ms, 5, false), answer("a", 20*ms, 21*ms, 0, false)}, false, nil},
+		{"it waits on", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("b", 0, 10*ms, 5, false), answer("a", 11*ms, 12*ms, 0, true)}, false, []string{kindTurn}},
+		{"it waited on for a moment, perhaps", []Event{queued, answer("b", 3*ms, 4*ms, 0, true), answer("b", 0, 10*ms, 5, false), answer("a", 9*ms, 12*ms, 0, true)}, false, nil},
+		{"of another name", []Event{queued, {At: 4 * ms, Step: Answers, Name: "other", Owner: "b", Sent: 3 * ms, Token: 5}, answer("a", 0, 20*ms, 6, false)}, false, nil},
+		{"the server fell back", []Event{queued, {At: 3 * ms, Step: Harm, Fault: ServerFailover, Server: 1}, {At: 4 * ms, Step: Heals, Fault: ServerFailover, Server: 1},
+			answer("b", 5*ms, 6*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, nil},
+		{"the server fell back before", []Event{{At: -3 * ms, Step: Harm, Fault: ServerFailover, Server: 1}, {At: -2 * ms, Step: Heals, Fault: ServerFailover, Server: 1},
+			queued, answer("b", 5*ms, 6*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, []string{kindTurn}},
+		{"the server was emptied", []Event{queued, {At: 3 * ms, Step: Harm, Fault: ServerFlush, Server: 1}, {At: 4 * ms, Step: Heals, Fault: ServerFlush, Server: 1},
+			answer("b", 5*ms, 6*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, false, []string{kindTurn}},
+		{"it was not reached", []Event{queued, answer("b", 3*ms, 4*ms, 5, false), {At: 8 * ms, Step: Reconnects, Proc: 1}, answer("a", 0, 20*ms, 6, false)}, true, nil},
+		{"its notices were cut", []Event{queued, {At: 3 * ms, Step: Harm, Fault: CutNotices, Proc: 1}, answer("b", 4*ms, 5*ms, 5, false),
+			{At: 8 * ms, Step: Heals, Fault: CutNotices, Proc: 1}, answer("a", 0, 20*ms, 6, false)}, true, nil},
+		{"it was stopped", []Event{queued, {At: 3 * ms, Step: Harm, Fault: Pause, Proc: 1}, answer("b", 4*ms, 5*ms, 5, false),
+			{At: 8 * ms, Step: Heals, Fault: Pause, Proc: 1}, answer("a", 0, 20*ms, 6, false)}, true, []string{kindTurn}},
+		{"another was not reached", []Event{queued, answer("b", 3*ms, 4*ms, 5, false), {At: 8 * ms, Step: Reconnects, Proc: 2}, answer("a", 0, 20*ms, 6, false)}, true, []string{kindTurn}},
+		{"it was not reached before", []Event{{At: 1 * ms, Step: Reconnects, Proc: 1}, queued, answer("b", 3*ms, 4*ms, 5, false), answer("a", 0, 20*ms, 6, false)}, true, []string{kindTurn}},
+		{"it was not reached, where that costs no turn", []Event{queued, answer("b", 3*ms, 4*ms, 5, false), {At: 8 * ms, Step: Reconnects, Proc: 1}, answer("a", 0, 20*ms, 6, false)}, false, []string{kindTurn}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := tried(tt.events, 1)
+			c.passesOver = tt.passesOver
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+		})
+	}
+}
+
+// A client of another kind knows of no guard: one that gets a lock that its server has forgotten is
+// no violation. One that gets a lock that is held is.
+func TestCheckForeignClients(t *testing.T) {
+	foreign := func(of []Event) []Event {
+		of = slices.DeleteFunc(slices.Clone(of), func(e Event) bool { return e.Step == CtxEnds })
+		for i := range of {
+			of[i].Foreign, of[i].Token, of[i].Waits = true, 0, false
+		}
+		return of
+	}
+	harm := []Event{{At: 5 * ms, Step: Harm, Fault: ServerFlush, Server: 1}, {At: 6 * ms, Step: Heals, Fault: ServerFlush, Server: 1}}
+	ours, theirs := held(1, 1, 0, 1*ms, 1000*ms, 20*ms), foreign(held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms))
+	for _, tt := range []struct {
+		name          string
+		events        [][]Event
+		want, excused []string
+	}{
+		{"one after the other", [][]Event{foreign(held(2, 2, 5*ms, 22*ms, 1000*ms, 30*ms)), ours}, nil, nil},
+		{"two at a time", [][]Event{ours, theirs}, []string{kindOverlap}, nil},
+		{"theirs first", [][]Event{foreign(ours), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)}, []string{kindOverlap}, nil},
+		{"two at a time, when it was forgotten", [][]Event{ours, harm, theirs}, nil, []string{kindOverlap}},
+		{"theirs first, when it was forgotten", [][]Event{foreign(ours), harm, held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms)}, nil, []string{kindOverlap}},
+		{"two at a time, passed on when it was forgotten", [][]Event{held(1, 10, 0, 1*ms, 1000*ms, 7*ms), harm,
+			held(1, 11, 7*ms, 8*ms, 1000*ms, 20*ms), foreign(held(2, 2, 9*ms, 15*ms, 1000*ms, 30*ms))}, nil, []string{kindOverlap}},
+		{"two at a time, granted after it was forgotten", [][]Event{held(1, 10, 0, 1*ms, 1000*ms, 7*ms), harm,
+			held(1, 12, 7*ms, 8*ms, 1000*ms, 20*ms), foreign(held(2, 2, 9*ms, 15*ms, 1000*ms, 30*ms))}, []string{kindOverlap}, nil},
+		{"two of ours, when it was forgotten", [][]Event{ours, harm, held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms)}, []string{kindOrder, kindOverlap}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			events := slices.Concat(tt.events...)
+			slices.SortStableFunc(events, func(a, b Event) int { return int(a.At - b.At) })
+			c := tried(events, 1)
+			c.history.markForgettable(func(Fault) bool { return true })
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+			if got := kinds(c.outside); !slices.Equal(got, tt.excused) {
+				t.Errorf("excused %q, want %q: %+v", got, tt.excused, c.outside)
+			}
+		})
+	}
+}
+
+// That a lock is held cannot be known when all servers have been stopped for longer
+// than its TTL.
+func TestCheckRefusals(t *testing.T) {
+	const ttl = time.Second // of tried
+	stop := func(from, to time.Duration, servers ...int) (events []Event) {
+		for _, server := range servers {
+			events = append(events, Event{At: from, Step: Harm, Fault: Outage, Server: server}, Event{At: to, Step: Heals, Fault: Outage, Server: server})
+		}
+		return events
+	}
+	refused := func(asks, told time.Duration, held bool) []Event {
+		return []Event{{At: asks, Step: Asks, Proc: 1, Worker: 1, Try: 1, Name: "a"}, {At: told, Step: Refused, Proc: 1, Worker: 1, Try: 1, Name: "a", Held: held}}
+	}
+	for _, tt := range []struct {
+		name     string
+		events   [][]Event
+		want     []string
+		sessions bool
+	}{
+		{"held, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, true)}, []string{kindHeld}, false},
+		{"held by a session, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, true)}, nil, true},
+		{"held by a session, after two TTLs", [][]Event{stop(0, 4*ttl, 1), refused(3*ttl, 3*ttl+ms, true)}, []string{kindHeld}, true},
+		{"unavailable, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, false)}, nil, false},
+		{"held, within a TTL", [][]Event{stop(0, 4*ttl, 1), refused(ttl, ttl+ms, true)}, nil, false},
+		{"held, when it was back", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 4*ttl+ms, true)}, nil, false},
+		{"of a quorum", [][]Event{stop(0, 4*ttl, 1), stop(ttl, 3*ttl, 2), refused(2*ttl+500*ms, 2*ttl+501*ms, true)}, []string{kindHeld}, false},
+		{"of a quorum, part of which was not stopped as long", [][]Event{stop(0, 4*ttl, 1), stop(2*ttl, 3*ttl, 2), refused(2*ttl+500*ms, 2*ttl+501*ms, true)}, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			events := slices.Concat(tt.events...)
+			slices.SortStableFunc(events, func(a, b Event) int { return int(a.At - b.At) })
+			c := tried(events, 2)
+			c.sessions = tt.sessions
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+		})
+	}
+}
+
+// tried is the checker of a history with so many servers.
+func tried(events []Event, servers int) *checker {
+	h := newHistory()
+	for _, e := range events {
+		h.addEvent(e)
+	}
+	h.finalize()
+	return &checker{
+		history: h, ttl: time.Second, maxWait: waitBound, maxContextDelay: contextSlack, fenced: true,
+		outages: h.outages(servers, time.Second),
+	}
+}
+
+func kinds(violations []Violation) []string {
+	var all []string
+	for _, v := range violations {
+		all = append(all, v.Kind)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// What a fault that is not survived does to exclusion is no violation, and what
+// it did not do is one; tokens have no excuse.
+func TestAllowedViolations(t *testing.T) {
+	harm := func(from, to time.Duration) []Event {
+		return []Event{{At: from, Step: Harm, Fault: ServerForget, Server: 1}, {At: to, Step: Heals, Fault: ServerForget, Server: 1}}
+	}
+	overlap := append(held(1, 1, 0, 1*ms, 1000*ms, 20*ms), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)...)
+	falls := append(held(1, 2, 0, 1*ms, 1000*ms, 20*ms), held(2, 1, 30*ms, 40*ms, 1000*ms, 50*ms)...)
+	for _, tt := range []struct {
+		name          string
+		events        []Event
+		want, excused []string
+	}{
+		{"forgotten between the grants", append(harm(5*ms, 10*ms), overlap...), nil, []string{kindOverlap}},
+		{"the process of one harmed so", append([]Event{{At: 5 * ms, Step: Harm, Fault: ServerForget, Proc: 1},
+			{At: 6 * ms, Step: Heals, Fault: ServerForget, Proc: 1}}, overlap...), nil, []string{kindOverlap}},
+		{"forgotten before both", append(harm(-2*ms, -1*ms), overlap...), []string{kindOrder, kindOverlap}, nil},
+		{"forgotten after both", append(harm(16*ms, 17*ms), overlap...), []string{kindOrder, kindOverlap}, nil},
+		{"a token that falls", append(harm(22*ms, 25*ms), falls...), []string{kindOrder, kindToken}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			events := slices.Clone(tt.events)
+			slices.SortStableFunc(events, func(a, b Event) int { return int(a.At - b.At) })
+			c := tried(events, 1)
+			c.history.markForgettable(func(f Fault) bool { return f != ServerForget })
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+			if got := kinds(c.outside); !slices.Equal(got, tt.excused) {
+				t.Errorf("excused %q, want %q: %+v", got, tt.excused, c.outside)
+			}
+		})
+	}
+}
+
+// A wait during a fault of the store is no violation. A wait after the time to recover is one.
+func TestCheckWaitInOutages(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		heals time.Duration
+		want  []string
+	}{
+		{"it is back just in time", 30*ms + waitBound, nil},
+		{"it was back long before", 20 * ms, []string{kindWait}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const recovery = time.Second // of tried
+			got := 50*ms + 2*recovery + waitBound
+			events := append(held(1, 1, 0, 1*ms, 1000*ms, 10*ms), Event{At: 15 * ms, Step: Harm, Fault: ServerRestart, Server: 1},
+				Event{At: tt.heals, Step: Heals, Fault: ServerRestart, Server: 1})
+			c := tried(append(events, held(2, 2, 5*ms, got, got+time.Second, got+ms)...), 1)
+			c.checkAll()
+			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
+			}
+		})
+	}
+}
+
+// The order of the tokens must explain what was seen, wherever in a long history.
+func TestCheckOrder(t *testing.T) {
+	const n = 4000
+	history := func(late int) []Event {
+		var events []Event
+		for i := range n {
+			at := time.Duration(i) * 10 * ms
+			got := at + 2*ms
+			if i == late {
+				at, got = at-15*ms, at-13*ms // before the one before it
+			}
+			events = append(events, held(1, int64(i+1), at, got, at+time.Second, at+5*ms)...)
+		}
+		return events
+	}
+	for late, want := range map[int][]string{-1: nil, 1: {kindOrder}, n / 2: {kindOrder}, n - 1: {kindOrder}} {
+		c := tried(history(late), 0)
+		c.checkOrder(c.history.leases)
+		if got := kinds(c.violations); !slices.Equal(got, want) {
+			t.Errorf("grant %d too early: found %q, want %q", late, got, want)
+		}
+	}
+	// Neither lease was valid while the other was, and the grant with the greater token had not
+	// returned when the other was requested. Still they cannot both have had the lock.
+	c := tried(append(held(1, 5, 0, 10*ms, 1000*ms, 12*ms), held(2, 3, 8*ms, 30*ms, 1000*ms, 40*ms)...), 0)
+	c.checkAll()
+	if got := kinds(c.violations); !slices.Equal(got, []string{kindOrder}) {
+		t.Errorf("a token that falls between requests at the same time: found %q", got)
+	}
+}
+
+// The register accepts an update only from a holder that has read the value.
+func TestRegister(t *testing.T) {
+	r := &registerServer{states: map[string]*registerState{}}
+	call := func(token int64, write bool, value int64) registerResponse {
+		return r.handleRequest(registerRequest{Name: "a", Token: token, Exclusive: true, Write: write, Value: value})
+	}
+	call(1, false, 0)
+	call(1, true, 1)
+	call(2, false, 0)
+	if a := call(1, true, 2); !a.Fenced {
+		t.Error("a smaller token was let in")
+	}
+	if len(r.lostUpdates) != 0 {
+		t.Errorf("clashes %q", r.lostUpdates)
+	}
+	call(2, true, 5)
+	if len(r.lostUpdates) != 1 {
+		t.Error("a lost update was not noticed")
+	}
+	for _, token := range []int64{1, 3, 2} {
+		if a := r.handleRequest(registerRequest{Name: "a", Token: token}); a.Fenced != (token < 2) {
+			t.Errorf("a reader with token %d after a writer with 2: fenced %v", token, a.Fenced)
+		}
+	}
+	if a := call(2, false, 0); !a.Fenced {
+		t.Error("a writer was let in after a reader with a greater token")
+	}
+}

@@ -1,0 +1,229 @@
+//go:build unix
+
+package torture
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/hostclock"
+)
+
+// now reads the clock that all processes of the host share.
+var now = hostclock.Now
+
+// A Step is the kind of an Event.
+type Step string
+
+const (
+	// Of a worker, in the order in which they happen.
+	Asks     Step = "asks"     // it begins to acquire
+	Got      Step = "got"      // the acquisition succeeded
+	Refused  Step = "refused"  // the acquisition failed
+	Sees     Step = "sees"     // it checked the lock, and holds it
+	Loses    Step = "loses"    // it checked the lock, and no longer holds it
+	CtxEnds  Step = "ctx ends" // it saw the end of the lock's context
+	Extends  Step = "extends"  // it extended the lock
+	Reads    Step = "reads"    // it reads the register
+	Writes   Step = "writes"   // the register accepted its write
+	Fenced   Step = "fenced"   // the register rejected it
+	Releases Step = "releases" // it begins to release
+	Released Step = "released" // the release returned
+	Hands    Step = "hands"    // it begins to hand the lock over, to itself
+	Adopts   Step = "adopts"   // it holds the lock again
+	Breaks   Step = "breaks"   // it begins to break the lock, whatever its holder
+	Broke    Step = "broke"    // the break returned
+
+	// Of a process.
+	EndsAll  Step = "ends all" // it begins to release all locks of a client, or closes it
+	EndedAll Step = "ended all"
+	Begins   Step = "begins"
+	Ends     Step = "ends" // in good order; Goroutines counts those still running, and Err names locks
+	Fails    Step = "fails"
+
+	// Of a store that is Fair, and of the SQL functions beside it: the answer to a request for a
+	// name, the outcome of the renewal of a place, the release of a place, or a notice of a grant.
+	// It has a Token if the Owner was admitted, is Queued if it has a place, and is neither if it
+	// has none.
+	Answers Step = "answers"
+
+	// Reconnects is the notice of such a store that notices may have been lost.
+	Reconnects Step = "reconnects"
+
+	// Of the coordinator.
+	Harm  Step = "harm"  // the fault named by Fault begins
+	Gone  Step = "gone"  // a process that is being killed has ended
+	Heals Step = "heals" // the fault ends
+)
+
+// An Event is a line of the log.
+type Event struct {
+	At     time.Duration `json:"at"` // on the clock of the host
+	Step   Step          `json:"step"`
+	Proc   int           `json:"proc,omitempty"`   // from 1; 0 is the coordinator
+	Server int           `json:"server,omitempty"` // the one with the fault, from 1
+	Worker int           `json:"worker,omitempty"` // of the process, from 1
+	Try    int           `json:"try,omitempty"`    // counts the acquisitions of the worker, from 1
+	Name   string        `json:"name,omitempty"`
+	Token  int64         `json:"token,omitempty"`
+
+	// Until is the time up to which the worker may rely on the lock: its deadline as it was
+	// at At, or a little before that.
+	Until time.Duration `json:"until,omitempty"`
+
+	// Limit is that of a driver.AcquireRequest.
+	Limit int `json:"limit,omitempty"`
+
+	// Value is the value that was read from or written to the register.
+	Value int64 `json:"value,omitempty"`
+
+	// Waits reports whether the worker of an Asks waits for the lock.
+	Waits bool `json:"waits,omitempty"`
+
+	// Under reports that the work for which the worker got the lock runs under Do. The work
+	// begins with Got and ends with Releases, and Released is the result of Do.
+	Under bool `json:"under,omitempty"`
+
+	// Client counts the clients of the process, from 1: the client of a worker that got a
+	// lock, and the client of an EndsAll.
+	Client int `json:"client,omitempty"`
+
+	// Held reports whether a refusal was ErrHeld: another holder had the lock.
+	Held bool `json:"held,omitempty"`
+
+	// Lost reports whether a context ended because the lock was lost, and Over whether it
+	// ended because of the lock at all.
+	Lost bool `json:"lost,omitempty"`
+	Over bool `json:"over,omitempty"`
+
+	// Owner is the one of an Answers, and Sent the time before its request was sent, 0 for a
+	// notice.
+	Owner  string        `json:"owner,omitempty"`
+	Sent   time.Duration `json:"sent,omitempty"`
+	Queued bool          `json:"queued,omitempty"`
+	First  bool          `json:"first,omitempty"`
+
+	// Foreign reports that the lock is that of a client of another kind.
+	Foreign bool `json:"foreign,omitempty"`
+
+	// Line is how many processes were seen in the longest queue before a Harm of a server.
+	Line int `json:"line,omitempty"`
+
+	Goroutines int    `json:"goroutines,omitempty"`
+	Fault      Fault  `json:"fault,omitempty"`
+	Err        string `json:"err,omitempty"`
+}
+
+// formatLine returns the event as one line, with its time since the start of the run.
+func (e Event) formatLine(begin time.Duration) string {
+	text := fmt.Sprintf("%10.6f  ", (e.At - begin).Seconds())
+	switch {
+	case e.Server > 0:
+		return text + fmt.Sprintf("%-5s  %s of server %d", e.Step, e.Fault, e.Server)
+	case e.Fault != "":
+		return text + fmt.Sprintf("%-5s  %s of process %d", e.Step, e.Fault, e.Proc)
+	}
+	text += fmt.Sprintf("%d.%d  %-8s", e.Proc, e.Worker, e.Step)
+	if e.Under {
+		text += "  under Do"
+	}
+	if e.Foreign {
+		text += "  foreign"
+	}
+	switch {
+	case e.Limit < 0:
+		text += "  shared"
+	case e.Limit > 0:
+		text += fmt.Sprintf("  limit %d", e.Limit)
+	}
+	switch {
+	case e.Step != Answers:
+	case e.Sent == 0:
+		text += "  by a notice"
+	default:
+		text += fmt.Sprintf("  to %.6f", (e.Sent - begin).Seconds())
+	}
+	if e.Queued {
+		text += "  queued"
+	}
+	if e.Token != 0 {
+		text += fmt.Sprintf("  token %d", e.Token)
+	}
+	if e.Until != 0 {
+		text += fmt.Sprintf(" until %.6f", (e.Until - begin).Seconds())
+	}
+	if e.Err != "" {
+		text += ": " + e.Err
+	}
+	return text
+}
+
+// An eventLog is the log of one process. Every event is written to the kernel before the
+// process goes on: a step is on record even if the process is killed at the next
+// instruction.
+type eventLog struct {
+	mu   sync.Mutex
+	file *os.File
+	err  error
+}
+
+// maxLineLen bounds a line of an event log, in bytes.
+const maxLineLen = 1 << 20
+
+// openEventLog opens the log of a process, or of the successor of a killed one. It removes
+// an incomplete last line: a kill can interrupt a write at the end of a page of the file.
+// The step of such a line was not taken, or its result not used.
+func openEventLog(path string) (*eventLog, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := removeIncompleteLine(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &eventLog{file: file}, nil
+}
+
+// removeIncompleteLine truncates the file after its last newline.
+func removeIncompleteLine(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	end := make([]byte, min(info.Size(), maxLineLen))
+	at := info.Size() - int64(len(end))
+	if _, err := file.ReadAt(end, at); err != nil {
+		return err
+	}
+	complete := at + int64(bytes.LastIndexByte(end, '\n')+1)
+	if complete == info.Size() {
+		return nil
+	}
+	return file.Truncate(complete)
+}
+
+func (l *eventLog) appendEvent(e Event) {
+	line, err := json.Marshal(e)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		_, err = l.file.Write(append(line, '\n'))
+	}
+	if err != nil && l.err == nil {
+		l.err = fmt.Errorf("write the log: %w", err)
+	}
+}
+
+func (l *eventLog) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.file.Close(); l.err == nil {
+		l.err = err
+	}
+	return l.err
+}

@@ -1,0 +1,166 @@
+//go:build unix
+
+// Package testbed starts servers for package torture, which injects faults in them, and a
+// store on these servers that promises to survive the faults.
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore"
+	"github.com/holdfast-go/holdfast/pgstore/advisory"
+	"github.com/holdfast-go/holdfast/tools/internal/torture"
+)
+
+// A Testbed is a store, and the servers that it runs on.
+type Testbed struct {
+	Stores   []string         // URLs: one, or the nodes of a quorum
+	Servers  []torture.Server // of these, in that order
+	Recovery time.Duration    // how long a server refuses locks after a restart
+	Leader   func() int       // the index of the server that leads the others, nil if none does
+	Setup    string           // the servers' programs, versions and settings
+
+	host servers.Host
+}
+
+// quorumNodes is the number of nodes of a quorum.
+const quorumNodes = 5
+
+// setupFuncs contains the set-up function of each kind of Testbed.
+var setupFuncs = map[string]func(t *Testbed, ttl time.Duration) error{
+	"memory": func(t *Testbed, _ time.Duration) error {
+		t.Stores = []string{"memory:"}
+		return nil
+	},
+	"file": func(t *Testbed, _ time.Duration) error {
+		t.Stores = []string{"file:" + t.host.TempDir()}
+		return nil
+	},
+	"redis":             func(t *Testbed, ttl time.Duration) error { return t.startRedis(1, ttl) },
+	"redis-failover":    (*Testbed).startRedisWithReplica,
+	"redlock":           func(t *Testbed, ttl time.Duration) error { return t.startRedis(quorumNodes, ttl) },
+	"postgres":          func(t *Testbed, _ time.Duration) error { return t.startPostgres("") },
+	"etcd":              (*Testbed).startEtcd,
+	"postgres-advisory": func(t *Testbed, _ time.Duration) error { return t.startPostgres("postgres+advisory") },
+}
+
+// Kinds returns the kinds that Start accepts.
+func Kinds() []string {
+	return []string{"memory", "file", "redis", "redis-failover", "redlock", "postgres", "postgres-advisory", "etcd"}
+}
+
+// Start starts the servers of a store of a kind, for locks with this TTL. They run until
+// Close.
+func Start(kind string, ttl time.Duration) (*Testbed, error) {
+	t := &Testbed{}
+	setUp, ok := setupFuncs[kind]
+	if !ok {
+		return nil, fmt.Errorf("there is no store %q to be started", kind)
+	}
+	var err error
+	fatal := t.host.Do(func() { err = setUp(t, ttl) })
+	if err = errors.Join(fatal, err); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+// Close ends the servers and removes their data.
+func (t *Testbed) Close() error { return t.host.Close() }
+
+// startRedis starts Redis servers that write everything to disk before they reply, so that
+// they survive restarts with their data. For restarts without data, the store has a server
+// refuse locks until those that it may have forgotten have run out.
+func (t *Testbed) startRedis(n int, ttl time.Duration) error {
+	for _, r := range servers.StartRedises(&t.host, n, "--appendonly", "yes", "--appendfsync", "always") {
+		t.Stores = append(t.Stores, fmt.Sprintf("redis://%s?restart_guard=%v", r.Addr, ttl))
+		t.addServer(r, map[torture.Fault]func(){
+			torture.ServerForget: r.RestartEmpty,
+			torture.ServerFlush:  func() { r.Do("FLUSHALL") },
+		})
+		t.Setup = fmt.Sprintf("%d x %s; appendfsync always, restart_guard=%v", n, shortVersion(r.Version(), "v="), ttl)
+	}
+	t.Recovery = ttl
+	return nil
+}
+
+// startPostgres starts a PostgreSQL and creates what the store needs in its database.
+func (t *Testbed) startPostgres(scheme string) error {
+	p := servers.StartPostgres(&t.host)
+	url := p.URL("postgres")
+	if scheme != "" {
+		url = strings.Replace(url, "postgres:", scheme+":", 1) + "&tokens=holdfast_tokens"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, err := holdfast.Open(ctx, url, nil)
+	if err != nil {
+		return err
+	}
+	defer client.Close() // it holds nothing
+	switch store := client.Store().(type) {
+	case *pgstore.Store:
+		err = store.Migrate(ctx)
+	case *advisory.Store:
+		err = store.Migrate(ctx)
+	}
+	t.Stores = []string{url}
+	t.addServer(p, nil)
+	t.Setup = shortVersion(p.Version(), "(PostgreSQL) ")
+	return err
+}
+
+// shortVersion shortens the output of a program's --version.
+func shortVersion(text, mark string) string {
+	name, rest, _ := strings.Cut(text, " ")
+	_, version, _ := strings.Cut(rest, mark)
+	version, _, _ = strings.Cut(version, " ")
+	return name + " " + version
+}
+
+// A serverControl is a server of package servers.
+type serverControl interface {
+	Pause()
+	Resume()
+	Restart()
+}
+
+// A faultServer is a serverControl, for package torture.
+type faultServer struct {
+	serverControl
+	host  *servers.Host
+	harms map[torture.Fault]func() // those that make sense, beyond those of every server
+}
+
+func (t *Testbed) addServer(m serverControl, harms map[torture.Fault]func()) {
+	t.Servers = append(t.Servers, &faultServer{m, &t.host, harms})
+}
+
+// Can implements [torture.Server].
+func (s *faultServer) Can(f torture.Fault) bool {
+	switch f {
+	case torture.ServerPause, torture.ServerPartition, torture.ServerRestart, torture.Outage:
+		return true
+	}
+	return s.harms[f] != nil
+}
+
+// Pause implements [torture.Server].
+func (s *faultServer) Pause() error { return s.host.Do(s.serverControl.Pause) }
+
+// Resume implements [torture.Server].
+func (s *faultServer) Resume() error { return s.host.Do(s.serverControl.Resume) }
+
+// Harm implements [torture.Server].
+func (s *faultServer) Harm(f torture.Fault) error {
+	if f == torture.ServerRestart {
+		return s.host.Do(s.serverControl.Restart)
+	}
+	return s.host.Do(s.harms[f])
+}

@@ -1,0 +1,181 @@
+//go:build unix
+
+package torture_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	_ "github.com/holdfast-go/holdfast/etcdstore"
+	_ "github.com/holdfast-go/holdfast/filestore"
+	"github.com/holdfast-go/holdfast/memstore"
+	"github.com/holdfast-go/holdfast/quorumstore"
+	_ "github.com/holdfast-go/holdfast/redisstore"
+	"github.com/holdfast-go/holdfast/tools/internal/torture"
+	"github.com/holdfast-go/holdfast/tools/internal/torture/testbed"
+)
+
+// whole has the tests try every store and every mistake ("make test-all").
+var whole = os.Getenv("HOLDFAST_WHOLE") != ""
+
+// The connections are cut on purpose.
+func init() { logging.Disable() }
+
+// TestMain lets the test binary be a worker process.
+func TestMain(m *testing.M) {
+	if os.Getenv("TORTURE_WORKER") != "" {
+		if do := brokenDo[os.Getenv("TORTURE_VARIANT")]; do != nil {
+			torture.SetUnderDo(do)
+		}
+		if err := torture.Work(os.Stdin, open, testbed.OpenForeign); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func open(ctx context.Context, urls []string, config *holdfast.Config) (*holdfast.Client, error) {
+	if variant := os.Getenv("TORTURE_VARIANT"); variant != "" {
+		return openBroken(ctx, variant, urls, config)
+	}
+	if len(urls) > 1 {
+		return holdfast.Open(ctx, quorumstore.URL(urls...), config)
+	}
+	return holdfast.Open(ctx, urls[0], config)
+}
+
+// worker returns how to start a worker process, with a broken store if variant
+// names one.
+func worker(variant string) func() *exec.Cmd {
+	return func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "TORTURE_WORKER=1", "TORTURE_VARIANT="+variant, "GORACE=atexit_sleep_ms=0")
+		return cmd
+	}
+}
+
+func options(t *testing.T, stores ...string) torture.Options {
+	t.Helper()
+	return torture.Options{
+		Stores: stores, Open: open, Worker: worker(""),
+		Procs: 4, Workers: 3, Names: 2, TTL: time.Second, Long: 5, For: 5 * time.Second,
+		Faults: torture.Faults, Seed: uint64(time.Now().UnixNano()),
+		Dir: t.TempDir(),
+	}
+}
+
+func run(t *testing.T, o torture.Options) *torture.Report {
+	t.Helper()
+	report, err := torture.Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := report.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", text.String())
+	return report
+}
+
+// Every store stands what is done to it: to the processes, the network, and the
+// servers.
+func TestStoresKeepTheirPromises(t *testing.T) {
+	t.Parallel()
+	kinds := []string{"memory", "file", "redis", "postgres"}
+	if whole {
+		kinds = testbed.Kinds()
+	}
+	together(t, kinds, func(t *testing.T, kind string) {
+		o := ofTestbed(t, kind, time.Second)
+		if kind == "memory" {
+			o.Procs = 1
+		}
+		if run(t, o).Failed() {
+			t.Error("violations")
+		}
+	})
+}
+
+// So do the readers and writers of a store, and the holders of its slots.
+func TestStoresShare(t *testing.T) {
+	t.Parallel()
+	kinds := []string{"memory"}
+	if whole {
+		kinds = append(kinds, "postgres")
+	}
+	together(t, kinds, func(t *testing.T, kind string) {
+		for _, limit := range []int{0, 10} {
+			o := ofTestbed(t, kind, time.Second)
+			if kind == "memory" {
+				o.Procs, o.Workers = 1, 12
+			} else {
+				o.For = 12 * time.Second // On a busy machine servers and processes stand still for half of it.
+			}
+			o.Names, o.Shared, o.Limit = 1, limit == 0, limit
+			o.Faults = slices.DeleteFunc(slices.Clone(o.Faults), func(f torture.Fault) bool {
+				return f == torture.Outage || f == torture.ServerPartition || // they last for most of the run
+					kind == "memory" && f != torture.Pause // the store ends with its process
+			})
+			report := run(t, o)
+			if report.Failed() {
+				t.Errorf("limit %d: violations", limit)
+			}
+			if report.Together < 2 {
+				t.Errorf("limit %d: no two holders at a time", limit)
+			}
+		}
+	})
+}
+
+// A store without shared locks, or locks with a limit, is not tried with them.
+func TestStoreDoesNotShare(t *testing.T) {
+	for name, o := range map[string]torture.Options{"shared": {Shared: true}, "limit": {Limit: 5}} {
+		o.Stores, o.Worker, o.Procs, o.Names, o.Dir = []string{"memory:"}, worker(""), 1, 1, t.TempDir()
+		o.Open = func(context.Context, []string, *holdfast.Config) (*holdfast.Client, error) {
+			return holdfast.New(plain{memstore.New()}, nil), nil
+		}
+		_, err := torture.Run(context.Background(), o)
+		if !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// plain is a store of exclusive locks.
+type plain struct{ driver.Store }
+
+func (p plain) Guarantees() driver.Guarantees {
+	g := p.Store.Guarantees()
+	g.Shared, g.Limited, g.Fair = false, false, false
+	return g
+}
+
+// together runs a few subtests at a time. They are idle for the most part, so
+// that there may be more of them than processors.
+func together(t *testing.T, names []string, f func(t *testing.T, name string)) {
+	slots := make(chan struct{}, 2)
+	var group sync.WaitGroup
+	for _, name := range names {
+		group.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			t.Run(name, func(t *testing.T) { f(t, name) })
+		})
+	}
+	group.Wait()
+}
