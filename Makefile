@@ -27,6 +27,10 @@ test-etcd: needs ## Run all tests of the store in etcd, also on servers of furth
 lint: ## gofmt, vet for three systems, staticcheck, tidy go.mod
 	scripts/lint
 
+.PHONY: tidy
+tidy: ## Run "go mod tidy" in all modules
+	scripts/tidy
+
 .PHONY: build
 build: ## Build the command into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast
