@@ -77,6 +77,9 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	}
 	unconnected := new(atomic.Pointer[string])
 	config.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(noteConnection(unconnected))}
+	if config.TLS != nil && config.TLS.ServerName != "" { // else gRPC goes by the host of each endpoint
+		config.DialOptions = append(config.DialOptions, grpc.WithAuthority(config.TLS.ServerName))
+	}
 	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", explain(err, unconnected))
