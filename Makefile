@@ -32,12 +32,8 @@ tidy: ## Run "go mod tidy" in all modules
 	scripts/tidy
 
 .PHONY: build
-build: ## Build the command into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast
-
-.PHONY: build-etcd
-build-etcd: ## Build the command with the store in etcd into bin/etcd/
-	cd etcdstore && CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o ../bin/etcd/ ./cmd/holdfast
+build: ## Build holdfast, and holdfast-etcd beside it, into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast ./etcdstore/cmd/holdfast-etcd
 
 .PHONY: bench
 bench: needs ## Measure ours and the rivals on the same servers: prints the tables of docs/benchmarks.md (half an hour)

@@ -86,15 +86,13 @@
 //	etcdctl role grant-permission --prefix=true ROLE readwrite holdfast/
 //	etcdctl role grant-permission --prefix=true READER read holdfast/rec/
 //
-// The package is a module of its own, so that programs without it do not depend on gRPC. Until the
-// first release, a program points both modules at a clone:
+// The package is a module of its own, so that programs without it do not depend on gRPC:
 //
-//	go mod edit -replace github.com/holdfast-go/holdfast=../holdfast \
-//	    -replace github.com/holdfast-go/holdfast/etcdstore=../holdfast/etcdstore
+//	go get github.com/holdfast-go/holdfast/etcdstore@latest
 //
-// The command with this store is the following; in a clone it is made by "make build-etcd".
+// The command holdfast executes the one with this store, if that is installed:
 //
-//	go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast@latest
+//	go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast-etcd@latest
 //
 // # URL
 //

@@ -1,5 +1,5 @@
 // Package command is the program holdfast. The main packages are elsewhere, so that each links the
-// stores that it needs: cmd/holdfast those of this module, etcdstore/cmd/holdfast etcd as well.
+// stores that it needs: cmd/holdfast those of this module, etcdstore/cmd/holdfast-etcd etcd as well.
 package command
 
 import (
@@ -17,7 +17,14 @@ import (
 // program before it has released its lock. Unlike an ignored signal, that is not inherited.
 func Main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	os.Exit(reportError(os.Stderr, newRoot(os.Args[1:]).Execute()))
+	root := newRoot(os.Args[1:])
+	var err error
+	if path := findExtension(root, os.Args[1:]); path != "" {
+		err = execute(path, os.Args[2:])
+	} else {
+		err = root.Execute()
+	}
+	os.Exit(reportError(os.Stderr, err))
 }
 
 // A cli holds the flags that all subcommands share.
@@ -66,6 +73,9 @@ seconds.`,
 			if err := applyEnvironment(cmd.Flags()); err != nil {
 				return err
 			}
+			if err := c.store.executeForStore(); err != nil {
+				return err
+			}
 			if os.Getenv("HOLDFAST_SUPERVISOR") == "" { // else its parent has reported them
 				for _, name := range unknownVariables() {
 					c.printNotice("warning: environment variable %s: there is no such flag", name)
@@ -104,5 +114,5 @@ func noSuchCommand(root *cobra.Command, args []string) error {
 	if similar := root.SuggestionsFor(args[0]); len(similar) > 0 {
 		try = "holdfast " + similar[0]
 	}
-	return usageError(fmt.Errorf("there is no subcommand %q", args[0]), try)
+	return usageError(fmt.Errorf("there is no subcommand %q, nor a program holdfast-%s", args[0], args[0]), try)
 }

@@ -82,6 +82,9 @@ func (c *cli) completeName(_ *cobra.Command, args []string, prefix string) ([]co
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault // the command of "run"
 	}
+	if err := c.store.executeForStore(); err != nil { // --store is known only now
+		return nil, cobra.ShellCompDirectiveError
+	}
 	names, err := c.lookUpNames(prefix)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError

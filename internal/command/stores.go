@@ -29,22 +29,19 @@ func init() { logging.Disable() }
 type stores struct {
 	urls      []string
 	flagGiven bool
+	executed  bool // by the program that lacks the store
 	envEmpty  bool // the environment variable is set, without a URL in it
 }
 
 // checkURLs returns an error if the setting names no store: with the default each host would
-// lock alone. It names the program that has the store in etcd, which is a module of its own.
+// lock alone. It says how to install the program that has the store in etcd.
 func (s *stores) checkURLs() error {
 	if s.envEmpty && !s.flagGiven {
 		return usageError(errors.New("environment variable HOLDFAST_STORE: it is set, but there is no URL in it"), "--store URL, or unset HOLDFAST_STORE")
 	}
-	for _, rawURL := range s.urls {
-		scheme, _, _ := strings.Cut(rawURL, ":")
-		if _, linked := driver.Lookup(scheme); !linked && (scheme == "etcd" || scheme == "etcds") {
-			return usageError(errors.New("this program is built without the store in etcd"),
-				"in a clone \"make build-etcd\", which makes this program with it; from the first release on: "+
-					"go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast@latest")
-		}
+	if s.needEtcd() {
+		return usageError(errors.New("this program is without the store in etcd, and finds no "+etcdProgram+" beside it or on the PATH"),
+			"go install github.com/holdfast-go/holdfast/etcdstore/cmd/"+etcdProgram+"@latest")
 	}
 	return nil
 }

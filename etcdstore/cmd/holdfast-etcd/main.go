@@ -1,5 +1,4 @@
-// Holdfast with the store in etcd: the same program as cmd/holdfast, for --store etcd://… as well.
-// It is larger and starts slower.
+// Holdfast-etcd is holdfast with the store in etcd. Holdfast executes it for --store etcd://….
 package main
 
 import (
