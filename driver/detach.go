@@ -26,7 +26,7 @@ var errCloseHangs = errors.New("the store hangs, and was not closed in time")
 // unless it has called Acquire again.
 //
 // Close waits for the calls under way for 3 s at most. A call without a deadline is not bounded.
-// The store that Detach returns is a [Notifier], an [Identifier] and an [Examiner], and does what
+// The store that Detach returns is a [Notifier] and an [Examiner], and does what
 // store does of these.
 func Detach(store Store) Store {
 	return &detachedStore{Store: store, acquiring: map[[2]string]*acquiringOwner{}}
@@ -50,9 +50,8 @@ type acquiringOwner struct {
 }
 
 var (
-	_ Notifier   = (*detachedStore)(nil)
-	_ Identifier = (*detachedStore)(nil)
-	_ Examiner   = (*detachedStore)(nil)
+	_ Notifier = (*detachedStore)(nil)
+	_ Examiner = (*detachedStore)(nil)
 )
 
 // start runs call in a goroutine that Close waits for. It runs begin first, which may be nil, under
@@ -234,15 +233,6 @@ func (d *detachedStore) Notify(f func(Notice)) (stop func()) {
 		return notifier.Notify(f)
 	}
 	return func() {}
-}
-
-// Identity implements [Identifier].
-func (d *detachedStore) Identity(ctx context.Context) (string, error) {
-	identifier, ok := d.Store.(Identifier)
-	if !ok {
-		return "", nil
-	}
-	return callDetached(d, ctx, nil, func(ctx context.Context) (string, error) { return identifier.Identity(ctx) })
 }
 
 // Examine implements [Examiner].

@@ -370,9 +370,6 @@ func TestDetachedListAndCloseOfAHungStore(t *testing.T) {
 func TestDetachedOptionalInterfaces(t *testing.T) {
 	store := driver.Detach(struct{ driver.Store }{memstore.New()})
 	store.(driver.Notifier).Notify(func(driver.Notice) {})()
-	if id, err := store.(driver.Identifier).Identity(t.Context()); id != "" || err != nil {
-		t.Errorf("Identity: %q, %v", id, err)
-	}
 }
 
 // A store that is no Notifier may not know what a claim is: it gets none.

@@ -170,17 +170,6 @@ const (
 	Lost
 )
 
-// An Identifier is a Store that can identify the place where it keeps its locks, so
-// that a quorum is not made of one server under two addresses.
-type Identifier interface {
-	Store
-
-	// Identity returns a text that is the same for all stores on one server, also if
-	// they reach it by different addresses, and different for different servers. It
-	// is "" if the server has no such text.
-	Identity(ctx context.Context) (string, error)
-}
-
 // An AcquireRequest is a request to take a name.
 type AcquireRequest struct {
 	// Name is the lock.

@@ -150,7 +150,6 @@ const (
 	busyIsHeld               bug = "busy is held"
 	remembersHeld            bug = "remembers held"
 	releasesByFirstTTL       bug = "releases by first TTL"
-	identityOfEachStore      bug = "identity of each store"
 	occupiedIsGranted        bug = "occupied is granted"
 	occupiedIsShown          bug = "occupied is shown"
 	occupiedHasNoBounds      bug = "occupied has no bounds"

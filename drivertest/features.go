@@ -31,7 +31,6 @@ const (
 	sever
 	silence
 	skew
-	identifying
 	occupy
 	busy
 )
@@ -56,7 +55,6 @@ var missingReason = []string{
 	"Backing.Sever is nil",
 	"Backing.Silence is nil",
 	"Backing.OpenSkewed is nil",
-	"the store does not implement driver.Identifier",
 	"Backing.Occupy is nil",
 	"Backing.Busy is nil",
 }
@@ -79,7 +77,6 @@ func (n features) missingReasons() string {
 func available(ctx context.Context, s driver.Store, b Backing) features {
 	var have features
 	g := s.Guarantees()
-	_, identifies := s.(driver.Identifier)
 	for need, present := range map[features]bool{
 		fencing:   g.Fencing,
 		fair:      g.Fair,
@@ -99,10 +96,8 @@ func available(ctx context.Context, s driver.Store, b Backing) features {
 		sever:     b.Sever != nil,
 		silence:   b.Silence != nil,
 		skew:      b.OpenSkewed != nil,
-
-		identifying: identifies,
-		occupy:      b.Occupy != nil,
-		busy:        b.Busy != nil,
+		occupy:    b.Occupy != nil,
+		busy:      b.Busy != nil,
 	} {
 		if present {
 			have |= need

@@ -50,26 +50,6 @@ var guaranteesCases = []testCase{
 		},
 	},
 	{
-		name:     "identity",
-		claim:    "All stores over the same locks have the same Identity.",
-		requires: identifying,
-		run: func(r *caseRun) {
-			var ids []string
-			for _, c := range []*client{r.first, r.otherStore()} {
-				ctx, cancel := r.callContext()
-				id, err := c.Store.(driver.Identifier).Identity(ctx)
-				cancel()
-				if err != nil {
-					r.Fatalf("Identity: %v", err)
-				}
-				ids = append(ids, id)
-			}
-			if ids[0] != ids[1] {
-				r.Errorf("two stores over the same locks have the identities %q", ids)
-			}
-		},
-	},
-	{
 		name:    "no-lookup",
 		claim:   "A store that does not claim Lookup refuses it with ErrUnsupported, or reports of the holds of others only that they exist.",
 		without: lookup,

@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -11,13 +10,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-func (s *refStore) Identity(context.Context) (string, error) {
-	if s.model.has(identityOfEachStore) {
-		return fmt.Sprintf("%p", s), nil
-	}
-	return "reference", nil
-}
 
 func (s *refStore) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
 	switch {

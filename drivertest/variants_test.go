@@ -447,7 +447,6 @@ var variants = []variant{
 	{bug: busyIsHeld, fails: `faults/busy`},
 	{bug: remembersHeld, fails: `faults/silence-is-not-held`},
 	{bug: releasesByFirstTTL, fails: `detached/handed-over release/after-extension`},
-	{bug: identityOfEachStore, fails: `guarantees/identity`},
 	{bug: occupiedIsGranted, fails: `strangers/acquire strangers/lookup`},
 	{bug: occupiedIsShown, fails: `strangers/acquire strangers/lookup strangers/list`},
 	{bug: occupiedHasNoBounds, fails: `strangers/acquire strangers/lookup strangers/list`},

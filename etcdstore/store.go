@@ -143,15 +143,6 @@ func (s *Store) Guarantees() driver.Guarantees {
 // Notify implements [driver.Notifier].
 func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notices.Notify(f) }
 
-// Identity implements [driver.Identifier]: the ID of the cluster.
-func (s *Store) Identity(ctx context.Context) (string, error) {
-	resp, err := s.read(ctx, clientv3.OpGet(s.prefix+"identity", clientv3.WithKeysOnly()))
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("etcd %x", resp.Header.ClusterId), nil
-}
-
 // Close implements [driver.Store]. It ends the notices, waits up to a second for the ends of leases
 // that are no longer used, and closes the client if the store was opened from a URL.
 func (s *Store) Close() error {

@@ -48,10 +48,7 @@ type Store struct {
 	tokens atomic.Pointer[savedTokens]
 }
 
-var (
-	_ driver.Notifier   = (*Store)(nil)
-	_ driver.Identifier = (*Store)(nil)
-)
+var _ driver.Notifier = (*Store)(nil)
 
 // New opens the store in a folder. Every process of this host that opens the
 // same folder shares its locks. A folder that is missing is made when the first
@@ -102,17 +99,6 @@ func (s *Store) checkNetwork(kind string) error {
 
 // Dir returns the absolute path of the store's folder.
 func (s *Store) Dir() string { return s.dir }
-
-// Identity implements [driver.Identifier]. It returns the path of the folder, without links. The
-// folder need not exist yet.
-func (s *Store) Identity(context.Context) (string, error) {
-	existing := nearestExisting(s.dir)
-	real, err := filepath.EvalSymlinks(existing)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(real, s.dir[len(existing):]), nil
-}
 
 // Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees {

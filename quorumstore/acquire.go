@@ -64,9 +64,6 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if len(s.nodes) == 1 {
 		return s.acquireAlone(ctx, req)
 	}
-	if err := s.ids.err(); err != nil {
-		return driver.AcquireResult{}, err
-	}
 	unlock, err := s.lockOwner(ctx, req.Name, req.Owner)
 	if err != nil {
 		return driver.AcquireResult{}, err
@@ -80,17 +77,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		r.all = req.Queue > 0
 		outcome, token, cut := r.collectVotes(ctx, basePause<<(n-1))
 		if outcome == verdictWon {
-			err := r.checkDistinctNodes(ctx)
-			if err == nil {
-				r.endWait()
-				res := driver.AcquireResult{Granted: true, Token: token}
-				if r.fenced {
-					res.Tokens = r.agreedTokens(token)
-				}
-				return res, nil
+			r.endWait()
+			res := driver.AcquireResult{Granted: true, Token: token}
+			if r.fenced {
+				res.Tokens = r.agreedTokens(token)
 			}
-			r.undo(ctx)()
-			return driver.AcquireResult{}, err
+			return res, nil
 		}
 		if outcome == verdictBusy && !r.confirmsHold(&seen) {
 			outcome = verdictSplit

@@ -98,15 +98,8 @@
 // the TTL, and if that happens at a majority of the nodes, the name is taken as long.
 //
 // The same node twice. Two stores that lead to one server have two votes, which makes a majority
-// worth nothing. Equal URLs are refused. Nodes that implement [driver.Identifier], as those of this
-// module do, are compared during the first Acquire, which returns [driver.ErrInvalid] if two are
-// the same server, by whatever address, database or prefix. A node that hangs then is compared when
-// it answers. If its identity request fails then, it is repeated during the next Acquire, until the
-// identity is known, or known to be unavailable. Until then it counts as a server of its own. A
-// Redis server with a user that may not run INFO, a Redis cluster, and a PostgreSQL server with a
-// user that may not run pg_control_system cannot be compared. A PostgreSQL server is identified by
-// its system identifier and the time of its start, so that servers made of one image are different
-// nodes; a primary and its standby are, too.
+// worth nothing. Equal URLs are refused. Two addresses, databases or prefixes of one server, and the
+// table and the advisory locks of one PostgreSQL server, are not noticed: list each server once.
 //
 // # Server set-up
 //

@@ -20,11 +20,10 @@ const examineTimeout = 5 * time.Second
 type examinedNode struct {
 	findings []driver.Finding
 	err      error // the node cannot be reached
-	identity string
 }
 
-// Examine implements [driver.Examiner]. It examines all nodes at the same time, and whether they
-// are different servers, of which a majority can be reached.
+// Examine implements [driver.Examiner]. It examines all nodes at the same time, and whether a
+// majority of them can be reached.
 func (s *Store) Examine(ctx context.Context, o driver.Examination) ([]driver.Finding, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -32,7 +31,7 @@ func (s *Store) Examine(ctx context.Context, o driver.Examination) ([]driver.Fin
 	examined := make([]examinedNode, len(s.nodes))
 	s.forEachNode(ctx, func(ctx context.Context, n *node) { examined[n.index] = examineNode(ctx, n, o) })
 	majority, unreachable := s.examineMajority(examined)
-	all := []driver.Finding{s.examineSize(), majority, s.examineIdentities(examined)}
+	all := []driver.Finding{s.examineSize(), majority}
 	for i, node := range examined {
 		for _, f := range node.findings {
 			f.Server = strings.TrimSuffix(fmt.Sprintf("node %d: %s", i+1, f.Server), ": ")
@@ -89,9 +88,6 @@ func examineNode(ctx context.Context, n *node, o driver.Examination) (e examined
 			return e
 		}
 	}
-	if identifier, ok := n.Store.(driver.Identifier); ok {
-		e.identity, e.err = identifier.Identity(ctx)
-	}
 	return e
 }
 
@@ -130,28 +126,4 @@ func (s *Store) examineMajority(examined []examinedNode) (driver.Finding, error)
 		return f, fmt.Errorf("no majority of the nodes can be reached: %s", text)
 	}
 	return f, nil
-}
-
-// examineIdentities checks that no server has two votes.
-func (s *Store) examineIdentities(examined []examinedNode) driver.Finding {
-	f := driver.Finding{Check: "quorum.servers", Severity: driver.SeverityOK, Found: "the nodes are different servers"}
-	first := map[string]int{} // the node of each server
-	unknown := ""
-	for i, node := range examined {
-		if node.identity == "" {
-			unknown = fmt.Sprintf("cannot tell: node %d does not identify itself", i+1)
-			continue
-		}
-		server := serverName(s.nodes[i].guarantees.Store, node.identity)
-		if other, ok := first[server]; ok {
-			f.Severity, f.Found = driver.SeverityFailure, fmt.Sprintf("nodes %d and %d are the same %s, which has two votes", other+1, i+1, server)
-			f.Want, f.Remedy = "a server of its own for each node", "another server in one of the two --store"
-			return f
-		}
-		first[server] = i
-	}
-	if unknown != "" {
-		f.Severity, f.Found, f.Want = driver.SeverityUnknown, unknown, "a server of its own for each node"
-	}
-	return f
 }

@@ -89,7 +89,6 @@ func TestReleasesJoin(t *testing.T) {
 				t.Errorf("keep %v: %v", keep, err)
 			}
 		}
-		synctest.Wait() // for the end of the request for the identity
 		if n := s.nodes[2].pending.Load(); n != 4 {
 			t.Errorf("%d requests wait, want an acquisition and three releases", n)
 		}

@@ -45,7 +45,6 @@ type Store struct {
 	drainSignal  chan struct{}   // signaled when a closed Store may be done; room for one
 	alive        context.Context // ends when Close waits no longer
 	endAlive     context.CancelFunc
-	ids          identities
 	notices      notices.Registry
 
 	mu      sync.Mutex
@@ -58,9 +57,8 @@ var _ driver.Notifier = (*Store)(nil)
 
 // New returns a Store of the given nodes. Nil options mean the defaults. Every client that is to
 // exclude the others must be given the same nodes, in any order. Each must be a place of its own
-// for locks (the same one given twice has two votes, which makes a majority meaningless). Acquire
-// returns [driver.ErrInvalid] if two nodes are found to be the same (see [driver.Identifier]). New
-// panics if there is no node, or a nil one. Nothing is dialed.
+// for locks: the same one given twice has two votes, which makes a majority meaningless. New panics
+// if there is no node, or a nil one. Nothing is dialed.
 func New(nodes []driver.Store, o *Options) *Store {
 	if len(nodes) == 0 {
 		panic("quorumstore: a quorum needs at least one store")
@@ -75,7 +73,6 @@ func New(nodes []driver.Store, o *Options) *Store {
 		drainSignal: make(chan struct{}, 1),
 		owners:      map[[2]string]*ownerState{},
 		waiters:     map[string][]*waiter{},
-		ids:         identities{names: make([]string, len(nodes))},
 	}
 	s.closing, s.beginClosing = context.WithCancel(context.Background())
 	s.alive, s.endAlive = context.WithCancel(context.Background())

@@ -52,8 +52,7 @@ func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 	return New(nodes, o), nil
 }
 
-// duplicateURLs returns the positions of two URLs that name the same store. Different URLs of one
-// store are detected when the nodes are used.
+// duplicateURLs returns the positions of two URLs that name the same store.
 func duplicateURLs(urls []string) (i, j int, same bool) {
 	seen := map[string]int{}
 	for j, raw := range urls {

@@ -213,10 +213,6 @@ func TestSilentServer(t *testing.T) {
 			want := requestBound
 			done := make(chan error)
 			verbs := calls(s, "name")
-			verbs["Identity"] = func(ctx context.Context) error {
-				_, err := s.Identity(ctx)
-				return err
-			}
 			verbs["ServerVersion"] = func(ctx context.Context) error {
 				_, err := s.ServerVersion(ctx)
 				return err

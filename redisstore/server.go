@@ -1,25 +1,6 @@
 package redisstore
 
-import (
-	"context"
-
-	"github.com/holdfast-go/holdfast/driver"
-)
-
-var _ driver.Identifier = (*Store)(nil)
-
-// Identity implements [driver.Identifier]. It returns the run ID of the server. It returns "" for a
-// cluster, and for a server that does not let the user run INFO.
-func (s *Store) Identity(ctx context.Context) (string, error) {
-	if err := s.checkUsable(ctx); err != nil || s.cluster {
-		return "", err
-	}
-	info, err := s.serverInfo(ctx)
-	if isRefusal(err) {
-		return "", nil // It would come again every time.
-	}
-	return info["run_id"], s.wrapErr(err)
-}
+import "context"
 
 // ServerVersion returns the name and version of the server, as in "Redis 7.0.15"; of a cluster,
 // those of one node. It needs the command INFO.

@@ -215,7 +215,6 @@ func TestDoctorOfQuorums(t *testing.T) {
 		"two nodes":         {urls: of("", b, c), code: exitWarned, check: "quorum.size", says: "one --store more"},
 		"four nodes":        {urls: of("", b, c, d, e), code: exitWarned, check: "quorum.size", says: "3 nodes survive as many failures"},
 		"one node":          {urls: []string{quorumstore.URL(of("", b)...)}, code: exitWarned, check: "quorum.size", says: "1 node, which may not fail"},
-		"one server twice":  {urls: append(of("", b, c), strings.Replace("redis://"+b.Addr, "127.0.0.1", "localhost", 1)), code: exitUnfit, check: "quorum.servers", says: "has two votes"},
 		"a node down":       {urls: of("", b, c, down[0]), code: exitWarned, check: "quorum.majority", says: "not all nodes can be reached"},
 		"two nodes down":    {urls: of("", b, down[0], down[1]), code: exitUnavailable, says: "no majority of the nodes can be reached"},
 		"forgetful nodes":   {urls: of("", forgetful...), code: exitWarned, check: "redis.persistence", says: "appendonly is off"},

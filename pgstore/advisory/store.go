@@ -183,15 +183,6 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	return pgclient.PreconditionErr(ctx, closed, s.configErr)
 }
 
-// Identity implements [driver.Identifier], as that of [Store] does.
-func (s *Store) Identity(ctx context.Context) (id string, err error) {
-	if err := s.checkUsable(ctx); err != nil {
-		return "", err
-	}
-	err = s.pool.QueryRow(ctx, pgclient.IdentityQuery, pgx.QueryExecModeSimpleProtocol).Scan(&id)
-	return pgclient.Identity(id, s.wrapErr(err))
-}
-
 // ServerVersion returns the name and version of the server, as in "PostgreSQL 15.18".
 func (s *Store) ServerVersion(ctx context.Context) (string, error) {
 	if err := s.checkUsable(ctx); err != nil {

@@ -12,24 +12,6 @@ import (
 // PingStatement is a ping that identifies the server process.
 const PingStatement = "SELECT pg_catalog.pg_backend_pid()"
 
-// IdentityQuery reads the identifier that a cluster of databases got when it was made, and when its
-// server was started. Copies of one data folder, and standbys, have the same identifier, but not
-// the same time. The function format is named in full, since an operator could belong to another
-// user.
-const IdentityQuery = `SELECT pg_catalog.format('%s started %s', system_identifier,
-	pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.pg_postmaster_start_time()), 'YYYY-MM-DD HH24:MI:SS.US'))
-FROM pg_catalog.pg_control_system()`
-
-// Identity returns the result of IdentityQuery. A refusal for lack of a right or of a function is
-// no error: it would come again every time.
-func Identity(id string, err error) (string, error) {
-	switch SQLState(err) {
-	case "42501", "42883":
-		return "", nil
-	}
-	return id, err
-}
-
 // VersionQuery reads the version of the server.
 const VersionQuery = "SELECT pg_catalog.current_setting('server_version'::text)"
 
