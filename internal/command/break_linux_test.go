@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-const ctrlD = "\x04"
+const ctrlC, ctrlD = "\x03", "\x04"
 
 // startBreak runs "holdfast break x" on a terminal up to its question. Its messages go to the
 // terminal, and its output to another file.

@@ -93,8 +93,8 @@ seconds.`,
 
 	root.AddCommand(newRun(c))
 	if len(args) == 0 || args[0] != "run" {
-		root.AddCommand(newLs(c), newShow(c), newWait(c), newBreak(c), newWatch(c),
-			newUI(c), newMigrate(c), newDoctor(c), newVersion(c), newCompletion(c), newMan(c))
+		root.AddCommand(newLs(c), newShow(c), newWait(c), newBreak(c),
+			newUI(c), newMigrate(c), newDoctor(c), newVersion(c))
 		root.AddCommand(newAcquire(c), newRenew(c), newRelease(c), newOnce(c), newElect(c))
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -3,8 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -16,56 +14,6 @@ import (
 
 // completionTimeout is how long the completion of a name may take after a press of the tab key.
 const completionTimeout = 2 * time.Second
-
-const completionLong = `Completion prints a script that makes the tab key complete commands, flags, and
-the names of locks, which it asks the store for.
-
-   bash        source <(holdfast completion bash)
-   zsh         source <(holdfast completion zsh)       # after compinit
-   fish        holdfast completion fish | source
-   powershell  holdfast completion powershell | Out-String | Invoke-Expression
-
-Put that line into ~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish or $PROFILE.`
-
-func newCompletion(c *cli) *cobra.Command {
-	shells := []string{"bash", "zsh", "fish", "powershell"}
-	form := "holdfast completion " + strings.Join(shells, "|")
-	return &cobra.Command{
-		Use:       "completion bash|zsh|fish|powershell",
-		Short:     "Print a script that completes commands and names of locks",
-		Long:      completionLong,
-		ValidArgs: shells,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError(fmt.Errorf("want one shell, got %d", len(args)), form)
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.finalError(cmd.Context(), printCompletion(cmd.Root(), args[0], form))
-		},
-	}
-}
-
-func printCompletion(root *cobra.Command, shell, form string) error {
-	var err error
-	switch shell {
-	case "bash":
-		err = root.GenBashCompletionV2(os.Stdout, true)
-	case "zsh":
-		err = root.GenZshCompletion(os.Stdout)
-	case "fish":
-		err = root.GenFishCompletion(os.Stdout, true)
-	case "powershell":
-		err = root.GenPowerShellCompletionWithDesc(os.Stdout)
-	default:
-		return usageError(fmt.Errorf("there is no completion for %q", shell), form)
-	}
-	if err != nil {
-		return &exitError{exitOutput, err, ""}
-	}
-	return nil
-}
 
 // completeNames lets the tab key complete the first argument of a subcommand if that is a NAME
 // or a PREFIX.

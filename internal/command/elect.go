@@ -79,20 +79,18 @@ func electFlagError(cmd *cobra.Command, err error) error {
 	return usageError(errors.New("a leader is alone: elect has no --"+flag), "holdfast run --"+flag+" NAME -- COMMAND")
 }
 
-// campaign runs the command again each time its lock was lost. In the end s describes the last
-// term.
-func (r *runCommand) campaign(sup *supervise.Supervisor, client *holdfast.Client, path string, s *status) *exitError {
+// campaign runs the command again each time its lock was lost.
+func (r *runCommand) campaign(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
 	for terms := 0; ; {
-		*s = status{Name: r.name}
-		e := r.acquireAndRun(sup, client, path, s, time.Now())
+		e := r.acquireAndRun(sup, client, path)
 		if sup.Context().Err() != nil {
 			return e
 		}
 		switch {
-		case s.Outcome == outcomeLost:
+		case e.code == exitLost:
 			terms++
 			reportError(r.messageWriter(sup), &exitError{err: fmt.Errorf("%w; standing again", e.err)})
-		case terms > 0 && errors.Is(e.err, holdfast.ErrUnavailable) && s.Outcome == outcomeUnavailable:
+		case terms > 0 && e.code == exitUnavailable && errors.Is(e.err, holdfast.ErrUnavailable):
 			select {
 			case <-time.After(electionRetryDelay):
 			case <-sup.Context().Done():

@@ -18,7 +18,7 @@ func TestSignals(t *testing.T) {
 	acceptSignals()
 	url, client := newStore(t)
 	holdLock(t, client, "x")
-	for _, command := range []string{"wait x -v", "wait x -v --timeout 1h", "watch"} {
+	for _, command := range []string{"wait x -v", "wait x -v --timeout 1h", "ls --watch"} {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 			t.Run(command+" "+sig.String(), func(t *testing.T) {
 				cmd := exec.Command("holdfast", strings.Fields(command)...)
@@ -60,7 +60,7 @@ func TestWatchWithoutReader(t *testing.T) {
 	}
 	reader.Close()
 	defer writer.Close()
-	cmd := exec.Command("holdfast", "watch", "--interval", "1h")
+	cmd := exec.Command("holdfast", "ls", "--watch")
 	cmd.Env = append(os.Environ(), "HOLDFAST_STORE="+url)
 	cmd.Stdout = writer
 	said := &strings.Builder{}

@@ -3,13 +3,17 @@ package command
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/lockview"
+	"github.com/holdfast-go/holdfast/internal/retry"
 	"github.com/holdfast-go/holdfast/pgstore/advisory"
 )
 
@@ -25,17 +29,22 @@ is cut; "holdfast show" has them. Elsewhere, and with --json, nothing is cut.
 Of postgres+advisory: it lists the keys of all advisory locks of the database
 with the sessions that hold them, and those that wait.
 
+With --watch it lists them again each second, with an empty line between, until
+it is interrupted; a store that fails later on is reported and tried again.
+
 Exit code: 0, also if there is no lock; or
    64  the command line is wrong, or the store cannot list
    69  the store cannot be reached, or a record is damaged: what can be read is
        listed
-   74  standard output cannot be written`
+   74  standard output cannot be written
+  130  --watch was interrupted (128+n for another signal n)`
 
 const lsExample = `  holdfast ls
-  holdfast ls invoices/
+  holdfast ls invoices/ --watch
   holdfast ls --json | jq -r 'select(.until and .remaining_ms < 5000) | .name'`
 
 func newLs(c *cli) *cobra.Command {
+	watch := false
 	cmd := &cobra.Command{
 		Use:     "ls [PREFIX]",
 		Short:   "List the locks that are held",
@@ -43,14 +52,48 @@ func newLs(c *cli) *cobra.Command {
 		Example: lsExample,
 		Args:    atMostOne("PREFIX"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			ctx := context.Background()
+			if !watch {
+				ctx := context.Background()
+				return c.inspect(ctx, func(client *holdfast.Client) error {
+					return c.printLocks(ctx, client, firstArg(args))
+				})
+			}
+			ctx, stop := interruptContext()
+			defer stop()
 			return c.inspect(ctx, func(client *holdfast.Client) error {
-				return c.printLocks(ctx, client, firstArg(args))
+				return c.watchLocks(ctx, client, firstArg(args))
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "list them again each second")
 	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object per line")
 	return cmd
+}
+
+// watchInterval is how often "ls --watch" lists the locks.
+const watchInterval = time.Second
+
+// watchLocks lists the locks until ctx ends or the reader of the output is gone. The first listing
+// must succeed.
+func (c *cli) watchLocks(ctx context.Context, client *holdfast.Client, prefix string) error {
+	for first := true; ; first = false {
+		err := c.printLocks(ctx, client, prefix)
+		if err == nil && !c.json {
+			err = writeOutput([]byte("\n"))
+		}
+		var failure *exitError
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, syscall.EPIPE):
+			return nil
+		case first && err != nil, errors.As(err, &failure) && failure.code == exitOutput:
+			return err
+		case err != nil:
+			c.printNotice("%w", err)
+		}
+		_ = retry.Sleep(ctx, watchInterval)
+	}
 }
 
 func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix string) error {

@@ -78,21 +78,20 @@ func newOnce(c *cli) *cobra.Command {
 var errCommandFailed = errors.New("the command has failed")
 
 // runOnce runs the command unless that was done within --every.
-func (r *runCommand) runOnce(
-	sup *supervise.Supervisor, client *holdfast.Client, path string, s *status, began time.Time,
-) *exitError {
+func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
 	if can := client.Guarantees(); !can.Keep || !can.Lookup {
-		s.Outcome = outcomeUnavailable
 		return usageError(fmt.Errorf("the %s store cannot remember that the command was run", can.Store), "another store")
 	}
 	options := &once.Options{TTL: r.ttl, MaxHold: r.maxHold, AtMostOnce: r.atMostOnce, Metadata: r.meta}
 	var result supervise.Result
 	var notRun error
-	held := false
+	var acquired time.Time
+	var length time.Duration // of the hold
 	run, err := once.Within(sup.Context(), client, r.name, r.every, options, func(ctx context.Context) error {
-		held = true
-		s.WaitedMS = time.Since(began).Milliseconds()
-		if result, notRun = r.runUnderLock(sup, client, holdfast.FromContext(ctx), path, s); notRun != nil {
+		acquired = time.Now()
+		result, notRun = r.runUnderLock(sup, client, holdfast.FromContext(ctx), path)
+		length = time.Since(acquired)
+		if notRun != nil {
 			if r.atMostOnce {
 				removeRunRecord(client, r.name)
 			}
@@ -103,20 +102,18 @@ func (r *runCommand) runOnce(
 		}
 		return nil
 	})
-	sup.SetNote(nil)
-	switch {
+	switch held := !acquired.IsZero(); {
 	case !held && err != nil:
-		return r.acquireFailed(sup, s, err)
+		return r.acquireFailed(sup, err)
 	case !held:
-		s.Outcome = outcomeBusy
 		if run.Verdict == once.Busy && checkSelfWait(sup.Context(), client, r.name) != nil {
 			return usageError(fmt.Errorf("%q is held by the holdfast that this command runs under: it can never run there", r.name), "")
 		}
 		return &exitError{err: errors.New(r.nothingToDo(run))}
 	case notRun != nil:
-		return r.startFailed(s, notRun)
+		return r.startFailed(notRun)
 	}
-	return r.commandEnded(s, result, r.releaseError(err))
+	return r.commandEnded(result, length, r.releaseError(err))
 }
 
 // removeRunRecord removes the record of a run that has not begun after all. It is called under

@@ -20,7 +20,7 @@ func TestReaderIsGone(t *testing.T) {
 	url, client := newStore(t)
 	holdLock(t, client, "held")
 	for _, line := range []string{
-		"acquire x --try", "acquire x --try --json", "ls", "ls --json", "show held", "doctor", "version", "man", "completion bash",
+		"acquire x --try", "acquire x --try --json", "ls", "ls --json", "show held", "doctor", "version",
 		"break held --yes",
 	} {
 		args := strings.Fields(line)

@@ -68,8 +68,6 @@ type runCommand struct {
 	conflictCode          uint8
 	meta                  map[string]string
 	limits                limitFlags
-	statusPath            string
-	statusFile            statusFile
 }
 
 func newRun(c *cli) *cobra.Command {
@@ -131,8 +129,6 @@ func (r *runCommand) addFlags(f *pflag.FlagSet) {
 	f.StringToStringVar(&r.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users;\n"+
 		"may be repeated, at most 16 of 1024 bytes in\n"+
 		"all")
-	f.StringVar(&r.statusPath, "status-file", "", "write how it went to this `FILE`, as JSON; - is\n"+
-		"standard output")
 	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument, for\n"+
 		"the shell")
 	f.StringVarP(&r.script, "command", "c", "", "a command for /bin/sh -c (Windows: cmd /C),\n"+
@@ -172,12 +168,7 @@ func (r *runCommand) parseArgs(flags *pflag.FlagSet, args []string) error {
 	if err := r.limits.check(); err != nil {
 		return err
 	}
-	killAfterGiven := flags.Changed("kill-after") || os.Getenv(envVar("kill-after")) != ""
-	if err := r.checkTimes(killAfterGiven); err != nil {
-		return err
-	}
-	r.statusFile, err = openStatusFile(r.statusPath)
-	return err
+	return r.checkTimes(flags.Changed("kill-after") || os.Getenv(envVar("kill-after")) != "")
 }
 
 func shellCommand(script string) []string {
@@ -191,17 +182,27 @@ func shellCommand(script string) []string {
 func (r *runCommand) runSupervised() error {
 	path, missing := findProgram(r.command[0])
 	if missing != nil {
-		return r.finishRun(os.Stderr, &status{Name: r.name, Outcome: outcomeNotStarted}, missing)
+		return r.silence(missing)
 	}
-	code, err := supervise.Run(func(sup *supervise.Supervisor) int { return r.superviseBody(sup, path) }, r.reportStuck)
+	code, err := supervise.Run(func(sup *supervise.Supervisor) int {
+		return reportError(sup, r.silence(r.withClient(sup, path)))
+	}, r.reportStuck)
 	var failed *supervise.Failure
 	switch {
 	case errors.As(err, &failed):
-		return r.finishRun(os.Stderr, r.statusFromNote(failed), &exitError{exitLost, fmt.Errorf("%w; its command was stopped", err), ""})
+		return r.silence(&exitError{exitLost, fmt.Errorf("%w; its command was stopped", err), ""})
 	case err != nil:
-		return r.finishRun(os.Stderr, &status{Name: r.name, Outcome: outcomeNotStarted}, &exitError{exitCannotRun, err, ""})
+		return r.silence(&exitError{exitCannotRun, err, ""})
 	}
 	return &exitError{code: code}
+}
+
+// silence returns the error with which the subcommand ends: err, or under --quiet its code alone.
+func (r *runCommand) silence(err *exitError) *exitError {
+	if r.quiet {
+		return &exitError{code: err.code}
+	}
+	return err
 }
 
 // reportStuck reports the processes of the command that cannot be ended.

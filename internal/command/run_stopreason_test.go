@@ -24,7 +24,7 @@ func TestStopReason(t *testing.T) {
 		{time.Second, unavailable, `it had run for as long as --max-hold allows (and release "job": store unavailable)`},
 	} {
 		r := &runCommand{maxHold: c.maxHold}
-		if got := r.stopReason(&status{HeldMS: 1000}, c.released).Error(); got != c.want {
+		if got := r.stopReason(time.Second, c.released).Error(); got != c.want {
 			t.Errorf("released with %v: %q, want %q", c.released, got, c.want)
 		}
 	}

@@ -14,72 +14,54 @@ import (
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-// superviseBody holds the lock while the command runs, and returns the exit code.
-func (r *runCommand) superviseBody(sup *supervise.Supervisor, path string) int {
-	began := time.Now()
-	s := &status{Name: r.name}
-	return reportError(sup, r.finishRun(sup, s, r.withClient(sup, path, s, began)))
-}
-
-// withClient opens the store, runs the command under the lock, and records the outcome in s.
-func (r *runCommand) withClient(sup *supervise.Supervisor, path string, s *status, began time.Time) *exitError {
+// withClient opens the store, and runs the command under the lock.
+func (r *runCommand) withClient(sup *supervise.Supervisor, path string) *exitError {
 	client, err := r.store.openClient(sup.Context(), r.clientConfig(sup))
 	if err != nil {
-		s.Outcome = outcomeUnavailable
 		return exitErrorFor(err)
 	}
 	defer client.Close() // Release has already reported what Close could report
 	if r.elect {
-		return r.campaign(sup, client, path, s)
+		return r.campaign(sup, client, path)
 	}
 	if r.once {
-		return r.runOnce(sup, client, path, s, began)
+		return r.runOnce(sup, client, path)
 	}
-	return r.acquireAndRun(sup, client, path, s, began)
+	return r.acquireAndRun(sup, client, path)
 }
 
 // acquireAndRun acquires the lock, runs the command under it, and gives it back.
-func (r *runCommand) acquireAndRun(
-	sup *supervise.Supervisor, client *holdfast.Client, path string, s *status, began time.Time,
-) *exitError {
+func (r *runCommand) acquireAndRun(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
 	options := &holdfast.Options{TTL: r.ttl, MinHold: r.minHold, MaxHold: r.maxHold, Metadata: r.meta}
 	r.limits.apply(options)
 	lock, err := r.acquireLock(sup.Context(), sup, client, r.name, options, r.try, r.wait)
-	s.WaitedMS = time.Since(began).Milliseconds()
 	if err != nil {
 		if errors.Is(err, holdfast.ErrHeld) {
 			err = r.limits.explainRefusal(sup.Context(), client, r.name, err)
 		}
-		return r.acquireFailed(sup, s, err)
+		return r.acquireFailed(sup, err)
 	}
-	result, err := r.runUnderLock(sup, client, lock, path, s)
+	acquired := time.Now()
+	result, err := r.runUnderLock(sup, client, lock, path)
+	held := time.Since(acquired)
 	released := lock.Release()
-	sup.SetNote(nil)
 	if err != nil {
-		return r.startFailed(s, err)
+		return r.startFailed(err)
 	}
-	return r.commandEnded(s, result, released)
+	return r.commandEnded(result, held, released)
 }
 
 // runUnderLock runs the command under a lock.
 func (r *runCommand) runUnderLock(
-	sup *supervise.Supervisor, client *holdfast.Client, lock *holdfast.Lock, path string, s *status,
+	sup *supervise.Supervisor, client *holdfast.Client, lock *holdfast.Lock, path string,
 ) (supervise.Result, error) {
-	acquired := time.Now()
-	s.Token, s.Holder = lock.Token(), lock.Holder()
-	s.saveNote(sup, acquired)
-	if err := r.statusFile.removeOld(); err != nil {
-		return supervise.Result{}, err
-	}
 	r.extendShortLease(sup.Context(), lock)
 	command, err := r.buildCommand(path, client, lock)
 	if err != nil {
 		return supervise.Result{}, err
 	}
 	defer closeFiles(command.Pin)
-	result, err := sup.Run(command, lock)
-	s.HeldMS = time.Since(acquired).Milliseconds()
-	return result, err
+	return sup.Run(command, lock)
 }
 
 // extendShortLease gives the lock its TTL if less of it is left than a renewal in time leaves. A lock
@@ -171,19 +153,13 @@ func environWith(set map[string]string) []string {
 }
 
 // acquireFailed explains why there is no lock.
-func (r *runCommand) acquireFailed(sup *supervise.Supervisor, s *status, err error) *exitError {
+func (r *runCommand) acquireFailed(sup *supervise.Supervisor, err error) *exitError {
 	var interrupt *supervise.Interrupt
 	if errors.As(context.Cause(sup.Context()), &interrupt) {
-		s.Outcome = outcomeInterrupted
 		return &exitError{code: interrupt.Code()}
 	}
 	e := exitErrorFor(err)
-	s.Outcome = outcomeUnavailable
-	switch {
-	case errors.Is(err, errSelfWait):
-		s.Outcome = outcomeBusy
-	case e.code == exitBusy:
-		s.Outcome = outcomeBusy
+	if !errors.Is(err, errSelfWait) && e.code == exitBusy {
 		e.code = int(r.conflictCode)
 		if !r.try {
 			e.hint = "--wait with more time"
@@ -193,47 +169,35 @@ func (r *runCommand) acquireFailed(sup *supervise.Supervisor, s *status, err err
 }
 
 // startFailed explains why there is a lock but no command.
-func (r *runCommand) startFailed(s *status, err error) *exitError {
-	s.Outcome = outcomeNotStarted
+func (r *runCommand) startFailed(err error) *exitError {
 	var interrupt *supervise.Interrupt
 	var e *exitError
 	switch {
 	case errors.As(err, &e):
 		return e
 	case errors.As(err, &interrupt):
-		s.Outcome = outcomeInterrupted
 		return &exitError{code: interrupt.Code()}
 	case errors.Is(err, supervise.ErrLate), errors.Is(err, supervise.ErrAbandoned):
-		s.Outcome = outcomeLost
 		return &exitError{exitLost, err, ""}
 	}
 	return cannotExecute(r.command[0], err)
 }
 
-// commandEnded derives the outcome from the end of the command and of the lock.
-func (r *runCommand) commandEnded(s *status, result supervise.Result, released error) *exitError {
-	s.CommandExitCode = &result.Code
-	if !result.Lost.IsZero() {
-		s.LostAt = &result.Lost
-	}
+// commandEnded derives the exit code from the end of the command and of the lock.
+func (r *runCommand) commandEnded(result supervise.Result, held time.Duration, released error) *exitError {
 	switch {
 	case result.Abandoned:
-		s.Outcome = outcomeAbandoned
 		return &exitError{exitLost, errors.New("the command was killed, since holdfast was"), ""}
 	case result.Stopped:
-		s.Outcome = outcomeLost
-		return &exitError{exitLost, fmt.Errorf("the command was stopped: %w", r.stopReason(s, released)), ""}
+		return &exitError{exitLost, fmt.Errorf("the command was stopped: %w", r.stopReason(held, released)), ""}
 	case released != nil:
-		s.Outcome = outcomeUnconfirmed
 		return &exitError{exitUnconfirmed, fmt.Errorf("the command has ended with exit code %d, but: %w", result.Code, released), ""}
 	}
-	s.Outcome = outcomeDone
 	return &exitError{code: result.Code}
 }
 
 // stopReason returns why a command was stopped.
-func (r *runCommand) stopReason(s *status, released error) error {
-	held := time.Duration(s.HeldMS) * time.Millisecond
+func (r *runCommand) stopReason(held time.Duration, released error) error {
 	reason := errors.New("the lock could not be renewed in time")
 	if r.maxHold > 0 && held > r.maxHold-r.killAfter-2*supervise.Margin {
 		reason = errors.New("it had run for as long as --max-hold allows")

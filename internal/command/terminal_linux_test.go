@@ -20,9 +20,8 @@ type console struct {
 	master *os.File
 	ended  chan struct{}
 
-	mu     sync.Mutex
-	screen *fakeTerminal
-	all    []byte
+	mu  sync.Mutex
+	all []byte // that was written
 }
 
 // newConsole prepares a terminal for "holdfast ARGS".
@@ -34,8 +33,10 @@ func newConsole(t *testing.T, store string, columns, rows int, args ...string) *
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { master.Close() })
-	c := &console{t: t, master: master, screen: &fakeTerminal{columns: columns, rows: rows}, ended: make(chan struct{})}
-	c.resize(columns, rows)
+	if err := pty.Setsize(master, &pty.Winsize{Cols: uint16(columns), Rows: uint16(rows)}); err != nil {
+		t.Fatal(err)
+	}
+	c := &console{t: t, master: master, ended: make(chan struct{})}
 	c.cmd = exec.Command("holdfast", args...)
 	c.cmd.Env = append(os.Environ(), "HOLDFAST_STORE="+store, "TERM=xterm", "NO_COLOR=")
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = slave, slave, slave
@@ -68,18 +69,7 @@ func (c *console) readOutput() {
 		}
 		c.mu.Lock()
 		c.all = append(c.all, data[:n]...)
-		c.screen.write(data[:n])
 		c.mu.Unlock()
-	}
-}
-
-func (c *console) resize(columns, rows int) {
-	c.t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.screen.resize(columns, rows)
-	if err := pty.Setsize(c.master, &pty.Winsize{Cols: uint16(columns), Rows: uint16(rows)}); err != nil {
-		c.t.Fatal(err)
 	}
 }
 
@@ -90,28 +80,14 @@ func (c *console) typeKeys(keys string) {
 	}
 }
 
-// waitScreen waits until the text on the screen fulfils a condition.
-func (c *console) waitScreen(what string, done func(lines []string) bool) {
-	c.t.Helper()
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		c.mu.Lock()
-		lines, fault := c.screen.lines(), c.screen.fault
-		c.mu.Unlock()
-		if fault != "" {
-			c.t.Fatal(fault)
-		}
-		if done(lines) {
-			return
-		}
-		if time.Since(began) > testTimeout {
-			c.t.Fatalf("no %s on the screen:\n%s", what, strings.Join(lines, "\n"))
-		}
-	}
-}
-
+// waitText waits until a text was written to the terminal.
 func (c *console) waitText(text string) {
 	c.t.Helper()
-	c.waitScreen(text, func(lines []string) bool { return strings.Contains(strings.Join(lines, "\n"), text) })
+	for began := time.Now(); !strings.Contains(c.text(), text); time.Sleep(time.Millisecond) {
+		if time.Since(began) > testTimeout {
+			c.t.Fatalf("no %q on the terminal:\n%s", text, c.text())
+		}
+	}
 }
 
 // exitCode waits for the end, and returns the exit code.

@@ -58,8 +58,7 @@ type scenario struct {
 	Report    string
 	Hold      string
 	Pin       bool // pin what is held
-	Note      string
-	Terms     int // how often to lose a lease and to run a command under the next
+	Terms     int  // how often to lose a lease and to run a command under the next
 }
 
 // An outcome is what a supervisor found when Run had returned.
@@ -80,7 +79,7 @@ func runScenario(text string) int {
 	}
 	code, err := Run(sc.superviseBody, func(w io.Writer, pids []int) { fmt.Fprintln(w, "stuck:", pids) })
 	if failed := (*Failure)(nil); errors.As(err, &failed) {
-		fmt.Fprintf(os.Stderr, "parent: %v, %.3f s ago, %s\n", err, time.Since(failed.Lost).Seconds(), failed.Note)
+		fmt.Fprintf(os.Stderr, "parent: %v, %.3f s ago\n", err, time.Since(failed.Lost).Seconds())
 		return 121
 	}
 	if err != nil {
@@ -104,7 +103,6 @@ func (sc *scenario) superviseBody(sup *Supervisor) int {
 		return sc.runTerms(sup)
 	}
 	fmt.Fprint(sup, sc.Say)
-	sup.SetNote([]byte(sc.Note))
 	lease := newLease(sc, sup)
 	cmd := &Command{
 		Path:      sc.Args[0],

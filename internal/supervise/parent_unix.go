@@ -96,7 +96,7 @@ func runParent(reportStuck func(w io.Writer, pids []int)) (int, error) {
 	p.announceReady()
 	code := p.eventLoop()
 	if p.failure != nil {
-		return code, &Failure{Err: p.failure, Lost: p.lostAt, Note: p.state.readNote()}
+		return code, &Failure{Err: p.failure, Lost: p.lostAt}
 	}
 	return code, nil
 }

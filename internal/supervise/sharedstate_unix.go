@@ -4,7 +4,6 @@ package supervise
 
 import (
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -30,29 +29,6 @@ type sharedState struct {
 
 	// keepFilesOpen is 1 while the parent has to keep open the files that it was sent.
 	keepFilesOpen atomic.Int64
-
-	// noteSize is the length of note, 0 while note is being written.
-	noteSize atomic.Int64
-	note     [maxNote]byte
-}
-
-// maxNote is the maximum size of a note. It fits into the smallest page.
-const maxNote = 3 << 10
-
-// setNote replaces the note. A note that is too long leaves none.
-func (s *sharedState) setNote(note []byte) {
-	s.noteSize.Store(0)
-	if n := copy(s.note[:], note); n == len(note) {
-		s.noteSize.Store(int64(n))
-	}
-}
-
-// readNote returns the note, nil if there is none.
-func (s *sharedState) readNote() []byte {
-	if n := s.noteSize.Load(); n > 0 && n <= maxNote {
-		return slices.Clone(s.note[:n])
-	}
-	return nil
 }
 
 // newSharedState creates a shared state and returns the file to pass to the supervisor.

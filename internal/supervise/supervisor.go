@@ -48,9 +48,6 @@ type Failure struct {
 
 	// Lost is when the parent noticed the failure.
 	Lost time.Time
-
-	// Note is the last note of [Supervisor.SetNote], nil if there was none.
-	Note []byte
 }
 
 func (f *Failure) Error() string { return f.Err.Error() }
@@ -170,10 +167,6 @@ func (s *Supervisor) Context() context.Context { return s.ctx }
 
 // Parent returns the process id of the process that the user has started.
 func (s *Supervisor) Parent() int { return s.parent.pid }
-
-// SetNote leaves a text of at most 3 KiB for the parent, which returns it in the [Failure] if
-// the supervisor does not end in good order.
-func (s *Supervisor) SetNote(text []byte) { s.parent.setNote(text) }
 
 // Renewed reports that the deadline of the lease has moved. Without a call, the supervisor
 // notices that only when the old deadline has come near.

@@ -189,8 +189,6 @@ func (p *parentHandle) clearDeadlines() {
 	_ = p.conn.trySend([]byte{0})
 }
 
-func (p *parentHandle) setNote(text []byte) { p.state.setNote(text) }
-
 // forwardSignal sends a signal to the command. Where the command is in the group of the parent,
 // the terminal has already sent the signals of its keyboard to it. Many programs would take a
 // second one for "at once".

@@ -34,9 +34,6 @@ func (p *parentHandle) setDeadlines(_, _ instant) {}
 
 func (p *parentHandle) clearDeadlines() {}
 
-// setNote does nothing: there is no parent to read the note.
-func (p *parentHandle) setNote([]byte) {}
-
 func (p *parentHandle) parentActed() bool { return false }
 
 // forwardSignal does nothing: the console sends Ctrl-C and Ctrl-Break to the command as well.
