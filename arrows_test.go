@@ -18,7 +18,7 @@ var arrows = map[string][]string{
 	"memstore":    {"driver", "internal/lockqueue", "internal/notices"},
 	"etcdstore":   {"driver", "internal/batch", "internal/notices", "internal/retry", "internal/transport", "go.etcd.io/etcd", "google.golang.org", "go.uber.org", "golang.org/x", "github.com/coreos/go-semver", "github.com/coreos/go-systemd", "github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway"},
 	"filestore":   {"driver", "internal/notices", "internal/retry", "golang.org/x/sys"},
-	"quorumstore": {"driver", "internal/notices", "internal/quorumbatch", "internal/retry"},
+	"quorumstore": {"driver", "internal/retry"},
 	"pgstore":     {"driver", "internal/batch", "internal/notices", "internal/retry", "internal/transport", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
 
 	"pgstore/advisory": {"driver", "internal/notices", "internal/retry", "internal/transport", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
@@ -33,7 +33,7 @@ var arrows = map[string][]string{
 	"ratelimit":       {"", "driver", "internal/retry"},
 
 	"lockui":     {"", "driver", "internal/lockview"},
-	"redisstore": {"driver", "internal/batch", "internal/notices", "internal/quorumbatch", "internal/retry", "internal/transport", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
+	"redisstore": {"driver", "internal/batch", "internal/notices", "internal/retry", "internal/transport", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
 }
 
 func TestImportArrows(t *testing.T) {

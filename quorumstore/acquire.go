@@ -30,10 +30,7 @@ const (
 // cannot serve now would make a majority, it is a [driver.RetryError] around the Error, with the
 // time after which they will.
 //
-// A request with Queue gets notices of the nodes, and no places: see [Store.Notify]. An owner that
-// does not wait yet requests them in a second vote, after one has found the name held, if there is
-// time for it. A minority of nodes often has the release of the last hold still before it, and
-// would take part in a wait that is over when it begins.
+// A request with Queue gets no place and no notices: its owner tries again.
 //
 // Requests under way are awaited, to the deadline of ctx and for Options.Timeout at most. The
 // cancellation of ctx ends the pauses between them.
@@ -43,7 +40,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err := s.checkUsable(ctx); err != nil {
 		return driver.AcquireResult{}, err
 	}
-	if req.Claim && !req.NoPlace {
+	if req.Claim {
 		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: nodes may admit different owners", driver.ErrUnsupported)
 	}
 	if req.Limit > 0 || req.Weight != 0 {
@@ -54,13 +51,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: shared requests that cross get different tokens on different nodes",
 			driver.ErrUnsupported)
 	}
-	queue := req.Queue
-	if queue > 0 {
-		req.NoPlace = true
-		if !s.prolongWaiter(&req, req.Claim || len(s.nodes) == 1) {
-			req.Queue = 0
-		}
-	}
+	req.Queue = 0
 	if len(s.nodes) == 1 {
 		return s.acquireAlone(ctx, req)
 	}
@@ -74,10 +65,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	var seen driver.Record
 	for n := 1; ; n++ {
 		r := s.newRound(req)
-		r.all = req.Queue > 0
 		outcome, token, cut := r.collectVotes(ctx, basePause<<(n-1))
 		if outcome == verdictWon {
-			r.endWait()
 			res := driver.AcquireResult{Granted: true, Token: token}
 			if r.fenced {
 				res.Tokens = r.agreedTokens(token)
@@ -91,14 +80,10 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		switch {
 		case cut != nil && outcome != verdictBusy:
 			return driver.AcquireResult{}, r.acquireError("cut short", cut)
-		case cut == nil && req.Queue < queue && s.timeFor(ctx, took) &&
-			(outcome == verdictBusy || outcome != verdictUnavailable && n == maxRounds-1):
-			req.Queue = queue
-			s.prolongWaiter(&req, true)
 		case outcome == verdictBusy || outcome == verdictUnavailable || n >= maxRounds:
 			return r.finalResult(outcome, waitUndone())
 		}
-		if outcome == verdictSplit || outcome != verdictBusy && n > 1 {
+		if outcome == verdictSplit || n > 1 {
 			pause := max(basePause, took) << (n - 1)
 			if err := s.sleep(ctx, rand.N(min(pause, s.timeout))+1); err != nil {
 				return driver.AcquireResult{}, r.acquireError("cut short", err)
@@ -109,12 +94,6 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 			req.Floor = s.raisedFloor(floor, r.greatestToken(), took)
 		}
 	}
-}
-
-// timeFor reports whether another vote that takes so long can end before ctx and the Store do.
-func (s *Store) timeFor(ctx context.Context, took time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() == nil && s.closing.Err() == nil && (!ok || time.Until(deadline) > took)
 }
 
 // lockOwner waits until no other Acquire of an owner is under way: the releases of one must not end
@@ -171,7 +150,7 @@ func (r *round) finalResult(outcome verdict, undone bool) (driver.AcquireResult,
 	case verdictUnavailable:
 		return none, r.unreachableError(undone)
 	}
-	return driver.AcquireResult{Queued: r.isQueued(), Held: r.describeRefusal()}, nil
+	return driver.AcquireResult{Held: r.describeRefusal()}, nil
 }
 
 // acquireAlone forwards an attempt to the only node. After an error, what the node has is open.
@@ -182,8 +161,5 @@ func (s *Store) acquireAlone(ctx context.Context, req driver.AcquireRequest) (dr
 	if err != nil || !v.cast || v.err != nil {
 		return driver.AcquireResult{}, r.acquireError("not acquired", err)
 	}
-	if v.granted {
-		r.endWait()
-	}
-	return driver.AcquireResult{Granted: v.granted, Token: v.token, Tokens: v.tokens, Queued: r.isQueued(), Held: v.held}, nil
+	return driver.AcquireResult{Granted: v.granted, Token: v.token, Tokens: v.tokens, Held: v.held}, nil
 }

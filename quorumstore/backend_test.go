@@ -93,9 +93,6 @@ func orNone(rec *driver.Record) driver.Record {
 	return *rec
 }
 
-// Notify passes on the notices to all clients of the server.
-func (b *backend) Notify(f func(driver.Notice)) (stop func()) { return b.notices.Notify(f) }
-
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	list, err := call(ctx, b, faultstore.Lookup, func(store *memstore.Store) (iter.Seq2[driver.Record, error], error) {
 		return store.List(ctx, prefix), nil

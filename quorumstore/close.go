@@ -27,7 +27,6 @@ func (s *Store) Close() error {
 	s.beginClosing()
 	s.drain()
 	s.endAlive()
-	s.endNotices()
 	if !s.ownsNodes {
 		return nil
 	}

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/notices"
-	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -23,10 +20,7 @@ type cluster []*server
 type server struct {
 	tb    testing.TB
 	ahead time.Duration // of its clock against ours
-	batch bool          // its clients send batches
 	over  chan struct{} // closed when the test is over
-
-	notices notices.Registry // of all clients
 
 	mu    sync.Mutex
 	store *memstore.Store
@@ -49,7 +43,7 @@ func newCluster(tb testing.TB, size int) cluster {
 func (c cluster) connect() []*conn {
 	var conns []*conn
 	for _, s := range c {
-		conns = append(conns, &conn{faultstore.Wrap(&backend{server: s}), s.batch})
+		conns = append(conns, &conn{faultstore.Wrap(&backend{server: s})})
 	}
 	return conns
 }
@@ -73,12 +67,9 @@ func stores(conns []*conn) []driver.Store {
 
 // restart makes the server forget everything.
 func (s *server) restart() {
-	store := memstore.New()
-	store.Notify(s.notices.Send)
 	s.mu.Lock()
-	s.store = store
-	s.mu.Unlock()
-	s.notices.Send(driver.Notice{Kind: driver.Ask}) // Clients may have missed others.
+	defer s.mu.Unlock()
+	s.store = memstore.New()
 }
 
 // set makes every request to the server meet with a fault; nil ends that.
@@ -142,28 +133,7 @@ func jitter(upTo time.Duration) faultstore.Fault {
 }
 
 // A conn is a client's store of one server, with faults of its own.
-type conn struct {
-	*faultstore.Store
-	batch bool // it takes batches
-}
-
-func init() {
-	quorumbatch.Register(func(store driver.Store) quorumbatch.SendBatch {
-		if c, ok := store.(*conn); ok && c.batch {
-			return c.sendBatch
-		}
-		return nil
-	})
-}
-
-// sendBatch makes requests beside each other, in the reverse of their order.
-func (c *conn) sendBatch(ctx context.Context, reqs []*quorumbatch.Request) {
-	var group sync.WaitGroup
-	for _, r := range slices.Backward(reqs) {
-		group.Go(func() { r.Send(ctx, c) })
-	}
-	group.Wait()
-}
+type conn struct{ *faultstore.Store }
 
 // Guarantees are those of a server that keeps everything in memory.
 func (c *conn) Guarantees() driver.Guarantees {

@@ -32,10 +32,8 @@
 // is no node that the hosts share).
 //
 // A quorum is never Fair: nodes get the requests in different orders, and would admit different
-// owners. Its waiters have no places at the nodes, also at those that are Fair. They get notices: a
-// vote against an owner that waits requests the notices of that node, without another request. An
-// owner is notified when so many nodes have sent notices that a hold which had a majority may have
-// none. Where no majority of the nodes sends notices, waiters try at intervals.
+// owners. Its waiters have no places at the nodes, also at those that are Fair, and get no notices:
+// they try again after pauses of up to 250 ms (holdfast.Backoff).
 //
 // Shared and limited holds are not supported, also if all nodes support them. N nodes that each
 // admit L holders admit up to N*L/(N/2+1) that have a majority: 3 holders with a Limit of 2 on 3

@@ -17,7 +17,9 @@ type fanOut[T any] struct {
 	timeout  time.Duration   // how long the caller waits
 	deadline time.Time       // of the requests: after twice the timeout
 	caller   context.Context // for its values alone
-	decided  chan struct{}   // closed when no more replies are counted
+	ctx      context.Context // of the requests: it ends at their deadline, with Close, and with the last reply
+	cancel   context.CancelFunc
+	decided  chan struct{} // closed when no more replies are counted
 
 	// count is called with the reply of each node, one at a time, and reports whether the replies
 	// decide. It is set before the requests are sent, or is nil.
@@ -27,8 +29,6 @@ type fanOut[T any] struct {
 	late func(node int, value T)
 
 	mu      sync.Mutex
-	ctx     context.Context // of the requests; nil before the first that needs it
-	cancel  context.CancelFunc
 	values  []T     // of each node that has replied
 	errs    []error // of each node, errNoReply before its reply is counted
 	missing int     // replies to come
@@ -54,29 +54,18 @@ func newFanOut[T any](ctx context.Context, s *Store, timeout time.Duration) *fan
 	for i := range f.errs {
 		f.errs[i] = errNoReply
 	}
+	f.ctx, f.cancel = s.requestContext(ctx, f.deadline)
 	return f
-}
-
-// context returns the context of the requests, which ends at their deadline, with Close, and with
-// the last reply. It is made when it is first needed: a batch of requests has a context of its own.
-func (f *fanOut[T]) context() context.Context {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ctx == nil {
-		f.ctx, f.cancel = f.s.requestContext(f.caller, f.deadline)
-	}
-	return f.ctx
 }
 
 // send sends a request to each node, on a goroutine of its own.
 func (f *fanOut[T]) send(request func(context.Context, *node) (T, error)) *fanOut[T] {
-	ctx := f.context()
 	for _, n := range f.s.nodes {
 		f.s.beginRequest(n)
 		go func() {
 			var value T
-			err := n.call(ctx, func() (err error) {
-				value, err = request(ctx, n)
+			err := n.call(f.ctx, func() (err error) {
+				value, err = request(f.ctx, n)
 				return err
 			})
 			f.receive(n.index, value, err)
@@ -99,7 +88,7 @@ func (f *fanOut[T]) receive(node int, value T, err error) {
 	} else if f.late != nil {
 		f.late(node, value)
 	}
-	if f.missing == 0 && f.cancel != nil {
+	if f.missing == 0 {
 		f.cancel()
 	}
 }

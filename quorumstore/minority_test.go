@@ -84,12 +84,6 @@ func TestMajorityHungIsAnErrorInTime(t *testing.T) {
 			},
 			"Lookup": func() error { _, _, err := s.Lookup(t.Context(), name); return err },
 			"Break":  func() error { _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: name}); return err },
-			"Acquire by a waiter": func() error {
-				waiter := request("waiter")
-				waiter.Queue = queueTime
-				_, err := s.Acquire(t.Context(), waiter)
-				return err
-			},
 		} {
 			var err error
 			d := took(func() { err = call() })

@@ -3,12 +3,10 @@ package quorumstore
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // An ownerState is what is in flight, waits or is in doubt for one owner of one name. It exists
@@ -20,7 +18,6 @@ type ownerState struct {
 	// Guarded by Store.mu.
 	refs   int
 	queues []nodeQueue // one for each node
-	waiter *waiter     // nil if the owner does not wait
 }
 
 // A nodeQueue sends the requests of one owner to one node, one after the other: a release is sent
@@ -37,18 +34,23 @@ type nodeQueue struct {
 	doubtUntil time.Time // see doubtTime
 }
 
-// A nodeRequest is an acquisition or a release at one node, and its reply.
+// A nodeRequest is an acquisition or a release at one node.
 type nodeRequest struct {
-	quorumbatch.Request
+	acquire *driver.AcquireRequest // nil for a release
+	release driver.ReleaseRequest
 	owner   *ownerState
-	callers []*fanOut[*quorumbatch.Request] // those that get the reply; none if it is sent again
+	callers []*fanOut[reply] // those that get the reply; none if it is sent again
 
-	undoes *nodeRequest // the acquisition that a release undoes; nil if it is sent in any case
-	resent int          // how often a release was sent before
-	sentAs int          // nodeQueue.sent when it was first sent
+	undoes  *nodeRequest // the acquisition that a release undoes; nil if it is sent in any case
+	resent  int          // how often a release was sent before
+	sentAs  int          // nodeQueue.sent when it was first sent
+	mayHold bool         // an acquisition has ended, and may have left a hold
+}
 
-	sent    *quorumbatch.Request // what the node gets when its turn has come: see prepare
-	mayHold bool                 // an acquisition has ended, and may have left a hold
+// A reply is that of a node to a nodeRequest.
+type reply struct {
+	driver.AcquireResult
+	released bool
 }
 
 // Reasons not to send a request to a node. Nothing was sent.
@@ -84,19 +86,16 @@ func (s *Store) unrefOwner(o *ownerState) {
 }
 
 // enqueueAll puts a request of an owner into the queues of all nodes. The replies go to f.
-func (s *Store) enqueueAll(name, owner string, req quorumbatch.Request, f *fanOut[*quorumbatch.Request]) []nodeRequest {
-	requests, callers := make([]nodeRequest, len(s.nodes)), []*fanOut[*quorumbatch.Request]{f}
+func (s *Store) enqueueAll(name, owner string, req nodeRequest, f *fanOut[reply]) []nodeRequest {
+	requests := make([]nodeRequest, len(s.nodes))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.refOwner(name, owner)
-	if req.Acquire == nil {
-		s.endWaiter(o) // It has given up.
-	}
+	req.owner, req.callers = s.refOwner(name, owner), []*fanOut[reply]{f}
 	for i, n := range s.nodes {
-		requests[i] = nodeRequest{Request: req, owner: o, callers: callers}
+		requests[i] = req
 		s.enqueue(n, &requests[i])
 	}
-	s.unrefOwner(o)
+	s.unrefOwner(req.owner)
 	return requests
 }
 
@@ -105,18 +104,18 @@ func (s *Store) enqueueAll(name, owner string, req quorumbatch.Request, f *fanOu
 func (s *Store) enqueue(n *node, r *nodeRequest) {
 	q := &r.owner.queues[n.index]
 	for _, w := range q.waiting {
-		if w.Acquire != nil && w.callers[0].isDecided() { // The grant is not needed any more.
+		if w.acquire != nil && w.callers[0].isDecided() { // The grant is not needed any more.
 			s.cancel(n, w)
 			break // There is no other: see nodeQueue.
 		}
 	}
-	if i := len(q.waiting) - 1; i >= 0 && r.Acquire == nil {
-		if last := q.waiting[i]; last.Acquire == nil && (last.Release.Keep > 0) == (r.Release.Keep > 0) {
-			undecided := slices.DeleteFunc(slices.Clone(last.callers), (*fanOut[*quorumbatch.Request]).isDecided)
+	if i := len(q.waiting) - 1; i >= 0 && r.acquire == nil {
+		if last := q.waiting[i]; last.acquire == nil && (last.release.Keep > 0) == (r.release.Keep > 0) {
+			undecided := slices.DeleteFunc(slices.Clone(last.callers), (*fanOut[reply]).isDecided)
 			last.callers = append(undecided, r.callers...)
 			last.undoes = nil
 			if r.resent == 0 { // The later release decides how long the name is kept.
-				last.Release, last.resent = r.Release, 0
+				last.release, last.resent = r.release, 0
 			}
 			return
 		}
@@ -143,101 +142,82 @@ func (s *Store) cancel(n *node, r *nodeRequest) bool {
 	return true
 }
 
-// startNext makes the first request that waits the current one, and has it sent: at once, or with
-// the next batch of the node. The caller holds s.mu.
+// startNext makes the first request that waits the current one, and sends it. The caller holds s.mu.
 func (s *Store) startNext(n *node, q *nodeQueue) {
 	if q.current = nil; len(q.waiting) == 0 {
 		return
 	}
 	r := q.waiting[0]
 	q.current, q.waiting = r, q.waiting[1:]
-	if n.batches {
-		n.waiting = append(n.waiting, r)
-		s.startSender(n)
-		return
-	}
-	go func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.send(n, []*nodeRequest{r})
-	}()
+	go s.send(n, r)
 }
 
-// send sends current requests of queues to a node, delivers the replies, and starts the requests
-// behind them. The caller holds s.mu, which is unlocked while the node has the requests.
-func (s *Store) send(n *node, requests []*nodeRequest) {
-	batch := make([]*quorumbatch.Request, 0, len(requests))
-	for _, r := range requests {
-		if s.prepare(n, r); r.sent != nil {
-			batch = append(batch, r.sent)
-		}
-	}
+// send sends the current request of a queue to a node, delivers the reply, and starts the request
+// behind it.
+func (s *Store) send(n *node, r *nodeRequest) {
+	s.mu.Lock()
+	sent, err := s.prepare(n, r)
 	s.mu.Unlock()
-	if len(batch) > 0 {
-		ctx, cancel := s.sendContext(requests)
-		err := n.call(ctx, func() error {
-			n.sendBatch(ctx, batch)
-			if slices.ContainsFunc(batch, func(r *quorumbatch.Request) bool { return r.Err == nil }) {
-				return nil
+	var got reply
+	var sentErr error
+	if sent != nil {
+		ctx, cancel := s.sendContext(r)
+		sentErr = n.call(ctx, func() (err error) {
+			if sent.acquire != nil {
+				got.AcquireResult, err = n.Acquire(ctx, *sent.acquire)
+			} else {
+				got.released, err = n.Release(ctx, sent.release)
 			}
-			return batch[0].Err
+			return err
 		})
 		cancel()
-		if err == errUnresponsive {
-			for _, r := range batch {
-				r.Err = err
-			}
-		}
 	}
-	for _, r := range requests {
-		for _, f := range r.callers {
-			f.receive(n.index, &r.Request, r.Err)
-		}
+	if sent == r {
+		err = sentErr
 	}
-	runtime.Gosched() // The callers make their next requests at once: the next batch is larger.
+	for _, f := range r.callers {
+		f.receive(n.index, got, err)
+	}
 	s.mu.Lock()
-	for _, r := range requests {
-		s.recordSent(n, r)
-		s.startNext(n, &r.owner.queues[n.index])
-		s.unrefOwner(r.owner)
-		s.endRequest(n)
+	defer s.mu.Unlock()
+	if sent != nil {
+		s.recordSent(n, r, sent, got, sentErr)
 	}
+	s.startNext(n, &r.owner.queues[n.index])
+	s.unrefOwner(r.owner)
+	s.endRequest(n)
 }
 
 // prepare decides what the node gets when the turn of a request has come: the request, nothing, or,
 // while a release is in doubt, that release again in place of an acquisition. If it is not the
-// request, r.Err is the reason. The caller holds s.mu.
-func (s *Store) prepare(n *node, r *nodeRequest) {
+// request, the error is the reason. The caller holds s.mu.
+func (s *Store) prepare(n *node, r *nodeRequest) (sent *nodeRequest, err error) {
 	q, now := &r.owner.queues[n.index], time.Now()
 	superseded := r.resent > 0 && r.sentAs != q.sent
 	needless := r.undoes != nil && !r.undoes.mayHold
 	switch {
 	case s.alive.Err() != nil:
-		r.Err = driver.ErrClosed
-	case superseded || needless || r.Acquire != nil && !now.Before(r.callers[0].deadline):
-		r.Err = errNotSent
-	case r.Acquire != nil && r.Acquire.Claim && n.stopNotices == nil:
-		r.Err = errNoMethod
-	case r.Acquire != nil && now.Before(q.doubtUntil):
-		r.Err = errInDoubt
-		r.sent = &quorumbatch.Request{Release: driver.ReleaseRequest{Name: r.Acquire.Name, Owner: r.Acquire.Owner}}
-	default:
-		r.sent = &r.Request
-		if r.resent == 0 {
-			q.sent++
-		}
-		r.sentAs = q.sent
+		return nil, driver.ErrClosed
+	case superseded || needless || r.acquire != nil && !now.Before(r.callers[0].deadline):
+		return nil, errNotSent
+	case r.acquire != nil && now.Before(q.doubtUntil):
+		return &nodeRequest{release: driver.ReleaseRequest{Name: r.acquire.Name, Owner: r.acquire.Owner}}, errInDoubt
 	}
+	if r.resent == 0 {
+		q.sent++
+	}
+	r.sentAs = q.sent
+	return r, nil
 }
 
-// sendContext returns the context to send requests with. A release has the time of a request even
+// sendContext returns the context to send a request with. A release has the time of a request even
 // if that of its callers was over when its turn came.
-func (s *Store) sendContext(requests []*nodeRequest) (context.Context, context.CancelFunc) {
+func (s *Store) sendContext(r *nodeRequest) (context.Context, context.CancelFunc) {
 	values := context.Background()
-	if r := requests[0]; len(requests) == 1 && len(r.callers) > 0 {
+	if len(r.callers) > 0 {
 		f := r.callers[0]
-		if r.Acquire != nil || time.Until(f.deadline) >= s.timeout {
-			return f.context(), func() {}
+		if r.acquire != nil || time.Until(f.deadline) >= s.timeout {
+			return f.ctx, func() {}
 		}
 		values = f.caller
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // Release implements [driver.Store]. It goes to every node. It returns true as soon as a majority
@@ -26,18 +25,18 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
 	}
 	ended, without := 0, 0
-	f := newFanOut[*quorumbatch.Request](ctx, s, s.timeout)
-	f.count = func(_ int, reply *quorumbatch.Request, err error) bool {
+	f := newFanOut[reply](ctx, s, s.timeout)
+	f.count = func(_ int, got reply, err error) bool {
 		switch {
 		case err != nil:
-		case reply.Released:
+		case got.released:
 			ended++
 		default:
 			without++
 		}
 		return ended >= s.need || without > len(s.nodes)-s.need
 	}
-	s.enqueueAll(req.Name, req.Owner, quorumbatch.Request{Release: req}, f)
+	s.enqueueAll(req.Name, req.Owner, nodeRequest{release: req}, f)
 	err := f.wait(ctx)
 	switch {
 	case ended >= s.need, !keep && ended+without >= s.need && without <= len(s.nodes)-s.need:
@@ -45,8 +44,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	case without > len(s.nodes)-s.need:
 		return false, nil
 	}
-	return false, s.quorumError("not confirmed", err, f.votes(func(reply *quorumbatch.Request) Vote {
-		if reply.Released {
+	return false, s.quorumError("not confirmed", err, f.votes(func(got reply) Vote {
+		if got.released {
 			return Vote{Answer: "released"}
 		}
 		return Vote{Answer: "not held"}

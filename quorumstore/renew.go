@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // Renew implements [driver.Store]: one request to each node for the whole batch. A hold is Renewed
@@ -126,16 +125,12 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest) (outcomes
 	return outcomes, unclear, err
 }
 
-// releaseRest releases what a node may have of a lost hold. An owner that waits has nothing: its
-// attempts release what they were granted.
+// releaseRest releases what a node may have of a lost hold.
 func (s *Store) releaseRest(n *node, name, owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.refOwner(name, owner)
-	if o.waiter == nil {
-		release := driver.ReleaseRequest{Name: name, Owner: owner}
-		s.enqueue(n, &nodeRequest{Request: quorumbatch.Request{Release: release}, owner: o})
-	}
+	s.enqueue(n, &nodeRequest{release: driver.ReleaseRequest{Name: name, Owner: owner}, owner: o})
 	s.unrefOwner(o)
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // A round is one vote on an acquisition.
@@ -16,7 +15,6 @@ type round struct {
 	s        *Store
 	req      driver.AcquireRequest
 	began    time.Time
-	all      bool          // a refusal waits for the other nodes in their grace, so that all send notices
 	requests []nodeRequest // the acquisition at each node
 }
 
@@ -35,19 +33,17 @@ func (s *Store) newRound(req driver.AcquireRequest) *round {
 // of the Store.
 func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome verdict, token int64, err error) {
 	uncast, answered := len(r.votes), 0
-	f := newFanOut[*quorumbatch.Request](ctx, r.s, r.s.timeout)
-	f.count = func(node int, reply *quorumbatch.Request, err error) bool {
-		res := &reply.Acquired
+	f := newFanOut[reply](ctx, r.s, r.s.timeout)
+	f.count = func(node int, res reply, err error) bool {
 		r.votes[node] = vote{
-			cast: true, granted: res.Granted && err == nil, queued: res.Queued && err == nil,
-			token: res.Token, tokens: res.Tokens, held: res.Held, err: err,
+			cast: true, granted: res.Granted && err == nil, token: res.Token, tokens: res.Tokens, held: res.Held, err: err,
 		}
 		uncast--
 		if err == nil {
 			answered++
 		}
 		outcome, token = r.verdictAfter(uncast)
-		if outcome != verdictUndecided && outcome != verdictUnavailable && !(r.all && outcome == verdictBusy) {
+		if outcome != verdictUndecided && outcome != verdictUnavailable {
 			return true
 		}
 		if answered >= r.need || outcome == verdictUnavailable {
@@ -55,7 +51,7 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 		}
 		return false
 	}
-	r.requests = r.s.enqueueAll(r.req.Name, r.req.Owner, quorumbatch.Request{Acquire: &r.req}, f)
+	r.requests = r.s.enqueueAll(r.req.Name, r.req.Owner, nodeRequest{acquire: &r.req}, f)
 	err = f.wait(ctx)
 	if err == nil && outcome == verdictUndecided { // no more votes are waited for
 		outcome, token = r.verdictAfter(0)
@@ -73,8 +69,8 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 func (r *round) undo(ctx context.Context) (wait func() bool) {
 	s := r.s
 	granted, replied, confirmed := 0, 0, 0
-	f := newFanOut[*quorumbatch.Request](ctx, s, s.timeout)
-	f.count = func(node int, _ *quorumbatch.Request, err error) bool {
+	f := newFanOut[reply](ctx, s, s.timeout)
+	f.count = func(node int, _ reply, err error) bool {
 		if r.votes[node].granted {
 			replied++
 			if err == nil {
@@ -98,14 +94,17 @@ func (r *round) undo(ctx context.Context) (wait func() bool) {
 		}
 		f.missing++
 		s.enqueue(n, &nodeRequest{
-			Request: quorumbatch.Request{Release: driver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner}},
+			release: driver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner},
 			owner:   acquisition.owner,
-			callers: []*fanOut[*quorumbatch.Request]{f},
+			callers: []*fanOut[reply]{f},
 			undoes:  acquisition,
 		})
 	}
 	if granted == 0 {
 		f.stopCounting()
+	}
+	if f.missing == 0 {
+		f.cancel()
 	}
 	return func() bool {
 		_ = f.wait(ctx) // whatever ended it, confirmed counts

@@ -74,20 +74,9 @@ func (c cluster) holders(t *testing.T, want ...string) {
 	}
 }
 
-// inBubble runs a scene in virtual time, with so many servers: with a goroutine for each request to
-// them, and with batches.
+// inBubble runs a scene in virtual time, with so many servers.
 func inBubble(t *testing.T, size int, scene func(t *testing.T, c cluster)) {
-	for _, batch := range []bool{false, true} {
-		t.Run(fmt.Sprintf("batch=%v", batch), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, size)
-				for _, s := range c {
-					s.batch = batch
-				}
-				scene(t, c)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) { scene(t, newCluster(t, size)) })
 }
 
 // took runs f and returns how long it took.

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/notices"
-	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -28,8 +26,7 @@ type Options struct {
 	CloseStores bool
 }
 
-// Store is a store made of a majority of others, its nodes. It implements
-// [driver.Store] and [driver.Notifier].
+// Store is a store made of a majority of others, its nodes. It implements [driver.Store].
 type Store struct {
 	nodes      []*node
 	need       int // how many nodes are a majority
@@ -45,15 +42,13 @@ type Store struct {
 	drainSignal  chan struct{}   // signaled when a closed Store may be done; room for one
 	alive        context.Context // ends when Close waits no longer
 	endAlive     context.CancelFunc
-	notices      notices.Registry
 
-	mu      sync.Mutex
-	owners  map[[2]string]*ownerState // those with something in flight or in doubt, by name and owner
-	waiters map[string][]*waiter      // by name
-	doubts  int                       // see doubtLimit
+	mu     sync.Mutex
+	owners map[[2]string]*ownerState // those with something in flight or in doubt, by name and owner
+	doubts int                       // see doubtLimit
 }
 
-var _ driver.Notifier = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // New returns a Store of the given nodes. Nil options mean the defaults. Every client that is to
 // exclude the others must be given the same nodes, in any order. Each must be a place of its own
@@ -72,7 +67,6 @@ func New(nodes []driver.Store, o *Options) *Store {
 		ownsNodes:   o.CloseStores,
 		drainSignal: make(chan struct{}, 1),
 		owners:      map[[2]string]*ownerState{},
-		waiters:     map[string][]*waiter{},
 	}
 	s.closing, s.beginClosing = context.WithCancel(context.Background())
 	s.alive, s.endAlive = context.WithCancel(context.Background())
@@ -87,16 +81,6 @@ func New(nodes []driver.Store, o *Options) *Store {
 		}
 		can[i] = store.Guarantees()
 		n := &node{Store: store, index: i, guarantees: can[i], timeout: s.timeout, began: began}
-		if n.sendBatch = quorumbatch.Of(store); n.sendBatch != nil {
-			n.batches = true
-			n.stuckTimer = time.AfterFunc(time.Hour, func() { s.replaceSender(n) })
-			n.stuckTimer.Stop()
-		} else {
-			n.sendBatch = func(ctx context.Context, reqs []*quorumbatch.Request) { reqs[0].Send(ctx, store) }
-		}
-		if notifier, ok := store.(driver.Notifier); ok {
-			n.stopNotices = notifier.Notify(func(notice driver.Notice) { s.onNotice(n, notice) })
-		}
 		s.nodes = append(s.nodes, n)
 	}
 	s.guarantees = combineGuarantees(can, s.need)
@@ -106,11 +90,6 @@ func New(nodes []driver.Store, o *Options) *Store {
 // Guarantees implements [driver.Store]. The package comment shows how they follow from those of the
 // nodes.
 func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
-
-// Notify implements [driver.Notifier]. The notices are Ask notices. An owner gets one when so many
-// nodes have sent one that a hold which had a majority may have none. Acquire reports Queued if a
-// majority of the nodes sends notices.
-func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notices.Notify(f) }
 
 // checkUsable returns the error of a call that need not begin.
 func (s *Store) checkUsable(ctx context.Context) error {

@@ -20,7 +20,6 @@ type tally struct {
 type vote struct {
 	cast    bool
 	granted bool
-	queued  bool
 	token   int64
 	tokens  int           // as in driver.AcquireResult
 	held    driver.Record // the blocking hold

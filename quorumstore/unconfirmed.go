@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/quorumbatch"
 )
 
 // A release that a node did not confirm may still be on its way, and end a hold that the same owner
@@ -21,22 +20,16 @@ const doubtLimit = 1 << 14
 // background. After that the TTL has to do.
 var resendAfter = []time.Duration{250 * time.Millisecond, time.Second}
 
-// recordSent records what is open after a request has been sent: the hold that an acquisition may
-// have left, the notices that it has requested, and the doubt about a release. A release that is
+// recordSent records what is open after a request has been sent, or a release in its place: the hold
+// that an acquisition may have left, and the doubt about a release. A release that is
 // not confirmed, or may precede the acquisition that it undoes, is sent again after a pause, in its
 // turn. It is not if the owner has made another request at this node since, or if resendLimit
 // releases wait. The caller holds s.mu.
-func (s *Store) recordSent(n *node, r *nodeRequest) {
-	if r.sent == nil {
-		return
-	}
-	o, q, err := r.owner, &r.owner.queues[n.index], r.sent.Err
+func (s *Store) recordSent(n *node, r, sent *nodeRequest, got reply, err error) {
+	o, q := r.owner, &r.owner.queues[n.index]
 	unknown := err != nil && !driver.IsNotApplied(err)
-	if o.waiter != nil {
-		o.waiter.recordQueued(n, r.sent.Acquire != nil && err == nil && r.sent.Acquired.Queued)
-	}
-	if r.sent.Acquire != nil {
-		r.mayHold = unknown || err == nil && r.Acquired.Granted
+	if sent.acquire != nil {
+		r.mayHold = unknown || err == nil && got.Granted
 		q.unknown = q.unknown || unknown
 		return
 	}
@@ -56,15 +49,15 @@ func (s *Store) recordSent(n *node, r *nodeRequest) {
 			s.unrefOwner(o)
 		})
 	}
-	late := err == nil && !r.Released && q.unknown
+	late := err == nil && !got.released && q.unknown
 	confirmed := err == nil && !late || driver.Permanent(err)
-	if r.Acquire != nil || confirmed || r.resent == len(resendAfter) || n.resends == resendLimit {
+	if r.acquire != nil || confirmed || r.resent == len(resendAfter) || n.resends == resendLimit {
 		return
 	}
 	pause := resendAfter[r.resent]
-	again := &nodeRequest{owner: o, Request: quorumbatch.Request{Release: r.Release}, resent: r.resent + 1, sentAs: r.sentAs}
-	if again.Release.Keep > 0 {
-		again.Release.Keep = max(again.Release.Keep-pause, driver.MinTTL)
+	again := &nodeRequest{owner: o, release: r.release, resent: r.resent + 1, sentAs: r.sentAs}
+	if again.release.Keep > 0 {
+		again.release.Keep = max(again.release.Keep-pause, driver.MinTTL)
 	}
 	n.resends++
 	o.refs++
@@ -88,9 +81,9 @@ func (s *Store) releasingNodes(name, owner string) []bool {
 	}
 	releasing := make([]bool, len(s.nodes))
 	for i, q := range o.queues {
-		releasing[i] = time.Now().Before(q.doubtUntil) || q.current != nil && q.current.Acquire == nil
+		releasing[i] = time.Now().Before(q.doubtUntil) || q.current != nil && q.current.acquire == nil
 		for _, r := range q.waiting {
-			releasing[i] = releasing[i] || r.Acquire == nil
+			releasing[i] = releasing[i] || r.acquire == nil
 		}
 	}
 	return releasing

@@ -44,29 +44,11 @@ func walk(tb testing.TB, store *quorumstore.Store) {
 	contend(tb, store, 4, 20)
 }
 
-// walkOut ends a hold by Release, with a waiter, and another by Break.
+// walkOut ends a hold by Release, and another by Break.
 func walkOut(tb testing.TB, store *quorumstore.Store, mine driver.AcquireRequest) {
 	tb.Helper()
-	waiter := driver.AcquireRequest{Name: mine.Name, Owner: "a third", Holder: "other", TTL: time.Minute, Queue: time.Minute}
-	asks := make(chan struct{}, 1)
-	defer store.Notify(func(n driver.Notice) {
-		if n.Kind == driver.Ask && n.Name == mine.Name {
-			select {
-			case asks <- struct{}{}:
-			default:
-			}
-		}
-	})()
-	if res, err := store.Acquire(tb.Context(), waiter); err != nil || res.Granted || !res.Queued {
-		tb.Fatalf("Acquire by a waiter: %+v, %v, want it queued", res, err)
-	}
 	if ours, err := store.Release(tb.Context(), driver.ReleaseRequest{Name: mine.Name, Owner: mine.Owner}); err != nil || !ours {
 		tb.Fatalf("Release: %v, %v", ours, err)
-	}
-	select {
-	case <-asks:
-	case <-time.After(time.Minute):
-		tb.Fatal("the release sent no notice")
 	}
 	next := take(tb, store, mine.Name)
 	if rec, broken, err := store.Break(tb.Context(), driver.BreakRequest{Name: next.Name}); err != nil || !broken || rec.Holder != "holder" {
