@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/httplock"
@@ -268,15 +269,15 @@ func monitoring(ctx context.Context, _ *holdfast.Client) error {
 }
 
 func examining(ctx context.Context, locks *holdfast.Client) error {
-	findings, err := holdfast.Examine(ctx, locks.Store(), &holdfast.ExamineOptions{TTL: 10 * time.Second})
+	findings, err := doctor.Examine(ctx, locks.Store(), &doctor.Options{TTL: 10 * time.Second})
 	if err != nil {
 		return err // the store cannot be reached
 	}
 	for _, f := range findings {
-		if f.Severity >= driver.SeverityWarning {
+		if f.Severity >= doctor.Warning {
 			slog.Warn("locks", "finding", f.String())
 		}
-		if f.Severity == driver.SeverityFailure {
+		if f.Severity == doctor.Failure {
 			return fmt.Errorf("the store is unfit for locks: %v", f)
 		}
 	}

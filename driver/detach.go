@@ -26,8 +26,7 @@ var errCloseHangs = errors.New("the store hangs, and was not closed in time")
 // unless it has called Acquire again.
 //
 // Close waits for the calls under way for 3 s at most. A call without a deadline is not bounded.
-// The store that Detach returns is a [Notifier] and an [Examiner], and does what
-// store does of these.
+// The store that Detach returns is a [Notifier], and notifies if store does.
 func Detach(store Store) Store {
 	return &detachedStore{Store: store, acquiring: map[[2]string]*acquiringOwner{}}
 }
@@ -49,10 +48,7 @@ type acquiringOwner struct {
 	released int // begun at the last Release
 }
 
-var (
-	_ Notifier = (*detachedStore)(nil)
-	_ Examiner = (*detachedStore)(nil)
-)
+var _ Notifier = (*detachedStore)(nil)
 
 // start runs call in a goroutine that Close waits for. It runs begin first, which may be nil, under
 // d.mu.
@@ -233,27 +229,6 @@ func (d *detachedStore) Notify(f func(Notice)) (stop func()) {
 		return notifier.Notify(f)
 	}
 	return func() {}
-}
-
-// Examine implements [Examiner].
-func (d *detachedStore) Examine(ctx context.Context, o Examination) ([]Finding, error) {
-	examiner, ok := d.Store.(Examiner)
-	if !ok {
-		return nil, nil
-	}
-	return callDetached(d, ctx, nil, func(ctx context.Context) ([]Finding, error) { return examiner.Examine(ctx, o) })
-}
-
-// Forget implements [Examiner].
-func (d *detachedStore) Forget(ctx context.Context, name string) error {
-	examiner, ok := d.Store.(Examiner)
-	if !ok {
-		return nil
-	}
-	_, err := callDetached(d, ctx, nil, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, examiner.Forget(ctx, name)
-	})
-	return err
 }
 
 // Close implements [Store].

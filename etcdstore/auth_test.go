@@ -12,7 +12,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"io"
 	"math/big"
 	"net"
 	"net/url"
@@ -23,7 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -308,50 +306,4 @@ func TestTokenThatExpires(t *testing.T) {
 func expire(t *testing.T, s *Store) {
 	t.Helper()
 	time.Sleep(2500 * time.Millisecond) // Any use of a token prolongs it, so it cannot be tried.
-}
-
-// A client with TLS speaks nothing else to an address that a member advertises, whatever its
-// scheme: the list of members decides nothing about credentials.
-func TestAdvertisedSchemeIsNotTrusted(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
-	first := make(chan byte, 1)
-	go func() {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		var hello [1]byte
-		if _, err := io.ReadFull(conn, hello[:]); err == nil {
-			first <- hello[0]
-		}
-	}()
-	s, err := openText(t, "etcds://127.0.0.1:1/?ca_file="+makeCertificate(t, nil).certFile)
-	must(t, err)
-	defer s.Close()
-	list := &clientv3.MemberListResponse{
-		Header:  &etcdserverpb.ResponseHeader{},
-		Members: []*etcdserverpb.Member{{ID: 1, ClientURLs: []string{"http://" + listener.Addr().String()}}},
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	examined := make(chan struct{})
-	go func() {
-		defer close(examined)
-		s.examineMembers(ctx, list, nil, nil)
-	}()
-	const handshake = 22 // the type of the first record of TLS
-	select {
-	case b := <-first:
-		if b != handshake {
-			t.Errorf("the first byte that is sent is %q, want a handshake of TLS", b)
-		}
-	case <-examined:
-		t.Error("the address was not examined")
-	}
-	cancel()
-	<-examined
 }

@@ -120,6 +120,9 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	return s
 }
 
+// Client returns the client of the store.
+func (s *Store) Client() *clientv3.Client { return s.client }
+
 // Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees {
 	return driver.Guarantees{

@@ -13,7 +13,7 @@
 //	mux.Handle("/locks/", page)
 //
 // The page has four views: all locks, to filter and sort; one lock, with what has happened to it
-// while somebody watched; the stores, with the findings of [holdfast.Examine], which only reads; and
+// while somebody watched; the stores, with the findings of [doctor.Examine], which only reads; and
 // the events of all stores. It works without script, on a phone and by keyboard. The locks are at
 // api/locks, too, as JSON with the fields of "holdfast ls --json" and the store.
 //

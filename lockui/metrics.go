@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
@@ -51,7 +51,7 @@ var metrics = []struct {
 		add(float64(s.failures))
 	}},
 	{"holdfast_store_findings", "gauge", "Findings of the last examination.", (*store).isExamined, func(s *store, add func(float64, ...string)) {
-		for _, severity := range []driver.Severity{driver.SeverityUnknown, driver.SeverityWarning, driver.SeverityFailure} {
+		for _, severity := range []doctor.Severity{doctor.Unknown, doctor.Warning, doctor.Failure} {
 			add(float64(s.countFindings(severity)), "severity", severity.String())
 		}
 	}},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
@@ -45,7 +46,7 @@ type store struct {
 
 	examining bool
 	examined  time.Time // zero before the first examination
-	findings  []holdfast.Finding
+	findings  []doctor.Finding
 	unfit     error // the examination could not be made
 }
 
@@ -437,7 +438,7 @@ func (p *page) examine(s *store) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), examineTimeout)
 		defer cancel()
-		findings, err := holdfast.Examine(ctx, s.client.Store(), &holdfast.ExamineOptions{NoProbe: true})
+		findings, err := doctor.Examine(ctx, s.client.Store(), &doctor.Options{NoProbe: true})
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s.examining, s.examined, s.findings, s.unfit = false, time.Now(), findings, err

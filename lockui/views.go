@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
@@ -343,10 +344,10 @@ func (p *page) stripHTML(now time.Time) fragment {
 			m.add(`<span class="muted">%s</span> <span class="silence">no answer for <span data-since="%d">%s</span></span>`,
 				strings.Join(counts, " · "), milliseconds(s.snapshot.Answered), ageText(s.snapshot.Answered, now))
 		}
-		if n := s.countFindings(driver.SeverityFailure); n > 0 {
+		if n := s.countFindings(doctor.Failure); n > 0 {
 			m.add(` <a class="badge fail" href="stores#store-%d">%s</a>`, s.index, plural(n, "failure"))
 		}
-		if n := s.countFindings(driver.SeverityWarning); n > 0 {
+		if n := s.countFindings(doctor.Warning); n > 0 {
 			m.add(` <a class="badge warn" href="stores#store-%d">%s</a>`, s.index, plural(n, "warning"))
 		}
 		m.add("</li>")
@@ -395,7 +396,7 @@ func (s *store) counts() (held, kept, waiting int) {
 	return held, kept, waiting
 }
 
-func (s *store) countFindings(severity driver.Severity) (n int) {
+func (s *store) countFindings(severity doctor.Severity) (n int) {
 	for _, f := range s.findings {
 		if f.Severity == severity {
 			n++
@@ -651,7 +652,7 @@ func (s *store) addFindings(m *markup) {
 		m.add("<p class=\"error\">%s</p>\n", shorten(s.unfit.Error(), 500))
 	}
 	findings := slices.Clone(s.findings)
-	slices.SortStableFunc(findings, func(a, b holdfast.Finding) int { return cmp.Compare(b.Severity, a.Severity) })
+	slices.SortStableFunc(findings, func(a, b doctor.Finding) int { return cmp.Compare(b.Severity, a.Severity) })
 	m.add("<ul class=\"findings\">\n")
 	for _, f := range findings {
 		m.add(`<li><span class="badge %s">%s</span><div><b>%s</b> `, literal(f.Severity.String()), f.Severity.String(), f.Check)

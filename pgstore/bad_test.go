@@ -319,7 +319,7 @@ func TestURLEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if _, err := store.(*Store).Examine(t.Context(), driver.Examination{}); err != nil {
+		if _, _, err := store.(*Store).Break(t.Context(), driver.BreakRequest{Name: "no such"}); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 		if err := store.Close(); err != nil {

@@ -105,7 +105,7 @@
 // a backup was restored. [Options].RequireStandby rules the former out, if a synchronous standby is
 // the one that is promoted, and nobody empties synchronous_standby_names; tokens still rise as long
 // as the server's clock does. With SynchronousCommit "off", an UNLOGGED table or fsync off a crash
-// forgets locks, too. [Store.Examine] looks for settings of this kind.
+// forgets locks, too. Package doctor looks for settings of this kind.
 //
 // With RequireStandby and no standby that replies, an acquisition has the row of the name open
 // while the server waits for the standby, until its caller gives up. Other attempts are refused as
@@ -148,7 +148,7 @@
 // Give the locks a schema of their own, in which only its owner may create ([Options].Schema;
 // Migrate creates it). In the schema "public", the default, everybody may in databases made before
 // PostgreSQL 15. The statements of this package and its functions run nothing that others have made
-// there, but calls without casts may; [Store.Examine] names the users that may create, and
+// there, but calls without casts may; package doctor names the users that may create, and
 // functions of others beside ours. Migrate refuses a table or a function that belongs to another
 // user, except those of a migration role while there is nothing to do. All users of the locks must
 // trust the owner of the table and of its schema: triggers of that owner would run with their

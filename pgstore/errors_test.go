@@ -134,3 +134,32 @@ func TestErrorTexts(t *testing.T) {
 		t.Errorf("an error of the server with two lines is %q", err)
 	}
 }
+
+func TestErrorsOfMissingRights(t *testing.T) {
+	t.Parallel()
+	admin := servers.StartPostgres(t).URL("postgres")
+	pgtest.Execute(t, admin, "CREATE ROLE \"app-1\" LOGIN")
+	user := strings.Replace(admin, "postgres@", "app-1@", 1)
+	open := func(opts *Options) *Store {
+		s := New(pgtest.OpenPool(t, user), opts)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	for schema, want := range map[string]string{
+		"public":    `migrate once as the owner of the schema "public"; or use another (schema=locks), after CREATE SCHEMA locks AUTHORIZATION "app-1"`,
+		"elsewhere": `CREATE SCHEMA "elsewhere" AUTHORIZATION "app-1"`,
+	} {
+		if err := open(&Options{Schema: schema}).Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", schema, err, want)
+		}
+	}
+	migrated(t, admin, nil)
+	for _, table := range []string{"", "_waiters", "_shares"} {
+		pgtest.Execute(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE ON distributed_locks"+table+" TO \"app-1\"")
+	}
+	pgtest.Execute(t, admin, "REVOKE EXECUTE ON FUNCTION holdfast_acquire FROM PUBLIC")
+	_, err := open(nil).Acquire(t.Context(), driver.AcquireRequest{Name: "x", Owner: "me", TTL: time.Minute})
+	if err == nil || !strings.Contains(err.Error(), "EXECUTE on their functions") {
+		t.Errorf("without EXECUTE: %v", err)
+	}
+}

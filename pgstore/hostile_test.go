@@ -99,8 +99,7 @@ func TestHostileOperators(t *testing.T) {
 	}
 	step("Migrate", s.Migrate(t.Context()))
 	step("Migrate again", s.Migrate(t.Context()))
-	_, err := s.Examine(t.Context(), driver.Examination{})
-	step("Examine", err)
+	var err error
 	for range 2 { // The second time, what was seen of the name chooses other statements.
 		req := pgtest.Request("name", time.Minute)
 		_, err = s.Acquire(t.Context(), req)
@@ -216,9 +215,6 @@ func TestHostileOverloads(t *testing.T) {
 	}
 	if made < 20 {
 		t.Fatalf("%d overloads were made: the test tests nothing", made)
-	}
-	if ill := illChecks(t, s); ill["postgres.creators"] == "" || !strings.Contains(ill["postgres.overloads"], "hostile_overloads") {
-		t.Errorf("Examine: %q, want the schema in which others may create and their overloads", ill)
 	}
 	for _, call := range []string{
 		"acquire_lock('name'::text, 'worker-7'::text)", "acquire_lock('name'::text, 'worker-7'::text, 30::integer)",
@@ -341,9 +337,6 @@ func TestMigrationRole(t *testing.T) {
 	for what, s := range map[string]*Store{"app": app, "superuser": root} {
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Errorf("Migrate with nothing to do, as %s: %v", what, err)
-		}
-		if ill := illChecks(t, s); !strings.Contains(ill["postgres.owner"], "the table belongs to migration_role") {
-			t.Errorf("Examine, as %s: %q, want the owner of the table", what, ill)
 		}
 		release(t, s, grant(t, s, what, time.Minute))
 	}

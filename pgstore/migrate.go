@@ -100,7 +100,7 @@ func Migrations(opts *Options) ([]Migration, error) {
 // of the database, or a superuser. Others are refused, since they could run code with the rights of
 // all users that lock: migrate as their owner. If there is nothing to do, those of a migration role
 // are accepted, provided that the schema is not one in which everybody may create, or that role was
-// granted CREATE by name. [Store.Examine] names it, and the users that may create in the schema,
+// granted CREATE by name. Package doctor names the users that may create in the schema,
 // and functions of others that have the names of this package's with other parameters.
 //
 // The user must be allowed to create tables and functions in the schema, and the schema, if it does

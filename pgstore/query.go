@@ -3,9 +3,11 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -48,6 +50,24 @@ func (s *Store) queryOnConn(ctx context.Context, run func(ctx context.Context, c
 	}
 	return s.queryUntilDone(ctx, run)
 }
+
+// WithConn calls f with a connection of the store's pool, for statements of the caller. It returns
+// an error that matches [driver.ErrUnsupported] if the pool is not one of pgx.
+func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
+	return s.queryOnConn(ctx, func(_ context.Context, c conn, _ bool) error {
+		raw, err := c.rawConn()
+		if err == nil && raw == nil {
+			err = fmt.Errorf("%w: the pool is not one of pgx", driver.ErrUnsupported)
+		}
+		if err != nil {
+			return err
+		}
+		return f(raw)
+	})
+}
+
+// Table returns the name of the table, quoted for SQL.
+func (s *Store) Table() string { return s.expandSQL("@table@") }
 
 // queryUntilDone is queryOnConn for what may run while the store closes.
 func (s *Store) queryUntilDone(ctx context.Context, run func(ctx context.Context, c conn, unprepared bool) error) error {
@@ -187,4 +207,13 @@ func (s *Store) queryRow(ctx context.Context, text string, args []any, columns .
 // execQuery runs a statement and ignores its result.
 func (s *Store) execQuery(ctx context.Context, text string, args ...any) error {
 	return s.queryRows(ctx, text, args, func() {}, func(scanner) error { return nil })
+}
+
+// quotedUser returns the user as an identifier of SQL, NAME if the server does not answer.
+func (s *Store) quotedUser(ctx context.Context) string {
+	var user string
+	if s.queryRow(ctx, "SELECT current_user::text", nil, &user) != nil {
+		return "NAME"
+	}
+	return pgx.Identifier{user}.Sanitize()
 }

@@ -50,6 +50,15 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
+// Nodes returns the stores of the nodes, in order.
+func (s *Store) Nodes() []driver.Store {
+	var nodes []driver.Store
+	for _, n := range s.nodes {
+		nodes = append(nodes, n.Store)
+	}
+	return nodes
+}
+
 // New returns a Store of the given nodes. Nil options mean the defaults. Every client that is to
 // exclude the others must be given the same nodes, in any order. Each must be a place of its own
 // for locks: the same one given twice has two votes, which makes a majority meaningless. New panics

@@ -2,8 +2,6 @@ package redisstore_test
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -90,20 +88,4 @@ func TestServerClockSetBack(t *testing.T) {
 		t.Errorf("after it was broken: %+v, want a token above %d", res, first.Token)
 	}
 	eventually(t, "end of a hold by the new time", func() bool { return tryFor(t, s, "a third", time.Minute).Granted })
-}
-
-// An examination notices that the server has another time of day.
-func TestExamineClock(t *testing.T) {
-	t.Parallel()
-	server, clock := servers.StartRedisWithClock(t)
-	s := storeOf(t, server)
-	for offset, says := range map[time.Duration]string{
-		0: "ok clock: ", time.Hour: " ahead of that of this host; ", -time.Hour: " behind that of this host; ",
-	} {
-		clock.Set(offset)
-		findings, err := holdfast.Examine(t.Context(), s, nil)
-		if text := fmt.Sprint(findings); err != nil || !strings.Contains(text, says) {
-			t.Errorf("with the clock %v off: %s, %v", offset, text, err)
-		}
-	}
 }

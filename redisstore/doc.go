@@ -60,7 +60,7 @@
 // tokens still rise then, so that a resource that refuses lower tokens than it
 // has seen stays safe. [Options].RestartGuard closes the gap after a restart, a
 // flush and a promotion, except while an old master that is cut off goes on
-// granting; [Options].MinReplicas makes it narrower. [Store.Examine], and
+// granting; [Options].MinReplicas makes it narrower. package doctor, and
 // "holdfast doctor", look for settings of this kind.
 //
 // A lock that is deleted by hand or evicted ends all holds that it has, and their renewals report

@@ -134,3 +134,8 @@ func firstLine(text string) string {
 	}
 	return text
 }
+
+// isRightsError reports whether the text of an error is about the rights of the user.
+func isRightsError(text string) bool {
+	return strings.HasPrefix(text, "NOPERM ") || strings.HasPrefix(text, "ACL failure") || strings.HasPrefix(text, "The user executing the script can't ")
+}

@@ -217,11 +217,6 @@ func TestSilentServer(t *testing.T) {
 				_, err := s.ServerVersion(ctx)
 				return err
 			}
-			verbs["Examine"] = func(ctx context.Context) error {
-				_, err := s.Examine(ctx, driver.Examination{TTL: time.Minute})
-				return err
-			}
-			verbs["Forget"] = func(ctx context.Context) error { return s.Forget(ctx, "name") }
 			for what, verb := range verbs {
 				for range 4 { // more than there are connections
 					go func() {

@@ -1,6 +1,9 @@
 package redisstore
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // ServerVersion returns the name and version of the server, as in "Redis 7.0.15"; of a cluster,
 // those of one node. It needs the command INFO.
@@ -18,8 +21,14 @@ func (s *Store) ServerVersion(ctx context.Context) (string, error) {
 	return "Redis " + info["redis_version"], nil
 }
 
+// serverInfo returns the fields of INFO.
 func (s *Store) serverInfo(ctx context.Context) (map[string]string, error) {
-	return withDeadline(s, ctx, func(ctx context.Context) (map[string]string, error) {
-		return readInfo(ctx, s.client)
-	})
+	text, err := withDeadline(s, ctx, func(ctx context.Context) (string, error) { return s.client.Info(ctx).Result() })
+	values := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			values[name] = value
+		}
+	}
+	return values, err
 }

@@ -74,6 +74,12 @@ type Store struct {
 	closed          atomic.Bool
 }
 
+// Client returns the client of the store. Commands of it are not bounded as those of the store are.
+func (s *Store) Client() redis.UniversalClient { return s.client }
+
+// Options returns the options of the store.
+func (s *Store) Options() Options { return s.options }
+
 var _ driver.Notifier = (*Store)(nil)
 
 // sentinelAddr is the address in the options of a client that finds its server by Sentinels, in

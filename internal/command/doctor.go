@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
@@ -85,7 +85,7 @@ func (d *doctorCommand) examine(ctx context.Context) error {
 		return err
 	}
 	defer client.Close() // it holds nothing
-	findings, err := holdfast.Examine(ctx, client.Store(), &holdfast.ExamineOptions{TTL: d.ttl, NoProbe: d.noProbe})
+	findings, err := doctor.Examine(ctx, client.Store(), &doctor.Options{TTL: d.ttl, NoProbe: d.noProbe})
 	if d.onCommandLine {
 		findings = append(findings, examinePasswords(d.store.urls)...)
 	}
@@ -99,11 +99,11 @@ func (d *doctorCommand) examine(ctx context.Context) error {
 }
 
 // examinePasswords reports passwords in the list of processes.
-func examinePasswords(urls []string) []driver.Finding {
+func examinePasswords(urls []string) []doctor.Finding {
 	if !slices.ContainsFunc(urls, hasPassword) {
 		return nil
 	}
-	return []driver.Finding{{Check: "password", Severity: driver.SeverityWarning,
+	return []doctor.Finding{{Check: "password", Severity: doctor.Warning,
 		Found: "the password in --store can be seen by every user of this host, in the list of processes",
 		Want:  "the URL in the environment", Remedy: "HOLDFAST_STORE=URL holdfast doctor"}}
 }
@@ -125,7 +125,7 @@ func hasPassword(text string) bool {
 	return secret
 }
 
-func (d *doctorCommand) printFindings(store string, findings []driver.Finding) error {
+func (d *doctorCommand) printFindings(store string, findings []doctor.Finding) error {
 	var out bytes.Buffer
 	width := 0
 	for _, f := range findings {
@@ -137,7 +137,7 @@ func (d *doctorCommand) printFindings(store string, findings []driver.Finding) e
 				ID     string          `json:"id"`
 				Store  string          `json:"store"`
 				Server string          `json:"server,omitempty"`
-				Status driver.Severity `json:"status"`
+				Status doctor.Severity `json:"status"`
 				Found  string          `json:"found"`
 				Want   string          `json:"want,omitempty"`
 				Remedy string          `json:"remedy,omitempty"`
@@ -171,12 +171,12 @@ func plural(n int, noun string) string {
 }
 
 // verdict returns the exit code for the worst of the findings.
-func (d *doctorCommand) verdict(findings []driver.Finding) error {
-	count := map[driver.Severity]int{}
+func (d *doctorCommand) verdict(findings []doctor.Finding) error {
+	count := map[doctor.Severity]int{}
 	for _, f := range findings {
 		count[f.Severity]++
 	}
-	failures, warnings, unknown := count[driver.SeverityFailure], count[driver.SeverityWarning], count[driver.SeverityUnknown]
+	failures, warnings, unknown := count[doctor.Failure], count[doctor.Warning], count[doctor.Unknown]
 	var parts []string
 	if failures > 0 {
 		parts = append(parts, plural(failures, "failure"))

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore"
 )
@@ -79,16 +80,12 @@ func (c *cli) migrate(ctx context.Context, store string) error {
 		return err
 	}
 	c.printNotice("the %s store is up to date", client.Guarantees().Store)
-	examiner, ok := client.Store().(driver.Examiner)
-	if !ok {
-		return nil
-	}
-	findings, err := examiner.Examine(ctx, driver.Examination{TTL: holdfast.DefaultTTL})
+	findings, err := doctor.Examine(ctx, client.Store(), &doctor.Options{NoProbe: true})
 	if err != nil {
 		return err
 	}
 	for _, f := range findings {
-		if f.Severity >= driver.SeverityWarning {
+		if f.Severity >= doctor.Warning {
 			c.printNotice("warning: %s: %s; want %s; try: %s", f.Check, f.Found, f.Want, f.Remedy)
 		}
 	}

@@ -156,6 +156,22 @@ func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
+// WithConn calls f with a connection that is made as those for locks are, and closed then.
+func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
+	if err := s.checkUsable(ctx); err != nil {
+		return err
+	}
+	conn, err := s.dialConn(ctx)
+	if err != nil {
+		return s.wrapErr(err)
+	}
+	defer conn.Close(ctx)
+	return f(conn)
+}
+
+// Options returns the options of the store.
+func (s *Store) Options() Options { return s.options }
+
 // applicationName identifies the program that has the locks in the server's monitoring.
 func applicationName() string {
 	host, err := os.Hostname()

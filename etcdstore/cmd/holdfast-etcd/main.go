@@ -2,7 +2,8 @@
 package main
 
 import (
-	_ "github.com/holdfast-go/holdfast/etcdstore" // etcd: and etcds:
+	_ "github.com/holdfast-go/holdfast/etcdstore"            // etcd: and etcds:
+	_ "github.com/holdfast-go/holdfast/etcdstore/etcddoctor" // their checks
 	"github.com/holdfast-go/holdfast/internal/command"
 )
 

@@ -1,0 +1,150 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/pgstore"
+	"github.com/holdfast-go/holdfast/pgstore/advisory"
+)
+
+// conn is the connection that a store in PostgreSQL gives to an examination.
+type conn = *pgx.Conn
+
+// oldestPostgres is the oldest version that the stores are made for.
+const oldestPostgres = 13
+
+// checkConnection adds the checks that both stores in PostgreSQL have: version, TLS, and whether a
+// pooler is in the path, which gives its clients process numbers of its own.
+func (l *list) checkConnection(ctx context.Context, kind string, conn *pgx.Conn) (pooled bool, err error) {
+	var version string
+	var pid uint32
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version'), pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&version, &pid); err != nil {
+		return false, err
+	}
+	var major int
+	_, _ = fmt.Sscanf(version, "%d", &major)
+	l.check(kind+".version", "PostgreSQL "+version, major < oldestPostgres, Failure, "PostgreSQL "+version+" has not all that locks need",
+		fmt.Sprintf("PostgreSQL %d or later", oldestPostgres), "upgrade it")
+	raw := conn.PgConn().Conn()
+	_, encrypted := raw.(*tls.Conn)
+	l.transport(kind+".tls", raw, encrypted, "sslmode=verify-full in the URL")
+	return pid != conn.PgConn().PID(), nil
+}
+
+// examineTable examines the settings of the server and the table. Whether the table is up to date,
+// and whether the user may use it, the probe shows.
+func examineTable(ctx context.Context, store *pgstore.Store) (all []Finding, err error) {
+	err = store.WithConn(ctx, func(conn *pgx.Conn) error {
+		var found list
+		defer func() { all = found }()
+		pooled, err := found.checkConnection(ctx, "postgres", conn)
+		if err != nil {
+			return err
+		}
+		found.check("postgres.pooler", "the connection is to the server itself", pooled, Warning,
+			"a pooler is in the path: waiters are not notified, and not served in order", "connections to the server itself", "its address in the URL; or listen=false (NoListen), if that is as it should be")
+		var standby, unlogged, logged bool
+		var readOnly, fsync, pages, commit, names, creators, secured string
+		var replicas int
+		if err := conn.QueryRow(ctx, tableQuery, pgx.QueryExecModeSimpleProtocol, store.Table()).Scan(
+			&standby, &readOnly, &fsync, &pages, &commit, &names, &replicas, &logged, &unlogged, &creators, &secured); err != nil {
+			return err
+		}
+		found.check("postgres.writable", "the server takes changes", standby || readOnly == "on", Failure, "this server is a standby, or transactions are read-only by default: it takes no locks",
+			"the primary, and transactions that may write", "target_session_attrs=read-write in the URL, with all hosts")
+		found.check("postgres.schema", "the table is there", !logged && !unlogged && !standby, Failure, fmt.Sprintf("the table %s is not there", store.Table()), "the table", "holdfast migrate --store URL")
+		found.check("postgres.unlogged", "the table is logged", unlogged, Warning, "the table is UNLOGGED: a crash of the server empties it", "a table that is logged",
+			fmt.Sprintf("ALTER TABLE %s SET LOGGED", store.Table()))
+		found.check("postgres.fsync", "fsync and full_page_writes are on", fsync == "off" || pages == "off", Warning,
+			"fsync or full_page_writes is off: a crash of the machine may destroy the table", "both on",
+			"ALTER SYSTEM SET fsync = on; ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf()")
+		found.check("postgres.synchronous-commit", "synchronous_commit is "+commit, commit == "off", Warning,
+			"synchronous_commit is off: a crash of the server forgets locks that were just granted", "on", "ALTER ROLE ... SET synchronous_commit = on")
+		found.check("postgres.standbys", "no failover forgets locks unseen", replicas > 0 && (names == "" || commit == "local"), Warning,
+			"the standbys are asynchronous: a failover may forget locks that were just granted", "a synchronous standby", "ALTER SYSTEM SET synchronous_standby_names; SELECT pg_reload_conf()")
+		found.check("postgres.creators", "nobody else may create functions beside those of the locks", creators != "", Warning,
+			"in the schema of the table others may create functions, which calls without casts may run: "+creators, "a schema of the locks' own", "REVOKE CREATE ON SCHEMA ... FROM")
+		found.check("postgres.row-security", "no policy hides rows, and no trigger changes them", secured != "", Failure,
+			"row-level security or a trigger may hide locks that are held: "+secured, "a table without them", "ALTER TABLE ... DISABLE ROW LEVEL SECURITY; DROP TRIGGER")
+		return nil
+	})
+	return all, err
+}
+
+// tableQuery reads the state of the server and of the table $1. A logical slot, an archiver and a
+// backup are no standbys.
+const tableQuery = `SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only'), current_setting('fsync'), current_setting('full_page_writes'),
+	current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+	(SELECT count(*)::int FROM pg_stat_replication AS r WHERE coalesce(r.state NOT IN ('backup', 'startup'), true)
+		AND r.application_name NOT IN ('pg_receivewal', 'pg_basebackup', 'pg_recvlogical')
+		AND NOT EXISTS (SELECT FROM pg_replication_slots AS l WHERE l.active_pid = r.pid AND l.slot_type = 'logical')),
+	coalesce(c.relpersistence = 'p', false), coalesce(c.relpersistence = 'u', false),
+	coalesce((SELECT string_agg(DISTINCT CASE a.grantee WHEN 0 THEN 'everybody' ELSE a.grantee::regrole::text END, ', ')
+		FROM pg_namespace AS n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) AS a LEFT JOIN pg_roles AS r ON r.oid = a.grantee
+		WHERE n.oid = c.relnamespace AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner AND NOT coalesce(r.rolsuper, false)), ''),
+	concat_ws(', ', CASE WHEN row_security_active(c.oid) THEN 'row-level security is active' END,
+		(SELECT string_agg(g.tgname::text, ', ') FROM pg_trigger AS g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D'))
+	FROM (SELECT to_regclass($1::text) AS oid) AS t LEFT JOIN pg_class AS c ON c.oid = t.oid`
+
+// forgetProbes deletes the rows of names that examinations have tried and that are free: the table
+// keeps a row with the last token of each name.
+func forgetProbes(ctx context.Context, store *pgstore.Store) error {
+	return store.WithConn(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "DELETE FROM "+store.Table()+" WHERE lock_name LIKE '%holdfast-doctor/%' AND expires_at <= clock_timestamp()", pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+}
+
+// examineAdvisory makes a connection as those for locks.
+func examineAdvisory(ctx context.Context, store *advisory.Store) (all []Finding, err error) {
+	err = store.WithConn(ctx, func(conn *pgx.Conn) error {
+		var found list
+		defer func() { all = found }()
+		pooled, err := found.checkConnection(ctx, "advisory", conn)
+		if err != nil {
+			return err
+		}
+		options := store.Options()
+		severity := Failure
+		if options.SessionPooled {
+			severity = Note
+		}
+		found.check("advisory.pooler", "the connection is to the server itself", pooled, severity,
+			"a pooler is in the path: one that pools transactions would grant a lock twice", "connections to the server itself",
+			"its address in the URL; or session_pooled=true (SessionPooled), if the pooler pools sessions; or the table (postgres://)")
+		var standby, exists, mayDraw bool
+		var locks, capacity int
+		var idle *int64
+		if err := conn.QueryRow(ctx, advisoryQuery, pgx.QueryExecModeSimpleProtocol, options.TokenSequence).Scan(&standby, &locks, &capacity, &idle, &exists, &mayDraw); err != nil {
+			return err
+		}
+		found.check("advisory.primary", "the server is no standby", standby, Failure, "this server is a standby, whose locks exclude nobody on the primary",
+			"the primary", "target_session_attrs=read-write in the URL, with all hosts")
+		switch {
+		case options.TokenSequence == "":
+			found.check("advisory.tokens", "", true, Note, "locks have no fencing tokens", "a sequence, if a resource is to refuse holders that are late", "tokens=NAME in the URL (TokenSequence), and holdfast migrate")
+		default:
+			found.check("advisory.tokens", "tokens come from the sequence "+options.TokenSequence, !exists || !mayDraw, Failure,
+				fmt.Sprintf("the sequence %s is not there, or the user may not use it", options.TokenSequence), "the sequence of the tokens, with the rights USAGE and UPDATE", "holdfast migrate --store URL")
+		}
+		text := fmt.Sprintf("%d advisory locks are held, and the lock table of the server has room for %d locks", locks, capacity)
+		found.check("advisory.lock-table", text, locks > capacity/2, Warning, text, "half of it free: when it is full, statements of other programs fail, too", "a greater max_locks_per_transaction, and a restart")
+		short := idle != nil && *idle > 0 && time.Duration(*idle)*time.Millisecond < 2*time.Second
+		found.check("advisory.idle-session-timeout", "sessions with locks set idle_session_timeout", idle == nil || short, Warning,
+			"the server has no idle_session_timeout, so that a holder that hangs keeps its locks until its connection ends, or one below 2 s",
+			"PostgreSQL 14 or later, and 0 or 2 s or more", "upgrade it, or ALTER ROLE ... RESET idle_session_timeout")
+		return nil
+	})
+	return all, err
+}
+
+// advisoryQuery describes the server, and the sequence $1.
+const advisoryQuery = `SELECT pg_is_in_recovery(), (SELECT count(*)::int FROM pg_locks AS l WHERE l.locktype = 'advisory'),
+	current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int),
+	(SELECT s.setting::bigint FROM pg_settings AS s WHERE s.name = 'idle_session_timeout'),
+	to_regclass(nullif($1::text, '')) IS NOT NULL, coalesce(has_sequence_privilege(to_regclass(nullif($1::text, ''))::oid, 'UPDATE'), false)`

@@ -1,0 +1,267 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Bounds of a probe.
+const (
+	requestTimeout = 3 * time.Second  // of one request, and of a notice
+	probeTTL       = 10 * time.Second // how long a name that was tried stays taken if nothing can be released
+	leastRoundTrip = 10               // round trips that must fit into the first renewal, which is at TTL/3
+	leastOffset    = time.Second      // the difference of clocks that is accepted
+)
+
+// A probe takes and releases a name of a store of any kind.
+type probe struct {
+	ctx        context.Context
+	store      driver.Store
+	guarantees driver.Guarantees
+	options    Options
+	name       string
+	owners     []string // that may hold the name, or wait for it
+	findings   list
+}
+
+func (p *probe) run() error {
+	p.name = p.options.Prefix + "holdfast-doctor/" + rand.Text()
+	if err := p.checkLatency(); err != nil || p.options.NoProbe {
+		return err
+	}
+	if p.tryLock() {
+		p.checkNotices()
+	}
+	for _, owner := range slices.Clone(p.owners) { // of what has failed; most hold nothing any more
+		_, _ = p.release(owner)
+	}
+	if len(p.owners) > 0 {
+		p.findings.check("trace", "", true, Warning, fmt.Sprintf("the name %q may be taken still: it is free in %v", p.name, probeTTL), "nothing left of the examination", "")
+	}
+	return nil
+}
+
+// checkLatency times requests that read. A renewal has from TTL/3 to the end of the TTL, and other
+// requests come beside it.
+func (p *probe) checkLatency() error {
+	var took []time.Duration
+	for began := time.Now(); len(took) < 20 && (len(took) < 3 || time.Since(began) < 2*time.Second); {
+		sent := time.Now()
+		ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
+		_, _, err := p.store.Lookup(ctx, p.name)
+		cancel()
+		if errors.Is(err, holdfast.ErrUnsupported) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		took = append(took, time.Since(sent))
+	}
+	slices.Sort(took)
+	median, limit, severity := took[len(took)/2], p.options.TTL/3, Warning
+	if median > limit {
+		severity = Failure
+	}
+	text := fmt.Sprintf("a request takes %v, the slowest of %d took %v", round(median), len(took), round(took[len(took)-1]))
+	p.findings.check("latency", text, median*leastRoundTrip > limit, severity, text, fmt.Sprintf("%d requests in a third of the TTL of %v", leastRoundTrip, p.options.TTL),
+		fmt.Sprintf("a TTL of %v or more, or a store that is nearer", round(median*leastRoundTrip*3)))
+	return nil
+}
+
+// tryLock takes the name, has another owner refused, renews it and releases it, several times, and
+// brackets the clock of the store meanwhile. It reports whether all that worked.
+func (p *probe) tryLock() bool {
+	const rounds = 10
+	least, most, known := time.Duration(0), time.Duration(0), false
+	var last int64
+	for range rounds {
+		sent := time.Now()
+		token, since, err := p.tryOnce(last)
+		if err != nil {
+			severity, remedy := Failure, ""
+			if later := (*driver.RetryError)(nil); errors.As(err, &later) {
+				severity, remedy = Warning, "another examination, later"
+			}
+			p.findings.check("probe", "", true, severity, err.Error(), "a lock that is taken, refused to others, renewed and released", remedy)
+			return false
+		}
+		last = token
+		if since.IsZero() {
+			continue
+		}
+		// The time of a grant is between the sending of its request and now.
+		low, high := since.Sub(time.Now().Round(0)), since.Sub(sent.Round(0))
+		if !known {
+			least, most, known = low, high, true
+		}
+		least, most = max(least, low), min(most, high)
+	}
+	p.findings.check("probe", "a lock was taken, refused to others, renewed and released", false, 0, "", "", "")
+	if known && p.guarantees.Scope == driver.ScopeNetwork {
+		p.checkClock(least, most)
+	}
+	return true
+}
+
+// tryOnce makes one round. It returns the token of its grant, which must be above last, and the time
+// of the grant by the clock of the store.
+func (p *probe) tryOnce(last int64) (token int64, since time.Time, err error) {
+	owner, res, err := p.acquire(0)
+	if err != nil || !res.Granted {
+		return 0, since, stepError("take a free lock", err, "refused")
+	}
+	if p.guarantees.Fencing && res.Token <= last {
+		return 0, since, fmt.Errorf("the token %d was granted after %d", res.Token, last)
+	}
+	if p.guarantees.Lookup {
+		ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
+		defer cancel()
+		rec, found, err := p.store.Lookup(ctx, p.name)
+		if err != nil || !found {
+			return 0, since, stepError("look up a lock that is held", err, "not found")
+		}
+		since = rec.Since
+	}
+	if _, other, err := p.acquire(0); err != nil || other.Granted {
+		return 0, since, stepError("try a lock that is held", err, "granted, to a second owner")
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
+	defer cancel()
+	outcomes, err := p.store.Renew(ctx, []driver.RenewRequest{{Name: p.name, Owner: owner, TTL: probeTTL, Token: res.Token}})
+	if err != nil || len(outcomes) != 1 || outcomes[0] != driver.Renewed {
+		return 0, since, stepError("renew a lock", err, "lost")
+	}
+	if ended, err := p.release(owner); err != nil || !ended {
+		return 0, since, stepError("release a lock", err, "not held")
+	}
+	return res.Token, since, nil
+}
+
+// stepError returns the error of a step that failed with err, or had a wrong result.
+func stepError(step string, err error, result string) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", step, err)
+	}
+	return fmt.Errorf("%s: it is %s", step, result)
+}
+
+// acquire makes a request of a new owner for the name, which waits for that long.
+func (p *probe) acquire(wait time.Duration) (owner string, res driver.AcquireResult, err error) {
+	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
+	defer cancel()
+	owner = rand.Text()
+	res, err = p.store.Acquire(ctx, driver.AcquireRequest{Name: p.name, Owner: owner, Holder: "holdfast-doctor", TTL: probeTTL, Queue: wait})
+	if !driver.IsNotApplied(err) {
+		p.owners = append(p.owners, owner)
+	}
+	return owner, res, err
+}
+
+// release releases the hold or place of an owner, also after the end of the examination.
+func (p *probe) release(owner string) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), requestTimeout)
+	defer cancel()
+	ended, err := p.store.Release(ctx, driver.ReleaseRequest{Name: p.name, Owner: owner})
+	if err == nil {
+		p.owners = slices.DeleteFunc(p.owners, func(o string) bool { return o == owner })
+	}
+	return ended, err
+}
+
+// checkClock reports clocks that are certainly apart: that of the store is between least and most
+// ahead of that of this host.
+func (p *probe) checkClock(least, most time.Duration) {
+	ahead, direction := least, "ahead of"
+	if most < 0 {
+		ahead, direction = -most, "behind"
+	}
+	p.findings.check("clock", fmt.Sprintf("the clock of the store is at most %v from that of this host", round(max(most, -least))),
+		least > leastOffset || most < -leastOffset, Warning, fmt.Sprintf("the clock of the store is %v %s that of this host", round(ahead), direction),
+		fmt.Sprintf("clocks within %v: expiry does not depend on that, but times that are shown do, and tokens when a store is replaced", leastOffset),
+		"timedatectl set-ntp true, on both hosts")
+}
+
+// checkNotices times the notice of a release to a waiter. A store may connect for notices when it
+// first has a waiter, and send one for all names when it has: then there is another round.
+func (p *probe) checkNotices() {
+	const rounds = 3
+	notices := make(chan string, 16)
+	if notifier, ok := p.store.(driver.Notifier); ok {
+		defer notifier.Notify(func(n driver.Notice) {
+			if n.Kind != driver.Lost && (n.Name == p.name || n.Name == "") {
+				select {
+				case notices <- n.Name:
+				default:
+				}
+			}
+		})()
+	}
+	var f Finding
+	for again, round := true, 0; again && round < rounds; round++ {
+		f, again = p.timeNotice(notices)
+	}
+	p.findings = append(p.findings, f)
+}
+
+// timeNotice makes one round. It requests another one if all that came was a notice for all names.
+func (p *probe) timeNotice(notices <-chan string) (f Finding, again bool) {
+	f = Finding{Check: "notices", Severity: Failure, Want: "a waiter that is notified of a release"}
+	holder, res, err := p.acquire(0)
+	if err != nil || !res.Granted {
+		f.Found = stepError("take a free lock", err, "refused").Error()
+		return f, false
+	}
+	waiter, res, err := p.acquire(probeTTL)
+	if err != nil || res.Granted {
+		f.Found = stepError("wait for a lock that is held", err, "granted, to a second owner").Error()
+		return f, false
+	}
+	if !res.Queued {
+		f.Severity, f.Found, f.Want = Note, "no notices: waiters try at intervals (Config.Backoff)", ""
+		if p.guarantees.Fair {
+			f.Severity, f.Want = Warning, "a place in the queue, so that waiters are served in order and at once"
+			f.Remedy = "a connection without a pooler, and the rights for queues that the documentation of the store names"
+		}
+		return f, false
+	}
+	for len(notices) > 0 {
+		<-notices // of the attempt itself
+	}
+	sent := time.Now()
+	if ended, err := p.release(holder); err != nil || !ended {
+		f.Found = stepError("release a lock", err, "not held").Error()
+		return f, false
+	}
+	timeout := time.NewTimer(requestTimeout)
+	defer timeout.Stop()
+	select {
+	case name := <-notices:
+		if again = name != p.name; !again {
+			f.Severity, f.Found, f.Want = OK, fmt.Sprintf("a waiter was notified %v after the release was sent", round(time.Since(sent))), ""
+			return f, false
+		}
+	case <-timeout.C:
+	case <-p.ctx.Done():
+	}
+	_, _ = p.release(waiter) // which may hold the name by now
+	f.Severity, f.Found = Warning, fmt.Sprintf("a waiter was not notified of a release within %v", requestTimeout)
+	f.Want, f.Remedy = "a notice at once", "the rights for notices that the documentation of the store names"
+	return f, again
+}
+
+// round shortens a duration for people.
+func round(d time.Duration) time.Duration {
+	unit := time.Microsecond
+	for unit < d/100 {
+		unit *= 10
+	}
+	return d.Round(unit)
+}

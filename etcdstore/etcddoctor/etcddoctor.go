@@ -1,0 +1,112 @@
+// Package etcddoctor adds the checks of etcd to package doctor. A program that examines stores in
+// etcd imports it for that effect:
+//
+//	import _ "github.com/holdfast-go/holdfast/etcdstore/etcddoctor"
+package etcddoctor
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/doctor"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/etcdstore"
+)
+
+func init() { doctor.Register(examine) }
+
+const (
+	statusTimeout = 2 * time.Second  // of the status of a member
+	electionTime  = 10 * time.Second // after the leader has died, with the default timeouts
+)
+
+// examine reads the status of each member that the client has an address of, and the list of
+// members. Whether the user may do what locks need, the probe of package doctor shows.
+func examine(ctx context.Context, store driver.Store, o doctor.Options) ([]doctor.Finding, bool, error) {
+	s, ok := store.(*etcdstore.Store)
+	if !ok {
+		return nil, false, nil
+	}
+	client := s.Client()
+	var all []doctor.Finding
+	add := func(check, server string, severity doctor.Severity, found, want, remedy string) {
+		all = append(all, doctor.Finding{Check: check, Server: server, Severity: severity, Found: found, Want: want, Remedy: remedy})
+	}
+	serves, clusters := 0, map[uint64]string{}
+	for _, endpoint := range client.Endpoints() {
+		addr := endpoint
+		if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
+			addr = u.Host
+		}
+		limited, cancel := context.WithTimeout(ctx, statusTimeout)
+		state, err := client.Status(limited, endpoint)
+		cancel()
+		switch {
+		case err != nil:
+			add("etcd.member", addr, doctor.Warning, "it cannot be reached: "+err.Error(), "all members in service", "start it, or leave it out of the URL")
+			continue
+		case state.IsLearner:
+			add("etcd.member", addr, doctor.Failure, "it is a learner, and refuses requests", "a member that votes", fmt.Sprintf("etcdctl member promote %x", state.Header.MemberId))
+		case state.Leader == 0:
+			add("etcd.member", addr, doctor.Warning, "it has no leader: it is cut off, or a majority of the members is down", "a connection to the other members", "etcdctl endpoint health --cluster")
+		default:
+			serves++
+			add("etcd.member", addr, doctor.OK, "it serves, and has a leader", "", "")
+		}
+		clusters[state.Header.ClusterId] = addr
+		if revokesWrongly(state.Version) {
+			add("etcd.version", addr, doctor.Warning, "version "+state.Version+" may end a lease that is kept alive, while a leader that was deposed is slow", "3.4.31, 3.5.13 or later", "upgrade it")
+		} else {
+			add("etcd.version", addr, doctor.OK, "version "+state.Version, "", "")
+		}
+		if alarms := strings.Join(state.Errors, "; "); strings.Contains(alarms, "NOSPACE") || strings.Contains(alarms, "CORRUPT") {
+			add("etcd.space", addr, doctor.Failure, "the cluster grants nothing: "+alarms, "no alarm",
+				"etcdctl compact and defrag, a greater --quota-backend-bytes, or another member for one whose data differs; then etcdctl alarm disarm")
+		}
+	}
+	if len(clusters) > 1 {
+		add("etcd.members", "", doctor.Failure, "the addresses are of two clusters, each of which grants every lock", "members of one cluster", "leave the addresses of the other cluster out of the URL")
+		return all, true, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	list, err := client.MemberList(limited)
+	if err != nil { // Without a majority there is no list, and no lock.
+		return all, true, err
+	}
+	n := voters(list)
+	switch text := fmt.Sprintf("%d members, of which %d may fail", n, (n-1)/2); {
+	case serves < n && serves < len(client.Endpoints()):
+		add("etcd.members", "", doctor.Warning, fmt.Sprintf("%d of %d members serve at the addresses in the URL", serves, n), "all members in service, and in the URL", "see the members that do not serve")
+	case n%2 == 0 || n == 1:
+		add("etcd.members", "", doctor.Note, text, "an odd number of members, at least 3", "add a member, first as a learner: see etcd's runtime reconfiguration")
+	default:
+		add("etcd.members", "", doctor.OK, text, "", "")
+	}
+	if o.TTL < electionTime {
+		add("etcd.ttl", "", doctor.Note, fmt.Sprintf("a TTL of %v may end while a leader is elected", o.TTL), fmt.Sprintf("%v or more", electionTime), "a longer TTL, or --ttl of this command if yours is longer")
+	}
+	return all, true, nil
+}
+
+func voters(list *clientv3.MemberListResponse) (n int) {
+	for _, m := range list.Members {
+		if !m.IsLearner {
+			n++
+		}
+	}
+	return n
+}
+
+// revokesWrongly reports whether a release is one in which a leader that was deposed, and is slow,
+// may revoke leases (etcd issue 15247). It is mended in 3.4.31, in 3.5.13, and in all later ones.
+func revokesWrongly(version string) bool {
+	var major, minor, patch int
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
+	return n < 3 || major <= 3 && minor <= 5 && !(minor > 3 && patch >= map[int]int{4: 31, 5: 13}[minor])
+}
