@@ -288,7 +288,7 @@ func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (dri
 	}
 	req.Name, req.Owner, req.Holder = l.fullName, l.owner, c.holder
 	req.TTL, req.Metadata, req.Detached = l.options.TTL, l.options.Metadata, l.options.Detached
-	req.Limit, req.Weight = l.options.limit(), l.options.Weight
+	req.Limit = l.options.limit()
 	res, err := request(c, ctx, "acquire", min(c.requestTimeout, l.options.TTL), func(ctx context.Context) (driver.AcquireResult, error) {
 		return c.store.Acquire(ctx, req)
 	})
@@ -313,8 +313,6 @@ func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 		Record: held, Self: !tolerated && a.c.holdsToken(a.fullName, held.Token),
 		// A limited request may be refused because of other holds than the one in the answer.
 		behindWaiter: limit == driver.Shared && held.Limit != 0,
-		// One slot was requested, and nobody is in front: a store with a queue counts its places.
-		full: a.c.guarantees.Fair && limit > 0 && limit == held.Limit && a.options.Weight <= 1 && held.Waiting == 0,
 	}
 	a.c.recordAnswer(a.head.queue, a.lastErr, sent)
 	if a.c.log != nil && !a.singleAttempt { // A lease in another queue, or in none, may hold it.

@@ -29,8 +29,7 @@
 //
 // [Options].Shared takes a lock together with other readers, where a plain acquisition
 // is the writer. [Options].Limit is a semaphore: up to that many hold the lock
-// together, or as many as the sum of their Weights allows. Each holder has a lease and
-// a token of its own, and waiters are served in the same order as any others.
+// together. Each holder has a lease and a token of its own, and waiters are served in the same order as any others.
 //
 // # Holding it
 //

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -78,10 +77,9 @@ type HeldError struct {
 	// one, which then waited for itself. Record.Since is then when the Client acquired it. It is
 	// false if one of the two is shared and the hold tolerates the request: then Record.Waiting are
 	// in front. It is true if the Client has one of the holds with a Limit, also if these leave
-	// room and a waiter in front needs more.
+	// room and a waiter is in front.
 	Self bool
 
-	full         bool // the refusal shows that all slots of Record.Limit are taken
 	behindWaiter bool // all holds tolerate the request: a waiter in front is the reason
 }
 
@@ -104,7 +102,7 @@ func (e *HeldError) Error() string {
 		text += fmt.Sprintf(" and %d more", n)
 	}
 	if rec.Limit > 0 {
-		text += e.slotsText()
+		text += fmt.Sprintf(" (limit %d)", rec.Limit)
 	}
 	switch {
 	case e.Self && !rec.Since.IsZero():
@@ -119,35 +117,6 @@ func (e *HeldError) Error() string {
 		text += "; another waiter comes first"
 	}
 	return text
-}
-
-// slotsText returns how much of a limited lock is held, as far as the Record shows it. The answer
-// of a store to an acquisition has one hold of several.
-func (e *HeldError) slotsText() string {
-	rec := e.Record
-	used, limit := rec.Weight, rec.Limit
-	for _, other := range rec.Others {
-		if other.Limit > 0 {
-			used, limit = used+other.Weight, max(limit, other.Limit)
-		}
-	}
-	var text string
-	switch {
-	case rec.Weight > 0 && len(rec.Others) > 0:
-		return fmt.Sprintf(" (%d of %d slots)", used, limit)
-	case e.full && rec.Weight > 0 && rec.Weight < rec.Limit:
-		text = " and others, all slots"
-	case e.full:
-		text = ", all slots"
-	case rec.Weight == 1:
-		text = " with 1 slot"
-	case rec.Weight > 1:
-		text = fmt.Sprintf(" with %d slots", rec.Weight)
-	}
-	if e.Self && text != "" {
-		text = "," + strings.TrimPrefix(text, ",")
-	}
-	return text + fmt.Sprintf(" (limit %d)", rec.Limit)
 }
 
 // Is reports whether target is ErrHeld.

@@ -226,7 +226,6 @@ func (l *lease) currentRecord() Record {
 		Until:     wall.Add(left),
 		Remaining: max(left, 0),
 		Limit:     l.options.limit(),
-		Weight:    l.options.Weight,
 		Metadata:  l.options.Metadata,
 	}
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// A limitLog checks that no two holds have one token, and that the weights of the holds, and of
-// exclusive ones the number, are within the limit.
+// A limitLog checks that no two holds have one token, and that no more hold than the limit.
 type limitLog struct {
 	t      *testing.T
 	limit  int
@@ -34,7 +33,7 @@ func (l *limitLog) begin(token int64, weight int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.used += weight; l.used > l.limit {
-		l.t.Errorf("weights of %d are held, of %d", l.used, l.limit)
+		l.t.Errorf("%d are held, of %d", l.used, l.limit)
 	}
 	if l.tokens[token] {
 		l.t.Errorf("two holds have token %d", token)
@@ -52,7 +51,7 @@ func (l *limitLog) end(weight int) {
 	l.used -= weight
 }
 
-// Goroutines of several Clients hold the shares of one lock, with several weights, and all of it:
+// Goroutines of several Clients hold the slots of one lock, and all of it:
 // the limit is kept, each hold has a token of its own, and most are granted without a request.
 func TestLimitInLocalTurns(t *testing.T) {
 	t.Parallel()
@@ -69,7 +68,7 @@ func TestLimitInLocalTurns(t *testing.T) {
 		for i := range goroutines {
 			group.Go(func() {
 				for n := range perGoroutine {
-					o, weight := &holdfast.Options{Limit: limit, Weight: 1 + i%2}, 1+i%2
+					o, weight := &holdfast.Options{Limit: limit}, 1
 					if i < 2 && n%50 == 0 {
 						o, weight = nil, limit // a writer
 					}
@@ -136,7 +135,7 @@ func TestTokenOfAWriterAmongLocalTurns(t *testing.T) {
 func TestWaitersOfALimit(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-		two := &holdfast.Options{Limit: 4, Weight: 2}
+		two := &holdfast.Options{Limit: 2}
 		locks := make(chan *holdfast.Lock, 30)
 		wait := func(o *holdfast.Options) {
 			go func() { locks <- acquire(t, c, "a", o) }()
@@ -152,7 +151,7 @@ func TestWaitersOfALimit(t *testing.T) {
 		release(t, <-locks)
 		before := []*holdfast.Lock{<-locks, <-locks} // with several
 		requests := store.Calls(faultstore.Acquire)
-		wait(&holdfast.Options{Limit: 5, Weight: 2}) // another limit: a head of its own
+		wait(&holdfast.Options{Limit: 1}) // another limit: a head of its own
 		if n := store.Calls(faultstore.Acquire) - requests; n != 1 {
 			t.Errorf("%d requests of a caller with another limit", n)
 		}
@@ -172,8 +171,8 @@ func TestWaitersOfALimit(t *testing.T) {
 			t.Errorf("%d requests, %d holds more", n, len(locks))
 		}
 		release(t, before[0])
-		release(t, <-locks) // that of the other limit, which has waited in the store
 		release(t, before[1])
+		release(t, <-locks) // that of the other limit, which has waited in the store
 		synctest.Wait()
 		if n := holdfast.QueueCount(c); n > 0 {
 			t.Errorf("%d queues are left", n)
@@ -183,7 +182,7 @@ func TestWaitersOfALimit(t *testing.T) {
 }
 
 // Another Client that waits has a share after one turn and one hold, however many goroutines wait
-// here, and so has a goroutine here that wants another weight, and a writer.
+// here, and so has a goroutine here with another limit, and a writer.
 func TestOthersAfterALocalTurnOfALimit(t *testing.T) {
 	for _, hold := range []time.Duration{100 * time.Microsecond, ms, 7 * ms} {
 		virtual(t, func(t *testing.T, ctx context.Context) {
@@ -204,8 +203,8 @@ func TestOthersAfterALocalTurnOfALimit(t *testing.T) {
 			}
 			for range 20 {
 				for _, c := range []*holdfast.Client{busy, other} {
-					for _, o := range []*holdfast.Options{nil, shared, {Limit: 3, Weight: 3}, {Limit: 3, Weight: 2}, {Limit: 3}} {
-						if c == busy && o != nil && o.Limit > 0 && o.Weight == 0 {
+					for _, o := range []*holdfast.Options{nil, shared, {Limit: 1}, {Limit: 2}, {Limit: 3}} {
+						if c == busy && o != nil && o.Limit == 3 {
 							continue
 						}
 						began := time.Now()
@@ -250,7 +249,7 @@ func TestTryOfALimitedLock(t *testing.T) {
 		close(answer)
 		lock := <-second
 		var held *holdfast.HeldError
-		if err := <-tried; !errors.As(err, &held) || !held.Self || held.Record.Token != lock.Token() || held.Record.Limit != 2 || held.Record.Weight != 1 {
+		if err := <-tried; !errors.As(err, &held) || !held.Self || held.Record.Token != lock.Token() || held.Record.Limit != 2 {
 			t.Errorf("a try: %v", err)
 		}
 		requests := store.Calls(faultstore.Acquire)

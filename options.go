@@ -75,15 +75,13 @@ type Options struct {
 	// refuses it.
 	Shared bool
 
-	// Limit takes the lock together with others as long as the weights of all that were taken with
-	// a Limit, this one included, add up to Limit at most: a semaphore of Limit slots. Weight is how
-	// many of them this one takes, from 1 to Limit; 0 means 1. A plain Acquire of the same name waits until all are
-	// released. The store compares Limit with the weights at each grant, and does not keep it, so
-	// that programs can be restarted with another Limit one by one. MinHold keeps the share.
+	// Limit takes the lock together with others that were taken with a Limit, this one included Limit
+	// at most: a semaphore of Limit slots. A plain Acquire of the same name waits until all are
+	// released. The store compares Limit with the number of holds at each grant, and does not keep
+	// it, so that programs can be restarted with another Limit one by one. MinHold keeps the slot.
 	// At most driver.MaxLimit; 0 means an exclusive lock. A store without Guarantees().Limited
 	// refuses it.
-	Limit  int
-	Weight int
+	Limit int
 
 	// MaxAttempts ends Acquire after the store has answered that many times that the lock is
 	// held; 0 means no limit. Attempts to reach the store do not count, nor does the time in the
@@ -139,7 +137,7 @@ type Config struct {
 	// holder.
 	//
 	// Each of the holds with a Limit has a turn of its own, and is passed on to callers with the same
-	// Limit and Weight. Shared locks are not passed on: nobody waits for one here.
+	// Limit. Shared locks are not passed on: nobody waits for one here.
 	//
 	// Locks with MinHold, MaxHold, NoRenew, Reentrant or Detached are not passed on, nor to callers
 	// with another TTL or other Metadata, nor are locks of a store that grants one token at a time.
@@ -199,9 +197,6 @@ func (o *Options) withDefaults(defaults *Options) Options {
 	merged.NoRenew = merged.NoRenew || defaults.NoRenew
 	merged.Reentrant = merged.Reentrant || defaults.Reentrant && merged.limit() == 0
 	merged.Detached = merged.Detached || defaults.Detached
-	if merged.Limit > 0 && merged.Weight == 0 {
-		merged.Weight = 1
-	}
 	if len(merged.Metadata) > 0 {
 		merged.Metadata = maps.Clone(merged.Metadata) // the caller may change the original
 	}
@@ -236,10 +231,6 @@ func (o *Options) validate(guarantees driver.Guarantees) error {
 		return fmt.Errorf("%w: Limit %d is not between 0 and %d", ErrInvalid, o.Limit, driver.MaxLimit)
 	case o.Shared && o.Limit > 0:
 		return fmt.Errorf("%w: Shared and Limit exclude each other", ErrInvalid)
-	case o.Weight != 0 && o.Limit == 0:
-		return fmt.Errorf("%w: Weight is a share of a Limit, and there is none", ErrInvalid)
-	case o.Weight < 0 || o.Weight > o.Limit:
-		return fmt.Errorf("%w: Weight %d is not between 1 and the Limit of %d", ErrInvalid, o.Weight, o.Limit)
 	case o.limit() != 0 && o.Reentrant:
 		return fmt.Errorf("%w: a shared or limited lock cannot be Reentrant", ErrInvalid)
 	case o.Shared && !guarantees.Shared:
@@ -293,8 +284,8 @@ func (c *Config) validate(holder string, guarantees driver.Guarantees) error {
 	if c.Options.NoDefaults {
 		return fmt.Errorf("%w: Config.Options are the defaults, and cannot have NoDefaults", ErrInvalid)
 	}
-	if c.Options.limit() != 0 || c.Options.Weight != 0 {
-		return fmt.Errorf("%w: Shared, Limit and Weight belong to a name, and cannot be in Config.Options", ErrInvalid)
+	if c.Options.limit() != 0 {
+		return fmt.Errorf("%w: Shared and Limit belong to a name, and cannot be in Config.Options", ErrInvalid)
 	}
 	defaults := c.Options.withDefaults(&Options{})
 	if err := defaults.validate(guarantees); err != nil {

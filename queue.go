@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A nameQueue is the queue of a Client's callers for one name, with one limit and weight. Its heads
+// A nameQueue is the queue of a Client's callers for one name, with one limit. Its heads
 // alone send requests for this name to the store: as many as may hold the lock together. The others
 // wait. Callers that want a shared lock are all heads. A nameQueue exists while it has a head.
 type nameQueue struct {
-	fullName      string
-	limit, weight int
-	next          *nameQueue // of the same name, with another limit or weight
+	fullName string
+	limit    int
+	next     *nameQueue // of the same name, with another limit
 
 	first   queueHead             // the first head, which is the only one of an exclusive lock
 	heads   int                   // how many there are
@@ -61,7 +61,7 @@ type queueHead struct {
 func (q *nameQueue) hasRoom() bool {
 	switch {
 	case q.limit > 0:
-		return q.heads < q.limit/q.weight
+		return q.heads < q.limit
 	case q.limit == 0:
 		return q.heads == 0
 	}
@@ -118,9 +118,9 @@ func (q *nameQueue) allHeads() iter.Seq[*queueHead] {
 }
 
 // findQueue returns the queue of callers with these options, or nil. The caller holds c.mu.
-func (c *Client) findQueue(full string, limit, weight int) *nameQueue {
+func (c *Client) findQueue(full string, limit int) *nameQueue {
 	q := c.queues[full]
-	for q != nil && (q.limit != limit || q.weight != weight) {
+	for q != nil && q.limit != limit {
 		q = q.next
 	}
 	return q
@@ -205,12 +205,12 @@ type waiter struct {
 // another head, it waits. It returns a waiter only with a lease: one that the operation may join,
 // or one that was passed on to it.
 func (a *acquireOp) enqueue() (*waiter, error) {
-	c, limit, weight := a.c, a.options.limit(), a.options.Weight
+	c, limit := a.c, a.options.limit()
 	for {
 		c.mu.Lock()
-		q := c.findQueue(a.fullName, limit, weight)
+		q := c.findQueue(a.fullName, limit)
 		if q == nil {
-			q = &nameQueue{fullName: a.fullName, limit: limit, weight: weight, next: c.queues[a.fullName]}
+			q = &nameQueue{fullName: a.fullName, limit: limit, next: c.queues[a.fullName]}
 			q.first.queue = q
 			c.queues[a.fullName] = q
 		}

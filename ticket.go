@@ -278,7 +278,7 @@ func (l *lease) renewAndCompare(ctx context.Context, w *retryWaiter) error {
 	}
 	hold := &holds[own]
 	*l.adoptedFrom, l.options.Metadata = hold.Holder, hold.Metadata
-	l.options.Shared, l.options.Limit, l.options.Weight = hold.Limit == driver.Shared, max(hold.Limit, 0), hold.Weight
+	l.options.Shared, l.options.Limit = hold.Limit == driver.Shared, max(hold.Limit, 0)
 	return nil
 }
 

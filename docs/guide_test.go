@@ -142,12 +142,7 @@ func ExampleOptions_shared() {
 		if err != nil {
 			return err
 		}
-		defer slot.Release()
-		big, err := locks.Acquire(ctx, "memory", &holdfast.Options{Limit: 64, Weight: 16})
-		if err != nil {
-			return err
-		}
-		return big.Release()
+		return slot.Release()
 	}
 	if err := acquireSeveral(); err != nil {
 		log.Fatal(err)

@@ -5,8 +5,8 @@
 // # What a store is
 //
 // A store keeps, for every lock name, its holds: of each the owner, the end, and the
-// fencing token. An exclusive hold is alone; others are together as AcquireRequest.Limit and
-// Weight allow. A store makes single attempts against that state and reports what
+// fencing token. An exclusive hold is alone; others are together as AcquireRequest.Limit
+// allows. A store makes single attempts against that state and reports what
 // it found. It never waits for a lock and never renews by itself. It may retry what is
 // its own affair within ctx, such as a split vote or a deadlock. Waiting, backoff,
 // renewal, deadlines, loss, the order of goroutines and logging are policy, and all policy is in

@@ -231,14 +231,13 @@ type AcquireRequest struct {
 	// accepts it. The result need not be Queued if the name is free.
 	Claim bool
 
-	// Limit and Weight define which other holds of the name the hold tolerates. Every hold has a
+	// Limit defines which other holds of the name the hold tolerates. Every hold has a
 	// lease and a token of its own, and tokens rise in the order of the grants.
 	//
 	//   - Limit 0: an exclusive hold. It tolerates no other.
 	//   - Limit Shared: a shared hold. It tolerates all but exclusive holds.
 	//   - Limit above 0: a limited hold. It tolerates all but exclusive holds, as long as the
-	//     weights of the limited holds, its own included, add up to Limit at most. Weight is from
-	//     1 to Limit; 0 means 1. It is 0 for other holds.
+	//     limited holds, its own included, are not more than Limit.
 	//
 	// A hold is judged by its own Limit, which need not be that of the others. What a hold
 	// tolerates, a keep after it tolerates, too.
@@ -248,9 +247,11 @@ type AcquireRequest struct {
 	// is refused because of holds which tolerate later requests keeps these out as long as its
 	// Queue lasts, or until its Release, if the answer is Queued.
 	//
-	// A store without Guarantees.Shared or Guarantees.Limited returns ErrUnsupported. A Weight
-	// below 0 or above a Limit above 0 is ErrInvalid, and so is a Weight without one.
-	Limit, Weight int
+	// A store without Guarantees.Shared or Guarantees.Limited returns ErrUnsupported.
+	Limit int
+
+	// Weight is not used any more.
+	Weight int
 }
 
 // An AcquireResult is the result of an AcquireRequest.
@@ -373,8 +374,11 @@ type Record struct {
 	// know.
 	Overdue time.Duration
 
-	// Limit and Weight are those of the AcquireRequest; the Weight of a limited hold is 1 at least.
-	Limit, Weight int
+	// Limit is that of the AcquireRequest.
+	Limit int
+
+	// Weight is not used any more.
+	Weight int
 
 	// Others are the other holds and keeps of the name, oldest first, in a Record of Lookup, List
 	// or Break. They have no Others and no Waiting.
@@ -409,7 +413,7 @@ func (r Record) String() string {
 	case r.Limit == Shared:
 		text += ", shared"
 	case r.Limit > 0:
-		text += fmt.Sprintf(", %d of %d slots", r.Weight, r.Limit)
+		text += fmt.Sprintf(", one of %d slots", r.Limit)
 	}
 	if r.Remaining > 0 {
 		text += fmt.Sprintf(", %v left", r.Remaining.Round(time.Millisecond))

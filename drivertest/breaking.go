@@ -117,7 +117,7 @@ var breakCases = []testCase{
 				r.expectTokenBreaksNothing("name", last)
 			}
 			if r.guarantees.Shared {
-				req := r.first.limitedRequest("shared", long, driver.Shared, 0)
+				req := r.first.limitedRequest("shared", long, driver.Shared)
 				req.Tokens = driver.MaxTokens
 				reader := r.first.acquireGranted(req)
 				r.expectTokenBreaksNothing("shared", reader.token+1)

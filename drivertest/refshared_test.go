@@ -35,9 +35,8 @@ type waitingOwner struct {
 
 // A grantedShare is a shared or limited hold.
 type grantedShare struct {
-	store         *sharedStore
-	name          string
-	limit, weight int
+	store *sharedStore
+	name  string
 }
 
 // A sharedStore is a store over a sharedModel.
@@ -67,12 +66,10 @@ const (
 	readersQueueAsWriters   bug = "readers queue as writers"
 	limitIsOneMore          bug = "limit is one more"
 	limitIsOneLess          bug = "limit is one less"
-	weightsAreIgnored       bug = "weights are ignored"
 	firstLimitCounts        bug = "first limit counts"
 	readersCount            bug = "readers count"
 	sharesLeak              bug = "shares leak"
-	lightOvertakesHeavy     bug = "light overtakes heavy"
-	weightsAreNotChecked    bug = "weights are not checked"
+	greatOvertakesSmall     bug = "great overtakes small"
 	checksSumThenTakes      bug = "checks sum then takes"
 	sharesOfDeadStay        bug = "shares of dead stay"
 )
@@ -87,8 +84,8 @@ var sharedVariants = []sharedVariant{
 	{variant: variant{bug: sharedIsUnsupported, fails: `
 		shared/together shared/exclusive shared/own-lease shared/repetition shared/lookup shared/break
 		shared/keep shared/no-overtaking shared/waiter-ends shared/admitted-together shared/exclusion
-		shared/limit shared/weight shared/beside-shared shared/expired-shares shared/kept-share
-		shared/heavy-waiter shared/invalid shared/sum shared/crash
+		shared/limit shared/beside-shared shared/expired-shares shared/kept-share
+		shared/small-limit shared/sum shared/crash
 	`}},
 	{variant: variant{bug: sharedIsExclusive, fails: `
 		shared/together shared/exclusive shared/own-lease shared/repetition shared/lookup shared/break
@@ -103,8 +100,8 @@ var sharedVariants = []sharedVariant{
 	{variant: variant{bug: renewsAllOfName, fails: `shared/own-lease shared/expired-shares`}},
 	{variant: variant{bug: releasesAllOfName, fails: `
 		shared/together shared/exclusive shared/own-lease shared/repetition shared/lookup shared/waiter-ends
-		shared/exclusion shared/limit shared/weight shared/beside-shared shared/expired-shares shared/kept-share
-		 shared/heavy-waiter shared/sum
+		shared/exclusion shared/limit shared/beside-shared shared/expired-shares shared/kept-share
+		 shared/small-limit shared/sum
 	`}},
 	{variant: variant{bug: repetitionIsSecondShare, fails: `shared/repetition`}},
 	{variant: variant{bug: othersAreNotShown, fails: `shared/lookup`}},
@@ -119,22 +116,18 @@ var sharedVariants = []sharedVariant{
 	{unfair: true, variant: variant{bug: releasedWaitGoesOn, fails: `shared/waiter-ends`}},
 	{variant: variant{bug: readersQueueAsWriters, fails: `shared/admitted-together`}},
 	{variant: variant{bug: limitIsOneMore, fails: `
-		shared/limit shared/weight shared/beside-shared shared/expired-shares shared/kept-share
-		shared/heavy-waiter shared/invalid shared/sum
+		shared/limit shared/beside-shared shared/expired-shares shared/kept-share
+		shared/small-limit shared/sum
 	`}},
 	{variant: variant{bug: limitIsOneLess, fails: `
-		shared/limit shared/weight shared/beside-shared shared/expired-shares shared/kept-share
-		shared/invalid shared/crash
+		shared/limit shared/beside-shared shared/expired-shares shared/kept-share
+		 shared/crash
 	`}},
-	{variant: variant{bug: weightsAreIgnored, fails: `
-		shared/weight shared/expired-shares shared/kept-share shared/heavy-waiter shared/sum
-	`}},
-	{variant: variant{bug: firstLimitCounts, fails: `shared/weight`}},
+	{variant: variant{bug: firstLimitCounts, fails: `shared/limit shared/expired-shares shared/kept-share shared/small-limit`}},
 	{variant: variant{bug: readersCount, fails: `shared/beside-shared`}},
 	{variant: variant{bug: sharesLeak, fails: `shared/expired-shares shared/crash`}},
-	{variant: variant{bug: lightOvertakesHeavy, fails: `shared/heavy-waiter`}},
-	{variant: variant{bug: weightsAreNotChecked, fails: `shared/invalid`}},
-	{variant: variant{bug: checksSumThenTakes, fails: `shared/heavy-waiter shared/sum`}},
+	{variant: variant{bug: greatOvertakesSmall, fails: `shared/small-limit`}},
+	{variant: variant{bug: checksSumThenTakes, fails: `shared/small-limit shared/sum`}},
 	{variant: variant{bug: sharesOfDeadStay, fails: `shared/crash`}},
 }
 
@@ -178,9 +171,6 @@ func (s *sharedStore) Acquire(ctx context.Context, req driver.AcquireRequest) (r
 		return res, driver.ErrUnsupported
 	}
 	asked := req
-	if req.Weight != 0 && (req.Weight < 0 || req.Weight > max(req.Limit, 0)) && m.has(weightsAreNotChecked) {
-		req.Weight = 0
-	}
 	rec, held, err := s.Store.Lookup(ctx, req.Name)
 	if err != nil {
 		return res, err
@@ -188,34 +178,34 @@ func (s *sharedStore) Acquire(ctx context.Context, req driver.AcquireRequest) (r
 	holds := append([]driver.Record{rec}, rec.Others...)
 	used, readers := 0, 0
 	for _, hold := range holds {
-		used += hold.Weight
-		if hold.Limit == driver.Shared {
+		switch {
+		case hold.Limit == driver.Shared:
 			readers++
+		case hold.Limit > 0:
+			used++
 		}
 	}
 	overtakes := held && rec.Limit != 0 && rec.Waiting > 0 && !req.Claim && m.fair && m.granted[req.Owner].name != req.Name &&
-		(m.has(readersOvertake) && req.Limit == driver.Shared || m.has(lightOvertakesHeavy) && req.Limit > used)
+		(m.has(readersOvertake) && req.Limit == driver.Shared || m.has(greatOvertakesSmall) && req.Limit > used)
 	switch {
 	case req.Limit == driver.Shared && (m.has(sharedIsExclusive) || m.has(readersQueueAsWriters) && req.Queue > 0):
 		req.Limit = 0
-	case req.Limit == 0 && req.Weight == 0 && held && rec.Limit == driver.Shared && m.has(exclusiveJoinsReaders):
+	case req.Limit == 0 && held && rec.Limit == driver.Shared && m.has(exclusiveJoinsReaders):
 		req.Limit = driver.Shared
 	case req.Limit == driver.Shared && held && rec.Limit == 0 && m.has(readersJoinWriter), overtakes:
 		return driver.AcquireResult{Granted: true, Token: rec.Token + 1}, nil
 	case req.Limit > 0 && m.has(limitIsOneMore):
 		req.Limit++
 	case req.Limit > 1 && m.has(limitIsOneLess):
-		req.Limit, req.Weight = req.Limit-1, min(req.Weight, req.Limit-1)
-	case req.Limit > 0 && m.has(weightsAreIgnored) && req.Weight <= req.Limit:
-		req.Weight = min(req.Weight, 1)
-	case req.Limit > 0 && rec.Limit > 0 && m.has(firstLimitCounts) && req.Weight <= rec.Limit:
+		req.Limit--
+	case req.Limit > 0 && rec.Limit > 0 && m.has(firstLimitCounts):
 		req.Limit = rec.Limit
 	case req.Limit > readers && m.has(readersCount):
 		req.Limit -= readers
 	case req.Limit > 0 && m.has(sharesLeak):
 		req.TTL = max(req.TTL, long)
 	case req.Limit > 0 && m.has(checksSumThenTakes) && held && rec.Limit != 0 && m.granted[req.Owner].name == "":
-		if used+max(req.Weight, 1) > req.Limit {
+		if used >= req.Limit {
 			return driver.AcquireResult{Held: rec}, nil
 		}
 		m.mu.Unlock()
@@ -244,7 +234,7 @@ func (s *sharedStore) Acquire(ctx context.Context, req driver.AcquireRequest) (r
 	}
 	switch {
 	case res.Granted && asked.Limit != 0:
-		m.granted[req.Owner] = grantedShare{s, req.Name, asked.Limit, asked.Weight}
+		m.granted[req.Owner] = grantedShare{s, req.Name}
 		if m.has(readersHaveOneToken) && held && rec.Limit != 0 {
 			res.Token = rec.Token
 		}

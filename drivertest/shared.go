@@ -18,13 +18,13 @@ var sharedCases = []testCase{
 		claim: "A request with a Limit that the store does not claim is refused with ErrUnsupported, and makes neither a hold nor a place.",
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("held", long)
-			for _, limits := range [][2]int{{driver.Shared, 0}, {1, 0}, {2, 1}} {
-				if limits[0] < 0 && r.guarantees.Shared || limits[0] > 0 && r.guarantees.Limited {
+			for _, limit := range []int{driver.Shared, 1, 2} {
+				if limit < 0 && r.guarantees.Shared || limit > 0 && r.guarantees.Limited {
 					continue
 				}
 				for _, name := range []string{"held", "free"} {
 					req := r.first.queueRequest(name, long)
-					req.Limit, req.Weight = limits[0], limits[1]
+					req.Limit = limit
 					r.first.expectAcquireError(req, driver.ErrUnsupported)
 				}
 			}
@@ -41,7 +41,7 @@ var sharedCases = []testCase{
 			var holds []*hold
 			for range 3 {
 				for _, c := range []*client{r.first, r.otherStore()} {
-					holds = append(holds, c.acquireLimited("name", long, driver.Shared, 0))
+					holds = append(holds, c.acquireLimited("name", long, driver.Shared))
 				}
 			}
 			r.expectRisingTokens(holds)
@@ -62,17 +62,17 @@ var sharedCases = []testCase{
 		requires: shared,
 		run: func(r *caseRun) {
 			other := r.otherStore()
-			a, b := r.first.acquireLimited("name", long, driver.Shared, 0), other.acquireLimited("name", long, driver.Shared, 0)
+			a, b := r.first.acquireLimited("name", long, driver.Shared), other.acquireLimited("name", long, driver.Shared)
 			r.first.expectHeld("name")
 			other.expectHeld("name")
 			a.releaseHeld()
 			r.first.expectHeld("name")
 			b.releaseHeld()
 			h := r.first.acquireFree("name", long)
-			other.acquireRefused(other.limitedRequest("name", long, driver.Shared, 0))
+			other.acquireRefused(other.limitedRequest("name", long, driver.Shared))
 			r.expectHigherToken(b, h)
 			h.releaseHeld()
-			r.expectHigherToken(h, other.acquireLimited("name", long, driver.Shared, 0))
+			r.expectHigherToken(h, other.acquireLimited("name", long, driver.Shared))
 		},
 	},
 	{
@@ -80,20 +80,20 @@ var sharedCases = []testCase{
 		claim:    "Each shared hold has a lease of its own: Renew of one prolongs no other, and one that has expired is over for good.",
 		requires: shared,
 		run: func(r *caseRun) {
-			ends := r.first.acquireLimited("name", short, driver.Shared, 0)
-			stays := r.otherStore().acquireLimited("name", medium, driver.Shared, 0)
-			last := r.otherStore().acquireLimited("name", medium, driver.Shared, 0)
+			ends := r.first.acquireLimited("name", short, driver.Shared)
+			stays := r.otherStore().acquireLimited("name", medium, driver.Shared)
+			last := r.otherStore().acquireLimited("name", medium, driver.Shared)
 			stays.expectRenewed()
 			ends.sleepPastExpiry()
 			ends.expectLost()
 			ends.expectNotReleased()
 			stays.expectRenewed()
 			// It is not shortened by others: one that is released, or one that ends sooner.
-			brief := r.first.acquireLimited("name", short, driver.Shared, 0)
-			r.first.acquireLimited("name", long, driver.Shared, 0).releaseHeld()
+			brief := r.first.acquireLimited("name", short, driver.Shared)
+			r.first.acquireLimited("name", long, driver.Shared).releaseHeld()
 			brief.sleepPastExpiry()
 			r.first.expectHeld("name")
-			r.first.acquireLimited("name", short, driver.Shared, 0).sleepPastExpiry()
+			r.first.acquireLimited("name", short, driver.Shared).sleepPastExpiry()
 			r.first.expectHeld("name")
 			stays.releaseHeld()
 			last.client.heldFor("name", last.sent, medium).releaseHeld()
@@ -105,8 +105,8 @@ var sharedCases = []testCase{
 		claim:    "An Acquire that is sent again by a shared holder is granted under the same token, and makes no second hold.",
 		requires: shared,
 		run: func(r *caseRun) {
-			other := r.first.acquireLimited("name", long, driver.Shared, 0)
-			req := r.first.limitedRequest("name", long, driver.Shared, 0)
+			other := r.first.acquireLimited("name", long, driver.Shared)
+			req := r.first.limitedRequest("name", long, driver.Shared)
 			h := r.first.acquireGranted(req)
 			for range 2 {
 				if again := r.first.acquireGranted(req); again.token != h.token {
@@ -126,7 +126,7 @@ var sharedCases = []testCase{
 		run: func(r *caseRun) {
 			var holds []*hold
 			for i := range 4 {
-				req := r.first.limitedRequest("name", long, driver.Shared, 0)
+				req := r.first.limitedRequest("name", long, driver.Shared)
 				req.Holder = fmt.Sprint("host/", i)
 				if r.features.contains(metadata) {
 					req.Metadata = map[string]string{"i": fmt.Sprint(i)}
@@ -151,7 +151,7 @@ var sharedCases = []testCase{
 		run: func(r *caseRun) {
 			var holds []*hold
 			for range 4 {
-				holds = append(holds, r.first.acquireLimited("name", long, driver.Shared, 0))
+				holds = append(holds, r.first.acquireLimited("name", long, driver.Shared))
 			}
 			for _, i := range []int{2, 0} {
 				broken := holds[i]
@@ -185,9 +185,9 @@ var sharedCases = []testCase{
 		claim:    "A keep after a shared hold tolerates shared holds, and no exclusive one.",
 		requires: shared | keep,
 		run: func(r *caseRun) {
-			kept := r.first.acquireLimited("name", long, driver.Shared, 0)
+			kept := r.first.acquireLimited("name", long, driver.Shared)
 			began := kept.releaseKeep(medium)
-			h := r.first.acquireLimited("name", long, driver.Shared, 0)
+			h := r.first.acquireLimited("name", long, driver.Shared)
 			r.otherStore().expectHeld("name")
 			h.releaseHeld()
 			kept.expectLost()
@@ -199,11 +199,11 @@ var sharedCases = []testCase{
 		claim:    "A writer that waits is not overtaken by readers, and gets the name after those that were before it.",
 		requires: shared | notifying,
 		run: func(r *caseRun) {
-			reader := r.first.acquireLimited("name", long, driver.Shared, 0)
+			reader := r.first.acquireLimited("name", long, driver.Shared)
 			for range 3 {
 				req := r.first.queueRequest("name", long)
 				writer, _ := r.first.wait(req)
-				late := r.otherStore().limitedRequest("name", long, driver.Shared, 0)
+				late := r.otherStore().limitedRequest("name", long, driver.Shared)
 				r.first.acquireRefused(late)
 				reader.releaseHeld()
 				r.first.acquireRefused(late)
@@ -224,14 +224,14 @@ var sharedCases = []testCase{
 		claim:    "A writer that no longer waits keeps no reader out: after its Release, or at the end of Queue.",
 		requires: shared | notifying,
 		run: func(r *caseRun) {
-			r.first.acquireLimited("name", long, driver.Shared, 0)
-			late := r.otherStore().limitedRequest("name", long, driver.Shared, 0)
+			r.first.acquireLimited("name", long, driver.Shared)
+			late := r.otherStore().limitedRequest("name", long, driver.Shared)
 			w, _ := r.first.wait(r.first.queueRequest("name", long))
 			r.first.acquireRefused(late)
 			w.release()
 			r.first.acquireGranted(late).releaseHeld()
 			w, _ = r.first.wait(r.first.queueRequest("name", medium))
-			r.first.refusedFor(r.first.limitedRequest("name", long, driver.Shared, 0), w.sent, medium)
+			r.first.refusedFor(r.first.limitedRequest("name", long, driver.Shared), w.sent, medium)
 		},
 	},
 	{
@@ -246,11 +246,11 @@ var sharedCases = []testCase{
 				if i%2 > 0 {
 					c = r.otherStore()
 				}
-				w, _ := c.wait(c.limitedQueueRequest("name", long, driver.Shared, 0))
+				w, _ := c.wait(c.limitedQueueRequest("name", long, driver.Shared))
 				readers = append(readers, w)
 			}
 			writer, _ := r.first.wait(r.first.queueRequest("name", long))
-			last, _ := r.first.wait(r.first.limitedQueueRequest("name", long, driver.Shared, 0))
+			last, _ := r.first.wait(r.first.limitedQueueRequest("name", long, driver.Shared))
 			if r.guarantees.Lookup {
 				if rec, _ := r.first.lookupRecord("name"); rec.Waiting != 8 || len(rec.Others) != 0 {
 					r.Errorf("Lookup: %+v, want 8 that wait for one hold", rec)
@@ -281,59 +281,39 @@ var sharedCases = []testCase{
 		requires: shared,
 		run: func(r *caseRun) {
 			// A writer adds so much that there is room for no reader beside it.
-			r.expectSumAtMost(9, func(i int) (limit, weight int, adds int64) {
+			r.expectSumAtMost(9, func(i int) (limit int, adds int64) {
 				if i < 2 {
-					return 0, 0, 9
+					return 0, 9
 				}
-				return driver.Shared, 0, 1
+				return driver.Shared, 1
 			})
 		},
 	},
 	{
 		name:     "limit",
-		claim:    "Limited holds are granted up to the Limit, each with a token and a lease of its own, and an exclusive one when none is left.",
+		claim:    "Limited holds are granted up to the Limit of each, each with a token and a lease of its own, and an exclusive one when none is left.",
 		requires: limited,
 		run: func(r *caseRun) {
 			var holds []*hold
 			for i := range 3 {
 				c := []*client{r.first, r.otherStore()}[i%2]
-				holds = append(holds, c.acquireLimited("name", long, 3, 0))
+				holds = append(holds, c.acquireLimited("name", long, 3))
 			}
 			r.expectRisingTokens(holds)
+			more := r.first.acquireLimited("name", long, 4)
+			r.first.acquireRefused(r.first.limitedRequest("name", long, 4))
+			more.releaseHeld()
 			for _, c := range []*client{r.first, r.otherStore()} {
-				c.acquireRefused(c.limitedRequest("name", long, 3, 0))
+				c.acquireRefused(c.limitedRequest("name", long, 3))
 				c.expectHeld("name")
 			}
 			for _, h := range holds {
 				h.expectRenewed()
 				h.releaseHeld()
 				r.first.expectHeld("name")
-				r.otherStore().acquireLimited("name", long, 3, 0)
-				r.first.acquireRefused(r.first.limitedRequest("name", long, 3, 0))
+				r.otherStore().acquireLimited("name", long, 3)
+				r.first.acquireRefused(r.first.limitedRequest("name", long, 3))
 			}
-		},
-	},
-	{
-		name:     "weight",
-		claim:    "The weights of limited holds add up to the Limit at most, and to a Limit that is another for each as each requests.",
-		requires: limited,
-		run: func(r *caseRun) {
-			other := r.otherStore()
-			heavy := r.first.acquireLimited("name", long, 4, 3)
-			other.acquireRefused(other.limitedRequest("name", long, 4, 2))
-			light := other.acquireLimited("name", long, 4, 1)
-			other.acquireRefused(other.limitedRequest("name", long, 4, 0))
-			more := other.acquireLimited("name", long, 5, 0)
-			other.acquireRefused(other.limitedRequest("name", long, 5, 0))
-			light.releaseHeld()
-			r.first.acquireRefused(r.first.limitedRequest("name", long, 4, 0))
-			more.releaseHeld()
-			r.first.acquireLimited("name", long, 4, 0).releaseHeld()
-			heavy.releaseHeld()
-			all := r.first.acquireLimited("name", long, 4, 4)
-			other.acquireRefused(other.limitedRequest("name", long, 4, 1))
-			all.releaseHeld()
-			r.first.expectFree("name")
 		},
 	},
 	{
@@ -341,11 +321,11 @@ var sharedCases = []testCase{
 		claim:    "Shared and limited holds tolerate each other, and shared ones take nothing of a Limit.",
 		requires: shared | limited,
 		run: func(r *caseRun) {
-			a := r.first.acquireLimited("name", long, 2, 0)
-			b := r.otherStore().acquireLimited("name", long, driver.Shared, 0)
-			c := r.first.acquireLimited("name", long, 2, 0)
-			d := r.first.acquireLimited("name", long, driver.Shared, 0)
-			r.first.acquireRefused(r.first.limitedRequest("name", long, 2, 0))
+			a := r.first.acquireLimited("name", long, 2)
+			b := r.otherStore().acquireLimited("name", long, driver.Shared)
+			c := r.first.acquireLimited("name", long, 2)
+			d := r.first.acquireLimited("name", long, driver.Shared)
+			r.first.acquireRefused(r.first.limitedRequest("name", long, 2))
 			for _, h := range []*hold{a, d, c} {
 				h.releaseHeld()
 				r.otherStore().expectHeld("name")
@@ -359,11 +339,11 @@ var sharedCases = []testCase{
 		claim:    "Limited holds that expire give back what they had, whatever others do meanwhile.",
 		requires: limited,
 		run: func(r *caseRun) {
-			stays := r.first.acquireLimited("name", long, 10, 2)
+			stays := r.first.acquireLimited("name", long, 10)
 			for range 3 {
 				last := stays
 				for i := range 8 {
-					last = []*client{r.first, r.otherStore()}[i%2].acquireLimited("name", short, 10, 0)
+					last = []*client{r.first, r.otherStore()}[i%2].acquireLimited("name", short, 10)
 					stays.expectRenewed()
 					if time.Since(last.sent) > short { // a busy machine
 						break
@@ -371,8 +351,8 @@ var sharedCases = []testCase{
 				}
 				last.sleepPastExpiry()
 				last.expectLost()
-				r.first.acquireRefused(r.first.limitedRequest("name", long, 10, 9))
-				r.first.acquireLimited("name", long, 10, 8).releaseHeld()
+				r.first.acquireRefused(r.first.limitedRequest("name", long, 1))
+				r.first.acquireLimited("name", long, 2).releaseHeld()
 			}
 			stays.releaseHeld()
 			r.first.expectFree("name")
@@ -383,61 +363,41 @@ var sharedCases = []testCase{
 		claim:    "A keep after a limited hold keeps the share of that hold.",
 		requires: limited | keep,
 		run: func(r *caseRun) {
-			a, b := r.first.acquireLimited("name", long, 3, 2), r.first.acquireLimited("name", long, 3, 0)
+			a, b := r.first.acquireLimited("name", long, 2), r.first.acquireLimited("name", long, 2)
 			began := a.releaseKeep(medium)
 			b.releaseHeld()
-			r.otherStore().acquireRefused(r.otherStore().limitedRequest("name", long, 3, 2))
-			r.otherStore().acquireLimited("name", long, 3, 1).releaseHeld()
-			r.first.refusedFor(r.first.limitedRequest("name", long, 3, 2), began, medium)
+			r.otherStore().acquireRefused(r.otherStore().limitedRequest("name", long, 1))
+			r.otherStore().acquireLimited("name", long, 2).releaseHeld()
+			r.first.refusedFor(r.first.limitedRequest("name", long, 1), began, medium)
 		},
 	},
 	{
-		name:     "heavy-waiter",
-		claim:    "A heavy place is not overtaken by light requests and places, and is admitted when its weight is free.",
+		name:     "small-limit",
+		claim:    "A place with a small Limit is not overtaken by requests and places with a greater one, and is admitted when few enough hold.",
 		requires: limited | fair,
 		run: func(r *caseRun) {
-			a, b := r.first.acquireLimited("name", long, 3, 0), r.first.acquireLimited("name", long, 3, 0)
-			heavy, res := r.first.wait(r.first.limitedQueueRequest("name", long, 3, 3))
+			a, b := r.first.acquireLimited("name", long, 3), r.first.acquireLimited("name", long, 3)
+			small, res := r.first.wait(r.first.limitedQueueRequest("name", long, 1))
 			if !res.First {
-				r.Error("the heavy place is not First")
+				r.Error("the place with a small Limit is not First")
 			}
-			light, _ := r.otherStore().wait(r.otherStore().limitedQueueRequest("name", long, 3, 0))
-			r.first.acquireRefused(r.first.limitedRequest("name", long, 3, 0))
+			great, _ := r.otherStore().wait(r.otherStore().limitedQueueRequest("name", long, 3))
+			r.first.acquireRefused(r.first.limitedRequest("name", long, 3))
 			a.releaseHeld()
-			heavy.expectWaiting()
-			light.expectWaiting()
+			small.expectWaiting()
+			great.expectWaiting()
 			b.releaseHeld()
-			heavy.expectAdmitted()
-			light.expectWaiting()
-			heavy.releaseHeld()
-			light.expectAdmitted()
-		},
-	},
-	{
-		name:     "invalid",
-		claim:    "A Weight below 0, above the Limit, or without one is refused with ErrInvalid, and makes neither a hold nor a place.",
-		requires: limited,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("held", long)
-			for _, limits := range [][2]int{{2, 3}, {2, -1}, {0, 1}, {0, -1}} {
-				for _, name := range []string{"held", "free"} {
-					req := r.first.queueRequest(name, long)
-					req.Limit, req.Weight = limits[0], limits[1]
-					r.first.expectAcquireError(req, driver.ErrInvalid)
-				}
-			}
-			r.first.expectFree("free")
-			h.releaseHeld()
-			r.first.expectFree("held")
+			small.expectAdmitted()
+			great.expectAdmitted()
 		},
 	},
 	{
 		name:     "sum",
-		claim:    "The weights of what many owners hold at once, through several stores, are never above the Limit, and each owner is granted its share.",
+		claim:    "Never more than the Limit hold a name at once, of many owners through several stores, and each is granted it.",
 		requires: limited,
 		run: func(r *caseRun) {
-			r.expectSumAtMost(4, func(i int) (limit, weight int, adds int64) {
-				return 4, 1 + i%3, int64(1 + i%3)
+			r.expectSumAtMost(4, func(int) (limit int, adds int64) {
+				return 4, 1
 			})
 		},
 	},
@@ -447,47 +407,47 @@ var sharedCases = []testCase{
 		requires: limited | crash,
 		run: func(r *caseRun) {
 			dead := r.openStore()
-			stays := r.first.acquireLimited("name", long, 3, 0)
-			h := dead.acquireLimited("name", medium, 3, 2)
+			stays := r.first.acquireLimited("name", long, 2)
+			h := dead.acquireLimited("name", medium, 2)
 			r.backing.Crash(r, dead.Store)
-			r.first.pollAcquire(r.first.limitedRequest("name", long, 3, 2), h.answered.Add(medium))
+			r.first.pollAcquire(r.first.limitedRequest("name", long, 2), h.answered.Add(medium))
 			stays.expectRenewed()
 		},
 	},
 }
 
-// limitedRequest returns a request of a new owner with a Limit and a Weight.
-func (c *client) limitedRequest(name string, ttl time.Duration, limit, weight int) driver.AcquireRequest {
+// limitedRequest returns a request of a new owner with a Limit.
+func (c *client) limitedRequest(name string, ttl time.Duration, limit int) driver.AcquireRequest {
 	req := c.newRequest(name, ttl)
-	req.Limit, req.Weight = limit, weight
+	req.Limit = limit
 	return req
 }
 
 // limitedQueueRequest is limitedRequest with Queue.
-func (c *client) limitedQueueRequest(name string, queue time.Duration, limit, weight int) driver.AcquireRequest {
+func (c *client) limitedQueueRequest(name string, queue time.Duration, limit int) driver.AcquireRequest {
 	req := c.queueRequest(name, queue)
-	req.Limit, req.Weight = limit, weight
+	req.Limit = limit
 	return req
 }
 
 // acquireLimited sends such a request, which must be granted.
-func (c *client) acquireLimited(name string, ttl time.Duration, limit, weight int) *hold {
+func (c *client) acquireLimited(name string, ttl time.Duration, limit int) *hold {
 	c.run.Helper()
-	return c.acquireGranted(c.limitedRequest(name, ttl, limit, weight))
+	return c.acquireGranted(c.limitedRequest(name, ttl, limit))
 }
 
 // expectSumAtMost has 9 goroutines acquire a name 15 times each, through three stores. request
-// returns the Limit and Weight of a goroutine, and what each of its holds adds to a sum. The sum of
+// returns the Limit of a goroutine, and what each of its holds adds to a sum. The sum of
 // the holds in force must not be above most.
-func (r *caseRun) expectSumAtMost(most int64, request func(i int) (limit, weight int, adds int64)) {
+func (r *caseRun) expectSumAtMost(most int64, request func(i int) (limit int, adds int64)) {
 	r.Helper()
 	stores := []*client{r.first, r.otherStore(), r.otherStore()}
 	var sum atomic.Int64
 	r.runParallel(9, func(i int) error {
 		c := stores[i%len(stores)]
-		limit, weight, adds := request(i)
+		limit, adds := request(i)
 		for range 15 {
-			req := c.limitedRequest("name", long, limit, weight)
+			req := c.limitedRequest("name", long, limit)
 			if err := c.pollGrant(req); err != nil {
 				return err
 			}
@@ -549,7 +509,7 @@ func (r *caseRun) expectRecords(what string, rec driver.Record, holds ...*hold) 
 	}
 	for i, rec := range shown {
 		r.expectRecord(what, rec, holds[i], !r.guarantees.Lookup)
-		if rec.Limit != driver.Shared || rec.Weight != 0 || i > 0 && len(rec.Others) > 0 {
+		if rec.Limit != driver.Shared || i > 0 && len(rec.Others) > 0 {
 			r.Errorf("%s shows %+v, want a shared hold", what, rec)
 		}
 	}

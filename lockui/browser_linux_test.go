@@ -515,7 +515,7 @@ func fillSite(t *testing.T, s *site, n int) {
 		{"config", "api-1/12/A", "", holdfast.Options{Shared: true}},
 		{"config", "api-2/12/B", "", holdfast.Options{Shared: true}},
 		{"config", "api-3/12/C", "", holdfast.Options{Shared: true}},
-		{"downloads", "fetch-1/7/D", "", holdfast.Options{Limit: 10, Weight: 3}},
+		{"downloads", "fetch-1/7/D", "", holdfast.Options{Limit: 10}},
 		{"cron:nightly-report", "cron-1/99/X", "", holdfast.Options{MinHold: time.Hour}},
 		{"leader:scheduler", "scheduler-6b9f7c-x2x8p/1/QRZ7M2LK", "zone=eu-west-1b", holdfast.Options{}},
 		{"migration/2026-11-add-an-index-to-the-table-of-orders-by-customer", "migrate-0/1/PPL", "", holdfast.Options{NoRenew: true, TTL: 10 * time.Minute}},

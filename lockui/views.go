@@ -511,9 +511,6 @@ func addFacts(m *markup, hold holdfast.Record, since, until time.Time, lease tim
 	if hold.Token > 0 {
 		m.add("<dt>Token</dt><dd class=\"digits\">%d</dd>\n", hold.Token)
 	}
-	if hold.Weight > 1 {
-		m.add("<dt>Weight</dt><dd>%d</dd>\n", hold.Weight)
-	}
 	for _, key := range slices.Sorted(maps.Keys(hold.Metadata)) {
 		m.add("<dt class=\"key\">%s</dt><dd>%s</dd>\n", key, hold.Metadata[key])
 	}

@@ -167,16 +167,16 @@ func take(t *testing.T, s *Store, name string, floor int64) int64 {
 	return res.Token
 }
 
-// A limit or weight above the bound of the contract is refused, and is not taken for another one.
+// A limit above the bound of the contract is refused, and is not taken for another one.
 func TestLimitAboveTheBound(t *testing.T) {
 	s := New()
 	defer s.Close()
 	above := driver.MaxLimit
 	above++
-	for _, req := range []driver.AcquireRequest{{Limit: above}, {Limit: driver.MaxLimit, Weight: above}, {Limit: 1, Weight: -above}} {
+	for _, req := range []driver.AcquireRequest{{Limit: above}} {
 		req.Name, req.Owner, req.Holder, req.TTL = "name", "o", "h", time.Minute
 		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) || res.Granted {
-			t.Errorf("limit %d, weight %d: %+v, %v; want ErrInvalid", req.Limit, req.Weight, res, err)
+			t.Errorf("limit %d: %+v, %v; want ErrInvalid", req.Limit, res, err)
 		}
 	}
 	take(t, s, "name", 0)

@@ -43,7 +43,7 @@ type historyStore struct {
 func (s *historyStore) Acquire(req queuetest.Request) (reply queuetest.Reply) {
 	res, err := s.store.Acquire(s.tb.Context(), driver.AcquireRequest{
 		Name: "name", Owner: req.Owner, Holder: req.Owner, TTL: req.TTL, Queue: req.Queue, Claim: req.Claim,
-		Floor: req.Floor, Tokens: req.Tokens, Limit: req.Limit, Weight: req.Weight,
+		Floor: req.Floor, Tokens: req.Tokens, Limit: req.Limit,
 	})
 	reply = queuetest.Reply{
 		Token: res.Token, Tokens: res.Tokens, Queued: res.Queued, First: res.First,

@@ -97,8 +97,8 @@ func (t *lockTable) update(
 }
 
 func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.AcquireResult, err error) {
-	if req.Limit > driver.MaxLimit || req.Weight > driver.MaxLimit {
-		return res, fmt.Errorf("%w: a limit or weight above %d", driver.ErrInvalid, driver.MaxLimit)
+	if req.Limit > driver.MaxLimit {
+		return res, fmt.Errorf("%w: a limit above %d", driver.ErrInvalid, driver.MaxLimit)
 	}
 	wait := req.Queue
 	if req.NoPlace {
@@ -107,7 +107,7 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 	t.update(req.Name, func(q *queue, now time.Duration, c *lockqueue.Counter) []entry {
 		own, notices, failure := q.Acquire(lockqueue.Request[holderData]{
 			Entry: entry{
-				Owner: req.Owner, Limit: int32(max(req.Limit, driver.Shared)), Weight: int32(max(req.Weight, -1)),
+				Owner: req.Owner, Limit: int32(max(req.Limit, driver.Shared)),
 				Floor: req.Floor, Tokens: int32(min(req.Tokens, driver.MaxTokens)),
 				Data: holderData{s, req.Holder, req.Metadata},
 			},
@@ -243,9 +243,6 @@ func (t *lockTable) holdRecord(name string, h *entry, now time.Duration) driver.
 		Remaining: h.Until - now,
 		Limit:     int(h.Limit),
 		Metadata:  h.Data.metadata,
-	}
-	if h.Limit > 0 {
-		rec.Weight = int(max(h.Weight, 1))
 	}
 	if h.Kept {
 		rec.Holder, rec.Kept, rec.Metadata = "", true, nil

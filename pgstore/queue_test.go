@@ -195,7 +195,7 @@ func (h *historyStore) own(token, sign int64) int64 {
 func (h *historyStore) Acquire(req queuetest.Request) queuetest.Reply {
 	res, err := h.s.Acquire(h.t.Context(), driver.AcquireRequest{
 		Name: h.name, Owner: req.Owner, Holder: req.Owner, TTL: req.TTL, Queue: req.Queue, Claim: req.Claim, Tokens: req.Tokens,
-		Floor: h.own(req.Floor, -1), Limit: req.Limit, Weight: req.Weight,
+		Floor: h.own(req.Floor, -1), Limit: req.Limit, Weight: 0,
 	})
 	if errors.Is(err, driver.ErrInvalid) {
 		return queuetest.Reply{Invalid: true}

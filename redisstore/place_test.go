@@ -267,7 +267,7 @@ func (h *historyStore) Acquire(req queuetest.Request) queuetest.Reply {
 	}
 	res, err := h.s.Acquire(h.t.Context(), driver.AcquireRequest{
 		Name: h.name, Owner: h.owner(req.Owner), Holder: req.Owner, TTL: req.TTL, Queue: req.Queue,
-		Claim: req.Claim, Tokens: req.Tokens, Floor: req.Floor, Limit: req.Limit, Weight: req.Weight,
+		Claim: req.Claim, Tokens: req.Tokens, Floor: req.Floor, Limit: req.Limit,
 	})
 	reply := queuetest.Reply{
 		Token: res.Token, Tokens: max(res.Tokens, 1), Queued: res.Queued, First: res.First, Invalid: err != nil,

@@ -70,7 +70,7 @@ func electFlagError(cmd *cobra.Command, err error) error {
 	if strings.HasPrefix(err.Error(), "unknown shorthand flag: 's'") {
 		flag = "shared"
 	}
-	if flag != "shared" && flag != "limit" && flag != "weight" {
+	if flag != "shared" && flag != "limit" {
 		return cmd.Parent().FlagErrorFunc()(cmd, err)
 	}
 	if flag != "shared" {

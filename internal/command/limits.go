@@ -15,8 +15,8 @@ import (
 
 // limitFlags are the flags for a lock that several can hold at once.
 type limitFlags struct {
-	shared        bool
-	limit, weight int
+	shared bool
+	limit  int
 }
 
 func (l *limitFlags) addTo(f *pflag.FlagSet) {
@@ -24,19 +24,12 @@ func (l *limitFlags) addTo(f *pflag.FlagSet) {
 		"as a reader, where one without it is a writer")
 	slotCountVar(f, &l.limit, "limit", "hold the lock together with others, up to `N`\n"+
 		"of them: one of N slots")
-	slotCountVar(f, &l.weight, "weight", "how many of the --limit slots to take (default\n"+
-		"1)")
 }
 
 // check refuses flags that exclude each other, in their own names.
 func (l *limitFlags) check() error {
-	switch {
-	case l.shared && l.limit > 0:
+	if l.shared && l.limit > 0 {
 		return usageError(errors.New("--shared and --limit exclude each other, given as flags or in HOLDFAST_SHARED and HOLDFAST_LIMIT"), "one of them")
-	case l.weight > 0 && l.limit == 0:
-		return usageError(errors.New("--weight is a share of --limit, and there is none"), "--limit N --weight "+strconv.Itoa(l.weight))
-	case l.weight > l.limit:
-		return usageError(fmt.Errorf("--weight %d is not between 1 and the --limit of %d", l.weight, l.limit), "--weight "+strconv.Itoa(l.limit))
 	}
 	return nil
 }
@@ -52,10 +45,12 @@ func (l *limitFlags) explainRefusal(ctx context.Context, client *holdfast.Client
 	}
 	used := 0
 	for _, hold := range lockview.EachHold(rec) {
-		used += hold.Weight
+		if hold.Limit > 0 {
+			used++
+		}
 	}
 	switch n := 1 + len(rec.Others); {
-	case l.limit > 0 && rec.Limit > 0 && rec.Waiting > 0 && used+max(l.weight, 1) <= l.limit:
+	case l.limit > 0 && rec.Limit > 0 && rec.Waiting > 0 && used < l.limit:
 		return fmt.Errorf("%w; %s free, but a waiter is in front", err, slots(l.limit-used))
 	case l.limit > 0 && rec.Limit > 0 && used > 0:
 		return fmt.Errorf("%w; %s in use, and --limit is %d", err, slots(used), l.limit)
@@ -76,10 +71,10 @@ func slots(n int) string {
 const explainTimeout = 2 * time.Second
 
 func (l *limitFlags) apply(o *holdfast.Options) {
-	o.Shared, o.Limit, o.Weight = l.shared, l.limit, l.weight
+	o.Shared, o.Limit = l.shared, l.limit
 }
 
-// slotCountVar defines --limit or --weight. Zero, which means an exclusive lock to package
+// slotCountVar defines --limit. Zero, which means an exclusive lock to package
 // holdfast, is a mistake on a command line: a script that computed it expects to be kept out.
 func slotCountVar(f *pflag.FlagSet, p *int, name, usage string) {
 	f.Var(&flagValue{

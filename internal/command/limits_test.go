@@ -16,9 +16,9 @@ import (
 
 // A lock that several hold is shown with how much of it is in use, and with all of its holds.
 func TestSeveralHoldsAreShown(t *testing.T) {
-	limited := holdfast.Record{Name: "slots", Holder: "a", Token: 5, Limit: 10, Weight: 2, Waiting: 5, Others: []holdfast.Record{
-		{Name: "slots", Holder: "b", Token: 6, Limit: 10, Weight: 3, Remaining: time.Minute},
-		{Name: "slots", Token: 7, Limit: 10, Weight: 1, Kept: true, Remaining: time.Second},
+	limited := holdfast.Record{Name: "slots", Holder: "a", Token: 5, Limit: 10, Waiting: 5, Others: []holdfast.Record{
+		{Name: "slots", Holder: "b", Token: 6, Limit: 10, Remaining: time.Minute},
+		{Name: "slots", Token: 7, Limit: 10, Kept: true, Remaining: time.Second},
 		{Name: "slots", Holder: "c", Token: 8, Limit: driver.Shared},
 	}}
 	readers := holdfast.Record{Name: "config", Holder: "a", Token: 1, Limit: driver.Shared, Others: []holdfast.Record{
@@ -29,26 +29,26 @@ func TestSeveralHoldsAreShown(t *testing.T) {
 		"NAME    HOLDER       TOKEN  AGE  LEFT       WAITING",
 		"config  2 shared: a  1      -    no expiry",
 		"plain   h            -      -    no expiry",
-		"slots   6 of 10: a   5      -    no expiry  5",
+		"slots   3 of 10: a   5      -    no expiry  5",
 	}
 	if got := tableLines(locks, unlimitedWidth); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	shown := string(recordFields(limited))
 	for _, line := range []string{
-		"in use   6 of 10\n", "waiting  5\n", "weight   2\n", "and      b, token 6, weight 3, - ago, left 1m00s unless renewed\n", "and      (kept), token 7, - ago, left 1s\n",
+		"in use   3 of 10\n", "waiting  5\n", "and      b, token 6, - ago, left 1m00s unless renewed\n", "and      (kept), token 7, - ago, left 1s\n",
 	} {
 		if !strings.Contains(shown, line) {
 			t.Errorf("%q lacks %q", shown, line)
 		}
 	}
 	view := lockview.NewView(limited)
-	if view.Limit != 10 || view.Weight != 2 || len(view.Others) != 3 || view.Others[2].Limit != 0 || !view.Others[2].Shared {
+	if view.Limit != 10 || len(view.Others) != 3 || view.Others[2].Limit != 0 || !view.Others[2].Shared {
 		t.Errorf("JSON: %+v", view)
 	}
 }
 
-// A refusal behind a waiter that needs more slots does not read as if there were room.
+// A refusal behind a waiter with a smaller limit does not read as if there were room.
 func TestRefusalBehindAWaiter(t *testing.T) {
 	store := memstore.New()
 	open := func() *holdfast.Client {
@@ -58,7 +58,7 @@ func TestRefusalBehindAWaiter(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	holder, heavy, late := open(), open(), open()
+	holder, small, late := open(), open(), open()
 	if _, err := holder.TryAcquire(ctx, "slots", &holdfast.Options{Limit: 4}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestRefusalBehindAWaiter(t *testing.T) {
 	defer func() { leave(); <-waited }()
 	go func() {
 		defer close(waited)
-		_, _ = heavy.Acquire(waiting, "slots", &holdfast.Options{Limit: 4, Weight: 4}) // until the end
+		_, _ = small.Acquire(waiting, "slots", &holdfast.Options{Limit: 1}) // until the end
 	}()
 	for rec, err := late.Lookup(ctx, "slots"); rec.Waiting == 0; rec, err = late.Lookup(ctx, "slots") {
 		if err != nil {

@@ -73,9 +73,6 @@ func recordFields(rec holdfast.Record) []byte {
 	if rec.Token > 0 {
 		field("token", strconv.FormatInt(rec.Token, 10))
 	}
-	if rec.Weight > 1 {
-		field("weight", strconv.Itoa(rec.Weight))
-	}
 	if d, ok := lockview.Age(rec); ok {
 		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), lockview.ShortDuration(d)))
 	}
@@ -95,9 +92,6 @@ func recordFields(rec holdfast.Record) []byte {
 func holdLine(rec holdfast.Record) string {
 	row := recordRow(rec)
 	text := row[holderColumn] + ", token " + row[tokenColumn]
-	if rec.Weight > 1 {
-		text += fmt.Sprintf(", weight %d", rec.Weight)
-	}
 	text += ", " + row[ageColumn] + " ago, left " + remainingText(rec)
 	if row[metadataColumn] != "" {
 		text += ", " + row[metadataColumn]

@@ -89,7 +89,7 @@ func (h *History) options(r *rand.Rand) (name string, o *holdfast.Options) {
 		o.Shared = has.Shared
 	case 3:
 		if has.Limited {
-			return "limited", &holdfast.Options{TTL: historyTTL, Limit: 3, Weight: 1 + r.IntN(2)}
+			return "limited", &holdfast.Options{TTL: historyTTL, Limit: 3}
 		}
 	case 4, 5:
 		o.Detached = has.Detached

@@ -7,7 +7,6 @@ import (
 )
 
 var (
-	errWeight = fmt.Errorf("%w: the weight is not between 0 and the limit", driver.ErrInvalid)
 	errFloor  = fmt.Errorf("%w: the floor is more than %v above the clock", driver.ErrInvalid, driver.MaxLead)
 	errTokens = fmt.Errorf("%w: the name has been granted the greatest token that there is", driver.ErrInvalid)
 )

@@ -32,7 +32,7 @@ func TestCrowd(t *testing.T) {
 		owner, ttl := fmt.Sprint("owner ", random.IntN(60)), time.Duration(1+random.IntN(100))
 		limit := []int32{0, -1, -1, -1, 20, 20}[random.IntN(6)]
 		req := lockqueue.Request[int]{
-			Entry: entry{Owner: owner, Limit: limit, Weight: random.Int32N(1 + max(limit, 0)/4), Data: step},
+			Entry: entry{Owner: owner, Limit: limit, Data: step},
 			TTL:   ttl, Queue: time.Duration(random.IntN(2) * random.IntN(50)), Claim: random.IntN(4) == 0,
 		}
 		verb, keep, token := random.IntN(100), time.Duration(random.IntN(2)*random.IntN(20)), int64(random.IntN(2))*c.Last
@@ -41,7 +41,7 @@ func TestCrowd(t *testing.T) {
 				if e == nil {
 					return "none"
 				}
-				return fmt.Sprintln(e.Owner, e.Limit, e.Weight, e.Token, e.Tokens, e.Since, e.Until, e.Kept, e.Data)
+				return fmt.Sprintln(e.Owner, e.Limit, e.Token, e.Tokens, e.Since, e.Until, e.Kept, e.Data)
 			}
 			var own *entry
 			var notices []entry

@@ -35,7 +35,7 @@ type Queue[D any] struct {
 
 	count    int
 	owners   map[string]*Entry[D] // the entries by owner; nil while there are few
-	weights  int                  // the sum of those of the holds
+	limited  int                  // how many of the holds have a Limit
 	earliest time.Duration        // no entry ends before it
 }
 
@@ -46,8 +46,7 @@ const few = 8
 type Entry[D any] struct {
 	Owner string
 
-	// Limit and Weight are those of a driver.AcquireRequest.
-	Limit, Weight int32
+	Limit int32 // of a driver.AcquireRequest
 
 	Floor  int64         // the smallest token to be granted
 	Token  int64         // of a hold the first of its tokens, of a place 0
@@ -62,7 +61,7 @@ type Entry[D any] struct {
 
 // A Request is a request to acquire a name.
 type Request[D any] struct {
-	// Entry has Owner, Limit, Weight, Floor, Tokens and Data of the entry to be made.
+	// Entry has Owner, Limit, Floor, Tokens and Data of the entry to be made.
 	Entry Entry[D]
 
 	TTL   time.Duration // how long a hold lasts from now
@@ -88,8 +87,6 @@ func (q *Queue[D]) Acquire(
 	case made && req.Claim, !made && own.Kept:
 		notices, _ := q.admit("", now, c)
 		return nil, notices, nil
-	case made && (req.Entry.Weight < 0 || req.Entry.Weight > max(req.Entry.Limit, 0)):
-		return nil, nil, errWeight
 	case made:
 		req.Entry.Token, req.Entry.Kept, req.Entry.Until = 0, false, now+req.TTL
 		own = q.Append(&req.Entry)
@@ -220,7 +217,7 @@ func (q *Queue[D]) Append(entry *Entry[D]) *Entry[D] {
 	q.last = e
 	switch {
 	case e.Token != 0:
-		q.weights += e.weight()
+		q.limited += e.slots()
 	case q.place == nil:
 		q.place = e
 	}
@@ -253,7 +250,7 @@ func (q *Queue[D]) remove(e *Entry[D]) {
 		q.place = e.next
 	}
 	if e.Token != 0 {
-		q.weights -= e.weight()
+		q.limited -= e.slots()
 	}
 	delete(q.owners, e.Owner)
 	if q.count--; q.count == 0 {
@@ -295,12 +292,12 @@ func (q *Queue[D]) dropExpired(now time.Duration) {
 	}
 }
 
-// weight returns what a hold takes of a limit.
-func (e *Entry[D]) weight() int {
+// slots returns how many slots of a limit a hold takes.
+func (e *Entry[D]) slots() int {
 	if e.Limit <= 0 {
 		return 0
 	}
-	return int(max(e.Weight, 1))
+	return 1
 }
 
 // admit makes holds of the places that may hold now, and returns copies of them without that of
@@ -308,7 +305,7 @@ func (e *Entry[D]) weight() int {
 // hold that is exclusive is the only one, and so the first.
 func (q *Queue[D]) admit(owner string, now time.Duration, c *Counter) (admitted []Entry[D], err error) {
 	for e := q.place; e != nil; e = q.place {
-		excluded := q.first.Limit == 0 || e.Limit == 0 || e.Limit > 0 && q.weights+e.weight() > int(e.Limit)
+		excluded := q.first.Limit == 0 || e.Limit == 0 || e.Limit > 0 && q.limited >= int(e.Limit)
 		if e != q.first && excluded {
 			return admitted, nil
 		}
@@ -316,7 +313,7 @@ func (q *Queue[D]) admit(owner string, now time.Duration, c *Counter) (admitted 
 			return admitted, err
 		}
 		e.Since = now
-		q.place, q.weights = e.next, q.weights+e.weight()
+		q.place, q.limited = e.next, q.limited+e.slots()
 		if e.Owner != owner {
 			admitted = append(admitted, *e)
 		}

@@ -58,7 +58,7 @@ func (s *queueStore) notify(entries []lockqueue.Entry[struct{}]) {
 func (s *queueStore) Acquire(req queuetest.Request) queuetest.Reply {
 	own, notices, err := s.queue.Acquire(lockqueue.Request[struct{}]{
 		Entry: lockqueue.Entry[struct{}]{
-			Owner: req.Owner, Limit: int32(req.Limit), Weight: int32(req.Weight), Floor: req.Floor, Tokens: int32(req.Tokens),
+			Owner: req.Owner, Limit: int32(req.Limit), Floor: req.Floor, Tokens: int32(req.Tokens),
 		},
 		TTL: req.TTL, Queue: req.Queue, Claim: req.Claim,
 	}, s.now, s.clock())

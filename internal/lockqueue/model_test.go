@@ -23,7 +23,7 @@ import (
 //
 // What must hold:
 //
-//   - An exclusive hold that a client relies on is alone, and the weights of limited ones are within
+//   - An exclusive hold that a client relies on is alone, and the limited ones are within
 //     the limit. After a break or a fallback a client is excused until the deadline that it had.
 //   - The token of an exclusive hold is above all those that clients relied on before, and that of
 //     another hold above those of exclusive ones. No token is used twice.
@@ -39,7 +39,7 @@ const (
 // A protocol is a way in which clients and a store work together, and the bounds of the search.
 type protocol struct {
 	name     string
-	kinds    string // of each client: exclusive, shared, or a digit, its weight of a limit of 2
+	kinds    string // of each client: exclusive, shared, or a digit, its limit
 	sends    int    // how many claims, refreshes and renewals are sent in all
 	flights  int    // how many of a client's requests and replies are in flight, beside releases
 	repeats  int    // how many requests are handled twice
@@ -71,19 +71,19 @@ var protocols = []protocol{
 	{name: "hand-over", kinds: "XXX", sends: 2, flights: 1, repeats: 1, handOver: true},
 	{name: "hand-over, two in flight", kinds: "XXX", sends: 2, flights: 2, handOver: true},
 	{name: "hand-over, shared", kinds: "XSS", sends: 2, flights: 1, handOver: true},
-	{name: "hand-over, weights", kinds: "X12", sends: 2, flights: 1, handOver: true},
+	{name: "hand-over, limits", kinds: "X11", sends: 2, flights: 1, handOver: true},
 	{name: "hand-over, fallback", kinds: "XXX", sends: 1, flights: 1, back: true, handOver: true},
 	{name: "exclusive and shared", kinds: "XSS", sends: 0, flights: 1},
-	{name: "weights", kinds: "112", sends: 0, flights: 1},
-	{name: "exclusive and weights", kinds: "X12", sends: 0, flights: 1},
+	{name: "limits", kinds: "222", sends: 0, flights: 1},
+	{name: "exclusive and limits", kinds: "X11", sends: 0, flights: 1},
 	{name: "break", kinds: "XX", sends: 2, flights: 1, breaks: 1},
 	{name: "break, shared", kinds: "XS", sends: 2, flights: 1, breaks: 1},
 	{name: "fallback", kinds: "XX", sends: 2, flights: 1, back: true},
-	{name: "fallback, weights", kinds: "12", sends: 2, flights: 1, back: true},
+	{name: "fallback, limits", kinds: "11", sends: 2, flights: 1, back: true},
 	{name: "blocks", kinds: "XX", sends: 1, flights: 2, blocks: true},
 	{name: "blocks and break", kinds: "XX", sends: 1, flights: 1, breaks: 1, blocks: true},
 	{name: "every wait ends", kinds: "XX", sends: 1, flights: 1, waits: true},
-	{name: "every wait ends, weights", kinds: "X12", sends: 0, flights: 1, waits: true},
+	{name: "every wait ends, limits", kinds: "X11", sends: 0, flights: 1, waits: true},
 
 	{name: "deadline from the receipt", kinds: "XXX", sends: 0, flights: 1, fromReceipt: true, violates: "two holders"},
 	{name: "deadline from a request without a reply", kinds: "XXX", sends: 1, flights: 1, handOver: true, fromUnanswered: true, violates: "two holders"},
@@ -92,7 +92,7 @@ var protocols = []protocol{
 	{name: "repetition takes a free name", kinds: "XXX", sends: 2, flights: 1, handOver: true, claimTakes: true, violates: "token"},
 	{name: "repetition takes a free name after a break", kinds: "XX", sends: 2, flights: 2, breaks: 1, claimTakes: true, renewsAny: true, violates: "prolonged"},
 	{name: "notified and passed over", kinds: "XXX", sends: 0, flights: 1, passedOver: true, violates: "two holders"},
-	{name: "notified and passed over, weights", kinds: "112", sends: 0, flights: 1, passedOver: true, violates: "weights"},
+	{name: "notified and passed over, limits", kinds: "111", sends: 0, flights: 1, passedOver: true, violates: "limits"},
 	{name: "queued prolongs", kinds: "XX", sends: 1, flights: 1, back: true, renewsAny: true, queuedCounts: true, violates: "with token 0"},
 	{name: "renewal without a token", kinds: "XX", sends: 1, flights: 1, back: true, renewsAny: true, violates: "with token 3"},
 	{name: "refresh does not admit", kinds: "XX", sends: 0, flights: 1, waits: true, refreshOnly: true, violates: "waits for ever"},
@@ -461,7 +461,7 @@ func (m *model) newEntry(c int) lockqueue.Entry[struct{}] {
 	case 'S':
 		e.Limit = -1
 	default:
-		e.Limit, e.Weight = 2, int32(m.kinds[c]-'0')
+		e.Limit = int32(m.kinds[c] - '0')
 	}
 	return e
 }
@@ -735,7 +735,7 @@ func (m *model) use(s *state, c int) {
 
 // checkHolders checks what clients rely on at one time.
 func (m *model) checkHolders(s *state) {
-	holders, exclusive, weights := 0, 0, 0
+	holders, exclusive, limited, most := 0, 0, 0, 0
 	for c, own := range s.clients {
 		if own.phase != holding || own.excused > 0 {
 			continue
@@ -746,14 +746,15 @@ func (m *model) checkHolders(s *state) {
 			exclusive++
 		case 'S':
 		default:
-			weights += int(kind - '0')
+			limited++
+			most = max(most, int(kind-'0'))
 		}
 	}
 	switch {
 	case exclusive > 0 && holders > 1:
 		m.wrong = "two holders, of which one is exclusive"
-	case weights > 2:
-		m.wrong = fmt.Sprintf("the weights of the holders are %d, of a limit of 2", weights)
+	case limited > most:
+		m.wrong = fmt.Sprintf("the limits of the holders are %d at most, and they are %d", most, limited)
 	}
 }
 

@@ -34,7 +34,6 @@ type View struct {
 	RemainingMS int64             `json:"remaining_ms,omitempty"`
 	Shared      bool              `json:"shared,omitempty"`
 	Limit       int               `json:"limit,omitempty"`
-	Weight      int               `json:"weight,omitempty"`
 	Others      []View            `json:"others,omitempty"` // the other holds, if there are several
 	Waiting     int               `json:"waiting,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
@@ -50,7 +49,6 @@ func NewView(rec holdfast.Record) View {
 		RemainingMS: max(rec.Remaining.Milliseconds(), 0),
 		Shared:      rec.Limit == driver.Shared,
 		Limit:       max(rec.Limit, 0),
-		Weight:      rec.Weight,
 		Waiting:     rec.Waiting,
 		Metadata:    rec.Metadata,
 	}
@@ -116,7 +114,7 @@ func Usage(rec holdfast.Record) string {
 	used, limit := 0, 0
 	for _, hold := range EachHold(rec) {
 		if hold.Limit > 0 {
-			used += hold.Weight
+			used++
 			limit = max(limit, hold.Limit)
 		}
 	}

@@ -39,12 +39,12 @@ type Store interface {
 
 // A Request is a request to acquire the name.
 type Request struct {
-	Owner         string
-	Limit, Weight int
-	Floor         int64
-	Tokens        int
-	TTL, Queue    time.Duration
-	Claim         bool
+	Owner      string
+	Limit      int
+	Floor      int64
+	Tokens     int
+	TTL, Queue time.Duration
+	Claim      bool
 }
 
 // A Reply is the reply to a Request. Queued and First are of a place. Held is the owner of the
@@ -123,7 +123,7 @@ func Histories() ([]History, error) {
 }
 
 var argsOf = map[string][]string{
-	"acquire": {"ttl", "queue", "claim", "shared", "limit", "weight", "tokens", "floor"},
+	"acquire": {"ttl", "queue", "claim", "shared", "limit", "tokens", "floor"},
 	"renew":   {"ttl", "token"},
 	"release": {"keep"},
 	"break":   {"token"},
@@ -245,7 +245,7 @@ func (p *player) do(s Step) (string, error) {
 			p.floors[s.Owner] = p.store.Now() + p.duration(s, "floor").Microseconds()
 		}
 		r := p.store.Acquire(Request{
-			Owner: s.Owner, Limit: limit, Weight: p.number(s, "weight"), Floor: p.floors[s.Owner],
+			Owner: s.Owner, Limit: limit, Floor: p.floors[s.Owner],
 			Tokens: p.number(s, "tokens"), TTL: p.duration(s, "ttl"), Queue: p.duration(s, "queue"), Claim: claim,
 		})
 		switch {
