@@ -21,6 +21,10 @@ type Harness struct {
 
 	// Serial runs one case after another. By default cases run in parallel.
 	Serial bool
+
+	// Walk runs the first case of each group alone: for a variant of a store that is tested whole
+	// elsewhere.
+	Walk bool
 }
 
 // A Backing is a place where locks are kept. Open is required. The other functions
