@@ -367,13 +367,6 @@ type Record struct {
 	// Kept reports that the hold was released and the name is only kept.
 	Kept bool
 
-	// Overdue is for how long a keep has outlasted its time, on a store that may start its time
-	// anew, as etcd does when the leader changes. The name is kept all the same. It is the
-	// difference between the wall clock of the client that released the hold and that of the
-	// reader, and is as wrong as these. It is 0 if the store has kept to the time, or does not
-	// know.
-	Overdue time.Duration
-
 	// Limit is that of the AcquireRequest.
 	Limit int
 

@@ -15,8 +15,8 @@
 //
 // Every grant, renewal and release is confirmed by a majority of the members. Holds survive the
 // death of the leader and of any minority, and the restart of all members. No member's clock and no
-// client's clock is compared with another, except for Record.Overdue: the server counts leases on
-// its own, and a client counts from before its request. A server of 3.4 ends the hold of a client
+// client's clock is compared with another: the server counts leases on its own, and a client counts
+// from before its request. A server of 3.4 ends the hold of a client
 // that has died as much later as its wall clock was set back meanwhile.
 //
 // The store keeps a queue for each name. What ends a hold, a Release, a Break or the end of its
@@ -37,9 +37,9 @@
 // Leases have whole seconds, 2 s at least by default. A hold, a place and a keep may last up to 4 s
 // longer than requested (see Guarantees().Grain). Each change of the leader starts the time of all
 // of them anew: the hold of a client that has died, and a keep, end only when no change has come
-// for their whole time. None ends sooner. A Record shows for how long a keep is overdue, by the
-// wall clocks of clients, and package once goes by it. A cluster with an election timeout above a
-// second has longer leases.
+// for their whole time. None ends sooner. A mark of package once is a keep: after a change of the
+// leader its work is not repeated for that much longer, and never, if the leader changes more often.
+// A cluster with an election timeout above a second has longer leases.
 //
 // Servers of 3.4 check fewer rights than those of 3.6: a user that may only read can keep a hold
 // alive, and requests that are sent together take names that the user has no right to write.
@@ -65,11 +65,8 @@
 // that to a client which still has the old token: a client of the caller then fails each request,
 // by its deadline. One that was opened from a URL goes on.
 //
-// Addresses of two clusters are an error of the first request, if both answer then. Servers that
-// were started with the default options have the same ID, and one of those that answers later is
-// taken for a member of the first: give each cluster an --initial-cluster-token of its own. A
-// client that runs refuses the replies of another cluster, so it has to be started again if its
-// cluster is replaced by another at the same addresses.
+// All addresses must be of one cluster: each of two clusters would grant a lock. The command
+// "holdfast doctor" tells.
 //
 // There are no shared and no limited locks.
 //

@@ -99,9 +99,7 @@ func (s *Store) grantLease(ctx context.Context, id, seconds int64) (*lease, erro
 		var resp *pb.LeaseGrantResponse
 		sent := time.Now()
 		err := s.send(ctx, func(ctx context.Context) (err error) {
-			if resp, err = leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: seconds}); err == nil {
-				err = s.checkReply(resp.Header.GetClusterId())
-			}
+			resp, err = leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: seconds})
 			return err
 		})
 		switch {
@@ -357,9 +355,6 @@ func (s *Store) exchange(stream keepAliveStream, leases []*lease, silence *time.
 		resp, err := stream.Recv()
 		if err == nil && resp.ID != int64(l.id) {
 			err = errors.New("etcd replies for another lease")
-		}
-		if err == nil {
-			err = s.checkReply(resp.Header.GetClusterId())
 		}
 		if err != nil {
 			return err

@@ -5,7 +5,6 @@ package etcdstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -135,58 +134,6 @@ func TestMajorityDownIsNoRefusal(t *testing.T) {
 	must(t, <-waiting)
 }
 
-// Addresses of two clusters grant nothing, and are found.
-func TestAddressesOfTwoClusters(t *testing.T) {
-	t.Parallel()
-	cluster, stray := servers.StartEtcdCluster(t, 3), servers.StartEtcd(t)
-	for i := range 4 { // The requests go to the members in turns.
-		s := New(directClient(t, cluster[0], stray, cluster[1]), nil)
-		s.lateStatus = time.Minute
-		t.Cleanup(func() { must(t, s.Close()) })
-		req := request(fmt.Sprint("owner", i), time.Minute)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		t.Cleanup(cancel)
-		if res, err := s.Acquire(ctx, req); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), stray.Addr) {
-			t.Errorf("Acquire: %+v, %v, want an error with the addresses", res, err)
-		}
-	}
-}
-
-// A member that has become one of another cluster is left out by the clients that run.
-func TestMemberOfAnotherCluster(t *testing.T) {
-	t.Parallel()
-	cluster, stray := servers.StartEtcdCluster(t, 3), servers.StartEtcd(t)
-	c := dial(t, []*servers.Etcd{cluster[0], cluster[1], cluster[2]})
-	s := New(c.Client, nil)
-	t.Cleanup(func() { must(t, s.Close()) })
-	held := grant(t, s, request("owner", time.Hour))
-	c.proxies[2].SetTarget(stray.Addr)
-	c.proxies[2].Reset()
-	direct := directClient(t, stray)
-	for i := range 12 {
-		expireInMind(s)
-		endStreams(s)
-		eventually(t, "renewal", func() bool { // A connection may end once.
-			outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
-			if outcomes[0] == driver.RenewLost {
-				t.Fatal("the hold is lost")
-			}
-			return err == nil && outcomes[0] == driver.Renewed
-		})
-		if rec, found, err := s.Lookup(t.Context(), "name"); err == nil && !found {
-			t.Fatalf("Lookup: %+v, %v", rec, found)
-		}
-		req := request(fmt.Sprint("owner", i), time.Minute)
-		if res, err := s.Acquire(t.Context(), req); res.Granted {
-			t.Fatalf("another owner is granted the name: %+v, %v", res, err)
-		}
-	}
-	keys, err := direct.Get(t.Context(), DefaultPrefix+"own/", clientv3.WithPrefix())
-	if err != nil || keys.Count > 0 {
-		t.Errorf("%v entries in the other cluster, %v", keys, err)
-	}
-}
-
 // A store whose client was closed refuses all calls, and its waiters end.
 func TestClientClosed(t *testing.T) {
 	t.Parallel()
@@ -211,26 +158,4 @@ func TestClientClosed(t *testing.T) {
 	if res, err := s.Acquire(t.Context(), request("other", time.Minute)); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("Acquire: %+v, %v, want ErrClosed", res, err)
 	}
-}
-
-// Servers with the default options have one ID. Two of them are two clusters all the same, and two
-// addresses of one are one.
-func TestClustersWithOneID(t *testing.T) {
-	t.Parallel()
-	defaults := []string{"--name", "default", "--initial-advertise-peer-urls", "http://localhost:2380", "--initial-cluster", "default=http://localhost:2380"}
-	one, other := servers.StartEtcd(t, defaults...), servers.StartEtcd(t, defaults...)
-	for i := range 4 { // The requests go to the servers in turns.
-		s := New(directClient(t, one, other), nil)
-		s.lateStatus = time.Minute
-		t.Cleanup(func() { must(t, s.Close()) })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		t.Cleanup(cancel)
-		if res, err := s.Acquire(ctx, request(fmt.Sprint("owner", i), time.Minute)); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), other.Addr) {
-			t.Errorf("Acquire: %+v, %v, want an error with the addresses", res, err)
-		}
-	}
-	same := dial(t, []*servers.Etcd{one, one})
-	s := New(same.Client, nil)
-	t.Cleanup(func() { must(t, s.Close()) })
-	grant(t, s, request("owner", time.Minute))
 }

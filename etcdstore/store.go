@@ -63,10 +63,6 @@ type Store struct {
 	notices     notices.Registry
 	writes      batch.Queue[*write]
 	streams     chan keepAliveStream // those without a user
-	cluster     atomic.Uint64        // the ID of the cluster, 0 if it is not known
-	term        atomic.Uint64        // of the leader, by a recent reply
-	finding     chan struct{}        // filled while findCluster runs
-	lateStatus  time.Duration        // after the first status of an address, that of another is late
 
 	mu      sync.Mutex // guards all below, and the leases
 	closed  bool
@@ -97,7 +93,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{
-		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix), streams: make(chan keepAliveStream, maxStreams), finding: make(chan struct{}, 1), lateStatus: time.Second,
+		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix), streams: make(chan keepAliveStream, maxStreams),
 		unconnected: new(atomic.Pointer[string]),
 		entries:     map[[2]string]*ownerState{}, sweepAt: 1024, idle: map[int64][]*lease{}, counters: map[byte]*lease{},
 	}
@@ -224,8 +220,6 @@ type record struct {
 	Since    int64             `json:"since"` // milliseconds since 1970, by the clock of the client
 	Tokens   int               `json:"tokens,omitempty"`
 	Kept     bool              `json:"kept,omitempty"`
-	Keep     int64             `json:"keep,omitempty"` // how long the name is kept from Since, in milliseconds
-	Term     uint64            `json:"term,omitempty"` // of the leader when the keep was requested, or an earlier one
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
@@ -267,10 +261,6 @@ func (s *Store) publish(ctx context.Context, f found, waiting int) (driver.Recor
 	}
 	if rec.Kept {
 		rec.Holder, rec.Metadata = "", nil
-		// A new leader, and nothing else, starts the time of a lease anew.
-		if keep := min(f.Keep, driver.MaxTTL.Milliseconds()); keep > 0 && f.Term < s.term.Load() {
-			rec.Overdue = max(0, s.wall().Sub(rec.Since)-time.Duration(keep)*time.Millisecond)
-		}
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -364,9 +354,6 @@ func (s *Store) sendWrites(ctx context.Context, deadline time.Time, writes []*wr
 // send makes a request again that a member has turned away: the next one goes to another member,
 // but that may be the same again if others are sent meanwhile.
 func (s *Store) send(ctx context.Context, request func(ctx context.Context) error) (err error) {
-	if err := s.findCluster(ctx); err != nil {
-		return err
-	}
 	ctx = clientv3.WithRequireLeader(ctx)
 	for try := range 2*len(s.client.Endpoints()) + 1 {
 		if err = request(ctx); !isTurnedAway(err) {
@@ -380,11 +367,8 @@ func (s *Store) send(ctx context.Context, request func(ctx context.Context) erro
 }
 
 // isTurnedAway reports whether a member has refused a request because it has no leader or is a
-// learner, or is one of another cluster.
+// learner.
 func isTurnedAway(err error) bool {
-	if errors.Is(err, errAnotherCluster) {
-		return true
-	}
 	desc := rpctypes.ErrorDesc(err)
 	return desc == rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader) || desc == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
 }
@@ -396,9 +380,6 @@ func firstReply[T any](ctx context.Context, s *Store, tries int, mayPass func(er
 	type result struct {
 		reply T
 		err   error
-	}
-	if err := s.findCluster(ctx); err != nil {
-		return reply, err
 	}
 	share := answerBound / 2
 	if deadline, ok := ctx.Deadline(); ok {
@@ -450,34 +431,20 @@ func (s *Store) do(ctx context.Context, op clientv3.Op) (resp clientv3.OpRespons
 
 // txn sends a transaction to one member.
 func (s *Store) txn(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	resp, err := s.client.Do(ctx, op)
-	if err == nil {
-		err = s.checkReply(resp.Txn().Header.GetClusterId())
-	}
-	if err == nil {
-		s.term.Store(resp.Txn().Header.GetRaftTerm())
-	}
-	return resp, err
+	return s.client.Do(ctx, op)
 }
 
 // timeToLive reads how long a lease lasts.
 func (s *Store) timeToLive(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseTimeToLiveResponse, error) {
 	return firstReply(ctx, s, len(s.client.Endpoints()), isTurnedAway, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
-		resp, err := s.client.TimeToLive(ctx, id)
-		if err == nil {
-			err = s.checkReply(resp.ResponseHeader.GetClusterId())
-		}
-		return resp, err
+		return s.client.TimeToLive(ctx, id)
 	})
 }
 
 // revoke ends a lease and its keys, or returns nil if it has ended.
 func (s *Store) revoke(ctx context.Context, id clientv3.LeaseID) error {
 	err := s.send(ctx, func(ctx context.Context) error {
-		resp, err := s.client.Revoke(ctx, id)
-		if err == nil {
-			err = s.checkReply(resp.Header.GetClusterId())
-		}
+		_, err := s.client.Revoke(ctx, id)
 		return err
 	})
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
@@ -516,7 +483,7 @@ var refusals = []error{
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrKeyNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
 	rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed,
 	rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted,
-	rpctypes.ErrGRPCNotSupportedForLearner, rpctypes.ErrCorrupt, errAnotherCluster,
+	rpctypes.ErrGRPCNotSupportedForLearner, rpctypes.ErrCorrupt,
 }
 
 // storeError returns the error of a request as package driver defines it.

@@ -246,7 +246,7 @@ func (s *Store) keep(ctx context.Context, began time.Time, req driver.ReleaseReq
 	holds := clientv3.Compare(clientv3.Value(own), "=", fmt.Sprintf("%016d", token))
 	conditions := []clientv3.Cmp{holds, absent(s.recKey(req.Name, 0), mine)}
 	for {
-		kept := record{Since: s.wall().UnixMilli(), Kept: true, Keep: req.Keep.Milliseconds(), Term: s.term.Load()}
+		kept := record{Since: s.wall().UnixMilli(), Kept: true}
 		l, resp, err := s.writeOnLease(ctx, began, req.Name, req.Keep, func(onLease clientv3.OpOption) clientv3.Op {
 			return clientv3.OpTxn(conditions, []clientv3.Op{
 				clientv3.OpPut(own, fmt.Sprintf("k%016d", token), onLease),

@@ -71,7 +71,7 @@ func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64,
 		ended := false // the entry before the place
 	events:
 		for resp := range s.client.Watch(watchCtx, q.before, clientv3.WithRange(mine+"\x00"), clientv3.WithRev(q.revision+1), clientv3.WithCreatedNotify()) {
-			if resp.Err() != nil || s.checkReply(resp.Header.GetClusterId()) != nil {
+			if resp.Err() != nil {
 				break
 			}
 			if resp.Created {
@@ -111,7 +111,7 @@ func (s *Store) watchName(ctx context.Context, name, owner string, revision int6
 	for failures := 0; ; failures++ {
 		watchCtx, cancel := context.WithCancel(ctx)
 		for resp := range s.client.Watch(watchCtx, begin, clientv3.WithRange(end), clientv3.WithRev(revision+1), clientv3.WithCreatedNotify()) {
-			if resp.Err() != nil || s.checkReply(resp.Header.GetClusterId()) != nil {
+			if resp.Err() != nil {
 				break
 			}
 			if resp.Created {

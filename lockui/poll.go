@@ -342,9 +342,9 @@ func (r *row) set(rec holdfast.Record, at time.Time) (changed, renewed bool) {
 // timeless returns a record without what a renewal changes.
 func timeless(rec holdfast.Record) holdfast.Record {
 	others := slices.Clone(rec.Others)
-	rec.Remaining, rec.Until, rec.Overdue, rec.Others = 0, time.Time{}, 0, others
+	rec.Remaining, rec.Until, rec.Others = 0, time.Time{}, others
 	for i := range others {
-		others[i].Remaining, others[i].Until, others[i].Overdue = 0, time.Time{}, 0
+		others[i].Remaining, others[i].Until = 0, time.Time{}
 	}
 	return rec
 }

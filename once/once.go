@@ -26,8 +26,7 @@ type Options struct {
 	Remember time.Duration
 
 	// Skew bounds the difference between any two replicas' wall clocks, for
-	// work with slots, and where the store may keep marks for too long (Record.Overdue);
-	// 0 means 1 min. The only cost of a greater value is that marks last longer.
+	// work with slots; 0 means 1 min. The only cost of a greater value is that marks last longer.
 	Skew time.Duration
 
 	// AtMostOnce records that the work is done before it begins. The work is then
@@ -74,8 +73,8 @@ func Do(ctx context.Context, locks *holdfast.Client, job string, o *Options, wor
 // driver.MaxTTL. Another every counts from the next run on. It is what the command "holdfast once"
 // does. A run is remembered by the name of the job, as with Do: each sees the runs of the other.
 // The time is that of the store, and of this host while the work runs; a run counts for up to the
-// Grain of the store's Guarantees longer, and for Options.Skew beyond that if the store has started
-// the time anew (Record.Overdue). Errors are those of Do.
+// Grain of the store's Guarantees longer, and on etcd for longer after a change of its leader. Errors
+// are those of Do.
 func Within(ctx context.Context, locks *holdfast.Client, job string, every time.Duration, o *Options, work func(context.Context) error) (Result, error) {
 	t := newTask(locks, job, o)
 	if every < driver.MinTTL || every > driver.MaxTTL {
@@ -123,8 +122,6 @@ type task struct {
 	now   func() time.Time // the wall clock
 	slot  Slot
 	began time.Time // when the lock was acquired
-
-	overdue int64 // the token of a mark that counts no more, 0 if there is none
 
 	markName    string               // the name that is kept when the work is done
 	keepMarkFor func() time.Duration // how long from now to keep it; not at all if not above zero
@@ -207,18 +204,13 @@ func (t *task) validate() error {
 	return nil
 }
 
-// lookupMark returns the verdict Done or Missed, or Unknown if the work is still to be done. A mark
-// that the store has kept for too long, whatever the replicas' clocks, does not count.
+// lookupMark returns the verdict Done or Missed, or Unknown if the work is still to be done.
 //
 // It reads the clock after the reply of the store. If the mark was placed and had
 // expired before the lookup, the slot is over by every replica's clock by then.
 func (t *task) lookupMark(ctx context.Context) (Result, error) {
 	rec, err := t.locks.Lookup(ctx, t.markName)
 	result := Result{Slot: t.slot}
-	t.overdue = 0
-	if err == nil && rec.Overdue > t.o.Skew+t.locks.Guarantees().Grain {
-		t.overdue, err = rec.Token, holdfast.ErrNotHeld
-	}
 	switch {
 	case err == nil:
 		return result.withRecord(Done, rec), nil

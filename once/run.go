@@ -37,8 +37,7 @@ func (t *task) runLocked(ctx context.Context, lock *holdfast.Lock, work func(con
 	return result, err
 }
 
-// placeMark places the mark, in place of one that is overdue. The error matches holdfast.ErrHeld if
-// the mark has been placed already.
+// placeMark places the mark. The error matches holdfast.ErrHeld if the mark has been placed already.
 //
 // The TTL of the hold is the time for which the mark is to be kept. So the hold
 // serves as the mark if its release is not confirmed.
@@ -48,19 +47,7 @@ func (t *task) placeMark(ctx context.Context) error {
 		return nil // no call can need the mark any more
 	}
 	keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
-	if t.overdue > 0 {
-		if _, err := t.locks.BreakToken(ctx, t.markName, t.overdue); err != nil && !errors.Is(err, holdfast.ErrNotHeld) {
-			return err
-		}
-	}
 	mark, err := t.locks.TryAcquire(ctx, t.markName, &holdfast.Options{TTL: keep, MinHold: keep, NoRenew: true, NoDefaults: true})
-	if t.overdue > 0 && errors.Is(err, holdfast.ErrHeld) {
-		// Another call has placed the mark, or the overdue one is still there, as on nodes of a
-		// quorum that had another token for it.
-		if result, lookupErr := t.lookupMark(ctx); lookupErr != nil || result.Verdict != Done {
-			return fmt.Errorf("a mark that is overdue could not be replaced: %v", err)
-		}
-	}
 	if err != nil {
 		return err
 	}
