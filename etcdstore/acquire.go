@@ -15,7 +15,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // maxTokenLead is how far ahead of all others, in time, a client chooses a token after it was too late.
@@ -120,7 +119,7 @@ func (s *Store) pause(ctx context.Context, began time.Time, try int) error {
 		deadline = began.Add(requestBound)
 	}
 	pause := rand.N(time.Duration(min(try, 50)) * time.Millisecond)
-	if time.Until(deadline) < 2*pause || retry.Sleep(ctx, pause) != nil {
+	if time.Until(deadline) < 2*pause || sleep(ctx, pause) != nil {
 		return &driver.RetryError{Err: fmt.Errorf("%d other clients were faster", try)}
 	}
 	return nil
@@ -158,7 +157,7 @@ func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.Acqu
 		conditions = append(conditions, absent(own, own+"\x00"), clientv3.Compare(clientv3.CreateRevision(begin), ">", 0).WithRange(end))
 		success = append(slices.Clone(state), success...)
 	}
-	resp, err := s.write(ctx, name, clientv3.OpTxn(conditions, success, state))
+	resp, err := s.write(ctx, clientv3.OpTxn(conditions, success, state))
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
 		// It may be the keys, or a key of somebody else on a lease, which no new lease has.
 		ctx, cancel := bounded(ctx)

@@ -42,7 +42,7 @@
 // A cluster with an election timeout above a second has longer leases.
 //
 // Servers of 3.4 check fewer rights than those of 3.6: a user that may only read can keep a hold
-// alive, and requests that are sent together take names that the user has no right to write.
+// alive.
 //
 // In an election under 44 faults in ten minutes, no two leaders overlapped. Of concurrency.Election
 // of etcd's own client 11 pairs did, for up to 1.7 s, in the same faults; it was without a leader

@@ -452,61 +452,6 @@ func TestNoSpaceAfterTheEffect(t *testing.T) {
 	wantOwnLeases(t, s)
 }
 
-// A batch that has used up the space is in doubt also if its transactions are turned away when each
-// is sent alone.
-func TestNoSpaceAndTurnedAway(t *testing.T) {
-	t.Parallel()
-	member := servers.StartEtcd(t)
-	var armed atomic.Bool
-	var refused atomic.Int32 // how many are still to be turned away
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{member.Addr}, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			txn, ok := req.(*pb.TxnRequest)
-			if !ok || !writes(txn) {
-				return invoke(ctx, method, req, reply, conn, opts...)
-			}
-			isBatch := len(txn.Compare) == 0 && txn.Success[0].GetRequestTxn() != nil
-			if !isBatch && refused.Add(-1) >= 0 {
-				return rpctypes.ErrGRPCRequestTooManyRequests
-			}
-			err := invoke(ctx, method, req, reply, conn, opts...)
-			if err == nil && isBatch && armed.CompareAndSwap(true, false) {
-				refused.Store(int32(len(txn.Success)))
-				return rpctypes.ErrGRPCNoSpace
-			}
-			return err
-		})},
-	})
-	must(t, err)
-	defer client.Close()
-	s := New(client, nil)
-	defer s.Close()
-	grant(t, s, request("warm", time.Hour))
-	armed.Store(true)
-	for round := 0; armed.Load(); round++ { // until some have gone together
-		var group sync.WaitGroup
-		for i := range 100 {
-			group.Go(func() {
-				req := request("owner", time.Minute)
-				req.Name = fmt.Sprint("name", round, "/", i)
-				res, err := s.Acquire(t.Context(), req)
-				_, held, _ := s.Lookup(t.Context(), req.Name)
-				if held && !res.Granted && driver.IsNotApplied(err) {
-					t.Errorf("%s is held, and its owner got %v", req.Name, err)
-				}
-			})
-		}
-		group.Wait()
-	}
-	for i := range 50 {
-		req := request("owner", time.Minute)
-		req.Name = fmt.Sprint("next", i)
-		grant(t, s, req)
-	}
-	wantOwnLeases(t, s)
-}
-
 // Clients that come at the same time all get a place, also those whose clock is behind.
 func TestCrowdWithSlowClocks(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 const (
@@ -106,7 +105,7 @@ func (s *Store) grantLease(ctx context.Context, id, seconds int64) (*lease, erro
 		case err == nil:
 			return &lease{id: clientv3.LeaseID(resp.ID), seconds: seconds, certain: sent.Add(time.Duration(resp.TTL) * time.Second)}, nil
 		case isTurnedAway(err):
-		case status.Code(err) == codes.Unavailable && retry.Sleep(ctx, retry.Backoff(failures, 25*time.Millisecond, 500*time.Millisecond)) == nil:
+		case status.Code(err) == codes.Unavailable && backOff(ctx, failures) == nil:
 			continue
 		case ctx.Err() != nil:
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)

@@ -24,9 +24,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/batch"
-	"github.com/holdfast-go/holdfast/internal/notices"
-	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // DefaultPrefix is put in front of all keys by default.
@@ -42,7 +39,7 @@ type Options struct {
 const (
 	requestBound = 3 * time.Second // of a request without a deadline
 	closeBound   = time.Second     // of the revocations that Close waits for
-	maxBatch     = 40              // a server allows 128 operations in a transaction by default
+	maxBatch     = 40              // of renewals: a server allows 128 operations in a transaction by default
 )
 
 // A Store keeps locks in etcd. See the package comment for what it promises. Its methods may be
@@ -59,9 +56,7 @@ type Store struct {
 	end         context.CancelFunc
 	revoking    context.Context // until the end of Close
 	endRevoking context.CancelFunc
-	group       sync.WaitGroup // goroutines
-	notices     notices.Registry
-	writes      batch.Queue[*write]
+	group       sync.WaitGroup       // goroutines
 	streams     chan keepAliveStream // those without a user
 
 	mu      sync.Mutex // guards all below, and the leases
@@ -73,6 +68,9 @@ type Store struct {
 	streamCount int // with and without users
 
 	counters map[byte]*lease // for last tokens, by a hash of the name
+
+	notifyMu  sync.RWMutex // locked for reading while functions are called: the end of one waits for them
+	notifiers []*func(driver.Notice)
 }
 
 // An ownerState is what this Store knows of a hold or place that was requested through it.
@@ -101,10 +99,6 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	s.revoking, s.endRevoking = context.WithCancel(context.Background())
 	s.streams <- keepAliveStream{}
 	s.streamCount = 1
-	s.writes = batch.Queue[*write]{
-		Send: s.sendWrites, Name: func(w *write) string { return w.name },
-		Max: maxBatch, Bound: requestBound, StuckAfter: 250 * time.Millisecond, MinInline: 900 * time.Millisecond, Solo: 4,
-	}
 	switch {
 	case client == nil:
 		s.configErr = fmt.Errorf("%w: the etcd client is nil", driver.ErrInvalid)
@@ -140,7 +134,25 @@ func (s *Store) Guarantees() driver.Guarantees {
 }
 
 // Notify implements [driver.Notifier].
-func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notices.Notify(f) }
+func (s *Store) Notify(f func(driver.Notice)) (stop func()) {
+	s.notifyMu.Lock()
+	defer s.notifyMu.Unlock()
+	s.notifiers = append(s.notifiers, &f)
+	return func() {
+		s.notifyMu.Lock()
+		defer s.notifyMu.Unlock()
+		s.notifiers = slices.DeleteFunc(s.notifiers, func(other *func(driver.Notice)) bool { return other == &f })
+	}
+}
+
+// notify sends a notice. The caller does not hold s.mu.
+func (s *Store) notify(n driver.Notice) {
+	s.notifyMu.RLock()
+	defer s.notifyMu.RUnlock()
+	for _, f := range s.notifiers {
+		(*f)(n)
+	}
+}
 
 // Close implements [driver.Store]. It ends the notices, waits up to a second for the ends of leases
 // that are no longer used, and closes the client if the store was opened from a URL.
@@ -278,77 +290,25 @@ func (s *Store) publish(ctx context.Context, f found, waiting int) (driver.Recor
 	return rec, nil
 }
 
-// A write is a transaction on the keys of one name.
-type write struct {
-	name string
-	op   clientv3.Op
-	resp *clientv3.TxnResponse
-	err  error
-}
-
-// write sends a transaction, together with those of other callers. After ErrLeaseNotFound the
-// server may have lost other leases as well, and new ones are used.
-func (s *Store) write(ctx context.Context, name string, op clientv3.Op) (*clientv3.TxnResponse, error) {
-	w := &write{name: name, op: op}
-	if err := s.writes.Do(ctx, w); err != nil {
-		if errors.Is(err, batch.ErrNotSent) {
-			err = driver.NotApplied(err)
-		}
-		return nil, err
+// write sends a transaction. After ErrLeaseNotFound the server may have lost other leases as well,
+// and new ones are used.
+func (s *Store) write(ctx context.Context, op clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return nil, driver.NotApplied(err)
 	}
-	if errors.Is(w.err, rpctypes.ErrLeaseNotFound) {
+	resp, err := s.do(ctx, op)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		s.mu.Lock()
 		clear(s.idle)
 		clear(s.counters)
 		s.mu.Unlock()
 	}
-	return w.resp, s.storeError(w.err)
-}
-
-// sendWrites sends transactions together. A transaction may put a key once, so writes of one name
-// follow each other. If the server refuses all of them because of one, each is sent alone. After
-// ErrNoSpace the outcome is not known unless a transaction has succeeded then.
-func (s *Store) sendWrites(ctx context.Context, deadline time.Time, writes []*write) {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	for len(writes) > 0 {
-		var now, later []*write
-		var ops []clientv3.Op
-		names := map[string]bool{}
-		for _, w := range writes {
-			if names[w.name] {
-				later = append(later, w)
-				continue
-			}
-			names[w.name] = true
-			now, ops = append(now, w), append(ops, w.op)
-		}
-		var spaceErr error
-		if len(now) > 1 {
-			resp, err := s.do(ctx, clientv3.OpTxn(nil, ops, nil))
-			if errors.Is(err, rpctypes.ErrNoSpace) {
-				spaceErr = err
-			} else if !driver.IsNotApplied(s.storeError(err)) {
-				for i, w := range now {
-					if w.err = err; err == nil {
-						w.resp = (*clientv3.TxnResponse)(resp.Txn().Responses[i].GetResponseTxn())
-						w.resp.Header = resp.Txn().Header
-					}
-				}
-				now = nil
-			}
-		}
-		for _, w := range now {
-			var resp clientv3.OpResponse
-			if resp, w.err = s.do(ctx, w.op); w.err == nil {
-				w.resp = resp.Txn()
-			}
-			if spaceErr != nil && (w.err != nil || !w.resp.Succeeded) {
-				w.err = spaceErr // It may have succeeded with the others.
-			}
-		}
-		writes = later
+	if err != nil {
+		return nil, s.storeError(err)
 	}
+	return resp.Txn(), nil
 }
 
 // send makes a request again that a member has turned away: the next one goes to another member,
@@ -359,7 +319,7 @@ func (s *Store) send(ctx context.Context, request func(ctx context.Context) erro
 		if err = request(ctx); !isTurnedAway(err) {
 			break
 		}
-		if retry.Sleep(ctx, rand.N(time.Duration(try+1)*time.Millisecond)) != nil {
+		if sleep(ctx, rand.N(time.Duration(try+1)*time.Millisecond)) != nil {
 			break
 		}
 	}
@@ -451,6 +411,23 @@ func (s *Store) revoke(ctx context.Context, id clientv3.LeaseID) error {
 		return nil
 	}
 	return err
+}
+
+// sleep returns after d. It returns the error of ctx if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// backOff sleeps before the next try after so many failures, a second at most.
+func backOff(ctx context.Context, failures int) error {
+	pause := min(50*time.Millisecond<<min(failures, 5), time.Second)
+	return sleep(ctx, pause/2+rand.N(pause/2))
 }
 
 // bounded returns the context of a request: that of the caller if it has a deadline.

@@ -15,7 +15,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // Renew implements [driver.Store]. A read confirms the entries of several requests, and the
@@ -112,13 +111,13 @@ func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryTo
 }
 
 // writeOnLease sends a transaction whose keys get a lease that lasts until ttl after began.
-func (s *Store) writeOnLease(ctx context.Context, began time.Time, name string, ttl time.Duration, op func(onLease clientv3.OpOption) clientv3.Op) (*lease, *clientv3.TxnResponse, error) {
+func (s *Store) writeOnLease(ctx context.Context, began time.Time, ttl time.Duration, op func(onLease clientv3.OpOption) clientv3.Op) (*lease, *clientv3.TxnResponse, error) {
 	for isNew := false; ; isNew = true {
 		l, err := s.takeLease(ctx, began, ttl)
 		if err != nil {
 			return nil, nil, err
 		}
-		resp, err := s.write(ctx, name, op(clientv3.WithLease(l.id)))
+		resp, err := s.write(ctx, op(clientv3.WithLease(l.id)))
 		switch {
 		case isNew:
 			return l, resp, err
@@ -134,7 +133,7 @@ func (s *Store) writeOnLease(ctx context.Context, began time.Time, name string, 
 func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProlong) (driver.RenewOutcome, error) {
 	token, _ := parseOwn(p.own)
 	own := string(p.own.Key)
-	l, resp, err := s.writeOnLease(ctx, began, p.name, p.ttl, func(onLease clientv3.OpOption) clientv3.Op {
+	l, resp, err := s.writeOnLease(ctx, began, p.ttl, func(onLease clientv3.OpOption) clientv3.Op {
 		return clientv3.OpTxn(
 			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(own), "=", p.own.ModRevision)},
 			[]clientv3.Op{
@@ -202,7 +201,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 			released, err = s.keep(ctx, began, req, token)
 		} else {
 			var resp *clientv3.TxnResponse
-			resp, err = s.write(ctx, req.Name, clientv3.OpTxn(
+			resp, err = s.write(ctx, clientv3.OpTxn(
 				[]clientv3.Cmp{clientv3.Compare(clientv3.Value(own), "=", fmt.Sprintf("%016d", token))},
 				[]clientv3.Op{clientv3.OpDelete(own), clientv3.OpDelete(s.recKey(req.Name, token))}, nil))
 			released = err == nil && resp.Succeeded
@@ -247,7 +246,7 @@ func (s *Store) keep(ctx context.Context, began time.Time, req driver.ReleaseReq
 	conditions := []clientv3.Cmp{holds, absent(s.recKey(req.Name, 0), mine)}
 	for {
 		kept := record{Since: s.wall().UnixMilli(), Kept: true}
-		l, resp, err := s.writeOnLease(ctx, began, req.Name, req.Keep, func(onLease clientv3.OpOption) clientv3.Op {
+		l, resp, err := s.writeOnLease(ctx, began, req.Keep, func(onLease clientv3.OpOption) clientv3.Op {
 			return clientv3.OpTxn(conditions, []clientv3.Op{
 				clientv3.OpPut(own, fmt.Sprintf("k%016d", token), onLease),
 				clientv3.OpPut(mine, kept.encode(), onLease),
@@ -298,7 +297,7 @@ func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, e
 			return rec, err == nil, err
 		}
 		// The lease has ended, and the server is about to delete the record.
-		if err := retry.Sleep(ctx, 10*time.Millisecond); err != nil {
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
 			return driver.Record{}, false, err
 		}
 	}
@@ -408,7 +407,7 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (rec driver.
 			}
 		}
 		created := clientv3.Compare(clientv3.CreateRevision(string(f.kv.Key)), "=", f.kv.CreateRevision)
-		done, err := s.write(ctx, req.Name, clientv3.OpTxn([]clientv3.Cmp{created}, ops, nil))
+		done, err := s.write(ctx, clientv3.OpTxn([]clientv3.Cmp{created}, ops, nil))
 		if err != nil || done.Succeeded {
 			return rec, err == nil, err
 		}

@@ -8,7 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // watch runs a watch for an owner, which lasts until the Release of the owner, or until a time unless
@@ -49,7 +48,7 @@ func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64,
 			var err error
 			if q, err = s.readQueue(ctx, name, owner, token); err != nil {
 				q = queue{}
-				if retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second)) != nil {
+				if backOff(ctx, failures) != nil {
 					return
 				}
 				continue
@@ -64,7 +63,7 @@ func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64,
 			tokens = max(f.Tokens, 1)
 		}
 		if q.before == "" {
-			s.notices.Send(driver.Notice{Kind: driver.Granted, Name: name, Owner: owner, Token: token, Tokens: tokens})
+			s.notify(driver.Notice{Kind: driver.Granted, Name: name, Owner: owner, Token: token, Tokens: tokens})
 			return
 		}
 		watchCtx, cancel := context.WithCancel(ctx)
@@ -88,7 +87,7 @@ func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64,
 					ended = true
 					break events
 				case key == q.before && q.ahead == 1: // The hold is kept, or has another lease.
-					s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
+					s.notify(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
 				}
 			}
 		}
@@ -97,7 +96,7 @@ func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64,
 		case ended && q.ahead == 1:
 			q.before = "" // The place existed at the revision at which the hold ended.
 			continue
-		case !ended && retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second)) != nil:
+		case !ended && backOff(ctx, failures) != nil:
 			return
 		}
 		q = queue{}
@@ -119,17 +118,17 @@ func (s *Store) watchName(ctx context.Context, name, owner string, revision int6
 			}
 			failures, revision = 0, max(revision, resp.Header.Revision)
 			if slices.ContainsFunc(resp.Events, func(e *clientv3.Event) bool { return !e.IsCreate() }) {
-				s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
+				s.notify(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
 			}
 		}
 		cancel()
-		if retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second)) != nil {
+		if backOff(ctx, failures) != nil {
 			return
 		}
 		// What happened meanwhile may have been compacted.
 		if resp, err := s.read(ctx, clientv3.OpGet(begin, clientv3.WithKeysOnly())); err == nil {
 			revision = resp.Header.Revision
-			s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
+			s.notify(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
 		}
 	}
 }
