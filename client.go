@@ -67,8 +67,6 @@ type Client struct {
 	outlasting, olderOutlasting map[string]struct{}
 	outlastingSince             time.Duration // when the newer map was made
 
-	listeners map[chan struct{}]string // each is signaled by the notices of a name
-
 	pingNames []string // names of locks that no Ping uses at the moment
 }
 
@@ -105,7 +103,6 @@ func New(store driver.Store, config *Config) *Client {
 		closing:        make(chan struct{}),
 		queues:         map[string]*nameQueue{},
 		adopted:        map[*lease]struct{}{},
-		listeners:      map[chan struct{}]string{},
 	}
 	c.clock.setBase(!c.inProcess)
 	if c.holder == "" {

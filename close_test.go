@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,34 +161,4 @@ func TestReleaseAllAfterALoss(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 		})
 	}
-}
-
-// Close waits for a WaitFree that makes a request, as for every call.
-func TestCloseWaitsForWaitFree(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, open(t, store.Store, nil), "a", nil)
-		var watching atomic.Bool
-		store.Set(faultstore.Lookup, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			watching.Store(true)
-			time.Sleep(time.Second)
-			apply()
-			watching.Store(false)
-			return nil
-		})
-		done := make(chan error)
-		go func() { done <- c.WaitFree(ctx, "a") }()
-		synctest.Wait()
-		if !watching.Load() {
-			t.Fatal("there is no request")
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		if watching.Load() {
-			t.Error("Close has returned, and WaitFree still makes a request")
-		}
-		wantErr(t, <-done, holdfast.ErrClosed)
-		release(t, lock)
-	})
 }

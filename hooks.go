@@ -150,7 +150,7 @@ const (
 	EventLost
 
 	// EventRequest: the store has answered a request, or failed to; Op, Took, Err. That a lock is
-	// held, or is held no more, is an answer. Requests that Ping and WaitFree send are among them, the
+	// held, or is held no more, is an answer. Requests that Ping sends are among them, the
 	// pages of List are not. One request can renew many locks.
 	EventRequest
 )

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -179,64 +178,5 @@ func (c *Client) loseLeases(reason error, match func(*lease) bool) {
 	c.mu.Unlock()
 	for _, l := range leases {
 		l.markLost(reason)
-	}
-}
-
-// addListener returns a channel that receives a value when a notice concerns a name.
-func (c *Client) addListener(full string) chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	listener := make(chan struct{}, 1)
-	c.listeners[listener] = full
-	return listener
-}
-
-func (c *Client) removeListener(listener chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.listeners, listener)
-}
-
-// WaitFree waits until nobody holds the lock, without taking it: by the time it returns, the lock
-// may be held again. Do not use it to guard anything. In a store with a queue (Guarantees().Fair)
-// the lock goes from one waiter to the next, and is not free until none is left. WaitFree keeps
-// trying while the store does not answer, as Acquire does.
-func (c *Client) WaitFree(ctx context.Context, name string) error {
-	full, err := c.fullName(name)
-	if err != nil {
-		return opError("wait for", name, err)
-	}
-	if ctx == nil {
-		return opError("wait for", name, errNoContext)
-	}
-	if err := c.beginCall(); err != nil {
-		return opError("wait for", name, err)
-	}
-	defer c.activeCalls.Done()
-	w := retryWaiter{c: c, ctx: ctx, fullName: full, wake: c.addListener(full)}
-	defer c.removeListener(w.wake)
-	l := c.newLease(ctx, full, c.newOwner(), &Options{TTL: noticeTTL})
-	var res driver.AcquireResult
-	var registered time.Duration
-	_, notifies := c.store.(driver.Notifier)
-	for {
-		sent := c.clock.now()
-		if notifies && (!res.Queued || sent > registered+noticeTTL/2) {
-			// It takes nothing. If it fails, the pauses are shorter.
-			res, registered, _ = l.sendAcquire(ctx, driver.AcquireRequest{Queue: noticeTTL, NoPlace: true, Claim: true})
-		}
-		rec, err := c.lookupRecord(ctx, full)
-		switch {
-		case errors.Is(err, ErrNotHeld):
-			return nil
-		case err != nil:
-			err = w.waitOutage(sent, err)
-		default:
-			w.noteAnswer()
-			err = w.waitRetry(&driver.AcquireResult{Queued: res.Queued, Held: rec})
-		}
-		if err != nil {
-			return opError("wait for", name, err)
-		}
 	}
 }

@@ -18,10 +18,6 @@ const (
 	// A hold that was granted by a notice ends with the place unless it is renewed.
 	maxPlaceTTL = 5 * time.Second
 
-	// noticeTTL is how long a store sends notices after a request of WaitFree, which is repeated
-	// after half of it.
-	noticeTTL = 10 * time.Second
-
 	// lateNoticeTime is for how long after a grant its notice may still come. A connection that is
 	// silent for longer has been replaced.
 	lateNoticeTime = time.Minute
@@ -142,14 +138,6 @@ func (c *Client) onNotice(n driver.Notice) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for listener, name := range c.listeners {
-		if n.Name == name || n.Name == "" {
-			select {
-			case listener <- struct{}{}:
-			default:
-			}
-		}
-	}
 	if n.Name == "" {
 		for _, q := range c.queues {
 			for h := range q.allHeads() {

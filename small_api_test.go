@@ -113,7 +113,6 @@ func TestNilArguments(t *testing.T) {
 			"AcquireAll, ctx":  func() error { _, err := c.AcquireAll(none, names, nil); return err },
 			"Lookup, ctx":      func() error { _, err := c.Lookup(none, "a"); return err },
 			"Break, ctx":       func() error { _, err := c.Break(none, "a"); return err },
-			"WaitFree, ctx":    func() error { return c.WaitFree(none, "a") },
 			"Ping, ctx":        func() error { return c.Ping(none) },
 			"Open, ctx":        func() error { _, err := holdfast.Open(none, "memory:", nil); return err },
 			"List, ctx":        func() error { return firstError(c, none) },
@@ -206,28 +205,6 @@ func TestInvalidConfig(t *testing.T) {
 			t.Errorf("%+v: %v", config.Backoff, err)
 		}
 	}
-}
-
-// MinHold may be longer than MaxHold: it keeps the name after the hold is over.
-func TestMinHoldOutlastsMaxHold(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		began := time.Now()
-		err := c.Do(ctx, "a", &holdfast.Options{MinHold: time.Hour, MaxHold: time.Minute}, func(ctx context.Context) error {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
-		wantErr(t, err, holdfast.ErrMaxHold)
-		if took := time.Since(began); took != time.Minute {
-			t.Errorf("the hold was over after %v", took)
-		}
-		if err := c.WaitFree(ctx, "a"); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took < time.Hour || took > time.Hour+time.Second {
-			t.Errorf("the name was free after %v", took)
-		}
-	})
 }
 
 // A store with the given guarantees.
@@ -714,7 +691,6 @@ func TestZeroClient(t *testing.T) {
 			"Adopt":         func() error { _, err := c.Adopt(ctx, holdfast.Ticket("x"), nil); return err },
 			"Lookup":        func() error { _, err := c.Lookup(ctx, "a"); return err },
 			"Break":         func() error { _, err := c.Break(ctx, "a"); return err },
-			"WaitFree":      func() error { return c.WaitFree(ctx, "a") },
 			"Ping":          func() error { return c.Ping(ctx) },
 			"List": func() error {
 				for _, err := range c.List(ctx, "") {

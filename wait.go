@@ -53,8 +53,7 @@ type retryWaiter struct {
 	c        *Client
 	ctx      context.Context
 	fullName string
-	wake     chan struct{} // ends a pause; nil for a head, whose queueHead.wake does
-	pauses   int           // how many there were
+	pauses   int // how many there were
 
 	head      *queueHead    // that the call is, or nil
 	rechecked bool          // another goroutine of the Client ended the last pause
@@ -168,7 +167,7 @@ func (w *retryWaiter) sleepFor(d time.Duration) error {
 func (w *retryWaiter) takeNoticed() (wake <-chan struct{}, noticed bool) {
 	h := w.head
 	if h == nil {
-		return w.wake, false
+		return nil, false
 	}
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()

@@ -170,7 +170,6 @@ const (
 	asksAllPlaces            bug = "asks all places"
 	attemptQueues            bug = "attempt queues"
 	claimForgetsPlaces       bug = "claim forgets places"
-	noPlaceMakesPlace        bug = "no place makes place"
 	placeTakesAnyFloor       bug = "place takes any floor"
 	placeMadeLate            bug = "place made late"
 	repetitionQueuesAgain    bug = "repetition queues again"

@@ -91,6 +91,7 @@ var closingCases = []testCase{
 		name:     "notices",
 		claim:    "Close ends what a store does for its waiters.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			// checkGoroutines finds what goes on after the case.
 			for _, name := range []string{"a", "b"} {

@@ -276,6 +276,7 @@ var faultsCases = []testCase{
 		name:     "notices-severed",
 		claim:    "A waiter of a store whose connections were cut is notified of a Release that happens meanwhile, and of those after it.",
 		requires: sever | notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			other := r.otherStore()
 			h := other.acquireFree("name", long)

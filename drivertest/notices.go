@@ -7,13 +7,14 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// noticesCases are about owners without a place, which are sent Ask notices: those of a store that
-// is not Fair, and those that request NoPlace of one that is.
+// noticesCases are about the owners that wait in a store that is not Fair, which are sent Ask
+// notices.
 var noticesCases = []testCase{
 	{
 		name:     "release",
 		claim:    "A waiter without a place is sent Ask after a Release of its name.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
 			w := r.first.waitForAsk("name", long)
@@ -25,6 +26,7 @@ var noticesCases = []testCase{
 		name:     "break",
 		claim:    "A waiter without a place is sent Ask after a Break of its name.",
 		requires: notifying | breaking,
+		without:  fair,
 		run: func(r *caseRun) {
 			r.first.acquireFree("name", long)
 			w := r.first.waitForAsk("name", long)
@@ -36,6 +38,7 @@ var noticesCases = []testCase{
 		name:     "keep",
 		claim:    "A waiter without a place is sent Ask when a name is kept.",
 		requires: notifying | keep,
+		without:  fair,
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
 			w := r.first.waitForAsk("name", long)
@@ -47,6 +50,7 @@ var noticesCases = []testCase{
 		name:     "other-process",
 		claim:    "A waiter without a place is sent Ask after a Release or Break through another store.",
 		requires: notifying | processes,
+		without:  fair,
 		run: func(r *caseRun) {
 			other := r.otherStore()
 			h := other.acquireFree("name", long)
@@ -65,6 +69,7 @@ var noticesCases = []testCase{
 		name:     "first-grant",
 		claim:    "Of two owners that request a name that was never taken at the same time, one waits, and is sent Ask after the Release of the other.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			stores := []*client{r.first, r.otherStore()}
 			for _, c := range stores {
@@ -74,7 +79,7 @@ var noticesCases = []testCase{
 				name := fmt.Sprint("name/", i)
 				waiters, granted := make([]*waiter, 2), make([]bool, 2)
 				r.runParallel(2, func(i int) error {
-					w, res, err := stores[i].waitOrError(stores[i].askRequest(name, long))
+					w, res, err := stores[i].waitOrError(stores[i].queueRequest(name, long))
 					waiters[i], granted[i] = w, res.Granted
 					return err
 				})
@@ -91,41 +96,10 @@ var noticesCases = []testCase{
 		},
 	},
 	{
-		name:     "alone",
-		claim:    "A Claim with NoPlace of a name that is held requests Ask notices and nothing else: it is queued, and takes nothing, also if the name is free.",
-		requires: notifying,
-		run: func(r *caseRun) {
-			for _, c := range []*client{r.first, r.otherStore()} {
-				c.listen()
-				name := fmt.Sprint("name/", c == r.first)
-				req := c.queueRequest(name, long)
-				req.NoPlace, req.Claim = true, true
-				if res := c.acquire(req); res.Granted {
-					r.Errorf("Claim with NoPlace of a free name: %+v", res)
-				}
-				held := r.first.acquireFree(name, long)
-				c.wait(req)
-				w, res := c.wait(req)
-				if res.First {
-					r.Errorf("Claim with NoPlace: %+v, want it not First", res)
-				}
-				w.expectLost()
-				w.skipNotices()
-				held.releaseHeld()
-				w.expectAsk()
-				for range 3 {
-					h := r.first.acquireFree(name, long)
-					w.skipNotices()
-					h.releaseHeld()
-					w.expectAsk()
-				}
-			}
-		},
-	},
-	{
 		name:     "every-waiter",
 		claim:    "Every waiter without a place is sent Ask, through each store.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
 			other := r.otherStore()
@@ -140,6 +114,7 @@ var noticesCases = []testCase{
 		name:     "none-lost",
 		claim:    "A Release that happens after a request was queued is followed by an Ask, in every one of many rounds.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			other := r.otherStore()
 			for i := range 50 {
@@ -157,6 +132,7 @@ var noticesCases = []testCase{
 		name:     "racing-release",
 		claim:    "A waiter that requests a name, and again after each Ask, acquires it, whenever the Release happens in between.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			other := r.otherStore()
 			r.first.listen()
@@ -174,6 +150,7 @@ var noticesCases = []testCase{
 		name:     "again",
 		claim:    "A waiter without a place is sent Ask repeatedly, not only once.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
 			w := r.first.waitForAsk("name", long)
@@ -189,9 +166,10 @@ var noticesCases = []testCase{
 		name:     "prolonged",
 		claim:    "A waiter that requests the name again is sent Ask until Queue after that.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
-			req := r.first.askRequest("name", medium)
+			req := r.first.queueRequest("name", medium)
 			w, _ := r.first.wait(req)
 			for _, queue := range []time.Duration{long, driver.MinTTL} {
 				req.Queue = queue
@@ -207,6 +185,7 @@ var noticesCases = []testCase{
 		name:     "ends",
 		claim:    "A waiter without a place is sent Ask for as long as Queue, and not for ever.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
 			w := r.first.waitForAsk("name", medium)
@@ -226,6 +205,7 @@ var noticesCases = []testCase{
 		name:     "given-up",
 		claim:    "A Release by a waiter without a place reports false, and other waiters are sent Ask as before.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
 			stays, ends := r.first.waitForAsk("name", long), r.first.waitForAsk("name", long)
@@ -244,6 +224,7 @@ var noticesCases = []testCase{
 		name:     "many",
 		claim:    "There can be waiters for many names at once, and each is sent Ask for its own name.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			waiters := map[*hold]*waiter{}
 			for i := range 100 {
@@ -262,6 +243,7 @@ var noticesCases = []testCase{
 		name:     "other-names",
 		claim:    "What happens to other names does not keep sending notices to a waiter.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			r.first.acquireFree("name", long)
 			w := r.first.waitForAsk("name", long)
@@ -279,51 +261,10 @@ var noticesCases = []testCase{
 		},
 	},
 	{
-		name:     "no-place",
-		claim:    "A request with NoPlace makes no place: its owner has nothing to renew, and the name is free for others when it is released.",
-		requires: notifying,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			req := r.first.queueRequest("name", long)
-			req.NoPlace = true
-			w, res := r.first.wait(req)
-			if res.First || res.Held.Waiting != 0 {
-				r.Errorf("Acquire with NoPlace: %+v, want neither First nor an owner that waits", res)
-			}
-			w.expectLost()
-			h.releaseHeld()
-			w.expectAsk()
-			r.otherStore().expectFree("name")
-		},
-	},
-	{
-		name:     "beside-places",
-		claim:    "A waiter with NoPlace neither delays the places in the queue nor overtakes them.",
-		requires: fair,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			req := r.first.queueRequest("name", long)
-			req.NoPlace = true
-			r.first.wait(req)
-			a, res := r.otherStore().wait(r.first.queueRequest("name", long))
-			if !res.First {
-				r.Errorf("the first place behind a waiter with NoPlace: %+v, want First", res)
-			}
-			b := r.first.queueUp("name", long)
-			h.releaseHeld()
-			r.first.wait(req)
-			a.expectAdmitted()
-			a.releaseHeld()
-			r.first.wait(req)
-			b.expectAdmitted()
-			b.releaseHeld()
-			r.first.acquireGranted(req).releaseHeld()
-		},
-	},
-	{
 		name:     "every-listener",
 		claim:    "Every function that is registered is called for each notice, until it is stopped, and not after.",
 		requires: notifying,
+		without:  fair,
 		run: func(r *caseRun) {
 			r.first.listen()
 			second, stop := r.first.startNotify()
@@ -392,7 +333,7 @@ func (w *waiter) skipNotices() { w.seen = w.log.count() }
 // Ask notices alone.
 func (r *caseRun) waitByAsks(name string) *hold {
 	r.Helper()
-	req := r.first.askRequest(name, long)
+	req := r.first.queueRequest(name, long)
 	for {
 		w, res, err := r.first.waitOrError(req)
 		if err != nil {

@@ -42,7 +42,7 @@ func (s *refStore) Acquire(ctx context.Context, req driver.AcquireRequest) (res 
 		req.Metadata["store"] = "was here"
 	}
 	switch {
-	case req.Limit != 0 && !m.has(ignoresLimits), req.Claim && !(req.NoPlace && req.Queue > 0 && !m.has(cannotNotify) || m.claims.Fair || m.has(claimUnclaimed)):
+	case req.Limit != 0 && !m.has(ignoresLimits), req.Claim && !m.claims.Fair && !m.has(claimUnclaimed):
 		return res, driver.ErrUnsupported
 	case !m.has(newcomersOvertake) || req.Claim:
 		s.settle(req.Name)

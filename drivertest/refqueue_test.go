@@ -112,7 +112,7 @@ func (s *refStore) joinQueue(req driver.AcquireRequest, res driver.AcquireResult
 	switch {
 	case req.Queue == 0 && !req.Claim, m.has(cannotNotify), req.Claim && m.has(claimForgetsPlaces):
 		return res, nil
-	case !m.claims.Fair, req.NoPlace && !m.has(noPlaceMakesPlace):
+	case !m.claims.Fair:
 		res.Queued = true
 		return res, nil
 	case m.claims.Fencing && req.Floor > s.now().Add(driver.MaxLead).UnixMicro() && !m.has(placeTakesAnyFloor):
@@ -192,7 +192,7 @@ func (s *refStore) releasePlace(req driver.ReleaseRequest) (released bool) {
 // register begins to send Ask to an owner.
 func (s *refStore) register(req driver.AcquireRequest) {
 	m := s.model
-	if req.Queue == 0 || m.claims.Fair && !req.NoPlace || m.has(interestNeedsOldName) && m.left[m.key(req.Name)] == nil {
+	if req.Queue == 0 || m.claims.Fair || m.has(interestNeedsOldName) && m.left[m.key(req.Name)] == nil {
 		return
 	}
 	add := func() {

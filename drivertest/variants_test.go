@@ -24,8 +24,8 @@ var variants = []variant{
 		queue/exclusion queue/first queue/granted-at-once queue/end-of-a-place queue/expired-places queue/dead-waiters
 		queue/expired-hold queue/repetition queue/renew-after-admission queue/release queue/keep queue/break
 		queue/request queue/waiting queue/secret queue/crash claims/broken claims/kept claims/place
-		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/beside-places
-		notices/lost faults/queue-reply-lost faults/notices-severed faults/place-severed notices/alone
+		notices/other-process notices/first-grant notices/every-waiter notices/none-lost
+		notices/lost faults/queue-reply-lost faults/notices-severed faults/place-severed
 	`},
 	{bug: restartKeepsHolds, claims: restartFrees, fails: `faults/restart`},
 	{bug: restartForgets, fails: `faults/restart`},
@@ -150,11 +150,9 @@ var variants = []variant{
 		queue/expired-places queue/dead-waiters queue/expired-hold queue/attempt-without-queue queue/repetition
 		queue/renew queue/renew-after-admission queue/release queue/release-with-keep queue/keep queue/break
 		queue/request queue/floor-too-far queue/several queue/waiting queue/secret queue/crash queue/restart
-		claims/nothing claims/broken claims/kept claims/hold claims/place notices/release notices/break notices/keep
-		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/racing-release
-		notices/again notices/prolonged notices/ends notices/given-up notices/many notices/other-names notices/no-place
-		notices/beside-places notices/every-listener notices/lost shared/unclaimed closing/notices faults/queue-reply-lost
-		faults/notices-severed faults/place-severed notices/alone
+		claims/nothing claims/broken claims/kept claims/hold claims/place
+		shared/unclaimed faults/queue-reply-lost
+		faults/place-severed notices/lost
 	`},
 	{bug: checksThenSets, fails: `
 		concurrency/exclusion concurrency/one-winner concurrency/one-heir concurrency/repetitions queue/exclusion
@@ -247,8 +245,8 @@ var variants = []variant{
 		queue/release-with-keep queue/keep queue/break queue/request queue/floor-too-far queue/several queue/waiting
 		queue/crash queue/restart claims/nothing claims/hold claims/place notices/release notices/keep
 		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/racing-release
-		notices/again notices/prolonged notices/ends notices/given-up notices/many notices/no-place
-		notices/beside-places notices/every-listener faults/queue-reply-lost faults/notices-severed faults/place-severed notices/alone
+		notices/again notices/prolonged notices/ends notices/given-up notices/many
+		 notices/every-listener faults/queue-reply-lost faults/notices-severed faults/place-severed
 	`, may: `contexts/cancel-storm`},
 	{bug: busyIsAnError, fails: `
 		renew/batch-extremes faults/busy faults/silence-is-not-held acquire/held-name acquire/two-processes
@@ -270,11 +268,8 @@ var variants = []variant{
 		queue/granted-at-once queue/end-of-a-place queue/expired-places queue/dead-waiters queue/expired-hold
 		queue/attempt-without-queue queue/repetition queue/renew queue/renew-after-admission queue/release
 		queue/release-with-keep queue/keep queue/break queue/request queue/floor-too-far queue/several queue/waiting
-		queue/secret queue/crash queue/restart claims/nothing claims/kept claims/hold claims/place notices/release
-		notices/break notices/keep notices/other-process notices/first-grant notices/every-waiter notices/none-lost
-		notices/racing-release notices/again notices/prolonged notices/ends notices/given-up notices/many
-		notices/other-names notices/no-place notices/beside-places notices/every-listener closing/notices
-		faults/queue-reply-lost faults/notices-severed faults/place-severed notices/alone
+		queue/secret queue/crash queue/restart claims/nothing claims/kept claims/hold claims/place
+		faults/queue-reply-lost faults/place-severed
 	`},
 	{bug: refusalLeaksOwner, fails: `acquire/refusal-record acquire/refusal-secret keep/refusal queue/secret`},
 	{bug: refusalSaysNothing, fails: `acquire/refusal-remaining queue/first queue/keep`},
@@ -293,7 +288,7 @@ var variants = []variant{
 	{bug: renewForgetsOwner, fails: `
 		renew/late-with-successor renew/not-the-owner renew/batch-in-order detached/expires break/victim-with-successor
 		queue/in-order queue/end-of-a-place queue/expired-places queue/expired-hold queue/attempt-without-queue
-		queue/renew queue/release queue/release-with-keep queue/keep queue/break claims/nothing notices/no-place notices/alone
+		queue/renew queue/release queue/release-with-keep queue/keep queue/break claims/nothing
 	`},
 	{bug: renewOnOwnStoreOnly, fails: `
 		renew/other-process detached/handed-over detached/outlives-store detached/outlives-process
@@ -348,8 +343,8 @@ var variants = []variant{
 		queue/attempt-without-queue queue/repetition queue/renew queue/renew-after-admission queue/release
 		queue/release-with-keep queue/keep queue/break queue/request queue/floor-too-far queue/several queue/waiting
 		claims/nothing claims/place notices/other-process notices/none-lost notices/racing-release notices/again
-		notices/ends notices/given-up notices/other-names notices/no-place notices/beside-places notices/every-listener
-		shared/unclaimed faults/queue-reply-lost faults/place-severed notices/alone
+		notices/ends notices/given-up notices/other-names notices/every-listener
+		shared/unclaimed faults/queue-reply-lost faults/place-severed
 	`, may: `faults/notices-severed`},
 	{bug: releaseDoesNothing, fails: `
 		tokens/several-ahead tokens/several tokens/several-of-a-repetition release/after-extension tokens/floor-too-far
@@ -366,8 +361,8 @@ var variants = []variant{
 		queue/repetition queue/renew queue/renew-after-admission queue/release queue/release-with-keep queue/keep
 		queue/break queue/request queue/floor-too-far queue/several queue/waiting queue/crash queue/restart
 		claims/nothing claims/place notices/other-process notices/none-lost notices/racing-release notices/again
-		notices/ends notices/given-up notices/other-names notices/no-place notices/beside-places notices/every-listener
-		shared/unclaimed faults/queue-reply-lost faults/notices-severed faults/place-severed notices/alone
+		notices/ends notices/given-up notices/other-names notices/every-listener
+		shared/unclaimed faults/queue-reply-lost faults/notices-severed faults/place-severed
 	`},
 	{bug: keepOnlyLengthens, fails: `
 		keep/shorter-than-TTL keep/no-renewal keep/repeated-too-late keep/refusal keep/record keep/record-ends
@@ -463,9 +458,9 @@ var variants = []variant{
 		queue/release-with-keep queue/keep queue/break queue/request queue/floor-too-far queue/several queue/waiting
 		queue/secret queue/crash queue/restart claims/nothing claims/place notices/release notices/break notices/keep
 		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/racing-release
-		notices/again notices/prolonged notices/ends notices/given-up notices/many notices/other-names notices/no-place
-		notices/beside-places notices/every-listener notices/lost closing/notices faults/notices-severed
-		faults/place-severed notices/alone faults/queue-reply-lost
+		notices/again notices/prolonged notices/ends notices/given-up notices/many notices/other-names
+		 notices/every-listener notices/lost closing/notices faults/notices-severed
+		faults/place-severed faults/queue-reply-lost
 	`},
 	{bug: keepAdmits, fails: `queue/keep`},
 	{bug: admitsTwo, fails: `queue/in-order queue/notified-once queue/exclusion`},
@@ -478,15 +473,8 @@ var variants = []variant{
 		acquire/two-processes acquire/refusal-harmless expiry/store-clock tokens/floor-of-a-refusal detached/handed-over
 		detached/outlives-store detached/outlives-process queue/in-order queue/no-overtaking queue/end-of-a-place
 		queue/expired-places queue/attempt-without-queue queue/release queue/release-with-keep queue/break queue/waiting
-		notices/none-lost notices/given-up
 	`, may: `contexts/cancel-storm`},
-	{bug: claimForgetsPlaces, fails: `queue/first queue/keep claims/place faults/queue-reply-lost notices/alone`},
-	{bug: noPlaceMakesPlace, fails: `
-		notices/release notices/break notices/keep notices/other-process notices/first-grant notices/every-waiter
-		notices/none-lost notices/racing-release notices/again notices/prolonged notices/ends notices/given-up
-		notices/many notices/other-names notices/no-place notices/beside-places notices/every-listener closing/notices
-		faults/notices-severed notices/alone
-	`},
+	{bug: claimForgetsPlaces, fails: `queue/first queue/keep claims/place faults/queue-reply-lost`},
 	{bug: placeTakesAnyFloor, fails: `queue/floor-too-far`},
 	{bug: placeMadeLate, fails: `queue/racing-release queue/repetition`},
 	{bug: repetitionQueuesAgain, fails: `queue/repetition`},
@@ -499,12 +487,12 @@ var variants = []variant{
 		queue/end-of-a-place queue/expired-places queue/attempt-without-queue queue/renew queue/release
 		queue/release-with-keep queue/break claims/nothing claims/broken
 	`},
-	{bug: neverFirst, fails: `queue/first queue/keep notices/beside-places`},
+	{bug: neverFirst, fails: `queue/first queue/keep`},
 	{bug: everyPlaceIsFirst, fails: `queue/first`},
 	{bug: servesLatest, fails: `
 		queue/in-order queue/notified-once queue/own-notices queue/no-overtaking queue/first queue/expired-places
 		queue/expired-hold queue/repetition queue/renew queue/release queue/keep queue/break claims/place
-		notices/beside-places faults/place-severed
+		 faults/place-severed
 	`},
 	{bug: renewForgetsPlaces, fails: `queue/in-order queue/expired-hold queue/renew queue/keep`},
 	{bug: renewTokenMeansPlace, fails: `queue/renew`},
@@ -514,28 +502,28 @@ var variants = []variant{
 	{bug: interestNeedsOldName, fails: `
 		notices/release notices/break notices/keep notices/other-process notices/first-grant notices/every-waiter
 		notices/none-lost notices/racing-release notices/again notices/prolonged notices/given-up notices/many
-		notices/no-place notices/every-listener faults/notices-severed notices/alone
+		 notices/every-listener faults/notices-severed
 	`},
 	{bug: interestNeverEnds, fails: `notices/ends`},
 	{bug: interestIsNotProlonged, fails: `notices/prolonged`},
 	{bug: interestBeginsLate, fails: `
 		notices/release notices/break notices/keep notices/other-process notices/first-grant notices/every-waiter
-		notices/none-lost notices/racing-release notices/again notices/given-up notices/many notices/no-place
-		notices/every-listener notices/alone
+		notices/none-lost notices/racing-release notices/again notices/given-up notices/many
+		notices/every-listener
 	`, may: `faults/notices-severed`},
 	{bug: waitingLeaks, fails: `
 		notices/release notices/break notices/keep notices/other-process notices/first-grant notices/every-waiter
 		notices/none-lost notices/racing-release notices/again notices/prolonged notices/ends notices/given-up
-		notices/many notices/other-names notices/no-place notices/beside-places notices/every-listener closing/notices
-		faults/notices-severed notices/alone
+		notices/many notices/other-names notices/every-listener closing/notices
+		faults/notices-severed
 	`},
 	{bug: asksEverybody, fails: `notices/other-names`},
 	{bug: asksOwnStoreOnly, fails: `
 		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/racing-release
-		faults/notices-severed notices/alone
+		faults/notices-severed
 	`},
-	{bug: dropsAsks, fails: `notices/first-grant notices/none-lost notices/racing-release notices/again notices/many notices/alone`},
-	{bug: asksOnce, fails: `notices/again notices/every-listener faults/notices-severed notices/alone`},
+	{bug: dropsAsks, fails: `notices/first-grant notices/none-lost notices/racing-release notices/again notices/many`},
+	{bug: asksOnce, fails: `notices/again notices/every-listener faults/notices-severed`},
 	{bug: asksOneWaiter, fails: `
 		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/racing-release
 		notices/given-up
@@ -549,17 +537,17 @@ var variants = []variant{
 	{bug: ignoresLimits, fails: `shared/unclaimed`},
 	{bug: claimUnclaimed, claims: without(fair), fails: `claims/unclaimed`},
 	{bug: newcomersOvertake, fails: `
-		queue/no-overtaking queue/dead-waiters queue/expired-hold queue/waiting notices/beside-places
+		queue/no-overtaking queue/dead-waiters queue/expired-hold queue/waiting
 		faults/queue-reply-lost
 	`},
-	{bug: claimTakesFree, fails: `queue/renew queue/release claims/nothing claims/broken notices/alone`},
+	{bug: claimTakesFree, fails: `queue/renew queue/release claims/nothing claims/broken`},
 	{bug: claimRevivesKept, fails: `claims/kept`},
 	{bug: grantLastsQueue, fails: `queue/granted-at-once`},
 	{bug: breakEndsPlaces, fails: `queue/break`},
 	{bug: releaseDoesNotAsk, fails: `
 		notices/release notices/other-process notices/first-grant notices/every-waiter notices/none-lost
-		notices/racing-release notices/again notices/prolonged notices/given-up notices/many notices/no-place
-		notices/every-listener faults/notices-severed notices/alone
+		notices/racing-release notices/again notices/prolonged notices/given-up notices/many
+		notices/every-listener faults/notices-severed
 	`},
 	{bug: breakDoesNotAsk, fails: `notices/break notices/other-process`},
 	{bug: keepDoesNotAsk, fails: `notices/keep`},

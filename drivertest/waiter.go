@@ -73,13 +73,6 @@ func (c *client) queueRequest(name string, queue time.Duration) driver.AcquireRe
 	return req
 }
 
-// askRequest returns a request of a new owner for Ask notices.
-func (c *client) askRequest(name string, queue time.Duration) driver.AcquireRequest {
-	req := c.queueRequest(name, queue)
-	req.NoPlace = c.run.features.contains(fair)
-	return req
-}
-
 // wait sends a request with Queue for a name that is taken, which must be queued.
 func (c *client) wait(req driver.AcquireRequest) (*waiter, driver.AcquireResult) {
 	c.run.Helper()
@@ -101,10 +94,10 @@ func (c *client) queueUp(name string, queue time.Duration) *waiter {
 	return w
 }
 
-// waitForAsk makes a waiter without a place, for a name that is taken.
+// waitForAsk makes a waiter of a store that is not Fair, for a name that is taken.
 func (c *client) waitForAsk(name string, queue time.Duration) *waiter {
 	c.run.Helper()
-	w, res := c.wait(c.askRequest(name, queue))
+	w, res := c.wait(c.queueRequest(name, queue))
 	if res.First {
 		c.run.Errorf("Acquire of %q is answered First, and the owner has no place", name)
 	}

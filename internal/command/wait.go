@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 const waitLong = `Wait returns when nobody holds the lock, without taking it: by then somebody may
@@ -68,11 +69,11 @@ func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string
 	case 0:
 		err = checkFree(ctx, client, name)
 	case waitForever:
-		err = client.WaitFree(ctx, name)
+		err = c.lookUntilFree(ctx, client, name)
 	default:
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		err = client.WaitFree(limited, name)
+		err = c.lookUntilFree(limited, client, name)
 		if err != nil && limited.Err() != nil {
 			err = checkFree(ctx, client, name) // which returns the holder
 		}
@@ -85,6 +86,31 @@ func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string
 		e.hint = "--timeout with more time"
 	}
 	return e
+}
+
+// lookInterval is the time from one look to the next.
+const lookInterval = 250 * time.Millisecond
+
+// lookUntilFree looks at the lock until nobody holds it. It goes on while the store does not answer,
+// for --max-outage, but not if the first request is refused.
+func (c *cli) lookUntilFree(ctx context.Context, client *holdfast.Client, name string) error {
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	lastAnswer, answered := time.Now(), false
+	for {
+		err := checkFree(ctx, client, name)
+		switch {
+		case errors.Is(err, holdfast.ErrHeld):
+			lastAnswer, answered = time.Now(), true
+		case !errors.Is(err, holdfast.ErrUnavailable), !answered && driver.IsNotApplied(err), time.Since(lastAnswer) > c.maxOutage:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
 }
 
 // checkFree returns a HeldError if the lock is held.

@@ -68,8 +68,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// A client shows an advisory lock, and waits until it is free.
-func TestWaitFree(t *testing.T) {
+// A client shows an advisory lock.
+func TestClientLookup(t *testing.T) {
 	t.Parallel()
 	opts := keysOf(t)
 	s := open(t, pgtest.Postgres().Addr, opts)
@@ -82,15 +82,7 @@ func TestWaitFree(t *testing.T) {
 	if rec, err := locks.Lookup(t.Context(), "name"); err != nil || !strings.Contains(rec.Holder, "PID") {
 		t.Errorf("Lookup of a held name: %+v, %v", rec, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Bound)
-	defer cancel()
-	free := make(chan error, 1)
-	go func() { free <- locks.WaitFree(ctx, "name") }()
-	pgtest.Eventually(t, "waiter", func() bool { return marksCounted(locks.Store().(*Store)) > 0 })
 	release(t, s, req)
-	if err := <-free; err != nil {
-		t.Errorf("WaitFree: %v", err)
-	}
 }
 
 // Where nothing is known there is an error.
