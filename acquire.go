@@ -213,8 +213,8 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 		case res.Queued && c.guarantees.Fair:
 			l.confirmPlace(sent)
 			req.Claim = true
-		case !c.guarantees.Fair && req.Queue > 0 && (res.Held.Limit != 0 || res.Pause > 0):
-			l.maybeGranted = true // Until the release the store keeps others out, or waits.
+		case !c.guarantees.Fair && req.Queue > 0 && res.Held.Limit != 0:
+			l.maybeGranted = true // Until the release the store keeps others out.
 		}
 		if err := a.waitRetry(&res); err != nil {
 			return nil, a.leaveQueue(l, err)

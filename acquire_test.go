@@ -169,37 +169,6 @@ func TestWaiterNeedsNoNotice(t *testing.T) {
 	}
 }
 
-// A pausing answers every request that waits with a pause.
-type pausing struct{ *faultstore.Store }
-
-func (s pausing) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	res, err := s.Store.Acquire(ctx, req)
-	if res.Queued {
-		res.Pause = time.Minute
-	}
-	return res, err
-}
-
-// A waiter makes no attempts during the pause that a store answers with. It is released when it
-// gives up.
-func TestPauseOfTheStore(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New()).Unfair()
-		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: 2 * time.Hour})
-		ctx, cancel := context.WithTimeout(ctx, time.Hour)
-		defer cancel()
-		_, err := open(t, pausing{store}, nil).Acquire(ctx, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
-		if n := store.Calls(faultstore.Acquire); n < 60 || n > 121 {
-			t.Errorf("a waiter made %d attempts in an hour, want one in half a minute to a minute", n)
-		}
-		synctest.Wait()
-		if n := store.Calls(faultstore.Release); n != 1 {
-			t.Errorf("a waiter that has given up was released %d times, want once: the store goes on waiting for it", n)
-		}
-	})
-}
-
 // A waiter that holds a place costs one renewal for each third of its TTL, and hardly any attempt.
 func TestIdleWaiter(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {

@@ -77,7 +77,7 @@ func (w *retryWaiter) waitRetry(res *driver.AcquireResult) error {
 		w.pauseEnd = now + time.Hour
 	case w.rechecked:
 	case res.Queued && !place:
-		w.pauseEnd = now + jitter(max(noticedPause, res.Pause))
+		w.pauseEnd = now + jitter(noticedPause)
 	default:
 		w.pauseEnd = now + c.backoff.nthDelay(w.pauses)
 		w.pauses++

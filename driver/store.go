@@ -273,11 +273,6 @@ type AcquireResult struct {
 	// place, or gets Ask notices.
 	Queued bool
 
-	// Pause is for how long a Queued owner of a store that is not Fair need not try again. It gets
-	// notices for longer than that, also after Queue, and none can be lost. It is released when it
-	// gives up. 0 means that it tries again within Queue.
-	Pause time.Duration
-
 	// First reports that no other place is before that of the owner. At the end of Held.Remaining
 	// the store may admit it no sooner than by the next request.
 	First bool

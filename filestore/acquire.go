@@ -3,7 +3,6 @@ package filestore
 import (
 	"context"
 	"fmt"
-	"time"
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -15,17 +14,12 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		return driver.AcquireResult{}, err
 	}
 	if req.Claim {
-		_, queued := s.addWaiter(ctx, &req)
-		return driver.AcquireResult{Queued: queued}, nil
+		return driver.AcquireResult{Queued: s.addWaiter(ctx, &req)}, nil
 	}
-	var pause time.Duration
-	var queued bool
-	if req.Queue > 0 && s.watcher.isWaiting(req.Name, req.Owner) {
-		pause, queued = s.addWaiter(ctx, &req)
-	}
+	queued := req.Queue > 0 && s.watcher.isWaiting(req.Name, req.Owner) && s.addWaiter(ctx, &req)
 	res, err := s.attempt(ctx, &req)
 	if err == nil && !res.Granted && req.Queue > 0 && !queued {
-		if pause, queued = s.addWaiter(ctx, &req); queued {
+		if queued = s.addWaiter(ctx, &req); queued {
 			res, err = s.attempt(ctx, &req) // The release may have come before the notices began.
 		}
 	}
@@ -33,9 +27,6 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		s.removeWaiter(req.Name, req.Owner)
 	} else if queued && err == nil {
 		res.Queued = true
-		if res.Held.Limit == 0 { // Else the owner may be recorded as the waiter, for Queue.
-			res.Pause = pause
-		}
 	}
 	return res, err
 }

@@ -54,9 +54,9 @@
 //
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
-// An open Store keeps up to seven descriptors: those of three folders, of its session, of its
-// watches and their timer, and of its slots in the line of waiters. After the folder was moved it
-// also keeps the three former ones until it is closed. A request closes all others before it
+// An open Store keeps up to six descriptors: those of three folders, of its session, and of its
+// watches and their timer. After the folder was moved it also keeps the three former ones until it is
+// closed. A request closes all others before it
 // returns, on an error as well. A request that ended while another process kept a record locked
 // leaves one descriptor open until that process goes on.
 //

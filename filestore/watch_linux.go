@@ -3,19 +3,15 @@ package filestore
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"io/fs"
 	"maps"
 	"math"
-	"math/bits"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/retry"
@@ -25,9 +21,8 @@ import (
 // It has one inotify queue, by which it watches the record of the name and the sessions of its
 // holders. The kernel closes the file of a session when its process dies.
 //
-// A release wakes every Store that watches the name, and one of them gets it. So a Store watches the
-// name only if it has one of the first slots, or if the waiter in the record is one of its owners.
-// Every other Store reads the record at intervals, and watches it as soon as a slot is free.
+// A release wakes every Store that watches the name, and one of them gets it. A Store for which the
+// kernel has no room reads the record at intervals.
 type watcher struct {
 	mu      sync.Mutex
 	queue   *inotify     // nil until the first watch
@@ -39,26 +34,18 @@ type watcher struct {
 	recordsByWatch  map[int32]*watchedName
 	sessionsByID    map[string]*watchedSession
 	sessionsByWatch map[int32]*watchedSession
-
-	slotFile *storeFile // the tokens file, with the slots of this Store; nil if it has none
-	slots    int        // how many it has
 }
 
 // A watchedName is a name with waiters.
 type watchedName struct {
-	name        string
-	owners      map[string]*waitingOwner
-	arrived     int               // how many owners have waited
-	slot        int               // or noSlot
-	waitersLog2 int               // how many wait, as a power of two; only without a watched slot
-	wd          int32             // watch of the record file, 0 if it is not watched
-	holders     []*watchedSession // those of the holders that are watched
-	rec         record            // as it was read last, or zero if the name was free; see summarize
-	stamp       fileStamp         // of the file then; zero if it may have changed since
-	readAt      time.Time         // when that was
-	due         time.Time         // when it is examined without an event
-	delayed     bool              // due was set by an event
-	paused      bool              // an owner makes no attempts meanwhile: see unwatchedPause
+	name    string
+	owners  map[string]*waitingOwner
+	arrived int               // how many owners have waited
+	wd      int32             // watch of the record file, 0 if it is not watched
+	holders []*watchedSession // those of the holders that are watched
+	rec     record            // as it was read last, or zero if the name was free; see summarize
+	due     time.Time         // when it is examined without an event
+	delayed bool              // due was set by an event
 
 	// Only with shared or limited holds or waiters:
 	tolerant  bool      // its owners get notices one by one
@@ -88,19 +75,10 @@ const (
 	replacedEvents = syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF
 )
 
-// The slots of a name are bytes of the tokens file, far behind its end. A Store that waits for the
-// name has one of them locked, of the lowest that are free, and moves on to lower ones later. So
-// the number of its slot shows how many wait. The kernel unlocks the slot of a process that dies.
-// The place of the slots follows from a hash of the name: two names may share them, and then wait
-// as if they were one.
 const (
-	nameSlots    = 1 << 16
-	watchedSlots = 16 // Stores with one of the first slots watch the name.
-	noSlot       = -1 // The tokens file is missing, or has no such locks. The Store watches the name.
-
-	// raceDelay is how much longer, at most, a watching Store waits after an event than the one
-	// with the slot before. Most find the name taken again then, and make no attempt.
-	raceDelay = 500 * time.Microsecond
+	// raceDelay is how long, at most, a Store waits after an event, at random. Of many that wait,
+	// most find the name taken again then, and make no attempt.
+	raceDelay = 2 * time.Millisecond
 
 	// watchedHolders is how many of the holders of a name are watched. A name with more holders is
 	// also examined at intervals of holdersPause.
@@ -109,19 +87,6 @@ const (
 
 	// recordRest is the length of the rest after a long record was read, in times of the reading.
 	recordRest = 20
-
-	// unwatchedPause is how long an owner of such a Store needs no attempt: the Store examines the
-	// name for it. Waking the process is the main cost.
-	unwatchedPause = time.Minute
-
-	// unreadPause is the longest time in which such a Store reads no record that is unchanged. The
-	// death of a holder changes none, and the processes that watch its session may be stopped.
-	unreadPause = 2 * time.Second
-
-	// slotPause is the greatest pause of a Store that does not watch, for each that waits by its
-	// estimate, which is up to four times too high. So one of them finds a slot free, or the name,
-	// in about that time, however many there are.
-	slotPause = 8 * time.Millisecond
 )
 
 // isWaiting reports whether an owner gets notices.
@@ -132,15 +97,14 @@ func (w *watcher) isWaiting(name, owner string) bool {
 	return n != nil && n.owners[owner] != nil && time.Now().Before(n.owners[owner].until)
 }
 
-// addWaiter has notices sent to the owner of req, until Queue from now. If the Store does not watch
-// the name, it adds the pause that it returns (see driver.AcquireResult). It reports false if the
-// Store is closed, or the kernel has no room for a timer.
-func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) (pause time.Duration, ok bool) {
+// addWaiter has notices sent to the owner of req, until Queue from now. It reports false if the Store
+// is closed, or the kernel has no room for a timer.
+func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) bool {
 	w := &s.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return 0, false
+		return false
 	}
 	if w.names == nil {
 		w.names = map[string]*watchedName{}
@@ -151,14 +115,14 @@ func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) (paus
 	if w.timer == nil {
 		timer, err := newKernelTimer()
 		if err != nil {
-			return 0, false
+			return false
 		}
 		w.timer = timer
 		w.running.Go(func() { w.timerLoop(s, timer) })
 	}
 	n := w.names[req.Name]
 	if n == nil {
-		n = &watchedName{name: req.Name, owners: map[string]*waitingOwner{}, slot: nameSlots}
+		n = &watchedName{name: req.Name, owners: map[string]*waitingOwner{}}
 		w.names[req.Name] = n
 	}
 	own := n.owners[req.Owner]
@@ -169,20 +133,16 @@ func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) (paus
 	}
 	own.req = *req
 	if n.due.IsZero() {
-		w.takeSlot(ctx, s, n)
 		w.watchRecord(ctx, s, n)
 		w.refresh(s, n)
 	}
-	if n.slot >= watchedSlots && !n.tolerant && req.Limit == 0 && !req.Claim && !req.NoPlace {
-		pause, n.paused = unwatchedPause, true
-	}
-	if until := time.Now().Add(pause + req.Queue); until.After(own.until) {
+	if until := time.Now().Add(req.Queue); until.After(own.until) {
 		own.until = until
 	}
 	if n.due.IsZero() {
 		w.schedule(s, n)
 	}
-	return pause, true
+	return true
 }
 
 // removeWaiter ends the notices for an owner.
@@ -209,7 +169,7 @@ func (s *Store) examineName(name string) {
 	}
 }
 
-// removeIfUnused removes n with its watches and its slot if nothing waits for it any more, and
+// removeIfUnused removes n with its watches if nothing waits for it any more, and
 // reports whether it did.
 func (w *watcher) removeIfUnused(n *watchedName) bool {
 	if len(n.owners) > 0 {
@@ -218,7 +178,6 @@ func (w *watcher) removeIfUnused(n *watchedName) bool {
 	delete(w.names, n.name)
 	w.setHolderSessions(nil, n, nil)
 	w.unwatchRecord(n)
-	w.moveToSlot(n, noSlot)
 	return true
 }
 
@@ -239,11 +198,11 @@ func (w *watcher) close() {
 	w.running.Wait()
 }
 
-// watchRecord watches the record of a name, which it creates if necessary. It does so if n has a
-// slot for that, and the kernel has room for a watch. Else the name is examined at intervals. The
-// caller then refreshes n.
+// watchRecord watches the record of a name, which it creates if necessary. It does so if
+// the kernel has room for a watch. Else the name is examined at intervals. The caller then refreshes
+// n.
 func (w *watcher) watchRecord(ctx context.Context, s *Store, n *watchedName) {
-	if n.wd != 0 || n.slot >= watchedSlots && !n.recorded {
+	if n.wd != 0 {
 		return
 	}
 	if w.queue == nil {
@@ -278,108 +237,6 @@ func (w *watcher) unwatchRecord(n *watchedName) {
 	}
 }
 
-// takeSlot gives n a lower slot if it finds a free one. If the slot of n is then still one that is
-// not watched, takeSlot estimates how many Stores wait: each range of slots in which a random one is
-// locked doubles the estimate.
-func (w *watcher) takeSlot(ctx context.Context, s *Store, n *watchedName) {
-	if n.slot <= 0 {
-		return
-	}
-	if w.slotFile == nil {
-		f, err := s.openExisting(ctx, "", tokensFile, os.O_RDWR)
-		if err == nil {
-			if err = f.read(); err != nil { // Another user may have put another file there.
-				f.Close()
-			}
-		}
-		if err != nil {
-			n.slot = noSlot
-			return
-		}
-		w.slotFile = f
-	}
-	if slot := w.lockFreeSlot(n); slot != n.slot {
-		w.moveToSlot(n, slot)
-		if n.paused && slot < watchedSlots {
-			w.endPause(s, n)
-		}
-	}
-	if n.slot >= watchedSlots {
-		n.waitersLog2 = bits.Len(uint(n.slot))
-		for n.waitersLog2 < bits.Len(nameSlots-1) && w.isSlotLocked(n.name, 1<<n.waitersLog2+rand.IntN(1<<n.waitersLog2)) {
-			n.waitersLog2++
-		}
-	}
-}
-
-// endPause has the owners of n try again, after it has got a slot to watch from. An owner that has
-// given up would otherwise keep the slot until the pause ends.
-func (w *watcher) endPause(s *Store, n *watchedName) {
-	n.paused = false
-	for _, own := range n.owners {
-		if until := time.Now().Add(own.req.Queue); until.Before(own.until) {
-			own.until = until
-		}
-	}
-	s.notify(n.name)
-}
-
-// lockFreeSlot locks a slot below that of n and returns it, or returns that of n if it finds none
-// free. It tries the lower ones of the slots that are watched, and a few in each range above. A
-// Store that does not watch, and tries again and again, tries fewer.
-func (w *watcher) lockFreeSlot(n *watchedName) int {
-	start, tries, triesAbove := 0, min(n.slot, watchedSlots), 4
-	if n.slot >= watchedSlots && n.slot < nameSlots {
-		start, tries, triesAbove = rand.IntN(nameSlots), 4, 1
-	}
-	for low, size := 0, watchedSlots; low+size <= max(n.slot, watchedSlots); low, size = low+size, low+size {
-		for i := range tries {
-			slot := low + (start+i)%size
-			err := slotLock(w.slotFile, n.name, slot, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
-			if err == nil {
-				return slot
-			}
-			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
-				return noSlot
-			}
-		}
-		start, tries = rand.IntN(nameSlots), triesAbove
-	}
-	return n.slot
-}
-
-// isSlotLocked reports whether another Store has a slot.
-func (w *watcher) isSlotLocked(name string, slot int) bool {
-	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	err := slotLock(w.slotFile, name, slot, unix.F_OFD_GETLK, &lock)
-	return err == nil && lock.Type != unix.F_UNLCK
-}
-
-// moveToSlot records that n has another slot, which is locked or noSlot, and unlocks the one that
-// it has had.
-func (w *watcher) moveToSlot(n *watchedName, slot int) {
-	if slot >= 0 {
-		w.slots++
-	}
-	if n.slot >= 0 && n.slot < nameSlots {
-		_ = slotLock(w.slotFile, n.name, n.slot, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
-		w.slots--
-	}
-	n.slot = slot
-	if w.slots == 0 && w.slotFile != nil {
-		w.slotFile.Close()
-		w.slotFile = nil
-	}
-}
-
-// slotLock calls fcntl with the lock of a slot.
-func slotLock(f *storeFile, name string, slot, cmd int, lock *unix.Flock_t) error {
-	hash := fnv.New64a()
-	hash.Write([]byte(name))
-	lock.Start, lock.Len = int64(hash.Sum64()>>1)&^(nameSlots-1)+int64(slot), 1
-	return unix.FcntlFlock(f.Fd(), cmd, lock)
-}
-
 func (w *watcher) handleEvent(s *Store, wd int32, mask uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -398,8 +255,8 @@ func (w *watcher) handleEvent(s *Store, wd int32, mask uint32) {
 			return
 		}
 		delay := time.Until(n.restUntil)
-		if n.slot > 0 && !n.recorded {
-			delay = max(delay, rand.N(time.Duration(n.slot)*raceDelay))
+		if !n.recorded {
+			delay = max(delay, rand.N(raceDelay))
 		}
 		if delay <= 0 {
 			w.examine(s, n)
@@ -455,7 +312,6 @@ func (w *watcher) examine(s *Store, n *watchedName) {
 		for _, owner := range owners {
 			s.notices.Send(driver.Notice{Kind: driver.Ask, Name: n.name, Owner: owner})
 		}
-		w.takeSlot(s.lifetime, s, n) // Those in lower slots may have gone.
 	}
 	w.schedule(s, n)
 }
@@ -464,7 +320,6 @@ func (w *watcher) examine(s *Store, n *watchedName) {
 // are to be notified: "", which means all of them, if the name is free, or kept since then.
 func (w *watcher) refresh(s *Store, n *watchedName) (owners []string) {
 	began := time.Now()
-	n.readAt = began
 	rec, err := s.peekName(n.name)
 	if err != nil {
 		rec = record{}
@@ -635,63 +490,22 @@ func (w *watcher) onDue(s *Store, n *watchedName, now time.Time) {
 	if w.removeIfUnused(n) {
 		return
 	}
-	if n.wd == 0 {
-		w.takeSlot(s.lifetime, s, n)
-	}
-	if n.slot >= watchedSlots {
-		stamp := s.recordStamp(n.name)
-		if stamp == n.stamp && stamp.mtime != 0 && now.Sub(n.readAt) < unreadPause && rand.IntN(16) > 0 {
-			w.schedule(s, n)
-			return
-		}
-		n.stamp = stamp
-	}
 	w.watchRecord(s.lifetime, s, n)
 	w.examine(s, n)
 }
 
-// A fileStamp changes when a file is written or replaced.
-type fileStamp struct {
-	ino         uint64
-	size, mtime int64
-}
-
-// recordStamp returns zero for a file that was written so recently that the next change may have
-// the same time.
-func (s *Store) recordStamp(name string) fileStamp {
-	const granularity = 20 * time.Millisecond
-	f, err := s.retainFolder(false)
-	if err != nil {
-		return fileStamp{}
-	}
-	defer f.release()
-	var stat unix.Stat_t
-	if unix.Fstatat(f.locks.fd, fileName(name), &stat, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return fileStamp{}
-	}
-	stamp := fileStamp{stat.Ino, stat.Size, stat.Mtim.Nano()}
-	if time.Since(time.Unix(0, stamp.mtime)) < granularity {
-		return fileStamp{}
-	}
-	return stamp
-}
-
 // examinationPause returns the greatest pause before the record of n, which is not watched, is read
-// again. It grows with the age of the hold, since other holds are likely to last as long. For a
-// Store that has found no slot to watch from, it grows with the number of those that wait as well.
+// again. It grows with the age of the hold, since other holds are likely to last as long.
 func (n *watchedName) examinationPause(s *Store) time.Duration {
 	const least, most = 2 * time.Millisecond, 250 * time.Millisecond
 	age := least
 	if since, err := time.Parse(time.RFC3339Nano, n.rec.Since); err == nil {
 		age = max(s.host.wall().Sub(since), least)
 	}
-	if n.slot < watchedSlots {
-		if n.rec.State == "" {
-			return most // It was notified.
-		}
-		return min(age, most)
+	if n.rec.State == "" {
+		return most // It was notified.
 	}
-	return min(age, slotPause) << n.waitersLog2
+	return min(age, most)
 }
 
 // peekName peeks at the record of a name. If the record is just being written, another event

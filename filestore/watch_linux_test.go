@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -22,7 +20,7 @@ func watch(tb testing.TB, s *Store, name string) <-chan struct{} {
 	tb.Helper()
 	signals := asksFor(tb, s, name)
 	req := waitRequest(name)
-	if _, ok := s.addWaiter(tb.Context(), &req); !ok {
+	if ok := s.addWaiter(tb.Context(), &req); !ok {
 		tb.Fatal("the store is closed")
 	}
 	return signals
@@ -367,39 +365,26 @@ func TestWatchesEnd(t *testing.T) {
 			w := &s.watcher
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			left := len(w.names) + len(w.recordsByWatch) + len(w.sessionsByID) + len(w.sessionsByWatch) + w.slots
-			if left > 0 || w.slotFile != nil {
-				t.Errorf("%d things are left in the watcher, and the file %v", left, w.slotFile)
+			left := len(w.names) + len(w.recordsByWatch) + len(w.sessionsByID) + len(w.sessionsByWatch)
+			if left > 0 {
+				t.Errorf("%d things are left in the watcher", left)
 			}
 		})
 	}
 }
 
-// watches reports whether s watches the name.
-func watches(s *Store) bool {
-	s.watcher.mu.Lock()
-	defer s.watcher.mu.Unlock()
-	n := s.watcher.names["name"]
-	return n != nil && n.wd != 0
-}
-
-// Of many processes that wait for a name few watch it, so that a release wakes few. The others
-// watch it when those have gone, and all get their turn by notices alone.
-func TestFewWatch(t *testing.T) {
-	const waiters = 3 * watchedSlots
+// All of many processes that wait for a name get their turn, by notices alone.
+func TestManyWait(t *testing.T) {
+	const waiters = 48
 	dir := t.TempDir()
 	holder := openTest(t, dir)
 	held, _ := granted(t, holder, "name", time.Hour)
 	turns := make(chan error, waiters)
-	watching := 0
 	for range waiters {
 		s := openTest(t, dir)
 		asks := asksFor(t, s, "name")
 		req := waitRequest("name")
 		acquireQueued(t, s, req)
-		if watches(s) {
-			watching++
-		}
 		go func() {
 			for {
 				select {
@@ -419,9 +404,6 @@ func TestFewWatch(t *testing.T) {
 			}
 		}()
 	}
-	if watching != watchedSlots {
-		t.Errorf("%d of %d waiters watch the name, want %d", watching, waiters, watchedSlots)
-	}
 	released(t, holder, held)
 	for i := range waiters {
 		select {
@@ -431,251 +413,6 @@ func TestFewWatch(t *testing.T) {
 			}
 		case <-time.After(30 * time.Second):
 			t.Fatalf("%d of %d waiters have had their turn", i, waiters)
-		}
-	}
-}
-
-// A Store that does not watch a name needs no attempts of its owners: it notifies them long after
-// Queue. Once it has a slot to watch from, its owners try again, or give up the slot.
-func TestUnwatchedPause(t *testing.T) {
-	dir := t.TempDir()
-	holder := openTest(t, dir)
-	held, _ := granted(t, holder, "name", time.Hour)
-	first := waitRequest("name")
-	watching := openTest(t, dir)
-	acquireQueued(t, watching, first)
-	for range watchedSlots - 1 {
-		acquireQueued(t, openTest(t, dir), waitRequest("name"))
-	}
-	s := openTest(t, dir)
-	asks := asksFor(t, s, "name")
-	req := request("name", time.Hour)
-	req.Queue = time.Millisecond
-	res, err := s.Acquire(t.Context(), req)
-	if err != nil || !res.Queued || res.Pause != unwatchedPause {
-		t.Fatalf("Acquire without a slot to watch from: %+v, %v", res, err)
-	}
-	shared := request("name", time.Hour)
-	shared.Queue, shared.Limit = time.Millisecond, driver.Shared
-	if res, err := s.Acquire(t.Context(), shared); err != nil || !res.Queued || res.Pause != 0 {
-		t.Errorf("Acquire of a shared hold: %+v, %v", res, err)
-	}
-	eventually(t, "the notices for the other end", func() bool { return !s.watcher.isWaiting("name", shared.Owner) })
-	waitFree := request("name", time.Hour)
-	waitFree.Queue, waitFree.NoPlace = time.Millisecond, true
-	if res, err := s.Acquire(t.Context(), waitFree); err != nil || !res.Queued || res.Pause != 0 {
-		t.Errorf("Acquire of a caller that wants no place: %+v, %v", res, err)
-	}
-	eventually(t, "the notices for it end", func() bool { return !s.watcher.isWaiting("name", waitFree.Owner) })
-	s.watcher.mu.Lock()
-	n := s.watcher.names["name"]
-	s.watcher.moveToSlot(n, noSlot)
-	n.slot = nameSlots
-	s.watcher.takeSlot(t.Context(), s, n)
-	if n.slot < watchedSlots || n.slot >= nameSlots || !n.paused {
-		t.Errorf("a move to slot %d, which is not watched, has ended the pause", n.slot)
-	}
-	s.watcher.mu.Unlock()
-	released(t, holder, held)
-	signaled(t, asks)
-	held, _ = granted(t, holder, "name", time.Hour)
-	s.watcher.mu.Lock()
-	n = s.watcher.names["name"]
-	s.watcher.moveToSlot(n, noSlot)
-	n.slot = nameSlots // as if it had found none
-	s.watcher.mu.Unlock()
-	if _, err := watching.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: first.Owner}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "it gives up its slot", func() bool {
-		s.watcher.mu.Lock()
-		defer s.watcher.mu.Unlock()
-		return s.watcher.names["name"] == nil
-	})
-	signaled(t, asks)
-	released(t, holder, held)
-}
-
-// An owner that waits for shared holds tries again within Queue, since it may be the recorded
-// waiter.
-func TestNoPauseBehindSharedHolds(t *testing.T) {
-	dir := t.TempDir()
-	shared := request("name", time.Hour)
-	shared.Limit = driver.Shared
-	if res, err := openTest(t, dir).Acquire(t.Context(), shared); err != nil || !res.Granted {
-		t.Fatalf("%+v, %v", res, err)
-	}
-	for range watchedSlots {
-		acquireQueued(t, openTest(t, dir), waitRequest("name"))
-	}
-	s, req := openTest(t, dir), waitRequest("name")
-	for range 2 {
-		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Queued || res.Pause != 0 {
-			t.Errorf("Acquire behind a shared hold: %+v, %v", res, err)
-		}
-	}
-	if slot := slotOf(s, "name"); slot < watchedSlots {
-		t.Errorf("it has slot %d, want one that is not watched", slot)
-	}
-}
-
-// The death of a holder is noticed in time, too, if the Stores that watch its session are stopped
-// and only one waits that does not.
-func TestDeathBesideStoppedWatchers(t *testing.T) {
-	const stopped = 250
-	dir := t.TempDir()
-	holder := start(t, command("hold", dir, "name", "1h"))
-	holder.number()
-	s := openTest(t, dir)
-	f, err := s.openExisting(t.Context(), "", tokensFile, os.O_RDWR)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for slot := range stopped {
-		if err := slotLock(f, "name", slot, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	asks := asksFor(t, s, "name")
-	if res, err := s.Acquire(t.Context(), waitRequest("name")); err != nil || res.Pause == 0 {
-		t.Fatalf("Acquire: %+v, %v", res, err)
-	}
-	eventually(t, "the Store has read the record", func() bool {
-		s.watcher.mu.Lock()
-		defer s.watcher.mu.Unlock()
-		return s.watcher.names["name"].stamp.mtime != 0
-	})
-	holder.kill()
-	select {
-	case <-asks:
-	case <-time.After(unreadPause + 4*slotPause*stopped):
-		t.Error("no notice after the death of the holder")
-	}
-}
-
-// slotOf returns the slot of s for a name.
-func slotOf(s *Store, name string) int {
-	s.watcher.mu.Lock()
-	defer s.watcher.mu.Unlock()
-	return s.watcher.names[name].slot
-}
-
-// A waiter leaves its slot to others when its wait ends, also while its Store waits for other names,
-// and those behind it move on.
-func TestSlotsMoveOn(t *testing.T) {
-	dir := t.TempDir()
-	holder, first, second, third := openTest(t, dir), openTest(t, dir), openTest(t, dir), openTest(t, dir)
-	held, _ := granted(t, holder, "name", time.Hour)
-	granted(t, holder, "other", time.Hour)
-	leaves := waitRequest("name")
-	acquireQueued(t, first, leaves)
-	acquireQueued(t, first, waitRequest("other"))
-	acquireQueued(t, second, waitRequest("name"))
-	if a, b := slotOf(first, "name"), slotOf(second, "name"); a != 0 || b != 1 {
-		t.Fatalf("the slots are %d and %d, want 0 and 1", a, b)
-	}
-	if _, err := first.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: leaves.Owner}); err != nil {
-		t.Fatal(err)
-	}
-	released(t, holder, held)
-	eventually(t, "the second moves on", func() bool { return slotOf(second, "name") == 0 })
-	granted(t, holder, "name", time.Hour)
-	acquireQueued(t, third, waitRequest("name"))
-	if got := slotOf(third, "name"); got != 1 {
-		t.Errorf("the slot of the third is %d, want 1", got)
-	}
-}
-
-// The slots of killed processes are free, and a waiter without one gets one.
-func TestSlotsOfTheDead(t *testing.T) {
-	dir := t.TempDir()
-	s, last := openTest(t, dir), openTest(t, dir)
-	granted(t, s, "name", time.Hour)
-	var children []*child
-	for range watchedSlots {
-		c := start(t, command("wait", dir, "name"))
-		c.line()
-		children = append(children, c)
-	}
-	acquireQueued(t, last, waitRequest("name"))
-	if watches(last) {
-		t.Fatalf("more than %d processes watch a name", watchedSlots)
-	}
-	for _, c := range children {
-		c.kill()
-	}
-	eventually(t, "the waiter watches", func() bool { return watches(last) })
-}
-
-func init() { roles["wait"] = roleWait }
-
-// roleWait waits for a name that is held, until its input ends.
-func roleWait(args []string) error {
-	s, err := New(args[0], nil)
-	if err != nil {
-		return err
-	}
-	res, err := s.Acquire(context.Background(), waitRequest(args[1]))
-	if err != nil || !res.Queued {
-		return fmt.Errorf("not queued: %w", err)
-	}
-	fmt.Println("waits")
-	return awaitEOF()
-}
-
-// Those that do not watch know about how many wait, whatever their own slot is: they examine the
-// name the less often the more they are.
-func TestCrowdSize(t *testing.T) {
-	const waiters = 100
-	dir := t.TempDir()
-	granted(t, openTest(t, dir), "name", time.Hour)
-	var stores []*Store
-	for range waiters {
-		s := openTest(t, dir)
-		acquireQueued(t, s, waitRequest("name"))
-		stores = append(stores, s)
-	}
-	low, large := 0, 0
-	for _, s := range stores {
-		s.watcher.mu.Lock()
-		n := s.watcher.names["name"]
-		s.watcher.takeSlot(t.Context(), s, n)
-		switch {
-		case n.slot < watchedSlots:
-		case n.waitersLog2 > 9:
-			t.Errorf("one with slot %d takes %d waiters for %d", n.slot, waiters, 1<<n.waitersLog2)
-		case n.slot < 2*watchedSlots:
-			low++
-			if 1<<n.waitersLog2 > 2*watchedSlots {
-				large++
-			}
-		}
-		s.watcher.mu.Unlock()
-	}
-	if low == 0 || 2*large < low {
-		t.Errorf("%d of %d with a low slot find that there are more than %d waiters", large, low, 2*watchedSlots)
-	}
-}
-
-// The pauses of those that do not watch grow with the age of the hold, and with how many wait.
-func TestExaminationPause(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	for _, c := range []struct {
-		slot, crowd int
-		age, want   time.Duration
-	}{
-		{0, 0, 0, 2 * time.Millisecond},
-		{noSlot, 0, 100 * time.Millisecond, 100 * time.Millisecond},
-		{watchedSlots - 1, 0, time.Hour, 250 * time.Millisecond},
-		{watchedSlots, 5, time.Hour, 2 * watchedSlots * slotPause},
-		{1000, 10, 3 * time.Millisecond, 1024 * 3 * time.Millisecond},
-		{1000, 10, time.Hour, 1024 * slotPause},
-		{watchedSlots, 10, time.Hour, 1024 * slotPause},
-	} {
-		n := &watchedName{slot: c.slot, waitersLog2: c.crowd, rec: record{State: stateHeld, Since: timeOfDay(time.Now().Add(-c.age))}}
-		if got := n.examinationPause(s); got < c.want || got > 2*c.want {
-			t.Errorf("slot %d, held for %v: %v, want %v", c.slot, c.age, got, c.want)
 		}
 	}
 }

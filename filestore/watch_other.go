@@ -4,7 +4,6 @@ package filestore
 
 import (
 	"context"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -14,9 +13,7 @@ type watcher struct{}
 
 func (*watcher) isWaiting(_, _ string) bool { return false }
 
-func (*Store) addWaiter(context.Context, *driver.AcquireRequest) (pause time.Duration, ok bool) {
-	return 0, false
-}
+func (*Store) addWaiter(context.Context, *driver.AcquireRequest) bool { return false }
 
 func (*Store) removeWaiter(_, _ string) {}
 
