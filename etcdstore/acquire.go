@@ -29,10 +29,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 	if err := s.check(ctx, req.Name, req.Owner); err != nil {
 		return res, err
 	}
-	switch {
-	case req.Weight < 0 || req.Weight > max(req.Limit, 0):
-		return res, fmt.Errorf("%w: the weight is negative or above the limit", driver.ErrInvalid)
-	case req.Limit != 0:
+	if req.Limit != 0 {
 		return res, fmt.Errorf("%w: shared and limited locks", driver.ErrUnsupported)
 	}
 	began, wall := time.Now(), s.wall()

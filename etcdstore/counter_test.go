@@ -5,7 +5,6 @@ package etcdstore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,76 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
-
-// counters returns the number of last tokens of each lease that has any below a prefix.
-func counters(t *testing.T, c *clientv3.Client, prefix string) map[clientv3.LeaseID]int {
-	t.Helper()
-	resp, err := c.Get(t.Context(), prefix+"tok/", clientv3.WithPrefix())
-	must(t, err)
-	leases := map[clientv3.LeaseID]int{}
-	for _, kv := range resp.Kvs {
-		leases[clientv3.LeaseID(kv.Lease)]++
-	}
-	return leases
-}
-
-// The last tokens of names do not end together, and those of few names cost few leases. Each of
-// them lasts for two days at least.
-func TestLastTokensEndApart(t *testing.T) {
-	t.Parallel()
-	m := servers.StartEtcd(t)
-	c := directClient(t, m)
-	s := open(t, m)
-	const n = 600
-	renewals(t, s, n, time.Hour)
-	var ends []time.Duration
-	for id, n := range counters(t, c, DefaultPrefix) {
-		if n > 20 {
-			t.Errorf("%d last tokens end together", n)
-		}
-		left, err := c.TimeToLive(t.Context(), id)
-		must(t, err)
-		ends = append(ends, time.Duration(left.TTL)*time.Second)
-	}
-	if earliest, latest := slices.Min(ends), slices.Max(ends); earliest < 48*time.Hour-time.Minute || latest-earliest < 12*time.Hour {
-		t.Errorf("the last tokens of %d names end in %v to %v", n, earliest, latest)
-	}
-	few := New(c, &Options{Prefix: "few/"})
-	defer few.Close()
-	for range 3 {
-		grant(t, few, request("owner", time.Hour))
-		_, err := few.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"})
-		must(t, err)
-	}
-	if leases := counters(t, c, "few/"); len(leases) != 1 {
-		t.Errorf("the last token of one name has the leases %v", leases)
-	}
-}
-
-// A lease that a client with another clock has made, and that ends too early, gets no last token.
-func TestLeaseTooShortForALastToken(t *testing.T) {
-	t.Parallel()
-	m := servers.StartEtcd(t)
-	c := directClient(t, m)
-	id := clientv3.LeaseID(0)
-	for range 2 {
-		s := open(t, m)
-		grant(t, s, request("owner", time.Minute))
-		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"})
-		must(t, err)
-		for id = range counters(t, c, DefaultPrefix) {
-			left, err := c.TimeToLive(t.Context(), id)
-			must(t, err)
-			if last := time.Duration(left.TTL) * time.Second; last < 48*time.Hour-time.Minute {
-				t.Errorf("the last token is kept for %v", last)
-			}
-		}
-		_, err = c.Revoke(t.Context(), id)
-		must(t, err)
-		_, err = pb.NewLeaseClient(c.ActiveConnection()).LeaseGrant(t.Context(), &pb.LeaseGrantRequest{ID: int64(id), TTL: 47 * 60 * 60})
-		must(t, err)
-	}
-}
 
 // A user with rights elsewhere, and a key on the leases that others use, stops no lock: from
 // release 3.5 on, a server refuses a lease to a user without the right to write all of its keys. A

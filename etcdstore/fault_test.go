@@ -160,41 +160,6 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
-// A member that is cut off from the others answers nothing: neither held nor free nor renewed.
-func TestMemberCutOff(t *testing.T) {
-	t.Parallel()
-	cluster := servers.StartEtcdCluster(t, 3)
-	s := open(t, cluster[0])
-	held := grant(t, s, request("owner", time.Hour))
-	cluster[1].Pause()
-	cluster[2].Pause()
-	bounded := func() context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		t.Cleanup(cancel)
-		return ctx
-	}
-	if res, err := s.Acquire(bounded(), request("other", time.Hour)); err == nil {
-		t.Errorf("Acquire: %+v, want an error", res)
-	}
-	if rec, found, err := s.Lookup(bounded(), "name"); err == nil {
-		t.Errorf("Lookup: %+v, %v, want an error", rec, found)
-	}
-	renewal := []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}}
-	if outcomes, err := s.Renew(bounded(), renewal); err == nil || outcomes[0] != driver.RenewUnknown {
-		t.Errorf("Renew: %v, %v, want RenewUnknown", outcomes, err)
-	}
-	cluster[1].Resume()
-	cluster[2].Resume()
-	for deadline := time.Now().Add(time.Minute); ; {
-		if outcomes, err := s.Renew(bounded(), renewal); err == nil && outcomes[0] == driver.Renewed {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the hold is not renewed when the members are back")
-		}
-	}
-}
-
 // A member that is cut off by the network, whether it has led or not, answers nothing about locks
 // that change among the others. When it is back, it shows their changes, and the places there
 // is notified.
@@ -452,62 +417,6 @@ func TestNoSpaceAfterTheEffect(t *testing.T) {
 	wantOwnLeases(t, s)
 }
 
-// Clients that come at the same time all get a place, also those whose clock is behind.
-func TestCrowdWithSlowClocks(t *testing.T) {
-	t.Parallel()
-	member := servers.StartEtcd(t)
-	var connections []*clientv3.Client
-	for range 5 {
-		connections = append(connections, dial(t, []*servers.Etcd{member}).Client)
-	}
-	first := New(connections[0], nil)
-	defer first.Close()
-	grant(t, first, request("holder", time.Hour))
-	var group sync.WaitGroup
-	for i := range 100 {
-		s := New(connections[i%len(connections)], nil)
-		defer s.Close()
-		if i%2 == 0 {
-			s.wall = func() time.Time { return time.Now().Add(-time.Second) }
-		}
-		group.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			req := request(fmt.Sprint("owner", i), time.Minute)
-			req.Queue = time.Minute
-			if res, err := s.Acquire(ctx, req); err != nil || !res.Queued {
-				t.Errorf("Acquire: %+v, %v, want a place", res, err)
-			}
-		})
-	}
-	group.Wait()
-}
-
-// Releases of one owner that run at once do not let two names have its lease, and one with an entry
-// that was in doubt forgets it.
-func TestReleasesAtOnce(t *testing.T) {
-	t.Parallel()
-	s := open(t, servers.StartEtcd(t))
-	for range 10 {
-		grant(t, s, request("owner", time.Minute))
-		var group sync.WaitGroup
-		for range 4 {
-			group.Go(func() {
-				if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		group.Wait()
-	}
-	for i := range 10 {
-		req := request("owner", time.Minute)
-		req.Name = fmt.Sprint("name", i)
-		grant(t, s, req)
-	}
-	wantOwnLeases(t, s)
-}
-
 // A Release whose second half fails is in doubt: it has ended the hold. When it succeeds, nothing is
 // left of the owner.
 func TestReleaseInDoubt(t *testing.T) {
@@ -534,39 +443,6 @@ func TestReleaseInDoubt(t *testing.T) {
 	}
 }
 
-// A long list shows what was held when it began.
-func TestListAtOneRevision(t *testing.T) {
-	t.Parallel()
-	s := open(t, servers.StartEtcd(t))
-	lease, err := s.client.Grant(t.Context(), 3600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put := func(i int) {
-		name := fmt.Sprintf("name%04d", i)
-		if _, err := s.client.Put(t.Context(), s.recKey(name, 1), "{}", clientv3.WithLease(lease.ID)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const n = 1200 // three pages
-	for i := range n {
-		put(i)
-	}
-	yielded := 0
-	for _, err := range s.List(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if yielded == 0 {
-			put(n)
-		}
-		yielded++
-	}
-	if yielded != n {
-		t.Errorf("%d names, want %d", yielded, n)
-	}
-}
-
 // Nothing secret is in an error of a URL.
 func TestURL(t *testing.T) {
 	t.Parallel()
@@ -586,29 +462,6 @@ func TestURL(t *testing.T) {
 	for _, text := range []string{"etcd:", "etcd://:2379", "etcd://u@h", "etcd://:secret@h", "etcd://h?cert_file=secret", "etcds://h?ca_file=/nowhere", "etcds://h?cert_file=x"} {
 		if _, err := openText(t, text); !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", text, err)
-		}
-	}
-}
-
-// An error for want of a connection shows why there is none.
-func TestErrorsWithoutConnection(t *testing.T) {
-	t.Parallel()
-	member := servers.StartEtcd(t)
-	for text, want := range map[string]string{
-		"etcd://127.0.0.1:1": "connection refused", "etcd://u:p@127.0.0.1:1": "connection refused", "etcds://" + member.Addr: "handshake failed",
-	} {
-		s, err := openText(t, text)
-		if err == nil {
-			defer s.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			_, err = s.Acquire(ctx, request("owner", time.Minute))
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: Acquire: %v, want the end of its context", text, err)
-			}
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
@@ -185,45 +184,6 @@ func TestSilentKeepAlive(t *testing.T) {
 	}
 }
 
-// A reply that comes when its caller has gone counts, and its stream is used again.
-func TestLateKeepAlive(t *testing.T) {
-	t.Parallel()
-	s := openObserved(t, servers.StartEtcd(t))
-	reqs := renewals(t, s.Store, 1, time.Hour)
-	l := s.entries[[2]string{reqs[0].Name, reqs[0].Owner}].lease
-	for deadline := time.Now().Add(time.Minute); ; {
-		ctx, cancel := context.WithCancel(t.Context())
-		arrive := make(chan struct{})
-		hold := func(msg any, pass func() error) error {
-			if _, ok := msg.(*pb.LeaseKeepAliveResponse); ok {
-				cancel() // The request is sent.
-				select {
-				case <-arrive:
-				case <-time.After(10 * time.Second): // The caller waits for the reply.
-				}
-			}
-			return pass()
-		}
-		s.onStream.Store(&hold)
-		expireInMind(s.Store)
-		if outcomes, err := s.Renew(ctx, reqs); !errors.Is(err, context.Canceled) || outcomes[0] != driver.RenewUnknown {
-			t.Fatalf("Renew: %v, %v, want the end of its context", outcomes, err)
-		}
-		close(arrive)
-		s.onStream.Store(nil)
-		opened := s.streams.Load()
-		if err := s.keepAlive(t.Context(), []*lease{{id: l.id}}); err != nil {
-			t.Fatal(err)
-		}
-		if s.streams.Load() == opened && s.lastsUntil(l, time.Now().Add(time.Minute)) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("late replies do not count, or end their stream")
-		}
-	}
-}
-
 // What is certain of a lease counts from before its request, not from the reply.
 func TestCertainCountsFromTheSending(t *testing.T) {
 	t.Parallel()
@@ -317,59 +277,6 @@ func TestStockOfLostLeases(t *testing.T) {
 	renewAll(t, s, []driver.RenewRequest{{Name: "short", Owner: "owner", TTL: time.Minute, Token: first.Token}})
 }
 
-// Leases are found again also where the server has them last longer than requested, and those that
-// have ended are dropped.
-func TestStockOfLongerLeases(t *testing.T) {
-	t.Parallel()
-	s := open(t, servers.StartEtcd(t, "--election-timeout", "5000", "--heartbeat-interval", "500"))
-	for range 10 {
-		reqs := renewals(t, s, 3, 2*time.Second)
-		renewAll(t, s, reqs)
-		for _, req := range reqs {
-			if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); !released || err != nil {
-				t.Fatal(released, err)
-			}
-		}
-	}
-	if n := len(s.idle[3]); n == 0 || n > 3 {
-		t.Errorf("the stock is %v", s.idle)
-	}
-	for _, l := range s.idle[3] {
-		l.certain = time.Now()
-	}
-	s.putLease(&lease{seconds: 3, certain: time.Now().Add(time.Minute)})
-	if n := len(s.idle[3]); n != 1 {
-		t.Errorf("%d leases, want one that lasts", n)
-	}
-}
-
-// A lease that a request in doubt may still use is not given to another name, and one of another
-// process is not ended.
-func TestChangedLeaseInUse(t *testing.T) {
-	t.Parallel()
-	member := servers.StartEtcd(t)
-	c := dial(t, []*servers.Etcd{member})
-	s, other := New(c.Client, nil), open(t, member)
-	defer s.Close()
-	c.fault.Store(int32(drivertest.ReplyLost))
-	if _, err := s.Acquire(t.Context(), request("owner", 10*time.Second)); err == nil || driver.IsNotApplied(err) {
-		t.Fatalf("Acquire: %v, want it in doubt", err)
-	}
-	grant(t, s, request("owner", time.Minute))
-	second := request("owner", 10*time.Second)
-	second.Name = "second"
-	held := grant(t, s, second)
-	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); err != nil {
-		t.Error(err)
-	}
-	id := s.entries[[2]string{"second", "owner"}].lease.id
-	renewAll(t, other, []driver.RenewRequest{{Name: "second", Owner: "owner", TTL: time.Minute, Token: held.Token}})
-	other.group.Wait()
-	if resp, err := s.client.TimeToLive(t.Context(), id); err != nil || resp.TTL <= 0 {
-		t.Errorf("the lease of another process: %+v, %v", resp, err)
-	}
-}
-
 // A process that holds a lock once leaves no long lease when it ends. Close waits for no server
 // that is silent.
 func TestNoLeaseOfAProcessIsLeft(t *testing.T) {
@@ -411,77 +318,5 @@ func TestNoLeaseOfAProcessIsLeft(t *testing.T) {
 	case <-closed:
 	case <-time.After(time.Minute):
 		t.Error("Close waits for a silent server")
-	}
-}
-
-// countGrants counts the leases that a store makes for locks.
-func countGrants(s *observed) *atomic.Int32 {
-	n := &atomic.Int32{}
-	count := func(_ context.Context, req any, send func() error) error {
-		if grant, ok := req.(*pb.LeaseGrantRequest); ok && grant.ID == 0 {
-			n.Add(1)
-		}
-		return send()
-	}
-	s.onUnary.Store(&count)
-	return n
-}
-
-// A loop of tries for a name that is held makes one lease. A long one ends when another one takes
-// its place, and when the Store is closed.
-func TestFailedTriesMakeOneLease(t *testing.T) {
-	t.Parallel()
-	m := servers.StartEtcd(t)
-	s, c := openObserved(t, m), directClient(t, m)
-	grant(t, open(t, m), request("holder", time.Hour))
-	for _, ttl := range []time.Duration{time.Minute, 2 * time.Hour, 3 * time.Hour} {
-		grants := countGrants(s)
-		for i := range 100 {
-			if res, err := s.Acquire(t.Context(), request(fmt.Sprint("owner", i), ttl)); err != nil || res.Granted {
-				t.Fatalf("Acquire: %+v, %v, want it held", res, err)
-			}
-		}
-		if n := grants.Load(); n != 1 {
-			t.Errorf("100 failed tries for %v made %d leases", ttl, n)
-		}
-	}
-	if len(s.idle) != 2 || len(s.idle[61]) != 1 || len(s.idle[3*60*60+1]) != 1 {
-		t.Errorf("the stock is %v, want the short lease and the last long one", s.idle)
-	}
-	must(t, s.Close())
-	leases, err := c.Leases(t.Context())
-	must(t, err)
-	for _, l := range leases.Leases {
-		left, err := c.TimeToLive(t.Context(), l.ID)
-		must(t, err)
-		if left.GrantedTTL == 2*60*60+1 || left.GrantedTTL == 3*60*60+1 {
-			t.Errorf("a lease of %d s is left", left.GrantedTTL)
-		}
-	}
-}
-
-// A store forgets the owners whose holds have ended without a Release, and no others: not one with
-// a lease in doubt that may last, or with a watch.
-func TestOwnersThatAreForgotten(t *testing.T) {
-	t.Parallel()
-	s := New(directClient(t, servers.StartEtcd(t)), nil)
-	t.Cleanup(func() { _ = s.Close() })
-	now := time.Now()
-	ended, lasts := &lease{certain: now.Add(-2 * time.Hour)}, &lease{certain: now.Add(-time.Minute)}
-	for i := range 2000 {
-		s.remember("name", fmt.Sprint("ended", i), func(e *ownerState) { e.lease, e.doubtful = ended, []*lease{ended} })
-		if i == 0 {
-			s.remember("name", "holds", func(e *ownerState) { e.lease = lasts })
-			s.remember("name", "is in doubt", func(e *ownerState) { e.lease, e.doubtful = ended, []*lease{ended, lasts} })
-			s.remember("name", "watches", func(e *ownerState) { e.watchedUntil = now.Add(time.Hour) })
-		}
-		if len(s.entries) > 1024 {
-			t.Fatalf("%d owners are remembered", len(s.entries))
-		}
-	}
-	for _, owner := range []string{"holds", "is in doubt", "watches"} {
-		if s.entries[[2]string{"name", owner}] == nil {
-			t.Errorf("the owner that %s is forgotten", owner)
-		}
 	}
 }

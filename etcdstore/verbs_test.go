@@ -40,21 +40,3 @@ func TestRenewalsThatTheServerRefuses(t *testing.T) {
 		}
 	}
 }
-
-// A Release that finds a key of its hold gone does not give the lease of the other to another name.
-func TestReleaseOfHalfAHold(t *testing.T) {
-	t.Parallel()
-	s := open(t, servers.StartEtcd(t))
-	grant(t, s, request("owner", time.Minute))
-	if _, err := s.client.Delete(t.Context(), s.ownKey("name", "owner")); err != nil {
-		t.Fatal(err)
-	}
-	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); released || err != nil {
-		t.Errorf("Release: %v, %v", released, err)
-	}
-	if len(s.idle[61]) > 0 {
-		t.Error("the lease of a record is in the stock")
-	}
-	s.group.Wait()
-	wantFree(t, s)
-}

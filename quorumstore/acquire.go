@@ -43,7 +43,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if req.Claim {
 		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: nodes may admit different owners", driver.ErrUnsupported)
 	}
-	if req.Limit > 0 || req.Weight != 0 {
+	if req.Limit > 0 {
 		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: N nodes with Limit L admit up to N*L/(N/2+1) holders, "+
 			"3 for a Limit of 2 on 3 nodes", driver.ErrUnsupported)
 	}

@@ -106,26 +106,6 @@ func TestCloseLeavesAHungMinority(t *testing.T) {
 	}
 }
 
-// A node that left the request before without a reply, to the end of its time, does not hold up
-// Close, though Close begins right after the next request.
-func TestCloseAfterARequestWithoutReply(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		s := join(t, conns)
-		req := request("mine")
-		grant(t, s, req)
-		synctest.Wait()
-		conns[0].Set(faultstore.Acquire, faultstore.Hang)
-		conns[0].Set(faultstore.Release, faultstore.Hang)
-		giveBack(t, s, req)
-		time.Sleep(3 * DefaultTimeout)
-		grant(t, s, request("mine"))
-		if d := took(func() { s.Close() }); d > 0 {
-			t.Errorf("Close took %v", d)
-		}
-	})
-}
-
 // Close waits for a majority as long as requests may take, so that what an
 // attempt is granted at the end is given back; but no longer.
 func TestCloseWaitsForAMajority(t *testing.T) {

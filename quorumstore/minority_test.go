@@ -233,29 +233,6 @@ func TestReleaseIsRepeated(t *testing.T) {
 	}
 }
 
-// Releases that are sent again and again while a node hangs do not pile up.
-func TestReleasesOfAHungNodeAreOne(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		revived := make(chan struct{})
-		c[2].set(slowUntil(revived))
-		s := c.client(t)
-		req := request("mine")
-		grant(t, s, req)
-		for range 500 {
-			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(3 * DefaultTimeout)
-		if n := s.nodes[2].pending.Load(); n > 2 {
-			t.Errorf("%d goroutines wait for one hung node", n)
-		}
-		close(revived)
-		synctest.Wait()
-		c.holders(t, "", "", "")
-	})
-}
-
 // However long a node hangs and ignores contexts, what is kept for it is
 // bounded; when it comes back all of that goes.
 func TestHungNodeIsBounded(t *testing.T) {

@@ -54,52 +54,6 @@ func TestQueueOfAHungNodeIsBounded(t *testing.T) {
 	}
 }
 
-// An acquisition that waits for an earlier request is sent if that ends in time.
-func TestQueuedAcquisitionIsSent(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		conns[2].Once(faultstore.Acquire, slow(DefaultTimeout, DefaultTimeout/2))
-		s := join(t, conns)
-		req := request("mine")
-		grant(t, s, req)
-		giveBack(t, s, req)
-		time.Sleep(DefaultTimeout)
-		grant(t, s, req)
-		time.Sleep(DefaultTimeout / 4)
-		c.holders(t, "mine", "mine", "mine") // by the first one, which is to be released
-		time.Sleep(DefaultTimeout)
-		c.holders(t, "mine", "mine", "mine")
-		if n := conns[2].Calls(faultstore.Acquire); n != 2 {
-			t.Errorf("%d acquisitions, want 2", n)
-		}
-	})
-}
-
-// A release joins one that waits, but not one that keeps the name for another time.
-func TestReleasesJoin(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		conns[2].Set(faultstore.Acquire, slow(2*DefaultTimeout, DefaultTimeout))
-		s := join(t, conns)
-		req := request("mine")
-		grant(t, s, req)
-		for _, keep := range []time.Duration{0, 0, time.Minute, time.Minute, 0} {
-			_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: keep})
-			if err != nil && keep == 0 {
-				t.Errorf("keep %v: %v", keep, err)
-			}
-		}
-		if n := s.nodes[2].pending.Load(); n != 4 {
-			t.Errorf("%d requests wait, want an acquisition and three releases", n)
-		}
-		time.Sleep(time.Minute)
-		if n := conns[2].Calls(faultstore.Release); n != 3 {
-			t.Errorf("%d releases, want 3", n)
-		}
-		c.holders(t, "", "", "")
-	})
-}
-
 // A release that is sent again does not end what the owner has been granted since.
 func TestResendDoesNotEndALaterHold(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
@@ -220,65 +174,4 @@ func TestLastReleaseDecidesKeep(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A release that undoes an acquisition is not sent if that has left nothing, unless a release of
-// the owner has joined it.
-func TestNeedlessRelease(t *testing.T) {
-	for _, joined := range []bool{false, true} {
-		inBubble(t, 3, func(t *testing.T, c cluster) {
-			conns := c.connect()
-			s := join(t, conns)
-			req := request("mine")
-			grant(t, s, req)
-			synctest.Wait()
-			conns[0].Set(faultstore.Acquire, faultstore.Refuse)
-			conns[1].Set(faultstore.Acquire, faultstore.Refuse)
-			conns[2].Set(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
-				time.Sleep(DefaultTimeout / 2)
-				return faultstore.ErrRefused
-			})
-			if _, err := s.Acquire(t.Context(), req); err == nil {
-				t.Fatal("no node was enough")
-			}
-			if joined {
-				giveBack(t, s, req)
-			}
-			time.Sleep(DefaultTimeout)
-			releases, holder := conns[2].Calls(faultstore.Release), c[2].holder(name)
-			if want := map[bool]string{true: "", false: "mine"}[joined]; holder != want || (releases == 1) != joined {
-				t.Errorf("joined: %v: holder %q, %d releases", joined, holder, releases)
-			}
-		})
-	}
-}
-
-// A release that joins others at several nodes gets one reply from each.
-func TestReleaseJoinsAtSeveralNodes(t *testing.T) {
-	inBubble(t, 5, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		s := join(t, conns)
-		req := request("mine")
-		grant(t, s, req)
-		synctest.Wait()
-		revived := make([]chan struct{}, 5)
-		for i, conn := range conns[1:] {
-			revived[i+1] = make(chan struct{})
-			conn.Set(faultstore.Release, slowUntil(revived[i+1]))
-		}
-		for range 2 { // one in flight, and one that waits
-			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err == nil {
-				t.Error("one node was enough")
-			}
-		}
-		time.AfterFunc(DefaultTimeout/2, func() { close(revived[4]) })
-		if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err == nil {
-			t.Errorf("two nodes of five were enough: %v", ours)
-		}
-		for _, node := range revived[1:4] {
-			close(node)
-		}
-		synctest.Wait()
-		c.holders(t, "", "", "", "", "")
-	})
 }

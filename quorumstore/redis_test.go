@@ -224,11 +224,9 @@ func TestRedis(t *testing.T) {
 // Requests and replies that are lost at one node, and connections at all, are part of the suite.
 func TestRedisConformance(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 3)
-	if everyWhole {
-		drivertest.Run(t, s.proxied(t))
-	}
-	walk(t, s.open(t, s.prefix(), s.addrs))
+	h := newSite(t, 3).proxied(t)
+	h.Walk = !everyWhole
+	drivertest.Run(t, h)
 }
 
 // The nodes may be stores of different kinds.

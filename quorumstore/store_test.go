@@ -226,28 +226,6 @@ func TestLookupAndList(t *testing.T) {
 	})
 }
 
-// Records of nodes of different kinds can be of one hold though not all have its token; the
-// holds of one holder are different ones.
-func TestSameHold(t *testing.T) {
-	for _, c := range []struct {
-		a, b driver.Record
-		same bool
-	}{
-		{driver.Record{Holder: "a", Token: 1}, driver.Record{Holder: "a", Token: 1}, true},
-		{driver.Record{Holder: "a", Token: 1}, driver.Record{Holder: "a", Token: 2}, false},
-		{driver.Record{Holder: "a", Token: 1}, driver.Record{Holder: "a"}, false},
-		{driver.Record{Holder: "a", Token: 1}, driver.Record{Holder: "b", Token: 1}, false},
-		{driver.Record{Kept: true, Token: 1}, driver.Record{Kept: true}, true},
-		{driver.Record{Holder: "a", Kept: true, Token: 1}, driver.Record{Holder: "b", Kept: true, Token: 1}, false},
-		{driver.Record{Kept: true, Token: 1}, driver.Record{Kept: true, Token: 2}, true},
-		{driver.Record{Kept: true}, driver.Record{}, false},
-	} {
-		if sameHold(c.a, c.b) != c.same || sameHold(c.b, c.a) != c.same {
-			t.Errorf("%+v and %+v: want %v", c.a, c.b, c.same)
-		}
-	}
-}
-
 // A hung node does not keep a list back for long.
 func TestListWithAHungNode(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {

@@ -2,12 +2,10 @@ package quorumstore
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
@@ -75,69 +73,6 @@ type atMost struct {
 func (s atMost) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
 	req.Tokens = min(req.Tokens, s.tokens)
 	return s.Store.Acquire(ctx, req)
-}
-
-// The votes decide the number of tokens: those under another token do not count, nor do refusals.
-func TestAgreedTokens(t *testing.T) {
-	votes := []vote{
-		{cast: true, granted: true, token: 10, tokens: 1024},
-		{cast: true, granted: true, token: 10, tokens: 5},
-		{cast: true, granted: true, token: 10}, // 0 is 1
-		{cast: true, granted: true, token: 11, tokens: 3},
-		{cast: true, tokens: 2},
-	}
-	for _, c := range []struct {
-		votes []vote
-		want  int
-	}{
-		{votes[:1], 1024},
-		{votes[:2], 5},
-		{votes[:3], 1},
-		{append(votes[:2:2], votes[3:]...), 5},
-	} {
-		if got := (&tally{votes: c.votes}).agreedTokens(10); got != c.want {
-			t.Errorf("%+v: %d tokens, want %d", c.votes, got, c.want)
-		}
-	}
-}
-
-// Goroutines of a Client pass a lease of a quorum on, too.
-func TestLocalTurnsOfAQuorum(t *testing.T) {
-	inBubble(t, 5, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		locks := holdfast.New(join(t, conns), nil)
-		defer locks.Close()
-		var mu sync.Mutex
-		var last int64
-		var group sync.WaitGroup
-		const holds = 50
-		for range 8 {
-			group.Go(func() {
-				for range holds {
-					lock, err := locks.Acquire(t.Context(), name, nil)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					if lock.Token() <= last {
-						t.Errorf("token %d after %d", lock.Token(), last)
-					}
-					last = lock.Token()
-					mu.Unlock()
-					if err := lock.Release(); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		group.Wait()
-		// Votes without a winner are repeated, at random: 51 requests have been seen. Without turns
-		// there is one for each hold at least.
-		if n := conns[0].Calls(faultstore.Acquire); n > 8*holds/2 {
-			t.Errorf("%d requests to a node for %d holds", n, 8*holds)
-		}
-	})
 }
 
 // A hold is renewed under its own token alone. The part of a node that has granted another token

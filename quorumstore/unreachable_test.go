@@ -135,34 +135,3 @@ func TestNodeInDoubtIsNoRefusal(t *testing.T) {
 		}
 	})
 }
-
-// A node that has left many requests unanswered gets no more, of any kind, and its vote is that.
-func TestUnresponsiveNode(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		s := join(t, conns)
-		s.nodes[0].pending.Add(unresponsiveLimit + 1)
-		defer s.nodes[0].pending.Add(-unresponsiveLimit - 1)
-		s.nodes[0].timedOut.Store(true)
-		c[1].set(faultstore.Refuse)
-		c[2].set(faultstore.Refuse)
-		req := request("mine")
-		for op, call := range map[faultstore.Op]func() error{
-			faultstore.Acquire: func() error { _, err := s.Acquire(t.Context(), req); return err },
-			faultstore.Release: func() error {
-				_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner})
-				return err
-			},
-			faultstore.Lookup: func() error { _, _, err := s.Lookup(t.Context(), name); return err },
-		} {
-			err := call()
-			var votes *Error
-			if !errors.As(err, &votes) || votes.Votes[0].Err != errUnresponsive || !driver.IsNotApplied(err) {
-				t.Errorf("%s: %v, want the vote of an unresponsive node", op, err)
-			}
-			if n := conns[0].Calls(op); n != 0 {
-				t.Errorf("%d requests (%s) were sent to an unresponsive node", n, op)
-			}
-		}
-	})
-}
