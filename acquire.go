@@ -315,9 +315,6 @@ func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 		behindWaiter: limit == driver.Shared && held.Limit != 0,
 	}
 	a.c.recordAnswer(a.head.queue, a.lastErr, sent)
-	if a.c.log != nil && !a.singleAttempt { // A lease in another queue, or in none, may hold it.
-		a.warnOwnLease(func() *lease { return a.c.leaseWithToken(a.fullName, held.Token) })
-	}
 }
 
 // reportContended notifies the hooks and the log, once, that the operation has to wait.

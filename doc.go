@@ -79,8 +79,7 @@
 // # Stores
 //
 // What is promised depends on the store. [Client.Guarantees] reports it, and the
-// package comment of each store lists what can go wrong. [Config].Require makes a
-// Client refuse a store that promises less. A store is opened by a URL with [Open],
+// package comment of each store lists what can go wrong. A store is opened by a URL with [Open],
 // or made by its package and given to [New]:
 //
 //   - memstore: the goroutines of one process; tests, in virtual time too

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -179,13 +178,4 @@ func ExampleClient_Locks() {
 	// Output:
 	// invoices/42 true
 	// invoices/43 true
-}
-
-// A program that relies on fencing tokens does not start on a store without them.
-func ExampleConfig_require() {
-	_, err := holdfast.Open(context.Background(), "memory:", &holdfast.Config{
-		Require: driver.Guarantees{Fencing: true, Scope: driver.ScopeNetwork},
-	})
-	fmt.Println(err)
-	// Output: holdfast: open memory store: not supported by this store: the memory store lacks what Config.Require asks for: Scope network, not process
 }

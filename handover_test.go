@@ -102,63 +102,6 @@ func TestAdoptedLock(t *testing.T) {
 	})
 }
 
-// A ticket without a hand-over leaves two handles on one hold: both are held,
-// and a release of either ends the other.
-func TestTicketMakesASecondHandle(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		first, second := open(t, store, nil), open(t, store, nil)
-		lock := acquire(t, first, "a", &holdfast.Options{Detached: true})
-		ticket, err := lock.Ticket()
-		if err != nil {
-			t.Fatal(err)
-		}
-		twin := adopt(t, second, ticket, nil)
-		time.Sleep(time.Hour)
-		if lock.Err() != nil || twin.Err() != nil || lock.Token() != twin.Token() {
-			t.Errorf("%v and %v, tokens %d and %d", lock.Err(), twin.Err(), lock.Token(), twin.Token())
-		}
-		release(t, twin)
-		time.Sleep(time.Minute)
-		wantErr(t, lock.Err(), holdfast.ErrTaken)
-		wantErr(t, lock.Release(), holdfast.ErrTaken)
-	})
-}
-
-// A handle that is lost because its Client cannot reach the store frees nothing
-// when it is released: the other handle may be held.
-func TestLostHandleLeavesTheHoldToTheOther(t *testing.T) {
-	for _, lost := range []string{"giver", "adopter"} {
-		t.Run(lost, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				cutOff, store := faulty(t, nil)
-				other := open(t, store.Store, nil)
-				first, second := cutOff, other
-				if lost == "adopter" {
-					first, second = other, cutOff
-				}
-				giver := acquire(t, first, "a", &holdfast.Options{Detached: true})
-				ticket, err := giver.Ticket()
-				if err != nil {
-					t.Fatal(err)
-				}
-				adopter := adopt(t, second, ticket, nil)
-				lock, twin := giver, adopter
-				if lost == "adopter" {
-					lock, twin = adopter, giver
-				}
-				store.Set(faultstore.Renew, faultstore.Hang)
-				<-lock.Context().Done()
-				wantErr(t, lock.Release(), holdfast.ErrExpired)
-				time.Sleep(time.Minute)
-				if err := twin.Err(); err != nil {
-					t.Errorf("the other handle: %v", err)
-				}
-			})
-		})
-	}
-}
-
 // What is left of MinHold goes along.
 func TestMinHoldIsHandedOver(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {

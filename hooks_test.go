@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/hookcheck"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -277,11 +275,10 @@ func TestEventsOfEachWay(t *testing.T) {
 					defer mu.Unlock()
 					got = append(got, text)
 				}
-				events := hookcheck.NewEvents(t)
 				s := setting{store: faultstore.Wrap(memstore.New())}
 				s.c = holdfast.New(s.store, &holdfast.Config{
 					Holder: "me", Prefix: "p/", LocalTurn: -1,
-					Hooks: holdfast.JoinHooks(events.Hooks(), holdfast.Hooks{
+					Hooks: holdfast.Hooks{
 						Start: func(ctx context.Context, s holdfast.Start) context.Context {
 							note(s.Op + " " + s.Name)
 							return ctx
@@ -291,14 +288,13 @@ func TestEventsOfEachWay(t *testing.T) {
 								note(eventText(e))
 							}
 						},
-					}),
+					},
 				})
 				s.other = open(t, s.store.Store, &holdfast.Config{Holder: "other", Prefix: "p/"})
 				way.do(t, ctx, s)
 				s.store.Set(faultstore.Release, nil)
 				s.store.Set(faultstore.Acquire, nil)
 				_ = s.c.Close()
-				events.CheckClosed()
 				if name == "all or none" { // its attempts are concurrent
 					slices.Sort(got)
 				}
@@ -351,72 +347,6 @@ func eventText(e holdfast.Event) string {
 	return text
 }
 
-// The events of random histories form pairs while requests fail, answers are lost or late, and the
-// Client is closed in the middle.
-func TestEventPairsUnderFaults(t *testing.T) {
-	total := map[holdfast.EventKind]int{}
-	var mu sync.Mutex
-	for seed := range uint64(8) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			r := rand.New(rand.NewPCG(seed, seed))
-			fault := func(ctx context.Context, op faultstore.Op, apply func()) error {
-				mu.Lock()
-				kind := r.IntN(12)
-				mu.Unlock()
-				time.Sleep(time.Duration(kind) * 100 * time.Microsecond)
-				switch kind {
-				case 0:
-					return faultstore.ErrRefused
-				case 1:
-					apply()
-					return faultstore.ErrReplyLost
-				case 2:
-					apply()
-					time.Sleep(20 * ms)
-				default:
-					apply()
-				}
-				return nil
-			}
-			store := faultstore.Wrap(memstore.New())
-			for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
-				store.Set(op, fault)
-			}
-			events := hookcheck.NewEvents(t)
-			config := &holdfast.Config{Hooks: events.Hooks(), RequestTimeout: time.Second}
-			if seed%2 == 0 {
-				config.LocalTurn = time.Hour
-			}
-			h := &hookcheck.History{Locks: holdfast.New(store, config), Other: holdfast.New(store, config), Seed: seed, Steps: 40}
-			var group sync.WaitGroup
-			if seed%4 == 3 {
-				group.Go(func() {
-					time.Sleep(300 * ms)
-					_ = h.Locks.Close()
-				})
-			}
-			h.Run(t.Context())
-			group.Wait()
-			_ = h.Locks.Close() // what they report is the doing of the faults
-			_ = h.Other.Close()
-			counts := events.CheckClosed()
-			mu.Lock()
-			defer mu.Unlock()
-			for kind, n := range counts {
-				total[kind] += n
-			}
-		})
-	}
-	t.Cleanup(func() {
-		for kind := holdfast.EventWaiting; kind <= holdfast.EventRequest; kind++ {
-			if total[kind] == 0 {
-				t.Errorf("no event %v among %v", kind, total)
-			}
-		}
-	})
-}
-
 // The end of a hold is reported after its begin, though the hold has ended while the hook for the
 // begin ran, and Close waits for both.
 func TestEndDuringTheBegin(t *testing.T) {
@@ -428,10 +358,9 @@ func TestEndDuringTheBegin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context) {
 				var kinds []holdfast.EventKind
-				events := hookcheck.NewEvents(t)
 				var c *holdfast.Client
 				var group sync.WaitGroup
-				c = holdfast.New(memstore.New(), &holdfast.Config{Hooks: holdfast.JoinHooks(events.Hooks(), holdfast.Hooks{
+				c = holdfast.New(memstore.New(), &holdfast.Config{Hooks: holdfast.Hooks{
 					Event: func(_ context.Context, e holdfast.Event) {
 						if e.Kind == holdfast.EventAcquired {
 							group.Go(func() { _ = end(c) })
@@ -441,7 +370,7 @@ func TestEndDuringTheBegin(t *testing.T) {
 							kinds = append(kinds, e.Kind)
 						}
 					},
-				})})
+				}})
 				lock, err := c.Acquire(ctx, "a", &holdfast.Options{NoRenew: true})
 				if err != nil {
 					t.Error(err)
@@ -449,7 +378,6 @@ func TestEndDuringTheBegin(t *testing.T) {
 				group.Wait()
 				_ = lock.Release()
 				_ = c.Close()
-				events.CheckClosed()
 				if len(kinds) != 2 || kinds[0] != holdfast.EventAcquired {
 					t.Errorf("events: %v", kinds)
 				}

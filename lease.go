@@ -3,7 +3,6 @@ package holdfast
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,38 +37,34 @@ type lease struct {
 
 	// Client.mu guards the fields from here to endEvent. Of endReason, it guards the
 	// changes.
-	inFlight       int32                 // requests in flight that may extend it; after the end it only falls
-	endReason      atomic.Pointer[error] // nil as long as the lock is held; it is set once
-	handles        *handle               // the handles that are not released, and the last one that was
-	openHandles    int32                 // handles not yet released
-	heapIndex      int32                 // in the schedule, or notScheduled
-	dueAt          time.Duration         // when the scheduler checks it next
-	idle           chan struct{}         // closed when inFlight falls to 0; nil if nothing waits for it
-	confirmedAt    time.Duration         // when the last request that confirmed the place was sent
-	promisedTTL    time.Duration         // for which the store has promised it, of which deadline is the end
-	isPlace        bool                  // it waits in the queue of the store
-	used           bool                  // the caller of an acquisition has released it
-	awaitingWork   bool                  // it has ended; its release waits for work under it
-	renewalFailed  bool                  // the last renewal failed
-	mustRelease    bool                  // it is not passed on: it may be lost, or ReleaseAll releases it
-	ticketIssued   bool                  // a ticket exists: another Client may have prolonged the lease
-	selfWaitWarned bool                  // a warning was logged that this Client waits for it for long
-	beginEmitted   bool                  // the hook for the begin of the hold has returned
-	endEvent       *Event                // the end of the hold, if it came before that
+	inFlight      int32                 // requests in flight that may extend it; after the end it only falls
+	endReason     atomic.Pointer[error] // nil as long as the lock is held; it is set once
+	handles       *handle               // the handles that are not released, and the last one that was
+	openHandles   int32                 // handles not yet released
+	heapIndex     int32                 // in the schedule, or notScheduled
+	dueAt         time.Duration         // when the scheduler checks it next
+	idle          chan struct{}         // closed when inFlight falls to 0; nil if nothing waits for it
+	confirmedAt   time.Duration         // when the last request that confirmed the place was sent
+	promisedTTL   time.Duration         // for which the store has promised it, of which deadline is the end
+	isPlace       bool                  // it waits in the queue of the store
+	used          bool                  // the caller of an acquisition has released it
+	awaitingWork  bool                  // it has ended; its release waits for work under it
+	renewalFailed bool                  // the last renewal failed
+	mustRelease   bool                  // it is not passed on: it may be lost, or ReleaseAll releases it
+	ticketIssued  bool                  // a ticket exists: another Client may have prolonged the lease
+	beginEmitted  bool                  // the hook for the begin of the hold has returned
+	endEvent      *Event                // the end of the hold, if it came before that
 
 	first handle // of the acquisition that made the lease; not a pointer, to save an allocation
 }
 
-// A handle is one acquisition of a lease, and the state that it shares with its Locks. A lease does
-// not refer to a Lock that is counted, so that the garbage collector can find it when it is
-// dropped.
+// A handle is one acquisition of a lease, and the state of its Lock.
 type handle struct {
-	lease          *lease
-	lock           Lock    // the Lock that the caller gets, unless each Lock is counted
-	next           *handle // of the same lease; guarded by Client.mu, as prev is
-	prev           *handle
-	lockReturned   atomic.Bool  // the caller got a Lock: the call that made the handle succeeded
-	reachableLocks atomic.Int32 // the Locks of this handle that are in reach, if they are counted
+	lease        *lease
+	lock         Lock    // that the caller gets
+	next         *handle // of the same lease; guarded by Client.mu, as prev is
+	prev         *handle
+	lockReturned atomic.Bool // the caller got a Lock: the call that made the handle succeeded
 	lockContext
 
 	releaseOnce sync.Once
@@ -93,22 +88,11 @@ func (c *Client) newLease(ctx context.Context, full, owner string, o *Options) *
 	return l
 }
 
-// newLock returns a Lock of the handle for a caller. If the Client has a Logger, the Lock is
-// counted as long as it is in reach.
+// newLock returns a Lock of the handle for a caller.
 func (h *handle) newLock() *Lock {
-	lock := &h.lock
-	if h.lease.c.log != nil {
-		lock = &Lock{h}
-		h.reachableLocks.Add(1)
-		runtime.AddCleanup(lock, countUnreachable, &h.reachableLocks)
-	}
 	h.lockReturned.Store(true)
-	return lock
+	return &h.lock
 }
-
-// countUnreachable runs when a Lock is out of reach. It only counts: it runs in a goroutine that
-// all cleanups of the program share, and outside of a bubble of synctest.
-func countUnreachable(reachable *atomic.Int32) { reachable.Add(-1) }
 
 // activate makes a granted lease the one that the Client holds, for ttl from the request that was
 // sent at sent. It fails if the grant came too late: after the lease's deadline, or after Close had

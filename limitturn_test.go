@@ -3,10 +3,8 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -457,26 +455,6 @@ func TestEndOfPassedShares(t *testing.T) {
 			free(t, open(t, store, nil), "a")
 		})
 	}
-}
-
-// A caller that waits for shares which are all of its own Client is reported once.
-func TestSelfWaitOfALimit(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var log strings.Builder
-		logger := slog.New(slog.NewTextHandler(&log, nil))
-		c := open(t, memstore.New(), &holdfast.Config{Logger: logger, RequestTimeout: time.Second})
-		two := &holdfast.Options{Limit: 2}
-		one, other := acquire(t, c, "a", two), acquire(t, c, "a", two)
-		bounded, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		_, err := c.Acquire(bounded, "a", two)
-		wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-		if n := strings.Count(log.String(), "that this very client holds"); n != 1 {
-			t.Errorf("%d warnings: %s", n, log.String())
-		}
-		release(t, one)
-		release(t, other)
-	})
 }
 
 // After a suspend beyond the deadline no share of this Client is certain: a try asks the store.

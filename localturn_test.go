@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/hookcheck"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -831,36 +830,4 @@ type tokensSeen struct {
 func (s *tokensSeen) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
 	s.most = max(s.most, req.Tokens)
 	return s.Store.Acquire(ctx, req)
-}
-
-// A lock that is passed on to a caller that gives up in the same moment was not acquired: the hooks
-// are called for neither its beginning nor its end.
-func TestHooksOfCallersThatGiveUp(t *testing.T) {
-	t.Parallel()
-	var acquired, ended atomic.Int64
-	pairs := hookcheck.NewEvents(t)
-	c := open(t, memstore.New(), &holdfast.Config{
-		LocalTurn: time.Hour, Hooks: holdfast.JoinHooks(countHolds(&acquired, &ended), pairs.Hooks()),
-	})
-	var group sync.WaitGroup
-	for range 64 {
-		group.Go(func() {
-			for range 100 {
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(20*time.Microsecond, cancel)
-				if lock, err := c.Acquire(ctx, "a", nil); err == nil {
-					release(t, lock)
-				}
-				cancel()
-			}
-		})
-	}
-	group.Wait()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if acquired.Load() != ended.Load() {
-		t.Errorf("%d acquired, %d released", acquired.Load(), ended.Load())
-	}
-	pairs.CheckClosed()
 }

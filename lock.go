@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"sync"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 // and before and after Release. It must not be copied.
 //
 // A program that holds a lock keeps its Lock: the Client renews a lock also when its Lock is
-// out of reach, and logs a warning of it to Config.Logger.
+// out of reach.
 type Lock struct {
 	*handle
 }
@@ -176,29 +175,6 @@ func (h *handle) registerWork(done <-chan struct{}) error {
 		return *end
 	}
 	return h.lockContext.registerWork(done)
-}
-
-// alreadyWarned is far below any number of Locks.
-const alreadyWarned = math.MinInt32 / 2
-
-// warnUnreleased logs, once, that the lease is renewed for a Lock that cannot be released any
-// more.
-func (l *lease) warnUnreleased() {
-	c := l.c
-	if c.log == nil {
-		return
-	}
-	c.mu.Lock()
-	handles := l.appendHandles(nil)
-	c.mu.Unlock()
-	for _, h := range handles {
-		if h.lockReturned.Load() && h.reachableLocks.Load() == 0 && h.contextErr() == nil &&
-			h.reachableLocks.CompareAndSwap(0, alreadyWarned) {
-			c.log.WarnContext(context.Background(),
-				"lock was dropped without Release; it is renewed until the Client is closed",
-				"name", c.stripPrefix(l.fullName), "token", l.token)
-		}
-	}
 }
 
 // A lockContext holds the context of a handle, which ends when the lock does, and the functions

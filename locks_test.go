@@ -3,10 +3,8 @@ package holdfast_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -158,36 +156,6 @@ func TestHandlesEndWithTheirHold(t *testing.T) {
 				t.Fatalf("in the order %v", order)
 			}
 		}
-	})
-}
-
-// A reentrant Acquire that rides out an outage is not reported as a Lock that was
-// dropped, and one that is dropped later is reported.
-func TestAcquireUnderWayIsNotReportedAsDropped(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var text logText
-		c, store := faulty(t, &holdfast.Config{Logger: text.logger(slog.LevelWarn)})
-		reported := func() int { return strings.Count(text.String(), "without Release") }
-		o := &holdfast.Options{Reentrant: true}
-		first := acquire(t, c, "a", o)
-		time.Sleep(8 * time.Second)
-		store.Set(faultstore.Renew, faultstore.Hang)
-		time.AfterFunc(9*time.Second, func() { store.Set(faultstore.Renew, nil) })
-		acquire(t, c, "a", o) // It is dropped.
-		if n := reported(); n > 0 {
-			t.Errorf("the log:\n%s", &text)
-		}
-		for range 300 { // The cleanups run at the pace of the machine.
-			runtime.GC()
-			time.Sleep(holdfast.DefaultTTL / 2)
-			if reported() > 0 {
-				break
-			}
-		}
-		if n := reported(); n != 1 {
-			t.Errorf("the dropped Lock is reported %d times", n)
-		}
-		release(t, first)
 	})
 }
 

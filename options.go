@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -143,20 +142,7 @@ type Config struct {
 	// with another TTL or other Metadata, nor are locks of a store that grants one token at a time.
 	LocalTurn time.Duration
 
-	// Require is what the store must promise at least. Fields that are true must be true of it,
-	// its Scope and HolderCrash must be as good or better, its Restart and Failover no
-	// worse, its Grain no greater, its Store the same; a field that is zero does not matter. If the store promises
-	// less, Open and every method of the Client fail with ErrUnsupported, and the error names
-	// what is missing:
-	//
-	//	Require: driver.Guarantees{Fencing: true, Restart: driver.FateKept}
-	Require driver.Guarantees
-
-	// Logger gets records at level Warn: of lost locks, of failing requests, of a Lock that was
-	// dropped without Release and is renewed for ever (at the first renewal after the garbage
-	// collector has found it), and, once for each hold, of an acquisition that has waited longer
-	// than RequestTimeout for a lock that this very Client holds, as one that waits for itself
-	// does. It gets records at level Debug of acquisitions, releases, and acquisitions that begin
+	// Logger gets records at level Warn: of lost locks and of failing requests. It gets records at level Debug of acquisitions, releases, and acquisitions that begin
 	// to wait. nil logs nothing.
 	Logger *slog.Logger
 
@@ -291,7 +277,7 @@ func (c *Config) validate(holder string, guarantees driver.Guarantees) error {
 	if err := defaults.validate(guarantees); err != nil {
 		return fmt.Errorf("Config.Options: %w", err)
 	}
-	return checkRequired(guarantees, c.Require)
+	return nil
 }
 
 func checkTTL(ttl time.Duration) error {
@@ -340,48 +326,4 @@ func printable(text string) bool {
 		}
 	}
 	return utf8.ValidString(text)
-}
-
-// checkRequired returns an error that lists what the store lacks of the required guarantees.
-func checkRequired(guarantees, required driver.Guarantees) error {
-	var missing []string
-	missingIf := func(lacks bool, format string, args ...any) {
-		if lacks {
-			missing = append(missing, fmt.Sprintf(format, args...))
-		}
-	}
-	missingIf(required.Store != "" && guarantees.Store != required.Store, "Store %s, not %s", required.Store, guarantees.Store)
-	missingIf(guarantees.Scope < required.Scope, "Scope %v, not %v", required.Scope, guarantees.Scope)
-	missingIf(guarantees.HolderCrash < required.HolderCrash, "HolderCrash %v, not %v", required.HolderCrash, guarantees.HolderCrash)
-	missingIf(isWorse(guarantees.Restart, required.Restart), "Restart %v, not %v", required.Restart, guarantees.Restart)
-	missingIf(isWorse(guarantees.Failover, required.Failover), "Failover %v, not %v", required.Failover, guarantees.Failover)
-	missingIf(required.Grain > 0 && guarantees.Grain > required.Grain, "Grain %v, not %v", required.Grain, guarantees.Grain)
-	for _, f := range []struct {
-		name               string
-		provided, required bool
-	}{
-		{"Fencing", guarantees.Fencing, required.Fencing},
-		{"Fair", guarantees.Fair, required.Fair},
-		{"Shared", guarantees.Shared, required.Shared},
-		{"Limited", guarantees.Limited, required.Limited},
-		{"Detached", guarantees.Detached, required.Detached},
-		{"Lookup", guarantees.Lookup, required.Lookup},
-		{"List", guarantees.List, required.List},
-		{"Break", guarantees.Break, required.Break},
-		{"Metadata", guarantees.Metadata, required.Metadata},
-		{"Keep", guarantees.Keep, required.Keep},
-	} {
-		missingIf(f.required && !f.provided, "%s", f.name)
-	}
-	if missing == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: the %s store lacks what Config.Require asks for: %s",
-		ErrUnsupported, guarantees.Store, strings.Join(missing, "; "))
-}
-
-// isWorse reports whether a fate is worse than the worst that is acceptable, if one is given. A
-// fate that the store leaves open is the worst.
-func isWorse(fate, acceptable driver.Fate) bool {
-	return acceptable != 0 && (fate == 0 || fate > acceptable)
 }

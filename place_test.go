@@ -280,11 +280,6 @@ func TestLateNoticeOfALockHandedOver(t *testing.T) {
 	testLateNoticeOfATicket(t, &holdfast.Options{Detached: true}, (*holdfast.Lock).HandOver)
 }
 
-// So it does not if its first Client made a ticket and ended by MaxHold, which releases nothing.
-func TestLateNoticeOfALockWithATicket(t *testing.T) {
-	testLateNoticeOfATicket(t, &holdfast.Options{Detached: true, MaxHold: 2 * time.Minute}, (*holdfast.Lock).Ticket)
-}
-
 func testLateNoticeOfATicket(t *testing.T, o *holdfast.Options, makeTicket func(*holdfast.Lock) (holdfast.Ticket, error)) {
 	for _, delay := range []time.Duration{2 * time.Second, 4 * time.Second, 20 * time.Second} {
 		for _, waits := range []bool{false, true} {
@@ -318,7 +313,7 @@ func testLateNoticeOfATicket(t *testing.T, o *holdfast.Options, makeTicket func(
 					}
 					if time.Sleep(delay); o.MaxHold > 0 {
 						time.Sleep(o.MaxHold - delay - time.Second) // Nothing remembers the first ticket.
-						if _, err := acquire(t, b, "another", o).Ticket(); err != nil {
+						if _, err := acquire(t, b, "another", o).HandOver(); err != nil {
 							t.Fatal(err)
 						}
 						time.Sleep(2 * time.Second)
@@ -723,7 +718,7 @@ func TestHungRenewalOfAPlace(t *testing.T) {
 	})
 }
 
-// A store that may have missed notices has all waiters ask, those of WaitFree too.
+// A store that may have missed notices has all waiters ask.
 func TestAskOfAllNames(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := faultstore.Wrap(&askingStore{Store: memstore.New()})

@@ -247,12 +247,6 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 	w := &waiter{ctx: a.ctx, options: a.options, ready: make(chan struct{})}
 	element := q.waiters.PushBack(w)
 	a.startedAt = c.clock.now()
-	var overdue <-chan time.Time // nil if nothing is logged
-	if c.log != nil {
-		ticker := time.NewTicker(c.requestTimeout)
-		defer ticker.Stop()
-		overdue = ticker.C
-	}
 	outage := time.NewTimer(c.outage)
 	defer outage.Stop()
 	var err error
@@ -274,8 +268,6 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 			}
 			return w, nil
 		case <-changed:
-		case <-overdue:
-			a.warnOwnLease(q.holdingLease)
 		case <-outage.C:
 			if err = a.outageError(q); err == nil {
 				outage.Reset(c.outage)
@@ -424,24 +416,5 @@ func (c *Client) registerLease(l *lease) {
 			w.join = l
 			close(w.ready)
 		}
-	}
-}
-
-// warnOwnLease logs, once for each lease, that the operation has waited for longer than a request
-// may take for a lease of its own Client, as one does that waits for itself.
-func (a *acquireOp) warnOwnLease(find func() *lease) {
-	c := a.c
-	now := c.clock.now()
-	c.mu.Lock()
-	l := find()
-	due := l != nil && !l.selfWaitWarned && now-max(l.grantedAt, a.startedAt) >= c.requestTimeout
-	if due {
-		l.selfWaitWarned = true
-	}
-	c.mu.Unlock()
-	if due {
-		held := l.currentRecord()
-		c.log.WarnContext(a.ctx, "waiting for a lock that this very client holds; if its holder waits for this, it waits for ever",
-			"name", a.name, "holder", held.Holder, "since", held.Since, "waited", now-a.startedAt)
 	}
 }

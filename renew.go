@@ -45,9 +45,6 @@ func (c *Client) runScheduler() {
 		for _, batch := range c.splitBatches(renewals, false) {
 			c.activeCalls.Go(func() {
 				_ = c.renewLeases(context.Background(), 0, batch, false) // each lease has its outcome
-				for _, l := range batch {
-					l.warnUnreleased()
-				}
 			})
 		}
 		for _, batch := range c.splitBatches(places, true) {

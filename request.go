@@ -3,7 +3,6 @@ package holdfast
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -24,12 +23,14 @@ func request[T any](
 	if c.inProcess {
 		return call(ctx)
 	}
-	limited := &requestContext{parent: ctx, deadline: time.Now().Add(timeout)}
+	deadline := time.Now().Add(timeout)
 	callerDeadline, ok := ctx.Deadline()
-	byCaller := ok && callerDeadline.Before(limited.deadline)
+	byCaller := ok && callerDeadline.Before(deadline)
 	if byCaller {
-		limited.deadline = callerDeadline
+		deadline = callerDeadline
 	}
+	limited, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
 	value, err = call(limited)
 	if err != nil {
 		expired := limited.Err() != nil
@@ -42,61 +43,5 @@ func request[T any](
 			}
 		}
 	}
-	limited.mu.Lock()
-	defer limited.mu.Unlock()
-	if limited.cancel != nil {
-		limited.cancel()
-	}
 	return value, err
-}
-
-// A requestContext is the context of one request. It has the values of its parent and a deadline of
-// its own. It has no timer until Done is called: most stores pass the deadline to the connection,
-// and a timer for each request costs more than the rest of the request.
-type requestContext struct {
-	parent   context.Context
-	deadline time.Time
-
-	mu     sync.Mutex
-	timed  context.Context // has the timer; nil until Done is called
-	cancel context.CancelFunc
-}
-
-// Deadline implements [context.Context].
-func (r *requestContext) Deadline() (time.Time, bool) { return r.deadline, true }
-
-// Done implements [context.Context].
-func (r *requestContext) Done() <-chan struct{} { return r.withTimer().Done() }
-
-// Err implements [context.Context].
-func (r *requestContext) Err() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.timed != nil {
-		return r.timed.Err()
-	}
-	if time.Now().Before(r.deadline) {
-		return nil
-	}
-	return context.DeadlineExceeded
-}
-
-// Value implements [context.Context].
-func (r *requestContext) Value(key any) any {
-	return context.WithoutCancel(r.parent).Value(key)
-}
-
-// AfterFunc lets package context derive contexts without a goroutine for each.
-func (r *requestContext) AfterFunc(f func()) (stop func() bool) {
-	return context.AfterFunc(r.withTimer(), f)
-}
-
-// withTimer returns the context that has the timer, and makes it at the first call.
-func (r *requestContext) withTimer() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.timed == nil {
-		r.timed, r.cancel = context.WithDeadline(context.WithoutCancel(r.parent), r.deadline)
-	}
-	return r.timed
 }

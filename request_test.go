@@ -59,13 +59,6 @@ func TestRequestOnCallersGoroutine(t *testing.T) {
 	})
 }
 
-// A request whose store does not call Done has no timer and one allocation.
-func TestRequestContextIsCheap(t *testing.T) {
-	if n := holdfast.RequestAllocs(); n > 1 {
-		t.Errorf("a request makes %v allocations", n)
-	}
-}
-
 // goroutine is the number of the goroutine that calls it.
 func goroutine() string {
 	trace := make([]byte, 64)

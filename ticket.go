@@ -53,7 +53,7 @@ func (f *ticketFields) encode() Ticket {
 func (t Ticket) decode() (*ticketFields, error) {
 	code, ok := strings.CutPrefix(string(t), ticketPrefix)
 	if !ok {
-		return nil, fmt.Errorf("%w: it is no ticket of this version, which Lock.Ticket and \"holdfast acquire\" return", ErrInvalid)
+		return nil, fmt.Errorf("%w: it is no ticket of this version, which Lock.HandOver and \"holdfast acquire\" return", ErrInvalid)
 	}
 	fields := &ticketFields{}
 	data, err := base64.RawURLEncoding.DecodeString(code)
@@ -70,27 +70,6 @@ func (t Ticket) LogValue() slog.Value {
 		return slog.StringValue("no ticket")
 	}
 	return slog.StringValue("ticket for " + fields.Name)
-}
-
-// Ticket returns a ticket for the hold of the lock, with which [Client.Adopt] makes another
-// handle on it, in this process or in any other. This Lock stays as it is.
-//
-// There are then two handles on one hold, with one token, and neither knows of the other: both
-// may be held, both renew, and a Release of either ends the hold for both. Nothing keeps their
-// holders apart but what they agree on, and no fencing token distinguishes them. To give the lock
-// away, use [Lock.HandOver].
-//
-// The lock must have been acquired with Options.Detached, else the error is [ErrInvalid]; if it
-// is no longer held, it is that of [Lock.Err].
-func (l *Lock) Ticket() (Ticket, error) {
-	ticket, err := l.makeTicket()
-	if err != nil {
-		return "", opError("make a ticket for", l.Name(), err)
-	}
-	l.lease.c.mu.Lock()
-	defer l.lease.c.mu.Unlock()
-	l.lease.ticketIssued = true
-	return ticket, nil
 }
 
 // makeTicket returns a ticket for the hold of the lock.
@@ -157,7 +136,7 @@ func (l *Lock) HandOver() (Ticket, error) {
 // nothing is released then, whichever process has the lock by that time.
 //
 // Adopt does not check whether the ticket was adopted before: every process that has the ticket
-// can adopt it, and then shares the hold; see [Lock.Ticket]. Other acquisitions of the name by
+// can adopt it, and then shares the hold. Other acquisitions of the name by
 // this Client, in progress or later, wait for the end of the hold as those of any other Client
 // do.
 //

@@ -117,16 +117,16 @@ func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Cli
 		}
 		return e
 	}
-	defer lock.Release() // does nothing once it is handed over
-	ticket, err := lock.Ticket()
+	ticket, err := lock.HandOver()
 	if err != nil {
+		_ = lock.Release()
 		return exitErrorFor(err)
 	}
 	if err := a.printTicket(lock, ticket); err != nil {
+		if adopted, adoptErr := client.Adopt(ctx, ticket, nil); adoptErr == nil {
+			_ = adopted.Release()
+		}
 		return err
-	}
-	if _, err := lock.HandOver(); err != nil {
-		return exitErrorFor(err)
 	}
 	return nil
 }

@@ -6,6 +6,4 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
-func TestEventPairs(t *testing.T) { storetest.EachOfAll(t, storetest.EventPairs) }
-
 func TestTickets(t *testing.T) { storetest.Each(t, storetest.Tickets) }
