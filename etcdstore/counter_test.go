@@ -3,15 +3,11 @@
 package etcdstore
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -53,39 +49,6 @@ func TestForeignKeyOnALease(t *testing.T) {
 	must(t, err)
 	if len(after.Leases) > len(leases.Leases)+1 {
 		t.Errorf("%d leases are left by a user without a right", len(after.Leases)-len(leases.Leases))
-	}
-}
-
-// Leases that the server refuses for their keys are replaced, whatever its release, and the new
-// ones are used until they end.
-func TestRefusedLeases(t *testing.T) {
-	t.Parallel()
-	s := openObserved(t, servers.StartEtcd(t))
-	var refused, requests atomic.Int32
-	refuse := func(_ context.Context, req any, send func() error) error {
-		requests.Add(1)
-		if txn, ok := req.(*pb.TxnRequest); ok {
-			for _, op := range txn.Success {
-				if put := op.GetRequestPut(); put != nil && strings.Contains(string(put.Key), "tok/") && put.Lease != 0 && refused.CompareAndSwap(0, 1) {
-					refused.Store(1)
-					return rpctypes.ErrGRPCPermissionDenied
-				}
-			}
-		}
-		return send()
-	}
-	s.onUnary.Store(&refuse)
-	grant(t, s.Store, request("owner", time.Minute))
-	if refused.Load() != 1 {
-		t.Fatal("no lease was refused")
-	}
-	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"})
-	must(t, err)
-	s.group.Wait()
-	before := requests.Load()
-	grant(t, s.Store, request("owner", time.Minute))
-	if n := requests.Load() - before; n != 1 {
-		t.Errorf("%d requests for the next grant, want 1", n)
 	}
 }
 

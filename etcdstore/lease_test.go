@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -275,48 +274,4 @@ func TestStockOfLostLeases(t *testing.T) {
 	first := grant(t, s, req)
 	lose()
 	renewAll(t, s, []driver.RenewRequest{{Name: "short", Owner: "owner", TTL: time.Minute, Token: first.Token}})
-}
-
-// A process that holds a lock once leaves no long lease when it ends. Close waits for no server
-// that is silent.
-func TestNoLeaseOfAProcessIsLeft(t *testing.T) {
-	t.Parallel()
-	m := servers.StartEtcd(t)
-	c := directClient(t, m)
-	grant(t, open(t, m), request("holder", time.Hour))
-	for i := range 20 {
-		s := open(t, m)
-		const ttl = 24 * time.Hour
-		req := request("owner", ttl)
-		req.Name = fmt.Sprint("own", i)
-		grant(t, s, req)
-		released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: "owner"})
-		if !released || err != nil {
-			t.Error(released, err)
-		}
-		if len(s.idle[int64(ttl/time.Second)+1]) > 0 {
-			t.Error("a long lease is kept after a Release")
-		}
-		must(t, s.Close())
-	}
-	leases, err := c.Leases(t.Context())
-	must(t, err)
-	for _, l := range leases.Leases {
-		left, err := c.TimeToLive(t.Context(), l.ID, clientv3.WithAttachedKeys())
-		must(t, err)
-		if len(left.Keys) == 0 && left.TTL > maxIdle {
-			t.Errorf("a lease of %d s is left", left.TTL)
-		}
-	}
-	p := dial(t, []*servers.Etcd{m})
-	s := New(p.Client, nil)
-	p.proxies[0].Hold(faultproxy.Down)
-	s.revokeLater(&lease{id: 1})
-	closed := make(chan error, 1)
-	go func() { closed <- s.Close() }()
-	select {
-	case <-closed:
-	case <-time.After(time.Minute):
-		t.Error("Close waits for a silent server")
-	}
 }

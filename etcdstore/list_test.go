@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -62,29 +61,5 @@ func TestListDuringCompactions(t *testing.T) {
 	}
 	if pages.Load() < 7 {
 		t.Errorf("%d pages, want 4, and 3 of them again", pages.Load())
-	}
-}
-
-// The requests of a list without a deadline have one.
-func TestListIsBounded(t *testing.T) {
-	t.Parallel()
-	s := openObserved(t, servers.StartEtcd(t))
-	grant(t, s.Store, request("owner", time.Minute))
-	var requests atomic.Int32
-	onUnary := func(ctx context.Context, req any, send func() error) error {
-		requests.Add(1)
-		if _, ok := ctx.Deadline(); !ok {
-			t.Errorf("%T has no deadline", req)
-		}
-		return send()
-	}
-	s.onUnary.Store(&onUnary)
-	for rec, err := range s.List(t.Context(), "") {
-		if rec.Name != "name" || err != nil {
-			t.Error(rec, err)
-		}
-	}
-	if n := requests.Load(); n != 2 {
-		t.Errorf("%d requests, want one for the names, and one for the lease", n)
 	}
 }
