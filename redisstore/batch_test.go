@@ -100,7 +100,7 @@ func at(t *testing.T, server *servers.Redis, s *Store, now, last int64, locks in
 	for i := range locks {
 		r.calls = append(r.calls, mustAcquireCall(t, s, request(strconv.Itoa(i), time.Minute)))
 	}
-	s.prepareCommand(t.Context(), r, true)
+	s.prepareCommand(r, true)
 	clock := fmt.Sprintf("{'%d', '%d'}", now/second, now%second)
 	text, _ := acquireScript.source()
 	r.cmd.Args()[1] = strings.NewReplacer("redis.call('TIME')", clock, "call('TIME')", clock).Replace(text)

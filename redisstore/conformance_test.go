@@ -138,7 +138,7 @@ func connect(tb testing.TB, client redis.UniversalClient) {
 // loadScripts makes the scripts known, so that a fault hits the request that a
 // test means and not one that asks for the text of a script.
 func loadScripts(tb testing.TB, server *servers.Redis) {
-	for _, s := range []*script{acquireScript, claimScript, heldScript, renewScript, releaseScript, lookupScript, breakScript} {
+	for _, s := range []*script{acquireScript, claimScript, renewScript, releaseScript, lookupScript, breakScript} {
 		text, _ := s.source()
 		server.Do("SCRIPT", "LOAD", text)
 	}

@@ -24,7 +24,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			yield(driver.Record{}, err)
 			return
 		}
-		masters, err := withDeadline(s, ctx, s.masters)
+		limited, cancel := context.WithTimeout(ctx, requestBound)
+		masters, err := s.masters(limited)
+		cancel()
 		if err != nil {
 			yield(driver.Record{}, s.wrapErr(err))
 			return
@@ -60,10 +62,10 @@ func (s *Store) lookupPage(ctx context.Context, master redis.UniversalClient, pa
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, 0, err
 	}
-	scan := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanCount)
-	if _, err := withDeadline(s, ctx, func(ctx context.Context) (none struct{}, err error) {
-		return none, master.Process(ctx, noRetry{scan})
-	}); err != nil {
+	limited, cancel := context.WithTimeout(ctx, requestBound)
+	defer cancel()
+	scan := redis.NewScanCmd(limited, nil, "scan", cursor, "match", pattern, "count", scanCount)
+	if err := master.Process(limited, noRetry{scan}); err != nil {
 		return nil, 0, err
 	}
 	keys, next := scan.Val()

@@ -66,8 +66,8 @@ func (m *move) end() {
 	m.from, m.to = m.to, m.from
 }
 
-// A waiter goes on through the move of the slot of its lock, and a single attempt reports
-// what is so: held by another, or not to be had now.
+// A waiter goes on through the move of the slot of its lock, and a single attempt is not
+// granted.
 func TestWaiterRidesThroughAMove(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartRedisCluster(t)
@@ -79,8 +79,8 @@ func TestWaiterRidesThroughAMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.begin()
-	if _, err := locks.TryAcquire(t.Context(), "name", nil); !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("TryAcquire of a held lock: %v, want ErrHeld", err)
+	if _, err := locks.TryAcquire(t.Context(), "name", nil); !errors.Is(err, holdfast.ErrHeld) && !errors.Is(err, holdfast.ErrUnavailable) {
+		t.Errorf("TryAcquire of a held lock: %v, want ErrHeld or ErrUnavailable", err)
 	}
 	taken := make(chan error, 1)
 	go func() {
@@ -90,7 +90,7 @@ func TestWaiterRidesThroughAMove(t *testing.T) {
 		}
 		taken <- err
 	}()
-	if err := held.Release(); err != nil {
+	if err := held.Release(); err != nil && !errors.Is(err, holdfast.ErrUnavailable) { // Then it goes on in the background.
 		t.Errorf("Release while the slot moves: %v", err)
 	}
 	third, _ := connectCluster(t, cluster)
@@ -144,7 +144,7 @@ func TestLocksOnMovingSlots(t *testing.T) {
 				}
 				<-time.After(time.Duration(i%7) * time.Millisecond)
 				holders[n].Add(-1)
-				if err := lock.Release(); err != nil {
+				if err := lock.Release(); err != nil && !errors.Is(err, holdfast.ErrUnavailable) {
 					t.Errorf("worker %d: Release of %s: %v", w, names[n], err)
 				}
 			}

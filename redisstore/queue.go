@@ -205,13 +205,12 @@ func (s *Store) checkUsable(ctx context.Context) error {
 // servers by a function (as by redis.NewFailoverClusterClient) may use single servers as if they
 // were: it would count tokens in other keys than clients of single servers do.
 func (s *Store) checkCluster(ctx context.Context) error {
-	_, err := withDeadline(s, ctx, func(ctx context.Context) (none struct{}, err error) {
-		masters, err := s.masters(ctx)
-		for i := 0; err == nil && i < len(masters); i++ {
-			err = masters[i].ClusterSlots(ctx).Err()
-		}
-		return none, err
-	})
+	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	defer cancel()
+	masters, err := s.masters(ctx)
+	for i := 0; err == nil && i < len(masters); i++ {
+		err = masters[i].ClusterSlots(ctx).Err()
+	}
 	switch {
 	case err == nil:
 		s.clusterVerified.Store(true)

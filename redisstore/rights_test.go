@@ -113,7 +113,7 @@ func callOf(t *testing.T, s *Store, kind rune, name string) *call {
 func (s *Store) exec(t *testing.T, calls []*call) {
 	t.Helper()
 	for _, r := range groupCalls(calls) {
-		s.prepareCommand(t.Context(), r, true)
+		s.prepareCommand(r, true)
 		r.err = s.client.Process(t.Context(), r.cmd)
 		r.distribute()
 	}

@@ -65,9 +65,6 @@ var reacquireLua string
 //go:embed lua/contended.lua
 var contendedLua string
 
-//go:embed lua/held.lua
-var heldLua string
-
 //go:embed lua/renew.lua
 var renewLua string
 
@@ -93,7 +90,6 @@ var breakLua string
 var (
 	acquireScript = newScript(2, 3, guardLua, replicasLua, acquireLua, shareLua, slowLua, prolongLua, reacquireLua, contendedLua)
 	claimScript   = newScript(1, 2, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, prolongLua, reacquireLua, claimLua)
-	heldScript    = newScript(1, 1, unreadLua, describeLua, prolongLua, reacquireLua, heldLua)
 	renewScript   = newScript(1, 1, beforeLua, ownerLua, prolongLua, fastRenewLua,
 		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, renewLua)
 	releaseScript = newScript(1, 1, beforeLua, ownerLua, fastReleaseLua, leaveOthersLua, handOverLua,
@@ -160,11 +156,6 @@ type scriptRun struct {
 	// backlogKept is the argument for lua/guard.lua: whether the backlog is kept; ""
 	// stands for "?".
 	backlogKept string
-
-	// alone is set for a run that has no keys but the lock, and originalErr is why the usual run
-	// was refused.
-	alone       bool
-	originalErr error
 }
 
 // groupCalls divides a batch into runs of scripts. Calls on one lock are in different runs, in the
@@ -200,21 +191,19 @@ func groupCalls(batch []*call) []*scriptRun {
 
 // prepareCommand makes the command of the run: by the hash of the script, or in full for a server
 // that does not know it.
-func (s *Store) prepareCommand(ctx context.Context, r *scriptRun, inFull bool) {
+func (s *Store) prepareCommand(r *scriptRun, inFull bool) {
 	text, sha := r.script.source()
 	var verb, script any = "evalsha", sha
 	if inFull {
 		verb, script = "eval", text
 	}
-	var keys []any // that all locks share
+	keys := s.sharedKeys // that all locks share
+	if r.tag != "" {
+		keys = s.sharedKeysOf(r.tag)
+	}
 	guard := int64(0)
-	if !r.alone {
-		if keys = s.sharedKeys; r.tag != "" {
-			keys = s.sharedKeysOf(r.tag)
-		}
-		if s.options.RestartGuard > 0 {
-			guard = ceilMillis(s.options.RestartGuard)
-		}
+	if s.options.RestartGuard > 0 {
+		guard = ceilMillis(s.options.RestartGuard)
 	}
 	var conditions any = len(keys)
 	if replicas := s.options.MinReplicas; r.script != lookupScript && (guard > 0 || replicas > 0) {
@@ -245,7 +234,7 @@ func (s *Store) prepareCommand(ctx context.Context, r *scriptRun, inFull bool) {
 		rest := [...]any{&c.ms, &c.wait, &c.public}
 		words = append(words, rest[:r.script.sharedArgs]...)
 	}
-	r.cmd = redis.NewCmd(ctx, words...)
+	r.cmd = redis.NewCmd(context.Background(), words...)
 }
 
 func (s *Store) sharedKeysOf(tag string) []any {
@@ -276,15 +265,6 @@ func (r *scriptRun) replyTo(i int) (any, bool) {
 	return nil, false
 }
 
-// isOpenAlone reports whether the reply to a call that could use nothing but the lock leaves the
-// outcome open: the lock is free and cannot be granted, or the owner may have a place.
-func isOpenAlone(c *call) bool {
-	if c.script == claimScript {
-		return !grantOf(c.reply).Granted
-	}
-	return c.reply == nil && c.script != lookupScript && c.script != breakScript
-}
-
 // distribute gives every call of the run its reply.
 func (r *scriptRun) distribute() {
 	reply, err := r.cmd.Result()
@@ -300,9 +280,6 @@ func (r *scriptRun) distribute() {
 		c.err = err
 		if err == nil {
 			c.reply, _ = r.replyTo(i)
-		}
-		if r.originalErr != nil && err == nil && isOpenAlone(c) {
-			c.err = r.originalErr
 		}
 		if r.unconfirmed != nil && mustSurviveFailover(c) {
 			c.err = r.unconfirmed

@@ -45,7 +45,7 @@ func TestAlikeIsSaidOnce(t *testing.T) {
 		for i, ttl := range ttls {
 			r.calls = append(r.calls, mustAcquireCall(t, s, request(strconv.Itoa(i), ttl)))
 		}
-		s.prepareCommand(t.Context(), r, false)
+		s.prepareCommand(r, false)
 		return len(r.cmd.Args())
 	}
 	one := words(time.Minute)

@@ -3,25 +3,26 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // sendBatch sends a batch in one round trip. Scripts that a server does not know are sent again, in
 // full.
 func (s *Store) sendBatch(values context.Context, deadline time.Time, batch []*call) {
-	ctx := &deadlineContext{values, deadline, s.deadlines.after(deadline)}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(values), deadline)
+	defer cancel()
 	all := groupCalls(batch)
 	s.sendKnown(ctx, all)
 	if s.options.RestartGuard > 0 {
 		s.sendGuarded(ctx, all)
-	}
-	if s.cluster {
-		all = s.sendApart(ctx, all)
 	}
 	for _, r := range all {
 		r.distribute()
@@ -32,7 +33,7 @@ func (s *Store) sendBatch(values context.Context, deadline time.Time, batch []*c
 func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 	for inFull := false; len(runs) > 0; inFull = true {
 		for _, r := range runs {
-			s.prepareCommand(ctx, r, inFull)
+			s.prepareCommand(r, inFull)
 		}
 		switch {
 		case s.options.MinReplicas > 0:
@@ -116,29 +117,78 @@ func (s *Store) sendGuarded(ctx context.Context, runs []*scriptRun) {
 // former history; 0 is for ever.
 const backlogTTL = "repl-backlog-ttl"
 
-// sendApart sends the calls that a node of a cluster has refused because it is giving the slot away
-// or taking it over. During that time a script with several keys runs only if one node has all of
-// them, and one with a single key runs. sendApart returns the runs that have the replies. A free
-// lock cannot be granted meanwhile, since its token takes more keys, and nothing can be done with
-// its queue. A held lock can be renewed, released and described.
-func (s *Store) sendApart(ctx context.Context, runs []*scriptRun) []*scriptRun {
-	var all, apart []*scriptRun
+// sendAndWait sends runs with WAIT behind them in the same pipeline. A grant that too few replicas
+// have confirmed in time is released, and not reported.
+func (s *Store) sendAndWait(ctx context.Context, runs []*scriptRun) {
+	o := &s.options
+	pipe := s.client.Pipeline()
 	for _, r := range runs {
-		err := r.cmd.Err()
-		if err == nil || !redis.HasErrorPrefix(err, "TRYAGAIN") {
-			all = append(all, r)
+		_ = pipe.Process(ctx, noRetry{r.cmd}) // A pipeline only records it here.
+	}
+	wait := redis.NewIntCmd(ctx, "wait", o.MinReplicas, o.ReplicaTimeout.Milliseconds())
+	_ = pipe.Process(ctx, wait)
+	_, failed := pipe.Exec(ctx)
+	for _, r := range runs {
+		r.err, r.unconfirmed = failed, nil // It may be the second sending.
+	}
+	confirmed, err := wait.Result()
+	if err == nil && int(confirmed) >= o.MinReplicas {
+		return
+	}
+	unconfirmed := fmt.Errorf("%d replicas have confirmed in time, want %d (MinReplicas)", confirmed, o.MinReplicas)
+	if err != nil {
+		unconfirmed = fmt.Errorf("it is not known how many replicas have confirmed, want %d (MinReplicas): %v", o.MinReplicas, err)
+	}
+	undone := s.releaseAcquired(ctx, runs)
+	refused := redis.Error(nil) // the reply to WAIT, as for a user that may not use it
+	_ = errors.As(err, &refused)
+	for _, r := range runs {
+		r.unconfirmed = unconfirmed
+		switch {
+		case !undone || r.script != acquireScript:
+		case refused != nil:
+			r.unconfirmed = refused
+		default:
+			// Until it was undone the lock looked held. A caller that waits leaves it free for most
+			// of the time.
+			r.unconfirmed = &driver.RetryError{Err: unconfirmed, After: 4 * o.ReplicaTimeout}
+		}
+	}
+}
+
+// releaseAcquired releases the locks that were acquired, and reports whether all of them are free.
+func (s *Store) releaseAcquired(ctx context.Context, runs []*scriptRun) bool {
+	var held []*call
+	for _, r := range runs {
+		if r.script != acquireScript || r.cmd.Err() != nil {
 			continue
 		}
-		for _, c := range r.calls {
-			one := &scriptRun{script: r.script, tag: r.tag, calls: []*call{c}, alone: true, originalErr: err}
-			if r.script == acquireScript || r.script == claimScript {
-				one.script = heldScript
+		for i, c := range r.calls {
+			reply, _ := r.replyTo(i)
+			if grantOf(reply).Granted {
+				held = append(held, &call{script: releaseScript, tag: c.tag, lock: c.lock, owner: c.owner})
 			}
-			apart = append(apart, one)
 		}
 	}
-	if len(apart) > 0 {
-		s.sendKnown(ctx, apart)
+	for _, part := range groupCalls(held) {
+		s.prepareCommand(part, true)
+		if err := s.client.Process(ctx, noRetry{part.cmd}); err != nil {
+			return false
+		}
+		for i := range part.calls {
+			reply, _ := part.replyTo(i)
+			if _, ended := reply.(int64); !ended {
+				return false // {'failed', why}
+			}
+		}
 	}
-	return append(all, apart...)
+	return true
+}
+
+// mustSurviveFailover reports whether a call has made a change that must survive a failover.
+func mustSurviveFailover(c *call) bool {
+	if c.script == renewScript || c.script == releaseScript && c.ms > 0 {
+		return c.reply == int64(1)
+	}
+	return (c.script == acquireScript || c.script == claimScript) && grantOf(c.reply).Granted
 }

@@ -23,7 +23,9 @@ func (s *Store) ServerVersion(ctx context.Context) (string, error) {
 
 // serverInfo returns the fields of INFO.
 func (s *Store) serverInfo(ctx context.Context) (map[string]string, error) {
-	text, err := withDeadline(s, ctx, func(ctx context.Context) (string, error) { return s.client.Info(ctx).Result() })
+	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	defer cancel()
+	text, err := s.client.Info(ctx).Result()
 	values := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {

@@ -45,7 +45,8 @@ type Options struct {
 	// that keeps the name, before it counts (by WAIT). One that was not confirmed within
 	// ReplicaTimeout is undone, or reported as unknown. While fewer replicas are connected and have
 	// reported within 11 s, nothing is granted at all. It costs an INFO for each grant. It makes it
-	// less likely that a failover forgets locks, and does not rule it out. 0 means none.
+	// less likely that a failover forgets locks, and does not rule it out. 0 means none. Not available
+	// on a cluster.
 	MinReplicas int
 
 	// ReplicaTimeout bounds the wait for replicas; 0 means 500 ms.
@@ -67,7 +68,6 @@ type Store struct {
 	configErr       error // returned by every call if the arguments of New are invalid
 	guarantees      driver.Guarantees
 	queues          []batch.Queue[*call]
-	deadlines       deadlines
 	sharedKeys      []any       // the keys that all locks of a script share, unless each slot has its own
 	clusterVerified atomic.Bool // the servers are known to be a cluster, if the client is of one
 	notifier        notifier
@@ -94,8 +94,8 @@ const sentinelAddr = "FailoverClient"
 // connections for pipelines (unless PipelinePoolSize is negative), and acquisitions
 // and releases may fail: a program in which that is common gives them a client of their own.
 //
-// Every method returns by the deadline of its context, up to 100 ms later, whatever the client and
-// the server do; after 3 s if there is no deadline. It does not return sooner because its context
+// Every method returns by the deadline of its context, whatever the server does; after 3 s if there is
+// no deadline. List and ServerVersion do so with ContextTimeoutEnabled alone. It does not return sooner because its context
 // is canceled. Without ContextTimeoutEnabled the client may go on with a request after that, for as
 // long as its own timeouts allow, on a goroutine of its own.
 //
@@ -150,6 +150,8 @@ func (s *Store) checkOptions() error {
 		return fmt.Errorf("%w: RestartGuard is not between 0 and %v", driver.ErrInvalid, driver.MaxTTL)
 	case o.RestartGuard > 0 && s.cluster:
 		return fmt.Errorf("%w: RestartGuard on a cluster", driver.ErrUnsupported)
+	case o.MinReplicas > 0 && s.cluster:
+		return fmt.Errorf("%w: MinReplicas on a cluster", driver.ErrUnsupported)
 	case o.MinReplicas < 0 || o.ReplicaTimeout < time.Millisecond || o.ReplicaTimeout > requestBound/2:
 		return fmt.Errorf("%w: MinReplicas is negative, or ReplicaTimeout not between 1ms and %v", driver.ErrInvalid, requestBound/2)
 	}

@@ -21,7 +21,7 @@
 -- if it fails, so that an error means that nothing was changed.
 local call, format = redis.call, string.format
 local counter, ahead, queues, guard, replicas, kept = KEYS[1], KEYS[2], KEYS[3], 0, 0, nil
-local before, alone = tonumber(ARGV[1]), false -- so many keys are before those of the locks
+local before = tonumber(ARGV[1]) -- so many keys are before those of the locks
 if not before then
   before, guard, kept, replicas = string.match(ARGV[1], '^(%d) (%d+) (%S+) (%d+)$')
   before, guard, replicas = tonumber(before), tonumber(guard), tonumber(replicas)

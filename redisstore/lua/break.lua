@@ -32,13 +32,11 @@ end
 
 local function breakOne(lock, token)
   local value = redis.pcall('GET', lock)
-  if holdersIn(value) and not alone then
+  if holdersIn(value) then
     local set = holdersOf(lock, value)
     if set then
       return breakHolders(lock, value, set, tonumber(string.match(token, '%d+')))
     end
-  elseif holdersIn(value) and token ~= '' then
-    return {'failed', 'TRYAGAIN the hash slot is being moved, and its holders are not known'}
   end
   local words = describe(value, lock)
   if words and string.sub(words[4], 1, #token) ~= token then
@@ -48,7 +46,7 @@ local function breakOne(lock, token)
   elseif words then
     local kind = redis.pcall('TYPE', lock)
     return {'type', kind.ok or 'key of another type'}
-  elseif not alone then
+  else
     quietly(settle, lock, {weights = 0})
   end
   return words

@@ -3,7 +3,6 @@
 local call, format = redis.call, string.format
 local counter, ahead, queues = KEYS[1], KEYS[2], KEYS[3]
 local maxToken, maxLead, maxTokensLead = 9007199254740991, 86400000000, 500000 -- see acquire.lua
-local alone = before == 0 -- A slot moves, and the script can use nothing but the lock.
 local now = redis.pcall('TIME')
 
 -- abstain is above 0 if nothing may be granted: by a failure, too, since what else the script does
@@ -18,7 +17,7 @@ elseif #ARGV[1] > 1 then
     if guard ~= '0' then
       abstain, unknown = abstains(KEYS[4], tonumber(guard), kept, now)
     end
-    short = replicas > 0 and not alone and missing(replicas) or nil
+    short = replicas > 0 and missing(replicas) or nil
   end)
   abstain = done and abstain or 1
 end

@@ -190,7 +190,7 @@ local function defineHolders()
   -- kind of hold. Each has its owner.
   function allOf(lock, value)
     local generation, _, _, last = holdersIn(value)
-    if not generation or alone or tonumber(last) < ms then
+    if not generation or tonumber(last) < ms then
       return nil
     end
     local hash, ends = holderKeysOf(lock)
@@ -215,7 +215,7 @@ local function defineHolders()
   -- nil if none is known.
   function oldest(lock, value)
     local generation, count = holdersIn(value)
-    if not generation or alone then
+    if not generation then
       return nil
     end
     local hold
@@ -257,7 +257,7 @@ local function holdersOf(lock, value)
     return {weights = 0}
   end
   local generation, count, weights, last, lasts = holdersIn(value)
-  if not generation or alone or tonumber(last) < ms then
+  if not generation or tonumber(last) < ms then
     return nil
   end
   defineHolders()

@@ -1,8 +1,8 @@
 -- Answers what is known of locks (see describe.lua, and describeAll in holders.lua) and how many
 -- places their queues have, or nil if one is free.
 --
--- KEYS: as for acquire.lua, or only the locks. ARGV: the number of keys before the locks.
-local lined = not alone and redis.pcall('EXISTS', queues) == 1
+-- KEYS: as for acquire.lua. ARGV: the number of keys before the locks.
+local lined = redis.pcall('EXISTS', queues) == 1
 local answers = {}
 for i = 1, #KEYS - before do
   local lock = KEYS[before + i]

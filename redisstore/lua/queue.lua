@@ -289,15 +289,11 @@ end
 -- been free.
 local function free(lock)
   local set = {weights = 0}
-  if not alone then
-    quietly(settle, lock, set)
-  end
+  quietly(settle, lock, set)
   if not set.last then
     call('DEL', lock)
   end
-  if not alone then
-    quietly(notifyInterests, lock)
-  end
+  quietly(notifyInterests, lock)
 end
 
 -- outlast makes keys last longer than a place with so much time left.

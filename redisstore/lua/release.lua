@@ -22,13 +22,9 @@ local function release(lock, owner, keep, seen)
     return 1
   elseif own or keep ~= '0' and value == kept then
     call('SET', lock, kept, 'PX', keep)
-    if not alone then
-      quietly(notifyFirst, lock)
-      quietly(notifyInterests, lock)
-    end
+    quietly(notifyFirst, lock)
+    quietly(notifyInterests, lock)
     return 1
-  elseif alone then
-    return nil
   end
   local set, hold = find(lock, value, owner)
   local ended = hold and (keep ~= '0' or not hold.kept)

@@ -1,9 +1,8 @@
 -- Prolongs holds and places; never shortens one.
 --
--- KEYS and the first argument: as for acquire.lua, or only the locks and 0. ARGV: owner with a line
+-- KEYS and the first argument: as for acquire.lua. ARGV: owner with a line
 -- break of each, and with the token of the hold and a line break if it has to be that; TTL in ms,
--- of all or of each. Answers for each 1; 2 for a place; 0 if the owner has neither; nil if that is
--- not known, where only the lock could be used; or {'failed', why}.
+-- of all or of each. Answers for each 1; 2 for a place; 0 if the owner has neither; or {'failed', why}.
 local function renew(lock, arg, ttl, seen)
   if type(seen) ~= 'string' then
     unread(seen, 'GETRANGE', lock, '0', '0')
@@ -14,12 +13,10 @@ local function renew(lock, arg, ttl, seen)
   if held and (token == '' or token == held) then
     prolong(lock, ttl)
     local queue, _, interests = keysOf(lock)
-    if not alone and redis.pcall('EXISTS', queue, interests) == 0 then
+    if redis.pcall('EXISTS', queue, interests) == 0 then
       setMark(lock, value, false)
     end
     return 1
-  elseif alone then
-    return token ~= '' and not holdersIn(value) and 0
   end
   local set, hold = find(lock, value, owner)
   if hold and not hold.kept and (token == '' or token == format('%.0f', hold.token)) then
