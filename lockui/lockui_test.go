@@ -36,7 +36,6 @@ type testStore struct {
 	lists  atomic.Int64
 	silent atomic.Bool
 	broken atomic.Bool
-	delay  atomic.Int64  // of each listing, in nanoseconds
 	coarse atomic.Bool   // what is left of a hold is in whole seconds, as in etcd
 	ended  chan struct{} // ends the listings that are not answered
 }
@@ -56,7 +55,6 @@ func (s *testStore) List(ctx context.Context, prefix string) iter.Seq2[driver.Re
 			yield(driver.Record{}, driver.ErrClosed)
 			return
 		}
-		time.Sleep(time.Duration(s.delay.Load()))
 		s.Store.List(ctx, prefix)(func(rec driver.Record, err error) bool {
 			if s.coarse.Load() && rec.Remaining > 0 {
 				rec.Remaining = max(rec.Remaining.Truncate(time.Second), time.Second/2)
@@ -478,21 +476,6 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// A store that has not answered does not look as if it had no locks, and stores of one name are told
-// apart.
-func TestLocksOfStoreWithoutAnswer(t *testing.T) {
-	broken, client := newTestStore(t)
-	broken.broken.Store(true)
-	_, other := newTestStore(t)
-	h := newTestPage(t, Options{Stores: []Store{{Client: client}, {Client: other}}, Metrics: true})
-	if _, body := get(h, "/api/locks"); body != `{"store":"memory","stale":true}`+"\n" {
-		t.Errorf("one store without an answer, one without locks: %q", body)
-	}
-	if _, body := get(h, "/metrics"); !strings.Contains(body, `holdfast_store_up{store="memory (2)"} 1`) {
-		t.Errorf("figures of the second store:\n%s", body)
-	}
-}
-
 // An unlistedStore cannot list its locks, as the advisory locks of PostgreSQL.
 type unlistedStore struct{ *testStore }
 
@@ -904,54 +887,6 @@ func TestTooManyViewers(t *testing.T) {
 	})
 }
 
-// A name that several have kept is held by nobody.
-func TestKeptShares(t *testing.T) {
-	_, client := newTestStore(t)
-	for range 3 {
-		lock := acquire(t, client, "config", &holdfast.Options{Shared: true, MinHold: time.Hour})
-		if err := lock.Release(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
-	if _, body := get(h, "/"); !strings.Contains(body, `<span class="badge">kept</span></td><td class="holder" title="3 kept">3 kept</td>`) {
-		t.Errorf("the page of locks:\n%s", body)
-	}
-}
-
-// A hold that is kept does not hide a live one behind it.
-func TestKeptBesideHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, client := newTestStore(t)
-		alive := holdfast.New(store, &holdfast.Config{Holder: "alive"})
-		defer alive.Close()
-		kept := acquire(t, client, "slots", &holdfast.Options{Limit: 3, MinHold: time.Hour})
-		time.Sleep(time.Minute)
-		acquire(t, alive, "slots", &holdfast.Options{Limit: 3})
-		if err := kept.Release(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(30 * time.Second)
-		h := newTestPage(t, Options{Stores: []Store{{Client: client}}, Metrics: true})
-		_, body := get(h, "/metrics")
-		for _, want := range []string{`state="held"} 1`, `state="kept"} 0`, "holdfast_store_oldest_hold_seconds{store=\"memory\"} 30\n"} {
-			if !strings.Contains(body, want) {
-				t.Errorf("there is no %q in\n%s", want, body)
-			}
-		}
-		_, body = get(h, "/")
-		row := regexp.MustCompile(`<tr data-id.*</tr>`).FindString(body)
-		for _, want := range []string{`<span class="badge">2 of 3</span>`, ">alive and 1 more<", ">30s<"} {
-			if !strings.Contains(row, want) {
-				t.Errorf("there is no %q in %s", want, row)
-			}
-		}
-		if _, body := get(h, "/api/locks"); !strings.Contains(body, `"name":"slots","state":"held","holder":"alive"`) {
-			t.Errorf("as JSON: %s", body)
-		}
-	})
-}
-
 // What a store without an answer has of a lock is not that it is free.
 func TestLockOfASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -1185,88 +1120,6 @@ func TestScrapeOfASilentStore(t *testing.T) {
 	})
 }
 
-// A viewer that comes back to a store which is silent by then is told the present time: its script
-// would take what it missed for new.
-func TestReturningViewerHasTheTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, client := newTestStore(t)
-		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
-		staying := watch(h, "/stream?view=locks")
-		time.Sleep(3500 * time.Millisecond)
-		staying.mu.Lock()
-		from := staying.state
-		staying.mu.Unlock()
-		time.Sleep(2 * time.Second)
-		store.silent.Store(true)
-		time.Sleep(8 * time.Second) // the listing has not failed yet
-		for _, target := range []string{"/stream?view=locks", "/stream?view=locks&from=" + from} {
-			w := httptest.NewRecorder()
-			ctx, leave := context.WithCancel(t.Context())
-			go h.ServeHTTP(w, request("GET", target).WithContext(ctx))
-			synctest.Wait()
-			beat := fmt.Sprintf("event: beat\ndata: %d\n\n", time.Now().UnixMilli())
-			if text := w.Body.String(); !strings.Contains(text, "event: rows") || !strings.HasSuffix(text, beat) {
-				t.Errorf("%s: the first messages do not end with the time %q:\n%s", target, beat, text)
-			}
-			leave()
-			synctest.Wait()
-		}
-		staying.leave()
-		time.Sleep(time.Minute)
-	})
-}
-
-// The answer to a break does not wait for a store that lists slowly.
-func TestBreakOfASlowList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, client := newTestStore(t)
-		h := newTestPage(t, Options{Stores: []Store{{Client: client}}, AllowBreak: true, Logger: slog.New(slog.DiscardHandler)})
-		lock := acquire(t, client, "x", nil)
-		store.silent.Store(true)
-		began := time.Now()
-		status, _ := answer(h, request("POST", fmt.Sprintf("/break?store=0&name=x&token=%d", lock.Token())))
-		if took := time.Since(began); status != 303 || took > 3*time.Second {
-			t.Errorf("the answer is %d, after %v", status, took)
-		}
-		time.Sleep(time.Minute)
-	})
-}
-
-// An unreachableStore cannot be examined while it is broken.
-type unreachableStore struct{ *testStore }
-
-func (s *unreachableStore) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
-	if s.broken.Load() {
-		return driver.Record{}, false, errors.New("connection refused")
-	}
-	return s.Store.Lookup(ctx, name)
-}
-
-// An examination that could not be made is made soon after the store answers again.
-func TestExaminationAfterAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		base, _ := newTestStore(t)
-		store := &unreachableStore{base}
-		client := holdfast.New(store, nil)
-		defer client.Close()
-		store.broken.Store(true)
-		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
-		v := watch(h, "/stream?view=stores")
-		time.Sleep(5 * time.Second)
-		if !strings.Contains(v.text(), "examine: ") {
-			t.Fatalf("the failure is not shown: %s", v.text())
-		}
-		store.broken.Store(false)
-		time.Sleep(time.Minute)
-		if text := v.text(); strings.Contains(text, "examine: ") || !strings.Contains(text, "latency") {
-			t.Errorf("a minute after the end of the outage: %s", text)
-		}
-		v.leave()
-		<-v.ended
-		time.Sleep(time.Minute)
-	})
-}
-
 // A proxy that does not say that it is one may show by another header. One that shows by none, and
 // changes the Host, shows by the Origin of a form.
 func TestProxyThatHides(t *testing.T) {
@@ -1332,37 +1185,6 @@ func TestBreakIsLoggedFirst(t *testing.T) {
 	}
 }
 
-// A leavingStore has the viewer leave while its break is under way.
-type leavingStore struct {
-	*testStore
-	leave context.CancelFunc
-}
-
-func (s *leavingStore) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
-	s.leave()
-	if err := ctx.Err(); err != nil {
-		return driver.Record{}, false, err
-	}
-	return s.Store.Break(ctx, req)
-}
-
-// A break is not cut by a viewer that leaves.
-func TestBreakOutlivesItsViewer(t *testing.T) {
-	base, _ := newTestStore(t)
-	ctx, leave := context.WithCancel(context.Background())
-	client := holdfast.New(&leavingStore{base, leave}, nil)
-	defer client.Close()
-	lock := acquire(t, client, "x", nil)
-	h := newTestPage(t, Options{Stores: []Store{{Client: client}}, AllowBreak: true, Logger: slog.New(slog.DiscardHandler)})
-	status, body := answer(h, request("POST", fmt.Sprintf("/break?store=0&name=x&token=%d", lock.Token())).WithContext(ctx))
-	if status != 303 || ctx.Err() == nil {
-		t.Errorf("%d, %v: %s", status, ctx.Err(), body)
-	}
-	if _, err := client.Lookup(context.Background(), "x"); !errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("the hold is not broken: %v", err)
-	}
-}
-
 // The cookie is for TLS alone where the viewer uses TLS.
 func TestSecureCookie(t *testing.T) {
 	_, client := newTestStore(t)
@@ -1390,99 +1212,4 @@ func TestSecureCookie(t *testing.T) {
 			t.Errorf("%+v: %v", test, cookies)
 		}
 	}
-}
-
-// A store that takes long to list, and answers, is not silent, and is listed half of the time at
-// most.
-func TestSlowStore(t *testing.T) {
-	for _, took := range []time.Duration{time.Second, 4 * time.Second, 9 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			store, client := newTestStore(t)
-			acquire(t, client, "x", nil)
-			store.delay.Store(int64(took))
-			h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
-			v := watch(h, "/stream?view=locks")
-			time.Sleep(took + time.Second) // the first listing
-			for range 200 {
-				time.Sleep(time.Second / 4)
-				p := httptest.NewRecorder()
-				h.ServeHTTP(p, request("GET", "/api/locks"))
-				if strings.Contains(p.Body.String(), `"stale"`) {
-					t.Errorf("with listings of %v the store counts as silent", took)
-					break
-				}
-			}
-			v.leave()
-			<-v.ended
-			store.delay.Store(0)
-			time.Sleep(time.Minute)
-		})
-	}
-}
-
-// The pause between two listings is as long as a listing.
-func TestPauseOfASlowStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, client := newTestStore(t)
-		store.delay.Store(int64(5 * time.Second))
-		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
-		v := watch(h, "/stream?view=locks")
-		time.Sleep(100*time.Second - time.Millisecond)
-		if n := store.lists.Load(); n != 10 {
-			t.Errorf("%d listings of 5 s in 100 s", n)
-		}
-		v.leave()
-		<-v.ended
-		time.Sleep(time.Minute)
-	})
-}
-
-// What has changed while nobody watched has the time between the two listings, and one row says so.
-func TestHistoryOfATimeWithoutViewers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := newTestStore(t)
-		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
-		lock := acquire(t, client, "x", nil)
-		get(h, "/")
-		left := time.Now()
-		time.Sleep(5 * time.Minute)
-		if err := lock.Release(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Minute)
-		_, body := get(h, "/lock?store=0&name=x")
-		span := "<td>" + string(clockHTML(left)) + "–" + string(clockHTML(time.Now())) + "</td>"
-		if !strings.Contains(body, span+`<td><span class="event freed">`) || !strings.Contains(body, span+`<td class="about">nobody watched</td>`) {
-			t.Errorf("the history does not have the span %s:\n%s", span, body)
-		}
-		if n := strings.Count(body, "watched from here on"); n != 1 {
-			t.Errorf("%d beginnings", n)
-		}
-		time.Sleep(time.Minute)
-	})
-}
-
-// A store that has never answered has one row, however often it is looked at, and is watched from
-// its first answer on.
-func TestHistoryOfAStoreThatNeverAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, client := newTestStore(t)
-		store.broken.Store(true)
-		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
-		body := ""
-		for range 5 {
-			time.Sleep(time.Minute)
-			_, body = get(h, "/events")
-		}
-		if strings.Count(body, "does not answer") != 1 || strings.Contains(body, "watched") {
-			t.Errorf("events: %s", body)
-		}
-		store.broken.Store(false)
-		time.Sleep(time.Minute)
-		_, body = get(h, "/events")
-		if strings.Count(body, "does not answer") != 1 || strings.Count(body, "watched from here on") != 1 || strings.Contains(body, "nobody watched") {
-			t.Errorf("events after an answer: %s", body)
-		}
-		time.Sleep(time.Minute)
-	})
 }

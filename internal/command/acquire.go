@@ -75,9 +75,9 @@ func newAcquire(c *cli) *cobra.Command {
 	f.BoolVar(&a.try, "try", false, "do not wait for the lock, like --wait 0")
 	a.addMaxOutage(f)
 	a.limits.addTo(f)
-	f.StringToStringVar(&a.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users;\n"+
-		"may be repeated, at most 16 of 1024 bytes in\n"+
-		"all")
+	f.StringToStringVar(&a.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all\n"+
+		"users; may be repeated, at most 16 of 1024\n"+
+		"bytes in all")
 	f.BoolVar(&a.json, "json", false, "one JSON object, with the ticket and the token")
 	return cmd
 }

@@ -86,9 +86,9 @@ seconds.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := root.PersistentFlags()
-	flags.Var(&c.store, "store", "URL of the store that keeps the locks; given several times,\n"+
-		"of the nodes of a quorum")
-	flags.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing on standard error; see the exit code")
+	flags.Var(&c.store, "store", "URL of the store that keeps the locks; given\n"+
+		"several times, of the nodes of a\nquorum")
+	flags.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing on standard error; see the exit\ncode")
 	flags.BoolVarP(&c.verbose, "verbose", "v", false, "report what happens to the lock")
 
 	root.AddCommand(newRun(c))

@@ -70,7 +70,7 @@ func newDoctor(c *cli) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&c.json, "json", false, "one JSON object per line")
-	f.BoolVar(&d.strict, "strict", false, "warnings are failures, and what cannot be told is\na warning, for the exit code")
+	f.BoolVar(&d.strict, "strict", false, "warnings are failures, and what cannot be told\nis a warning, for the exit code")
 	f.BoolVar(&d.noProbe, "no-probe", false, "take no lock, and write nothing")
 	durationVar(f, &d.ttl, "ttl", holdfast.DefaultTTL, "the shortest TTL of your locks")
 	return cmd

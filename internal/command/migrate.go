@@ -49,7 +49,7 @@ func newMigrate(c *cli) *cobra.Command {
 			return c.finalError(ctx, c.migrateAll(ctx))
 		},
 	}
-	cmd.Flags().BoolVar(&asSQL, "print", false, "print the SQL for another tool, without a server, and do nothing")
+	cmd.Flags().BoolVar(&asSQL, "print", false, "print the SQL for another tool, without a server,\nand do nothing")
 	return cmd
 }
 

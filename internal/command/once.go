@@ -67,8 +67,8 @@ func newOnce(c *cli) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	durationVar(f, &r.every, "every", 0, "the period: how long after the begin of a run\n"+
-		"there is no other")
+	durationVar(f, &r.every, "every", 0, "the period: how long after the begin of a\n"+
+		"run there is no other")
 	f.BoolVar(&r.atMostOnce, "at-most-once", false, "a run that fails or is stopped counts, too")
 	r.addFlags(f)
 	return cmd

@@ -117,20 +117,20 @@ func newRun(c *cli) *cobra.Command {
 // addFlags adds the flags that do not concern how to get the lock.
 func (r *runCommand) addFlags(f *pflag.FlagSet) {
 	durationVar(f, &r.ttl, "ttl", holdfast.DefaultTTL, "how long the store keeps the lock without a\n"+
-		"renewal: how soon a dead host is replaced, not\n"+
-		"how long the command may run")
+		"renewal: how soon a dead host is\n"+
+		"replaced, not how long the command may\nrun")
 	durationVar(f, &r.maxHold, "max-hold", 0, "the longest hold: SIGTERM comes --kill-after\n"+
 		"and 0.5s before it is over, SIGKILL 0.5s\n"+
 		"before; 0 is no limit")
 	lossPolicyVar(f, &r.onLost, "what to do with the command when the lock is\n"+
 		"lost: kill, term or ignore")
-	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL (default\n"+
-		"the lesser of 5s and a sixth of the TTL)")
-	f.StringToStringVar(&r.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all users;\n"+
-		"may be repeated, at most 16 of 1024 bytes in\n"+
-		"all")
-	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument, for\n"+
-		"the shell")
+	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL\n"+
+		"(default the lesser of 5s and a sixth of\nthe TTL)")
+	f.StringToStringVar(&r.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all\n"+
+		"users; may be repeated, at most 16 of 1024\n"+
+		"bytes in all")
+	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument,\n"+
+		"for the shell")
 	f.StringVarP(&r.script, "command", "c", "", "a command for /bin/sh -c (Windows: cmd /C),\n"+
 		"instead of one after the --")
 }

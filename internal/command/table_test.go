@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,77 +40,6 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
-// What people look for is cut last, and nothing is cut that has room.
-func TestTableCutsWhatMattersLeast(t *testing.T) {
-	now := time.Now()
-	locks := []holdfast.Record{{
-		Name: "invoices/2026/11/42", Holder: "host/1234/ABCDEFGH", Token: 1795263959314838,
-		Since: now.Add(-200 * time.Second), Until: now.Add(29 * time.Second), Remaining: 29 * time.Second,
-		Metadata: map[string]string{"why": "nightly run"},
-	}}
-	for width, want := range map[int]string{
-		100: `invoices/2026/11/42  host/1234/ABCDEFGH  1795263959314838  3m20s  29s   why="nightly run"`,
-		79:  `invoices/2026/11/42  host/1234/ABCDEF…  1795263959314838  3m20s  29s   why="ni…`,
-		70:  `invoices/2026/11/42  host/1234/ABCDEFGH  1795263959314838  3m20s  29s`,
-		50:  `invoices/2026/11/42  host/1234/ABCDE…  3m20s  29s`,
-		40:  `invoic…/11/42  host/1234/A…  3m20s  29s`,
-	} {
-		if got := tableLines(locks, width)[1]; got != want {
-			t.Errorf("at %d:\n%s, want\n%s", width, got, want)
-		}
-	}
-}
-
-// In a terminal of 80 columns names that differ are shown so, by their ends, too.
-func TestTableNamesDiffer(t *testing.T) {
-	var locks []holdfast.Record
-	for _, name := range []string{
-		"invoices/2026-11/customer-4711/settlement", "invoices/2026-11/customer-4712/settlement",
-		strings.Repeat("long/", 20) + "1", strings.Repeat("long/", 20) + "2",
-	} {
-		locks = append(locks, holdfast.Record{
-			Name: name, Holder: "worker-7f9c5d8b6-x2x8p/1/QRZ7M2LK", Token: 1795263959314838, Remaining: time.Second, Waiting: 3,
-			Metadata: map[string]string{"commit": "3f9c2e1"},
-		})
-	}
-	lines := tableLines(locks[:2], 79)
-	for i, rec := range locks[:2] {
-		if !strings.HasPrefix(lines[i+1], rec.Name+"  worker-7f9c") {
-			t.Errorf("a name of %d characters is cut: %q", len(rec.Name), lines[i+1])
-		}
-	}
-	lines = tableLines(locks, 79)
-	seen := map[string]bool{}
-	for _, line := range lines {
-		name, _, _ := strings.Cut(line, "  ")
-		if seen[name] {
-			t.Errorf("two names are shown as %q", name)
-		}
-		seen[name] = true
-	}
-}
-
-// In a terminal the names of applications are cut, and not what is behind them.
-func TestAdvisoryTableFits(t *testing.T) {
-	connected := time.Now().Add(-time.Hour)
-	views := []advisoryView{
-		{Key: "4611686018427387904", State: "held", PID: 81, Application: "holdfast " + strings.Repeat("host", 12), Connected: &connected},
-		{Key: "17,42", State: "waiting", PID: 4711, Application: "psql", Connected: &connected, BlockedBy: []int32{81}},
-	}
-	lines := advisoryLines(views, 79)
-	for _, line := range lines {
-		if cellWidth(line) > 79 {
-			t.Errorf("%d: %q", cellWidth(line), line)
-		}
-	}
-	if len(lines) != 3 || !strings.HasSuffix(lines[0], "BLOCKED BY") || !strings.HasSuffix(lines[1], "…  1h00m") || !strings.HasSuffix(lines[2], "  1h00m      81") {
-		t.Errorf("%q", lines)
-	}
-	if lines := advisoryLines(views, unlimitedWidth); !strings.Contains(lines[1], views[0].Application+"  1h00m") {
-		t.Errorf("%q was cut", lines[1])
-	}
-}
-
 func TestTableOfLittle(t *testing.T) {
 	got := tableLines([]holdfast.Record{{Name: "a\x1b[2Jb", Holder: "\u202ex"}, {Name: "k", Kept: true, Token: 7}}, unlimitedWidth)
 	want := []string{
@@ -122,46 +50,6 @@ func TestTableOfLittle(t *testing.T) {
 	for i := range want {
 		if strings.Join(strings.Fields(got[i]), " ") != strings.Join(strings.Fields(want[i]), " ") {
 			t.Errorf("%q, want %q", got[i], want[i])
-		}
-	}
-}
-
-// The number of waiters is shown where a lock has any.
-func TestWaitingIsShown(t *testing.T) {
-	locks := []holdfast.Record{{Name: "a", Holder: "h", Waiting: 3}, {Name: "b", Holder: "h"}}
-	want := []string{
-		"NAME  HOLDER  TOKEN  AGE  LEFT       WAITING",
-		"a     h       -      -    no expiry  3",
-		"b     h       -      -    no expiry",
-	}
-	if got := tableLines(locks, unlimitedWidth); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got := tableLines(locks[1:], unlimitedWidth)[0]; strings.Contains(got, "WAITING") {
-		t.Errorf("%q, though there are none", got)
-	}
-	if got := string(recordFields(locks[0])); !strings.Contains(got, "waiting  3\n") {
-		t.Errorf("%q does not show 3 that wait", got)
-	}
-	if got := lockview.NewView(locks[0]).Waiting; got != 3 {
-		t.Errorf("%d in JSON, want 3", got)
-	}
-}
-
-func TestBrief(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0:                                 "0ms",
-		999999 * time.Microsecond:         "999ms",
-		59999 * time.Millisecond:          "59s",
-		time.Minute:                       "1m00s",
-		time.Hour - 1:                     "59m59s",
-		3*time.Hour + 5*time.Minute:       "3h05m",
-		24*time.Hour - 1:                  "23h59m",
-		50 * time.Hour:                    "2d02h",
-		365*24*time.Hour + 23*time.Minute: "365d00h",
-	} {
-		if got := lockview.ShortDuration(d); got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}
 }
@@ -177,35 +65,6 @@ func TestReadable(t *testing.T) {
 	} {
 		if got := lockview.Readable(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
-func TestCut(t *testing.T) {
-	for _, test := range []struct {
-		text string
-		most int
-		want string
-	}{
-		{"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"日本", 4, "日本"}, {"日本", 3, "日…"}, {"日本", 2, "…"},
-		{"e\u0301e\u0301", 2, "e\u0301e\u0301"}, {"abc", 1, "…"}, {"", 0, ""},
-	} {
-		if got := truncateCells(test.text, test.most); got != test.want || cellWidth(got) > test.most {
-			t.Errorf("cut(%q, %d) = %q, want %q", test.text, test.most, got, test.want)
-		}
-	}
-}
-
-func TestCutMiddle(t *testing.T) {
-	for _, test := range []struct {
-		text string
-		most int
-		want string
-	}{
-		{"abcdef", 6, "abcdef"}, {"abcdefg", 6, "ab…efg"}, {"abcdefg", 5, "ab…fg"}, {"日本日本", 5, "日…本"}, {"日本", 1, "…"}, {"", 0, ""},
-	} {
-		if got := truncateMiddle(test.text, test.most); got != test.want || cellWidth(got) > test.most {
-			t.Errorf("cut(%q, %d) = %q, want %q", test.text, test.most, got, test.want)
 		}
 	}
 }

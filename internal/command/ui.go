@@ -75,17 +75,17 @@ func newUI(c *cli) *cobra.Command {
 		},
 	}
 	f, o := cmd.Flags(), &u.options
-	f.StringVar(&u.listen, "listen", "127.0.0.1:7070", "the `ADDRESS` to serve on")
+	f.StringVar(&u.listen, "listen", "127.0.0.1:7070", "the `ADDRESS` to serve\non")
 	f.BoolVar(&o.AllowBreak, "allow-break", false, "let viewers break holds")
-	f.StringVar(&u.tokenFile, "token-file", "", "a `FILE` with the token that viewers must present")
-	f.BoolVar(&o.BehindProxy, "behind-proxy", false, "a proxy in front admits the right people; trust its\n"+
-		"X-Forwarded headers")
-	f.StringSliceVar(&o.Hosts, "host", nil, "a host `NAME` under which the page is reached, beside\n"+
-		"localhost and loopback addresses (with a token or a\n"+
-		"proxy: all IP addresses); may be repeated")
+	f.StringVar(&u.tokenFile, "token-file", "", "a `FILE` with the token that viewers must\npresent")
+	f.BoolVar(&o.BehindProxy, "behind-proxy", false, "a proxy in front admits the right people;\n"+
+		"trust its X-Forwarded headers")
+	f.StringSliceVar(&o.Hosts, "host", nil, "a host `NAME` under which the page is reached,\n"+
+		"beside localhost and loopback addresses\n"+
+		"(with a token or a proxy: all IP addresses);\nmay be repeated")
 	f.StringVar(&o.BasePath, "base-path", "/", "the `PATH` of the page")
-	f.BoolVar(&o.Metrics, "metrics", false, "serve figures for Prometheus, too, at metrics below\n"+
-		"the --base-path")
+	f.BoolVar(&o.Metrics, "metrics", false, "serve figures for Prometheus, too, at\n"+
+		"metrics below the --base-path")
 	durationVar(f, &o.Interval, "interval", time.Second, "how often to look at the stores")
 	return cmd
 }

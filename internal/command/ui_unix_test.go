@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,9 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
 // TestUI is the page of the command: over several stores, one of which does not answer, with a token
@@ -125,124 +121,5 @@ func TestUI(t *testing.T) {
 		if strings.Contains(seen, secret) {
 			t.Errorf("%q is shown", secret)
 		}
-	}
-}
-
-// startUI starts a page that allows breaks, and returns its address and its standard error.
-func startUI(t *testing.T, url string) (cmd *exec.Cmd, base string, messages *os.File) {
-	t.Helper()
-	acceptSignals()
-	messages, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd = exec.Command("holdfast", "ui", "--listen", "127.0.0.1:0", "--allow-break", "--store", url)
-	cmd.Stderr = writer
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	_ = writer.Close() // the command has it
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = messages.Close()
-	})
-	_, base, ok := strings.Cut(readLine(t, messages), "the page is at ")
-	if !ok {
-		t.Fatal("there is no address")
-	}
-	return cmd, base, messages
-}
-
-// readLine reads a line and nothing behind it.
-func readLine(t *testing.T, from *os.File) string {
-	t.Helper()
-	line, b := "", make([]byte, 1)
-	for {
-		if _, err := from.Read(b); err != nil {
-			t.Fatalf("%v after %q", err, line)
-		}
-		if b[0] == '\n' {
-			return line
-		}
-		line += string(b)
-	}
-}
-
-func postBreak(base, name string, token int64) (status int, err error) {
-	r, err := http.NewRequest("POST", fmt.Sprintf("%sbreak?store=0&name=%s&token=%d", base, name, token), nil)
-	if err != nil {
-		return 0, err
-	}
-	answer, err := http.DefaultTransport.RoundTrip(r) // which follows no redirect
-	if err != nil {
-		return 0, err
-	}
-	return answer.StatusCode, answer.Body.Close()
-}
-
-// A break that cannot be logged does not happen, and the page goes on.
-func TestUIWithoutReaderOfItsLog(t *testing.T) {
-	url, client := newStore(t)
-	held := holdLock(t, client, "x")
-	_, base, messages := startUI(t, url)
-	if err := messages.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if status, err := postBreak(base, "x", held.Token()); status != 503 {
-			t.Errorf("a break: %d %v", status, err)
-		}
-	}
-	if _, err := client.Lookup(t.Context(), "x"); err != nil {
-		t.Errorf("the hold: %v", err)
-	}
-}
-
-// A signal to end waits for a break that is under way.
-func TestUIEndsAfterABreak(t *testing.T) {
-	server := servers.StartRedis(t)
-	url := "redis://" + server.Addr
-	client, err := holdfast.Open(t.Context(), url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	held := holdLock(t, client, "x")
-	cmd, base, messages := startUI(t, url)
-	server.Pause()
-	type result struct {
-		status int
-		err    error
-	}
-	answered := make(chan result, 1)
-	go func() {
-		status, err := postBreak(base, "x", held.Token())
-		answered <- result{status, err}
-	}()
-	if line := readLine(t, messages); !strings.Contains(line, `locks: breaking"`) {
-		t.Errorf("before a break: %q", line)
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	for { // until the signal has closed the listener
-		c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(base, "http://"), "/"))
-		if err != nil {
-			break
-		}
-		_ = c.Close()
-		time.Sleep(time.Millisecond)
-	}
-	server.Resume()
-	if got := <-answered; got.status != 303 {
-		t.Errorf("a break during the end: %+v", got)
-	}
-	if line := readLine(t, messages); !strings.Contains(line, `locks: lock broken"`) {
-		t.Errorf("after a break: %q", line)
-	}
-	_ = cmd.Wait() // the state has the exit code
-	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGTERM) {
-		t.Errorf("exit code %d", code)
 	}
 }
