@@ -70,18 +70,3 @@ func TestOpenOfOneURLIsOneStore(t *testing.T) {
 	wantErr(t, err, holdfast.ErrHeld)
 	release(t, lock)
 }
-
-// The store of a known scheme that is not linked is named by its import path.
-func TestOpenNamesTheMissingImport(t *testing.T) {
-	for url, pkg := range map[string]string{
-		"redis://user:secret@host/0": "redisstore", "rediss://host": "redisstore", "redis+cluster://host": "redisstore",
-		"redis+sentinel://host/name": "redisstore", "postgres://host": "pgstore", "postgresql://host": "pgstore",
-		"postgres+advisory://host": "pgstore/advisory", "quorum:?node=a": "quorumstore",
-	} {
-		_, err := holdfast.Open(context.Background(), url, nil)
-		wantErr(t, err, holdfast.ErrInvalid)
-		if err == nil || !strings.Contains(err.Error(), `import _ "github.com/holdfast-go/holdfast/`+pkg+`"`) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", url, err)
-		}
-	}
-}

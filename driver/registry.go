@@ -47,34 +47,12 @@ func Schemes() []string {
 	return slices.Sorted(maps.Keys(registry.openers))
 }
 
-// schemePackages maps a URL scheme to the package of this module that registers it.
-var schemePackages = map[string]string{
-	"etcd":              "etcdstore",
-	"etcds":             "etcdstore",
-	"file":              "filestore",
-	"memory":            "memstore",
-	"postgres":          "pgstore",
-	"postgres+advisory": "pgstore/advisory",
-	"postgresql":        "pgstore",
-	"quorum":            "quorumstore",
-	"redis":             "redisstore",
-	"redis+cluster":     "redisstore",
-	"redis+sentinel":    "redisstore",
-	"redis+unix":        "redisstore",
-	"rediss":            "redisstore",
-}
-
 // UnknownScheme returns the error for a URL scheme that has no opener. It matches
-// [ErrInvalid]. If the scheme is one of this module, the error names the missing
-// import. Else it names the registered schemes, or shows what a URL looks like.
+// [ErrInvalid], and names the registered schemes, or shows what a URL looks like.
 func UnknownScheme(scheme string) error {
-	if pkg, ok := schemePackages[scheme]; ok {
-		return fmt.Errorf("%w: the store for scheme %q is not linked into this program: import _ %q",
-			ErrInvalid, scheme, "github.com/holdfast-go/holdfast/"+pkg)
-	}
 	if scheme == "" {
 		return fmt.Errorf("%w: a store is given by a URL, such as file:///var/lib/locks or redis://host:6379", ErrInvalid)
 	}
-	return fmt.Errorf("%w: no store for scheme %q, there are: %s",
+	return fmt.Errorf("%w: no store for scheme %q, there are: %s; importing the package of a store registers it",
 		ErrInvalid, scheme, strings.Join(Schemes(), ", "))
 }
