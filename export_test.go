@@ -3,11 +3,15 @@ package holdfast
 import "time"
 
 // SetBootClock replaces the boot clock until the returned function is called; nil stands for a system
-// that has none.
+// that has none. A suspend is as long as it gets ahead of the monotonic clock.
 func SetBootClock(read func() time.Duration) (restore func()) {
-	boot := bootClock
-	bootClock = read
-	return func() { bootClock = boot }
+	old := suspendedTime
+	suspendedTime = nil
+	if read != nil {
+		began, offset := time.Now(), read()
+		suspendedTime = func() time.Duration { return read() - offset - time.Since(began) }
+	}
+	return func() { suspendedTime = old }
 }
 
 // NextCheck is when the scheduler of a client will run, 0 if it sleeps.
