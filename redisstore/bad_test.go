@@ -102,20 +102,6 @@ func TestScriptsForgotten(t *testing.T) {
 	}
 }
 
-func TestScriptsForbidden(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t, "--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "")
-	s := open(t, server.Addr, nil)
-	fails(t, s, driver.ErrUnsupported, "does not run Lua scripts", "Acquire", "Renew", "Release", "Lookup", "Break")
-
-	server = servers.StartRedis(t)
-	s = openFromURL(t, "redis+sentinel://"+server.Addr+"/mymaster")
-	fails(t, s, driver.ErrInvalid, "is no Sentinel", "Acquire", "Renew", "Release", "Lookup", "Break")
-	server.Do("ACL", "SETUSER", "limited", "on", ">SecretWord", "~*", "+@all", "-evalsha", "-eval")
-	s = openFromURL(t, "redis://limited:SecretWord@"+server.Addr)
-	fails(t, s, driver.ErrNotApplied, "must be allowed EVALSHA", "Acquire", "Renew", "Release", "Lookup", "Break")
-}
-
 // The owner is the first line of a lock's value, and is never taken for more of it.
 func TestOwnerOfTwoLines(t *testing.T) {
 	t.Parallel()
@@ -149,34 +135,6 @@ func TestReadingForbidden(t *testing.T) {
 	fails(t, s, driver.ErrNotApplied, says, "Renew", "Release")
 	server.Do("ACL", "SETUSER", "limited", "+getrange", "-get")
 	fails(t, s, driver.ErrNotApplied, says, "Acquire", "Lookup", "Break")
-}
-
-// The rights that the package comment asks for are enough.
-func TestLeastRights(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	server.Do("ACL", "SETUSER", "limited", "on", ">word", "~lock:*", "-@all", "+eval", "+evalsha", "+get", "+getrange", "+set",
-		"+del", "+pttl", "+pexpire", "+pexpiretime", "+time", "+scan", "+hello", "+ping", "+exists",
-		"+zadd", "+zcard", "+zscore", "+zrange", "+zremrangebyscore", "+zrem", "+hset", "+hget", "+hdel", "+hvals", "+hgetall",
-		"+publish", "+subscribe", "+pubsub|numsub", "&lock:*", "+info", "+wait")
-	s := openFromURL(t, "redis://limited:word@"+server.Addr+"?restart_guard=10ms")
-	eventually(t, "end of the guard", func() bool {
-		_, err := s.Acquire(t.Context(), request("first", time.Minute))
-		return err == nil
-	})
-	for verb, call := range calls(s, "name") {
-		if err := call(t.Context()); err != nil {
-			t.Errorf("%s: %v", verb, err)
-		}
-	}
-	held := grant(t, s, "third", time.Minute) // The calls may have left the name held.
-	waiter := queueOf("third")
-	if res := acquire(t, s, waiter); !res.First {
-		t.Errorf("a place: %+v", res)
-	}
-	notices := noticesOf(t, s)
-	release(t, s, held)
-	expect(t, notices, driver.Granted, waiter)
 }
 
 func TestNodeOfACluster(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -138,35 +137,6 @@ func takePool(t *testing.T, client redis.UniversalClient, key string) (giveBack 
 		}
 	}
 	return giveBack
-}
-
-// A caller that gets no connection of the pool learns why: the server is well.
-func TestErrorOfAnExhaustedPool(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	for name, o := range map[string]redis.Options{
-		"deadlines":    {ContextTimeoutEnabled: true},
-		"no deadlines": {},
-		"pool timeout": {ContextTimeoutEnabled: true, PoolTimeout: 50 * time.Millisecond},
-		"fewer active": {ContextTimeoutEnabled: true, PoolSize: 10, MaxActiveConns: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o.Addr = server.Addr
-			if o.PoolSize == 0 {
-				o.PoolSize = 2
-			}
-			client := redis.NewClient(&o)
-			store := redisstore.New(client, nil)
-			locks := holdfast.New(store, &holdfast.Config{RequestTimeout: 1200 * time.Millisecond})
-			t.Cleanup(func() { _ = errors.Join(locks.Close(), store.Close(), client.Close()) })
-			takePool(t, client, "")
-			_, err := locks.TryAcquire(t.Context(), name, nil)
-			if !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "all are in use: give") {
-				t.Errorf("TryAcquire: %v", err)
-			}
-		})
-	}
 }
 
 // A request that has the only connection, and gets no reply, may have been applied.

@@ -3,7 +3,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -46,53 +45,6 @@ func eventually(t *testing.T, what string, done func() bool) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func isScript(request []byte) bool { return strings.Contains(string(request), "evalsha") }
-
-// A lost answer never locks anybody out of his own lock.
-func TestLostAnswers(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	proxy := faultproxy.Start(t, server.Addr)
-	locks := connect(t, proxy.Addr(), nil)
-	for i := range 20 {
-		proxy.LoseReply(isScript)
-		lock, err := locks.Acquire(t.Context(), "name", nil)
-		if err != nil {
-			t.Fatalf("round %d: %v", i, err)
-		}
-		proxy.LoseReply(isScript)
-		if err := lock.Release(); err != nil {
-			t.Fatalf("round %d: %v", i, err)
-		}
-		eventually(t, "free lock", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
-	}
-}
-
-// Attempts that are given up at any moment, on connections that are slow and
-// uneven, leave no key behind, and none is released before it was taken.
-func TestGivenUpInFlight(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	proxy := faultproxy.Start(t, server.Addr)
-	proxy.Delay(faultproxy.Up, 0, 10*time.Millisecond)
-	proxy.Delay(faultproxy.Down, 0, 10*time.Millisecond)
-	locks := connect(t, proxy.Addr(), nil)
-	var group sync.WaitGroup
-	for g := range 16 {
-		group.Go(func() {
-			for i := range 15 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(30))*time.Millisecond)
-				if lock, err := locks.Acquire(ctx, fmt.Sprint("name/", g, "/", i), nil); err == nil {
-					_ = lock.Release() // The keys are counted below.
-				}
-				cancel()
-			}
-		})
-	}
-	group.Wait()
-	eventually(t, "end of all keys", func() bool { return !strings.Contains(server.Do("KEYS", "*"), "name/") })
 }
 
 // A holder that is cut off knows that its lock is lost before anybody else can
@@ -233,4 +185,10 @@ func TestURLs(t *testing.T) {
 	} {
 		storecheck.Opens(t, text, good)
 	}
+}
+
+// awaitPlace returns when the queue of a lock has a place.
+func awaitPlace(t *testing.T, server *servers.Redis, prefix, name string) {
+	t.Helper()
+	eventually(t, "place", func() bool { return server.Do("EXISTS", prefix+"\x1fqueue\x1f"+prefix+name) == "1" })
 }

@@ -123,48 +123,6 @@ func TestFloorsAreRemembered(t *testing.T) {
 	}
 }
 
-// Floors at, below and above the last token of a name, and of others.
-func TestFloorsAgain(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	base := time.Now().UnixMicro() + 60*second
-	for _, c := range []struct {
-		name        string
-		floor, want int64
-	}{
-		{"a", base, base}, {"a", base, base + 1}, {"a", base - 1, base + 2}, {"a", base + 9, base + 9},
-		{"b", base + 9, base + 9}, {"b", base, base + 10}, {"a", base + 9, base + 10}, {"c", base + 3, base + 3},
-	} {
-		if token := pair(t, s, c.name, c.floor); token != c.want {
-			t.Errorf("%s above base + %d is granted base + %d, want base + %d", c.name, c.floor-base, token-base, c.want-base)
-		}
-	}
-}
-
-// A refused attempt and a repetition leave no trace of their floors.
-func TestFloorsWithoutAGrant(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	held, token := above(t, s, "name", 0)
-	other := request("name", time.Minute)
-	other.Floor = driver.MaxToken
-	if res, err := s.Acquire(t.Context(), other); err != nil || res.Granted {
-		t.Errorf("Acquire of a held lock: %+v, %v", res, err)
-	}
-	held.Floor = driver.MaxToken
-	if res, err := s.Acquire(t.Context(), held); err != nil || res.Token != token {
-		t.Errorf("a repetition: %+v, %v, want the token %d", res, err, token)
-	}
-	if n := ahead(t, server, s); n != 0 {
-		t.Errorf("%d locks are remembered, want none", n)
-	}
-	if got := server.Do("GET", s.counterKey("")); got != strconv.FormatInt(token, 10) {
-		t.Errorf("the counter is %s after the only grant of %d", got, token)
-	}
-}
-
 // A lock is forgotten when the counter has passed its token, and not by the
 // clock, which may be set forward and back. (The counter is ahead of the clock
 // here, so that the test does not depend on its own speed.)
@@ -212,18 +170,6 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	}
 }
 
-// A single token that is remembered counts, also in a set that lacks the long member.
-func TestOneTokenIsRemembered(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	last := time.Now().UnixMicro() + 60*second
-	server.Do("ZADD", s.aheadKey(""), strconv.FormatInt(last, 10), "lock:name")
-	if token := pair(t, s, "name", 0); token != last+1 {
-		t.Errorf("after %d the token is %d, want one more", last, token)
-	}
-}
-
 // The counter is ahead of the clock, which was set back: tokens rise by one, and
 // floors below them change nothing.
 func TestFloorsAndAClockSetBack(t *testing.T) {
@@ -266,31 +212,5 @@ func TestGuardAndFloors(t *testing.T) {
 	abstains(t, s, time.Now(), 2*time.Second)
 	if token := pair(t, s, "name", 0); token <= last {
 		t.Errorf("after the restart the token is %d, want it above %d", token, last)
-	}
-}
-
-// Without the right to read the tokens ahead a batch fails before any lock of it is
-// taken, also if most would not need it.
-func TestTokensThatMayNotBeRead(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	base := time.Now().UnixMicro() + 60*second
-	pair(t, s, "before", base)
-	server.Do("ACL", "SETUSER", "default", "-zscore")
-	var batch []*call
-	for i, floor := range []int64{base + 1, 0} {
-		req := request(strconv.Itoa(i), time.Minute)
-		req.Floor = floor
-		batch = append(batch, mustAcquireCall(t, s, req))
-	}
-	sendTogether(s, batch...)
-	for i, c := range batch {
-		if _, err := s.readReply(c); err == nil {
-			t.Errorf("lock %d is granted", i)
-		}
-		if got := server.Do("EXISTS", c.lock); got != "0" {
-			t.Errorf("lock %d is left", i)
-		}
 	}
 }

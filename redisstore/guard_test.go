@@ -258,29 +258,6 @@ func TestWhatChangesNothingIsConfirmed(t *testing.T) {
 	}
 }
 
-// That replicas lag when the server turns out not to know a script says nothing of
-// the grant that follows when it does.
-func TestConfirmedAtTheSecondSending(t *testing.T) {
-	t.Parallel()
-	master, replica := servers.StartRedis(t), servers.StartRedis(t)
-	follow(t, replica, master)
-	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: requestBound / 3})
-	replica.Pause()
-	master.Do("SET", "something", "that the replica does not confirm")
-	resumed := make(chan struct{})
-	go func() {
-		defer close(resumed)
-		eventually(t, "second sending", func() bool { return numberOf(t, master, "eval") > 0 })
-		replica.Resume()
-	}()
-	req := request("name", time.Minute)
-	res, err := s.Acquire(t.Context(), req)
-	<-resumed
-	if err != nil || !res.Granted {
-		t.Errorf("Acquire: %+v, %v, want it granted; the key is %q", res, err, master.Do("GET", "lock:name"))
-	}
-}
-
 // waitReplid waits until the history of a master has another name than before.
 func waitReplid(t *testing.T, master *servers.Redis, before string) string {
 	t.Helper()
@@ -376,15 +353,4 @@ func TestGuardAndMaintenanceAfterPromotion(t *testing.T) {
 			abstains(t, s, time.Now(), guard)
 		})
 	}
-}
-
-// After the clock was set back, the server abstains for no longer than the guard.
-func TestGuardAfterClockSetBack(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, &Options{RestartGuard: guard})
-	abstains(t, s, time.Now(), guard)
-	reign, _, _ := strings.Cut(server.Do("GET", s.guardKey()), " ")
-	server.Do("SET", s.guardKey(), reign+" "+strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)+" 0")
-	abstains(t, s, time.Now(), guard) // It checks that After is at most the guard.
 }

@@ -132,47 +132,6 @@ func TestKeysOfHolders(t *testing.T) {
 	}
 }
 
-// A holder beside a thousand costs nine commands, and an exclusive one five.
-func TestCommandsOfHolders(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	for _, limit := range []int{driver.Shared, 10_000} {
-		name := fmt.Sprint(limit)
-		var all []*call
-		for range 1000 {
-			all = append(all, mustAcquireCall(t, s, sharing(name, time.Hour, limit, 0)))
-		}
-		sendTogether(s, all...)
-		own := sharing(name, time.Hour, limit, 0)
-		for _, c := range []struct {
-			what string
-			most int
-			do   func()
-		}{
-			{"acquire", 9, func() { acquire(t, s, own) }},
-			{"renew", 9, func() { renew(t, s, own) }},
-			{"release", 10, func() { release(t, s, own) }},
-		} {
-			server.Do("CONFIG", "RESETSTAT")
-			c.do()
-			n := 0
-			for line := range strings.Lines(server.Do("INFO", "commandstats")) {
-				name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-				calls, _, _ := strings.Cut(rest, ",")
-				if ok && !strings.HasPrefix(name, "eval") && !strings.HasPrefix(name, "config") && !strings.HasPrefix(name, "client") &&
-					name != "info" && name != "hello" {
-					more, _ := strconv.Atoi(calls)
-					n += more
-				}
-			}
-			if n == 0 || n > c.most {
-				t.Errorf("%s of one of a thousand holders: %d commands, want %d at most", c.what, n, c.most)
-			}
-		}
-	}
-}
-
 // After a DEL of the lock by hand its holders are over: they cannot renew or release what others
 // hold then, and the next holders are a generation of their own.
 func TestHoldersAfterAForeignDEL(t *testing.T) {
@@ -257,29 +216,6 @@ func TestEvictedHolders(t *testing.T) {
 			}
 			grant(t, s, "name", time.Minute)
 		})
-	}
-}
-
-// A reader that a release admits beside holders that are lost makes no key that stays for ever.
-func TestAdmissionBesideEvictedHolders(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	join(t, s, "name", time.Hour, driver.Shared, 0)
-	writer, reader := enqueue(t, s, "name"), queueOf("name")
-	reader.Limit = driver.Shared
-	if res := acquire(t, s, reader); !res.Queued {
-		t.Fatalf("Acquire: %+v, want a place", res)
-	}
-	server.Do("DEL", hashOf, endsOf)
-	release(t, s, writer)
-	if res := claim(t, s, reader); !res.Granted {
-		t.Fatalf("a claim: %+v, want it granted", res)
-	}
-	for _, key := range []string{hashOf, endsOf} {
-		if left := leftOf(t, server, key); left < time.Minute {
-			t.Errorf("the key %q lasts for %v", key, left)
-		}
 	}
 }
 
@@ -621,67 +557,4 @@ func moveHolders(t *testing.T, cluster *servers.RedisCluster, client *redis.Clus
 	}
 	join(t, s, name, time.Minute, 2, 1)
 	refuses(t, s, name, 2, 1)
-}
-
-// Holds of one batch, tokens above the clock and several tokens are as for exclusive holds.
-func TestTokensOfHolders(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	ahead := sharing("name", time.Minute, driver.Shared, 0)
-	ahead.Floor = time.Now().Add(time.Hour).UnixMicro()
-	first := acquire(t, s, ahead)
-	if first.Token != ahead.Floor {
-		t.Errorf("above a floor of %d the token is %d", ahead.Floor, first.Token)
-	}
-	last := first.Token
-	for range 3 {
-		res := acquire(t, s, sharing("name", time.Minute, driver.Shared, 0))
-		if res.Token != last+1 {
-			t.Errorf("token %d after %d", res.Token, last)
-		}
-		last = res.Token
-	}
-	release(t, s, join(t, s, "name", 2*time.Second, driver.Shared, 0))
-	join(t, s, "name", 2*time.Second, driver.Shared, 0)
-	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
-		t.Errorf("beside a new holder with a shorter TTL, the lock lasts for %v, want a minute", left)
-	}
-	last += 2
-	several := sharing("name", time.Minute, 5, 5)
-	several.Tokens = 10
-	res := acquire(t, s, several)
-	if res.Token != last+1 || res.Tokens != 10 && res.Tokens != 1 {
-		t.Errorf("several tokens: %+v after %d", res, last)
-	}
-	again := acquire(t, s, several)
-	if again.Token != res.Token || max(again.Tokens, 1) != max(res.Tokens, 1) {
-		t.Errorf("a repetition: %+v, want %+v", again, res)
-	}
-	if claimed := claim(t, s, several); claimed.Token != res.Token {
-		t.Errorf("a claim: %+v, want %+v", claimed, res)
-	}
-	var all []*call
-	for i := range 100 {
-		all = append(all, mustAcquireCall(t, s, sharing(fmt.Sprint("batch/", i%10), time.Minute, i%3-1, 0)))
-	}
-	sendTogether(s, all...)
-	highest := map[string]int64{}
-	for i, c := range all {
-		reply, err := s.readReply(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := granted("name", reply)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.Granted && res.Token <= highest[c.lock] {
-			t.Errorf("call %d: token %d after %d", i, res.Token, highest[c.lock])
-		}
-		highest[c.lock] = max(highest[c.lock], res.Token)
-		if res.Granted && c.limit == 0 && i >= 10 {
-			t.Errorf("call %d is granted exclusively beside others", i)
-		}
-	}
 }

@@ -49,35 +49,6 @@ func subscribers(server *servers.Redis) int {
 	return strings.Count(server.Do("CLIENT", "LIST", "TYPE", "pubsub"), "cmd=")
 }
 
-// However many places there are, there is one connection more, and none before the first place.
-func TestOneConnection(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	stop := s.Notify(func(driver.Notice) {})
-	defer stop()
-	free := queueOf("free")
-	if res := acquire(t, s, free); !res.Granted {
-		t.Errorf("Acquire with Queue of a free name: %+v", res)
-	}
-	release(t, s, free)
-	if n := subscribers(server); n != 0 {
-		t.Errorf("%d connections for notices before the first place", n)
-	}
-	for i := range 100 {
-		name := strconv.Itoa(i)
-		grant(t, s, name, time.Minute)
-		enqueue(t, s, name)
-	}
-	if n := subscribers(server); n != 1 {
-		t.Errorf("100 places have %d connections for notices, want 1", n)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "end of the connection", func() bool { return subscribers(server) == 0 })
-}
-
 // After a connection for notices was cut, or has died silently, there is another one, and waiters
 // are asked to claim, since a notice may have been lost.
 func TestConnectionForNoticesLost(t *testing.T) {
@@ -103,22 +74,6 @@ func TestConnectionForNoticesLost(t *testing.T) {
 			release(t, holder, held)
 			expect(t, notices, driver.Granted, waiter)
 		})
-	}
-}
-
-// A connection on which nothing is said is not given up.
-func TestIdleConnection(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	grant(t, s, "name", time.Minute)
-	enqueue(t, s, "name")
-	notices := noticesOf(t, s)
-	pings := numberOf(t, server, "ping")
-	<-time.After(pingInterval + replyTimeout + time.Second)
-	silent(t, notices)
-	if n := numberOf(t, server, "ping") - pings; n < 1 || n > 2 {
-		t.Errorf("%d PINGs, want one each %v", n, pingInterval)
 	}
 }
 
@@ -290,28 +245,6 @@ func TestWaiterWithoutNotices(t *testing.T) {
 		expect(t, notices, driver.Granted, second)
 		release(t, next, second)
 	}
-}
-
-// A connection for notices that hangs from the beginning holds up one request of a waiter, and not
-// each.
-func TestHungConnectionForNotices(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s, dialTo := openMovable(t, server.Addr)
-	grant(t, s, "name", time.Minute) // The connection for requests is there.
-	proxy := faultproxy.Start(t, server.Addr)
-	proxy.Hold(faultproxy.Up)
-	dialTo(proxy.Addr())
-	acquire(t, s, queueOf("name"))
-	began := time.Now()
-	if res := acquire(t, s, queueOf("name")); res.Queued {
-		t.Error("a place without notices")
-	}
-	if took := time.Since(began); took > replyTimeout/2 {
-		t.Errorf("the second request took %v", took)
-	}
-	proxy.Pass(faultproxy.Up)
-	eventually(t, "place", func() bool { return acquire(t, s, queueOf("name")).Queued })
 }
 
 // What a request costs the server does not depend on how many wait.
@@ -509,44 +442,6 @@ func TestReplicasAndQueue(t *testing.T) {
 	})
 }
 
-// In a cluster each hash slot has its own channel, on the connection to its node. When a node has
-// died its waiters are notified by the one that takes over.
-func TestQueueInACluster(t *testing.T) {
-	t.Parallel()
-	cluster := servers.StartRedisCluster(t)
-	s := New(clusterClient(t, cluster), nil)
-	t.Cleanup(func() { _ = s.Close() })
-	const names = 12
-	for i := range names {
-		handsOn(t, s, strconv.Itoa(i))
-	}
-	n := 0
-	for _, master := range cluster.Masters {
-		n += subscribers(master)
-	}
-	if n > len(cluster.Masters) {
-		t.Errorf("%d connections for notices to %d nodes", n, len(cluster.Masters))
-	}
-	cluster.Masters[0].Kill()
-	for i := range names {
-		name := "after/" + strconv.Itoa(i)
-		held := grantLater(t, s, name, time.Minute)
-		waiter := queueOf(name)
-		eventually(t, "place for "+name, func() bool {
-			res, err := s.Acquire(t.Context(), waiter)
-			return err == nil && res.Queued
-		})
-		notices := make(chan driver.Notice, 1000)
-		t.Cleanup(s.Notify(func(n driver.Notice) {
-			if n.Name == name { // A connection that is made again notifies all waiters.
-				notices <- n
-			}
-		}))
-		release(t, s, held)
-		expect(t, notices, driver.Granted, waiter)
-	}
-}
-
 // While a slot of a cluster moves, neither a hold nor a place is reported lost, and a place is not
 // granted twice.
 func TestQueueOnAMovingSlot(t *testing.T) {
@@ -600,34 +495,6 @@ func TestQueueOnAMovingSlot(t *testing.T) {
 			}
 		case <-time.After(bound):
 			t.Fatal("no notice from the other node")
-		}
-	}
-}
-
-// An uncontended pair has the commands that it had without queues.
-func TestCommandsOfAPair(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	req := queueOf("name")
-	for range 2 { // The first time the scripts are loaded.
-		server.Do("CONFIG", "RESETSTAT")
-		acquire(t, s, req)
-		shorter := req // Whatever time has passed, nothing is to be prolonged.
-		shorter.TTL /= 2
-		if renew(t, s, shorter) != driver.Renewed || !release(t, s, req) {
-			t.Fatal("the hold is gone")
-		}
-	}
-	want := map[string]int{"evalsha": 3, "get": 1, "exists": 1, "time": 1, "set": 2, "getrange": 2, "pttl": 1, "del": 1}
-	for line := range strings.Lines(server.Do("INFO", "commandstats")) {
-		command, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-		if !ok || strings.HasPrefix(command, "config") || command == "info" {
-			continue
-		}
-		calls, _, _ := strings.Cut(rest, ",")
-		if n, _ := strconv.Atoi(calls); n != want[command] {
-			t.Errorf("%s is carried out %d times, want %d", command, n, want[command])
 		}
 	}
 }

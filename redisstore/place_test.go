@@ -4,7 +4,6 @@ package redisstore
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,113 +83,6 @@ func handsOn(t *testing.T, s *Store, name string) {
 		t.Errorf("a claim after the notice %+v: %+v", granted, res)
 	}
 	release(t, s, next)
-}
-
-// A place that is admitted becomes a hold with its very end. A place is over in the millisecond of
-// its end, and a key exists in that of its expiry.
-func TestEndOfAPlace(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	held := grant(t, s, "name", time.Hour)
-	next := enqueue(t, s, "name")
-	notices := noticesOf(t, s)
-	place, _, _ := strings.Cut(server.Do("HGET", "lock:\x1fplaces\x1flock:name", next.Owner+"\n"), " ")
-	ends, err := strconv.ParseInt(place, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	release(t, s, held)
-	expect(t, notices, driver.Granted, next)
-	if got := server.Do("PEXPIRETIME", "lock:name"); got != strconv.FormatInt(ends-1, 10) {
-		t.Errorf("the key of the hold expires at %s, and its place was to end at %d", got, ends)
-	}
-}
-
-// The first in line has a token above all earlier ones, also where the counter is behind them, and
-// as many tokens and the floor that it requested.
-func TestTokenOfAHandOver(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	future := time.Now().Add(time.Hour).UnixMicro()
-	for name, test := range map[string]struct {
-		held, next driver.AcquireRequest // the Floor and the Tokens of these
-		counter    int64                 // is set to that if it is not 0
-	}{
-		"usual":      {},
-		"ahead":      {held: driver.AcquireRequest{Floor: future}},
-		"floor":      {next: driver.AcquireRequest{Floor: future}},
-		"several":    {next: driver.AcquireRequest{Tokens: 100}},
-		"after many": {held: driver.AcquireRequest{Tokens: driver.MaxTokens}},
-		"counter":    {counter: future},
-		"exhausted":  {counter: driver.MaxToken},
-	} {
-		s := open(t, server.Addr, &Options{Prefix: name + ":"}) // Each has a counter of its own.
-		held, next := request("name", time.Minute), queueOf("name")
-		held.Floor, held.Tokens, next.Floor, next.Tokens = test.held.Floor, test.held.Tokens, test.next.Floor, test.next.Tokens
-		before := acquire(t, s, held)
-		if res := acquire(t, s, next); !res.Queued {
-			t.Fatalf("%s: %+v, want a place", name, res)
-		}
-		if test.counter != 0 {
-			server.Do("SET", name+":\x1fcounter", strconv.FormatInt(test.counter, 10))
-		}
-		notices := noticesOf(t, s)
-		release(t, s, held)
-		if test.counter == driver.MaxToken {
-			silent(t, notices)
-			if reply := server.Do("EXISTS", name+":name"); reply != "0" {
-				t.Errorf("%s: EXISTS of the lock: %s", name, reply)
-			}
-			continue
-		}
-		least := max(before.Token+int64(max(before.Tokens, 1)), next.Floor, test.counter+1)
-		if n := expect(t, notices, driver.Granted, next); n.Token < least || n.Tokens != max(next.Tokens, 1) {
-			t.Errorf("%s: the notice %+v, want a token from %d on", name, n, least)
-		}
-	}
-}
-
-// A place that is over is passed over, though its client listens.
-func TestHandOverPastAnEndedPlace(t *testing.T) {
-	t.Parallel()
-	s := open(t, servers.StartRedis(t).Addr, nil)
-	held := grant(t, s, "name", time.Minute)
-	over, next := enqueue(t, s, "name"), enqueue(t, s, "name")
-	const places = "lock:\x1fplaces\x1flock:name"
-	_, rest, _ := strings.Cut(s.client.HGet(t.Context(), places, over.Owner+"\n").Val(), " ")
-	ended := strconv.FormatInt(time.Now().UnixMilli(), 10) + " " + rest
-	if err := s.client.HSet(t.Context(), places, over.Owner+"\n", ended).Err(); err != nil || rest == "" {
-		t.Fatalf("the place %q: %v", ended, err)
-	}
-	notices := noticesOf(t, s)
-	release(t, s, held)
-	expect(t, notices, driver.Granted, next)
-}
-
-// Those behind the first in line, and the owners that wait without a place, have notices when it
-// releases.
-func TestHandOverBesideOthers(t *testing.T) {
-	t.Parallel()
-	s := open(t, servers.StartRedis(t).Addr, nil)
-	for _, name := range []string{"place", "interest"} {
-		held := grant(t, s, name, time.Minute)
-		first, last := enqueue(t, s, name), queueOf(name)
-		last.NoPlace = name == "interest"
-		if res := acquire(t, s, last); res.Granted || !res.Queued {
-			t.Fatalf("%s: %+v, want to wait", name, res)
-		}
-		notices := noticesOf(t, s)
-		release(t, s, held)
-		expect(t, notices, driver.Granted, first)
-		kind := driver.Granted
-		if last.NoPlace {
-			kind = driver.Ask
-			expect(t, notices, kind, last)
-		}
-		release(t, s, first)
-		expect(t, notices, kind, last)
-	}
 }
 
 // silent checks that no notice has come.

@@ -111,3 +111,17 @@ func numberOf(t *testing.T, server *servers.Redis, command string) int {
 	}
 	return 0
 }
+
+// sendTogether makes calls in one batch.
+func sendTogether(s *Store, calls ...*call) {
+	s.sendBatch(context.Background(), time.Now().Add(requestBound), calls)
+}
+
+func mustAcquireCall(t *testing.T, s *Store, req driver.AcquireRequest) *call {
+	t.Helper()
+	c, err := s.acquireCall(&req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -5,6 +5,7 @@ package redisstore_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -154,4 +155,15 @@ func TestWaitersAreIdle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// scripts counts the scripts that a server has run.
+func scripts(server *servers.Redis) int {
+	for line := range strings.Lines(server.Do("INFO", "commandstats")) {
+		var n int
+		if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d,", &n); err == nil {
+			return n
+		}
+	}
+	return 0
 }

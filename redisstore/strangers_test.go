@@ -131,24 +131,3 @@ func TestStrangers(t *testing.T) {
 		grant(t, s, "name", time.Minute)
 	}
 }
-
-// A listing has nothing that cannot be the name of a lock.
-func TestListOfImpossibleNames(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	for _, name := range []string{"", "\x1b[2J", "\xff", strings.Repeat("n", driver.MaxName+1)} {
-		server.Do("SET", "lock:"+name, "x")
-	}
-	grant(t, s, "name", time.Minute)
-	var names []string
-	for rec, err := range s.List(t.Context(), "") {
-		if err != nil {
-			t.Error(err)
-		}
-		names = append(names, rec.Name)
-	}
-	if len(names) != 1 || names[0] != "name" {
-		t.Errorf("the list has %q, want the name of the lock only", names)
-	}
-}

@@ -4,7 +4,6 @@ package redisstore
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,24 +66,6 @@ func TestCorruptCounter(t *testing.T) {
 	fails(t, s, driver.ErrInvalid, "counter", "Acquire")
 }
 
-// A clock that stands, or that a batch has overtaken, grants no token twice.
-func TestTokensWhileTheClockStands(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	now := time.Now().UnixMicro()
-	for _, last := range []int64{now - 1, now, now + 1, now + 5} {
-		for i, token := range at(t, server, s, now, last, 3) {
-			if want := max(now, last+1) + int64(i); token != want {
-				t.Errorf("the clock says %d, the last token was %d: token %v, want %d", now, last, token, want)
-			}
-		}
-		if got, want := server.Do("GET", s.counterKey("")), strconv.FormatInt(max(now, last+1)+2, 10); got != want {
-			t.Errorf("the counter is %s, want %s", got, want)
-		}
-	}
-}
-
 // The server's clock is set back by years, as it seems from the last token; and
 // then the counter is lost.
 func TestTokensAndTheClock(t *testing.T) {
@@ -112,36 +93,5 @@ func TestTokensAndTheClock(t *testing.T) {
 	server.Do("DEL", s.counterKey(""))
 	if got := token(); got <= first {
 		t.Errorf("when the counter was lost the token is %d, not above %d", got, first)
-	}
-}
-
-// The locks of one batch get tokens that rise by one, and their records say the
-// same, also where the text of a token is all but its seconds noughts.
-func TestTokensOfABatch(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	last := (time.Now().Unix()+3600)*second - 6 // ahead of the clock: it does not count
-	server.Do("SET", s.counterKey(""), strconv.FormatInt(last, 10))
-	var batch []*call
-	for i := range 12 {
-		req := request(fmt.Sprint("name/", i), time.Minute)
-		c := s.newOwnerCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL))
-		c.floor, c.public = req.Floor, "host/1/x"
-		batch = append(batch, c)
-	}
-	sendTogether(s, batch...)
-	for i, c := range batch {
-		want := last + 1 + int64(i)
-		if token, err := s.readReply(c); err != nil || token != want {
-			t.Errorf("token %v, %v, want %d", token, err, want)
-		}
-		rec, _, err := s.Lookup(t.Context(), fmt.Sprint("name/", i))
-		if err != nil || rec.Token != want {
-			t.Errorf("the record says %d, %v, want %d", rec.Token, err, want)
-		}
-	}
-	if counter := server.Do("GET", s.counterKey("")); counter != strconv.FormatInt(last+12, 10) {
-		t.Errorf("the counter is %s after %d", counter, last+12)
 	}
 }
