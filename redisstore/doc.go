@@ -39,8 +39,7 @@
 // Shared and limited holds of a name tolerate each other; each has its own TTL and token, and the
 // release or the end of one changes no other. They exclude exclusive holds, and clients of other
 // kinds, which find the key of the lock until the last of them has ended. A request that does not
-// fit stops those behind it in the queue, so that writers are not starved. A hold beside a thousand
-// others costs nine commands in its script, where an exclusive one costs five. A release admits 200
+// fit stops those behind it in the queue, so that writers are not starved. A release admits 200
 // readers in its script, and has the next one claim, whose script admits the next 200, so that a
 // crowd of readers does not hold up other locks. Lookup, List and Break of a name read all of its
 // holds in one script: ten thousand hold up the server for tens of milliseconds.

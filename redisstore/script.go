@@ -53,9 +53,6 @@ var fastRenewLua string
 //go:embed lua/acquire.lua
 var acquireLua string
 
-//go:embed lua/share.lua
-var shareLua string
-
 //go:embed lua/prolong.lua
 var prolongLua string
 
@@ -71,12 +68,6 @@ var renewLua string
 //go:embed lua/fast_release.lua
 var fastReleaseLua string
 
-//go:embed lua/leave_others.lua
-var leaveOthersLua string
-
-//go:embed lua/hand_over.lua
-var handOverLua string
-
 //go:embed lua/release.lua
 var releaseLua string
 
@@ -88,11 +79,11 @@ var breakLua string
 
 // The scripts. Each handles any number of locks, so that many calls share the cost of one script.
 var (
-	acquireScript = newScript(2, 3, guardLua, replicasLua, acquireLua, shareLua, slowLua, prolongLua, reacquireLua, contendedLua)
+	acquireScript = newScript(2, 3, guardLua, replicasLua, acquireLua, slowLua, prolongLua, reacquireLua, contendedLua)
 	claimScript   = newScript(1, 2, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, prolongLua, reacquireLua, claimLua)
 	renewScript   = newScript(1, 1, beforeLua, ownerLua, prolongLua, fastRenewLua,
 		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, renewLua)
-	releaseScript = newScript(1, 1, beforeLua, ownerLua, fastReleaseLua, leaveOthersLua, handOverLua,
+	releaseScript = newScript(1, 1, beforeLua, ownerLua, fastReleaseLua,
 		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, releaseLua)
 	lookupScript = newScript(0, 0, beforeLua, conditionsLua, slowLua, lookupLua)
 	breakScript  = newScript(1, 0, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, breakLua)

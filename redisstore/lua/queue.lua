@@ -161,7 +161,7 @@ end
 
 -- grant gives a lock to an owner until `ends`, by the rule of acquire.lua, over the hold that there
 -- may be, or beside the holders whose state is `set`. It returns the token and how many there are,
--- or nil and why. Then the lock is as it was, or free. hand_over.lua does the same for the usual case.
+-- or nil and why. Then the lock is as it was, or free.
 local function grant(lock, owner, wish, ends, set)
   local queue, places, interests = keysOf(lock)
   local last = tonumber(call('GET', counter) or 0)
