@@ -114,7 +114,7 @@ func TestCrowdOfReaders(t *testing.T) {
 					admit(200, func() { renew(t, s, last) })
 				case "attempt":
 					admit(200, func() {
-						if res := acquire(t, s, sharing("name", time.Minute, driver.Shared, 0)); res.Granted {
+						if res := acquire(t, s, sharing("name", time.Minute, driver.Shared)); res.Granted {
 							t.Fatal("a newcomer has overtaken")
 						}
 					})

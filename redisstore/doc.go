@@ -91,7 +91,7 @@
 // it needs the channels &lock:* and, in a cluster, &{*}lock:*, and the commands zrem, hset, hget,
 // hdel, hvals, hgetall, publish, subscribe, pubsub|numsub and, in a cluster, spublish, ssubscribe,
 // pubsub|shardnumsub. Without them locks work, and waiters try at intervals. Shared and limited
-// holds need hset, hsetnx, hget, hmget, hdel, hlen, hgetall, zrem and pexpireat; without them
+// holds need hset, hget, hmget, hdel, hlen, hgetall, zrem and pexpireat; without them
 // exclusive holds work, and find these in their way. "holdfast doctor" names those that are
 // missing, and the ACL SETUSER that grants them. Messages have the owner's secret, as the values of
 // the locks do: the right to subscribe to these channels is the right to release the locks of

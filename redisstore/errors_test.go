@@ -52,19 +52,3 @@ func TestUserNamesAreNoErrorCodes(t *testing.T) {
 		}
 	}
 }
-
-// A renewal that has nothing to change is confirmed with full memory, too.
-func TestConfirmedWithFullMemory(t *testing.T) {
-	t.Parallel()
-	master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
-	follow(t, replica, master)
-	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 1500 * time.Millisecond})
-	req := grant(t, s, "name", time.Minute)
-	master.Do("CONFIG", "SET", "maxmemory", "1mb")
-	for _, ttl := range []time.Duration{time.Second, time.Hour} {
-		req.TTL = ttl
-		if outcome := renew(t, s, req); outcome != driver.Renewed {
-			t.Errorf("Renew for %v: %v", ttl, outcome)
-		}
-	}
-}

@@ -170,32 +170,6 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	}
 }
 
-// The counter is ahead of the clock, which was set back: tokens rise by one, and
-// floors below them change nothing.
-func TestFloorsAndAClockSetBack(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	_, first := above(t, s, "first", 0)
-	base := first + 3600*second
-	server.Do("SET", s.counterKey(""), strconv.FormatInt(base, 10))
-	if token := pair(t, s, "name", base); token != base+1 {
-		t.Errorf("above a floor below the counter the token is %d, want %d", token, base+1)
-	}
-	if token := pair(t, s, "name", base+10); token != base+10 {
-		t.Errorf("above a floor above the counter the token is %d, want the floor %d", token, base+10)
-	}
-	if token := pair(t, s, "another", 0); token != base+3 {
-		t.Errorf("the next token of another is %d, want %d", token, base+3)
-	}
-	for range 6 {
-		pair(t, s, "another", 0) // to base + 9
-	}
-	if token := pair(t, s, "name", 0); token != base+11 {
-		t.Errorf("the next token of the first is %d, want %d", token, base+11)
-	}
-}
-
 // A server that has lost its memory abstains; by then its clock has passed every
 // token that was no further ahead than the guard is long.
 func TestGuardAndFloors(t *testing.T) {

@@ -140,23 +140,6 @@ func TestGuardOfAMasterThatReturns(t *testing.T) {
 	}
 }
 
-// A server that reads its data anew has forgotten nothing, and goes on.
-func TestGuardAndReload(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t, "--enable-debug-command", "yes")
-	s := open(t, server.Addr, &Options{RestartGuard: guard})
-	abstains(t, s, time.Now(), guard)
-	held := grant(t, s, "name", time.Minute)
-	server.Do("DEBUG", "RELOAD")
-	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); err != nil || res.Granted {
-		t.Errorf("Acquire of a held lock: %+v, %v", res, err)
-	}
-	grant(t, s, "another", time.Minute)
-	if !release(t, s, held) {
-		t.Error("the lock is forgotten")
-	}
-}
-
 // Without the guard the violation is there: this shows that the tests above
 // test something.
 func TestNoGuard(t *testing.T) {

@@ -22,29 +22,29 @@ const (
 	endsOf = "lock:\x1fends\x1flock:name"
 )
 
-// sharing returns a request for a hold with a limit and a weight.
-func sharing(name string, ttl time.Duration, limit, weight int) driver.AcquireRequest {
+// sharing returns a request for a hold with a limit.
+func sharing(name string, ttl time.Duration, limit int) driver.AcquireRequest {
 	req := request(name, ttl)
-	req.Limit, req.Weight = limit, weight
+	req.Limit = limit
 	return req
 }
 
 // join acquires a hold that must be granted.
-func join(t *testing.T, s *Store, name string, ttl time.Duration, limit, weight int) driver.AcquireRequest {
+func join(t *testing.T, s *Store, name string, ttl time.Duration, limit int) driver.AcquireRequest {
 	t.Helper()
-	req := sharing(name, ttl, limit, weight)
+	req := sharing(name, ttl, limit)
 	if res := acquire(t, s, req); !res.Granted {
-		t.Fatalf("Acquire of %q with limit %d and weight %d: %+v, want it granted", name, limit, weight, res)
+		t.Fatalf("Acquire of %q with limit %d: %+v, want it granted", name, limit, res)
 	}
 	return req
 }
 
 // refuses checks that a hold is refused.
-func refuses(t *testing.T, s *Store, name string, limit, weight int) driver.AcquireResult {
+func refuses(t *testing.T, s *Store, name string, limit int) driver.AcquireResult {
 	t.Helper()
-	res := acquire(t, s, sharing(name, time.Minute, limit, weight))
+	res := acquire(t, s, sharing(name, time.Minute, limit))
 	if res.Granted {
-		t.Fatalf("Acquire of %q with limit %d and weight %d: %+v, want it refused", name, limit, weight, res)
+		t.Fatalf("Acquire of %q with limit %d: %+v, want it refused", name, limit, res)
 	}
 	return res
 }
@@ -68,8 +68,8 @@ func TestKeysOfHolders(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
-	short := join(t, s, "name", time.Minute, driver.Shared, 0)
-	long := join(t, s, "name", time.Hour, 3, 2)
+	short := join(t, s, "name", time.Minute, driver.Shared)
+	long := join(t, s, "name", time.Hour, 3)
 	want := []string{"lock:\x1fcounter", endsOf, hashOf, "lock:name"}
 	if got := keys(server); !slices.Equal(got, want) {
 		t.Errorf("the keys of two holders are %q, want %q", got, want)
@@ -91,7 +91,7 @@ func TestKeysOfHolders(t *testing.T) {
 	}
 	renew(t, s, short)
 	rec, _, err := s.Lookup(t.Context(), "name")
-	if err != nil || len(rec.Others) != 1 || rec.Limit != driver.Shared || rec.Weight != 0 || rec.Others[0].Limit != 3 || rec.Others[0].Weight != 2 {
+	if err != nil || len(rec.Others) != 1 || rec.Limit != driver.Shared || rec.Others[0].Limit != 3 {
 		t.Errorf("Lookup: %+v, %v", rec, err)
 	}
 	for _, again := range []driver.AcquireRequest{short, long} {
@@ -103,7 +103,7 @@ func TestKeysOfHolders(t *testing.T) {
 	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
 		t.Errorf("after the release of the last that ends, the lock lasts for %v, want a minute", left)
 	}
-	long = join(t, s, "name", 2*time.Second, driver.Shared, 0)
+	long = join(t, s, "name", 2*time.Second, driver.Shared)
 	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
 		t.Errorf("beside a new holder with a shorter TTL, the lock lasts for %v, want a minute", left)
 	}
@@ -123,7 +123,7 @@ func TestKeysOfHolders(t *testing.T) {
 	if got := keys(server); !slices.Equal(got, want[:1]) {
 		t.Errorf("after the releases the keys are %q, want the counter only", got)
 	}
-	kept := join(t, s, "name", time.Hour, 1, 1)
+	kept := join(t, s, "name", time.Hour, 1)
 	if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: kept.Owner, Keep: time.Minute}); err != nil || !ended {
 		t.Fatalf("Release with Keep: %v, %v", ended, err)
 	}
@@ -148,7 +148,7 @@ func TestHoldersAfterAForeignDEL(t *testing.T) {
 		}
 	}
 	for range 3 {
-		old = append(old, join(t, s, "name", time.Hour, 5, 1))
+		old = append(old, join(t, s, "name", time.Hour, 5))
 	}
 	server.Do("DEL", "lock:name")
 	over("the lock is free")
@@ -157,16 +157,16 @@ func TestHoldersAfterAForeignDEL(t *testing.T) {
 	release(t, s, writer)
 	server.Do("SET", "lock:name", "a stranger's", "PX", "60000")
 	over("a stranger has the lock")
-	refuses(t, s, "name", driver.Shared, 0)
-	refuses(t, s, "name", 5, 1)
+	refuses(t, s, "name", driver.Shared)
+	refuses(t, s, "name", 5)
 	server.Do("DEL", "lock:name")
-	next := join(t, s, "name", time.Minute, 5, 5)
+	next := join(t, s, "name", time.Minute, 5)
 	over("there is another generation")
 	rec, _, err := s.Lookup(t.Context(), "name")
 	if err != nil || rec.Others != nil || !isAbout(leftOf(t, server, "lock:name"), time.Minute) {
 		t.Errorf("the next generation is %+v, %v", rec, err)
 	}
-	release(t, s, join(t, s, "name", time.Hour, driver.Shared, 0))
+	release(t, s, join(t, s, "name", time.Hour, driver.Shared))
 	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
 		t.Errorf("after the release of the last that ends, the lock lasts for %v, want a minute", left)
 	}
@@ -177,7 +177,7 @@ func TestHoldersAfterAForeignDEL(t *testing.T) {
 }
 
 // After a loss of one of the keys beside the lock, as by an eviction, the lock keeps others out until
-// the end of the last holder, whichever of them is released; the weights that were granted count as well.
+// the end of the last holder, whichever of them is released; the slots that were granted count as well.
 func TestEvictedHolders(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{hashOf, endsOf} {
@@ -185,26 +185,26 @@ func TestEvictedHolders(t *testing.T) {
 			t.Parallel()
 			server := servers.StartRedis(t)
 			s := open(t, server.Addr, nil)
-			forgotten := join(t, s, "name", time.Hour, 3, 2)
+			forgotten := join(t, s, "name", time.Hour, 2)
 			server.Do("DEL", key)
-			refuses(t, s, "name", 0, 0)
-			refuses(t, s, "name", 3, 2)
+			refuses(t, s, "name", 0)
+			refuses(t, s, "name", 1)
 			if renew(t, s, forgotten) != driver.RenewLost || release(t, s, forgotten) {
 				t.Error("a holder that is forgotten renews or releases")
 			}
 			for range 2 {
-				known := join(t, s, "name", time.Minute, 3, 1)
+				known := join(t, s, "name", time.Minute, 2)
 				for _, key := range []string{hashOf, endsOf} {
 					if left := leftOf(t, server, key); left < time.Minute {
 						t.Errorf("after a join the key %q lasts for %v", key, left)
 					}
 				}
-				refuses(t, s, "name", 3, 1)
+				refuses(t, s, "name", 2)
 				if renew(t, s, known) != driver.Renewed || !release(t, s, known) {
 					t.Error("a holder that is known cannot renew and release")
 				}
 			}
-			refuses(t, s, "name", 0, 0)
+			refuses(t, s, "name", 0)
 			if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Hour) {
 				t.Errorf("a holder that is forgotten still relies on its hour, and the lock lasts for %v", left)
 			}
@@ -226,9 +226,9 @@ func TestImitatedHolders(t *testing.T) {
 	s := open(t, server.Addr, nil)
 	for _, value := range []string{"shared:", "shared:5", "shared:5 1 0 1 1", "shared:5 0 0 0 0", "shared:5 1 0 1 1 1"} {
 		server.Do("SET", "lock:name", value)
-		refuses(t, s, "name", 0, 0)
-		refuses(t, s, "name", driver.Shared, 0)
-		refuses(t, s, "name", 5, 1)
+		refuses(t, s, "name", 0)
+		refuses(t, s, "name", driver.Shared)
+		refuses(t, s, "name", 5)
 		if rec, found, err := s.Lookup(t.Context(), "name"); err != nil || !found || rec.Token != 0 || rec.Others != nil {
 			t.Errorf("%q: Lookup: %+v, %v, %v", value, rec, found, err)
 		}
@@ -236,15 +236,15 @@ func TestImitatedHolders(t *testing.T) {
 	}
 }
 
-// A holder that has died keeps others out until its own end, whatever the others do, and its weight
+// A holder that has died keeps others out until its own end, whatever the others do, and its slot
 // is free then.
 func TestDeadHolders(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
 	const ttl = 300 * time.Millisecond
-	join(t, s, "readers", ttl, driver.Shared, 0)
-	lives := join(t, s, "readers", ttl, driver.Shared, 0)
+	join(t, s, "readers", ttl, driver.Shared)
+	lives := join(t, s, "readers", ttl, driver.Shared)
 	writer := enqueue(t, s, "readers")
 	release(t, s, lives)
 	if outcome := renew(t, s, writer); outcome != driver.RenewQueued {
@@ -252,21 +252,21 @@ func TestDeadHolders(t *testing.T) {
 	}
 	eventually(t, "writer", func() bool { return renew(t, s, writer) == driver.Renewed })
 
-	join(t, s, "slots", ttl, 3, 2)
-	stays := join(t, s, "slots", time.Minute, 3, 1)
-	refuses(t, s, "slots", 3, 1)
+	join(t, s, "slots", ttl, 2)
+	stays := join(t, s, "slots", time.Minute, 2)
+	refuses(t, s, "slots", 2)
 	waiter := queueOf("slots")
-	waiter.Limit, waiter.Weight = 3, 2
+	waiter.Limit = 2
 	if res := acquire(t, s, waiter); !res.Queued || !res.First {
 		t.Fatalf("Acquire: %+v, want a place", res)
 	}
 	notices := noticesOf(t, s)
 	eventually(t, "admission by the renewal of another holder", func() bool { return renew(t, s, stays) == driver.Renewed && len(notices) > 0 })
 	expect(t, notices, driver.Granted, waiter)
-	refuses(t, s, "slots", 3, 1)
+	refuses(t, s, "slots", 2)
 	release(t, s, waiter)
-	join(t, s, "slots", time.Minute, 3, 2)
-	refuses(t, s, "slots", 3, 1)
+	join(t, s, "slots", time.Minute, 2)
+	refuses(t, s, "slots", 2)
 }
 
 // On a full server nobody is granted a hold, and those that there are can be renewed and released.
@@ -274,8 +274,8 @@ func TestHoldersOnAFullServer(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
-	first := join(t, s, "name", time.Minute, 3, 1)
-	second := join(t, s, "name", time.Minute, 3, 2)
+	first := join(t, s, "name", time.Minute, 3)
+	second := join(t, s, "name", time.Minute, 3)
 	waiter := queueOf("name")
 	waiter.Limit = 1
 	if res := acquire(t, s, waiter); !res.Queued {
@@ -284,7 +284,7 @@ func TestHoldersOnAFullServer(t *testing.T) {
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	for _, name := range []string{"name", "free"} {
 		for _, limit := range []int{driver.Shared, 10} {
-			if _, err := s.Acquire(t.Context(), sharing(name, time.Minute, limit, 0)); name == "free" && (!driver.IsNotApplied(err) || !strings.Contains(err.Error(), "memory")) {
+			if _, err := s.Acquire(t.Context(), sharing(name, time.Minute, limit)); name == "free" && (!driver.IsNotApplied(err) || !strings.Contains(err.Error(), "memory")) {
 				t.Errorf("Acquire of %q on a full server: %v", name, err)
 			}
 		}
@@ -300,7 +300,7 @@ func TestHoldersOnAFullServer(t *testing.T) {
 	if outcome := renew(t, s, waiter); outcome != driver.Renewed {
 		t.Errorf("the renewal of the place: %v", outcome)
 	}
-	refuses(t, s, "name", 0, 0)
+	refuses(t, s, "name", 0)
 	release(t, s, waiter)
 	if server.Do("EXISTS", "lock:name", hashOf, endsOf) != "0" {
 		t.Error("something is left of the holders")
@@ -314,11 +314,11 @@ func TestGuardAndHolders(t *testing.T) {
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, &Options{RestartGuard: guard})
 	abstains(t, s, time.Now(), guard)
-	held := join(t, s, "name", time.Minute, driver.Shared, 0)
+	held := join(t, s, "name", time.Minute, driver.Shared)
 	waiter := enqueue(t, s, "name")
 	server.Do("DEL", s.guardKey()) // as after a loss of data
 	for _, name := range []string{"name", "free"} {
-		res, err := s.Acquire(t.Context(), sharing(name, time.Minute, driver.Shared, 0))
+		res, err := s.Acquire(t.Context(), sharing(name, time.Minute, driver.Shared))
 		if name == "free" && (err == nil || !strings.Contains(err.Error(), "RestartGuard")) || res.Granted {
 			t.Errorf("Acquire of %q: %+v, %v", name, res, err)
 		}
@@ -358,7 +358,7 @@ func TestReplicasAndHolders(t *testing.T) {
 		}
 	}
 	replica.Pause()
-	if res, err := s.Acquire(t.Context(), sharing("name", time.Minute, driver.Shared, 0)); err == nil || !strings.Contains(err.Error(), "0 replicas have confirmed") {
+	if res, err := s.Acquire(t.Context(), sharing("name", time.Minute, driver.Shared)); err == nil || !strings.Contains(err.Error(), "0 replicas have confirmed") {
 		t.Errorf("a hold that no replica has: %+v, %v", res, err)
 	}
 	rec, _, err := s.Lookup(t.Context(), "name")
@@ -396,8 +396,8 @@ func TestRightsForHolders(t *testing.T) {
 	limited := user("limited", rights...)
 	own := grant(t, limited, "name", time.Minute)
 	server.Do("DEL", "lock:name")
-	reader := join(t, all, "name", time.Minute, driver.Shared, 0)
-	if res := refuses(t, limited, "name", 0, 0); !isAbout(res.Held.Remaining, time.Minute) {
+	reader := join(t, all, "name", time.Minute, driver.Shared)
+	if res := refuses(t, limited, "name", 0); !isAbout(res.Held.Remaining, time.Minute) {
 		t.Errorf("the hold in the way is %+v", res.Held)
 	}
 	if renew(t, limited, own) != driver.RenewLost || release(t, limited, own) {
@@ -409,7 +409,7 @@ func TestRightsForHolders(t *testing.T) {
 	release(t, all, reader)
 	release(t, limited, grant(t, limited, "name", time.Minute))
 
-	needed := []string{"get", "set", "del", "time", "zadd", "zrange", "zrem", "zcard", "hset", "hsetnx", "hget", "hmget", "hdel", "hlen", "zscore", "pexpireat"}
+	needed := []string{"get", "set", "del", "time", "zadd", "zrange", "zrem", "zcard", "hset", "hget", "hmget", "hdel", "hlen", "zscore", "pexpireat"}
 	for _, missing := range needed {
 		others := slices.DeleteFunc(slices.Clone(needed), func(command string) bool { return command == missing })
 		s := user("without-"+missing, append(others, "getrange")...)
@@ -417,8 +417,8 @@ func TestRightsForHolders(t *testing.T) {
 			server.Do("FLUSHALL")
 			var second driver.AcquireRequest
 			if beside {
-				join(t, all, "name", time.Minute, 9, 3)
-				second = join(t, all, "name", time.Hour, 9, 3)
+				join(t, all, "name", time.Minute, 9)
+				second = join(t, all, "name", time.Hour, 9)
 			}
 			state := func() string {
 				rec, found, err := all.Lookup(t.Context(), "name")
@@ -426,7 +426,7 @@ func TestRightsForHolders(t *testing.T) {
 				return fmt.Sprint(found, err, rec.Token, len(rec.Others), left)
 			}
 			before := state()
-			if res, err := s.Acquire(t.Context(), sharing("name", 2*time.Hour, 9, 3)); err != nil && (state() != before || !driver.IsNotApplied(err)) {
+			if res, err := s.Acquire(t.Context(), sharing("name", 2*time.Hour, 9)); err != nil && (state() != before || !driver.IsNotApplied(err)) {
 				t.Errorf("without %s, beside others %v: %v, and %s became %s", missing, beside, err, before, state())
 			} else if err == nil && !res.Granted {
 				t.Errorf("without %s, beside others %v: %+v", missing, beside, res)
@@ -436,7 +436,7 @@ func TestRightsForHolders(t *testing.T) {
 			if !beside {
 				continue
 			}
-			refuses(t, all, "name", 9, 4)
+			refuses(t, all, "name", 2)
 			if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: second.Owner}); err != nil && state() != before {
 				t.Errorf("without %s: Release: %v, %v, and %s became %s", missing, ended, err, before, state())
 			}
@@ -454,9 +454,9 @@ func TestHoldersInACluster(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close(); _ = client.Close() })
 	for i := range 20 {
 		name := strconv.Itoa(i)
-		req := join(t, s, name, time.Minute, 2, 1)
-		join(t, s, name, time.Minute, 2, 1)
-		refuses(t, s, name, 2, 1)
+		req := join(t, s, name, time.Minute, 2)
+		join(t, s, name, time.Minute, 2)
+		refuses(t, s, name, 2)
 		release(t, s, req)
 		handed := queueOf(name)
 		if res := acquire(t, s, handed); !res.Queued {
@@ -501,7 +501,7 @@ func moveHolders(t *testing.T, cluster *servers.RedisCluster, client *redis.Clus
 	defer s.Close()
 	slot := int(slotOf(s.lockKey(name)))
 	from, to := masterOf(t, cluster, client, s.lockKey(name))
-	held, other := join(t, s, name, time.Minute, 2, 1), join(t, s, name, time.Minute, 2, 1)
+	held, other := join(t, s, name, time.Minute, 2), join(t, s, name, time.Minute, 2)
 	check := func(when string) {
 		t.Helper()
 		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: held.Owner, TTL: time.Minute}})
@@ -509,7 +509,7 @@ func moveHolders(t *testing.T, cluster *servers.RedisCluster, client *redis.Clus
 			t.Errorf("%s: Renew: %v, %v", when, outcomes, err)
 		}
 		for _, limit := range []int{0, 2} {
-			if res, err := s.Acquire(t.Context(), sharing(name, time.Minute, limit, 0)); err == nil && res.Granted {
+			if res, err := s.Acquire(t.Context(), sharing(name, time.Minute, limit)); err == nil && res.Granted {
 				t.Errorf("%s: Acquire with limit %d: %+v", when, limit, res)
 			}
 		}
@@ -555,6 +555,6 @@ func moveHolders(t *testing.T, cluster *servers.RedisCluster, client *redis.Clus
 	if !ended && !release(t, s, other) {
 		t.Error("a hold is lost by the move")
 	}
-	join(t, s, name, time.Minute, 2, 1)
-	refuses(t, s, name, 2, 1)
+	join(t, s, name, time.Minute, 2)
+	refuses(t, s, name, 2)
 }

@@ -16,13 +16,12 @@ import (
 //   - with a restart guard, its marker,
 //   - while a lock has a queue: a sorted set of the owners by their arrival, and a hash of their
 //     places: the end in ms, how their clients are notified, tokens, floor, and the public part of
-//     the hold; a hash of the owners that wait without a place; and, for all locks beside the
-//     counter, a sign that there may be a queue. A minute after its last entry each of them is gone.
+//     the hold; and, for all locks beside the counter, a sign that there may be a queue. A minute after its last entry each of them is gone.
 //
 // Holders that tolerate each other (driver.AcquireRequest.Limit) are in two other keys beside the
 // lock: a hash of the owners with what each hold is, and a sorted set of the owners by their ends.
 // The value of the lock is "shared:", and the number of this generation of holders, how many they
-// are, the sum of their weights, the end of the last of them, at which the key expires, and the end
+// are, how many of them are limited, the end of the last of them, at which the key expires, and the end
 // of the other two keys. The lock is the truth: without it, or with another value or generation,
 // these holders are over, and the first of the next generation deletes what is left of them.
 //

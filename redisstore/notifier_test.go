@@ -507,11 +507,6 @@ func TestKeysOfAQueue(t *testing.T) {
 	s := open(t, server.Addr, nil)
 	held := grant(t, s, "name", time.Hour)
 	waiter := enqueue(t, s, "name")
-	interest := queueOf("name")
-	interest.NoPlace = true
-	if res := acquire(t, s, interest); !res.Queued || res.First {
-		t.Errorf("Acquire with NoPlace: %+v", res)
-	}
 	rec, _, _ := s.Lookup(t.Context(), "name")
 	if rec.Waiting != 1 {
 		t.Errorf("%d waiters in the record, want 1", rec.Waiting)
@@ -521,14 +516,13 @@ func TestKeysOfAQueue(t *testing.T) {
 			t.Errorf("the list has %+v, %v", rec, err)
 		}
 	}
-	for _, key := range []string{"queue\x1flock:name", "places\x1flock:name", "interests\x1flock:name", "queues"} {
+	for _, key := range []string{"queue\x1flock:name", "places\x1flock:name", "queues"} {
 		left, _ := strconv.Atoi(server.Do("PTTL", "lock:\x1f"+key))
 		if time.Duration(left)*time.Millisecond < place-time.Second || left > int((place+time.Minute).Milliseconds()) {
 			t.Errorf("the key %q lasts for %d ms", key, left)
 		}
 	}
 	release(t, s, waiter)
-	release(t, s, interest)
 	value := server.Do("GET", "lock:name")
 	if !strings.HasPrefix(value, held.Owner+"\x1f\n") {
 		t.Errorf("a lock with a queue has the value %q, want it marked", value)
@@ -539,10 +533,6 @@ func TestKeysOfAQueue(t *testing.T) {
 	if renew(t, s, held) != driver.Renewed || server.Do("GET", "lock:name") == value {
 		t.Error("the mark is still there after a renewal")
 	}
-	notices := noticesOf(t, s)
-	acquire(t, s, interest)
-	release(t, s, held)
-	expect(t, notices, driver.Ask, interest)
 }
 
 // A lock that another kind of client has, or has freed, goes to the first in line by its claim, and

@@ -22,9 +22,8 @@ type call struct {
 	// of each, both, or none.
 	owner  string // with a line break; of breakScript the token, or ""
 	floor  int64
-	tokens int // how many tokens are requested; 0 means 1
-	limit  int // of the hold, and its weight, which is 1 at least for a limited one
-	weight int
+	tokens int    // how many tokens are requested; 0 means 1
+	limit  int    // of the hold
 	ms     int64  // TTL, or time to keep the name
 	wait   string // how to queue; of claimScript the time of a place
 	public string // the public part of the value: the holder, and the metadata on another line if there is any

@@ -40,16 +40,15 @@ func parseRecord(name string, reply []any) (driver.Record, error) {
 		rec.Remaining = time.Duration(min(left, maxMillis)) * time.Millisecond
 		rec.Until = time.UnixMilli(min(ends, lastMilli))
 	}
-	if kind == "held" || len(reply) > 7 {
+	if kind == "held" || len(reply) > 6 {
 		fillRecord(&rec, text)
 	}
-	if len(reply) > 7 {
+	if len(reply) > 6 {
 		limit, _ := reply[6].(int64)
-		weight, _ := reply[7].(int64)
-		rec.Limit, rec.Weight = int(limit), int(weight)
+		rec.Limit = int(limit)
 	}
-	if len(reply) > 8 {
-		others, _ := reply[8].([]any)
+	if len(reply) > 7 {
+		others, _ := reply[7].([]any)
 		for _, words := range others {
 			words, _ := words.([]any)
 			other, err := parseRecord(name, words)

@@ -215,7 +215,7 @@ func (s *Store) prepareCommand(r *scriptRun, inFull bool) {
 		own := [...]any{&c.owner, &c.floor}
 		switch {
 		case c.limit != 0:
-			own[1] = fmt.Sprintf("%d %d %d %d", c.floor, max(c.tokens, 1), c.limit, c.weight)
+			own[1] = fmt.Sprintf("%d %d %d", c.floor, max(c.tokens, 1), c.limit)
 		case c.tokens > 1:
 			own[1] = fmt.Sprintf("%d %d", c.floor, c.tokens)
 		}

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,15 +33,15 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 
 // mustSubscribe reports whether a request was not queued because the Store receives no notices.
 func (s *Store) mustSubscribe(req *driver.AcquireRequest, c *call, res driver.AcquireResult) bool {
-	return req.Queue > 0 && (!req.Claim || req.NoPlace) && !strings.Contains(c.wait, " ") && !res.Granted && s.guarantees.Fair
+	return req.Queue > 0 && !req.Claim && !strings.Contains(c.wait, " ") && !res.Granted && s.guarantees.Fair
 }
 
 func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 	switch err := checkOwner(req.Owner); {
 	case err != nil:
 		return nil, err
-	case req.Weight < 0 || req.Weight > max(req.Limit, 0) || req.Limit > driver.MaxLimit:
-		return nil, fmt.Errorf("%w: the weight is not between 0 and the limit, or the limit too large", driver.ErrInvalid)
+	case req.Limit > driver.MaxLimit:
+		return nil, fmt.Errorf("%w: the limit is too large", driver.ErrInvalid)
 	case req.Claim && !s.guarantees.Fair:
 		return nil, driver.ErrUnsupported
 	case req.Claim:
@@ -51,18 +50,12 @@ func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 		if req.Queue > 0 {
 			c.wait = strconv.FormatInt(ceilMillis(req.Queue), 10)
 		}
-		if req.NoPlace {
-			c.wait = cmp.Or(s.waitOf(req, c.tag), c.wait)
-		}
 		return c, nil
 	}
 	c := s.newOwnerCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL))
 	c.wait = s.waitOf(req, c.tag)
 	c.floor, c.tokens, c.public = req.Floor, min(req.Tokens, driver.MaxTokens), req.Holder
 	c.limit = max(req.Limit, driver.Shared)
-	if c.limit > 0 {
-		c.weight = max(req.Weight, 1)
-	}
 	if len(req.Metadata) > 0 {
 		metadata, err := json.Marshal(req.Metadata)
 		if err != nil {
@@ -83,11 +76,7 @@ func (s *Store) waitOf(req *driver.AcquireRequest, tag string) string {
 	if reach == "" {
 		return ""
 	}
-	kind := " q"
-	if req.NoPlace {
-		kind = " n"
-	}
-	return strconv.FormatInt(ceilMillis(req.Queue), 10) + kind + reach
+	return strconv.FormatInt(ceilMillis(req.Queue), 10) + " " + reach
 }
 
 // granted reads the reply of the acquire script.

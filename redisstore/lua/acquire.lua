@@ -7,7 +7,7 @@
 --       a guarded server abstains or 0, whether it keeps the name of a former history for
 --       that long (see guard.lua), and how many replicas are to confirm; owner with a line
 --       break and smallest token of each, with a space and how many tokens if several, and for a
---       hold that tolerates others with its limit and weight; TTL in
+--       hold that tolerates others with its limit; TTL in
 --       ms, how to queue (see enter in queue.lua) or nothing, and holder and metadata, of all
 --       or of each.
 -- Answers for each the token of a grant, as a number, or {'granted', token, how many} if
@@ -43,7 +43,7 @@ if redis.pcall('EXISTS', ahead, queues) ~= 0 then -- Without the right to EXISTS
     local base = string.sub(counter, 1, -8)
     for key = before + 1, #KEYS do
       local lock = KEYS[key]
-      lined[lock] = redis.pcall('EXISTS', base .. 'queue\31' .. lock, base .. 'interests\31' .. lock) ~= 0
+      lined[lock] = redis.pcall('EXISTS', base .. 'queue\31' .. lock) ~= 0
     end
   end
 end

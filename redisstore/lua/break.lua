@@ -21,12 +21,9 @@ local function breakHolders(lock, value, set, token)
   if set.last and not token then
     others = describe(value, lock)
     call('DEL', lock)
-    set = {weights = 0}
+    set = {slots = 0}
   end
   quietly(settle, lock, set)
-  if #owners > 0 or others then
-    quietly(notifyInterests, lock)
-  end
   return describeAll(broken) or others
 end
 
@@ -47,7 +44,7 @@ local function breakOne(lock, token)
     local kind = redis.pcall('TYPE', lock)
     return {'type', kind.ok or 'key of another type'}
   else
-    quietly(settle, lock, {weights = 0})
+    quietly(settle, lock, {slots = 0})
   end
   return words
 end

@@ -1,8 +1,7 @@
 -- Recognizes holds and places of their owners, and makes neither.
 --
 -- KEYS and the first argument: as for acquire.lua. ARGV: owner with a line break of each; TTL in ms
--- and how long a place lasts in ms, or how to wait without a place (see enter in queue.lua), of all
--- or of each. Answers for each what acquire.lua answers.
+-- and how long a place lasts in ms, of all or of each. Answers for each what acquire.lua answers.
 local function claim(lock, owner, ttl, wait)
   local value = redis.pcall('GET', lock)
   local token = again(value, lock, owner, ttl)
@@ -15,7 +14,7 @@ local function claim(lock, owner, ttl, wait)
   end
   local place = placeOf(lock, owner)
   if place then
-    extend(lock, owner, place, tonumber((string.match(wait, '^%d+'))))
+    extend(lock, owner, place, tonumber(wait))
   end
   if set then
     local granted, why = settle(lock, set, place and owner, tonumber(ttl))
@@ -32,14 +31,10 @@ local function claim(lock, owner, ttl, wait)
     end
     value = call('GET', lock)
   end
-  local queued = place
-  if value and not place and string.find(wait, ' n', 1, true) then
-    queued = pcall(enter, lock, owner, wait, {})
-  end
-  if value and queued then
+  if value and place then
     setMark(lock, value, true)
   end
-  return answer(value, lock, owner, queued)
+  return answer(value, lock, owner, place)
 end
 
 local answers, rest = {}, #KEYS - before + 2 -- here is the first TTL

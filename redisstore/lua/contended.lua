@@ -8,9 +8,9 @@ local function acquire(lock, owner, terms, ttl, wait, public)
   if token then
     return token
   end
-  local floor, tokens, more, weight = string.match(terms, '^(%d+) ?(%d*) ?(%-?%d*) ?(%d*)$')
+  local floor, tokens, limit = string.match(terms, '^(%d+) ?(%d*) ?(%-?%d*)$')
   local wish = {
-    floor = tonumber(floor), tokens = tonumber(tokens) or 1, limit = tonumber(more) or 0, weight = tonumber(weight) or 0, public = public,
+    floor = tonumber(floor), tokens = tonumber(tokens) or 1, limit = tonumber(limit) or 0, public = public,
   }
   local set, hold = find(lock, value, owner)
   if hold then

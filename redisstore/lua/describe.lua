@@ -8,7 +8,7 @@ local function publicOf(value)
 end
 
 -- holdersIn returns what the value of a lock says of holders that tolerate others (see
--- holders.lua): their generation, how many they are, the sum of their weights, the end of the last,
+-- holders.lua): their generation, how many they are, how many of them are limited, the end of the last,
 -- and how long their keys last. It returns nil if the lock has no such holders.
 local function holdersIn(value)
   if type(value) == 'string' then

@@ -1,7 +1,7 @@
 -- Functions for holders that tolerate each other. keys.go describes their keys.
 --
 -- The key of the lock is the truth. Its value has a number of this generation of holders, how many
--- they are, the sum of their weights, the end of the last of them, at which the key expires, and how
+-- they are, how many of them are limited, the end of the last of them, at which the key expires, and how
 -- long the other two keys last. It goes with the last holder that is released. What is left of a
 -- generation without that key is over. If holders are missing in the other keys, as after an
 -- eviction, the lock stays until its key expires.
@@ -23,17 +23,17 @@ local function defineHolders()
 
   -- lockOf returns the command that sets the key of a lock to the state of its holders.
   local function lockOf(lock, set)
-    local value = format('shared:%s %.0f %.0f %.0f %.0f', set.generation, set.count, set.weights, set.last, set.lasts)
+    local value = format('shared:%s %.0f %.0f %.0f %.0f', set.generation, set.count, set.slots, set.last, set.lasts)
     return {'SET', lock, value, 'PXAT', format('%.0f', set.last)}
   end
 
   -- readHold returns a hold or keep of a generation from its text, or nil if the text is none.
   local function readHold(text, generation)
-    local of, token, tokens, limit, weight, kept, public =
-      string.match(text or '', '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d)\n(.*)$')
+    local of, token, tokens, limit, kept, public =
+      string.match(text or '', '^(%d+) (%d+) (%d+) (%-?%d+) (%d)\n(.*)$')
     if of == generation then
       return {
-        token = tonumber(token), tokens = tonumber(tokens), limit = tonumber(limit), weight = tonumber(weight),
+        token = tonumber(token), tokens = tonumber(tokens), limit = tonumber(limit),
         kept = kept == '1', public = public,
       }
     end
@@ -41,7 +41,7 @@ local function defineHolders()
 
   local function textOf(hold, generation)
     local kept = hold.kept and 1 or 0
-    return generation .. format(' %.0f %.0f %.0f %.0f %d\n', hold.token, hold.tokens, hold.limit, hold.weight, kept) .. hold.public
+    return generation .. format(' %.0f %.0f %.0f %d\n', hold.token, hold.tokens, hold.limit, kept) .. hold.public
   end
 
   -- lastOf returns the end of the last holder, or nil if some holders are missing. It never fails.
@@ -63,12 +63,12 @@ local function defineHolders()
       redis.pcall('ZREM', ends, unpack(part))
       for _, text in ipairs(texts) do
         local hold = readHold(text, set.generation)
-        set.weights = set.weights - (hold and hold.weight or 0)
+        set.slots = set.slots - (hold and hold.limit > 0 and 1 or 0)
       end
     end
     if set.count == 0 then
       redis.pcall('DEL', lock, hash, ends)
-      set.generation, set.count, set.weights, set.last, set.lasts = nil, nil, 0, nil, nil
+      set.generation, set.count, set.slots, set.last, set.lasts = nil, nil, 0, nil, nil
     else
       set.last = lastOf(lock, set) or set.last
       redis.pcall(unpack(lockOf(lock, set)))
@@ -76,9 +76,9 @@ local function defineHolders()
   end
 
   -- stateOf returns the state of the holders of a lock, which it drops if they are over.
-  function stateOf(lock, generation, count, weights, last, lasts)
+  function stateOf(lock, generation, count, slots, last, lasts)
     local set = {
-      generation = generation, count = tonumber(count), weights = tonumber(weights), last = tonumber(last), lasts = tonumber(lasts),
+      generation = generation, count = tonumber(count), slots = tonumber(slots), last = tonumber(last), lasts = tonumber(lasts),
     }
     local _, ends = holderKeysOf(lock)
     local over = call('ZRANGE', ends, '-inf', format('(%.0f', ms), 'BYSCORE')
@@ -142,11 +142,11 @@ local function defineHolders()
   function stepsBeside(lock, owner, set, hold, till)
     local hash, ends = holderKeysOf(lock)
     local after = {
-      generation = set.generation or format('%.0f', hold.token), count = (set.count or 0) + 1, weights = set.weights + hold.weight,
+      generation = set.generation or format('%.0f', hold.token), count = (set.count or 0) + 1, slots = set.slots + (hold.limit > 0 and 1 or 0),
       last = math.max(set.last or 0, till), lasts = math.max(set.lasts or 0, till + 1000),
     }
     local steps = {}
-    if not set.last then
+    if not set.last and call('EXISTS', hash, ends) > 0 then -- of holders that are over
       steps[1] = {'DEL', hash, ends}
     end
     steps[#steps + 1] = {'HSET', hash, owner, textOf(hold, after.generation)}
@@ -180,10 +180,10 @@ local function defineHolders()
   end
 
   -- describeHold describes a hold or keep as describe does, with room for what answer adds, and with
-  -- its limit and weight.
+  -- its limit.
   local function describeHold(hold)
     local text = format('%.0f\n', hold.token) .. hold.public
-    return {hold.kept and 'kept' or 'held', hold.ends - ms, hold.ends, text, 0, 0, hold.limit, hold.weight}
+    return {hold.kept and 'kept' or 'held', hold.ends - ms, hold.ends, text, 0, 0, hold.limit}
   end
 
   -- allOf returns all holds and keeps of a lock with this value, oldest first, or nil if it has another
@@ -236,7 +236,7 @@ local function defineHolders()
     end
     local words = table.remove(all, 1)
     if words then
-      words[9] = all
+      words[8] = all
     end
     return words
   end
@@ -247,21 +247,21 @@ local function fits(set, terms)
   if not set.last then
     return true
   end
-  return not set.exclusive and terms.limit ~= 0 and (terms.limit < 0 or set.weights + terms.weight <= terms.limit)
+  return not set.exclusive and terms.limit ~= 0 and (terms.limit < 0 or set.slots < terms.limit)
 end
 
 -- holdersOf returns the state of the holders of a lock with this value, whose field `last` is nil if
 -- there are none; or nil if the lock has another kind of hold. It drops those that are over.
 local function holdersOf(lock, value)
   if not value then
-    return {weights = 0}
+    return {slots = 0}
   end
-  local generation, count, weights, last, lasts = holdersIn(value)
+  local generation, count, slots, last, lasts = holdersIn(value)
   if not generation or tonumber(last) < ms then
     return nil
   end
   defineHolders()
-  return stateOf(lock, generation, count, weights, last, lasts)
+  return stateOf(lock, generation, count, slots, last, lasts)
 end
 
 -- find returns the state of the holders of a lock with this value, as holdersOf does, and the hold or

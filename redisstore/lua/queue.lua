@@ -9,17 +9,17 @@ local aside = 4503599627370496 -- is added to the position of a place that was p
 local listening = {} -- what is known of the clients of places, by reach and id
 
 local function keysOf(lock)
-  return base .. 'queue\31' .. lock, base .. 'places\31' .. lock, base .. 'interests\31' .. lock
+  return base .. 'queue\31' .. lock, base .. 'places\31' .. lock
 end
 
 -- readPlace returns a place from its text, or nil if the text is none or the place is over.
 local function readPlace(text)
-  local ends, reach, id, tokens, floor, limit, weight, public =
-    string.match(text or '', '^(%d+) (%a)(%w+) (%d+) (%d+) ?(%-?%d*) ?(%d*)\n(.*)$')
+  local ends, reach, id, tokens, floor, limit, public =
+    string.match(text or '', '^(%d+) (%a)(%w+) (%d+) (%d+) ?(%-?%d*)\n(.*)$')
   if ends and tonumber(ends) > ms then
     return {
       ends = tonumber(ends), reach = reach, id = id, tokens = tonumber(tokens), floor = tonumber(floor),
-      limit = tonumber(limit) or 0, weight = tonumber(weight) or 0, public = public,
+      limit = tonumber(limit) or 0, public = public,
     }
   end
 end
@@ -27,7 +27,7 @@ end
 local function writePlace(places, owner, place)
   local head = format('%.0f %s%s %.0f %.0f', place.ends, place.reach, place.id, place.tokens, place.floor)
   if place.limit ~= 0 then
-    head = head .. format(' %.0f %.0f', place.limit, place.weight)
+    head = head .. format(' %.0f', place.limit)
   end
   call('HSET', places, owner, head .. '\n' .. place.public)
 end
@@ -135,20 +135,6 @@ local function notifyFirst(lock)
   end
 end
 
--- notifyInterests notifies the owners that wait without a place.
-local function notifyInterests(lock)
-  local _, _, interests = keysOf(lock)
-  local all = call('HGETALL', interests)
-  for i = 1, #all, 2 do
-    local ends, reach, id = string.match(all[i + 1], '^(%d+) (%a)(%w+)$')
-    if ends and tonumber(ends) > ms then
-      notify(lock, all[i], reach, id, 0, 0)
-    else
-      call('HDEL', interests, all[i])
-    end
-  end
-end
-
 -- setMark sets or clears the mark in a value of this package: it has the fast scripts leave the
 -- lock to those that look at the queue.
 local function setMark(lock, value, marked)
@@ -163,7 +149,7 @@ end
 -- may be, or beside the holders whose state is `set`. It returns the token and how many there are,
 -- or nil and why. Then the lock is as it was, or free.
 local function grant(lock, owner, wish, ends, set)
-  local queue, places, interests = keysOf(lock)
+  local queue, places = keysOf(lock)
   local last = tonumber(call('GET', counter) or 0)
   if not last then
     return nil, 'HOLDFAST the counter is not a number'
@@ -184,12 +170,12 @@ local function grant(lock, owner, wish, ends, set)
   local begin = now[1] .. '\n' .. now[2] .. '\n' .. wish.public
   local steps, after
   if wish.limit == 0 then
-    local others = call('ZCARD', queue) > (wish.ends and 1 or 0) or call('EXISTS', interests) > 0
+    local others = call('ZCARD', queue) > (wish.ends and 1 or 0)
     local value = string.sub(owner, 1, -2) .. (others and '\31\n' or '\n') .. format('%.0f', token) .. '\n' .. begin
     steps = {{'SET', lock, value, 'PXAT', format('%.0f', ends)}}
   else
     defineHolders()
-    local hold = {token = token, tokens = several, limit = wish.limit, weight = wish.weight, public = begin}
+    local hold = {token = token, tokens = several, limit = wish.limit, public = begin}
     steps, after = stepsBeside(lock, owner, set, hold, ends)
   end
   local own = #steps -- Those behind are not about the lock.
@@ -288,12 +274,11 @@ end
 -- free ends a hold or keep that tolerates no other. The lock goes to the next in line without having
 -- been free.
 local function free(lock)
-  local set = {weights = 0}
+  local set = {slots = 0}
   quietly(settle, lock, set)
   if not set.last then
     call('DEL', lock)
   end
-  quietly(notifyInterests, lock)
 end
 
 -- outlast makes keys last longer than a place with so much time left.
@@ -334,36 +319,29 @@ local function dropAside(lock)
   return call('ZRANGE', queue, format('(%.0f', aside), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 end
 
--- enter gives an owner a place at the end of the queue, or records its interest. `wait` is what
+-- enter gives an owner a place at the end of the queue. `wait` is what
 -- verbs.go makes of the request, and `wish` has what the hold needs.
 local function enter(lock, owner, wait, wish)
-  local left, kind, reach, id = string.match(wait, '^(%d+) (%a)(%a)(%w+)$')
+  local left, reach, id = string.match(wait, '^(%d+) (%a)(%w+)$')
   left = tonumber(left)
-  local queue, places, interests = keysOf(lock)
+  local queue, places = keysOf(lock)
   wish.ends, wish.reach, wish.id = ms + 1 + left, reach, id
-  if kind == 'n' then
-    local before = tonumber(string.match(call('HGET', interests, owner) or '', '^%d+')) or 0
-    call('HSET', interests, owner, format('%.0f %s%s', math.max(wish.ends, before), reach, id))
-    outlast(left, interests)
-    return
-  end
   local last = tonumber(call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or nil)
   if last and last >= aside then
     last = tonumber(dropAside(lock))
   end
   call('HGET', places, owner) -- If this and what admits a place are not allowed, it fails here.
   call('ZREM', queue, owner)
-  call('EXISTS', interests)
+  call('EXISTS', queue)
   writePlace(places, owner, wish)
   call('ZADD', queue, format('%.0f', math.max(clock, (last or 0) + 1)), owner)
   outlast(left, queue, places)
 end
 
--- leave removes the place of an owner, or its interest, and reports whether there was a place.
+-- leave removes the place of an owner, and reports whether there was a place.
 local function leave(lock, owner)
-  local queue, places, interests = keysOf(lock)
+  local queue, places = keysOf(lock)
   if not call('ZSCORE', queue, owner) then
-    redis.pcall('HDEL', interests, owner)
     return false
   end
   local place = readPlace(call('HGET', places, owner))

@@ -23,7 +23,6 @@ local function release(lock, owner, keep, seen)
   elseif own or keep ~= '0' and value == kept then
     call('SET', lock, kept, 'PX', keep)
     quietly(notifyFirst, lock)
-    quietly(notifyInterests, lock)
     return 1
   end
   local set, hold = find(lock, value, owner)
@@ -43,9 +42,6 @@ local function release(lock, owner, keep, seen)
     elseif hadPlace and describe(value, lock)[1] == 'foreign' then
       quietly(notifyFirst, lock) -- It has to try at intervals, and may not be the first until now.
     end
-  end
-  if ended then
-    quietly(notifyInterests, lock)
   end
   return (ended or hadPlace and keep == '0') and 1 or 0
 end

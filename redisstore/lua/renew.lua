@@ -12,8 +12,7 @@ local function renew(lock, arg, ttl, seen)
   local held = tokenOf(value, owner)
   if held and (token == '' or token == held) then
     prolong(lock, ttl)
-    local queue, _, interests = keysOf(lock)
-    if redis.pcall('EXISTS', queue, interests) == 0 then
+    if redis.pcall('EXISTS', (keysOf(lock))) == 0 then
       setMark(lock, value, false)
     end
     return 1
