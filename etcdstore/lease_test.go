@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -274,4 +275,31 @@ func TestStockOfLostLeases(t *testing.T) {
 	first := grant(t, s, req)
 	lose()
 	renewAll(t, s, []driver.RenewRequest{{Name: "short", Owner: "owner", TTL: time.Minute, Token: first.Token}})
+}
+
+// A lease that a request in doubt may still use is not given to another name, and one of another
+// process is not ended.
+func TestChangedLeaseInUse(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	c := dial(t, []*servers.Etcd{member})
+	s, other := New(c.Client, nil), open(t, member)
+	defer s.Close()
+	c.fault.Store(int32(drivertest.ReplyLost))
+	if _, err := s.Acquire(t.Context(), request("owner", 10*time.Second)); err == nil || driver.IsNotApplied(err) {
+		t.Fatalf("Acquire: %v, want it in doubt", err)
+	}
+	grant(t, s, request("owner", time.Minute))
+	second := request("owner", 10*time.Second)
+	second.Name = "second"
+	held := grant(t, s, second)
+	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); err != nil {
+		t.Error(err)
+	}
+	id := s.entries[[2]string{"second", "owner"}].lease.id
+	renewAll(t, other, []driver.RenewRequest{{Name: "second", Owner: "owner", TTL: time.Minute, Token: held.Token}})
+	other.group.Wait()
+	if resp, err := s.client.TimeToLive(t.Context(), id); err != nil || resp.TTL <= 0 {
+		t.Errorf("the lease of another process: %+v, %v", resp, err)
+	}
 }
