@@ -86,15 +86,6 @@ func (o *Options) functionPrefix() string {
 	return o.Table + "_"
 }
 
-// functionNames returns the names of the functions for this table.
-func (o *Options) functionNames() []string {
-	names := slices.Sorted(maps.Keys(signatures))
-	for i := range names {
-		names[i] = o.functionPrefix() + names[i]
-	}
-	return names
-}
-
 // placeholders replaces the placeholders of statements.
 func (o *Options) placeholders() *strings.Replacer {
 	pairs := []string{
