@@ -85,8 +85,7 @@
 // with the parameters of libpq (sslmode, target_session_attrs and so on), its environment
 // variables, and
 //
-//	keys            raw, hashtext, hashtextextended, with_advisory_lock or good_job:
-//	                the key scheme, default sha256
+//	keys            sha256, the default, or raw: see KeyScheme
 //	namespace       of the keys of sha256, default none
 //	tokens          Options.TokenSequence
 //	session_pooled  Options.SessionPooled, true or false

@@ -3,10 +3,7 @@ package advisory
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
-	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
@@ -47,16 +44,15 @@ func optionsFrom(own *url.URL) (*Options, error) {
 		MaxLocks:      query.Int("max_locks", 0),
 		MaxConns:      query.Int("max_conns", 0),
 		NoListen:      !query.Bool("listen", true),
-		Keys:          keySchemes[keys],
+		Keys:          RawKeys,
 	}
 	switch {
 	case query.Err() != nil:
 		return nil, query.Err()
 	case keys == "sha256":
 		opts.Keys = SHA256Keys(namespace)
-	case opts.Keys == nil:
-		return nil, fmt.Errorf("%w: parameter keys is none of sha256, %s", driver.ErrInvalid,
-			strings.Join(slices.Sorted(maps.Keys(keySchemes)), ", "))
+	case keys != "raw":
+		return nil, fmt.Errorf("%w: parameter keys is neither sha256 nor raw", driver.ErrInvalid)
 	case namespace != "":
 		return nil, fmt.Errorf("%w: only the keys of sha256 have a namespace", driver.ErrInvalid)
 	}
