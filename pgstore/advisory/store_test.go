@@ -227,7 +227,6 @@ func TestUnsupportedRequests(t *testing.T) {
 	for _, change := range []func(req *driver.AcquireRequest){
 		func(req *driver.AcquireRequest) { req.Claim = true },
 		func(req *driver.AcquireRequest) { req.Limit = 1 },
-		func(req *driver.AcquireRequest) { req.Weight = 1 },
 	} {
 		req := pgtest.Request("name", time.Minute)
 		change(&req)

@@ -21,9 +21,6 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	}
 	waits := req.Queue > 0 && !s.options.NoListen
 	queued := waits && s.prolongWaiter(key, &req)
-	if req.Claim {
-		return driver.AcquireResult{Queued: queued || waits && s.startWaiter(ctx, key, &req)}, nil
-	}
 	res, err := s.acquireNow(ctx, key, &req, queued)
 	if waits && !queued && err == nil && !res.Granted && s.startWaiter(ctx, key, &req) {
 		queued = true
@@ -90,9 +87,9 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) (K
 		return Key{}, err
 	case req.Detached:
 		return Key{}, fmt.Errorf("%w: an advisory lock ends with the session that holds it", driver.ErrUnsupported)
-	case req.Claim && !req.NoPlace:
+	case req.Claim:
 		return Key{}, fmt.Errorf("%w: an advisory lock has no queue in which an owner could have a place", driver.ErrUnsupported)
-	case req.Limit > 0 || req.Weight != 0:
+	case req.Limit > 0:
 		return Key{}, fmt.Errorf("%w: an advisory lock is exclusive or shared, and has no limit", driver.ErrUnsupported)
 	case req.Floor > driver.MaxToken:
 		return Key{}, fmt.Errorf("%w: no token above the floor is left", driver.ErrInvalid)

@@ -215,23 +215,6 @@ func TestCostOfWaiter(t *testing.T) {
 	other.mu.Unlock()
 }
 
-// A claim without a place takes nothing: its owner gets notices alone.
-func TestNoticesAlone(t *testing.T) {
-	t.Parallel()
-	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	s.firstSignalDelay = 0
-	req := pgtest.Request("name", time.Minute)
-	req.Claim, req.NoPlace = true, true
-	asks := asksOf(t, s, req.Owner)
-	for range 2 {
-		if res := attempt(t, s, req); res.Granted || !res.Queued {
-			t.Errorf("a claim of a free name without a place: %+v, want it queued", res)
-		}
-	}
-	release(t, s, grant(t, s, "name", time.Minute))
-	pgtest.Signaled(t, asks)
-}
-
 // A wait goes on when the connection that listens is lost, with its mark.
 func TestWaiterAfterLoss(t *testing.T) {
 	t.Parallel()
