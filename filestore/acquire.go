@@ -13,9 +13,6 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err := s.checkAcquire(ctx, &req); err != nil {
 		return driver.AcquireResult{}, err
 	}
-	if req.Claim {
-		return driver.AcquireResult{Queued: s.addWaiter(ctx, &req)}, nil
-	}
 	queued := req.Queue > 0 && s.watcher.isWaiting(req.Name, req.Owner) && s.addWaiter(ctx, &req)
 	res, err := s.attempt(ctx, &req)
 	if err == nil && !res.Granted && req.Queue > 0 && !queued {
@@ -117,10 +114,8 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) er
 		return err
 	}
 	switch {
-	case req.Claim && (!req.NoPlace || req.Queue <= 0):
+	case req.Claim:
 		return fmt.Errorf("%w: a claim, since the store keeps no queue", driver.ErrUnsupported)
-	case req.Weight < 0 || req.Weight > max(req.Limit, 0):
-		return fmt.Errorf("%w: the weight is not from 1 to the limit", driver.ErrInvalid)
 	case req.Limit > driver.MaxLimit:
 		return fmt.Errorf("%w: the limit is above %d", driver.ErrInvalid, driver.MaxLimit)
 	case req.Owner == "":
@@ -148,7 +143,7 @@ func (s *Store) grantHold(ctx context.Context, f *storeFile, req *driver.Acquire
 	if req.Limit != 0 {
 		rec.Limit = max(req.Limit, driver.Shared)
 		if rec.Limit > 0 {
-			rec.Weight = max(req.Weight, 1)
+			rec.Weight = 1
 		}
 	}
 	needsFlush, err := s.setTokens(ctx, &rec, req)

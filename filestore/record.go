@@ -57,7 +57,8 @@ type record struct {
 	// ends it.
 	Session string `json:"session,omitempty"`
 
-	// Limit and Weight are those of a shared or limited hold.
+	// Limit is that of a shared or limited hold. Weight is how many of the slots a limited hold
+	// takes: 1, or more in a record of an earlier version.
 	Limit  int `json:"limit,omitempty"`
 	Weight int `json:"weight,omitempty"`
 
@@ -97,7 +98,6 @@ func (r *record) publicRecord(h *host) driver.Record {
 		Remaining: remaining,
 		Kept:      r.State == stateKept,
 		Limit:     r.Limit,
-		Weight:    r.Weight,
 		Metadata:  shownMetadata(r.metadata()),
 	}
 }

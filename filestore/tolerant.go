@@ -231,7 +231,7 @@ func (s *Store) refusalOf(r *record, req *driver.AcquireRequest) refusal {
 func (s *Store) isInTheWay(
 	holds []*record, req *driver.AcquireRequest, isDead func(session string) bool,
 ) bool {
-	hash, weights := ownerHash(req.Owner), int64(max(req.Weight, 1))
+	hash, weights := ownerHash(req.Owner), int64(1)
 	now := s.host.frozen()
 	for _, e := range holds {
 		own := e.State == stateKept && e.Owner == hash
@@ -271,7 +271,7 @@ func (s *Store) holdInTheWay(r *record) driver.Record {
 // the waiter. Waiters repeat their requests often. So the time of one that is recorded already is
 // prolonged only when less than half of it is left.
 func (s *Store) mustRecordWaiter(r *record, req *driver.AcquireRequest, why refusal) bool {
-	if why != byTolerantHolds || req.Queue <= 0 || req.NoPlace {
+	if why != byTolerantHolds || req.Queue <= 0 {
 		return false
 	}
 	return !r.isWaiter(req.Owner, &s.host) || r.Tolerant.WaitsUntil-s.host.uptime() < req.Queue/2

@@ -9,9 +9,9 @@ import (
 )
 
 // limitedWaiter makes an owner of s wait, and returns its request.
-func limitedWaiter(t *testing.T, s *Store, limit, weight int) driver.AcquireRequest {
+func limitedWaiter(t *testing.T, s *Store, limit int) driver.AcquireRequest {
 	t.Helper()
-	req := limited("name", limit, weight)
+	req := limited("name", limit)
 	req.Queue = time.Hour
 	acquireQueued(t, s, req)
 	return req
@@ -22,17 +22,17 @@ func limitedWaiter(t *testing.T, s *Store, limit, weight int) driver.AcquireRequ
 func TestWatchOfOneOfSeveral(t *testing.T) {
 	dir := t.TempDir()
 	holder, waiter := openTest(t, dir), openTest(t, dir)
-	stays, goes := limited("name", 3, 1), limited("name", 3, 1)
+	stays, goes := limited("name", 3), limited("name", 3)
 	acquireAs(t, holder, stays, true)
 	acquireAs(t, holder, goes, true)
-	c := start(t, command("hold-limited", dir, "name", "3", "1"))
+	c := start(t, command("hold-limited", dir, "name", "3"))
 	c.number()
 	asks := asksFor(t, waiter, "name")
-	first := limitedWaiter(t, waiter, 3, 1)
+	first := limitedWaiter(t, waiter, 3)
 	released(t, holder, goes)
 	signaled(t, asks)
 	acquireAs(t, waiter, first, true)
-	second := limitedWaiter(t, waiter, 3, 1)
+	second := limitedWaiter(t, waiter, 3)
 	drainSignals(asks)
 	c.kill()
 	signaled(t, asks)
@@ -49,11 +49,11 @@ func TestWatchOfManyReaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		acquireAs(t, s, limited("name", driver.Shared, 0), true)
+		acquireAs(t, s, limited("name", driver.Shared), true)
 		stores = append(stores, s)
 	}
 	asks := asksFor(t, waiter, "name")
-	writer := limitedWaiter(t, waiter, 0, 0)
+	writer := limitedWaiter(t, waiter, 0)
 	for _, s := range stores {
 		if err := s.Session().Close(); err != nil { // as the kernel does for a dead process
 			t.Fatal(err)
@@ -70,11 +70,11 @@ func TestFewOfACrowdAreNotified(t *testing.T) {
 	holder, waiter := openTest(t, dir), openTest(t, dir)
 	var held, waiting []driver.AcquireRequest
 	for range 2 {
-		held = append(held, limited("name", 2, 1))
+		held = append(held, limited("name", 2))
 		acquireAs(t, holder, held[len(held)-1], true)
 	}
 	for range 50 {
-		waiting = append(waiting, limitedWaiter(t, waiter, 2, 1))
+		waiting = append(waiting, limitedWaiter(t, waiter, 2))
 	}
 	var mu sync.Mutex
 	asked := map[string]int{}
@@ -106,10 +106,10 @@ func TestFewOfACrowdAreNotified(t *testing.T) {
 func TestWatchOfAWaiterThatGivesUp(t *testing.T) {
 	dir := t.TempDir()
 	holder, first, second := openTest(t, dir), openTest(t, dir), openTest(t, dir)
-	acquireAs(t, holder, limited("name", driver.Shared, 0), true)
+	acquireAs(t, holder, limited("name", driver.Shared), true)
 	asks := asksFor(t, second, "name")
-	writer := limitedWaiter(t, first, 0, 0)
-	reader := limitedWaiter(t, second, driver.Shared, 0)
+	writer := limitedWaiter(t, first, 0)
+	reader := limitedWaiter(t, second, driver.Shared)
 	if ours, err := first.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: writer.Owner}); ours || err != nil {
 		t.Fatal(ours, err)
 	}

@@ -23,10 +23,10 @@ func init() {
 	roles["churn-limited"] = roleChurnLimited
 }
 
-// limited is a request of an owner of its own with a Limit and a Weight.
-func limited(name string, limit, weight int) driver.AcquireRequest {
+// limited is a request of an owner of its own with a Limit.
+func limited(name string, limit int) driver.AcquireRequest {
 	req := request(name, time.Hour)
-	req.Limit, req.Weight = limit, weight
+	req.Limit = limit
 	return req
 }
 
@@ -40,15 +40,14 @@ func acquireAs(tb testing.TB, s *Store, req driver.AcquireRequest, want bool) dr
 	return res
 }
 
-// roleHoldLimited holds a name with a limit and a weight, or waits for it, until its input ends.
+// roleHoldLimited holds a name with a limit, or waits for it, until its input ends.
 func roleHoldLimited(args []string) error {
 	limit, _ := strconv.Atoi(args[2])
-	weight, _ := strconv.Atoi(args[3])
 	s, err := New(args[0], nil)
 	if err != nil {
 		return err
 	}
-	req := limited(args[1], limit, weight)
+	req := limited(args[1], limit)
 	req.Queue = time.Hour
 	res, err := s.Acquire(context.Background(), req)
 	if err != nil {
@@ -64,11 +63,11 @@ func TestKilledReaders(t *testing.T) {
 	s := openTest(t, dir)
 	var readers []*child
 	for range 4 {
-		c := start(t, command("hold-limited", dir, "name", "-1", "0"))
+		c := start(t, command("hold-limited", dir, "name", "-1"))
 		c.number()
 		readers = append(readers, c)
 	}
-	own := limited("name", driver.Shared, 0)
+	own := limited("name", driver.Shared)
 	acquireAs(t, s, own, true)
 	readers[1].kill()
 	readers[2].kill()
@@ -92,43 +91,43 @@ func TestKilledReaders(t *testing.T) {
 func TestKilledShare(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
-	acquireAs(t, s, limited("name", 5, 2), true)
-	c := start(t, command("hold-limited", dir, "name", "5", "3"))
+	acquireAs(t, s, limited("name", 2), true)
+	c := start(t, command("hold-limited", dir, "name", "2"))
 	c.number()
-	acquireAs(t, s, limited("name", 5, 1), false)
+	acquireAs(t, s, limited("name", 2), false)
 	c.kill()
-	acquireAs(t, s, limited("name", 5, 4), false)
-	acquireAs(t, s, limited("name", 5, 3), true)
+	acquireAs(t, s, limited("name", 2), true)
+	acquireAs(t, s, limited("name", 2), false)
 }
 
 // A waiter keeps others out as long as its process lives, and no longer.
 func TestKilledWriter(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
-	reader := limited("name", driver.Shared, 0)
+	reader := limited("name", driver.Shared)
 	acquireAs(t, s, reader, true)
-	c := start(t, command("hold-limited", dir, "name", "0", "0"))
+	c := start(t, command("hold-limited", dir, "name", "0"))
 	if c.number() != 0 {
 		t.Fatal("a writer is granted the name beside a reader")
 	}
-	acquireAs(t, s, limited("name", driver.Shared, 0), false)
+	acquireAs(t, s, limited("name", driver.Shared), false)
 	acquireAs(t, s, reader, true)
 	released(t, s, reader)
-	if held := acquireAs(t, s, limited("name", driver.Shared, 0), false).Held; held.Remaining <= 0 {
+	if held := acquireAs(t, s, limited("name", driver.Shared), false).Held; held.Remaining <= 0 {
 		t.Errorf("the name that is kept for a writer is described as %+v", held)
 	}
 	if rec, found, err := s.Lookup(t.Context(), "name"); found || err != nil {
 		t.Errorf("Lookup: %+v, %v", rec, err)
 	}
 	c.kill()
-	acquireAs(t, s, limited("name", driver.Shared, 0), true)
+	acquireAs(t, s, limited("name", driver.Shared), true)
 }
 
 // Requests that a waiter repeats rewrite the record only when less than half of its time is left.
 func TestWaiterIsWrittenSeldom(t *testing.T) {
 	f := newFakeHost()
 	s := openTestOn(t, f.host(), t.TempDir())
-	acquireAs(t, s, limited("name", driver.Shared, 0), true)
+	acquireAs(t, s, limited("name", driver.Shared), true)
 	writer, writes, before := request("name", time.Hour), 0, ""
 	writer.Queue = 10 * time.Second
 	for range 60 {
@@ -141,21 +140,21 @@ func TestWaiterIsWrittenSeldom(t *testing.T) {
 			writes++
 		}
 		before = string(data)
-		acquireAs(t, s, limited("name", driver.Shared, 0), false)
+		acquireAs(t, s, limited("name", driver.Shared), false)
 		f.pass(time.Second)
 	}
 	if writes < 6 || writes > 10 {
 		t.Errorf("a waiter of a minute was written %d times, want once in 6 s", writes)
 	}
 	f.pass(10 * time.Second)
-	acquireAs(t, s, limited("name", driver.Shared, 0), true)
+	acquireAs(t, s, limited("name", driver.Shared), true)
 }
 
 // Versions without shared holds refuse a record with some: its number is that of a later format.
 func TestOlderVersionsRefuseTolerantRecords(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	for n := range 40 { // at last behind the page
-		acquireAs(t, s, limited("name", driver.Shared, 0), true)
+		acquireAs(t, s, limited("name", driver.Shared), true)
 		data, err := os.ReadFile(s.recordPath("name"))
 		if err != nil {
 			t.Fatal(err)
@@ -179,14 +178,14 @@ func TestManyHolders(t *testing.T) {
 	var reqs []driver.AcquireRequest
 	last := int64(0)
 	for i := range holders {
-		req := limited("name", holders, 0)
+		req := limited("name", holders)
 		if i%100 == 0 {
 			req.Metadata = map[string]string{"i": fmt.Sprint(i, "\x00")}
 		}
 		rises(t, "in a crowd", &last, acquireAs(t, s, req, true).Token)
 		reqs = append(reqs, req)
 	}
-	acquireAs(t, other, limited("name", holders, 0), false)
+	acquireAs(t, other, limited("name", holders), false)
 	rec, found, err := other.Lookup(t.Context(), "name")
 	if err != nil || !found || len(rec.Others) != holders-1 || rec.Others[499].Holder != reqs[500].Holder || rec.Others[99].Metadata["i"] != "100\ufffd" {
 		t.Fatalf("Lookup finds %d others, %v", len(rec.Others), err)
@@ -211,7 +210,7 @@ func TestKilledInACrowd(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
 	for range holders {
-		acquireAs(t, s, limited("name", driver.Shared, 0), true)
+		acquireAs(t, s, limited("name", driver.Shared), true)
 	}
 	for i := range 15 {
 		c := start(t, command("churn-limited", dir, "name"))
@@ -234,7 +233,7 @@ func roleChurnLimited(args []string) error {
 		return err
 	}
 	for {
-		req := limited(args[1], driver.Shared, 0)
+		req := limited(args[1], driver.Shared)
 		res, err := s.Acquire(context.Background(), req)
 		if err != nil || !res.Granted {
 			return fmt.Errorf("not granted: %w", err)
@@ -264,7 +263,7 @@ func TestCutShortBehindThePage(t *testing.T) {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		acquireAs(t, s, limited("name", driver.Shared, 0), true)
+		acquireAs(t, s, limited("name", driver.Shared), true)
 	}
 	if rec, _, err := s.Lookup(t.Context(), "name"); err != nil || len(rec.Others) != 39 {
 		t.Errorf("there are %d other holds, %v", len(rec.Others), err)
@@ -277,7 +276,7 @@ func TestPowerLossInACrowd(t *testing.T) {
 	s := openTestOn(t, f.host(), dir)
 	last := int64(0)
 	for range 40 {
-		rises(t, "before the loss", &last, acquireAs(t, s, limited("name", driver.Shared, 0), true).Token)
+		rises(t, "before the loss", &last, acquireAs(t, s, limited("name", driver.Shared), true).Token)
 	}
 	if err := os.Truncate(s.recordPath("name"), recordLimit+100); err != nil {
 		t.Fatal(err)
@@ -287,9 +286,8 @@ func TestPowerLossInACrowd(t *testing.T) {
 	f.reboot()
 	f.wall.Store(0)
 	s = openTestOn(t, f.host(), dir)
-	rises(t, "after the loss", &last, acquireAs(t, s, limited("name", 3, 0), true).Token)
-	acquireAs(t, s, limited("name", 3, 2), true)
-	acquireAs(t, s, limited("name", 3, 1), false)
+	rises(t, "after the loss", &last, acquireAs(t, s, limited("name", 1), true).Token)
+	acquireAs(t, s, limited("name", 1), false)
 }
 
 // A sweep drops the holds of dead processes beside those of others before it deletes their
@@ -297,8 +295,8 @@ func TestPowerLossInACrowd(t *testing.T) {
 func TestSweepOfTolerantHolds(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
-	acquireAs(t, s, limited("name", 3, 1), true)
-	c := start(t, command("hold-limited", dir, "name", "3", "2"))
+	acquireAs(t, s, limited("name", 2), true)
+	c := start(t, command("hold-limited", dir, "name", "2"))
 	c.number()
 	session := s.sessionPath(readRecord(t, s, "name").Tolerant.holds[1].Session)
 	c.kill()
@@ -306,8 +304,8 @@ func TestSweepOfTolerantHolds(t *testing.T) {
 	if _, err := os.Stat(session); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a dead session is left: %v", err)
 	}
-	acquireAs(t, s, limited("name", 3, 2), true)
-	acquireAs(t, s, limited("name", 3, 1), false)
+	acquireAs(t, s, limited("name", 2), true)
+	acquireAs(t, s, limited("name", 2), false)
 }
 
 // Damaged records with shared holds are errors that name the file.
@@ -325,13 +323,13 @@ func TestDamagedTolerantRecords(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := openTest(t, t.TempDir())
 			granted(t, s, "good", time.Hour)
-			acquireAs(t, s, limited("bad", driver.Shared, 0), true)
+			acquireAs(t, s, limited("bad", driver.Shared), true)
 			data, err := os.ReadFile(s.recordPath("bad"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			writeFile(t, s.recordPath("bad"), change(string(data)))
-			_, err = s.Acquire(t.Context(), limited("bad", driver.Shared, 0))
+			_, err = s.Acquire(t.Context(), limited("bad", driver.Shared))
 			wantError(t, err, driver.ErrCorrupt, s.recordPath("bad"))
 			useHostile(t, s)
 		})
@@ -347,11 +345,11 @@ func TestClockInACrowd(t *testing.T) {
 		h.uptime = func() time.Duration { count.Add(1); return uptime() }
 		s := openTestOn(t, h, t.TempDir())
 		for range holders {
-			acquireAs(t, s, limited("name", 200, 0), true)
+			acquireAs(t, s, limited("name", 200), true)
 		}
 		s.sweeps.Wait()
 		count.Store(0)
-		req := limited("name", 200, 0)
+		req := limited("name", 200)
 		acquireAs(t, s, req, true)
 		if outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}}); err != nil || outcomes[0] != driver.Renewed {
 			t.Fatal(outcomes, err)
@@ -396,9 +394,9 @@ func TestHoldsAreCountedFirst(t *testing.T) {
 func BenchmarkCrowd(b *testing.B) {
 	s := openTest(b, b.TempDir())
 	for range 1000 {
-		acquireAs(b, s, limited("name", driver.Shared, 0), true)
+		acquireAs(b, s, limited("name", driver.Shared), true)
 	}
-	req := limited("name", driver.Shared, 0)
+	req := limited("name", driver.Shared)
 	b.ReportAllocs()
 	for b.Loop() {
 		acquireAs(b, s, req, true)

@@ -412,7 +412,7 @@ func (s *Store) ownersToNotify(n *watchedName, rec *record) (owners []string) {
 			continue // It has just been granted the name.
 		}
 		switch why := s.refusalOf(rec, req); {
-		case why == byWaiter, why == byTolerantHolds && req.NoPlace:
+		case why == byWaiter:
 			continue
 		case why == notRefused && req.Limit != 0:
 			owners = append(owners, req.Owner)
@@ -425,7 +425,7 @@ func (s *Store) ownersToNotify(n *watchedName, rec *record) (owners []string) {
 				Boot: rec.Boot, Expires: math.MaxInt64,
 			}
 			if hold.Limit > 0 {
-				hold.Weight = max(req.Weight, 1)
+				hold.Weight = 1
 			}
 			rec.Tolerant.holds = append(rec.Tolerant.holds, hold)
 		case why == notRefused, s.mustRecordWaiter(rec, req, why):
