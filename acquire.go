@@ -56,7 +56,7 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, singleAtt
 	}
 	a := &acquireOp{
 		retryWaiter: retryWaiter{c: c, ctx: ctx, fullName: full, singleAttempt: singleAttempt},
-		name:        name, options: o.withDefaults(&c.options),
+		name:        name, options: c.withDefaults(o),
 	}
 	if err := c.checkCall(ctx, &a.options); err != nil {
 		return nil, opError("acquire", name, err)

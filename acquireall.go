@@ -63,7 +63,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, sin
 	}
 	m := &multiAcquire{
 		c: c, callerCtx: ctx, ctx: ctx, names: names, locks: make([]*Lock, len(names)),
-		options: o.withDefaults(&c.options), singleAttempt: singleAttempt,
+		options: c.withDefaults(o), singleAttempt: singleAttempt,
 	}
 	err := c.checkCall(ctx, &m.options)
 	if err == nil {

@@ -35,7 +35,8 @@ type Client struct {
 	inProcess      bool // the locks are in the memory of this process
 	holder         string
 	prefix         string
-	options        Options
+	ttl            time.Duration     // of locks whose Options have none
+	metadata       map[string]string // the same
 	backoff        Backoff
 	requestTimeout time.Duration
 	outage         time.Duration
@@ -92,7 +93,8 @@ func New(store driver.Store, config *Config) *Client {
 		inProcess:      guarantees.Scope == driver.ScopeProcess,
 		holder:         config.Holder,
 		prefix:         config.Prefix,
-		options:        config.Options,
+		ttl:            cmp.Or(config.TTL, DefaultTTL),
+		metadata:       maps.Clone(config.Metadata), // the caller may change the original
 		backoff:        config.Backoff.withDefaults(),
 		requestTimeout: config.RequestTimeout,
 		outage:         config.MaxOutage,

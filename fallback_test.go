@@ -25,7 +25,7 @@ func TestStoreThatFallsBack(t *testing.T) {
 			judge := &fallbackJudge{t: t, seed: seed, held: map[*holdfast.Lock]time.Time{}}
 			var group sync.WaitGroup
 			for i := range 5 {
-				c := holdfast.New(store, &holdfast.Config{Options: holdfast.Options{TTL: fallbackTTL}, LocalTurn: 3 * ms})
+				c := holdfast.New(store, &holdfast.Config{TTL: fallbackTTL, LocalTurn: 3 * ms})
 				for range 2 {
 					random := rand.New(rand.NewPCG(seed, uint64(i)+2))
 					group.Go(func() {

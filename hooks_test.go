@@ -49,7 +49,7 @@ func TestHooks(t *testing.T) {
 			}
 		}}
 		store := memstore.New()
-		c := open(t, store, &holdfast.Config{Hooks: hooks, Prefix: "p:", Options: holdfast.Options{TTL: 12 * time.Second}})
+		c := open(t, store, &holdfast.Config{Hooks: hooks, Prefix: "p:", TTL: 12 * time.Second})
 		other := open(t, store, &holdfast.Config{Holder: "other", Prefix: "p:"})
 		first := acquire(t, other, "a", nil)
 		go func() {
@@ -444,7 +444,7 @@ func TestContextOfStart(t *testing.T) {
 				return nil
 			})
 		}
-		c := open(t, store, &holdfast.Config{Options: holdfast.Options{NoRenew: true}, Hooks: holdfast.JoinHooks(
+		c := open(t, store, &holdfast.Config{Hooks: holdfast.JoinHooks(
 			holdfast.Hooks{}, holdfast.Hooks{Start: add(1)}, holdfast.Hooks{Start: add(2)},
 			holdfast.Hooks{Event: func(ctx context.Context, e holdfast.Event) {
 				if e.Op != "release" {
@@ -452,7 +452,7 @@ func TestContextOfStart(t *testing.T) {
 				}
 			}},
 		)})
-		lock := acquire(t, c, "a", &holdfast.Options{Wait: time.Minute, Detached: true})
+		lock := acquire(t, c, "a", &holdfast.Options{Wait: time.Minute, Detached: true, NoRenew: true})
 		check("Lock.Context", lock.Context())
 		ticket, err := lock.HandOver()
 		if err != nil {

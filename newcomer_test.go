@@ -55,29 +55,3 @@ func TestFirstMistakes(t *testing.T) {
 		t.Errorf("a hold of a foreign client: %s", text)
 	}
 }
-
-// Shared and Limit of a call win over Reentrant of the Config. Together in one call they are
-// refused.
-func TestReentrantByDefault(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		locks := holdfast.New(memstore.New(), &holdfast.Config{Options: holdfast.Options{Reentrant: true}})
-		defer locks.Close()
-		for name, o := range map[string]*holdfast.Options{"shared": {Shared: true}, "limited": {Limit: 2}, "plain": nil} {
-			first, err := locks.TryAcquire(t.Context(), name, o)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			second, err := locks.TryAcquire(t.Context(), name, o)
-			if err != nil {
-				t.Fatalf("%s, again: %v", name, err)
-			}
-			if joined := first.Token() == second.Token(); joined != (o == nil) {
-				t.Errorf("%s: the second joins the first: %v", name, joined)
-			}
-		}
-		if _, err := locks.TryAcquire(t.Context(), "x", &holdfast.Options{Shared: true, Reentrant: true}); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("both in one call: %v", err)
-		}
-	})
-}

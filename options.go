@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,12 +15,11 @@ import (
 // DefaultTTL is the TTL of a lock if neither Options nor Config set one.
 const DefaultTTL = 30 * time.Second
 
-// Options define how a lock is taken and held. The zero value, and nil, mean the defaults of the
-// Client's Config.
+// Options define how a lock is taken and held. The zero value, and nil, are good defaults.
 type Options struct {
 	// TTL is how long the store keeps the lock without a renewal: the time after which a crashed
 	// or unreachable holder is replaced. It does not limit how long the work takes, since locks
-	// are renewed. From driver.MinTTL (10 ms) to driver.MaxTTL (a year); 0 means DefaultTTL. A lock
+	// are renewed. From driver.MinTTL (10 ms) to driver.MaxTTL (a year); 0 means Config.TTL. A lock
 	// that was waited for in the queue of a store has a shorter lease until its first renewal, 5 s
 	// at most (Guarantees().Fair), unless NoRenew or Detached is set.
 	// Below a second, a busy machine or network may lose the lock.
@@ -42,8 +42,8 @@ type Options struct {
 	MaxHold time.Duration
 
 	// Metadata is shown to everybody with access to the store: at most driver.MaxMetadataEntries
-	// entries and driver.MaxMetadata bytes in all. Do not put secrets into it. On a store
-	// without Guarantees().Metadata the Client refuses it.
+	// entries and driver.MaxMetadata bytes in all. Do not put secrets into it. nil means
+	// Config.Metadata. On a store without Guarantees().Metadata the Client refuses it.
 	Metadata map[string]string
 
 	// NoRenew turns automatic renewal off: the holder calls Lock.Extend in time.
@@ -53,7 +53,7 @@ type Options struct {
 	// acquired with Reentrant too: it extends the hold and returns a Lock of its own with the
 	// same token. The lock is released when the last of them is released. The options of the
 	// first stay in force. Goroutines that share a hold do not exclude each other. It excludes
-	// Shared and Limit; as a default of the Config it does not apply to calls that set one of them.
+	// Shared and Limit.
 	Reentrant bool
 
 	// Detached makes a hold that outlives the process, on stores too that free the locks of a
@@ -88,11 +88,6 @@ type Options struct {
 	// the store. Between two attempts it waits for a pause of Config.Backoff, or until the holder's
 	// time ends if that is sooner: to bound the time, use Wait.
 	MaxAttempts int
-
-	// NoDefaults makes the other fields apply as they are, also where they are zero: of the
-	// Config's Options only TTL and Metadata apply. A package that builds a promise of its own on
-	// locks sets it, so that the promise does not depend on how the Client was configured.
-	NoDefaults bool
 }
 
 // Config defines how a Client works. The zero value, and nil, are good defaults.
@@ -106,9 +101,11 @@ type Config struct {
 	// on the way back, so that programs can share a store.
 	Prefix string
 
-	// Options are the defaults for those fields that are zero in the options
-	// of a call. Recipes, such as package election, use TTL and Metadata alone.
-	Options Options
+	// TTL is that of locks whose Options have none; 0 means DefaultTTL.
+	TTL time.Duration
+
+	// Metadata is that of locks whose Options have none (nil).
+	Metadata map[string]string
 
 	// Backoff paces the attempts of waiters where the store does not notify them.
 	Backoff Backoff
@@ -150,40 +147,16 @@ type Config struct {
 	Hooks Hooks
 }
 
-// withDefaults returns o with its zero fields set to the defaults.
-func (o *Options) withDefaults(defaults *Options) Options {
-	if o == nil {
-		o = &Options{}
+// withDefaults returns o with the defaults of the Client. A nil o is the zero value.
+func (c *Client) withDefaults(o *Options) Options {
+	merged := Options{}
+	if o != nil {
+		merged = *o
 	}
-	if o.NoDefaults {
-		defaults = &Options{TTL: defaults.TTL, Metadata: defaults.Metadata}
-	}
-	merged := *o
-	if merged.TTL == 0 {
-		merged.TTL = defaults.TTL
-	}
-	if merged.TTL == 0 {
-		merged.TTL = DefaultTTL
-	}
-	if merged.Wait == 0 {
-		merged.Wait = defaults.Wait
-	}
-	if merged.MinHold == 0 {
-		merged.MinHold = defaults.MinHold
-	}
-	if merged.MaxHold == 0 {
-		merged.MaxHold = defaults.MaxHold
-	}
+	merged.TTL = cmp.Or(merged.TTL, c.ttl)
 	if merged.Metadata == nil {
-		merged.Metadata = defaults.Metadata
-	}
-	if merged.MaxAttempts == 0 {
-		merged.MaxAttempts = defaults.MaxAttempts
-	}
-	merged.NoRenew = merged.NoRenew || defaults.NoRenew
-	merged.Reentrant = merged.Reentrant || defaults.Reentrant && merged.limit() == 0
-	merged.Detached = merged.Detached || defaults.Detached
-	if len(merged.Metadata) > 0 {
+		merged.Metadata = c.metadata
+	} else if len(merged.Metadata) > 0 {
 		merged.Metadata = maps.Clone(merged.Metadata) // the caller may change the original
 	}
 	return merged
@@ -267,15 +240,9 @@ func (c *Config) validate(holder string, guarantees driver.Guarantees) error {
 	if b := c.Backoff; b.Max > 0 && b.Min > b.Max {
 		return fmt.Errorf("%w: Backoff.Min %v is above Backoff.Max %v", ErrInvalid, b.Min, b.Max)
 	}
-	if c.Options.NoDefaults {
-		return fmt.Errorf("%w: Config.Options are the defaults, and cannot have NoDefaults", ErrInvalid)
-	}
-	if c.Options.limit() != 0 {
-		return fmt.Errorf("%w: Shared and Limit belong to a name, and cannot be in Config.Options", ErrInvalid)
-	}
-	defaults := c.Options.withDefaults(&Options{})
+	defaults := Options{TTL: cmp.Or(c.TTL, DefaultTTL), Metadata: c.Metadata}
 	if err := defaults.validate(guarantees); err != nil {
-		return fmt.Errorf("Config.Options: %w", err)
+		return fmt.Errorf("Config: %w", err)
 	}
 	return nil
 }

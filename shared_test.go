@@ -442,10 +442,6 @@ func TestInvalidLimits(t *testing.T) {
 			_, err := c.TryAcquire(ctx, "a", &o)
 			wantErr(t, err, holdfast.ErrInvalid)
 		}
-		for _, o := range []holdfast.Options{{Shared: true}, {Limit: 1}} {
-			_, err := open(t, memstore.New(), &holdfast.Config{Options: o}).TryAcquire(ctx, "a", nil)
-			wantErr(t, err, holdfast.ErrInvalid)
-		}
 		exclusive := open(t, exclusiveStore{memstore.New()}, nil)
 		for _, o := range []holdfast.Options{{Shared: true}, {Limit: 1}} {
 			_, err := exclusive.TryAcquire(ctx, "a", &o)

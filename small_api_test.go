@@ -179,13 +179,10 @@ func TestInvalidConfig(t *testing.T) {
 		"Backoff.Min":    {Backoff: holdfast.Backoff{Min: -1}},
 		"Backoff.Max":    {Backoff: holdfast.Backoff{Max: -1}},
 		"Min above Max":  {Backoff: holdfast.Backoff{Min: 2, Max: 1}},
-		"TTL":            {Options: holdfast.Options{TTL: 1}},
-		"Wait":           {Options: holdfast.Options{Wait: -1}},
-		"MinHold":        {Options: holdfast.Options{MinHold: -1}},
-		"Metadata":       {Options: holdfast.Options{Metadata: map[string]string{"": ""}}},
+		"TTL":            {TTL: 1},
+		"Metadata":       {Metadata: map[string]string{"": ""}},
 		"Holder":         {Holder: "a\nb"},
 		"Prefix":         {Prefix: "a\nb"},
-		"NoDefaults":     {Options: holdfast.Options{NoDefaults: true}},
 	} {
 		c := open(t, memstore.New(), &config)
 		_, lookup := c.Lookup(ctx, "a")
@@ -251,7 +248,7 @@ func TestPing(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context) {
-				c, store := faulty(t, &holdfast.Config{Prefix: "p:", Options: holdfast.Options{MinHold: time.Hour, Metadata: map[string]string{"k": "v"}}, Hooks: requestHooks(t)})
+				c, store := faulty(t, &holdfast.Config{Prefix: "p:", Metadata: map[string]string{"k": "v"}, Hooks: requestHooks(t)})
 				if test.op != "" {
 					store.Set(test.op, test.fault)
 				}

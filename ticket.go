@@ -170,14 +170,10 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 	if _, err := c.fullName(name); err != nil {
 		return nil, err
 	}
-	var options Options
-	if o != nil {
-		options = *o
-	}
-	if options.TTL == 0 {
+	options := c.withDefaults(o)
+	if o == nil || o.TTL == 0 {
 		options.TTL = fields.TTL
 	}
-	options = options.withDefaults(&c.options)
 	options.MinHold = max(options.MinHold, fields.Keep)
 	options.Detached, options.Reentrant = true, false
 	if err := c.checkCall(ctx, &options); err != nil {

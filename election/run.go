@@ -112,7 +112,7 @@ func (e *Election) campaign(
 			e.releaseLock(current)
 		}
 	}()
-	o := holdfast.Options{TTL: e.o.TTL, Metadata: e.o.Metadata, NoDefaults: true}
+	o := holdfast.Options{TTL: e.o.TTL, Metadata: e.o.Metadata}
 	err := e.locks.Do(ctx, e.name, &o, func(lockCtx context.Context) error {
 		current = e.beginTerm(lockCtx)
 		defer current.finish()

@@ -127,7 +127,7 @@ func (m *middleware) refuseRequest(w http.ResponseWriter, r *http.Request, err e
 
 // acquire takes the lock of a key, at once or within Options.Wait.
 func (m *middleware) acquire(ctx context.Context, key string, shared bool) (*holdfast.Lock, error) {
-	o := &holdfast.Options{TTL: m.o.TTL, Wait: m.o.Wait, Shared: shared, NoDefaults: true}
+	o := &holdfast.Options{TTL: m.o.TTL, Wait: m.o.Wait, Shared: shared}
 	if o.Wait == 0 {
 		return m.locks.TryAcquire(ctx, key, o)
 	}

@@ -175,7 +175,7 @@ func (t *task) execute(ctx context.Context, work func(context.Context) error) (R
 
 // acquire takes the lock of the job, at once or within Options.Wait.
 func (t *task) acquire(ctx context.Context) (*holdfast.Lock, error) {
-	o := &holdfast.Options{TTL: t.o.TTL, Wait: t.o.Wait, MaxHold: t.o.MaxHold, Metadata: t.o.Metadata, NoDefaults: true}
+	o := &holdfast.Options{TTL: t.o.TTL, Wait: t.o.Wait, MaxHold: t.o.MaxHold, Metadata: t.o.Metadata}
 	if o.Wait == 0 {
 		return t.locks.TryAcquire(ctx, t.job, o)
 	}

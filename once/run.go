@@ -47,7 +47,7 @@ func (t *task) placeMark(ctx context.Context) error {
 		return nil // no call can need the mark any more
 	}
 	keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
-	mark, err := t.locks.TryAcquire(ctx, t.markName, &holdfast.Options{TTL: keep, MinHold: keep, NoRenew: true, NoDefaults: true})
+	mark, err := t.locks.TryAcquire(ctx, t.markName, &holdfast.Options{TTL: keep, MinHold: keep, NoRenew: true})
 	if err != nil {
 		return err
 	}

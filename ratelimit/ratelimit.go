@@ -90,7 +90,7 @@ func (l *Limiter) Take(ctx context.Context, key string) error {
 	if err := l.validate(); err != nil {
 		return fmt.Errorf("ratelimit: %q: %w", key, err)
 	}
-	options := &holdfast.Options{TTL: shareTTL, NoRenew: true, NoDefaults: true}
+	options := &holdfast.Options{TTL: shareTTL, NoRenew: true}
 	if l.n > 1 {
 		options.Limit = l.n
 	}

@@ -34,7 +34,7 @@ type recordedClient struct {
 
 // openClient opens the store.
 func (c *sharedClient) openClient(ctx context.Context, number int) (*recordedClient, error) {
-	config := &holdfast.Config{Options: holdfast.Options{TTL: c.config.TTL}}
+	config := &holdfast.Config{TTL: c.config.TTL}
 	opened, err := c.openStore(ctx, c.config.Stores, config)
 	if err != nil {
 		return nil, err
