@@ -116,7 +116,7 @@ func (a *acquireOp) run() (*Lock, error) {
 			lock, err = a.acquireAsHead()
 		case w.passed != nil:
 			if err = a.ctx.Err(); err != nil {
-				c.activeCalls.Go(w.passed.first.lock.discard)
+				c.activeCalls.Go(func() { _ = w.passed.first.lock.Release() })
 			} else {
 				lock = w.passed.first.newLock()
 			}
@@ -267,7 +267,6 @@ func (a *acquireOp) leaveQueue(l *lease, err error) error {
 		return err
 	}
 	l.endPlace()
-	l.discarded.Store(true)
 	if _, held := a.lastErr.(*HeldError); held || a.ctx.Err() != nil {
 		a.c.recordAnswer(a.head.queue, nil, 0) // the release below will show the state
 	}
@@ -380,7 +379,7 @@ func (a *acquireOp) joinLease(l *lease) (*Lock, error) {
 			err = a.waitOutage(sent, err)
 		}
 		if err != nil {
-			h.lock.discard() // the caller gets err
+			_ = h.lock.Release() // the caller gets err
 			return nil, err
 		}
 	}

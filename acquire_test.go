@@ -352,8 +352,6 @@ func TestInvalidArguments(t *testing.T) {
 		"TTL tiny":          {TTL: 1},
 		"TTL of 100 years":  {TTL: 100 * 365 * 24 * time.Hour},
 		"Wait negative":     {Wait: -1},
-		"MinHold negative":  {MinHold: -1},
-		"MinHold too long":  {MinHold: driver.MaxTTL + 1},
 		"MaxHold negative":  {MaxHold: -1},
 		"MaxHold too short": {MaxHold: driver.MinTTL - 1},
 		"attempts negative": {MaxAttempts: -1},

@@ -24,9 +24,8 @@ import (
 // while it holds a greater one. A lock that is lost while AcquireAll waits for others is acquired
 // anew.
 //
-// The options are those of each lock. MinHold and MaxHold count from the grant of each;
-// MaxAttempts counts for each wait; NoRenew begins when all are held, and until then they are
-// renewed. The names must differ, and there must be at least one ([ErrInvalid]).
+// The options are those of each lock. MaxHold counts from the grant of each; MaxAttempts counts for
+// each wait; NoRenew begins when all are held, and until then they are renewed. The names must differ, and there must be at least one ([ErrInvalid]).
 //
 // When ctx ends, AcquireAll returns as Acquire does, and goes on releasing in the background.
 //
@@ -182,7 +181,7 @@ func (m *multiAcquire) discardLost() error {
 			continue
 		}
 		errs[i] = opError("acquire", l.Name(), l.Err())
-		l.discard()
+		_ = l.Release() // the caller gets errs
 		m.locks[i] = nil
 	}
 	return firstError(errs)
@@ -193,7 +192,7 @@ func (m *multiAcquire) discardFrom(from int) {
 	locks := m.locks[from:]
 	m.c.forEachLock(len(locks), func(i int) {
 		if locks[i] != nil {
-			locks[i].discard()
+			_ = locks[i].Release() // it goes on in the background
 			locks[i] = nil
 		}
 	})

@@ -119,26 +119,6 @@ func TestCancelledAcquireAll(t *testing.T) {
 	}
 }
 
-// What was never handed to the caller does not count for MinHold, even if it was
-// lost meanwhile and the store still has it.
-func TestMinHoldOfWhatIsRetaken(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		other := open(t, store.Store, nil)
-		lock := acquire(t, other, "b", nil)
-		store.Set(faultstore.Renew, faultstore.LoseReply) // so that it is lost here, and not there
-		time.AfterFunc(time.Minute, func() {
-			store.Set(faultstore.Renew, nil)
-			lock.Release()
-		})
-		began := time.Now()
-		releaseAll(t, acquireAll(t, c, abc, &holdfast.Options{MinHold: time.Hour}))
-		if took := time.Since(began); took > 2*time.Minute {
-			t.Errorf("took %v: what was lost was kept", took)
-		}
-	})
-}
-
 func TestClosedWhileASetIsWaitedFor(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)

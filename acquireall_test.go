@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,9 +93,9 @@ func TestTryAcquireAllTakesAllOrNothing(t *testing.T) {
 				c = open(t, store.Store, nil)
 			}
 			lock := acquire(t, other, "b", nil)
-			_, err := c.TryAcquireAll(ctx, abc, &holdfast.Options{MinHold: time.Hour})
+			_, err := c.TryAcquireAll(ctx, abc, nil)
 			wantErr(t, err, holdfast.ErrHeld)
-			free(t, c, "a") // in spite of MinHold
+			free(t, c, "a")
 			free(t, c, "c")
 			release(t, lock)
 			set, err := c.TryAcquireAll(ctx, abc, nil)
@@ -260,24 +259,12 @@ func TestNoRenewBeginsWhenAllAreHeld(t *testing.T) {
 	})
 }
 
-func TestMinHoldOfASet(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		releaseAll(t, acquireAll(t, c, abc, &holdfast.Options{MinHold: time.Hour}))
-		for _, name := range abc {
-			if rec, err := c.Lookup(ctx, name); err != nil || !rec.Kept {
-				t.Errorf("%q after the release: %+v, %v, want it kept", name, rec, err)
-			}
-		}
-	})
-}
-
 // A reentrant set joins what its Client has, and leaves it alone when it fails.
 func TestReentrantSet(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
 		c, other := open(t, store, nil), open(t, store, nil)
-		re := &holdfast.Options{Reentrant: true, MinHold: time.Hour}
+		re := &holdfast.Options{Reentrant: true}
 		outer := acquire(t, c, "a", re)
 		lock := acquire(t, other, "c", nil)
 		_, err := c.TryAcquireAll(ctx, abc, re)
@@ -350,30 +337,4 @@ func secondStore(t *testing.T, s driver.Store) driver.Store {
 	}
 	t.Cleanup(func() { second.Close() })
 	return second
-}
-
-// A set that is given up frees a lock before MinHold only if nobody has used it: a reentrant
-// acquisition may have joined it meanwhile.
-func TestMinHoldOfAJoinedLockOfASet(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
-		foreign := acquire(t, other, "b", nil)
-		o := &holdfast.Options{Reentrant: true, MinHold: time.Hour}
-		waiting, cancel := context.WithCancel(ctx)
-		var group sync.WaitGroup
-		group.Go(func() {
-			_, err := c.AcquireAll(waiting, []string{"a", "b"}, o)
-			wantErr(t, err, context.Canceled)
-		})
-		synctest.Wait()
-		release(t, acquire(t, c, "a", o))
-		cancel()
-		group.Wait()
-		synctest.Wait()
-		if rec, err := other.Lookup(ctx, "a"); err != nil || !rec.Kept {
-			t.Errorf("after a hold with MinHold: %+v, %v, want it kept", rec, err)
-		}
-		release(t, foreign)
-	})
 }

@@ -61,14 +61,14 @@ func ExampleClient_TryAcquire() {
 	// Output: held by replica-1
 }
 
-// A function that runs at most once a minute, however many replicas call it.
-func ExampleOptions_minHold() {
+// Work that runs at most once a minute, however many replicas try.
+func ExampleLock_ReleaseKeep() {
 	ctx := context.Background()
 	locks := holdfast.New(memstore.New(), nil)
 	defer locks.Close()
 
 	for range 3 {
-		lock, err := locks.TryAcquire(ctx, "cleanup", &holdfast.Options{MinHold: time.Minute})
+		lock, err := locks.TryAcquire(ctx, "cleanup", nil)
 		if errors.Is(err, holdfast.ErrHeld) {
 			fmt.Println("not yet")
 			continue
@@ -77,7 +77,7 @@ func ExampleOptions_minHold() {
 			log.Fatal(err)
 		}
 		fmt.Println("cleaning up")
-		lock.Release()
+		lock.ReleaseKeep(time.Minute)
 	}
 	// Output:
 	// cleaning up

@@ -102,25 +102,6 @@ func TestAdoptedLock(t *testing.T) {
 	})
 }
 
-// What is left of MinHold goes along.
-func TestMinHoldIsHandedOver(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		first, second := open(t, store, nil), open(t, store, nil)
-		lock := acquire(t, first, "a", &holdfast.Options{Detached: true, MinHold: time.Hour})
-		time.Sleep(20 * time.Minute)
-		ticket, err := lock.HandOver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		release(t, adopt(t, second, ticket, nil))
-		rec, err := second.Lookup(ctx, "a")
-		if err != nil || !rec.Kept || rec.Remaining != 40*time.Minute {
-			t.Errorf("%+v, %v, want it kept for 40 minutes", rec, err)
-		}
-	})
-}
-
 // Neither a waiter of the same Client nor the one who is about to adopt is in the
 // other's way.
 func TestAdoptBesideAWaiter(t *testing.T) {

@@ -138,8 +138,7 @@ const (
 	// released.
 	EventReleased
 
-	// EventKept: as EventReleased, and the name stays taken for Left: see Options.MinHold and
-	// Lock.ReleaseKeep.
+	// EventKept: as EventReleased, and the name stays taken for Left: see Lock.ReleaseKeep.
 	EventKept
 
 	// EventHandedOver: the hold goes on elsewhere by a ticket, and has ended here; Token, Held.

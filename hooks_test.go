@@ -147,17 +147,6 @@ func TestEventsOfEachWay(t *testing.T) {
 				t.Error(err)
 			}
 		}, []string{"acquire a", "acquired token", "kept token left 1m0s"}},
-		"kept by MinHold": {func(t *testing.T, _ context.Context, s setting) {
-			lock := acquire(t, s.c, "a", &holdfast.Options{MinHold: time.Minute})
-			time.Sleep(19 * time.Second)
-			release(t, lock)
-			lock = acquire(t, s.c, "b", &holdfast.Options{MinHold: time.Second})
-			time.Sleep(time.Second)
-			release(t, lock)
-		}, []string{
-			"acquire a", "acquired token", "renewed token left 19.698s of 30s", "kept token left 41s held 19s",
-			"acquire b", "acquired token", "released token held 1s",
-		}},
 		"handed over and adopted": {func(t *testing.T, _ context.Context, s setting) {
 			ticket, err := acquire(t, s.c, "a", &holdfast.Options{Detached: true}).HandOver()
 			if err != nil {

@@ -14,50 +14,44 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// TestReleaseKeep: the name stays taken from the call on, for as long as that
-// says or MinHold does, also if the answer is lost.
+// The name stays taken for the given time, counted from the call, also if the answer is lost.
 func TestReleaseKeep(t *testing.T) {
-	for name, test := range map[string]struct {
-		minHold time.Duration
-		fault   faultstore.Fault
-		want    time.Duration
-	}{
-		"plain":        {want: 5 * time.Second},
-		"min hold":     {minHold: 10 * time.Second, want: 8 * time.Second},
-		"lost reply":   {fault: faultstore.LoseReply, want: 5 * time.Second},
-		"less minimum": {minHold: time.Second, want: 5 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := faultstore.Wrap(memstore.New())
-				defer store.Close()
-				locks, other := holdfast.New(store, nil), holdfast.New(store, nil)
-				defer locks.Close()
-				defer other.Close()
-				lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{MinHold: test.minHold})
-				if err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(2 * time.Second)
-				if test.fault != nil {
-					store.Once(faultstore.Release, test.fault)
-				}
-				began := time.Now()
-				if err := lock.ReleaseKeep(5 * time.Second); err != nil {
-					t.Error(err)
-				}
-				if err := lock.Err(); err != holdfast.ErrReleased {
-					t.Errorf("Err: %v", err)
-				}
-				if _, err := other.Acquire(t.Context(), "name", nil); err != nil {
-					t.Fatal(err)
-				}
-				if kept := time.Since(began); kept < test.want || kept > test.want+time.Second {
-					t.Errorf("kept for %v, want %v", kept, test.want)
-				}
-			})
+	for name, fault := range map[string]faultstore.Fault{"plain": nil, "lost reply": faultstore.LoseReply} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			store := faultstore.Wrap(memstore.New())
+			lock := acquire(t, open(t, store, nil), "name", nil)
+			time.Sleep(2 * time.Second)
+			if fault != nil {
+				store.Once(faultstore.Release, fault)
+			}
+			began := time.Now()
+			if err := lock.ReleaseKeep(5 * time.Second); err != nil {
+				t.Error(err)
+			}
+			if err := lock.Err(); err != holdfast.ErrReleased {
+				t.Errorf("Err: %v", err)
+			}
+			acquire(t, open(t, store, nil), "name", nil)
+			if kept := time.Since(began); kept < 5*time.Second || kept > 6*time.Second {
+				t.Errorf("%s: kept for %v, want 5s", name, kept)
+			}
 		})
 	}
+}
+
+// The name is kept also after MaxHold has ended the hold.
+func TestKeepOutlastsMaxHold(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		lock := acquire(t, c, "a", &holdfast.Options{MaxHold: time.Minute})
+		<-lock.Context().Done()
+		wantErr(t, lock.ReleaseKeep(time.Hour), holdfast.ErrMaxHold)
+		time.Sleep(time.Hour - time.Second)
+		_, err := c.TryAcquire(ctx, "a", nil)
+		wantErr(t, err, holdfast.ErrHeld)
+		time.Sleep(2 * time.Second)
+		free(t, c, "a")
+	})
 }
 
 // TestReleaseKeepRefuses what it cannot keep, and never says that a name is kept
@@ -109,27 +103,17 @@ func TestReleaseKeepRefuses(t *testing.T) {
 // A keep is not confirmed if the hold has ended before a release was applied: the first request is
 // lost, and the lease ends before the second.
 func TestKeepAfterTheEnd(t *testing.T) {
-	for name, minHold := range map[string]time.Duration{"ReleaseKeep": 0, "MinHold": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				memory := memstore.New()
-				store := faultstore.Wrap(memory)
-				c, other := open(t, store, nil), open(t, memory, nil)
-				lock := acquire(t, c, "name", &holdfast.Options{MinHold: minHold})
-				store.Set(faultstore.Renew, faultstore.Hang)
-				time.Sleep(28 * time.Second)
-				store.Once(faultstore.Release, faultstore.Hang)
-				end := lock.Release
-				if minHold == 0 {
-					end = func() error { return lock.ReleaseKeep(time.Hour) }
-				}
-				if err := end(); !errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrTaken) {
-					t.Errorf("%s: %v, want ErrLost, since the name is not kept", name, err)
-				}
-				release(t, acquire(t, other, "name", nil))
-			})
-		})
-	}
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		memory := memstore.New()
+		store := faultstore.Wrap(memory)
+		c, other := open(t, store, nil), open(t, memory, nil)
+		lock := acquire(t, c, "name", nil)
+		store.Set(faultstore.Renew, faultstore.Hang)
+		time.Sleep(28 * time.Second)
+		store.Once(faultstore.Release, faultstore.Hang)
+		wantErr(t, lock.ReleaseKeep(time.Hour), holdfast.ErrLost, holdfast.ErrTaken)
+		release(t, acquire(t, other, "name", nil))
+	})
 }
 
 // A keep whose answer came late, and that is over by then, was kept.
@@ -149,43 +133,8 @@ func TestKeepIsOver(t *testing.T) {
 	})
 }
 
-// A notice of a grant that comes after MaxHold has ended the hold does not end what MinHold keeps.
-func TestLateNoticeAfterMaxHold(t *testing.T) {
-	for _, delay := range []time.Duration{0, 2 * time.Second} {
-		virtual(t, func(t *testing.T, ctx context.Context) {
-			store := faultstore.Wrap(memstore.New())
-			a, b, other := open(t, store.Store, nil), open(t, store, nil), open(t, store.Store, nil)
-			first := acquire(t, a, "a", nil)
-			got := make(chan *holdfast.Lock)
-			go func() { got <- acquire(t, b, "a", &holdfast.Options{MaxHold: 100 * ms, MinHold: 20 * time.Second}) }()
-			synctest.Wait()
-			store.Once(faultstore.Notice, faultstore.Delay(delay))
-			release(t, first)
-			lock := <-got
-			granted := time.Now()
-			<-lock.Context().Done()
-			time.Sleep(time.Second)
-			_ = lock.Release() // It is lost.
-			time.Sleep(time.Second)
-			if got, err := other.TryAcquire(ctx, "a", nil); err == nil {
-				t.Errorf("the notice is late by %v, and the name free %v after the grant, want 20s", delay, time.Since(granted))
-				release(t, got)
-			}
-		})
-	}
-}
-
 // Nor does one that comes, after an outage, before the Release that keeps the name.
 func TestLateNoticeAfterAnOutage(t *testing.T) {
-	t.Run("MinHold", func(t *testing.T) {
-		lateNoticeAfterAnOutage(t, 20*time.Second, (*holdfast.Lock).Release)
-	})
-	t.Run("ReleaseKeep", func(t *testing.T) {
-		lateNoticeAfterAnOutage(t, 0, func(l *holdfast.Lock) error { return l.ReleaseKeep(20 * time.Second) })
-	})
-}
-
-func lateNoticeAfterAnOutage(t *testing.T, minHold time.Duration, end func(*holdfast.Lock) error) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		mem := memstore.New()
 		store := &cutOff{Store: mem, up: make(chan struct{})}
@@ -194,14 +143,14 @@ func lateNoticeAfterAnOutage(t *testing.T, minHold time.Duration, end func(*hold
 		first := acquire(t, a, "a", nil)
 		got := make(chan *holdfast.Lock, 1)
 		go func() {
-			lock := acquire(t, b, "a", &holdfast.Options{TTL: 30 * time.Second, MinHold: minHold})
+			lock := acquire(t, b, "a", &holdfast.Options{TTL: 30 * time.Second})
 			store.set(true)
 			got <- lock
 		}()
 		time.Sleep(time.Second)
 		release(t, first)
 		lock := <-got
-		if err := end(lock); !errors.Is(err, holdfast.ErrUnavailable) {
+		if err := lock.ReleaseKeep(20 * time.Second); !errors.Is(err, holdfast.ErrUnavailable) {
 			t.Errorf("Release in an outage: %v", err)
 		}
 		time.Sleep(2 * time.Second)

@@ -33,7 +33,6 @@ type lease struct {
 	deadline     atomic.Int64  // until when the holder may rely on it, a reading of the clock
 	latestExpiry atomic.Int64  // until when the store may keep it at most; never before deadline
 	keepUntil    atomic.Int64  // until when ReleaseKeep keeps the name, a reading of the clock; 0 if not
-	discarded    atomic.Bool   // no caller has used it, so that MinHold does not count
 
 	// Client.mu guards the fields from here to endEvent. Of endReason, it guards the
 	// changes.
@@ -47,7 +46,6 @@ type lease struct {
 	confirmedAt   time.Duration         // when the last request that confirmed the place was sent
 	promisedTTL   time.Duration         // for which the store has promised it, of which deadline is the end
 	isPlace       bool                  // it waits in the queue of the store
-	used          bool                  // the caller of an acquisition has released it
 	awaitingWork  bool                  // it has ended; its release waits for work under it
 	renewalFailed bool                  // the last renewal failed
 	mustRelease   bool                  // it is not passed on: it may be lost, or ReleaseAll releases it
@@ -115,9 +113,6 @@ func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) err
 	l.isPlace = false
 	if c.closed {
 		return ErrClosed
-	}
-	if l.options.MinHold > 0 {
-		c.noteOutlasting(l)
 	}
 	c.registerLease(l)
 	c.reschedule(l)

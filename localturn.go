@@ -68,7 +68,7 @@ func (q *nameQueue) firstWaiter() *waiter {
 // of next. Options that bind a hold to its acquisition forbid it.
 func (o *Options) passableTo(next *Options) bool {
 	for _, of := range [...]*Options{o, next} {
-		if of.MinHold > 0 || of.MaxHold > 0 || of.NoRenew || of.Reentrant || of.Detached {
+		if of.MaxHold > 0 || of.NoRenew || of.Reentrant || of.Detached {
 			return false
 		}
 	}

@@ -118,17 +118,17 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 // of this Client (see Config.LocalTurn); a [LostError] if the lock had been lost
 // before; and ErrUnavailable if the store did not confirm: then the release is retried in the
 // background, until the TTL has freed the lock in any case. After a request without an answer a
-// store that no longer has the lock confirms it, too, unless Options.MinHold is to keep the name: a
-// loss just before is not noticed then. Further calls do nothing and return the same.
+// store that no longer has the lock confirms it, too: a loss just before is not noticed then. Further calls do nothing and return the same.
 func (l *Lock) Release() error {
-	l.releaseOnce.Do(func() { l.releaseErr = l.release(false) })
+	l.releaseOnce.Do(func() { l.releaseErr = l.release() })
 	return l.releaseErr
 }
 
 // ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it
-// until d after the call, by the clock of the store. It is for a holder that learns during the
-// hold for how long the name must stay taken; Options.MinHold is for a holder that knows it
-// before. If both apply, the later time counts.
+// until d after the call, by the clock of the store. So work runs at most once in a time, also among
+// replicas with different clocks, unless its holder dies or is cut off: the name is free when the
+// TTL is over then. A TTL of that time, or package once, closes that. The keep is also asked for
+// after [Options].MaxHold has ended the hold, within the TTL.
 //
 // It returns nil if the store has confirmed it. After any other error the name may be free:
 // errors are those of Release, [ErrReleased] if the lock had been released before, [ErrInvalid]
@@ -157,11 +157,6 @@ func (l *Lock) ReleaseKeep(d time.Duration) error {
 		return end
 	}
 	return l.Release()
-}
-
-// discard releases a lock that the caller of the acquisition has not got.
-func (l *Lock) discard() {
-	l.releaseOnce.Do(func() { l.releaseErr = l.release(true) })
 }
 
 // registerWork registers work, unless the lease has ended. The check and the registration are one

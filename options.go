@@ -29,16 +29,8 @@ type Options struct {
 	// context allows. TryAcquire does not use it.
 	Wait time.Duration
 
-	// MinHold keeps the name taken until that long after the acquisition, even if the lock is
-	// released sooner: work then runs at most once in that time, also among replicas with
-	// different clocks, unless its holder dies or is cut off: the name is free when the TTL is
-	// over. A TTL of MinHold, or package once, closes that. At most driver.MaxTTL.
-	MinHold time.Duration
-
 	// MaxHold ends the hold that long after the acquisition: renewal stops, and the lock is lost
-	// with the reason ErrMaxHold. It is driver.MinTTL at least; 0 means no limit. It can be shorter
-	// than MinHold: after the Release of a lock lost in this way, too, the name stays taken until
-	// MinHold is over.
+	// with the reason ErrMaxHold. It is driver.MinTTL at least; 0 means no limit.
 	MaxHold time.Duration
 
 	// Metadata is shown to everybody with access to the store: at most driver.MaxMetadataEntries
@@ -77,8 +69,7 @@ type Options struct {
 	// Limit takes the lock together with others that were taken with a Limit, this one included Limit
 	// at most: a semaphore of Limit slots. A plain Acquire of the same name waits until all are
 	// released. The store compares Limit with the number of holds at each grant, and does not keep
-	// it, so that programs can be restarted with another Limit one by one. MinHold keeps the slot.
-	// At most driver.MaxLimit; 0 means an exclusive lock. A store without Guarantees().Limited
+	// it, so that programs can be restarted with another Limit one by one. At most driver.MaxLimit; 0 means an exclusive lock. A store without Guarantees().Limited
 	// refuses it.
 	Limit int
 
@@ -135,7 +126,7 @@ type Config struct {
 	// Each of the holds with a Limit has a turn of its own, and is passed on to callers with the same
 	// Limit. Shared locks are not passed on: nobody waits for one here.
 	//
-	// Locks with MinHold, MaxHold, NoRenew, Reentrant or Detached are not passed on, nor to callers
+	// Locks with MaxHold, NoRenew, Reentrant or Detached are not passed on, nor to callers
 	// with another TTL or other Metadata, nor are locks of a store that grants one token at a time.
 	LocalTurn time.Duration
 
@@ -182,9 +173,6 @@ func (o *Options) validate(guarantees driver.Guarantees) error {
 	if o.MaxHold > 0 && o.MaxHold < driver.MinTTL {
 		return fmt.Errorf("%w: MaxHold %v is below %v%s", ErrInvalid, o.MaxHold, driver.MinTTL, unitHint(o.MaxHold))
 	}
-	if o.MinHold < 0 || o.MinHold > driver.MaxTTL {
-		return fmt.Errorf("%w: MinHold %v is not between 0 and %v", ErrInvalid, o.MinHold, driver.MaxTTL)
-	}
 	switch {
 	case o.Limit < 0 || o.Limit > driver.MaxLimit:
 		return fmt.Errorf("%w: Limit %d is not between 0 and %d", ErrInvalid, o.Limit, driver.MaxLimit)
@@ -196,9 +184,6 @@ func (o *Options) validate(guarantees driver.Guarantees) error {
 		return fmt.Errorf("%w: the %s store has no Shared: take it exclusively, or use a store that has it (memory, files, Redis, PostgreSQL)", ErrUnsupported, guarantees.Store)
 	case o.Limit > 0 && !guarantees.Limited:
 		return fmt.Errorf("%w: the %s store has no Limit: take it exclusively, or use a store that has it (memory, files, Redis, the table of PostgreSQL)", ErrUnsupported, guarantees.Store)
-	}
-	if o.MinHold > 0 && !guarantees.Keep {
-		return fmt.Errorf("%w: MinHold", ErrUnsupported)
 	}
 	if o.Detached && !guarantees.Detached {
 		return fmt.Errorf("%w: Detached", ErrUnsupported)

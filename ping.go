@@ -45,7 +45,6 @@ func (c *Client) pingStore(ctx context.Context) error {
 		return err
 	}
 	l := c.newLease(ctx, full, c.newOwner(), &o)
-	l.discarded.Store(true)
 	res, _, err := l.sendAcquire(ctx, driver.AcquireRequest{})
 	raiseReading(&l.latestExpiry, c.clock.now()+pingTTL)
 	if err == nil && !res.Granted {

@@ -121,7 +121,6 @@ func (a *acquireOp) replaceLease(l *lease) *lease {
 	c := a.c
 	l.endPlace()
 	if l.inDoubt {
-		l.discarded.Store(true)
 		c.activeCalls.Go(func() { l.releaseUntilExpired(false) })
 	}
 	return a.newLease()
@@ -172,8 +171,8 @@ func (c *Client) onNotice(n driver.Notice) {
 	}
 }
 
-// noteOutlasting records that the hold of l, or what it keeps, may outlast l: by a ticket, MinHold
-// or ReleaseKeep. A notice of its grant may still be on its way. The caller holds c.mu.
+// noteOutlasting records that the hold of l, or what it keeps, may outlast l: by a ticket or
+// ReleaseKeep. A notice of its grant may still be on its way. The caller holds c.mu.
 func (c *Client) noteOutlasting(l *lease) {
 	if !l.hadPlace && !l.inDoubt {
 		return // There is no notice.
@@ -193,7 +192,6 @@ func (c *Client) giveBackGrant(n driver.Notice) {
 		return // The holds of a Client that is closed expire soon, since nothing renews them.
 	}
 	l := c.newLease(context.Background(), n.Name, n.Owner, &Options{TTL: maxPlaceTTL})
-	l.discarded.Store(true)
 	raiseReading(&l.latestExpiry, c.clock.now()+maxPlaceTTL)
 	c.activeCalls.Go(func() { l.releaseUntilExpired(false) })
 }

@@ -551,21 +551,6 @@ func TestAskOfAnotherClient(t *testing.T) {
 	})
 }
 
-// The time of a keep is over, and the next waiter has the lock.
-func TestWaiterAfterAKeep(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		a, b := open(t, store, nil), open(t, store, nil)
-		began := time.Now()
-		first := acquire(t, a, "a", &holdfast.Options{MinHold: 10 * time.Second})
-		time.AfterFunc(time.Second, func() { release(t, first) })
-		release(t, acquire(t, b, "a", nil))
-		if took := time.Since(began); took < 10*time.Second || took > 10*time.Second+2*ms {
-			t.Errorf("the next start came after %v, want 10s", took)
-		}
-	})
-}
-
 // A grant by a notice begins a local turn, though the place is short of the TTL.
 func TestLocalTurnAfterANotice(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {

@@ -284,7 +284,7 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 	case <-w.ready: // it came at the same moment
 		switch {
 		case w.passed != nil:
-			c.activeCalls.Go(w.passed.first.lock.discard)
+			c.activeCalls.Go(func() { _ = w.passed.first.lock.Release() })
 		case w.head != nil:
 			c.admitNext(w.head)
 		}

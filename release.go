@@ -73,16 +73,13 @@ func (l *lease) endLocked(end *error) bool {
 	return true
 }
 
-// release releases the handle, and the lease with the last handle. If the caller of the acquisition
-// has not got the lock, unused is true. MinHold does not apply to a lease if that is so of every
-// handle.
-func (h *handle) release(unused bool) error {
+// release releases the handle, and the lease with the last handle.
+func (h *handle) release() error {
 	l := h.lease
 	end := l.checkHeld()
 	l.c.mu.Lock()
 	l.openHandles--
-	l.used = l.used || !unused
-	last, used := l.openHandles == 0, l.used
+	last := l.openHandles == 0
 	if last {
 		l.endLocked(&ErrReleased)
 	} else {
@@ -100,9 +97,6 @@ func (h *handle) release(unused bool) error {
 	h.endContext(ErrReleased)
 	if !last {
 		return end
-	}
-	if !used {
-		l.discarded.Store(true)
 	}
 	return l.release()
 }
@@ -151,7 +145,7 @@ func (l *lease) endHoldReported(end error) {
 		defer c.activeCalls.Done()
 	}
 	began := c.clock.now()
-	keep := l.keepEnd() - began
+	keep := time.Duration(l.keepUntil.Load()) - began
 	l.endHold(end)
 	name, now, message := c.stripPrefix(l.fullName), c.clock.now(), "lock released"
 	event := Event{Kind: EventReleased, Took: now - began, Err: l.releaseErr}
@@ -182,7 +176,7 @@ func (l *lease) releaseWithRetry() error {
 	for n := 0; ; n++ {
 		sent := c.clock.now()
 		ours, err := l.sendRelease()
-		if err == nil && !ours && (!applied || l.keepEnd() > c.clock.now()) {
+		if err == nil && !ours && (!applied || time.Duration(l.keepUntil.Load()) > c.clock.now()) {
 			return &LostError{Name: c.stripPrefix(l.fullName), Token: l.token, Reason: ErrTaken}
 		}
 		if err == nil {
@@ -250,27 +244,12 @@ func (l *lease) releaseUntilExpired(isHead bool) {
 func (l *lease) sendRelease() (bool, error) {
 	c := l.c
 	req := driver.ReleaseRequest{Name: l.fullName, Owner: l.owner}
-	if until := l.keepEnd(); until > 0 {
-		if keep := until - c.clock.now(); keep > 0 {
-			req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
-		}
+	if keep := time.Duration(l.keepUntil.Load()) - c.clock.now(); keep > 0 {
+		req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
 	}
 	return request(c, context.Background(), "release", c.requestTimeout, func(ctx context.Context) (bool, error) {
 		return c.store.Release(ctx, req)
 	})
-}
-
-// keepEnd returns until when the release keeps the name taken, for MinHold or ReleaseKeep; 0 for
-// neither.
-func (l *lease) keepEnd() time.Duration {
-	if l.discarded.Load() {
-		return 0
-	}
-	until := time.Duration(l.keepUntil.Load())
-	if l.options.MinHold > 0 {
-		until = max(until, l.grantedAt+l.options.MinHold)
-	}
-	return until
 }
 
 // registeredWork returns a channel for each piece of work that Do runs under the lease. It is

@@ -257,36 +257,6 @@ func TestMaxHold(t *testing.T) {
 	})
 }
 
-func TestMinHold(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		began := time.Now()
-		lock := acquire(t, c, "a", &holdfast.Options{MinHold: time.Minute})
-		time.Sleep(time.Second)
-		release(t, lock)
-		rec, err := c.Lookup(ctx, "a")
-		if err != nil || !rec.Kept || rec.Remaining != 59*time.Second {
-			t.Errorf("%+v, %v", rec, err)
-		}
-		_, err = c.TryAcquire(ctx, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
-		release(t, acquire(t, c, "a", nil))
-		if took := time.Since(began); took < time.Minute || took > time.Minute+10*ms {
-			t.Errorf("free again after %v", took)
-		}
-	})
-}
-
-func TestMinHoldOfALongHoldIsOver(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		lock := acquire(t, c, "a", &holdfast.Options{MinHold: time.Minute})
-		time.Sleep(2 * time.Minute)
-		release(t, lock)
-		free(t, c, "a")
-	})
-}
-
 // Who takes a lock for a moment, again and again, wakes the schedule once a second,
 // not each time; nobody is looked after while nothing happens.
 func TestShortHoldsWakeNobody(t *testing.T) {

@@ -360,14 +360,16 @@ func TestReaderBehindAWriter(t *testing.T) {
 	})
 }
 
-// MinHold keeps the share of a hold, and no more.
-func TestLimitWithMinHold(t *testing.T) {
+// ReleaseKeep keeps the share of a hold, and no more.
+func TestLimitWithReleaseKeep(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
-		o := &holdfast.Options{Limit: 3, MinHold: time.Second}
+		o := &holdfast.Options{Limit: 3}
 		began := time.Now()
 		for i := range 9 {
-			release(t, acquire(t, c, "a", o))
+			if err := acquire(t, c, "a", o).ReleaseKeep(time.Second); err != nil {
+				t.Error(err)
+			}
 			if want := time.Duration(i/3) * time.Second; time.Since(began).Truncate(20*ms) != want {
 				t.Errorf("start %d is %v after the first, want %v", i, time.Since(began), want)
 			}

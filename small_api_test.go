@@ -640,25 +640,3 @@ func TestZeroClient(t *testing.T) {
 		_ = c.String()
 	})
 }
-
-// MinHold may be longer than MaxHold: it keeps the name after the hold is over.
-func TestMinHoldOutlastsMaxHold(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		began := time.Now()
-		err := c.Do(ctx, "a", &holdfast.Options{MinHold: time.Hour, MaxHold: time.Minute}, func(ctx context.Context) error {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
-		wantErr(t, err, holdfast.ErrMaxHold)
-		if took := time.Since(began); took != time.Minute {
-			t.Errorf("the hold was over after %v", took)
-		}
-		time.Sleep(time.Hour - time.Minute - time.Second)
-		if _, err := c.TryAcquire(ctx, "a", nil); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("a second before the end of MinHold: %v, want ErrHeld", err)
-		}
-		time.Sleep(2 * time.Second)
-		release(t, acquire(t, c, "a", nil))
-	})
-}

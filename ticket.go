@@ -33,9 +33,6 @@ type ticketFields struct {
 	Token int64         `json:"token,omitempty"`
 	TTL   time.Duration `json:"ttl_ns"`
 
-	// Keep is the rest of MinHold.
-	Keep time.Duration `json:"keep_ns,omitempty"`
-
 	// Left is for how long the store may keep the hold at most, if it is not renewed.
 	Left time.Duration `json:"left_ns,omitempty"`
 }
@@ -57,7 +54,7 @@ func (t Ticket) decode() (*ticketFields, error) {
 	}
 	fields := &ticketFields{}
 	data, err := base64.RawURLEncoding.DecodeString(code)
-	if err != nil || json.Unmarshal(data, fields) != nil || fields.Name == "" || fields.Owner == "" || fields.Keep < 0 || fields.Left < 0 {
+	if err != nil || json.Unmarshal(data, fields) != nil || fields.Name == "" || fields.Owner == "" || fields.Left < 0 {
 		return nil, fmt.Errorf("%w: the ticket is damaged", ErrInvalid)
 	}
 	return fields, nil
@@ -84,9 +81,6 @@ func (l *Lock) makeTicket() (Ticket, error) {
 	fields := ticketFields{Name: lease.fullName, Owner: lease.owner, Token: lease.token, TTL: lease.options.TTL}
 	now := lease.c.clock.now()
 	fields.Left = max(time.Duration(lease.latestExpiry.Load())-now, 0)
-	if lease.options.MinHold > 0 {
-		fields.Keep = max(lease.grantedAt+lease.options.MinHold-now, 0)
-	}
 	lease.c.mu.Lock()
 	lease.c.noteOutlasting(lease)
 	lease.c.mu.Unlock()
@@ -99,8 +93,8 @@ func (l *Lock) makeTicket() (Ticket, error) {
 // the lock has one holder at any time, as long as the ticket is adopted once.
 //
 // The receiver of the ticket has the rest of the TTL to adopt it: [Lock.Extend] the lock first if
-// that may take a while. If the ticket is not adopted, the lock is free when its TTL is over. The
-// rest of MinHold stays in force, MaxHold does not.
+// that may take a while. If the ticket is not adopted, the lock is free when its TTL is over. MaxHold
+// does not stay in force.
 //
 // The lock must have been acquired with Options.Detached, and a reentrant one have no other
 // handle, else the error is [ErrInvalid]; if it is no longer held, it is that of [Lock.Err].
@@ -140,9 +134,8 @@ func (l *Lock) HandOver() (Ticket, error) {
 // this Client, in progress or later, wait for the end of the hold as those of any other Client
 // do.
 //
-// Of the options, TTL (0 means that of the ticket), MinHold, MaxHold and NoRenew are used.
-// MinHold and MaxHold count from the adoption; the rest of the acquirer's MinHold stays in force
-// at least.
+// Of the options, TTL (0 means that of the ticket), MaxHold and NoRenew are used. MaxHold counts from
+// the adoption.
 //
 // Adopt keeps trying while the store does not answer, as Acquire does, within ctx.
 //
@@ -174,7 +167,6 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 	if o == nil || o.TTL == 0 {
 		options.TTL = fields.TTL
 	}
-	options.MinHold = max(options.MinHold, fields.Keep)
 	options.Detached, options.Reentrant = true, false
 	if err := c.checkCall(ctx, &options); err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func TestStaleTicket(t *testing.T) {
 func TestTicketWithAnotherToken(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
-		ticket := given(t, c, "a", holdfast.Options{MinHold: time.Hour})
+		ticket := given(t, c, "a", holdfast.Options{})
 		_, err := c.Adopt(ctx, reprint(t, ticket, func(text map[string]any) { text["token"] = 7 }), nil)
 		wantErr(t, err, holdfast.ErrNotHeld)
 		release(t, adopt(t, c, ticket, nil))
@@ -97,7 +97,7 @@ func TestNoTicket(t *testing.T) {
 			"other prefix":  reprint(t, whole, func(text map[string]any) { text["name"] = "a" }),
 			"no more":       reprint(t, whole, func(text map[string]any) { text["name"] = "x:" }),
 			"no TTL":        reprint(t, whole, func(text map[string]any) { text["ttl_ns"] = -1 }),
-			"no time":       reprint(t, whole, func(text map[string]any) { text["keep_ns"] = -1 }),
+			"no time":       reprint(t, whole, func(text map[string]any) { text["left_ns"] = -1 }),
 		} {
 			if _, err := c.Adopt(ctx, ticket, nil); err == nil {
 				t.Errorf("%s: it was adopted", name)

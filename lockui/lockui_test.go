@@ -1063,8 +1063,8 @@ func TestPageMetrics(t *testing.T) {
 		t.Errorf("without Metrics: %d", status)
 	}
 	h := newTestPage(t, Options{Stores: stores, Metrics: true, Interval: minInterval})
-	kept := acquire(t, client, "y", &holdfast.Options{MinHold: time.Minute})
-	if err := kept.Release(); err != nil {
+	kept := acquire(t, client, "y", nil)
+	if err := kept.ReleaseKeep(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(minInterval)

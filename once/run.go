@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -47,9 +48,9 @@ func (t *task) placeMark(ctx context.Context) error {
 		return nil // no call can need the mark any more
 	}
 	keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
-	mark, err := t.locks.TryAcquire(ctx, t.markName, &holdfast.Options{TTL: keep, MinHold: keep, NoRenew: true})
+	mark, err := t.locks.TryAcquire(ctx, t.markName, &holdfast.Options{TTL: keep, NoRenew: true})
 	if err != nil {
 		return err
 	}
-	return mark.Release()
+	return mark.ReleaseKeep(max(keep-time.Since(mark.Since()), driver.MinTTL))
 }

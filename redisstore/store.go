@@ -28,7 +28,7 @@ type Options struct {
 	// RestartGuard makes a server that may have forgotten locks grant none for this long. It may
 	// have forgotten locks if it was started anew without them, was flushed, or was promoted from a
 	// replica. RestartGuard must be at least the longest TTL in use, and the longest time for which
-	// a name is kept (MinHold, ReleaseKeep, the window of a ratelimit): then all that was forgotten
+	// a name is kept (ReleaseKeep, the window of a ratelimit): then all that was forgotten
 	// has expired before anything is granted again. Tokens rise then, too, unless the clock was set
 	// back, or one was granted that was further ahead of the clock than this, because of a floor
 	// (see driver.AcquireRequest.Floor; those of a quorum are a second ahead of its clients'

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
@@ -32,8 +33,11 @@ func (r *runCommand) withClient(sup *supervise.Supervisor, path string) *exitErr
 
 // acquireAndRun acquires the lock, runs the command under it, and gives it back.
 func (r *runCommand) acquireAndRun(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
-	options := &holdfast.Options{TTL: r.ttl, MinHold: r.minHold, MaxHold: r.maxHold, Metadata: r.meta}
+	options := &holdfast.Options{TTL: r.ttl, MaxHold: r.maxHold, Metadata: r.meta}
 	r.limits.apply(options)
+	if can := client.Guarantees(); r.minHold > 0 && !can.Keep {
+		return exitErrorFor(fmt.Errorf("%w: --min-hold on the %s store, which keeps no names", holdfast.ErrUnsupported, can.Store))
+	}
 	lock, err := r.acquireLock(sup.Context(), sup, client, r.name, options, r.try, r.wait)
 	if err != nil {
 		if errors.Is(err, holdfast.ErrHeld) {
@@ -44,11 +48,19 @@ func (r *runCommand) acquireAndRun(sup *supervise.Supervisor, client *holdfast.C
 	acquired := time.Now()
 	result, err := r.runUnderLock(sup, client, lock, path)
 	held := time.Since(acquired)
-	released := lock.Release()
+	released := r.release(lock)
 	if err != nil {
 		return r.startFailed(err)
 	}
 	return r.commandEnded(result, held, released)
+}
+
+// release releases the lock, and keeps it taken for the rest of --min-hold.
+func (r *runCommand) release(lock *holdfast.Lock) error {
+	if rest := r.minHold - time.Since(lock.Since()); rest > 0 {
+		return lock.ReleaseKeep(max(rest, driver.MinTTL))
+	}
+	return lock.Release()
 }
 
 // runUnderLock runs the command under a lock.
