@@ -1,7 +1,6 @@
 package advisory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,6 +19,10 @@ const (
 
 // maxEmptyTime is how long a connection without locks is kept.
 const maxEmptyTime = time.Minute
+
+// maxSessions bounds the sessions with locks. Each TTL in use needs one, since the server can end a
+// silent session only as a whole.
+const maxSessions = 4
 
 // idleTimeoutFor returns the idle timeout that a session needs for a hold to last its TTL.
 func idleTimeoutFor(ttl time.Duration) time.Duration {
@@ -100,34 +103,28 @@ func (s *Store) maxLocks() int {
 // s.mu.
 func (s *Store) bestFit(want time.Duration) *session {
 	now := time.Now()
-	var usable []*session
-	var empty *session
+	var best *session
+	usable := 0
 	for _, sess := range s.sessions {
 		stale := sess.leaseCount == 0 && now.Sub(sess.lastUsed) > sess.idleTimeout-sess.idleTimeout/8
-		switch {
-		case stale || sess.overdue(now):
+		if stale || sess.overdue(now) {
 			continue
-		case sess.idleTimeout == want:
-			return sess
-		case sess.leaseCount == 0:
-			empty = sess
 		}
-		usable = append(usable, sess)
-	}
-	if len(usable) == 0 || len(usable)+len(s.dials) < s.options.MaxConns {
-		return nil
-	}
-	if empty != nil {
-		s.closeIdle(empty)
-		return nil
-	}
-	slices.SortFunc(usable, func(a, b *session) int { return cmp.Compare(a.idleTimeout, b.idleTimeout) })
-	for _, sess := range usable {
-		if sess.idleTimeout > want {
+		if sess.idleTimeout == want {
 			return sess
 		}
+		usable++
+		// The shortest that is long enough, or else the longest: the server has to accept its
+		// silence for longer.
+		if best == nil || best.idleTimeout < want && sess.idleTimeout > best.idleTimeout ||
+			sess.idleTimeout > want && sess.idleTimeout < best.idleTimeout {
+			best = sess
+		}
 	}
-	return usable[len(usable)-1] // The server has to accept its silence for longer.
+	if usable < maxSessions {
+		return nil
+	}
+	return best
 }
 
 // ensureTimeout raises the session's idle timeout to at least want.
@@ -187,30 +184,24 @@ func idleTimeoutParams(timeout time.Duration) [][]byte {
 	return [][]byte{strconv.AppendInt(nil, ms, 10), strconv.AppendInt(nil, min(seconds, most), 10)}
 }
 
-// startDial returns the dial for sessions with an idle timeout, and starts it if there is none. If
-// the maximum number of dials is under way, it returns another one. The caller holds s.mu.
+// startDial returns the dial that is under way, and starts one if there is none. The caller holds
+// s.mu.
 func (s *Store) startDial(timeout time.Duration) *sessionDial {
-	d := s.dials[timeout]
-	if d == nil && len(s.dials) >= s.options.MaxConns {
-		for _, other := range s.dials {
-			return other
+	if s.dial != nil {
+		return s.dial
+	}
+	d := &sessionDial{done: make(chan struct{})}
+	s.dial = d
+	s.running.Go(func() {
+		sess, err := s.openLockSession(timeout)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.dial, d.err = nil, err
+		if err == nil {
+			d.err = s.addSession(sess)
 		}
-	}
-	if d == nil {
-		d = &sessionDial{done: make(chan struct{})}
-		s.dials[timeout] = d
-		s.running.Go(func() {
-			sess, err := s.openLockSession(timeout)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.dials, timeout)
-			d.err = err
-			if err == nil {
-				d.err = s.addSession(sess)
-			}
-			close(d.done)
-		})
-	}
+		close(d.done)
+	})
 	return d
 }
 
@@ -244,8 +235,7 @@ func maintainInterval(idleTimeout time.Duration) time.Duration {
 }
 
 // maintain ends a session that has no locks any more, and one that the server must have given up.
-// It pings a session with locks before a long silence, so that no network device drops the
-// connection.
+// It pings a session with locks and a long TTL, so that no network device drops the connection.
 func (s *Store) maintain(sess *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,16 +243,15 @@ func (s *Store) maintain(sess *session) {
 		return
 	}
 	now := time.Now()
-	waited, count := sess.progress(now)
+	waited, _ := sess.progress(now)
 	switch {
 	case waited > sess.idleTimeout || waited > replyTimeout && sess.leaseCount == 0:
 		sess.closeNow()
 	case sess.leaseCount == 0 && waited == 0 && now.Sub(sess.lastUsed) >= min(sess.idleTimeout/2, maxEmptyTime):
 		s.closeIdle(sess)
 		return
-	case sess.leaseCount > 0 && waited == 0 && count == sess.countAtMaintain && sess.idleTimeout >= 2*maxEmptyTime:
+	case sess.leaseCount > 0 && waited == 0 && sess.idleTimeout >= 2*maxEmptyTime:
 		s.running.Go(func() { sess.sendStatement(statement{name: "holdfast_ping", done: func([]byte, error) {}}) })
 	}
-	sess.countAtMaintain = count
 	sess.maintainTimer.Reset(maintainInterval(sess.idleTimeout))
 }

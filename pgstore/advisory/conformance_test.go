@@ -30,7 +30,6 @@ func TestConformance(t *testing.T) {
 				var ways ways
 				var stores siblings
 				opts := keysOf(tb)
-				opts.MaxConns = 2
 				if name == "tokens" {
 					key, _ := SHA256Keys("")(tb.Name())
 					opts.TokenSequence = "tokens " + key.String()

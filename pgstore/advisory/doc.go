@@ -13,7 +13,9 @@
 // end within milliseconds too ([Store.Notify]). If a holder hangs, or its network is cut,
 // the server ends its session when its TTL has expired (idle_session_timeout, PostgreSQL 14 or
 // later; counted in whole milliseconds, never as less than a second, and never as more than 24
-// days).
+// days). It can end a session only as a whole, so each TTL in use has a session of its own. A Store
+// has at most four: further TTLs share one with a longer TTL, and a holder that hangs keeps their
+// locks for that.
 //
 // Only pg_try_advisory_lock and its like are used: nothing ever waits inside the server, where it
 // would hold up vacuum and CREATE INDEX CONCURRENTLY. Every unlock is verified. A connection that
@@ -42,9 +44,9 @@
 // second attempt. It ends with a grant, with a Release, or when Queue of the last Acquire is over.
 // During a wait, and for a second afterwards, that connection holds a shared lock on a second key
 // (a pair of integers, the first of them negative, from a hash of the lock's key). Only a release
-// that finds it notifies. It does so by a statement of its own afterwards, on the connection that
-// listens if there is one that replies, and otherwise on one of the pool. Other programs do not notify,
-// nor does the server when a session ends: waiters notice that when they have waited as long again
+// that finds it notifies. It does so by a statement of its own afterwards, on a connection of the
+// pool. If the pool is used up for two seconds, it does not. Other programs do not notify, nor does
+// the server when a session ends: waiters notice that when they have waited as long again
 // as before, after 2 s at most. If the connection that listens hangs, the Acquire of a new waiter
 // waits for it for a second. Its result is not Queued then, and the waiter tries at intervals until
 // there is another connection.
@@ -90,6 +92,4 @@
 //	tokens          Options.TokenSequence
 //	session_pooled  Options.SessionPooled, true or false
 //	max_locks       Options.MaxLocks
-//	max_conns       Options.MaxConns
-//	listen          false for Options.NoListen
 package advisory

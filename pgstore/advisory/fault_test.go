@@ -243,26 +243,6 @@ func newHalfOpenRelay(t *testing.T, addr string) net.Listener {
 	return l
 }
 
-// While nothing passes on the connection its locks are neither lost nor renewed.
-func TestSilence(t *testing.T) {
-	t.Parallel()
-	var ways ways
-	s := ways.open(t, pgtest.Postgres().Addr, keysOf(t))
-	req := grant(t, s, "name", time.Minute)
-	proxy := ways.through(s)
-	proxy.Hold(faultproxy.Down)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
-	if err == nil || outcomes[0] != driver.RenewUnknown {
-		t.Errorf("Renew without an answer gives %v, %v, want RenewUnknown", outcomes, err)
-	}
-	proxy.Pass(faultproxy.Down)
-	if got := renew(t, s, req); got != driver.Renewed {
-		t.Errorf("Renew when answers come again is answered %d, want Renewed", got)
-	}
-}
-
 // No call outlives its context, whatever the server does.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	t.Parallel()

@@ -8,11 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/advisory"
 )
@@ -121,31 +117,6 @@ func TestHolderProcess(t *testing.T) {
 	fmt.Println("lost")
 }
 
-// A lock whose TTL is short next to the work is held throughout it, on one
-// connection that idles.
-func TestRenewedByClient(t *testing.T) {
-	t.Parallel()
-	server := servers.StartPostgres(t, "fsync=off", "max_connections=20")
-	locks, pool := newClient(t, server.URL("postgres"), nil)
-	other, _ := newClient(t, server.URL("postgres"), nil)
-	lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{TTL: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if _, err := other.Acquire(ctx, "name", nil); err == nil {
-		t.Errorf("a lock that is renewed was granted to another; its holder: %v", lock.Err())
-	}
-	var pid int
-	if err := pool.QueryRow(t.Context(), "SELECT pid FROM pg_locks WHERE locktype = 'advisory'").Scan(&pid); err != nil {
-		t.Fatal(err)
-	}
-	if err := lock.Release(); err != nil {
-		t.Error(err)
-	}
-}
-
 // The context of a lock ends as soon as its session does, long before the next
 // renewal.
 func TestLossEndsTheContext(t *testing.T) {
@@ -171,55 +142,5 @@ func TestLossEndsTheContext(t *testing.T) {
 		if err := lock.Release(); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release: %v, want ErrLost", err)
 		}
-	}
-}
-
-// Lost answers and acquisitions given up in flight leave nobody locked out, and
-// no lock behind.
-func TestFaultsOfClient(t *testing.T) {
-	t.Parallel()
-	server := servers.StartPostgres(t, "fsync=off", "max_connections=20")
-	proxy := faultproxy.Start(t, server.Addr)
-	locks, _ := newClient(t, "postgres://postgres@"+proxy.Addr()+"/postgres?sslmode=disable", nil)
-	_, direct := newClient(t, server.URL("postgres"), nil)
-	for round := range 10 {
-		for _, verb := range []string{"try", "unlock"} {
-			proxy.LoseReply(func(request []byte) bool {
-				return request[0] == 'B' && strings.Contains(string(request), "holdfast_"+verb+"\x00")
-			})
-			lock, err := locks.Acquire(t.Context(), "name", nil)
-			if err != nil {
-				t.Fatalf("round %d: %v", round, err)
-			}
-			_ = lock.Release() // Its answer may be the one that is lost.
-		}
-	}
-	proxy.LoseReply(func([]byte) bool { return false })
-	proxy.Delay(faultproxy.Up, 0, 10*time.Millisecond)
-	var group sync.WaitGroup
-	for g := range 8 {
-		group.Go(func() {
-			for i := range 10 {
-				ctx, cancel := context.WithTimeout(t.Context(), rand.N(20*time.Millisecond))
-				if lock, err := locks.Acquire(ctx, fmt.Sprint(g, "/", i), nil); err == nil {
-					_ = lock.Release() // The locks are counted below.
-				}
-				cancel()
-			}
-		})
-	}
-	group.Wait()
-	for deadline := time.Now().Add(clientBound); ; {
-		var left int
-		if err := direct.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").Scan(&left); err != nil {
-			t.Fatal(err)
-		}
-		if left == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d locks are left behind", left)
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }

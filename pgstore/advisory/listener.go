@@ -20,11 +20,10 @@ const channel = "holdfast_advisory"
 const listenerIdleTimeout = time.Minute
 
 // listenerCheckInterval is how often the connection is checked, and checksPerPing how many checks
-// there are between two pings. notifyReplyTimeout bounds the wait for the reply to a notification.
+// there are between two pings.
 const (
 	listenerCheckInterval = time.Second
 	checksPerPing         = int(listenerIdleTimeout / 3 / listenerCheckInterval)
-	notifyReplyTimeout    = 250 * time.Millisecond
 )
 
 // notifyReleased notifies the waiters for a key of its release. It does not use the session of the
@@ -34,37 +33,11 @@ func (s *Store) notifyReleased(key Key) {
 		return
 	}
 	s.running.Go(func() {
-		if l := s.listener(); l != nil && l.notifyWaiters(key) {
-			return
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), pgclient.NotifyTimeout)
 		defer cancel()
 		// After an error, waiters try again by themselves.
 		_, _ = s.pool.Exec(ctx, notifyStatement, channel, key.String())
 	})
-}
-
-// notifyWaiters notifies the waiters for a key of its release, and reports whether it succeeded. It
-// does not wait for a connection that does not reply: waiters may be notified twice, but not late.
-func (l *markListener) notifyWaiters(key Key) bool {
-	if late, _ := l.session.progress(time.Now()); late > notifyReplyTimeout {
-		return false
-	}
-	result := make(chan error, 1)
-	l.session.sendStatement(statement{
-		name:           "holdfast_notify",
-		params:         [][]byte{[]byte(channel), []byte(key.String())},
-		ownTransaction: true,
-		done:           func(_ []byte, err error) { result <- err },
-	})
-	limit := time.NewTimer(notifyReplyTimeout)
-	defer limit.Stop()
-	select {
-	case err := <-result:
-		return err == nil // An end of the session is a reply, too.
-	case <-limit.C:
-		return false
-	}
 }
 
 // A dialAttempt is an attempt to listen, and the connection that results from it.
@@ -100,19 +73,10 @@ func (s *Store) listen() {
 			current.listenLoop(s.ctx)
 			current.close()
 		}
-		if errors.Is(err, driver.ErrUnsupported) {
+		if errors.Is(err, driver.ErrUnsupported) || pgclient.PauseBeforeReconnect(s.ctx, failures) != nil {
 			return
 		}
-		if err == nil {
-			s.nextAttempt()
-			s.signalAll()
-		}
-		if pgclient.PauseBeforeReconnect(s.ctx, failures) != nil {
-			return
-		}
-		if err != nil {
-			s.nextAttempt()
-		}
+		s.nextAttempt()
 	}
 }
 

@@ -4,9 +4,7 @@ package advisory
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
@@ -83,35 +80,6 @@ func waitsFor(t *testing.T, s *Store) (req driver.AcquireRequest, asks <-chan st
 	req.Queue = time.Hour
 	asks = asksOf(t, s, req.Owner)
 	return req, asks, s.startWaiter(context.Background(), Key64(1), &req)
-}
-
-// What is released while there is no connection is not notified: waiters get a notice when it is
-// lost, and another one when there is another connection.
-func TestNoticesAfterAGap(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := New(nil, nil)
-		listeners := make(chan *markListener, 1)
-		s.dialListener = func(ctx context.Context) (*markListener, error) {
-			select {
-			case l := <-listeners:
-				return l, nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-		defer s.Close()
-		first := (&stubServer{}).listener(s)
-		listeners <- first
-		_, asks, notified := waitsFor(t, s)
-		if !notified || len(asks) > 0 {
-			t.Errorf("a waiter is notified of releases: %v, and has %d notices, want none", notified, len(asks))
-		}
-		first.session.closeNow()
-		pgtest.Signaled(t, asks)
-		listeners <- (&stubServer{}).listener(s)
-		pgtest.Signaled(t, asks)
-	})
 }
 
 // A server that does not let a connection listen delays an attempt for a bounded time, and the wait
@@ -183,92 +151,6 @@ func TestIdleListener(t *testing.T) {
 			t.Errorf("it got %d pings in an hour, want every 20 s", n)
 		}
 	})
-}
-
-// The notification of a release waits for a connection that does not reply once, for a bounded
-// time, and does not use it again.
-func TestNotifyBySilentListener(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		for _, c := range []struct {
-			hangs bool
-			takes time.Duration
-		}{{false, 0}, {true, notifyReplyTimeout}} {
-			server := &stubServer{hangs: c.hangs}
-			e := server.listener(New(nil, nil))
-			began := time.Now()
-			for range 3 {
-				if notified := e.notifyWaiters(Key64(1)); notified == c.hangs {
-					t.Errorf("hangs is %v: notified is %v", c.hangs, notified)
-				}
-				time.Sleep(time.Nanosecond)
-			}
-			if took := time.Since(began).Truncate(time.Millisecond); took != c.takes {
-				t.Errorf("hangs is %v: three took %v, want %v", c.hangs, took, c.takes)
-			}
-			e.close()
-			<-e.ended
-		}
-	})
-}
-
-// A mark ends after its wait, even if the wait ended before the connection was ready.
-func TestMarkOfEndedWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s, server := New(nil, nil), &stubServer{}
-		ready := make(chan struct{})
-		s.dialListener = func(ctx context.Context) (*markListener, error) {
-			l := server.listener(s)
-			if err := l.addAllMarks(ctx); err != nil {
-				t.Error(err)
-			}
-			<-ready
-			return l, nil
-		}
-		defer s.Close()
-		req, _, _ := waitsFor(t, s)
-		synctest.Wait()
-		if want := []string{"holdfast_mark"}; !slices.Equal(server.received, want) {
-			t.Errorf("while the key has a waiter the server got %v, want %v", server.received, want)
-		}
-		s.stopWaiting(t.Context(), Key64(1), req.Name, req.Owner)
-		close(ready)
-		time.Sleep(2 * listenerCheckInterval)
-		synctest.Wait()
-		if want := []string{"holdfast_mark", "holdfast_unmark"}; !slices.Equal(server.received, want) || marksCounted(s) != 0 {
-			t.Errorf("in the end the server got %v, want %v; %d marks are counted", server.received, want, marksCounted(s))
-		}
-	})
-}
-
-func marksCounted(s *Store) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.markCount
-}
-
-// Many names are marked anew about as fast as one, however far away the server is.
-func TestManyMarksAfterLoss(t *testing.T) {
-	t.Parallel()
-	p := faultproxy.Start(t, pgtest.Postgres().Addr)
-	s := open(t, p.Addr(), keysOf(t))
-	s.firstSignalDelay = 0
-	const names = 200
-	for i := range names {
-		name := fmt.Sprint("name/", i)
-		grant(t, s, name, time.Minute)
-		queue(t, s, name)
-	}
-	first := s.listener()
-	p.Delay(faultproxy.Up, 30*time.Millisecond, 30*time.Millisecond) // One after the other, they would take longer than listenTimeout.
-	began := time.Now()
-	first.session.closeNow()
-	pgtest.Eventually(t, "another connection", func() bool { second := s.listener(); return second != nil && second != first })
-	t.Logf("it took %v", time.Since(began))
-	if n := marksCounted(s); n != names {
-		t.Errorf("on the new connection there are %d marks, want %d", n, names)
-	}
 }
 
 // A waiter gets a lock that becomes free while the server process of the connection that listens

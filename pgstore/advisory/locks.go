@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -45,22 +44,17 @@ type Lock struct {
 	BlockedBy []int32
 }
 
-// locksQuery returns no time of a wait on a version that does not record it.
-const locksQuery = `SELECT l.objsubid = 2::smallint, l.classid::bigint, l.objid::bigint, l.mode = 'ShareLock'::text, l.granted,
-	(pg_catalog.to_jsonb(l) ->> 'waitstart'::text)::timestamptz, l.pid, coalesce(a.application_name, ''::text), a.backend_start,
+// locksQuery returns no time of a wait on a version that does not record it. It returns a row in any
+// case. A prepared transaction has no process.
+const locksQuery = `SELECT pg_catalog.pg_is_in_recovery(), l.granted IS NOT NULL, coalesce(l.objsubid = 2::smallint, false),
+	coalesce(l.classid::bigint, 0), coalesce(l.objid::bigint, 0), coalesce(l.mode = 'ShareLock'::text, false), coalesce(l.granted, false),
+	(pg_catalog.to_jsonb(l) ->> 'waitstart'::text)::timestamptz, coalesce(l.pid, 0), coalesce(a.application_name, ''::text), a.backend_start,
 	CASE WHEN l.granted THEN '{}'::int[] ELSE pg_catalog.pg_blocking_pids(l.pid) END
-FROM pg_catalog.pg_locks AS l LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
-WHERE l.locktype = 'advisory'::text AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
-ORDER BY 1, 2, 3, l.granted DESC, 6`
-
-// lookupQuery finds the sessions that have a key. It returns a row in any case.
-const lookupQuery = `SELECT pg_catalog.pg_is_in_recovery(), l.granted IS NOT NULL, l.mode = 'ShareLock'::text, l.pid, coalesce(a.application_name, ''::text)
 FROM (VALUES (1)) AS one (row)
-LEFT JOIN pg_catalog.pg_locks AS l ON l.locktype = 'advisory'::text AND l.granted AND l.objsubid = $1::smallint
-	AND l.classid::bigint = $2::bigint AND l.objid::bigint = $3::bigint
+LEFT JOIN pg_catalog.pg_locks AS l ON l.locktype = 'advisory'::text
 	AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
 LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
-ORDER BY l.mode, a.backend_start, l.pid`
+ORDER BY 3, 4, 5, l.granted DESC, 8, a.backend_start, l.pid`
 
 // Lookup implements [driver.Store], as far as the server's data allow. A hold of this Store is
 // described in full. For any other session that has the key, of any program, Holder is the
@@ -109,38 +103,19 @@ func (s *Store) ownRecords(key Key, name string) (records []driver.Record, sessi
 
 // readHolders returns records of the sessions that have a key, other than those given.
 func (s *Store) readHolders(ctx context.Context, key Key, name string, own []int32) (records []driver.Record, err error) {
-	kind := 1
-	if key.pair {
-		kind = 2
-	}
-	rows, err := s.pool.Query(ctx, lookupQuery, pgx.QueryExecModeExec,
-		kind, key.bits>>32&math.MaxUint32, key.bits&math.MaxUint32)
-	if err != nil {
-		return nil, fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
-	}
-	var standby, found bool
-	var shared *bool
-	var pid *int32
-	var application string
-	_, err = pgx.ForEachRow(rows, []any{&standby, &found, &shared, &pid, &application}, func() error {
-		switch {
-		case standby:
-			return errStandby
-		case !found, pid != nil && slices.Contains(own, *pid):
-			return nil
+	locks, err := s.readLocks(ctx)
+	for _, lock := range locks {
+		if lock.Key != key || !lock.Granted || slices.Contains(own, lock.PID) {
+			continue
 		}
 		rec := driver.Record{Name: name, Holder: "a prepared transaction"}
-		if pid != nil {
-			rec.Holder = strings.TrimSpace(fmt.Sprintf("%s (PID %d)", application, *pid))
+		if lock.PID != 0 {
+			rec.Holder = strings.TrimSpace(fmt.Sprintf("%s (PID %d)", lock.Application, lock.PID))
 		}
-		if *shared {
+		if lock.Shared {
 			rec.Limit = driver.Shared
 		}
 		records = append(records, rec)
-		return nil
-	})
-	if err != nil && !errors.Is(err, errStandby) {
-		err = fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
 	}
 	return records, err
 }
@@ -167,13 +142,16 @@ func (s *Store) readLocks(ctx context.Context) ([]Lock, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
+	var all []Lock
 	rows, err := s.pool.Query(ctx, locksQuery, pgx.QueryExecModeExec)
-	if err != nil {
-		return nil, fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
+	if err == nil {
+		all, err = scanLocks(rows)
 	}
-	all, err := pgx.CollectRows(rows, scanLock)
+	if err != nil && !errors.Is(err, errStandby) {
+		err = fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read pg_locks: %w", s.wrapErr(err))
+		return nil, err
 	}
 	all = marksToWaiters(all)
 	s.mu.Lock()
@@ -214,19 +192,31 @@ func marksToWaiters(all []Lock) []Lock {
 	return slices.DeleteFunc(all, func(lock Lock) bool { return gates[lock.Key] })
 }
 
-func scanLock(row pgx.CollectableRow) (Lock, error) {
+func scanLocks(rows pgx.Rows) (all []Lock, err error) {
 	var lock Lock
-	var pair bool
+	var standby, found, pair bool
 	var upper, lower int64
 	var waiting, connected *time.Time
-	err := row.Scan(&pair, &upper, &lower, &lock.Shared, &lock.Granted, &waiting,
-		&lock.PID, &lock.Application, &connected, &lock.BlockedBy)
-	lock.Key = Key{bits: upper<<32 | lower, pair: pair}
-	if waiting != nil {
-		lock.Since = *waiting
+	columns := []any{&standby, &found, &pair, &upper, &lower, &lock.Shared, &lock.Granted, &waiting,
+		&lock.PID, &lock.Application, &connected, &lock.BlockedBy}
+	_, err = pgx.ForEachRow(rows, columns, func() error {
+		switch {
+		case standby:
+			return errStandby
+		case !found:
+			return nil
+		}
+		lock.Key = Key{bits: upper<<32 | lower, pair: pair}
+		lock.Since, lock.Connected = valueOrZero(waiting), valueOrZero(connected)
+		all = append(all, lock)
+		return nil
+	})
+	return all, err
+}
+
+func valueOrZero(t *time.Time) (value time.Time) {
+	if t != nil {
+		value = *t
 	}
-	if connected != nil {
-		lock.Connected = *connected
-	}
-	return lock, err
+	return value
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -66,23 +65,6 @@ func TestLookup(t *testing.T) {
 		conn.Conn().Close(context.Background())
 		conn.Release()
 	}
-}
-
-// A client shows an advisory lock.
-func TestClientLookup(t *testing.T) {
-	t.Parallel()
-	opts := keysOf(t)
-	s := open(t, pgtest.Postgres().Addr, opts)
-	locks := holdfast.New(open(t, pgtest.Postgres().Addr, opts), nil)
-	t.Cleanup(func() { _ = locks.Close() })
-	if _, err := locks.Lookup(t.Context(), "name"); !errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("Lookup of a free name: %v, want ErrNotHeld", err)
-	}
-	req := grant(t, s, "name", time.Minute)
-	if rec, err := locks.Lookup(t.Context(), "name"); err != nil || !strings.Contains(rec.Holder, "PID") {
-		t.Errorf("Lookup of a held name: %+v, %v", rec, err)
-	}
-	release(t, s, req)
 }
 
 // Where nothing is known there is an error.

@@ -50,7 +50,6 @@ var markStatements = map[string]string{
 	"holdfast_unmark":     "SELECT pg_catalog.pg_advisory_unlock_shared($1::int, $2::int)",
 	"holdfast_close_gate": "SELECT pg_catalog.pg_try_advisory_lock($1::int, $2::int)",
 	"holdfast_open_gate":  "SELECT pg_catalog.pg_advisory_unlock($1::int, $2::int)",
-	"holdfast_notify":     notifyStatement,
 	"holdfast_ping":       pgclient.PingStatement,
 }
 

@@ -58,12 +58,11 @@ type session struct {
 	endErr          error              // why the connection has ended
 
 	// Guarded by Store.mu.
-	idleTimeout     time.Duration // the server ends the session when it is silent for so long
-	leaseCount      int           // leases assigned to it
-	excess          map[Key]int   // shared locks of no lease, which failed attempts may have left
-	lastUsed        time.Time     // when a lease was last assigned to it
-	maintainTimer   *time.Timer
-	countAtMaintain uint64 // the statementCount at the last maintain
+	idleTimeout   time.Duration // the server ends the session when it is silent for so long
+	leaseCount    int           // leases assigned to it
+	excess        map[Key]int   // shared locks of no lease, which failed attempts may have left
+	lastUsed      time.Time     // when a lease was last assigned to it
+	maintainTimer *time.Timer
 }
 
 // A statement is a call of a prepared statement, with its parameters in binary form.

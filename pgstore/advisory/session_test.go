@@ -267,16 +267,13 @@ func TestConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := open(t, server.Addr, opts)
-	again := pgtest.Request("name", time.Minute)
 	for range 20 {
-		if res, err := other.Acquire(t.Context(), again); err != nil || res.Granted {
-			t.Fatalf("%+v, %v, while the connection is open elsewhere", res, err)
-		}
+		refused(t, other, "name")
 	}
 	if err := files[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	awaitGrant(t, other, again)
+	takes(t, other, "name")
 	_, _ = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner}) // it is lost
 
 	// Once given up, the session ends at the server, also if its connection has a duplicate.
@@ -288,16 +285,5 @@ func TestConnections(t *testing.T) {
 	sess := other.sessions[0]
 	other.mu.Unlock()
 	sess.closeNow()
-	awaitGrant(t, s, pgtest.Request("name", time.Minute))
-}
-
-// awaitGrant waits until a lock is free, and takes it.
-func awaitGrant(t *testing.T, s *Store, req driver.AcquireRequest) {
-	t.Helper()
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(time.Millisecond) {
-		if res, err := s.Acquire(t.Context(), req); err == nil && res.Granted {
-			return
-		}
-	}
-	t.Fatal("the lock does not get free")
+	takes(t, s, "name")
 }

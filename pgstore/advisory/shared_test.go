@@ -211,22 +211,6 @@ func (s *Store) hasGate(req driver.AcquireRequest) bool {
 	return err == nil && w != nil && w.gate != nil
 }
 
-// A writer that waits behind a writer alone has no gate: it costs no statement.
-func TestNoGateWithoutReaders(t *testing.T) {
-	t.Parallel()
-	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
-	held := grant(t, other, "name", time.Minute)
-	req := queue(t, s, "name")
-	_, before := s.listener().session.progress(time.Now())
-	if res := attempt(t, s, req); res.Held.Limit != 0 || s.hasGate(req) {
-		t.Errorf("another attempt behind a writer: %+v, and it has a gate: %v", res, s.hasGate(req))
-	}
-	if _, after := s.listener().session.progress(time.Now()); after != before {
-		t.Errorf("it cost %d statements beside the attempt", after-before)
-	}
-	release(t, other, held)
-}
-
 // A shared attempt that failed, with the key or without, takes nothing from other shared holds, and
 // leaves nothing after the last one.
 func TestFailedSharedAttempt(t *testing.T) {

@@ -40,16 +40,6 @@ type Options struct {
 	// programs fail as well. A name with waiters counts as one. 0 means half of the table, as the
 	// server's settings give its size.
 	MaxLocks int
-
-	// MaxConns bounds the connections. 0 means 4. Each TTL in use needs a connection of its own,
-	// since the server can end a silent session only as a whole. When there are more TTLs than
-	// connections, some locks share one with locks of a longer TTL, and a holder that hangs keeps
-	// them for that longer TTL.
-	MaxConns int
-
-	// NoListen turns off the connection that listens for releases. Waiters then try at intervals, and
-	// shared holds may starve exclusive waiters.
-	NoListen bool
 }
 
 // A Store keeps locks as advisory locks of PostgreSQL sessions. See
@@ -73,7 +63,7 @@ type Store struct {
 	closed   bool
 	leases   map[Key][]*lease // oldest first
 	sessions []*session
-	dials    map[time.Duration]*sessionDial // under way, by the idle timeout of the session
+	dial     *sessionDial // under way, or nil
 	orphans  []orphan
 	capacity int // of the server's lock table; 0 before it is known
 	waiters  map[Key]map[ownedName]*waiter
@@ -99,13 +89,9 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 		firstSignalDelay: firstSignalDelay,
 		leases:           map[Key][]*lease{},
 		waiters:          map[Key]map[ownedName]*waiter{},
-		dials:            map[time.Duration]*sessionDial{},
 	}
 	if s.keys == nil {
 		s.keys = SHA256Keys("")
-	}
-	if s.options.MaxConns == 0 {
-		s.options.MaxConns = 4
 	}
 	s.statements = lockStatements(sequenceName(opts.TokenSequence))
 	s.configErr = s.checkOptions()
@@ -118,8 +104,8 @@ func (s *Store) checkOptions() error {
 	switch o := &s.options; {
 	case s.pool == nil:
 		return fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
-	case o.MaxConns < 0 || o.MaxLocks < 0:
-		return fmt.Errorf("%w: MaxConns or MaxLocks is negative", driver.ErrInvalid)
+	case o.MaxLocks < 0:
+		return fmt.Errorf("%w: MaxLocks is negative", driver.ErrInvalid)
 	case strings.Contains(o.TokenSequence, "\x00"):
 		return fmt.Errorf("%w: the name of the sequence has a NUL in it", driver.ErrInvalid)
 	}

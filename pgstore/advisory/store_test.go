@@ -5,9 +5,6 @@ package advisory
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -120,13 +117,19 @@ func TestFailedAfterLock(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	detached := pgtest.Request("name", time.Minute)
-	detached.Detached = true
-	if _, err := s.Acquire(t.Context(), detached); !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("a detached Acquire: %v, want ErrUnsupported", err)
+	for _, change := range []func(req *driver.AcquireRequest){
+		func(req *driver.AcquireRequest) { req.Detached = true },
+		func(req *driver.AcquireRequest) { req.Claim = true },
+		func(req *driver.AcquireRequest) { req.Limit = 1 },
+	} {
+		req := pgtest.Request("name", time.Minute)
+		change(&req)
+		if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("Acquire with %+v: %v, want ErrUnsupported", req, err)
+		}
 	}
 	raw := open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys})
-	for _, s := range []*Store{raw, New(nil, nil), New(raw.pool, &Options{MaxConns: -1})} {
+	for _, s := range []*Store{raw, New(nil, nil), New(raw.pool, &Options{MaxLocks: -1})} {
 		if _, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Acquire: %v, want ErrInvalid", err)
 		}
@@ -145,93 +148,16 @@ func TestURLs(t *testing.T) {
 		"postgres+advisory://user:SecretWord@host:1234/db?sslmode=disable": true,
 		"postgres+advisory://host/db?keys=raw&tokens=app.tokens":           true,
 		"postgres+advisory://host/db?namespace=x&session_pooled=true":      true,
-		"postgres+advisory://host/db?max_locks=10&max_conns=2":             true,
+		"postgres+advisory://host/db?max_locks=10":                         true,
 		"postgres+advisory://host/db?keys=SecretWord":                      false,
 		"postgres+advisory://host/db?keys=raw&namespace=x":                 false,
 		"postgres+advisory://host/db?max_locks=-1":                         false,
-		"postgres+advisory://host/db?max_conns=SecretWord":                 false,
+		"postgres+advisory://host/db?max_locks=SecretWord":                 false,
 		"postgres+advisory://host/db?sesion_pooled=SecretWord":             false,
 		"postgres+advisory://user:SecretWord@host:notaport/db":             false,
 		"postgres+advisory:SecretWord":                                     false,
 		"postgres+advisory://host/db#SecretWord":                           false,
 	} {
 		storecheck.Opens(t, text, good)
-	}
-}
-
-// The store of a URL has what the URL says, and a connection that names its
-// process.
-func TestOpened(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Postgres()
-	u, err := url.Parse("postgres+advisory://postgres@" + server.Addr + "/postgres?sslmode=disable&namespace=" + t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	opener, _ := driver.Lookup(u.Scheme)
-	opened, err := opener(t.Context(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := opened.(*Store)
-	grant(t, s, "name", time.Minute)
-	same := open(t, server.Addr, keysOf(t))
-	refused(t, same, "name")
-	for lock, err := range s.Locks(t.Context()) {
-		host, _ := os.Hostname()
-		if err != nil || lock.Name == "name" && !strings.Contains(lock.Application, host) {
-			t.Errorf("the lock is shown as %+v, %v", lock, err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	grant(t, same, "name", time.Minute)
-}
-
-// A hold is renewed under its own token alone, where there are tokens.
-func TestRenewWithToken(t *testing.T) {
-	t.Parallel()
-	fenced := keysOf(t)
-	fenced.TokenSequence = "renew tokens"
-	for _, opts := range []*Options{fenced, keysOf(t)} {
-		s := open(t, pgtest.Postgres().Addr, opts)
-		if err := s.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		req := pgtest.Request(fmt.Sprint(s.Guarantees().Fencing), time.Minute)
-		res, err := s.Acquire(t.Context(), req)
-		if err != nil || !res.Granted {
-			t.Fatal(res, err)
-		}
-		for _, c := range []struct {
-			token int64
-			want  driver.RenewOutcome
-		}{{0, driver.Renewed}, {res.Token, driver.Renewed}, {res.Token + 1, driver.RenewLost}} {
-			if res.Token == 0 {
-				c.want = driver.Renewed
-			}
-			renewals := pgtest.Renewals(req)
-			renewals[0].Token = c.token
-			if got, err := s.Renew(t.Context(), renewals); err != nil || got[0] != c.want {
-				t.Errorf("Renew of token %d with token %d: %v, %v, want %d", res.Token, c.token, got, err, c.want)
-			}
-		}
-	}
-}
-
-// What needs a queue or several holders is refused.
-func TestUnsupportedRequests(t *testing.T) {
-	t.Parallel()
-	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	for _, change := range []func(req *driver.AcquireRequest){
-		func(req *driver.AcquireRequest) { req.Claim = true },
-		func(req *driver.AcquireRequest) { req.Limit = 1 },
-	} {
-		req := pgtest.Request("name", time.Minute)
-		change(&req)
-		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("Acquire with %+v: %+v, %v, want ErrUnsupported", req, res, err)
-		}
 	}
 }

@@ -4,14 +4,10 @@ package advisory
 
 import (
 	"errors"
-	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -90,55 +86,6 @@ func TestLockTxRawKeys(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// A lock_timeout that is over in the moment in which the lock comes free leaves
-// the lock neither held nor in the way.
-func TestLockTxTimeoutRace(t *testing.T) {
-	t.Parallel()
-	url := pgtest.Postgres().URL("postgres")
-	holders, waiters := pgtest.OpenPool(t, url), pgtest.OpenPool(t, url)
-	const timeout = 5 * time.Millisecond
-	expired := 0
-	for round := range 60 {
-		holder, err := holders.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := LockTx(t.Context(), holder, t.Name(), nil); err != nil {
-			t.Fatal(err)
-		}
-		freed := make(chan error, 1)
-		time.AfterFunc(timeout+rand.N(2*time.Millisecond)-time.Millisecond, func() { freed <- holder.Commit(t.Context()) })
-		err = pgx.BeginFunc(t.Context(), waiters, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '5ms'"); err != nil {
-				return err
-			}
-			return LockTx(t.Context(), tx, t.Name(), nil)
-		})
-		if err != nil && pgclient.SQLState(err) != "55P03" {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		if err != nil {
-			expired++
-		}
-		if err := <-freed; err != nil {
-			t.Fatal(err)
-		}
-		if locked := pgtest.QueryValue[bool](t, holders, "SELECT pg_try_advisory_xact_lock("+mustKey(t, t.Name()).sqlLiteral()+")"); !locked {
-			t.Fatalf("round %d: the lock is in the way of others, after %v", round, err)
-		}
-	}
-	t.Logf("of 60 waits %d expired", expired)
-}
-
-func mustKey(t *testing.T, name string) Key {
-	t.Helper()
-	key, err := SHA256Keys("")(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
 }
 
 func TestLockTxMisuse(t *testing.T) {

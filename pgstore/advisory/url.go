@@ -13,7 +13,7 @@ func init() { driver.Register("postgres+advisory", openURL) }
 
 // openURL makes a store with a pool of its own. Nothing is dialed.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
-	own, rest, err := pgclient.SplitURL(u, "keys", "namespace", "tokens", "session_pooled", "max_locks", "max_conns", "listen")
+	own, rest, err := pgclient.SplitURL(u, "keys", "namespace", "tokens", "session_pooled", "max_locks")
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +42,6 @@ func optionsFrom(own *url.URL) (*Options, error) {
 		TokenSequence: query.String("tokens", ""),
 		SessionPooled: query.Bool("session_pooled", false),
 		MaxLocks:      query.Int("max_locks", 0),
-		MaxConns:      query.Int("max_conns", 0),
-		NoListen:      !query.Bool("listen", true),
 		Keys:          RawKeys,
 	}
 	switch {

@@ -19,7 +19,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	waits := req.Queue > 0 && !s.options.NoListen
+	waits := req.Queue > 0
 	queued := waits && s.prolongWaiter(key, &req)
 	res, err := s.acquireNow(ctx, key, &req, queued)
 	if waits && !queued && err == nil && !res.Granted && s.startWaiter(ctx, key, &req) {

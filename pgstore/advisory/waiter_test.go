@@ -293,57 +293,6 @@ func TestWaitersAreShown(t *testing.T) {
 	}
 }
 
-func TestNoListen(t *testing.T) {
-	t.Parallel()
-	opts := keysOf(t)
-	opts.NoListen = true
-	s := open(t, pgtest.Postgres().Addr, opts)
-	grant(t, s, "name", time.Minute)
-	if res := attempt(t, s, pgtest.Request("name", time.Minute)); res.Granted || res.Queued || s.listener() != nil {
-		t.Errorf("Acquire by a waiter with NoListen: %+v, want neither granted nor queued", res)
-	}
-}
-
-// A waiter makes another attempt when its mark is there: the lock may have become free before.
-func TestAttemptAfterTheMark(t *testing.T) {
-	t.Parallel()
-	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	s.firstSignalDelay = 0
-	key := keyIn(t, s, "name")
-	conn, err := s.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	execute := func(function string, key Key) {
-		t.Helper()
-		if _, err := conn.Exec(t.Context(), "SELECT "+function+"("+key.sqlLiteral()+")"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pgtest.Eventually(t, "mark in time", func() bool { // It is given up after half a second.
-		execute("pg_advisory_lock", key)
-		execute("pg_advisory_lock", key.waiterKey())
-		req := pgtest.Request("name", time.Minute)
-		var res driver.AcquireResult
-		var group sync.WaitGroup
-		group.Go(func() { res = attempt(t, s, req) })
-		pgtest.Eventually(t, "first attempt", func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.waiters[key]) == 1
-		})
-		execute("pg_advisory_unlock", key)
-		execute("pg_advisory_unlock", key.waiterKey())
-		group.Wait()
-		if res.Queued {
-			t.Errorf("Acquire of a lock that was freed before the mark: %+v, want it granted", res)
-		}
-		release(t, s, req)
-		return res.Granted || t.Failed()
-	})
-}
-
 // A release checks for waiters after it has unlocked, not before: a waiter in between is refused
 // the lock, and is notified.
 func TestWaiterCheckAfterUnlock(t *testing.T) {
