@@ -56,37 +56,27 @@ func main() {
 		}
 		return
 	}
-	var o torture.Options
+	o := torture.Options{Procs: 6, Workers: 4, Names: 3, Long: longHolds, Faults: torture.Faults}
 	var stores []string
 	flag.Func("store", "`URL` of a store; given several times, of the nodes of a quorum", func(url string) error {
 		stores = append(stores, url)
 		return nil
 	})
 	own := flag.String("own", "", "start the servers of a store for the trial, and end them afterwards; one of\n"+strings.Join(testbed.Kinds(), " "))
-	flag.IntVar(&o.Procs, "procs", 6, "worker processes")
-	flag.IntVar(&o.Workers, "workers", 4, "workers in each process")
-	flag.IntVar(&o.Names, "names", 3, "locks that they share")
 	flag.BoolVar(&o.Shared, "shared", false, "readers, which hold the locks together, and writers")
 	flag.IntVar(&o.Limit, "limit", 0, "locks of up to `N` holders at a time, and writers")
 	flag.DurationVar(&o.For, "for", time.Minute, "how long")
 	flag.DurationVar(&o.TTL, "ttl", 2*time.Second, "TTL of the locks, at least 100ms")
-	faults := flag.String("faults", "all", "faults with commas between, all or none; the faults are\n"+strings.Trim(fmt.Sprint(torture.Faults), "[]"))
 	flag.Uint64Var(&o.Seed, "seed", rand.Uint64(), "seed of the choices made")
 	reports := flag.String("report", "", "keep the logs and the report in this `DIR`")
 	asJSON := flag.Bool("json", false, "print the report as JSON")
 	flag.Parse()
 
-	var err error
-	if o.Faults = torture.Faults; *faults != "all" {
-		o.Faults, err = torture.ParseFaults(*faults)
-	}
 	switch {
-	case err != nil:
-		fail(exitUsage, err)
 	case flag.NArg() > 0 || (*own == "") == (len(stores) == 0):
 		fail(exitUsage, errors.New("one of -store and -own is needed, and no argument"))
-	case o.Procs < 1 || o.Workers < 1 || o.Names < 1 || o.TTL < 100*time.Millisecond || o.For <= 0 || o.Limit < 0 || o.Limit > driver.MaxLimit:
-		fail(exitUsage, errors.New("-procs, -workers and -names are at least 1, -ttl is at least 100ms, -for above 0, and -limit not below 0"))
+	case o.TTL < 100*time.Millisecond || o.For <= 0 || o.Limit < 0 || o.Limit > driver.MaxLimit:
+		fail(exitUsage, errors.New("-ttl is at least 100ms, -for above 0, and -limit not below 0"))
 	}
 	os.Exit(run(o, stores, *own, *reports, *asJSON))
 }
@@ -139,7 +129,7 @@ func tortureStore(ctx context.Context, o torture.Options, bed *testbed.Testbed, 
 	if o.Dir, err = os.MkdirTemp(reports, "holdfast-torture-"); err != nil {
 		return nil, err
 	}
-	o.Stores, o.Open, o.Foreign, o.Long = bed.Stores, open, own, longHolds
+	o.Stores, o.Open, o.Foreign = bed.Stores, open, own
 	o.Servers, o.Leader, o.Recovery, o.Setup = bed.Servers, bed.Leader, bed.Recovery, bed.Setup
 	o.Worker = func() *exec.Cmd {
 		cmd := exec.Command(self)
@@ -153,24 +143,14 @@ func tortureStore(ctx context.Context, o torture.Options, bed *testbed.Testbed, 
 	if reports == "" && !report.Failed() {
 		err = os.RemoveAll(o.Dir)
 	} else {
-		err = writeReport(report, o.Dir)
+		var text strings.Builder
+		err = errors.Join(report.Write(&text), os.WriteFile(filepath.Join(o.Dir, "report.txt"), []byte(text.String()), 0o644))
 		fmt.Fprintln(os.Stderr, "the logs are in", o.Dir)
 	}
 	if asJSON {
 		return report, errors.Join(err, json.NewEncoder(os.Stdout).Encode(report))
 	}
 	return report, errors.Join(err, report.Write(os.Stdout))
-}
-
-// writeReport writes the report beside the logs, for people and for programs.
-func writeReport(report *torture.Report, dir string) error {
-	text, err := os.Create(filepath.Join(dir, "report.txt"))
-	if err != nil {
-		return err
-	}
-	err = errors.Join(report.Write(text), text.Close())
-	data, jsonErr := json.MarshalIndent(report, "", "  ")
-	return errors.Join(err, jsonErr, os.WriteFile(filepath.Join(dir, "report.json"), append(data, '\n'), 0o644))
 }
 
 func open(ctx context.Context, urls []string, config *holdfast.Config) (*holdfast.Client, error) {

@@ -35,26 +35,18 @@ func init() { // they need options, which needs them
 		"renewal that ignores errors":    {broken(func(s soundStore) driver.Store { return &deafRenewal{s} }), onRedis, "two holders"},
 		"deadline taken after the reply": {broken(func(s soundStore) driver.Store { return &lateDeadline{s} }), onRedis, "two holders"},
 		"no owner check":                 {broken(func(s soundStore) driver.Store { return &yesMan{s} }), onRedis, "two holders"},
-		"token by plain counter":         {openPlainCounter, onForgetful, "token order"},
+		"tokens that fall":               {broken(func(s soundStore) driver.Store { return &fallingTokens{s} }), onMemory, "token order"},
 		"guard shorter than the TTL":     {broken(func(s soundStore) driver.Store { return s }), onShortGuard, "two holders"},
-		"places without an order":        {broken(func(s soundStore) driver.Store { return &disorder{soundStore: s, waiting: map[string]bool{}} }), onPlainRedis, "out of turn"},
 		"no answer is a no":              {broken(func(s soundStore) driver.Store { return &guess{s} }), onOutage, "false held"},
 
 		"writers that are readers":     {broken(func(s soundStore) driver.Store { return &allReaders{s} }), shared(onMemory), "two holders"},
-		"one more than the limit":      {broken(func(s soundStore) driver.Store { return &oneMore{s} }), limited(onMemory), "above the limit"},
+		"one more than the limit":      {broken(func(s soundStore) driver.Store { return &oneMore{s} }), limited(onFiles), "above the limit"},
 		"a share that is not returned": {broken(func(s soundStore) driver.Store { return &keptShares{soundStore: s} }), limited(onMemory), "left behind"},
-		"readers that overtake":        {broken(func(s soundStore) driver.Store { return &disorder{soundStore: s, waiting: map[string]bool{}} }), shared(onMemory), "out of turn"},
 		"readers and writers":          {broken(func(s soundStore) driver.Store { return s }), shared(onMemory), ""},
 
 		// These have a mistake of their own in runUnderDo.
 		"release does not wait for Do": {broken(func(s soundStore) driver.Store { return s }), onRedis, "two holders"},
 		"Do says nil":                  {broken(func(s soundStore) driver.Store { return s }), onRedis, "false nil"},
-
-		// These are locks of the test's own, and must stand it without the mistake.
-		"Redlock that counts late votes":  {openRedlock(true), onFive, "two holders"},
-		"Redlock that does not":           {openRedlock(false), onFive, ""},
-		"advisory locks through a pooler": {openNaiveAdvisory, onPooler, "two holders"},
-		"advisory locks without one":      {openNaiveAdvisory, onPostgres, ""},
 	}
 }
 
@@ -108,6 +100,14 @@ func onMemory(t *testing.T) torture.Options {
 	return o
 }
 
+// onFiles is a store of several processes, with nothing done to it: a process alone does not ask for
+// more than the limit.
+func onFiles(t *testing.T) torture.Options {
+	o := options(t, "file:"+t.TempDir())
+	o.Names, o.TTL, o.Faults = 1, biteTTL, nil
+	return o
+}
+
 func shared(stage func(t *testing.T) torture.Options) func(t *testing.T) torture.Options {
 	return func(t *testing.T) torture.Options {
 		o := stage(t)
@@ -129,24 +129,11 @@ func partitioned(o torture.Options) torture.Options {
 	return o
 }
 
-// onFive is a stage of five servers, which are harmed too.
-func onFive(t *testing.T) torture.Options {
-	o := ofTestbed(t, "redlock", biteTTL)
-	o.Long, o.Faults = 50, []torture.Fault{torture.Slow, torture.Partition, torture.ServerPause}
-	return o
-}
-
-// onForgetful is a server that is restarted empty, which its locks survive.
-func onForgetful(t *testing.T) torture.Options {
-	o := ofTestbed(t, "redis", biteTTL)
-	o.Faults = []torture.Fault{torture.ServerForget}
-	return o
-}
-
-// onShortGuard is one whose locks do not survive it, although its Guarantees promise that.
+// onShortGuard is a server that is restarted empty, which its locks do not survive although its
+// Guarantees promise that.
 func onShortGuard(t *testing.T) torture.Options {
-	o := onForgetful(t)
-	o.Long, o.Stores[0] = 50, strings.Replace(o.Stores[0], fmt.Sprint("=", biteTTL), "=1ms", 1)
+	o := ofTestbed(t, "redis", biteTTL)
+	o.Faults, o.Long, o.Stores[0] = []torture.Fault{torture.ServerForget}, 50, strings.Replace(o.Stores[0], fmt.Sprint("=", biteTTL), "=1ms", 1)
 	return o
 }
 
@@ -157,42 +144,31 @@ func onOutage(t *testing.T) torture.Options {
 	return o
 }
 
-func onPlainRedis(t *testing.T) torture.Options {
-	o := onRedis(t)
-	o.Faults = nil
-	return o
-}
+// fallingTokens has each token below the one before.
+type fallingTokens struct{ soundStore }
 
-// disorder has places that are none: their owners try from time to time, and the first to try after
-// a release has the name.
-type disorder struct {
-	soundStore
-	mu      sync.Mutex
-	waiting map[string]bool
-}
-
-func (s *disorder) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	queues := req.Queue > 0
-	req.Queue, req.Claim = 0, false
+func (s *fallingTokens) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+	req.NoPlace = true
 	res, err := s.Store.Acquire(ctx, req)
-	res.Queued, res.First = queues && err == nil && !res.Granted, true
-	res.Held.Remaining = min(res.Held.Remaining, 5*time.Millisecond)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting[req.Owner] = res.Queued
+	if res.Granted {
+		res.Token = 1<<62 - res.Token
+	}
 	return res, err
 }
 
-func (s *disorder) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
-	outcomes, err := s.Store.Renew(ctx, reqs)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, req := range reqs {
-		if err == nil && s.waiting[req.Owner] {
-			outcomes[i] = driver.RenewQueued
-		}
+func (s *fallingTokens) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+	reqs = slices.Clone(reqs)
+	for i := range reqs {
+		reqs[i].Token = 0
 	}
-	return outcomes, err
+	return s.Store.Renew(ctx, reqs)
+}
+
+// Guarantees claims no queue, since notices would have the tokens of the store.
+func (s *fallingTokens) Guarantees() driver.Guarantees {
+	can := s.Store.Guarantees()
+	can.Fair = false
+	return can
 }
 
 // guess takes the name for held if the store does not answer.
@@ -347,10 +323,10 @@ func (s *yesMan) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 const biteTTL = 500 * time.Millisecond
 
 // Every mistake is found within three minutes on a busy machine, mostly within seconds, and
-// none where there is none. "make test" tries three of them.
+// none where there is none. "make test" tries four of them.
 func TestBrokenStoresAreFound(t *testing.T) {
 	t.Parallel()
-	names := []string{"no owner check", "readers that overtake", "Do says nil"}
+	names := []string{"no owner check", "one more than the limit", "tokens that fall", "Do says nil"}
 	if whole {
 		names = slices.Sorted(maps.Keys(variants))
 	}

@@ -34,10 +34,8 @@ const (
 	kindWait     = "stuck waiter"
 	kindLeak     = "left behind"
 	kindProcess  = "failed process"
-	kindOrder    = "not linearizable"
 	kindNil      = "false nil"
 	kindHeld     = "false held"
-	kindTurn     = "out of turn"
 )
 
 // A checker checks a history against the promises of a lock.
@@ -48,7 +46,6 @@ type checker struct {
 	maxWait         time.Duration // of a wait for a free lock
 	maxContextDelay time.Duration // of the end of a context, on a busy machine
 	fenced          bool
-	passesOver      bool // a place whose client gets no notices loses its turn, and not the place
 
 	outages []interval // when the store could grant nothing
 
@@ -77,7 +74,7 @@ func (h *history) newViolation(kind, text string, leases []*lease) Violation {
 	from, to := never, time.Duration(0)
 	for _, l := range leases {
 		v.Events = append(v.Events, l.events...)
-		from, to = min(from, l.beginsAt()), max(to, l.grantedAt, l.queuedUntil)
+		from, to = min(from, l.grantedAt), max(to, l.grantedAt)
 	}
 	for _, l := range leases {
 		v.Events = append(v.Events, eventsIn(h.processFaults[l.proc], Event{Proc: l.proc}, from, to)...)
@@ -116,28 +113,16 @@ func (c *checker) checkAll() {
 	for _, leases := range names {
 		c.checkOverlaps(leases)
 		if c.fenced {
-			fenced := slices.DeleteFunc(slices.Clone(leases), func(l *lease) bool { return l.foreign && l.token == 0 })
-			c.checkTokens(fenced)
-			c.checkOrder(fenced)
+			c.checkTokens(leases)
 		}
 		c.checkContexts(leases)
 		c.checkDoResults(leases)
-	}
-	places := map[string][]*lease{}
-	for _, l := range c.history.places {
-		places[l.name] = append(places[l.name], l)
-	}
-	for _, places := range places {
-		c.checkTurns(places)
 	}
 	c.checkRefusals()
 	for _, w := range c.history.waits {
 		c.checkWait(w, names[w.name])
 	}
 	for _, e := range c.history.processEnds {
-		if e.Goroutines > 0 {
-			c.addViolation(kindLeak, fmt.Sprintf("process %d ended with %d goroutines too many", e.Proc, e.Goroutines))
-		}
 		if e.Err != "" {
 			c.addViolation(kindLeak, fmt.Sprintf("when process %d ended, %s", e.Proc, e.Err))
 		}
@@ -156,7 +141,7 @@ func (c *checker) checkOverlaps(leases []*lease) {
 			continue
 		}
 		valid = slices.DeleteFunc(valid, func(v *lease) bool { return v.validUntil <= l.grantedAt })
-		known := slices.DeleteFunc(slices.Clone(valid), func(v *lease) bool { return v.maybeForgottenBefore(l) <= l.grantedAt })
+		known := slices.DeleteFunc(slices.Clone(valid), func(v *lease) bool { return v.maybeForgottenAt <= l.grantedAt })
 		add, inWay := c.addViolation, l.inWay(known)
 		if inWay == nil || l.maybeForgottenAt <= l.grantedAt {
 			add, inWay = c.allowViolation, l.inWay(valid)
@@ -178,7 +163,7 @@ func (c *checker) checkOverlaps(leases []*lease) {
 // returned before this one was requested, two leases with the same token, and a change of the
 // token of a lease.
 func (c *checker) checkTokens(leases []*lease) {
-	byRequest := slices.SortedFunc(slices.Values(joinTurns(leases)), func(l, b *lease) int { return cmp.Compare(l.takenFrom(), b.takenFrom()) })
+	byRequest := slices.SortedFunc(slices.Values(leases), func(l, b *lease) int { return cmp.Compare(l.takenFrom(), b.takenFrom()) })
 	var greatest *lease
 	next := 0
 	for _, l := range byRequest {
@@ -205,61 +190,9 @@ func (c *checker) checkTokens(leases []*lease) {
 	}
 }
 
-// checkOrder finds leases that cannot have followed each other as a lock's do: each grant takes
-// effect between its request and its answer, when the leases that it does not tolerate have ended,
-// and under a greater token than all before. A lease can have ended at any moment from when it was
-// no longer valid, or from when the store may have forgotten it, up to the answer to its release.
-// One pass decides: the tokens give the only possible order, and each step is taken to come as early
-// as it can.
-func (c *checker) checkOrder(leases []*lease) {
-	var taken time.Duration // the earliest moment at which the grant can have taken effect
-	var held []*lease       // those that have not ended then, by their earliest end
-	var last *lease         // the one that was granted, or had to end, before
-	for _, l := range slices.SortedStableFunc(slices.Values(joinTurns(leases)), func(l, b *lease) int { return cmp.Compare(l.token, b.token) }) {
-		released := never
-		if l.releasedAt != 0 {
-			released = max(l.releasedAt, l.validUntil)
-		}
-		taken = max(taken, l.takenFrom())
-		for len(held) > 0 && (held[0].earliestEnd <= taken || l.inWay(held) != nil) {
-			if held[0].earliestEnd > taken {
-				taken, last = held[0].earliestEnd, held[0]
-			}
-			held = held[1:]
-		}
-		l.earliestEnd = max(taken, min(l.validUntil, l.maybeForgottenAt))
-		if taken > l.grantedAt || l.earliestEnd > released {
-			about := slices.DeleteFunc([]*lease{last, l}, func(l *lease) bool { return l == nil })
-			c.addViolation(kindOrder, fmt.Sprintf("no order of the grants of %s explains what was seen: token %d cannot have followed", l.name, l.token), about...)
-			return
-		}
-		last, held = l, append(held, l)
-		slices.SortStableFunc(held, func(l, b *lease) int { return cmp.Compare(l.earliestEnd, b.earliestEnd) })
-	}
-}
-
-// joinTurns returns leases in which those of a limited lock that were passed on are one, as they are
-// for the store: with the token and the request of the first, and the end of the last. The store may
-// have granted others beside it meanwhile, whose tokens are greater.
-func joinTurns(leases []*lease) (joined []*lease) {
-	turns := map[*lease]*lease{}
-	for _, l := range leases { // in the order of their grants
-		turn := turns[l.passedFrom]
-		if turn == nil {
-			first := *l
-			turn = &first
-			joined = append(joined, turn)
-		}
-		turns[l] = turn
-		turn.validUntil, turn.releasedAt = max(turn.validUntil, l.validUntil), l.releasedAt
-		turn.maybeForgottenAt = min(turn.maybeForgottenAt, l.maybeForgottenAt)
-		turn.maybeBroken = turn.maybeBroken || l.maybeBroken
-	}
-	return joined
-}
-
-// nextHolders yields each lease with the lease granted next that cannot be beside it, or nil. The leases are in the order of their grants. One that was over when its grant was
-// seen, as after a Break, is the next of none: it may have been granted before.
+// nextHolders yields each lease with the lease granted next that cannot be beside it, or nil. The
+// leases are in the order of their grants. One that was over when its grant was seen is the next of
+// none: it may have been granted before.
 func nextHolders(leases []*lease) iter.Seq2[*lease, *lease] {
 	return func(yield func(l, next *lease) bool) {
 		var next, nextExclusive *lease
@@ -285,11 +218,11 @@ func (c *checker) checkContexts(leases []*lease) {
 			continue
 		}
 		lateBy := l.ctxEndedAt - next.grantedAt
-		if l.ctxEndedAt == 0 || l.maybeBroken || lateBy <= c.maxContextDelay || c.history.hadProcessFault(l.proc, l.grantedAt, l.ctxEndedAt) {
+		if l.ctxEndedAt == 0 || lateBy <= c.maxContextDelay || c.history.hadProcessFault(l.proc, l.grantedAt, l.ctxEndedAt) {
 			continue
 		}
 		add := c.addViolation
-		if l.maybeForgottenBefore(next) <= next.grantedAt {
+		if l.maybeForgottenAt <= next.grantedAt {
 			add = c.allowViolation
 		}
 		add(kindContext, fmt.Sprintf("the context of %s ended %v after the next holder had the lock", l.name, lateBy), l, next)
@@ -304,64 +237,10 @@ func (c *checker) checkDoResults(leases []*lease) {
 		case !l.underDo || !l.doReturnedNil:
 		case l.ctxEndedAt != 0 && l.ctxEndedAt < l.workEndedAt:
 			c.addViolation(kindNil, fmt.Sprintf("Do returned nil although the context of its work on %s had ended %v before", l.name, l.workEndedAt-l.ctxEndedAt), l)
-		case next != nil && next.grantedAt < l.workEndedAt && l.maybeForgottenBefore(next) == never && !l.maybeBroken:
+		case next != nil && next.grantedAt < l.workEndedAt && l.maybeForgottenAt == never:
 			c.addViolation(kindNil, fmt.Sprintf("Do returned nil although another had been granted %s %v before its work ended", l.name, l.workEndedAt-next.grantedAt), l, next)
 		}
 	}
-}
-
-// checkTurns finds an owner that was admitted before one whose place the store had confirmed when
-// the request of the former was sent: its token is smaller, or the other had its place still when it
-// had been granted. Such a place needs no excuse. One that has expired, or that the store has lost,
-// is never granted nor confirmed again, since only the first request of an owner makes one. What an
-// owner tolerates makes no difference: those that are admitted together have tokens in their order.
-func (c *checker) checkTurns(places []*lease) {
-	queued := slices.DeleteFunc(slices.Clone(places), func(l *lease) bool { return !c.keepsTurn(l) })
-	slices.SortFunc(queued, func(l, b *lease) int { return cmp.Compare(l.queuedAt, b.queuedAt) })
-	admitted := slices.DeleteFunc(slices.Clone(places), func(l *lease) bool { return l.token == 0 || l.requestedAt == 0 })
-	slices.SortFunc(admitted, func(l, b *lease) int { return cmp.Compare(l.requestedAt, b.requestedAt) })
-	var lastAdmitted, lastQueued *lease // of those before it in the queue
-	for _, l := range admitted {
-		for ; len(queued) > 0 && queued[0].queuedAt < l.requestedAt; queued = queued[1:] {
-			if lastAdmitted == nil || queued[0].token > lastAdmitted.token {
-				lastAdmitted = queued[0]
-			}
-			if lastQueued == nil || queued[0].queuedUntil > lastQueued.queuedUntil {
-				lastQueued = queued[0]
-			}
-		}
-		if lastAdmitted != nil && lastAdmitted.token > l.token {
-			c.addViolation(kindTurn, fmt.Sprintf("%s was granted with token %d before a place that was made before it, which got token %d",
-				l.name, l.token, lastAdmitted.token), lastAdmitted, l)
-		} else if lastQueued != nil && lastQueued.queuedUntil > l.grantedAt {
-			c.addViolation(kindTurn, fmt.Sprintf("%s was granted with token %d while a place that was made before it waited for %v more",
-				l.name, l.token, lastQueued.queuedUntil-l.grantedAt), lastQueued, l)
-		}
-	}
-}
-
-// keepsTurn reports whether a place must be admitted before all places that were made after it. Two
-// faults excuse another order. A server may have fallen back to an earlier state, in which it has a
-// place again that was granted before. At a store that passesOver, the connection for notices may
-// have been cut by a fault, or the client may have found it cut afterwards.
-func (c *checker) keepsTurn(l *lease) bool {
-	until := max(l.grantedAt, l.queuedUntil)
-	during := func(from time.Duration, match func(Fault) bool) func(interval) bool {
-		return func(s interval) bool { return match(s.fault) && s.from <= until && s.to >= from }
-	}
-	isCut := during(l.queuedAt-contextSlack, func(f Fault) bool { return f.isNetworkFault() || f == ServerRestart || f.forgets() })
-	for _, intervals := range c.history.serverFaults {
-		if slices.ContainsFunc(intervals, during(l.requestedAt, func(f Fault) bool { return f == ServerFailover })) ||
-			c.passesOver && slices.ContainsFunc(intervals, isCut) {
-			return false
-		}
-	}
-	if c.passesOver && slices.ContainsFunc(c.history.processFaults[l.proc], isCut) {
-		return false
-	}
-	return l.queuedAt != 0 && !(c.passesOver && slices.ContainsFunc(c.history.reconnects[l.proc], func(at time.Duration) bool {
-		return at >= l.queuedAt && at <= until+3*c.ttl+contextSlack // a fault lasts for 3 TTLs
-	}))
 }
 
 // checkRefusals finds attempts that were refused with ErrHeld at a time when the lock
@@ -384,14 +263,9 @@ func (c *checker) checkRefusals() {
 }
 
 // hadProcessFault reports whether a process was stopped, killed or partitioned between two
-// times. The loss of notices alone is no excuse.
+// times.
 func (h *history) hadProcessFault(proc int, from, to time.Duration) bool {
-	for _, s := range h.processFaults[proc] {
-		if s.fault != CutNotices && s.from <= to && s.to >= from {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.processFaults[proc], func(s interval) bool { return s.from <= to && s.to >= from })
 }
 
 // checkWait finds a waiter that stayed blocked while the lock was free. Waiters of paused,
@@ -452,4 +326,76 @@ func (l *lease) latestEnd(ttl time.Duration) time.Duration {
 		return l.releasedAt
 	}
 	return max(l.validUntil, l.events[len(l.events)-1].At) + ttl + ttl/10
+}
+
+// outages returns the times, in order and disjoint, in which the store could grant nothing:
+// a majority of its n servers had a fault, or had recovered from one less than recovery
+// ago. For a single server that is any fault. A fault of a minority of a quorum is no
+// outage.
+func (h *history) outages(n int, recovery time.Duration) []interval {
+	type change struct {
+		at    time.Duration
+		delta int
+	}
+	var changes []change
+	for _, intervals := range h.serverFaults {
+		for _, s := range intervals {
+			changes = append(changes, change{s.from, 1}, change{min(s.to, never-recovery) + recovery, -1})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), b.delta-a.delta) })
+	majority := n/2 + 1
+	var outages []interval
+	down := 0
+	for _, t := range changes {
+		was := n-down < majority
+		down += t.delta
+		is := n-down < majority
+		switch {
+		case is && !was:
+			outages = append(outages, interval{from: t.at, to: never})
+		case was && !is:
+			outages[len(outages)-1].to = t.at
+		}
+	}
+	return outages
+}
+
+// stopSlack is how much longer than its TTL a lock may last on a busy machine, as its
+// holder sees it.
+const stopSlack = 100 * time.Millisecond
+
+// serverStops returns the times in which all servers of the store were stopped.
+func (h *history) serverStops() []interval {
+	var stops []interval
+	for _, intervals := range h.serverFaults {
+		n := 0
+		for _, s := range intervals {
+			if s.fault != Outage {
+				continue
+			}
+			if n == len(stops) {
+				stops = append(stops, s)
+			}
+			stops[n].from, stops[n].to = max(stops[n].from, s.from), min(stops[n].to, s.to)
+			n++
+		}
+	}
+	return stops
+}
+
+// longestWithoutOutage returns the longest time between two moments without an outage.
+func longestWithoutOutage(from, to time.Duration, outages []interval) time.Duration {
+	var most time.Duration
+	for _, o := range outages {
+		if o.to <= from {
+			continue
+		}
+		if o.from >= to {
+			break
+		}
+		most = max(most, o.from-from)
+		from = o.to
+	}
+	return max(most, to-from)
 }

@@ -5,6 +5,7 @@ package torture
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -22,36 +23,23 @@ type sharedClient struct {
 	openStore Opener
 
 	mu     sync.Mutex
-	client *recordedClient
+	client *numberedClient
 }
 
-// A recordedClient is a client of a store. The answers of a store that is Fair are logged.
-type recordedClient struct {
+// A numberedClient is a client of a store.
+type numberedClient struct {
 	*holdfast.Client
-	opened *holdfast.Client // owns the store
-	number int              // counts the clients of the process
+	number int // counts the clients of the process
 }
 
 // openClient opens the store.
-func (c *sharedClient) openClient(ctx context.Context, number int) (*recordedClient, error) {
-	config := &holdfast.Config{TTL: c.config.TTL}
-	opened, err := c.openStore(ctx, c.config.Stores, config)
-	if err != nil {
-		return nil, err
-	}
-	client := &recordedClient{Client: opened, opened: opened, number: number}
-	if opened.Guarantees().Fair {
-		store := &recordedStore{Store: opened.Store(), log: c.log, proc: c.config.Proc, places: map[string]bool{}}
-		client.Client = holdfast.New(store, config)
-	}
-	return client, nil
+func (c *sharedClient) openClient(ctx context.Context, number int) (*numberedClient, error) {
+	client, err := c.openStore(ctx, c.config.Stores, &holdfast.Config{TTL: c.config.TTL})
+	return &numberedClient{client, number}, err
 }
 
-// Close closes the client and its store.
-func (c *recordedClient) Close() error { return errors.Join(c.Client.Close(), c.opened.Close()) }
-
 // currentClient returns the client to use now.
-func (c *sharedClient) currentClient() *recordedClient {
+func (c *sharedClient) currentClient() *numberedClient {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.client
@@ -103,4 +91,46 @@ func (c *sharedClient) endAllLocks(ctx context.Context, closes bool) error {
 	}
 	c.log.appendEvent(e)
 	return nil
+}
+
+// availabilityTimeout is how long a store may be unavailable before and after a run. While the
+// disk of the machine is busy, a server can stall for a while.
+const availabilityTimeout = time.Minute
+
+// untilAvailable repeats call while its error is ErrUnavailable, until availabilityTimeout
+// or ctx ends.
+func untilAvailable(ctx context.Context, call func() error) error {
+	for started := now(); ; {
+		err := call()
+		if !errors.Is(err, holdfast.ErrUnavailable) || ctx.Err() != nil || now()-started > availabilityTimeout {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// findLeaks returns the locks that the run has left behind in the store, whole or as shares. These
+// are the locks that an exclusive attempt does not get after the TTLs of killed processes have run
+// out.
+func findLeaks(client *holdfast.Client, names []string, ttl time.Duration) ([]string, error) {
+	ctx := context.Background()
+	var leaks []string
+	for _, name := range names {
+		err := untilAvailable(ctx, func() error {
+			ctx, cancel := context.WithTimeout(ctx, 2*ttl+client.Guarantees().Grain+10*time.Second)
+			defer cancel()
+			lock, err := client.Acquire(ctx, name, &holdfast.Options{TTL: ttl})
+			if err != nil {
+				return err
+			}
+			return lock.Release()
+		})
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			leaks = append(leaks, fmt.Sprintf("%s is held although all have ended", name))
+		case err != nil:
+			return nil, err
+		}
+	}
+	return leaks, nil
 }

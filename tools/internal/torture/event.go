@@ -3,9 +3,7 @@
 package torture
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -34,26 +32,13 @@ const (
 	Fenced   Step = "fenced"   // the register rejected it
 	Releases Step = "releases" // it begins to release
 	Released Step = "released" // the release returned
-	Hands    Step = "hands"    // it begins to hand the lock over, to itself
-	Adopts   Step = "adopts"   // it holds the lock again
-	Breaks   Step = "breaks"   // it begins to break the lock, whatever its holder
-	Broke    Step = "broke"    // the break returned
 
 	// Of a process.
 	EndsAll  Step = "ends all" // it begins to release all locks of a client, or closes it
 	EndedAll Step = "ended all"
 	Begins   Step = "begins"
-	Ends     Step = "ends" // in good order; Goroutines counts those still running, and Err names locks
+	Ends     Step = "ends" // in good order; Err names locks that are still held
 	Fails    Step = "fails"
-
-	// Of a store that is Fair, and of the SQL functions beside it: the answer to a request for a
-	// name, the outcome of the renewal of a place, the release of a place, or a notice of a grant.
-	// It has a Token if the Owner was admitted, is Queued if it has a place, and is neither if it
-	// has none.
-	Answers Step = "answers"
-
-	// Reconnects is the notice of such a store that notices may have been lost.
-	Reconnects Step = "reconnects"
 
 	// Of the coordinator.
 	Harm  Step = "harm"  // the fault named by Fault begins
@@ -101,22 +86,11 @@ type Event struct {
 	Lost bool `json:"lost,omitempty"`
 	Over bool `json:"over,omitempty"`
 
-	// Owner is the one of an Answers, and Sent the time before its request was sent, 0 for a
-	// notice.
-	Owner  string        `json:"owner,omitempty"`
-	Sent   time.Duration `json:"sent,omitempty"`
-	Queued bool          `json:"queued,omitempty"`
-	First  bool          `json:"first,omitempty"`
-
 	// Foreign reports that the lock is that of a client of another kind.
 	Foreign bool `json:"foreign,omitempty"`
 
-	// Line is how many processes were seen in the longest queue before a Harm of a server.
-	Line int `json:"line,omitempty"`
-
-	Goroutines int    `json:"goroutines,omitempty"`
-	Fault      Fault  `json:"fault,omitempty"`
-	Err        string `json:"err,omitempty"`
+	Fault Fault  `json:"fault,omitempty"`
+	Err   string `json:"err,omitempty"`
 }
 
 // formatLine returns the event as one line, with its time since the start of the run.
@@ -140,16 +114,6 @@ func (e Event) formatLine(begin time.Duration) string {
 		text += "  shared"
 	case e.Limit > 0:
 		text += fmt.Sprintf("  limit %d", e.Limit)
-	}
-	switch {
-	case e.Step != Answers:
-	case e.Sent == 0:
-		text += "  by a notice"
-	default:
-		text += fmt.Sprintf("  to %.6f", (e.Sent - begin).Seconds())
-	}
-	if e.Queued {
-		text += "  queued"
 	}
 	if e.Token != 0 {
 		text += fmt.Sprintf("  token %d", e.Token)
@@ -175,36 +139,16 @@ type eventLog struct {
 // maxLineLen bounds a line of an event log, in bytes.
 const maxLineLen = 1 << 20
 
-// openEventLog opens the log of a process, or of the successor of a killed one. It removes
-// an incomplete last line: a kill can interrupt a write at the end of a page of the file.
-// The step of such a line was not taken, or its result not used.
+// openEventLog opens the log of a process, or of the successor of a killed one. A kill can interrupt
+// a write at the end of a page of the file: hence it begins with a line of its own. The step of an
+// incomplete line was not taken, or its result not used.
 func openEventLog(path string) (*eventLog, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := removeIncompleteLine(file); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return &eventLog{file: file}, nil
-}
-
-// removeIncompleteLine truncates the file after its last newline.
-func removeIncompleteLine(file *os.File) error {
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	end := make([]byte, min(info.Size(), maxLineLen))
-	at := info.Size() - int64(len(end))
-	if _, err := file.ReadAt(end, at); err != nil {
-		return err
-	}
-	complete := at + int64(bytes.LastIndexByte(end, '\n')+1)
-	if complete == info.Size() {
-		return nil
-	}
-	return file.Truncate(complete)
+	_, err = file.WriteString("\n")
+	return &eventLog{file: file, err: err}, nil
 }
 
 func (l *eventLog) appendEvent(e Event) {
@@ -226,4 +170,12 @@ func (l *eventLog) close() error {
 		l.err = err
 	}
 	return l.err
+}
+
+// errorText returns the Err of an Event.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

@@ -14,7 +14,7 @@ import (
 // A ForeignClient is a client of another kind, which takes the locks of the store without package
 // holdfast and does not wait in queues.
 type ForeignClient interface {
-	// Take takes a lock for ttl. The token is 0 if this kind of client gets none.
+	// Take takes a lock for ttl.
 	Take(ctx context.Context, name, owner string, ttl time.Duration) (token int64, taken bool, err error)
 
 	// Free releases a lock, and reports whether the owner had it.
@@ -34,8 +34,7 @@ const foreignTimeout = time.Second
 func (w *worker) runForeignAttempt(ctx context.Context, c ForeignClient) {
 	_ = retry.Sleep(ctx, w.randomUpTo(100*time.Millisecond))
 	w.try++
-	w.token = 0
-	w.name = w.Names[w.rng.IntN(len(w.Names))]
+	w.name, w.token = w.Names[w.rng.IntN(len(w.Names))], 0
 	owner := rand.Text()
 	sent := now()
 	limited, cancel := context.WithTimeout(ctx, foreignTimeout)
@@ -45,33 +44,23 @@ func (w *worker) runForeignAttempt(ctx context.Context, c ForeignClient) {
 		return
 	}
 	w.token = token
-	at := now()
-	until := sent + w.TTL - w.TTL/100
+	at, until := now(), sent+w.TTL-w.TTL/100
 	if at >= until {
 		return // This process was stopped meanwhile, and the lock is over.
 	}
 	w.recordEvent(Event{At: sent, Step: Asks, Foreign: true})
 	w.recordEvent(Event{At: at, Step: Got, Until: until, Foreign: true})
-	if token != 0 && w.clients.currentClient().Guarantees().Fair {
-		w.recordEvent(Event{At: at, Step: Answers, Sent: sent, Owner: owner, Foreign: true})
-	}
 	length := w.randomUpTo(10 * time.Millisecond)
 	if w.percentChance(w.Long) {
 		length = w.randomUpTo(2 * w.TTL) // it may end at its TTL
 	}
 	_ = retry.Sleep(ctx, length)
 	w.recordEvent(Event{At: now(), Step: Releases, Foreign: true})
-	e := Event{Step: Released, Foreign: true}
 	limited, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
 	defer cancel()
-	if freed, err := c.Free(limited, w.name, owner); err != nil {
-		e.Err = err.Error()
-	} else if !freed {
-		e.Err = errNotFreed.Error()
+	freed, err := c.Free(limited, w.name, owner)
+	if err == nil && !freed {
+		err = errors.New("it was not one's own")
 	}
-	e.At = now()
-	w.recordEvent(e)
+	w.recordEvent(Event{At: now(), Step: Released, Foreign: true, Err: errorText(err)})
 }
-
-// errNotFreed is the error of a release of a lock that is another's by now.
-var errNotFreed = errors.New("it was not one's own")

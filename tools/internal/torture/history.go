@@ -6,7 +6,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
-	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -26,7 +26,6 @@ type lease struct {
 
 	requestedAt time.Duration // before the request
 	turnFrom    time.Duration // before the request of the lease that was passed on to it
-	passedFrom  *lease        // that was passed on to it, for a limited lock
 	grantedAt   time.Duration // after the reply
 	refusedAt   time.Duration // after the reply, if it failed
 
@@ -43,29 +42,17 @@ type lease struct {
 	releasedAt time.Duration
 
 	// maybeForgottenAt is the time from which the store may have forgotten the lease,
-	// because of a fault that it does not promise to survive. forgottenAt is the time from which
-	// its server may have: a client of another kind knows of no guard against that.
+	// because of a fault that it does not promise to survive.
 	maybeForgottenAt time.Duration
-	forgottenAt      time.Duration
 
-	// foreign reports that it is one of a client of another kind.
-	foreign bool
-
-	// queuedAt is when the store had given its owner a place in a queue at the latest, 0 if never.
-	// A request that was sent at queuedUntil was answered that the place was still there. Both are
-	// known of the leases in history.places alone.
-	queuedAt, queuedUntil time.Duration
+	foreign bool // it is one of a client of another kind
+	client  int  // the client of the process that had it
 
 	// underDo reports that the lock was held by Do. Then workEndedAt is when the work had
 	// ended, and doReturnedNil whether Do reported that the lock had been held until then.
 	underDo       bool
 	workEndedAt   time.Duration
 	doReturnedNil bool
-
-	firstClient, lastClient int  // clients of the process that had it: an adopted lock has another
-	maybeBroken             bool // a Break may have ended it
-
-	earliestEnd time.Duration // of what explains the order of the tokens: see checkOrder
 
 	ctxEndedAt time.Duration // when the end of the context was seen, 0 if never
 	events     []Event       // without those that add nothing
@@ -82,30 +69,24 @@ type interval struct {
 
 // A history is what happened in a run.
 type history struct {
-	leases          []*lease          // in the order of their grants
-	waits           []*lease          // those that were granted after a wait
-	failedWaits     []*lease          // waits that ended without a grant
-	places          map[string]*lease // what the store answered to each owner, if it is Fair
-	reconnects      map[int][]time.Duration
+	leases          []*lease           // in the order of their grants
+	waits           []*lease           // those that were granted after a wait
+	failedWaits     []*lease           // waits that ended without a grant
 	processFaults   map[int][]interval // of each process: when it did not run, or had no connection to its store
 	serverFaults    map[int][]interval // of each server
 	processDeaths   map[int][]interval // of each process: from the kill to its end
 	processEnds     []Event
 	processFailures []Event
-	forcedEnds      map[int][]forcedEnd     // of each process: when all locks of a client were ended
-	breaks          map[string][]*forcedEnd // of each name
-	refusals        []*lease                // with ErrHeld
+	forcedEnds      map[int][]forcedEnd // of each process: when all locks of a client were ended
+	refusals        []*lease            // with ErrHeld
 	processStarts   int
 	faultCounts     map[Fault]int
-	fullLines       map[Fault]int // faults with a full queue
 	attempts        int
 	foreignGrants   int
 	startedAt       time.Duration
 	endedAt         time.Duration
 
-	lastAttempts  map[[2]int]*lease     // the last acquisition of each process and worker, and its outcome
-	lastBreaks    map[[2]int]*forcedEnd // the last Break of each worker
-	internedNames map[string]string     // one copy of each name
+	lastAttempts map[[2]int]*lease // the last acquisition of each process and worker, and its outcome
 }
 
 // A forcedEnd is a time in which locks were ended before they ran out.
@@ -117,9 +98,7 @@ type forcedEnd struct {
 func newHistory() *history {
 	return &history{
 		processFaults: map[int][]interval{}, serverFaults: map[int][]interval{}, processDeaths: map[int][]interval{},
-		forcedEnds: map[int][]forcedEnd{}, breaks: map[string][]*forcedEnd{},
-		faultCounts: map[Fault]int{}, fullLines: map[Fault]int{}, places: map[string]*lease{}, reconnects: map[int][]time.Duration{}, startedAt: never,
-		lastAttempts: map[[2]int]*lease{}, lastBreaks: map[[2]int]*forcedEnd{}, internedNames: map[string]string{},
+		forcedEnds: map[int][]forcedEnd{}, faultCounts: map[Fault]int{}, startedAt: never, lastAttempts: map[[2]int]*lease{},
 	}
 }
 
@@ -145,11 +124,9 @@ func readEventLog(path string, addEvent func(Event)) error {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, maxLineLen)
 	for lines.Scan() {
-		var e Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		if e := (Event{}); json.Unmarshal(lines.Bytes(), &e) == nil { // else a kill interrupted the write
+			addEvent(e)
 		}
-		addEvent(e)
 	}
 	return lines.Err()
 }
@@ -177,38 +154,20 @@ func (h *history) addEvent(e Event) {
 		h.processEnds = append(h.processEnds, e)
 	case Fails:
 		h.processFailures = append(h.processFailures, e)
-	case Answers:
-		h.addAnswer(e)
-	case Reconnects:
-		h.reconnects[e.Proc] = append(h.reconnects[e.Proc], e.At)
 	default:
 		h.addWorkerEvent(e)
 	}
 }
 
 func (h *history) addWorkerEvent(e Event) {
-	e.Name = h.internName(e.Name)
 	id := [2]int{e.Proc, e.Worker}
-	switch e.Step {
-	case Breaks:
-		h.lastBreaks[id] = &forcedEnd{from: e.At, to: never}
-		h.breaks[e.Name] = append(h.breaks[e.Name], h.lastBreaks[id])
-		return
-	case Broke:
-		h.lastBreaks[id].to = e.At
-		if e.Err != "" {
-			h.lastBreaks[id].to += lateBreakBound
-		}
-		return
-	}
 	if e.Step == Asks {
 		if !e.Foreign {
 			h.attempts++
 		}
 		h.lastAttempts[id] = &lease{
 			name: e.Name, proc: e.Proc, worker: e.Worker, try: e.Try, waits: e.Waits, foreign: e.Foreign,
-			limit:       e.Limit,
-			requestedAt: e.At, maybeForgottenAt: never, forgottenAt: never, events: []Event{e},
+			limit: e.Limit, requestedAt: e.At, maybeForgottenAt: never, events: []Event{e},
 		}
 		return
 	}
@@ -237,37 +196,6 @@ func (h *history) addWorkerEvent(e Event) {
 	}
 }
 
-// addAnswer adds an answer of the store to the place of its owner.
-func (h *history) addAnswer(e Event) {
-	l := h.places[e.Owner]
-	if l == nil {
-		l = &lease{name: h.internName(e.Name), proc: e.Proc, worker: e.Worker, maybeForgottenAt: never, forgottenAt: never}
-		h.places[e.Owner] = l
-	}
-	if e.Sent != 0 && (l.requestedAt == 0 || e.Sent < l.requestedAt) {
-		l.requestedAt = e.Sent
-	}
-	switch {
-	case e.Token != 0 && l.token == 0:
-		l.token, l.grantedAt = e.Token, e.At
-	case e.Queued && l.queuedAt == 0:
-		l.queuedAt, l.queuedUntil = e.At, e.Sent
-	case e.Queued:
-		l.queuedUntil = max(l.queuedUntil, e.Sent)
-		if last := &l.events[len(l.events)-1]; last.Queued && last.Sent > l.requestedAt {
-			*last = e
-			return
-		}
-	default:
-		return
-	}
-	l.events = append(l.events, e)
-}
-
-// lateBreakBound is how much later than its reply a Break with an unknown outcome may take
-// effect.
-const lateBreakBound = 15 * time.Second
-
 // closeForcedEnds bounds the forced ends and the waits that a killed process had begun, when its
 // successor begins.
 func (h *history) closeForcedEnds(started Event) {
@@ -275,25 +203,12 @@ func (h *history) closeForcedEnds(started Event) {
 		e := &h.forcedEnds[started.Proc][i]
 		e.to = min(e.to, started.At)
 	}
-	for id, e := range h.lastBreaks {
-		if id[0] == started.Proc {
-			e.to = min(e.to, started.At+lateBreakBound)
-		}
-	}
 	for id, l := range h.lastAttempts {
 		if id[0] == started.Proc && l.waits && l.grantedAt == 0 && l.refusedAt == 0 {
 			l.refusedAt = started.At
 			h.failedWaits = append(h.failedWaits, l)
 		}
 	}
-}
-
-// internName returns the one copy of a name that is kept.
-func (h *history) internName(name string) string {
-	if _, ok := h.internedNames[name]; !ok {
-		h.internedNames[name] = name
-	}
-	return h.internedNames[name]
 }
 
 // finalize completes the leases when all events have been added.
@@ -309,8 +224,7 @@ func (h *history) finalize() {
 
 // findLocalTurns finds leases that were passed on within a client: they have the next token of the
 // same grant. Tokens of different grants of an exclusive lock are further apart. Those of a limited
-// lock may not be, but then no other client was granted it between them. A caller that gave up may
-// have had the token between two of them.
+// lock may not be, and a caller that gave up may have had the token between two of them.
 func (h *history) findLocalTurns() {
 	byToken := slices.SortedStableFunc(slices.Values(h.leases), func(l, b *lease) int {
 		return cmp.Or(cmp.Compare(l.name, b.name), cmp.Compare(l.token, b.token))
@@ -321,16 +235,20 @@ func (h *history) findLocalTurns() {
 			continue
 		}
 		last := byToken[i-1]
-		if last.name != l.name || last.token == 0 || last.proc != l.proc || last.lastClient != l.firstClient || last.limit != l.limit {
-			continue
-		}
-		switch {
-		case l.limit == 0 && last.token+1 == l.token:
+		if last.name == l.name && last.token != 0 && last.proc == l.proc && last.client == l.client && last.limit == l.limit &&
+			(l.limit == 0 && last.token+1 == l.token || l.limit > 0 && last.token+2 >= l.token && last.validUntil <= l.grantedAt) {
 			l.turnFrom = min(last.turnFrom, l.requestedAt)
-		case l.limit > 0 && last.token+2 >= l.token && last.validUntil <= l.grantedAt:
-			l.turnFrom, l.passedFrom = min(last.turnFrom, l.requestedAt), last
 		}
 	}
+}
+
+// takenFrom returns the time from which the store may have granted the lease. It may have granted
+// others, whose tokens are greater, beside one of a limited lock that was passed on later.
+func (l *lease) takenFrom() time.Duration {
+	if l.limit > 0 {
+		return l.turnFrom
+	}
+	return l.requestedAt
 }
 
 // addEvent adds the next event of an acquisition. Of consecutive checks of the lock, it
@@ -338,7 +256,7 @@ func (h *history) findLocalTurns() {
 func (l *lease) addEvent(e Event) {
 	last := &l.events[len(l.events)-1]
 	switch {
-	case e.Step == Reads, e.Step == Writes, e.Step == Hands:
+	case e.Step == Reads, e.Step == Writes:
 	case e.Step == Sees && last.Step == Sees:
 		*last = e
 	default:
@@ -347,9 +265,7 @@ func (l *lease) addEvent(e Event) {
 	switch e.Step {
 	case Got:
 		l.grantedAt, l.token, l.validUntil = e.At, e.Token, e.Until
-		l.underDo, l.firstClient, l.lastClient = e.Under, e.Client, e.Client
-	case Adopts:
-		l.validUntil, l.lastClient = e.Until, e.Client
+		l.underDo, l.client = e.Under, e.Client
 	case Sees, Extends:
 		if l.releasedAt == 0 && l.ctxEndedAt == 0 {
 			l.validUntil, l.seenAt = max(l.validUntil, e.Until), e.At
@@ -390,22 +306,6 @@ func (l *lease) inWay(others []*lease) []*lease {
 	return nil
 }
 
-// beginsAt returns when the lease was granted, or when its owner had a place before that.
-func (l *lease) beginsAt() time.Duration {
-	if l.queuedAt != 0 {
-		return l.queuedAt
-	}
-	return l.grantedAt
-}
-
-// takenFrom returns the time from which the store may have granted the lease.
-func (l *lease) takenFrom() time.Duration {
-	if l.maybeBroken {
-		return l.turnFrom
-	}
-	return l.requestedAt
-}
-
 // addFault adds the begin or the end of a fault that the coordinator injected.
 func (h *history) addFault(e Event) {
 	all, of := h.processFaults, e.Proc
@@ -413,14 +313,11 @@ func (h *history) addFault(e Event) {
 		all, of = h.serverFaults, e.Server
 	}
 	if e.Step == Harm {
-		if e.Fault != Outage && e.Fault != NoSpace || e.Server == 1 { // one for all servers
+		if e.Fault != Outage || e.Server == 1 { // one for all servers
 			h.faultCounts[e.Fault]++
 		}
-		if e.Line >= fullLine {
-			h.fullLines[e.Fault]++
-		}
 		all[of] = append(all[of], interval{e.At, never, e.Fault})
-		if e.Fault.kills() {
+		if e.Fault == Kill {
 			h.processDeaths[e.Proc] = append(h.processDeaths[e.Proc], interval{e.At, e.At, e.Fault})
 		}
 		return
@@ -445,59 +342,28 @@ func (h *history) endOnDeath(l *lease) {
 }
 
 // endOnForcedEnd ends the validity of a lease when its own process released all locks of
-// the client, unless Do was to wait for its work, and when a worker broke the lock. It may have been
-// granted long before that was seen. A client passes a lease on until it notices the break. What was
-// held when all locks had been released was not granted before.
+// the client, unless Do was to wait for its work. What was held when all locks had been released was
+// not granted before.
 func (h *history) endOnForcedEnd(l *lease) {
-	cut := func(e forcedEnd, since time.Duration) bool {
-		if since > e.to || l.validUntil < e.from {
-			return false
-		}
-		l.validUntil = min(l.validUntil, max(e.from, since))
-		return true
-	}
 	for _, e := range h.forcedEnds[l.proc] {
-		if !l.underDo && l.firstClient <= e.client && e.client <= l.lastClient && l.seenAt <= e.to {
-			cut(e, l.requestedAt)
+		if !l.underDo && e.client == l.client && l.seenAt <= e.to && l.requestedAt <= e.to && l.validUntil >= e.from {
+			l.validUntil = min(l.validUntil, max(e.from, l.requestedAt))
 		}
-	}
-	for _, e := range h.breaks[l.name] {
-		l.maybeBroken = cut(*e, l.turnFrom) || l.maybeBroken
 	}
 }
 
 // markForgettable marks the leases that the store may have forgotten, because a server, or
-// the process of the lease, had a fault that the store does not promise to survive.
+// the process of the lease, had a fault that the store does not promise to survive. One that was
+// passed on is as old as the first of its local turn.
 func (h *history) markForgettable(survives func(Fault) bool) {
 	for _, l := range h.leases {
-		l.maybeForgottenAt = l.firstFault(h.processFaults[l.proc], func(f Fault) bool { return !survives(f) })
-		for _, intervals := range h.serverFaults {
-			l.maybeForgottenAt = min(l.maybeForgottenAt, l.firstFault(intervals, func(f Fault) bool { return !survives(f) }))
-			l.forgottenAt = min(l.forgottenAt, l.firstFault(intervals, Fault.forgets))
-		}
-		if l.foreign {
-			l.maybeForgottenAt = min(l.maybeForgottenAt, l.forgottenAt)
-		}
-	}
-}
-
-// firstFault returns the time of the first fault that matches during the lease, or never. One that
-// was passed on is as old as the first of its local turn.
-func (l *lease) firstFault(intervals []interval, match func(Fault) bool) time.Duration {
-	first := never
-	for _, s := range intervals {
-		if match(s.fault) && s.from <= l.validUntil && s.to >= l.turnFrom {
-			first = min(first, max(s.from, l.turnFrom))
+		l.maybeForgottenAt = never
+		for _, intervals := range append(slices.Collect(maps.Values(h.serverFaults)), h.processFaults[l.proc]) {
+			for _, s := range intervals {
+				if !survives(s.fault) && s.from <= l.validUntil && s.to >= l.turnFrom {
+					l.maybeForgottenAt = min(l.maybeForgottenAt, max(s.from, l.turnFrom))
+				}
+			}
 		}
 	}
-	return first
-}
-
-// maybeForgottenBefore returns the time from which l may have been forgotten by the store when it
-// granted the lock to next.
-func (l *lease) maybeForgottenBefore(next *lease) time.Duration {
-	if next.foreign {
-		return min(l.maybeForgottenAt, l.forgottenAt)
-	}
-	return l.maybeForgottenAt
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/retry"
@@ -42,72 +41,29 @@ func (nem *nemesis) injectFaults() {
 	}
 }
 
-// maxPlaceTTL is the greatest TTL of a place in a queue.
-const maxPlaceTTL = 5 * time.Second
-
-// victims returns the processes for a fault, locked for the caller. For a fault of waiters they are
-// the processes of the first waiters in the longest queue, and otherwise any process. In a queue, a
-// process with a fault from another nemesis is skipped.
-func (nem *nemesis) victims(f Fault) []*process {
-	n := map[Fault]int{PauseFirst: 1, KillFirst: 3}[f]
-	if n == 0 {
-		p := nem.processes[nem.rng.IntN(len(nem.processes))]
-		p.mu.Lock()
-		return []*process{p}
-	}
-	var victims []*process
-	for _, proc := range nem.awaitLine(n) {
-		if p := nem.processes[proc-1]; len(victims) < n && p.mu.TryLock() {
-			victims = append(victims, p)
-		}
-	}
-	return victims
-}
-
-// injectProcessFault injects a fault in the processes that victims returns.
+// injectProcessFault injects a fault in a process.
 func (nem *nemesis) injectProcessFault(f Fault) {
-	victims := nem.victims(f)
-	for _, p := range victims {
-		defer p.mu.Unlock()
-	}
-	if nem.ctx.Err() != nil || len(victims) == 0 {
+	p := nem.processes[nem.rng.IntN(len(nem.processes))]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if nem.ctx.Err() != nil {
 		return
 	}
-	for _, p := range victims {
-		of := Event{Fault: f, Proc: p.number}
-		nem.logEvent(Harm, of)
-		defer func() { nem.logEvent(Heals, of) }()
-	}
-	p := victims[0]
+	of := Event{Fault: f, Proc: p.number}
+	nem.logEvent(Harm, of)
+	defer func() { nem.logEvent(Heals, of) }()
 	long := nem.randomUpTo(3 * nem.options.TTL)
 	switch f {
-	case Pause, PauseFirst:
-		if place := min(nem.options.TTL, maxPlaceTTL); f == PauseFirst {
-			long = []time.Duration{place / 2, 2 * place}[nem.rng.IntN(2)]
-		}
+	case Pause:
 		p.pause()
 		nem.sleep(long)
 		p.resume()
-	case Kill, KillFirst:
-		for _, p := range victims {
-			_ = p.cmd.Process.Kill() // it may have ended
-		}
-		for _, p := range victims {
-			<-p.exited
-			nem.logEvent(Gone, Event{Fault: f, Proc: p.number})
-		}
+	case Kill:
+		p.kill()
+		nem.logEvent(Gone, of)
 		nem.sleep(nem.randomUpTo(nem.options.TTL / 2))
-		for _, p := range victims {
-			if err := nem.startWorker(p, nem.rng.Uint64()); err != nil {
-				nem.failRun(err)
-			}
-		}
-	case CutNotices:
-		directions := nem.rng.IntN(4)
-		p.cutNotices(directions)
-		if directions > 0 {
-			nem.sleep(long)
-			p.cutNotices(0)
+		if err := nem.startWorker(p, nem.rng.Uint64()); err != nil {
+			nem.failRun(err)
 		}
 	case Partition:
 		p.partition(nem.randomDirections())
@@ -115,8 +71,6 @@ func (nem *nemesis) injectProcessFault(f Fault) {
 		p.partition(0)
 	case LoseReply:
 		p.loseReply()
-	case Reset:
-		p.resetConns()
 	case Slow:
 		p.delayTraffic(nem.randomUpTo(nem.options.TTL / 20))
 		nem.sleep(long)
@@ -128,34 +82,19 @@ func (nem *nemesis) injectProcessFault(f Fault) {
 // to recover. Only one nemesis does so at a time, because the promises of a store cover one
 // server fault at a time.
 func (nem *nemesis) injectServerFault(f Fault) {
+	var err error
 	if f == Outage {
-		nem.injectOutage()
-		nem.sleep(nem.options.Recovery)
-		return
-	}
-	servers := len(nem.options.Servers)
-	first, harmed := nem.rng.IntN(servers), 1
-	if nem.options.Leader != nil && nem.rng.IntN(2) == 0 {
-		first = nem.options.Leader()
-	}
-	switch f {
-	case MajorityPause, MajorityRestart:
-		harmed = servers/2 + 1
-	case NoSpace:
-		harmed = servers
-	}
-	line := 0
-	if f == ServerRestart || f.forgets() {
-		line = len(nem.awaitLine(fullLine))
-	}
-	logAll := func(step Step) {
-		for i := range harmed {
-			nem.logEvent(step, Event{Fault: f, Server: (first+i)%servers + 1, Line: line})
+		err = nem.injectOutage()
+	} else {
+		n := nem.rng.IntN(len(nem.options.Servers))
+		if nem.options.Leader != nil && nem.rng.IntN(2) == 0 {
+			n = nem.options.Leader()
 		}
+		of := Event{Fault: f, Server: n + 1}
+		nem.logEvent(Harm, of)
+		err = nem.harmServer(f, n)
+		nem.logEvent(Heals, of)
 	}
-	logAll(Harm)
-	err := nem.applyServerFault(f, first, harmed)
-	logAll(Heals)
 	if err != nil {
 		nem.failRun(fmt.Errorf("%s: %w", f, err))
 	}
@@ -164,8 +103,7 @@ func (nem *nemesis) injectServerFault(f Fault) {
 
 // injectOutage stops all servers of the store. None of them runs between the last Harm and
 // the first Heals.
-func (nem *nemesis) injectOutage() {
-	var err error
+func (nem *nemesis) injectOutage() (err error) {
 	for n, server := range nem.options.Servers {
 		err = errors.Join(err, server.Pause())
 		nem.logEvent(Harm, Event{Fault: Outage, Server: n + 1})
@@ -177,32 +115,12 @@ func (nem *nemesis) injectOutage() {
 	for _, server := range nem.options.Servers {
 		err = errors.Join(err, server.Resume())
 	}
-	if err != nil {
-		nem.failRun(fmt.Errorf("%s: %w", Outage, err))
-	}
+	return err
 }
 
-// applyServerFault harms servers, counted from the first on.
-func (nem *nemesis) applyServerFault(f Fault, first, harmed int) error {
-	server := nem.options.Servers[first]
+func (nem *nemesis) harmServer(f Fault, n int) error {
+	server := nem.options.Servers[n]
 	switch f {
-	case MajorityPause, MajorityRestart:
-		errs := make([]error, harmed)
-		var group sync.WaitGroup
-		long := nem.randomUpTo(nem.options.TTL)
-		for i := range harmed {
-			server := nem.options.Servers[(first+i)%len(nem.options.Servers)]
-			group.Go(func() {
-				if f == MajorityRestart {
-					errs[i] = server.Harm(ServerRestart)
-				} else if errs[i] = server.Pause(); errs[i] == nil {
-					nem.sleep(long)
-					errs[i] = server.Resume()
-				}
-			})
-		}
-		group.Wait()
-		return errors.Join(errs...)
 	case ServerPause:
 		if err := server.Pause(); err != nil {
 			return err
@@ -210,13 +128,14 @@ func (nem *nemesis) applyServerFault(f Fault, first, harmed int) error {
 		nem.sleep(nem.randomUpTo(nem.options.TTL))
 		return server.Resume()
 	case ServerPartition:
-		directions := nem.randomDirections()
-		nem.partitionServer(first, directions)
+		nem.partitionServer(n, nem.randomDirections())
 		nem.sleep(nem.randomUpTo(3 * nem.options.TTL))
-		nem.partitionServer(first, 0)
+		nem.partitionServer(n, 0)
 		return nil
+	case ServerForget:
+		return server.Forget()
 	}
-	return server.Harm(f)
+	return server.Restart()
 }
 
 func (nem *nemesis) partitionServer(n, directions int) {

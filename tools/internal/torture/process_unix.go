@@ -3,7 +3,6 @@
 package torture
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -111,36 +110,6 @@ func (p *process) applyBlocks() {
 func (p *process) loseReply() {
 	for _, proxy := range p.proxies {
 		proxy.LoseReply(nil)
-	}
-}
-
-// cutNotices blocks the connections for notices as partition does, or closes them if directions is
-// none.
-func (p *process) cutNotices(directions int) {
-	for _, proxy := range p.proxies {
-		if directions == 0 {
-			proxy.ResetMarked()
-		}
-		for bit, way := range map[int]faultproxy.Direction{1: faultproxy.Up, 2: faultproxy.Down} {
-			if directions&bit != 0 {
-				proxy.HoldMarked(way)
-			} else {
-				proxy.PassMarked(way)
-			}
-		}
-	}
-}
-
-// requestsNotices reports whether a request is one for notices: SUBSCRIBE or SSUBSCRIBE of Redis,
-// or LISTEN of PostgreSQL.
-func requestsNotices(request []byte) bool {
-	return bytes.Contains(request, []byte("\r\nsubscribe\r\n")) || bytes.Contains(request, []byte("\r\nssubscribe\r\n")) ||
-		bytes.Contains(request, []byte("LISTEN "))
-}
-
-func (p *process) resetConns() {
-	for _, proxy := range p.proxies {
-		proxy.Reset()
 	}
 }
 

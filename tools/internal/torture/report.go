@@ -21,14 +21,11 @@ type Report struct {
 
 	Attempts  int           `json:"attempts"` // to acquire
 	Grants    int           `json:"grants"`
-	Handovers int           `json:"handovers,omitempty"` // grants to places in a queue of the store
-	Turns     int           `json:"turns,omitempty"`     // of these, those that keep their turn whatever is done
-	Foreign   int           `json:"foreign,omitempty"`   // grants to clients of another kind
-	Tolerant  int           `json:"tolerant,omitempty"`  // grants of shared and limited locks
-	Together  int           `json:"together,omitempty"`  // the most of them that were held at a time
-	Processes int           `json:"processes"`           // that were started
+	Foreign   int           `json:"foreign,omitempty"`  // grants to clients of another kind
+	Tolerant  int           `json:"tolerant,omitempty"` // grants of shared and limited locks
+	Together  int           `json:"together,omitempty"` // the most of them that were held at a time
+	Processes int           `json:"processes"`          // that were started
 	Faults    map[Fault]int `json:"faults"`
-	FullLines map[Fault]int `json:"full_lines,omitempty"` // of these, with three processes or more in a queue
 
 	// LongestWait is the longest time that a waiter waited until it had the lock, behind
 	// other waiters and under the faults.
@@ -67,7 +64,7 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 	}
 	h.markForgettable(func(f Fault) bool { return survives(can, f) })
 	c := &checker{
-		history: h, ttl: r.options.TTL, maxWait: waitBound + can.Grain, maxContextDelay: contextSlack, fenced: can.Fencing, passesOver: can.Store == "redis",
+		history: h, ttl: r.options.TTL, maxWait: waitBound + can.Grain, maxContextDelay: contextSlack, fenced: can.Fencing,
 		sessions: can.Scope == driver.ScopeNetwork && can.HolderCrash == driver.RecoveryAtOnce,
 		outages:  h.outages(len(r.options.Servers), r.options.Recovery),
 	}
@@ -83,7 +80,7 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 	report := &Report{
 		Store: can.Store, Setup: r.options.Setup, Machine: machineInfo(), Seed: r.options.Seed, Elapsed: h.endedAt - h.startedAt,
 		Attempts: h.attempts, Grants: len(h.leases) - h.foreignGrants, Foreign: h.foreignGrants,
-		Processes: h.processStarts, Faults: h.faultCounts, FullLines: h.fullLines,
+		Processes: h.processStarts, Faults: h.faultCounts,
 		Violations: append([]Violation{}, shortestFirst(c.violations)...), // [] in JSON, not null
 		Seen:       shortestFirst(c.outside),
 		runStart:   h.startedAt,
@@ -96,14 +93,6 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 	for _, l := range h.leases {
 		if l.limit != 0 {
 			report.Tolerant, report.Together = report.Tolerant+1, c.mostTogether
-		}
-	}
-	for _, l := range h.places {
-		if l.queuedAt != 0 && l.token != 0 {
-			report.Handovers++
-			if c.keepsTurn(l) {
-				report.Turns++
-			}
 		}
 	}
 	for _, w := range h.waits {
@@ -129,15 +118,14 @@ const (
 // fault. It always promises that tokens rise.
 func survives(can driver.Guarantees, f Fault) bool {
 	switch f {
-	case LoseReply, Reset:
+	case LoseReply:
 		// Where the end of a connection ends its locks, their holder is notified a moment
 		// later.
 		return can.Scope != driver.ScopeNetwork || can.HolderCrash != driver.RecoveryAtOnce
-	case ServerRestart, MajorityRestart:
+	case ServerRestart:
 		return can.Restart != driver.FateForgotten
-	case ServerForget, ServerFlush, ServerFailover:
-		// Data that is kept is kept on disk, and locks that may have been forgotten run out before
-		// others are granted: no old master goes on alone here.
+	case ServerForget:
+		// Data that is kept is kept on disk.
 		return can.Restart == driver.FateFreed
 	}
 	return true

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -62,22 +61,16 @@ type Options struct {
 
 	// Dir is an empty folder for the logs.
 	Dir string
-
-	// Progress is called about once a second, if it is not nil.
-	Progress func(elapsed time.Duration, faults int)
 }
 
 // A tortureRun is a run in progress.
 type tortureRun struct {
-	options    Options
-	log        *eventLog
-	register   *registerServer
-	processes  []*process
-	faults     []Fault
-	fair       bool         // the store keeps places
-	faultCount atomic.Int64 // faults injected so far
-
-	serverMu sync.Mutex
+	options   Options
+	log       *eventLog
+	register  *registerServer
+	processes []*process
+	faults    []Fault
+	serverMu  sync.Mutex
 
 	mu     sync.Mutex
 	err    error // why the run itself is invalid
@@ -91,7 +84,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &tortureRun{options: o, fair: can.Fair}
+	r := &tortureRun{options: o}
 	if r.log, err = openEventLog(r.filePath(coordinatorLog)); err != nil {
 		return nil, err
 	}
@@ -196,10 +189,7 @@ func (r *tortureRun) startProxies(p *process) error {
 			return err
 		}
 		p.stores = append(p.stores, detour)
-		for _, proxy := range proxies {
-			proxy.Mark(requestsNotices)
-			p.proxies = append(p.proxies, proxy)
-		}
+		p.proxies = append(p.proxies, proxies...)
 	}
 	return nil
 }
@@ -230,7 +220,7 @@ func workerLogName(proc int) string { return fmt.Sprintf("process-%d.jsonl", pro
 func (r *tortureRun) possibleFaults() []Fault {
 	return slices.DeleteFunc(slices.Clone(r.options.Faults), func(f Fault) bool {
 		return f.isNetworkFault() && len(r.processes[0].proxies) == 0 ||
-			f.isServerFault() && (len(r.options.Servers) == 0 || !r.options.Servers[0].Can(f))
+			f.isServerFault() && (len(r.options.Servers) == 0 || f == ServerForget && r.options.Servers[0].Forget == nil)
 	})
 }
 
@@ -246,18 +236,7 @@ func (r *tortureRun) runNemeses(ctx context.Context, rng *rand.Rand) {
 			group.Go(nem.injectFaults)
 		}
 	}
-	started := now()
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ticker.C:
-			if r.options.Progress != nil {
-				r.options.Progress(now()-started, int(r.faultCount.Load()))
-			}
-		case <-ctx.Done():
-		}
-	}
+	<-ctx.Done()
 	group.Wait()
 }
 
@@ -284,9 +263,6 @@ func (r *tortureRun) stopWorkers() ([]string, error) {
 
 // logEvent logs a step of the coordinator.
 func (r *tortureRun) logEvent(s Step, of Event) {
-	if s == Harm {
-		r.faultCount.Add(1)
-	}
 	of.At, of.Step = now(), s
 	r.log.appendEvent(of)
 }

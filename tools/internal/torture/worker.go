@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -64,7 +63,6 @@ func Work(in io.Reader, open Opener, openForeign ForeignOpener) error {
 }
 
 func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Opener, openForeign ForeignOpener) error {
-	before := runtime.NumGoroutine()
 	shared := &sharedClient{config: config, log: l, openStore: open}
 	var err error
 	if shared.client, err = shared.openClient(ctx, 1); err != nil {
@@ -116,20 +114,8 @@ func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Op
 	if foreign != nil {
 		foreign.Close()
 	}
-	l.appendEvent(Event{At: now(), Step: Ends, Proc: config.Proc, Goroutines: extraGoroutines(before), Err: strings.Join(leaks, ", ")})
+	l.appendEvent(Event{At: now(), Step: Ends, Proc: config.Proc, Err: strings.Join(leaks, ", ")})
 	return err
-}
-
-// extraGoroutines returns how many goroutines there are beyond before, after they have had
-// time to end.
-func extraGoroutines(before int) int {
-	for range 100 {
-		if runtime.NumGoroutine() <= before {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return max(0, runtime.NumGoroutine()-before)
 }
 
 // A worker acquires one lock at a time.
@@ -145,7 +131,7 @@ type worker struct {
 	token    int64
 	limit    int // of this attempt, as in a driver.AcquireRequest
 
-	client *recordedClient // of this attempt
+	client *numberedClient // of this attempt
 }
 
 func (w *worker) recordEvent(e Event) {
@@ -166,10 +152,6 @@ func (w *worker) runAttempt(ctx context.Context) {
 		w.name = w.Names[w.rng.IntN(max(last, 1))] // for the clients of another kind to get their turn
 	}
 	w.client = w.clients.currentClient()
-	if w.rng.IntN(500) == 0 && w.client.Guarantees().Break {
-		w.breakLock(ctx)
-		return
-	}
 	o := w.tolerance()
 	if w.percentChance(30) {
 		w.runAttemptUnderDo(ctx, o)
@@ -177,7 +159,6 @@ func (w *worker) runAttempt(ctx context.Context) {
 	}
 	stalls := w.percentChance(1)
 	o.NoRenew = stalls || w.percentChance(5)
-	o.Detached = w.percentChance(5) && w.client.Guarantees().Detached
 	lock, err := w.acquire(ctx, o)
 	if err != nil {
 		w.backOff(ctx, err)
@@ -186,14 +167,6 @@ func (w *worker) runAttempt(ctx context.Context) {
 	ended := w.recordContextEnd(lock.Context())
 	defer func() { <-ended }() // it ends when the lock is released at the latest
 	w.holdLock(ctx, lock, stalls)
-	if o.Detached && lock.Err() == nil {
-		if lock = w.handOver(ctx, lock, o); lock == nil {
-			return
-		}
-		ended := w.recordContextEnd(lock.Context())
-		defer func() { <-ended }()
-		w.holdLock(ctx, lock, false)
-	}
 	w.release(lock)
 }
 
@@ -210,7 +183,8 @@ func (w *worker) tolerance() *holdfast.Options {
 }
 
 // recordContextEnd logs the end of the context of a lock or of Do, and then closes the
-// channel. It does not log an end because the lock was handed over or the run is over.
+// channel. It does not log an end
+// because the run is over.
 func (w *worker) recordContextEnd(ctx context.Context) <-chan struct{} {
 	ended := make(chan struct{})
 	e := Event{Step: CtxEnds, Proc: w.Proc, Worker: w.number, Try: w.try, Name: w.name, Token: w.token}
@@ -256,11 +230,7 @@ func (w *worker) runAttemptUnderDo(ctx context.Context, o *holdfast.Options) {
 		return
 	}
 	<-ended
-	e := Event{At: at, Step: Released, Under: true}
-	if err != nil {
-		e.Err = err.Error()
-	}
-	w.recordEvent(e)
+	w.recordEvent(Event{At: at, Step: Released, Under: true, Err: errorText(err)})
 }
 
 // workUnderDo uses a lock until the work is done or its context ends, and then for a moment
@@ -287,35 +257,6 @@ func (w *worker) workUnderDo(ctx context.Context, lock *holdfast.Lock) {
 	}
 }
 
-// handOver hands the lock over, and adopts it again with the current client. It returns nil
-// if the lock is lost by that.
-func (w *worker) handOver(ctx context.Context, lock *holdfast.Lock, o *holdfast.Options) *holdfast.Lock {
-	w.recordEvent(Event{At: now(), Step: Hands})
-	ticket, err := lock.HandOver()
-	if err == nil {
-		w.client = w.clients.currentClient()
-		lock, err = w.client.Adopt(ctx, ticket, &holdfast.Options{TTL: w.TTL, NoRenew: o.NoRenew})
-	}
-	if err != nil {
-		w.recordEvent(Event{At: now(), Step: Loses, Err: err.Error()})
-		return nil
-	}
-	at := now()
-	w.recordEvent(Event{At: now(), Step: Adopts, Until: at + time.Until(lock.Deadline()), Client: w.client.number})
-	return lock
-}
-
-// breakLock breaks a lock, whatever its holder.
-func (w *worker) breakLock(ctx context.Context) {
-	w.recordEvent(Event{At: now(), Step: Breaks})
-	e := Event{Step: Broke}
-	if _, err := w.client.Break(ctx, w.name); err != nil && !errors.Is(err, holdfast.ErrNotHeld) {
-		e.Err = err.Error()
-	}
-	e.At = now()
-	w.recordEvent(e)
-}
-
 // backOff sleeps after an attempt that failed. It sleeps briefly, but longer if the store
 // is unavailable: else such attempts would fill the log.
 func (w *worker) backOff(ctx context.Context, err error) {
@@ -329,21 +270,15 @@ func (w *worker) backOff(ctx context.Context, err error) {
 // acquire acquires the lock in one of the usual ways.
 func (w *worker) acquire(ctx context.Context, o *holdfast.Options) (lock *holdfast.Lock, err error) {
 	how := w.rng.IntN(10)
-	e := Event{Step: Asks, Waits: how >= 3}
+	w.recordEvent(Event{At: now(), Step: Asks, Waits: how >= 3})
 	switch {
 	case how < 3:
-		e.At = now()
-		w.recordEvent(e)
 		lock, err = w.client.TryAcquire(ctx, w.name, o)
 	case how < 5: // with a short timeout, which ends at any moment
 		impatient, cancel := context.WithTimeout(ctx, w.randomUpTo(20*time.Millisecond))
 		defer cancel()
-		e.At = now()
-		w.recordEvent(e)
 		lock, err = w.client.Acquire(impatient, w.name, o)
 	default:
-		e.At = now()
-		w.recordEvent(e)
 		lock, err = w.client.Acquire(ctx, w.name, o)
 	}
 	if err != nil {
@@ -427,12 +362,8 @@ func (w *worker) incrementRegister(lock *holdfast.Lock) {
 
 func (w *worker) release(lock *holdfast.Lock) {
 	w.recordEvent(Event{At: now(), Step: Releases})
-	e := Event{Step: Released}
-	if err := lock.Release(); err != nil {
-		e.Err = err.Error()
-	}
-	e.At = now()
-	w.recordEvent(e)
+	err := lock.Release()
+	w.recordEvent(Event{At: now(), Step: Released, Err: errorText(err)})
 }
 
 // percentChance returns true in percent of a hundred cases.

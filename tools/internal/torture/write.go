@@ -30,9 +30,6 @@ func (r *Report) Write(w io.Writer) error {
 	row("processes", r.Processes)
 	row("attempts", r.Attempts)
 	row("grants", r.Grants)
-	if r.Handovers > 0 {
-		row("by a queue", fmt.Sprintf("%d, of which %d could not lose their turn", r.Handovers, r.Turns))
-	}
 	if r.Tolerant > 0 {
 		row("with others", fmt.Sprintf("%d, up to %d at a time", r.Tolerant, r.Together))
 	}
@@ -60,11 +57,8 @@ func (r *Report) writeFaults(b *strings.Builder) {
 		}
 		total += n
 		note := ""
-		if full := r.FullLines[f]; full > 0 {
-			note = fmt.Sprintf("  %d with a full queue", full)
-		}
 		if slices.Contains(r.Outside, f) {
-			note += "  outside of what the store promises to survive"
+			note = "  outside of what the store promises to survive"
 		}
 		fmt.Fprintf(b, "%-16s %6d%s\n", f, n, note)
 	}

@@ -30,7 +30,7 @@ func TestReport(t *testing.T) {
 	}
 	for _, want := range []string{
 		"seed          7\n", "servers       3 servers\n", "server-pause          2\n", "all faults           42\n",
-		"server-forget        40  outside", "seen 2 times", "two holders: a was relied on by two for",
+		"server-forget        40  outside", "seen 1 times", "two holders: a was relied on by two for",
 		"harm   server-pause of server 3\n",
 	} {
 		if !strings.Contains(text.String(), want) {

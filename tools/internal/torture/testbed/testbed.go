@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,6 @@ var setupFuncs = map[string]func(t *Testbed, ttl time.Duration) error{
 		return nil
 	},
 	"redis":             func(t *Testbed, ttl time.Duration) error { return t.startRedis(1, ttl) },
-	"redis-failover":    (*Testbed).startRedisWithReplica,
 	"redlock":           func(t *Testbed, ttl time.Duration) error { return t.startRedis(quorumNodes, ttl) },
 	"postgres":          func(t *Testbed, _ time.Duration) error { return t.startPostgres("") },
 	"etcd":              (*Testbed).startEtcd,
@@ -52,7 +52,7 @@ var setupFuncs = map[string]func(t *Testbed, ttl time.Duration) error{
 
 // Kinds returns the kinds that Start accepts.
 func Kinds() []string {
-	return []string{"memory", "file", "redis", "redis-failover", "redlock", "postgres", "postgres-advisory", "etcd"}
+	return []string{"memory", "file", "redis", "redlock", "postgres", "postgres-advisory", "etcd"}
 }
 
 // Start starts the servers of a store of a kind, for locks with this TTL. They run until
@@ -80,10 +80,7 @@ func (t *Testbed) Close() error { return t.host.Close() }
 func (t *Testbed) startRedis(n int, ttl time.Duration) error {
 	for _, r := range servers.StartRedises(&t.host, n, "--appendonly", "yes", "--appendfsync", "always") {
 		t.Stores = append(t.Stores, fmt.Sprintf("redis://%s?restart_guard=%v", r.Addr, ttl))
-		t.addServer(r, map[torture.Fault]func(){
-			torture.ServerForget: r.RestartEmpty,
-			torture.ServerFlush:  func() { r.Do("FLUSHALL") },
-		})
+		t.addServer(r, r.RestartEmpty)
 		t.Setup = fmt.Sprintf("%d x %s; appendfsync always, restart_guard=%v", n, shortVersion(r.Version(), "v="), ttl)
 	}
 	t.Recovery = ttl
@@ -116,6 +113,19 @@ func (t *Testbed) startPostgres(scheme string) error {
 	return err
 }
 
+// startEtcd starts a cluster of three members. It needs no client of etcd: a program that links the
+// store opens it.
+func (t *Testbed) startEtcd(time.Duration) error {
+	members := servers.StartEtcdCluster(&t.host, 3)
+	for _, m := range members {
+		t.addServer(m, nil)
+	}
+	t.Leader = func() int { return max(0, slices.IndexFunc(members, (*servers.Etcd).Leads)) }
+	t.Stores = []string{"etcd://" + strings.Join(servers.EtcdAddrs(members), ",")}
+	t.Setup = "3 x " + shortVersion(strings.SplitN(members[0].Version(), "\n", 2)[0], "Version: ")
+	return nil
+}
+
 // shortVersion shortens the output of a program's --version.
 func shortVersion(text, mark string) string {
 	name, rest, _ := strings.Cut(text, " ")
@@ -124,43 +134,17 @@ func shortVersion(text, mark string) string {
 	return name + " " + version
 }
 
-// A serverControl is a server of package servers.
-type serverControl interface {
+// addServer adds a server of package servers.
+func (t *Testbed) addServer(m interface {
 	Pause()
 	Resume()
 	Restart()
-}
-
-// A faultServer is a serverControl, for package torture.
-type faultServer struct {
-	serverControl
-	host  *servers.Host
-	harms map[torture.Fault]func() // those that make sense, beyond those of every server
-}
-
-func (t *Testbed) addServer(m serverControl, harms map[torture.Fault]func()) {
-	t.Servers = append(t.Servers, &faultServer{m, &t.host, harms})
-}
-
-// Can implements [torture.Server].
-func (s *faultServer) Can(f torture.Fault) bool {
-	switch f {
-	case torture.ServerPause, torture.ServerPartition, torture.ServerRestart, torture.Outage:
-		return true
+}, forget func(),
+) {
+	call := func(f func()) func() error { return func() error { return t.host.Do(f) } }
+	server := torture.Server{Pause: call(m.Pause), Resume: call(m.Resume), Restart: call(m.Restart)}
+	if forget != nil {
+		server.Forget = call(forget)
 	}
-	return s.harms[f] != nil
-}
-
-// Pause implements [torture.Server].
-func (s *faultServer) Pause() error { return s.host.Do(s.serverControl.Pause) }
-
-// Resume implements [torture.Server].
-func (s *faultServer) Resume() error { return s.host.Do(s.serverControl.Resume) }
-
-// Harm implements [torture.Server].
-func (s *faultServer) Harm(f torture.Fault) error {
-	if f == torture.ServerRestart {
-		return s.host.Do(s.serverControl.Restart)
-	}
-	return s.host.Do(s.harms[f])
+	t.Servers = append(t.Servers, server)
 }
