@@ -33,10 +33,6 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 		return res, fmt.Errorf("%w: shared and limited locks", driver.ErrUnsupported)
 	}
 	began, wall := time.Now(), s.wall()
-	place, asks := req.Queue, time.Duration(0)
-	if req.NoPlace {
-		place, asks = 0, req.Queue
-	}
 	tooFar := req.Floor > wall.Add(driver.MaxLead).UnixMicro()
 	token := max(wall.UnixMicro(), req.Floor)
 	waits := false // The entry to be made is a place.
@@ -53,7 +49,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 		case !makes:
 			q, err = s.readQueue(ctx, req.Name, req.Owner, token)
 		case waits:
-			made, q, err = s.makeEntry(ctx, began, &req, waits, place, token, tokens)
+			made, q, err = s.makeEntry(ctx, began, &req, waits, req.Queue, token, tokens)
 		default:
 			made, q, err = s.makeEntry(ctx, began, &req, waits, req.TTL, token, tokens)
 		}
@@ -66,7 +62,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 			return driver.AcquireResult{Granted: true, Token: token, Tokens: tokens}, nil
 		case made:
 			res.Queued, res.First = true, q.count == 1
-			s.watch(req.Name, req.Owner, true, time.Time{}, func(ctx context.Context) {
+			s.watch(req.Name, req.Owner, true, func(ctx context.Context) {
 				s.watchPlace(ctx, req.Name, req.Owner, token, tokens, q)
 			})
 			if res.First {
@@ -74,8 +70,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 			}
 			return res, nil
 		case q.own != nil:
-			return s.recognize(ctx, began, &req, place, q.own)
-		case !req.Claim && (q.count == 0 || place > 0):
+			return s.recognize(ctx, began, &req, q.own)
+		case !req.Claim && (q.count == 0 || req.Queue > 0):
 			if !makes {
 				return res, fmt.Errorf("%w: the floor of the token is too far ahead", driver.ErrInvalid)
 			}
@@ -93,16 +89,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 			continue
 		}
 		if q.count > 0 {
-			if res.Held, err = s.publish(ctx, q.front, int(q.count)-1); err != nil {
-				return driver.AcquireResult{}, err
-			}
+			res.Held, err = s.publish(ctx, q.front, int(q.count)-1)
 		}
-		if res.Queued = asks > 0 && (q.count > 0 || req.Claim); res.Queued {
-			s.watch(req.Name, req.Owner, true, began.Add(asks), func(ctx context.Context) {
-				s.watchName(ctx, req.Name, req.Owner, q.revision)
-			})
-		}
-		return res, nil
+		return res, err
 	}
 }
 
@@ -292,7 +281,7 @@ func (s *Store) remember(name, owner string, change func(e *ownerState)) {
 	now := time.Now()
 	lasts := func(l *lease) bool { return l != nil && now.Before(l.certain.Add(time.Hour)) }
 	for key, e := range s.entries {
-		if !lasts(e.lease) && !slices.ContainsFunc(e.doubtful, lasts) && now.After(e.watchedUntil) {
+		if !lasts(e.lease) && !slices.ContainsFunc(e.doubtful, lasts) {
 			delete(s.entries, key)
 		}
 	}
@@ -300,7 +289,7 @@ func (s *Store) remember(name, owner string, change func(e *ownerState)) {
 }
 
 // recognize is the result for an owner that has an entry already: it prolongs the entry.
-func (s *Store) recognize(ctx context.Context, began time.Time, req *driver.AcquireRequest, place time.Duration, own *mvccpb.KeyValue) (res driver.AcquireResult, err error) {
+func (s *Store) recognize(ctx context.Context, began time.Time, req *driver.AcquireRequest, own *mvccpb.KeyValue) (res driver.AcquireResult, err error) {
 	token, kept := parseOwn(own)
 	if token == 0 {
 		return res, fmt.Errorf("%w: key of an owner of %q", driver.ErrCorrupt, req.Name)
@@ -317,7 +306,7 @@ func (s *Store) recognize(ctx context.Context, began time.Time, req *driver.Acqu
 	}
 	ttl := req.TTL
 	if q.before != "" {
-		ttl = place
+		ttl = req.Queue
 	}
 	if ttl > 0 {
 		outcome := make([]driver.RenewOutcome, 1)
@@ -330,11 +319,11 @@ func (s *Store) recognize(ctx context.Context, began time.Time, req *driver.Acqu
 		mine, err := s.decode(q.mine)
 		return driver.AcquireResult{Granted: true, Token: token, Tokens: max(mine.Tokens, 1)}, err
 	}
-	if place == 0 {
+	if req.Queue == 0 {
 		return res, nil
 	}
 	res.Queued, res.First = true, q.ahead == 1
-	s.watch(req.Name, req.Owner, false, time.Time{}, func(ctx context.Context) {
+	s.watch(req.Name, req.Owner, false, func(ctx context.Context) {
 		s.watchPlace(ctx, req.Name, req.Owner, token, 0, queue{})
 	})
 	if res.First {

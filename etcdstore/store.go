@@ -75,11 +75,10 @@ type Store struct {
 
 // An ownerState is what this Store knows of a hold or place that was requested through it.
 type ownerState struct {
-	token        int64 // 0 if it is not known
-	lease        *lease
-	doubtful     []*lease // of requests without a reply, which may be on their way
-	endWatch     context.CancelFunc
-	watchedUntil time.Time // the end of a watch that has one
+	token    int64 // 0 if it is not known
+	lease    *lease
+	doubtful []*lease // of requests without a reply, which may be on their way
+	endWatch context.CancelFunc
 }
 
 var _ driver.Notifier = (*Store)(nil)

@@ -2,27 +2,25 @@ package etcdstore
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// watch runs a watch for an owner, which lasts until the Release of the owner, or until a time unless
-// that is zero. A watch of the owner is kept instead if it ends later, or if replaces is false.
-func (s *Store) watch(name, owner string, replaces bool, until time.Time, run func(ctx context.Context)) {
+// watch runs a watch for an owner, which lasts until the Release of the owner. A watch of the owner
+// is kept instead unless replaces is set.
+func (s *Store) watch(name, owner string, replaces bool, run func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	begins := false
 	s.remember(name, owner, func(e *ownerState) {
-		if e.endWatch != nil && (!replaces || !until.IsZero() && until.Before(e.watchedUntil)) {
+		if e.endWatch != nil && !replaces {
 			return
 		}
 		if e.endWatch != nil {
 			e.endWatch()
 		}
-		begins, e.endWatch, e.watchedUntil = true, cancel, until
+		begins, e.endWatch = true, cancel
 	})
 	if !begins {
 		cancel()
@@ -30,10 +28,6 @@ func (s *Store) watch(name, owner string, replaces bool, until time.Time, run fu
 	}
 	s.goWhileOpen(func() {
 		defer cancel()
-		if !until.IsZero() {
-			timer := time.AfterFunc(time.Until(until), cancel)
-			defer timer.Stop()
-		}
 		run(ctx)
 	})
 }
@@ -100,35 +94,5 @@ func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64,
 			return
 		}
 		q = queue{}
-	}
-}
-
-// watchName sends an Ask notice to an owner without a place when an entry of the name has ended,
-// or is kept, after a revision, until ctx ends.
-func (s *Store) watchName(ctx context.Context, name, owner string, revision int64) {
-	begin, end := s.recKey(name, 0), s.recordsEnd(name)
-	for failures := 0; ; failures++ {
-		watchCtx, cancel := context.WithCancel(ctx)
-		for resp := range s.client.Watch(watchCtx, begin, clientv3.WithRange(end), clientv3.WithRev(revision+1), clientv3.WithCreatedNotify()) {
-			if resp.Err() != nil {
-				break
-			}
-			if resp.Created {
-				continue
-			}
-			failures, revision = 0, max(revision, resp.Header.Revision)
-			if slices.ContainsFunc(resp.Events, func(e *clientv3.Event) bool { return !e.IsCreate() }) {
-				s.notify(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
-			}
-		}
-		cancel()
-		if backOff(ctx, failures) != nil {
-			return
-		}
-		// What happened meanwhile may have been compacted.
-		if resp, err := s.read(ctx, clientv3.OpGet(begin, clientv3.WithKeysOnly())); err == nil {
-			revision = resp.Header.Revision
-			s.notify(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
-		}
 	}
 }

@@ -3,7 +3,6 @@ package memstore
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,8 +21,6 @@ type lockTable struct {
 	counter lockqueue.Counter // of the name in use
 	grants  uint              // the number of grants, which paces sweepExpired
 
-	watchers map[string][]entry // by name: requests for Ask notices without a place
-
 	openStores int // guarded by namedTables
 }
 
@@ -31,8 +28,7 @@ type (
 	// A queue is the state of a name. Times are since lockTable.created, on the monotonic clock.
 	queue = lockqueue.Queue[holderData]
 
-	// An entry is a hold, a place, or a request for Ask notices without a place, which has no
-	// token.
+	// An entry is a hold, a place, or a keep.
 	entry = lockqueue.Entry[holderData]
 )
 
@@ -47,7 +43,6 @@ func newLockTable() *lockTable {
 	return &lockTable{
 		created:    time.Now(),
 		names:      map[string]*queue{},
-		watchers:   map[string][]entry{},
 		tokens:     tokens{aheadOfCounter: map[string]int64{}},
 		openStores: 1,
 	}
@@ -100,10 +95,6 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 	if req.Limit > driver.MaxLimit {
 		return res, fmt.Errorf("%w: a limit above %d", driver.ErrInvalid, driver.MaxLimit)
 	}
-	wait := req.Queue
-	if req.NoPlace {
-		wait = 0
-	}
 	t.update(req.Name, func(q *queue, now time.Duration, c *lockqueue.Counter) []entry {
 		own, notices, failure := q.Acquire(lockqueue.Request[holderData]{
 			Entry: entry{
@@ -111,7 +102,7 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 				Floor: req.Floor, Tokens: int32(min(req.Tokens, driver.MaxTokens)),
 				Data: holderData{s, req.Holder, req.Metadata},
 			},
-			TTL: req.TTL, Queue: wait, Claim: req.Claim,
+			TTL: req.TTL, Queue: req.Queue, Claim: req.Claim,
 		}, now, c)
 		switch {
 		case failure != nil:
@@ -122,9 +113,6 @@ func (t *lockTable) acquire(s *Store, req *driver.AcquireRequest) (res driver.Ac
 			return notices
 		case own != nil:
 			res.Queued, res.First = true, own == q.First()
-		case req.NoPlace && req.Queue > 0:
-			res.Queued = true
-			t.addWatcher(s, req.Name, req.Owner, now, now+req.Queue)
 		}
 		if oldest := q.Oldest(); oldest != nil {
 			res.Held = t.holdRecord(req.Name, oldest, now)
@@ -154,9 +142,6 @@ func (t *lockTable) renew(req *driver.RenewRequest) (outcome driver.RenewOutcome
 func (t *lockTable) release(req *driver.ReleaseRequest) (found bool) {
 	t.update(req.Name, func(q *queue, now time.Duration, c *lockqueue.Counter) (notices []entry) {
 		found, notices = q.Release(req.Owner, req.Keep, now, c)
-		if found {
-			notices = t.appendWatchers(req.Name, notices, now)
-		}
 		return notices
 	})
 	return found
@@ -178,7 +163,7 @@ func (t *lockTable) breakHold(req driver.BreakRequest) (rec driver.Record, found
 			rec = withOther(rec, t.holdRecord(req.Name, &ended[i], now))
 		}
 		rec.Waiting = waiting
-		return t.appendWatchers(req.Name, notices, now)
+		return notices
 	})
 	return rec, found
 }
@@ -260,34 +245,6 @@ func waiting(q *queue, now time.Duration) (count int) {
 	return count
 }
 
-// addWatcher registers a request for Ask notices until a time, or prolongs that of the owner.
-func (t *lockTable) addWatcher(s *Store, name, owner string, now, until time.Duration) {
-	watchers := t.liveWatchers(name, now)
-	for i := range watchers {
-		if w := &watchers[i]; w.Data.store == s && w.Owner == owner {
-			w.Until = max(w.Until, until)
-			return
-		}
-	}
-	t.watchers[name] = append(watchers, entry{Owner: owner, Until: until, Data: holderData{store: s}})
-}
-
-// appendWatchers appends the requests for Ask notices that have not expired.
-func (t *lockTable) appendWatchers(name string, notified []entry, now time.Duration) []entry {
-	return append(notified, t.liveWatchers(name, now)...)
-}
-
-// liveWatchers drops the requests for Ask notices that have expired, and returns the others.
-func (t *lockTable) liveWatchers(name string, now time.Duration) []entry {
-	watchers := slices.DeleteFunc(t.watchers[name], func(w entry) bool { return w.Until <= now })
-	if len(watchers) == 0 {
-		delete(t.watchers, name)
-	} else {
-		t.watchers[name] = watchers
-	}
-	return watchers
-}
-
 // removeStore is called when a Store over the table is closed. When the last one is
 // closed, it deletes the holds, and the table's entry in namedTables.
 func (t *lockTable) removeStore() {
@@ -301,7 +258,6 @@ func (t *lockTable) removeStore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.names)
-	clear(t.watchers)
 }
 
 // sweepEvery and sweepSize pace the removal of expired entries that no request has
@@ -324,9 +280,6 @@ func (t *lockTable) sweepExpired(now time.Duration) {
 			}
 		}
 		return true
-	})
-	deleteMatching(t.watchers, func(watchers []entry) bool {
-		return !slices.ContainsFunc(watchers, func(w entry) bool { return w.Until > now })
 	})
 	deleteMatching(t.tokens.aheadOfCounter, t.tokens.isObsolete)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/notices"
 )
 
 // Op names a method of a store.
@@ -77,11 +78,13 @@ func Delay(d time.Duration) Fault {
 type Store struct {
 	driver.Store
 	guarantees driver.Guarantees
-	silent     bool // it sends no notices
+	silent     bool             // it sends no notices
+	asks       notices.Registry // of a store that is not Fair
 
-	mu     sync.Mutex
-	faults map[Op]Fault
-	calls  map[Op]int
+	mu      sync.Mutex
+	faults  map[Op]Fault
+	calls   map[Op]int
+	waiters map[[2]string]time.Time // of a store that is not Fair: by name and owner, until when they wait
 }
 
 // Wrap returns a Store that passes every call on until a fault is set. It
@@ -90,11 +93,14 @@ type Store struct {
 func Wrap(store driver.Store) *Store {
 	guarantees := store.Guarantees()
 	guarantees.Scope = driver.ScopeNetwork
-	return &Store{Store: store, guarantees: guarantees, faults: map[Op]Fault{}, calls: map[Op]int{}}
+	return &Store{
+		Store: store, guarantees: guarantees,
+		faults: map[Op]Fault{}, calls: map[Op]int{}, waiters: map[[2]string]time.Time{},
+	}
 }
 
-// Unfair makes the store one that is not Fair and sends Ask notices. It has exclusive locks alone:
-// without places it could not keep readers from overtaking a writer.
+// Unfair makes the store one that is not Fair and sends Ask notices of what happens through it. It
+// has exclusive locks alone: without places it could not keep readers from overtaking a writer.
 func (s *Store) Unfair() *Store {
 	s.guarantees.Fair, s.guarantees.Shared, s.guarantees.Limited = false, false, false
 	return s
@@ -139,7 +145,10 @@ func (s *Store) count(op Op) Fault {
 // applyFault makes a call with the fault that is set for it.
 func (s *Store) applyFault(ctx context.Context, op Op, apply func() error) error {
 	fault := s.count(op)
-	if fault == nil {
+	switch err := ctx.Err(); {
+	case fault == nil && err != nil:
+		return driver.NotApplied(err)
+	case fault == nil:
 		return apply()
 	}
 	var result error
@@ -155,18 +164,21 @@ func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 // Acquire implements driver.Store. When the fault calls apply, the request is carried
 // out even if ctx has ended: it represents a request that was sent before.
 func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res driver.AcquireResult, err error) {
-	if (req.Claim && !req.NoPlace || req.Limit != 0) && !s.guarantees.Fair {
+	if (req.Claim || req.Limit != 0) && !s.guarantees.Fair {
 		return res, driver.ErrUnsupported
 	}
+	queue := req.Queue
 	if !s.guarantees.Fair {
-		req.NoPlace = true
-	}
-	if s.silent {
 		req.Queue = 0
 	}
 	var done driver.AcquireResult
 	err = s.applyFault(ctx, Acquire, func() error {
+		waits := queue > 0 && !s.guarantees.Fair && !s.silent
+		if waits {
+			s.addWaiter(req.Name, req.Owner, time.Now().Add(queue))
+		}
 		done, err = s.Store.Acquire(context.WithoutCancel(ctx), req)
+		done.Queued = done.Queued || waits && err == nil && !done.Granted
 		return err
 	})
 	if err == nil {
@@ -193,9 +205,39 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ours bo
 	var done bool
 	err = s.applyFault(ctx, Release, func() error {
 		done, err = s.Store.Release(context.WithoutCancel(ctx), req)
+		if done {
+			s.ask(req.Name)
+		}
 		return err
 	})
 	return done && err == nil, err
+}
+
+// addWaiter registers an owner for Ask notices of a name, or prolongs that.
+func (s *Store) addWaiter(name, owner string, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key := [2]string{name, owner}; until.After(s.waiters[key]) {
+		s.waiters[key] = until
+	}
+}
+
+// ask sends an Ask notice to each owner that waits for a name.
+func (s *Store) ask(name string) {
+	var owners []string
+	s.mu.Lock()
+	for key, until := range s.waiters {
+		switch {
+		case !time.Now().Before(until):
+			delete(s.waiters, key)
+		case key[0] == name:
+			owners = append(owners, key[1])
+		}
+	}
+	s.mu.Unlock()
+	for _, owner := range owners {
+		s.asks.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
+	}
 }
 
 // Lookup implements driver.Store.
@@ -215,7 +257,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 // Break implements driver.Store.
 func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (rec driver.Record, held bool, err error) {
 	err = s.applyFault(ctx, Break, func() error {
-		rec, held, err = s.Store.Break(ctx, req)
+		if rec, held, err = s.Store.Break(ctx, req); held {
+			s.ask(req.Name)
+		}
 		return err
 	})
 	return rec, held, err
@@ -230,7 +274,7 @@ func (s *Store) Notify(f func(driver.Notice)) (stop func()) {
 	}
 	var mu sync.RWMutex // guards stopped
 	stopped := false
-	stopStore := store.Notify(func(n driver.Notice) {
+	pass := func(n driver.Notice) {
 		apply := func() {
 			mu.RLock()
 			defer mu.RUnlock()
@@ -243,9 +287,11 @@ func (s *Store) Notify(f func(driver.Notice)) (stop func()) {
 		} else {
 			apply()
 		}
-	})
+	}
+	stopStore, stopAsks := store.Notify(pass), s.asks.Notify(pass)
 	return func() {
 		stopStore()
+		stopAsks()
 		mu.Lock()
 		defer mu.Unlock()
 		stopped = true

@@ -14,25 +14,28 @@ import (
 
 // A store without faults keeps the contract, also if it claims less than the one that it wraps.
 func TestConformance(t *testing.T) {
-	for name, limit := range map[string]func(*faultstore.Store) *faultstore.Store{
-		"whole":  func(s *faultstore.Store) *faultstore.Store { return s },
-		"unfair": (*faultstore.Store).Unfair,
-		"silent": (*faultstore.Store).Silent,
+	for name, wrap := range map[string]func(driver.Store) driver.Store{
+		"whole":  func(s driver.Store) driver.Store { return faultstore.Wrap(s) },
+		"unfair": func(s driver.Store) driver.Store { return oneProcess{faultstore.Wrap(s).Unfair()} },
+		"silent": func(s driver.Store) driver.Store { return faultstore.Wrap(s).Silent() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			drivertest.Run(t, drivertest.Harness{Virtual: true, New: func(tb testing.TB) drivertest.Backing {
 				first := memstore.Named(tb.Name()) // keeps the space while the suite closes its stores
 				tb.Cleanup(func() { first.Close() })
-				return drivertest.Backing{
-					Open: func(testing.TB) driver.Store {
-						// A Store carries requests out though their contexts have ended; Detach
-						// does not.
-						return driver.Detach(limit(faultstore.Wrap(memstore.Named(tb.Name()))))
-					},
-				}
+				return drivertest.Backing{Open: func(testing.TB) driver.Store { return wrap(memstore.Named(tb.Name())) }}
 			}})
 		})
 	}
+}
+
+// oneProcess is a store that is not Fair, whose Ask notices are of what happens through it.
+type oneProcess struct{ *faultstore.Store }
+
+func (s oneProcess) Guarantees() driver.Guarantees {
+	guarantees := s.Store.Guarantees()
+	guarantees.Scope = driver.ScopeProcess
+	return guarantees
 }
 
 // A fault of notices loses them, doubles them or delays them, and none comes after stop.
