@@ -36,7 +36,7 @@ build: ## Build holdfast, and holdfast-etcd beside it, into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast ./etcdstore/cmd/holdfast-etcd
 
 .PHONY: bench
-bench: needs ## Measure ours and the rivals on the same servers: prints the tables of docs/benchmarks.md (half an hour)
+bench: needs ## Measure ours and the rivals on the same servers: prints tables like those of docs/benchmarks.md
 	cd tools && $(GO) run ./cmd/holdfast-bench
 
 .PHONY: bench-local

@@ -8,15 +8,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/tools/internal/bench"
 )
-
-// workerEnv makes this program a worker process.
-const workerEnv = "HOLDFAST_BENCH_WORKER"
 
 func main() {
 	if err := run(); err != nil {
@@ -26,9 +22,6 @@ func main() {
 }
 
 func run() error {
-	if os.Getenv(workerEnv) != "" {
-		return bench.Serve(os.Stdin, os.Stdout)
-	}
 	only := flag.String("only", "", "measure the scenarios whose names begin with this `TEXT`; they are\n"+names())
 	rounds := flag.Int("rounds", 5, "how often each contender is measured")
 	span := flag.Duration("span", time.Second, "how long one measurement of a rate takes")
@@ -36,18 +29,9 @@ func run() error {
 	if flag.NArg() > 0 || *rounds < 1 || *span < 10*time.Millisecond {
 		return fmt.Errorf("no argument, at least one round, and at least 10ms for -span")
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	worker := func() *exec.Cmd {
-		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), workerEnv+"=1")
-		return cmd
-	}
 	for _, sc := range bench.Scenarios() {
 		if strings.HasPrefix(sc.Name, *only) {
-			if err := sc.Run(os.Stdout, *rounds, *span, worker); err != nil {
+			if err := sc.Run(os.Stdout, *rounds, *span); err != nil {
 				return err
 			}
 		}

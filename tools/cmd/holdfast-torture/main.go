@@ -130,7 +130,7 @@ func tortureStore(ctx context.Context, o torture.Options, bed *testbed.Testbed, 
 		return nil, err
 	}
 	o.Stores, o.Open, o.Foreign = bed.Stores, open, own
-	o.Servers, o.Leader, o.Recovery, o.Setup = bed.Servers, bed.Leader, bed.Recovery, bed.Setup
+	o.Servers, o.Leader, o.Recovery = bed.Servers, bed.Leader, bed.Recovery
 	o.Worker = func() *exec.Cmd {
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), workerEnv+"=1")
@@ -143,14 +143,14 @@ func tortureStore(ctx context.Context, o torture.Options, bed *testbed.Testbed, 
 	if reports == "" && !report.Failed() {
 		err = os.RemoveAll(o.Dir)
 	} else {
-		var text strings.Builder
-		err = errors.Join(report.Write(&text), os.WriteFile(filepath.Join(o.Dir, "report.txt"), []byte(text.String()), 0o644))
+		err = os.WriteFile(filepath.Join(o.Dir, "report.txt"), []byte(report.String()), 0o644)
 		fmt.Fprintln(os.Stderr, "the logs are in", o.Dir)
 	}
 	if asJSON {
 		return report, errors.Join(err, json.NewEncoder(os.Stdout).Encode(report))
 	}
-	return report, errors.Join(err, report.Write(os.Stdout))
+	_, printErr := fmt.Print(report)
+	return report, errors.Join(err, printErr)
 }
 
 func open(ctx context.Context, urls []string, config *holdfast.Config) (*holdfast.Client, error) {

@@ -8,11 +8,11 @@ package bench
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // A Locker is a library that locks, open in one process. Its methods may be called by several
@@ -31,10 +31,9 @@ type Held interface {
 
 // A Contender is one way to lock, with its settings.
 type Contender struct {
-	Name     string
-	Settings string
-	Waits    bool // whether Acquire waits for a name that is held
-	Open     func(o Options) (Locker, error)
+	Name  string
+	Waits bool // whether Acquire waits for a name that is held
+	Open  func(o Options) (Locker, error)
 }
 
 // Options configure a contender.
@@ -43,24 +42,19 @@ type Options struct {
 	TTL     time.Duration
 }
 
+// Memory lists the store that needs no server.
+func Memory() []Contender {
+	return []Contender{{
+		Name: "Holdfast, memory", Waits: true,
+		Open: func(o Options) (Locker, error) { return openHoldfast(memstore.New(), o.TTL), nil },
+	}}
+}
+
 // poolSize is the number of connections of a contender that uses one for each call in
 // flight. More connections made none of them faster on the machines tried.
 const poolSize = 64
 
-var (
-	errHeld = errors.New("the name is held")
-	errLost = errors.New("the lock was lost") // Release found nothing to release.
-)
-
-// find returns the contender with a name.
-func find(name string) (Contender, bool) {
-	all := slices.Concat(Redis(), RedisRaw(), Quorum(), PostgresLease(), PostgresAdvisory(), Etcd(), Local())
-	i := slices.IndexFunc(all, func(c Contender) bool { return c.Name == name })
-	if i < 0 {
-		return Contender{}, false
-	}
-	return all[i], true
-}
+var errHeld = errors.New("the name is held")
 
 // A funcLocker is a Locker that consists of functions.
 type funcLocker struct {

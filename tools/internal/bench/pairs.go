@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,41 @@ func pairs(ctx context.Context, l Locker, goroutines int, name func(int) string,
 	}
 	group.Wait()
 	return counts, errors.Join(errs...)
+}
+
+// handOvers passes a lock from one client to the other and back. It returns for each time how long
+// the lock was idle: from the call that releases it to the moment at which the other client has it.
+// A waiter waits for a random time before: long enough to settle, and so that one that polls is met
+// at any point between two polls.
+func handOvers(ctx context.Context, holder, waiter Locker, count int) ([]time.Duration, error) {
+	held, err := holder.Acquire(ctx, oneName(0))
+	if err != nil {
+		return nil, err
+	}
+	const warmUps = 2
+	var idle []time.Duration
+	for i := range warmUps + count {
+		var next Held
+		var at time.Time
+		var waitErr error
+		acquired := make(chan struct{})
+		go func() {
+			defer close(acquired)
+			next, waitErr = waiter.Acquire(ctx, oneName(0))
+			at = time.Now()
+		}()
+		time.Sleep(20*time.Millisecond + rand.N(100*time.Millisecond))
+		released := time.Now()
+		err := held.Release(ctx)
+		if <-acquired; err != nil || waitErr != nil {
+			return nil, errors.Join(err, waitErr)
+		}
+		if i >= warmUps {
+			idle = append(idle, at.Sub(released))
+		}
+		held, holder, waiter = next, waiter, holder
+	}
+	return idle, held.Release(ctx)
 }
 
 // holdMany acquires n locks, calls measure while they are held, and releases them.
@@ -78,17 +114,3 @@ func forEachParallel(n int, f func(i int) error) error {
 
 func ownNames(i int) string { return fmt.Sprint("job/", i) }
 func oneName(int) string    { return "job" }
-
-// jain returns Jain's index of fairness (Jain, Chiu and Hawe, 1984): 1 if all shares are equal,
-// 1/n if one of n shares is everything, 0 if all are zero.
-func jain(shares []float64) float64 {
-	var total, squares float64
-	for _, share := range shares {
-		total += share
-		squares += share * share
-	}
-	if squares == 0 {
-		return 0
-	}
-	return total * total / (float64(len(shares)) * squares)
-}

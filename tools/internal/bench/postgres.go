@@ -33,28 +33,17 @@ const (
 // PostgresLease lists the ways to lock by a row that expires.
 func PostgresLease() []Contender {
 	return []Contender{
-		holdfastPostgres("Holdfast, table", "pgstore.New on a pgxpool, all defaults",
-			func(pool *pgxpool.Pool) driver.Store { return pgstore.New(pool, nil) }),
-		{
-			Name: "raw upsert, pgxpool", Open: openUpsert,
-			Settings: "INSERT … ON CONFLICT DO UPDATE … WHERE expired RETURNING, then DELETE by name and owner",
-		},
+		holdfastPostgres("Holdfast, table", func(pool *pgxpool.Pool) driver.Store { return pgstore.New(pool, nil) }),
+		{Name: "raw upsert, pgxpool", Open: openUpsert},
 	}
 }
 
 // PostgresAdvisory lists the ways to lock by advisory locks.
 func PostgresAdvisory() []Contender {
 	return []Contender{
-		holdfastPostgres("Holdfast, advisory", "advisory.New on a pgxpool, all defaults",
-			func(pool *pgxpool.Pool) driver.Store { return advisory.New(pool, nil) }),
-		{
-			Name: "go-pglock", Waits: true, Open: openPglock,
-			Settings: "allisson/go-pglock v3 on database/sql with pgx: a connection for each lock",
-		},
-		{
-			Name: "raw try + unlock", Open: openRawAdvisory,
-			Settings: "pg_try_advisory_lock and pg_advisory_unlock on one connection, one caller at a time",
-		},
+		holdfastPostgres("Holdfast, advisory", func(pool *pgxpool.Pool) driver.Store { return advisory.New(pool, nil) }),
+		{Name: "go-pglock", Waits: true, Open: openPglock},
+		{Name: "raw try + unlock", Open: openRawAdvisory},
 	}
 }
 
@@ -68,9 +57,9 @@ func newPool(o Options) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), config)
 }
 
-func holdfastPostgres(name, settings string, open func(*pgxpool.Pool) driver.Store) Contender {
+func holdfastPostgres(name string, open func(*pgxpool.Pool) driver.Store) Contender {
 	return Contender{
-		Name: name, Settings: settings, Waits: true,
+		Name: name, Waits: true,
 		Open: func(o Options) (Locker, error) {
 			pool, err := newPool(o)
 			if err != nil {

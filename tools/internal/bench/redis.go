@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -30,18 +31,15 @@ func newRedis(addr string) *redis.Client {
 func Redis() []Contender {
 	return []Contender{
 		{
-			Name: "Holdfast, Redis", Settings: "redisstore on go-redis, all defaults; renewal and fencing tokens are always on", Waits: true,
+			Name: "Holdfast, Redis", Waits: true,
 			Open: func(o Options) (Locker, error) {
 				client := newRedis(o.Servers[0])
 				return openHoldfast(redisstore.New(client, nil), o.TTL, client.Close), nil
 			},
 		},
-		{
-			Name: "rueidislock", Waits: true, Open: openRueidislock,
-			Settings: "KeyMajority 1, NoLoopTracking, TryNextAfter 1 s: one key, no notifications of its own changes, and no short time-out",
-		},
-		{Name: "redislock", Settings: "go-redis; waiters try every 100 ms (LinearBackoff, as in its README)", Waits: true, Open: openRedislock},
-		redsyncGoredis("redsync", "go-redis; waiters try every 50 to 250 ms (its default), without end"),
+		{Name: "rueidislock", Waits: true, Open: openRueidislock},
+		{Name: "redislock", Waits: true, Open: openRedislock},
+		{Name: "redsync", Waits: true, Open: openRedsync},
 	}
 }
 
@@ -49,7 +47,7 @@ func Redis() []Contender {
 func Quorum() []Contender {
 	return []Contender{
 		{
-			Name: "Holdfast, quorum", Settings: "quorumstore over five redisstores, all defaults", Waits: true,
+			Name: "Holdfast, quorum", Waits: true,
 			Open: func(o Options) (Locker, error) {
 				var nodes []driver.Store
 				var closers []func() error
@@ -60,7 +58,7 @@ func Quorum() []Contender {
 				return openHoldfast(quorumstore.New(nodes, &quorumstore.Options{CloseStores: true}), o.TTL, closers...), nil
 			},
 		},
-		redsyncGoredis("redsync, 5 nodes", "go-redis with ContextTimeoutEnabled"),
+		{Name: "redsync, 5 nodes", Waits: true, Open: openRedsync},
 	}
 }
 
@@ -86,7 +84,7 @@ func openRueidislock(o Options) (Locker, error) {
 	}, func() error { locker.Close(); return nil }}, nil
 }
 
-// openRedislock gives the attempts a distant deadline if the context has none: otherwise redislock
+// openRedislock has waiters try every 100 ms, as in its README. It gives the attempts a distant deadline if the context has none: otherwise redislock
 // would stop after the TTL.
 func openRedislock(o Options) (Locker, error) {
 	client := newRedis(o.Servers[0])
@@ -105,31 +103,27 @@ func openRedislock(o Options) (Locker, error) {
 	}, client.Close}, nil
 }
 
-func redsyncGoredis(name, settings string) Contender {
-	return Contender{
-		Name: name, Settings: settings, Waits: true,
-		Open: func(o Options) (Locker, error) {
-			var pools []redsyncredis.Pool
-			var closers []func() error
-			for _, addr := range o.Servers {
-				client := newRedis(addr)
-				pools, closers = append(pools, goredis.NewPool(client)), append(closers, client.Close)
-			}
-			const endless = 1 << 30
-			locks := redsync.New(pools...)
-			return funcLocker{func(ctx context.Context, name string) (Held, error) {
-				mutex := locks.NewMutex(name, redsync.WithExpiry(o.TTL), redsync.WithTries(endless))
-				if err := mutex.LockContext(ctx); err != nil {
-					return nil, err
-				}
-				return releaseFunc(func(ctx context.Context) error {
-					ok, err := mutex.UnlockContext(ctx)
-					if err == nil && !ok {
-						return errLost
-					}
-					return err
-				}), nil
-			}, closeAll(closers...)}, nil
-		},
+// openRedsync has waiters try every 50 to 250 ms, its default, without end.
+func openRedsync(o Options) (Locker, error) {
+	var pools []redsyncredis.Pool
+	var closers []func() error
+	for _, addr := range o.Servers {
+		client := newRedis(addr)
+		pools, closers = append(pools, goredis.NewPool(client)), append(closers, client.Close)
 	}
+	const endless = 1 << 30
+	locks := redsync.New(pools...)
+	return funcLocker{func(ctx context.Context, name string) (Held, error) {
+		mutex := locks.NewMutex(name, redsync.WithExpiry(o.TTL), redsync.WithTries(endless))
+		if err := mutex.LockContext(ctx); err != nil {
+			return nil, err
+		}
+		return releaseFunc(func(ctx context.Context) error {
+			ok, err := mutex.UnlockContext(ctx)
+			if err == nil && !ok {
+				return errors.New("the lock was lost")
+			}
+			return err
+		}), nil
+	}, closeAll(closers...)}, nil
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"text/tabwriter"
@@ -29,7 +28,7 @@ type Scenario struct {
 	contenders []Contender // Ours is the first.
 	store      storeKind
 	figures    []figure
-	workers    int // processes that open the contender; 0 for this one
+	lockers    int // how many are opened; one if it is 0
 	ttl        time.Duration
 
 	measure func(t *trial) ([]float64, error) // a value for each figure
@@ -55,7 +54,6 @@ type figure struct {
 
 var (
 	pairRate   = figure{"pairs/s", false, func(v float64) string { return fmt.Sprintf("%.0f", v) }}
-	fairness   = figure{"fairness (Jain)", false, func(v float64) string { return fmt.Sprintf("%.2f", v) }}
 	idleTime   = figure{"hand-over", true, func(v float64) string { return time.Duration(v).Round(time.Microsecond).String() }}
 	longest    = figure{"longest", true, idleTime.write}
 	clientCPU  = figure{"client CPU", true, func(v float64) string { return fmt.Sprintf("%.2f %%", v) }}
@@ -66,25 +64,18 @@ var (
 type trial struct {
 	ctx     context.Context
 	span    time.Duration
-	locker  Locker
-	workers []*worker
+	lockers []Locker
 }
 
 // Scenarios lists them in the order of docs/benchmarks.md.
 func Scenarios() []Scenario {
-	local, redisAll := Local(), slices.Concat(Redis(), RedisRaw())
-	all := []Scenario{
-		pairsOf("memory", storeKind(0), local[:1], 1), oneNameOf("memory", storeKind(0), local[:1]),
-		pairsOf("file", storeKind(0), local[1:], 1), handOverOf("file", storeKind(0), local[1:]),
-	}
-	for _, goroutines := range []int{1, 64, 512} {
-		all = append(all, pairsOf("redis", redisServer, redisAll, goroutines))
-	}
-	all = append(all, oneNameOf("redis", redisServer, Redis()), handOverOf("redis", redisServer, Redis()), heldOf("redis", redisServer, Redis()[:2], 10_000))
+	redisAll := slices.Concat(Redis(), RedisRaw())
+	all := []Scenario{pairsOf("memory", local, Memory(), 1), pairsOf("redis", redisServer, redisAll, 1), pairsOf("redis", redisServer, redisAll, 64)}
+	all = append(all, oneNameOf(), handOverOf("redis", redisServer, Redis()), heldOf("redis", redisServer, Redis()[:2], 10_000))
 	for _, goroutines := range []int{1, 64} {
 		all = append(all, pairsOf("quorum", redisQuorum, Quorum(), goroutines))
 	}
-	for _, goroutines := range []int{1, 16, 64} {
+	for _, goroutines := range []int{1, 64} {
 		all = append(all, pairsOf("postgres", postgresServer, PostgresLease(), goroutines))
 	}
 	all = append(all, handOverOf("postgres", postgresServer, PostgresLease()))
@@ -112,24 +103,24 @@ func pairsOf(prefix string, store storeKind, contenders []Contender, goroutines 
 
 // oneNameOf measures 16 goroutines of one process that want one name. The TTL is short enough that
 // a waiter that lost its notification tries again within the measurement.
-func oneNameOf(prefix string, store storeKind, contenders []Contender) Scenario {
+func oneNameOf() Scenario {
 	return Scenario{
-		Name: prefix + "-one-name", Title: "16 goroutines of one process on one name",
-		contenders: waiting(contenders), store: store, figures: []figure{pairRate, fairness}, ttl: 3 * time.Second,
+		Name: "redis-one-name", Title: "16 goroutines of one process on one name",
+		contenders: Redis(), store: redisServer, figures: []figure{pairRate}, ttl: 3 * time.Second,
 		measure: func(t *trial) ([]float64, error) {
 			counts, err := t.pairs(16, oneName)
-			return []float64{sum(counts) / t.span.Seconds(), jain(counts)}, err
+			return []float64{sum(counts) / t.span.Seconds()}, err
 		},
 	}
 }
 
-// handOverOf measures how long a lock is idle between two processes that want it.
+// handOverOf measures how long a lock is idle between two clients that want it.
 func handOverOf(prefix string, store storeKind, contenders []Contender) Scenario {
 	return Scenario{
-		Name: prefix + "-handover", Title: "from the release in one process until another, which waits, has the lock",
-		contenders: waiting(contenders), store: store, figures: []figure{idleTime, longest}, ttl: 10 * time.Second, workers: 2,
+		Name: prefix + "-handover", Title: "from the release by one client until another, which waits, has the lock",
+		contenders: waiting(contenders), store: store, figures: []figure{idleTime, longest}, ttl: 10 * time.Second, lockers: 2,
 		measure: func(t *trial) ([]float64, error) {
-			idle, err := handOvers(t.workers[0], t.workers[1], 20)
+			idle, err := handOvers(t.ctx, t.lockers[0], t.lockers[1], 20)
 			if err != nil {
 				return nil, err
 			}
@@ -147,7 +138,7 @@ func heldOf(prefix string, store storeKind, contenders []Contender, locks int) S
 		contenders: contenders, store: store, figures: []figure{clientCPU, lockMemory}, ttl: ttl,
 		measure: func(t *trial) (values []float64, err error) {
 			empty := heapInUse()
-			err = holdMany(t.ctx, t.locker, locks, func() error {
+			err = holdMany(t.ctx, t.lockers[0], locks, func() error {
 				memory, before := (heapInUse()-empty)/float64(locks), cpuSeconds()
 				time.Sleep(ttl)
 				values = []float64{(cpuSeconds() - before) / ttl.Seconds() * 100, memory}
@@ -164,18 +155,17 @@ func waiting(all []Contender) []Contender {
 
 // pairs measures pairs after a warm-up.
 func (t *trial) pairs(goroutines int, name func(int) string) ([]float64, error) {
-	if _, err := pairs(t.ctx, t.locker, goroutines, name, t.span/4); err != nil {
+	if _, err := pairs(t.ctx, t.lockers[0], goroutines, name, t.span/4); err != nil {
 		return nil, err
 	}
 	runtime.GC()
-	return pairs(t.ctx, t.locker, goroutines, name, t.span)
+	return pairs(t.ctx, t.lockers[0], goroutines, name, t.span)
 }
 
 // Run measures all contenders of a scenario in each round, on the same servers, in an order of the
 // round's own, so that none always comes after the same one. It writes the median of each figure,
 // and the median of the ratios within the rounds: how many times better the first contender is.
-// Worker returns a command that calls [Serve].
-func (sc Scenario) Run(w io.Writer, rounds int, span time.Duration, worker func() *exec.Cmd) (err error) {
+func (sc Scenario) Run(w io.Writer, rounds int, span time.Duration) (err error) {
 	host := &servers.Host{}
 	defer func() { err = errors.Join(err, host.Close()) }()
 	var o Options
@@ -191,7 +181,7 @@ func (sc Scenario) Run(w io.Writer, rounds int, span time.Duration, worker func(
 			if err := host.Do(clear); err != nil {
 				return err
 			}
-			measured, err := sc.measureOnce(sc.contenders[i], o, span, worker)
+			measured, err := sc.measureOnce(sc.contenders[i], o, span)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", sc.Name, sc.contenders[i].Name, err)
 			}
@@ -206,8 +196,6 @@ func (sc Scenario) Run(w io.Writer, rounds int, span time.Duration, worker func(
 func (kind storeKind) start(host *servers.Host) (o Options, clear func(), err error) {
 	clear = func() {}
 	switch kind {
-	case local:
-		o.Servers = []string{host.TempDir()}
 	case redisServer, redisQuorum:
 		n := 1
 		if kind == redisQuorum {
@@ -246,28 +234,21 @@ func createTables(url string) error {
 	return errors.Join(store.Migrate(ctx), store.Close())
 }
 
-// measureOnce opens a contender for one measurement, in this process or in workers.
-func (sc Scenario) measureOnce(c Contender, o Options, span time.Duration, command func() *exec.Cmd) (values []float64, err error) {
+// measureOnce opens a contender for one measurement.
+func (sc Scenario) measureOnce(c Contender, o Options, span time.Duration) (values []float64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	t := &trial{ctx: ctx, span: span}
-	if sc.workers == 0 {
-		if t.locker, err = c.Open(o); err != nil {
-			return nil, err
-		}
-		values, err = sc.measure(t)
-		return values, errors.Join(err, t.locker.Close())
-	}
-	for range sc.workers {
-		w, err := startWorker(ctx, command, workerSetup{c.Name, o})
+	for range max(1, sc.lockers) {
+		l, err := c.Open(o)
 		if err != nil {
 			return nil, err
 		}
-		t.workers = append(t.workers, w)
+		t.lockers = append(t.lockers, l)
 	}
 	values, err = sc.measure(t)
-	for _, w := range t.workers {
-		err = errors.Join(err, w.close())
+	for _, l := range t.lockers {
+		err = errors.Join(err, l.Close())
 	}
 	return values, err
 }

@@ -222,7 +222,7 @@ func ofTestbed(t *testing.T, kind string, ttl time.Duration) torture.Options {
 	o := options(t, place.Stores...)
 	o.TTL = ttl
 	o.Foreign = true
-	o.Servers, o.Recovery, o.Setup = place.Servers, place.Recovery, place.Setup
+	o.Servers, o.Recovery = place.Servers, place.Recovery
 	return o
 }
 

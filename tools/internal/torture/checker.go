@@ -20,8 +20,6 @@ type Violation struct {
 
 	// Events are the shortest part of the history that shows the violation.
 	Events []Event `json:"events,omitempty"`
-
-	leases []*lease // the leases concerned
 }
 
 // The promises, as the Kind of a Violation.
@@ -67,7 +65,7 @@ func (c *checker) allowViolation(kind, text string, leases ...*lease) {
 // newViolation returns a violation with the events of the leases, and the faults of their
 // processes and of the servers meanwhile.
 func (h *history) newViolation(kind, text string, leases []*lease) Violation {
-	v := Violation{Kind: kind, Text: text, leases: leases}
+	v := Violation{Kind: kind, Text: text}
 	if len(leases) == 0 {
 		return v
 	}

@@ -14,7 +14,6 @@ import (
 // A Report is the result of a run.
 type Report struct {
 	Store   string        `json:"store"`
-	Setup   string        `json:"setup,omitempty"` // of the servers that were started for it
 	Machine string        `json:"machine"`
 	Seed    uint64        `json:"seed"`
 	Elapsed time.Duration `json:"elapsed_ns"`
@@ -78,7 +77,7 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 		}
 	}
 	report := &Report{
-		Store: can.Store, Setup: r.options.Setup, Machine: machineInfo(), Seed: r.options.Seed, Elapsed: h.endedAt - h.startedAt,
+		Store: can.Store, Machine: machineInfo(), Seed: r.options.Seed, Elapsed: h.endedAt - h.startedAt,
 		Attempts: h.attempts, Grants: len(h.leases) - h.foreignGrants, Foreign: h.foreignGrants,
 		Processes: h.processStarts, Faults: h.faultCounts,
 		Violations: append([]Violation{}, shortestFirst(c.violations)...), // [] in JSON, not null

@@ -44,10 +44,6 @@ type Options struct {
 	// Recovery is how long a server may refuse locks after it has restarted.
 	Recovery time.Duration
 
-	// Setup names the servers' programs and settings,
-	// for the report.
-	Setup string
-
 	Procs   int
 	Workers int // of each process
 	Names   int

@@ -84,11 +84,7 @@ func run(t *testing.T, o torture.Options) *torture.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var text strings.Builder
-	if err := report.Write(&text); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("\n%s", text.String())
+	t.Logf("\n%s", report)
 	return report
 }
 

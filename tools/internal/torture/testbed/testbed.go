@@ -25,7 +25,6 @@ type Testbed struct {
 	Servers  []torture.Server // of these, in that order
 	Recovery time.Duration    // how long a server refuses locks after a restart
 	Leader   func() int       // the index of the server that leads the others, nil if none does
-	Setup    string           // the servers' programs, versions and settings
 
 	host servers.Host
 }
@@ -81,7 +80,6 @@ func (t *Testbed) startRedis(n int, ttl time.Duration) error {
 	for _, r := range servers.StartRedises(&t.host, n, "--appendonly", "yes", "--appendfsync", "always") {
 		t.Stores = append(t.Stores, fmt.Sprintf("redis://%s?restart_guard=%v", r.Addr, ttl))
 		t.addServer(r, r.RestartEmpty)
-		t.Setup = fmt.Sprintf("%d x %s; appendfsync always, restart_guard=%v", n, shortVersion(r.Version(), "v="), ttl)
 	}
 	t.Recovery = ttl
 	return nil
@@ -109,7 +107,6 @@ func (t *Testbed) startPostgres(scheme string) error {
 	}
 	t.Stores = []string{url}
 	t.addServer(p, nil)
-	t.Setup = shortVersion(p.Version(), "(PostgreSQL) ")
 	return err
 }
 
@@ -122,16 +119,7 @@ func (t *Testbed) startEtcd(time.Duration) error {
 	}
 	t.Leader = func() int { return max(0, slices.IndexFunc(members, (*servers.Etcd).Leads)) }
 	t.Stores = []string{"etcd://" + strings.Join(servers.EtcdAddrs(members), ",")}
-	t.Setup = "3 x " + shortVersion(strings.SplitN(members[0].Version(), "\n", 2)[0], "Version: ")
 	return nil
-}
-
-// shortVersion shortens the output of a program's --version.
-func shortVersion(text, mark string) string {
-	name, rest, _ := strings.Cut(text, " ")
-	_, version, _ := strings.Cut(rest, mark)
-	version, _, _ = strings.Cut(version, " ")
-	return name + " " + version
 }
 
 // addServer adds a server of package servers.
