@@ -55,8 +55,7 @@
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
 // An open Store keeps up to six descriptors: those of three folders, of its session, and of its
-// watches and their timer. After the folder was moved it also keeps the three former ones until it is
-// closed. A request closes all others before it
+// watches and their timer. A request closes all others before it
 // returns, on an error as well. A request that ended while another process kept a record locked
 // leaves one descriptor open until that process goes on.
 //
@@ -82,20 +81,18 @@
 // Holds that were not released when a Store is closed stay until their TTL. The same is true of
 // holds of a dead process when its session file cannot be read.
 //
-// On macOS and Windows, waiters try at intervals. On macOS the folders above the
-// store's must be readable. On Windows the files of idle names stay, and the clock
+// On macOS and Windows, waiters try at intervals. On Windows the files of idle names stay, and the clock
 // has steps of 16 ms.
 //
 // # Server set-up
 //
-// None. The folder is made when it is first used, for one user alone. To share
-// locks between users, make it beforehand and give them access: folders inside get
-// the permissions of the folder, and files may be read and written by the users that may
-// write the folder, whatever the umask. Two ways, for everybody and for a group:
+// None. The folder is made when it is first used, for one user alone. To share locks between users,
+// root makes it beforehand for a group:
 //
-//	mkdir -m 1777 /var/lib/locks
 //	mkdir /srv/locks && chgrp staff /srv/locks && chmod 2770 /srv/locks
 //
+// Folders inside get its permissions, and files may be read and written by the users that may write
+// the folder, whatever the umask.
 // Changing the permissions later does not change those of existing files.
 //
 // The folder has a file per name in locks, one line of JSON that people can
@@ -104,67 +101,23 @@
 //
 // # Other users
 //
-// What another user can do depends on the rights to the folder alone:
+// A folder must belong to the user of the process or to root. One that every user may write is refused
+// (1777 as well, such as /tmp itself), and so is one of another user, also by root: the error matches
+// [driver.ErrInvalid], and says so. Nor does root make a folder in one of another user, the HOME that
+// sudo has left as it was for example. In a user namespace, a folder whose owner has no number there
+// belongs to another user.
 //
-//   - No rights, or the right to enter it: nothing.
-//   - To read it: list the names of locks. Files cannot be opened, so that locks
-//     cannot be blocked; nor can holders and metadata be seen.
-//   - To write it: take and break every lock, by deleting its record for example;
-//     block every lock, by keeping its record locked or putting something else in
-//     its place; see names, holders and metadata; make the tokens of a name fall;
-//     make records lie about holders. Owner secrets are not in the folder, only
-//     their SHA-256. In a sticky folder (1777) a user that has made the folders
-//     locks and sessions, by being the first, can delete what others have made in
-//     them. Make those two folders beforehand, in the same way, to avoid that.
-//   - To write a folder above it: put another folder in its place, with the effect
-//     of deleting the folder.
+// The members of a group that may write the folder are trusted. Each of them can take, break and block
+// every lock, see its holder and metadata, and make records lie. Owner secrets are not in the folder,
+// only their SHA-256. Nothing in the folder leads a process out of it, and what a record contains is
+// shown without control characters.
 //
-// No right to the folder gives more than that. A process that uses the folder, of
-// root too, makes, changes, gives away and deletes nothing outside of it:
+// A user who may read the folder can list the names of locks. Files cannot be opened, so that locks
+// cannot be blocked; nor can holders and metadata be seen. Who may write a folder above can put another
+// one of the user, or of root, in its place, with the effect of deleting it.
 //
-//   - Everything is done by name in folders that are open, and without following a
-//     link there. Owners and permissions are set on open files that are new.
-//   - Links on the way to the folder are followed only where root or the user of
-//     the process has made them, in a folder that nobody else may write or that is
-//     sticky. With any other the path is refused: see "Links that are refused".
-//   - What root makes in a folder of another user belongs to that user, in the
-//     default folder of that user's HOME too. If that user has no number in the user
-//     namespace of the process, it stays root's of the namespace.
-//   - A link, a pipe, a device, a file with a second name (a hard link), or a file
-//     that belongs to neither the owner of the folder nor root nor this user, where
-//     the owner alone may write, is refused with an error that names it.
-//   - An empty record of this user, or any for root, is replaced and not written.
-//   - Files are read up to the length of what the store writes.
-//
-// One thing remains where the system lets a user make hard links to the files of
-// others (Linux with fs.protected_hardlinks=0): another user that may write the folder
-// can pass off a record of the same name in another of the victim's lock folders as
-// the one in this folder, if the second name comes and goes at the right moments.
-// The lock in that other folder then changes.
-//
-// On Windows the access list of the folder decides, and files inherit it. No link
-// inside leads out of the folder.
-//
-// # Links that are refused
-//
-// A link on the way to the folder that another user can set would let that user
-// choose which folder of the process is used, and sweep files in it. The error matches
-// [driver.ErrInvalid] and names the link. Three harmless set-ups look the same:
-//
-//   - User namespaces without root (bubblewrap, Flatpak, unshare -U). Root of the host
-//     and every user without a number of its own in the namespace have one number
-//     there, 65534. Links of the owner of "/" are followed in "/" and in the folders
-//     of that owner directly in it (/home -> var/home, /var/run -> /run) if nobody
-//     else may write there, and nowhere else. So no other user without a number
-//     should have a folder directly in "/" that the path leads through.
-//     Elsewhere, in /tmp for example, name the folder by its real path.
-//   - One's own link in a folder that a group may write (umask 002): every member of
-//     the group could replace it, and a store does not know the members of a group. Make
-//     that folder writable for its owner alone (chmod g-w), or name the real path.
-//   - A link that a deploy user switches (/srv/app/current -> releases/7) and that
-//     root or a service user goes through. The real path is no way out if it changes
-//     with every release, for each release would have locks of its own. Keep the
-//     folder of locks beside the releases (/srv/app/locks), or in /var/lib.
+// On Windows the access list of the folder decides, and files inherit it; who may write is not
+// examined.
 //
 // # URL
 //

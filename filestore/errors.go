@@ -57,8 +57,6 @@ func (e *fileError) advice() string {
 		return "free some space there, or raise the limit"
 	case errors.Is(e.cause, syscall.EMFILE), errors.Is(e.cause, syscall.ENFILE):
 		return "raise the limit of open files"
-	case errors.Is(e.cause, syscall.ELOOP):
-		return "a symbolic link in the place of a file is not followed"
 	}
 	return ""
 }

@@ -24,15 +24,11 @@ var errSwept = errors.New("swept")
 // closed, which unlocks it. While it is exclusively locked, no other process reads or writes it.
 type storeFile struct {
 	*os.File
-	folder  *folder
-	dir     *dir // the one in folder that has the file
-	created bool // just created, and locked unless another process was faster
+	folder *folder
+	dir    *dir // the one in folder that has the file
 
 	contents []byte // as it was when the file was locked; of a record the first page
 	size     int64  // then
-
-	// replaceable is set if the file contains nothing and can be replaced by a new one.
-	replaceable bool
 
 	rec record // of a record file
 }
@@ -50,35 +46,27 @@ func (f *storeFile) lockAndRead(ctx context.Context, how int) error {
 	return f.read()
 }
 
-// read checks and reads f. It returns errSwept for a file that was deleted since it was opened, and
-// refuses one that the store cannot have made.
+// read reads f. It returns errSwept for a file that was deleted since it was opened.
 func (f *storeFile) read() error {
 	info, err := f.Stat()
-	if err != nil {
-		return notApplied("read", f.Name(), err)
-	}
-	const advice = "remove it, and see who has put it there"
-	a := attributesOf(info)
 	switch {
-	case !a.mode.IsRegular():
-		return corruptErr(f.Name(), errNotRegular.Error(), advice)
-	case a.links == 0:
+	case err != nil:
+		return notApplied("read", f.Name(), err)
+	case !info.Mode().IsRegular():
+		return corruptErr(f.Name(), "it is not a regular file", "remove it, and see who has put it there")
+	case isUnlinked(info):
 		return errSwept
-	case a.links > 1:
-		// Writing it could overwrite a private file of another user.
-		return corruptErr(f.Name(), "it has another name besides (a hard link)", advice)
 	}
-	if err := f.folder.checkOwner(f.Name(), a); err != nil {
-		return err
-	}
-	f.size = a.size
-	f.contents = make([]byte, min(a.size, maxContents))
+	f.size = info.Size()
+	f.contents = make([]byte, min(f.size, maxContents))
 	n, err := f.ReadAt(f.contents, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return notApplied("read", f.Name(), err)
 	}
 	f.contents = f.contents[:n]
-	f.replaceable = !f.created && a.disposable() && isEmpty(f.contents)
+	if isEmpty(f.contents) {
+		_ = f.folder.setMode(f.File) // Its maker may have been killed before that.
+	}
 	return nil
 }
 
@@ -91,14 +79,14 @@ func isEmpty(contents []byte) bool { return len(bytes.Trim(contents, "\x00")) ==
 func openFile(ctx context.Context, d *dir, name string, flags int) (*os.File, error) {
 	const timeout, step = 3 * time.Second, time.Millisecond
 	for waited := time.Duration(0); ; waited += step {
-		f, err := d.open(name, flags, 0)
+		f, err := d.OpenFile(name, flags, 0)
 		if !errors.Is(err, fs.ErrPermission) || waited >= timeout {
 			return f, err
 		}
 		// A second call after the one that creates a file sets its permissions. It is empty until
 		// then.
-		if a, err := d.lstat(name); err != nil || !a.mode.IsRegular() || a.size > 0 {
-			return d.open(name, flags, 0) // It may have been so before.
+		if info, err := d.Stat(name); err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
+			return d.OpenFile(name, flags, 0) // It may have been so before.
 		}
 		if flags == os.O_RDONLY {
 			return nil, fs.ErrNotExist
@@ -124,9 +112,7 @@ func (s *Store) openExisting(ctx context.Context, where, name string, flags int)
 	return &storeFile{File: f, folder: folder, dir: folder.dirOf(where)}, nil
 }
 
-// openOrCreate is openExisting for reading and writing. It creates a missing file. It first tries
-// without O_CREAT, since Linux refuses that for the files of other users in a sticky folder
-// (fs.protected_regular).
+// openOrCreate is openExisting for reading and writing. It creates a missing file.
 func (s *Store) openOrCreate(ctx context.Context, where, name string) (*storeFile, error) {
 	for {
 		folder, err := s.retainFolder(true)
@@ -140,7 +126,7 @@ func (s *Store) openOrCreate(ctx context.Context, where, name string) (*storeFil
 			f, err = folder.createFile(d, name)
 		}
 		if err == nil {
-			return &storeFile{File: f, folder: folder, dir: d, created: isNew}, nil
+			return &storeFile{File: f, folder: folder, dir: d}, nil
 		}
 		wasDeleted := isNew && errors.Is(err, fs.ErrNotExist)
 		if wasDeleted {
@@ -174,16 +160,8 @@ func (s *Store) lockOrCreate(ctx context.Context, where, name string, giveUp fun
 		} else {
 			err = f.lockAndRead(ctx, exclusive)
 		}
-		if err == nil && !f.replaceable {
-			return f, true, nil
-		}
 		if err == nil {
-			// It is not written, since it may be any file: another user could have given it this
-			// name as a second one.
-			err = notApplied("replace", f.Name(), f.dir.remove(name))
-			if err == nil || errors.Is(err, fs.ErrNotExist) {
-				err = errSwept
-			}
+			return f, true, nil
 		}
 		f.Close()
 		if errors.Is(err, errSwept) {

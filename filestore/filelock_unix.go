@@ -4,6 +4,7 @@ package filestore
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -42,3 +43,9 @@ func waitLock(f *os.File, how int) error {
 	})
 	return errors.Join(err, result)
 }
+
+// isUnlinked reports whether an open file has lost its name.
+func isUnlinked(info fs.FileInfo) bool { return info.Sys().(*syscall.Stat_t).Nlink == 0 }
+
+// ownerOf returns the number of the user to whom a file belongs.
+func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }

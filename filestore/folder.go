@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,14 +27,6 @@ type folder struct {
 
 	// sessions is nil if it is missing and was opened without create.
 	sessions *dir
-}
-
-// attributes are the properties of a file that are checked before it is used.
-type attributes struct {
-	mode     fs.FileMode
-	size     int64
-	links    uint64
-	uid, gid uint32
 }
 
 // checkInterval is how long requests may still use a folder that was moved away. Moving it frees
@@ -102,7 +93,7 @@ func (f *folder) release() {
 	}
 	for _, d := range []*dir{f.top, f.locks, f.sessions} {
 		if d != nil {
-			d.close()
+			d.Close()
 		}
 	}
 }
@@ -122,86 +113,38 @@ func (s *Store) openFolders(create bool) (_ *folder, err error) {
 		}
 		err = notApplied(verb, s.dir, err)
 	}()
-	if f.top, err = openFolder(s.dir, create); err != nil {
+	if create {
+		if err := makeFolder(s.dir); err != nil {
+			return nil, err
+		}
+	}
+	if f.top, err = newDir(os.OpenRoot(s.dir)); err != nil {
 		return nil, err
 	}
-	kind, err := f.top.network()
-	if err != nil {
-		return nil, notApplied("examine", s.dir, err)
-	}
-	if err := s.checkNetwork(kind); err != nil {
+	if err := s.checkFolder(); err != nil {
 		return nil, err
 	}
-	if f.locks, err = s.openInnerFolder(f, locksFolder, create); err != nil {
+	if f.locks, err = f.top.openSubfolder(locksFolder, create); err != nil {
 		return nil, err
 	}
-	f.sessions, err = s.openInnerFolder(f, sessionsFolder, create)
+	f.sessions, err = f.top.openSubfolder(sessionsFolder, create)
 	if err != nil && (create || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
 	}
 	return f, nil
 }
 
-// openInnerFolder opens one of the folders inside the store's. With create it makes a missing one
-// with the permissions of the store's folder.
-func (s *Store) openInnerFolder(f *folder, name string, create bool) (*dir, error) {
-	d, err := f.top.openSubfolder(name)
+// openSubfolder opens one of the folders inside the store's, and makes a missing one with create.
+func (d *dir) openSubfolder(name string, create bool) (*dir, error) {
+	sub, err := newDir(d.OpenRoot(name))
 	for tries := 0; create && errors.Is(err, fs.ErrNotExist) && tries < 20; tries++ {
-		if err := f.top.makeDir(name, 0); err != nil {
-			return nil, err
+		if err := d.makeSubfolder(name); err != nil {
+			return nil, wrapErr("make", filepath.Join(d.Name(), name), err)
 		}
-		d, err = f.top.openSubfolder(name)
+		sub, err = newDir(d.OpenRoot(name))
 	}
-	path := filepath.Join(s.dir, name)
-	if err != nil {
-		if a, statErr := f.top.lstat(name); statErr == nil && !a.mode.IsDir() {
-			return nil, corruptErr(path, "it is "+fileKind(a.mode)+" where a folder must be", "remove it, and see who has put it there")
-		}
-		return nil, err
-	}
-	a, err := d.stat()
-	if err == nil {
-		err = f.checkOwner(path, a)
-	}
-	if err != nil {
-		d.close()
-		return nil, err
-	}
-	return d, nil
+	return sub, wrapErr("open", filepath.Join(d.Name(), name), err)
 }
-
-// fileKind names the kind of a file that is in the place of another one.
-func fileKind(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeSymlink != 0:
-		return "a symbolic link"
-	case mode.IsRegular():
-		return "a file"
-	case mode.IsDir():
-		return "a folder"
-	}
-	return "no regular file"
-}
-
-// checkOwner refuses a file or folder if its owner cannot have made it by using the store: in a
-// folder that its owner alone may write, everything belongs to the owner or to root.
-func (f *folder) checkOwner(path string, a attributes) error {
-	if a.uid == 0 || int(a.uid) == os.Geteuid() {
-		return nil
-	}
-	top, err := f.top.stat() // Its owner or permissions may have changed.
-	if err != nil {
-		return notApplied("examine", filepath.Dir(path), err)
-	}
-	if a.uid == top.uid || top.mode&0o022 != 0 {
-		return nil
-	}
-	return corruptErr(path, fmt.Sprintf("it belongs to the user %d, and the folder, which nobody else may write, to the user %d", a.uid, top.uid),
-		fmt.Sprintf("remove it, or chown it to %d if it is right", top.uid))
-}
-
-// errNotRegular means that there is something else in the place of a regular file.
-var errNotRegular = errors.New("it is not a regular file")
 
 // dirOf returns locks if where is locksFolder, and the store's folder if it is "".
 func (f *folder) dirOf(where string) *dir {
@@ -211,24 +154,31 @@ func (f *folder) dirOf(where string) *dir {
 	return f.top
 }
 
-// createFile creates a file that must not exist. The file is locked before others may open it. So
-// another process finds it empty and unlocked after a crash only.
+// createFile creates a file that must not exist.
 func (f *folder) createFile(d *dir, name string) (*os.File, error) {
-	like, err := f.top.stat()
+	file, err := d.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	file, err := d.open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	_ = tryLock(file, exclusive) // A process that was faster finds it empty, and leaves it.
-	if err := chmodLike(file, fileMode(like.mode), like); err != nil {
+	if err := f.setMode(file); err != nil {
 		file.Close()
-		_ = d.remove(name)
+		_ = d.Remove(name)
 		return nil, err
 	}
 	return file, nil
+}
+
+// setMode gives a file the permissions of files in f, whatever the umask.
+func (f *folder) setMode(file *os.File) error {
+	top, err := f.top.Stat(".")
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if mode := fileMode(top.Mode()); err == nil && info.Mode().Perm() != mode {
+		err = file.Chmod(mode)
+	}
+	return err
 }
 
 // fileMode returns the permissions of files in a folder. Users that may write the folder may read
@@ -236,33 +186,6 @@ func (f *folder) createFile(d *dir, name string) (*os.File, error) {
 func fileMode(folder fs.FileMode) fs.FileMode {
 	writers := folder & 0o222
 	return writers | writers<<1
-}
-
-// modeBits are the permissions that a folder gives to the folders in it.
-const modeBits = fs.ModePerm | fs.ModeSticky | fs.ModeSetgid
-
-// chmodLike gives a new file or folder the owner of the folder that it is in, and mode, whatever
-// the umask.
-func chmodLike(f *os.File, mode fs.FileMode, folder attributes) error {
-	if err := chownToFolderOwner(f, folder); err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err != nil || info.Mode()&modeBits == mode {
-		return err
-	}
-	return f.Chmod(mode)
-}
-
-// nearestExisting returns path, or the nearest folder above it that exists.
-func nearestExisting(path string) string {
-	for {
-		_, err := os.Stat(path)
-		if !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
-			return path
-		}
-		path = filepath.Dir(path)
-	}
 }
 
 // Paths are for messages, for people and for tests; no file is opened by them.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// hostileRecords returns what a neighbor with the right to write the folder could put
-// into the record of the name "bad".
+// hostileRecords returns what no store has written, for the record of the name "bad".
 func hostileRecords(h host) map[string]string {
 	line := func(fields string) string {
 		return fmt.Sprintf(`{"holdfast":1,"name":"bad","state":"held","boot":%q,%s}`+"\n", h.boot, fields)
@@ -55,30 +53,6 @@ func TestHostileRecords(t *testing.T) {
 			writeFile(t, s.recordPath("bad"), text)
 			useHostile(t, s)
 		})
-	}
-}
-
-// TestHostileFiles: the same for files that are huge, and for strange names.
-func TestHostileFiles(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	granted(t, s, "good", time.Hour)
-	session := s.sessionPath("00112233445566778899aabbccddeeff")
-	for _, path := range []string{s.recordPath("bad"), session} {
-		writeFile(t, path, "\x00")
-		if err := os.Truncate(path, 1<<40); err != nil {
-			t.Fatal(err) // The file is sparse: it takes no room.
-		}
-	}
-	escape := filepath.Join(s.locksPath, "\x1b[2J.json")
-	writeFile(t, escape, `{"holdfast":1,"name":"\u001b[2J","state":"free","token":7}`)
-	coded := filepath.Join(s.locksPath, "%1b.json")
-	writeFile(t, coded, `{"holdfast":1,"name":"\u001b","state":"held","token":7}`)
-	useHostile(t, s)
-	s.sweepIdle(t.Context(), 0)
-	for _, path := range []string{session, escape} {
-		if _, err := os.Stat(path); err != nil {
-			t.Errorf("the sweep took a file that is not its own: %v", err)
-		}
 	}
 }
 

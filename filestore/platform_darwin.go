@@ -30,26 +30,10 @@ func uptime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// reachFlags opens a folder in order to reach others in it.
-const reachFlags = unix.O_RDONLY
-
-// renameNoReplace renames a folder to a name that is free. It may replace an empty folder that
-// another process has just made for the same purpose.
-func renameNoReplace(at int, from, to string) error { return unix.Renameat(at, from, at, to) }
-
 // networkNameOf returns the name of the network file system that contains dir, or "".
 func networkNameOf(dir string) (string, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return "", err
-	}
-	return networkName(&fs), nil
-}
-
-// network is networkNameOf for an open folder.
-func (d *dir) network() (string, error) {
-	var fs unix.Statfs_t
-	if err := call(func() error { return unix.Fstatfs(d.fd, &fs) }); err != nil {
 		return "", err
 	}
 	return networkName(&fs), nil

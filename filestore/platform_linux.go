@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
@@ -39,18 +37,6 @@ func bootTime() (time.Duration, syscall.Errno) {
 	return time.Duration(ts.Nano()), errno
 }
 
-// reachFlags opens a folder in order to reach others in it. The folder need not be readable.
-const reachFlags = unix.O_PATH
-
-// renameNoReplace renames a folder to a name that is free.
-func renameNoReplace(at int, from, to string) error {
-	err := unix.Renameat2(at, from, at, to, unix.RENAME_NOREPLACE)
-	if err == unix.EINVAL || err == unix.ENOSYS {
-		return unix.Renameat(at, from, at, to) // Not every file system has it.
-	}
-	return err
-}
-
 // networkFileSystems maps the magic numbers of statfs to names. On these file systems a flock may
 // reach no further than this host, may vanish with a connection, or depends on a program (FUSE).
 var networkFileSystems = map[uint32]string{
@@ -79,12 +65,5 @@ var networkFileSystems = map[uint32]string{
 func networkNameOf(dir string) (string, error) {
 	var fs syscall.Statfs_t
 	err := syscall.Statfs(dir, &fs)
-	return networkFileSystems[uint32(fs.Type)], err
-}
-
-// network is networkNameOf for an open folder.
-func (d *dir) network() (string, error) {
-	var fs syscall.Statfs_t
-	err := call(func() error { return syscall.Fstatfs(d.fd, &fs) })
 	return networkFileSystems[uint32(fs.Type)], err
 }

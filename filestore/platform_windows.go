@@ -3,6 +3,7 @@ package filestore
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"time"
@@ -67,5 +68,8 @@ func thisHost() (host, error) {
 // must know.
 func networkNameOf(string) (string, error) { return "", nil }
 
-// network is networkNameOf for an open folder.
-func (d *dir) network() (string, error) { return "", nil }
+// isUnlinked returns false: on Windows a file that is open keeps its name.
+func isUnlinked(fs.FileInfo) bool { return false }
+
+// ownerOf returns this user: on Windows the access list of a folder decides.
+func ownerOf(fs.FileInfo) int { return os.Geteuid() }

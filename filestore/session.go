@@ -33,6 +33,13 @@ var openSessionFiles sync.Map
 
 const sessionIDLen = 32
 
+// randomHex returns a random name of size bytes, in hexadecimal digits.
+func randomHex(size int) string {
+	random := make([]byte, size)
+	rand.Read(random)
+	return hex.EncodeToString(random)
+}
+
 func isSessionID(id string) bool {
 	data, err := hex.DecodeString(id)
 	return err == nil && len(data) == sessionIDLen/2 && hex.EncodeToString(data) == id
@@ -83,9 +90,7 @@ func (s *Store) sessionFor(ctx context.Context, detached bool) (string, error) {
 // createSession leaves the session unset if the new file was swept before it was locked, or the
 // folder was deleted.
 func (s *Store) createSession(ctx context.Context) error {
-	random := make([]byte, sessionIDLen/2)
-	rand.Read(random)
-	id := hex.EncodeToString(random)
+	id := randomHex(sessionIDLen / 2)
 	folder, err := s.retainFolder(true)
 	if err != nil {
 		return err
@@ -108,7 +113,7 @@ func (s *Store) createSession(ctx context.Context) error {
 		if errors.Is(err, errSwept) {
 			return nil
 		}
-		_ = folder.sessions.remove(id)
+		_ = folder.sessions.Remove(id)
 		return driver.NotApplied(err)
 	}
 	s.session.id, s.session.file, s.session.folder = id, f, folder.retain()
@@ -122,7 +127,7 @@ func (s *Store) beginSession(f *os.File) error {
 	if err != nil {
 		return wrapErr("read", f.Name(), err)
 	}
-	if attributesOf(info).links == 0 {
+	if isUnlinked(info) {
 		return errSwept
 	}
 	hostname, _ := os.Hostname() // It is for display only.
@@ -149,7 +154,7 @@ func (s *Store) closeSession() error {
 	openSessionFiles.Delete(f)
 	emptied := f.Truncate(0)
 	closed := f.Close()
-	err := s.session.folder.sessions.remove(s.session.id)
+	err := s.session.folder.sessions.Remove(s.session.id)
 	s.session.folder.release()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(emptied, closed, wrapErr("delete", f.Name(), err))
@@ -184,7 +189,7 @@ func (s *Store) currentSessionID() string {
 // its owner, probeSession calls empty, if that is not nil, before it unlocks the file: the creator
 // of the session cannot go on until then.
 func probeSession(d *dir, id string, empty func(fs.FileInfo)) (dead bool) {
-	f, err := d.open(id, os.O_RDONLY, 0)
+	f, err := d.Open(id)
 	if err != nil {
 		return false
 	}

@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"os"
 	"slices"
 	"syscall"
 )
@@ -43,7 +42,7 @@ func (w *watcher) watchSession(s *Store, id string) *watchedSession {
 	if err != nil || folder.sessions == nil {
 		return nil
 	}
-	f, err := folder.sessions.open(id, os.O_RDONLY, 0)
+	f, err := folder.sessions.Open(id)
 	if err != nil {
 		return nil
 	}

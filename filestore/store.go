@@ -75,26 +75,13 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	kind, err := networkNameOf(nearestExisting(dir))
-	if err != nil {
-		return nil, wrapErr("examine", dir, err)
-	}
 	s := &Store{dir: dir, locksPath: filepath.Join(dir, locksFolder), allowNetwork: opts.AllowNetwork, host: h}
-	if err := s.checkNetwork(kind); err != nil {
+	if err := s.checkFolder(); err != nil {
 		return nil, err
 	}
 	s.lifetime, s.end = context.WithCancel(context.Background())
 	s.detached = driver.Detach(direct{s})
 	return s, nil
-}
-
-// checkNetwork refuses a folder on a network file system. kind is the name of that, or "".
-func (s *Store) checkNetwork(kind string) error {
-	if kind == "" || s.allowNetwork {
-		return nil
-	}
-	return fmt.Errorf("%w: %s is on a network file system (%s), where file locks cannot be trusted: "+
-		"choose a local folder, or allow it with allow_network=true", driver.ErrUnsupported, s.dir, kind)
 }
 
 // Dir returns the absolute path of the store's folder.

@@ -57,7 +57,7 @@ func (s *Store) sweepIdle(ctx context.Context, idle time.Duration) {
 	}
 	for _, id := range dead {
 		if complete {
-			_ = f.sessions.remove(id)
+			_ = f.sessions.Remove(id)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (s *Store) sweepRecord(ctx context.Context, file string, idle time.Duration
 	case freeRecord:
 		return f.write(f.rec.with(nil, nil, &s.host)) == nil
 	case deleteRecord:
-		_ = f.dir.remove(file)
+		_ = f.dir.Remove(file)
 	}
 	return true
 }
@@ -146,7 +146,7 @@ func (s *Store) deadSessions(in *dir, idle time.Duration) []string {
 		}
 		deleteOld := func(info fs.FileInfo) {
 			if s.host.wall().Sub(info.ModTime()) >= idle {
-				_ = in.remove(id)
+				_ = in.Remove(id)
 			}
 		}
 		if probeSession(in, id, deleteOld) {

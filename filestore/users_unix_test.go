@@ -23,6 +23,7 @@ import (
 const (
 	alice = 65533
 	bob   = 65532
+	group = 65531 // has both as members
 )
 
 // A stage is a folder that every user can enter, and a test binary that all can run.
@@ -78,7 +79,8 @@ func roleAcquire(args []string) error {
 	syscall.Umask(0o022)
 	s, err := New(args[0], nil)
 	if err != nil {
-		return err
+		fmt.Println(err)
+		return nil
 	}
 	defer s.Close()
 	req := request(args[1], time.Hour)
@@ -98,24 +100,10 @@ func roleAcquire(args []string) error {
 // way, and says that nothing was changed.
 func TestUnwritable(t *testing.T) {
 	stage := newStage(t)
-	foreign := filepath.Join(stage.dir, "foreign")
-	if err := os.Mkdir(foreign, 0o555); err != nil {
-		t.Fatal(err)
-	}
-	readOnly := func(name string, path func(*Store) string) string {
-		s := openTest(t, filepath.Join(stage.dir, name))
-		released(t, s, firstGrant(t, s))
-		if err := chmodAll(s.Dir(), path(s)); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = os.Chmod(path(s), 0o777) }) // so that s can be closed
-		return s.Dir()
-	}
+	foreign := makeDir(t, filepath.Join(stage.dir, "foreign"), 0, 0o555)
 	for dir, mention := range map[string]string{
 		foreign: foreign,
-		filepath.Join(foreign, "deeper", "still"):                                                   filepath.Join(foreign, "deeper"),
-		readOnly("record", func(s *Store) string { return s.recordPath("name") }):                   "name.json",
-		readOnly("sessions", func(s *Store) string { return filepath.Join(s.dir, sessionsFolder) }): sessionsFolder,
+		filepath.Join(foreign, "deeper", "still"): filepath.Join(foreign, "deeper"),
 	} {
 		line := stage.as(t, alice, "acquire", dir, "name").line()
 		for _, text := range []string{"true ", "permission denied", mention, "must be allowed"} {
@@ -126,32 +114,11 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-func firstGrant(t *testing.T, s *Store) driver.AcquireRequest {
-	t.Helper()
-	req, _ := granted(t, s, "name", time.Hour)
-	return req
-}
-
-// chmodAll lets everybody do everything in a folder, except write one of the
-// things in it.
-func chmodAll(dir, except string) error {
-	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		mode := fs.FileMode(0o777)
-		if path == except {
-			mode = 0o555
-		}
-		return errors.Join(err, os.Chmod(path, mode))
-	})
-}
-
-// TestTwoUsers: users take turns in a folder that allows it, a sticky one too,
-// and take over from each other's dead processes.
+// TestTwoUsers: members of a group take turns in a folder that it may write, whatever their umask, and
+// take over from each other's dead processes.
 func TestTwoUsers(t *testing.T) {
 	stage := newStage(t)
-	dir := filepath.Join(stage.dir, "shared")
-	if err := errors.Join(os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777|fs.ModeSticky)); err != nil {
-		t.Fatal(err)
-	}
+	dir := makeDir(t, filepath.Join(stage.dir, "shared"), 0, 0o770|fs.ModeSetgid)
 	last := int64(0)
 	for range 3 {
 		for _, user := range []uint32{alice, bob} {
@@ -172,10 +139,7 @@ func TestTwoUsers(t *testing.T) {
 func TestManyUsersAtOnce(t *testing.T) {
 	stage := newStage(t)
 	for i := range 4 {
-		dir := filepath.Join(stage.dir, fmt.Sprint("shared", i))
-		if err := errors.Join(os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777|fs.ModeSticky)); err != nil {
-			t.Fatal(err)
-		}
+		dir := makeDir(t, filepath.Join(stage.dir, fmt.Sprint("shared", i)), 0, 0o770|fs.ModeSetgid)
 		var children []*child
 		for _, user := range []uint32{alice, bob, alice, bob} {
 			children = append(children, stage.as(t, user, "share", dir))
@@ -207,27 +171,6 @@ func roleShare(args []string) error {
 		}
 	}
 	return s.Close()
-}
-
-// TestRootInForeignFolder: what root makes in a user's folder the user can use.
-func TestRootInForeignFolder(t *testing.T) {
-	stage := newStage(t)
-	dir := filepath.Join(stage.dir, "of-alice")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if os.Geteuid() == 0 {
-		if err := os.Chown(dir, alice, alice); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, dir := range []string{dir, filepath.Join(dir, "made", "by", "root")} {
-		last := int64(0)
-		rises(t, "to root", &last, nextIn(t, openTest(t, dir), "name"))
-		rises(t, "to the user", &last, stage.as(t, alice, "acquire", dir, "name").number())
-		rises(t, "to the user, for a new name,", new(int64), stage.as(t, alice, "acquire", dir, "name of the user").number())
-		rises(t, "to root again", &last, nextIn(t, openTest(t, dir), "name"))
-	}
 }
 
 func init() {
