@@ -12,19 +12,17 @@ needs: ## Install what the tests need and is missing
 	@scripts/needs
 
 .PHONY: test
-test: needs ## Run every test, against real servers
+test: needs ## Run the tests that a change needs, against real servers: ten minutes
 	scripts/test
 
-.PHONY: test-etcd
-test-etcd: needs ## Run all tests of the store in etcd, also on servers of further versions, built from their Go modules
-	cd etcdstore && $(GO) test -race -shuffle=on -timeout=14m -parallel 4 ./...
-	for version in v3.5.35 v3.6.16 v3.7.3; do \
-		server=$$(internal/servers/etcd.sh $$version) && \
-		(cd etcdstore && HOLDFAST_ETCD_SERVER=$$server $(GO) test -race -shuffle=on -timeout=14m -parallel 4 ./...) || exit 1; \
-	done
+.PHONY: test-all
+test-all: ## Run every test, on all variants of the stores and servers, and torture: about an hour
+	@scripts/needs all
+	scripts/test all
+	$(MAKE) rounds torture for=1m
 
 .PHONY: lint
-lint: ## gofmt, vet for three systems, staticcheck, tidy go.mod
+lint: ## gofmt, vet for three systems, staticcheck, known vulnerabilities, tidy go.mod
 	scripts/lint
 
 .PHONY: tidy
@@ -49,9 +47,9 @@ rounds: ## The promise of "run" under kills and pauses, 100 rounds
 	HOLDFAST_ROUNDS=100 $(GO) test -race -count=1 -timeout=60m ./internal/command
 
 .PHONY: torture
-torture: needs ## Find out whether the locks are locks, ten minutes for each store
+torture: needs ## Find out whether the locks are locks, ten minutes for each store (for=1m: a minute)
 	cd tools && for store in memory file redis redlock postgres postgres-advisory etcd; do \
-		$(GO) run ./cmd/holdfast-torture -own $$store -for 10m -report ../torture || exit 1; \
+		$(GO) run ./cmd/holdfast-torture -own $$store -for $(or $(for),10m) -report ../torture || exit 1; \
 	done
 
 .PHONY: fuzz

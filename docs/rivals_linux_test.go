@@ -26,7 +26,7 @@ func TestRivalRedisSemaphore(t *testing.T) {
 	}
 	out, err := exec.Command("node", "../redisstore/interop/semaphorecases.js", host, port).CombinedOutput()
 	if err != nil {
-		t.Fatalf("run redisstore/interop/install.sh if packages of npm are missing: %v\n%s", err, out)
+		t.Fatalf("run \"scripts/needs all\" if packages of npm are missing: %v\n%s", err, out)
 	}
 	var found map[string]any
 	if err := json.Unmarshal(out, &found); err != nil {

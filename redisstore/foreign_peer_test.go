@@ -74,8 +74,14 @@ func (p *peer) must(want string, words ...string) {
 	}
 }
 
-// foreigners are the clients of other languages.
-var foreigners = []string{"redis-py", "redlock4", "redlock5", "redis-semaphore"}
+// foreigners are the clients of other languages: with HOLDFAST_WHOLE also those of npm.
+var foreigners = []string{"redis-py"}
+
+func init() {
+	if os.Getenv("HOLDFAST_WHOLE") != "" {
+		foreigners = append(foreigners, "redlock4", "redlock5", "redis-semaphore")
+	}
+}
 
 func startForeigner(t *testing.T, name string, server *servers.Redis) *peer {
 	t.Helper()
@@ -84,7 +90,7 @@ func startForeigner(t *testing.T, name string, server *servers.Redis) *peer {
 		return startPeer(t, name, exec.Command(python(t), "interop/lock.py", host, port))
 	}
 	if _, err := os.Stat("interop/node_modules"); err != nil {
-		t.Fatalf("the packages of npm are not installed: run redisstore/interop/install.sh: %v", err)
+		t.Fatalf("the packages of npm are not installed: run \"scripts/needs all\": %v", err)
 	}
 	return startPeer(t, name, exec.Command("node", "interop/lock.js", name, host, port))
 }
@@ -97,6 +103,6 @@ func python(t *testing.T) string {
 			return name
 		}
 	}
-	t.Fatal("there is no python3 with redis-py, and this test needs it: run internal/servers/install.sh")
+	t.Fatal("there is no python3 with redis-py, and this test needs it: run scripts/needs")
 	return ""
 }
