@@ -31,17 +31,19 @@ import (
 // A Finding is the result of one check.
 type Finding struct {
 	// Check identifies the check, as in "redis.eviction". It does not change between versions.
-	Check string
+	Check string `json:"id"`
 
 	// Server is where the check was made, if the store has several servers: an address, or "node 2".
-	Server string
+	Server string `json:"server,omitempty"`
 
 	// Severity is how bad the finding is.
-	Severity Severity
+	Severity Severity `json:"status"`
 
 	// Found is what was found, Want what should be, and Remedy what mends it. The last two are empty
 	// if the Severity is OK.
-	Found, Want, Remedy string
+	Found  string `json:"found"`
+	Want   string `json:"want,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
 }
 
 // String returns the finding in one line.

@@ -12,17 +12,15 @@
 //	}
 //	mux.Handle("/locks/", page)
 //
-// The page has four views: all locks, to filter and sort; one lock, with what has happened to it
-// while somebody watched; the stores, with the findings of [doctor.Examine], which only reads; and
-// the events of all stores. It works without script, on a phone and by keyboard. The locks are at
-// api/locks, too, as JSON with the fields of "holdfast ls --json" and the store.
+// The page lists all holds, to filter and sort, and for each store what [doctor.Examine] finds,
+// which only reads. It works on a phone and by keyboard, and needs script. It asks for api/locks at
+// each Options.Interval, one JSON object that other programs can read, too: the stores, and the
+// holds with the fields of "holdfast ls --json", the number of their store, and their age.
 //
 // # Requests to the stores
 //
 // Each store is listed once per Options.Interval for all viewers together, and not at all while
 // nobody watches. A store that does not answer turns grey, and the page shows how old its data is.
-// Events and history begin when somebody first watches, and have gaps while nobody does. A lock
-// that is taken and released between two listings is not seen.
 //
 // # Safety
 //
@@ -38,7 +36,7 @@
 // and browsers from reaching it through a forwarder. With a Token or BehindProxy any IP address is
 // served. A request that another site makes a browser send gets 403 if it could change something
 // ([http.CrossOriginProtection]). The Content-Security-Policy admits the script and the style of
-// the page alone. Names, holders and metadata come from others: they are shown as text, with
+// the page alone. Names, holders and metadata come from others: the script shows them as text, with
 // invisible characters spelled out.
 //
 // The package has no access to the secrets of holders, since no store lists them. The names of the

@@ -2,22 +2,14 @@ package lockui
 
 import (
 	"cmp"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
-	"errors"
+	"embed"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -57,10 +49,6 @@ type Options struct {
 	// Interval is the time between two listings of a store, at least 100ms; 0 means one second.
 	Interval time.Duration
 
-	// MaxViewers is how many pages are kept up to date at the same time, 0 means 64. Further ones
-	// have to be reloaded.
-	MaxViewers int
-
 	// Logger gets a line before each break, and one with its outcome; nil means slog.Default(). A
 	// break whose first line its Handler cannot write is refused.
 	Logger *slog.Logger
@@ -77,16 +65,14 @@ type Store struct {
 }
 
 const (
-	minInterval     = 100 * time.Millisecond
-	minToken        = 16
-	maxRequestBytes = 16 << 10
+	minInterval = 100 * time.Millisecond
+	minToken    = 16
 )
 
 // Handler returns the page. It needs no end: it keeps no goroutine while nobody watches.
 func Handler(o Options) (http.Handler, error) {
 	o.BasePath = cmp.Or(o.BasePath, "/")
 	o.Interval = cmp.Or(o.Interval, time.Second)
-	o.MaxViewers = cmp.Or(o.MaxViewers, 64)
 	validBasePath := regexp.MustCompile(`^/([A-Za-z0-9._~-]+/)*$`)
 	var wrong string
 	switch {
@@ -100,8 +86,6 @@ func Handler(o Options) (http.Handler, error) {
 		wrong = "BasePath is not like /locks/"
 	case o.Interval < minInterval:
 		wrong = fmt.Sprintf("Interval is below %v", minInterval)
-	case o.MaxViewers < 0:
-		wrong = "MaxViewers is below 0"
 	}
 	for _, host := range o.Hosts {
 		if net.ParseIP(host) == nil && strings.ContainsAny(host, ":/") {
@@ -111,18 +95,15 @@ func Handler(o Options) (http.Handler, error) {
 	if wrong != "" {
 		return nil, fmt.Errorf("holdfast: lockui: %w: %s", holdfast.ErrInvalid, wrong)
 	}
-	p := &page{Options: o, generation: rand.Text()[:8], updated: make(chan struct{})}
+	p := &page{Options: o}
 	names := map[string]bool{}
-	for i, s := range o.Stores {
+	for _, s := range o.Stores {
 		name := cmp.Or(s.Name, s.Client.Guarantees().Store)
 		for n, base := 2, name; names[name]; n++ { // also figures are told apart by it
 			name = fmt.Sprintf("%s (%d)", base, n)
 		}
 		names[name] = true
-		p.stores = append(p.stores, &store{
-			index: i, name: name, client: s.Client,
-			snapshot: &lockview.Snapshot{}, rows: map[string]*row{},
-		})
+		p.stores = append(p.stores, &store{name: name, client: s.Client, snapshot: &lockview.Snapshot{}})
 	}
 	if o.Token != "" {
 		p.session = sessionOf(o.Token)
@@ -135,18 +116,7 @@ func Handler(o Options) (http.Handler, error) {
 type page struct {
 	Options
 	session, cookie string // the value and the name of the cookie of a viewer with the token
-	generation      string // distinguishes the updates of this page from those before a restart
-
-	mu        sync.Mutex
-	stores    []*store
-	viewers   int
-	stopPolls func()
-	updated   chan struct{} // closed and replaced at each update
-	sequence  int           // of the last update
-	updates   []update      // the last ones, oldest first
-	reset     update        // all rows, as of its sequence
-	lastRow   int
-	events    []event // oldest first
+	stores          []*store
 }
 
 func (p *page) logger() *slog.Logger {
@@ -156,18 +126,28 @@ func (p *page) logger() *slog.Logger {
 	return slog.Default()
 }
 
+// files are the same for all viewers: what is known of locks comes from api/locks.
+//
+//go:embed page.html page.css page.js icon.svg
+var files embed.FS
+
+// isPublic reports whether a viewer without the token may have what is at a path.
+func (p *page) isPublic(path string) bool {
+	return slices.Contains([]string{"", "page.css", "page.js", "icon.svg", "sign-in"}, strings.TrimPrefix(path, p.BasePath))
+}
+
 func (p *page) routes() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(method, path string, f http.HandlerFunc) { mux.HandleFunc(method+" "+p.BasePath+path, f) }
-	handle("GET", "{$}", p.serveLocks)
-	handle("GET", "lock", p.serveLock)
-	handle("GET", "stores", p.serveStores)
-	handle("GET", "events", p.serveEvents)
-	handle("GET", "stream", p.serveStream)
-	handle("GET", "break", p.confirmBreak)
+	file := func(path, name string) {
+		handle("GET", path, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, name) })
+	}
+	file("{$}", "page.html")
+	file("page.css", "page.css")
+	file("page.js", "page.js")
+	file("icon.svg", "icon.svg")
+	handle("GET", "api/locks", p.serveLocks)
 	handle("POST", "break", p.breakHold)
-	handle("GET", "api/locks", p.serveJSON)
-	handle("GET", "icon.svg", serveIcon)
 	if p.Metrics {
 		handle("GET", "metrics", p.serveMetrics)
 	}
@@ -177,161 +157,10 @@ func (p *page) routes() http.Handler {
 	}
 	if folder := strings.TrimSuffix(p.BasePath, "/"); folder != "" {
 		mux.HandleFunc("GET "+folder, func(w http.ResponseWriter, _ *http.Request) {
-			redirect(w, folder[strings.LastIndexByte(folder, '/')+1:]+"/")
+			// Relative to the path of the browser, which a proxy may have changed.
+			w.Header().Set("Location", folder[strings.LastIndexByte(folder, '/')+1:]+"/")
+			w.WriteHeader(http.StatusSeeOther)
 		})
 	}
 	return mux
 }
-
-// redirect sends a browser to a path that is relative to its own, which a proxy may have changed.
-func redirect(w http.ResponseWriter, path string) {
-	w.Header().Set("Location", path)
-	w.WriteHeader(http.StatusSeeOther)
-}
-
-// protect admits the requests that next may serve.
-func (p *page) protect(next http.Handler) http.Handler {
-	next = http.NewCrossOriginProtection().Handler(next)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
-		switch {
-		case !p.servesHost(r.Host):
-			why := "This page is not served under this host name."
-			if !p.isGuarded() {
-				why += " It has no token, and no proxy is declared."
-			}
-			http.Error(w, why, http.StatusMisdirectedRequest)
-		case p.isExposed(r):
-			http.Error(w, "This page is for this host only: it has no token, and no proxy is declared.", http.StatusForbidden)
-		case !p.signedIn(r) && r.URL.Path != p.BasePath+"sign-in" && r.URL.Path != p.BasePath+"icon.svg":
-			p.refuse(w, r)
-		default:
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
-// isGuarded reports whether a token or a proxy admits the viewers.
-func (p *page) isGuarded() bool { return p.Token != "" || p.BehindProxy }
-
-// servesHost reports whether the page may be requested under this name. A foreign page can reach a
-// server by a name of its own that it points here, but not by an address without being at it.
-// Without a guard only loopback addresses pass: another one is that of a TCP forwarder to this
-// host.
-func (p *page) servesHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
-	if addr, err := netip.ParseAddr(host); err == nil && (p.isGuarded() || addr.Unmap().IsLoopback()) || host == "localhost" {
-		return true
-	}
-	return slices.ContainsFunc(p.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
-}
-
-// proxyHeaders are those of which a proxy adds at least one, if it has not been told otherwise. (nginx
-// adds none by default.)
-var proxyHeaders = []string{
-	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Server",
-	"X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
-}
-
-// isExposed reports whether a request from elsewhere reaches a page that nothing guards.
-func (p *page) isExposed(r *http.Request) bool {
-	if p.isGuarded() {
-		return false
-	}
-	if !r.ProtoAtLeast(1, 1) {
-		return true // the default of nginx; browsers do not speak it
-	}
-	for _, name := range proxyHeaders {
-		if r.Header.Get(name) != "" {
-			return true
-		}
-	}
-	// The form of a browser, through a proxy that changes the Host.
-	if origin := r.Header.Get("Origin"); origin != "" {
-		if u, err := url.Parse(origin); err != nil || !p.servesHost(u.Host) {
-			return true
-		}
-	}
-	if r.RemoteAddr == "" || r.RemoteAddr == "@" {
-		return false // a Unix socket
-	}
-	addr, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err != nil || !addr.Addr().Unmap().IsLoopback()
-}
-
-// sessionOf returns a text that proves the possession of a token without revealing it.
-func sessionOf(token string) string {
-	mac := hmac.New(sha256.New, []byte(token))
-	mac.Write([]byte("holdfast page"))
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
-func (p *page) signedIn(r *http.Request) bool {
-	if p.session == "" {
-		return true
-	}
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return p.isSession(sessionOf(token))
-	}
-	cookie, err := r.Cookie(p.cookie)
-	return err == nil && p.isSession(cookie.Value)
-}
-
-func (p *page) isSession(text string) bool {
-	return subtle.ConstantTimeCompare([]byte(text), []byte(p.session)) == 1
-}
-
-func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
-	session := sessionOf(r.PostFormValue("token"))
-	if !p.isSession(session) {
-		p.logger().Warn("sign-in to the page of locks failed", p.origin(r)...)
-		p.writeSignIn(w, "This is not the token.")
-		return
-	}
-	p.setCookie(w, r, session, 0)
-	redirect(w, "./")
-}
-
-func (p *page) signOut(w http.ResponseWriter, r *http.Request) {
-	p.setCookie(w, r, "", -1)
-	redirect(w, "./")
-}
-
-func (p *page) setCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{
-		Name: p.cookie, Value: value, Path: p.BasePath, MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		Secure: r.TLS != nil || p.BehindProxy && r.Header.Get("X-Forwarded-Proto") == "https",
-	})
-}
-
-// refuse answers a request without the token.
-func (p *page) refuse(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("WWW-Authenticate", "Bearer")
-	if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		http.Error(w, "The token is missing or wrong.", http.StatusUnauthorized)
-		return
-	}
-	p.writeSignIn(w, "")
-}
-
-// origin returns where a request comes from, for the log.
-func (p *page) origin(r *http.Request) []any {
-	attrs := []any{slog.String("remote", r.RemoteAddr)}
-	if p.BehindProxy {
-		attrs = append(attrs, slog.String("forwarded_for", r.Header.Get("X-Forwarded-For")), slog.String("user", r.Header.Get("X-Forwarded-User")))
-	}
-	return attrs
-}
-
-// errNoStore is the error of a request with a wrong number of a store.
-var errNoStore = errors.New("there is no such store")

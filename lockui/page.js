@@ -1,271 +1,211 @@
-'use strict';
-(() => {
-const body = document.body, get = id => document.getElementById(id);
-const status = get('status'), live = get('live'), table = get('locks');
-let ahead = Number(body.dataset.now) - Date.now(); // how far the clock of the server is ahead of ours
-const now = () => Date.now() + ahead;
+"use strict";
 
-function duration(ms) {
-  const s = Math.floor(ms / 1000), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
-  const two = n => String(n).padStart(2, '0');
-  if (s < 1) return '<1s';
-  if (m < 1) return s + 's';
-  if (h < 1) return m + 'm' + two(s % 60) + 's';
-  if (d < 1) return h + 'h' + two(m % 60) + 'm';
-  return d + 'd' + two(h % 24) + 'h';
-}
-let heard = Date.now(), lost = ''; // lost is the status while there is no stream
-
-const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
-
-// Texts that change by themselves.
-function count(root) {
-  const t = now();
-  for (const node of root.querySelectorAll('[data-since]')) {
-    if (lost && node.closest('.silence')) continue;
-    const since = Number(node.dataset.since);
-    setText(node, since ? duration(t - since) : '–');
-  }
-  for (const node of root.querySelectorAll('[data-until]')) {
-    const until = Number(node.dataset.until), row = node.closest('tr');
-    setText(node, until ? duration(until - t) : 'no expiry');
-    const lease = Number(node.dataset.lease);
-    if (row && !lost) row.classList.toggle('expiring', lease > 0 && until - t < lease / 3 && !row.classList.contains('stale'));
-  }
-}
-function localTimes(root) {
-  for (const node of root.querySelectorAll('time')) {
-    const at = new Date(node.dateTime);
-    node.title = at.toString();
-    setText(node, at.toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false}));
-  }
-}
-function fragment(html) {
-  const t = document.createElement('template');
-  t.innerHTML = html;
-  return t.content;
-}
-
-// The table of all locks.
-const rows = new Map(), visible = new Set(), stale = new Set();
-let observer, order = 'name', descending = false, filter = '';
-const sortKeys = {
-  name: tr => tr.querySelector('.name a').textContent,
-  holder: tr => tr.querySelector('.holder').textContent,
-  since: tr => Number(tr.querySelector('.since').dataset.since),
-  left: tr => Number(tr.querySelector('.left').dataset.until),
-  waiting: tr => -Number(tr.querySelector('.waiting').textContent.replace(/,/g, '')),
-  token: tr => Number(tr.querySelector('.token').textContent) || 0,
-  metadata: tr => tr.querySelector('.meta').textContent,
-  store: tr => Number(tr.dataset.store),
+// All text that comes from the server is shown as text: nothing here makes HTML of it.
+const byID = id => document.getElementById(id);
+const element = (tag, className, ...children) => {
+  const node = document.createElement(tag);
+  node.className = className;
+  node.append(...children);
+  return node;
 };
+// Invisible characters, and those that change the direction of a text, are spelled out.
+const readable = text => text.replace(/(?! )[\p{C}\p{Z}]/gu, c => "\\u{" + c.codePointAt(0).toString(16) + "}");
+const short = ms => {
+  const s = Math.floor(ms / 1000), two = n => String(n).padStart(2, "0");
+  if (s < 1) return "<1s";
+  if (s < 60) return s + "s";
+  if (s < 3600) return Math.floor(s / 60) + "m" + two(s % 60) + "s";
+  if (s < 86400) return Math.floor(s / 3600) + "h" + two(Math.floor(s / 60) % 60) + "m";
+  return Math.floor(s / 86400) + "d" + two(Math.floor(s / 3600) % 24) + "h";
+};
+const words = metadata => Object.keys(metadata ?? {}).sort().map(key => key + "=" + metadata[key]).join(" ");
+const badge = lock => lock.state === "kept" ? "kept" : lock.shared ? "shared" : lock.limit > 0 ? "one of " + lock.limit : "";
 
-function addRow(tr) {
-  rows.set(Number(tr.dataset.id), tr);
-  tr.words = null;
-  observer.observe(tr);
-  showRow(tr);
+let answer = { stores: [], locks: [] }, answered = 0; // the last answer, and when it came
+let order = "name", descending = false;
+const rows = new Map(); // by key
+
+const columns = [
+  { key: "name", title: "Lock", text: lock => lock.name },
+  { key: "holder", title: "Holder", text: lock => lock.holder ?? "–" },
+  { key: "age", title: "Held for", number: true, value: lock => lock.age_ms ?? 0, text: (lock, since) => lock.age_ms === undefined ? "–" : short(lock.age_ms + since) },
+  { key: "left", title: "Left", number: true, value: lock => lock.remaining_ms ?? Infinity,
+    text: (lock, since) => lock.remaining_ms === undefined ? "no expiry" : short(Math.max(lock.remaining_ms - since, 0)) },
+  { key: "waiting", title: "Waiting", number: true, value: lock => lock.waiting ?? 0, text: lock => lock.waiting ? lock.waiting.toLocaleString("en") : "" },
+  { key: "token", title: "Token", number: true, value: lock => lock.token ?? 0, text: lock => lock.token ? String(lock.token) : "–" },
+  { key: "metadata", title: "Metadata", text: lock => words(lock.metadata) },
+  { key: "store", title: "Store", text: lock => answer.stores[lock.store].name },
+];
+for (const column of columns) {
+  const button = element("button", "plain", column.title);
+  button.addEventListener("click", () => {
+    descending = order === column.key && !descending;
+    order = column.key;
+    show();
+  });
+  column.head = element("th", column.key + (column.number ? " number" : ""), button);
+  column.head.scope = "col";
+  byID("columns").append(column.head);
 }
-function dropRow(tr) {
-  observer.unobserve(tr);
-  visible.delete(tr);
-  tr.remove();
-}
-function showRow(tr) {
-  if (filter && tr.words === null) {
-    tr.words = [...tr.querySelectorAll('.name, .holder, .token, .meta, .store')].map(td => td.textContent).join('\n').toLowerCase();
+byID("columns").append(element("th", "action", element("span", "hidden", "Action")));
+
+// rowOf returns the row of a hold: the same one as long as the hold lasts.
+function rowOf(lock) {
+  const key = JSON.stringify([lock.store, lock.name, lock.token, lock.holder]);
+  if (!rows.has(key)) {
+    const row = element("tr", "new");
+    row.cells_ = columns.map(column => element("td", column.key + (column.number ? " number" : "")));
+    const action = element("td", "action");
+    if (answer.allow_break && lock.token) {
+      const button = element("button", "danger", "Break…");
+      button.setAttribute("aria-label", "Break " + readable(lock.name));
+      button.addEventListener("click", () => ask(lock));
+      action.append(button);
+    }
+    row.append(...row.cells_, action);
+    rows.set(key, row);
   }
-  tr.hidden = filter !== '' && !tr.words.includes(filter);
-  tr.classList.toggle('stale', stale.has(tr.dataset.store));
+  const row = rows.get(key);
+  row.lock = lock;
+  return row;
 }
-function sortRows() {
-  const tbody = table.tBodies[0], key = sortKeys[order], sign = descending ? -1 : 1;
-  const byName = tr => tr.querySelector('.name a').textContent;
-  const wanted = [...rows.values()].map(tr => [key(tr), byName(tr), Number(tr.dataset.store), tr]);
+
+// write brings the texts of a row up to date, as of so many milliseconds after the answer.
+function write(row, since) {
+  columns.forEach((column, i) => {
+    const text = readable(column.text(row.lock, since)), cell = row.cells_[i];
+    if (cell.title === text && cell.textContent !== "") return;
+    cell.title = text;
+    cell.replaceChildren(element("span", "text", text));
+    if (column.key === "name" && badge(row.lock)) cell.append(element("span", "badge", badge(row.lock)));
+  });
+}
+
+const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
+
+// show brings the page up to date.
+function show() {
+  const since = performance.now() - answered, filter = byID("filter").value.toLowerCase();
+  const column = columns.find(c => c.key === order), value = column.value ?? column.text;
+  const shown = answer.locks.filter(lock => columns.some(c => c.text(lock, since).toLowerCase().includes(filter)) || badge(lock).includes(filter));
   const compare = (a, b) => a < b ? -1 : a > b ? 1 : 0;
-  wanted.sort((a, b) => sign * (compare(a[0], b[0]) || compare(a[1], b[1]) || compare(a[2], b[2])));
-  const focus = tbody.contains(document.activeElement) ? document.activeElement : null;
-  let at = tbody.firstElementChild, moved = false;
-  for (const [, , , tr] of wanted) {
-    if (tr === at) { at = at.nextElementSibling; continue; }
-    tbody.insertBefore(tr, at);
-    moved = true;
+  shown.sort((a, b) => (descending ? -1 : 1) * compare(value(a), value(b)) || compare(a.name, b.name));
+  const alive = new Set(answer.locks.map(rowOf)), body = byID("locks");
+  for (const [key, row] of rows) if (!alive.has(row)) rows.delete(key);
+  const wanted = shown.map(rowOf);
+  wanted.forEach((row, i) => {
+    write(row, since);
+    row.classList.toggle("silent", answer.stores[row.lock.store].state === "silent");
+    if (body.children[i] !== row) body.insertBefore(row, body.children[i] ?? null);
+  });
+  while (body.children.length > wanted.length) body.lastChild.remove();
+  for (const c of columns) {
+    if (c === column) c.head.ariaSort = descending ? "descending" : "ascending"; else c.head.removeAttribute("aria-sort");
   }
-  if (moved && focus) focus.focus({preventScroll: true});
-}
-function countRows() {
-  let shown = 0;
-  for (const tr of rows.values()) if (!tr.hidden) shown++;
-  const all = rows.size, number = n => n.toLocaleString('en-US');
-  setText(get('count'), (shown === all ? '' : number(shown) + ' of ') + number(all) + (all === 1 ? ' lock' : ' locks'));
-  get('none').hidden = shown > 0;
-  setText(get('none'), all ? 'No lock matches the filter.' : get('none').dataset.empty);
-}
-function update(d) {
-  ahead = d.now - Date.now();
-  const focused = document.activeElement?.closest?.('#locks tbody tr')?.dataset.id;
-  if (d.reset) {
-    for (const tr of rows.values()) dropRow(tr);
-    rows.clear();
-  }
-  for (const id of d.gone || []) {
-    if (rows.has(id)) dropRow(rows.get(id));
-    rows.delete(id);
-  }
-  for (const html of d.rows || []) {
-    const tr = fragment('<table>' + html + '</table>').querySelector('tr'), old = rows.get(Number(tr.dataset.id));
-    if (old) { old.replaceWith(tr); dropRow(old); } else { table.tBodies[0].append(tr); if (!d.reset) tr.classList.add('new'); }
-    addRow(tr);
-    if (!d.reset || rows.size < 60) count(tr);
-  }
-  for (const [id, until, lease] of d.until || []) {
-    const left = rows.get(id)?.querySelector('.left');
-    if (left) { left.dataset.until = until; left.dataset.lease = lease; }
-  }
-  const strip = get('strip');
-  if (!strip.contains(document.activeElement)) strip.replaceChildren(fragment(d.strip));
-  if (d.rows || order === 'left' && d.until) sortRows();
-  if (focused && document.activeElement === body) rows.get(Number(focused))?.querySelector('a').focus({preventScroll: true});
-  if (d.rows || d.gone || d.reset) countRows();
-  tick();
+  const all = answer.locks.length, listing = answer.stores.filter(s => s.state !== "unlisted");
+  byID("count").textContent = shown.length === all ? plural(all, "hold") : shown.length + " of " + plural(all, "hold");
+  byID("none").textContent = shown.length ? "" : all ? "No lock matches the filter."
+    : listing.length === 0 ? "No locks are known: what is shown here cannot be listed."
+    : listing.some(s => s.state !== "live") ? "No locks are known." : "Nothing is locked.";
 }
 
-// A store may be silent. Without the stream, that is judged as of the last message.
-function markStale() {
-  const t = lost ? heard + ahead : now();
-  let changed = false;
-  for (const node of document.querySelectorAll('[data-answered]')) {
-    if (node.classList.contains('mute')) continue;
-    const answered = Number(node.dataset.answered), old = !answered || t - answered > Number(node.dataset.stale);
-    node.classList.toggle('stale', old);
-    node.classList.toggle('live', !old);
-    if (node.dataset.store !== undefined && stale.has(node.dataset.store) !== old) {
-      old ? stale.add(node.dataset.store) : stale.delete(node.dataset.store);
-      changed = true;
+// showStores shows the stores, each with what doctor finds; those that are open stay open.
+function showStores() {
+  const list = byID("stores"), open = new Set([...list.querySelectorAll("details[open]")].map(d => d.dataset.name));
+  const text = JSON.stringify(answer.stores.map((s, i) => [s, answer.locks.filter(l => l.store === i).length]));
+  if (list.dataset.shown === text) return;
+  list.dataset.shown = text;
+  list.replaceChildren(...answer.stores.map((store, i) => {
+    const locks = answer.locks.filter(lock => lock.store === i), waiting = locks.reduce((n, lock) => n + (lock.waiting ?? 0), 0);
+    const said = {
+      live: plural(locks.length, "hold") + (waiting ? ", " + waiting.toLocaleString("en") + " waiting" : ""),
+      asked: "is asked", unlisted: "cannot list its locks",
+      silent: "no answer" + (store.silent_ms ? " for " + short(store.silent_ms) : ""),
+    }[store.state];
+    const summary = element("summary", "", readable(store.name) + " ", element("span", "said", said));
+    const bad = (store.findings ?? []).filter(f => f.status === "fail" || f.status === "warn");
+    if (bad.length) summary.append(" ", element("span", "badge " + bad[0].status, plural(bad.length, "finding")));
+    const details = element("details", "", summary);
+    details.dataset.name = store.name;
+    details.open = open.has(store.name);
+    for (const error of [store.error, store.unfit]) if (error) details.append(element("p", "bad", readable(error)));
+    for (const f of store.findings ?? []) {
+      const line = element("p", "finding", element("span", "badge " + f.status, f.status), " ", element("b", "", f.id), " ", readable((f.server ? f.server + ": " : "") + f.found));
+      if (f.want) line.append(element("br", ""), readable("Wanted: " + f.want));
+      if (f.remedy) line.append(element("br", ""), "Try: ", element("code", "", readable(f.remedy)));
+      details.append(line);
     }
-  }
-  if (changed) for (const tr of rows.values()) tr.classList.toggle('stale', stale.has(tr.dataset.store));
-}
-function tick() {
-  if (table) {
-    markStale();
-    count(get('strip'));
-    for (const tr of visible) count(tr);
-  } else {
-    markStale();
-    if (live) count(live);
-  }
-}
-
-let source, seq = '', pause = 1000, retry;
-function connect() {
-  clearTimeout(retry);
-  source?.close();
-  if (document.hidden) return;
-  const url = new URL(body.dataset.stream, location.href);
-  if (seq) url.searchParams.set('from', seq);
-  source = new EventSource(url);
-  const hear = f => e => {
-    heard = Date.now();
-    pause = 1000;
-    lost = '';
-    body.classList.remove('offline');
-    setText(status, 'Live');
-    setText(get('age'), '');
-    f(JSON.parse(e.data));
-  };
-  source.addEventListener('rows', hear(d => { update(d); seq = d.seq; }));
-  source.addEventListener('main', hear(d => {
-    ahead = d.now - Date.now();
-    const focused = live.contains(document.activeElement) ? document.activeElement.getAttribute('href') : null;
-    live.replaceChildren(fragment(d.html));
-    localTimes(live);
-    tick();
-    if (focused) [...live.querySelectorAll('a')].find(a => a.getAttribute('href') === focused)?.focus({preventScroll: true});
+    return element("li", store.state, details);
   }));
-  source.addEventListener('beat', hear(at => { ahead = at - Date.now(); tick(); }));
-  // A stream that is not served is closed, without its status.
-  source.onerror = e => e.target.readyState === EventSource.CLOSED ? lookWhy(url) : lose('Disconnected');
 }
-async function lookWhy(url) {
-  const abort = new AbortController();
-  const closed = source;
-  let answer;
-  try { answer = await fetch(url, {signal: abort.signal}); } catch { /* there is no answer */ }
-  abort.abort();
-  if (source === closed) lose(answer?.status === 503 ? 'Too many viewers, reload later' : 'Disconnected');
-}
-function lose(text) {
-  source?.close();
-  source = null;
-  lost = text;
-  body.classList.add('offline');
-  clearTimeout(retry);
-  retry = setTimeout(connect, pause);
-  pause = Math.min(pause * 2, 10000);
-  showAge();
-  tick();
-}
-function showAge() {
-  setText(status, lost);
-  setText(get('age'), '· the data is ' + duration(Date.now() - heard) + ' old');
-}
-document.addEventListener('visibilitychange', () => document.hidden ? source?.close() : connect());
 
-if (table) {
-  const input = get('q'), sort = get('sort');
-  observer = new IntersectionObserver(entries => {
-    for (const e of entries) {
-      if (e.isIntersecting) { visible.add(e.target); count(e.target); } else visible.delete(e.target);
+let timer;
+async function look() {
+  clearTimeout(timer);
+  if (document.hidden) return;
+  let pause = 1000;
+  try {
+    const response = await fetch("api/locks", { signal: AbortSignal.timeout(15000) });
+    byID("sign-in").hidden = response.status !== 401;
+    byID("page").hidden = response.status === 401;
+    if (response.status === 401) {
+      byID("status").textContent = "";
+      return;
     }
-  }, {rootMargin: '200px'});
-  const remember = () => {
-    const url = new URL(location.href);
-    input.value ? url.searchParams.set('q', input.value) : url.searchParams.delete('q');
-    url.searchParams.set('sort', sort.value);
-    history.replaceState(null, '', url);
-  };
-  const applyFilter = () => {
-    filter = input.value.trim().toLowerCase();
-    for (const tr of rows.values()) showRow(tr);
-    countRows();
-  };
-  const setOrder = text => {
-    descending = text.startsWith('-');
-    order = text.replace('-', '');
-    if (!sortKeys[order]) order = 'name';
-    sort.value = text;
-    for (const a of table.tHead.querySelectorAll('a')) {
-      const th = a.closest('th'), mine = a.dataset.key === order;
-      mine ? th.setAttribute('aria-sort', descending ? 'descending' : 'ascending') : th.removeAttribute('aria-sort');
-      a.dataset.next = (mine && !descending ? '-' : '') + a.dataset.key;
-    }
-  };
-  setOrder(sort.value);
-  for (const tr of [...table.tBodies[0].rows]) addRow(tr);
-  filter = input.value.trim().toLowerCase();
-  if (filter) body.dataset.stream = body.dataset.stream.replace(/&from=.*/, ''); // the rows are not all here
-  input.addEventListener('input', () => { applyFilter(); remember(); });
-  input.form.addEventListener('submit', e => e.preventDefault());
-  input.addEventListener('keydown', e => { if (e.key === 'Escape') { input.value = ''; applyFilter(); remember(); } });
-  table.tHead.addEventListener('click', e => {
-    const a = e.target.closest('a');
-    if (!a || e.metaKey || e.ctrlKey) return;
-    e.preventDefault();
-    setOrder(a.dataset.next);
-    sortRows();
-    remember();
-  });
-  document.addEventListener('keydown', e => {
-    if (e.key === '/' && !e.ctrlKey && !e.metaKey && document.activeElement !== input) { e.preventDefault(); input.focus(); input.select(); }
-  });
+    if (!response.ok) throw new Error(await response.text());
+    answer = await response.json();
+    answered = performance.now();
+    pause = answer.interval_ms;
+    document.body.classList.remove("offline");
+    byID("status").textContent = "Live";
+    byID("sign-out").hidden = !answer.signed_in;
+    for (const name of ["store", "action"]) document.body.classList.toggle("no-" + name, name === "store" ? answer.stores.length === 1 : !answer.allow_break);
+    showStores();
+    show();
+  } catch (error) {
+    document.body.classList.add("offline");
+    byID("status").textContent = "Disconnected";
+  }
+  timer = setTimeout(look, pause);
 }
-localTimes(document);
-tick();
-connect();
-setInterval(() => {
-  tick();
-  if (body.classList.contains('offline')) showAge();
-  else if (source && Date.now() - heard > 12000) lose('Disconnected');
-}, 1000);
-})();
+
+let asked; // the hold that the dialog is about
+function ask(lock) {
+  asked = lock;
+  byID("question").textContent = "Break the lock “" + readable(lock.name) + "”?";
+  const facts = [["Holder", lock.holder ?? "not known"], ["Token", String(lock.token)], ["Store", answer.stores[lock.store].name], ...Object.entries(lock.metadata ?? {})];
+  byID("facts").replaceChildren(...facts.flatMap(([name, value]) => [element("dt", "", readable(name)), element("dd", "", readable(value))]));
+  byID("result").textContent = "";
+  byID("break").showModal();
+}
+byID("leave").addEventListener("click", () => byID("break").close());
+byID("do").addEventListener("click", async () => {
+  const body = new URLSearchParams({ store: asked.store, name: asked.name, token: asked.token });
+  try {
+    const response = await fetch("break", { method: "POST", body });
+    if (response.ok) byID("break").close(); else byID("result").textContent = await response.text();
+  } catch (error) {
+    byID("result").textContent = "No answer. The hold may be broken or not; it is safe to try again.";
+  }
+  look();
+});
+
+byID("sign-in").addEventListener("submit", async event => {
+  event.preventDefault();
+  const response = await fetch("sign-in", { method: "POST", body: new URLSearchParams({ token: byID("token").value }) });
+  byID("refused").textContent = response.ok ? "" : await response.text();
+  byID("token").value = "";
+  look();
+});
+byID("sign-out").addEventListener("click", () => fetch("sign-out", { method: "POST" }).then(() => location.reload()));
+byID("filter").addEventListener("input", show);
+byID("tools").addEventListener("submit", event => event.preventDefault());
+document.addEventListener("keydown", event => {
+  if (event.key === "/" && event.target !== byID("filter") && !byID("break").open) {
+    event.preventDefault();
+    byID("filter").focus();
+  }
+});
+document.addEventListener("visibilitychange", look);
+setInterval(() => { if (!document.hidden) for (const row of byID("locks").children) write(row, performance.now() - answered); }, 1000);
+look();

@@ -133,15 +133,11 @@ func (d *doctorCommand) printFindings(store string, findings []doctor.Finding) e
 	}
 	for _, f := range findings {
 		if d.json {
+			f.Found = oneLine(f.Found)
 			line, err := jsonLine(struct {
-				ID     string          `json:"id"`
-				Store  string          `json:"store"`
-				Server string          `json:"server,omitempty"`
-				Status doctor.Severity `json:"status"`
-				Found  string          `json:"found"`
-				Want   string          `json:"want,omitempty"`
-				Remedy string          `json:"remedy,omitempty"`
-			}{f.Check, store, f.Server, f.Severity, oneLine(f.Found), f.Want, f.Remedy})
+				doctor.Finding
+				Store string `json:"store"`
+			}{f, store})
 			if err != nil {
 				return exitErrorFor(err)
 			}

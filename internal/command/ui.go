@@ -20,9 +20,9 @@ import (
 
 const uiLong = `Ui serves a page that shows the locks of one store or of several, and keeps it
 up to date: who holds what, since when, how long the store keeps it, and how
-many wait; one lock with what has happened to it while somebody watched; the
-stores with what doctor finds; events. Each --store is a store of its own here;
-of a quorum, give the URL quorum:?node=URL&node=URL (with URLs escaped).
+many wait; and what doctor finds in the stores. Each --store is a store of its
+own here; of a quorum, give the URL quorum:?node=URL&node=URL (with URLs
+escaped).
 
 The stores are listed each --interval while somebody watches, and not otherwise.
 
@@ -41,7 +41,7 @@ const uiExample = `  holdfast ui
   holdfast ui --store redis://cache:6379 --store postgres://db/app --allow-break
   holdfast ui --behind-proxy --host locks.example.com --base-path /locks/`
 
-// Bounds of a connection. Streams of updates set their own.
+// Bounds of a connection.
 const (
 	uiHeaderTimeout = 5 * time.Second
 	uiTimeout       = 30 * time.Second

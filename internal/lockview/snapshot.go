@@ -87,27 +87,24 @@ func (s *Snapshot) Failure() error {
 // counts as stale.
 const staleAfter = 2 * time.Second
 
-// StaleAfter returns the age at which a snapshot of a store that is listed at intervals is stale. A
-// listing that takes as long as the last one did, and begins as much later, is no sign of silence.
-func (s *Snapshot) StaleAfter(interval time.Duration) time.Duration {
-	return interval + 2*s.Took + staleAfter
-}
-
-// Stale reports whether a store that is listed at intervals has stopped answering, and for how
-// long.
+// Stale reports whether a store that is listed at intervals has stopped answering, and for how long.
+// A listing that takes as long as the last one did, and begins as much later, is no sign of silence.
 func (s *Snapshot) Stale(now time.Time, interval time.Duration) (age time.Duration, stale bool) {
 	age = now.Sub(s.Answered)
-	return age, s.Answered.IsZero() || age > s.StaleAfter(interval)
+	return age, s.Answered.IsZero() || age > interval+2*s.Took+staleAfter
 }
 
 // addMissing looks up the locks that were in the last snapshot and are missing from a listing
 // that had errors: missing does not mean free. A lock that cannot be looked up counts as
 // unchanged.
 func (s *Snapshot) addMissing(ctx context.Context, client *holdfast.Client, last *Snapshot) {
-	seen := s.ByName()
+	seen := map[string]bool{}
+	for _, rec := range s.Locks {
+		seen[rec.Name] = true
+	}
 	var err error
 	for _, rec := range last.Locks {
-		if _, ok := seen[rec.Name]; ok {
+		if seen[rec.Name] {
 			continue
 		}
 		if !errors.Is(err, holdfast.ErrUnavailable) { // otherwise the next would fail as well, and take its time
@@ -121,13 +118,4 @@ func (s *Snapshot) addMissing(ctx context.Context, client *holdfast.Client, last
 		}
 	}
 	sortByName(s.Locks)
-}
-
-// ByName returns the locks by their names.
-func (s *Snapshot) ByName() map[string]holdfast.Record {
-	locks := make(map[string]holdfast.Record, len(s.Locks))
-	for _, rec := range s.Locks {
-		locks[rec.Name] = rec
-	}
-	return locks
 }

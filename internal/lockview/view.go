@@ -1,6 +1,5 @@
-// Package lockview is how people see the locks of a store: records as text and as JSON, listings one
-// after another, and the events between them. The command and the page of package lockui show the
-// same.
+// Package lockview is how people see the locks of a store: records as text and as JSON, and listings
+// one after another. The command and the page of package lockui show the same.
 package lockview
 
 import (
@@ -140,6 +139,13 @@ func LiveFirst(rec holdfast.Record) holdfast.Record {
 	first.Others = slices.Delete(holds, i, i+1)
 	first.Others[0].Waiting, first.Others[0].Others = 0, nil
 	return first
+}
+
+// SameHold reports whether two records of a name show the same hold. Without tokens, only the
+// holder and the time distinguish holds.
+func SameHold(a, b holdfast.Record) bool {
+	return a.Kept == b.Kept && a.Token == b.Token &&
+		(a.Token > 0 || a.Holder == b.Holder && a.Since.Equal(b.Since))
 }
 
 // EachHold returns the holds of a lock.
