@@ -295,7 +295,7 @@ func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (dri
 	case res.Granted:
 		l.maybeGranted = true
 	case err != nil && !driver.IsNotApplied(err):
-		l.maybeGranted, l.inDoubt = true, true
+		l.maybeGranted = true
 		raiseReading(&l.latestExpiry, c.clock.now()+l.options.TTL)
 	}
 	return res, sent, err

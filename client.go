@@ -62,11 +62,6 @@ type Client struct {
 	adopted  map[*lease]struct{}   // leases acquired by ticket, which are in no queue
 	schedule schedule
 
-	// The owners of holds and keeps that may outlast their lease here, by a ticket or ReleaseKeep: a late notice of the grant releases none of them. They are remembered for
-	// lateNoticeTime at least, in two maps, of which the older one is dropped.
-	outlasting, olderOutlasting map[string]struct{}
-	outlastingSince             time.Duration // when the newer map was made
-
 	pingNames []string // names of locks that no Ping uses at the moment
 }
 

@@ -21,8 +21,6 @@ type lease struct {
 	firstToken   int64   // of the grant
 	tokens       int32   // of the grant
 	maybeGranted bool    // the store may have a hold or a place of the owner, or keep others out for it
-	inDoubt      bool    // the outcome of an attempt is unknown
-	hadPlace     bool    // it has waited in the queue of the store, so that a notice of its grant may be late
 	options      Options // with all defaults
 	adoptedFrom  *string // the public name of the Client that acquired it; nil if this one has
 	releaseOnce  sync.Once

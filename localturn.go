@@ -113,7 +113,7 @@ func (l *lease) passOn() bool {
 	if c.guarantees.Fencing {
 		next.token++
 	}
-	next.maybeGranted, next.hadPlace, next.inDoubt = true, l.hadPlace, l.inDoubt
+	next.maybeGranted = true
 	next.grantedAt, next.turnEnd, next.dueAt = now, l.turnEnd, l.dueAt
 	next.deadline.Store(l.deadline.Load())
 	next.promisedTTL = l.promisedTTL

@@ -139,7 +139,6 @@ func (l *Lock) ReleaseKeep(d time.Duration) error {
 	lease := l.lease
 	lease.c.mu.Lock()
 	handles := lease.openHandles
-	lease.c.noteOutlasting(lease)
 	lease.c.mu.Unlock()
 	switch {
 	case !lease.c.guarantees.Keep:

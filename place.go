@@ -1,7 +1,6 @@
 package holdfast
 
 import (
-	"context"
 	"strings"
 	"time"
 
@@ -17,10 +16,6 @@ const (
 	// maxPlaceTTL is the greatest TTL of a place. It bounds the delay by waiters that die together.
 	// A hold that was granted by a notice ends with the place unless it is renewed.
 	maxPlaceTTL = 5 * time.Second
-
-	// lateNoticeTime is for how long after a grant its notice may still come. A connection that is
-	// silent for longer has been replaced.
-	lateNoticeTime = time.Minute
 
 	// noticedPause is the greatest pause of a waiter that gets notices from a store that is not Fair,
 	// unless the store answers with a longer one.
@@ -53,7 +48,7 @@ func (l *lease) confirmPlace(sent time.Duration) {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.isPlace, l.hadPlace, l.maybeGranted = true, true, true
+	l.isPlace, l.maybeGranted = true, true
 	l.schedulePlace(sent)
 }
 
@@ -97,17 +92,14 @@ func (l *lease) applyPlaceOutcome(outcome driver.RenewOutcome, sent time.Duratio
 }
 
 // takeGrant returns the grant that a notice has reported for the place of l, and the time of the
-// last request that has confirmed the place. It gives back the grants of other owners. A lease that
-// this Client does not renew ignores its notice and gets its full TTL by a claim.
+// last request that has confirmed the place. A lease that this Client does not renew ignores its
+// notice and gets its full TTL by a claim.
 func (l *lease) takeGrant() (res driver.AcquireResult, confirmedAt time.Duration) {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range l.head.grants {
-		switch {
-		case n.Owner != l.owner:
-			c.giveBackGrant(n)
-		case !l.options.NoRenew && !l.options.Detached:
+		if n.Owner == l.owner && !l.options.NoRenew && !l.options.Detached {
 			res = driver.AcquireResult{Granted: true, Token: n.Token, Tokens: n.Tokens}
 		}
 	}
@@ -116,13 +108,11 @@ func (l *lease) takeGrant() (res driver.AcquireResult, confirmedAt time.Duration
 }
 
 // replaceLease returns a lease with a new owner. The owner of l has neither a hold nor a place. If
-// an answer to that owner was lost, its request may still be on its way, and the owner is released.
+// an answer to it was lost, its request may still be on its way: the owner is released.
 func (a *acquireOp) replaceLease(l *lease) *lease {
 	c := a.c
 	l.endPlace()
-	if l.inDoubt {
-		c.activeCalls.Go(func() { l.releaseUntilExpired(false) })
-	}
+	c.activeCalls.Go(func() { l.releaseUntilExpired(false) })
 	return a.newLease()
 }
 
@@ -159,41 +149,13 @@ func (c *Client) onNotice(n driver.Notice) {
 			h = own
 		}
 	}
-	switch {
-	case n.Kind == driver.Granted && h != nil && h.lease != nil && h.lease.owner == n.Owner: // It is held already.
-	case n.Kind == driver.Granted && (h == nil || h.owner != n.Owner && (h.lease != nil || h.withoutPlace)):
-		c.giveBackGrant(n)
-	case n.Kind == driver.Granted:
+	if h == nil || h.lease != nil {
+		return // Nothing waits for it: what the owner may have had was released, or is held.
+	}
+	if n.Kind == driver.Granted {
 		h.grants = append(h.grants, n)
-		h.signal(true)
-	case h != nil:
-		h.signal(true)
 	}
-}
-
-// noteOutlasting records that the hold of l, or what it keeps, may outlast l: by a ticket or
-// ReleaseKeep. A notice of its grant may still be on its way. The caller holds c.mu.
-func (c *Client) noteOutlasting(l *lease) {
-	if !l.hadPlace && !l.inDoubt {
-		return // There is no notice.
-	}
-	if now := c.clock.now(); c.outlasting == nil || now-c.outlastingSince > lateNoticeTime {
-		c.outlasting, c.olderOutlasting, c.outlastingSince = map[string]struct{}{}, c.outlasting, now
-	}
-	c.outlasting[l.owner] = struct{}{}
-}
-
-// giveBackGrant releases a hold that was granted to an owner for which nothing waits, unless the
-// hold may outlast its lease. The caller holds c.mu.
-func (c *Client) giveBackGrant(n driver.Notice) {
-	_, newer := c.outlasting[n.Owner]
-	_, older := c.olderOutlasting[n.Owner]
-	if newer || older || c.closed {
-		return // The holds of a Client that is closed expire soon, since nothing renews them.
-	}
-	l := c.newLease(context.Background(), n.Name, n.Owner, &Options{TTL: maxPlaceTTL})
-	raiseReading(&l.latestExpiry, c.clock.now()+maxPlaceTTL)
-	c.activeCalls.Go(func() { l.releaseUntilExpired(false) })
+	h.signal(true)
 }
 
 // signal ends the pause of the head. noticed reports whether a notice is the cause; else

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -53,8 +52,6 @@ type queueHead struct {
 	wake    chan struct{}   // ends the pause of the head; has room for one
 	grants  []driver.Notice // Granted notices that the head has not read
 	noticed bool            // a notice came that has ended no pause yet
-
-	withoutPlace bool // The head of an exclusive lock makes attempts only.
 }
 
 // hasRoom reports whether another caller can be a head.
@@ -220,7 +217,6 @@ func (a *acquireOp) enqueue() (*waiter, error) {
 			if q.heads > 0 {
 				a.head = &queueHead{queue: q}
 			}
-			a.head.withoutPlace = a.singleAttempt || a.options.MaxAttempts > 0
 			q.heads++
 			c.mu.Unlock()
 			return nil, nil
@@ -373,16 +369,12 @@ func (c *Client) admitNext(h *queueHead) {
 	if l := h.lease; l != nil && l.token != l.firstToken {
 		q.yieldUntil = c.clock.now() + turnYield
 	}
-	h.lease, q.lastAnswer = nil, nil
-	for _, n := range h.grants {
-		c.giveBackGrant(n)
-	}
-	h.grants = nil
+	h.lease, h.grants, q.lastAnswer = nil, nil, nil
 	delete(q.owners, h.owner)
 	q.signalChange()
 	if w := q.firstWaiter(); w != nil {
 		q.waiters.Remove(q.waiters.Front())
-		w.head, h.withoutPlace = h, w.options.MaxAttempts > 0
+		w.head = h
 		close(w.ready)
 		return
 	}
@@ -400,7 +392,7 @@ func (c *Client) registerLease(l *lease) {
 	}
 	q := l.head.queue
 	l.head.lease, q.lastAnswer, q.failingSince = l, nil, 0
-	l.head.grants = slices.DeleteFunc(l.head.grants, func(n driver.Notice) bool { return n.Owner == l.owner })
+	l.head.grants = nil
 	if q.limit == 0 || q.firstWaiter() != nil || q.isHeld() {
 		q.lastGranted = l
 	}

@@ -81,9 +81,6 @@ func (l *Lock) makeTicket() (Ticket, error) {
 	fields := ticketFields{Name: lease.fullName, Owner: lease.owner, Token: lease.token, TTL: lease.options.TTL}
 	now := lease.c.clock.now()
 	fields.Left = max(time.Duration(lease.latestExpiry.Load())-now, 0)
-	lease.c.mu.Lock()
-	lease.c.noteOutlasting(lease)
-	lease.c.mu.Unlock()
 	return fields.encode(), nil
 }
 
