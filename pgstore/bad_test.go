@@ -256,8 +256,6 @@ func TestMisuse(t *testing.T) {
 		"no database/sql pool": NewDB(nil, nil),
 		"long table":           New(pool, &Options{Table: strings.Repeat("t", maxTable+1)}),
 		"NUL":                  New(pool, &Options{Schema: "a\x00"}),
-		"commit":               New(pool, &Options{SynchronousCommit: "often"}),
-		"standby":              New(pool, &Options{SynchronousCommit: "local", RequireStandby: true}),
 	} {
 		t.Run(what, func(t *testing.T) { fails(t, s, driver.ErrInvalid, "", verbs...) })
 	}
@@ -280,17 +278,17 @@ func TestURL(t *testing.T) {
 	}
 	s := store.(*Store)
 	release(t, s, grant(t, s, "name", time.Minute))
-	var name string
-	query(t, s, "SELECT current_setting('application_name')", nil, &name)
-	if name != "holdfast" {
-		t.Errorf("application_name is %q", name)
+	var name, level string
+	query(t, s, "SELECT current_setting('application_name'), current_setting('synchronous_commit')", nil, &name, &level)
+	if name != "holdfast" || level != "off" {
+		t.Errorf("application_name is %q, and synchronous_commit %q", name, level)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 	for _, text := range []string{
-		"postgres://u:Secret@h/db?sslmode=perhaps", "postgres://u:Secret@h/db?tabel=x", "postgres://u:Secret@h/db?require_standby=perhaps",
-		"postgres://u:Secret@h/db?synchronous_commit=often", "postgres://u:Secret@h/db?pool_max_conns=Secret", "postgres://u:Secret@h:99999/db",
+		"postgres://u:Secret@h/db?sslmode=perhaps", "postgres://u:Secret@h/db?tabel=x", "postgres://u:Secret@h/db?listen=perhaps",
+		"postgres://u:Secret@h/db?pool_max_conns=Secret", "postgres://u:Secret@h:99999/db",
 		"postgres://u:Secret@h/db#x", "postgres:x", "postgres://u:Secret@h/db?table=a&table=b",
 	} {
 		_, err := open(t.Context(), parse(text))
@@ -310,8 +308,9 @@ func TestURLEnvironment(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	open, _ := driver.Lookup("postgresql")
-	for _, text := range []string{"postgresql://", "postgresql:///postgres", "postgresql://?application_name=x"} {
-		u, err := url.Parse(text)
+	schema := "schema=" + url.QueryEscape(newSchema(t))
+	for _, text := range []string{"postgresql://?", "postgresql:///postgres?", "postgresql://?application_name=x&"} {
+		u, err := url.Parse(text + schema)
 		if err != nil {
 			t.Fatal(err)
 		}

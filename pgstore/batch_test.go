@@ -133,33 +133,6 @@ func TestReleasesGoTogether(t *testing.T) {
 	}
 }
 
-// Those that go together are one statement, and it is known then that the names
-// are free.
-func TestReleasesTogetherAreOneStatement(t *testing.T) {
-	t.Parallel()
-	s, sent := traced(t, &Options{})
-	const holds = 50
-	disperse := crowd(t, s)
-	var ends []<-chan end
-	for i := range holds {
-		ends = append(ends, part(t.Context(), t, s, i, grant(t, s, fmt.Sprint("hold/", i), time.Minute)))
-	}
-	sent.Store(0)
-	disperse()
-	for _, e := range ends {
-		if e := await(t, e); e.err != nil || !e.ended {
-			t.Errorf("Release: %v, %v", e.ended, e.err)
-		}
-	}
-	if n := sent.Swap(0); n != 1 {
-		t.Errorf("%d releases were %d statements, want 1", holds, n)
-	}
-	grant(t, s, "hold/1", time.Minute)
-	if n := sent.Swap(0); n != 1 {
-		t.Errorf("an acquisition after it was %d statements, want 1", n)
-	}
-}
-
 // A row that somebody has locked holds up its own release, and no other that goes
 // together with it.
 func TestReleasesBesideLockedRow(t *testing.T) {
@@ -217,26 +190,19 @@ func TestReleasesBehindLockedRows(t *testing.T) {
 	}
 }
 
-// What holds nobody up: a release that keeps the name, and one that is durable,
-// go at once.
+// A release that keeps the name goes at once.
 func TestReleasesThatGoAlone(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	durable := New(s.pool.(pgxPool).Pool, &Options{Schema: s.options.Schema, DurableRelease: true})
-	t.Cleanup(func() { _ = durable.Close() })
 	crowd(t, s)
-	crowd(t, durable)
 	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Bound)
 	defer cancel()
-	a, b := grant(t, s, "a", time.Minute), grant(t, s, "b", time.Minute)
+	a := grant(t, s, "a", time.Minute)
 	if ended, err := s.Release(ctx, driver.ReleaseRequest{Name: a.Name, Owner: a.Owner, Keep: time.Minute}); err != nil || !ended {
 		t.Errorf("Release with Keep: %v, %v", ended, err)
 	}
 	if rec := refuse(t, s, "a"); !rec.Kept {
 		t.Errorf("a name that is to be kept is %+v", rec)
-	}
-	if ended, err := durable.Release(ctx, driver.ReleaseRequest{Name: b.Name, Owner: b.Owner}); err != nil || !ended {
-		t.Errorf("durable Release: %v, %v", ended, err)
 	}
 }
 

@@ -28,14 +28,16 @@ func TestConformancePool(t *testing.T) {
 			Open: func(tb testing.TB) driver.Store {
 				proxy := faultproxy.Start(tb, server.Addr)
 				url := strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1)
-				// The suite takes a name again that was released before a crash.
-				opts := &Options{Schema: schema, DurableRelease: restarts(tb)}
-				return p.add(New(pgtest.OpenPool(tb, url, "default_query_exec_mode=exec"), opts), proxy)
+				return p.add(New(pgtest.OpenPool(tb, url, "default_query_exec_mode=exec"), &Options{Schema: schema}), proxy)
 			},
 			Fault:   p.fault,
 			Sever:   func(_ testing.TB, s driver.Store) { p.get(s).Reset() },
 			Silence: func(_ testing.TB, s driver.Store) { p.get(s).Hold(faultproxy.Down) }, // until the proxy is closed
-			Restart: func(testing.TB) { server.Restart() },
+			Restart: func(tb testing.TB) {
+				// The suite takes a name again that was released before a crash.
+				pgtest.Execute(tb, server.URL("postgres"), "CHECKPOINT")
+				server.Restart()
+			},
 		}
 	}})
 }
@@ -49,7 +51,7 @@ func TestConformanceSerializable(t *testing.T) {
 		schema := newSchema(tb)
 		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
 			pool := pgtest.OpenPool(tb, pgtest.Postgres().URL("postgres"), "default_transaction_isolation=serializable")
-			return New(pool, &Options{Schema: schema, SynchronousCommit: "local"})
+			return New(pool, &Options{Schema: schema})
 		}}
 	}})
 }

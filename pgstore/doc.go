@@ -102,20 +102,19 @@
 // # What can go wrong
 //
 // Two may hold one lock after a failover to a standby that had not got the last commits, and after
-// a backup was restored. [Options].RequireStandby rules the former out, if a synchronous standby is
-// the one that is promoted, and nobody empties synchronous_standby_names; tokens still rise as long
-// as the server's clock does. With SynchronousCommit "off", an UNLOGGED table or fsync off a crash
-// forgets locks, too. Package doctor looks for settings of this kind.
+// a backup was restored; tokens still rise as long as the server's clock does. A synchronous standby
+// has all of them, if its operator sees to it that no other is promoted, that nobody empties
+// synchronous_standby_names, and that nobody cancels a commit that waits for it. Every change commits
+// as the server is set for the user, except plain releases: with synchronous_commit off, an UNLOGGED
+// table or fsync off a crash forgets locks, too. Package doctor looks for settings of this kind.
 //
-// With RequireStandby and no standby that replies, an acquisition has the row of the name open
-// while the server waits for the standby, until its caller gives up. Other attempts are refused as
-// held meanwhile, though nobody holds the lock.
+// While a synchronous standby does not reply, an acquisition has the row of the name open until its
+// caller gives up. Other attempts are refused as held meanwhile, though nobody holds the lock.
 //
 // A crash of the server within three times its wal_writer_delay after a release (0.6 s in all, by
 // default), or a failover to a standby that had not got it, may undo the release: the name is taken
 // until its TTL expires, by nobody. A release that keeps the name, Break and release_lock are not
-// undone, nor is a release after which another has been granted the lock. [Options].DurableRelease
-// rules it out, for a second wait for the disk.
+// undone, nor is a release after which another has been granted the lock.
 //
 // If the server's clock is set forward, locks expire early, while their holders still rely on them;
 // if it is set back, they expire late.
@@ -171,11 +170,8 @@
 //
 //	schema               of the table, default "public"
 //	table                default "distributed_locks"
-//	synchronous_commit   Options.SynchronousCommit
-//	durable_release      true for Options.DurableRelease
-//	require_standby      true for Options.RequireStandby
 //	listen               false for Options.NoListen
 //	sslmode, sslrootcert, sslcert, sslkey, target_session_attrs, connect_timeout, …   as in libpq
 //	pool_max_conns, …    of pgxpool
-//	application_name, options, search_path, statement_timeout, lock_timeout, timezone, …   settings of the session
+//	application_name, options, search_path, statement_timeout, lock_timeout, synchronous_commit, …   settings of the session
 package pgstore

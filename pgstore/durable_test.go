@@ -3,8 +3,6 @@
 package pgstore
 
 import (
-	"fmt"
-	"math"
 	"os"
 	"strconv"
 	"testing"
@@ -37,8 +35,6 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		"database/sql": NewDB(pgtest.OpenSQL(t, server.URL("postgres")), nil),
 		"PgBouncer":    New(pgtest.OpenPool(t, bouncer.URL("postgres")), &Options{NoListen: true}),
 		"unprepared":   New(pool, nil),
-		"local":        New(pool, &Options{SynchronousCommit: "local"}),
-		"durable":      New(pool, &Options{DurableRelease: true}),
 	}
 	stores["unprepared"].unprepared.Store(true)
 	for what, s := range stores {
@@ -54,7 +50,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		}
 		for i, step := range steps {
 			// Now and then the server brings everything to the disk by itself.
-			lazy := (step.what == "Release" || step.what == "Release with others") && !s.options.DurableRelease
+			lazy := step.what == "Release" || step.what == "Release with others"
 			if lazy && waited[i] == passes || !lazy && waited[i] < passes {
 				t.Errorf("%s: %s was on the disk %d times in %d", what, step.what, waited[i], passes)
 			}
@@ -178,48 +174,13 @@ func flushes(t *testing.T, s *Store, change func()) bool {
 	return flushed
 }
 
-// A thousand renewals wait for the disk once.
-func TestRenewalsAreOneSync(t *testing.T) {
-	t.Parallel()
-	s := New(pgtest.OpenPool(t, lazyServer(t).URL("postgres"), "pool_max_conns=1"), nil)
-	t.Cleanup(func() { _ = s.Close() })
-	var reqs []driver.AcquireRequest
-	for i := range 1000 {
-		reqs = append(reqs, grant(t, s, fmt.Sprint("hold/", i), time.Hour))
-	}
-	least := int64(math.MaxInt64)
-	for range 5 { // Now and then the server brings something to the disk by itself.
-		before := syncs(t, s)
-		for i, outcome := range renew(t, s, reqs...) {
-			if outcome != driver.Renewed {
-				t.Fatalf("the outcome of the renewal of %q is %d", reqs[i].Name, outcome)
-			}
-		}
-		least = min(least, syncs(t, s)-before)
-	}
-	if least != 1 {
-		t.Errorf("%d renewals waited for the disk %d times, want once", len(reqs), least)
-	}
-}
-
-// syncs is how often the server has waited for its disk.
-func syncs(t *testing.T, s *Store) (n int64) {
-	t.Helper()
-	change(t, s, "SELECT pg_stat_force_next_flush()")
-	query(t, s, "SELECT wal_sync FROM pg_stat_wal", nil, &n)
-	return n
-}
-
 // After a crash of the server every hold is there, with its token, and so is
-// every keep, every break and every durable release, even the last thing that the
-// server did. A plain release may be forgotten: the name is taken until its TTL
-// then, by nobody else than before, and tokens go on rising.
+// every keep and every break, even the last thing that the server did. Tokens go
+// on rising.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	server := lazyServer(t)
-	pool := pgtest.OpenPool(t, server.URL("postgres"))
-	s, durable := New(pool, nil), New(pool, &Options{DurableRelease: true})
-	t.Cleanup(func() { _, _ = s.Close(), durable.Close() })
+	s := openAt(t, server.URL("postgres"))
 	crash := func() {
 		t.Helper()
 		server.Restart()
@@ -228,7 +189,7 @@ func TestCrash(t *testing.T) {
 			return err == nil
 		})
 	}
-	for range rounds(2) {
+	for range rounds(1) {
 		held, token := grantToken(t, s, "held", time.Hour)
 		crash()
 		if rec := refuse(t, s, "held"); rec.Token != token {
@@ -248,10 +209,7 @@ func TestCrash(t *testing.T) {
 			t.Fatalf("Break: %v, %v", found, err)
 		}
 		crash()
-		last, token := grantToken(t, s, "held", time.Hour)
-		release(t, durable, last)
-		crash()
-		if _, next := grantToken(t, durable, "held", time.Hour); next <= token {
+		if _, next := grantToken(t, s, "held", time.Hour); next <= token {
 			t.Errorf("the token %d after a crash, and %d before", next, token)
 		}
 		if _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: "held"}); err != nil {
@@ -265,9 +223,8 @@ func TestCrash(t *testing.T) {
 func TestCrashAfterRelease(t *testing.T) {
 	t.Parallel()
 	server := lazyServer(t)
-	s := New(pgtest.OpenPool(t, server.URL("postgres")), nil)
-	t.Cleanup(func() { _ = s.Close() })
-	for round := range rounds(2) {
+	s := openAt(t, server.URL("postgres"))
+	for round := range rounds(1) {
 		first, token := grantToken(t, s, "name", time.Hour)
 		release(t, s, first)
 		server.Restart()

@@ -117,8 +117,6 @@ func (s *Store) adviceFor(state string) string {
 		return "the server is starting or stopping"
 	case "25P02":
 		return "the connection was left in a failed transaction"
-	case "HF003":
-		return "RequireStandby needs synchronous standbys: set synchronous_standby_names"
 	}
 	return ""
 }

@@ -93,7 +93,7 @@ func (s *Store) tryPrepared(
 	case s.unprepared.Load() || req.Claim:
 	case state == stateHeld && queue == 0:
 		return s.selectHolder(ctx, req)
-	case state == stateFree && s.options.SynchronousCommit == "": // as it never is with RequireStandby
+	case state == stateFree:
 		return s.acquireFree(ctx, req, metadata)
 	}
 	return res, false, nil

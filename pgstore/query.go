@@ -150,9 +150,6 @@ func (s *Store) queryConn(ctx context.Context, unprepared bool, run func(context
 	defer c.releaseConn()
 	ctx, cancel := withGrace(ctx)
 	defer cancel()
-	if s.options.RequireStandby {
-		return failOnWarning(c, func() error { return run(ctx, c, unprepared) })
-	}
 	return run(ctx, c, unprepared)
 }
 

@@ -550,29 +550,6 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-// A release of a name without waiters is one statement, and notifies nobody. With waiters the
-// release and the notification are sent together.
-func TestNotifyOnlyWithWaiters(t *testing.T) {
-	t.Parallel()
-	s, sent := traced(t, &Options{})
-	other := openIn(t, s.options.Schema)
-	log := noticesOf(t, other)
-	for range 3 {
-		release(t, s, grant(t, s, "name", time.Minute))
-	}
-	held := grant(t, s, "name", time.Minute)
-	if got := log.flush(t, other); len(got) > 0 {
-		t.Errorf("a release that nobody waits for was notified: %+v", got)
-	}
-	w := queueUp(t, other, "name", time.Minute)
-	sent.Store(0)
-	release(t, s, held)
-	log.expect(t, w)
-	if n := sent.Load(); n != 1 { // The pipeline of a contended name is not traced.
-		t.Errorf("a release that admits was %d statements before those that go together, want 1", n)
-	}
-}
-
 // After the connection that listens has ended, an Ask for all comes when there is another.
 func TestListenerEnds(t *testing.T) {
 	t.Parallel()
@@ -803,7 +780,7 @@ func TestTryLeavesCommitAlone(t *testing.T) {
 		answered := make(chan struct{})
 		go func() {
 			defer close(answered)
-			err := caller.QueryRow(t.Context(), s.expandSQL(`SELECT row_open FROM @holdfast_acquire@('name', 'other', NULL, 60000000, 0, 1, '{}', '', false,
+			err := caller.QueryRow(t.Context(), s.expandSQL(`SELECT row_open FROM @holdfast_acquire@('name', 'other', NULL, 60000000, 0, 1, '{}',
 				0, false, false, NULL, 0, 0)`)).Scan(&rowOpen)
 			if err != nil {
 				t.Error(err)
@@ -839,9 +816,9 @@ func TestAdmissionIsDurable(t *testing.T) {
 	a := queueUp(t, s, "name", time.Hour)
 	queueUp(t, s, "name", time.Hour)
 	for _, call := range []string{
-		"SELECT FROM @holdfast_acquire@('name', 'other', NULL, 60000000, 0, 1, '{}', '', false, 60000000, false, true, 'x y', 0, 0)",
-		"SELECT @holdfast_refresh@('{name}', '{another}', '{60000000}', '', false)",
-		"SELECT FROM @holdfast_release@('name', '" + a.Owner + "', 0, '', false, false)",
+		"SELECT FROM @holdfast_acquire@('name', 'other', NULL, 60000000, 0, 1, '{}', 60000000, false, true, 'x y', 0, 0)",
+		"SELECT @holdfast_refresh@('{name}', '{another}', '{60000000}')",
+		"SELECT FROM @holdfast_release@('name', '" + a.Owner + "', 0, false)",
 	} {
 		for _, admits := range []bool{false, true} {
 			if admits {

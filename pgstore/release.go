@@ -18,7 +18,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, err
 	}
 	state := s.nameCache.lastState(req.Name)
-	if req.Keep == 0 && !s.options.DurableRelease && !s.unprepared.Load() && state != stateContended {
+	if req.Keep == 0 && !s.unprepared.Load() && state != stateContended {
 		change := &rowChange{name: req.Name, owner: req.Owner}
 		if err := s.makeChange(ctx, change); err != nil {
 			return false, err
@@ -44,8 +44,8 @@ func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, c
 	if req.Keep > 0 {
 		keep = ceilMicros(req.Keep)
 	}
-	durable := keep > 0 || s.options.DurableRelease // Others rely later on the name being kept.
-	args := []any{req.Name, req.Owner, keep, s.options.SynchronousCommit, durable, s.options.RequireStandby}
+	durable := keep > 0 // Others rely later on the name being kept.
+	args := []any{req.Name, req.Owner, keep, durable}
 	err := s.queryOnConn(ctx, func(ctx context.Context, c conn, unprepared bool) error {
 		if contended && !unprepared && s.pool.canListen() {
 			conn, err := c.rawConn()

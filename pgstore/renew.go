@@ -81,7 +81,7 @@ func (s *Store) renewBatch(ctx context.Context, reqs []driver.RenewRequest, indi
 		text, args = s.queries.renew, append(args, arrayLiteral(tokens))
 	}
 	var letters string
-	if err := s.queryRow(ctx, text, append(args, s.options.SynchronousCommit, s.options.RequireStandby), &letters); err != nil {
+	if err := s.queryRow(ctx, text, args, &letters); err != nil {
 		return "", err
 	}
 	if len(letters) != len(indices) {

@@ -54,22 +54,21 @@ const (
 
 // signatures are the types of the parameters of the functions that the migrations make, by name.
 var signatures = map[string][]string{
-	"holdfast_commit":       {"text, boolean"},
 	"holdfast_tokens":       {"bigint, bigint, bigint, bigint, timestamptz"},
-	"holdfast_settle":       {"text, text, boolean"},
+	"holdfast_settle":       {"text, text"},
 	"holdfast_notify":       {"text[]"},
 	"holdfast_waiting":      {"text"},
-	"holdfast_acquire":      {"text, text, text, bigint, bigint, bigint, jsonb, text, boolean, bigint, boolean, boolean, text, bigint, bigint"},
-	"holdfast_renew":        {"text[], text[], bigint[], bigint[], text, boolean"},
-	"holdfast_refresh":      {"text[], text[], bigint[], text, boolean"},
-	"holdfast_release":      {"text, text, bigint, text, boolean, boolean"},
-	"holdfast_break":        {"text, text, boolean"},
+	"holdfast_acquire":      {"text, text, text, bigint, bigint, bigint, jsonb, bigint, boolean, boolean, text, bigint, bigint"},
+	"holdfast_renew":        {"text[], text[], bigint[], bigint[]"},
+	"holdfast_refresh":      {"text[], text[], bigint[]"},
+	"holdfast_release":      {"text, text, bigint, boolean"},
+	"holdfast_break":        {"text"},
 	"holdfast_admits":       {"text, text, bigint, bigint, timestamptz"},
 	"holdfast_has_share":    {"text, text, bigint"},
 	"holdfast_renew_share":  {"text, text, timestamptz, bigint"},
 	"holdfast_shares":       {"text, bigint"},
 	"holdfast_shares_json":  {"text"},
-	"holdfast_break_shares": {"text, bigint, text, boolean"},
+	"holdfast_break_shares": {"text, bigint"},
 	"sweep_locks":           {"", "interval, integer"},
 	"acquire_lock_token":    {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
 	"acquire_lock":          {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
@@ -98,7 +97,6 @@ func (o *Options) placeholders() *strings.Replacer {
 		"@shares_notify_index@", pgx.Identifier{o.Table + "_shares_notify"}.Sanitize(),
 		"@waiters_index@", pgx.Identifier{o.Table + "_waiters_place"}.Sanitize(),
 		"@waiters_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema, o.Table + "_waiters"}.Sanitize()),
-		"@holdfast_await@", pgx.Identifier{o.Schema, o.functionPrefix() + "holdfast_await"}.Sanitize(), // of version 2
 		"@schema@", pgx.Identifier{o.Schema}.Sanitize(),
 		"@schema_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema}.Sanitize()),
 		"@table_literal@", pgclient.QuoteLiteral(pgx.Identifier{o.Schema, o.Table}.Sanitize()),
@@ -133,7 +131,7 @@ func (s *Store) expandSQL(text string) string { return s.placeholders.Replace(te
 // bounds the wait.
 const lockedHoldSQL = `SELECT t.lock_name::text AS name FROM @table@ AS t
  WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()
-   AND ($3::bigint = 0::bigint OR t.holder_id::text = ''::text AND t.kept_by::text = ''::text OR $3::bigint = t.token AND t.granted_at = t.acquired_at)
+   AND ($2::bigint = 0::bigint OR t.holder_id::text = ''::text AND t.kept_by::text = ''::text OR $2::bigint = t.token AND t.granted_at = t.acquired_at)
    AND pg_catalog.set_config('lock_timeout'::text, '@release_wait@'::text, true) <> ''::text
    FOR UPDATE`
 
@@ -158,17 +156,16 @@ func (s *Store) buildQueries() queries {
 	const held = "held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata"
 	return queries{
 		acquire: s.expandSQL("SELECT granted, tokens, is_new, row_open, queued, is_first, waiters, notify, held_limit, held_weight, coalesce(held_waiting, 0::bigint), " + held +
-			" FROM @holdfast_acquire@($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint, $7::text::jsonb, $8::text, $9::boolean," +
-			" $10::bigint, $11::boolean, $12::boolean, $13::text, $14::bigint, $15::bigint)"),
-		renew: s.expandSQL("SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text::bigint[]," +
-			" $5::text, $6::boolean)"),
-		refresh: s.expandSQL("SELECT @holdfast_refresh@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text, $5::boolean)"),
+			" FROM @holdfast_acquire@($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint, $7::text::jsonb," +
+			" $8::bigint, $9::boolean, $10::boolean, $11::text, $12::bigint, $13::bigint)"),
+		renew:   s.expandSQL("SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text::bigint[])"),
+		refresh: s.expandSQL("SELECT @holdfast_refresh@($1::text::text[], $2::text::text[], $3::text::bigint[])"),
 		release: s.expandSQL("SELECT ended, waiters, notify" +
-			" FROM @holdfast_release@($1::text, $2::text, $3::bigint, $4::text, $5::boolean, $6::boolean)"),
+			" FROM @holdfast_release@($1::text, $2::text, $3::bigint, $4::boolean)"),
 		breakName: s.expandSQL("SELECT ended, waiters, notify, " + held + " FROM (" + lockedHoldSQL + ") AS locked," +
-			" LATERAL @holdfast_break@(locked.name, $2::text, $4::boolean)"),
+			" LATERAL @holdfast_break@(locked.name)"),
 		breakShares: s.expandSQL("SELECT token, holder, since, until, left_over, is_kept, metadata, lim, weight" +
-			" FROM @holdfast_break_shares@($1::text, $2::bigint, $3::text, $4::boolean)"),
+			" FROM @holdfast_break_shares@($1::text, $2::bigint)"),
 		lookup: s.expandSQL("SELECT " + waitingSQL + ", " + sharesSQL + ", @record@ FROM @table@ AS t" +
 			" WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()"),
 		list: s.expandSQL("SELECT t.lock_name::text, " + waitingSQL + ", " + sharesSQL + ", @record@ FROM @table@ AS t" +

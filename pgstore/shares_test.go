@@ -232,7 +232,7 @@ func TestSharesBesideManyOthers(t *testing.T) {
 	}
 	const others = 2000
 	change(t, s, `SELECT count(a.granted) FROM generate_series(1, $1::integer) AS n, LATERAL @holdfast_acquire@('name'::text, 'other ' || n, ''::text,
-		50000000::bigint, 0::bigint, 1::bigint, '{}'::jsonb, ''::text, false, 0::bigint, false, true, NULL::text, -1::bigint, 0::bigint) AS a`, others)
+		50000000::bigint, 0::bigint, 1::bigint, '{}'::jsonb, 0::bigint, false, true, NULL::text, -1::bigint, 0::bigint) AS a`, others)
 	stats := func() (read, updates int) {
 		t.Helper()
 		change(t, s, "SELECT pg_stat_force_next_flush()")
@@ -265,7 +265,7 @@ func TestSharesBesideManyOthers(t *testing.T) {
 		nil, &names, &owners, &ttls, &tokens)
 	readBefore, updatesBefore := stats()
 	var letters string
-	query(t, s, "SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text::bigint[], ''::text, false)",
+	query(t, s, "SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text::bigint[])",
 		[]any{names, owners, ttls, tokens}, &letters)
 	read, updates := stats()
 	if letters != strings.Repeat("r", others) || read-readBefore > 2*others || updates-updatesBefore != 1 {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,41 +30,6 @@ type Options struct {
 	// in front of theirs, as in jobs_acquire_lock. Table has at most 40 bytes.
 	Schema string
 	Table  string
-
-	// SynchronousCommit is the server's setting synchronous_commit for every change except a plain
-	// release (see DurableRelease). "" leaves it as it is for the user of the connection ("on" by
-	// default).
-	//
-	//	off           No commit waits for the disk: several times as many locks
-	//	              a second. A crash of the server forgets up to about a
-	//	              second of acquisitions: two may hold one lock then.
-	//	local         Waits for the server's own disk. A failover to a standby
-	//	              may forget locks.
-	//	remote_write  Waits until synchronous standbys have got it, but not for
-	//	              their disks: only a crash of both at once forgets it.
-	//	on            Waits for the disks of the server and of its synchronous
-	//	              standbys, if it has any.
-	//	remote_apply  As on, and until the standbys show it.
-	SynchronousCommit string
-
-	// DurableRelease waits for the disk, and for standbys, when a lock is released, as an
-	// acquisition does. Without it a plain release does not wait, which saves half of the waiting
-	// that a lock costs. A crash of the server within three times its wal_writer_delay after a
-	// release (0.6 s by default), or a failover to a standby that has not got the release, may then
-	// bring the lock back: the name is taken until its TTL expires, by nobody. No lock is granted
-	// twice by it. A release that keeps the name, and Break, always wait.
-	DurableRelease bool
-
-	// RequireStandby refuses to grant or renew anything while the server's
-	// synchronous_standby_names is empty, so that no lock is lost when a synchronous standby is
-	// promoted. SynchronousCommit "" means "on" then. While no standby replies, the server holds up
-	// every commit, and acquisitions end with their bound, their outcome unknown. Meanwhile other
-	// callers get the result that the lock is held, though nobody holds it. The outcome is also
-	// unknown if that wait is canceled (pg_cancel_backend): the server commits then, and sends only
-	// a warning. The pool has to be of pgx, which shows warnings. Only the operator can make sure
-	// that it is a synchronous standby that is promoted, and that synchronous_standby_names is not
-	// emptied meanwhile.
-	RequireStandby bool
 
 	// NoListen turns off the connection that listens for notifications. The store is not Fair then:
 	// waiters try at intervals, and get the lock when no other client is in its queue. A pooler is
@@ -135,13 +99,7 @@ func newStore(pool pool, opts *Options) *Store {
 	s := &Store{pool: pool, options: *opts}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	o := &s.options
-	if o.RequireStandby && o.SynchronousCommit == "" {
-		o.SynchronousCommit = "on"
-	}
 	s.configErr = o.setDefaults()
-	if s.configErr == nil && o.RequireStandby && pool != nil && !pool.canListen() {
-		s.configErr = fmt.Errorf("%w: RequireStandby needs the client library pgx, which shows the server's warnings", driver.ErrInvalid)
-	}
 	s.placeholders = o.placeholders()
 	if s.configErr == nil && pool == nil {
 		s.configErr = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
@@ -166,19 +124,12 @@ func (o *Options) setDefaults() error {
 		return fmt.Errorf("%w: the name of the table has more than %d bytes, or the schema's more than %d, or there is a NUL in it",
 			driver.ErrInvalid, maxTable, maxIdentifier)
 	}
-	levels := []string{"off", "local", "remote_write", "on", "remote_apply"}
-	if o.SynchronousCommit != "" && !slices.Contains(levels, o.SynchronousCommit) {
-		return fmt.Errorf("%w: SynchronousCommit is none of %s", driver.ErrInvalid, strings.Join(levels, ", "))
-	}
-	if o.RequireStandby && slices.Contains(levels[:2], o.SynchronousCommit) {
-		return fmt.Errorf("%w: RequireStandby with SynchronousCommit %s, which waits for no standby", driver.ErrInvalid, o.SynchronousCommit)
-	}
 	return nil
 }
 
 // buildGuarantees returns what the store guarantees.
 func (s *Store) buildGuarantees() driver.Guarantees {
-	g := driver.Guarantees{
+	return driver.Guarantees{
 		Store:       "postgres",
 		Scope:       driver.ScopeNetwork,
 		Fencing:     true,
@@ -195,13 +146,6 @@ func (s *Store) buildGuarantees() driver.Guarantees {
 		Metadata:    true,
 		Keep:        true,
 	}
-	if s.options.SynchronousCommit == "off" {
-		g.Restart = driver.FateForgotten
-	}
-	if s.options.RequireStandby {
-		g.Failover = driver.FateKept
-	}
-	return g
 }
 
 // Guarantees implements [driver.Store].

@@ -14,7 +14,7 @@ func init() {
 }
 
 // ownParameters are those of a URL that are not for the PostgreSQL client.
-var ownParameters = []string{"schema", "table", "synchronous_commit", "durable_release", "require_standby", "listen"}
+var ownParameters = []string{"schema", "table", "listen"}
 
 // openURL makes a store with a pool of its own. Nothing is dialed.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
@@ -24,12 +24,9 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	}
 	query := driver.NewQuery(own)
 	opts := &Options{
-		Schema:            query.String("schema", DefaultSchema),
-		Table:             query.String("table", DefaultTable),
-		SynchronousCommit: query.String("synchronous_commit", ""),
-		DurableRelease:    query.Bool("durable_release", false),
-		RequireStandby:    query.Bool("require_standby", false),
-		NoListen:          !query.Bool("listen", true),
+		Schema:   query.String("schema", DefaultSchema),
+		Table:    query.String("table", DefaultTable),
+		NoListen: !query.Bool("listen", true),
 	}
 	if err := query.Err(); err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, queue t
 	var isNew, rowOpen, notify bool
 	row := recordRow{}
 	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, int64(max(1, min(req.Tokens, driver.MaxTokens))), metadata,
-		s.options.SynchronousCommit, s.options.RequireStandby, micros, req.Claim, !req.NoPlace, notifyTo, int64(max(req.Limit, driver.Shared)), int64(req.Weight)}
+		micros, req.Claim, !req.NoPlace, notifyTo, int64(max(req.Limit, driver.Shared)), int64(req.Weight)}
 	columns := row.columns(&res.Token, &tokens, &isNew, &rowOpen, &res.Queued, &res.First, &contended, &notify, &row.limit, &row.weight, &row.waiting)
 	if err := s.queryRow(ctx, s.queries.acquire, args, columns...); err != nil {
 		return driver.AcquireResult{}, false, err
@@ -102,7 +102,7 @@ const openRowHolder = "a transaction that has the row open"
 func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
 	var ended, hasWaiters, notify bool
 	row := recordRow{}
-	args := []any{req.Name, s.options.SynchronousCommit, req.Token, s.options.RequireStandby}
+	args := []any{req.Name, req.Token}
 	found, err := s.queryOptional(ctx, s.queries.breakName, args, row.columns(&ended, &hasWaiters, &notify)...)
 	switch {
 	case err != nil || !found:
@@ -120,7 +120,7 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 
 // breakShares is Break of a lock that several hold.
 func (s *Store) breakShares(ctx context.Context, req driver.BreakRequest) (broken driver.Record, found bool, err error) {
-	args := []any{req.Name, req.Token, s.options.SynchronousCommit, s.options.RequireStandby}
+	args := []any{req.Name, req.Token}
 	err = s.queryRows(ctx, s.queries.breakShares, args, func() { broken = driver.Record{} }, func(scan scanner) error {
 		row := recordRow{}
 		if err := scan(row.shareColumns()...); err != nil {

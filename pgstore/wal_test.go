@@ -3,16 +3,12 @@
 package pgstore
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
@@ -38,7 +34,7 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 	}
 	none := func(scanner) error { return nil }
 	for _, attempt := range []string{
-		"SELECT * FROM @holdfast_acquire@('name', 'other', '', 1000000, 0, 1, '{}', '', false, 0, false, true, NULL, 0, 0)",
+		"SELECT * FROM @holdfast_acquire@('name', 'other', '', 1000000, 0, 1, '{}', 0, false, true, NULL, 0, 0)",
 		strings.NewReplacer("$1", "'name'", "$2", "'other'", "$3", "''", "$4", "1000000", "$5", "0", "$6", "'{}'", "$7", "0").Replace(acquireFreeSQL),
 		strings.NewReplacer("$1", "'name'", "$2", "'other'").Replace(selectHolderSQL),
 	} {
@@ -56,173 +52,6 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 			t.Errorf("a refused attempt writes to the log, or has the number of a transaction:\n%s", plan.String())
 		}
 	}
-}
-
-// counter counts the statements of locks that pgx sends. A pool pings besides.
-type counter struct {
-	atomic.Int64
-	args atomic.Value // of the last one
-}
-
-func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, "holdfast_") || strings.Contains(data.SQL, DefaultTable) {
-		c.Add(1)
-		c.args.Store(data.Args)
-	}
-	return ctx
-}
-
-func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-// traced returns a store whose statements are counted.
-func traced(t *testing.T, opts *Options) (*Store, *counter) {
-	t.Helper()
-	config, err := pgxpool.ParseConfig(pgtest.Postgres().URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sent := &counter{}
-	config.ConnConfig.Tracer = sent
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	if opts.Schema == "" {
-		opts.Schema = newSchema(t)
-	}
-	s := New(pool, opts)
-	t.Cleanup(func() { _ = s.Close() })
-	return s, sent
-}
-
-// Each verb is one statement, and so are a thousand renewals.
-func TestOneStatement(t *testing.T) {
-	t.Parallel()
-	s, sent := traced(t, &Options{})
-	const holds = 1000
-	var reqs []driver.AcquireRequest
-	for i := range holds {
-		reqs = append(reqs, grant(t, s, fmt.Sprint("hold/", i), time.Minute))
-	}
-	if n := sent.Swap(0); n != holds {
-		t.Errorf("%d acquisitions were %d statements", holds, n)
-	}
-	outcomes := renew(t, s, reqs...)
-	for i, outcome := range outcomes {
-		if outcome != driver.Renewed {
-			t.Fatalf("the outcome of the renewal of %q is %d", reqs[i].Name, outcome)
-		}
-	}
-	if n := sent.Swap(0); n != 1 {
-		t.Errorf("%d renewals were %d statements, want 1", holds, n)
-	}
-	release(t, s, reqs[0])
-	grant(t, s, reqs[0].Name, time.Minute)
-	refuse(t, s, reqs[0].Name)
-	if n := sent.Swap(0); n != 3 {
-		t.Errorf("a release, an acquisition and a refused one were %d statements, want 3", n)
-	}
-	for what, call := range calls(s, "name") {
-		if err := call(t.Context()); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-		if n := sent.Swap(0); n != 1 {
-			t.Errorf("%s was %d statements, want 1", what, n)
-		}
-	}
-}
-
-// What the options say of commits is what each statement asks of the server.
-func TestSynchronousCommit(t *testing.T) {
-	t.Parallel()
-	s := open(t, "pool_max_conns=1")
-	held := grant(t, s, "held", time.Hour)
-	first := queueUp(t, s, "held", time.Hour).Owner
-	conn, err := s.pool.acquireConn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.releaseConn()
-	level := func(text string, args ...any) (level string) {
-		t.Helper()
-		for _, step := range []struct {
-			text string
-			args []any
-		}{{"BEGIN", nil}, {text, args}, {"SELECT current_setting('synchronous_commit')", nil}, {"ROLLBACK", nil}} {
-			if err := conn.query(t.Context(), true, step.text, step.args, func(scan scanner) error {
-				if step.text == text {
-					return nil
-				}
-				return scan(&level)
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return level
-	}
-	if got := level(s.queries.acquire, "name", "owner", "", int64(1e6), int64(0), int64(1), "{}", "", false, int64(0), false, true, "", int64(0), int64(0)); got != "on" {
-		t.Errorf("an acquisition that leaves it to the server commits with %q", got)
-	}
-	for what, got := range map[string]string{
-		"acquire": level(s.queries.acquire, "name", "owner", "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(0), false, true, "", int64(0), int64(0)),
-		"renew":   level(s.queries.renew, `{"name"}`, `{"owner"}`, "{1}", "{1}", "remote_write", false),
-		"release": level(s.queries.release, "name", "owner", int64(0), "remote_write", true, false),
-		"break":   level(s.queries.breakName, "held", "remote_write", int64(0), false),
-	} {
-		if got != "remote_write" {
-			t.Errorf("%s with remote_write commits with %q", what, got)
-		}
-	}
-	for what, c := range map[string]struct {
-		got, want string
-	}{
-		"a place":                           {level(s.queries.acquire, "held", "owner", "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(1e6), false, true, "", int64(0), int64(0)), "off"},
-		"a refresh":                         {level(s.queries.refresh, `{"held"}`, `{"`+first+`"}`, "{1}", "remote_write", false), "off"},
-		"the release of a place":            {level(s.queries.release, "held", first, int64(0), "remote_write", false, false), "off"},
-		"a release that admits":             {level(s.queries.release, "held", held.Owner, int64(0), "remote_write", false, false), "remote_write"},
-		"a release that admits, by default": {level(s.queries.release, "held", held.Owner, int64(0), "", false, false), "on"},
-		"a break that admits":               {level(s.queries.breakName, "held", "remote_write", int64(0), false), "remote_write"},
-	} {
-		if c.got != c.want {
-			t.Errorf("%s commits with %q, want %q", what, c.got, c.want)
-		}
-	}
-	if err := conn.query(t.Context(), true, s.expandSQL("UPDATE @table@ SET expires_at = now() WHERE lock_name = 'held'"), nil, func(scanner) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	for what, got := range map[string]string{
-		"a refresh that admits":   level(s.queries.refresh, `{"held"}`, `{"`+first+`"}`, "{1}", "remote_write", false),
-		"a claim that is granted": level(s.queries.acquire, "held", first, "", int64(1e6), int64(0), int64(1), "{}", "remote_write", false, int64(1e6), true, true, "", int64(0), int64(0)),
-	} {
-		if got != "remote_write" {
-			t.Errorf("%s commits with %q", what, got)
-		}
-	}
-}
-
-// What is asked of the server is what the options say.
-func TestCommitOptions(t *testing.T) {
-	t.Parallel()
-	s, sent := traced(t, &Options{SynchronousCommit: "local", DurableRelease: true})
-	asked := func(what, level string) {
-		t.Helper()
-		if args := sent.args.Load().([]any); !slices.Contains(args, any(level)) {
-			t.Errorf("%s with the arguments %v, want %q among them", what, args, level)
-		}
-	}
-	req := grant(t, s, "name", time.Minute)
-	asked("Acquire", "local")
-	renew(t, s, req)
-	asked("Renew", "local")
-	release(t, s, req)
-	asked("Release", "local")
-	grant(t, s, "name", time.Minute)
-	asked("Acquire of what is known to be free", "local")
-	if _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil {
-		t.Fatal(err)
-	}
-	asked("Break", "local")
 }
 
 // Names that are used once and never again do not fill the table, and tokens go

@@ -97,57 +97,7 @@ END $holdfast$
 -- The functions. Each has a search_path of its own, so that an operator or a
 -- function which somebody else has made in a schema of the caller's is never
 -- used; and each is called with exactly the types of its parameters, so that no
--- overload is a better match. Those of the first version are replaced.
-DROP FUNCTION IF EXISTS @acquire_lock@(varchar, varchar, integer, jsonb)
---
-DROP FUNCTION IF EXISTS @acquire_lock_token@(varchar, varchar, integer, jsonb)
---
-DROP FUNCTION IF EXISTS @extend_lock@(varchar, varchar, integer)
---
-DROP FUNCTION IF EXISTS @release_lock@(varchar, varchar)
---
-DROP FUNCTION IF EXISTS @sweep_locks@(interval, integer)
---
-DROP FUNCTION IF EXISTS @holdfast_acquire@(text, text, text, bigint, bigint, jsonb, text, boolean)
---
-DROP FUNCTION IF EXISTS @holdfast_acquire@(text, text, text, bigint, bigint, bigint, jsonb, text, boolean, bigint, boolean, boolean, text)
---
-DROP FUNCTION IF EXISTS @holdfast_renew@(text[], text[], bigint[], text, boolean)
---
-DROP FUNCTION IF EXISTS @holdfast_acquire@(text, text, text, bigint, bigint, bigint, jsonb, text, boolean, bigint, boolean, boolean, text, bigint, bigint)
---
-DROP FUNCTION IF EXISTS @holdfast_break_shares@(text, bigint, text, boolean)
---
-DROP FUNCTION IF EXISTS @holdfast_release@(text, text, bigint, text)
---
-DROP FUNCTION IF EXISTS @holdfast_release@(text, text, bigint, text, boolean, boolean)
---
-DROP FUNCTION IF EXISTS @holdfast_break@(text, text)
---
-DROP FUNCTION IF EXISTS @holdfast_break@(text, text, boolean)
---
-DROP FUNCTION IF EXISTS @holdfast_settle@(text, text, boolean)
---
-DROP FUNCTION IF EXISTS @holdfast_tokens@(bigint, bigint, bigint, bigint, timestamptz)
---
-DROP FUNCTION IF EXISTS @holdfast_await@(text[], bigint)
---
--- How a change is committed: an internal part of the functions below. A commit
--- that does not wait for its standby any more is reported by a warning only.
-CREATE OR REPLACE FUNCTION @holdfast_commit@(p_commit text, p_standby boolean) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
-BEGIN
-    IF p_commit <> '' THEN
-        PERFORM set_config('synchronous_commit', p_commit, true);
-    END IF;
-    IF p_standby AND current_setting('synchronous_standby_names') = '' THEN
-        RAISE EXCEPTION 'synchronous_standby_names of the server is empty' USING ERRCODE = 'HF003';
-    END IF;
-    IF p_commit NOT IN ('', 'off', 'local') THEN
-        PERFORM set_config('client_min_messages', 'warning', true);
-    END IF;
-END $holdfast$
---
+-- overload is a better match.
 -- The tokens of a grant after the last ones of the name: one, or p_count if the last of them is near
 -- enough to the clock, or to the floor. An internal part of the functions below.
 CREATE OR REPLACE FUNCTION @holdfast_tokens@(p_token bigint, p_last bigint, p_floor bigint, p_count bigint, p_now timestamptz,
@@ -183,7 +133,7 @@ END $holdfast$
 --   shared      several may hold the lock, and nobody is in line
 --   admitted    the owners that have got the lock, or null
 --   waiters     there are rows of the name left
-CREATE OR REPLACE FUNCTION @holdfast_settle@(p_name text, p_leaver text, p_standby boolean,
+CREATE OR REPLACE FUNCTION @holdfast_settle@(p_name text, p_leaver text,
     OUT left_queue boolean, OUT free boolean, OUT shared boolean, OUT admitted text[], OUT waiters boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 DECLARE
@@ -214,10 +164,6 @@ BEGIN
         free := NOT v_lock.held;
         shared := v_lock.held AND v_lock.shared;
         EXIT WHEN v_lock.held AND NOT v_lock.shared;
-        IF p_standby AND current_setting('synchronous_standby_names') = '' THEN
-            free := false;
-            EXIT;
-        END IF;
         SELECT w.owner, w.place, w.holder, w.metadata, w.floor, w.tokens, w.until, w.notify_to, w.lim,
                CASE WHEN w.lim > 0 THEN greatest(w.weight, 1) ELSE 0 END AS weight
           INTO v_first
@@ -320,7 +266,7 @@ END $holdfast$
 --   waiters  others wait for the lock, or may
 --   notify   holdfast_notify is to be called
 CREATE OR REPLACE FUNCTION @holdfast_acquire@(
-    p_name text, p_owner text, p_holder text, p_ttl bigint, p_floor bigint, p_tokens bigint, p_metadata jsonb, p_commit text, p_standby boolean,
+    p_name text, p_owner text, p_holder text, p_ttl bigint, p_floor bigint, p_tokens bigint, p_metadata jsonb,
     p_queue bigint, p_claim boolean, p_place boolean, p_notify_to text, p_limit bigint, p_weight bigint,
     OUT granted bigint, OUT tokens bigint, OUT is_new boolean, OUT row_open boolean, OUT queued boolean, OUT is_first boolean,
     OUT waiters boolean, OUT notify boolean, OUT held_token bigint, OUT held_by text, OUT held_since bigint,
@@ -345,9 +291,6 @@ DECLARE
     waits     integer := 0;
     v_found   boolean;
 BEGIN
-    IF p_commit <> '' OR p_standby THEN
-        PERFORM @holdfast_commit@(p_commit, p_standby);
-    END IF;
     tokens := 1;
     is_new := false;
     row_open := false;
@@ -461,7 +404,7 @@ BEGIN
             SELECT t.expires_at <= clock_timestamp(), t.holder_id = '' AND coalesce(t.kept_by = '', false)
               INTO is_over, is_shared FROM @table@ AS t WHERE t.lock_name = p_name;
             IF is_over OR is_shared THEN
-                SELECT s.free, s.shared, s.admitted INTO v_settled FROM @holdfast_settle@(p_name, NULL::text, p_standby) AS s;
+                SELECT s.free, s.shared, s.admitted INTO v_settled FROM @holdfast_settle@(p_name, NULL::text) AS s;
                 in_turn := v_settled.free;
                 notify := notify OR coalesce(v_settled.admitted <> ARRAY[p_owner], false);
                 IF is_shared AND (p_claim OR EXISTS (
@@ -622,7 +565,7 @@ END $holdfast$
 -- each: r renewed, l lost, b busy: the row is locked by another transaction; in upper case if
 -- holdfast_notify is to be called. No row is waited for, since one that somebody has locked must not
 -- cost the other locks.
-CREATE OR REPLACE FUNCTION @holdfast_renew@(p_names text[], p_owners text[], p_ttls bigint[], p_tokens bigint[], p_commit text, p_standby boolean)
+CREATE OR REPLACE FUNCTION @holdfast_renew@(p_names text[], p_owners text[], p_ttls bigint[], p_tokens bigint[])
 RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $holdfast$
 DECLARE
@@ -635,9 +578,6 @@ DECLARE
     v_shared boolean;
     v_letter text;
 BEGIN
-    IF p_commit <> '' OR p_standby THEN
-        PERFORM @holdfast_commit@(p_commit, p_standby);
-    END IF;
     FOR i IN 1..cardinality(p_names) LOOP
         IF v_name IS DISTINCT FROM p_names[i] THEN
             v_name := NULL;
@@ -679,7 +619,7 @@ BEGIN
             -- Once for each name: a row that is changed again and again by one transaction gets slow.
             IF p_names[i + 1] IS DISTINCT FROM v_name THEN
                 UPDATE @table@ AS t SET expires_at = v_until WHERE t.lock_name = v_name AND t.expires_at < v_until;
-                IF (SELECT s.admitted FROM @holdfast_settle@(v_name, NULL::text, p_standby) AS s) IS NOT NULL THEN
+                IF (SELECT s.admitted FROM @holdfast_settle@(v_name, NULL::text) AS s) IS NOT NULL THEN
                     v_letter := upper(v_letter);
                 END IF;
             END IF;
@@ -692,7 +632,7 @@ END $holdfast$
 -- Prolongs places, which come sorted by name, or the holds that they have become. The letters are
 -- those of holdfast_renew, and q: the place lasts. No row is waited for but a place of which the
 -- transaction has the lock's row, so that no two of them wait for each other.
-CREATE OR REPLACE FUNCTION @holdfast_refresh@(p_names text[], p_owners text[], p_queues bigint[], p_commit text, p_standby boolean)
+CREATE OR REPLACE FUNCTION @holdfast_refresh@(p_names text[], p_owners text[], p_queues bigint[])
 RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $holdfast$
 DECLARE
@@ -703,7 +643,6 @@ DECLARE
     is_over    boolean;
     is_durable boolean := false;
 BEGIN
-    PERFORM @holdfast_commit@(p_commit, false);
     FOR i IN 1..cardinality(p_names) LOOP
         v_admitted := NULL;
         v_letter := 'l';
@@ -728,7 +667,7 @@ BEGIN
             END IF;
         END IF;
         IF is_over AND v_letter <> 'b' THEN
-            SELECT s.admitted INTO v_admitted FROM @holdfast_settle@(p_names[i], NULL::text, p_standby) AS s;
+            SELECT s.admitted INTO v_admitted FROM @holdfast_settle@(p_names[i], NULL::text) AS s;
         END IF;
         IF v_letter = 'l' OR p_owners[i] = ANY (v_admitted) THEN
             -- The place is gone. A statement that sees so sees what it has become, too.
@@ -736,14 +675,12 @@ BEGIN
               WHERE t.lock_name = p_names[i] AND t.holder_id = p_owners[i] AND t.expires_at > clock_timestamp()
                 FOR NO KEY UPDATE SKIP LOCKED;
             IF FOUND THEN
-                PERFORM @holdfast_commit@('', p_standby);
                 UPDATE @table@ AS t
                    SET expires_at = greatest(t.expires_at, clock_timestamp() + p_queues[i] * interval '1 microsecond'), notify_to = NULL
                  WHERE t.lock_name = p_names[i];
                 v_letter := 'r';
                 is_durable := true;
             ELSIF is_over AND @holdfast_renew_share@(p_names[i], p_owners[i], v_now + p_queues[i] * interval '1 microsecond', 0::bigint) THEN
-                PERFORM @holdfast_commit@('', p_standby);
                 v_letter := 'r';
                 is_durable := true;
             ELSE
@@ -770,7 +707,7 @@ END $holdfast$
 --
 -- Ends a hold or a place; with p_keep above zero nobody can take the name for so long. One that
 -- admits nobody waits for the disk only if it is durable.
-CREATE OR REPLACE FUNCTION @holdfast_release@(p_name text, p_owner text, p_keep bigint, p_commit text, p_durable boolean, p_standby boolean,
+CREATE OR REPLACE FUNCTION @holdfast_release@(p_name text, p_owner text, p_keep bigint, p_durable boolean,
     OUT ended boolean, OUT waiters boolean, OUT notify boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' SET enable_seqscan = off AS $holdfast$
 DECLARE
@@ -779,9 +716,6 @@ DECLARE
     is_shared  boolean := false; -- several hold the lock
     in_line    boolean := false; -- there may be others to admit
 BEGIN
-    IF p_commit <> '' THEN
-        PERFORM @holdfast_commit@(p_commit, false);
-    END IF;
     FOR attempt IN 1..2 LOOP
         UPDATE @table@ AS t
            SET holder_id = '', holder = NULL, metadata = '{}',
@@ -822,7 +756,7 @@ BEGIN
         END IF;
     END IF;
     IF in_line THEN
-        SELECT s.left_queue, s.admitted, s.waiters INTO v_settled FROM @holdfast_settle@(p_name, p_owner, p_standby) AS s;
+        SELECT s.left_queue, s.admitted, s.waiters INTO v_settled FROM @holdfast_settle@(p_name, p_owner) AS s;
         v_admitted := v_settled.admitted;
         waiters := v_settled.waiters;
         notify := v_admitted IS NOT NULL OR ended AND waiters;
@@ -834,16 +768,13 @@ BEGIN
 END $holdfast$
 --
 -- Ends whatever hold or keep a name has, and describes it.
-CREATE OR REPLACE FUNCTION @holdfast_break@(p_name text, p_commit text, p_standby boolean,
+CREATE OR REPLACE FUNCTION @holdfast_break@(p_name text,
     OUT ended boolean, OUT waiters boolean, OUT notify boolean, OUT held_token bigint, OUT held_by text, OUT held_since bigint, OUT held_until bigint,
     OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
 DECLARE
     v_settled record;
 BEGIN
-    IF p_commit <> '' THEN
-        PERFORM @holdfast_commit@(p_commit, false);
-    END IF;
     SELECT t.has_waiters, @record@
       INTO waiters, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
       FROM @table@ AS t
@@ -857,22 +788,19 @@ BEGIN
          WHERE t.lock_name = p_name;
     END IF;
     IF ended AND waiters THEN
-        SELECT s.admitted, s.waiters INTO v_settled FROM @holdfast_settle@(p_name, NULL::text, p_standby) AS s;
+        SELECT s.admitted, s.waiters INTO v_settled FROM @holdfast_settle@(p_name, NULL::text) AS s;
         waiters := v_settled.waiters;
         notify := v_settled.admitted IS NOT NULL OR waiters;
     END IF;
 END $holdfast$
 --
 -- Ends the shares of a lock, or the one that has p_token, and describes them.
-CREATE OR REPLACE FUNCTION @holdfast_break_shares@(p_name text, p_token bigint, p_commit text, p_standby boolean,
+CREATE OR REPLACE FUNCTION @holdfast_break_shares@(p_name text, p_token bigint,
     OUT token bigint, OUT holder text, OUT since bigint, OUT until bigint, OUT left_over bigint, OUT is_kept boolean, OUT metadata text,
     OUT lim bigint, OUT weight bigint)
 RETURNS SETOF record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
 BEGIN
-    IF p_commit <> '' THEN
-        PERFORM @holdfast_commit@(p_commit, false);
-    END IF;
     PERFORM FROM @table@ AS t
       WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp() FOR UPDATE;
     IF FOUND THEN
@@ -881,7 +809,7 @@ BEGIN
         UPDATE @table@ AS t
            SET expires_at = coalesce((SELECT s.expires_at FROM @shares@ AS s WHERE s.lock_name || '' = p_name ORDER BY s.expires_at DESC LIMIT 1), @past@)
          WHERE t.lock_name = p_name;
-        PERFORM @holdfast_settle@(p_name, NULL::text, p_standby);
+        PERFORM @holdfast_settle@(p_name, NULL::text);
     END IF;
 END $holdfast$
 --
@@ -953,7 +881,7 @@ BEGIN
         RAISE EXCEPTION 'the metadata of a lock is larger than 8 kB' USING ERRCODE = '22023';
     END IF;
     SELECT a.granted, a.notify INTO v_token, v_notify
-      FROM @holdfast_acquire@(p_lock_name, p_holder_id, NULL::text, (p_ttl_seconds * 1000000)::bigint, 0::bigint, 1::bigint, p_metadata, ''::text, false,
+      FROM @holdfast_acquire@(p_lock_name, p_holder_id, NULL::text, (p_ttl_seconds * 1000000)::bigint, 0::bigint, 1::bigint, p_metadata,
                               0::bigint, false, false, NULL::text, p_limit::bigint, p_weight::bigint) AS a;
     IF v_notify THEN
         PERFORM @holdfast_notify@(ARRAY[p_lock_name]);
@@ -1054,7 +982,7 @@ DECLARE
     v_notify boolean;
 BEGIN
     SELECT r.ended, r.notify INTO v_ended, v_notify
-      FROM @holdfast_release@(p_lock_name, p_holder_id, 0::bigint, ''::text, true, false) AS r;
+      FROM @holdfast_release@(p_lock_name, p_holder_id, 0::bigint, true) AS r;
     IF v_notify THEN
         PERFORM @holdfast_notify@(ARRAY[p_lock_name]);
     END IF;

@@ -20,7 +20,7 @@ import (
 // given in options, so that a misspelled one is detected here.
 var serverSettings = []string{
 	"application_name", "client_encoding", "datestyle", "options", "search_path", "timezone",
-	"statement_timeout", "lock_timeout", "idle_session_timeout",
+	"statement_timeout", "lock_timeout", "idle_session_timeout", "synchronous_commit",
 }
 
 // OpenPool makes a pool of connections from a URL, and from the environment of libpq for everything
