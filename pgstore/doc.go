@@ -18,13 +18,12 @@
 //	SELECT locks.extend_lock('name'::text, 'worker-7'::text, 30::integer)                               -- false: it is lost
 //	SELECT locks.release_lock('name'::text, 'worker-7'::text)                                           -- false: it was not one's own
 //
-//	SELECT locks.acquire_slot('name'::text, 'worker-7'::text, 30::double precision, '{}'::jsonb, 10::integer, 1::integer)
+//	SELECT locks.acquire_slot('name'::text, 'worker-7'::text, 30::double precision, '{}'::jsonb, 10::integer)
 //
-// The last takes a lock together with others, as Options.Limit and Weight do, and returns the token
-// or null; with a limit of -1 and a weight of 0 it is that of Options.Shared. extend_lock and
-// release_lock are the same for these. A holder of a share that calls acquire_lock, or acquire_slot
-// for a share of another kind or a greater weight, gets null or false, until it has released what it
-// has.
+// The last takes a lock together with others, as Options.Limit does, and returns the token or null;
+// with a limit of -1 it is that of Options.Shared. extend_lock and release_lock are the same for
+// these. A holder of a share that calls acquire_lock, or acquire_slot for a share of another kind,
+// gets null or false, until it has released what it has.
 //
 // Here the schema is "locks" (Options.Schema). Write the schema, and a cast on every argument, the
 // TTL too (a driver may send 30 as smallint, bigint, numeric or text): without them an overload

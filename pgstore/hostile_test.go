@@ -253,11 +253,11 @@ func TestHostileOwner(t *testing.T) {
 		"waiters": {"CREATE TABLE public.distributed_locks_waiters (lock_name text, owner text, place bigint, until timestamptz, holder text, metadata jsonb," +
 			" floor bigint, tokens bigint, notify_to text)",
 			"CREATE TRIGGER t BEFORE INSERT ON public.distributed_locks_waiters FOR EACH ROW EXECUTE FUNCTION public.spring()"},
-		"shares": {"CREATE TABLE public.distributed_locks_shares (lock_name text, owner text, lim bigint, weight bigint, token bigint, last_token bigint," +
+		"shares": {"CREATE TABLE public.distributed_locks_shares (lock_name text, owner text, lim bigint, token bigint, last_token bigint," +
 			" acquired_at timestamptz, expires_at timestamptz, is_kept boolean, holder text, metadata jsonb, notify_to text)",
 			"CREATE TRIGGER t BEFORE INSERT ON public.distributed_locks_shares FOR EACH ROW EXECUTE FUNCTION public.spring()"},
 		"function": {`CREATE FUNCTION public.holdfast_acquire(p_name text, p_owner text, p_holder text, p_ttl bigint, p_floor bigint, p_tokens bigint, p_metadata jsonb,
-			p_queue bigint, p_claim boolean, p_place boolean, p_notify_to text, p_limit bigint, p_weight bigint)
+			p_queue bigint, p_claim boolean, p_notify_to text, p_limit bigint)
 			RETURNS integer LANGUAGE sql AS 'SELECT 1'`},
 	} {
 		t.Run(what, func(t *testing.T) {

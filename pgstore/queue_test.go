@@ -195,7 +195,7 @@ func (h *historyStore) own(token, sign int64) int64 {
 func (h *historyStore) Acquire(req queuetest.Request) queuetest.Reply {
 	res, err := h.s.Acquire(h.t.Context(), driver.AcquireRequest{
 		Name: h.name, Owner: req.Owner, Holder: req.Owner, TTL: req.TTL, Queue: req.Queue, Claim: req.Claim, Tokens: req.Tokens,
-		Floor: h.own(req.Floor, -1), Limit: req.Limit, Weight: 0,
+		Floor: h.own(req.Floor, -1), Limit: req.Limit,
 	})
 	if errors.Is(err, driver.ErrInvalid) {
 		return queuetest.Reply{Invalid: true}
@@ -497,59 +497,6 @@ func TestRowFreedByHand(t *testing.T) {
 	grant(t, s, "name", time.Minute)
 }
 
-// NoPlace gets an Ask when the name may be free, and no turn.
-func TestNoPlace(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	log := noticesOf(t, s)
-	held := grant(t, s, "name", time.Hour)
-	req := pgtest.Request("name", time.Minute)
-	req.Queue, req.NoPlace = time.Minute, true
-	for range 2 {
-		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Queued || res.First {
-			t.Errorf("Acquire with NoPlace: %+v, %v, want it queued, and not first", res, err)
-		}
-	}
-	if rec, _, err := s.Lookup(t.Context(), "name"); err != nil || rec.Waiting != 0 {
-		t.Errorf("Lookup: %+v, %v, want none that waits", rec, err)
-	}
-	own := req
-	own.NoPlace = false
-	if res := claim(t, s, own); res.Granted || res.Queued {
-		t.Errorf("Claim by an owner without a place: %+v", res)
-	}
-	w := queueUp(t, s, "name", time.Minute)
-	release(t, s, held)
-	if a, b := log.next(t), log.next(t); a.Owner == b.Owner || a.Owner+b.Owner != req.Owner+w.Owner && a.Owner+b.Owner != w.Owner+req.Owner {
-		t.Errorf("the notices are %+v and %+v, want one for the place and one for the other", a, b)
-	}
-	release(t, s, w)
-	log.expect(t, req)
-	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
-		t.Errorf("Acquire of a free name: %+v, %v", res, err)
-	}
-	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Minute}); err != nil {
-		t.Error(err)
-	}
-	other := pgtest.Request("name", time.Minute)
-	other.Queue, other.NoPlace = time.Minute, true
-	if res, err := s.Acquire(t.Context(), other); err != nil || !res.Queued || !res.Held.Kept {
-		t.Errorf("Acquire of a kept name: %+v, %v", res, err)
-	}
-	if _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil {
-		t.Error(err)
-	}
-	log.expect(t, other)
-	if release(t, s, other) {
-		t.Error("Release of an owner without a place reports one")
-	}
-	var left int
-	query(t, s, "SELECT count(*) FROM @waiters@", nil, &left)
-	if left > 0 {
-		t.Errorf("%d waiters are left", left)
-	}
-}
-
 // After the connection that listens has ended, an Ask for all comes when there is another.
 func TestListenerEnds(t *testing.T) {
 	t.Parallel()
@@ -781,7 +728,7 @@ func TestTryLeavesCommitAlone(t *testing.T) {
 		go func() {
 			defer close(answered)
 			err := caller.QueryRow(t.Context(), s.expandSQL(`SELECT row_open FROM @holdfast_acquire@('name', 'other', NULL, 60000000, 0, 1, '{}',
-				0, false, false, NULL, 0, 0)`)).Scan(&rowOpen)
+				0, false, NULL, 0)`)).Scan(&rowOpen)
 			if err != nil {
 				t.Error(err)
 			}
@@ -816,7 +763,7 @@ func TestAdmissionIsDurable(t *testing.T) {
 	a := queueUp(t, s, "name", time.Hour)
 	queueUp(t, s, "name", time.Hour)
 	for _, call := range []string{
-		"SELECT FROM @holdfast_acquire@('name', 'other', NULL, 60000000, 0, 1, '{}', 60000000, false, true, 'x y', 0, 0)",
+		"SELECT FROM @holdfast_acquire@('name', 'other', NULL, 60000000, 0, 1, '{}', 60000000, false, 'x y', 0)",
 		"SELECT @holdfast_refresh@('{name}', '{another}', '{60000000}')",
 		"SELECT FROM @holdfast_release@('name', '" + a.Owner + "', 0, false)",
 	} {

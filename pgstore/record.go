@@ -16,7 +16,7 @@ type recordRow struct {
 	token, since, until, left *int64
 	holder, metadata          *string
 	kept                      *bool
-	limit, weight             *int64
+	limit                     *int64
 	waiting                   int     // set by Lookup and List
 	shares                    *string // set by Lookup and List if several can hold the lock
 }
@@ -41,7 +41,6 @@ func (r *recordRow) toRecord(name string) driver.Record {
 		Remaining: time.Duration(min(max(valueOrZero(r.left), 1), math.MaxInt64/1000)) * time.Microsecond,
 		Kept:      valueOrZero(r.kept),
 		Limit:     int(valueOrZero(r.limit)),
-		Weight:    int(valueOrZero(r.weight)),
 		Waiting:   r.waiting,
 		Metadata:  decodeMetadata(valueOrZero(r.metadata)),
 	}
@@ -66,7 +65,7 @@ func decodeShares(name, text string) []driver.Record {
 
 // shareColumns returns the destinations for a row of holdfast_shares.
 func (r *recordRow) shareColumns() []any {
-	return []any{&r.token, &r.holder, &r.since, &r.until, &r.left, &r.kept, &r.metadata, &r.limit, &r.weight}
+	return []any{&r.token, &r.holder, &r.since, &r.until, &r.left, &r.kept, &r.metadata, &r.limit}
 }
 
 func valueOrZero[T any](p *T) T {

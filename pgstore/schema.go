@@ -58,12 +58,12 @@ var signatures = map[string][]string{
 	"holdfast_settle":       {"text, text"},
 	"holdfast_notify":       {"text[]"},
 	"holdfast_waiting":      {"text"},
-	"holdfast_acquire":      {"text, text, text, bigint, bigint, bigint, jsonb, bigint, boolean, boolean, text, bigint, bigint"},
+	"holdfast_acquire":      {"text, text, text, bigint, bigint, bigint, jsonb, bigint, boolean, text, bigint"},
 	"holdfast_renew":        {"text[], text[], bigint[], bigint[]"},
 	"holdfast_refresh":      {"text[], text[], bigint[]"},
 	"holdfast_release":      {"text, text, bigint, boolean"},
 	"holdfast_break":        {"text"},
-	"holdfast_admits":       {"text, text, bigint, bigint, timestamptz"},
+	"holdfast_admits":       {"text, text, bigint, timestamptz"},
 	"holdfast_has_share":    {"text, text, bigint"},
 	"holdfast_renew_share":  {"text, text, timestamptz, bigint"},
 	"holdfast_shares":       {"text, bigint"},
@@ -72,7 +72,7 @@ var signatures = map[string][]string{
 	"sweep_locks":           {"", "interval, integer"},
 	"acquire_lock_token":    {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
 	"acquire_lock":          {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
-	"acquire_slot":          {"text, text, double precision, jsonb, integer, integer"},
+	"acquire_slot":          {"text, text, double precision, jsonb, integer"},
 	"extend_lock":           {"text, text", "text, text, integer", "text, text, double precision"},
 	"release_lock":          {"text, text"},
 }
@@ -155,16 +155,16 @@ type queries struct {
 func (s *Store) buildQueries() queries {
 	const held = "held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata"
 	return queries{
-		acquire: s.expandSQL("SELECT granted, tokens, is_new, row_open, queued, is_first, waiters, notify, held_limit, held_weight, coalesce(held_waiting, 0::bigint), " + held +
+		acquire: s.expandSQL("SELECT granted, tokens, is_new, row_open, queued, is_first, waiters, notify, held_limit, coalesce(held_waiting, 0::bigint), " + held +
 			" FROM @holdfast_acquire@($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint, $7::text::jsonb," +
-			" $8::bigint, $9::boolean, $10::boolean, $11::text, $12::bigint, $13::bigint)"),
+			" $8::bigint, $9::boolean, $10::text, $11::bigint)"),
 		renew:   s.expandSQL("SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text::bigint[])"),
 		refresh: s.expandSQL("SELECT @holdfast_refresh@($1::text::text[], $2::text::text[], $3::text::bigint[])"),
 		release: s.expandSQL("SELECT ended, waiters, notify" +
 			" FROM @holdfast_release@($1::text, $2::text, $3::bigint, $4::boolean)"),
 		breakName: s.expandSQL("SELECT ended, waiters, notify, " + held + " FROM (" + lockedHoldSQL + ") AS locked," +
 			" LATERAL @holdfast_break@(locked.name)"),
-		breakShares: s.expandSQL("SELECT token, holder, since, until, left_over, is_kept, metadata, lim, weight" +
+		breakShares: s.expandSQL("SELECT token, holder, since, until, left_over, is_kept, metadata, lim" +
 			" FROM @holdfast_break_shares@($1::text, $2::bigint)"),
 		lookup: s.expandSQL("SELECT " + waitingSQL + ", " + sharesSQL + ", @record@ FROM @table@ AS t" +
 			" WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()"),

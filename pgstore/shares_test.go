@@ -14,10 +14,10 @@ import (
 )
 
 // grantShare takes a lock that must tolerate it.
-func grantShare(t *testing.T, s *Store, name string, limit, weight int) driver.AcquireRequest {
+func grantShare(t *testing.T, s *Store, name string, limit int) driver.AcquireRequest {
 	t.Helper()
 	req := pgtest.Request(name, time.Minute)
-	req.Limit, req.Weight = limit, weight
+	req.Limit = limit
 	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
 		t.Fatalf("Acquire of %q with Limit %d: %+v, %v, want it granted", name, limit, res, err)
 	}
@@ -28,18 +28,18 @@ func grantShare(t *testing.T, s *Store, name string, limit, weight int) driver.A
 func TestSharesInSQL(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	slot := func(name, holder string, limit, weight int) (token int64) {
+	slot := func(name, holder string, limit int) (token int64) {
 		var got *int64
-		query(t, s, "SELECT @acquire_slot@($1, $2, 30, '{\"job\": \"import\"}', $3, $4)", []any{name, holder, limit, weight}, &got)
+		query(t, s, "SELECT @acquire_slot@($1, $2, 30, '{\"job\": \"import\"}', $3)", []any{name, holder, limit}, &got)
 		return valueOrZero(got)
 	}
 	ok := func(text string, args ...any) (done bool) {
 		query(t, s, "SELECT "+text, args, &done)
 		return done
 	}
-	reader := grantShare(t, s, "config", driver.Shared, 0)
-	token := slot("config", "python-1", -1, 0)
-	if token == 0 || slot("config", "python-1", -1, 0) != token || slot("config", "python-2", 0, 0) != 0 || ok("@acquire_lock@('config', 'python-2')") {
+	reader := grantShare(t, s, "config", driver.Shared)
+	token := slot("config", "python-1", -1)
+	if token == 0 || slot("config", "python-1", -1) != token || slot("config", "python-2", 0) != 0 || ok("@acquire_lock@('config', 'python-2')") {
 		t.Error("readers do not hold a lock together, or a writer beside them")
 	}
 	rec, held, err := s.Lookup(t.Context(), "config")
@@ -53,25 +53,25 @@ func TestSharesInSQL(t *testing.T) {
 	if !ok("@release_lock@('config', 'python-1')") || ok("@release_lock@('config', 'python-1')") || !ok("@acquire_lock@('config', 'python-2')") {
 		t.Error("a lock is not free after the last of its readers")
 	}
-	if slot("slots", "a", 3, 2) == 0 || slot("slots", "b", 3, 2) != 0 || slot("slots", "b", 3, 1) == 0 || slot("slots", "c", 3, 1) != 0 {
-		t.Error("weights do not add up to the limit")
+	if slot("slots", "a", 2) == 0 || slot("slots", "b", 1) != 0 || slot("slots", "b", 2) == 0 || slot("slots", "c", 2) != 0 {
+		t.Error("the limit is not that of the holders")
 	}
-	if slot("config", "python-3", -1, 0) != 0 || !ok("@release_lock@('config', 'python-2')") {
+	if slot("config", "python-3", -1) != 0 || !ok("@release_lock@('config', 'python-2')") {
 		t.Error("a reader beside a writer")
 	}
-	token = slot("config", "python-1", -1, 0)
+	token = slot("config", "python-1", -1)
 	for _, others := range []bool{false, true} {
 		if others {
-			slot("config", "python-2", -1, 0)
+			slot("config", "python-2", -1)
 		}
-		if ok("@acquire_lock@('config', 'python-1')") || slot("config", "python-1", 0, 0) != 0 || slot("config", "python-1", 5, 1) != 0 {
+		if ok("@acquire_lock@('config', 'python-1')") || slot("config", "python-1", 0) != 0 || slot("config", "python-1", 5) != 0 {
 			t.Errorf("beside others %v, a reader has what it has as a writer or a slot", others)
 		}
 	}
-	if slot("config", "python-1", -1, 0) != token || slot("slots", "b", 3, 2) != 0 || slot("slots", "b", -1, 0) != 0 || slot("slots", "a", 4, 1) == 0 {
+	if slot("config", "python-1", -1) != token || slot("slots", "b", -1) != 0 || slot("slots", "a", 4) == 0 {
 		t.Error("a share is not repeated under its own terms alone")
 	}
-	for _, bad := range []string{"'x', 'a', 30, '{}', -2, 0", "'x', 'a', 30, '{}', 2, 3", "'x', 'a', 30, '{}', 0, 1", "'x', 'a', 30, '{}', NULL, 0", "'x', 'a', 0, '{}', 2, 1"} {
+	for _, bad := range []string{"'x', 'a', 30, '{}', -2", "'x', 'a', 30, '{}', NULL", "'x', 'a', 0, '{}', 2"} {
 		if err := s.execQuery(t.Context(), s.expandSQL("SELECT @acquire_slot@("+bad+")")); err == nil {
 			t.Errorf("acquire_slot(%s) succeeds", bad)
 		}
@@ -83,7 +83,7 @@ func TestSharesInSQL(t *testing.T) {
 func TestRowTakenByHandAfterShares(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	reader := grantShare(t, s, "name", driver.Shared, 0)
+	reader := grantShare(t, s, "name", driver.Shared)
 	change(t, s, "UPDATE @table@ SET expires_at = clock_timestamp() WHERE lock_name = 'name'") // A clock that was set forward and back.
 	change(t, s, `UPDATE @table@ SET holder_id = 'by hand', acquired_at = clock_timestamp(), expires_at = clock_timestamp() + interval '1 minute'
 		WHERE lock_name = 'name' AND expires_at <= clock_timestamp()`)
@@ -97,7 +97,7 @@ func TestRowTakenByHandAfterShares(t *testing.T) {
 		t.Errorf("the lock is held by %+v", rec)
 	}
 	change(t, s, "UPDATE @table@ SET expires_at = clock_timestamp() WHERE lock_name = 'name'")
-	grantShare(t, s, "name", 1, 0)
+	grantShare(t, s, "name", 1)
 	if rec, _, err := s.Lookup(t.Context(), "name"); err != nil || rec.Limit != 1 || len(rec.Others) != 0 {
 		t.Errorf("Lookup: %+v, %v", rec, err)
 	}
@@ -110,7 +110,7 @@ func TestSharesThatAreOver(t *testing.T) {
 	s := open(t)
 	slot := func(holder string, ttl float64) (token int64) {
 		var got *int64
-		query(t, s, "SELECT @acquire_slot@('name'::text, $1::text, $2::double precision, '{}'::jsonb, 2, 1)", []any{holder, ttl}, &got)
+		query(t, s, "SELECT @acquire_slot@('name'::text, $1::text, $2::double precision, '{}'::jsonb, 2)", []any{holder, ttl}, &got)
 		return valueOrZero(got)
 	}
 	slot("stays", 60)
@@ -120,7 +120,7 @@ func TestSharesThatAreOver(t *testing.T) {
 		t.Errorf("a holder that returns is granted %d after %d", again, first)
 	}
 	change(t, s, "UPDATE @table@ SET expires_at = clock_timestamp() WHERE lock_name = 'name'")
-	grantShare(t, s, "name", 1, 0)
+	grantShare(t, s, "name", 1)
 	if rec, _, err := s.Lookup(t.Context(), "name"); err != nil || len(rec.Others) != 0 {
 		t.Errorf("Lookup: %+v, %v, want one hold", rec, err)
 	}
@@ -133,7 +133,7 @@ func TestSharesAfterACrash(t *testing.T) {
 	migrated(t, server.URL("postgres"), nil)
 	s := New(pgtest.OpenPool(t, server.URL("postgres")), nil)
 	defer s.Close()
-	a, b := grantShare(t, s, "name", 3, 2), grantShare(t, s, "name", 3, 0)
+	a, b := grantShare(t, s, "name", 3), grantShare(t, s, "name", 3)
 	server.Restart()
 	pgtest.Eventually(t, "the server is back", func() bool {
 		_, _, err := s.Lookup(t.Context(), "name")
@@ -163,7 +163,7 @@ func TestRenewOfSharesOfAnOpenRow(t *testing.T) {
 		t.Fatalf("Acquire with Queue: %+v, %v, want it queued", res, err)
 	}
 	release(t, s, writer)
-	reader := grantShare(t, s, "name", driver.Shared, 0)
+	reader := grantShare(t, s, "name", driver.Shared)
 	rec, _, err := s.Lookup(t.Context(), "name")
 	if err != nil || len(rec.Others) != 1 {
 		t.Fatalf("Lookup: %+v, %v, want two readers", rec, err)
@@ -228,11 +228,11 @@ func TestSharesBesideManyOthers(t *testing.T) {
 	s := open(t, "pool_max_conns=1", "synchronous_commit=off")
 	change(t, s, "VACUUM (ANALYZE) @shares@") // An empty table is planned for as one of a single page then.
 	for range 10 {
-		release(t, s, grantShare(t, s, "name", driver.Shared, 0))
+		release(t, s, grantShare(t, s, "name", driver.Shared))
 	}
 	const others = 2000
 	change(t, s, `SELECT count(a.granted) FROM generate_series(1, $1::integer) AS n, LATERAL @holdfast_acquire@('name'::text, 'other ' || n, ''::text,
-		50000000::bigint, 0::bigint, 1::bigint, '{}'::jsonb, 0::bigint, false, true, NULL::text, -1::bigint, 0::bigint) AS a`, others)
+		50000000::bigint, 0::bigint, 1::bigint, '{}'::jsonb, 0::bigint, false, NULL::text, -1::bigint) AS a`, others)
 	stats := func() (read, updates int) {
 		t.Helper()
 		change(t, s, "SELECT pg_stat_force_next_flush()")
@@ -246,7 +246,7 @@ func TestSharesBesideManyOthers(t *testing.T) {
 		what   string
 		change func()
 	}{
-		{"an acquisition", func() { last = grantShare(t, s, "name", driver.Shared, 0) }},
+		{"an acquisition", func() { last = grantShare(t, s, "name", driver.Shared) }},
 		{"a renewal", func() { renew(t, s, last) }},
 		{"a release", func() { release(t, s, last) }},
 	} {

@@ -17,13 +17,11 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	switch {
 	case req.Floor > driver.MaxToken:
 		return driver.AcquireResult{}, fmt.Errorf("%w: the floor is above the greatest token", driver.ErrInvalid)
-	case req.Weight < 0 || req.Weight > max(req.Limit, 0):
-		return driver.AcquireResult{}, fmt.Errorf("%w: the weight is not between 0 and the limit", driver.ErrInvalid)
 	case req.Claim && !s.guarantees.Fair:
 		return driver.AcquireResult{}, fmt.Errorf("%w: a queue needs a connection that listens", driver.ErrUnsupported)
 	}
 	queue := req.Queue
-	if !s.guarantees.Fair || s.cannotListen.Load() && (!req.Claim || req.NoPlace) {
+	if !s.guarantees.Fair || s.cannotListen.Load() && !req.Claim {
 		queue = 0
 	}
 	metadata, err := encodeMetadata(req.Metadata)
@@ -68,8 +66,8 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, queue t
 	var isNew, rowOpen, notify bool
 	row := recordRow{}
 	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, int64(max(1, min(req.Tokens, driver.MaxTokens))), metadata,
-		micros, req.Claim, !req.NoPlace, notifyTo, int64(max(req.Limit, driver.Shared)), int64(req.Weight)}
-	columns := row.columns(&res.Token, &tokens, &isNew, &rowOpen, &res.Queued, &res.First, &contended, &notify, &row.limit, &row.weight, &row.waiting)
+		micros, req.Claim, notifyTo, int64(max(req.Limit, driver.Shared))}
+	columns := row.columns(&res.Token, &tokens, &isNew, &rowOpen, &res.Queued, &res.First, &contended, &notify, &row.limit, &row.waiting)
 	if err := s.queryRow(ctx, s.queries.acquire, args, columns...); err != nil {
 		return driver.AcquireResult{}, false, err
 	}

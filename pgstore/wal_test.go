@@ -34,7 +34,7 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 	}
 	none := func(scanner) error { return nil }
 	for _, attempt := range []string{
-		"SELECT * FROM @holdfast_acquire@('name', 'other', '', 1000000, 0, 1, '{}', 0, false, true, NULL, 0, 0)",
+		"SELECT * FROM @holdfast_acquire@('name', 'other', '', 1000000, 0, 1, '{}', 0, false, NULL, 0)",
 		strings.NewReplacer("$1", "'name'", "$2", "'other'", "$3", "''", "$4", "1000000", "$5", "0", "$6", "'{}'", "$7", "0").Replace(acquireFreeSQL),
 		strings.NewReplacer("$1", "'name'", "$2", "'other'").Replace(selectHolderSQL),
 	} {
@@ -74,7 +74,7 @@ func TestSweep(t *testing.T) {
 	change(t, s, "UPDATE @table@ SET expires_at = now() - interval '2 hours' WHERE lock_name = 'expired'")
 	change(t, s, "UPDATE @table@ SET acquired_at = now() - interval '2 hours', granted_at = now() - interval '2 hours'")
 	change(t, s, "UPDATE @table@ SET has_waiters = true WHERE lock_name LIKE 'awaited%'")
-	change(t, s, "INSERT INTO @waiters@ (lock_name, owner, until, floor, tokens) VALUES ('awaited', 'x', now() + interval '1 minute', 0, 1), ('awaited before', 'x', now() - interval '2 hours', 0, 1)")
+	change(t, s, "INSERT INTO @waiters@ (lock_name, owner, place, until, floor, tokens, lim) VALUES ('awaited', 'x', 1, now() + interval '1 minute', 0, 1, 0), ('awaited before', 'x', 1, now() - interval '2 hours', 0, 1, 0)")
 	release(t, s, grant(t, s, "just now", time.Minute))
 	s.sweepRows()
 	left := map[string]bool{}

@@ -18,7 +18,6 @@ CREATE TABLE IF NOT EXISTS @shares@ (
     lock_name   varchar(255) COLLATE "C" NOT NULL,
     owner       varchar(255) NOT NULL,
     lim         bigint NOT NULL,
-    weight      bigint NOT NULL,
     token       bigint NOT NULL,
     last_token  bigint NOT NULL,
     acquired_at timestamptz NOT NULL,
@@ -37,20 +36,19 @@ CREATE INDEX IF NOT EXISTS @shares_index@ ON @shares@ ((lock_name::text || ''::t
 CREATE INDEX IF NOT EXISTS @shares_notify_index@ ON @shares@ (lock_name) WHERE notify_to IS NOT NULL
 --
 COMMENT ON TABLE @shares@ IS
-    'The holds of locks that several hold at once: shared ones, with lim -1, and limited ones, whose weights are at most lim together. They count while the row of the lock has no holder_id and an empty kept_by.'
+    'The holds of locks that several hold at once: shared ones, with lim -1, and limited ones, of which there are at most lim. They count while the row of the lock has no holder_id and an empty kept_by.'
 --
 CREATE UNLOGGED TABLE IF NOT EXISTS @waiters@ (
     lock_name varchar(255) COLLATE "C" NOT NULL,
     owner     varchar(255) NOT NULL,
-    place     bigint,
+    place     bigint NOT NULL,
     until     timestamptz NOT NULL,
     holder    varchar(255),
     metadata  jsonb,
     floor     bigint NOT NULL,
     tokens    bigint NOT NULL,
     notify_to varchar(255),
-    lim       bigint NOT NULL DEFAULT 0,
-    weight    bigint NOT NULL DEFAULT 0,
+    lim       bigint NOT NULL,
     PRIMARY KEY (lock_name, owner)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 --
@@ -58,7 +56,7 @@ COMMENT ON TABLE @waiters@ IS
     'Those that wait for locks, until a time unless they renew it. The lock passes to the lowest place of its name.'
 --
 COMMENT ON COLUMN @waiters@.place IS
-    'The order in the queue of the name; null: it is notified when the name may be free, and has no place.'
+    'The order in the queue of the name.'
 --
 CREATE INDEX IF NOT EXISTS @waiters_index@ ON @waiters@ (lock_name, place)
 --
@@ -73,10 +71,10 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path'::text, 'pg_catalog, pg_temp'::text, true);
     FOR v_table IN
         SELECT @waiters_literal@::regclass AS id, 'waiters' AS kind,
-               'lock_name owner place until holder metadata floor tokens notify_to lim weight' AS columns
+               'lock_name owner place until holder metadata floor tokens notify_to lim' AS columns
         UNION ALL
         SELECT @shares_literal@::regclass, 'shares',
-               'lock_name owner lim weight token last_token acquired_at expires_at is_kept holder metadata notify_to'
+               'lock_name owner lim token last_token acquired_at expires_at is_kept holder metadata notify_to'
     LOOP
         SELECT string_agg(a.attname, ' ' ORDER BY a.attnum) INTO v_columns
           FROM pg_attribute AS a WHERE a.attrelid = v_table.id AND a.attnum > 0 AND NOT a.attisdropped;
@@ -114,14 +112,13 @@ BEGIN
 END $holdfast$
 --
 -- Reports whether a lock that several hold admits a share of p_owner: nobody is in line, the owner
--- has none, and the weights leave room for it. The transaction has locked the row of the lock.
-CREATE OR REPLACE FUNCTION @holdfast_admits@(p_name text, p_owner text, p_limit bigint, p_weight bigint, p_now timestamptz) RETURNS boolean
+-- has none, and the limit leaves room for it. The transaction has locked the row of the lock.
+CREATE OR REPLACE FUNCTION @holdfast_admits@(p_name text, p_owner text, p_limit bigint, p_now timestamptz) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 BEGIN
-    RETURN NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place IS NOT NULL)
+    RETURN NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name)
        AND NOT EXISTS (SELECT FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner)
-       AND (p_limit < 0 OR p_limit >= greatest(p_weight, 1) +
-            (SELECT coalesce(sum(s.weight), 0) FROM @shares@ AS s WHERE s.lock_name = p_name AND s.expires_at > p_now));
+       AND (p_limit < 0 OR p_limit > (SELECT count(*) FROM @shares@ AS s WHERE s.lock_name = p_name AND s.lim > 0 AND s.expires_at > p_now));
 END $holdfast$
 --
 -- Settles the queue of a name whose row the transaction has locked: drops what is over and what
@@ -142,7 +139,7 @@ DECLARE
     v_first   record;
     v_tokens  record;
     v_place   bigint := 0;
-    v_weights bigint;           -- of all shares, once it is needed
+    v_slots   bigint;           -- that the shares with a limit take, once it is needed
     is_joined boolean := false; -- shares were admitted
 BEGIN
     left_queue := false;
@@ -156,7 +153,7 @@ BEGIN
     END IF;
     IF p_leaver <> '' THEN
         DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.owner = p_leaver
-        RETURNING w.place IS NOT NULL AND w.until > v_now INTO left_queue;
+        RETURNING w.until > v_now INTO left_queue;
         left_queue := coalesce(left_queue, false);
     END IF;
     DELETE FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.until <= v_now;
@@ -164,18 +161,17 @@ BEGIN
         free := NOT v_lock.held;
         shared := v_lock.held AND v_lock.shared;
         EXIT WHEN v_lock.held AND NOT v_lock.shared;
-        SELECT w.owner, w.place, w.holder, w.metadata, w.floor, w.tokens, w.until, w.notify_to, w.lim,
-               CASE WHEN w.lim > 0 THEN greatest(w.weight, 1) ELSE 0 END AS weight
+        SELECT w.owner, w.place, w.holder, w.metadata, w.floor, w.tokens, w.until, w.notify_to, w.lim
           INTO v_first
           FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place > v_place ORDER BY w.place LIMIT 1;
         EXIT WHEN NOT FOUND;
         v_place := v_first.place;
-        IF v_first.lim > 0 AND v_weights IS NULL THEN
-            SELECT coalesce(sum(s.weight), 0) INTO v_weights FROM @shares@ AS s WHERE s.lock_name = p_name;
+        IF v_first.lim > 0 AND v_slots IS NULL THEN
+            SELECT count(*) INTO v_slots FROM @shares@ AS s WHERE s.lock_name = p_name AND s.lim > 0;
         END IF;
         -- A thousand are admitted at once, and the next by the next request.
         IF cardinality(admitted) = 1000
-           OR v_lock.held AND (v_first.lim = 0 OR v_first.lim > 0 AND v_first.lim < v_first.weight + v_weights) THEN
+           OR v_lock.held AND (v_first.lim = 0 OR v_first.lim > 0 AND v_first.lim <= v_slots) THEN
             shared := false;
             EXIT;
         END IF;
@@ -186,8 +182,8 @@ BEGIN
         free := false;
         admitted := admitted || v_first.owner::text;
         IF v_first.lim <> 0 THEN
-            INSERT INTO @shares@ AS s (lock_name, owner, lim, weight, token, last_token, acquired_at, expires_at, holder, metadata, notify_to)
-            VALUES (p_name, v_first.owner, v_first.lim, v_first.weight, v_tokens.token, coalesce(v_tokens.last_token, v_tokens.token), v_now,
+            INSERT INTO @shares@ AS s (lock_name, owner, lim, token, last_token, acquired_at, expires_at, holder, metadata, notify_to)
+            VALUES (p_name, v_first.owner, v_first.lim, v_tokens.token, coalesce(v_tokens.last_token, v_tokens.token), v_now,
                     v_first.until, v_first.holder, v_first.metadata, v_first.notify_to);
             IF NOT v_lock.held THEN
                 v_lock.acquired_at := v_now;
@@ -197,7 +193,7 @@ BEGIN
             v_lock.shared := true;
             v_lock.token := v_tokens.token;
             v_lock.last_token := v_tokens.last_token;
-            v_weights := v_weights + v_first.weight;
+            v_slots := v_slots + CASE WHEN v_first.lim > 0 THEN 1 ELSE 0 END;
             is_joined := true;
             CONTINUE;
         END IF;
@@ -220,10 +216,9 @@ EXCEPTION WHEN insufficient_privilege OR undefined_table THEN
     SELECT t.expires_at <= clock_timestamp() INTO free FROM @table@ AS t WHERE t.lock_name = p_name;
 END $holdfast$
 --
--- Notifies those whose turn it may be, in these names: a holder that has waited, the first place if
--- nobody holds the lock, and those without a place. It comes in a transaction of its own, since a
--- commit that notifies holds up all others that do. A user without the right to read the places
--- notifies nobody.
+-- Notifies those whose turn it may be, in these names: a holder that has waited, and the first place
+-- if nobody holds the lock. It comes in a transaction of its own, since a commit that notifies holds
+-- up all others that do. A user without the right to read the places notifies nobody.
 CREATE OR REPLACE FUNCTION @holdfast_notify@(p_names text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 BEGIN
@@ -239,8 +234,8 @@ BEGIN
             UNION ALL
             SELECT w.notify_to FROM @waiters@ AS w
              WHERE w.lock_name = t.lock_name AND w.until > clock_timestamp()
-               AND (w.place IS NULL OR (t.holder_id = '' AND t.kept_by IS DISTINCT FROM '' OR t.expires_at <= clock_timestamp())
-                    AND w.place = (SELECT min(f.place) FROM @waiters@ AS f WHERE f.lock_name = t.lock_name AND f.until > clock_timestamp()))
+               AND (t.holder_id = '' AND t.kept_by IS DISTINCT FROM '' OR t.expires_at <= clock_timestamp())
+               AND w.place = (SELECT min(f.place) FROM @waiters@ AS f WHERE f.lock_name = t.lock_name AND f.until > clock_timestamp())
             ) AS n
       WHERE t.lock_name = ANY (p_names) AND n.notify_to IS NOT NULL;
 END $holdfast$
@@ -252,11 +247,11 @@ BEGIN
     IF pg_is_in_recovery() OR NOT has_table_privilege(@waiters_literal@, 'SELECT') THEN
         RETURN 0;
     END IF;
-    RETURN (SELECT count(w.place) FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.until > clock_timestamp());
+    RETURN (SELECT count(*) FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.until > clock_timestamp());
 END $holdfast$
 --
 -- One attempt to take a lock; with p_queue above zero one that waits for so long if it has to, in the
--- queue or, with p_place false, beside it; with p_claim one that takes nothing and recognizes what
+-- queue; with p_claim one that takes nothing and recognizes what
 -- p_owner has. One that is refused without p_queue writes nothing. Times are in microseconds. The
 -- clock is read after the row has been waited for, and while the statement runs: the beginning of a
 -- transaction may be long ago. A row that another transaction has locked is waited for @row_wait@, and
@@ -267,10 +262,10 @@ END $holdfast$
 --   notify   holdfast_notify is to be called
 CREATE OR REPLACE FUNCTION @holdfast_acquire@(
     p_name text, p_owner text, p_holder text, p_ttl bigint, p_floor bigint, p_tokens bigint, p_metadata jsonb,
-    p_queue bigint, p_claim boolean, p_place boolean, p_notify_to text, p_limit bigint, p_weight bigint,
+    p_queue bigint, p_claim boolean, p_notify_to text, p_limit bigint,
     OUT granted bigint, OUT tokens bigint, OUT is_new boolean, OUT row_open boolean, OUT queued boolean, OUT is_first boolean,
     OUT waiters boolean, OUT notify boolean, OUT held_token bigint, OUT held_by text, OUT held_since bigint,
-    OUT held_until bigint, OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text, OUT held_limit bigint, OUT held_weight bigint,
+    OUT held_until bigint, OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text, OUT held_limit bigint,
     OUT held_waiting bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' SET enable_seqscan = off AS $holdfast$
 DECLARE
@@ -282,7 +277,6 @@ DECLARE
     v_place   bigint;
     v_settled record;
     v_now     timestamptz;
-    has_entry boolean;
     is_taken  boolean;
     is_joined boolean; -- as one of several holders
     is_shared boolean; -- several may hold the lock
@@ -325,7 +319,7 @@ BEGIN
                     UPDATE @table@ AS t
                        SET has_waiters = true, expires_at = greatest(t.expires_at, v_now + v_ttl),
                            (token, last_token) = (SELECT k.token, k.last_token FROM @holdfast_tokens@(t.token, t.last_token, p_floor, p_tokens, v_now) AS k)
-                     WHERE t.lock_name = p_name AND t.expires_at > v_now AND @holdfast_admits@(p_name, p_owner, p_limit, p_weight, v_now)
+                     WHERE t.lock_name = p_name AND t.expires_at > v_now AND @holdfast_admits@(p_name, p_owner, p_limit, v_now)
                     RETURNING t.token, t.last_token INTO granted, v_last;
                     is_taken := FOUND;
                     is_joined := FOUND;
@@ -386,9 +380,8 @@ BEGIN
                     IF NOT is_joined AND NOT in_turn THEN
                         DELETE FROM @shares@ AS s WHERE s.lock_name = p_name; -- of a row that was deleted since
                     END IF;
-                    INSERT INTO @shares@ AS s (lock_name, owner, lim, weight, token, last_token, acquired_at, expires_at, holder, metadata)
-                    VALUES (p_name, p_owner, p_limit, CASE WHEN p_limit > 0 THEN greatest(p_weight, 1) ELSE 0 END, granted, coalesce(v_last, granted),
-                            v_now, v_now + v_ttl, p_holder, coalesce(p_metadata, '{}'));
+                    INSERT INTO @shares@ AS s (lock_name, owner, lim, token, last_token, acquired_at, expires_at, holder, metadata)
+                    VALUES (p_name, p_owner, p_limit, granted, coalesce(v_last, granted), v_now, v_now + v_ttl, p_holder, coalesce(p_metadata, '{}'));
                     waiters := true;
                 END IF;
                 tokens := greatest(v_last - granted, 0) + 1;
@@ -409,7 +402,7 @@ BEGIN
                 notify := notify OR coalesce(v_settled.admitted <> ARRAY[p_owner], false);
                 IF is_shared AND (p_claim OR EXISTS (
                         SELECT FROM @shares@ AS s
-                         WHERE s.lock_name = p_name AND s.owner = p_owner AND p_limit <> 0 AND sign(s.lim) = sign(p_limit) AND s.weight >= p_weight))
+                         WHERE s.lock_name = p_name AND s.owner = p_owner AND p_limit <> 0 AND sign(s.lim) = sign(p_limit)))
                     AND @holdfast_renew_share@(p_name, p_owner, clock_timestamp() + v_ttl, 0::bigint) THEN
                     -- A repetition, or the claim of a place that was admitted. Programs in other languages may
                     -- use an owner again, whose share is not the lock, and no share of another kind.
@@ -419,7 +412,7 @@ BEGIN
                     RETURN;
                 END IF;
                 CONTINUE WHEN v_settled.admitted IS NOT NULL AND p_owner = ANY (v_settled.admitted);
-                CONTINUE WHEN NOT p_claim AND (in_turn OR p_limit <> 0 AND v_settled.shared AND @holdfast_admits@(p_name, p_owner, p_limit, p_weight, clock_timestamp()));
+                CONTINUE WHEN NOT p_claim AND (in_turn OR p_limit <> 0 AND v_settled.shared AND @holdfast_admits@(p_name, p_owner, p_limit, clock_timestamp()));
             END IF;
             SELECT t.holder_id, t.kept_by, t.has_waiters, t.holder_id = '' AND coalesce(t.kept_by = '', false), @record@
               INTO v_owner, v_kept_by, waiters, is_shared, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
@@ -427,37 +420,31 @@ BEGIN
             CONTINUE WHEN v_owner = p_owner AND held_left > 0 OR held_left <= 0 AND NOT in_turn OR p_queue = 0 AND NOT p_claim AND NOT is_shared;
             granted := 0;
             IF is_shared AND held_left > 0 THEN
-                SELECT f.token, f.holder, f.since, f.until, f.left_over, f.is_kept, f.metadata, f.lim, f.weight
-                  INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata, held_limit, held_weight
+                SELECT f.token, f.holder, f.since, f.until, f.left_over, f.is_kept, f.metadata, f.lim
+                  INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata, held_limit
                   FROM @holdfast_shares@(p_name, 1::bigint) AS f;
                 v_kept_by := (SELECT s.owner FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner AND s.is_kept);
                 held_kept := coalesce(held_kept, false);
             END IF;
             SELECT w.place INTO v_place FROM @waiters@ AS w
              WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
-            has_entry := FOUND;
             queued := v_place IS NOT NULL;
-            IF p_queue > 0 AND NOT (p_claim AND p_place) AND NOT queued AND NOT ((held_kept OR is_shared) AND coalesce(v_kept_by = p_owner, false)) THEN
+            IF p_queue > 0 AND NOT p_claim AND NOT queued AND NOT ((held_kept OR is_shared) AND coalesce(v_kept_by = p_owner, false)) THEN
                 queued := true;
-                IF p_place THEN
-                    IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
-                        RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
-                    END IF;
-                    SELECT coalesce(max(w.place), 0) + 1 INTO v_place FROM @waiters@ AS w WHERE w.lock_name = p_name;
+                IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
+                    RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
                 END IF;
-                IF p_place OR NOT has_entry THEN
-                    INSERT INTO @waiters@ AS w (lock_name, owner, place, until, holder, metadata, floor, tokens, notify_to, lim, weight)
-                    VALUES (p_name, p_owner, v_place, clock_timestamp() + v_queue, p_holder, coalesce(p_metadata, '{}'), p_floor, p_tokens, p_notify_to,
-                            p_limit, p_weight)
-                    ON CONFLICT (lock_name, owner) DO UPDATE SET place = v_place, until = greatest(w.until, excluded.until), holder = p_holder, metadata = coalesce(p_metadata, '{}'),
-                        floor = p_floor, tokens = p_tokens, notify_to = p_notify_to, lim = p_limit, weight = p_weight;
-                    -- It is written even if it is true: a transaction with an older snapshot has to notice.
-                    UPDATE @table@ AS t SET has_waiters = true WHERE t.lock_name = p_name;
-                    waiters := true;
-                END IF;
+                SELECT coalesce(max(w.place), 0) + 1 INTO v_place FROM @waiters@ AS w WHERE w.lock_name = p_name;
+                INSERT INTO @waiters@ AS w (lock_name, owner, place, until, holder, metadata, floor, tokens, notify_to, lim)
+                VALUES (p_name, p_owner, v_place, clock_timestamp() + v_queue, p_holder, coalesce(p_metadata, '{}'), p_floor, p_tokens, p_notify_to, p_limit)
+                -- A place that is over.
+                ON CONFLICT (lock_name, owner) DO UPDATE SET place = v_place, until = excluded.until, holder = p_holder, metadata = coalesce(p_metadata, '{}'),
+                    floor = p_floor, tokens = p_tokens, notify_to = p_notify_to, lim = p_limit;
+                -- It is written even if it is true: a transaction with an older snapshot has to notice.
+                UPDATE @table@ AS t SET has_waiters = true WHERE t.lock_name = p_name;
+                waiters := true;
             END IF;
-            is_first := queued AND v_place IS NOT NULL
-                        AND NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place < v_place AND w.until > clock_timestamp());
+            is_first := queued AND NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place < v_place AND w.until > clock_timestamp());
             IF waiters THEN
                 held_waiting := @holdfast_waiting@(p_name);
             END IF;
@@ -513,7 +500,7 @@ END $holdfast$
 -- The oldest p_count shares of a lock, null: all, as a Record shows them, oldest first.
 CREATE OR REPLACE FUNCTION @holdfast_shares@(p_name text, p_count bigint,
     OUT token bigint, OUT holder text, OUT since bigint, OUT until bigint, OUT left_over bigint, OUT is_kept boolean, OUT metadata text,
-    OUT lim bigint, OUT weight bigint)
+    OUT lim bigint)
 RETURNS SETOF record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 BEGIN
@@ -521,7 +508,7 @@ BEGIN
     SELECT s.token, CASE WHEN s.is_kept THEN '' ELSE coalesce(s.holder, s.owner)::text END,
            (extract(epoch FROM s.acquired_at) * 1000000)::bigint, (extract(epoch FROM s.expires_at) * 1000000)::bigint,
            (extract(epoch FROM s.expires_at - clock_timestamp()) * 1000000)::bigint, s.is_kept,
-           CASE WHEN s.is_kept OR pg_column_size(s.metadata) > 8192 THEN '' ELSE coalesce(s.metadata::text, '') END, s.lim, s.weight
+           CASE WHEN s.is_kept OR pg_column_size(s.metadata) > 8192 THEN '' ELSE coalesce(s.metadata::text, '') END, s.lim
       FROM @shares@ AS s WHERE s.lock_name = p_name AND s.expires_at > clock_timestamp()
      ORDER BY s.token LIMIT p_count;
 END $holdfast$
@@ -529,7 +516,7 @@ END $holdfast$
 CREATE OR REPLACE FUNCTION @holdfast_shares_json@(p_name text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 BEGIN
-    RETURN (SELECT json_agg(json_build_array(f.token, f.holder, f.since, f.until, f.left_over, f.is_kept, f.metadata, f.lim, f.weight) ORDER BY f.token)
+    RETURN (SELECT json_agg(json_build_array(f.token, f.holder, f.since, f.until, f.left_over, f.is_kept, f.metadata, f.lim) ORDER BY f.token)
               FROM @holdfast_shares@(p_name, NULL::bigint) AS f);
 END $holdfast$
 --
@@ -653,7 +640,7 @@ BEGIN
             is_over := FOUND;
         END IF;
         PERFORM FROM @waiters@ AS w
-          WHERE w.lock_name = p_names[i] AND w.owner = p_owners[i] AND w.place IS NOT NULL AND w.until > clock_timestamp()
+          WHERE w.lock_name = p_names[i] AND w.owner = p_owners[i] AND w.until > clock_timestamp()
             FOR NO KEY UPDATE SKIP LOCKED;
         IF FOUND THEN
             UPDATE @waiters@ AS w SET until = greatest(w.until, clock_timestamp() + p_queues[i] * interval '1 microsecond')
@@ -661,7 +648,7 @@ BEGIN
             v_letter := 'q';
         ELSE
             PERFORM FROM @waiters@ AS w
-              WHERE w.lock_name = p_names[i] AND w.owner = p_owners[i] AND w.place IS NOT NULL AND w.until > clock_timestamp();
+              WHERE w.lock_name = p_names[i] AND w.owner = p_owners[i] AND w.until > clock_timestamp();
             IF FOUND THEN
                 v_letter := 'b'; -- It may be admitted by now.
             END IF;
@@ -797,7 +784,7 @@ END $holdfast$
 -- Ends the shares of a lock, or the one that has p_token, and describes them.
 CREATE OR REPLACE FUNCTION @holdfast_break_shares@(p_name text, p_token bigint,
     OUT token bigint, OUT holder text, OUT since bigint, OUT until bigint, OUT left_over bigint, OUT is_kept boolean, OUT metadata text,
-    OUT lim bigint, OUT weight bigint)
+    OUT lim bigint)
 RETURNS SETOF record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
 BEGIN
@@ -855,21 +842,21 @@ CREATE OR REPLACE FUNCTION @acquire_lock_token@(p_lock_name text, p_holder_id te
 RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 BEGIN
-    RETURN @acquire_slot@(p_lock_name, p_holder_id, p_ttl_seconds, p_metadata, 0, 0);
+    RETURN @acquire_slot@(p_lock_name, p_holder_id, p_ttl_seconds, p_metadata, 0);
 END $holdfast$
 --
 -- Takes a lock together with others, or extends one's own, and returns the fencing token as
--- acquire_lock_token does: with a limit of -1 as a reader, with one above zero as a holder of a share
--- of it. The weights of all shares are at most that much together.
-CREATE OR REPLACE FUNCTION @acquire_slot@(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb, p_limit integer, p_weight integer)
+-- acquire_lock_token does: with a limit of -1 as a reader, with one above zero as one of at most so
+-- many.
+CREATE OR REPLACE FUNCTION @acquire_slot@(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb, p_limit integer)
 RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 DECLARE
     v_token  bigint;
     v_notify boolean;
 BEGIN
-    IF p_limit IS NULL OR p_limit < -1 OR p_weight IS NULL OR p_weight < 0 OR p_weight > greatest(p_limit, 0) THEN
-        RAISE EXCEPTION 'the limit of a lock is -1 or more, and the weight at most the limit' USING ERRCODE = '22023';
+    IF p_limit IS NULL OR p_limit < -1 THEN
+        RAISE EXCEPTION 'the limit of a lock is -1 or more' USING ERRCODE = '22023';
     END IF;
     IF p_lock_name IS NULL OR p_lock_name = '' OR p_holder_id IS NULL OR p_holder_id = '' THEN
         RAISE EXCEPTION 'a lock needs a name and a holder id' USING ERRCODE = '22023';
@@ -882,7 +869,7 @@ BEGIN
     END IF;
     SELECT a.granted, a.notify INTO v_token, v_notify
       FROM @holdfast_acquire@(p_lock_name, p_holder_id, NULL::text, (p_ttl_seconds * 1000000)::bigint, 0::bigint, 1::bigint, p_metadata,
-                              0::bigint, false, false, NULL::text, p_limit::bigint, p_weight::bigint) AS a;
+                              0::bigint, false, NULL::text, p_limit::bigint) AS a;
     IF v_notify THEN
         PERFORM @holdfast_notify@(ARRAY[p_lock_name]);
     END IF;
