@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
-	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
 const (
@@ -138,9 +137,6 @@ func (s *Store) changeAlone(ctx context.Context, change *rowChange) {
 	}
 	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, change.metadata, min(req.Tokens, driver.MaxTokens)}
 	change.applied, change.err = s.queryOptional(ctx, s.queries.acquireFree, args, &change.token, &change.lastToken)
-	if pgclient.SQLState(change.err) == lockNotAvailable {
-		change.err = nil // The function detects whether it was the row.
-	}
 	change.decided = change.applied || change.err != nil
 }
 

@@ -48,10 +48,9 @@
 // on a name for which one always does, never: the command "holdfast run" waits in line for it.
 // release_lock passes the lock on to the first waiter.
 //
-// While a transaction that has called one of them, or has locked the row, is open, nobody else gets
-// the lock: attempts are refused as held by "a transaction that has the row open" (false by
-// acquire_lock), after a tenth of a second, or after a second if no session of the database is seen
-// to leave a transaction open: then the server is slow.
+// While a transaction that has called one of them, or has locked the row, is open, it is not known
+// who has the lock, and nobody else gets it: after a second, attempts fail with a
+// [driver.RetryError], and the functions with lock_not_available (55P03).
 //
 // The holder_id of a lock of package holdfast is its owner's secret, which is made anew for each
 // acquisition; the column holder is for people. A lock taken by acquire_lock has no holder apart
@@ -108,7 +107,7 @@
 // table or fsync off a crash forgets locks, too. Package doctor looks for settings of this kind.
 //
 // While a synchronous standby does not reply, an acquisition has the row of the name open until its
-// caller gives up. Other attempts are refused as held meanwhile, though nobody holds the lock.
+// caller gives up, and other attempts fail as beside any open transaction.
 //
 // A crash of the server within three times its wal_writer_delay after a release (0.6 s in all, by
 // default), or a failover to a standby that had not got it, may undo the release: the name is taken
@@ -123,14 +122,13 @@
 // then, by nobody.
 //
 // A transaction that stays open after it has locked the row of a lock holds up that lock, and no
-// other: attempts are refused as held, new waiters try four times a second, and renewals and
-// releases have no outcome until it has ended. A hold that cannot be renewed for so long is lost. A
-// transaction that stays open for long anywhere in the database keeps old versions of rows alive:
-// pages grow, and locks become slower, until it ends.
+// other: attempts fail after a second, waiting callers try again, and renewals and releases have no
+// outcome until it has ended. A hold that cannot be renewed for so long is lost. A transaction that
+// stays open for long anywhere in the database keeps old versions of rows alive: pages grow, and
+// locks become slower, until it ends.
 //
 // While the whole table is locked (VACUUM FULL, ALTER TABLE, REINDEX, Migrate), attempts fail with
-// a [driver.RetryError], or without a reply: waiting callers try again. The function acquire_lock
-// raises lock_not_available (55P03) then.
+// a [driver.RetryError], or without a reply: waiting callers try again.
 //
 // # Server set-up
 //

@@ -43,14 +43,9 @@ func boundedTime(column string) string {
 // pastExpiry is the expiry of a lock that is free: no step of the clock makes it held.
 const pastExpiry = `'1970-01-01 00:00:00+00'::timestamptz`
 
-// rowWait is how long an attempt waits for a row that another transaction has locked, which is
-// longer than a commit usually takes. It waits for slowRowWait more if no session has left such a
-// transaction open. releaseWait is how long a release waits.
-const (
-	rowWait     = "100ms"
-	slowRowWait = "900ms"
-	releaseWait = "1s"
-)
+// rowWait is how long a change waits for a row that another transaction has locked: longer than a
+// commit takes, and well below the default time of a request.
+const rowWait = "1s"
 
 // signatures are the types of the parameters of the functions that the migrations make, by name.
 var signatures = map[string][]string{
@@ -106,8 +101,6 @@ func (o *Options) placeholders() *strings.Replacer {
 		"@trusted@", pgclient.TrustedRoles,
 		"@tokens_lead@", strconv.FormatInt(driver.MaxTokensLead.Microseconds(), 10),
 		"@row_wait@", rowWait,
-		"@slow_row_wait@", slowRowWait,
-		"@release_wait@", releaseWait,
 	}
 	var ours []string
 	for _, name := range slices.Sorted(maps.Keys(signatures)) {
@@ -132,7 +125,7 @@ func (s *Store) expandSQL(text string) string { return s.placeholders.Replace(te
 const lockedHoldSQL = `SELECT t.lock_name::text AS name FROM @table@ AS t
  WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()
    AND ($2::bigint = 0::bigint OR t.holder_id::text = ''::text AND t.kept_by::text = ''::text OR $2::bigint = t.token AND t.granted_at = t.acquired_at)
-   AND pg_catalog.set_config('lock_timeout'::text, '@release_wait@'::text, true) <> ''::text
+   AND pg_catalog.set_config('lock_timeout'::text, '@row_wait@'::text, true) <> ''::text
    FOR UPDATE`
 
 // waitingSQL counts the places of a lock in the table t.
@@ -155,7 +148,7 @@ type queries struct {
 func (s *Store) buildQueries() queries {
 	const held = "held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata"
 	return queries{
-		acquire: s.expandSQL("SELECT granted, tokens, is_new, row_open, queued, is_first, waiters, notify, held_limit, coalesce(held_waiting, 0::bigint), " + held +
+		acquire: s.expandSQL("SELECT granted, tokens, is_new, queued, is_first, waiters, notify, held_limit, coalesce(held_waiting, 0::bigint), " + held +
 			" FROM @holdfast_acquire@($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint, $7::text::jsonb," +
 			" $8::bigint, $9::boolean, $10::text, $11::bigint)"),
 		renew:   s.expandSQL("SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text::bigint[])"),

@@ -45,7 +45,7 @@ func TestTableLock(t *testing.T) {
 	select {
 	case err := <-granted:
 		t.Errorf("Acquire came back while the table was locked: %v", err)
-	case <-time.After(2 * atOnce): // many attempts
+	case <-time.After(2 * time.Second): // many attempts
 		defer func() {
 			if err := <-granted; err != nil {
 				t.Errorf("Acquire: %v", err)

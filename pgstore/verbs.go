@@ -63,11 +63,11 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, queue t
 		micros, notifyTo = ceilMicros(queue), &address
 	}
 	var tokens int64
-	var isNew, rowOpen, notify bool
+	var isNew, notify bool
 	row := recordRow{}
 	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, int64(max(1, min(req.Tokens, driver.MaxTokens))), metadata,
 		micros, req.Claim, notifyTo, int64(max(req.Limit, driver.Shared))}
-	columns := row.columns(&res.Token, &tokens, &isNew, &rowOpen, &res.Queued, &res.First, &contended, &notify, &row.limit, &row.waiting)
+	columns := row.columns(&res.Token, &tokens, &isNew, &res.Queued, &res.First, &contended, &notify, &row.limit, &row.waiting)
 	if err := s.queryRow(ctx, s.queries.acquire, args, columns...); err != nil {
 		return driver.AcquireResult{}, false, err
 	}
@@ -85,16 +85,9 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, queue t
 		res.Tokens = int(tokens)
 	case valueOrZero(row.left) > 0:
 		res.Held = row.toRecord(req.Name)
-	case rowOpen:
-		res.Held = driver.Record{Name: req.Name, Holder: openRowHolder}
 	}
 	return res, contended, nil
 }
-
-// openRowHolder is shown as the holder of a name while another transaction has locked its row.
-// Until that transaction ends, the name cannot be acquired, and the result of the transaction is
-// unknown. A request that finds the row locked gets no place, and is sent again at intervals.
-const openRowHolder = "a transaction that has the row open"
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {

@@ -254,16 +254,13 @@ END $holdfast$
 -- queue; with p_claim one that takes nothing and recognizes what
 -- p_owner has. One that is refused without p_queue writes nothing. Times are in microseconds. The
 -- clock is read after the row has been waited for, and while the statement runs: the beginning of a
--- transaction may be long ago. A row that another transaction has locked is waited for @row_wait@, and
--- for @slow_row_wait@ more if no session has left a transaction open that has changed the table:
--- then many want the row, or the disk is slow to commit. Both are well below the default time of a
--- request. Then row_open is true, and the rest describes the row as it was committed.
+-- transaction may be long ago. A row that another transaction has locked is waited for @row_wait@.
 --   waiters  others wait for the lock, or may
 --   notify   holdfast_notify is to be called
 CREATE OR REPLACE FUNCTION @holdfast_acquire@(
     p_name text, p_owner text, p_holder text, p_ttl bigint, p_floor bigint, p_tokens bigint, p_metadata jsonb,
     p_queue bigint, p_claim boolean, p_notify_to text, p_limit bigint,
-    OUT granted bigint, OUT tokens bigint, OUT is_new boolean, OUT row_open boolean, OUT queued boolean, OUT is_first boolean,
+    OUT granted bigint, OUT tokens bigint, OUT is_new boolean, OUT queued boolean, OUT is_first boolean,
     OUT waiters boolean, OUT notify boolean, OUT held_token bigint, OUT held_by text, OUT held_since bigint,
     OUT held_until bigint, OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text, OUT held_limit bigint,
     OUT held_waiting bigint)
@@ -282,12 +279,9 @@ DECLARE
     is_shared boolean; -- several may hold the lock
     is_over   boolean;
     in_turn   boolean := false; -- the row is locked, and nobody is in line
-    waits     integer := 0;
-    v_found   boolean;
 BEGIN
     tokens := 1;
     is_new := false;
-    row_open := false;
     queued := false;
     is_first := false;
     waiters := false;
@@ -455,43 +449,6 @@ BEGIN
         EXCEPTION
             WHEN unique_violation THEN
                 in_turn := false; -- Another index of the table has found the row of another transaction first.
-            WHEN lock_not_available THEN
-                -- It may have been something else than the row, when the server is busy. A
-                -- row that another transaction is about to insert cannot be seen.
-                waits := waits + 1;
-                in_turn := false;
-                waiters := coalesce(waiters, false);
-                PERFORM FROM @table@ AS t WHERE t.lock_name = p_name FOR NO KEY UPDATE SKIP LOCKED;
-                IF NOT FOUND THEN
-                    SELECT @record@
-                      INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
-                      FROM @table@ AS t WHERE t.lock_name = p_name;
-                    v_found := FOUND;
-                    -- pg_locks is read only if there may be such a transaction: it holds up all
-                    -- sessions, and a crowd of waiters would read it all the time. Prepared
-                    -- transactions have no pid.
-                    IF waits = 1 AND NOT (CASE WHEN EXISTS (SELECT FROM pg_prepared_xacts)
-                            OR EXISTS (SELECT FROM pg_stat_activity AS a
-                                        WHERE a.datname = current_database() AND coalesce(a.backend_type, 'client backend') = 'client backend' -- null: of another role
-                                          AND coalesce(a.state, 'disabled') NOT IN ('active', 'idle'))
-                        THEN EXISTS (
-                            SELECT FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
-                             WHERE l.relation = @table_literal@::regclass AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-                               AND l.granted AND l.mode <> 'AccessShareLock' AND coalesce(a.state, 'disabled') NOT IN ('active', 'idle'))
-                        ELSE false END)
-                    THEN
-                        PERFORM set_config('lock_timeout', '@slow_row_wait@', true); -- One wait keeps its turn in a crowd.
-                        CONTINUE;
-                    END IF;
-                    IF p_claim AND (v_found OR waits > 1) THEN
-                        -- What became of the owner is not certain.
-                        RAISE EXCEPTION 'another transaction has locked the row' USING ERRCODE = 'lock_not_available';
-                    ELSIF v_found OR waits > 1 THEN
-                        granted := 0;
-                        row_open := true;
-                        RETURN;
-                    END IF;
-                END IF;
         END;
     END LOOP;
     RAISE EXCEPTION 'the lock changes hands too fast' USING ERRCODE = '40001';
@@ -696,7 +653,7 @@ END $holdfast$
 -- admits nobody waits for the disk only if it is durable.
 CREATE OR REPLACE FUNCTION @holdfast_release@(p_name text, p_owner text, p_keep bigint, p_durable boolean,
     OUT ended boolean, OUT waiters boolean, OUT notify boolean)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' SET enable_seqscan = off AS $holdfast$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' SET enable_seqscan = off AS $holdfast$
 DECLARE
     v_settled  record;
     v_admitted text[];
@@ -758,7 +715,7 @@ END $holdfast$
 CREATE OR REPLACE FUNCTION @holdfast_break@(p_name text,
     OUT ended boolean, OUT waiters boolean, OUT notify boolean, OUT held_token bigint, OUT held_by text, OUT held_since bigint, OUT held_until bigint,
     OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' AS $holdfast$
 DECLARE
     v_settled record;
 BEGIN
@@ -786,7 +743,7 @@ CREATE OR REPLACE FUNCTION @holdfast_break_shares@(p_name text, p_token bigint,
     OUT token bigint, OUT holder text, OUT since bigint, OUT until bigint, OUT left_over bigint, OUT is_kept boolean, OUT metadata text,
     OUT lim bigint)
 RETURNS SETOF record
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' AS $holdfast$
 BEGIN
     PERFORM FROM @table@ AS t
       WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp() FOR UPDATE;
@@ -933,7 +890,7 @@ END $holdfast$
 --
 -- Extends one's own lock. False: it is lost. It is never taken anew.
 CREATE OR REPLACE FUNCTION @extend_lock@(p_lock_name text, p_holder_id text, p_ttl_seconds double precision) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@release_wait@' AS $holdfast$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' AS $holdfast$
 BEGIN
     IF p_ttl_seconds IS NULL OR p_ttl_seconds NOT BETWEEN 0.01 AND 31536000 THEN
         RAISE EXCEPTION 'the TTL of a lock is 0.01 to 31536000 seconds' USING ERRCODE = '22023';
