@@ -135,11 +135,10 @@
 // [Store.Migrate] makes the table and the functions; [Migrations] returns its statements for other
 // tools. Users of the locks need USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on the
 // table and on those of the waiters and the shares, distributed_locks_waiters and
-// distributed_locks_shares. Migrate copies the rights to the table when it makes the others. A user
-// without them cannot wait, nor hold a lock together with others, and can do the rest. Do not make
-// an index on expires_at: updates would no longer stay within their pages. Migrate mends a table
-// that was made by hand, or has changed since, if that loses nothing. Otherwise it refuses the
-// table, with the statement that mends it.
+// distributed_locks_shares. A user without the rights to those two cannot wait, nor hold a lock
+// together with others, and can do the rest. Do not make an index on expires_at: updates would no
+// longer stay within their pages. Migrate refuses a table that is not as it makes it, and names the
+// difference. Tables that a development version has made are refused, too: make them anew.
 //
 // Give the locks a schema of their own, in which only its owner may create ([Options].Schema;
 // Migrate creates it). In the schema "public", the default, everybody may in databases made before

@@ -347,9 +347,9 @@ func TestMigrationRole(t *testing.T) {
 			t.Errorf("Migrate as superuser, %s: %v, want it to name the owner", why, err)
 		}
 	}
-	pgtest.Execute(t, url, "DELETE FROM locks.distributed_locks_migrations WHERE version = 3")
+	pgtest.Execute(t, url, "DELETE FROM locks.distributed_locks_migrations WHERE version = 1")
 	refused("with something to do")
-	pgtest.Execute(t, url, "INSERT INTO locks.distributed_locks_migrations VALUES (3)")
+	pgtest.Execute(t, url, "INSERT INTO locks.distributed_locks_migrations VALUES (1)")
 	pgtest.Execute(t, url, "REVOKE CREATE ON SCHEMA locks FROM migration_role")
 	if err := root.Migrate(t.Context()); err != nil {
 		t.Errorf("Migrate, when the migration role may no longer create: %v", err)

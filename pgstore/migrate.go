@@ -3,11 +3,9 @@ package pgstore
 import (
 	"context"
 	"crypto/sha256"
-	"embed"
+	_ "embed" // for the statements
 	"encoding/binary"
 	"fmt"
-	"path"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -16,16 +14,16 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-//go:embed migrations/*.sql
-var migrationFiles embed.FS
-
-// The checks at the begin or end of every step, since other users may have made objects before.
-// Migrate runs them even if there is no step to apply.
+// The set-up, and the checks before and after it, since other users may have made objects before.
+// Migrate runs them even if there is nothing to set up.
 var (
-	//go:embed checks/owners.sql
+	//go:embed sql/migration.sql
+	migrationText string
+
+	//go:embed sql/check_owners.sql
 	checkOwners string
 
-	//go:embed checks/table.sql
+	//go:embed sql/check_table.sql
 	checkTable string
 )
 
@@ -43,65 +41,42 @@ type Migration struct {
 }
 
 // Migrations returns all steps for a table, in order, for people and for other tools:
-// [Store.Migrate] applies them. A step that a later one replaces in full is left out. They record
-// in a table beside that of the locks (distributed_locks_migrations) that they have been applied.
+// [Store.Migrate] applies them. They record in a table beside that of the locks
+// (distributed_locks_migrations) that they have been applied.
 func Migrations(opts *Options) ([]Migration, error) {
 	s := newStore(nil, opts)
 	if err := s.options.setDefaults(); err != nil {
 		return nil, err
 	}
-	entries, err := migrationFiles.ReadDir("migrations")
-	if err != nil {
-		return nil, err
+	texts := []string{checkOwners}
+	texts = append(texts, strings.Split(strings.ReplaceAll(migrationText, "@check_table@", checkTable), "\n--\n")...)
+	texts = append(texts,
+		// Everybody may read it, so that users that may not migrate can see that they need not.
+		"CREATE TABLE IF NOT EXISTS @migrations@ (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())",
+		checkOwners,
+		"GRANT SELECT ON @migrations@ TO PUBLIC",
+		fmt.Sprintf("INSERT INTO @migrations@ (version) VALUES (%d) ON CONFLICT DO NOTHING", version))
+	for i, text := range texts {
+		texts[i] = s.expandSQL(strings.TrimSpace(text))
 	}
-	var all []Migration
-	for i, entry := range entries { // sorted by name
-		text, err := migrationFiles.ReadFile(path.Join("migrations", entry.Name()))
-		if err != nil {
-			return nil, err
-		}
-		number, name, _ := strings.Cut(strings.TrimSuffix(entry.Name(), ".sql"), "_")
-		version, err := strconv.Atoi(number)
-		if err != nil {
-			return nil, fmt.Errorf("migration %s: %w", entry.Name(), err)
-		}
-		m := Migration{Version: version, Name: name, Statements: []string{s.expandSQL(strings.TrimSpace(checkOwners))}}
-		for statement := range strings.SplitSeq(string(text), "\n--\n") {
-			m.Statements = append(m.Statements, s.expandSQL(strings.TrimSpace(statement)))
-		}
-		if i == len(entries)-1 {
-			m.Statements = append(m.Statements, s.expandSQL(strings.TrimSpace(checkTable)))
-		}
-		for _, text := range []string{
-			// Everybody may read it, so that users that may not migrate can see that they need not.
-			"CREATE TABLE IF NOT EXISTS @migrations@ (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())",
-			checkOwners,
-			"GRANT SELECT ON @migrations@ TO PUBLIC",
-			fmt.Sprintf("INSERT INTO @migrations@ (version) VALUES (%d) ON CONFLICT DO NOTHING", version),
-		} {
-			m.Statements = append(m.Statements, s.expandSQL(strings.TrimSpace(text)))
-		}
-		all = append(all, m)
-	}
-	return all, nil
+	return []Migration{{Version: version, Name: "locks", Statements: texts}}, nil
 }
 
-// Migrate sets up the table and the functions, or brings them up to date, in one transaction. Many
-// processes may call it at once, each time they start: if there is nothing to do it does nothing. A
-// table that was made by hand with the columns lock_name, holder_id, acquired_at, expires_at and
-// metadata is taken over with the locks in it; functions named acquire_lock and release_lock that
-// take the same arguments are replaced.
+// version is that of the table and its functions.
+const version = 1
+
+// Migrate sets up the table and the functions, in one transaction. Many processes may call it at
+// once, each time they start: if there is nothing to do it does nothing.
 //
-// Migrate checks such a table each time, column by column and index by index. It mends what would
-// keep the table from excluding if that loses nothing (a unique index on lock_name alone, types of
-// text, columns that may be null). Otherwise it refuses the table (a time without a zone, two rows
-// of one name, triggers, rules, row security, inheritance, constraints). The error names the
-// statement that mends it. Tables and functions must belong to the user, the owner of the schema or
-// of the database, or a superuser. Others are refused, since they could run code with the rights of
-// all users that lock: migrate as their owner. If there is nothing to do, those of a migration role
-// are accepted, provided that the schema is not one in which everybody may create, or that role was
-// granted CREATE by name. Package doctor names the users that may create in the schema,
-// and functions of others that have the names of this package's with other parameters.
+// Migrate compares the table with its own each time. It refuses one that is another (a column, a
+// type, a default, NOT NULL, a key or a constraint, triggers, rules, row security, inheritance): the
+// error names the difference. A table that a development version of this package has made is
+// refused, too, and has to be made anew. Tables and functions must belong to the user, the owner of
+// the schema or of the database, or a superuser. Others are refused, since they could run code with
+// the rights of all users that lock: migrate as their owner. If there is nothing to do, those of a
+// migration role are accepted, provided that the schema is not one in which everybody may create, or
+// that role was granted CREATE by name. Package doctor names the users that may create in the
+// schema, and functions of others that have the names of this package's with other parameters.
 //
 // The user must be allowed to create tables and functions in the schema, and the schema, if it does
 // not exist. Other users of the locks need not be.
@@ -143,7 +118,7 @@ func (s *Store) migrateErr(ctx context.Context, err error) error {
 	return driver.NotApplied(text)
 }
 
-// migrate applies the missing steps, in one process at a time.
+// migrate applies what is missing, in one process at a time.
 func (s *Store) migrate(ctx context.Context, tx conn, all []Migration) error {
 	run := func(text string, args ...any) error {
 		return tx.query(ctx, true, s.expandSQL(text), args, func(scanner) error { return nil })
@@ -154,8 +129,8 @@ func (s *Store) migrate(ctx context.Context, tx conn, all []Migration) error {
 	for _, text := range []string{
 		"SELECT pg_catalog.set_config('search_path'::text, 'pg_catalog, pg_temp'::text, true)",
 		fmt.Sprintf("SELECT pg_advisory_xact_lock('%d'::bigint)", s.migrationKey()),
-		// Before anything that belongs to other users is read. Each step that is applied checks
-		// again, and trusts fewer.
+		// Before anything that belongs to other users is read. The set-up checks again, and trusts
+		// fewer.
 		strings.TrimSpace(strings.ReplaceAll(checkOwners, "@settled@", "true")),
 		"SELECT pg_catalog.set_config('row_security'::text, 'off'::text, true)", // policies are functions, too
 	} {
@@ -181,20 +156,19 @@ func (s *Store) migrate(ctx context.Context, tx conn, all []Migration) error {
 			return err
 		}
 	}
-	for _, m := range all {
-		if m.Version <= applied {
-			continue
-		}
-		for _, statement := range m.Statements {
-			if err := run(statement); err != nil {
-				return fmt.Errorf("version %d: %w", m.Version, err)
-			}
+	switch {
+	case applied > version:
+		return fmt.Errorf("%w: the version %d of the table was made by a development version, or a later one; this one has version %d: "+
+			"drop the tables and their functions, or make others, by Options.Table or the parameter table of the URL", driver.ErrInvalid, applied, version)
+	case applied == version:
+		return run(strings.TrimSpace(checkTable))
+	}
+	for _, statement := range all[0].Statements {
+		if err := run(statement); err != nil {
+			return err
 		}
 	}
-	if applied < all[len(all)-1].Version {
-		return nil
-	}
-	return run(strings.TrimSpace(checkTable))
+	return nil
 }
 
 // migrationKey is the key of the advisory lock under which a table is migrated.

@@ -3,11 +3,13 @@
 package pgstore
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -36,43 +38,10 @@ func TestMigrateAtOnce(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 		var versions int
 		query(t, s, "SELECT count(*) FROM @migrations@", nil, &versions)
-		if versions != 2 {
-			t.Errorf("%d versions are noted, want 2", versions)
+		if versions != 1 {
+			t.Errorf("%d versions are noted, want 1", versions)
 		}
 	}
-}
-
-// A table that was made by hand is taken over with the locks in it, and so are
-// functions with the names of ours.
-func TestMigrateOldTable(t *testing.T) {
-	t.Parallel()
-	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "made by hand"})
-	t.Cleanup(func() { _ = s.Close() })
-	for _, text := range []string{
-		"DROP SCHEMA IF EXISTS @schema@ CASCADE", // of an earlier run (-count)
-		"CREATE SCHEMA @schema@",
-		`CREATE TABLE @table@ (lock_name varchar(255) PRIMARY KEY, holder_id varchar(255) NOT NULL,
-			acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL, metadata jsonb)`,
-		`CREATE FUNCTION @acquire_lock@(name varchar, holder varchar, ttl integer DEFAULT 30, m jsonb DEFAULT '{}') RETURNS integer LANGUAGE sql AS 'SELECT 1'`,
-		"INSERT INTO @table@ VALUES ('held', 'old', now(), now() + interval '1 hour', NULL), ('over', 'old', now(), now() - interval '1 hour', NULL)",
-	} {
-		change(t, s, text)
-	}
-	for range 2 {
-		if err := s.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if rec := refuse(t, s, "held"); rec.Holder != "old" || rec.Metadata != nil {
-		t.Errorf("a lock from before is shown as %+v", rec)
-	}
-	grant(t, s, "over", time.Minute)
-	var done bool
-	query(t, s, "SELECT @release_lock@('held', 'old')", nil, &done)
-	if !done {
-		t.Error("release_lock does not release a lock from before")
-	}
-	grant(t, s, "held", time.Minute)
 }
 
 // The printed statements make what Migrate makes.
@@ -106,4 +75,70 @@ func TestMigrationsPrinted(t *testing.T) {
 		t.Error("jobs_acquire_lock does not take a free lock")
 	}
 	refuse(t, s, "name")
+}
+
+// otherTables are tables that are not as Migrate makes them, with what the error says of them.
+var otherTables = []struct{ make, says string }{
+	{`CREATE TABLE @table@ (lock_name varchar(255) PRIMARY KEY, holder_id varchar(255) NOT NULL, acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL, metadata jsonb)`, `no column "granted_at timestamp with time zone`},
+	{`CREATE TABLE @waiters@ (lock_name text, place bigint, table_number integer)`, `no column "floor bigint not null`},
+	{`CREATE VIEW @table@ AS SELECT 1 AS lock_name`, "not an ordinary table"},
+}
+
+// changes are what others may do to a table, with what the error says of them.
+var changes = []struct{ make, says string }{
+	{"ALTER TABLE @table@ DROP CONSTRAINT distributed_locks_pkey", "PRIMARY KEY (lock_name)"},
+	{"ALTER TABLE @table@ DROP CONSTRAINT distributed_locks_pkey, ADD PRIMARY KEY (lock_name) DEFERRABLE", "PRIMARY KEY (lock_name)"},
+	{"ALTER TABLE @table@ DROP COLUMN token", "token bigint"},
+	{"ALTER TABLE @table@ ADD COLUMN host text", "host text"},
+	{"ALTER TABLE @table@ ALTER expires_at TYPE timestamp", "expires_at timestamp with time zone"},
+	{"ALTER TABLE @table@ ALTER holder_id TYPE varchar(50)", "holder_id"},
+	{`ALTER TABLE @table@ ALTER lock_name TYPE varchar(255) COLLATE "default"`, "lock_name"},
+	{"ALTER TABLE @table@ ALTER holder SET DEFAULT 'x'", "holder"},
+	{"ALTER TABLE @table@ ALTER holder_id DROP NOT NULL", "holder_id"},
+	{"ALTER TABLE @table@ ALTER kept_by SET NOT NULL", "kept_by"},
+	{"ALTER TABLE @shares@ DROP COLUMN lim", "lim bigint"},
+	{"ALTER TABLE @table@ ADD CONSTRAINT later CHECK (expires_at > acquired_at)", "constraint later"},
+	{"CREATE TABLE @schema@.jobs (lock varchar(255) CONSTRAINT of_lock REFERENCES @table@)", "constraint of_lock"},
+	{"CREATE UNIQUE INDEX folded ON @table@ (lower(lock_name))", "folded"},
+	{"CREATE TRIGGER ignored BEFORE UPDATE ON @table@ FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()", "trigger ignored"},
+	{"CREATE RULE ignored AS ON DELETE TO @table@ DO INSTEAD NOTHING", "rule ignored"},
+	{"ALTER TABLE @table@ ENABLE ROW LEVEL SECURITY", "row security"},
+	{"CREATE TABLE @schema@.child () INHERITS (@table@)", "inherit"},
+	{"INSERT INTO @migrations@ VALUES (3)", "development version"},
+}
+
+// Migrate refuses a table that is another than its own, or was changed, and names the difference.
+func TestHandMadeTables(t *testing.T) {
+	t.Parallel()
+	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "hand made"})
+	t.Cleanup(func() { _ = s.Close() })
+	refused := func(text, says string) {
+		t.Helper()
+		change(t, s, text)
+		if err := s.Migrate(t.Context()); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "Options.Table") {
+			t.Errorf("Migrate after %s: %v, want it refused, with %q", text, err, says)
+		}
+		change(t, s, "DROP SCHEMA @schema@ CASCADE")
+	}
+	change(t, s, "DROP SCHEMA IF EXISTS @schema@ CASCADE") // of an earlier run (-count)
+	for _, other := range otherTables {
+		change(t, s, "CREATE SCHEMA @schema@")
+		refused(other.make, other.says)
+	}
+	for _, c := range changes {
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		refused(c.make, c.says)
+	}
+}
+
+// A table whose key has gone since it was migrated grants no new name.
+func TestIndexGone(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "index_gone"))
+	change(t, s, "ALTER TABLE @table@ DROP CONSTRAINT distributed_locks_pkey")
+	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "holdfast migrate") {
+		t.Errorf("Acquire in a table without its key: %+v, %v, want an error", res, err)
+	}
 }

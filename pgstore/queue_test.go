@@ -579,52 +579,6 @@ func TestNoRightsToWaiters(t *testing.T) {
 	}
 }
 
-// The rights to the table are rights to its queues.
-func TestMigrateGrantsRights(t *testing.T) {
-	t.Parallel()
-	url := openDatabase(t, "granted_rights")
-	s := openAt(t, url)
-	pgtest.Execute(t, url, "DO $$ BEGIN CREATE ROLE granted_rights LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
-	for _, text := range []string{
-		"GRANT SELECT, INSERT, UPDATE, DELETE ON @table@ TO granted_rights", "DROP TABLE @waiters@", "DROP TABLE @migrations@",
-		"ALTER TABLE @table@ DROP COLUMN has_waiters, DROP COLUMN notify_to, ADD COLUMN awaited_until timestamptz",
-	} {
-		change(t, s, text)
-	}
-	held := func() (n int) {
-		query(t, s, "SELECT count(*) FROM @table@ WHERE expires_at > now()", nil, &n)
-		return n
-	}
-	change(t, s, "INSERT INTO @table@ (lock_name, holder_id, acquired_at, expires_at) VALUES ('live', 'x', now(), now() + interval '1 hour')")
-	if err := s.Migrate(t.Context()); err != nil { // of a table of version 2
-		t.Fatal(err)
-	}
-	if held() != 1 {
-		t.Error("the lock in the table is gone")
-	}
-	user := New(pgtest.OpenPool(t, strings.Replace(url, "postgres@", "granted_rights@", 1)), nil)
-	t.Cleanup(func() { _ = user.Close() })
-	w := queueUp(t, user, "live", time.Minute)
-	if _, _, err := user.Break(t.Context(), driver.BreakRequest{Name: "live"}); err != nil {
-		t.Error(err)
-	}
-	claimed(t, user, w)
-	pgtest.Execute(t, url, "DROP OWNED BY granted_rights")
-}
-
-// A table of another purpose is not taken for that of the waiters.
-func TestWaitersOfAnotherPurpose(t *testing.T) {
-	t.Parallel()
-	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "another purpose"})
-	t.Cleanup(func() { _ = s.Close() })
-	change(t, s, "DROP SCHEMA IF EXISTS @schema@ CASCADE")
-	change(t, s, "CREATE SCHEMA @schema@")
-	change(t, s, "CREATE TABLE @waiters@ (lock_name text, place bigint, table_number integer)")
-	if err := s.Migrate(t.Context()); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "Options.Table") {
-		t.Errorf("Migrate: %v, want it refused, and how to mend it", err)
-	}
-}
-
 // Through a pooler nobody can listen: waiters try at intervals.
 func TestQueueThroughPooler(t *testing.T) {
 	t.Parallel()

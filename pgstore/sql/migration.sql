@@ -1,18 +1,19 @@
--- The queue of each name, and all functions. A table of version 2 gets what it lacks. The queue is
--- unlogged: a place costs no write to the log, and after a crash of the server waiters ask anew.
-ALTER TABLE @table@
-    ADD COLUMN IF NOT EXISTS has_waiters boolean NOT NULL DEFAULT false,
-    ADD COLUMN IF NOT EXISTS notify_to varchar(255),
-    DROP COLUMN IF EXISTS awaited_until
---
-COMMENT ON COLUMN @table@.has_waiters IS
-    'There may be rows of this name in the tables of waiters and shares: a change of the lock has to look there.'
---
-COMMENT ON COLUMN @table@.notify_to IS
-    'The channel and the payload by which a holder that has waited is notified of its grant, until it has claimed it.'
---
-COMMENT ON COLUMN @table@.kept_by IS
-    'Whose release the name is kept after; empty: several hold the lock, as the table of shares shows.'
+-- The locks. Half-empty pages and no index on a time keep every update within its page (HOT); vacuum
+-- comes after a number of updates, not after a share of the rows.
+CREATE TABLE IF NOT EXISTS @table@ (
+    lock_name   varchar(255) COLLATE "C" PRIMARY KEY,
+    holder_id   varchar(255) NOT NULL,
+    acquired_at timestamptz NOT NULL,
+    expires_at  timestamptz NOT NULL,
+    metadata    jsonb,
+    token       bigint NOT NULL DEFAULT 0,
+    holder      varchar(255),
+    granted_at  timestamptz,
+    kept_by     varchar(255),
+    last_token  bigint,
+    has_waiters boolean NOT NULL DEFAULT false,
+    notify_to   varchar(255)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.5)
 --
 CREATE TABLE IF NOT EXISTS @shares@ (
     lock_name   varchar(255) COLLATE "C" NOT NULL,
@@ -29,15 +30,8 @@ CREATE TABLE IF NOT EXISTS @shares@ (
     PRIMARY KEY (lock_name, owner)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 --
--- The first and the last end of a name. Its key is an expression, so that no plan that was made for a
--- table of few rows finds the share of an owner by it, which would read all shares of the name.
-CREATE INDEX IF NOT EXISTS @shares_index@ ON @shares@ ((lock_name::text || ''::text), expires_at)
---
-CREATE INDEX IF NOT EXISTS @shares_notify_index@ ON @shares@ (lock_name) WHERE notify_to IS NOT NULL
---
-COMMENT ON TABLE @shares@ IS
-    'The holds of locks that several hold at once: shared ones, with lim -1, and limited ones, of which there are at most lim. They count while the row of the lock has no holder_id and an empty kept_by.'
---
+-- The queue of each name is unlogged: a place costs no write to the log, and after a crash of the
+-- server waiters ask anew.
 CREATE UNLOGGED TABLE IF NOT EXISTS @waiters@ (
     lock_name varchar(255) COLLATE "C" NOT NULL,
     owner     varchar(255) NOT NULL,
@@ -52,45 +46,48 @@ CREATE UNLOGGED TABLE IF NOT EXISTS @waiters@ (
     PRIMARY KEY (lock_name, owner)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 --
-COMMENT ON TABLE @waiters@ IS
-    'Those that wait for locks, until a time unless they renew it. The lock passes to the lowest place of its name.'
+@check_table@
 --
-COMMENT ON COLUMN @waiters@.place IS
-    'The order in the queue of the name.'
+-- The first and the last end of a name. Its key is an expression, so that no plan that was made for a
+-- table of few rows finds the share of an owner by it, which would read all shares of the name.
+CREATE INDEX IF NOT EXISTS @shares_index@ ON @shares@ ((lock_name::text || ''::text), expires_at)
+--
+CREATE INDEX IF NOT EXISTS @shares_notify_index@ ON @shares@ (lock_name) WHERE notify_to IS NOT NULL
 --
 CREATE INDEX IF NOT EXISTS @waiters_index@ ON @waiters@ (lock_name, place)
 --
--- Refuses tables of waiters and shares that are something else, and lets in those that may use the
--- locks.
-DO $holdfast$
-DECLARE
-    v_table   record;
-    v_columns text;
-    v_grant   record;
-BEGIN
-    PERFORM pg_catalog.set_config('search_path'::text, 'pg_catalog, pg_temp'::text, true);
-    FOR v_table IN
-        SELECT @waiters_literal@::regclass AS id, 'waiters' AS kind,
-               'lock_name owner place until holder metadata floor tokens notify_to lim' AS columns
-        UNION ALL
-        SELECT @shares_literal@::regclass, 'shares',
-               'lock_name owner lim token last_token acquired_at expires_at is_kept holder metadata notify_to'
-    LOOP
-        SELECT string_agg(a.attname, ' ' ORDER BY a.attnum) INTO v_columns
-          FROM pg_attribute AS a WHERE a.attrelid = v_table.id AND a.attnum > 0 AND NOT a.attisdropped;
-        IF v_columns <> v_table.columns THEN
-            RAISE EXCEPTION 'the table % is not one of %: to mend it, give Options.Table, or the parameter table of the URL, another name',
-                v_table.id, v_table.kind USING ERRCODE = 'HF004';
-        END IF;
-        FOR v_grant IN
-            SELECT a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(a.grantee::regrole::text) END AS grantee
-              FROM pg_class AS c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS a
-             WHERE c.oid = @table_literal@::regclass AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
-        LOOP
-            EXECUTE format('GRANT %s ON %s TO %s', v_grant.privilege_type, v_table.id, v_grant.grantee);
-        END LOOP;
-    END LOOP;
-END $holdfast$
+COMMENT ON TABLE @table@ IS
+    'Locks. A lock is held while expires_at is in the future; a row whose time is over is free, and is kept for its token.'
+--
+COMMENT ON COLUMN @table@.holder_id IS
+    'Who may extend and release the lock: the identity given to acquire_lock, or a secret of package holdfast. Empty: released, and only kept from others until expires_at.'
+--
+COMMENT ON COLUMN @table@.token IS
+    'The fencing token of the last grant; it rises with every grant of the name.'
+--
+COMMENT ON COLUMN @table@.holder IS
+    'Whom package holdfast shows as the holder; null: holder_id is shown.'
+--
+COMMENT ON COLUMN @table@.granted_at IS
+    'Equal to acquired_at if token and holder belong to the present hold: a program that writes the table itself does not set them.'
+--
+COMMENT ON COLUMN @table@.kept_by IS
+    'Whose release the name is kept after; empty: several hold the lock, as the table of shares shows.'
+--
+COMMENT ON COLUMN @table@.last_token IS
+    'The last token of a grant that had several; it means nothing if it is below token.'
+--
+COMMENT ON COLUMN @table@.has_waiters IS
+    'There may be rows of this name in the tables of waiters and shares: a change of the lock has to look there.'
+--
+COMMENT ON COLUMN @table@.notify_to IS
+    'The channel and the payload by which a holder that has waited is notified of its grant, until it has claimed it.'
+--
+COMMENT ON TABLE @shares@ IS
+    'The holds of locks that several hold at once: shared ones, with lim -1, and limited ones, of which there are at most lim. They count while the row of the lock has no holder_id and an empty kept_by.'
+--
+COMMENT ON TABLE @waiters@ IS
+    'Those that wait for locks, until a time unless they renew it. The lock passes to the lowest place of its name.'
 --
 -- The functions. Each has a search_path of its own, so that an operator or a
 -- function which somebody else has made in a schema of the caller's is never
@@ -287,169 +284,164 @@ BEGIN
     waiters := false;
     notify := false;
     FOR attempt IN 1..100 LOOP
-        BEGIN
-            is_taken := false;
-            is_joined := false;
-            IF NOT p_claim THEN
-                -- Free: take it.
+        is_taken := false;
+        is_joined := false;
+        IF NOT p_claim THEN
+            -- Free: take it.
+            UPDATE @table@ AS t
+               SET holder_id = CASE p_limit WHEN 0 THEN p_owner ELSE '' END, holder = CASE p_limit WHEN 0 THEN p_holder END,
+                   metadata = CASE p_limit WHEN 0 THEN coalesce(p_metadata, '{}') ELSE '{}' END,
+                   kept_by = CASE p_limit WHEN 0 THEN NULL ELSE '' END, notify_to = NULL, has_waiters = t.has_waiters OR p_limit <> 0,
+                   (acquired_at, granted_at, expires_at, token, last_token) =
+                   (SELECT c.now, c.now, c.now + v_ttl, k.token, k.last_token
+                      FROM (SELECT clock_timestamp() AS now) AS c, LATERAL @holdfast_tokens@(t.token, t.last_token, p_floor, p_tokens, c.now) AS k)
+             WHERE t.lock_name = p_name AND t.expires_at <= clock_timestamp() AND (NOT t.has_waiters OR in_turn)
+            RETURNING t.token, t.last_token, t.has_waiters, t.acquired_at INTO granted, v_last, waiters, v_now;
+            is_taken := FOUND;
+        END IF;
+        IF NOT p_claim AND NOT is_taken AND p_limit <> 0 THEN
+            -- Held by several: join them. The second statement sees what was committed before
+            -- the row was locked.
+            PERFORM FROM @table@ AS t
+              WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp() FOR NO KEY UPDATE;
+            IF FOUND THEN
+                v_now := clock_timestamp();
                 UPDATE @table@ AS t
-                   SET holder_id = CASE p_limit WHEN 0 THEN p_owner ELSE '' END, holder = CASE p_limit WHEN 0 THEN p_holder END,
-                       metadata = CASE p_limit WHEN 0 THEN coalesce(p_metadata, '{}') ELSE '{}' END,
-                       kept_by = CASE p_limit WHEN 0 THEN NULL ELSE '' END, notify_to = NULL, has_waiters = t.has_waiters OR p_limit <> 0,
-                       (acquired_at, granted_at, expires_at, token, last_token) =
-                       (SELECT c.now, c.now, c.now + v_ttl, k.token, k.last_token
-                          FROM (SELECT clock_timestamp() AS now) AS c, LATERAL @holdfast_tokens@(t.token, t.last_token, p_floor, p_tokens, c.now) AS k)
-                 WHERE t.lock_name = p_name AND t.expires_at <= clock_timestamp() AND (NOT t.has_waiters OR in_turn)
-                RETURNING t.token, t.last_token, t.has_waiters, t.acquired_at INTO granted, v_last, waiters, v_now;
+                   SET has_waiters = true, expires_at = greatest(t.expires_at, v_now + v_ttl),
+                       (token, last_token) = (SELECT k.token, k.last_token FROM @holdfast_tokens@(t.token, t.last_token, p_floor, p_tokens, v_now) AS k)
+                 WHERE t.lock_name = p_name AND t.expires_at > v_now AND @holdfast_admits@(p_name, p_owner, p_limit, v_now)
+                RETURNING t.token, t.last_token INTO granted, v_last;
                 is_taken := FOUND;
+                is_joined := FOUND;
             END IF;
-            IF NOT p_claim AND NOT is_taken AND p_limit <> 0 THEN
-                -- Held by several: join them. The second statement sees what was committed before
-                -- the row was locked.
-                PERFORM FROM @table@ AS t
-                  WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp() FOR NO KEY UPDATE;
-                IF FOUND THEN
-                    v_now := clock_timestamp();
-                    UPDATE @table@ AS t
-                       SET has_waiters = true, expires_at = greatest(t.expires_at, v_now + v_ttl),
-                           (token, last_token) = (SELECT k.token, k.last_token FROM @holdfast_tokens@(t.token, t.last_token, p_floor, p_tokens, v_now) AS k)
-                     WHERE t.lock_name = p_name AND t.expires_at > v_now AND @holdfast_admits@(p_name, p_owner, p_limit, v_now)
-                    RETURNING t.token, t.last_token INTO granted, v_last;
-                    is_taken := FOUND;
-                    is_joined := FOUND;
-                END IF;
-            END IF;
-            IF NOT is_taken THEN
-                SELECT t.holder_id, t.has_waiters, t.holder_id = '' AND coalesce(t.kept_by = '', false), @record@
-                  INTO v_owner, waiters, is_shared, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
-                  FROM @table@ AS t WHERE t.lock_name = p_name;
-                IF NOT FOUND THEN
-                    waiters := false;
-                    IF p_claim THEN
-                        granted := 0;
-                        RETURN;
-                    END IF;
-                    -- Never taken, or forgotten since.
-                    INSERT INTO @table@ AS t (lock_name, holder_id, holder, metadata, acquired_at, granted_at, expires_at, token, last_token, kept_by, has_waiters)
-                    SELECT p_name, CASE p_limit WHEN 0 THEN p_owner ELSE '' END, CASE p_limit WHEN 0 THEN p_holder END,
-                           CASE p_limit WHEN 0 THEN coalesce(p_metadata, '{}') ELSE '{}' END, c.now, c.now, c.now + v_ttl, k.token, k.last_token,
-                           CASE p_limit WHEN 0 THEN NULL ELSE '' END, p_limit <> 0
-                      FROM (SELECT clock_timestamp() AS now) AS c, LATERAL @holdfast_tokens@(-1::bigint, NULL::bigint, p_floor, p_tokens, c.now) AS k
-                    ON CONFLICT (lock_name) DO NOTHING
-                    RETURNING t.token, t.last_token, t.acquired_at INTO granted, v_last, v_now;
-                    CONTINUE WHEN NOT FOUND;
-                    is_taken := true;
-                    is_new := true;
-                ELSIF v_owner = p_owner AND held_left > 0 THEN
-                    -- A repetition. A hold that was written by hand has no token yet.
-                    UPDATE @table@ AS t
-                       SET expires_at = greatest(t.expires_at, clock_timestamp() + v_ttl), granted_at = t.acquired_at, notify_to = NULL,
-                           token = CASE WHEN t.granted_at = t.acquired_at THEN t.token
-                                   ELSE greatest(t.token + 1, t.last_token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p_floor) END
-                     WHERE t.lock_name = p_name AND t.holder_id = p_owner AND t.expires_at > clock_timestamp()
-                    RETURNING t.token, t.last_token, t.has_waiters INTO granted, v_last, waiters;
-                    CONTINUE WHEN NOT FOUND;
-                    tokens := greatest(v_last - granted, 0) + 1;
-                    RETURN;
-                ELSIF held_left > 0 AND p_queue = 0 AND NOT p_claim AND NOT is_shared THEN
+        END IF;
+        IF NOT is_taken THEN
+            SELECT t.holder_id, t.has_waiters, t.holder_id = '' AND coalesce(t.kept_by = '', false), @record@
+              INTO v_owner, waiters, is_shared, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
+              FROM @table@ AS t WHERE t.lock_name = p_name;
+            IF NOT FOUND THEN
+                waiters := false;
+                IF p_claim THEN
                     granted := 0;
-                    IF waiters AND has_table_privilege(@waiters_literal@, 'SELECT') THEN
-                        SELECT w.place INTO v_place FROM @waiters@ AS w
-                         WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
-                        queued := v_place IS NOT NULL;
-                        held_waiting := @holdfast_waiting@(p_name);
-                    END IF;
                     RETURN;
                 END IF;
-            END IF;
-            IF is_taken THEN
-                IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
-                    RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
-                ELSIF granted > 9007199254740992 THEN
-                    RAISE EXCEPTION 'the last token of the lock is above 2^53 - 1' USING ERRCODE = 'HF002';
-                ELSIF granted > 9007199254740991 THEN
-                    RAISE EXCEPTION 'the tokens of the lock are used up' USING ERRCODE = 'HF001';
-                END IF;
-                IF p_limit <> 0 THEN
-                    IF NOT is_joined AND NOT in_turn THEN
-                        DELETE FROM @shares@ AS s WHERE s.lock_name = p_name; -- of a row that was deleted since
-                    END IF;
-                    INSERT INTO @shares@ AS s (lock_name, owner, lim, token, last_token, acquired_at, expires_at, holder, metadata)
-                    VALUES (p_name, p_owner, p_limit, granted, coalesce(v_last, granted), v_now, v_now + v_ttl, p_holder, coalesce(p_metadata, '{}'));
-                    waiters := true;
-                END IF;
+                -- Never taken, or forgotten since.
+                INSERT INTO @table@ AS t (lock_name, holder_id, holder, metadata, acquired_at, granted_at, expires_at, token, last_token, kept_by, has_waiters)
+                SELECT p_name, CASE p_limit WHEN 0 THEN p_owner ELSE '' END, CASE p_limit WHEN 0 THEN p_holder END,
+                       CASE p_limit WHEN 0 THEN coalesce(p_metadata, '{}') ELSE '{}' END, c.now, c.now, c.now + v_ttl, k.token, k.last_token,
+                       CASE p_limit WHEN 0 THEN NULL ELSE '' END, p_limit <> 0
+                  FROM (SELECT clock_timestamp() AS now) AS c, LATERAL @holdfast_tokens@(-1::bigint, NULL::bigint, p_floor, p_tokens, c.now) AS k
+                ON CONFLICT (lock_name) DO NOTHING
+                RETURNING t.token, t.last_token, t.acquired_at INTO granted, v_last, v_now;
+                CONTINUE WHEN NOT FOUND;
+                is_taken := true;
+                is_new := true;
+            ELSIF v_owner = p_owner AND held_left > 0 THEN
+                -- A repetition. A hold that was written by hand has no token yet.
+                UPDATE @table@ AS t
+                   SET expires_at = greatest(t.expires_at, clock_timestamp() + v_ttl), granted_at = t.acquired_at, notify_to = NULL,
+                       token = CASE WHEN t.granted_at = t.acquired_at THEN t.token
+                               ELSE greatest(t.token + 1, t.last_token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p_floor) END
+                 WHERE t.lock_name = p_name AND t.holder_id = p_owner AND t.expires_at > clock_timestamp()
+                RETURNING t.token, t.last_token, t.has_waiters INTO granted, v_last, waiters;
+                CONTINUE WHEN NOT FOUND;
                 tokens := greatest(v_last - granted, 0) + 1;
                 RETURN;
-            END IF;
-            -- Each statement after the row is locked sees what was committed before.
-            PERFORM FROM @table@ AS t WHERE t.lock_name = p_name FOR NO KEY UPDATE;
-            CONTINUE WHEN NOT FOUND;
-            IF p_queue > 0 THEN
-                UPDATE @waiters@ AS w SET until = greatest(w.until, clock_timestamp() + v_queue)
-                 WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
-            END IF;
-            SELECT t.expires_at <= clock_timestamp(), t.holder_id = '' AND coalesce(t.kept_by = '', false)
-              INTO is_over, is_shared FROM @table@ AS t WHERE t.lock_name = p_name;
-            IF is_over OR is_shared THEN
-                SELECT s.free, s.shared, s.admitted INTO v_settled FROM @holdfast_settle@(p_name, NULL::text) AS s;
-                in_turn := v_settled.free;
-                notify := notify OR coalesce(v_settled.admitted <> ARRAY[p_owner], false);
-                IF is_shared AND (p_claim OR EXISTS (
-                        SELECT FROM @shares@ AS s
-                         WHERE s.lock_name = p_name AND s.owner = p_owner AND p_limit <> 0 AND sign(s.lim) = sign(p_limit)))
-                    AND @holdfast_renew_share@(p_name, p_owner, clock_timestamp() + v_ttl, 0::bigint) THEN
-                    -- A repetition, or the claim of a place that was admitted. Programs in other languages may
-                    -- use an owner again, whose share is not the lock, and no share of another kind.
-                    SELECT s.token, greatest(s.last_token - s.token, 0) + 1 INTO granted, tokens
-                      FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner;
-                    waiters := true;
-                    RETURN;
+            ELSIF held_left > 0 AND p_queue = 0 AND NOT p_claim AND NOT is_shared THEN
+                granted := 0;
+                IF waiters AND has_table_privilege(@waiters_literal@, 'SELECT') THEN
+                    SELECT w.place INTO v_place FROM @waiters@ AS w
+                     WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
+                    queued := v_place IS NOT NULL;
+                    held_waiting := @holdfast_waiting@(p_name);
                 END IF;
-                CONTINUE WHEN v_settled.admitted IS NOT NULL AND p_owner = ANY (v_settled.admitted);
-                CONTINUE WHEN NOT p_claim AND (in_turn OR p_limit <> 0 AND v_settled.shared AND @holdfast_admits@(p_name, p_owner, p_limit, clock_timestamp()));
+                RETURN;
             END IF;
-            SELECT t.holder_id, t.kept_by, t.has_waiters, t.holder_id = '' AND coalesce(t.kept_by = '', false), @record@
-              INTO v_owner, v_kept_by, waiters, is_shared, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
-              FROM @table@ AS t WHERE t.lock_name = p_name;
-            CONTINUE WHEN v_owner = p_owner AND held_left > 0 OR held_left <= 0 AND NOT in_turn OR p_queue = 0 AND NOT p_claim AND NOT is_shared;
-            granted := 0;
-            IF is_shared AND held_left > 0 THEN
-                SELECT f.token, f.holder, f.since, f.until, f.left_over, f.is_kept, f.metadata, f.lim
-                  INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata, held_limit
-                  FROM @holdfast_shares@(p_name, 1::bigint) AS f;
-                v_kept_by := (SELECT s.owner FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner AND s.is_kept);
-                held_kept := coalesce(held_kept, false);
+        END IF;
+        IF is_taken THEN
+            IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
+                RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
+            ELSIF granted > 9007199254740992 THEN
+                RAISE EXCEPTION 'the last token of the lock is above 2^53 - 1' USING ERRCODE = 'HF002';
+            ELSIF granted > 9007199254740991 THEN
+                RAISE EXCEPTION 'the tokens of the lock are used up' USING ERRCODE = 'HF001';
             END IF;
-            SELECT w.place INTO v_place FROM @waiters@ AS w
-             WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
-            queued := v_place IS NOT NULL;
-            IF p_queue > 0 AND NOT p_claim AND NOT queued AND NOT ((held_kept OR is_shared) AND coalesce(v_kept_by = p_owner, false)) THEN
-                queued := true;
-                IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
-                    RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
+            IF p_limit <> 0 THEN
+                IF NOT is_joined AND NOT in_turn THEN
+                    DELETE FROM @shares@ AS s WHERE s.lock_name = p_name; -- of a row that was deleted since
                 END IF;
-                SELECT coalesce(max(w.place), 0) + 1 INTO v_place FROM @waiters@ AS w WHERE w.lock_name = p_name;
-                INSERT INTO @waiters@ AS w (lock_name, owner, place, until, holder, metadata, floor, tokens, notify_to, lim)
-                VALUES (p_name, p_owner, v_place, clock_timestamp() + v_queue, p_holder, coalesce(p_metadata, '{}'), p_floor, p_tokens, p_notify_to, p_limit)
-                -- A place that is over.
-                ON CONFLICT (lock_name, owner) DO UPDATE SET place = v_place, until = excluded.until, holder = p_holder, metadata = coalesce(p_metadata, '{}'),
-                    floor = p_floor, tokens = p_tokens, notify_to = p_notify_to, lim = p_limit;
-                -- It is written even if it is true: a transaction with an older snapshot has to notice.
-                UPDATE @table@ AS t SET has_waiters = true WHERE t.lock_name = p_name;
+                INSERT INTO @shares@ AS s (lock_name, owner, lim, token, last_token, acquired_at, expires_at, holder, metadata)
+                VALUES (p_name, p_owner, p_limit, granted, coalesce(v_last, granted), v_now, v_now + v_ttl, p_holder, coalesce(p_metadata, '{}'));
                 waiters := true;
             END IF;
-            is_first := queued AND NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place < v_place AND w.until > clock_timestamp());
-            IF waiters THEN
-                held_waiting := @holdfast_waiting@(p_name);
-            END IF;
-            IF NOT notify THEN
-                PERFORM set_config('synchronous_commit', 'off', true); -- A crash forgets the queue.
-            END IF;
+            tokens := greatest(v_last - granted, 0) + 1;
             RETURN;
-        EXCEPTION
-            WHEN unique_violation THEN
-                in_turn := false; -- Another index of the table has found the row of another transaction first.
-        END;
+        END IF;
+        -- Each statement after the row is locked sees what was committed before.
+        PERFORM FROM @table@ AS t WHERE t.lock_name = p_name FOR NO KEY UPDATE;
+        CONTINUE WHEN NOT FOUND;
+        IF p_queue > 0 THEN
+            UPDATE @waiters@ AS w SET until = greatest(w.until, clock_timestamp() + v_queue)
+             WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
+        END IF;
+        SELECT t.expires_at <= clock_timestamp(), t.holder_id = '' AND coalesce(t.kept_by = '', false)
+          INTO is_over, is_shared FROM @table@ AS t WHERE t.lock_name = p_name;
+        IF is_over OR is_shared THEN
+            SELECT s.free, s.shared, s.admitted INTO v_settled FROM @holdfast_settle@(p_name, NULL::text) AS s;
+            in_turn := v_settled.free;
+            notify := notify OR coalesce(v_settled.admitted <> ARRAY[p_owner], false);
+            IF is_shared AND (p_claim OR EXISTS (
+                    SELECT FROM @shares@ AS s
+                     WHERE s.lock_name = p_name AND s.owner = p_owner AND p_limit <> 0 AND sign(s.lim) = sign(p_limit)))
+                AND @holdfast_renew_share@(p_name, p_owner, clock_timestamp() + v_ttl, 0::bigint) THEN
+                -- A repetition, or the claim of a place that was admitted. Programs in other languages may
+                -- use an owner again, whose share is not the lock, and no share of another kind.
+                SELECT s.token, greatest(s.last_token - s.token, 0) + 1 INTO granted, tokens
+                  FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner;
+                waiters := true;
+                RETURN;
+            END IF;
+            CONTINUE WHEN v_settled.admitted IS NOT NULL AND p_owner = ANY (v_settled.admitted);
+            CONTINUE WHEN NOT p_claim AND (in_turn OR p_limit <> 0 AND v_settled.shared AND @holdfast_admits@(p_name, p_owner, p_limit, clock_timestamp()));
+        END IF;
+        SELECT t.holder_id, t.kept_by, t.has_waiters, t.holder_id = '' AND coalesce(t.kept_by = '', false), @record@
+          INTO v_owner, v_kept_by, waiters, is_shared, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
+          FROM @table@ AS t WHERE t.lock_name = p_name;
+        CONTINUE WHEN v_owner = p_owner AND held_left > 0 OR held_left <= 0 AND NOT in_turn OR p_queue = 0 AND NOT p_claim AND NOT is_shared;
+        granted := 0;
+        IF is_shared AND held_left > 0 THEN
+            SELECT f.token, f.holder, f.since, f.until, f.left_over, f.is_kept, f.metadata, f.lim
+              INTO held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata, held_limit
+              FROM @holdfast_shares@(p_name, 1::bigint) AS f;
+            v_kept_by := (SELECT s.owner FROM @shares@ AS s WHERE s.lock_name = p_name AND s.owner = p_owner AND s.is_kept);
+            held_kept := coalesce(held_kept, false);
+        END IF;
+        SELECT w.place INTO v_place FROM @waiters@ AS w
+         WHERE w.lock_name = p_name AND w.owner = p_owner AND w.until > clock_timestamp();
+        queued := v_place IS NOT NULL;
+        IF p_queue > 0 AND NOT p_claim AND NOT queued AND NOT ((held_kept OR is_shared) AND coalesce(v_kept_by = p_owner, false)) THEN
+            queued := true;
+            IF p_floor > extract(epoch FROM clock_timestamp()) * 1000000 + 86400000000 THEN
+                RAISE EXCEPTION 'the floor of the token is too far above the clock' USING ERRCODE = 'HF005';
+            END IF;
+            SELECT coalesce(max(w.place), 0) + 1 INTO v_place FROM @waiters@ AS w WHERE w.lock_name = p_name;
+            INSERT INTO @waiters@ AS w (lock_name, owner, place, until, holder, metadata, floor, tokens, notify_to, lim)
+            VALUES (p_name, p_owner, v_place, clock_timestamp() + v_queue, p_holder, coalesce(p_metadata, '{}'), p_floor, p_tokens, p_notify_to, p_limit)
+            -- A place that is over.
+            ON CONFLICT (lock_name, owner) DO UPDATE SET place = v_place, until = excluded.until, holder = p_holder, metadata = coalesce(p_metadata, '{}'),
+                floor = p_floor, tokens = p_tokens, notify_to = p_notify_to, lim = p_limit;
+            -- It is written even if it is true: a transaction with an older snapshot has to notice.
+            UPDATE @table@ AS t SET has_waiters = true WHERE t.lock_name = p_name;
+            waiters := true;
+        END IF;
+        is_first := queued AND NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = p_name AND w.place < v_place AND w.until > clock_timestamp());
+        IF waiters THEN
+            held_waiting := @holdfast_waiting@(p_name);
+        END IF;
+        IF NOT notify THEN
+            PERFORM set_config('synchronous_commit', 'off', true); -- A crash forgets the queue.
+        END IF;
+        RETURN;
     END LOOP;
     RAISE EXCEPTION 'the lock changes hands too fast' USING ERRCODE = '40001';
 END $holdfast$
