@@ -4,6 +4,8 @@ package pgstore
 
 import (
 	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"net"
 	"net/url"
@@ -254,12 +256,18 @@ func TestMisuse(t *testing.T) {
 	for what, s := range map[string]*Store{
 		"no pool":              New(nil, nil),
 		"no database/sql pool": NewDB(nil, nil),
+		"another driver":       NewDB(sql.OpenDB(nothingConnector{}), nil),
 		"long table":           New(pool, &Options{Table: strings.Repeat("t", maxTable+1)}),
 		"NUL":                  New(pool, &Options{Schema: "a\x00"}),
 	} {
 		t.Run(what, func(t *testing.T) { fails(t, s, driver.ErrInvalid, "", verbs...) })
 	}
 }
+
+// A nothingConnector is of another driver than pgx.
+type nothingConnector struct{ sqldriver.Connector }
+
+func (nothingConnector) Driver() sqldriver.Driver { return nil }
 
 func TestURL(t *testing.T) {
 	t.Parallel()

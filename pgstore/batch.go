@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,14 +174,13 @@ func (s *Store) changeTogether(ctx context.Context, releases, acquires []*rowCha
 		if len(releases) == 0 {
 			return c.query(ctx, unprepared, s.queries.acquireBatch, acquireArrays(acquires), acquire)
 		}
-		conn, err := c.rawConn()
-		if err != nil || conn == nil || unprepared {
-			return driver.NotApplied(cmp.Or(err, errNoPipeline))
+		if unprepared {
+			return driver.NotApplied(errNoPipeline)
 		}
 		var statements pgx.Batch
 		statements.Queue(s.queries.releaseBatch, append(releaseArrays(releases), false)...).Query(eachRow(release))
 		statements.Queue(s.queries.acquireBatch, acquireArrays(acquires)...).Query(eachRow(acquire))
-		return conn.SendBatch(ctx, &statements).Close()
+		return c.rawConn().SendBatch(ctx, &statements).Close()
 	})
 }
 

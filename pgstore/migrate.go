@@ -89,7 +89,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	for try := 0; ; try++ {
-		err := s.pool.transact(ctx, func(tx conn) error { return s.migrate(ctx, tx, all) })
+		err := transact(ctx, s.pool, func(tx conn) error { return s.migrate(ctx, tx, all) })
 		if err == nil {
 			return nil
 		}

@@ -17,12 +17,6 @@ type pool interface {
 	// acquireConn waits for a connection.
 	acquireConn(ctx context.Context) (conn, error)
 
-	// transact runs f in a transaction of its own, READ COMMITTED. f does not release the conn.
-	transact(ctx context.Context, f func(conn) error) error
-
-	// canListen reports whether listenConfig works.
-	canListen() bool
-
 	// listenConfig returns the configuration for a connection outside the pool.
 	listenConfig(ctx context.Context) (*pgx.ConnConfig, error)
 
@@ -35,11 +29,23 @@ type conn interface {
 	// scan. With unprepared set, the statement is sent without being prepared.
 	query(ctx context.Context, unprepared bool, text string, args []any, row func(scan scanner) error) error
 
-	// rawConn returns the connection of pgx, or nil if the client library is another.
-	rawConn() (*pgx.Conn, error)
+	// rawConn returns the connection of pgx.
+	rawConn() *pgx.Conn
 
 	// releaseConn gives the connection back to the pool.
 	releaseConn()
+}
+
+// transact runs f in a transaction of its own, READ COMMITTED. f does not release the conn.
+func transact(ctx context.Context, p pool, f func(conn) error) error {
+	c, err := p.acquireConn(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.releaseConn()
+	return pgx.BeginTxFunc(ctx, c.rawConn(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return f(pgxConn{tx.Conn(), tx, nil})
+	})
 }
 
 // A scanner reads the columns of a row.
@@ -94,14 +100,6 @@ func (p pgxPool) disconnect(c *pgx.Conn) {
 	closeConn(c)
 }
 
-func (p pgxPool) transact(ctx context.Context, f func(conn) error) error {
-	return pgx.BeginTxFunc(ctx, p.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return f(pgxConn{tx.Conn(), tx, nil})
-	})
-}
-
-func (p pgxPool) canListen() bool { return true }
-
 func (p pgxPool) listenConfig(ctx context.Context) (*pgx.ConnConfig, error) {
 	return pgclient.ConnConfig(ctx, p.Pool)
 }
@@ -119,7 +117,7 @@ type pgxConn struct {
 
 func (c pgxConn) releaseConn() { c.release() }
 
-func (c pgxConn) rawConn() (*pgx.Conn, error) { return c.conn, nil }
+func (c pgxConn) rawConn() *pgx.Conn { return c.conn }
 
 func (c pgxConn) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
 	rows, err := c.queryer.Query(ctx, text, withMode(unprepared, args)...)

@@ -102,9 +102,7 @@ func (s *Store) tryPrepared(
 // acquireFree acquires a name that is free and in the table, on its own or in a batch.
 func (s *Store) acquireFree(ctx context.Context, req *driver.AcquireRequest, metadata string) (res driver.AcquireResult, decided bool, err error) {
 	change := &rowChange{name: req.Name, owner: req.Owner, acquire: req, metadata: metadata}
-	if !s.pool.canListen() {
-		s.changeAlone(ctx, change) // Statements of another client library cannot be sent together.
-	} else if err := s.makeChange(ctx, change); err != nil {
+	if err := s.makeChange(ctx, change); err != nil {
 		return res, true, err
 	}
 	if !change.decided || change.err != nil {

@@ -3,8 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,19 +49,9 @@ func (s *Store) queryOnConn(ctx context.Context, run func(ctx context.Context, c
 	return s.queryUntilDone(ctx, run)
 }
 
-// WithConn calls f with a connection of the store's pool, for statements of the caller. It returns
-// an error that matches [driver.ErrUnsupported] if the pool is not one of pgx.
+// WithConn calls f with a connection of the store's pool, for statements of the caller.
 func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
-	return s.queryOnConn(ctx, func(_ context.Context, c conn, _ bool) error {
-		raw, err := c.rawConn()
-		if err == nil && raw == nil {
-			err = fmt.Errorf("%w: the pool is not one of pgx", driver.ErrUnsupported)
-		}
-		if err != nil {
-			return err
-		}
-		return f(raw)
-	})
+	return s.queryOnConn(ctx, func(_ context.Context, c conn, _ bool) error { return f(c.rawConn()) })
 }
 
 // Table returns the name of the table, quoted for SQL.
@@ -85,64 +73,8 @@ func (s *Store) queryUntilDone(ctx context.Context, run func(ctx context.Context
 	}
 }
 
-// queryOnce makes one try on a connection of the pool. A driver of package database/sql other than
-// pgx may ignore its context: the try is made in a goroutine of its own then, and is left there if it
-// goes on for longer than graceTime after the end of ctx.
+// queryOnce makes one try on a connection of the pool.
 func (s *Store) queryOnce(ctx context.Context, unprepared bool, run func(context.Context, conn, bool) error) error {
-	if s.pool.canListen() {
-		return s.queryConn(ctx, unprepared, run)
-	}
-	var guard guardedConn
-	answered := make(chan error, 1)
-	go func() {
-		answered <- s.queryConn(ctx, unprepared, func(ctx context.Context, c conn, unprepared bool) error {
-			guard.mu.Lock()
-			guard.conn, guard.started = c, sync.OnceFunc(guard.mu.Unlock)
-			defer guard.started()
-			if guard.left {
-				return ctx.Err()
-			}
-			return run(ctx, &guard, unprepared)
-		})
-	}()
-	select {
-	case err := <-answered:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-answered:
-		return err
-	case <-time.After(graceTime + graceTime/4):
-		guard.mu.Lock()
-		defer guard.mu.Unlock()
-		guard.left = true
-		return ctx.Err()
-	}
-}
-
-// A guardedConn is the conn of a try that may be left. The variables of the caller are written
-// before the first statement is sent and for each row, and never after the try was left.
-type guardedConn struct {
-	conn
-	mu      sync.Mutex
-	left    bool
-	started func() // unlocks mu when the first statement is sent
-}
-
-func (c *guardedConn) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
-	c.started()
-	return c.conn.query(ctx, unprepared, text, args, func(scan scanner) error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.left {
-			return context.DeadlineExceeded
-		}
-		return row(scan)
-	})
-}
-
-func (s *Store) queryConn(ctx context.Context, unprepared bool, run func(context.Context, conn, bool) error) error {
 	c, err := s.acquireConn(ctx)
 	if err != nil {
 		return driver.NotApplied(err)

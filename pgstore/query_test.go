@@ -4,9 +4,7 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,8 +24,7 @@ type undoing struct {
 
 func (p *undoing) acquireConn(context.Context) (conn, error) { return p, nil }
 func (p *undoing) releaseConn()                              {}
-func (p *undoing) rawConn() (*pgx.Conn, error)               { return nil, nil }
-func (p *undoing) canListen() bool                           { return false }
+func (p *undoing) rawConn() *pgx.Conn                        { return nil }
 
 func (p *undoing) query(_ context.Context, _ bool, _ string, _ []any, row func(scanner) error) error {
 	p.sent++
@@ -67,37 +64,4 @@ func TestUndoneRowsAreForgotten(t *testing.T) {
 	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || err == nil {
 		t.Errorf("Acquire: %+v, %v, want no grant", res, err)
 	}
-}
-
-// A silentPool is a pool of a client library that ignores the context of a statement.
-type silentPool struct {
-	undoing
-	release chan struct{}
-}
-
-func (p *silentPool) acquireConn(context.Context) (conn, error) { return p, nil }
-
-func (p *silentPool) query(_ context.Context, _ bool, _ string, _ []any, row func(scanner) error) error {
-	<-p.release
-	return row(func(columns ...any) error { return nil })
-}
-
-// A statement whose client library ignores its context is left, and its late rows are not used.
-func TestStatementThatIgnoresItsContextIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &silentPool{release: make(chan struct{})}
-		s := newStore(p, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began := time.Now()
-		if _, _, err := s.Lookup(ctx, "name"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lookup: %v", err)
-		}
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("Lookup returned after %v, want at most a second after its deadline", took)
-		}
-		close(p.release)
-		synctest.Wait()
-		s.stop()
-	})
 }

@@ -46,13 +46,9 @@ func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, c
 	}
 	durable := keep > 0 // Others rely later on the name being kept.
 	args := []any{req.Name, req.Owner, keep, durable}
-	err := s.queryOnConn(ctx, func(ctx context.Context, c conn, unprepared bool) error {
-		if contended && !unprepared && s.pool.canListen() {
-			conn, err := c.rawConn()
-			if err != nil {
-				return driver.NotApplied(err)
-			}
-			notified, err = s.releaseAndNotify(ctx, conn, req.Name, args, &ended, &hasWaiters, &notify)
+	err := s.queryOnConn(ctx, func(ctx context.Context, c conn, unprepared bool) (err error) {
+		if contended && !unprepared {
+			notified, err = s.releaseAndNotify(ctx, c.rawConn(), req.Name, args, &ended, &hasWaiters, &notify)
 			return err
 		}
 		return c.query(ctx, unprepared, s.queries.release, args, func(scan scanner) error { return scan(&ended, &hasWaiters, &notify) })

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
@@ -79,17 +80,19 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	return newStore(pgxPool{pool}, opts)
 }
 
-// NewDB returns a store that uses a pool of package database/sql, as [New] does. The driver should
-// be pgx (package stdlib): with another one it is as with [Options].NoListen, and a call to a
-// server that hangs is left in a goroutine of its own until that driver lets it go, however short
-// its context. Bound the pool with SetMaxOpenConns: without that, concurrent calls take all the
-// connections that the server has. While other work uses up the pool, locks are not renewed: give
-// them a pool of their own.
+// NewDB returns a store that uses a pool of package database/sql, as [New] does. The driver must be
+// pgx (package stdlib). Bound the pool with SetMaxOpenConns: without that, concurrent calls take all
+// the connections that the server has. While other work uses up the pool, locks are not renewed:
+// give them a pool of their own.
 func NewDB(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		return newStore(nil, opts)
 	}
-	return newStore(sqlPool{db}, opts)
+	s := newStore(sqlPool{db}, opts)
+	if _, ok := db.Driver().(*stdlib.Driver); !ok && s.configErr == nil {
+		s.configErr = fmt.Errorf("%w: the driver of database/sql is not that of pgx (package stdlib)", driver.ErrInvalid)
+	}
+	return s
 }
 
 func newStore(pool pool, opts *Options) *Store {
@@ -136,7 +139,7 @@ func (s *Store) buildGuarantees() driver.Guarantees {
 		HolderCrash: driver.RecoveryTTL,
 		Restart:     driver.FateKept,
 		Failover:    driver.FateForgotten, // Replication is asynchronous.
-		Fair:        !s.options.NoListen && s.pool != nil && s.pool.canListen(),
+		Fair:        !s.options.NoListen,
 		Shared:      true,
 		Limited:     true,
 		Detached:    true,
