@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -134,41 +133,6 @@ func TestRenewBesideLockedRow(t *testing.T) {
 	if got := renew(t, s, b); got[0] != driver.Renewed {
 		t.Errorf("Renew of a row that was locked: %v", got)
 	}
-}
-
-func TestTooManyConnections(t *testing.T) {
-	t.Parallel()
-	server := servers.StartPostgres(t, "max_connections=5", "superuser_reserved_connections=0", "max_wal_senders=0", "autovacuum=off")
-	migrated(t, server.URL("postgres"), nil)
-	pool := pgtest.OpenPool(t, server.URL("postgres"), "pool_max_conns=9")
-	for {
-		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			break
-		}
-		t.Cleanup(conn.Release)
-	}
-	s := New(pgtest.OpenPool(t, server.URL("postgres")), nil)
-	t.Cleanup(func() { _ = s.Close() })
-	fails(t, s, driver.ErrNotApplied, "no connection left", verbs...)
-}
-
-// A pool that others have used up is not a lock that is held: the error says
-// that nothing was done, as soon as the context ends.
-func TestPoolUsedUp(t *testing.T) {
-	t.Parallel()
-	s := open(t, "pool_max_conns=1")
-	conn, err := s.pool.acquireConn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := s.Acquire(ctx, pgtest.Request("name", time.Minute)); !driver.IsNotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Acquire with a pool that is used up: %v, want an error that nothing was done", err)
-	}
-	conn.releaseConn()
-	grant(t, s, "name", time.Minute)
 }
 
 func TestServerGone(t *testing.T) {

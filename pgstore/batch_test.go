@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,22 +188,6 @@ func TestReleasesBehindLockedRows(t *testing.T) {
 	}
 }
 
-// A release that keeps the name goes at once.
-func TestReleasesThatGoAlone(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	crowd(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Bound)
-	defer cancel()
-	a := grant(t, s, "a", time.Minute)
-	if ended, err := s.Release(ctx, driver.ReleaseRequest{Name: a.Name, Owner: a.Owner, Keep: time.Minute}); err != nil || !ended {
-		t.Errorf("Release with Keep: %v, %v", ended, err)
-	}
-	if rec := refuse(t, s, "a"); !rec.Kept {
-		t.Errorf("a name that is to be kept is %+v", rec)
-	}
-}
-
 // The lost answer to a batch is neither a loss nor a proof that nothing was done,
 // for each of its releases.
 func TestLostAnswerToReleases(t *testing.T) {
@@ -226,62 +208,6 @@ func TestLostAnswerToReleases(t *testing.T) {
 		if release(t, s, reqs[i]) {
 			t.Error("the Release sent again reports a hold")
 		}
-	}
-}
-
-// A release that cannot be carried out costs those that go with it nothing.
-func TestReleaseThatSpoilsTheBatch(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	a := grant(t, s, "a", time.Minute)
-	disperse := crowd(t, s)
-	bad, good := part(t.Context(), t, s, 0, pgtest.Request("\x00", time.Minute)), part(t.Context(), t, s, 1, a)
-	disperse()
-	if e := await(t, bad); !errors.Is(e.err, driver.ErrInvalid) {
-		t.Errorf("Release of a name with a NUL: %v, want ErrInvalid", e.err)
-	}
-	if e := await(t, good); e.err != nil || !e.ended {
-		t.Errorf("Release beside it: %v, %v", e.ended, e.err)
-	}
-}
-
-// A release that was sent in a batch notifies the waiters for its name.
-func TestReleaseBatchNotifiesWaiters(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	other := openIn(t, s.options.Schema)
-	a := grant(t, s, "a", time.Minute)
-	notices := noticesOf(t, other)
-	w := queueUp(t, other, "a", time.Minute)
-	disperse := crowd(t, s)
-	e := part(t.Context(), t, s, 0, a)
-	disperse()
-	if e := await(t, e); e.err != nil || !e.ended {
-		t.Errorf("Release: %v, %v", e.ended, e.err)
-	}
-	notices.expect(t, w)
-}
-
-// Whatever the pool is and however many release at once, every release ends a
-// hold.
-func TestManyReleasesAtOnce(t *testing.T) {
-	t.Parallel()
-	for what, s := range kinds(t) {
-		var group sync.WaitGroup
-		for g := range 24 {
-			group.Go(func() {
-				for range 10 {
-					req := pgtest.Request(fmt.Sprint("name/", g), time.Minute)
-					if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
-						t.Errorf("%s: Acquire: %+v, %v", what, res, err)
-					}
-					if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !ended {
-						t.Errorf("%s: Release: %v, %v", what, ended, err)
-					}
-				}
-			})
-		}
-		group.Wait()
 	}
 }
 
@@ -324,50 +250,6 @@ func knownFree(t *testing.T, s *Store, names ...string) map[string]int64 {
 		tokens[name] = token
 	}
 	return tokens
-}
-
-// Releases and acquisitions that go together are one transaction, and each has its own outcome.
-func TestChangesTogetherAreOneTransaction(t *testing.T) {
-	t.Parallel()
-	for what, s := range kinds(t) {
-		names := []string{"a", "b", `c"\{,`}
-		tokens := knownFree(t, s, names...)
-		held := grant(t, s, "held", time.Minute)
-		s.unprepared.Store(false) // Then even through a pooler they gather, once.
-		disperse := crowd(t, s)
-		ended := part(t.Context(), t, s, 0, held)
-		var reqs []driver.AcquireRequest
-		var results []<-chan acquired
-		for i, name := range names {
-			req := pgtest.Request(name, time.Minute)
-			req.Holder, req.Metadata = "holder of "+name, map[string]string{"name": name}
-			reqs = append(reqs, req)
-			results = append(results, acquirePart(t, s, i+1, req))
-		}
-		disperse()
-		if e := await(t, ended); e.err != nil || !e.ended {
-			t.Errorf("%s: Release: %v, %v", what, e.ended, e.err)
-		}
-		for i, result := range results {
-			res := awaitAcquired(t, result)
-			if res.err != nil || !res.Granted || res.Token <= tokens[names[i]] {
-				t.Errorf("%s: Acquire of %q: %+v, want a token above %d", what, names[i], res, tokens[names[i]])
-			}
-			rec, found, err := s.Lookup(t.Context(), names[i])
-			if err != nil || !found || rec.Token != res.Token || rec.Holder != reqs[i].Holder ||
-				rec.Metadata["name"] != names[i] || rec.Remaining > time.Minute || rec.Remaining < time.Second {
-				t.Errorf("%s: Lookup of %q: %+v, %v, %v", what, names[i], rec, found, err)
-			}
-			if again, err := s.Acquire(t.Context(), reqs[i]); err != nil || again.Token != res.Token {
-				t.Errorf("%s: Acquire again: %+v, %v, want the token %d", what, again, err, res.Token)
-			}
-		}
-		for i, req := range reqs {
-			if !release(t, s, req) {
-				t.Errorf("%s: the Release of %q finds no hold", what, names[i])
-			}
-		}
-	}
 }
 
 func TestChangesTogetherHaveOneCommit(t *testing.T) {
@@ -448,45 +330,6 @@ func TestReleaseFollowsItsAcquisitionInABatch(t *testing.T) {
 	grant(t, s, "name", time.Minute)
 }
 
-// A release that undoes an acquisition in a batch that hangs follows it. Other names go beside it.
-func TestReleaseFollowsItsAcquisitionInASlowBatch(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	knownFree(t, s, "name")
-	knownFree(t, s, "other")
-	req := pgtest.Request("name", time.Minute)
-	sending, hold := make(chan struct{}), make(chan struct{})
-	resume := sync.OnceFunc(func() { close(hold) })
-	defer resume()
-	s.batches.Solo = 0
-	send := s.batches.Send
-	s.batches.Send = func(ctx context.Context, deadline time.Time, changes []*rowChange) {
-		if changes[0].acquire != nil && changes[0].owner == req.Owner {
-			close(sending)
-			<-hold
-		}
-		send(ctx, deadline, changes)
-	}
-	var group sync.WaitGroup
-	group.Go(func() {
-		if res, err := s.Acquire(context.Background(), req); err != nil || !res.Granted {
-			t.Errorf("Acquire: %+v, %v", res, err)
-		}
-	})
-	pgtest.Signaled(t, sending)
-	ended := make(chan end, 1)
-	group.Go(func() {
-		ok, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-		ended <- end{ok, err}
-	})
-	grant(t, s, "other", time.Minute)
-	resume()
-	if e := await(t, ended); e.err != nil || !e.ended {
-		t.Errorf("Release: %v, %v, want the hold ended", e.ended, e.err)
-	}
-	group.Wait()
-}
-
 // A floor too far above the clock is refused in a batch as well, and raises no token.
 func TestFloorInABatch(t *testing.T) {
 	t.Parallel()
@@ -532,66 +375,5 @@ func TestLostAnswerToAcquisitions(t *testing.T) {
 		if !release(t, s, reqs[i]) {
 			t.Error("the owner of a lost grant finds no hold")
 		}
-	}
-}
-
-// Clients that gather changes of the same names exclude each other, and none of them waits for
-// another for ever.
-func TestBatchesOfTwoClients(t *testing.T) {
-	t.Parallel()
-	a := open(t, "pool_max_conns=8")
-	b := openIn(t, a.options.Schema)
-	const names, workers, rounds = 16, 24, 40
-	var held [names]atomic.Int64
-	var tokens [names]atomic.Int64
-	var group sync.WaitGroup
-	for i, s := range []*Store{a, b} {
-		for w := range workers {
-			group.Go(func() {
-				random := rand.New(rand.NewPCG(uint64(i), uint64(w)))
-				for range rounds {
-					n := random.IntN(names)
-					req := pgtest.Request(fmt.Sprint("name/", n), time.Minute)
-					res, err := s.Acquire(t.Context(), req)
-					if err != nil {
-						t.Errorf("Acquire: %v", err)
-						return
-					}
-					if !res.Granted {
-						continue
-					}
-					if held[n].Add(1) != 1 {
-						t.Errorf("two hold %q", req.Name)
-					}
-					if last := tokens[n].Swap(res.Token); last >= res.Token {
-						t.Errorf("the token %d of %q follows %d", res.Token, req.Name, last)
-					}
-					held[n].Add(-1)
-					if !release(t, s, req) {
-						t.Errorf("the Release of %q finds no hold", req.Name)
-					}
-				}
-			})
-		}
-	}
-	group.Wait()
-}
-
-// Changes that turn out to be behind a pooler go on their own.
-func TestBatchThatFindsAPooler(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	knownFree(t, s, "a")
-	held := grant(t, s, "held", time.Minute)
-	disperse := crowd(t, s)
-	ended := part(t.Context(), t, s, 0, held)
-	result := acquirePart(t, s, 1, pgtest.Request("a", time.Minute))
-	s.unprepared.Store(true)
-	disperse()
-	if e := await(t, ended); e.err != nil || !e.ended {
-		t.Errorf("Release: %v, %v", e.ended, e.err)
-	}
-	if res := awaitAcquired(t, result); res.err != nil || !res.Granted {
-		t.Errorf("Acquire: %+v", res)
 	}
 }

@@ -103,39 +103,6 @@ func claimed(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireRe
 	return res
 }
 
-// The first in line is notified though the statement that does it is undone at first, as one with a
-// serializable transaction may be.
-func TestUndoneNoticeIsSentAgain(t *testing.T) {
-	t.Parallel()
-	for _, contended := range []bool{false, true} {
-		t.Run(fmt.Sprint("contended=", contended), func(t *testing.T) {
-			s := open(t)
-			unique := fmt.Sprintf("public.undone_%d", time.Now().UnixNano())
-			log := noticesOf(t, s)
-			change(t, s, "CREATE SEQUENCE "+unique)
-			change(t, s, `CREATE FUNCTION `+unique+`(text) RETURNS text LANGUAGE plpgsql AS $$
-				BEGIN
-					IF nextval('`+unique+`') = 1 THEN RAISE EXCEPTION 'undone' USING ERRCODE = '40001'; END IF;
-					PERFORM @holdfast_notify@($1::text[]);
-					RETURN '';
-				END $$`)
-			holder := grant(t, s, "name", time.Minute)
-			waiter := queueUp(t, s, "name", time.Minute)
-			s.queries.notify = "SELECT '', " + unique + "($1::text)"
-			if contended {
-				s.nameCache.set("name", stateContended, 0)
-			} else {
-				s.nameCache.set("name", stateUnknown, 0)
-			}
-			if !release(t, s, holder) {
-				t.Error("the hold was not released")
-			}
-			log.expect(t, waiter)
-			claimed(t, s, waiter)
-		})
-	}
-}
-
 // The queue of a name keeps the rule of package lockqueue.
 func TestHistories(t *testing.T) {
 	t.Parallel()
@@ -397,24 +364,6 @@ func TestCrashWithQueue(t *testing.T) {
 	}
 }
 
-// A mark that there are waiters, and none, costs the next attempt nothing.
-func TestMarkWithoutWaiters(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	req := grant(t, s, "name", time.Minute)
-	change(t, s, "UPDATE @table@ SET has_waiters = true")
-	if !release(t, s, req) {
-		t.Error("Release: nothing was held")
-	}
-	change(t, s, "UPDATE @table@ SET has_waiters = true")
-	release(t, s, grant(t, s, "name", time.Minute))
-	var flagged bool
-	query(t, s, "SELECT has_waiters FROM @table@", nil, &flagged)
-	if flagged {
-		t.Error("the mark is still there")
-	}
-}
-
 // Functions for other languages keep to the queue: acquire_lock does not overtake, and release_lock
 // admits the first and notifies it.
 func TestLanguagesBesideQueue(t *testing.T) {
@@ -520,25 +469,6 @@ func TestListenerEnds(t *testing.T) {
 			t.Errorf("the notice %+v, want one for %s", n, next.Owner)
 		}
 	}
-}
-
-// No function is called after stop.
-func TestNotifyStop(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	log := noticesOf(t, s)
-	stopped := false
-	stop := s.Notify(func(n driver.Notice) {
-		if stopped {
-			t.Errorf("the notice %+v after the end", n)
-		}
-	})
-	held := grant(t, s, "name", time.Minute)
-	w := queueUp(t, s, "name", time.Minute)
-	stop()
-	stopped = true
-	release(t, s, held)
-	log.expect(t, w)
 }
 
 // A user without rights to the table of waiters cannot wait. The holds of that user are as good as
@@ -850,35 +780,4 @@ func TestClaimBesideOpenRow(t *testing.T) {
 	if res := claim(t, s, w); !res.Queued || !res.First {
 		t.Errorf("Claim afterwards: %+v", res)
 	}
-}
-
-// listening returns how many connections listen for a store.
-func listening(t *testing.T, s *Store) (n int) {
-	query(t, s, "SELECT count(*) FROM pg_stat_activity WHERE query = $1", []any{"LISTEN " + s.notifier.channel}, &n)
-	return n
-}
-
-// A store without waiters makes no connection to listen.
-func TestListenAtFirstWait(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	req := pgtest.Request("name", time.Minute)
-	req.Queue = time.Minute
-	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
-		t.Fatal(res, err)
-	}
-	if listening(t, s) > 0 {
-		t.Error("a store without waiters listens")
-	}
-	queueUp(t, s, "name", time.Minute)
-	pgtest.Eventually(t, "connection that listens", func() bool { return listening(t, s) == 1 })
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	other := openIn(t, s.options.Schema)
-	pgtest.Eventually(t, "end of the connection", func() bool {
-		var n int
-		query(t, other, "SELECT count(*) FROM pg_stat_activity WHERE query = $1", []any{"LISTEN " + s.notifier.channel}, &n)
-		return n == 0
-	})
 }

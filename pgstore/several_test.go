@@ -64,45 +64,6 @@ func TestSeveralTokens(t *testing.T) {
 	}
 }
 
-// In a batch each acquisition has as many tokens as it requested, and a name whose tokens are ahead
-// of the clock has one.
-func TestSeveralTokensInABatch(t *testing.T) {
-	s := open(t)
-	var changes []*rowChange
-	for i, tokens := range []int{0, 1, 2, driver.MaxTokens, 5 * driver.MaxTokens, driver.MaxTokens} {
-		name := fmt.Sprint("name/", i)
-		pairOf(t, s, name)
-		changes = append(changes, acquisition(name, tokens))
-	}
-	change(t, s, "UPDATE @table@ SET token = token + 1000000 WHERE lock_name = 'name/5'")
-	if err := s.changeTogether(t.Context(), nil, changes); err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []int{1, 1, 2, driver.MaxTokens, driver.MaxTokens, 1} {
-		if got := changes[i]; !got.applied || got.tokens() != want {
-			t.Errorf("%d tokens requested: %v, %d granted, want %d", got.acquire.Tokens, got.applied, got.tokens(), want)
-		}
-	}
-}
-
-// A row stays until the clock has passed the last of its tokens.
-func TestSweepOfSeveralTokens(t *testing.T) {
-	s := open(t)
-	pairOf(t, s, "name")
-	change(t, s, `UPDATE @table@ SET acquired_at = now() - interval '2 hours',
-		last_token = (extract(epoch FROM now()) * 1000000)::bigint + 1000000000`)
-	var rows int
-	query(t, s, "SELECT @sweep_locks@('1 hour'::interval, 10)", nil, &rows)
-	if rows != 0 {
-		t.Error("a row was deleted whose tokens the clock has not reached")
-	}
-	change(t, s, "UPDATE @table@ SET last_token = 1")
-	query(t, s, "SELECT @sweep_locks@('1 hour'::interval, 10)", nil, &rows)
-	if rows != 1 {
-		t.Error("an idle row was not deleted")
-	}
-}
-
 func acquisition(name string, tokens int) *rowChange {
 	req := pgtest.Request(name, time.Minute)
 	req.Tokens = tokens

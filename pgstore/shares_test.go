@@ -4,7 +4,6 @@ package pgstore
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -218,57 +217,4 @@ func TestCrowdOfReaders(t *testing.T) {
 		t.Errorf("after another request %d readers were admitted, want all", got)
 	}
 	claimed(t, s, last)
-}
-
-// What a change of a share costs does not depend on how many others there are: it reads a few rows of
-// them, also if the statements were planned when there were none, and renewals of many change the row
-// of the lock once.
-func TestSharesBesideManyOthers(t *testing.T) {
-	t.Parallel()
-	s := open(t, "pool_max_conns=1", "synchronous_commit=off")
-	change(t, s, "VACUUM (ANALYZE) @shares@") // An empty table is planned for as one of a single page then.
-	for range 10 {
-		release(t, s, grantShare(t, s, "name", driver.Shared))
-	}
-	const others = 2000
-	change(t, s, `SELECT count(a.granted) FROM generate_series(1, $1::integer) AS n, LATERAL @holdfast_acquire@('name'::text, 'other ' || n, ''::text,
-		50000000::bigint, 0::bigint, 1::bigint, '{}'::jsonb, 0::bigint, false, NULL::text, -1::bigint) AS a`, others)
-	stats := func() (read, updates int) {
-		t.Helper()
-		change(t, s, "SELECT pg_stat_force_next_flush()")
-		query(t, s, `SELECT (SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relid = $1::text::regclass),
-			(SELECT n_tup_upd FROM pg_stat_user_tables WHERE relid = $2::text::regclass)`,
-			[]any{s.expandSQL("@shares@"), s.expandSQL("@table@")}, &read, &updates)
-		return read, updates
-	}
-	var last driver.AcquireRequest
-	for _, c := range []struct {
-		what   string
-		change func()
-	}{
-		{"an acquisition", func() { last = grantShare(t, s, "name", driver.Shared) }},
-		{"a renewal", func() { renew(t, s, last) }},
-		{"a release", func() { release(t, s, last) }},
-	} {
-		readBefore, updatesBefore := stats()
-		c.change()
-		read, updates := stats()
-		if read -= readBefore; read > 20 {
-			t.Errorf("%s beside %d others reads %d rows of shares", c.what, others, read)
-		}
-		if updates -= updatesBefore; updates != 1 {
-			t.Errorf("%s changes the row of the lock %d times, want once", c.what, updates)
-		}
-	}
-	var names, owners, ttls, tokens string
-	query(t, s, `SELECT array_agg(lock_name)::text, array_agg(owner)::text, array_agg(600000000)::text, array_agg(token)::text FROM @shares@`,
-		nil, &names, &owners, &ttls, &tokens)
-	readBefore, updatesBefore := stats()
-	var letters string
-	query(t, s, "SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text::bigint[])",
-		[]any{names, owners, ttls, tokens}, &letters)
-	read, updates := stats()
-	if letters != strings.Repeat("r", others) || read-readBefore > 2*others || updates-updatesBefore != 1 {
-		t.Errorf("renewals of %d shares read %d rows and change the row of the lock %d times: %.9s...", others, read-readBefore, updates-updatesBefore, letters)
-	}
 }

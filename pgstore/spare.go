@@ -2,28 +2,16 @@ package pgstore
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
-
-// A spareConn is a connection beside the pool, for renewals of holds while the pool is used up.
-// There is one at a time. Renewals that wait for it pass it on, and the last one closes it.
-type spareConn struct {
-	mu      sync.Mutex
-	inUse   bool
-	waiters []chan *pgx.Conn // buffered; receive the connection, or nil: then a waiter makes one
-}
 
 // renewingHolds is the key of the context of a renewal of holds.
 type renewingHolds struct{}
 
 // acquireConn returns a connection of the pool. A renewal of holds that has not got one after half
-// of its time waits for the spare connection as well, so that no lock is lost while those of the
-// pool are all in use: by other work of the caller, or by requests that wait for rows. It keeps its
-// turn in the pool.
+// of its time makes one beside the pool as well, in turn with other renewals, so that no lock is lost
+// while those of the pool are all in use: by other work of the caller, or by requests that wait for
+// rows. It keeps its turn in the pool.
 func (s *Store) acquireConn(ctx context.Context) (conn, error) {
 	pool, isPgx := s.pool.(pgxPool)
 	deadline, isBounded := ctx.Deadline()
@@ -67,67 +55,25 @@ func (s *Store) acquireConn(ctx context.Context) (conn, error) {
 	return nil, err
 }
 
-// acquireSpare returns the spare connection, which it makes if none is passed on.
+// acquireSpare makes a connection beside the pool, when there is no other.
 func (s *Store) acquireSpare(ctx context.Context, pool pgxPool) (conn, error) {
-	spare := &s.spare
-	var c *pgx.Conn
-	spare.mu.Lock()
-	if spare.inUse {
-		passedOn := make(chan *pgx.Conn, 1)
-		spare.waiters = append(spare.waiters, passedOn)
-		spare.mu.Unlock()
-		select {
-		case c = <-passedOn:
-		case <-ctx.Done():
-			spare.mu.Lock()
-			i := slices.Index(spare.waiters, passedOn)
-			if i >= 0 {
-				spare.waiters = slices.Delete(spare.waiters, i, i+1)
-			}
-			spare.mu.Unlock()
-			if i < 0 {
-				s.releaseSpare(pool, <-passedOn)
-			}
-			return nil, ctx.Err()
-		}
-	} else {
-		spare.inUse = true
-		spare.mu.Unlock()
+	select {
+	case s.spare <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	if c == nil {
-		var err error
-		if c, err = pool.connect(ctx); err != nil {
-			s.releaseSpare(pool, nil)
-			return nil, err
-		}
-	}
-	return pgxConn{c, c, func() { s.releaseSpare(pool, c) }}, nil
-}
-
-// releaseSpare passes the spare connection on, or closes it in the background. c is nil if there is
-// none.
-func (s *Store) releaseSpare(pool pgxPool, c *pgx.Conn) {
-	spare := &s.spare
-	if c != nil && c.IsClosed() {
-		c = nil
-	}
-	spare.mu.Lock()
-	passedOn := len(spare.waiters) > 0
-	if passedOn {
-		spare.waiters[0] <- c
-		spare.waiters = spare.waiters[1:]
-	} else if c == nil {
-		spare.inUse = false
-	}
-	spare.mu.Unlock()
-	if passedOn || c == nil {
-		return
+	c, err := pool.connect(ctx)
+	if err != nil {
+		<-s.spare
+		return nil, err
 	}
 	disconnect := func() {
 		pool.disconnect(c)
-		s.releaseSpare(pool, nil) // A renewal may wait meanwhile.
+		<-s.spare
 	}
-	if !s.runInBackground(disconnect) {
-		disconnect()
-	}
+	return pgxConn{c, c, func() {
+		if !s.runInBackground(disconnect) {
+			disconnect()
+		}
+	}}, nil
 }

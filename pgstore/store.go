@@ -60,7 +60,7 @@ type Store struct {
 	closed     bool
 	background sync.WaitGroup
 
-	spare spareConn
+	spare chan struct{} // holds an element while there is a connection beside the pool
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -99,7 +99,7 @@ func newStore(pool pool, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{pool: pool, options: *opts}
+	s := &Store{pool: pool, options: *opts, spare: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	o := &s.options
 	s.configErr = o.setDefaults()

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -104,24 +103,6 @@ func TestSweep(t *testing.T) {
 	}
 	if _, token := grantToken(t, s, "far ahead", time.Minute); token <= ahead {
 		t.Errorf("the token after a sweep is %d, want more than %d", token, int64(ahead))
-	}
-}
-
-// The table does not grow with use: updates stay within their pages. The server is the test's own,
-// because a transaction in any of its databases, an autovacuum's too, keeps old rows from being
-// cleared.
-func TestTableStaysSmall(t *testing.T) {
-	t.Parallel()
-	server := servers.StartPostgres(t, "autovacuum=off")
-	migrated(t, server.URL("postgres"), nil)
-	s := openAt(t, server.URL("postgres"), "pool_max_conns=1", "synchronous_commit=off")
-	for i := range 3000 {
-		release(t, s, grant(t, s, fmt.Sprint("name/", i%20), time.Minute))
-	}
-	var size int
-	query(t, s, "SELECT pg_total_relation_size($1::text::regclass)", []any{s.expandSQL("@table@")}, &size)
-	if size > 256<<10 {
-		t.Errorf("the table has %d bytes after 3000 pairs on 20 names", size)
 	}
 }
 
