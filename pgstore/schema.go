@@ -49,27 +49,26 @@ const rowWait = "1s"
 
 // signatures are the types of the parameters of the functions that the migrations make, by name.
 var signatures = map[string][]string{
-	"holdfast_tokens":       {"bigint, bigint, bigint, bigint, timestamptz"},
-	"holdfast_settle":       {"text, text"},
-	"holdfast_notify":       {"text[]"},
-	"holdfast_waiting":      {"text"},
-	"holdfast_acquire":      {"text, text, text, bigint, bigint, bigint, jsonb, bigint, boolean, text, bigint"},
-	"holdfast_renew":        {"text[], text[], bigint[], bigint[]"},
-	"holdfast_refresh":      {"text[], text[], bigint[]"},
-	"holdfast_release":      {"text, text, bigint, boolean"},
-	"holdfast_break":        {"text"},
-	"holdfast_admits":       {"text, text, bigint, timestamptz"},
-	"holdfast_has_share":    {"text, text, bigint"},
-	"holdfast_renew_share":  {"text, text, timestamptz, bigint"},
-	"holdfast_shares":       {"text, bigint"},
-	"holdfast_shares_json":  {"text"},
-	"holdfast_break_shares": {"text, bigint"},
-	"sweep_locks":           {"", "interval, integer"},
-	"acquire_lock_token":    {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
-	"acquire_lock":          {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
-	"acquire_slot":          {"text, text, double precision, jsonb, integer"},
-	"extend_lock":           {"text, text", "text, text, integer", "text, text, double precision"},
-	"release_lock":          {"text, text"},
+	"holdfast_tokens":      {"bigint, bigint, bigint, bigint, timestamptz"},
+	"holdfast_settle":      {"text, text"},
+	"holdfast_notify":      {"text[]"},
+	"holdfast_waiting":     {"text"},
+	"holdfast_acquire":     {"text, text, text, bigint, bigint, bigint, jsonb, bigint, boolean, text, bigint"},
+	"holdfast_renew":       {"text[], text[], bigint[], bigint[]"},
+	"holdfast_refresh":     {"text[], text[], bigint[]"},
+	"holdfast_release":     {"text, text, bigint, boolean"},
+	"holdfast_break":       {"text, bigint"},
+	"holdfast_admits":      {"text, text, bigint, timestamptz"},
+	"holdfast_has_share":   {"text, text, bigint"},
+	"holdfast_renew_share": {"text, text, timestamptz, bigint"},
+	"holdfast_shares":      {"text, bigint"},
+	"holdfast_shares_json": {"text"},
+	"sweep_locks":          {""},
+	"acquire_lock_token":   {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
+	"acquire_lock":         {"text, text", "text, text, integer", "text, text, double precision", "text, text, integer, jsonb", "text, text, double precision, jsonb"},
+	"acquire_slot":         {"text, text, double precision, jsonb, integer"},
+	"extend_lock":          {"text, text", "text, text, integer", "text, text, double precision"},
+	"release_lock":         {"text, text"},
 }
 
 // functionPrefix is the prefix of the names of the functions.
@@ -117,17 +116,6 @@ func (o *Options) placeholders() *strings.Replacer {
 // expandSQL fills in the placeholders of a statement.
 func (s *Store) expandSQL(text string) string { return s.placeholders.Replace(text) }
 
-// lockedHoldSQL selects the hold of a name and locks its row, so that holdfast_break ends that hold
-// and no other. With a token it selects only the hold of which it is the first, and a lock that
-// several can hold, which holdfast_break leaves alone.
-// After a wait for another transaction, PostgreSQL checks the conditions again. The last condition
-// bounds the wait.
-const lockedHoldSQL = `SELECT t.lock_name::text AS name FROM @table@ AS t
- WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()
-   AND ($2::bigint = 0::bigint OR t.holder_id::text = ''::text AND t.kept_by::text = ''::text OR $2::bigint = t.token AND t.granted_at = t.acquired_at)
-   AND pg_catalog.set_config('lock_timeout'::text, '@row_wait@'::text, true) <> ''::text
-   FOR UPDATE`
-
 // waitingSQL counts the places of a lock in the table t.
 const waitingSQL = `CASE WHEN t.has_waiters THEN @holdfast_waiting@(t.lock_name::text) ELSE 0::bigint END`
 
@@ -140,9 +128,9 @@ const notifySQL = `SELECT pg_catalog.set_config('synchronous_commit'::text, 'off
 
 // queries are the statements of the verbs.
 type queries struct {
-	acquire, renew, refresh, release, breakName, breakShares, lookup, list, notify, sweep string
-	acquireFree, acquireBatch, selectHolder                                               string
-	releaseOne, releaseBatch                                                              string
+	acquire, renew, refresh, release, breakName, lookup, list, notify, sweep string
+	acquireFree, acquireBatch, selectHolder                                  string
+	releaseOne, releaseBatch                                                 string
 }
 
 func (s *Store) buildQueries() queries {
@@ -155,17 +143,14 @@ func (s *Store) buildQueries() queries {
 		refresh: s.expandSQL("SELECT @holdfast_refresh@($1::text::text[], $2::text::text[], $3::text::bigint[])"),
 		release: s.expandSQL("SELECT ended, waiters, notify" +
 			" FROM @holdfast_release@($1::text, $2::text, $3::bigint, $4::boolean)"),
-		breakName: s.expandSQL("SELECT ended, waiters, notify, " + held + " FROM (" + lockedHoldSQL + ") AS locked," +
-			" LATERAL @holdfast_break@(locked.name)"),
-		breakShares: s.expandSQL("SELECT token, holder, since, until, left_over, is_kept, metadata, lim" +
-			" FROM @holdfast_break_shares@($1::text, $2::bigint)"),
+		breakName: s.expandSQL("SELECT token, holder, since, until, left_over, is_kept, metadata, lim FROM @holdfast_break@($1::text, $2::bigint)"),
 		lookup: s.expandSQL("SELECT " + waitingSQL + ", " + sharesSQL + ", @record@ FROM @table@ AS t" +
 			" WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()"),
 		list: s.expandSQL("SELECT t.lock_name::text, " + waitingSQL + ", " + sharesSQL + ", @record@ FROM @table@ AS t" +
 			" WHERE t.lock_name::text > $1::text AND pg_catalog.starts_with(t.lock_name::text, $2::text)" +
 			" AND t.expires_at > pg_catalog.clock_timestamp() ORDER BY t.lock_name LIMIT $3::bigint"),
 		notify: s.expandSQL(notifySQL),
-		sweep:  s.expandSQL("SELECT @sweep_locks@('1 hour'::interval, 10000::integer)"),
+		sweep:  s.expandSQL("SELECT @sweep_locks@()"),
 
 		acquireFree:  s.expandSQL(acquireFreeSQL),
 		acquireBatch: s.expandSQL(acquireBatchSQL),

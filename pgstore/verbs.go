@@ -91,28 +91,8 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, queue t
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
-	var ended, hasWaiters, notify bool
-	row := recordRow{}
-	args := []any{req.Name, req.Token}
-	found, err := s.queryOptional(ctx, s.queries.breakName, args, row.columns(&ended, &hasWaiters, &notify)...)
-	switch {
-	case err != nil || !found:
-		return driver.Record{}, false, err
-	case !ended:
-		return s.breakShares(ctx, req) // There was something to break when the row was found.
-	}
-	s.nameCache.set(req.Name, stateFree, 0)
-	if notify {
-		s.nameCache.set(req.Name, stateContended, 0)
-		s.notifyWaiters(req.Name)
-	}
-	return row.toRecord(req.Name), true, nil
-}
-
-// breakShares is Break of a lock that several hold.
-func (s *Store) breakShares(ctx context.Context, req driver.BreakRequest) (broken driver.Record, found bool, err error) {
-	args := []any{req.Name, req.Token}
-	err = s.queryRows(ctx, s.queries.breakShares, args, func() { broken = driver.Record{} }, func(scan scanner) error {
+	var broken driver.Record
+	err := s.queryRows(ctx, s.queries.breakName, []any{req.Name, req.Token}, func() { broken = driver.Record{} }, func(scan scanner) error {
 		row := recordRow{}
 		if err := scan(row.shareColumns()...); err != nil {
 			return err

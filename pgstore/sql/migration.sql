@@ -2,17 +2,17 @@
 -- comes after a number of updates, not after a share of the rows.
 CREATE TABLE IF NOT EXISTS @table@ (
     lock_name   varchar(255) COLLATE "C" PRIMARY KEY,
-    holder_id   varchar(255) NOT NULL,
+    holder_id   varchar(255) NOT NULL, -- who may extend and release it: what acquire_lock was given, or a secret; empty: released, or held by several
     acquired_at timestamptz NOT NULL,
     expires_at  timestamptz NOT NULL,
     metadata    jsonb,
-    token       bigint NOT NULL DEFAULT 0,
-    holder      varchar(255),
-    granted_at  timestamptz,
-    kept_by     varchar(255),
-    last_token  bigint,
-    has_waiters boolean NOT NULL DEFAULT false,
-    notify_to   varchar(255)
+    token       bigint NOT NULL DEFAULT 0, -- of the last grant; it rises with every grant of the name
+    holder      varchar(255), -- whom package holdfast shows as the holder; null: holder_id is shown
+    granted_at  timestamptz,  -- equal to acquired_at if token and holder belong to the present hold: a program that writes the table itself does not set them
+    kept_by     varchar(255), -- whose release the name is kept after; empty: several hold the lock, as the table of shares shows
+    last_token  bigint,       -- of a grant that had several; it means nothing if it is below token
+    has_waiters boolean NOT NULL DEFAULT false, -- there may be rows of the name in the tables of waiters and shares: a change has to look there
+    notify_to   varchar(255)  -- the channel and the payload by which a holder that has waited is notified of its grant, until it has claimed it
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.5)
 --
 CREATE TABLE IF NOT EXISTS @shares@ (
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS @shares@ (
 CREATE UNLOGGED TABLE IF NOT EXISTS @waiters@ (
     lock_name varchar(255) COLLATE "C" NOT NULL,
     owner     varchar(255) NOT NULL,
-    place     bigint NOT NULL,
+    place     bigint NOT NULL, -- the order in the queue of the name
     until     timestamptz NOT NULL,
     holder    varchar(255),
     metadata  jsonb,
@@ -59,30 +59,6 @@ CREATE INDEX IF NOT EXISTS @waiters_index@ ON @waiters@ (lock_name, place)
 COMMENT ON TABLE @table@ IS
     'Locks. A lock is held while expires_at is in the future; a row whose time is over is free, and is kept for its token.'
 --
-COMMENT ON COLUMN @table@.holder_id IS
-    'Who may extend and release the lock: the identity given to acquire_lock, or a secret of package holdfast. Empty: released, and only kept from others until expires_at.'
---
-COMMENT ON COLUMN @table@.token IS
-    'The fencing token of the last grant; it rises with every grant of the name.'
---
-COMMENT ON COLUMN @table@.holder IS
-    'Whom package holdfast shows as the holder; null: holder_id is shown.'
---
-COMMENT ON COLUMN @table@.granted_at IS
-    'Equal to acquired_at if token and holder belong to the present hold: a program that writes the table itself does not set them.'
---
-COMMENT ON COLUMN @table@.kept_by IS
-    'Whose release the name is kept after; empty: several hold the lock, as the table of shares shows.'
---
-COMMENT ON COLUMN @table@.last_token IS
-    'The last token of a grant that had several; it means nothing if it is below token.'
---
-COMMENT ON COLUMN @table@.has_waiters IS
-    'There may be rows of this name in the tables of waiters and shares: a change of the lock has to look there.'
---
-COMMENT ON COLUMN @table@.notify_to IS
-    'The channel and the payload by which a holder that has waited is notified of its grant, until it has claimed it.'
---
 COMMENT ON TABLE @shares@ IS
     'The holds of locks that several hold at once: shared ones, with lim -1, and limited ones, of which there are at most lim. They count while the row of the lock has no holder_id and an empty kept_by.'
 --
@@ -93,6 +69,7 @@ COMMENT ON TABLE @waiters@ IS
 -- function which somebody else has made in a schema of the caller's is never
 -- used; and each is called with exactly the types of its parameters, so that no
 -- overload is a better match.
+
 -- The tokens of a grant after the last ones of the name: one, or p_count if the last of them is near
 -- enough to the clock, or to the floor. An internal part of the functions below.
 CREATE OR REPLACE FUNCTION @holdfast_tokens@(p_token bigint, p_last bigint, p_floor bigint, p_count bigint, p_now timestamptz,
@@ -703,84 +680,66 @@ BEGIN
     END IF;
 END $holdfast$
 --
--- Ends whatever hold or keep a name has, and describes it.
-CREATE OR REPLACE FUNCTION @holdfast_break@(p_name text,
-    OUT ended boolean, OUT waiters boolean, OUT notify boolean, OUT held_token bigint, OUT held_by text, OUT held_since bigint, OUT held_until bigint,
-    OUT held_left bigint, OUT held_kept boolean, OUT held_metadata text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' AS $holdfast$
-DECLARE
-    v_settled record;
-BEGIN
-    SELECT t.has_waiters, @record@
-      INTO waiters, held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata
-      FROM @table@ AS t
-     WHERE t.lock_name = p_name AND t.expires_at > clock_timestamp() AND NOT (t.holder_id = '' AND coalesce(t.kept_by = '', false)) FOR UPDATE;
-    ended := FOUND;
-    waiters := coalesce(waiters, false);
-    notify := false;
-    IF ended THEN
-        UPDATE @table@ AS t
-           SET holder_id = '', holder = NULL, metadata = '{}', kept_by = NULL, acquired_at = clock_timestamp(), expires_at = @past@
-         WHERE t.lock_name = p_name;
-    END IF;
-    IF ended AND waiters THEN
-        SELECT s.admitted, s.waiters INTO v_settled FROM @holdfast_settle@(p_name, NULL::text) AS s;
-        waiters := v_settled.waiters;
-        notify := v_settled.admitted IS NOT NULL OR waiters;
-    END IF;
-END $holdfast$
---
--- Ends the shares of a lock, or the one that has p_token, and describes them.
-CREATE OR REPLACE FUNCTION @holdfast_break_shares@(p_name text, p_token bigint,
+-- Ends whatever hold, keep or shares a name has, or the hold or share that has p_token (0: any), and
+-- describes them. After a wait for the row, the conditions are checked again.
+CREATE OR REPLACE FUNCTION @holdfast_break@(p_name text, p_token bigint,
     OUT token bigint, OUT holder text, OUT since bigint, OUT until bigint, OUT left_over bigint, OUT is_kept boolean, OUT metadata text,
     OUT lim bigint)
 RETURNS SETOF record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' AS $holdfast$
+DECLARE
+    is_shared boolean; -- several hold it
+    in_line   boolean;
 BEGIN
-    PERFORM FROM @table@ AS t
-      WHERE t.lock_name = p_name AND t.holder_id = '' AND t.kept_by = '' AND t.expires_at > clock_timestamp() FOR UPDATE;
-    IF FOUND THEN
+    SELECT t.holder_id = '' AND coalesce(t.kept_by = '', false), t.has_waiters INTO is_shared, in_line FROM @table@ AS t
+     WHERE t.lock_name = p_name AND t.expires_at > clock_timestamp()
+       AND (p_token = 0 OR t.holder_id = '' AND t.kept_by = '' OR p_token = t.token AND t.granted_at = t.acquired_at) FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    ELSIF is_shared THEN
         RETURN QUERY SELECT f.* FROM @holdfast_shares@(p_name, NULL::bigint) AS f WHERE p_token IN (0, f.token);
         DELETE FROM @shares@ AS s WHERE s.lock_name = p_name AND p_token IN (0, s.token);
         UPDATE @table@ AS t
            SET expires_at = coalesce((SELECT s.expires_at FROM @shares@ AS s WHERE s.lock_name || '' = p_name ORDER BY s.expires_at DESC LIMIT 1), @past@)
          WHERE t.lock_name = p_name;
+    ELSE
+        RETURN QUERY SELECT @record@, 0::bigint FROM @table@ AS t WHERE t.lock_name = p_name;
+        UPDATE @table@ AS t
+           SET holder_id = '', holder = NULL, metadata = '{}', kept_by = NULL, acquired_at = clock_timestamp(), expires_at = @past@
+         WHERE t.lock_name = p_name;
+    END IF;
+    IF is_shared OR in_line THEN
         PERFORM @holdfast_settle@(p_name, NULL::text);
     END IF;
 END $holdfast$
 --
--- Deletes rows that have been free for p_idle, at most p_limit of them, and
--- returns how many. A row whose token the clock has not passed yet stays, and one that others wait for.
-CREATE OR REPLACE FUNCTION @sweep_locks@(p_idle interval, p_limit integer) RETURNS integer
+-- Deletes rows that have been free for an hour, some thousands of them, and returns how many. A row
+-- whose token the clock has not passed yet stays, and one that others wait for.
+CREATE OR REPLACE FUNCTION @sweep_locks@() RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
 DECLARE
-    v_now   timestamptz := clock_timestamp();
-    v_idle  timestamptz := v_now - greatest(p_idle, interval '0');
-    v_token bigint := (extract(epoch FROM v_now) * 1000000)::bigint;
+    v_now   CONSTANT timestamptz := clock_timestamp();
+    v_idle  CONSTANT timestamptz := v_now - interval '1 hour';
+    v_limit CONSTANT integer := 10000;
+    v_token CONSTANT bigint := (extract(epoch FROM v_now) * 1000000)::bigint;
     v_count integer;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     DELETE FROM @waiters@ AS w
      WHERE (w.lock_name, w.owner) IN (
-        SELECT d.lock_name, d.owner FROM @waiters@ AS d WHERE d.until <= v_idle LIMIT p_limit FOR UPDATE SKIP LOCKED);
+        SELECT d.lock_name, d.owner FROM @waiters@ AS d WHERE d.until <= v_idle LIMIT v_limit FOR UPDATE SKIP LOCKED);
     DELETE FROM @shares@ AS s
      WHERE (s.lock_name, s.owner) IN (
-        SELECT d.lock_name, d.owner FROM @shares@ AS d WHERE d.expires_at <= v_idle LIMIT p_limit FOR UPDATE SKIP LOCKED);
+        SELECT d.lock_name, d.owner FROM @shares@ AS d WHERE d.expires_at <= v_idle LIMIT v_limit FOR UPDATE SKIP LOCKED);
     DELETE FROM @table@ AS t
      WHERE t.lock_name IN (
         SELECT d.lock_name FROM @table@ AS d
          WHERE d.expires_at <= v_idle AND d.acquired_at <= v_idle AND greatest(d.token, d.last_token) < v_token
            AND (NOT d.has_waiters OR NOT EXISTS (SELECT FROM @waiters@ AS w WHERE w.lock_name = d.lock_name)
                 AND NOT EXISTS (SELECT FROM @shares@ AS s WHERE s.lock_name = d.lock_name))
-         LIMIT p_limit FOR UPDATE SKIP LOCKED);
+         LIMIT v_limit FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;
-END $holdfast$
---
-CREATE OR REPLACE FUNCTION @sweep_locks@() RETURNS integer
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $holdfast$
-BEGIN
-    RETURN @sweep_locks@('1 hour'::interval, 10000::integer);
 END $holdfast$
 --
 -- For every language: acquire_lock, acquire_lock_token, extend_lock, release_lock.
