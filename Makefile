@@ -48,7 +48,7 @@ rounds: ## The promise of "run" under kills and pauses, 100 rounds
 
 .PHONY: torture
 torture: needs ## Find out whether the locks are locks, ten minutes for each store (for=1m: a minute)
-	cd tools && for store in memory file redis redlock postgres postgres-advisory etcd; do \
+	cd tools && for store in memory file redis redis-failover redlock postgres postgres-advisory etcd; do \
 		$(GO) run ./cmd/holdfast-torture -own $$store -for $(or $(for),10m) -report ../torture || exit 1; \
 	done
 

@@ -43,6 +43,7 @@ var setupFuncs = map[string]func(t *Testbed, ttl time.Duration) error{
 		return nil
 	},
 	"redis":             func(t *Testbed, ttl time.Duration) error { return t.startRedis(1, ttl) },
+	"redis-failover":    (*Testbed).startRedisWithReplica,
 	"redlock":           func(t *Testbed, ttl time.Duration) error { return t.startRedis(quorumNodes, ttl) },
 	"postgres":          func(t *Testbed, _ time.Duration) error { return t.startPostgres("") },
 	"etcd":              (*Testbed).startEtcd,
@@ -51,7 +52,7 @@ var setupFuncs = map[string]func(t *Testbed, ttl time.Duration) error{
 
 // Kinds returns the kinds that Start accepts.
 func Kinds() []string {
-	return []string{"memory", "file", "redis", "redlock", "postgres", "postgres-advisory", "etcd"}
+	return []string{"memory", "file", "redis", "redis-failover", "redlock", "postgres", "postgres-advisory", "etcd"}
 }
 
 // Start starts the servers of a store of a kind, for locks with this TTL. They run until
