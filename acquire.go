@@ -30,9 +30,8 @@ func (c *Client) Acquire(ctx context.Context, name string, o *Options) (*Lock, e
 
 // TryAcquire makes one attempt and does not wait for the lock. If the lock is held, by another
 // goroutine of this Client too, the error is a [HeldError]; if that is not known, it matches
-// [ErrUnavailable]. If another goroutine of this Client has a request for the lock in flight,
-// TryAcquire waits for its result. TryAcquire does not overtake goroutines that wait. If ctx
-// is canceled while a request is in flight, TryAcquire returns when the request is answered, or
+// [ErrUnavailable]. On a store that is not Fair it may overtake a goroutine of this Client that
+// waits, as it may overtake other Clients. If ctx is canceled while a request is in flight, TryAcquire returns when the request is answered, or
 // after Config.RequestTimeout. It returns at most a second after the deadline of ctx.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock, error) {
 	return c.acquire(ctx, name, o, true)
@@ -185,7 +184,7 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 		if err != nil {
 			if a.ctx.Err() == nil { // the end of the caller's time is not a store error
 				a.lastErr = storeError(a.ctx, err)
-				c.recordAnswer(a.head.queue, a.lastErr, sent)
+				c.recordAnswer(a.head, a.lastErr)
 			}
 			if err := a.waitOutage(sent, err); err != nil {
 				return nil, a.leaveQueue(l, err)
@@ -201,11 +200,8 @@ func (a *acquireOp) acquireAsHead() (*Lock, error) {
 		if res.Queued && res.Held.Waiting > 0 {
 			res.Held.Waiting-- // the others
 		}
-		a.noteHolder(res.Held, sent)
-		if !a.rechecked { // an attempt that another goroutine requested does not count
-			busy++
-		}
-		if a.singleAttempt || busy > 0 && busy == a.options.MaxAttempts {
+		a.noteHolder(res.Held)
+		if busy++; a.singleAttempt || busy == a.options.MaxAttempts {
 			return nil, a.leaveQueue(l, a.lastErr)
 		}
 		a.reportContended()
@@ -227,7 +223,7 @@ func (a *acquireOp) newLease() *lease {
 	c := a.c
 	l := c.newLease(a.ctx, a.fullName, c.newOwner(), &a.options)
 	l.head = a.head
-	if l.options.limit() != 0 {
+	if l.options.limit() != 0 && !l.head.beside {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		q := a.head.queue
@@ -268,7 +264,7 @@ func (a *acquireOp) leaveQueue(l *lease, err error) error {
 	}
 	l.endPlace()
 	if _, held := a.lastErr.(*HeldError); held || a.ctx.Err() != nil {
-		a.c.recordAnswer(a.head.queue, nil, 0) // the release below will show the state
+		a.c.recordAnswer(a.head, nil) // the release below will show the state
 	}
 	a.c.activeCalls.Go(func() {
 		l.releaseUntilExpired(true)
@@ -301,9 +297,9 @@ func (l *lease) sendAcquire(ctx context.Context, req driver.AcquireRequest) (dri
 	return res, sent, err
 }
 
-// noteHolder remembers held, the result of a request sent at sent, for the final error and for
-// the callers that wait in the queue.
-func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
+// noteHolder remembers held, the answer to a request, for the final error and for the callers that
+// wait in the queue.
+func (a *acquireOp) noteHolder(held driver.Record) {
 	held.Name = a.name
 	limit := a.head.queue.limit
 	// Shared holds tolerate each other, and limited ones tolerate them: a waiter is in front then.
@@ -313,16 +309,19 @@ func (a *acquireOp) noteHolder(held driver.Record, sent time.Duration) {
 		// A limited request may be refused because of other holds than the one in the answer.
 		behindWaiter: limit == driver.Shared && held.Limit != 0,
 	}
-	a.c.recordAnswer(a.head.queue, a.lastErr, sent)
+	a.c.recordAnswer(a.head, a.lastErr)
 }
 
 // reportContended notifies the hooks and the log, once, that the operation has to wait.
 func (a *acquireOp) reportContended() {
-	held, ok := a.lastErr.(*HeldError)
-	if !ok || a.contended {
+	if a.contended {
 		return
 	}
 	a.contended = true
+	held, known := a.lastErr.(*HeldError)
+	if !known { // It waits behind a goroutine that has no answer yet.
+		held = &HeldError{Record: Record{Name: a.name, Holder: a.c.holder}, Self: true}
+	}
 	if a.c.log != nil {
 		a.c.log.DebugContext(a.ctx, "waiting for lock", "name", a.name,
 			"holder", held.Record.Holder, "since", held.Record.Since, "self", held.Self)

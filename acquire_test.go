@@ -187,26 +187,20 @@ func TestIdleWaiter(t *testing.T) {
 
 // A notice that comes before the reply to the request that made the place is not missed.
 func TestNoticeBeforeTheReply(t *testing.T) {
-	for _, unfair := range []bool{false, true} {
-		virtual(t, func(t *testing.T, ctx context.Context) {
-			c, store := faulty(t, nil)
-			if unfair {
-				store = store.Unfair()
-				c = open(t, store, nil)
-			}
-			first := acquire(t, open(t, store.Store, nil), "a", nil)
-			store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-				apply()
-				release(t, first)
-				return nil
-			})
-			began := time.Now()
-			acquire(t, c, "a", nil)
-			if late := time.Since(began); late > 0 {
-				t.Errorf("taken %v after the release", late)
-			}
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		first := acquire(t, open(t, store.Store, nil), "a", nil)
+		store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply()
+			release(t, first)
+			return nil
 		})
-	}
+		began := time.Now()
+		acquire(t, c, "a", nil)
+		if late := time.Since(began); late > 0 {
+			t.Errorf("taken %v after the release", late)
+		}
+	})
 }
 
 func TestWaiterTakesOverAtExpiry(t *testing.T) {

@@ -59,7 +59,7 @@ type Client struct {
 	mu       sync.Mutex // guards all below, and fields of the leases
 	closed   bool
 	queues   map[string]*nameQueue // by name in the store: the first of each
-	adopted  map[*lease]struct{}   // leases acquired by ticket, which are in no queue
+	unqueued map[*lease]struct{}   // leases in no queue: by a ticket, or by a try beside the heads
 	schedule schedule
 
 	pingNames []string // names of locks that no Ping uses at the moment
@@ -98,7 +98,7 @@ func New(store driver.Store, config *Config) *Client {
 		random:         bufio.NewReaderSize(rand.Reader, 1024),
 		closing:        make(chan struct{}),
 		queues:         map[string]*nameQueue{},
-		adopted:        map[*lease]struct{}{},
+		unqueued:       map[*lease]struct{}{},
 	}
 	c.clock.setBase(!c.inProcess)
 	if c.holder == "" {
@@ -187,7 +187,7 @@ func (c *Client) releaseLeases(leases []*lease, end *error) error {
 
 // leasesLocked returns all leases of the Client. The caller holds c.mu.
 func (c *Client) leasesLocked() []*lease {
-	leases := slices.Collect(maps.Keys(c.adopted))
+	leases := slices.Collect(maps.Keys(c.unqueued))
 	for _, q := range c.queues {
 		for h := range q.allHeads() {
 			if h.lease != nil {

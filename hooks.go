@@ -104,7 +104,9 @@ func (e Event) String() string {
 type EventKind int
 
 const (
-	// EventWaiting: the acquisition found the lock held by By, and begins to wait.
+	// EventWaiting: the acquisition found the lock held by By, and begins to wait. By is
+	// this Client, without a token, if it waits behind another goroutine of this Client that has no
+	// answer yet.
 	EventWaiting EventKind = iota + 1
 
 	// EventWaited: such a wait is over, since the acquisition is; Took, Err.

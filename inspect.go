@@ -156,7 +156,7 @@ func (c *Client) leaseWithToken(full string, token int64) *lease {
 			return h.lease
 		}
 	}
-	for l := range c.adopted {
+	for l := range c.unqueued {
 		if l.hasToken(full, token) {
 			return l
 		}

@@ -86,7 +86,7 @@ func (l *lease) applyPlaceOutcome(outcome driver.RenewOutcome, sent time.Duratio
 	case outcome == driver.RenewQueued:
 		l.schedulePlace(sent)
 	default:
-		l.head.signal(true) // A claim shows whether it was admitted or lost.
+		l.head.signal() // A claim shows whether it was admitted or lost.
 	}
 	l.endRequest()
 }
@@ -130,14 +130,14 @@ func (c *Client) onNotice(n driver.Notice) {
 	if n.Name == "" {
 		for _, q := range c.queues {
 			for h := range q.allHeads() {
-				h.signal(true)
+				h.signal()
 			}
 		}
 		return
 	}
 	if n.Owner == "" {
 		for h := range c.queues[n.Name].allHeads() {
-			h.signal(true)
+			h.signal()
 		}
 		return
 	}
@@ -155,14 +155,12 @@ func (c *Client) onNotice(n driver.Notice) {
 	if n.Kind == driver.Granted {
 		h.grants = append(h.grants, n)
 	}
-	h.signal(true)
+	h.signal()
 }
 
-// signal ends the pause of the head. noticed reports whether a notice is the cause; else
-// another goroutine needs a fresh answer, and the attempt does not count for MaxAttempts. The
-// caller holds Client.mu.
-func (h *queueHead) signal(noticed bool) {
-	h.noticed = h.noticed || noticed
+// signal ends the pause of the head. The caller holds Client.mu.
+func (h *queueHead) signal() {
+	h.noticed = true
 	if h.wake == nil {
 		return // The head reads noticed before it pauses.
 	}

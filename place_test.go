@@ -756,6 +756,7 @@ func TestWaitingOfAHeldError(t *testing.T) {
 			if !errors.As(err, &held) || held.Record.Waiting != others {
 				t.Errorf("beside %d others: %v", others, err)
 			}
+			synctest.Wait() // The place is released.
 			_, err = c.TryAcquire(ctx, "a", nil)
 			if !errors.As(err, &held) || held.Record.Waiting != others {
 				t.Errorf("a try beside %d that wait: %v", others, err)

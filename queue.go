@@ -24,11 +24,10 @@ type nameQueue struct {
 	owners  map[string]*queueHead // the heads of a shared or limited lock that have an owner
 	waiters *list.List            // of *waiter, first come first served; nil if there was none so far
 
-	// lastAnswer is what the last answer of the store, or the lack of one, showed of the name: a
-	// *HeldError if another client holds it, any other error if that is in doubt, nil if nothing
-	// is known. The request was sent at lastAnswerSent.
-	lastAnswer     error
-	lastAnswerSent time.Duration
+	// lastAnswer is what the last answer of the store to the head, or the lack of one, showed of the
+	// name: a *HeldError if another holds it, any other error if that is in doubt, nil if nothing is
+	// known.
+	lastAnswer error
 
 	// lastGranted is the newest lease that left the lock held or had waiters behind it: such a
 	// grant is an answer, too.
@@ -39,8 +38,6 @@ type nameQueue struct {
 
 	// yieldUntil is when the next head may try after a local turn: other Clients try before it.
 	yieldUntil time.Duration
-
-	changed chan struct{} // closed when a lease or lastAnswer changes; nil if nothing waits for it
 }
 
 // A queueHead is a caller that sends requests for a name. It stays a head while it holds the lock.
@@ -52,6 +49,7 @@ type queueHead struct {
 	wake    chan struct{}   // ends the pause of the head; has room for one
 	grants  []driver.Notice // Granted notices that the head has not read
 	noticed bool            // a notice came that has ended no pause yet
+	beside  bool            // a try beside the heads, not one of them: its lease is in no queue
 }
 
 // hasRoom reports whether another caller can be a head.
@@ -87,14 +85,6 @@ func (q *nameQueue) isHeld() bool {
 func (h *queueHead) holds() bool {
 	l := h.lease
 	return l != nil && (l.awaitingWork || l.endReason.Load() == nil && l.c.clock.now() < time.Duration(l.deadline.Load()))
-}
-
-// holdingLease returns the lease that was granted last if isHeld, else nil.
-func (q *nameQueue) holdingLease() *lease {
-	if q.isHeld() {
-		return q.lastGranted
-	}
-	return nil
 }
 
 // allHeads yields the heads of a queue, and of the others of its name, of a shared or limited lock
@@ -137,52 +127,35 @@ func (c *Client) removeQueue(q *nameQueue) {
 	}
 }
 
-// knownError returns why the name cannot be acquired at this moment: a *HeldError if it is
-// certain that the lock is held, ErrUnavailable if that is in doubt, and nil if it is not known
-// yet. An answer of the store counts if its request was sent at since or later, and a grant if it
-// came later. An error of the store counts whatever its age. No other function makes an error from
-// the state of a queue. The caller holds c.mu.
+// knownError returns why a caller that has waited behind the heads since then did not get the lock: a
+// *HeldError if the lock was held, ErrUnavailable if that is in doubt, and nil if it is not known yet.
+// The caller holds c.mu.
 func (c *Client) knownError(q *nameQueue, since time.Duration) error {
-	if l := q.holdingLease(); l != nil {
-		return &HeldError{Record: l.currentRecord(), Self: true}
-	}
-	_, held := q.lastAnswer.(*HeldError)
-	if q.lastAnswer != nil && (!held || q.lastAnswerSent >= since) {
+	switch {
+	case q.isHeld() && q.lastGranted != nil:
+		return &HeldError{Record: q.lastGranted.currentRecord(), Self: true}
+	case q.lastAnswer != nil:
 		return q.lastAnswer
-	}
-	if q.lastGranted != nil && q.lastGranted.grantedAt > since {
+	case q.lastGranted != nil && q.lastGranted.grantedAt > since:
 		return &HeldError{Record: q.lastGranted.currentRecord(), Self: true}
 	}
 	return nil
 }
 
-// recordAnswer records what a request of the head that was sent at sent has shown of the name.
-func (c *Client) recordAnswer(q *nameQueue, answer error, sent time.Duration) {
+// recordAnswer records for the callers behind a head what its request has shown of the name.
+func (c *Client) recordAnswer(h *queueHead, answer error) {
+	if h.beside {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q.lastAnswer, q.lastAnswerSent = answer, sent
+	q := h.queue
+	q.lastAnswer = answer
 	if _, held := answer.(*HeldError); held {
 		q.failingSince = 0
 	} else if answer != nil && q.failingSince == 0 {
 		q.failingSince = c.clock.now()
 	}
-	q.signalChange()
-}
-
-// signalChange wakes the callers that wait for a change of the queue. The caller holds c.mu.
-func (q *nameQueue) signalChange() {
-	if q.changed != nil {
-		close(q.changed)
-		q.changed = nil
-	}
-}
-
-// nextChange returns a channel that is closed when the queue changes. The caller holds c.mu.
-func (q *nameQueue) nextChange() <-chan struct{} {
-	if q.changed == nil {
-		q.changed = make(chan struct{})
-	}
-	return q.changed
 }
 
 // A waiter is a caller in the queue of a name, behind its head. It leaves the queue as the head, or
@@ -199,38 +172,58 @@ type waiter struct {
 }
 
 // enqueue makes the operation a head of the name's queue, and returns nil. If there is no room for
-// another head, it waits. It returns a waiter only with a lease: one that the operation may join,
-// or one that was passed on to it.
+// another head, it waits. A single attempt does not wait: it fails if this Client holds the lock, and
+// goes beside the heads else. enqueue returns a waiter only with a lease: one that the operation may
+// join, or one that was passed on to it.
 func (a *acquireOp) enqueue() (*waiter, error) {
 	c, limit := a.c, a.options.limit()
-	for {
-		c.mu.Lock()
-		q := c.findQueue(a.fullName, limit)
-		if q == nil {
-			q = &nameQueue{fullName: a.fullName, limit: limit, next: c.queues[a.fullName]}
-			q.first.queue = q
-			c.queues[a.fullName] = q
-		}
-		switch {
-		case q.hasRoom():
-			a.head = &q.first
-			if q.heads > 0 {
-				a.head = &queueHead{queue: q}
-			}
-			q.heads++
+	c.mu.Lock()
+	q := c.findQueue(a.fullName, limit)
+	if a.options.Reentrant {
+		if l := c.joinableLease(q, a.fullName); l != nil {
 			c.mu.Unlock()
-			return nil, nil
-		case a.options.Reentrant && q.first.lease != nil && q.first.lease.joinable():
-			w := &waiter{join: q.first.lease}
-			c.mu.Unlock()
-			return w, nil
-		case !a.singleAttempt:
-			return a.waitTurn(q)
-		}
-		if err := a.awaitAnswer(q); err != nil {
-			return nil, err
+			return &waiter{join: l}, nil
 		}
 	}
+	if q == nil {
+		q = &nameQueue{fullName: a.fullName, limit: limit, next: c.queues[a.fullName]}
+		q.first.queue = q
+		c.queues[a.fullName] = q
+	}
+	hasRoom := q.hasRoom()
+	switch {
+	case !hasRoom && !a.singleAttempt:
+		return a.waitTurn(q)
+	case !hasRoom && q.isHeld() && q.lastGranted != nil:
+		a.lastErr = c.knownError(q, 0)
+		c.mu.Unlock()
+		return nil, a.lastErr
+	case !hasRoom:
+		a.head = &queueHead{queue: q, beside: true}
+	case q.heads > 0:
+		a.head = &queueHead{queue: q}
+	default:
+		a.head = &q.first
+	}
+	if hasRoom {
+		q.heads++
+	}
+	c.mu.Unlock()
+	return nil, nil
+}
+
+// joinableLease returns a lease of the name that a reentrant acquisition can join, or nil. The caller
+// holds c.mu.
+func (c *Client) joinableLease(q *nameQueue, full string) *lease {
+	if q != nil && q.first.lease != nil && q.first.lease.joinable() {
+		return q.first.lease
+	}
+	for l := range c.unqueued {
+		if l.fullName == full && l.joinable() {
+			return l
+		}
+	}
+	return nil
 }
 
 // waitTurn waits in the queue until the operation leaves it, and returns what enqueue returns. The
@@ -250,20 +243,20 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 		if known := c.knownError(q, 0); known != nil {
 			a.lastErr = known
 		}
-		var changed <-chan struct{}
-		if _, held := a.lastErr.(*HeldError); !held && !a.contended {
-			changed = q.nextChange() // the hooks are notified when it is held
-		}
 		c.mu.Unlock()
 		a.reportContended()
 		select {
 		case <-w.ready:
-			if w.head != nil {
-				a.head = w.head
-				return nil, nil
+			if w.head == nil {
+				return w, nil
 			}
-			return w, nil
-		case <-changed:
+			a.head = w.head
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if known := c.knownError(q, a.startedAt); known != nil {
+				a.lastErr = known // if the wait ends before the answer to this caller's own request
+			}
+			return nil, nil
 		case <-outage.C:
 			if err = a.outageError(q); err == nil {
 				outage.Reset(c.outage)
@@ -314,51 +307,6 @@ func (a *acquireOp) outageError(q *nameQueue) error {
 	return known
 }
 
-// awaitAnswer waits until the queue changes, for a single attempt that finds another head. It
-// returns the known error if there is one. The result is as of now: if the head pauses between
-// attempts, awaitAnswer makes it try again, and if the head's request is in flight, awaitAnswer
-// waits for its result. The caller holds c.mu, which awaitAnswer unlocks.
-func (a *acquireOp) awaitAnswer(q *nameQueue) error {
-	c := a.c
-	if a.startedAt == 0 {
-		a.startedAt = c.clock.now()
-	}
-	if err := c.knownError(q, a.startedAt); err != nil {
-		c.mu.Unlock()
-		a.lastErr = err
-		return err
-	}
-	if h := q.waitingHead(); h != nil {
-		if h.wake == nil {
-			h.wake = make(chan struct{}, 1)
-		}
-		h.signal(false)
-	}
-	changed := q.nextChange()
-	c.mu.Unlock()
-	select {
-	case <-changed:
-		return nil
-	case <-a.ctx.Done():
-		return a.ctx.Err()
-	case <-c.closing:
-		return ErrClosed
-	}
-}
-
-// waitingHead returns a head that does not hold the lock, nil if there is none.
-func (q *nameQueue) waitingHead() *queueHead {
-	if q.first.lease == nil && q.limit == 0 {
-		return &q.first
-	}
-	for _, h := range q.owners {
-		if h.lease == nil {
-			return h
-		}
-	}
-	return nil
-}
-
 // errNotAnswered is the error while nothing is known of a name.
 var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
 
@@ -366,12 +314,14 @@ var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
 // caller holds c.mu.
 func (c *Client) admitNext(h *queueHead) {
 	q := h.queue
+	if h.beside {
+		return
+	}
 	if l := h.lease; l != nil && l.token != l.firstToken {
 		q.yieldUntil = c.clock.now() + turnYield
 	}
 	h.lease, h.grants, q.lastAnswer = nil, nil, nil
 	delete(q.owners, h.owner)
-	q.signalChange()
 	if w := q.firstWaiter(); w != nil {
 		q.waiters.Remove(q.waiters.Front())
 		w.head = h
@@ -383,11 +333,11 @@ func (c *Client) admitNext(h *queueHead) {
 	}
 }
 
-// registerLease records a granted lease in its head, or among the adopted ones. Waiting reentrant
+// registerLease records a granted lease in its head, or among those that are in no queue. Waiting reentrant
 // callers then join it. The caller holds c.mu.
 func (c *Client) registerLease(l *lease) {
-	if l.adoptedFrom != nil {
-		c.adopted[l] = struct{}{}
+	if l.head == nil || l.head.beside {
+		c.unqueued[l] = struct{}{}
 		return
 	}
 	q := l.head.queue
@@ -396,7 +346,6 @@ func (c *Client) registerLease(l *lease) {
 	if q.limit == 0 || q.firstWaiter() != nil || q.isHeld() {
 		q.lastGranted = l
 	}
-	q.signalChange()
 	if !l.options.Reentrant || q.waiters == nil {
 		return
 	}

@@ -174,7 +174,6 @@ func (l *lease) releaseWithRetry() error {
 	var began time.Duration
 	applied := false // an earlier attempt may have been applied
 	for n := 0; ; n++ {
-		sent := c.clock.now()
 		ours, err := l.sendRelease()
 		if err == nil && !ours && (!applied || time.Duration(l.keepUntil.Load()) > c.clock.now()) {
 			return &LostError{Name: c.stripPrefix(l.fullName), Token: l.token, Reason: ErrTaken}
@@ -191,7 +190,7 @@ func (l *lease) releaseWithRetry() error {
 		}
 		err = storeError(context.Background(), err)
 		if l.head != nil {
-			c.recordAnswer(l.head.queue, err, sent)
+			c.recordAnswer(l.head, err)
 		}
 		left := c.requestTimeout - (c.clock.now() - began)
 		if left <= 0 {
@@ -222,13 +221,12 @@ func (l *lease) releaseUntilExpired(isHead bool) {
 	c := l.c
 	l.waitIdle()
 	for n := 0; ; n++ {
-		sent := c.clock.now()
 		_, err := l.sendRelease()
 		if err == nil || driver.Permanent(err) || c.clock.now() >= time.Duration(l.latestExpiry.Load())+c.guarantees.Grain {
 			return
 		}
 		if isHead {
-			c.recordAnswer(l.head.queue, storeError(context.Background(), err), sent)
+			c.recordAnswer(l.head, storeError(context.Background(), err))
 		}
 		timer := time.NewTimer(c.backoff.nthDelay(n))
 		select {
@@ -273,9 +271,6 @@ func (l *lease) setAwaitingWork(awaiting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.awaitingWork = awaiting
-	if l.head != nil && l.head.lease == l {
-		l.head.queue.signalChange()
-	}
 }
 
 // waitForWork waits until work has returned, but not beyond the deadline of the lease. The
@@ -308,9 +303,8 @@ func (l *lease) unregister() {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l.adoptedFrom != nil {
-		delete(c.adopted, l)
-		return
+	delete(c.unqueued, l)
+	if l.head != nil {
+		c.admitNext(l.head)
 	}
-	c.admitNext(l.head)
 }

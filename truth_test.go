@@ -129,9 +129,8 @@ func TestUnansweredReleaseIsNotHeld(t *testing.T) {
 	})
 }
 
-// What a try is told of a name that another goroutine of its Client waits for
-// comes from a request that was sent after the try had begun, and the goroutine
-// that waited longer is served first.
+// What a try is told of a name that another goroutine of its Client waits for comes from its own
+// request, and a reentrant hold that it gets beside that goroutine can be joined.
 func TestTryBesideAWaiter(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := faultstore.Wrap(memstore.New()).Silent()
@@ -139,16 +138,10 @@ func TestTryBesideAWaiter(t *testing.T) {
 		c := open(t, store, slow)
 		other := acquire(t, open(t, store.Store, &holdfast.Config{Holder: "other"}), "a", &holdfast.Options{TTL: 24 * time.Hour})
 		waited := make(chan *holdfast.Lock, 1)
-		go func() {
-			lock, err := c.Acquire(ctx, "a", &holdfast.Options{MaxAttempts: 8})
-			if err != nil {
-				t.Errorf("the waiter: %v", err)
-			}
-			waited <- lock
-		}()
+		go func() { waited <- acquire(t, c, "a", nil) }()
 		synctest.Wait()
 
-		for range 10 { // more often than the waiter has attempts
+		for range 10 {
 			time.Sleep(time.Second)
 			var held *holdfast.HeldError
 			if _, err := c.TryAcquire(ctx, "a", nil); !errors.As(err, &held) || held.Record.Holder != "other" {
@@ -160,19 +153,22 @@ func TestTryBesideAWaiter(t *testing.T) {
 		_, err := c.TryAcquire(ctx, "a", nil)
 		wantErr(t, err, holdfast.ErrUnavailable)
 		store.Set(faultstore.Acquire, nil)
-		time.Sleep(2 * time.Hour) // The waiter has tried again, and found it held.
-
 		release(t, other)
-		var held *holdfast.HeldError
-		if _, err := c.TryAcquire(ctx, "a", nil); !errors.As(err, &held) || held.Record.Holder != c.Holder() {
-			t.Errorf("beside a waiter: %v, want it held by this client", err)
-		}
-		release(t, <-waited)
-		lock, err := c.TryAcquire(ctx, "a", nil)
+		reentrant := &holdfast.Options{Reentrant: true}
+		lock, err := c.TryAcquire(ctx, "a", reentrant)
 		if err != nil {
-			t.Fatalf("when all is over: %v", err)
+			t.Fatalf("a try of a free name: %v", err)
+		}
+		release(t, acquire(t, c, "a", reentrant))
+		var held *holdfast.HeldError
+		if _, err := c.TryAcquire(ctx, "a", nil); !errors.As(err, &held) || !held.Self {
+			t.Errorf("a try of what this Client has: %v", err)
+		}
+		if n := len(c.Locks()); n != 1 {
+			t.Errorf("%d locks, want 1", n)
 		}
 		release(t, lock)
+		release(t, <-waited)
 	})
 }
 
@@ -419,55 +415,14 @@ func TestUnnoticedEndIsNotHeldByOneself(t *testing.T) {
 		t.Cleanup(holdfast.SetBootClock(func() time.Duration {
 			return time.Since(began) + time.Duration(suspended.Load())
 		}))
-		c, _ := faulty(t, nil)
+		c, store := faulty(t, nil)
 		acquire(t, c, "a", nil)
 		suspended.Store(int64(time.Hour))
-		var held *holdfast.HeldError
-		if _, err := c.TryAcquire(ctx, "a", nil); !errors.As(err, &held) || held.Self {
-			t.Errorf("after a suspend: %v, want the answer of the store", err)
+		_, err := c.TryAcquire(ctx, "a", nil)
+		wantErr(t, err, holdfast.ErrHeld) // says the store
+		if n := store.Calls(faultstore.Acquire); n != 2 {
+			t.Errorf("%d requests, want 2", n)
 		}
-	})
-}
-
-// A try that waits for the answer to a request of another goroutine ends when the
-// Client is closed.
-func TestTryEndsWithItsClient(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		store.Set(faultstore.Acquire, faultstore.Hang)
-		var group sync.WaitGroup
-		group.Go(func() { _, _ = c.TryAcquire(ctx, "a", nil) })
-		synctest.Wait()
-		group.Go(func() {
-			began := time.Now()
-			_, err := c.TryAcquire(ctx, "a", nil)
-			wantErr(t, err, holdfast.ErrClosed)
-			if took := time.Since(began); took > 0 {
-				t.Errorf("took %v", took)
-			}
-		})
-		synctest.Wait()
-		_ = c.Close() // it cannot confirm
-		group.Wait()
-	})
-}
-
-// A reentrant try joins a hold that is granted while it waits for the answer.
-func TestReentrantTryJoinsALaterGrant(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		store.Once(faultstore.Acquire, within(time.Second))
-		o := &holdfast.Options{Reentrant: true}
-		first := make(chan *holdfast.Lock)
-		go func() { first <- acquire(t, c, "a", o) }()
-		synctest.Wait()
-		lock, err := c.TryAcquire(ctx, "a", o)
-		if err != nil {
-			t.Errorf("a try: %v", err)
-		} else {
-			release(t, lock)
-		}
-		release(t, <-first)
 	})
 }
 

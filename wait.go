@@ -55,9 +55,7 @@ type retryWaiter struct {
 	fullName string
 	pauses   int // how many there were
 
-	head      *queueHead    // that the call is, or nil
-	rechecked bool          // another goroutine of the Client ended the last pause
-	pauseEnd  time.Duration // when that pause would have ended
+	head *queueHead // that the call is, or nil
 
 	singleAttempt  bool          // the caller does not wait for the lock, only for the outcome
 	hasAnswered    bool          // the store has answered before
@@ -66,31 +64,31 @@ type retryWaiter struct {
 	failingSince   time.Duration // when the outage began, or is announced to end
 }
 
-// waitRetry waits after an answer until it is time for the next attempt, or a notice comes. A pause
-// that another goroutine ended early continues. It returns an error if ctx or the Client has ended.
+// waitRetry waits after an answer until it is time for the next attempt, or a notice comes. It returns
+// an error if ctx or the Client has ended.
 func (w *retryWaiter) waitRetry(res *driver.AcquireResult) error {
-	c, held, now := w.c, &res.Held, w.c.clock.now()
+	c, held := w.c, &res.Held
+	var pause time.Duration
 	place := res.Queued && c.guarantees.Fair && w.head != nil
 	foreign := c.guarantees.Fencing && held.Token == 0 && !held.Kept // The store does not notice its end.
 	switch {
 	case place && !res.First, place && held.Remaining > 0 && !foreign:
-		w.pauseEnd = now + time.Hour
-	case w.rechecked:
+		pause = time.Hour
 	case res.Queued && !place:
-		w.pauseEnd = now + jitter(noticedPause)
+		pause = jitter(noticedPause)
 	default:
-		w.pauseEnd = now + c.backoff.nthDelay(w.pauses)
+		pause = c.backoff.nthDelay(w.pauses)
 		w.pauses++
 	}
 	switch {
 	case held.Remaining <= 0:
 	case place && res.First:
-		w.pauseEnd = min(w.pauseEnd, now+held.Remaining+time.Millisecond)
+		pause = min(pause, held.Remaining+time.Millisecond)
 	case !place:
 		// Shortly after the end of the hold, each waiter at a different moment.
-		w.pauseEnd = min(w.pauseEnd, now+held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
+		pause = min(pause, held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
 	}
-	return w.sleepFor(w.pauseEnd - now)
+	return w.sleepFor(pause)
 }
 
 // noteAnswer records that the store has answered.
@@ -138,10 +136,9 @@ func (w *retryWaiter) waitOutage(sent time.Duration, err error) error {
 	return w.sleepFor(pause)
 }
 
-// sleepFor returns after d, or sooner when a notice comes, another goroutine requests a recheck,
-// ctx ends, or the Client is closed; the last two are errors.
+// sleepFor returns after d, or sooner when a notice comes, ctx ends, or the Client is closed; the last
+// two are errors.
 func (w *retryWaiter) sleepFor(d time.Duration) error {
-	w.rechecked = false
 	wake, noticed := w.takeNoticed()
 	if noticed {
 		return nil
@@ -152,8 +149,7 @@ func (w *retryWaiter) sleepFor(d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-wake:
-		_, noticed = w.takeNoticed()
-		w.rechecked = !noticed
+		w.takeNoticed()
 		return nil
 	case <-w.ctx.Done():
 		return w.ctx.Err()
