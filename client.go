@@ -70,9 +70,8 @@ type Client struct {
 // ([ErrInvalid]), or requires what the store cannot do ([ErrUnsupported]), every method of the
 // Client returns that error. New panics if store is nil.
 //
-// Each request waits for the store on the goroutine of its caller. A store of another module that
-// may not return by the deadline of a request must be wrapped by [driver.Detach]. The stores of
-// this module need no wrapping.
+// Each request waits for the store on the goroutine of its caller: the methods of the store must
+// return by the deadlines of their contexts, as those of this module do.
 func New(store driver.Store, config *Config) *Client {
 	if store == nil {
 		panic("holdfast: New: store is nil")

@@ -53,13 +53,6 @@ func faulty(t *testing.T, config *holdfast.Config) (*holdfast.Client, *faultstor
 	return closedAtLast(t, store, holdfast.New(store, config)), store
 }
 
-// faultyDetached is faulty for faults that ignore their context.
-func faultyDetached(t *testing.T, config *holdfast.Config) (*holdfast.Client, *faultstore.Store) {
-	t.Helper()
-	store := faultstore.Wrap(memstore.New())
-	return closedAtLast(t, store, holdfast.New(driver.Detach(store), config)), store
-}
-
 func closedAtLast(t *testing.T, store *faultstore.Store, c *holdfast.Client) *holdfast.Client {
 	t.Cleanup(func() {
 		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {

@@ -202,28 +202,6 @@ func TestRefusedReleaseOfALostLock(t *testing.T) {
 	})
 }
 
-// Close does not wait for long for an acquisition that was given up, on a store that
-// is deaf to its contexts.
-func TestCloseAfterADeafAcquire(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faultyDetached(t, nil)
-		store.Set(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
-			time.Sleep(10 * time.Minute)
-			return faultstore.ErrReplyLost
-		})
-		limited, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_, err := c.Acquire(limited, "a", nil)
-		wantErr(t, err, context.DeadlineExceeded)
-		began := time.Now()
-		_ = c.Close()
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("Close took %v", took)
-		}
-		time.Sleep(10 * time.Minute) // until the store has answered
-	})
-}
-
 // A release is bounded by the request timeout, whatever the pauses between attempts.
 func TestReleaseWithALongBackoff(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {

@@ -50,18 +50,11 @@ func TestOutageIsNeverHeld(t *testing.T) {
 		"reply lost":    faultstore.LoseReply,
 		"granted, hung": applyAndHang,
 		"refused":       faultstore.Refuse,
-		"deaf to its end": func(context.Context, faultstore.Op, func()) error {
-			time.Sleep(20 * time.Second)
-			return faultstore.ErrReplyLost
-		},
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context) {
 				c, store := faulty(t, nil)
-				if name == "deaf to its end" {
-					c, store = faultyDetached(t, nil)
-				}
 				store.Set(faultstore.Acquire, fault)
 				store.Set(faultstore.Release, fault)
 				var tries, waits outcomes

@@ -27,7 +27,7 @@ type Store struct {
 	locksPath    string
 	allowNetwork bool
 	host         host
-	detached     driver.Store // makes the requests, since the disk may hang
+	calls        calls
 
 	mu            sync.Mutex // guards folder and folderChecked; held while the folder is being opened
 	folder        *folder    // kept open from request to request; nil before the first one
@@ -80,7 +80,6 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	s.lifetime, s.end = context.WithCancel(context.Background())
-	s.detached = driver.Detach(direct{s})
 	return s, nil
 }
 
@@ -106,11 +105,6 @@ func (s *Store) Guarantees() driver.Guarantees {
 		Keep:        true,
 	}
 }
-
-// Close ends the session of this Store and its watches. Holds that were not released stay until
-// their TTL, since this process may still rely on them. If the disk hangs, Close returns an error
-// after 3 s.
-func (s *Store) Close() error { return s.detached.Close() }
 
 // Close implements [driver.Store].
 func (s direct) Close() error {
