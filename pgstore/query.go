@@ -54,6 +54,15 @@ func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	return s.queryOnConn(ctx, func(_ context.Context, c conn, _ bool) error { return f(c.rawConn()) })
 }
 
+// ServerVersion returns the name and version of the server, as in "PostgreSQL 15.18".
+func (s *Store) ServerVersion(ctx context.Context) (string, error) {
+	var number string
+	if err := s.queryRow(ctx, pgclient.VersionQuery, nil, &number); err != nil {
+		return "", err
+	}
+	return "PostgreSQL " + number, nil
+}
+
 // Table returns the name of the table, quoted for SQL.
 func (s *Store) Table() string { return s.expandSQL("@table@") }
 

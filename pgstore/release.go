@@ -44,8 +44,7 @@ func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, c
 	if req.Keep > 0 {
 		keep = ceilMicros(req.Keep)
 	}
-	durable := keep > 0 // Others rely later on the name being kept.
-	args := []any{req.Name, req.Owner, keep, durable}
+	args := []any{req.Name, req.Owner, keep}
 	err := s.queryOnConn(ctx, func(ctx context.Context, c conn, unprepared bool) (err error) {
 		if contended && !unprepared {
 			notified, err = s.releaseAndNotify(ctx, c.rawConn(), req.Name, args, &ended, &hasWaiters, &notify)

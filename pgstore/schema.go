@@ -134,15 +134,15 @@ type queries struct {
 }
 
 func (s *Store) buildQueries() queries {
-	const held = "held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata"
 	return queries{
-		acquire: s.expandSQL("SELECT granted, tokens, is_new, queued, is_first, waiters, notify, held_limit, coalesce(held_waiting, 0::bigint), " + held +
+		acquire: s.expandSQL("SELECT granted, tokens, is_new, queued, is_first, waiters, notify, held_limit, coalesce(held_waiting, 0::bigint)," +
+			" held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata" +
 			" FROM @holdfast_acquire@($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint, $7::text::jsonb," +
 			" $8::bigint, $9::boolean, $10::text, $11::bigint)"),
 		renew:   s.expandSQL("SELECT @holdfast_renew@($1::text::text[], $2::text::text[], $3::text::bigint[], $4::text::bigint[])"),
 		refresh: s.expandSQL("SELECT @holdfast_refresh@($1::text::text[], $2::text::text[], $3::text::bigint[])"),
 		release: s.expandSQL("SELECT ended, waiters, notify" +
-			" FROM @holdfast_release@($1::text, $2::text, $3::bigint, $4::boolean)"),
+			" FROM @holdfast_release@($1::text, $2::text, $3::bigint, $3::bigint > 0::bigint)"),
 		breakName: s.expandSQL("SELECT token, holder, since, until, left_over, is_kept, metadata, lim FROM @holdfast_break@($1::text, $2::bigint)"),
 		lookup: s.expandSQL("SELECT " + waitingSQL + ", " + sharesSQL + ", @record@ FROM @table@ AS t" +
 			" WHERE t.lock_name::text = $1::text AND t.expires_at > pg_catalog.clock_timestamp()"),

@@ -13,12 +13,9 @@ func init() {
 	driver.Register("postgresql", openURL)
 }
 
-// ownParameters are those of a URL that are not for the PostgreSQL client.
-var ownParameters = []string{"schema", "table", "listen"}
-
 // openURL makes a store with a pool of its own. Nothing is dialed.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
-	own, rest, err := pgclient.SplitURL(u, ownParameters...)
+	own, rest, err := pgclient.SplitURL(u, "schema", "table", "listen")
 	if err != nil {
 		return nil, err
 	}

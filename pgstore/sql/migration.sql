@@ -619,7 +619,7 @@ BEGIN
 END $holdfast$
 --
 -- Ends a hold or a place; with p_keep above zero nobody can take the name for so long. One that
--- admits nobody waits for the disk only if it is durable.
+-- admits nobody waits for the disk only if it is durable, as one is that keeps the name: others rely on it.
 CREATE OR REPLACE FUNCTION @holdfast_release@(p_name text, p_owner text, p_keep bigint, p_durable boolean,
     OUT ended boolean, OUT waiters boolean, OUT notify boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '@row_wait@' SET enable_seqscan = off AS $holdfast$
