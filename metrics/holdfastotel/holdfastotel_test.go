@@ -73,7 +73,7 @@ func (s *setting) counts(t *testing.T) map[string]float64 {
 	values := map[string]float64{}
 	add := func(name string, attributes attribute.Set, value float64) {
 		for _, a := range attributes.ToSlice() {
-			name += " " + a.Value.Emit()
+			name += " " + a.Value.String()
 		}
 		if value != 0 {
 			values[name] = value
@@ -175,7 +175,7 @@ func TestRenewalsBeginAtZero(t *testing.T) {
 		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
 			outcome, _ := p.Attributes.Value("outcome")
 			store, _ := p.Attributes.Value("store")
-			outcomes = append(outcomes, fmt.Sprint(store.Emit(), " ", outcome.Emit(), " ", p.Value))
+			outcomes = append(outcomes, fmt.Sprint(store.String(), " ", outcome.String(), " ", p.Value))
 		}
 	}
 	slices.Sort(outcomes)
