@@ -145,10 +145,7 @@ func (s *Store) count(op Op) Fault {
 // applyFault makes a call with the fault that is set for it.
 func (s *Store) applyFault(ctx context.Context, op Op, apply func() error) error {
 	fault := s.count(op)
-	switch err := ctx.Err(); {
-	case fault == nil && err != nil:
-		return driver.NotApplied(err)
-	case fault == nil:
+	if fault == nil {
 		return apply()
 	}
 	var result error
@@ -175,9 +172,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res dri
 	err = s.applyFault(ctx, Acquire, func() error {
 		waits := queue > 0 && !s.guarantees.Fair && !s.silent
 		if waits {
-			s.addWaiter(req.Name, req.Owner, time.Now().Add(queue))
+			s.setWaiter(req.Name, req.Owner, queue)
 		}
 		done, err = s.Store.Acquire(context.WithoutCancel(ctx), req)
+		if done.Granted {
+			s.setWaiter(req.Name, req.Owner, 0)
+		}
 		done.Queued = done.Queued || waits && err == nil && !done.Granted
 		return err
 	})
@@ -213,11 +213,14 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ours bo
 	return done && err == nil, err
 }
 
-// addWaiter registers an owner for Ask notices of a name, or prolongs that.
-func (s *Store) addWaiter(name, owner string, until time.Time) {
+// setWaiter registers an owner for Ask notices of a name, or prolongs that. With 0 it ends it.
+func (s *Store) setWaiter(name, owner string, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key := [2]string{name, owner}; until.After(s.waiters[key]) {
+	key, until := [2]string{name, owner}, time.Now().Add(wait)
+	if wait == 0 {
+		delete(s.waiters, key)
+	} else if until.After(s.waiters[key]) {
 		s.waiters[key] = until
 	}
 }
