@@ -54,10 +54,8 @@
 //
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
-// An open Store keeps up to six descriptors: those of three folders, of its session, and of its
-// watches and their timer. A request closes all others before it
-// returns, on an error as well. A request that ended while another process kept a record locked
-// leaves one descriptor open until that process goes on.
+// An open Store keeps up to five descriptors: those of three folders, of its session, and of its
+// watches. A request closes all others before it returns, on an error as well.
 //
 // Deleting files: without its record a lock is free, and the tokens of that name
 // go on from the clock. Without the session file of its holder a lock is free at

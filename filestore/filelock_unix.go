@@ -21,16 +21,6 @@ const canSweepRecords = true
 // tryLock locks the whole file, or returns errLocked at once. The lock belongs to the open file
 // description, not to the process: it lasts until its last descriptor is closed, in any process.
 func tryLock(f *os.File, how int) error {
-	err := waitLock(f, how|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return errLocked
-	}
-	return err
-}
-
-// waitLock waits until it has locked the file. If the file is closed meanwhile, its descriptor
-// stays open until then, and not longer.
-func waitLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -38,9 +28,12 @@ func waitLock(f *os.File, how int) error {
 	var result error
 	err = conn.Control(func(fd uintptr) {
 		for result = syscall.EINTR; result == syscall.EINTR; {
-			result = syscall.Flock(int(fd), how)
+			result = syscall.Flock(int(fd), how|syscall.LOCK_NB)
 		}
 	})
+	if errors.Is(result, syscall.EWOULDBLOCK) {
+		return errLocked
+	}
 	return errors.Join(err, result)
 }
 

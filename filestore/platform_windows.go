@@ -25,16 +25,6 @@ const canSweepRecords = false
 // tryLock locks a byte far behind the end of the file, or returns errLocked at once. Locks are
 // mandatory on Windows: one on the contents would keep others from reading them.
 func tryLock(f *os.File, how int) error {
-	err := waitLock(f, how|windows.LOCKFILE_FAIL_IMMEDIATELY)
-	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
-		return errLocked
-	}
-	return err
-}
-
-// waitLock waits until it has locked the file. If the file is closed meanwhile,
-// its handle stays open until then, and not longer.
-func waitLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -42,8 +32,11 @@ func waitLock(f *os.File, how int) error {
 	var result error
 	err = conn.Control(func(fd uintptr) {
 		at := windows.Overlapped{OffsetHigh: 1 << 30}
-		result = windows.LockFileEx(windows.Handle(fd), uint32(how), 0, 1, 0, &at)
+		result = windows.LockFileEx(windows.Handle(fd), uint32(how)|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
 	})
+	if errors.Is(result, windows.ERROR_LOCK_VIOLATION) || errors.Is(result, windows.ERROR_IO_PENDING) {
+		return errLocked
+	}
 	return errors.Join(err, result)
 }
 

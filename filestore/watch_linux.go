@@ -25,8 +25,9 @@ import (
 // kernel has no room reads the record at intervals.
 type watcher struct {
 	mu      sync.Mutex
-	queue   *inotify     // nil until the first watch
-	timer   *kernelTimer // fires when a name is due; nil until there is one
+	queue   *inotify    // nil until the first watch
+	timer   *time.Timer // fires when a name is due; nil until there is one
+	fires   time.Time   // when; zero if timer is not set
 	closed  bool
 	running sync.WaitGroup
 
@@ -98,7 +99,7 @@ func (w *watcher) isWaiting(name, owner string) bool {
 }
 
 // addWaiter has notices sent to the owner of req, until Queue from now. It reports false if the Store
-// is closed, or the kernel has no room for a timer.
+// is closed.
 func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) bool {
 	w := &s.watcher
 	w.mu.Lock()
@@ -111,14 +112,6 @@ func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) bool 
 		w.recordsByWatch = map[int32]*watchedName{}
 		w.sessionsByID = map[string]*watchedSession{}
 		w.sessionsByWatch = map[int32]*watchedSession{}
-	}
-	if w.timer == nil {
-		timer, err := newKernelTimer()
-		if err != nil {
-			return false
-		}
-		w.timer = timer
-		w.running.Go(func() { w.timerLoop(s, timer) })
 	}
 	n := w.names[req.Name]
 	if n == nil {
@@ -154,7 +147,7 @@ func (s *Store) removeWaiter(name, owner string) {
 		delete(n.owners, owner)
 		if !w.removeIfUnused(n) && n.tolerant && !n.delayed {
 			// The owner may have had the only notice, and made no use of it.
-			w.setDue(n, max(time.Millisecond, time.Until(n.restUntil)))
+			w.setDue(s, n, max(time.Millisecond, time.Until(n.restUntil)))
 		}
 	}
 }
@@ -192,7 +185,7 @@ func (w *watcher) close() {
 		w.queue.file.Close()
 	}
 	if w.timer != nil {
-		w.timer.file.Close()
+		w.timer.Stop()
 	}
 	w.mu.Unlock()
 	w.running.Wait()
@@ -262,7 +255,7 @@ func (w *watcher) handleEvent(s *Store, wd int32, mask uint32) {
 			w.examine(s, n)
 		} else if !n.delayed {
 			n.delayed = true
-			w.setDue(n, delay)
+			w.setDue(s, n, delay)
 		}
 	}
 	if h := w.sessionsByWatch[wd]; h != nil && mask&syscall.IN_CLOSE_WRITE != 0 {
@@ -455,28 +448,42 @@ func (w *watcher) schedule(s *Store, n *watchedName) {
 	} else if n.rec.Expires > 0 {
 		delay = min(delay, n.rec.Expires-s.host.uptime()+time.Millisecond+rand.N(4*time.Millisecond))
 	}
-	w.setDue(n, delay)
+	w.setDue(s, n, delay)
 }
 
-func (w *watcher) setDue(n *watchedName, delay time.Duration) {
+func (w *watcher) setDue(s *Store, n *watchedName, delay time.Duration) {
 	n.due = time.Now().Add(delay)
-	w.timer.setBefore(n.due)
+	w.fireAt(s, n.due)
 }
 
-// timerLoop examines the names that are due until the timer is closed.
-func (w *watcher) timerLoop(s *Store, timer *kernelTimer) {
-	for timer.wait() == nil {
-		w.mu.Lock()
-		timer.at = time.Time{}
-		now := time.Now()
-		for _, n := range w.names {
-			if n.due.After(now) {
-				timer.setBefore(n.due)
-			} else {
-				w.onDue(s, n, now)
-			}
+// fireAt makes the timer fire at a moment, unless it fires earlier.
+func (w *watcher) fireAt(s *Store, at time.Time) {
+	switch {
+	case !w.fires.IsZero() && !at.Before(w.fires):
+		return
+	case w.timer == nil:
+		w.timer = time.AfterFunc(time.Until(at), func() { w.onTimer(s) })
+	default:
+		w.timer.Reset(time.Until(at))
+	}
+	w.fires = at
+}
+
+// onTimer examines the names that are due.
+func (w *watcher) onTimer(s *Store) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.fires = time.Time{}
+	now := time.Now()
+	for _, n := range w.names {
+		if n.due.After(now) {
+			w.fireAt(s, n.due)
+		} else {
+			w.onDue(s, n, now)
 		}
-		w.mu.Unlock()
 	}
 }
 
