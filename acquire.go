@@ -147,7 +147,7 @@ func (a *acquireOp) emitResult(lock *Lock, err error) {
 	case err != nil:
 		c.emitFailure(a.ctx, a.name, took, err)
 	case lock.handle == &lock.lease.first:
-		lock.lease.emitBegin(took)
+		lock.lease.emit(Event{Kind: EventAcquired, Took: took, TTL: lock.lease.options.TTL})
 	default:
 		c.emit(a.ctx, Event{Kind: EventJoined, Name: a.name, Token: lock.Token(), Took: took, TTL: lock.lease.options.TTL})
 	}

@@ -169,22 +169,6 @@ func TestWaiterNeedsNoNotice(t *testing.T) {
 	}
 }
 
-// A waiter that holds a place costs one renewal for each third of its TTL, and hardly any attempt.
-func TestIdleWaiter(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New())
-		first := acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: 2 * time.Hour})
-		ctx, cancel := context.WithTimeout(ctx, time.Hour)
-		defer cancel()
-		_, err := open(t, store, nil).Acquire(ctx, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
-		if n, m := store.Calls(faultstore.Acquire), store.Calls(faultstore.Renew); n > 2 || m < 2100 || m > 2200 {
-			t.Errorf("a waiter made %d attempts and %d renewals in an hour, want 2 and one in 1.67 s", n, m)
-		}
-		release(t, first)
-	})
-}
-
 // A notice that comes before the reply to the request that made the place is not missed.
 func TestNoticeBeforeTheReply(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -248,22 +232,6 @@ func TestWaitIsBounded(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The same bounds hold in the local queue, behind a goroutine of this client.
-func TestWaitInLineIsBounded(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		first := acquire(t, c, "a", nil)
-		began := time.Now()
-		_, err := c.Acquire(ctx, "a", &holdfast.Options{Wait: 5 * time.Second})
-		wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-		if took := time.Since(began); took != 5*time.Second {
-			t.Errorf("waited %v", took)
-		}
-		release(t, first)
-		release(t, acquire(t, c, "a", nil))
-	})
 }
 
 func TestCancelledWaiterDelaysNobody(t *testing.T) {

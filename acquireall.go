@@ -25,7 +25,7 @@ import (
 // anew.
 //
 // The options are those of each lock. MaxHold counts from the grant of each; MaxAttempts counts for
-// each wait; NoRenew begins when all are held, and until then they are renewed. The names must differ, and there must be at least one ([ErrInvalid]).
+// each wait; NoRenew is refused ([ErrInvalid]). The names must differ, and there must be at least one ([ErrInvalid]).
 //
 // When ctx ends, AcquireAll returns as Acquire does, and goes on releasing in the background.
 //
@@ -50,7 +50,6 @@ type multiAcquire struct {
 	names         []string        // sorted
 	options       Options         // of each lock
 	singleAttempt bool
-	waited        bool    // it has waited for a lock
 	hasAnswered   bool    // the store has answered
 	locks         []*Lock // in the order of names, nil where it is not held
 }
@@ -65,6 +64,9 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, sin
 		options: c.withDefaults(o), singleAttempt: singleAttempt,
 	}
 	err := c.checkCall(ctx, &m.options)
+	if err == nil && m.options.NoRenew {
+		err = fmt.Errorf("%w: NoRenew of several locks, of which the first could end before the last is held", ErrInvalid)
+	}
 	if err == nil {
 		err = c.beginCall()
 	}
@@ -77,13 +79,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, sin
 		defer cancel()
 		m.ctx = limited
 	}
-	noRenew := m.options.NoRenew
-	m.options.NoRenew = false
-	err = m.acquireAll()
-	if err == nil && noRenew {
-		err = m.stopAutoRenew()
-	}
-	if err != nil {
+	if err := m.acquireAll(); err != nil {
 		m.rollBack()
 		return nil, err
 	}
@@ -145,7 +141,6 @@ func (m *multiAcquire) tryMissing() error {
 // waitForLock waits until lock i is acquired. If a lock already held is lost meanwhile, it
 // returns nil, so that acquireAll tries again.
 func (m *multiAcquire) waitForLock(i int) error {
-	m.waited = true
 	ctx, cancel := context.WithCancel(m.ctx)
 	defer cancel()
 	for _, l := range m.locks[:i] {
@@ -210,24 +205,6 @@ func (m *multiAcquire) rollBack() {
 	case <-done:
 	case <-m.callerCtx.Done():
 	}
-}
-
-// stopAutoRenew ends the automatic renewal of the locks. If there was a wait, it then extends
-// them by their whole TTL.
-func (m *multiAcquire) stopAutoRenew() error {
-	for _, l := range m.locks {
-		if l.handle == &l.lease.first {
-			l.lease.stopAutoRenew()
-		}
-	}
-	if !m.waited {
-		return nil
-	}
-	err := m.c.extendAll(m.ctx, m.locks, m.options.TTL)
-	if err != nil {
-		return opErrorAll("acquire", m.names, err)
-	}
-	return nil
 }
 
 // firstError returns the first error that is not nil.

@@ -3,17 +3,12 @@ package holdfast_test
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/storecheck"
-	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // far makes every request take a while.
@@ -135,55 +130,5 @@ func TestClosedWhileASetIsWaitedFor(t *testing.T) {
 		synctest.Wait()
 		free(t, other, "a")
 		free(t, other, "c")
-	})
-}
-
-// Sets are exclusive, and nobody is locked out for long, over a network too.
-func TestRandomSetsOverANetwork(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New())
-		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
-			store.Set(op, far(2*ms))
-		}
-		if n := storecheck.Sets(t, 10*time.Second, open(t, store, nil), open(t, store, nil), open(t, store, nil)); n < 100 {
-			t.Errorf("%d sets in 10 s", n)
-		}
-	})
-}
-
-// A set that is given up as its joined lock is past the deadline, without anybody's
-// notice, reports that the lock was lost, though its first handle was released before.
-func TestJoinedLockOfAnAbandonedSetIsLost(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var suspended atomic.Int64
-		started := time.Now()
-		t.Cleanup(holdfast.SetBootClock(func() time.Duration {
-			return time.Since(started) + time.Duration(suspended.Load())
-		}))
-		var lost []string
-		store := faultstore.Wrap(memstore.New())
-		c := open(t, store, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventLost, func(e holdfast.Event) {
-			lost = append(lost, e.Name)
-			wantErr(t, e.Err, holdfast.ErrExpired)
-		})})
-		o := &holdfast.Options{Reentrant: true}
-		first := acquire(t, c, "a", o)
-		foreign := acquire(t, open(t, store.Store, nil), "b", nil)
-		waiting, cancel := context.WithCancel(ctx)
-		var group sync.WaitGroup
-		group.Go(func() {
-			_, err := c.AcquireAll(waiting, []string{"a", "b"}, o)
-			wantErr(t, err, context.Canceled)
-		})
-		synctest.Wait()
-		release(t, first)
-		suspended.Store(int64(time.Hour))
-		cancel()
-		group.Wait()
-		synctest.Wait()
-		if !slices.Equal(lost, []string{"a"}) {
-			t.Errorf("the hook Lost was called for %q", lost)
-		}
-		release(t, foreign)
 	})
 }

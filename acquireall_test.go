@@ -215,47 +215,16 @@ func TestLockSetEndsWithAnyOfItsLocks(t *testing.T) {
 func TestLockSetExpires(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
-		set := acquireAll(t, c, abc, &holdfast.Options{TTL: time.Second, NoRenew: true})
+		set := acquireAll(t, c, abc, &holdfast.Options{MaxHold: time.Second})
 		time.Sleep(900 * ms)
-		if err := set.Extend(ctx, 2*time.Second); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(1900 * ms)
 		if err := set.Err(); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(100 * ms)
-		wantErr(t, context.Cause(set.Context()), holdfast.ErrExpired)
-		wantErr(t, set.Release(), holdfast.ErrExpired)
-	})
-}
-
-// With NoRenew the locks are renewed as long as others are waited for, and have
-// their whole TTL before them when all are there.
-func TestNoRenewBeginsWhenAllAreHeld(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
-		lock := acquire(t, other, "b", nil)
-		tokens := make(chan int64, 1) // of the lock that is held all the time
-		time.AfterFunc(5*time.Second, func() {
-			rec, err := c.Lookup(ctx, "a")
-			if err != nil {
-				t.Error(err)
-			}
-			tokens <- rec.Token
-		})
-		time.AfterFunc(62*time.Second, func() { lock.Release() })
-		set := acquireAll(t, c, abc, &holdfast.Options{TTL: 10 * time.Second, NoRenew: true})
-		if got, token := set.Tokens()["a"], <-tokens; got != token {
-			t.Errorf("token %d, was %d: it was not renewed", got, token)
-		}
-		if left := time.Until(set.Deadline()); left < 9800*ms {
-			t.Errorf("%v to the deadline", left)
-		}
-		time.Sleep(10 * time.Second)
-		wantErr(t, set.Err(), holdfast.ErrExpired)
-		_ = set.Release() // it is lost
+		wantErr(t, context.Cause(set.Context()), holdfast.ErrMaxHold)
+		wantErr(t, set.Release(), holdfast.ErrMaxHold)
+		_, err := c.AcquireAll(ctx, abc, &holdfast.Options{NoRenew: true})
+		wantErr(t, err, holdfast.ErrInvalid)
 	})
 }
 

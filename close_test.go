@@ -145,20 +145,3 @@ func TestCloseAwaitsAbandonedRequests(t *testing.T) {
 		}
 	}) // fails if a goroutine is left
 }
-
-// A loss that was reported when it happened is not reported again by ReleaseAll or Close,
-// however soon after it they are called.
-func TestReleaseAllAfterALoss(t *testing.T) {
-	for range 1000 {
-		virtual(t, func(t *testing.T, ctx context.Context) {
-			c := open(t, memstore.New(), nil)
-			lock := acquire(t, c, "a", &holdfast.Options{MaxHold: time.Minute})
-			context.AfterFunc(lock.Context(), func() {
-				if err := c.ReleaseAll(); err != nil {
-					t.Errorf("ReleaseAll: %v", err)
-				}
-			})
-			time.Sleep(2 * time.Minute)
-		})
-	}
-}

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // within is a fault that takes d for each request, half of it after the request was
@@ -111,31 +110,6 @@ func TestHeldWhileWorkIsAwaited(t *testing.T) {
 		release(t, acquire(t, c, "a", nil))
 		if took := time.Since(began); took != 20*time.Second {
 			t.Errorf("acquired after %v", took)
-		}
-	})
-}
-
-// Tries do not use up the attempts of a waiter, and do not keep it from making them.
-func TestMaxAttemptsBesideTries(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New()).Silent()
-		c := open(t, store, &holdfast.Config{Backoff: holdfast.Backoff{Min: 10 * time.Second, Max: 10 * time.Second}})
-		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
-		ended := make(chan time.Duration, 1)
-		began := time.Now()
-		go func() {
-			_, err := c.Acquire(ctx, "a", &holdfast.Options{MaxAttempts: 4})
-			wantErr(t, err, holdfast.ErrHeld)
-			ended <- time.Since(began)
-		}()
-		synctest.Wait()
-		for time.Since(began) < 40*time.Second {
-			time.Sleep(900 * ms)
-			_, err := c.TryAcquire(ctx, "a", nil)
-			wantErr(t, err, holdfast.ErrHeld)
-		}
-		if took := <-ended; took < 15*time.Second || took > 30*time.Second {
-			t.Errorf("four attempts with three pauses of 5s to 10s took %v", took)
 		}
 	})
 }

@@ -14,13 +14,6 @@ func SetBootClock(read func() time.Duration) (restore func()) {
 	return func() { suspendedTime = old }
 }
 
-// NextCheck is when the scheduler of a client will run, 0 if it sleeps.
-func NextCheck(c *Client) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.schedule.nextCheck
-}
-
 // EndLease ends the lease of a lock for the time before the contexts of its handles end.
 func EndLease(l *Lock, end error) {
 	c := l.lease.c

@@ -305,22 +305,3 @@ func TestNoResurrection(t *testing.T) {
 		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrExpired)
 	})
 }
-
-// What a store is certain of stays certain if it says so too late: a request that
-// was never sent needs no release.
-func TestLateCertaintyIsKept(t *testing.T) {
-	virtual(t, func(t *testing.T, _ context.Context) {
-		store := faultstore.Wrap(memstore.New())
-		c := open(t, store, nil)
-		store.Set(faultstore.Acquire, func(ctx context.Context, _ faultstore.Op, _ func()) error {
-			<-ctx.Done()
-			return errors.Join(ctx.Err(), driver.ErrNotApplied)
-		})
-		_, err := c.TryAcquire(context.Background(), "a", nil)
-		wantErr(t, err, holdfast.ErrUnavailable)
-		synctest.Wait()
-		if n := store.Calls(faultstore.Release); n > 0 {
-			t.Errorf("%d releases of what was certainly not granted", n)
-		}
-	})
-}

@@ -180,30 +180,6 @@ func TestDeadlineOfAnAdoptedLock(t *testing.T) {
 	})
 }
 
-// Each hold begins and ends once for the hooks, whoever has it.
-func TestHooksOfAHandOver(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var held int
-		c := open(t, memstore.New(), &holdfast.Config{Hooks: holdfast.JoinHooks(
-			holdfast.OnEvent(holdfast.EventAcquired, func(holdfast.Event) { held++ }),
-			holdfast.OnEvent(holdfast.EventHandedOver, func(holdfast.Event) { held-- }),
-			holdfast.OnEvent(holdfast.EventReleased, func(holdfast.Event) { held-- }),
-		)})
-		ticket := given(t, c, "a", holdfast.Options{})
-		if held != 0 {
-			t.Errorf("%d held after a hand-over", held)
-		}
-		lock := adopt(t, c, ticket, nil)
-		if held != 1 {
-			t.Errorf("%d held after an adoption", held)
-		}
-		release(t, lock)
-		if held != 0 {
-			t.Errorf("%d held in the end", held)
-		}
-	})
-}
-
 // A ticket is not out before the renewals under way are answered: one that arrived
 // after the adoption could prolong the hold beyond what its adopter knows.
 func TestHandOverWaitsForTheRenewalUnderWay(t *testing.T) {

@@ -11,14 +11,15 @@ import (
 // traces. Either may be nil, which costs nothing. They are called synchronously, from many
 // goroutines, and must return quickly: they must not block and must not call the Client.
 //
-// Counts of events are exact, since their kinds form pairs:
+// The kinds of events form pairs, so that their counts show what is open:
 //
 //   - Each Start is followed by one of EventAcquired, EventJoined, EventRefused and EventFailed.
 //   - Each EventAcquired is followed by one of EventReleased, EventKept, EventHandedOver and EventLost.
 //   - Each EventWaiting is followed by an EventWaited.
 //
-// The second event of a pair is called when the first has returned. When Close returns, no hold
-// and no wait is open, and the second event of each has returned.
+// When Close returns, no hold and no wait is open, and all events have returned. In a race the end of a
+// hold may come before its begin, if it ends while the hook for the begin runs; and the end of a hold
+// that is lost in the moment in which it is passed on to a waiter (see Config.LocalTurn) may be missing.
 type Hooks struct {
 	// Start is called when an acquisition begins, before its first request. The context that it
 	// returns takes the place of ctx: it is that of the requests, of the events and of
@@ -254,34 +255,10 @@ func (l *lease) emit(e Event) {
 	l.c.emit(l.first.valuesCtx, e)
 }
 
-// emitBegin calls the hook for the begin of a hold, took after that of the acquisition, and for its
-// end if that has come meanwhile. A lease that no caller has got has no begin.
-func (l *lease) emitBegin(took time.Duration) {
-	l.emit(Event{Kind: EventAcquired, Took: took, TTL: l.options.TTL})
-	l.c.mu.Lock()
-	l.beginEmitted = true
-	end := l.endEvent
-	l.c.mu.Unlock()
-	if end != nil {
-		l.emit(*end)
-	}
-}
-
-// emitEnd calls the hook for the end of a hold, or leaves that to emitBegin if the hook for the
-// begin has not returned yet.
+// emitEnd calls the hook for the end of a hold, unless no caller has got it.
 func (l *lease) emitEnd(e Event) {
-	if l.c.hooks.Event == nil {
-		return
-	}
-	e.Held = l.c.clock.now() - l.grantedAt
-	l.c.mu.Lock()
-	begun := l.beginEmitted
-	if !begun {
-		pending := e
-		l.endEvent = &pending
-	}
-	l.c.mu.Unlock()
-	if begun {
+	if l.c.hooks.Event != nil && l.first.lockReturned.Load() {
+		e.Held = l.c.clock.now() - l.grantedAt
 		l.emit(e)
 	}
 }

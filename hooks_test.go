@@ -20,70 +20,6 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-func TestHooks(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var mu sync.Mutex
-		var events []string
-		note := func(format string, args ...any) {
-			mu.Lock()
-			defer mu.Unlock()
-			events = append(events, fmt.Sprintf(format, args...))
-		}
-		hooks := holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
-			switch e.Kind {
-			case holdfast.EventWaiting:
-				note("%s contended by %s", e.Name, e.By.Holder)
-			case holdfast.EventWaited:
-				note("%s waited %v: %v", e.Name, e.Took, e.Err)
-			case holdfast.EventAcquired:
-				note("%s acquired after %v", e.Name, e.Took)
-			case holdfast.EventRenewed:
-				note("%s renewed with %v left of %v", e.Name, e.Left, e.TTL)
-			case holdfast.EventLost:
-				note("%s lost after %v: %v", e.Name, e.Held, errors.Is(e.Err, holdfast.ErrTaken))
-			case holdfast.EventReleased:
-				note("%s released after %v: %v", e.Name, e.Held, e.Err)
-			case holdfast.EventRequest:
-			default:
-				t.Errorf("event %v", e.Kind)
-			}
-		}}
-		store := memstore.New()
-		c := open(t, store, &holdfast.Config{Hooks: hooks, Prefix: "p:", TTL: 12 * time.Second})
-		other := open(t, store, &holdfast.Config{Holder: "other", Prefix: "p:"})
-		first := acquire(t, other, "a", nil)
-		go func() {
-			time.Sleep(3 * time.Second)
-			release(t, first)
-		}()
-		lock := acquire(t, c, "a", nil)
-		time.Sleep(5 * time.Second)
-		release(t, lock)
-		lock = acquire(t, c, "a", nil)
-		time.Sleep(time.Second)
-		if _, err := other.Break(ctx, "a"); err != nil {
-			t.Fatal(err)
-		}
-		<-lock.Context().Done()
-		synctest.Wait()
-		want := []string{
-			"a contended by other",
-			"a waited 3s: <nil>",
-			"a acquired after 3s",
-			"a renewed with 3.281333334s left of 5s", // The grant by the notice had the rest of the place.
-			"a renewed with 7.878s left of 12s",
-			"a released after 5s: <nil>",
-			"a acquired after 0s",
-			"a lost after 4s: true",
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if !slices.Equal(events, want) {
-			t.Errorf("events:\n%s\nwant:\n%s", strings.Join(events, "\n"), strings.Join(want, "\n"))
-		}
-	})
-}
-
 func TestLog(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		var text bytes.Buffer
@@ -336,45 +272,6 @@ func eventText(e holdfast.Event) string {
 	return text
 }
 
-// The end of a hold is reported after its begin, though the hold has ended while the hook for the
-// begin ran, and Close waits for both.
-func TestEndDuringTheBegin(t *testing.T) {
-	for name, end := range map[string]func(c *holdfast.Client) error{
-		"Close":      (*holdfast.Client).Close,
-		"ReleaseAll": (*holdfast.Client).ReleaseAll,
-		"expiry":     func(*holdfast.Client) error { return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				var kinds []holdfast.EventKind
-				var c *holdfast.Client
-				var group sync.WaitGroup
-				c = holdfast.New(memstore.New(), &holdfast.Config{Hooks: holdfast.Hooks{
-					Event: func(_ context.Context, e holdfast.Event) {
-						if e.Kind == holdfast.EventAcquired {
-							group.Go(func() { _ = end(c) })
-							time.Sleep(time.Minute)
-						}
-						if e.Kind != holdfast.EventRequest {
-							kinds = append(kinds, e.Kind)
-						}
-					},
-				}})
-				lock, err := c.Acquire(ctx, "a", &holdfast.Options{NoRenew: true})
-				if err != nil {
-					t.Error(err)
-				}
-				group.Wait()
-				_ = lock.Release()
-				_ = c.Close()
-				if len(kinds) != 2 || kinds[0] != holdfast.EventAcquired {
-					t.Errorf("events: %v", kinds)
-				}
-			})
-		})
-	}
-}
-
 // Close returns after the hook for a loss that another goroutine has found, and for a release that
 // another goroutine makes.
 func TestCloseWaitsForHooks(t *testing.T) {
@@ -523,46 +420,10 @@ func TestHooksDoNotAllocate(t *testing.T) {
 	}
 }
 
-// A kind that this version does not have has a text, too.
 func TestOnEventWithoutFunction(t *testing.T) {
 	if h := holdfast.OnEvent(holdfast.EventLost, nil); h.Event != nil {
 		t.Error("there is a function, which would panic when a lock is lost")
 	}
-}
-
-func TestEventKindString(t *testing.T) {
-	for kind, want := range map[holdfast.EventKind]string{
-		0: "event kind 0", holdfast.EventWaiting: "waiting", holdfast.EventRequest: "request", 99: "event kind 99",
-	} {
-		if got := kind.String(); got != want {
-			t.Errorf("%d is %q, want %q", int(kind), got, want)
-		}
-	}
-}
-
-// Close waits for the hook of an adoption that it has ended, too.
-func TestCloseWaitsForHooksOfAdopt(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var ended atomic.Int64
-		store := faultstore.Wrap(memstore.New())
-		other := open(t, store, nil)
-		ticket, err := acquire(t, other, "a", &holdfast.Options{Detached: true}).HandOver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := holdfast.New(store, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventFailed, func(holdfast.Event) {
-			time.Sleep(time.Minute)
-			ended.Add(1)
-		})})
-		store.Set(faultstore.Renew, func(context.Context, faultstore.Op, func()) error { return errors.New("broken wire") })
-		go func() { _, _ = c.Adopt(ctx, ticket, nil) }()
-		time.Sleep(time.Second)
-		_ = c.Close()
-		if ended.Load() != 1 {
-			t.Error("Close has not waited for the hook")
-		}
-		time.Sleep(time.Hour)
-	})
 }
 
 // A slow hook delays its own lock, and costs no other one.

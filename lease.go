@@ -32,7 +32,7 @@ type lease struct {
 	latestExpiry atomic.Int64  // until when the store may keep it at most; never before deadline
 	keepUntil    atomic.Int64  // until when ReleaseKeep keeps the name, a reading of the clock; 0 if not
 
-	// Client.mu guards the fields from here to endEvent. Of endReason, it guards the
+	// Client.mu guards the fields from here to ticketIssued. Of endReason, it guards the
 	// changes.
 	inFlight      int32                 // requests in flight that may extend it; after the end it only falls
 	endReason     atomic.Pointer[error] // nil as long as the lock is held; it is set once
@@ -48,8 +48,6 @@ type lease struct {
 	renewalFailed bool                  // the last renewal failed
 	mustRelease   bool                  // it is not passed on: it may be lost, or ReleaseAll releases it
 	ticketIssued  bool                  // a ticket exists: another Client may have prolonged the lease
-	beginEmitted  bool                  // the hook for the begin of the hold has returned
-	endEvent      *Event                // the end of the hold, if it came before that
 
 	first handle // of the acquisition that made the lease; not a pointer, to save an allocation
 }
@@ -60,7 +58,7 @@ type handle struct {
 	lock         Lock    // that the caller gets
 	next         *handle // of the same lease; guarded by Client.mu, as prev is
 	prev         *handle
-	lockReturned atomic.Bool // the caller got a Lock: the call that made the handle succeeded
+	lockReturned atomic.Bool // the caller gets a Lock: the call that made the handle has succeeded
 	lockContext
 
 	releaseOnce sync.Once
@@ -112,6 +110,7 @@ func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) err
 	if c.closed {
 		return ErrClosed
 	}
+	l.first.lockReturned.Store(true)
 	c.registerLease(l)
 	c.reschedule(l)
 	return nil
@@ -162,18 +161,6 @@ func (l *lease) publicHolder() string {
 		return *l.adoptedFrom
 	}
 	return l.c.holder
-}
-
-// stopAutoRenew ends the automatic renewal.
-func (l *lease) stopAutoRenew() {
-	c := l.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l.options.NoRenew = true
-	if l.endReason.Load() == nil {
-		l.dueAt = time.Duration(l.deadline.Load())
-		c.reschedule(l)
-	}
 }
 
 // joinable reports whether an acquisition may share the lease. The caller holds Client.mu.

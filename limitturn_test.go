@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
@@ -248,34 +247,6 @@ func TestTryOfALimitedLock(t *testing.T) {
 	})
 }
 
-// A try beside heads that wait in the store gets its answer from a request of one of them.
-func TestTryOfALimitedLockThatOthersHold(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		other := open(t, store, nil)
-		two := &holdfast.Options{Limit: 2}
-		taken := acquire(t, other, "a", nil)
-		var waiting []<-chan *holdfast.Lock
-		for range 3 {
-			waiting = append(waiting, acquireLater(t, c, "a", two))
-		}
-		time.Sleep(time.Minute)
-		requests := store.Calls(faultstore.Acquire)
-		_, err := c.TryAcquire(ctx, "a", two)
-		var held *holdfast.HeldError
-		if !errors.As(err, &held) || held.Self || held.Record.Token != taken.Token() {
-			t.Errorf("a try: %v", err)
-		}
-		if n := store.Calls(faultstore.Acquire) - requests; n != 1 {
-			t.Errorf("%d requests for a try", n)
-		}
-		release(t, taken)
-		for _, w := range waiting {
-			release(t, <-w)
-		}
-	})
-}
-
 // A lease that is lost ends the hold that it was passed on to, and no other.
 func TestLossOfAPassedShare(t *testing.T) {
 	for _, way := range []string{"break here", "break elsewhere", "own token", "renewal fails"} {
@@ -436,89 +407,4 @@ func TestEndOfPassedShares(t *testing.T) {
 			free(t, open(t, store, nil), "a")
 		})
 	}
-}
-
-// After a suspend beyond the deadline no share of this Client is certain: a try asks the store.
-func TestTryAfterASuspend(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var suspended atomic.Int64
-		began := time.Now()
-		t.Cleanup(holdfast.SetBootClock(func() time.Duration { return time.Since(began) + time.Duration(suspended.Load()) }))
-		c, store := faulty(t, nil)
-		two := &holdfast.Options{Limit: 2}
-		acquire(t, c, "a", two)
-		acquire(t, c, "a", two)
-		before := store.Calls(faultstore.Acquire)
-		suspended.Store(int64(time.Hour))
-		_, err := c.TryAcquire(ctx, "a", two)
-		wantErr(t, err, holdfast.ErrHeld) // The store has not been suspended.
-		if store.Calls(faultstore.Acquire) == before {
-			t.Error("no request after the deadlines of all holds")
-		}
-	})
-}
-
-// A breakStore records the token of the last hold that was to be broken.
-type breakStore struct {
-	driver.Store
-	token int64
-}
-
-func (s *breakStore) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
-	s.token = req.Token
-	return s.Store.Break(ctx, req)
-}
-
-func (s *breakStore) Notify(f func(driver.Notice)) (stop func()) {
-	return s.Store.(driver.Notifier).Notify(f)
-}
-
-// BreakToken ends a share that was passed on, which the store has under the first token of its turn.
-func TestBreakOfAPassedShare(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := &breakStore{Store: memstore.New()}
-		c := open(t, store, nil)
-		o := &holdfast.Options{Limit: 1}
-		blocker := acquire(t, c, "a", nil)
-		passed := make(chan *holdfast.Lock)
-		for range 3 {
-			go func() { passed <- acquire(t, c, "a", o) }()
-		}
-		synctest.Wait()
-		release(t, blocker)
-		release(t, <-passed) // It found no queue, and has one token.
-		first := <-passed
-		release(t, first)
-		second := <-passed
-		if _, err := c.BreakToken(ctx, "a", second.Token()); err != nil || store.token != first.Token() {
-			t.Fatalf("the store was sent token %d for that of the turn from %d: %v", store.token, first.Token(), err)
-		}
-		<-second.Context().Done()
-		free(t, c, "a")
-	})
-}
-
-// A grant to a caller that waits for a share is not taken for one to a writer of the same Client, which
-// waits behind it.
-func TestGrantBesideAWaitingWriter(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		a, b := open(t, store, nil), open(t, store, nil)
-		holder := acquire(t, a, "a", nil)
-		order := make(chan string, 2)
-		wait := func(name string, o *holdfast.Options) {
-			go func() {
-				lock := acquire(t, b, "a", o)
-				order <- name
-				release(t, lock)
-			}()
-			time.Sleep(time.Second)
-		}
-		wait("share", &holdfast.Options{Limit: 5})
-		wait("writer", nil)
-		release(t, holder)
-		if first, second := <-order, <-order; first != "share" || second != "writer" {
-			t.Errorf("granted to the %s, then to the %s", first, second)
-		}
-	})
 }

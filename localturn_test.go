@@ -3,8 +3,6 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -148,70 +146,6 @@ func TestOtherClientsAfterALocalTurn(t *testing.T) {
 	}
 }
 
-// A waiter that yields to other Clients gives up when its context ends, and a try beside it does
-// not wait for it.
-func TestYieldAfterALocalTurn(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New()).Unfair()
-		c := open(t, store, &holdfast.Config{LocalTurn: ms})
-		first := acquire(t, c, "a", nil)
-		locks := startWaiters(t, c, "a", 2)
-		release(t, first)
-		release(t, <-locks)
-		last := <-locks // passed on
-		short, cancel := context.WithTimeout(ctx, 2*ms)
-		defer cancel()
-		ended := make(chan error, 1)
-		go func() { _, err := c.Acquire(short, "a", nil); ended <- err }()
-		synctest.Wait()
-		time.Sleep(ms) // The turn is over.
-		release(t, last)
-		before := store.Calls(faultstore.Acquire)
-		wantErr(t, <-ended, context.DeadlineExceeded)
-		if n := store.Calls(faultstore.Acquire) - before; n != 0 {
-			t.Errorf("%d requests within the time of other clients", n)
-		}
-		lock, err := c.TryAcquire(ctx, "a", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		release(t, lock)
-	})
-}
-
-// A try during that time does not end the wait of the head.
-func TestTryWhileTheHeadYields(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New()).Unfair()
-		c, other := open(t, store, &holdfast.Config{LocalTurn: ms}), open(t, store, nil)
-		first := acquire(t, c, "a", nil)
-		locks := startWaiters(t, c, "a", 2)
-		release(t, first)
-		release(t, <-locks)
-		last := <-locks // passed on
-		waited := make(chan error, 1)
-		go func() {
-			lock, err := c.Acquire(ctx, "a", nil)
-			waited <- err
-			if err == nil {
-				release(t, lock)
-			}
-		}()
-		synctest.Wait()
-		time.Sleep(ms) // The turn is over.
-		release(t, last)
-		synctest.Wait()
-		taken := acquire(t, other, "a", nil)
-		_, err := c.TryAcquire(ctx, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
-		time.Sleep(time.Second)
-		release(t, taken)
-		if err := <-waited; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // holdInTurn lets goroutines hold a lock one after the other, each for some time, and returns how
 // many requests that took. The first holds it until all others wait.
 func holdInTurn(t *testing.T, c *holdfast.Client, store *faultstore.Store, hold time.Duration, options ...*holdfast.Options) int {
@@ -290,27 +224,6 @@ func TestLocalTurnNeedsTokens(t *testing.T) {
 	})
 }
 
-// Where no tokens are needed, a hold that an uncontended acquisition was granted can be passed on,
-// but not one whose own options bind it to its acquisition.
-func TestLocalTurnOfAnUncontendedHold(t *testing.T) {
-	for what, o := range map[string]*holdfast.Options{
-		"MaxHold": {MaxHold: time.Second}, "NoRenew": {NoRenew: true},
-		"Detached": {Detached: true}, "Reentrant": {Reentrant: true},
-	} {
-		virtual(t, func(t *testing.T, _ context.Context) {
-			store := faultstore.Wrap(&tokenless{Store: memstore.New()})
-			c := open(t, store, nil)
-			first := acquire(t, c, "a", o)
-			next := startWaiters(t, c, "a", 1)
-			release(t, first)
-			release(t, <-next)
-			if n := store.Calls(faultstore.Acquire); n < 2 {
-				t.Errorf("%s: %d requests for two holds", what, n)
-			}
-		})
-	}
-}
-
 // A break or a loss that comes while a lock is being released is a break of the lease: it is not
 // passed on.
 func TestLossDuringARelease(t *testing.T) {
@@ -353,17 +266,6 @@ type singleToken struct{ *memstore.Store }
 func (s singleToken) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
 	req.Tokens = 0
 	return s.Store.Acquire(ctx, req)
-}
-
-// A hold uses up the tokens of its grant, and no more.
-func TestTokensOfAGrantUsedUp(t *testing.T) {
-	virtual(t, func(t *testing.T, _ context.Context) {
-		c, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-		options := make([]*holdfast.Options, 2*driver.MaxTokens+1)
-		if requests := holdInTurn(t, c, store, 0, options...); requests != 3 {
-			t.Errorf("%d requests for %d holds", requests, len(options))
-		}
-	})
 }
 
 // A lease whose renewal is due, in flight or failed is not passed on: the next holder would have
@@ -425,37 +327,6 @@ func TestHoldThatWasPassedOn(t *testing.T) {
 		<-lock.Context().Done()
 		wantErr(t, lock.Release(), holdfast.ErrLost, holdfast.ErrExpired)
 	})
-}
-
-// Waiters that give up while the lock is passed on delay nobody, and nothing is left.
-func TestCancelledWaitersInALocalTurn(t *testing.T) {
-	t.Parallel()
-	store := faultstore.Wrap(memstore.New())
-	c := open(t, store, nil)
-	log := tokenLog{t: t}
-	var group sync.WaitGroup
-	for i := range 512 {
-		group.Go(func() {
-			for n := range 20 {
-				ctx, cancel := context.WithCancel(t.Context())
-				if (i+n)%7 == 0 {
-					time.AfterFunc(time.Duration(rand.IntN(2000))*time.Microsecond, cancel)
-				}
-				lock, err := c.Acquire(ctx, "a", nil)
-				cancel()
-				if err != nil && !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-				if lock != nil {
-					log.begin(lock.Token())
-					log.end()
-					release(t, lock)
-				}
-			}
-		})
-	}
-	group.Wait()
-	free(t, c, "a")
 }
 
 // Nothing is passed on once Close has begun, and the lock is released once.
@@ -595,55 +466,6 @@ func (s *alarmingStore) Notify(f func(driver.Notice)) (stop func()) {
 	return s.Store.Notify(f)
 }
 
-// The hooks see each hold.
-func TestHooksInALocalTurn(t *testing.T) {
-	virtual(t, func(t *testing.T, _ context.Context) {
-		var events []string
-		var mu sync.Mutex
-		add := func(format string, args ...any) {
-			mu.Lock()
-			defer mu.Unlock()
-			events = append(events, fmt.Sprintf(format, args...))
-		}
-		c, store := faulty(t, &holdfast.Config{Hooks: holdfast.JoinHooks(
-			holdfast.OnEvent(holdfast.EventAcquired, func(holdfast.Event) { add("acquired") }),
-			holdfast.OnEvent(holdfast.EventWaited, func(holdfast.Event) { add("waited") }),
-			holdfast.OnEvent(holdfast.EventReleased, func(e holdfast.Event) { add("released after %v, %v", e.Held, e.Err) }),
-		)})
-		if requests := holdInTurn(t, c, store, ms, nil, nil, nil); requests != 1 {
-			t.Errorf("%d requests", requests)
-		}
-		count := map[string]int{}
-		for _, e := range events {
-			count[e]++
-		}
-		if count["acquired"] != 4 || count["waited"] != 3 || count["released after 1ms, <nil>"] != 3 {
-			t.Errorf("the hooks got %v", count)
-		}
-	})
-}
-
-// After a suspend the renewal of the lease is due, although no timer has run: it is not passed on.
-func TestSuspendEndsALocalTurn(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var suspended atomic.Int64
-		began := time.Now()
-		t.Cleanup(holdfast.SetBootClock(func() time.Duration { return time.Since(began) + time.Duration(suspended.Load()) }))
-		c, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-		first := acquire(t, c, "a", nil)
-		locks := startWaiters(t, c, "a", 2)
-		release(t, first)
-		second := <-locks // with several tokens
-		before := store.Calls(faultstore.Acquire)
-		suspended.Store(int64(15 * time.Second)) // The TTL is 30 s.
-		release(t, second)
-		release(t, <-locks)
-		if requests := store.Calls(faultstore.Acquire) - before; requests != 1 {
-			t.Errorf("%d requests after a suspend of half of the TTL, want 1", requests)
-		}
-	})
-}
-
 // ReleaseKeep passes nothing on.
 func TestReleaseKeepInALocalTurn(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -660,119 +482,6 @@ func TestReleaseKeepInALocalTurn(t *testing.T) {
 			t.Errorf("a name kept for a minute was acquired after %v", took)
 		}
 	})
-}
-
-// The release of a lock that was passed on is repeated until the store has confirmed it.
-func TestUnconfirmedReleaseAfterALocalTurn(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		first := acquire(t, c, "a", nil)
-		locks := startWaiters(t, c, "a", 2)
-		release(t, first)
-		release(t, <-locks)
-		lock := <-locks
-		store.Set(faultstore.Release, faultstore.Refuse)
-		wantErr(t, lock.Release(), holdfast.ErrUnavailable)
-		synctest.Wait() // the next attempt, in the background, has failed
-		store.Set(faultstore.Release, nil)
-		time.Sleep(10 * time.Second) // less than the TTL
-		free(t, c, "a")
-	})
-}
-
-// A lock that AcquireAll has acquired without renewal is not passed on: nobody would renew it.
-func TestNoRenewOfAcquireAll(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-		first := acquire(t, c, "a", nil)
-		sets := make(chan *holdfast.LockSet, 1)
-		go func() {
-			set, err := c.AcquireAll(ctx, []string{"a"}, &holdfast.Options{NoRenew: true})
-			if err != nil {
-				t.Error(err)
-			}
-			sets <- set
-		}()
-		synctest.Wait()
-		locks := startWaiters(t, c, "a", 1)
-		release(t, first)
-		set := <-sets
-		if err := set.Release(); err != nil {
-			t.Error(err)
-		}
-		lock := <-locks
-		time.Sleep(time.Hour)
-		if err := lock.Err(); err != nil {
-			t.Error(err)
-		}
-		release(t, lock)
-	})
-}
-
-// ReleaseAll releases to the store what a goroutine of this Client waits for.
-func TestReleaseAllInALocalTurn(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-		first := acquire(t, c, "a", nil)
-		locks := startWaiters(t, c, "a", 2)
-		release(t, first)
-		<-locks
-		before := store.Calls(faultstore.Release)
-		if err := c.ReleaseAll(); err != nil || store.Calls(faultstore.Release) != before+1 {
-			t.Errorf("ReleaseAll: %v, %d releases", err, store.Calls(faultstore.Release)-before)
-		}
-		release(t, <-locks)
-	})
-}
-
-// The outcome of a renewal that comes between the end of a lock and the release of its lease is one
-// of the lease: it is released, and the next hold is granted by the store.
-func TestRenewalDuringARelease(t *testing.T) {
-	for _, how := range []string{"renewed", "failed", "lost"} {
-		virtual(t, func(t *testing.T, ctx context.Context) {
-			mem := memstore.New()
-			store := faultstore.Wrap(mem)
-			c, other := open(t, store, &holdfast.Config{LocalTurn: time.Hour}), open(t, mem, nil)
-			first := acquire(t, c, "a", nil)
-			locks := startWaiters(t, c, "a", 2)
-			release(t, first)
-			answer := make(chan struct{})
-			store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
-				<-answer
-				if how == "failed" {
-					return faultstore.ErrRefused
-				}
-				apply()
-				return nil
-			})
-			time.Sleep(10*time.Second + ms) // The renewal is in flight.
-			var taken *holdfast.Lock
-			if how == "lost" {
-				if _, err := other.Break(ctx, "a"); err != nil {
-					t.Error(err)
-				}
-				taken = acquire(t, other, "a", nil)
-			}
-			rest := holdfast.ReleaseInSteps(<-locks)
-			before := store.Calls(faultstore.Acquire)
-			close(answer)
-			synctest.Wait()
-			_ = rest()
-			synctest.Wait()
-			if taken != nil {
-				if len(locks) > 0 {
-					t.Error("passed on, though another client has it")
-				}
-				release(t, taken)
-			}
-			lock := <-locks
-			time.Sleep(time.Hour)
-			if err := lock.Err(); err != nil || store.Calls(faultstore.Acquire) == before {
-				t.Errorf("%s: the next hold, after %d requests: %v", how, store.Calls(faultstore.Acquire)-before, err)
-			}
-			release(t, lock)
-		})
-	}
 }
 
 // A lease that was extended beyond its TTL is released: the next hold must end in time if its
@@ -794,37 +503,4 @@ func TestExtendedLeaseIsReleased(t *testing.T) {
 		}
 		release(t, lock)
 	})
-}
-
-// Several tokens are requested only if the first waiter can get the lease.
-func TestTokensForWaitersThatCannotGetTheLease(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := &tokensSeen{Store: memstore.New()}
-		c := open(t, store, nil)
-		first := acquire(t, c, "a", nil)
-		locks := make(chan *holdfast.Lock, 8)
-		for i := range 8 {
-			go func() {
-				locks <- acquire(t, c, "a", &holdfast.Options{TTL: time.Minute + time.Duration(i)*time.Second})
-			}()
-			synctest.Wait()
-		}
-		release(t, first)
-		for range 8 {
-			release(t, <-locks)
-		}
-		if store.most > 1 {
-			t.Errorf("%d tokens requested for holds that cannot be passed on", store.most)
-		}
-	})
-}
-
-type tokensSeen struct {
-	*memstore.Store
-	most int
-}
-
-func (s *tokensSeen) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	s.most = max(s.most, req.Tokens)
-	return s.Store.Acquire(ctx, req)
 }

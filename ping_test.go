@@ -3,7 +3,6 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -67,51 +66,6 @@ func TestPingThatIsRefusedFails(t *testing.T) {
 			t.Errorf("after one that was not sent: %v with the names %v", err, names.seen)
 		}
 		release(t, foreign)
-	})
-}
-
-// Pings of a store that refuses them use one name, since they leave nothing.
-func TestRefusedPingsUseOneName(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		faults := faultstore.Wrap(memstore.New())
-		faults.Set(faultstore.Acquire, faultstore.Refuse)
-		names := &namesSeen{Store: faults}
-		c := open(t, names, nil)
-		for range 10 {
-			wantErr(t, c.Ping(ctx), holdfast.ErrUnavailable, faultstore.ErrRefused)
-		}
-		if n := len(slices.Compact(names.seen)); n != 1 {
-			t.Errorf("%d names, want 1", n)
-		}
-	})
-}
-
-// Pings at once succeed, and use as many names as there are Pings at once.
-func TestPingsAtOnce(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		faults := faultstore.Wrap(memstore.New())
-		faults.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			apply()
-			time.Sleep(10 * ms)
-			return nil
-		})
-		names := &namesSeen{Store: faults}
-		c := open(t, names, nil)
-		for range 5 {
-			var group sync.WaitGroup
-			for range 20 {
-				group.Go(func() {
-					if err := c.Ping(ctx); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			group.Wait()
-		}
-		slices.Sort(names.seen)
-		if n := len(slices.Compact(names.seen)); n != 20 {
-			t.Errorf("%d names, want 20", n)
-		}
 	})
 }
 

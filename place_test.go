@@ -306,23 +306,6 @@ func TestLateNoticeOfALockHandedOver(t *testing.T) {
 	}
 }
 
-// Two Clients of one store do not give back the grants of each other.
-func TestClientsShareAStore(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		a, b := open(t, store, nil), open(t, store, nil)
-		open(t, store, nil)
-		first := acquire(t, a, "a", nil)
-		time.AfterFunc(time.Second, func() { release(t, first) })
-		lock := acquire(t, b, "a", nil)
-		time.Sleep(time.Minute)
-		if lock.Err() != nil {
-			t.Error(lock.Err())
-		}
-		release(t, lock)
-	})
-}
-
 // Waiters that have died together delay the next one by the TTL of one place.
 func TestDeadWaiters(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -386,69 +369,6 @@ func TestSlowStoreWithPlaces(t *testing.T) {
 	})
 }
 
-// A place of a short TTL, whose renewals have little time, does not cost the places of longer ones.
-func TestShortPlacesDoNotCostLongOnes(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		other := open(t, store.Store, nil)
-		acquire(t, other, "long", &holdfast.Options{TTL: time.Hour})
-		const short = 20
-		for i := range short {
-			acquire(t, other, fmt.Sprint("short ", i), &holdfast.Options{TTL: time.Hour})
-		}
-		claims := 0
-		slow := func(ctx context.Context, _ faultstore.Op, apply func()) error {
-			select {
-			case <-time.After(100 * ms):
-				apply()
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		store.Set(faultstore.Acquire, slow)
-		store.Set(faultstore.Renew, slow)
-		log := &requestLog{Store: store.Store.(*memstore.Store)}
-		store.Store = log
-		limited, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		for i := range short {
-			go func() { _, _ = c.Acquire(limited, fmt.Sprint("short ", i), &holdfast.Options{TTL: 300 * ms}) }()
-			time.Sleep(7 * ms)
-		}
-		_, err := c.Acquire(limited, "long", nil)
-		wantErr(t, err, holdfast.ErrHeld)
-		for _, req := range log.acquired() {
-			if req.Name == "long" && req.Claim {
-				claims++
-			}
-		}
-		if claims > 0 {
-			t.Errorf("the place with the long TTL was claimed %d times", claims)
-		}
-		synctest.Wait()
-	})
-}
-
-// A notice for a waiter of another Client of the same store costs nothing.
-func TestAskOfAnotherClient(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(&askingStore{Store: memstore.New()})
-		c := open(t, store, nil)
-		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
-		limited, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		time.AfterFunc(time.Second, func() {
-			store.Store.(*askingStore).f(driver.Notice{Kind: driver.Ask, Name: "a", Owner: "that of another"})
-		})
-		_, err := c.Acquire(limited, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
-		if n := store.Calls(faultstore.Acquire); n != 1 {
-			t.Errorf("%d attempts, want 1", n)
-		}
-	})
-}
-
 // A grant by a notice begins a local turn, though the place is short of the TTL.
 func TestLocalTurnAfterANotice(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -472,79 +392,6 @@ func TestLocalTurnAfterANotice(t *testing.T) {
 		if n := store.Calls(faultstore.Acquire) - before; n != 0 {
 			t.Errorf("%d requests for five holds after a notice", n)
 		}
-	})
-}
-
-// A Client with a long TTL renews its place no more often than any other.
-func TestPlaceOfALongTTL(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: 5 * time.Hour})
-		limited, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		_, err := c.Acquire(limited, "a", &holdfast.Options{TTL: 24 * time.Hour})
-		wantErr(t, err, holdfast.ErrHeld)
-		if n := store.Calls(faultstore.Renew); n < 30 || n > 40 {
-			t.Errorf("%d renewals of a place in a minute, want 36", n)
-		}
-	})
-}
-
-// A waiter that is not the first needs no request beyond the renewals of its place, also if it
-// knows nothing of the holder.
-func TestSecondWaiter(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(terseStore{memstore.New()})
-		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
-		first, cancel := context.WithTimeout(ctx, 20*time.Minute)
-		defer cancel()
-		go func() { _, _ = open(t, store.Store, nil).Acquire(first, "a", nil) }()
-		synctest.Wait()
-		second, cancel := context.WithTimeout(ctx, 10*time.Minute)
-		defer cancel()
-		_, err := open(t, store, nil).Acquire(second, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
-		if n := store.Calls(faultstore.Acquire); n != 1 {
-			t.Errorf("the second waiter made %d attempts, want 1", n)
-		}
-		<-first.Done()
-	})
-}
-
-// A call with a number of attempts makes no place: its attempts are paced by Backoff.
-func TestMaxAttemptsHasNoPlace(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, &holdfast.Config{Backoff: holdfast.Backoff{Min: time.Second, Max: time.Second}})
-		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
-		began := time.Now()
-		time.AfterFunc(700*ms, func() {
-			if rec, _, err := store.Store.Lookup(ctx, "a"); err != nil || rec.Waiting != 0 {
-				t.Errorf("%d places: %v", rec.Waiting, err)
-			}
-		})
-		_, err := c.Acquire(ctx, "a", &holdfast.Options{MaxAttempts: 5})
-		wantErr(t, err, holdfast.ErrHeld)
-		if took := time.Since(began); took < 2*time.Second || took > 4*time.Second {
-			t.Errorf("five attempts took %v, want four pauses of 0.5s to 1s", took)
-		}
-	})
-}
-
-// A waiter that gives up releases its place also if the first attempt fails.
-func TestPlaceIsReleasedAgain(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		first := acquire(t, open(t, store.Store, nil), "a", nil)
-		limited, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		store.Once(faultstore.Release, faultstore.Refuse)
-		_, err := c.Acquire(limited, "a", nil)
-		wantErr(t, err, context.DeadlineExceeded)
-		time.Sleep(time.Second)
-		if rec, _, err := store.Store.Lookup(ctx, "a"); err != nil || rec.Waiting != 0 {
-			t.Errorf("%d places are left: %v", rec.Waiting, err)
-		}
-		release(t, first)
 	})
 }
 
@@ -607,46 +454,6 @@ func (s *askingStore) Notify(f func(driver.Notice)) (stop func()) {
 	return s.Store.Notify(f)
 }
 
-// A store that answers claims and no other requests does not answer.
-func TestClaimsDoNotHideAnOutage(t *testing.T) {
-	for _, try := range []bool{false, true} {
-		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				c := open(t, claimsOnly{memstore.New()}, nil)
-				ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-				defer cancel()
-				call, most := c.Acquire, 10*time.Second+3*time.Second // MaxOutage and a request
-				if try {
-					call, most = c.TryAcquire, 3*3*time.Second
-				}
-				began := time.Now()
-				_, err := call(ctx, "a", nil)
-				wantErr(t, err, holdfast.ErrUnavailable)
-				if took := time.Since(began); took > most {
-					t.Errorf("it returned after %v", took)
-				}
-			})
-		})
-	}
-}
-
-// A claimsOnly store answers claims, and loses other requests of Acquire.
-type claimsOnly struct{ *memstore.Store }
-
-func (s claimsOnly) Guarantees() driver.Guarantees {
-	g := s.Store.Guarantees()
-	g.Scope = driver.ScopeNetwork
-	return g
-}
-
-func (s claimsOnly) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	if !req.Claim {
-		<-ctx.Done()
-		return driver.AcquireResult{}, ctx.Err()
-	}
-	return s.Store.Acquire(ctx, req)
-}
-
 // Close gives up places before it ends the notices, and nothing is left in the queue.
 func TestCloseWithPlaces(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -701,17 +508,6 @@ func (s *requestLog) acquired() []driver.AcquireRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
-}
-
-// A terseStore shows nothing of the holder to a waiter that is not the first.
-type terseStore struct{ *memstore.Store }
-
-func (s terseStore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	res, err := s.Store.Acquire(ctx, req)
-	if res.Queued && !res.First {
-		res.Held = driver.Record{}
-	}
-	return res, err
 }
 
 // A replacedStore is a store that can be replaced by another.

@@ -257,39 +257,6 @@ func TestMaxHold(t *testing.T) {
 	})
 }
 
-// Who takes a lock for a moment, again and again, wakes the schedule once a second,
-// not each time; nobody is looked after while nothing happens.
-func TestShortHoldsWakeNobody(t *testing.T) {
-	virtual(t, func(t *testing.T, _ context.Context) {
-		c, _ := faulty(t, nil)
-		moment := func() time.Duration {
-			if err := acquire(t, c, "a", nil).Release(); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			return holdfast.NextCheck(c)
-		}
-		first := moment()
-		time.Sleep(time.Second / 2)
-		if next := moment(); first == 0 || next != first {
-			t.Errorf("the next look was to be at %v, and is to be at %v", first, next)
-		}
-		time.Sleep(20 * time.Second) // The look may be put off until a hold was to be renewed.
-		synctest.Wait()
-		if next := holdfast.NextCheck(c); next != 0 {
-			t.Errorf("nothing is held for 20 s, and the next look is to be at %v", next)
-		}
-		moment()
-		began := time.Now()
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: 100 * ms, NoRenew: true})
-		<-lock.Context().Done()
-		wantErr(t, lock.Err(), holdfast.ErrExpired)
-		if took := time.Since(began); took > 100*ms {
-			t.Errorf("a short hold is over after %v", took)
-		}
-	})
-}
-
 // Renewals that hang leave time for others: a request has a quarter of the TTL, and
 // the pauses after it a sixteenth at most, so that three are sent before the deadline.
 func TestRenewalLeavesTimeForOthers(t *testing.T) {

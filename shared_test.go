@@ -3,7 +3,6 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -267,23 +266,6 @@ func TestSharedCallersThatGiveUp(t *testing.T) {
 	})
 }
 
-// Lost replies make no second hold.
-func TestSharedLostReplies(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Release, faultstore.Renew} {
-			store.Once(op, faultstore.LoseReply)
-			lock := acquire(t, c, "a", &holdfast.Options{Limit: 2})
-			time.Sleep(time.Minute)
-			if rec, err := c.Lookup(ctx, "a"); err != nil || len(rec.Others) != 0 {
-				t.Errorf("after a lost reply: %+v, %v", rec, err)
-			}
-			release(t, lock)
-			free(t, c, "a")
-		}
-	})
-}
-
 // Break ends all holds of a name, BreakToken one of them, and the Client that breaks its own knows
 // of it at once.
 func TestBreakOfSharedHolds(t *testing.T) {
@@ -307,28 +289,6 @@ func TestBreakOfSharedHolds(t *testing.T) {
 		time.Sleep(holdfast.DefaultTTL / 3)
 		synctest.Wait()
 		wantErr(t, far.Err(), holdfast.ErrLost, holdfast.ErrTaken)
-	})
-}
-
-// The holds of the Client itself are recognized, also by a caller that waits for its own.
-func TestSharedSelf(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		for _, o := range [][2]*holdfast.Options{{shared, nil}, {nil, shared}, {{Limit: 1}, {Limit: 1}}} {
-			lock := acquire(t, c, "a", o[0])
-			_, err := c.TryAcquire(ctx, "a", o[1])
-			var held *holdfast.HeldError
-			if !errors.As(err, &held) || !held.Self || held.Record.Token != lock.Token() {
-				t.Errorf("%+v behind %+v: %v", o[1], o[0], err)
-			}
-			release(t, lock)
-		}
-		lock := acquire(t, c, "a", shared)
-		bounded, cancel := context.WithTimeout(ctx, 2*time.Minute)
-		defer cancel()
-		_, err := c.Acquire(bounded, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-		release(t, lock)
 	})
 }
 
@@ -374,42 +334,6 @@ func TestLimitWithReleaseKeep(t *testing.T) {
 				t.Errorf("start %d is %v after the first, want %v", i, time.Since(began), want)
 			}
 		}
-	})
-}
-
-// ReleaseAll and Close release shared holds, those of waiters too.
-func TestReleaseAllOfSharedHolds(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
-		for i := range 5 {
-			acquire(t, c, "a", shared)
-			acquire(t, c, fmt.Sprint("limited", i), &holdfast.Options{Limit: 2})
-		}
-		if locks := c.Locks(); len(locks) != 10 {
-			t.Errorf("%d locks", len(locks))
-		}
-		if err := c.ReleaseAll(); err != nil {
-			t.Error(err)
-		}
-		held := acquire(t, other, "a", nil)
-		failed := make(chan error, 5)
-		for range 5 {
-			go func() {
-				_, err := c.Acquire(ctx, "a", shared)
-				failed <- err
-			}()
-		}
-		synctest.Wait()
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		for range 5 {
-			wantErr(t, <-failed, holdfast.ErrClosed)
-		}
-		release(t, held)
-		free(t, other, "a")
-		free(t, other, "limited0")
 	})
 }
 
@@ -462,111 +386,6 @@ func (s exclusiveStore) Guarantees() driver.Guarantees {
 	g := s.Store.Guarantees()
 	g.Shared, g.Limited = false, false
 	return g
-}
-
-// A writer that gives up no longer keeps readers out, on a store that has no places either.
-func TestWriterThatGivesUpWithoutAPlace(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := &unorderedStore{Store: memstore.New()}
-		c := open(t, store, nil)
-		reader := acquire(t, c, "a", shared)
-		bounded, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_, err := c.Acquire(bounded, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-		synctest.Wait()
-		if store.waiting != "" {
-			t.Error("the writer that has given up was not released")
-		}
-		release(t, reader)
-	})
-}
-
-// Waiters of one Client learn of a release by a notice for the name, which is for all of them.
-func TestNoticeForAllOfAName(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := &unorderedStore{Store: memstore.New()}
-		c := open(t, store, nil)
-		writer := acquire(t, c, "a", nil)
-		var waiting []<-chan *holdfast.Lock
-		for range 3 {
-			waiting = append(waiting, acquireLater(t, c, "a", shared))
-		}
-		began := time.Now()
-		release(t, writer)
-		store.notify(driver.Notice{Kind: driver.Ask, Name: "a"})
-		for _, w := range waiting {
-			defer release(t, <-w)
-		}
-		if waited := time.Since(began); waited > 0 {
-			t.Errorf("the last of them had it after %v", waited)
-		}
-	})
-}
-
-// An unorderedStore is not Fair. It keeps the owner that waits last.
-type unorderedStore struct {
-	driver.Store
-	waiting string
-	notify  func(driver.Notice)
-}
-
-// Notify implements driver.Notifier.
-func (s *unorderedStore) Notify(f func(driver.Notice)) (stop func()) {
-	s.notify = f
-	return func() {}
-}
-
-func (s *unorderedStore) Guarantees() driver.Guarantees {
-	g := s.Store.Guarantees()
-	g.Fair = false
-	return g
-}
-
-func (s *unorderedStore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	queue := req.Queue
-	req.Queue = 0
-	res, err := s.Store.Acquire(ctx, req)
-	if err == nil && !res.Granted && queue > 0 {
-		res.Queued, s.waiting = true, req.Owner
-	}
-	return res, err
-}
-
-func (s *unorderedStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	if req.Owner == s.waiting {
-		s.waiting = ""
-	}
-	return s.Store.Release(ctx, req)
-}
-
-// A waiter that a Fair store gives no place, as without the rights to its queue, goes on as one
-// owner.
-func TestReaderWithoutAPlace(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := &placelessStore{Store: memstore.New(), owners: map[string]bool{}}
-		c := open(t, store, nil)
-		reader := acquire(t, c, "a", shared)
-		writer := acquireLater(t, c, "a", nil)
-		time.Sleep(time.Minute)
-		release(t, reader)
-		release(t, <-writer)
-		if n := len(store.owners); n != 2 {
-			t.Errorf("a reader and a writer have tried as %d owners", n)
-		}
-	})
-}
-
-// A placelessStore is Fair, and gives nobody a place.
-type placelessStore struct {
-	driver.Store
-	owners map[string]bool // that have sent requests
-}
-
-func (s *placelessStore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	req.Queue = 0
-	s.owners[req.Owner] = true
-	return s.Store.Acquire(ctx, req)
 }
 
 // A queueStore records the greatest Queue of its requests.

@@ -3,11 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -236,106 +232,6 @@ func TestNoWorkBeginsOnceTheHoldHasEnded(t *testing.T) {
 		began := time.Now()
 		if err := c.Close(); err != nil || time.Since(began) > 0 {
 			t.Errorf("Close: %v after %v, no work under way", err, time.Since(began))
-		}
-	})
-}
-
-// A lateContext runs a function as soon as another context is derived from it, which
-// Do does when it has found the lock held.
-type lateContext struct {
-	context.Context
-	derived func()
-}
-
-func (c lateContext) Done() <-chan struct{} {
-	c.derived()
-	return nil
-}
-
-// Work gets a context that has ended if the lock ended while Do was about to begin.
-func TestLockThatEndsAsWorkBegins(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		work := func(ctx context.Context) error {
-			wantErr(t, ctx.Err(), context.Canceled)
-			wantErr(t, context.Cause(ctx), holdfast.ErrReleased)
-			return nil
-		}
-		lock := acquire(t, c, "a", nil)
-		err := lock.Do(lateContext{ctx, func() { release(t, lock) }}, work)
-		wantErr(t, err, holdfast.ErrReleased)
-		set := acquireAll(t, c, []string{"a", "b"}, nil)
-		err = set.Do(lateContext{ctx, func() { releaseAll(t, set) }}, work)
-		wantErr(t, err, holdfast.ErrReleased)
-	})
-}
-
-// Close waits for work until the deadline of its lock, also if the host was suspended
-// meanwhile, and says in the log that it has not waited longer.
-func TestCloseAfterASuspendWaitsUntilTheDeadline(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var suspended atomic.Int64
-		started := time.Now()
-		t.Cleanup(holdfast.SetBootClock(func() time.Duration {
-			return time.Since(started) + time.Duration(suspended.Load())
-		}))
-		var text logText
-		c := open(t, faultstore.Wrap(memstore.New()), &holdfast.Config{Logger: text.logger(slog.LevelWarn)})
-		var group sync.WaitGroup
-		group.Go(func() {
-			err := c.Do(ctx, "a", nil, func(context.Context) error {
-				time.Sleep(time.Minute)
-				return nil
-			})
-			wantErr(t, err, holdfast.ErrReleased)
-		})
-		synctest.Wait()
-		time.AfterFunc(5*time.Second, func() { suspended.Store(int64(time.Hour)) })
-		began := time.Now()
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(began); took > 6*time.Second {
-			t.Errorf("Close took %v, the deadline was over after 5s", took)
-		}
-		group.Wait()
-		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `work under the lock has not returned" name=a token=`) || strings.Contains(got, "err=") {
-			t.Errorf("the log: %q", got)
-		}
-	})
-}
-
-// A lock whose deadline has passed before ReleaseAll, without anybody's notice, was
-// lost.
-func TestReleaseAllOfALostLock(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var suspended atomic.Int64
-		started := time.Now()
-		t.Cleanup(holdfast.SetBootClock(func() time.Duration {
-			return time.Since(started) + time.Duration(suspended.Load())
-		}))
-		c := open(t, faultstore.Wrap(memstore.New()), nil)
-		lock := acquire(t, c, "a", nil)
-		suspended.Store(int64(time.Hour))
-		wantErr(t, c.ReleaseAll(), holdfast.ErrExpired)
-		wantErr(t, lock.Err(), holdfast.ErrExpired)
-	})
-}
-
-// The error of Do says once what work and lock have in common.
-func TestDoSaysItOnce(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		err := c.Do(ctx, "a", nil, func(ctx context.Context) error {
-			if _, err := c.Break(ctx, "a"); err != nil {
-				t.Error(err)
-			}
-			<-ctx.Done()
-			return fmt.Errorf("stopped: %w", context.Cause(ctx))
-		})
-		wantErr(t, err, holdfast.ErrBroken)
-		if text := fmt.Sprint(err); strings.Count(text, "broken") != 1 {
-			t.Errorf("%q", text)
 		}
 	})
 }

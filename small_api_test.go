@@ -535,55 +535,6 @@ func TestGaveUpSaysWhy(t *testing.T) {
 	})
 }
 
-// A hold that the Client has adopted is its own, too.
-func TestHeldByOneselfThroughATicket(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		ticket, err := acquire(t, open(t, store, &holdfast.Config{Holder: "other"}), "a", &holdfast.Options{Detached: true}).HandOver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := open(t, store, nil)
-		lock, err := c.Adopt(ctx, ticket, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var held *holdfast.HeldError
-		if _, err := c.TryAcquire(ctx, "a", nil); !errors.As(err, &held) || !held.Self || held.Record.Holder != "other" {
-			t.Errorf("%v", err)
-		}
-		release(t, lock)
-	})
-}
-
-// A hold of a store without fencing tokens is not mistaken for one that the Client has
-// adopted and lost, without its notice, to another.
-func TestHeldByAnotherWithoutTokens(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := &tokenless{memstore.New()}
-		other := open(t, store, &holdfast.Config{Holder: "other"})
-		ticket, err := acquire(t, other, "a", &holdfast.Options{Detached: true}).HandOver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := open(t, store, nil)
-		lock, err := c.Adopt(ctx, ticket, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := other.Break(ctx, "a"); err != nil {
-			t.Fatal(err)
-		}
-		foreign := acquire(t, other, "a", nil)
-		var held *holdfast.HeldError
-		if _, err := c.TryAcquire(ctx, "a", nil); !errors.As(err, &held) || held.Self {
-			t.Errorf("%v", err)
-		}
-		wantErr(t, lock.Release(), holdfast.ErrLost)
-		release(t, foreign)
-	})
-}
-
 // tokenless is a store without fencing tokens.
 type tokenless struct{ driver.Store }
 

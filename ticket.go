@@ -205,9 +205,7 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 	if c.log != nil {
 		c.log.DebugContext(ctx, "lock adopted", "name", name, "token", l.token, "waited", took)
 	}
-	if c.hooks.Event != nil {
-		l.emitBegin(took)
-	}
+	l.emit(Event{Kind: EventAcquired, Took: took, TTL: l.options.TTL})
 	return l.first.newLock(), nil
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -201,29 +200,6 @@ func TestDetachedIsAskedOfTheStore(t *testing.T) {
 			if store.last.Detached != detached {
 				t.Errorf("Options.Detached is %v, and the store was asked for %v", detached, store.last.Detached)
 			}
-		}
-	})
-}
-
-// An adoption does not wait for an answer that would come after the end of the TTL.
-func TestAdoptIsBoundedByTheTTL(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		first := acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{Detached: true})
-		ticket, err := first.HandOver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var limit time.Duration
-		store.Once(faultstore.Renew, func(ctx context.Context, _ faultstore.Op, _ func()) error {
-			deadline, _ := ctx.Deadline()
-			limit = time.Until(deadline)
-			return driver.ErrInvalid // final
-		})
-		_, err = c.Adopt(ctx, ticket, &holdfast.Options{TTL: 200 * ms})
-		wantErr(t, err, driver.ErrInvalid)
-		if limit > 200*ms {
-			t.Errorf("the request has %v, the TTL is 200ms", limit)
 		}
 	})
 }

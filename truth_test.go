@@ -248,34 +248,6 @@ func TestWaitForTheStoreIsLogged(t *testing.T) {
 	})
 }
 
-// A reentrant Acquire rides out an outage that the hold itself survives.
-func TestReentrantAcquireRidesOutAnOutage(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		o := &holdfast.Options{Reentrant: true}
-		first := acquire(t, c, "a", o)
-		store.Set(faultstore.Renew, faultstore.Hang)
-		time.AfterFunc(8*time.Second, func() { store.Set(faultstore.Renew, nil) })
-		second, err := c.Acquire(ctx, "a", o)
-		if err != nil {
-			t.Fatalf("in an outage of 8s: %v", err)
-		}
-		if err := first.Err(); err != nil {
-			t.Errorf("the hold: %v", err)
-		}
-		store.Set(faultstore.Renew, faultstore.Hang)
-		began := time.Now()
-		_, err = c.TryAcquire(ctx, "a", o)
-		wantErr(t, err, holdfast.ErrUnavailable)
-		if took := time.Since(began); took > 7*time.Second {
-			t.Errorf("a try took %v", took)
-		}
-		store.Set(faultstore.Renew, nil)
-		release(t, second)
-		release(t, first)
-	})
-}
-
 // A release goes on in the background for as long as the store may keep the hold:
 // after an extension, after an adoption with a shorter TTL of a hold that was
 // extended.
@@ -416,52 +388,5 @@ func TestUnnoticedEndIsNotHeldByOneself(t *testing.T) {
 		if n := store.Calls(faultstore.Acquire); n != 2 {
 			t.Errorf("%d requests, want 2", n)
 		}
-	})
-}
-
-// A refused extension ends a reentrant try at once, and is ridden out by one that
-// waits: the hold has been answered before.
-func TestRefusedJoin(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		o := &holdfast.Options{Reentrant: true}
-		first := acquire(t, c, "a", o)
-		store.Set(faultstore.Renew, faultstore.Refuse)
-		began := time.Now()
-		_, err := c.TryAcquire(ctx, "a", o)
-		wantErr(t, err, holdfast.ErrUnavailable)
-		if took := time.Since(began); took > 0 {
-			t.Errorf("a try took %v", took)
-		}
-		time.AfterFunc(5*time.Second, func() { store.Set(faultstore.Renew, nil) })
-		release(t, acquire(t, c, "a", o))
-		release(t, first)
-	})
-}
-
-// What becomes of the release of an adopted lock says nothing of those who take turns
-// at its name.
-func TestReleaseOfAnAdoptedLockIsNotInDoubtForOthers(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		ticket, err := acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{Detached: true}).HandOver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		adopted, err := c.Adopt(ctx, ticket, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var group sync.WaitGroup
-		group.Go(func() { release(t, acquire(t, c, "a", nil)) })
-		synctest.Wait()
-		store.Set(faultstore.Release, faultstore.Refuse)
-		group.Go(func() { wantErr(t, adopted.Release(), holdfast.ErrUnavailable) })
-		synctest.Wait()
-		_, err = c.TryAcquire(ctx, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
-		time.Sleep(5 * time.Second)
-		store.Set(faultstore.Release, nil)
-		group.Wait()
 	})
 }
