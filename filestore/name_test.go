@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,29 +55,6 @@ func checkFileName(tb testing.TB, name, file string) {
 	if isDevice(base) {
 		tb.Errorf("the file %s of %q is a device on Windows", file, name)
 	}
-}
-
-func FuzzFileName(f *testing.F) {
-	for i, name := range oddNames {
-		f.Add(name, oddNames[(i+1)%len(oddNames)])
-	}
-	f.Fuzz(func(t *testing.T, a, b string) {
-		if a == "" || b == "" {
-			return
-		}
-		checkFileName(t, a, fileName(a))
-		if a != b && strings.EqualFold(fileName(a), fileName(b)) {
-			t.Errorf("%q and %q have the same file", a, b)
-		}
-		if escaped := strings.TrimSuffix(fileName(a), recordSuffix); !strings.Contains(escaped, "~") {
-			if back, err := url.PathUnescape(escaped); err != nil || back != a {
-				t.Errorf("%q comes back as %q", a, back)
-			}
-		}
-		if strings.HasPrefix(a, b) && !mayMatchPrefix(fileName(a), b) {
-			t.Errorf("List(%q) would leave out %q", b, a)
-		}
-	})
 }
 
 // TestOddNames takes every odd name at once, and lists them.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -208,18 +207,6 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestForgottenStore: a Store that nobody refers to any more is not taken for
-// dead.
-func TestForgottenStore(t *testing.T) {
-	dir := t.TempDir()
-	forgetStore(t, dir)
-	s := openTest(t, dir)
-	for range 5 {
-		runtime.GC()
-		refused(t, s, "name")
-	}
-}
-
 // TestHeldUpFile: a process that is stopped with the record locked holds up a
 // request until its context ends, and no longer.
 func TestHeldUpFile(t *testing.T) {
@@ -238,13 +225,4 @@ func TestHeldUpFile(t *testing.T) {
 	granted(t, s, "another", time.Hour)
 	e.Close()
 	released(t, s, req)
-}
-
-func forgetStore(tb testing.TB, dir string) {
-	tb.Helper()
-	s, err := New(dir, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	granted(tb, s, "name", time.Hour)
 }

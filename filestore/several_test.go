@@ -1,8 +1,6 @@
 package filestore
 
 import (
-	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -70,43 +68,5 @@ func TestSeveralTokensAcrossTheMark(t *testing.T) {
 	f.losePower(t, dir)
 	if token := next(t, f, dir, "name"); token <= last {
 		t.Errorf("token %d after %d", token, last)
-	}
-}
-
-// A name that is kept after a grant of several tokens remembers the last of them.
-func TestSeveralTokensAndKeep(t *testing.T) {
-	f, dir := newFakeHost(), t.TempDir()
-	s := openTestOn(t, f.host(), dir)
-	req := request("name", time.Minute)
-	req.Tokens = driver.MaxTokens
-	res, err := s.Acquire(t.Context(), req)
-	if err != nil || res.Tokens != driver.MaxTokens {
-		t.Fatal(res, err)
-	}
-	if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: 10 * time.Millisecond}); err != nil || !ours {
-		t.Fatal(ours, err)
-	}
-	f.wall.Add(-int64(time.Hour))
-	f.boots++ // The keep is over, and the clock of the tokens is where it was.
-	if token := next(t, f, dir, "name"); token < res.Token+driver.MaxTokens {
-		t.Errorf("token %d after %d tokens from %d", token, driver.MaxTokens, res.Token)
-	}
-}
-
-// A record is not deleted before the clock has passed the last of its tokens.
-func TestSweepOfSeveralTokens(t *testing.T) {
-	f, dir := newFakeHost(), t.TempDir()
-	s := openTestOn(t, f.host(), dir)
-	grantSeveral(t, s, "name", 0)
-	f.wall.Store(time.Now().Add(time.Hour).UnixNano()) // Files have the time of the real clock.
-	f.pass(512 * time.Microsecond)                     // Half of the tokens are passed.
-	s.sweepIdle(t.Context(), 0)
-	if _, err := os.Stat(s.recordPath("name")); err != nil {
-		t.Errorf("the sweep has forgotten tokens that the clock has not reached: %v", err)
-	}
-	f.pass(time.Millisecond)
-	s.sweepIdle(t.Context(), 0)
-	if _, err := os.Stat(s.recordPath("name")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the sweep has left a free name: %v", err)
 	}
 }

@@ -127,39 +127,3 @@ func TestSweepOfEmptySessions(t *testing.T) {
 		t.Errorf("a foreign file is gone: %v", err)
 	}
 }
-
-// TestSweepLocksNothingInUse: a process that is stopped while it sweeps must not
-// hold up those who use their locks.
-func TestSweepLocksNothingInUse(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	held, _ := granted(t, s, "held", time.Hour)
-	free, _ := granted(t, s, "free", time.Hour)
-	released(t, s, free)
-	for _, name := range []string{held.Name, free.Name} {
-		e, err := s.openRecord(t.Context(), name, exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !s.sweepRecord(t.Context(), fileName(name), idleTime) {
-			t.Errorf("a sweep waits for the record of a %s name", name)
-		}
-		e.Close()
-	}
-}
-
-// TestSweptUnderneath: who has opened a file before it is swept notices.
-func TestSweptUnderneath(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	nextIn(t, s, "name")
-	f, err := s.openExisting(t.Context(), locksFolder, fileName("name"), os.O_RDWR)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := f.lockAndRead(t.Context(), exclusive); !errors.Is(err, errSwept) {
-		t.Errorf("a file without a name is read: %v", err)
-	}
-}

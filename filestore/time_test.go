@@ -53,19 +53,3 @@ func TestReboot(t *testing.T) {
 	}
 	granted(t, after, "kept", time.Hour)
 }
-
-// TestHost checks the clock and the boot id of the real host.
-func TestHost(t *testing.T) {
-	h, err := thisHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if h.boot == "" {
-		t.Error("the boot has no name")
-	}
-	before := h.uptime()
-	if before <= 0 {
-		t.Errorf("the host is up for %v", before)
-	}
-	eventually(t, "the boot clock goes on", func() bool { return h.uptime() > before })
-}

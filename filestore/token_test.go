@@ -193,26 +193,6 @@ func spoil(t *testing.T, path string, slot int64, text string) {
 	}
 }
 
-// TestUnflushedTokens: a line whose writer was killed before it had flushed it
-// is not relied on, in this boot either.
-func TestUnflushedTokens(t *testing.T) {
-	f, dir := newFakeHost(), t.TempDir()
-	first := next(t, f, dir, "name")
-	path := filepath.Join(dir, tokensFile)
-	if err := os.WriteFile(path, dropCopy(t, path), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	before := tokenLines(t, path)
-	f.pass(time.Second)
-	if second := next(t, f, dir, "name"); second <= first {
-		t.Errorf("the token %d is granted after %d", second, first)
-	}
-	after := tokenLines(t, path)
-	if newestTurn(after) != newestTurn(before)+1 || after[flushedSlot].Turn != newestTurn(after) {
-		t.Errorf("a line that may not have been flushed is relied on: %+v, before: %+v", after, before)
-	}
-}
-
 func newestTurn(lines [slotCount]savedTokens) int64 {
 	return max(lines[0].Turn, lines[1].Turn, lines[2].Turn)
 }
@@ -287,19 +267,6 @@ func TestHighFloor(t *testing.T) {
 	req := request("other", time.Minute)
 	req.Floor = driver.MaxToken + 1
 	_, err := s.Acquire(t.Context(), req)
-	wantError(t, err, driver.ErrInvalid, "floor")
-}
-
-// TestGreatestToken: at the end of time the greatest token is granted, and none
-// above it.
-func TestGreatestToken(t *testing.T) {
-	f := newFakeHost()
-	f.wall.Store(time.UnixMicro(driver.MaxToken - time.Minute.Microseconds()).UnixNano())
-	s := openTestOn(t, f.host(), t.TempDir())
-	if token := nextAbove(t, s, "name", driver.MaxToken); token != driver.MaxToken {
-		t.Errorf("the token %d is granted", token)
-	}
-	_, err := s.Acquire(t.Context(), request("name", time.Minute))
 	wantError(t, err, driver.ErrInvalid, "floor")
 }
 

@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -37,69 +36,6 @@ func TestWatchOfOneOfSeveral(t *testing.T) {
 	c.kill()
 	signaled(t, asks)
 	acquireAs(t, waiter, second, true)
-}
-
-// A writer behind many readers is notified when the last of them dies, however many are watched.
-func TestWatchOfManyReaders(t *testing.T) {
-	dir := t.TempDir()
-	waiter := openTest(t, dir)
-	var stores []*Store
-	for range watchedHolders + 8 {
-		s, err := New(dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		acquireAs(t, s, limited("name", driver.Shared), true)
-		stores = append(stores, s)
-	}
-	asks := asksFor(t, waiter, "name")
-	writer := limitedWaiter(t, waiter, 0)
-	for _, s := range stores {
-		if err := s.Session().Close(); err != nil { // as the kernel does for a dead process
-			t.Fatal(err)
-		}
-	}
-	signaled(t, asks)
-	acquireAs(t, waiter, writer, true)
-}
-
-// Of many that wait for a few slots, a release has as many notified as it serves, and the next,
-// which then keeps others out.
-func TestFewOfACrowdAreNotified(t *testing.T) {
-	dir := t.TempDir()
-	holder, waiter := openTest(t, dir), openTest(t, dir)
-	var held, waiting []driver.AcquireRequest
-	for range 2 {
-		held = append(held, limited("name", 2))
-		acquireAs(t, holder, held[len(held)-1], true)
-	}
-	for range 50 {
-		waiting = append(waiting, limitedWaiter(t, waiter, 2))
-	}
-	var mu sync.Mutex
-	asked := map[string]int{}
-	t.Cleanup(waiter.Notify(func(n driver.Notice) {
-		mu.Lock()
-		defer mu.Unlock()
-		asked[n.Owner]++
-	}))
-	released(t, holder, held[0])
-	eventually(t, "the first waiter is notified", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return asked[waiting[0].Owner] > 0
-	})
-	acquireAs(t, waiter, waiting[0], true)
-	eventually(t, "the second waiter is notified", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return asked[waiting[1].Owner] > 0
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	if len(asked) > 3 || asked[""] > 0 {
-		t.Errorf("the notices are %v, want some for two or three owners", asked)
-	}
 }
 
 // When a waiter that keeps others out gives up, the next is notified.

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -169,40 +167,6 @@ func TestOlderVersionsRefuseTolerantRecords(t *testing.T) {
 	}
 }
 
-// What many holders have written is read, also behind the page, and when they have gone the file is
-// as short as before.
-func TestManyHolders(t *testing.T) {
-	const holders = 1000
-	dir := t.TempDir()
-	s, other := openTest(t, dir), openTest(t, dir)
-	var reqs []driver.AcquireRequest
-	last := int64(0)
-	for i := range holders {
-		req := limited("name", holders)
-		if i%100 == 0 {
-			req.Metadata = map[string]string{"i": fmt.Sprint(i, "\x00")}
-		}
-		rises(t, "in a crowd", &last, acquireAs(t, s, req, true).Token)
-		reqs = append(reqs, req)
-	}
-	acquireAs(t, other, limited("name", holders), false)
-	rec, found, err := other.Lookup(t.Context(), "name")
-	if err != nil || !found || len(rec.Others) != holders-1 || rec.Others[499].Holder != reqs[500].Holder || rec.Others[99].Metadata["i"] != "100\ufffd" {
-		t.Fatalf("Lookup finds %d others, %v", len(rec.Others), err)
-	}
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: reqs[7].Owner, TTL: 2 * time.Hour, Token: rec.Others[6].Token}})
-	if err != nil || outcomes[0] != driver.Renewed {
-		t.Fatal(outcomes, err)
-	}
-	for _, req := range reqs {
-		released(t, other, req)
-	}
-	if info, err := os.Stat(s.recordPath("name")); err != nil || info.Size() > recordLimit {
-		t.Errorf("the file has %d bytes, %v", info.Size(), err)
-	}
-	rises(t, "after a crowd", &last, nextIn(t, s, "name"))
-}
-
 // A process that is killed while it changes a record with many holds has changed it or not: the
 // holds of others stay.
 func TestKilledInACrowd(t *testing.T) {
@@ -290,24 +254,6 @@ func TestPowerLossInACrowd(t *testing.T) {
 	acquireAs(t, s, limited("name", 1), false)
 }
 
-// A sweep drops the holds of dead processes beside those of others before it deletes their
-// sessions.
-func TestSweepOfTolerantHolds(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	acquireAs(t, s, limited("name", 2), true)
-	c := start(t, command("hold-limited", dir, "name", "2"))
-	c.number()
-	session := s.sessionPath(readRecord(t, s, "name").Tolerant.holds[1].Session)
-	c.kill()
-	s.sweepIdle(t.Context(), idleTime)
-	if _, err := os.Stat(session); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a dead session is left: %v", err)
-	}
-	acquireAs(t, s, limited("name", 2), true)
-	acquireAs(t, s, limited("name", 2), false)
-}
-
 // Damaged records with shared holds are errors that name the file.
 func TestDamagedTolerantRecords(t *testing.T) {
 	for what, change := range map[string]func(string) string{
@@ -359,47 +305,5 @@ func TestClockInACrowd(t *testing.T) {
 	}
 	if few, many := readings(5), readings(100); few != many {
 		t.Errorf("the clock was read %d times with 5 other holders, and %d times with 100", few, many)
-	}
-}
-
-// A name has no more holds than its record may have.
-func TestTooManyHolds(t *testing.T) {
-	holds := make([]*record, maxHolds)
-	for i := range holds {
-		holds[i] = &record{State: stateHeld, Limit: driver.Shared, Token: int64(i + 1), line: `{"holdfast":2}` + "\n"}
-	}
-	rec := record{Name: "name", Tolerant: &tolerantHolds{holds: holds}}
-	if _, _, err := rec.encodeTolerant(0, nil); err != nil {
-		t.Error(err)
-	}
-	rec.Tolerant.holds = append(holds, holds[0])
-	_, _, err := rec.encodeTolerant(0, nil)
-	wantError(t, err, driver.ErrInvalid, "10001 holds")
-}
-
-// A record that a neighbor has filled with lines is refused before memory is taken for its holds.
-func TestHoldsAreCountedFirst(t *testing.T) {
-	data := bytes.Repeat([]byte{'\n'}, holdsLimit)
-	rec := record{Name: "name", Tolerant: &tolerantHolds{Size: int64(len(data)), Sum: crc32.ChecksumIEEE(data)}}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	err := rec.parseHolds(data)
-	runtime.ReadMemStats(&after)
-	if taken := after.TotalAlloc - before.TotalAlloc; err == nil || taken > 8*holdsLimit {
-		t.Errorf("%d bytes are taken for %d lines; error %v", taken, len(data), err)
-	}
-}
-
-// BenchmarkCrowd is an acquire and a release of a name with 1,000 other holders.
-func BenchmarkCrowd(b *testing.B) {
-	s := openTest(b, b.TempDir())
-	for range 1000 {
-		acquireAs(b, s, limited("name", driver.Shared), true)
-	}
-	req := limited("name", driver.Shared)
-	b.ReportAllocs()
-	for b.Loop() {
-		acquireAs(b, s, req, true)
-		released(b, s, req)
 	}
 }

@@ -1,12 +1,10 @@
 package filestore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -109,132 +107,11 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// BenchmarkTakeOver measures it from the SIGKILL to the grant.
-func BenchmarkTakeOver(b *testing.B) {
-	dir := b.TempDir()
-	s := openTest(b, dir)
-	var times []time.Duration
-	for b.Loop() {
-		times = append(times, takeOver(b, s, dir))
-	}
-	slices.Sort(times)
-	b.ReportMetric(float64(times[len(times)/2].Microseconds()), "p50-µs")
-	b.ReportMetric(float64(times[len(times)*99/100].Microseconds()), "p99-µs")
-	b.ReportMetric(float64(times[len(times)-1].Microseconds()), "max-µs")
-}
-
-// BenchmarkHandOver measures from a Release to the grant to one who waits.
-func BenchmarkHandOver(b *testing.B) {
-	dir := b.TempDir()
-	giver, taker := openTest(b, dir), openTest(b, dir)
-	signals := watch(b, taker, "name")
-	req := request("name", time.Hour)
-	for b.Loop() {
-		held, _ := granted(b, giver, "name", time.Hour)
-		released(b, giver, held)
-		for {
-			signaled(b, signals)
-			if res, err := taker.Acquire(b.Context(), req); err != nil {
-				b.Fatal(err)
-			} else if res.Granted {
-				break
-			}
-		}
-		released(b, taker, req)
-	}
-}
-
-// TestWatchLearnsOfNewHolders: the death of whoever holds the name is a signal,
-// also if that has changed since the watch began, or was nobody then.
-func TestWatchLearnsOfNewHolders(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	signals := watch(t, s, "name")
-	for range 3 {
-		c := start(t, command("hold", dir, "name", "1h"))
-		c.number()
-		eventually(t, "the watch knows the holder", func() bool {
-			s.watcher.mu.Lock()
-			defer s.watcher.mu.Unlock()
-			return s.watcher.names["name"].holders != nil
-		})
-		drainSignals(signals)
-		c.kill()
-		signaled(t, signals)
-		if _, held, err := s.Lookup(t.Context(), "name"); held || err != nil {
-			t.Fatalf("after the signal the name is held: %v", err)
-		}
-		req, _ := granted(t, s, "name", time.Hour)
-		released(t, s, req)
-	}
-}
-
 func drainSignals(signals <-chan struct{}) {
 	select {
 	case <-signals:
 	default:
 	}
-}
-
-// TestWatchWaitsForTheUnlock: the kernel tells of a close before it unlocks the
-// file, so that the signal must wait for that.
-func TestWatchWaitsForTheUnlock(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	holder, err := New(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	granted(t, holder, "name", time.Hour)
-	signals := watch(t, s, "name")
-	another, err := os.OpenFile(holder.Session().Name(), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	another.Close() // as the holder would, but for the lock
-	select {
-	case <-signals:
-		t.Error("a waiter is woken while the holder is alive")
-	case <-time.After(50 * time.Millisecond):
-	}
-	if err := holder.Session().Close(); err != nil {
-		t.Fatal(err)
-	}
-	signaled(t, signals)
-	granted(t, s, "name", time.Hour)
-}
-
-// TestWatchIgnores: what does not concern waiters wakes none.
-func TestWatchIgnores(t *testing.T) {
-	dir := t.TempDir()
-	holder, waiter := openTest(t, dir), openTest(t, dir)
-	req, _ := granted(t, holder, "name", time.Hour)
-	signals := watch(t, waiter, "name")
-	for range 100 {
-		outcomes, err := holder.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
-		if err != nil || outcomes[0] != driver.Renewed {
-			t.Fatal(outcomes, err)
-		}
-		refused(t, waiter, "name")
-	}
-	other := watch(t, waiter, "other")
-	notSignalled := func(what string) {
-		// Events come in order: when that of another name is here, they all were.
-		nextOf(t, holder, "other")
-		signaled(t, other)
-		select {
-		case <-signals:
-			t.Errorf("a waiter is woken by %s", what)
-		default:
-		}
-	}
-	notSignalled("a renewal or a refusal")
-	released(t, holder, req)
-	signaled(t, signals)
-	req, _ = granted(t, holder, "name", time.Hour)
-	notSignalled("a grant, after it was woken by the release")
-	released(t, holder, req)
-	signaled(t, signals)
 }
 
 // A waiter that has missed that the name went from one hold to another is notified of the end of
@@ -269,12 +146,6 @@ func awaitHeld(t *testing.T, s *Store) {
 	})
 }
 
-func nextOf(t *testing.T, s *Store, name string) {
-	t.Helper()
-	req, _ := granted(t, s, name, time.Hour)
-	released(t, s, req)
-}
-
 // TestWatchOutlivesItsFile: a record that is deleted, by a sweep or by a person,
 // is a signal, and so are the releases after it.
 func TestWatchOutlivesItsFile(t *testing.T) {
@@ -291,85 +162,6 @@ func TestWatchOutlivesItsFile(t *testing.T) {
 		drainSignals(signals)
 		released(t, other, req)
 		signaled(t, signals)
-	}
-}
-
-// A waiter goes on watching a record whose attributes were changed.
-func TestWatchOutlivesChmod(t *testing.T) {
-	dir := t.TempDir()
-	s, holder := openTest(t, dir), openTest(t, dir)
-	held, _ := granted(t, holder, "name", time.Hour)
-	signals := watch(t, s, "name")
-	if err := os.Chmod(s.recordPath("name"), 0o640); err != nil {
-		t.Fatal(err)
-	}
-	signaled(t, signals)
-	released(t, holder, held)
-	signaled(t, signals)
-}
-
-// TestWatchOverflow: when events were lost everybody is woken.
-func TestWatchOverflow(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	granted(t, s, "a", time.Hour)
-	granted(t, s, "b", time.Hour)
-	a, b := watch(t, s, "a"), watch(t, s, "b")
-	s.watcher.handleEvent(s, -1, syscall.IN_Q_OVERFLOW)
-	signaled(t, a)
-	signaled(t, b)
-}
-
-// TestWatchesEnd: nothing is left of a wait that has ended, in the store or in the kernel, whatever
-// ended it.
-func TestWatchesEnd(t *testing.T) {
-	for what, end := range map[string]func(t *testing.T, s *Store, req driver.AcquireRequest){
-		"a release of the waiter": func(t *testing.T, s *Store, req driver.AcquireRequest) {
-			if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); ours || err != nil {
-				t.Errorf("Release by a waiter: %v, %v", ours, err)
-			}
-		},
-		"a grant": func(t *testing.T, s *Store, req driver.AcquireRequest) {
-			if _, broken, err := s.Break(t.Context(), driver.BreakRequest{Name: req.Name}); !broken || err != nil {
-				t.Errorf("Break: %v, %v", broken, err)
-			}
-			if res, err := s.Acquire(t.Context(), req); !res.Granted || err != nil {
-				t.Errorf("Acquire: %+v, %v", res, err)
-			}
-		},
-		"the time": func(t *testing.T, s *Store, req driver.AcquireRequest) {
-			s.watcher.mu.Lock()
-			defer s.watcher.mu.Unlock()
-			n := s.watcher.names[req.Name]
-			n.owners[req.Owner].until = time.Now().Add(time.Millisecond)
-			s.watcher.schedule(s, n)
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			dir := t.TempDir()
-			s, holder := openTest(t, dir), openTest(t, dir)
-			var waiting []driver.AcquireRequest
-			for i := range 10 {
-				held, _ := granted(t, holder, fmt.Sprint("name", i), time.Hour)
-				waiting = append(waiting, waitRequest(held.Name))
-				acquireQueued(t, s, waiting[i])
-				acquireQueued(t, s, waiting[i])
-			}
-			if n := kernelWatches(t, s); n != 11 {
-				t.Errorf("the kernel has %d watches, want 10 records and a session", n)
-			}
-			for _, req := range waiting {
-				end(t, s, req)
-			}
-			eventually(t, "the watches end", func() bool { return kernelWatches(t, s) == 0 })
-			w := &s.watcher
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			left := len(w.names) + len(w.recordsByWatch) + len(w.sessionsByID) + len(w.sessionsByWatch)
-			if left > 0 {
-				t.Errorf("%d things are left in the watcher", left)
-			}
-		})
 	}
 }
 
@@ -415,17 +207,6 @@ func TestManyWait(t *testing.T) {
 			t.Fatalf("%d of %d waiters have had their turn", i, waiters)
 		}
 	}
-}
-
-func kernelWatches(tb testing.TB, s *Store) int {
-	tb.Helper()
-	s.watcher.mu.Lock()
-	defer s.watcher.mu.Unlock()
-	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", s.watcher.queue.fd))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return bytes.Count(info, []byte("inotify wd:"))
 }
 
 // TestWaitWithoutInotify: where the kernel has no room for a watch, a waiter is notified all the
