@@ -41,17 +41,6 @@ var claimsCases = []testCase{
 		},
 	},
 	{
-		name:     "broken",
-		claim:    "A broken hold stays broken for its owner: no Claim and no Renew finds it, and the name is free.",
-		requires: fair | breaking,
-		run: func(r *caseRun) {
-			h := r.first.acquireGranted(r.first.queueRequest("name", long))
-			r.otherStore().breakHold("name")
-			h.expectNothingClaimed()
-			r.first.expectFree("name")
-		},
-	},
-	{
 		name:     "kept",
 		claim:    "A Claim by the owner that released a name with Keep finds nothing, and the name stays kept.",
 		requires: fair | keep,

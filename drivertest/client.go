@@ -95,6 +95,12 @@ func (c *client) grantedHold(req driver.AcquireRequest, res driver.AcquireResult
 	if !res.Granted {
 		c.run.Fatalf("Acquire of %q was refused, want it granted; in the way: %+v", req.Name, res.Held)
 	}
+	switch fencing := c.run.guarantees.Fencing; {
+	case fencing && (res.Token <= 0 || res.Token > driver.MaxToken):
+		c.run.Errorf("the token of a grant of %q is %d", req.Name, res.Token)
+	case !fencing && res.Token != 0:
+		c.run.Errorf("a store that does not claim Fencing grants the token %d", res.Token)
+	}
 	return &hold{
 		client: c, name: req.Name, owner: req.Owner, holder: req.Holder, ttl: req.TTL, metadata: req.Metadata,
 		token: res.Token, tokens: max(res.Tokens, 1), sent: sent, answered: time.Now(),

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -53,13 +54,15 @@ var closingCases = []testCase{
 	},
 	{
 		name:  "anew",
-		claim: "After Close a new store can be opened over the same locks.",
+		claim: "After Close a new store can be opened over the same locks. It grants higher tokens.",
 		run: func(r *caseRun) {
-			r.first.acquireFree("name", long).releaseHeld()
+			h := r.first.acquireFree("name", long)
+			h.releaseHeld()
 			if err := r.first.Close(); err != nil {
 				r.Errorf("Close: %v", err)
 			}
-			r.openStore().acquireFree("name", long).releaseHeld()
+			time.Sleep(precision)
+			r.expectHigherToken(h, r.openStore().acquireFree("name", long))
 		},
 	},
 	{

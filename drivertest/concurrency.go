@@ -105,37 +105,6 @@ var concurrencyCases = []testCase{
 			}
 		},
 	},
-	{
-		name:     "guarded-resource",
-		claim:    "A resource that refuses tokens lower than it has seen refuses the holder of an expired hold once a successor has used the resource.",
-		requires: fencing,
-		run: func(r *caseRun) {
-			other := r.otherStore()
-			var resource atomic.Int64
-			write := func(h *hold) bool {
-				if h.token < resource.Load() {
-					return false
-				}
-				resource.Store(h.token)
-				return true
-			}
-			for range 5 {
-				late := r.first.acquireFree("name", short)
-				if !write(late) {
-					r.Fatalf("the token %d of the holder is refused", late.token)
-				}
-				late.sleepPastExpiry()
-				successor := other.acquireFree("name", long)
-				if !write(successor) {
-					r.Errorf("the token %d of the holder is refused after %d", successor.token, late.token)
-				}
-				if write(late) {
-					r.Errorf("the token %d of a lost hold is admitted after %d", late.token, successor.token)
-				}
-				successor.releaseHeld()
-			}
-		},
-	},
 }
 
 // A criticalSection is entered by one goroutine at a time, if the lock is good. Only

@@ -36,22 +36,6 @@ var contextsCases = []testCase{
 		},
 	},
 	{
-		name:  "ended-release",
-		claim: "A Release with a context that has ended took effect or not: after the same request is sent again, the name is free.",
-		run: func(r *caseRun) {
-			ctx, cancel := context.WithCancel(r.Context())
-			cancel()
-			for range 20 {
-				h := r.first.acquireFree("name", long)
-				_, err := r.first.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: h.owner})
-				if applied := !h.release(); applied && driver.IsNotApplied(err) {
-					r.Errorf("a Release took effect, but its error says that it did not: %v", err)
-				}
-				r.first.expectFree("name")
-			}
-		},
-	},
-	{
 		name:  "cancel-storm",
 		claim: "Attempts that are cancelled at any moment, each followed by its Release, leave every name free.",
 		run: func(r *caseRun) {

@@ -27,18 +27,18 @@ func TestCorrectStore(t *testing.T) {
 		"coarse":           coarse,
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newModel(claims, noBug).backing() }})
+			Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newModel(claims, "").backing() }})
 		})
 	}
 }
 
 // A store that cannot notify passes, too.
 func TestStoreWithoutNotices(t *testing.T) {
-	Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newModel(without(fair), cannotNotify).backing() }})
+	Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newModel(without(fair), "cannot notify").backing() }})
 }
 
 func TestRealTime(t *testing.T) {
-	Run(t, Harness{New: func(testing.TB) Backing { return newModel(everything, noBug).backing() }})
+	Run(t, Harness{New: func(testing.TB) Backing { return newModel(everything, "").backing() }})
 }
 
 // A lateStore returns an error for the first grant of a short TTL, which came too late, and leaves
@@ -65,7 +65,7 @@ func TestLateGrant(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			m := newModel(everything, noBug)
+			m := newModel(everything, "")
 			open := func(testing.TB) driver.Store { return &lateStore{Store: m.open(0)} }
 			c.execute(t, Harness{New: func(testing.TB) Backing { return Backing{Open: open} }}, 0)
 		})

@@ -38,32 +38,7 @@ var expiryCases = []testCase{
 			if rec.Remaining > driver.MaxTTL+r.guarantees.Grain || rec.Remaining < 0 || rec.Remaining > 0 && rec.Remaining < driver.MaxTTL-long {
 				r.Errorf("of a TTL of %v remain %v", driver.MaxTTL, rec.Remaining)
 			}
-			if got := h.renewFor(driver.MaxTTL); got != driver.Renewed {
-				r.Errorf("Renew with MaxTTL is answered %d, want Renewed", got)
-			}
-		},
-	},
-	{
-		name:  "each-its-own",
-		claim: "Every hold has a TTL of its own: the end of one hold ends no other.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("a", long)
-			r.first.expiredHold("b")
-			r.first.expectFree("b")
-			h.expectStillHeld()
-		},
-	},
-	{
-		name:  "no-memory-of-the-last",
-		claim: "A new hold lasts its own TTL, whatever time was left of the hold before it.",
-		run: func(r *caseRun) {
-			r.first.acquireFree("name", medium).releaseHeld()
-			h := r.first.acquireFree("name", short)
-			r.first.eventuallyGranted("name", h.answered.Add(short)).releaseHeld()
-			r.first.acquireFree("name", short).releaseHeld()
-			r.first.acquireFree("name", long)
-			r.sleepPast(short)
-			r.first.expectHeld("name")
+			h.expectRenewed(driver.MaxTTL)
 		},
 	},
 	{

@@ -30,15 +30,6 @@ var faultsCases = []testCase{
 		},
 	},
 	{
-		name:     "restart-usable",
-		claim:    "After a restart new locks can be taken and released.",
-		requires: restart,
-		run: func(r *caseRun) {
-			r.backing.Restart(r)
-			r.openStore().acquireFree("name", long).releaseHeld()
-		},
-	},
-	{
 		name:     "crash",
 		claim:    "The locks of a process that has died become free when the Guarantees state, and no sooner.",
 		requires: crash,
@@ -53,18 +44,6 @@ var faultsCases = []testCase{
 			h := dying.acquireFree("name", medium)
 			r.backing.Crash(r, dying.Store)
 			r.first.heldFor("name", h.sent, medium)
-		},
-	},
-	{
-		name:     "crash-of-others",
-		claim:    "The death of a process does nothing to the locks of other processes.",
-		requires: crash,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			dying := r.openStore()
-			dying.acquireFree("other name", long)
-			r.backing.Crash(r, dying.Store)
-			h.expectStillHeld()
 		},
 	},
 	{
@@ -138,20 +117,6 @@ var faultsCases = []testCase{
 			successor := r.otherStore().acquireFree("name", long)
 			h.expectNotReleased()
 			successor.expectStillHeld()
-		},
-	},
-	{
-		name:     "release-request-lost",
-		claim:    "After a Release was lost before it reached the server, the same request sent again frees the name.",
-		requires: fault,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			if _, err := r.callWithFault(RequestLost, func(ctx context.Context) (bool, error) {
-				return r.first.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: h.owner})
-			}); err != nil {
-				h.releaseHeld()
-			}
-			r.otherStore().expectFree("name")
 		},
 	},
 	{

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"runtime"
 	"runtime/pprof"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,14 +25,10 @@ func checkGoroutines(tb testing.TB) {
 	id := strconv.FormatInt(caseNumber.Add(1), 10)
 	labels := pprof.Labels(goroutinesLabel, id)
 	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), labels))
-	before := countBubbleGoroutines()
 	tb.Cleanup(func() {
 		pprof.SetGoroutineLabels(context.Background())
 		deadline := time.Now().Add(10 * time.Second)
 		for {
-			if before > 0 && countBubbleGoroutines() == before {
-				return // The profile costs more than the whole case.
-			}
 			left := labelledGoroutines(id)
 			if left == "" {
 				return
@@ -63,20 +57,4 @@ func labelledGoroutines(id string) string {
 		}
 	}
 	return left.String()
-}
-
-// countBubbleGoroutines counts the goroutines in the synctest bubble of the caller.
-// It returns 0 if it cannot count them.
-func countBubbleGoroutines() int {
-	stacks := make([]byte, 16<<10)
-	n := runtime.Stack(stacks, true)
-	if n == len(stacks) {
-		return 0 // The stacks are incomplete.
-	}
-	first, _, _ := strings.Cut(string(stacks[:n]), "\n")
-	_, mark, ok := strings.Cut(first, ", synctest bubble ")
-	if !ok {
-		return 0
-	}
-	return strings.Count(string(stacks[:n]), ", synctest bubble "+mark)
 }

@@ -20,6 +20,14 @@ func (h *hold) repeatAcquire(ttl time.Duration) *hold {
 	})
 }
 
+// expectRenewed checks that a hold is there, and prolongs it.
+func (h *hold) expectRenewed(ttl time.Duration) {
+	h.client.run.Helper()
+	if got := h.renewFor(ttl); got != driver.Renewed {
+		h.client.run.Errorf("Renew of %q by its owner is answered %d, want Renewed", h.name, got)
+	}
+}
+
 func (h *hold) release() bool {
 	h.client.run.Helper()
 	return h.client.releaseAs(h.name, h.owner, 0)
@@ -56,9 +64,7 @@ func (h *hold) releaseKeep(d time.Duration) time.Time {
 func (h *hold) expectStillHeld() {
 	h.client.run.Helper()
 	h.client.expectHeld(h.name)
-	if got := h.renewFor(long); got != driver.Renewed {
-		h.client.run.Errorf("the hold of %q is gone: its owner's Renew is answered %d, want Renewed", h.name, got)
-	}
+	h.expectRenewed(long)
 }
 
 // sleepPastExpiry waits until the store's clock has passed the end of the hold.

@@ -26,11 +26,14 @@ var keepCases = []testCase{
 	},
 	{
 		name:     "taken",
-		claim:    "No owner can take a kept name, not even the owner that released it.",
+		claim:    "No owner can take or release a kept name, and not even the owner that released it can take it.",
 		requires: keep,
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", long)
 			h.releaseKeep(long)
+			if r.first.releaseAs("name", r.newOwner(), 0) {
+				r.Error("Release of a kept name by a stranger reports a hold")
+			}
 			r.otherStore().expectHeld("name")
 			req := r.first.newRequest("name", long)
 			req.Owner = h.owner
@@ -98,49 +101,6 @@ var keepCases = []testCase{
 		},
 	},
 	{
-		name:     "not-the-owner",
-		claim:    "A Release with Keep by another owner reports no hold, and ends or keeps nothing.",
-		requires: keep,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			for what, owner := range otherOwners(h.owner) {
-				if r.first.releaseAs("name", owner, short) {
-					r.Errorf("Release with Keep by %s reports a hold", what)
-				}
-			}
-			r.sleepPast(short)
-			h.expectStillHeld()
-			if r.first.releaseAs("free", h.owner, long) {
-				r.Error("Release with Keep of a free name reports a hold")
-			}
-			r.first.expectFree("free")
-		},
-	},
-	{
-		name:     "not-a-stranger",
-		claim:    "A Release by another owner does not free a kept name.",
-		requires: keep,
-		run: func(r *caseRun) {
-			r.first.acquireFree("name", long).releaseKeep(long)
-			if r.first.releaseAs("name", r.newOwner(), 0) {
-				r.Error("Release of a kept name by a stranger reports a hold")
-			}
-			r.first.expectHeld("name")
-		},
-	},
-	{
-		name:     "after-expiry",
-		claim:    "A Release with Keep of a hold that has run out reports no hold, and the name stays free.",
-		requires: keep,
-		run: func(r *caseRun) {
-			h := r.first.expiredHold("name")
-			if h.client.releaseAs("name", h.owner, long) {
-				r.Error("Release with Keep of a hold that has run out reports a hold")
-			}
-			r.first.expectFree("name")
-		},
-	},
-	{
 		name:     "refusal",
 		claim:    "A refusal because of a kept name contains at most the time for which it is kept, and no holder.",
 		requires: keep,
@@ -154,45 +114,6 @@ var keepCases = []testCase{
 			if held.Holder != "" {
 				r.Errorf("a refusal by a kept name names the holder %q", held.Holder)
 			}
-		},
-	},
-	{
-		name:     "record",
-		claim:    "Lookup reports a kept name as kept, without a holder, for the time that is left.",
-		requires: keep | lookup,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			h.releaseKeep(time.Minute)
-			rec, found := r.first.lookupRecord("name")
-			r.expectNoSecret("Lookup of a kept name", rec)
-			if !found || !rec.Kept || rec.Holder != "" || rec.Name != "name" {
-				r.Errorf("Lookup of a kept name gives %+v, %v", rec, found)
-			}
-			if rec.Remaining <= 0 || rec.Remaining > time.Minute+r.guarantees.Grain {
-				r.Errorf("of a keep of %v Lookup gives %v as remaining", time.Minute, rec.Remaining)
-			}
-		},
-	},
-	{
-		name:     "record-ends",
-		claim:    "Lookup reports nothing when the keep is over.",
-		requires: keep | lookup,
-		run: func(r *caseRun) {
-			r.first.acquireFree("name", long).releaseKeep(short)
-			r.sleepPast(short)
-			if rec, found := r.first.lookupRecord("name"); found {
-				r.Errorf("Lookup gives %+v when the keep is over", rec)
-			}
-		},
-	},
-	{
-		name:     "tokens-rise",
-		claim:    "The grant after a keep has a higher token.",
-		requires: keep | fencing,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			h.releaseKeep(short)
-			r.expectHigherToken(h, r.first.eventuallyGranted("name", time.Now().Add(short)))
 		},
 	},
 }

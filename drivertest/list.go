@@ -29,17 +29,6 @@ var listCases = []testCase{
 		},
 	},
 	{
-		name:     "everything",
-		claim:    "List of an empty prefix yields every name.",
-		requires: list,
-		run: func(r *caseRun) {
-			r.expectListed(r.first.listRecords(""))
-			r.first.acquireFree("a", long)
-			r.first.acquireFree("b/c", long)
-			r.expectListed(r.first.listRecords(""), "a", "b/c")
-		},
-	},
-	{
 		name:     "gone-names",
 		claim:    "List yields no name that was released or has expired.",
 		requires: list,
@@ -133,15 +122,6 @@ var listCases = []testCase{
 				r.first.expectHeld("name/0")
 				h.renewFor(long)
 			}
-		},
-	},
-	{
-		name:     "secret",
-		claim:    "List never shows an owner.",
-		requires: list,
-		run: func(r *caseRun) {
-			r.first.acquireFree("name", long)
-			r.expectNoSecret("List", r.first.listRecords(""))
 		},
 	},
 }

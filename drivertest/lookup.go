@@ -11,11 +11,13 @@ import (
 var lookupCases = []testCase{
 	{
 		name:     "free-name",
-		claim:    "Lookup of a free name reports nothing.",
+		claim:    "Lookup of a free name reports nothing, nor one of a name with an expired hold.",
 		requires: lookup,
 		run: func(r *caseRun) {
 			r.expectLookupFree("name")
 			r.first.acquireFree("name", long).releaseHeld()
+			r.expectLookupFree("name")
+			r.first.expiredHold("name")
 			r.expectLookupFree("name")
 		},
 	},
@@ -49,49 +51,6 @@ var lookupCases = []testCase{
 			if lasts := rec.Until.Sub(rec.Since); lasts <= 0 || lasts > h.ttl+r.guarantees.Grain+min(r.tolerance(), time.Second) {
 				r.Errorf("by its record a hold with a TTL of %v lasts %v", h.ttl, lasts)
 			}
-		},
-	},
-	{
-		name:     "after-expiry",
-		claim:    "Lookup of a name with an expired hold reports nothing.",
-		requires: lookup,
-		run: func(r *caseRun) {
-			r.first.expiredHold("name")
-			r.expectLookupFree("name")
-		},
-	},
-	{
-		name:     "after-renewal",
-		claim:    "Lookup returns the time that is left after the last renewal.",
-		requires: lookup,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", medium)
-			h.renewFor(long)
-			if rec, _ := r.first.lookupRecord("name"); rec.Remaining <= medium || rec.Remaining > long+r.guarantees.Grain {
-				r.Errorf("of a renewal for %v Lookup gives %v as remaining", long, rec.Remaining)
-			}
-		},
-	},
-	{
-		name:     "secret",
-		claim:    "Lookup never shows the owner.",
-		requires: lookup,
-		run: func(r *caseRun) {
-			r.first.acquireFree("name", long)
-			rec, _ := r.first.lookupRecord("name")
-			r.expectNoSecret("Lookup", rec)
-		},
-	},
-	{
-		name:     "harmless",
-		claim:    "Lookup neither prolongs a hold nor ends it.",
-		requires: lookup,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", medium)
-			r.first.lookupRecord("name")
-			r.first.expectHeld("name")
-			r.first.lookupRecord("name")
-			r.first.eventuallyGranted("name", h.answered.Add(medium))
 		},
 	},
 }

@@ -123,10 +123,10 @@ func (m *model) open(skew time.Duration) driver.Store {
 	defer m.mu.Unlock()
 	m.opened++
 	s := &refStore{model: m, skew: skew}
-	if m.has(separateWorlds) && m.opened > 1 {
+	if m.has("separate worlds") && m.opened > 1 {
 		s.model = newModel(m.claims, m.bug)
 	}
-	if m.has(cannotNotify) || m.has(queuesWithoutNotify) {
+	if m.has("cannot notify") || m.has("queues without notify") {
 		return withoutNotify{s}
 	}
 	return s
@@ -137,16 +137,13 @@ func (m *model) has(b bug) bool { return m.bug == b }
 func (m *model) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.claims.Restart == driver.FateFreed && !m.has(restartKeepsHolds) || m.has(restartForgets) {
+	if m.claims.Restart == driver.FateFreed && !m.has("restart keeps holds") || m.has("restart forgets") {
 		clear(m.entries)
 		clear(m.last)
 		clear(m.places)
 	}
-	if m.has(restartedPlacesStay) {
-		m.prolongPlaces(nil)
-	}
-	m.broken = m.has(restartBreaksWorld)
-	if m.has(tokensFallAtRestart) {
+	m.broken = m.has("restart breaks world")
+	if m.has("tokens fall at restart") {
 		for name := range m.last {
 			m.last[name] = 0
 		}
@@ -156,24 +153,24 @@ func (m *model) restart() {
 func (m *model) crash(s *refStore) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.has(crashedPlacesStay) {
+	if m.has("crashed places stay") {
 		m.prolongPlaces(s)
 	}
-	if m.claims.HolderCrash != driver.RecoveryAtOnce && !m.has(crashFreesAtOnce) && !m.has(crashFreesEverything) || m.has(crashFreesNothing) {
+	if m.claims.HolderCrash != driver.RecoveryAtOnce && !m.has("crash frees at once") && !m.has("crash frees everything") || m.has("crash frees nothing") {
 		return
 	}
 	for name, e := range m.entries {
-		if e.takenBy == s && (!e.detached || m.has(crashEndsDetached)) || m.has(crashFreesEverything) {
+		if e.takenBy == s && (!e.detached || m.has("crash ends detached")) || m.has("crash frees everything") {
 			delete(m.entries, name)
 		}
 	}
 }
 
-// prolongPlaces makes the places of a store, or of all, last long.
+// prolongPlaces makes the places of a store last long.
 func (m *model) prolongPlaces(by *refStore) {
 	for _, places := range m.places {
 		for i := range places {
-			if by == nil || places[i].Data.by == by {
+			if places[i].Data.by == by {
 				places[i].Until += long
 			}
 		}

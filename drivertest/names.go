@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -17,24 +16,6 @@ var namesCases = []testCase{
 			}
 			for _, name := range oddNames() {
 				r.otherStore().expectHeld(name)
-			}
-		},
-	},
-	{
-		name:  "odd-release",
-		claim: "If many odd names are held, the release of one frees only that name.",
-		run: func(r *caseRun) {
-			var holds []*hold
-			for _, name := range oddNames() {
-				holds = append(holds, r.first.acquireFree(name, long))
-			}
-			for i, h := range holds {
-				if !h.release() {
-					r.Errorf("Release of %q reports no hold", h.name)
-				}
-				if i+1 < len(holds) {
-					r.first.expectHeld(holds[i+1].name)
-				}
 			}
 		},
 	},
@@ -61,15 +42,6 @@ var namesCases = []testCase{
 		},
 	},
 	{
-		name:  "case",
-		claim: "Names that differ only in case are different names.",
-		run: func(r *caseRun) {
-			for _, name := range []string{"name", "Name", "NAME", "é", "É", "i", "I", "ı", "İ", "ß", "ẞ", "SS"} {
-				r.first.acquireFree(name, long)
-			}
-		},
-	},
-	{
 		name:  "long",
 		claim: "Long names that differ only in their last byte are different names.",
 		run: func(r *caseRun) {
@@ -78,35 +50,6 @@ var namesCases = []testCase{
 				r.first.acquireFree(stem+"a", long)
 				r.first.acquireFree(stem+"b", long)
 			}
-		},
-	},
-	{
-		name:  "beginnings",
-		claim: "Names that are beginnings of each other are different names.",
-		run: func(r *caseRun) {
-			for _, name := range []string{"a", "a/", "a/b", "a/b/", "a/b/c", "a:", "a:b", "a.", "a.lock", "a ", "a  ", " a"} {
-				r.first.acquireFree(name, long)
-			}
-		},
-	},
-	{
-		name:  "many",
-		claim: "Two thousand names are two thousand locks.",
-		run: func(r *caseRun) {
-			names := manyNames()
-			const workers = 8
-			r.runParallel(workers, func(worker int) error {
-				for i := worker; i < len(names); i += workers {
-					res, err := r.first.Acquire(r.Context(), r.first.newRequest(names[i], long))
-					if err != nil {
-						return fmt.Errorf("acquire of %q: %w", names[i], err)
-					}
-					if !res.Granted {
-						return fmt.Errorf("%q is taken for %q", names[i], res.Held.Name)
-					}
-				}
-				return nil
-			})
 		},
 	},
 }
@@ -121,24 +64,11 @@ func oddNames() []string {
 		"%", "%%", "%41", "%2F", "%2f", "%00", "_x", "*", "?", "[a]", "[!a]", "[", "]", "{", "}", "{}", "{a}", "{a}b", "a{", "x{a}y{b}",
 		":", "a:b", "::", "'", "''", `"`, "`", "$x", "$(x)", "${x}", ";", "a;b", "--;", "' OR '1'='1", "<", ">", "|", "&", "#", "!", "@", "+", "=",
 		"a b", "a\u00a0b", "a\u200bb", "a\u2028b", "\ufeff", "\u202eabc", "é", "e\u0301", "\ufb01", "fi", "\u00c5", "A\u030a", "\u212b", "日本語", "🔒", "👩‍🚀", "\U0010ffff",
+		"name", "Name", "NAME", "É", "i", "I", "ı", "İ", "ß", "ẞ", "SS",
+		"a/", "a/b/", "a/b/c", "a:", "a.", "a.lock", "a ", "a  ", " a",
 		"null", "nil", "true", "0x10", "1e9", "name.lock", "name.tmp", ".name", "index", "keys", "lock", "token",
 		strings.Repeat("x", driver.MaxName), strings.Repeat("x", driver.MaxName-1),
 		strings.Repeat("/", driver.MaxName), strings.Repeat("%", driver.MaxName), strings.Repeat(`\`, driver.MaxName),
 		strings.Repeat("X", driver.MaxName), strings.Repeat("é", driver.MaxName/2), strings.Repeat("🔒", driver.MaxName/4),
 	}
-}
-
-// manyNames returns names of the kind that people use, and that weak hashes and
-// careless escaping confuse.
-func manyNames() []string {
-	var names []string
-	for i := range 500 {
-		names = append(names,
-			fmt.Sprintf("invoices/%d", i),
-			fmt.Sprintf("invoices/%d/lines", i),
-			fmt.Sprintf("%d", i),
-			fmt.Sprintf("%032x%s", i, strings.Repeat("long", 50)),
-		)
-	}
-	return names
 }

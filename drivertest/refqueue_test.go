@@ -40,7 +40,7 @@ func (s *refStore) underRule(name string, f func(q *refQueue, now time.Duration,
 	key := m.key(name)
 	var q refQueue
 	e := s.at(name)
-	if e != nil && e.record.Kept && m.has(keepAdmits) {
+	if e != nil && e.record.Kept && m.has("keep admits") {
 		e = nil
 	}
 	if e != nil {
@@ -74,28 +74,28 @@ func (s *refStore) settle(name string) {
 func (s *refStore) admit(place refEntry) {
 	m, req, by := s.model, place.Data.req, place.Data.by
 	key := m.key(req.Name)
-	if m.has(placeForgetsRequest) {
+	if m.has("place forgets request") {
 		req = driver.AcquireRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL, Tokens: req.Tokens}
 	}
 	e := by.grant(req)
 	e.until, e.admitted = m.epoch.Add(place.Until), true
-	if m.has(admissionProlongs) {
+	if m.has("admission prolongs") {
 		e.until = s.expiry(req.TTL)
 	}
 	n := driver.Notice{Kind: driver.Granted, Name: req.Name, Owner: req.Owner, Token: e.record.Token, Tokens: e.tokens}
-	if m.has(noticeOfMoreTokens) {
+	if m.has("notice of more tokens") {
 		n.Tokens = driver.MaxTokens
 	}
 	m.notify(by, n)
-	if m.has(notifiesTwice) {
+	if m.has("notifies twice") {
 		m.notify(by, n)
 	}
 	for i, other := range m.places[key] {
 		switch {
-		case m.has(admitsTwo) && i == 0:
+		case m.has("admits two") && i == 0:
 			n.Owner = other.Owner
 			m.notify(other.Data.by, n)
-		case m.has(asksAllPlaces):
+		case m.has("asks all places"):
 			m.notify(other.Data.by, driver.Notice{Kind: driver.Ask, Name: req.Name, Owner: other.Owner})
 		}
 	}
@@ -106,45 +106,45 @@ func (s *refStore) admit(place refEntry) {
 func (s *refStore) joinQueue(req driver.AcquireRequest, res driver.AcquireResult) (driver.AcquireResult, error) {
 	m := s.model
 	key := m.key(req.Name)
-	if m.has(attemptQueues) {
+	if m.has("attempt queues") {
 		req.Queue = max(req.Queue, medium)
 	}
 	switch {
-	case req.Queue == 0 && !req.Claim, m.has(cannotNotify), req.Claim && m.has(claimForgetsPlaces):
+	case req.Queue == 0 && !req.Claim, m.has("cannot notify"), req.Claim && m.has("claim forgets places"):
 		return res, nil
 	case !m.claims.Fair:
 		res.Queued = true
 		return res, nil
-	case m.claims.Fencing && req.Floor > s.now().Add(driver.MaxLead).UnixMicro() && !m.has(placeTakesAnyFloor):
+	case m.claims.Fencing && req.Floor > s.now().Add(driver.MaxLead).UnixMicro() && !m.has("place takes any floor"):
 		return driver.AcquireResult{}, driver.ErrInvalid
-	case m.has(placeMadeLate) && !req.Claim:
+	case m.has("place made late") && !req.Claim:
 		m.mu.Unlock()
 		time.Sleep(time.Microsecond)
 		m.mu.Lock()
 		m.places[key] = append(m.places[key], refEntry{Owner: req.Owner, Until: s.now().Add(req.Queue).Sub(m.epoch), Data: refPlace{s, req}})
 		res.Queued, res.First = true, len(m.places[key]) == 1
 		return res, nil
-	case m.has(repetitionQueuesAgain) && !req.Claim:
+	case m.has("repetition queues again") && !req.Claim:
 		m.places[key] = slices.DeleteFunc(m.places[key], func(e refEntry) bool { return e.Owner == req.Owner })
 	}
 	s.underRule(req.Name, func(q *refQueue, now time.Duration, c *lockqueue.Counter) {
 		place := refEntry{Owner: req.Owner, Data: refPlace{s, req}}
 		queue := req.Queue
-		if m.has(placesNeverEnd) {
+		if m.has("places never end") {
 			queue += long
 		}
-		if req.Claim && m.has(claimDoesNotProlong) {
+		if req.Claim && m.has("claim does not prolong") {
 			queue = 0
 		}
 		own, _, _ := q.Acquire(lockqueue.Request[refPlace]{
-			Entry: place, TTL: req.TTL, Queue: queue, Claim: req.Claim && !m.has(claimMakesPlace),
+			Entry: place, TTL: req.TTL, Queue: queue, Claim: req.Claim && !m.has("claim makes place"),
 		}, now, c)
 		if own == nil {
 			return
 		}
-		res.Queued, res.First = true, own == q.First() && !m.has(neverFirst) || m.has(everyPlaceIsFirst)
+		res.Queued, res.First = true, own == q.First() && !m.has("never first") || m.has("every place is first")
 	})
-	if places := m.places[key]; len(places) > 0 && res.Queued && m.has(servesLatest) && !req.Claim {
+	if places := m.places[key]; len(places) > 0 && res.Queued && m.has("serves latest") && !req.Claim {
 		m.places[key] = slices.Insert(places[:len(places)-1], 0, places[len(places)-1])
 	}
 	return res, nil
@@ -153,10 +153,10 @@ func (s *refStore) joinQueue(req driver.AcquireRequest, res driver.AcquireResult
 // renewPlace renews the place of an owner.
 func (s *refStore) renewPlace(req driver.RenewRequest) (outcome driver.RenewOutcome) {
 	m := s.model
-	if m.has(renewForgetsPlaces) {
+	if m.has("renew forgets places") {
 		return driver.RenewLost
 	}
-	if m.has(renewTokenMeansPlace) {
+	if m.has("renew token means place") {
 		req.Token = 0
 	}
 	s.underRule(req.Name, func(q *refQueue, now time.Duration, c *lockqueue.Counter) {
@@ -171,38 +171,29 @@ func (s *refStore) renewPlace(req driver.RenewRequest) (outcome driver.RenewOutc
 // releasePlace ends the place of an owner.
 func (s *refStore) releasePlace(req driver.ReleaseRequest) (released bool) {
 	m := s.model
-	if m.has(releaseForgetsPlaces) {
-		return false
-	}
-	if req.Keep > 0 && m.has(keepOfPlaceSparesIt) {
+	if m.has("release forgets places") {
 		return false
 	}
 	s.underRule(req.Name, func(q *refQueue, now time.Duration, c *lockqueue.Counter) {
 		released, _ = q.Release(req.Owner, req.Keep, now, c)
 	})
-	for _, i := range m.interests {
-		if m.has(endOfOneEndsAll) && i.name == req.Name && i.owner == req.Owner {
-			m.interests = slices.DeleteFunc(m.interests, func(other *interest) bool { return other.name == req.Name })
-			break
-		}
-	}
 	return released
 }
 
 // register begins to send Ask to an owner.
 func (s *refStore) register(req driver.AcquireRequest) {
 	m := s.model
-	if req.Queue == 0 || m.claims.Fair || m.has(interestNeedsOldName) && m.left[m.key(req.Name)] == nil {
+	if req.Queue == 0 || m.claims.Fair || m.has("interest needs old name") && m.left[m.key(req.Name)] == nil {
 		return
 	}
 	add := func() {
 		until := s.now().Add(req.Queue)
-		if m.has(interestNeverEnds) {
+		if m.has("interest never ends") {
 			until = until.Add(long)
 		}
 		for _, i := range m.interests {
 			if i.by == s && i.name == req.Name && i.owner == req.Owner {
-				if until.After(i.until) && !m.has(interestIsNotProlonged) {
+				if until.After(i.until) && !m.has("interest is not prolonged") {
 					i.until = until
 				}
 				return
@@ -210,7 +201,7 @@ func (s *refStore) register(req driver.AcquireRequest) {
 		}
 		m.interests = append(m.interests, &interest{s, req.Name, req.Owner, until})
 	}
-	if m.has(interestBeginsLate) {
+	if m.has("interest begins late") {
 		time.AfterFunc(time.Millisecond, func() {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -219,7 +210,7 @@ func (s *refStore) register(req driver.AcquireRequest) {
 		return
 	}
 	add()
-	if m.has(waitingLeaks) {
+	if m.has("waiting leaks") {
 		go func() { time.Sleep(30 * time.Second) }()
 	}
 }
@@ -229,15 +220,15 @@ func (m *model) ask(name string, by *refStore) {
 	m.dropped++
 	for _, i := range slices.Clone(m.interests) {
 		switch {
-		case i.name != name && !m.has(asksEverybody), !time.Now().Before(i.until):
-		case m.has(asksOwnStoreOnly) && i.by != by:
-		case m.has(dropsAsks) && m.dropped%3 == 0:
+		case i.name != name, !time.Now().Before(i.until):
+		case m.has("asks own store only") && i.by != by:
+		case m.has("drops asks") && m.dropped%3 == 0:
 		default:
 			m.notify(i.by, driver.Notice{Kind: driver.Ask, Name: i.name, Owner: i.owner})
-			if m.has(asksOnce) {
+			if m.has("asks once") {
 				m.interests = slices.DeleteFunc(m.interests, func(other *interest) bool { return other == i })
 			}
-			if m.has(asksOneWaiter) {
+			if m.has("asks one waiter") {
 				return
 			}
 		}
@@ -246,7 +237,7 @@ func (m *model) ask(name string, by *refStore) {
 
 // askFirst sends Ask to the first place of a name that is kept.
 func (s *refStore) askFirst(name string) {
-	if places := s.model.places[s.model.key(name)]; len(places) > 0 && !s.model.has(keepIsSilent) {
+	if places := s.model.places[s.model.key(name)]; len(places) > 0 && !s.model.has("keep is silent") {
 		s.model.notify(places[0].Data.by, driver.Notice{Kind: driver.Ask, Name: name, Owner: places[0].Owner})
 	}
 }
@@ -255,7 +246,7 @@ func (s *refStore) askFirst(name string) {
 func (m *model) notify(s *refStore, n driver.Notice) {
 	called := 0
 	for l := range m.listeners {
-		if (l.by == s || m.has(notifiesEveryStore)) && !s.cut && (called == 0 || !m.has(oneListener)) {
+		if l.by == s && !s.cut && (called == 0 || !m.has("one listener")) {
 			called++
 			l.f(n)
 		}
@@ -272,7 +263,7 @@ func (s *refStore) Notify(f func(driver.Notice)) (stop func()) {
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if !m.has(stopDoesNothing) {
+		if !m.has("stop does nothing") {
 			delete(m.listeners, l)
 		}
 	}
@@ -282,25 +273,25 @@ func (s *refStore) Notify(f func(driver.Notice)) (stop func()) {
 func (m *model) sever(s *refStore) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s.dead = m.has(severedStoreIsDead)
+	s.dead = m.has("severed store is dead")
 	s.cut = true
 	time.AfterFunc(time.Millisecond, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		s.cut = false
-		if !m.has(severedIsSilent) {
+		if !m.has("severed is silent") {
 			m.notify(s, driver.Notice{Kind: driver.Ask})
 		}
-		s.cut = m.has(severedStaysCut)
+		s.cut = m.has("severed stays cut")
 	})
 }
 
 func (s *refStore) Guarantees() driver.Guarantees {
 	g := s.model.claims
-	if s.model.has(guaranteesVague) {
+	if s.model.has("guarantees vague") {
 		g.Scope, g.Store = 0, ""
 	}
-	if s.model.has(guaranteesChange) {
+	if s.model.has("guarantees change") {
 		g.Failover = min(driver.FateForgotten, g.Failover+driver.Fate(s.model.dropped))
 	}
 	return g
@@ -310,13 +301,13 @@ func (s *refStore) Close() error {
 	m := s.model
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s.closed && m.has(closeFailsTwice) {
+	if s.closed && m.has("close fails twice") {
 		return driver.ErrClosed
 	}
 	s.closed = true
-	m.broken = m.has(closeBreaksWorld)
+	m.broken = m.has("close breaks world")
 	for name, e := range m.entries {
-		if m.has(closeEndsAllHolds) || m.has(closeEndsDetached) && e.detached && e.takenBy == s {
+		if m.has("close ends all holds") || m.has("close ends detached") && e.detached && e.takenBy == s {
 			delete(m.entries, name)
 		}
 	}

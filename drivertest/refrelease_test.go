@@ -14,20 +14,16 @@ func (s *refStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]dri
 	}
 	outcomes := make([]driver.RenewOutcome, len(reqs))
 	for i, req := range reqs {
-		if s.model.has(batchUsesFirstTTL) {
+		if s.model.has("batch uses first TTL") {
 			req.TTL = reqs[0].TTL
 		}
-		if s.model.has(batchIsCut) && i >= 100 {
+		if s.model.has("batch is cut") && i >= 100 {
 			break
 		}
 		outcomes[i] = s.renew(req)
 	}
-	if s.model.has(batchOutOfOrder) && len(reqs) == 6 {
+	if s.model.has("batch out of order") && len(reqs) == 6 {
 		outcomes[0], outcomes[1] = outcomes[1], outcomes[0]
-	}
-	if s.model.has(emptyBatchFails) && len(reqs) == 0 {
-		_ = s.end()
-		return nil, driver.ErrInvalid
 	}
 	if err := s.end(); err != nil {
 		return nil, err
@@ -37,54 +33,54 @@ func (s *refStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]dri
 
 func (s *refStore) renew(req driver.RenewRequest) driver.RenewOutcome {
 	m := s.model
-	if !m.has(renewDoesNotSettle) {
+	if !m.has("renew does not settle") {
 		s.settle(req.Name)
 	}
 	e := s.at(req.Name)
 	past := m.entries[m.key(req.Name)]
 	switch {
-	case e == nil && m.has(renewRevivesExpired) && past != nil && past.owner == req.Owner:
+	case e == nil && m.has("renew revives expired") && past != nil && past.owner == req.Owner:
 		e = past
-	case e == nil && m.has(renewTakesFree) && past == nil:
+	case e == nil && m.has("renew takes free") && past == nil:
 		s.grant(driver.AcquireRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
 		return driver.Renewed
 	case e == nil:
 		return s.renewPlace(req)
-	case e.record.Kept && !m.has(keepLetsOwnerRenew):
+	case e.record.Kept && !m.has("keep lets owner renew"):
 		return s.renewPlace(req)
-	case !m.owns(e, req.Owner) && !m.has(renewForgetsOwner):
+	case !m.owns(e, req.Owner) && !m.has("renew forgets owner"):
 		return s.renewPlace(req)
-	case req.Token != 0 && req.Token != e.record.Token && !m.has(renewIgnoresToken):
+	case req.Token != 0 && req.Token != e.record.Token && !m.has("renew ignores token"):
 		return driver.RenewLost
 	}
-	if m.has(renewOnOwnStoreOnly) && e.takenBy != s {
+	if m.has("renew on own store only") && e.takenBy != s {
 		return driver.RenewLost
 	}
 	until := s.expiry(req.TTL)
 	switch {
-	case m.has(renewDoesNothing), m.has(admittedIsNotProlonged) && e.admitted:
-	case until.After(e.until), m.has(renewShortens):
+	case m.has("renew does nothing"), m.has("admitted is not prolonged") && e.admitted:
+	case until.After(e.until), m.has("renew shortens"):
 		e.until = until
 	}
-	if m.has(renewalAttaches) {
+	if m.has("renewal attaches") {
 		e.takenBy, e.detached = s, false
 	}
-	if m.has(renewChangesToken) {
+	if m.has("renew changes token") {
 		e.record.Token = s.token(m.key(req.Name), 0)
 	}
-	if m.has(renewDropsMetadata) {
+	if m.has("renew drops metadata") {
 		e.record.Metadata = nil
 	}
 	return driver.Renewed
 }
 
 func (s *refStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	if ctx.Err() != nil && s.model.has(endedCallsApply) {
+	if ctx.Err() != nil && s.model.has("ended calls apply") {
 		_, _ = s.Release(context.WithoutCancel(ctx), req)
 		return false, driver.ErrNotApplied
 	}
 	if err := s.begin(ctx); err != nil {
-		if errors.Is(err, errLink) && s.model.has(lostMeansAnswered) {
+		if errors.Is(err, errLink) && s.model.has("lost means answered") {
 			return true, nil
 		}
 		return false, err
@@ -99,8 +95,8 @@ func (s *refStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool
 func (s *refStore) release(req driver.ReleaseRequest) (bool, error) {
 	m := s.model
 	key := m.key(req.Name)
-	if req.Keep > 0 && (!m.claims.Keep && !m.has(underclaimsKeep) || m.has(overclaimsKeep)) {
-		if m.has(refusedKeepReleases) {
+	if req.Keep > 0 && (!m.claims.Keep && !m.has("underclaims keep") || m.has("overclaims keep")) {
+		if m.has("refused keep releases") {
 			delete(m.entries, key)
 		}
 		return false, driver.ErrUnsupported
@@ -112,20 +108,20 @@ func (s *refStore) release(req driver.ReleaseRequest) (bool, error) {
 	}
 	switch {
 	case e == nil:
-		return m.has(releaseAlwaysTrue), nil
-	case e.record.Kept && m.has(keepFreedByAnyone):
+		return m.has("release always true"), nil
+	case e.record.Kept && m.has("keep freed by anyone"):
 		delete(m.entries, key)
 		return true, nil
-	case !m.owns(e, req.Owner) && !m.has(releaseForgetsOwner) && !(m.has(nobodyIsEverybody) && req.Owner == ""):
-		return m.has(releaseAlwaysTrue), nil
-	case m.has(releasesByFirstTTL) && !s.now().Before(e.first):
+	case !m.owns(e, req.Owner) && !m.has("release forgets owner"):
+		return m.has("release always true"), nil
+	case m.has("releases by first TTL") && !s.now().Before(e.first):
 		return false, nil
-	case e.record.Kept && m.has(keepNotRepeatable):
+	case e.record.Kept && m.has("keep not repeatable"):
 		return false, nil
 	case e.record.Kept && req.Keep == 0:
 		return false, nil
 	}
-	if m.has(releaseByOwnerEndsAll) {
+	if m.has("release by owner ends all") {
 		for name, other := range m.entries {
 			if other.owner == req.Owner && name != key {
 				delete(m.entries, name)
@@ -134,22 +130,22 @@ func (s *refStore) release(req driver.ReleaseRequest) (bool, error) {
 	}
 	left := *e
 	m.left[key] = &left
-	if req.Keep > 0 && !m.has(ignoresKeep) {
+	if req.Keep > 0 && !m.has("ignores keep") {
 		s.keep(e, req)
-	} else if m.has(releasesLate) {
+	} else if m.has("releases late") {
 		time.AfterFunc(time.Millisecond, func() { m.drop(key, e) })
-	} else if !m.has(releaseDoesNothing) {
+	} else if !m.has("release does nothing") {
 		delete(m.entries, key)
 	}
-	if req.Keep > 0 || m.has(newcomersOvertake) {
+	if req.Keep > 0 || m.has("newcomers overtake") {
 		s.askFirst(req.Name)
 	} else {
 		s.settle(req.Name)
 	}
-	if req.Keep == 0 && !m.has(releaseDoesNotAsk) || req.Keep > 0 && !m.has(keepDoesNotAsk) {
+	if req.Keep == 0 && !m.has("release does not ask") || req.Keep > 0 && !m.has("keep does not ask") {
 		m.ask(req.Name, s)
 	}
-	if m.has(releaseIsReportedLost) {
+	if m.has("release is reported lost") {
 		m.notify(e.takenBy, driver.Notice{Kind: driver.Lost, Name: req.Name, Owner: req.Owner})
 	}
 	return true, nil
@@ -166,15 +162,15 @@ func (m *model) drop(key string, e *entry) {
 func (s *refStore) keep(e *entry, req driver.ReleaseRequest) {
 	m := s.model
 	until := s.expiry(req.Keep)
-	if m.has(keepOnlyLengthens) {
+	if m.has("keep only lengthens") {
 		until = time.UnixMicro(max(until.UnixMicro(), e.until.UnixMicro()))
 	}
-	if m.has(keepOnlyShortens) {
+	if m.has("keep only shortens") {
 		until = time.UnixMicro(min(until.UnixMicro(), e.until.UnixMicro()))
 	}
 	e.until = until
-	e.record.Kept = !m.has(keepIsNotMarked)
-	if !m.has(keepNamesHolder) && e.record.Kept {
+	e.record.Kept = !m.has("keep is not marked")
+	if !m.has("keep names holder") && e.record.Kept {
 		e.record.Holder = ""
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,7 +25,7 @@ type sharedModel struct {
 
 	mu      sync.Mutex
 	waiting map[string]waitingOwner // by name
-	granted map[string]grantedShare // by owner
+	granted map[string]string       // the names of shared and limited holds, by owner
 }
 
 // A waitingOwner keeps others out until a time.
@@ -33,46 +34,11 @@ type waitingOwner struct {
 	until time.Time
 }
 
-// A grantedShare is a shared or limited hold.
-type grantedShare struct {
-	store *sharedStore
-	name  string
-}
-
 // A sharedStore is a store over a sharedModel.
 type sharedStore struct {
 	*memstore.Store
 	m *sharedModel
 }
-
-const (
-	sharedIsUnsupported     bug = "shared is unsupported"
-	sharedIsExclusive       bug = "shared is exclusive"
-	exclusiveJoinsReaders   bug = "exclusive joins readers"
-	readersJoinWriter       bug = "readers join writer"
-	readersHaveOneToken     bug = "readers have one token"
-	renewsAllOfName         bug = "renews all of name"
-	releasesAllOfName       bug = "releases all of name"
-	repetitionIsSecondShare bug = "repetition is second share"
-	othersAreNotShown       bug = "others are not shown"
-	limitsAreNotShown       bug = "limits are not shown"
-	breakEndsOldest         bug = "break ends oldest"
-	breakTokenEndsAll       bug = "break token ends all"
-	keptReaderIsExclusive   bug = "kept reader is exclusive"
-	keptShareIsFreed        bug = "kept share is freed"
-	readersOvertake         bug = "readers overtake"
-	waitsLastForever        bug = "waits last forever"
-	releasedWaitGoesOn      bug = "released wait goes on"
-	readersQueueAsWriters   bug = "readers queue as writers"
-	limitIsOneMore          bug = "limit is one more"
-	limitIsOneLess          bug = "limit is one less"
-	firstLimitCounts        bug = "first limit counts"
-	readersCount            bug = "readers count"
-	sharesLeak              bug = "shares leak"
-	greatOvertakesSmall     bug = "great overtakes small"
-	checksSumThenTakes      bug = "checks sum then takes"
-	sharesOfDeadStay        bug = "shares of dead stay"
-)
 
 // A sharedVariant is a broken store and the cases of the theme "shared" that fail because of it.
 type sharedVariant struct {
@@ -81,61 +47,48 @@ type sharedVariant struct {
 }
 
 var sharedVariants = []sharedVariant{
-	{variant: variant{bug: sharedIsUnsupported, fails: `
-		shared/together shared/exclusive shared/own-lease shared/repetition shared/lookup shared/break
-		shared/keep shared/no-overtaking shared/waiter-ends shared/admitted-together shared/exclusion
-		shared/limit shared/beside-shared shared/expired-shares shared/kept-share
-		shared/small-limit shared/sum shared/crash
+	{variant: variant{bug: "others are not shown", fails: `shared/lookup`}},
+	{variant: variant{bug: "limits are not shown", fails: `shared/lookup`}},
+	{variant: variant{bug: "break ends oldest", fails: `shared/break`}},
+	{variant: variant{bug: "break token ends all", fails: `shared/break`}},
+	{unfair: true, variant: variant{bug: "waits last forever", fails: `shared/waiter-ends`}},
+	{unfair: true, variant: variant{bug: "released wait goes on", fails: `shared/waiter-ends`}},
+	{variant: variant{bug: "readers queue as writers", fails: `shared/admitted-together`}},
+	{variant: variant{bug: "readers count", fails: `shared/beside-shared`}},
+	{variant: variant{bug: "shares leak", fails: `shared/expired-shares`}},
+	{variant: variant{bug: "great overtakes small", fails: `shared/small-limit`}},
+	{variant: variant{bug: "renews all of name", fails: `shared/expired-shares shared/own-lease`}},
+	{variant: variant{bug: "kept reader is exclusive", fails: `shared/keep shared/kept-share`}},
+	{variant: variant{bug: "kept share is freed", fails: `shared/keep shared/kept-share`}},
+	{variant: variant{bug: "readers overtake", fails: `shared/no-overtaking shared/waiter-ends`}},
+	{unfair: true, variant: variant{bug: "readers overtake", fails: `shared/no-overtaking shared/waiter-ends`}},
+	{variant: variant{bug: "checks sum then takes", fails: `shared/small-limit shared/sum`}},
+	{variant: variant{bug: "readers join writer", fails: `shared/admitted-together shared/exclusive shared/no-overtaking`}},
+	{variant: variant{bug: "readers have one token", fails: `shared/break shared/limit shared/lookup shared/together`}},
+	{variant: variant{bug: "limit is one less", fails: `
+		shared/beside-shared shared/expired-shares shared/kept-share shared/limit
 	`}},
-	{variant: variant{bug: sharedIsExclusive, fails: `
-		shared/together shared/exclusive shared/own-lease shared/repetition shared/lookup shared/break
-		shared/keep shared/waiter-ends shared/admitted-together shared/beside-shared
+	{variant: variant{bug: "first limit counts", fails: `
+		shared/expired-shares shared/kept-share shared/limit shared/small-limit
 	`}},
-	{variant: variant{bug: exclusiveJoinsReaders, fails: `
-		shared/exclusive shared/own-lease shared/keep shared/no-overtaking shared/waiter-ends
-		shared/beside-shared
-	`, may: `shared/exclusion`}},
-	{variant: variant{bug: readersJoinWriter, fails: `shared/exclusive shared/no-overtaking shared/admitted-together`, may: `shared/exclusion`}},
-	{variant: variant{bug: readersHaveOneToken, fails: `shared/together shared/lookup shared/break shared/limit`}},
-	{variant: variant{bug: renewsAllOfName, fails: `shared/own-lease shared/expired-shares`}},
-	{variant: variant{bug: releasesAllOfName, fails: `
-		shared/together shared/exclusive shared/own-lease shared/repetition shared/lookup shared/waiter-ends
-		shared/exclusion shared/limit shared/beside-shared shared/expired-shares shared/kept-share
-		 shared/small-limit shared/sum
+	{variant: variant{bug: "limit is one more", fails: `shared/beside-shared shared/limit shared/small-limit shared/sum`}},
+	{variant: variant{bug: "exclusive joins readers", fails: `
+		shared/exclusion shared/exclusive shared/keep shared/own-lease
 	`}},
-	{variant: variant{bug: repetitionIsSecondShare, fails: `shared/repetition`}},
-	{variant: variant{bug: othersAreNotShown, fails: `shared/lookup`}},
-	{variant: variant{bug: limitsAreNotShown, fails: `shared/lookup`}},
-	{variant: variant{bug: breakEndsOldest, fails: `shared/break`}},
-	{variant: variant{bug: breakTokenEndsAll, fails: `shared/break`}},
-	{variant: variant{bug: keptReaderIsExclusive, fails: `shared/keep shared/kept-share`}},
-	{variant: variant{bug: keptShareIsFreed, fails: `shared/keep shared/kept-share`}},
-	{variant: variant{bug: readersOvertake, fails: `shared/no-overtaking shared/waiter-ends`}},
-	{unfair: true, variant: variant{bug: readersOvertake, fails: `shared/no-overtaking shared/waiter-ends`}},
-	{unfair: true, variant: variant{bug: waitsLastForever, fails: `shared/waiter-ends`}},
-	{unfair: true, variant: variant{bug: releasedWaitGoesOn, fails: `shared/waiter-ends`}},
-	{variant: variant{bug: readersQueueAsWriters, fails: `shared/admitted-together`}},
-	{variant: variant{bug: limitIsOneMore, fails: `
-		shared/limit shared/beside-shared shared/expired-shares shared/kept-share
-		shared/small-limit shared/sum
+	{variant: variant{bug: "shared is exclusive", fails: `
+		shared/admitted-together shared/exclusive shared/own-lease shared/together
 	`}},
-	{variant: variant{bug: limitIsOneLess, fails: `
-		shared/limit shared/beside-shared shared/expired-shares shared/kept-share
-		 shared/crash
+	{variant: variant{bug: "releases all of name", fails: `shared/exclusion shared/exclusive shared/sum shared/together`}},
+	{variant: variant{bug: "shared is unsupported", fails: `
+		shared/admitted-together shared/exclusion shared/sum shared/together
 	`}},
-	{variant: variant{bug: firstLimitCounts, fails: `shared/limit shared/expired-shares shared/kept-share shared/small-limit`}},
-	{variant: variant{bug: readersCount, fails: `shared/beside-shared`}},
-	{variant: variant{bug: sharesLeak, fails: `shared/expired-shares shared/crash`}},
-	{variant: variant{bug: greatOvertakesSmall, fails: `shared/small-limit`}},
-	{variant: variant{bug: checksSumThenTakes, fails: `shared/small-limit shared/sum`}},
-	{variant: variant{bug: sharesOfDeadStay, fails: `shared/crash`}},
 }
 
 // sharedModels counts the models.
 var sharedModels atomic.Int64
 
 func newSharedModel(b bug, fair bool) *sharedModel {
-	m := &sharedModel{bug: b, fair: fair, waiting: map[string]waitingOwner{}, granted: map[string]grantedShare{}}
+	m := &sharedModel{bug: b, fair: fair, waiting: map[string]waitingOwner{}, granted: map[string]string{}}
 	m.name = fmt.Sprint("drivertest ", sharedModels.Add(1))
 	return m
 }
@@ -147,13 +100,6 @@ func (m *sharedModel) backing(tb testing.TB) Backing {
 	tb.Cleanup(func() { _ = first.Close() })
 	return Backing{
 		Open: func(testing.TB) driver.Store { return &sharedStore{memstore.Named(m.name), m} },
-		Crash: func(_ testing.TB, s driver.Store) {
-			for owner, share := range m.granted {
-				if m.has(sharesOfDeadStay) && share.store == s {
-					_, _ = first.Renew(context.Background(), []driver.RenewRequest{{Name: share.name, Owner: owner, TTL: long}})
-				}
-			}
-		},
 	}
 }
 
@@ -167,7 +113,7 @@ func (s *sharedStore) Acquire(ctx context.Context, req driver.AcquireRequest) (r
 	m := s.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if req.Limit != 0 && m.has(sharedIsUnsupported) || req.Claim && !m.fair {
+	if req.Limit != 0 && m.has("shared is unsupported") || req.Claim && !m.fair {
 		return res, driver.ErrUnsupported
 	}
 	asked := req
@@ -185,26 +131,26 @@ func (s *sharedStore) Acquire(ctx context.Context, req driver.AcquireRequest) (r
 			used++
 		}
 	}
-	overtakes := held && rec.Limit != 0 && rec.Waiting > 0 && !req.Claim && m.fair && m.granted[req.Owner].name != req.Name &&
-		(m.has(readersOvertake) && req.Limit == driver.Shared || m.has(greatOvertakesSmall) && req.Limit > used)
+	overtakes := held && rec.Limit != 0 && rec.Waiting > 0 && !req.Claim && m.fair && m.granted[req.Owner] != req.Name &&
+		(m.has("readers overtake") && req.Limit == driver.Shared || m.has("great overtakes small") && req.Limit > used)
 	switch {
-	case req.Limit == driver.Shared && (m.has(sharedIsExclusive) || m.has(readersQueueAsWriters) && req.Queue > 0):
+	case req.Limit == driver.Shared && (m.has("shared is exclusive") || m.has("readers queue as writers") && req.Queue > 0):
 		req.Limit = 0
-	case req.Limit == 0 && held && rec.Limit == driver.Shared && m.has(exclusiveJoinsReaders):
+	case req.Limit == 0 && held && rec.Limit == driver.Shared && m.has("exclusive joins readers"):
 		req.Limit = driver.Shared
-	case req.Limit == driver.Shared && held && rec.Limit == 0 && m.has(readersJoinWriter), overtakes:
+	case req.Limit == driver.Shared && held && rec.Limit == 0 && m.has("readers join writer"), overtakes:
 		return driver.AcquireResult{Granted: true, Token: rec.Token + 1}, nil
-	case req.Limit > 0 && m.has(limitIsOneMore):
+	case req.Limit > 0 && m.has("limit is one more"):
 		req.Limit++
-	case req.Limit > 1 && m.has(limitIsOneLess):
+	case req.Limit > 1 && m.has("limit is one less"):
 		req.Limit--
-	case req.Limit > 0 && rec.Limit > 0 && m.has(firstLimitCounts):
+	case req.Limit > 0 && rec.Limit > 0 && m.has("first limit counts"):
 		req.Limit = rec.Limit
-	case req.Limit > readers && m.has(readersCount):
+	case req.Limit > readers && m.has("readers count"):
 		req.Limit -= readers
-	case req.Limit > 0 && m.has(sharesLeak):
+	case req.Limit > 0 && m.has("shares leak"):
 		req.TTL = max(req.TTL, long)
-	case req.Limit > 0 && m.has(checksSumThenTakes) && held && rec.Limit != 0 && m.granted[req.Owner].name == "":
+	case req.Limit > 0 && m.has("checks sum then takes") && held && rec.Limit != 0 && m.granted[req.Owner] == "":
 		if used >= req.Limit {
 			return driver.AcquireResult{Held: rec}, nil
 		}
@@ -212,14 +158,12 @@ func (s *sharedStore) Acquire(ctx context.Context, req driver.AcquireRequest) (r
 		time.Sleep(time.Microsecond)
 		m.mu.Lock()
 		req.Limit = driver.MaxLimit
-	case m.granted[req.Owner].name == req.Name && req.Limit != 0 && m.has(repetitionIsSecondShare):
-		req.Owner += " again"
 	}
 	wait := m.waiting[req.Name]
 	if !m.fair {
 		req.Queue = 0
 	}
-	if !m.fair && wait.owner != asked.Owner && time.Now().Before(wait.until) && m.granted[req.Owner].name != req.Name && !req.Claim && !m.has(readersOvertake) {
+	if !m.fair && wait.owner != asked.Owner && time.Now().Before(wait.until) && m.granted[req.Owner] != req.Name && !req.Claim && !m.has("readers overtake") {
 		if rec.Others = nil; !held {
 			rec = driver.Record{Name: req.Name, Remaining: time.Until(wait.until)}
 		}
@@ -231,13 +175,13 @@ func (s *sharedStore) Acquire(ctx context.Context, req driver.AcquireRequest) (r
 	res.Queued = res.Queued || !m.fair && !res.Granted && asked.Queue > 0
 	switch {
 	case res.Granted && asked.Limit != 0:
-		m.granted[req.Owner] = grantedShare{s, req.Name}
-		if m.has(readersHaveOneToken) && held && rec.Limit != 0 {
+		m.granted[req.Owner] = req.Name
+		if m.has("readers have one token") && held && rec.Limit != 0 {
 			res.Token = rec.Token
 		}
 	case !m.fair && res.Queued && held && rec.Limit != 0 && !req.Claim:
 		wait = waitingOwner{asked.Owner, time.Now().Add(asked.Queue)}
-		if m.has(waitsLastForever) {
+		if m.has("waits last forever") {
 			wait.until = wait.until.Add(long)
 		}
 		m.waiting[req.Name] = wait
@@ -255,7 +199,7 @@ func (s *sharedStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]
 	outcomes, err := s.Store.Renew(ctx, reqs)
 	for _, req := range reqs {
 		for owner, share := range m.granted {
-			if m.has(renewsAllOfName) && share.name == req.Name {
+			if m.has("renews all of name") && share == req.Name {
 				_, _ = s.Store.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: owner, TTL: req.TTL}})
 			}
 		}
@@ -267,22 +211,22 @@ func (s *sharedStore) Release(ctx context.Context, req driver.ReleaseRequest) (b
 	m := s.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.waiting[req.Name].owner == req.Owner && !m.has(releasedWaitGoesOn) {
+	if m.waiting[req.Name].owner == req.Owner && !m.has("released wait goes on") {
 		delete(m.waiting, req.Name)
 	}
 	share := m.granted[req.Owner]
 	for owner, other := range m.granted {
-		if m.has(releasesAllOfName) && share.name == req.Name && owner != req.Owner && other.name == req.Name {
+		if m.has("releases all of name") && share == req.Name && owner != req.Owner && other == req.Name {
 			_, _ = s.Store.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: owner})
 		}
 	}
 	keep := req.Keep
-	if share.name == req.Name && (m.has(keptReaderIsExclusive) || m.has(keptShareIsFreed)) {
+	if share == req.Name && (m.has("kept reader is exclusive") || m.has("kept share is freed")) {
 		req.Keep = 0
 	}
 	delete(m.granted, req.Owner)
 	released, err := s.Store.Release(ctx, req)
-	if keep > req.Keep && m.has(keptReaderIsExclusive) && released {
+	if keep > req.Keep && m.has("kept reader is exclusive") && released {
 		_, _ = s.Store.Acquire(ctx, driver.AcquireRequest{Name: req.Name, Owner: "the keep", Holder: "keep", TTL: keep})
 	}
 	return released, err
@@ -305,9 +249,9 @@ func (s *sharedStore) List(ctx context.Context, prefix string) iter.Seq2[driver.
 
 func (s *sharedStore) shown(rec driver.Record) driver.Record {
 	switch {
-	case s.m.has(othersAreNotShown):
+	case s.m.has("others are not shown"):
 		rec.Others = nil
-	case s.m.has(limitsAreNotShown):
+	case s.m.has("limits are not shown"):
 		rec.Limit, rec.Others = 0, slices.Clone(rec.Others)
 		for i := range rec.Others {
 			rec.Others[i].Limit = 0
@@ -318,9 +262,9 @@ func (s *sharedStore) shown(rec driver.Record) driver.Record {
 
 func (s *sharedStore) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
 	switch rec, held, _ := s.Store.Lookup(ctx, req.Name); {
-	case req.Token == 0 && s.m.has(breakEndsOldest):
+	case req.Token == 0 && s.m.has("break ends oldest"):
 		req.Token = rec.Token
-	case held && s.m.has(breakTokenEndsAll):
+	case held && s.m.has("break token ends all"):
 		req.Token = 0
 	}
 	return s.Store.Break(ctx, req)
@@ -329,9 +273,14 @@ func (s *sharedStore) Break(ctx context.Context, req driver.BreakRequest) (drive
 // The reference store of shared holds passes the whole suite, and one that is not fair, which sends
 // no notices, the theme "shared".
 func TestSharedReference(t *testing.T) {
-	Run(t, Harness{Virtual: true, New: func(tb testing.TB) Backing { return newSharedModel("", true).backing(tb) }})
-	if failed := sharedFailures(t, "", true); failed != nil {
-		t.Errorf("a store that is not fair fails %q", failed)
+	Run(t, newSharedHarness("", false))
+	h := newSharedHarness("", true)
+	backing := h.New(t)
+	have := available(t.Context(), backing.Open(t), backing)
+	for _, c := range sharedCases {
+		if have.contains(c.requires) && c.without&have == 0 {
+			synctest.Test(t, func(t *testing.T) { c.execute(t, h, have) })
+		}
 	}
 }
 
@@ -339,25 +288,13 @@ func TestSharedReference(t *testing.T) {
 func TestSharedBite(t *testing.T) {
 	for _, v := range sharedVariants {
 		t.Run(fmt.Sprint(v.bug, " unfair=", v.unfair), func(t *testing.T) {
-			v.check(t, sharedFailures(t, v.bug, v.unfair))
+			for _, name := range strings.Fields(v.fails) {
+				expectFailure(t, name, newSharedHarness(v.bug, v.unfair))
+			}
 		})
 	}
 }
 
-// sharedFailures is failures for the theme "shared".
-func sharedFailures(t *testing.T, b bug, unfair bool) (failed []string) {
-	h := Harness{Virtual: true, New: func(tb testing.TB) Backing { return newSharedModel(b, !unfair).backing(tb) }}
-	backing := h.New(t)
-	have := available(t.Context(), backing.Open(t), backing)
-	for _, c := range sharedCases {
-		if !have.contains(c.requires) || c.without&have != 0 {
-			continue
-		}
-		synctest.Test(t, func(t *testing.T) {
-			if record(t, c, h, have).Failed() {
-				failed = append(failed, "shared/"+c.name)
-			}
-		})
-	}
-	return failed
+func newSharedHarness(b bug, unfair bool) Harness {
+	return Harness{Virtual: true, New: func(tb testing.TB) Backing { return newSharedModel(b, !unfair).backing(tb) }}
 }

@@ -18,23 +18,23 @@ func (s *refStore) begin(ctx context.Context) error {
 	m.mu.Lock()
 	err := ctx.Err()
 	switch {
-	case s.closed && !m.has(closeDoesNothing):
+	case s.closed && !m.has("close does nothing"):
 		err = driver.ErrClosed
-	case err != nil && m.has(ignoresContexts):
+	case err != nil && m.has("ignores contexts"):
 		err = nil
 	case err == nil && s.fault == RequestLost:
 		err, s.fault = errLink, 0
 	case err == nil && (s.dead || m.broken):
 		err = errLink
 	}
-	hangs := s.closed && m.has(closedCallsHang) || err == nil && s.silent
+	hangs := s.closed && m.has("closed calls hang") || err == nil && s.silent
 	if err != nil || hangs {
 		m.mu.Unlock()
 	}
 	if hangs {
 		<-ctx.Done()
 		err = ctx.Err()
-		if m.has(callsOutlastDeadlines) {
+		if m.has("calls outlast deadlines") {
 			time.Sleep(time.Minute)
 		}
 	}
@@ -50,7 +50,7 @@ func (s *refStore) end() error {
 		return nil
 	}
 	s.fault = 0
-	if m.has(saysNotApplied) {
+	if m.has("says not applied") {
 		return fmt.Errorf("%w: %w", driver.ErrNotApplied, errLink)
 	}
 	return errLink
@@ -58,7 +58,7 @@ func (s *refStore) end() error {
 
 // now is the store's clock.
 func (s *refStore) now() time.Time {
-	if s.model.has(clientClock) {
+	if s.model.has("client clock") {
 		return time.Now().Add(s.skew)
 	}
 	return time.Now()
@@ -67,7 +67,7 @@ func (s *refStore) now() time.Time {
 // at returns the entry of a name that is held or kept.
 func (s *refStore) at(name string) *entry {
 	e := s.model.entries[s.model.key(name)]
-	if e == nil || e.stranger && s.model.has(occupiedIsGranted) || !s.now().Before(e.until) && !s.model.has(neverExpires) {
+	if e == nil || e.stranger && s.model.has("occupied is granted") || !s.now().Before(e.until) && !s.model.has("never expires") {
 		return nil
 	}
 	return e
@@ -76,15 +76,15 @@ func (s *refStore) at(name string) *entry {
 // key is how a name is stored.
 func (m *model) key(name string) string {
 	switch {
-	case m.has(foldsCase):
+	case m.has("folds case"):
 		return strings.ToLower(name)
-	case m.has(truncatesNames) && len(name) > 200:
+	case m.has("truncates names") && len(name) > 200:
 		return name[:200]
-	case m.has(hashesNames):
+	case m.has("hashes names"):
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(name))
 		return strconv.Itoa(int(hash.Sum32() & 0xffff))
-	case m.has(trimsNames):
+	case m.has("trims names"):
 		return strings.TrimRight(name, ". ")
 	}
 	return name
@@ -93,9 +93,9 @@ func (m *model) key(name string) string {
 // owns compares owners.
 func (m *model) owns(e *entry, owner string) bool {
 	switch {
-	case m.has(comparesPrefix):
-		return strings.HasPrefix(owner, e.owner[:8])
-	case m.has(comparesFolded):
+	case m.has("compares prefix"):
+		return strings.HasPrefix(owner, e.owner[:min(8, len(e.owner))])
+	case m.has("compares folded"):
 		return strings.EqualFold(owner, e.owner)
 	}
 	return e.owner == owner
@@ -105,13 +105,13 @@ func (m *model) owns(e *entry, owner string) bool {
 func (s *refStore) expiry(ttl time.Duration) time.Time {
 	ttl += s.model.claims.Grain
 	switch {
-	case s.model.has(coarseEndsEarly):
+	case s.model.has("coarse ends early"):
 		ttl -= s.model.claims.Grain + 5*time.Millisecond
-	case s.model.has(expiresEarly):
+	case s.model.has("expires early"):
 		ttl -= 5 * time.Millisecond
-	case s.model.has(expiresLate):
+	case s.model.has("expires late"):
 		ttl += 2 * time.Second
-	case s.model.has(roundsToSeconds):
+	case s.model.has("rounds to seconds"):
 		ttl = (ttl + time.Second - 1).Truncate(time.Second)
 	}
 	return s.now().Add(ttl)
@@ -126,16 +126,16 @@ func (s *refStore) record(e *entry) driver.Record {
 			rec.Waiting++
 		}
 	}
-	if s.model.has(waitingCountsHold) && rec.Waiting > 0 {
+	if s.model.has("waiting counts hold") && rec.Waiting > 0 {
 		rec.Waiting++
 	}
-	if e.stranger && !s.model.has(occupiedIsShown) {
+	if e.stranger && !s.model.has("occupied is shown") {
 		rec.Holder = ""
 	}
-	if most := 100 * driver.MaxTTL; rec.Remaining > most && !s.model.has(occupiedHasNoBounds) {
+	if most := 100 * driver.MaxTTL; rec.Remaining > most && !s.model.has("occupied has no bounds") {
 		rec.Until, rec.Remaining = s.now().Add(most), most
 	}
-	if s.model.has(underclaimsRemaining) {
+	if s.model.has("underclaims remaining") {
 		rec.Remaining += time.Hour
 	}
 	return rec

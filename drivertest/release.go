@@ -1,11 +1,5 @@
 package drivertest
 
-import (
-	"fmt"
-
-	"github.com/holdfast-go/holdfast/driver"
-)
-
 var releaseCases = []testCase{
 	{
 		name:  "frees",
@@ -19,24 +13,6 @@ var releaseCases = []testCase{
 		},
 	},
 	{
-		name:  "second",
-		claim: "A second Release reports no hold.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			h.releaseHeld()
-			h.expectNotReleased()
-		},
-	},
-	{
-		name:  "free-name",
-		claim: "A Release of a name that was never held reports no hold.",
-		run: func(r *caseRun) {
-			stranger := &hold{client: r.first, name: "name", owner: r.newOwner()}
-			stranger.expectNotReleased()
-			r.first.expectFree("name")
-		},
-	},
-	{
 		name:  "not-the-owner",
 		claim: "A Release by another owner, compared whole, reports no hold and changes nothing.",
 		run: func(r *caseRun) {
@@ -47,40 +23,6 @@ var releaseCases = []testCase{
 				}
 			}
 			h.expectStillHeld()
-		},
-	},
-	{
-		name:  "no-owner",
-		claim: "A Release without an owner ends no hold.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			ctx, cancel := r.callContext()
-			defer cancel()
-			if released, _ := r.first.Release(ctx, driver.ReleaseRequest{Name: "name"}); released {
-				r.Error("Release without an owner reports a hold")
-			}
-			h.expectStillHeld()
-		},
-	},
-	{
-		name:  "after-expiry",
-		claim: "A Release of a hold that has run out reports no hold.",
-		run: func(r *caseRun) {
-			r.first.expiredHold("name").expectNotReleased()
-			r.first.expectFree("name")
-		},
-	},
-	{
-		name:  "after-extension",
-		claim: "A hold that was renewed beyond the end of its first TTL is released like any other hold.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", medium)
-			if got := h.renewFor(long); got != driver.Renewed {
-				r.Fatalf("Renew by the owner is answered %d, want Renewed", got)
-			}
-			h.sleepPastExpiry()
-			h.releaseHeld()
-			r.otherStore().expectFree("name")
 		},
 	},
 	{
@@ -125,24 +67,6 @@ var releaseCases = []testCase{
 				r.first.acquireFree("name", long).releaseHeld()
 				other.acquireFree("name", long).releaseHeld()
 			}
-		},
-	},
-	{
-		name:  "many",
-		claim: "Holds taken and released by many goroutines at once leave every name free.",
-		run: func(r *caseRun) {
-			r.runParallel(64, func(i int) error {
-				req := r.first.newRequest(fmt.Sprintf("many/%d", i), long)
-				for range 5 {
-					if err := r.first.grantOrError(req); err != nil {
-						return err
-					}
-					if err := r.first.releaseOrError(req.Name, req.Owner); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
 		},
 	},
 }

@@ -11,26 +11,15 @@ import (
 var renewCases = []testCase{
 	{
 		name:  "prolongs",
-		claim: "A renewed hold lasts at least until TTL from the renewal.",
+		claim: "A renewed hold lasts at least until TTL from the renewal, also if a shorter one follows, and is released like any other.",
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", medium)
-			if got := h.renewFor(long); got != driver.Renewed {
-				r.Fatalf("Renew by the owner is answered %d, want Renewed", got)
-			}
+			h.expectRenewed(long)
+			h.expectRenewed(short)
 			h.sleepPastExpiry()
 			r.first.expectHeld("name")
-		},
-	},
-	{
-		name:  "never-shortens",
-		claim: "A Renew with a shorter TTL does not shorten the hold.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			if got := h.renewFor(short); got != driver.Renewed {
-				r.Errorf("Renew with a shorter TTL is answered %d, want Renewed", got)
-			}
-			r.sleepPast(short)
-			r.first.expectHeld("name")
+			h.releaseHeld()
+			r.otherStore().expectFree("name")
 		},
 	},
 	{
@@ -44,15 +33,15 @@ var renewCases = []testCase{
 	},
 	{
 		name:     "keeps-token",
-		claim:    "A hold has the same token after it was renewed.",
+		claim:    "After a renewal Lookup shows the same token, and the time of that renewal.",
 		requires: fencing | lookup,
 		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
+			h := r.first.acquireFree("name", medium)
 			for range 3 {
-				h.renewFor(long)
+				h.expectRenewed(long)
 			}
-			if rec, _ := r.first.lookupRecord("name"); rec.Token != h.token {
-				r.Errorf("after renewals the token is %d, want %d as before", rec.Token, h.token)
+			if rec, _ := r.first.lookupRecord("name"); rec.Token != h.token || rec.Remaining <= medium || rec.Remaining > long+r.guarantees.Grain {
+				r.Errorf("after renewals of the hold with token %d for %v Lookup shows %+v", h.token, long, rec)
 			}
 		},
 	},
@@ -84,32 +73,10 @@ var renewCases = []testCase{
 		run: func(r *caseRun) {
 			h := r.first.acquireFree("name", medium)
 			h.client = r.otherStore()
-			if got := h.renewFor(long); got != driver.Renewed {
-				r.Errorf("Renew through another store is answered %d, want Renewed", got)
-			}
+			h.expectRenewed(long)
 			if !h.release() {
 				r.Error("Release through another store reports no hold")
 			}
-		},
-	},
-	{
-		name:  "free-name",
-		claim: "A Renew never takes a free name: it returns RenewLost and the name stays free.",
-		run: func(r *caseRun) {
-			stranger := &hold{client: r.first, name: "name", owner: r.newOwner()}
-			stranger.expectLost()
-			r.first.expectFree("name")
-		},
-	},
-	{
-		name:  "after-release",
-		claim: "A released hold cannot be renewed, however often it is tried, and the name stays free.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			h.releaseHeld()
-			h.expectLost()
-			h.expectLost()
-			r.first.expectFree("name")
 		},
 	},
 	{
@@ -183,45 +150,6 @@ var renewCases = []testCase{
 			r.first.eventuallyGranted("b", b.answered.Add(medium))
 			r.first.expectHeld("a")
 		},
-	},
-	{
-		name:  "batch-extremes",
-		claim: "The shortest and the longest TTL may be in one batch.",
-		run: func(r *caseRun) {
-			a, b := r.first.acquireFree("a", medium), r.first.acquireFree("b", driver.MaxTTL)
-			want := []driver.RenewOutcome{driver.Renewed, driver.Renewed}
-			if got := r.first.renewAll(
-				driver.RenewRequest{Name: "b", Owner: b.owner, TTL: driver.MinTTL},
-				driver.RenewRequest{Name: "a", Owner: a.owner, TTL: driver.MaxTTL},
-			); !slices.Equal(got, want) {
-				r.Errorf("the outcomes are %v, want %v", got, want)
-			}
-			a.sleepPastExpiry()
-			r.first.expectHeld("a")
-			r.first.expectHeld("b")
-		},
-	},
-	{
-		name:  "batch-duplicates",
-		claim: "A hold may be in a batch more than once: each request has an outcome, and the longest TTL counts.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", medium)
-			got := r.first.renewAll(
-				driver.RenewRequest{Name: "name", Owner: h.owner, TTL: short},
-				driver.RenewRequest{Name: "name", Owner: h.owner, TTL: long},
-				driver.RenewRequest{Name: "name", Owner: h.owner, TTL: short},
-			)
-			if want := slices.Repeat([]driver.RenewOutcome{driver.Renewed}, 3); !slices.Equal(got, want) {
-				r.Errorf("the outcomes are %v, want %v", got, want)
-			}
-			h.sleepPastExpiry()
-			r.first.expectHeld("name")
-		},
-	},
-	{
-		name:  "batch-empty",
-		claim: "An empty batch has no outcomes and no error.",
-		run:   func(r *caseRun) { r.first.renewAll() },
 	},
 	{
 		name:  "batch-large",

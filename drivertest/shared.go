@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,7 +46,7 @@ var sharedCases = []testCase{
 			r.expectRisingTokens(holds)
 			for i, h := range holds {
 				for _, later := range holds[i:] {
-					later.expectRenewed()
+					later.expectRenewed(long)
 				}
 				h.releaseHeld()
 				h.expectNotReleased()
@@ -83,11 +82,11 @@ var sharedCases = []testCase{
 			ends := r.first.acquireLimited("name", short, driver.Shared)
 			stays := r.otherStore().acquireLimited("name", medium, driver.Shared)
 			last := r.otherStore().acquireLimited("name", medium, driver.Shared)
-			stays.expectRenewed()
+			stays.expectRenewed(long)
 			ends.sleepPastExpiry()
 			ends.expectLost()
 			ends.expectNotReleased()
-			stays.expectRenewed()
+			stays.expectRenewed(long)
 			// It is not shortened by others: one that is released, or one that ends sooner.
 			brief := r.first.acquireLimited("name", short, driver.Shared)
 			r.first.acquireLimited("name", long, driver.Shared).releaseHeld()
@@ -98,25 +97,6 @@ var sharedCases = []testCase{
 			stays.releaseHeld()
 			last.client.heldFor("name", last.sent, medium).releaseHeld()
 			last.expectLost()
-		},
-	},
-	{
-		name:     "repetition",
-		claim:    "An Acquire that is sent again by a shared holder is granted under the same token, and makes no second hold.",
-		requires: shared,
-		run: func(r *caseRun) {
-			other := r.first.acquireLimited("name", long, driver.Shared)
-			req := r.first.limitedRequest("name", long, driver.Shared)
-			h := r.first.acquireGranted(req)
-			for range 2 {
-				if again := r.first.acquireGranted(req); again.token != h.token {
-					r.Errorf("a repetition has token %d, want %d", again.token, h.token)
-				}
-			}
-			h.releaseHeld()
-			h.expectNotReleased()
-			other.releaseHeld()
-			r.first.expectFree("name")
 		},
 	},
 	{
@@ -167,7 +147,7 @@ var sharedCases = []testCase{
 			}
 			left := []*hold{holds[1], holds[3]}
 			for _, h := range left {
-				h.expectRenewed()
+				h.expectRenewed(long)
 			}
 			rec, found := r.otherStore().breakHold("name")
 			if !found {
@@ -308,7 +288,7 @@ var sharedCases = []testCase{
 				c.expectHeld("name")
 			}
 			for _, h := range holds {
-				h.expectRenewed()
+				h.expectRenewed(long)
 				h.releaseHeld()
 				r.first.expectHeld("name")
 				r.otherStore().acquireLimited("name", long, 3)
@@ -344,7 +324,7 @@ var sharedCases = []testCase{
 				last := stays
 				for i := range 8 {
 					last = []*client{r.first, r.otherStore()}[i%2].acquireLimited("name", short, 10)
-					stays.expectRenewed()
+					stays.expectRenewed(long)
 					if time.Since(last.sent) > short { // a busy machine
 						break
 					}
@@ -401,19 +381,6 @@ var sharedCases = []testCase{
 			})
 		},
 	},
-	{
-		name:     "crash",
-		claim:    "The shares of a process that has died come back, at the end of its TTLs at the latest.",
-		requires: limited | crash,
-		run: func(r *caseRun) {
-			dead := r.openStore()
-			stays := r.first.acquireLimited("name", long, 2)
-			h := dead.acquireLimited("name", medium, 2)
-			r.backing.Crash(r, dead.Store)
-			r.first.pollAcquire(r.first.limitedRequest("name", long, 2), h.answered.Add(medium))
-			stays.expectRenewed()
-		},
-	},
 }
 
 // limitedRequest returns a request of a new owner with a Limit.
@@ -448,7 +415,7 @@ func (r *caseRun) expectSumAtMost(most int64, request func(i int) (limit int, ad
 		limit, adds := request(i)
 		for range 15 {
 			req := c.limitedRequest("name", long, limit)
-			if err := c.pollGrant(req); err != nil {
+			if _, err := c.waitForGrant(req); err != nil {
 				return err
 			}
 			var err error
@@ -465,30 +432,6 @@ func (r *caseRun) expectSumAtMost(most int64, request func(i int) (limit int, ad
 		return nil
 	})
 	r.first.expectFree("name")
-}
-
-// pollGrant sends a request again and again until it is granted. It may be called on any goroutine.
-func (c *client) pollGrant(req driver.AcquireRequest) error {
-	ctx, cancel := context.WithTimeout(c.run.Context(), c.run.grantTimeout())
-	defer cancel()
-	for {
-		res, err := c.Acquire(ctx, req)
-		switch {
-		case err != nil:
-			return fmt.Errorf("acquire of %q: %w", req.Name, err)
-		case res.Granted:
-			return nil
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// expectRenewed checks that a hold is there, and prolongs it.
-func (h *hold) expectRenewed() {
-	h.client.run.Helper()
-	if got := h.renewFor(long); got != driver.Renewed {
-		h.client.run.Errorf("Renew of %q by its holder is answered %d, want Renewed", h.name, got)
-	}
 }
 
 // expectRisingTokens checks that each hold has a higher token than the one before.

@@ -2,560 +2,254 @@ package drivertest
 
 import "github.com/holdfast-go/holdfast/driver"
 
-// A variant is a broken store and the cases that fail because of it, all of
-// these and no others. Only those that may fail depend on who comes first.
+// A bug is one way in which a store is broken.
+type bug string
+
+// A variant is a broken store and cases that fail because of it.
 type variant struct {
 	bug    bug
 	claims driver.Guarantees // everything, unless given
 	fails  string
-	may    string
 }
 
 var variants = []variant{
-	{bug: separateWorlds, fails: `
-		tokens/several faults/silence-is-not-held tokens/floor-too-far acquire/two-processes acquire/refusal-record
-		acquire/refusal-secret acquire/refusal-harmless acquire/refusal-does-not-prolong renew/other-process
-		expiry/not-early expiry/store-clock tokens/rise-over-release tokens/floor-lasts keep/taken keep/shorter-than-TTL
-		keep/longer-than-TTL detached/handed-over detached/outlives-store detached/outlives-process
-		detached/outlives-renewer detached/expires lookup/held-name metadata/round-trip metadata/largest
-		metadata/of-this-hold metadata/lasts list/held-names break/held-name names/odd concurrency/exclusion
-		concurrency/one-winner concurrency/one-heir faults/restart faults/crash faults/acquire-reply-lost
-		faults/keep-reply-lost break/token renew/token queue/in-order queue/own-notices queue/no-overtaking
-		queue/exclusion queue/first queue/granted-at-once queue/end-of-a-place queue/expired-places queue/dead-waiters
-		queue/expired-hold queue/repetition queue/renew-after-admission queue/release queue/keep queue/break
-		queue/request queue/waiting queue/secret queue/crash claims/broken claims/kept claims/place
-		notices/other-process notices/first-grant notices/every-waiter notices/none-lost
-		notices/lost faults/queue-reply-lost faults/notices-severed faults/place-severed
+	{bug: "separate worlds", fails: `
+		acquire/refusal-harmless concurrency/one-winner faults/silence-is-not-held renew/other-process
 	`},
-	{bug: restartKeepsHolds, claims: restartFrees, fails: `faults/restart`},
-	{bug: restartForgets, fails: `faults/restart`},
-	{bug: restartBreaksWorld, fails: `tokens/rise-over-restart faults/restart faults/restart-usable queue/restart`},
-	{bug: tokensFallAtRestart, fails: `
-		tokens/several-ahead tokens/floor-too-far tokens/floor-of-a-refusal tokens/rise-over-restart renew/token
-		queue/floor-too-far
+	{bug: "restart keeps holds", claims: restartFrees, fails: `faults/restart`},
+	{bug: "restart forgets", fails: `faults/restart`},
+	{bug: "restart breaks world", fails: `faults/restart tokens/rise-over-restart`},
+	{bug: "tokens fall at restart", fails: `
+		queue/floor-too-far renew/token tokens/floor-of-a-refusal tokens/rise-over-restart
 	`},
-	{bug: crashFreesAtOnce, fails: `faults/crash`},
-	{bug: crashFreesEverything, fails: `
-		detached/outlives-process detached/outlives-renewer faults/crash faults/crash-of-others queue/crash
+	{bug: "crash frees at once", fails: `faults/crash`},
+	{bug: "crash frees everything", fails: `detached/outlives-process detached/outlives-renewer faults/crash queue/crash`},
+	{bug: "crash frees nothing", claims: crashFrees, fails: `faults/crash`},
+	{bug: "severed store is dead", fails: `faults/place-severed faults/severed`},
+	{bug: "close does nothing", fails: `closing/later-calls`},
+	{bug: "ignores contexts", fails: `contexts/ended-before`},
+	{bug: "closed calls hang", fails: `closing/later-calls closing/under-way`},
+	{bug: "calls outlast deadlines", fails: `faults/silence`},
+	{bug: "list outlasts deadlines", fails: `faults/silence`},
+	{bug: "says not applied", fails: `
+		faults/acquire-reply-lost faults/keep-reply-lost faults/release-reply-lost faults/renew-reply-lost
 	`},
-	{bug: crashFreesNothing, claims: crashFrees, fails: `faults/crash`},
-	{bug: severedStoreIsDead, fails: `faults/severed faults/place-severed`},
-	{bug: closeDoesNothing, fails: `closing/later-calls`},
-	{bug: ignoresContexts, fails: `contexts/ended-before`},
-	{bug: closedCallsHang, fails: `closing/later-calls closing/under-way`},
-	{bug: callsOutlastDeadlines, fails: `faults/silence`},
-	{bug: listOutlastsDeadlines, fails: `faults/silence`},
-	{bug: saysNotApplied, fails: `
-		faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/keep-reply-lost
-		faults/queue-reply-lost
+	{bug: "client clock", fails: `expiry/store-clock`},
+	{bug: "never expires", fails: `
+		acquire/refusal-does-not-prolong renew/batch-each-its-ttl renew/ends renew/late-with-successor
 	`},
-	{bug: clientClock, fails: `expiry/store-clock`},
-	{bug: neverExpires, fails: `
-		tokens/several acquire/refusal-does-not-prolong acquire/repetition-after-expiry renew/ends renew/after-expiry
-		renew/late-with-successor renew/not-the-owner renew/batch-in-order renew/batch-each-its-ttl release/after-expiry
-		release/late-with-successor expiry/not-early expiry/not-late expiry/each-its-own expiry/no-memory-of-the-last
-		expiry/store-clock tokens/rise-over-expiry tokens/floor-lasts keep/shorter-than-TTL keep/longer-than-TTL
-		keep/no-renewal keep/repeated-too-late keep/after-expiry keep/record-ends keep/tokens-rise detached/expires
-		lookup/after-expiry lookup/harmless list/gone-names break/free-name concurrency/one-heir
-		concurrency/guarded-resource faults/crash break/token-of-free-name renew/token queue/granted-at-once
-		queue/end-of-a-place queue/dead-waiters queue/expired-hold queue/keep queue/crash queue/restart claims/nothing
-		claims/kept
+	{bug: "folds case", fails: `list/held-names names/odd names/odd-records`},
+	{bug: "truncates names", fails: `names/long names/odd names/odd-records`},
+	{bug: "hashes names", fails: `list/held-names list/literal-prefix list/many`},
+	{bug: "trims names", fails: `names/odd names/odd-records`},
+	{bug: "compares prefix", fails: `acquire/owner-compared-whole release/not-the-owner renew/not-the-owner`},
+	{bug: "compares folded", fails: `acquire/owner-compared-whole release/not-the-owner renew/not-the-owner`},
+	{bug: "expires early", fails: `expiry/not-early keep/longer-than-TTL keep/shorter-than-TTL queue/granted-at-once`},
+	{bug: "expires late", fails: `lookup/times renew/after-expiry renew/ends tokens/several`},
+	{bug: "coarse ends early", claims: coarse, fails: `
+		detached/expires expiry/not-early keep/longer-than-TTL keep/shorter-than-TTL
 	`},
-	{bug: foldsCase, fails: `list/held-names names/odd names/odd-release names/odd-records names/case`},
-	{bug: truncatesNames, fails: `names/odd names/odd-release names/odd-records names/long`},
-	{bug: hashesNames, fails: `list/held-names list/literal-prefix list/many names/many`},
-	{bug: trimsNames, fails: `names/odd names/odd-release names/odd-records names/beginnings`},
-	{bug: comparesPrefix, fails: `acquire/owner-compared-whole renew/not-the-owner release/not-the-owner keep/not-the-owner`},
-	{bug: comparesFolded, fails: `acquire/owner-compared-whole renew/not-the-owner release/not-the-owner keep/not-the-owner`},
-	{bug: expiresEarly, fails: `
-		expiry/not-early keep/shorter-than-TTL keep/longer-than-TTL detached/expires faults/crash renew/token
-		queue/granted-at-once queue/keep claims/kept
+	{bug: "expires late", claims: coarse, fails: `
+		acquire/refusal-does-not-prolong concurrency/one-heir expiry/longest renew/batch-each-its-ttl
 	`},
-	{bug: expiresLate, fails: `
-		tokens/several acquire/refusal-remaining acquire/refusal-record acquire/refusal-does-not-prolong
-		acquire/repetition-after-expiry renew/ends renew/after-expiry renew/late-with-successor renew/not-the-owner
-		renew/batch-in-order renew/batch-each-its-ttl release/after-expiry release/late-with-successor expiry/not-early
-		expiry/not-late expiry/longest expiry/each-its-own expiry/no-memory-of-the-last expiry/store-clock
-		tokens/rise-over-expiry tokens/floor-lasts keep/shorter-than-TTL keep/longer-than-TTL keep/no-renewal
-		keep/repeated-too-late keep/after-expiry keep/refusal keep/record keep/record-ends keep/tokens-rise
-		detached/expires lookup/held-name lookup/times lookup/after-expiry lookup/after-renewal lookup/harmless
-		list/held-names list/gone-names break/held-name break/free-name concurrency/one-heir
-		concurrency/guarded-resource faults/crash break/token break/token-of-free-name renew/token queue/first
-		queue/granted-at-once queue/expired-hold queue/keep queue/break claims/nothing claims/kept
+	{bug: "rounds to seconds", fails: `concurrency/one-heir expiry/not-late renew/after-expiry renew/ends`},
+	{bug: "underclaims remaining", fails: `acquire/refusal-remaining expiry/longest renew/keeps-token lookup/held-name`},
+	{bug: "ended calls apply", fails: `contexts/cancel-storm contexts/ended-acquire`},
+	{bug: "lost means answered", fails: `faults/acquire-request-lost`},
+	{bug: "changes metadata", fails: `acquire/refusal-record metadata/of-this-hold queue/request`},
+	{bug: "grants nothing", fails: `faults/acquire-request-lost faults/secret guarantees/stable renew/batch-large`},
+	{bug: "checks then sets", fails: `
+		concurrency/exclusion concurrency/one-heir concurrency/one-winner concurrency/repetitions
 	`},
-	{bug: coarseEndsEarly, claims: coarse, fails: `
-		renew/token expiry/not-early keep/shorter-than-TTL keep/longer-than-TTL detached/expires queue/keep claims/kept
-		faults/crash
+	{bug: "keep lets owner take", fails: `claims/kept keep/taken`},
+	{bug: "forgets repetitions", fails: `acquire/repetition acquire/repetition-prolongs faults/acquire-reply-lost`},
+	{bug: "drops metadata", fails: `metadata/largest metadata/lasts metadata/of-this-hold metadata/round-trip`},
+	{bug: "keeps metadata unclaimed", claims: without(metadata), fails: `metadata/unclaimed`},
+	{bug: "inherits metadata", fails: `metadata/of-this-hold`},
+	{bug: "inherits expiry", fails: `expiry/not-early expiry/not-late expiry/store-clock lookup/free-name`},
+	{bug: "repetition does not prolong", fails: `acquire/repetition-prolongs claims/hold`},
+	{bug: "repetition shortens", fails: `acquire/repetition-prolongs claims/hold queue/renew-after-admission`},
+	{bug: "repetition changes token", fails: `
+		acquire/repetition concurrency/repetitions tokens/floor-of-a-repetition tokens/several-of-a-repetition
 	`},
-	{bug: expiresLate, claims: coarse, fails: `
-		acquire/refusal-remaining acquire/refusal-record acquire/refusal-does-not-prolong
-		acquire/repetition-after-expiry renew/ends renew/token renew/after-expiry renew/late-with-successor
-		renew/not-the-owner renew/batch-in-order renew/batch-each-its-ttl release/after-expiry
-		release/late-with-successor expiry/not-early expiry/not-late expiry/longest expiry/each-its-own
-		expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-expiry tokens/floor-lasts tokens/several
-		keep/shorter-than-TTL keep/longer-than-TTL keep/no-renewal keep/repeated-too-late keep/after-expiry keep/refusal
-		keep/record keep/record-ends keep/tokens-rise detached/expires lookup/held-name lookup/times lookup/after-expiry
-		lookup/after-renewal lookup/harmless list/held-names list/gone-names break/held-name break/free-name break/token
-		break/token-of-free-name queue/first queue/granted-at-once queue/expired-hold queue/keep queue/break
-		claims/nothing claims/kept concurrency/one-heir concurrency/guarded-resource faults/crash
+	{bug: "repetition takes floor", fails: `tokens/floor-of-a-repetition`},
+	{bug: "tokens unclaimed", claims: without(fencing), fails: `
+		acquire/held-name closing/twice contexts/ended-before contexts/secret
 	`},
-	{bug: roundsToSeconds, fails: `
-		tokens/several acquire/refusal-remaining acquire/repetition-after-expiry renew/ends renew/after-expiry
-		renew/late-with-successor renew/batch-in-order release/after-expiry release/late-with-successor expiry/not-early
-		expiry/not-late expiry/each-its-own expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-expiry
-		tokens/floor-lasts keep/shorter-than-TTL keep/longer-than-TTL keep/no-renewal keep/repeated-too-late
-		keep/after-expiry keep/record-ends keep/tokens-rise detached/expires lookup/after-expiry list/gone-names
-		break/free-name concurrency/one-heir concurrency/guarded-resource break/token-of-free-name claims/nothing
+	{bug: "overclaims fencing", fails: `contexts/ended-before contexts/secret faults/acquire-request-lost faults/secret`},
+	{bug: "ignores floor", fails: `queue/request tokens/floor-lasts tokens/several-ahead`},
+	{bug: "forgets floor", fails: `tokens/floor-lasts tokens/several-ahead`},
+	{bug: "takes any floor", fails: `tokens/floor-too-far`},
+	{bug: "refused floor takes", fails: `tokens/floor-too-far`},
+	{bug: "refused floor raises token", fails: `tokens/floor-too-far`},
+	{bug: "refuses every floor", fails: `tokens/floor-lasts tokens/several-ahead`},
+	{bug: "refuses floor of repetition", fails: `tokens/floor-of-a-repetition`},
+	{bug: "tokens fall at expiry", fails: `tokens/floor-lasts tokens/several`},
+	{bug: "tokens fall at release", fails: `closing/anew concurrency/exclusion queue/exclusion tokens/rise-over-release`},
+	{bug: "tokens too large", fails: `acquire/held-name closing/notices closing/twice names/long`},
+	{bug: "tokens per store", fails: `closing/anew tokens/rise-over-release tokens/rise-over-restart tokens/several`},
+	{bug: "tokens too many", fails: `claims/hold renew/token tokens/rise-over-break tokens/several`},
+	{bug: "tokens not reserved", fails: `
+		queue/several tokens/rise-over-break tokens/several tokens/several-of-a-repetition
 	`},
-	{bug: underclaimsRemaining, fails: `
-		acquire/refusal-remaining acquire/refusal-record expiry/longest keep/refusal keep/record lookup/held-name
-		lookup/after-renewal list/held-names break/held-name break/token queue/first queue/end-of-a-place queue/keep
-		queue/break queue/request
+	{bug: "tokens of repetition", fails: `claims/hold queue/notified-once queue/several tokens/several-of-a-repetition`},
+	{bug: "tokens run ahead", fails: `tokens/several-ahead`},
+	{bug: "refusal prolongs", fails: `
+		acquire/refusal-does-not-prolong acquire/refusal-remaining expiry/longest queue/granted-at-once
 	`},
-	{bug: endedCallsApply, fails: `contexts/ended-acquire contexts/ended-release contexts/cancel-storm`},
-	{bug: lostMeansAnswered, fails: `faults/acquire-request-lost faults/release-request-lost`},
-	{bug: changesMetadata, fails: `acquire/refusal-record acquire/request-unchanged metadata/of-this-hold queue/request`},
-	{bug: grantsNothing, fails: `
-		tokens/several tokens/several-over-break tokens/several-of-a-repetition tokens/several-ahead
-		renew/batch-extremes release/after-extension faults/busy faults/silence-is-not-held tokens/floor-too-far
-		guarantees/stable acquire/free-name acquire/held-name acquire/two-processes acquire/refusal-remaining
-		acquire/refusal-record acquire/refusal-secret acquire/refusal-harmless acquire/refusal-does-not-prolong
-		acquire/names-apart acquire/repetition acquire/repetition-prolongs acquire/repetition-never-shortens
-		acquire/repetition-after-release acquire/repetition-after-expiry acquire/owner-compared-whole acquire/no-owner
-		acquire/request-unchanged renew/prolongs renew/never-shortens renew/ends renew/keeps-token renew/other-process
-		renew/free-name renew/after-release renew/after-expiry renew/late-with-successor renew/not-the-owner
-		renew/batch-in-order renew/batch-each-its-ttl renew/batch-duplicates renew/batch-large release/frees
-		release/second release/free-name release/not-the-owner release/no-owner release/after-expiry
-		release/late-with-successor release/second-with-successor release/one-name-only release/in-order release/many
-		expiry/not-early expiry/not-late expiry/longest expiry/each-its-own expiry/no-memory-of-the-last
-		expiry/store-clock tokens/range tokens/rise-over-release tokens/rise-over-expiry tokens/rise-over-break
-		tokens/rise-over-reopening tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-of-a-refusal
-		tokens/floor-of-a-repetition tokens/rise-over-restart keep/taken keep/shorter-than-TTL keep/longer-than-TTL
-		keep/no-renewal keep/repeated keep/repeated-too-late keep/not-the-owner keep/not-a-stranger keep/after-expiry
-		keep/refusal keep/record keep/record-ends keep/tokens-rise detached/handed-over detached/outlives-store
-		detached/outlives-process detached/outlives-renewer detached/expires lookup/free-name lookup/held-name
-		lookup/times lookup/after-expiry lookup/after-renewal lookup/secret lookup/harmless metadata/round-trip
-		metadata/largest metadata/of-this-hold metadata/lasts list/held-names list/everything list/gone-names
-		list/kept-names list/literal-prefix list/many list/broken-off list/calls-meanwhile list/secret break/held-name
-		break/free-name break/kept-name break/victim break/victim-with-successor break/one-name-only break/secret
-		names/odd names/odd-release names/odd-records names/case names/long names/beginnings names/many
-		contexts/ended-before contexts/ended-acquire contexts/ended-release contexts/cancel-storm contexts/secret
-		concurrency/exclusion concurrency/one-winner concurrency/one-heir concurrency/repetitions
-		concurrency/renew-and-release concurrency/guarded-resource closing/twice closing/other-stores closing/anew
-		faults/restart faults/restart-usable faults/crash faults/crash-of-others faults/acquire-request-lost
-		faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost faults/release-request-lost
-		faults/keep-reply-lost faults/secret faults/silence faults/severed strangers/acquire strangers/list break/token
-		break/other-token break/token-of-free-name renew/token queue/in-order queue/notified-once queue/own-notices
-		queue/no-overtaking queue/exclusion queue/racing-release queue/first queue/granted-at-once queue/end-of-a-place
-		queue/expired-places queue/dead-waiters queue/expired-hold queue/attempt-without-queue queue/repetition
-		queue/renew queue/renew-after-admission queue/release queue/release-with-keep queue/keep queue/break
-		queue/request queue/floor-too-far queue/several queue/waiting queue/secret queue/crash queue/restart
-		claims/nothing claims/broken claims/kept claims/hold claims/place
-		shared/unclaimed faults/queue-reply-lost
-		faults/place-severed notices/lost
+	{bug: "refusal raises token", fails: `queue/floor-too-far tokens/floor-of-a-refusal`},
+	{bug: "refusal takes over", fails: `acquire/two-processes closing/other-stores faults/severed release/one-name-only`},
+	{bug: "busy is an error", fails: `acquire/held-name concurrency/one-winner renew/prolongs`},
+	{bug: "refusal leaks owner", fails: `acquire/refusal-record acquire/secret keep/refusal`},
+	{bug: "refusal says nothing", fails: `acquire/refusal-remaining queue/first queue/keep`},
+	{bug: "refusal names others", fails: `acquire/refusal-record keep/refusal`},
+	{bug: "errors leak owner", fails: `contexts/secret faults/secret`},
+	{bug: "batch uses first TTL", fails: `queue/renew renew/batch-each-its-ttl`},
+	{bug: "batch is cut", fails: `renew/batch-large`},
+	{bug: "batch out of order", fails: `renew/batch-in-order`},
+	{bug: "renew revives expired", fails: `claims/nothing renew/after-expiry renew/batch-in-order`},
+	{bug: "renew takes free", fails: `break/one-name-only concurrency/renew-and-release notices/lost renew/batch-in-order`},
+	{bug: "keep lets owner renew", fails: `keep/no-renewal`},
+	{bug: "renew forgets owner", fails: `
+		break/victim-with-successor renew/batch-in-order renew/late-with-successor renew/not-the-owner
 	`},
-	{bug: checksThenSets, fails: `
-		concurrency/exclusion concurrency/one-winner concurrency/one-heir concurrency/repetitions queue/exclusion
-		notices/first-grant
-	`, may: `contexts/cancel-storm`},
-	{bug: keepLetsOwnerTake, fails: `keep/taken claims/kept`},
-	{bug: forgetsRepetitions, fails: `
-		tokens/several-of-a-repetition acquire/repetition acquire/repetition-prolongs acquire/repetition-never-shortens
-		tokens/floor-of-a-repetition detached/outlives-process concurrency/repetitions faults/acquire-reply-lost
-		queue/notified-once queue/expired-hold queue/renew-after-admission queue/keep queue/several queue/crash
-		claims/hold faults/queue-reply-lost faults/place-severed
+	{bug: "renew on own store only", fails: `
+		detached/handed-over detached/outlives-renewer faults/restart renew/other-process
 	`},
-	{bug: nobodyIsEverybody, fails: `acquire/no-owner release/no-owner`},
-	{bug: dropsMetadata, fails: `metadata/round-trip metadata/largest metadata/of-this-hold metadata/lasts queue/request`},
-	{bug: keepsMetadataUnclaimed, claims: without(metadata), fails: `metadata/unclaimed`},
-	{bug: inheritsMetadata, fails: `metadata/of-this-hold`},
-	{bug: inheritsExpiry, fails: `
-		tokens/several expiry/not-early expiry/not-late expiry/no-memory-of-the-last expiry/store-clock
-		tokens/floor-lasts concurrency/guarded-resource claims/nothing
+	{bug: "renew does nothing", fails: `faults/renew-reply-lost renew/keeps-token renew/prolongs`},
+	{bug: "renew shortens", fails: `renew/prolongs`},
+	{bug: "renew changes token", fails: `renew/keeps-token`},
+	{bug: "renew drops metadata", fails: `metadata/lasts`},
+	{bug: "underclaims keep", claims: without(keep), fails: `keep/unclaimed`},
+	{bug: "overclaims keep", fails: `keep/repeated keep/repeated-too-late keep/taken`},
+	{bug: "refused keep releases", claims: without(keep), fails: `keep/unclaimed`},
+	{bug: "release always true", fails: `
+		faults/release-reply-lost release/late-with-successor release/not-the-owner release/second-with-successor
 	`},
-	{bug: repetitionDoesNotProlong, fails: `acquire/repetition-prolongs claims/hold`},
-	{bug: repetitionShortens, fails: `acquire/repetition-never-shortens queue/renew-after-admission claims/hold`},
-	{bug: repetitionChangesToken, fails: `
-		tokens/several-of-a-repetition acquire/repetition tokens/floor-of-a-repetition concurrency/repetitions
-		queue/notified-once queue/several claims/hold
+	{bug: "keep freed by anyone", fails: `faults/keep-reply-lost keep/repeated keep/taken`},
+	{bug: "release forgets owner", fails: `
+		break/victim-with-successor faults/release-reply-lost release/late-with-successor
+		release/second-with-successor
 	`},
-	{bug: repetitionTakesFloor, fails: `tokens/floor-of-a-repetition`},
-	{bug: tokensUnclaimed, claims: without(fencing), fails: `tokens/none`},
-	{bug: overclaimsFencing, fails: `
-		tokens/several tokens/several-over-break tokens/several-of-a-repetition tokens/several-ahead
-		tokens/floor-too-far acquire/repetition-after-release acquire/repetition-after-expiry tokens/range
-		tokens/rise-over-release tokens/rise-over-expiry tokens/rise-over-break tokens/rise-over-reopening tokens/floor
-		tokens/floor-lasts tokens/floor-below tokens/rise-over-restart keep/tokens-rise concurrency/exclusion
-		concurrency/guarded-resource break/other-token queue/in-order queue/exclusion queue/renew-after-admission
-		queue/request queue/floor-too-far queue/several
+	{bug: "keep not repeatable", fails: `faults/keep-reply-lost keep/repeated`},
+	{bug: "release by owner ends all", fails: `release/one-name-only`},
+	{bug: "ignores keep", fails: `break/kept-name keep/repeated keep/taken`},
+	{bug: "releases late", fails: `concurrency/renew-and-release contexts/cancel-storm release/frees release/in-order`},
+	{bug: "release does nothing", fails: `contexts/ended-acquire release/frees release/in-order shared/unclaimed`},
+	{bug: "keep only lengthens", fails: `claims/kept keep/no-renewal keep/repeated-too-late keep/shorter-than-TTL`},
+	{bug: "keep only shortens", fails: `keep/longer-than-TTL`},
+	{bug: "keep is not marked", fails: `break/kept-name keep/no-renewal keep/taken list/kept-names`},
+	{bug: "keep names holder", fails: `keep/refusal list/kept-names`},
+	{bug: "underclaims detached", claims: without(detached), fails: `detached/unclaimed`},
+	{bug: "refused detached takes", claims: without(detached), fails: `detached/unclaimed`},
+	{bug: "overclaims detached", fails: `
+		detached/expires detached/handed-over detached/outlives-process detached/outlives-renewer
 	`},
-	{bug: ignoresFloor, fails: `tokens/several-ahead tokens/floor queue/request`},
-	{bug: forgetsFloor, fails: `tokens/several-ahead tokens/floor-lasts tokens/floor-below`},
-	{bug: takesAnyFloor, fails: `tokens/floor-too-far`},
-	{bug: refusedFloorTakes, fails: `tokens/floor-too-far`},
-	{bug: refusedFloorRaisesToken, fails: `tokens/floor-too-far`},
-	{bug: refusesEveryFloor, fails: `tokens/several-ahead tokens/floor tokens/floor-lasts tokens/floor-below`},
-	{bug: refusesFloorOfRepetition, fails: `tokens/floor-of-a-repetition`},
-	{bug: tokensFallAtExpiry, fails: `
-		tokens/several acquire/repetition-after-expiry tokens/rise-over-expiry tokens/floor-lasts keep/tokens-rise
-		concurrency/guarded-resource
+	{bug: "detached never expires", fails: `detached/expires`},
+	{bug: "close ends detached", fails: `detached/outlives-store`},
+	{bug: "crash ends detached", claims: crashFrees, fails: `detached/outlives-process`},
+	{bug: "renewal attaches", claims: crashFrees, fails: `detached/outlives-renewer`},
+	{bug: "underclaims lookup", claims: without(lookup), fails: `guarantees/no-lookup`},
+	{bug: "lookup always finds", claims: without(lookup), fails: `guarantees/no-lookup`},
+	{bug: "lookup never finds", claims: without(lookup), fails: `guarantees/no-lookup`},
+	{bug: "lookup shows expired", fails: `lookup/free-name`},
+	{bug: "lookup shows nobody", fails: `lookup/free-name`},
+	{bug: "lookup prolongs", fails: `renew/keeps-token lookup/held-name lookup/times queue/request`},
+	{bug: "lookup leaks owner", fails: `lookup/held-name metadata/largest metadata/lasts metadata/round-trip`},
+	{bug: "overclaims lookup", fails: `lookup/times metadata/largest metadata/round-trip renew/keeps-token`},
+	{bug: "underclaims list", claims: without(list), fails: `guarantees/no-list`},
+	{bug: "overclaims list", fails: `closing/later-calls list/broken-off list/calls-meanwhile list/gone-names`},
+	{bug: "list blocks calls", fails: `list/calls-meanwhile`},
+	{bug: "broken list hangs", fails: `list/broken-off`},
+	{bug: "list yields twice", fails: `acquire/secret list/gone-names list/literal-prefix list/many`},
+	{bug: "list shows expired", fails: `list/gone-names`},
+	{bug: "list leaks owner", fails: `acquire/secret list/held-names list/kept-names names/odd-records`},
+	{bug: "list hides kept", fails: `list/kept-names`},
+	{bug: "list is cut", fails: `list/many names/odd-records`},
+	{bug: "list ignores prefix", fails: `list/held-names list/literal-prefix`},
+	{bug: "list ignores case", fails: `list/held-names`},
+	{bug: "list takes patterns", fails: `list/literal-prefix`},
+	{bug: "underclaims break", claims: without(breaking), fails: `guarantees/no-break`},
+	{bug: "overclaims break", fails: `break/free-name break/held-name break/victim-with-successor notices/lost`},
+	{bug: "break spares kept", fails: `break/kept-name`},
+	{bug: "break always true", fails: `break/free-name break/token queue/break`},
+	{bug: "break leaks owner", fails: `acquire/secret break/held-name break/token queue/break`},
+	{bug: "break by prefix", fails: `break/one-name-only`},
+	{bug: "break resets token", fails: `tokens/rise-over-break`},
+	{bug: "break does nothing", fails: `break/held-name break/kept-name break/one-name-only break/victim-with-successor`},
+	{bug: "break ignores token", fails: `break/other-token`},
+	{bug: "break spares token", fails: `break/token queue/break`},
+	{bug: "break ends lower", fails: `break/other-token`},
+	{bug: "break takes later tokens", fails: `break/other-token`},
+	{bug: "break shows other", fails: `break/other-token`},
+	{bug: "break of other is true", fails: `break/other-token`},
+	{bug: "busy is no retry", fails: `faults/busy`},
+	{bug: "busy applies", fails: `faults/busy`},
+	{bug: "busy forgets when", fails: `faults/busy`},
+	{bug: "busy is held", fails: `faults/busy`},
+	{bug: "remembers held", fails: `faults/silence-is-not-held`},
+	{bug: "releases by first TTL", fails: `detached/handed-over renew/prolongs`},
+	{bug: "occupied is granted", fails: `strangers/acquire strangers/lookup`},
+	{bug: "occupied is shown", fails: `strangers/acquire strangers/list strangers/lookup`},
+	{bug: "occupied has no bounds", fails: `strangers/acquire strangers/list strangers/lookup`},
+	{bug: "occupied ends lists", fails: `strangers/list`},
+	{bug: "guarantees vague", fails: `guarantees/complete`},
+	{bug: "guarantees change", fails: `guarantees/stable`},
+	{bug: "close fails twice", fails: `closing/twice`},
+	{bug: "close breaks world", fails: `closing/anew closing/other-stores detached/outlives-store`},
+	{bug: "close ends all holds", fails: `closing/other-stores detached/outlives-store`},
+	{bug: "queues without notify", fails: `closing/notices notices/ends queue/exclusion queue/racing-release`},
+	{bug: "keep admits", fails: `queue/keep`},
+	{bug: "admits two", fails: `queue/exclusion queue/in-order queue/notified-once`},
+	{bug: "place forgets request", fails: `queue/request`},
+	{bug: "admission prolongs", fails: `queue/crash queue/end-of-a-place`},
+	{bug: "notice of more tokens", fails: `queue/in-order queue/several`},
+	{bug: "notifies twice", fails: `queue/notified-once`},
+	{bug: "asks all places", fails: `queue/notified-once`},
+	{bug: "attempt queues", fails: `
+		acquire/refusal-harmless acquire/two-processes queue/no-overtaking tokens/floor-of-a-refusal
 	`},
-	{bug: tokensFallAtRelease, fails: `
-		tokens/several tokens/several-over-break tokens/several-of-a-repetition tokens/floor-too-far
-		acquire/repetition-after-release tokens/rise-over-release tokens/rise-over-break tokens/rise-over-reopening
-		tokens/floor-lasts tokens/floor-below tokens/rise-over-restart concurrency/exclusion
-		concurrency/guarded-resource queue/in-order queue/exclusion queue/renew-after-admission queue/several
-	`},
-	{bug: tokensTooLarge, fails: `
-		tokens/several-ahead tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-too-far tokens/range
-		tokens/floor-of-a-refusal strangers/list queue/request queue/floor-too-far
-	`},
-	{bug: tokensPerStore, fails: `
-		tokens/several tokens/several-over-break tokens/several-of-a-repetition tokens/several-ahead
-		tokens/floor-too-far tokens/rise-over-release tokens/rise-over-expiry tokens/rise-over-reopening
-		tokens/floor-lasts tokens/floor-below tokens/rise-over-restart concurrency/exclusion
-		concurrency/guarded-resource break/other-token renew/token queue/in-order queue/renew-after-admission
-		queue/floor-too-far queue/several
-	`},
-	{bug: tokensTooMany, fails: `
-		tokens/several-of-a-repetition tokens/several-ahead tokens/several renew/token queue/several claims/hold
-	`},
-	{bug: tokensNotReserved, fails: `tokens/several tokens/several-over-break tokens/several-of-a-repetition queue/several`},
-	{bug: tokensOfRepetition, fails: `tokens/several-of-a-repetition queue/notified-once queue/several claims/hold`},
-	{bug: tokensRunAhead, fails: `tokens/several-ahead`},
-	{bug: refusalProlongs, fails: `
-		acquire/refusal-remaining acquire/refusal-record acquire/refusal-does-not-prolong expiry/not-early
-		expiry/longest keep/shorter-than-TTL keep/longer-than-TTL keep/refusal detached/expires lookup/harmless
-		faults/crash renew/token queue/first queue/granted-at-once queue/end-of-a-place queue/dead-waiters
-		queue/expired-hold queue/keep queue/break queue/crash queue/restart claims/kept
-	`},
-	{bug: refusalRaisesToken, fails: `tokens/floor-of-a-refusal queue/floor-too-far`},
-	{bug: refusalTakesOver, fails: `
-		faults/busy acquire/two-processes acquire/refusal-harmless acquire/names-apart acquire/repetition-after-release
-		acquire/repetition-after-expiry renew/late-with-successor release/not-the-owner release/no-owner
-		release/late-with-successor release/second-with-successor release/one-name-only expiry/not-early expiry/longest
-		expiry/each-its-own expiry/store-clock tokens/floor-of-a-refusal keep/repeated-too-late keep/not-the-owner
-		detached/handed-over detached/outlives-store detached/outlives-process detached/outlives-renewer
-		detached/expires break/victim-with-successor break/one-name-only names/odd-release concurrency/exclusion
-		closing/other-stores faults/restart faults/crash faults/crash-of-others faults/acquire-reply-lost
-		faults/renew-reply-lost faults/release-reply-lost faults/severed break/other-token renew/token queue/in-order
-		queue/notified-once queue/own-notices queue/no-overtaking queue/exclusion queue/racing-release queue/first
-		queue/granted-at-once queue/end-of-a-place queue/expired-places queue/dead-waiters queue/expired-hold
-		queue/attempt-without-queue queue/repetition queue/renew queue/renew-after-admission queue/release
-		queue/release-with-keep queue/keep queue/break queue/request queue/floor-too-far queue/several queue/waiting
-		queue/crash queue/restart claims/nothing claims/hold claims/place notices/release notices/keep
-		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/racing-release
-		notices/again notices/prolonged notices/ends notices/given-up notices/many
-		 notices/every-listener faults/queue-reply-lost faults/notices-severed faults/place-severed
-	`, may: `contexts/cancel-storm`},
-	{bug: busyIsAnError, fails: `
-		renew/batch-extremes faults/busy faults/silence-is-not-held acquire/held-name acquire/two-processes
-		acquire/refusal-remaining acquire/refusal-record acquire/refusal-secret acquire/refusal-harmless
-		acquire/refusal-does-not-prolong acquire/names-apart acquire/repetition acquire/repetition-prolongs
-		acquire/repetition-never-shortens acquire/repetition-after-release acquire/repetition-after-expiry
-		acquire/owner-compared-whole acquire/no-owner renew/prolongs renew/never-shortens renew/late-with-successor
-		renew/batch-each-its-ttl renew/batch-duplicates release/not-the-owner release/no-owner
-		release/late-with-successor release/second-with-successor release/one-name-only expiry/not-early expiry/longest
-		expiry/each-its-own expiry/no-memory-of-the-last expiry/store-clock tokens/floor-of-a-refusal keep/taken
-		keep/shorter-than-TTL keep/longer-than-TTL keep/repeated keep/repeated-too-late keep/not-the-owner
-		keep/not-a-stranger keep/refusal detached/handed-over detached/outlives-store detached/outlives-process
-		detached/outlives-renewer detached/expires lookup/harmless metadata/lasts list/calls-meanwhile
-		break/victim-with-successor break/one-name-only names/odd names/odd-release concurrency/exclusion
-		concurrency/one-winner concurrency/one-heir closing/other-stores faults/restart faults/crash
-		faults/crash-of-others faults/acquire-reply-lost faults/renew-reply-lost faults/release-reply-lost
-		faults/keep-reply-lost faults/severed strangers/acquire break/other-token renew/token queue/in-order
-		queue/notified-once queue/own-notices queue/no-overtaking queue/exclusion queue/racing-release queue/first
-		queue/granted-at-once queue/end-of-a-place queue/expired-places queue/dead-waiters queue/expired-hold
-		queue/attempt-without-queue queue/repetition queue/renew queue/renew-after-admission queue/release
-		queue/release-with-keep queue/keep queue/break queue/request queue/floor-too-far queue/several queue/waiting
-		queue/secret queue/crash queue/restart claims/nothing claims/kept claims/hold claims/place
-		faults/queue-reply-lost faults/place-severed
-	`},
-	{bug: refusalLeaksOwner, fails: `acquire/refusal-record acquire/refusal-secret keep/refusal queue/secret`},
-	{bug: refusalSaysNothing, fails: `acquire/refusal-remaining queue/first queue/keep`},
-	{bug: refusalNamesOthers, fails: `acquire/refusal-record keep/refusal`},
-	{bug: errorsLeakOwner, fails: `contexts/secret faults/secret`},
-	{bug: batchUsesFirstTTL, fails: `renew/batch-extremes renew/batch-each-its-ttl renew/batch-duplicates queue/renew`},
-	{bug: batchIsCut, fails: `renew/batch-large`},
-	{bug: batchOutOfOrder, fails: `renew/batch-in-order`},
-	{bug: emptyBatchFails, fails: `renew/batch-empty`},
-	{bug: renewRevivesExpired, fails: `renew/after-expiry renew/batch-in-order claims/nothing`},
-	{bug: renewTakesFree, fails: `
-		renew/free-name renew/after-release renew/batch-in-order break/victim break/one-name-only
-		concurrency/renew-and-release break/token queue/renew queue/release claims/nothing claims/broken notices/lost
-	`},
-	{bug: keepLetsOwnerRenew, fails: `keep/no-renewal`},
-	{bug: renewForgetsOwner, fails: `
-		renew/late-with-successor renew/not-the-owner renew/batch-in-order detached/expires break/victim-with-successor
-		queue/in-order queue/end-of-a-place queue/expired-places queue/expired-hold queue/attempt-without-queue
-		queue/renew queue/release queue/release-with-keep queue/keep queue/break claims/nothing
-	`},
-	{bug: renewOnOwnStoreOnly, fails: `
-		renew/other-process detached/handed-over detached/outlives-store detached/outlives-process
-		detached/outlives-renewer faults/restart
-	`},
-	{bug: renewDoesNothing, fails: `
-		renew/batch-extremes release/after-extension renew/prolongs renew/batch-each-its-ttl renew/batch-duplicates
-		detached/handed-over lookup/after-renewal faults/renew-reply-lost renew/token queue/renew-after-admission
-	`},
-	{bug: renewShortens, fails: `renew/batch-extremes renew/never-shortens renew/batch-duplicates`},
-	{bug: renewChangesToken, fails: `renew/keeps-token`},
-	{bug: renewDropsMetadata, fails: `metadata/lasts`},
-	{bug: underclaimsKeep, claims: without(keep), fails: `keep/unclaimed`},
-	{bug: overclaimsKeep, fails: `
-		keep/taken keep/shorter-than-TTL keep/longer-than-TTL keep/no-renewal keep/repeated keep/repeated-too-late
-		keep/not-the-owner keep/not-a-stranger keep/after-expiry keep/refusal keep/record keep/record-ends
-		keep/tokens-rise list/kept-names break/kept-name faults/keep-reply-lost queue/release-with-keep queue/keep
-		claims/kept notices/keep notices/lost
-	`},
-	{bug: refusedKeepReleases, claims: without(keep), fails: `keep/unclaimed`},
-	{bug: releaseAlwaysTrue, fails: `
-		tokens/floor-too-far release/second release/free-name release/not-the-owner release/no-owner
-		release/after-expiry release/late-with-successor release/second-with-successor keep/repeated-too-late
-		keep/not-the-owner keep/not-a-stranger keep/after-expiry break/victim break/victim-with-successor
-		faults/release-reply-lost queue/end-of-a-place queue/expired-places queue/attempt-without-queue queue/renew
-		queue/release queue/release-with-keep queue/break claims/nothing claims/broken notices/given-up
-	`, may: `contexts/cancel-storm`},
-	{bug: keepFreedByAnyone, fails: `keep/repeated keep/not-a-stranger faults/keep-reply-lost`},
-	{bug: releaseForgetsOwner, fails: `
-		release/not-the-owner release/no-owner release/late-with-successor release/second-with-successor
-		keep/repeated-too-late keep/not-the-owner break/victim-with-successor faults/release-reply-lost
-		queue/end-of-a-place queue/expired-places queue/attempt-without-queue queue/release queue/release-with-keep
-		queue/break claims/nothing notices/given-up
-	`, may: `contexts/cancel-storm`},
-	{bug: keepNotRepeatable, fails: `keep/repeated faults/keep-reply-lost`},
-	{bug: releaseByOwnerEndsAll, fails: `release/one-name-only`},
-	{bug: ignoresKeep, fails: `
-		keep/taken keep/shorter-than-TTL keep/longer-than-TTL keep/repeated keep/not-a-stranger keep/refusal keep/record
-		list/kept-names break/kept-name faults/keep-reply-lost queue/keep claims/kept
-	`},
-	{bug: releasesLate, fails: `
-		tokens/several-ahead tokens/several tokens/several-of-a-repetition release/after-extension tokens/floor-too-far
-		acquire/two-processes acquire/refusal-harmless acquire/repetition-after-release renew/after-release
-		renew/batch-in-order release/frees release/second release/second-with-successor release/in-order
-		expiry/not-early expiry/not-late expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-release
-		tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-of-a-refusal detached/handed-over
-		detached/outlives-store detached/outlives-process lookup/free-name metadata/of-this-hold break/free-name
-		contexts/ended-acquire contexts/ended-release contexts/cancel-storm concurrency/renew-and-release
-		concurrency/guarded-resource closing/anew faults/release-reply-lost faults/release-request-lost
-		break/other-token break/token-of-free-name renew/token queue/in-order queue/notified-once queue/own-notices
-		queue/no-overtaking queue/exclusion queue/racing-release queue/end-of-a-place queue/expired-places
-		queue/attempt-without-queue queue/repetition queue/renew queue/renew-after-admission queue/release
-		queue/release-with-keep queue/keep queue/break queue/request queue/floor-too-far queue/several queue/waiting
-		claims/nothing claims/place notices/other-process notices/none-lost notices/racing-release notices/again
-		notices/ends notices/given-up notices/other-names notices/every-listener
-		shared/unclaimed faults/queue-reply-lost faults/place-severed
-	`, may: `faults/notices-severed`},
-	{bug: releaseDoesNothing, fails: `
-		tokens/several-ahead tokens/several tokens/several-of-a-repetition release/after-extension tokens/floor-too-far
-		acquire/two-processes acquire/refusal-harmless acquire/repetition-after-release renew/after-release
-		renew/batch-in-order release/frees release/second release/second-with-successor release/in-order
-		expiry/not-early expiry/not-late expiry/no-memory-of-the-last expiry/store-clock tokens/rise-over-release
-		tokens/rise-over-reopening tokens/floor tokens/floor-lasts tokens/floor-below tokens/floor-of-a-refusal
-		tokens/rise-over-restart detached/handed-over detached/outlives-store detached/outlives-process lookup/free-name
-		metadata/of-this-hold list/gone-names break/free-name contexts/ended-acquire contexts/ended-release
-		contexts/cancel-storm concurrency/exclusion concurrency/renew-and-release concurrency/guarded-resource
-		closing/anew faults/release-reply-lost faults/release-request-lost break/other-token break/token-of-free-name
-		renew/token queue/in-order queue/notified-once queue/own-notices queue/no-overtaking queue/exclusion
-		queue/racing-release queue/end-of-a-place queue/expired-places queue/dead-waiters queue/attempt-without-queue
-		queue/repetition queue/renew queue/renew-after-admission queue/release queue/release-with-keep queue/keep
-		queue/break queue/request queue/floor-too-far queue/several queue/waiting queue/crash queue/restart
-		claims/nothing claims/place notices/other-process notices/none-lost notices/racing-release notices/again
-		notices/ends notices/given-up notices/other-names notices/every-listener
-		shared/unclaimed faults/queue-reply-lost faults/notices-severed faults/place-severed
-	`},
-	{bug: keepOnlyLengthens, fails: `
-		keep/shorter-than-TTL keep/no-renewal keep/repeated-too-late keep/refusal keep/record keep/record-ends
-		keep/tokens-rise queue/keep claims/kept
-	`},
-	{bug: keepOnlyShortens, fails: `keep/longer-than-TTL`},
-	{bug: keepIsNotMarked, fails: `keep/taken keep/no-renewal keep/refusal keep/record list/kept-names break/kept-name claims/kept`},
-	{bug: keepNamesHolder, fails: `keep/refusal keep/record list/kept-names`},
-	{bug: underclaimsDetached, claims: without(detached), fails: `detached/unclaimed`},
-	{bug: refusedDetachedTakes, claims: without(detached), fails: `detached/unclaimed`},
-	{bug: overclaimsDetached, fails: `
-		detached/handed-over detached/outlives-store detached/outlives-process detached/outlives-renewer
-		detached/expires
-	`},
-	{bug: detachedNeverExpires, fails: `detached/expires`},
-	{bug: closeEndsDetached, fails: `detached/outlives-store`},
-	{bug: crashEndsDetached, claims: crashFrees, fails: `detached/outlives-process`},
-	{bug: renewalAttaches, claims: crashFrees, fails: `detached/outlives-renewer`},
-	{bug: underclaimsLookup, claims: without(lookup), fails: `guarantees/no-lookup`},
-	{bug: lookupAlwaysFinds, claims: without(lookup), fails: `guarantees/no-lookup`},
-	{bug: lookupNeverFinds, claims: without(lookup), fails: `guarantees/no-lookup`},
-	{bug: lookupShowsExpired, fails: `keep/record-ends lookup/after-expiry`},
-	{bug: lookupShowsNobody, fails: `lookup/free-name lookup/after-expiry`},
-	{bug: lookupProlongs, fails: `keep/record lookup/held-name lookup/times lookup/after-renewal lookup/harmless queue/request`},
-	{bug: lookupLeaksOwner, fails: `
-		keep/record lookup/held-name lookup/secret metadata/round-trip metadata/largest metadata/of-this-hold
-		metadata/lasts queue/request queue/secret
-	`},
-	{bug: overclaimsLookup, fails: `
-		renew/keeps-token keep/record lookup/held-name lookup/times lookup/after-renewal lookup/secret lookup/harmless
-		metadata/round-trip metadata/largest metadata/of-this-hold metadata/lasts names/odd-records strangers/lookup
-		queue/request queue/waiting queue/secret
-	`},
-	{bug: underclaimsList, claims: without(list), fails: `guarantees/no-list`},
-	{bug: overclaimsList, fails: `
-		list/held-names list/everything list/gone-names list/kept-names list/literal-prefix list/many list/broken-off
-		list/calls-meanwhile list/secret names/odd-records closing/later-calls strangers/list queue/waiting queue/secret
-	`},
-	{bug: listBlocksCalls, fails: `list/calls-meanwhile`},
-	{bug: brokenListHangs, fails: `list/broken-off`},
-	{bug: listYieldsTwice, fails: `
-		list/held-names list/everything list/gone-names list/kept-names list/literal-prefix list/many list/secret
-		names/odd-records queue/waiting queue/secret
-	`},
-	{bug: listShowsExpired, fails: `list/gone-names`},
-	{bug: listLeaksOwner, fails: `list/held-names list/kept-names list/secret names/odd-records queue/secret`},
-	{bug: listHidesKept, fails: `list/kept-names`},
-	{bug: listIsCut, fails: `list/many names/odd-records`},
-	{bug: listIgnoresPrefix, fails: `list/held-names list/literal-prefix`},
-	{bug: listIgnoresCase, fails: `list/held-names`},
-	{bug: listTakesPatterns, fails: `list/literal-prefix`},
-	{bug: underclaimsBreak, claims: without(breaking), fails: `guarantees/no-break`},
-	{bug: overclaimsBreak, fails: `
-		tokens/several-over-break tokens/rise-over-break break/held-name break/free-name break/kept-name break/victim
-		break/victim-with-successor break/one-name-only break/token break/other-token break/token-of-free-name
-		break/secret closing/later-calls queue/break queue/secret claims/broken notices/break notices/other-process
-		notices/lost
-	`},
-	{bug: breakSparesKept, fails: `break/kept-name`},
-	{bug: breakAlwaysTrue, fails: `break/free-name break/token break/token-of-free-name queue/break`},
-	{bug: breakLeaksOwner, fails: `break/held-name break/secret break/token queue/break queue/secret`},
-	{bug: breakByPrefix, fails: `break/one-name-only`},
-	{bug: breakResetsToken, fails: `tokens/several-over-break tokens/rise-over-break`},
-	{bug: breakDoesNothing, fails: `
-		tokens/several-over-break tokens/rise-over-break break/held-name break/kept-name break/victim
-		break/victim-with-successor break/one-name-only break/token queue/break claims/broken notices/lost
-	`},
-	{bug: breakIgnoresToken, fails: `break/other-token`},
-	{bug: breakSparesToken, fails: `break/token queue/break`},
-	{bug: breakEndsLower, fails: `break/other-token`},
-	{bug: breakTakesLaterTokens, fails: `break/other-token`},
-	{bug: breakShowsOther, fails: `break/other-token`},
-	{bug: breakOtherIsTrue, fails: `break/other-token`},
-	{bug: busyIsNoRetry, fails: `faults/busy`},
-	{bug: busyApplies, fails: `faults/busy`},
-	{bug: busyForgetsWhen, fails: `faults/busy`},
-	{bug: busyIsHeld, fails: `faults/busy`},
-	{bug: remembersHeld, fails: `faults/silence-is-not-held`},
-	{bug: releasesByFirstTTL, fails: `detached/handed-over release/after-extension`},
-	{bug: occupiedIsGranted, fails: `strangers/acquire strangers/lookup`},
-	{bug: occupiedIsShown, fails: `strangers/acquire strangers/lookup strangers/list`},
-	{bug: occupiedHasNoBounds, fails: `strangers/acquire strangers/lookup strangers/list`},
-	{bug: occupiedEndsLists, fails: `strangers/list`},
-	{bug: guaranteesVague, fails: `guarantees/complete`},
-	{bug: guaranteesChange, fails: `guarantees/stable`},
-	{bug: closeFailsTwice, fails: `closing/twice`},
-	{bug: closeBreaksWorld, fails: `tokens/rise-over-reopening detached/outlives-store closing/other-stores closing/anew`},
-	{bug: closeEndsAllHolds, fails: `detached/outlives-store closing/other-stores`},
-	{bug: queuesWithoutNotify, fails: `
-		guarantees/notifier queue/in-order queue/notified-once queue/own-notices queue/no-overtaking queue/exclusion
-		queue/racing-release queue/first queue/end-of-a-place queue/expired-places queue/dead-waiters queue/expired-hold
-		queue/attempt-without-queue queue/repetition queue/renew queue/renew-after-admission queue/release
-		queue/release-with-keep queue/keep queue/break queue/request queue/floor-too-far queue/several queue/waiting
-		queue/secret queue/crash queue/restart claims/nothing claims/place notices/release notices/break notices/keep
-		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/racing-release
-		notices/again notices/prolonged notices/ends notices/given-up notices/many notices/other-names
-		 notices/every-listener notices/lost closing/notices faults/notices-severed
-		faults/place-severed faults/queue-reply-lost
-	`},
-	{bug: keepAdmits, fails: `queue/keep`},
-	{bug: admitsTwo, fails: `queue/in-order queue/notified-once queue/exclusion`},
-	{bug: placeForgetsRequest, fails: `queue/request`},
-	{bug: admissionProlongs, fails: `queue/end-of-a-place queue/dead-waiters queue/crash queue/restart`},
-	{bug: noticeOfMoreTokens, fails: `queue/in-order queue/several`},
-	{bug: notifiesTwice, fails: `queue/notified-once`},
-	{bug: asksAllPlaces, fails: `queue/notified-once`},
-	{bug: attemptQueues, fails: `
-		acquire/two-processes acquire/refusal-harmless expiry/store-clock tokens/floor-of-a-refusal detached/handed-over
-		detached/outlives-store detached/outlives-process queue/in-order queue/no-overtaking queue/end-of-a-place
-		queue/expired-places queue/attempt-without-queue queue/release queue/release-with-keep queue/break queue/waiting
-	`, may: `contexts/cancel-storm`},
-	{bug: claimForgetsPlaces, fails: `queue/first queue/keep claims/place faults/queue-reply-lost`},
-	{bug: placeTakesAnyFloor, fails: `queue/floor-too-far`},
-	{bug: placeMadeLate, fails: `queue/racing-release queue/repetition`},
-	{bug: repetitionQueuesAgain, fails: `queue/repetition`},
-	{bug: placesNeverEnd, fails: `
-		queue/first queue/end-of-a-place queue/expired-places queue/dead-waiters queue/renew queue/request queue/crash
-		queue/restart
-	`},
-	{bug: claimDoesNotProlong, fails: `claims/place`},
-	{bug: claimMakesPlace, fails: `
-		queue/end-of-a-place queue/expired-places queue/attempt-without-queue queue/renew queue/release
-		queue/release-with-keep queue/break claims/nothing claims/broken
-	`},
-	{bug: neverFirst, fails: `queue/first queue/keep`},
-	{bug: everyPlaceIsFirst, fails: `queue/first`},
-	{bug: servesLatest, fails: `
-		queue/in-order queue/notified-once queue/own-notices queue/no-overtaking queue/first queue/expired-places
-		queue/expired-hold queue/repetition queue/renew queue/release queue/keep queue/break claims/place
-		 faults/place-severed
-	`},
-	{bug: renewForgetsPlaces, fails: `queue/in-order queue/expired-hold queue/renew queue/keep`},
-	{bug: renewTokenMeansPlace, fails: `queue/renew`},
-	{bug: releaseForgetsPlaces, fails: `queue/first queue/release queue/release-with-keep queue/waiting faults/queue-reply-lost`},
-	{bug: keepOfPlaceSparesIt, fails: `queue/release-with-keep`},
-	{bug: endOfOneEndsAll, fails: `notices/given-up`},
-	{bug: interestNeedsOldName, fails: `
-		notices/release notices/break notices/keep notices/other-process notices/first-grant notices/every-waiter
-		notices/none-lost notices/racing-release notices/again notices/prolonged notices/given-up notices/many
-		 notices/every-listener faults/notices-severed
-	`},
-	{bug: interestNeverEnds, fails: `notices/ends`},
-	{bug: interestIsNotProlonged, fails: `notices/prolonged`},
-	{bug: interestBeginsLate, fails: `
-		notices/release notices/break notices/keep notices/other-process notices/first-grant notices/every-waiter
-		notices/none-lost notices/racing-release notices/again notices/given-up notices/many
-		notices/every-listener
-	`, may: `faults/notices-severed`},
-	{bug: waitingLeaks, fails: `
-		notices/release notices/break notices/keep notices/other-process notices/first-grant notices/every-waiter
-		notices/none-lost notices/racing-release notices/again notices/prolonged notices/ends notices/given-up
-		notices/many notices/other-names notices/every-listener closing/notices
-		faults/notices-severed
-	`},
-	{bug: asksEverybody, fails: `notices/other-names`},
-	{bug: asksOwnStoreOnly, fails: `
-		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/racing-release
-		faults/notices-severed
-	`},
-	{bug: dropsAsks, fails: `notices/first-grant notices/none-lost notices/racing-release notices/again notices/many`},
-	{bug: asksOnce, fails: `notices/again notices/every-listener faults/notices-severed`},
-	{bug: asksOneWaiter, fails: `
-		notices/other-process notices/first-grant notices/every-waiter notices/none-lost notices/racing-release
-		notices/given-up
-	`},
-	{bug: keepIsSilent, fails: `queue/keep`},
-	{bug: notifiesEveryStore, fails: `queue/own-notices`},
-	{bug: oneListener, fails: `notices/every-listener`},
-	{bug: stopDoesNothing, fails: `notices/every-listener`},
-	{bug: severedIsSilent, fails: `faults/notices-severed faults/place-severed`},
-	{bug: severedStaysCut, fails: `faults/notices-severed faults/place-severed`},
-	{bug: ignoresLimits, fails: `shared/unclaimed`},
-	{bug: claimUnclaimed, claims: without(fair), fails: `claims/unclaimed`},
-	{bug: newcomersOvertake, fails: `
-		queue/no-overtaking queue/dead-waiters queue/expired-hold queue/waiting
-		faults/queue-reply-lost
-	`},
-	{bug: claimTakesFree, fails: `queue/renew queue/release claims/nothing claims/broken`},
-	{bug: claimRevivesKept, fails: `claims/kept`},
-	{bug: grantLastsQueue, fails: `queue/granted-at-once`},
-	{bug: breakEndsPlaces, fails: `queue/break`},
-	{bug: releaseDoesNotAsk, fails: `
-		notices/release notices/other-process notices/first-grant notices/every-waiter notices/none-lost
-		notices/racing-release notices/again notices/prolonged notices/given-up notices/many
-		notices/every-listener faults/notices-severed
-	`},
-	{bug: breakDoesNotAsk, fails: `notices/break notices/other-process`},
-	{bug: keepDoesNotAsk, fails: `notices/keep`},
-	{bug: renewDoesNotSettle, fails: `queue/expired-hold`},
-	{bug: renewIgnoresToken, fails: `renew/token`},
-	{bug: admittedIsNotProlonged, fails: `queue/renew-after-admission`},
-	{bug: waitingCountsHold, fails: `queue/waiting`},
-	{bug: crashedPlacesStay, fails: `queue/crash`},
-	{bug: restartedPlacesStay, fails: `queue/restart`},
-	{bug: releaseIsReportedLost, fails: `queue/notified-once queue/own-notices notices/lost`},
+	{bug: "claim forgets places", fails: `claims/place faults/queue-reply-lost queue/first queue/keep`},
+	{bug: "place takes any floor", fails: `queue/floor-too-far`},
+	{bug: "place made late", fails: `queue/racing-release queue/repetition`},
+	{bug: "repetition queues again", fails: `queue/repetition`},
+	{bug: "places never end", fails: `queue/crash queue/end-of-a-place queue/expired-places queue/renew`},
+	{bug: "claim does not prolong", fails: `claims/place`},
+	{bug: "claim makes place", fails: `claims/nothing queue/end-of-a-place queue/expired-places queue/release`},
+	{bug: "never first", fails: `queue/first queue/keep`},
+	{bug: "every place is first", fails: `queue/first`},
+	{bug: "serves latest", fails: `claims/place queue/expired-places queue/no-overtaking queue/repetition`},
+	{bug: "renew forgets places", fails: `queue/expired-hold queue/in-order queue/keep queue/renew`},
+	{bug: "renew token means place", fails: `queue/renew`},
+	{bug: "release forgets places", fails: `faults/queue-reply-lost queue/first queue/release queue/waiting`},
+	{bug: "interest needs old name", fails: `notices/again notices/keep notices/other-process notices/prolonged`},
+	{bug: "interest never ends", fails: `notices/ends`},
+	{bug: "interest is not prolonged", fails: `notices/prolonged`},
+	{bug: "interest begins late", fails: `notices/again notices/every-listener notices/keep`},
+	{bug: "waiting leaks", fails: `closing/notices notices/ends notices/keep notices/prolonged`},
+	{bug: "asks own store only", fails: `faults/notices-severed notices/other-process notices/racing-release`},
+	{bug: "drops asks", fails: `notices/again notices/racing-release`},
+	{bug: "asks once", fails: `faults/notices-severed notices/again notices/every-listener`},
+	{bug: "asks one waiter", fails: `notices/other-process notices/racing-release`},
+	{bug: "keep is silent", fails: `queue/keep`},
+	{bug: "one listener", fails: `notices/every-listener`},
+	{bug: "stop does nothing", fails: `notices/every-listener`},
+	{bug: "severed is silent", fails: `faults/notices-severed faults/place-severed`},
+	{bug: "severed stays cut", fails: `faults/notices-severed faults/place-severed`},
+	{bug: "ignores limits", fails: `shared/unclaimed`},
+	{bug: "claim unclaimed", claims: without(fair), fails: `claims/unclaimed`},
+	{bug: "newcomers overtake", fails: `faults/queue-reply-lost queue/expired-hold queue/no-overtaking queue/waiting`},
+	{bug: "claim takes free", fails: `claims/nothing queue/release queue/renew`},
+	{bug: "claim revives kept", fails: `claims/kept`},
+	{bug: "grant lasts queue", fails: `queue/granted-at-once`},
+	{bug: "break ends places", fails: `queue/break`},
+	{bug: "release does not ask", fails: `notices/again notices/prolonged notices/racing-release`},
+	{bug: "break does not ask", fails: `notices/other-process`},
+	{bug: "keep does not ask", fails: `notices/keep`},
+	{bug: "renew does not settle", fails: `queue/expired-hold`},
+	{bug: "renew ignores token", fails: `renew/token`},
+	{bug: "admitted is not prolonged", fails: `queue/renew-after-admission`},
+	{bug: "waiting counts hold", fails: `queue/waiting`},
+	{bug: "crashed places stay", fails: `queue/crash`},
+	{bug: "release is reported lost", fails: `notices/lost queue/notified-once`},
 }
