@@ -218,17 +218,11 @@ type AcquireRequest struct {
 	// It begins to do so before it examines the name, so that no release is missed.
 	Queue time.Duration
 
-	// NoPlace makes Queue mean the same for every store: the owner gets Ask notices and no place.
-	NoPlace bool
-
 	// Claim recognizes the hold or the place of the owner and makes neither. A hold is granted
 	// again and lasts until TTL from now at least. A place lasts until Queue from now at least. If
 	// the owner has neither, or only a keep, the request is not granted and not queued, though the
 	// name may be free. Only a store that is Fair is sent a Claim; any other returns
 	// ErrUnsupported.
-	//
-	// A Claim with NoPlace and Queue requests only the Ask notices for a held name. Any Notifier
-	// accepts it. The result need not be Queued if the name is free.
 	Claim bool
 
 	// Limit defines which other holds of the name the hold tolerates. Every hold has a
@@ -249,9 +243,6 @@ type AcquireRequest struct {
 	//
 	// A store without Guarantees.Shared or Guarantees.Limited returns ErrUnsupported.
 	Limit int
-
-	// Weight is not used any more.
-	Weight int
 }
 
 // An AcquireResult is the result of an AcquireRequest.
@@ -364,9 +355,6 @@ type Record struct {
 
 	// Limit is that of the AcquireRequest.
 	Limit int
-
-	// Weight is not used any more.
-	Weight int
 
 	// Others are the other holds and keeps of the name, oldest first, in a Record of Lookup, List
 	// or Break. They have no Others and no Waiting.

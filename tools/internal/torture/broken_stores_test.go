@@ -148,7 +148,7 @@ func onOutage(t *testing.T) torture.Options {
 type fallingTokens struct{ soundStore }
 
 func (s *fallingTokens) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	req.NoPlace = true
+	req.Queue = 0
 	res, err := s.Store.Acquire(ctx, req)
 	if res.Granted {
 		res.Token = 1<<62 - res.Token
