@@ -25,7 +25,7 @@ import (
 // [ErrUnsupported], [ErrCorrupt], [ErrClosed]. After an error nothing is held: if the store may
 // have granted the lock all the same, the lock is released in the background.
 func (c *Client) Acquire(ctx context.Context, name string, o *Options) (*Lock, error) {
-	return c.acquire(ctx, name, o, false)
+	return c.acquire(ctx, name, o, false, false)
 }
 
 // TryAcquire makes one attempt and does not wait for the lock. If the lock is held, by another
@@ -34,7 +34,7 @@ func (c *Client) Acquire(ctx context.Context, name string, o *Options) (*Lock, e
 // waits, as it may overtake other Clients. If ctx is canceled while a request is in flight, TryAcquire returns when the request is answered, or
 // after Config.RequestTimeout. It returns at most a second after the deadline of ctx.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock, error) {
-	return c.acquire(ctx, name, o, true)
+	return c.acquire(ctx, name, o, true, false)
 }
 
 // An acquireOp is one call of Acquire or TryAcquire.
@@ -48,13 +48,14 @@ type acquireOp struct {
 	lastErr     error         // why the last attempt failed
 }
 
-func (c *Client) acquire(ctx context.Context, name string, o *Options, singleAttempt bool) (*Lock, error) {
+// acquire is Acquire or TryAcquire. If the store has answered the caller before, answered is true.
+func (c *Client) acquire(ctx context.Context, name string, o *Options, singleAttempt, answered bool) (*Lock, error) {
 	full, err := c.fullName(name)
 	if err != nil {
 		return nil, opError("acquire", name, err)
 	}
 	a := &acquireOp{
-		retryWaiter: retryWaiter{c: c, ctx: ctx, fullName: full, singleAttempt: singleAttempt},
+		retryWaiter: retryWaiter{c: c, ctx: ctx, fullName: full, singleAttempt: singleAttempt, hasAnswered: answered},
 		name:        name, options: c.withDefaults(o),
 	}
 	if err := c.checkCall(ctx, &a.options); err != nil {
@@ -121,7 +122,7 @@ func (a *acquireOp) run() (*Lock, error) {
 			}
 		default:
 			lock, err = a.joinLease(w.join)
-			again = err != nil && w.join.endReason.Load() != nil
+			again = err != nil
 		}
 	}
 	if err != nil {
@@ -347,39 +348,19 @@ func (a *acquireOp) wrapError(err error) error {
 	return opError("acquire", a.name, err)
 }
 
-// joinLease adds a handle to a lease, and extends it. It keeps trying while the store fails, as
-// an acquisition does, for as long as the lease itself lasts.
+// joinLease adds a handle to a lease, unless it has ended.
 func (a *acquireOp) joinLease(l *lease) (*Lock, error) {
-	c := l.c
-	h := &handle{}
-	h.lease, h.lock.handle, h.valuesCtx = l, h, a.ctx
-	c.mu.Lock()
+	if err := l.checkHeld(); err != nil {
+		return nil, err
+	}
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
 	if !l.joinable() {
-		c.mu.Unlock()
 		return nil, ErrReleased
 	}
+	h := &handle{}
+	h.lease, h.lock.handle, h.valuesCtx = l, h, a.ctx
 	h.next, l.handles.prev, l.handles = l.handles, h, h
 	l.openHandles++
-	c.mu.Unlock()
-	a.hasAnswered = true
-	for {
-		sent := c.clock.now()
-		if a.startedAt == 0 {
-			a.startedAt = sent
-		}
-		err := c.extendLeases(a.ctx, l.options.TTL, l)
-		if err == nil {
-			return h.newLock(), nil
-		}
-		if l.endReason.Load() == nil {
-			if a.ctx.Err() == nil {
-				a.lastErr = err
-			}
-			err = a.waitOutage(sent, err)
-		}
-		if err != nil {
-			_ = h.lock.Release() // the caller gets err
-			return nil, err
-		}
-	}
+	return h.newLock(), nil
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // AcquireAll waits until it has the locks of all names, or ctx ends, or Options.Wait is over,
@@ -18,11 +16,9 @@ import (
 // cannot deadlock, in whatever order they list the names, unless they hold other locks while they
 // wait.
 //
-// All names are tried concurrently, in one round trip where the store supports that. If some
-// cannot be acquired, AcquireAll keeps those that sort before the first of these, releases the
-// others, waits for that first one, and tries the rest again: a caller never waits for a name
-// while it holds a greater one. A lock that is lost while AcquireAll waits for others is acquired
-// anew.
+// The locks are acquired one after the other, sorted by name, so a caller never waits for a name while
+// it holds a greater one. If one is lost while AcquireAll waits for another, all are released after
+// that wait, and it begins anew.
 //
 // The options are those of each lock. MaxHold counts from the grant of each; MaxAttempts counts for
 // each wait; NoRenew is refused ([ErrInvalid]). The names must differ, and there must be at least one ([ErrInvalid]).
@@ -42,29 +38,14 @@ func (c *Client) TryAcquireAll(ctx context.Context, names []string, o *Options) 
 	return c.acquireAll(ctx, names, o, true)
 }
 
-// A multiAcquire is one call of AcquireAll or TryAcquireAll.
-type multiAcquire struct {
-	c             *Client
-	callerCtx     context.Context
-	ctx           context.Context // callerCtx, bounded by Options.Wait
-	names         []string        // sorted
-	options       Options         // of each lock
-	singleAttempt bool
-	hasAnswered   bool    // the store has answered
-	locks         []*Lock // in the order of names, nil where it is not held
-}
-
 func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, singleAttempt bool) (*LockSet, error) {
 	names = slices.Sorted(slices.Values(names))
 	if err := c.checkNames(names); err != nil {
 		return nil, err
 	}
-	m := &multiAcquire{
-		c: c, callerCtx: ctx, ctx: ctx, names: names, locks: make([]*Lock, len(names)),
-		options: c.withDefaults(o), singleAttempt: singleAttempt,
-	}
-	err := c.checkCall(ctx, &m.options)
-	if err == nil && m.options.NoRenew {
+	options := c.withDefaults(o)
+	err := c.checkCall(ctx, &options)
+	if err == nil && options.NoRenew {
 		err = fmt.Errorf("%w: NoRenew of several locks, of which the first could end before the last is held", ErrInvalid)
 	}
 	if err == nil {
@@ -74,16 +55,55 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, sin
 		return nil, opErrorAll("acquire", names, err)
 	}
 	defer c.activeCalls.Done()
-	if m.options.Wait > 0 && !singleAttempt {
-		limited, cancel := context.WithTimeoutCause(ctx, m.options.Wait, waitOver(m.options.Wait))
+	limited := ctx
+	if options.Wait > 0 && !singleAttempt {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeoutCause(ctx, options.Wait, waitOver(options.Wait))
 		defer cancel()
-		m.ctx = limited
+		options.Wait = 0
 	}
-	if err := m.acquireAll(); err != nil {
-		m.rollBack()
-		return nil, err
+	for {
+		locks, err := c.acquireEach(limited, names, &options, singleAttempt)
+		if err == nil {
+			return newLockSet(ctx, c, locks), nil
+		}
+		c.rollBack(ctx, locks)
+		if singleAttempt || !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
+			return nil, err
+		}
 	}
-	return newLockSet(ctx, c, m.locks), nil
+}
+
+// acquireEach acquires locks one after the other. It returns those that it has acquired, and the
+// error of the first that it has not, or that has ended meanwhile.
+func (c *Client) acquireEach(ctx context.Context, names []string, o *Options, singleAttempt bool) ([]*Lock, error) {
+	var locks []*Lock
+	for _, name := range names {
+		lock, err := c.acquire(ctx, name, o, singleAttempt, len(locks) > 0)
+		if err != nil {
+			return locks, err
+		}
+		locks = append(locks, lock)
+	}
+	for _, l := range locks {
+		if err := l.Err(); err != nil {
+			return locks, opError("acquire", l.Name(), err)
+		}
+	}
+	return locks, nil
+}
+
+// rollBack releases locks. It returns early, and goes on in the background, if ctx ends.
+func (c *Client) rollBack(ctx context.Context, locks []*Lock) {
+	done := make(chan struct{})
+	c.activeCalls.Go(func() {
+		c.forEachLock(len(locks), func(i int) { _ = locks[i].Release() })
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // checkNames checks sorted names.
@@ -98,120 +118,6 @@ func (c *Client) checkNames(names []string) error {
 		}
 		if err != nil {
 			return opError("acquire", name, err)
-		}
-	}
-	return nil
-}
-
-// acquireAll returns when all locks are held, or with the reason why they cannot be.
-func (m *multiAcquire) acquireAll() error {
-	for {
-		err := m.tryMissing()
-		m.hasAnswered = m.hasAnswered || err == nil || errors.Is(err, ErrHeld)
-		if lost := m.discardLost(); err == nil {
-			err = lost
-		}
-		missing := slices.Index(m.locks, nil)
-		if missing < 0 {
-			return nil
-		}
-		if m.singleAttempt || driver.Permanent(err) {
-			return err
-		}
-		m.discardFrom(missing + 1)
-		if err := m.waitForLock(missing); err != nil {
-			return err
-		}
-	}
-}
-
-// tryMissing tries to acquire the missing locks without waiting. It returns the error of the
-// first that fails.
-func (m *multiAcquire) tryMissing() error {
-	errs := make([]error, len(m.names))
-	m.c.forEachLock(len(errs), func(i int) {
-		if m.locks[i] != nil || m.c.inProcess && firstError(errs[:i]) != nil {
-			return
-		}
-		m.locks[i], errs[i] = m.acquireLock(m.ctx, i, true)
-	})
-	return firstError(errs)
-}
-
-// waitForLock waits until lock i is acquired. If a lock already held is lost meanwhile, it
-// returns nil, so that acquireAll tries again.
-func (m *multiAcquire) waitForLock(i int) error {
-	ctx, cancel := context.WithCancel(m.ctx)
-	defer cancel()
-	for _, l := range m.locks[:i] {
-		defer context.AfterFunc(l.Context(), cancel)()
-	}
-	lock, err := m.acquireLock(ctx, i, false)
-	m.locks[i] = lock
-	if ctx.Err() != nil && m.ctx.Err() == nil {
-		return nil
-	}
-	return err
-}
-
-// acquireLock acquires lock i.
-func (m *multiAcquire) acquireLock(ctx context.Context, i int, singleAttempt bool) (*Lock, error) {
-	full, err := m.c.fullName(m.names[i])
-	if err != nil {
-		return nil, err
-	}
-	a := &acquireOp{
-		retryWaiter: retryWaiter{c: m.c, ctx: ctx, fullName: full, singleAttempt: singleAttempt, hasAnswered: m.hasAnswered},
-		name:        m.names[i], options: m.options,
-	}
-	a.start()
-	return a.run()
-}
-
-// discardLost discards the locks that are no longer held. It returns the reason of the first.
-func (m *multiAcquire) discardLost() error {
-	errs := make([]error, len(m.locks))
-	for i, l := range m.locks {
-		if l == nil || l.Err() == nil {
-			continue
-		}
-		errs[i] = opError("acquire", l.Name(), l.Err())
-		_ = l.Release() // the caller gets errs
-		m.locks[i] = nil
-	}
-	return firstError(errs)
-}
-
-// discardFrom discards the locks from the given index on.
-func (m *multiAcquire) discardFrom(from int) {
-	locks := m.locks[from:]
-	m.c.forEachLock(len(locks), func(i int) {
-		if locks[i] != nil {
-			_ = locks[i].Release() // it goes on in the background
-			locks[i] = nil
-		}
-	})
-}
-
-// rollBack discards all locks. It returns early, and goes on in the background, if the caller's
-// context ends.
-func (m *multiAcquire) rollBack() {
-	done := make(chan struct{})
-	m.c.activeCalls.Go(func() {
-		m.discardFrom(0)
-		close(done)
-	})
-	select {
-	case <-done:
-	case <-m.callerCtx.Done():
-	}
-}
-
-// firstError returns the first error that is not nil.
-func firstError(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ type lease struct {
 	latestExpiry atomic.Int64  // until when the store may keep it at most; never before deadline
 	keepUntil    atomic.Int64  // until when ReleaseKeep keeps the name, a reading of the clock; 0 if not
 
-	// Client.mu guards the fields from here to ticketIssued. Of endReason, it guards the
+	// Client.mu guards the fields from here to mustRelease. Of endReason, it guards the
 	// changes.
 	inFlight      int32                 // requests in flight that may extend it; after the end it only falls
 	endReason     atomic.Pointer[error] // nil as long as the lock is held; it is set once
@@ -47,7 +47,6 @@ type lease struct {
 	awaitingWork  bool                  // it has ended; its release waits for work under it
 	renewalFailed bool                  // the last renewal failed
 	mustRelease   bool                  // it is not passed on: it may be lost, or ReleaseAll releases it
-	ticketIssued  bool                  // a ticket exists: another Client may have prolonged the lease
 
 	first handle // of the acquisition that made the lease; not a pointer, to save an allocation
 }

@@ -42,8 +42,8 @@ type Options struct {
 	NoRenew bool
 
 	// Reentrant lets an Acquire by the same Client join a hold that it has already, if that was
-	// acquired with Reentrant too: it extends the hold and returns a Lock of its own with the
-	// same token. The lock is released when the last of them is released. The options of the
+	// acquired with Reentrant too: it returns a Lock of its own with the same token, and sends
+	// nothing. The lock is released when the last of them is released. The options of the
 	// first stay in force. Goroutines that share a hold do not exclude each other. It excludes
 	// Shared and Limit.
 	Reentrant bool

@@ -102,15 +102,12 @@ func (h *handle) release() error {
 }
 
 // release releases a lease that has ended, once. If it was lost, the store is not to be relied on,
-// and gets a release in the background; but other processes may still have it by a ticket.
+// and gets a release in the background, unless other processes may still have it by a ticket.
 func (l *lease) release() error {
 	l.releaseOnce.Do(func() {
 		c, end := l.c, *l.endReason.Load()
 		if errors.Is(end, ErrLost) {
-			c.mu.Lock()
-			shared := l.ticketIssued
-			c.mu.Unlock()
-			if !shared {
+			if l.adoptedFrom == nil {
 				l.releaseAsync()
 			}
 			l.releaseErr = end

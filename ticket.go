@@ -69,21 +69,6 @@ func (t Ticket) LogValue() slog.Value {
 	return slog.StringValue("ticket for " + fields.Name)
 }
 
-// makeTicket returns a ticket for the hold of the lock.
-func (l *Lock) makeTicket() (Ticket, error) {
-	lease := l.lease
-	if !lease.options.Detached {
-		return "", fmt.Errorf("%w: it was not acquired with Options.Detached", ErrInvalid)
-	}
-	if err := l.Err(); err != nil {
-		return "", err
-	}
-	fields := ticketFields{Name: lease.fullName, Owner: lease.owner, Token: lease.token, TTL: lease.options.TTL}
-	now := lease.c.clock.now()
-	fields.Left = max(time.Duration(lease.latestExpiry.Load())-now, 0)
-	return fields.encode(), nil
-}
-
 // HandOver gives the lock away: it returns a ticket, with which [Client.Adopt] continues the hold
 // elsewhere, and ends this handle without a release. Its contexts end with [ErrHandedOver] before
 // HandOver returns, renewal stops, and Release, which may be deferred as usual, does nothing. So
@@ -98,23 +83,29 @@ func (l *Lock) makeTicket() (Ticket, error) {
 // After an error nothing has changed.
 func (l *Lock) HandOver() (Ticket, error) {
 	lease := l.lease
-	ticket, err := l.makeTicket()
+	c := lease.c
+	err := l.Err()
+	if !lease.options.Detached {
+		err = fmt.Errorf("%w: it was not acquired with Options.Detached", ErrInvalid)
+	}
 	if err == nil {
-		lease.c.mu.Lock()
+		c.mu.Lock()
 		switch {
 		case lease.openHandles > 1:
 			err = fmt.Errorf("%w: it has other handles", ErrInvalid)
 		case !lease.endLocked(&ErrHandedOver):
 			err = *lease.endReason.Load()
 		}
-		lease.c.mu.Unlock()
+		c.mu.Unlock()
 	}
 	if err != nil {
 		return "", opError("hand over", l.Name(), err)
 	}
 	l.endContext(ErrHandedOver)
 	_ = l.Release() // the lease has ended otherwise, so this sends nothing
-	return ticket, nil
+	fields := ticketFields{Name: lease.fullName, Owner: lease.owner, Token: lease.token, TTL: lease.options.TTL}
+	fields.Left = max(time.Duration(lease.latestExpiry.Load())-c.clock.now(), 0)
+	return fields.encode(), nil
 }
 
 // Adopt makes a handle on the hold that a ticket stands for. Another Client has acquired that
@@ -182,7 +173,7 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 		return nil, err
 	}
 	l := c.newLease(ctx, fields.Name, fields.Owner, &options)
-	l.token, l.options.Metadata, l.adoptedFrom, l.ticketIssued = fields.Token, nil, new(string), true
+	l.token, l.options.Metadata, l.adoptedFrom = fields.Token, nil, new(string)
 	raiseReading(&l.latestExpiry, began+max(fields.Left, fields.TTL))
 	w := retryWaiter{c: c, ctx: ctx, fullName: l.fullName}
 	for {
