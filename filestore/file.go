@@ -20,8 +20,8 @@ const maxContents = slotCount * slotSize
 // errSwept means that the file lost its name before it was locked.
 var errSwept = errors.New("swept")
 
-// A storeFile is the open file of a record, or of the tokens. It keeps the folder open until it is
-// closed, which unlocks it. While it is exclusively locked, no other process reads or writes it.
+// A storeFile is the open file of a record, or of the tokens. Closing it unlocks
+// it. While it is exclusively locked, no other process reads or writes it.
 type storeFile struct {
 	*os.File
 	folder *folder
@@ -31,11 +31,6 @@ type storeFile struct {
 	size     int64  // then
 
 	rec record // of a record file
-}
-
-func (f *storeFile) Close() error {
-	defer f.folder.release()
-	return f.File.Close()
 }
 
 // lockAndRead locks and reads f.
@@ -100,22 +95,26 @@ func openFile(ctx context.Context, d *dir, name string, flags int) (*os.File, er
 // openExisting opens a file in locksFolder, or in the store's folder if where is "". The error is
 // fs.ErrNotExist if the file is missing.
 func (s *Store) openExisting(ctx context.Context, where, name string, flags int) (*storeFile, error) {
-	folder, err := s.retainFolder(false)
-	if err != nil {
-		return nil, err
+	for {
+		folder, err := s.currentFolder(false)
+		if err != nil {
+			return nil, err
+		}
+		f, err := openFile(ctx, folder.dirOf(where), name, flags)
+		if errors.Is(err, os.ErrClosed) {
+			continue
+		}
+		if err != nil {
+			return nil, notApplied("open", filepath.Join(s.dir, where, name), err)
+		}
+		return &storeFile{File: f, folder: folder, dir: folder.dirOf(where)}, nil
 	}
-	f, err := openFile(ctx, folder.dirOf(where), name, flags)
-	if err != nil {
-		folder.release()
-		return nil, notApplied("open", filepath.Join(s.dir, where, name), err)
-	}
-	return &storeFile{File: f, folder: folder, dir: folder.dirOf(where)}, nil
 }
 
 // openOrCreate is openExisting for reading and writing. It creates a missing file.
 func (s *Store) openOrCreate(ctx context.Context, where, name string) (*storeFile, error) {
 	for {
-		folder, err := s.retainFolder(true)
+		folder, err := s.currentFolder(true)
 		if err != nil {
 			return nil, err
 		}
@@ -128,11 +127,10 @@ func (s *Store) openOrCreate(ctx context.Context, where, name string) (*storeFil
 		if err == nil {
 			return &storeFile{File: f, folder: folder, dir: d}, nil
 		}
-		wasDeleted := isNew && errors.Is(err, fs.ErrNotExist)
+		wasDeleted := isNew && errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrClosed)
 		if wasDeleted {
 			s.invalidate(folder)
 		}
-		folder.release()
 		if wasDeleted || isNew && errors.Is(err, fs.ErrExist) {
 			err = ctx.Err()
 		}

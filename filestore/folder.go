@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -17,11 +16,8 @@ const (
 	tokensFile     = "tokens"
 )
 
-// A folder is the open folder of the store, with those inside it. It is closed when the Store and
-// all requests have released it, so that no descriptor waits for the garbage collector.
+// A folder is the open folder of the store, with those inside it.
 type folder struct {
-	users atomic.Int32 // the Store, its session and its requests
-
 	top   *dir
 	locks *dir
 
@@ -33,32 +29,31 @@ type folder struct {
 // its locks in any case.
 const checkInterval = 10 * time.Millisecond
 
-// retainFolder returns the store's folder for one more user. It opens the folder when it is first
-// needed, and again when its path leads to another one. Missing folders are made with create, and
-// are fs.ErrNotExist otherwise. The caller must release the folder.
-func (s *Store) retainFolder(create bool) (*folder, error) {
+// currentFolder returns the store's folder. It opens the folder when it is first needed, and again when
+// its path leads to another one. Missing folders are made with create, and are fs.ErrNotExist
+// otherwise. The folder is closed when the path leads to another one, or the Store is closed: requests
+// that still use it get os.ErrClosed.
+func (s *Store) currentFolder(create bool) (*folder, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed.Load() {
 		return nil, driver.ErrClosed
 	}
-	if f := s.folder; f != nil {
+	if f := s.folder; f != nil && (f.sessions != nil || !create) {
 		now := time.Now()
 		if now.Sub(s.folderChecked) < checkInterval {
-			return f.retain(), nil
+			return f, nil
 		}
-		if f.locks.isAtPath(s.locksPath) {
+		if f.sessions != nil && f.locks.isAtPath(s.locksPath) {
 			s.folderChecked = now
-			return f.retain(), nil
+			return f, nil
 		}
 	}
 	f, err := s.openFolders(create)
 	if err != nil {
 		return nil, err
 	}
-	if f.sessions != nil {
-		s.setFolder(f.retain())
-	}
+	s.setFolder(f)
 	return f, nil
 }
 
@@ -66,7 +61,7 @@ func (s *Store) retainFolder(create bool) (*folder, error) {
 // caller has s.mu locked.
 func (s *Store) setFolder(f *folder) {
 	if s.folder != nil {
-		s.folder.release()
+		s.folder.close()
 	}
 	s.folder, s.folderChecked = f, time.Time{}
 }
@@ -80,17 +75,7 @@ func (s *Store) invalidate(f *folder) {
 	}
 }
 
-// retain adds a user. The caller keeps another one from releasing f meanwhile.
-func (f *folder) retain() *folder {
-	f.users.Add(1)
-	return f
-}
-
-// release removes a user, and closes f after the last one.
-func (f *folder) release() {
-	if f.users.Add(-1) > 0 {
-		return
-	}
+func (f *folder) close() {
 	for _, d := range []*dir{f.top, f.locks, f.sessions} {
 		if d != nil {
 			d.Close()
@@ -98,15 +83,14 @@ func (f *folder) release() {
 	}
 }
 
-// openFolders returns a folder with one user. On an error it leaves nothing open.
+// openFolders opens the folder. On an error it leaves nothing open.
 func (s *Store) openFolders(create bool) (_ *folder, err error) {
 	f := &folder{}
-	f.retain()
 	defer func() {
 		if err == nil {
 			return
 		}
-		f.release()
+		f.close()
 		verb := "open"
 		if create {
 			verb = "set up the folder"

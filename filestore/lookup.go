@@ -65,14 +65,13 @@ func (s direct) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 
 // recordFiles returns the names of all files in the folder of records.
 func (s *Store) recordFiles() ([]string, error) {
-	f, err := s.retainFolder(false)
+	f, err := s.currentFolder(false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, notApplied("open", s.locksPath, err)
 	}
-	defer f.release()
 	files, err := f.locks.names()
 	if err != nil {
 		return nil, notApplied("list", s.locksPath, err)

@@ -21,10 +21,9 @@ import (
 // nothing. A missing file proves nothing either, since cleaners delete files that look old. The
 // holds of such a session last for their TTL.
 type session struct {
-	mu     sync.Mutex
-	id     string
-	file   *os.File
-	folder *folder
+	mu   sync.Mutex
+	id   string
+	file *os.File
 }
 
 // openSessionFiles keeps the garbage collector from closing the file of a Store that is no longer
@@ -91,13 +90,12 @@ func (s *Store) sessionFor(ctx context.Context, detached bool) (string, error) {
 // folder was deleted.
 func (s *Store) createSession(ctx context.Context) error {
 	id := randomHex(sessionIDLen / 2)
-	folder, err := s.retainFolder(true)
+	folder, err := s.currentFolder(true)
 	if err != nil {
 		return err
 	}
-	defer folder.release()
 	f, err := folder.createFile(folder.sessions, id)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrClosed) {
 		s.invalidate(folder)
 		return driver.NotApplied(ctx.Err())
 	}
@@ -116,7 +114,7 @@ func (s *Store) createSession(ctx context.Context) error {
 		_ = folder.sessions.Remove(id)
 		return driver.NotApplied(err)
 	}
-	s.session.id, s.session.file, s.session.folder = id, f, folder.retain()
+	s.session.id, s.session.file = id, f
 	openSessionFiles.Store(f, struct{}{})
 	return nil
 }
@@ -154,8 +152,7 @@ func (s *Store) closeSession() error {
 	openSessionFiles.Delete(f)
 	emptied := f.Truncate(0)
 	closed := f.Close()
-	err := s.session.folder.sessions.Remove(s.session.id)
-	s.session.folder.release()
+	err := os.Remove(f.Name())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(emptied, closed, wrapErr("delete", f.Name(), err))
 	}
@@ -167,12 +164,8 @@ func (s *Store) isSessionDead(id string) bool {
 	if id == "" || id == s.currentSessionID() {
 		return false
 	}
-	f, err := s.retainFolder(false)
-	if err != nil {
-		return false
-	}
-	defer f.release()
-	return f.sessions != nil && probeSession(f.sessions, id, nil)
+	f, err := s.currentFolder(false)
+	return err == nil && f.sessions != nil && probeSession(f.sessions, id, nil)
 }
 
 func (s *Store) currentSessionID() string {

@@ -35,10 +35,7 @@ func (w *watcher) setHolderSessions(s *Store, n *watchedName, ids []string) (add
 // watchSession returns nil if the session cannot be watched. A waiter then notices the end of its
 // holds when they expire, or when a later attempt finds the session dead.
 func (w *watcher) watchSession(s *Store, id string) *watchedSession {
-	folder, err := s.retainFolder(false)
-	if err == nil {
-		defer folder.release()
-	}
+	folder, err := s.currentFolder(false)
 	if err != nil || folder.sessions == nil {
 		return nil
 	}

@@ -33,12 +33,8 @@ func (s *Store) startSweep() {
 func (s *Store) sweepIdle(ctx context.Context, idle time.Duration) {
 	// A dead session must exist as long as a record names it, or its holds would last for their
 	// TTL. So all records are freed first, and only those of sessions that were dead before that.
-	f, err := s.retainFolder(false)
-	if err != nil {
-		return
-	}
-	defer f.release()
-	if f.sessions == nil {
+	f, err := s.currentFolder(false)
+	if err != nil || f.sessions == nil {
 		return
 	}
 	dead := s.deadSessions(f.sessions, idle)
