@@ -17,12 +17,8 @@ import (
 // connectTimeout bounds the time to make a connection ready.
 const connectTimeout = 10 * time.Second
 
-// maxOrphans bounds the ended sessions that are recorded, and terminateTimeout the time for ending
-// them.
-const (
-	maxOrphans       = 16
-	terminateTimeout = time.Second
-)
+// terminateTimeout bounds the time for ending orphans.
+const terminateTimeout = time.Second
 
 // An orphan is a session that has lost its connection while the server may not have noticed. It may
 // hold locks that the store no longer records.
@@ -34,7 +30,8 @@ type orphan struct {
 // lockStatements returns the statements that a session prepares. An attempt returns a token, or
 // NULL if the key is locked elsewhere: the token is drawn after the lock. An exclusive attempt of a
 // waiter also returns tokenBehindShared. A shared attempt passes the gate first: it locks that and
-// unlocks it at once, so that others do not find it locked for long.
+// unlocks it at once, so that others do not find it locked for long. Its token is drawn by a
+// statement of its own: if that fails, the key is certainly locked.
 func lockStatements(sequence string) map[string]string {
 	token := "0::bigint"
 	if sequence != "" {
@@ -43,9 +40,9 @@ func lockStatements(sequence string) map[string]string {
 	try := "SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%[1]s) THEN " + token
 	tryWaiting := try + fmt.Sprintf(" WHEN pg_catalog.pg_try_advisory_lock_shared(%%[1]s)"+
 		" THEN CASE WHEN pg_catalog.pg_advisory_unlock_shared(%%[1]s) THEN (%d)::bigint END END", tokenBehindShared)
-	tryShared := "SELECT CASE WHEN pg_catalog.pg_try_advisory_lock_shared(%[2]s)" +
+	const tryShared = "SELECT CASE WHEN pg_catalog.pg_try_advisory_lock_shared(%[2]s)" +
 		" THEN CASE WHEN pg_catalog.pg_advisory_unlock_shared(%[2]s)" +
-		" THEN CASE WHEN pg_catalog.pg_try_advisory_lock_shared(%[1]s) THEN " + token + " END END END"
+		" THEN CASE WHEN pg_catalog.pg_try_advisory_lock_shared(%[1]s) THEN 0::bigint END END END"
 	const key, pair = "$1::bigint", "$1::int, $2::int"
 	const afterKey, afterPair = "$2::int, $3::int", "$3::int, $4::int"
 	statements := map[string]string{
@@ -55,10 +52,10 @@ func lockStatements(sequence string) map[string]string {
 		"holdfast_try_waiting_pair":   fmt.Sprintf(tryWaiting, pair),
 		"holdfast_try_shared":         fmt.Sprintf(tryShared, key, afterKey),
 		"holdfast_try_shared_pair":    fmt.Sprintf(tryShared, pair, afterPair),
-		"holdfast_unlock":             fmt.Sprintf(unlockStatement, key, afterKey),
-		"holdfast_unlock_pair":        fmt.Sprintf(unlockStatement, pair, afterPair),
-		"holdfast_unlock_shared":      fmt.Sprintf(unlockSharedStatement, key, afterKey, "$4"),
-		"holdfast_unlock_shared_pair": fmt.Sprintf(unlockSharedStatement, pair, afterPair, "$5"),
+		"holdfast_unlock":             fmt.Sprintf(unlockStatement, "", key, afterKey),
+		"holdfast_unlock_pair":        fmt.Sprintf(unlockStatement, "", pair, afterPair),
+		"holdfast_unlock_shared":      fmt.Sprintf(unlockStatement, "_shared", key, afterKey),
+		"holdfast_unlock_shared_pair": fmt.Sprintf(unlockStatement, "_shared", pair, afterPair),
 		"holdfast_ping":               pgclient.PingStatement,
 	}
 	if sequence != "" {
@@ -72,13 +69,7 @@ func lockStatements(sequence string) map[string]string {
 // key was not locked, and false if there is a mark. The check locks the mark's key until the end of
 // its transaction: another session that releases the key meanwhile notifies in vain. CASE keeps the
 // order.
-const unlockStatement = "SELECT CASE WHEN pg_catalog.pg_advisory_unlock(%s) THEN pg_catalog.pg_try_advisory_xact_lock(%s) END"
-
-// unlockSharedStatement is unlockStatement for shared locks. It unlocks the key several times, and
-// returns NULL if it was not locked at all.
-const unlockSharedStatement = `SELECT CASE WHEN
-	(SELECT pg_catalog.bool_or(pg_catalog.pg_advisory_unlock_shared(%[1]s)) FROM pg_catalog.generate_series(1, %[3]s::int))
-	THEN pg_catalog.pg_try_advisory_xact_lock(%[2]s) END`
+const unlockStatement = "SELECT CASE WHEN pg_catalog.pg_advisory_unlock%s(%s) THEN pg_catalog.pg_try_advisory_xact_lock(%s) END"
 
 // idleTimeoutStatement sets the timeouts after which the server ends a session. The silence of the
 // session must count first: TCP must not detect a failure sooner. A version without

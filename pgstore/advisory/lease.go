@@ -34,8 +34,6 @@ type lease struct {
 	expiryTimer     *time.Timer
 	err             error // why the key was not acquired, or how its session ended
 	unlockConfirmed bool  // the server has confirmed that the key was held when it was unlocked
-	unlocks         int   // how often it unlocks a shared lock
-	unlocksAll      bool  // unlocks is as often as the session may have locked the key
 }
 
 // leaseState is the step in the life of a lease.
@@ -79,12 +77,11 @@ func (l *lease) tryLockStatement(done func([]byte, error)) statement {
 	return statement{name: name + l.key.statementSuffix(), params: params, done: done}
 }
 
-// unlockKeyStatement returns the statement that unlocks the key and checks for waiters. It unlocks
-// a shared lock l.unlocks times.
+// unlockKeyStatement returns the statement that unlocks the key and checks for waiters.
 func (l *lease) unlockKeyStatement(done func([]byte, error)) statement {
 	name, params := "holdfast_unlock", append(l.key.binaryParams(), l.key.waiterKey().binaryParams()...)
 	if l.shared {
-		name, params = "holdfast_unlock_shared", append(params, binary.BigEndian.AppendUint32(nil, uint32(l.unlocks)))
+		name = "holdfast_unlock_shared"
 	}
 	return statement{name: name + l.key.statementSuffix(), params: params, done: done}
 }
@@ -117,7 +114,7 @@ func (s *Store) findLease(key Key, name, owner string) *lease {
 func (s *Store) leaseInWay(key Key, shared bool) (inWay *lease) {
 	for _, l := range s.leases[key] {
 		switch {
-		case shared && l.shared && !l.unlocksAll:
+		case shared && l.shared:
 		case l.state == leaseHeld && time.Now().Before(l.until):
 			return l
 		case inWay == nil:
@@ -125,17 +122,6 @@ func (s *Store) leaseInWay(key Key, shared bool) (inWay *lease) {
 		}
 	}
 	return inWay
-}
-
-// sharesSession reports whether another shared lease has locked the key in the session of l, or is
-// about to. The caller holds s.mu.
-func (s *Store) sharesSession(l *lease) bool {
-	for _, other := range s.leases[l.key] {
-		if other != l && other.session == l.session && (other.state == leaseAcquiring || other.state == leaseHeld) {
-			return true
-		}
-	}
-	return false
 }
 
 // removeLease removes a lease on a key that the store does not hold. The caller holds s.mu.
@@ -195,14 +181,6 @@ func (s *Store) unlockLease(l *lease) (done <-chan struct{}) {
 	l.state = leaseUnlocking
 	done = l.done
 	sess := l.session
-	if l.shared && l.token != tokenRefused {
-		l.unlocks = 1
-	}
-	if l.shared && !s.sharesSession(l) {
-		l.unlocksAll = l.since.IsZero() || sess.excess[l.key] > 0
-		l.unlocks += sess.excess[l.key]
-		delete(sess.excess, l.key)
-	}
 	s.mu.Unlock()
 	sess.sendStatement(l.unlockKeyStatement(func(value []byte, err error) { s.onUnlocked(l, value, err) }))
 	return done
@@ -263,7 +241,6 @@ func (s *Store) onSessionEnded(sess *session, cause error) (notify func()) {
 // server ended the session. The caller holds s.mu.
 func (s *Store) recordOrphan(sess *session, cause error) {
 	if !s.closed && pgclient.SQLState(cause) == "" {
-		newest := s.orphans[max(0, len(s.orphans)-maxOrphans+1):]
-		s.orphans = append(newest, orphan{pid: sess.pid, started: sess.started})
+		s.orphans = append(s.orphans, orphan{pid: sess.pid, started: sess.started})
 	}
 }

@@ -15,7 +15,7 @@ type renewal struct {
 	session *session
 	ttl     time.Duration // the longest
 	parts   []renewalPart
-	result  chan error // of the ping, once the parts have their outcomes
+	err     error // of the ping; none if the session has ended, which is an outcome
 }
 
 type renewalPart struct {
@@ -36,35 +36,22 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	outcomes := make([]driver.RenewOutcome, len(reqs))
 	renewals, err := s.groupBySession(reqs, outcomes)
+	answered := make(chan *renewal, len(renewals))
 	for _, r := range renewals {
-		s.sendRenewal(r)
+		s.sendRenewal(r, answered)
 	}
-	return outcomes, errors.Join(err, s.collectOutcomes(ctx, renewals, outcomes))
-}
-
-// collectOutcomes waits for the pings until ctx ends, and sets the outcomes of those that are
-// answered, also if one of them hangs.
-func (s *Store) collectOutcomes(
-	ctx context.Context, renewals map[*session]*renewal, outcomes []driver.RenewOutcome,
-) (err error) {
-	for _, r := range renewals {
-		var answer error
+	for range renewals {
 		select {
-		case answer = <-r.result:
-		case <-ctx.Done():
-			select {
-			case answer = <-r.result: // before that
-			default:
-				err = errors.Join(err, noAnswerErr(ctx))
-				continue
+		case r := <-answered:
+			err = errors.Join(err, s.wrapErr(r.err))
+			for _, part := range r.parts {
+				outcomes[part.index] = part.outcome
 			}
-		}
-		err = errors.Join(err, s.wrapErr(answer))
-		for _, part := range r.parts {
-			outcomes[part.index] = part.outcome
+		case <-ctx.Done(): // One of them hangs.
+			return outcomes, errors.Join(err, noAnswerErr(ctx))
 		}
 	}
-	return err
+	return outcomes, err
 }
 
 // renewOne renews a hold when its Acquire is repeated.
@@ -103,7 +90,7 @@ func (s *Store) groupBySession(reqs []driver.RenewRequest, outcomes []driver.Ren
 		}
 		r := renewals[l.session]
 		if r == nil {
-			r = &renewal{session: l.session, result: make(chan error, 1)}
+			r = &renewal{session: l.session}
 			renewals[l.session] = r
 		}
 		r.ttl = max(r.ttl, req.TTL)
@@ -112,8 +99,9 @@ func (s *Store) groupBySession(reqs []driver.RenewRequest, outcomes []driver.Ren
 	return renewals, failed
 }
 
-// sendRenewal pings a session, and raises its idle timeout if necessary.
-func (s *Store) sendRenewal(r *renewal) {
+// sendRenewal pings a session, and raises its idle timeout if necessary. The renewal is sent to
+// answered when its parts have their outcomes.
+func (s *Store) sendRenewal(r *renewal, answered chan<- *renewal) {
 	want := idleTimeoutFor(r.ttl)
 	s.mu.Lock()
 	raise := want > r.session.idleTimeout
@@ -125,7 +113,7 @@ func (s *Store) sendRenewal(r *renewal) {
 			r.session.closeNow()
 		}
 		s.onRenewed(r, err)
-		r.result <- ignoreSessionLost(err)
+		answered <- r
 	}
 	if raise {
 		s.raiseTimeout(r.session, want, done)
@@ -134,19 +122,13 @@ func (s *Store) sendRenewal(r *renewal) {
 	r.session.sendStatement(statement{name: "holdfast_ping", done: done})
 }
 
-// ignoreSessionLost returns nil for an error that means that the session has ended: the renewals
-// have an outcome then.
-func ignoreSessionLost(err error) error {
-	if errors.Is(err, errSessionLost) {
-		return nil
-	}
-	return err
-}
-
 // onRenewed handles the reply to a renewal.
 func (s *Store) onRenewed(r *renewal, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !errors.Is(err, errSessionLost) {
+		r.err = err
+	}
 	for i := range r.parts {
 		part := &r.parts[i]
 		switch {

@@ -60,7 +60,6 @@ type session struct {
 	// Guarded by Store.mu.
 	idleTimeout   time.Duration // the server ends the session when it is silent for so long
 	leaseCount    int           // leases assigned to it
-	excess        map[Key]int   // shared locks of no lease, which failed attempts may have left
 	lastUsed      time.Time     // when a lease was last assigned to it
 	maintainTimer *time.Timer
 }
@@ -307,14 +306,6 @@ func (s *Store) adviceFor(state string) string {
 		return "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction"
 	case "53300":
 		return "the server has no connection left: advisory locks need one of their own for each process"
-	case "57P03":
-		return "the server is starting or stopping"
-	case "57014":
-		return "somebody has cancelled the statement"
-	case "28000", "28P01":
-		return "the server does not accept this user, or its password"
-	case "3D000":
-		return "create the database, or name another"
 	}
 	return ""
 }

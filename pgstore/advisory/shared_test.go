@@ -211,8 +211,8 @@ func (s *Store) hasGate(req driver.AcquireRequest) bool {
 	return err == nil && w != nil && w.gate != nil
 }
 
-// A shared attempt that failed, with the key or without, takes nothing from other shared holds, and
-// leaves nothing after the last one.
+// A shared attempt that gets no token takes nothing from other shared holds, and leaves nothing.
+// One that fails otherwise may have the key: its session ends, and the holds of it are lost.
 func TestFailedSharedAttempt(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
@@ -222,42 +222,38 @@ func TestFailedSharedAttempt(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// An earlier run may have failed.
-	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing_shared', 1)")
-	s.statements["holdfast_try_shared"] = "SELECT (" + s.statements["holdfast_try_shared"] +
-		") WHERE 1 / (SELECT (last_value <> 7)::int FROM holdfast_failing_shared) = 1" // It fails before it locks.
-	for _, failBefore := range []bool{false, true} {
-		first, second := grantShared(t, s, "name"), grantShared(t, s, "name")
-		last := "9007199254740991" // No token is left.
-		if failBefore {
-			last = "7"
-		}
+	setToken := func(last string) {
 		pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing_shared', "+last+")")
-		for range 2 {
-			if res, err := s.Acquire(t.Context(), sharedRequest("name")); res.Granted || !driver.IsNotApplied(err) {
-				t.Errorf("Acquire that fails gives %+v, %v, want an error", res, err)
-			}
-		}
-		pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing_shared', 1)")
-		if !release(t, s, first) {
-			t.Error("a hold has ended")
-		}
-		refused(t, other, "name")
-		if renew(t, s, second) != driver.Renewed || !release(t, s, second) {
-			t.Error("the last hold has ended")
-		}
-		if l := s.sessions[0].excess[keyIn(t, s, "name")]; l != 0 {
-			t.Errorf("%d locks are left to be undone", l)
-		}
-		release(t, other, grant(t, other, "name", time.Minute))
 	}
-	for range 2 { // alone
-		pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing_shared', 9007199254740991)")
-		if res, err := s.Acquire(t.Context(), sharedRequest("alone")); res.Granted || !driver.IsNotApplied(err) {
-			t.Errorf("Acquire when no token is left gives %+v, %v, want an error", res, err)
+	setToken("1") // An earlier run may have failed.
+	s.statements["holdfast_try_shared"] = "SELECT (" + s.statements["holdfast_try_shared"] +
+		") + 0 / (SELECT (last_value <> 7)::int FROM holdfast_failing_shared)"
+	fail := func() {
+		t.Helper()
+		if res, err := s.Acquire(t.Context(), sharedRequest("name")); res.Granted || !driver.IsNotApplied(err) {
+			t.Errorf("Acquire that fails gives %+v, %v, want an error", res, err)
 		}
-		release(t, other, grant(t, other, "alone", time.Minute))
 	}
+	first, second := grantShared(t, s, "name"), grantShared(t, s, "name")
+	setToken("9007199254740991") // No token is left.
+	fail()
+	fail()
+	if !release(t, s, first) {
+		t.Error("a hold has ended")
+	}
+	refused(t, other, "name")
+	if renew(t, s, second) != driver.Renewed || !release(t, s, second) {
+		t.Error("the last hold has ended")
+	}
+	fail() // alone
+	release(t, other, grant(t, other, "name", time.Minute))
+
+	setToken("1")
+	lost := grantShared(t, s, "name")
+	setToken("7")
+	fail()
+	pgtest.Eventually(t, "loss", func() bool { return renew(t, s, lost) == driver.RenewLost })
+	takes(t, other, "name")
 }
 
 // Shared locks of transactions tolerate each other and shared holds, and no others.

@@ -47,7 +47,7 @@ func (s *Store) advanceSequence(ctx context.Context, conn *pgx.Conn, clock int64
 	return conn.PgConn().ExecPrepared(ctx, "holdfast_raise_token", [][]byte{param}, binaryFormat, binaryFormat).Read().Err
 }
 
-// raiseToken draws another token for a lease after its first one was below the floor.
+// raiseToken draws a token for a shared lease, or another one after the first was below the floor.
 func (s *Store) raiseToken(l *lease, ttl time.Duration, floor int64) {
 	param := binary.BigEndian.AppendUint64(nil, uint64(floor))
 	done := func(value []byte, err error) {

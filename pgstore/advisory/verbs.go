@@ -100,24 +100,6 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) (K
 	return s.keys(req.Name)
 }
 
-// awaitUnlocking waits until no lease unlocks a key as often as the session may have locked it. Such
-// an unlock could end the lock of a shared attempt that follows.
-func (s *Store) awaitUnlocking(ctx context.Context, key Key) error {
-	for {
-		s.mu.Lock()
-		l := s.leaseInWay(key, true)
-		if l == nil {
-			s.mu.Unlock()
-			return nil
-		}
-		done := l.done
-		s.mu.Unlock()
-		if err := waitUntilDone(ctx, done); err != nil {
-			return driver.NotApplied(err)
-		}
-	}
-}
-
 // waitUntilDone waits until a lease is no longer pending. After an error the operation goes on.
 func waitUntilDone(ctx context.Context, done <-chan struct{}) error {
 	select {
@@ -136,9 +118,6 @@ func noAnswerErr(ctx context.Context) error {
 func (s *Store) acquireKey(ctx context.Context, l *lease, req *driver.AcquireRequest) (driver.AcquireResult, error) {
 	done := l.done
 	sess, err := s.assignSession(ctx, l, req.TTL)
-	if l.shared && err == nil {
-		err = s.awaitUnlocking(ctx, l.key)
-	}
 	if err != nil {
 		s.mu.Lock()
 		s.removeLease(l)
@@ -147,7 +126,7 @@ func (s *Store) acquireKey(ctx context.Context, l *lease, req *driver.AcquireReq
 	}
 	ttl, floor := req.TTL, req.Floor
 	try := l.tryLockStatement(func(value []byte, err error) { s.onTried(l, ttl, floor, value, err) })
-	try.ownTransaction = s.options.TokenSequence != "" // Its end waits until the token is on disk.
+	try.ownTransaction = s.options.TokenSequence != "" && !l.shared // Its end waits until the token is on disk.
 	sess.sendStatement(try)
 	if err := waitUntilDone(ctx, done); err != nil {
 		return driver.AcquireResult{}, err
@@ -177,25 +156,21 @@ func (s *Store) onTried(l *lease, ttl time.Duration, floor int64, value []byte, 
 	s.mu.Lock()
 	switch {
 	case l.state == leaseGone: // with its session
+	case err != nil && l.shared:
+		// An unlocking might take the lock of another lease. Only a full lock table is certain to
+		// have locked nothing.
+		if pgclient.SQLState(err) != lockTableFull {
+			l.session.closeNow()
+		}
+		l.err = err
+		s.removeLease(l)
 	case err != nil:
 		// The key may have been locked before something failed.
 		l.err = err
-		if !l.shared || !s.sharesSession(l) {
-			s.unlockLease(l)
-			return
-		}
-		// Unlocking might take the lock of another lease: the last one unlocks all.
-		if l.session.excess == nil {
-			l.session.excess = map[Key]int{}
-		}
-		l.session.excess[l.key]++
-		s.removeLease(l)
+		s.unlockLease(l)
+		return
 	case len(value) != 8:
 		l.token = tokenRefused
-		if l.session.excess[l.key] > 0 && !s.sharesSession(l) {
-			s.unlockLease(l)
-			return
-		}
 		s.removeLease(l)
 	default:
 		l.token = int64(binary.BigEndian.Uint64(value))
@@ -203,9 +178,9 @@ func (s *Store) onTried(l *lease, ttl time.Duration, floor int64, value []byte, 
 			s.removeLease(l)
 			break
 		}
-		if s.options.TokenSequence != "" && l.token < floor {
+		if least := max(floor, 1); s.options.TokenSequence != "" && l.token < least {
 			s.mu.Unlock()
-			s.raiseToken(l, ttl, floor)
+			s.raiseToken(l, ttl, least)
 			return
 		}
 		s.markHeld(l, ttl)
