@@ -46,7 +46,8 @@ func (s *Store) assignSession(ctx context.Context, l *lease, ttl time.Duration) 
 			return nil, err
 		}
 		if sess != nil {
-			return sess, s.ensureTimeout(ctx, sess, want)
+			s.ensureTimeout(sess, want)
+			return sess, nil
 		}
 		select {
 		case <-d.done:
@@ -84,7 +85,10 @@ func (s *Store) pickSession(l *lease, want time.Duration) (*session, *sessionDia
 // lockLimitReached reports whether the store may not have more locks: leases that have a session,
 // and marks. The caller holds s.mu.
 func (s *Store) lockLimitReached() bool {
-	n := s.markCount
+	n := 0
+	if s.listening != nil {
+		n = len(s.listening.marks)
+	}
 	for _, sess := range s.sessions {
 		n += sess.leaseCount
 	}
@@ -127,25 +131,19 @@ func (s *Store) bestFit(want time.Duration) *session {
 	return best
 }
 
-// ensureTimeout raises the session's idle timeout to at least want.
-func (s *Store) ensureTimeout(ctx context.Context, sess *session, want time.Duration) error {
+// ensureTimeout raises the session's idle timeout to at least want, for what is sent after it.
+func (s *Store) ensureTimeout(sess *session, want time.Duration) {
 	s.mu.Lock()
 	fits := sess.idleTimeout >= want
 	s.mu.Unlock()
 	if fits {
-		return nil
+		return
 	}
-	result := make(chan error, 1)
-	s.raiseTimeout(sess, want, func(_ []byte, err error) { result <- err })
-	select {
-	case err := <-result:
+	s.raiseTimeout(sess, want, func(_ []byte, err error) {
 		if err != nil {
-			return driver.NotApplied(s.wrapErr(err))
+			sess.closeNow()
 		}
-		return nil
-	case <-ctx.Done():
-		return driver.NotApplied(noAnswerErr(ctx))
-	}
+	})
 }
 
 // raiseTimeout raises the idle timeout of a session. The timeout never decreases: one in use is

@@ -40,18 +40,6 @@ func (s *Store) notifyReleased(key Key) {
 	})
 }
 
-// A dialAttempt is an attempt to listen, and the connection that results from it.
-type dialAttempt struct {
-	done     chan struct{} // closed when the attempt has succeeded or failed
-	err      error         // why it failed
-	listener *markListener
-	replaced chan struct{} // closed when another attempt has begun
-}
-
-func newDialAttempt() *dialAttempt {
-	return &dialAttempt{done: make(chan struct{}), replaced: make(chan struct{})}
-}
-
 // listen listens until the store is closed, or until listening turns out to be impossible. A
 // waiter leaves a mark for releasers on the connection. A releaser that sees the mark sends a
 // notification. A release without waiters never sends one.
@@ -61,10 +49,7 @@ func (s *Store) listen() {
 		ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
 		current, err := s.dialListener(ctx)
 		cancel()
-		s.mu.Lock()
-		s.listenAttempt.listener, s.listenAttempt.err = current, err
-		close(s.listenAttempt.done) // From now on no release is missed.
-		s.mu.Unlock()
+		s.setListener(current, err) // From now on no release is missed.
 		if err == nil {
 			if connectedBefore {
 				s.signalAll() // Releases since the last connection ended were not notified.
@@ -76,55 +61,43 @@ func (s *Store) listen() {
 		if errors.Is(err, driver.ErrUnsupported) || pgclient.PauseBeforeReconnect(s.ctx, failures) != nil {
 			return
 		}
-		s.nextAttempt()
+		s.setListener(nil, nil)
 	}
 }
 
-// currentAttempt returns the current attempt to listen, and starts the first one.
-func (s *Store) currentAttempt() *dialAttempt {
+// setListener sets the connection that listens, or why there is none. Both are nil while one is
+// being made.
+func (s *Store) setListener(l *markListener, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.listenAttempt == nil {
-		s.listenAttempt = newDialAttempt()
-		s.running.Go(s.listen)
-	}
-	return s.listenAttempt
-}
-
-// nextAttempt begins another attempt.
-func (s *Store) nextAttempt() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.listenAttempt.replaced)
-	s.listenAttempt = newDialAttempt()
+	s.listening, s.listenErr = l, err
+	close(s.listenChanged)
+	s.listenChanged = make(chan struct{})
 }
 
 // listener returns the connection that listens now, or nil if there is none.
 func (s *Store) listener() *markListener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.listenAttempt == nil {
-		return nil
-	}
-	return s.listenAttempt.listener
+	return s.listening
 }
 
 // ensureMarked returns when the releases of a key are notified from now on. It makes further
 // attempts while servers hang.
 func (s *Store) ensureMarked(ctx context.Context, key Key) error {
+	s.listenOnce.Do(func() { s.running.Go(s.listen) })
 	for {
-		attempt := s.currentAttempt()
-		if err := waitUntilDone(ctx, attempt.done); err != nil {
+		s.mu.Lock()
+		l, err, changed := s.listening, s.listenErr, s.listenChanged
+		s.mu.Unlock()
+		if l != nil {
+			err = l.addWaiterMark(ctx, key)
+		}
+		hasReply := l != nil || err != nil
+		if hasReply && (ctx.Err() != nil || !errors.Is(err, errSessionLost) && !errors.Is(err, context.DeadlineExceeded)) {
 			return err
 		}
-		err := attempt.err
-		if err == nil {
-			err = attempt.listener.addWaiterMark(ctx, key)
-		}
-		if ctx.Err() != nil || !errors.Is(err, errSessionLost) && !errors.Is(err, context.DeadlineExceeded) {
-			return err
-		}
-		if err := waitUntilDone(ctx, attempt.replaced); err != nil {
+		if err := waitUntilDone(ctx, changed); err != nil {
 			return err
 		}
 	}
@@ -209,7 +182,5 @@ func (l *markListener) close() {
 func (l *markListener) dropMarks() {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	if l.marks != nil {
-		l.marks, l.s.markCount = nil, 0
-	}
+	l.marks = nil
 }

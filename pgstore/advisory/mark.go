@@ -100,7 +100,6 @@ func (l *markListener) requestMark(key Key) (*waiterMark, error) {
 	}
 	m = &waiterMark{done: make(chan struct{})}
 	l.marks[key] = m
-	l.s.markCount = len(l.marks)
 	l.s.mu.Unlock()
 	l.session.sendStatement(statement{
 		name:   "holdfast_mark",
@@ -117,9 +116,8 @@ func (l *markListener) onMarked(key Key, m *waiterMark, value []byte, err error)
 	if err == nil && (len(value) != 1 || value[0] == 0) {
 		err = errMarkRefused
 	}
-	if err != nil && l.marks != nil {
+	if err != nil {
 		delete(l.marks, key)
-		l.s.markCount = len(l.marks)
 	}
 	m.err, m.answered = err, true
 	close(m.done)
@@ -134,7 +132,6 @@ func (l *markListener) dropUnusedMarks() {
 	for key, m := range l.marks {
 		if m.answered && !l.s.hasWaiters(key) {
 			delete(l.marks, key)
-			l.s.markCount = len(l.marks)
 			unused = append(unused, key)
 		}
 	}

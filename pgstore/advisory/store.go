@@ -54,6 +54,7 @@ type Store struct {
 	notices          notices.Registry
 	firstSignalDelay time.Duration                                // see the constant
 	dialListener     func(context.Context) (*markListener, error) // openListener, except in tests
+	listenOnce       sync.Once                                    // starts to listen, for the first waiter
 
 	ctx     context.Context // ends at Close
 	stop    context.CancelFunc
@@ -68,8 +69,9 @@ type Store struct {
 	capacity int // of the server's lock table; 0 before it is known
 	waiters  map[Key]map[ownedName]*waiter
 
-	listenAttempt *dialAttempt // nil before the first waiter
-	markCount     int          // of the connection that listens, at the server
+	listening     *markListener // see setListener
+	listenErr     error
+	listenChanged chan struct{} // closed and replaced when they change
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -89,6 +91,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 		firstSignalDelay: firstSignalDelay,
 		leases:           map[Key][]*lease{},
 		waiters:          map[Key]map[ownedName]*waiter{},
+		listenChanged:    make(chan struct{}),
 	}
 	if s.keys == nil {
 		s.keys = SHA256Keys("")
