@@ -48,9 +48,6 @@ func (c *proxiedConn) forward(way Direction) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
-		if n > 0 {
-			c.proxy.traffic[way].addRead(n)
-		}
 		if n > 0 && way == Up {
 			c.markIfMatching(buffer[:n])
 		}

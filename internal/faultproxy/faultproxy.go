@@ -29,7 +29,6 @@ const (
 type Proxy struct {
 	listener net.Listener
 	group    sync.WaitGroup
-	traffic  [2]trafficCounter
 
 	mu          sync.Mutex
 	target      string
@@ -147,18 +146,11 @@ func (p *Proxy) setLoss(rule *lossRule) {
 }
 
 // Reset closes all connections at once with a TCP reset. New connections succeed.
-func (p *Proxy) Reset() { p.reset(false) }
-
-// ResetMarked is Reset for the marked connections alone.
-func (p *Proxy) ResetMarked() { p.reset(true) }
-
-func (p *Proxy) reset(markedOnly bool) {
+func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
-		if c.marked || !markedOnly {
-			c.closeWithReset()
-		}
+		c.closeWithReset()
 	}
 }
 

@@ -56,16 +56,6 @@ func Hang(ctx context.Context, _ Op, _ func()) error {
 	return ctx.Err()
 }
 
-// Drop loses a notice.
-func Drop(context.Context, Op, func()) error { return nil }
-
-// Double delivers a notice twice.
-func Double(_ context.Context, _ Op, apply func()) error {
-	apply()
-	apply()
-	return nil
-}
-
 // Delay returns a fault that delivers a notice after d.
 func Delay(d time.Duration) Fault {
 	return func(_ context.Context, _ Op, apply func()) error {

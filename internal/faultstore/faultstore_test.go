@@ -2,10 +2,7 @@ package faultstore_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
@@ -63,46 +60,4 @@ func (s strict) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, driver.NotApplied(ctx.Err())
 	}
 	return s.Store.Release(ctx, req)
-}
-
-// A fault of notices loses them, doubles them or delays them, and none comes after stop.
-func TestNotices(t *testing.T) {
-	for _, test := range []struct {
-		name        string
-		fault       faultstore.Fault
-		soon, later int32
-	}{
-		{"none", nil, 1, 1},
-		{"drop", faultstore.Drop, 0, 0},
-		{"double", faultstore.Double, 2, 2},
-		{"delay", faultstore.Delay(time.Second), 0, 1},
-		{"delay until after stop", faultstore.Delay(time.Minute), 0, 0},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			store := faultstore.Wrap(memstore.New())
-			defer store.Close()
-			store.Set(faultstore.Notice, test.fault)
-			var count atomic.Int32
-			stop := store.Notify(func(driver.Notice) { count.Add(1) })
-			for _, owner := range []string{"holder", "waiter"} {
-				req := driver.AcquireRequest{Name: "name", Owner: owner, TTL: time.Hour, Queue: time.Hour}
-				if _, err := store.Acquire(t.Context(), req); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := store.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "holder"}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			if got := count.Load(); got != test.soon {
-				t.Errorf("%s: %d notices at once, want %d", test.name, got, test.soon)
-			}
-			time.Sleep(2 * time.Second)
-			stop()
-			time.Sleep(time.Hour)
-			if got := count.Load(); got != test.later || store.Calls(faultstore.Notice) != 1 {
-				t.Errorf("%s: %d notices in all, want %d", test.name, got, test.later)
-			}
-		})
-	}
 }

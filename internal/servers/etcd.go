@@ -3,7 +3,6 @@
 package servers
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
@@ -214,14 +213,9 @@ func (e *Etcd) Compact() {
 }
 
 // RaiseNoSpace has the cluster refuse to write, as if its space was used up.
-func (e *Etcd) RaiseNoSpace() { e.alarm("ACTIVATE") }
-
-// EndNoSpace ends what RaiseNoSpace does.
-func (e *Etcd) EndNoSpace() { e.alarm("DEACTIVATE") }
-
-func (e *Etcd) alarm(action string) {
+func (e *Etcd) RaiseNoSpace() {
 	e.tb.Helper()
-	request := fmt.Sprintf(`{"action": %q, "memberID": 1, "alarm": "NOSPACE"}`, action)
+	const request = `{"action": "ACTIVATE", "memberID": 1, "alarm": "NOSPACE"}`
 	waitUntil(e.tb, "alarm at "+e.Addr, func() bool { return e.call("maintenance/alarm", request, nil) == nil })
 }
 
@@ -244,28 +238,6 @@ func (e *Etcd) call(method, request string, reply any) error {
 		return nil
 	}
 	return json.Unmarshal(text, reply)
-}
-
-// Metrics returns the metrics of the member, by their names with labels.
-func (e *Etcd) Metrics() map[string]float64 {
-	e.tb.Helper()
-	resp, err := http.Get("http://" + e.Addr + "/metrics")
-	if err != nil {
-		e.tb.Fatal(err)
-	}
-	defer resp.Body.Close()
-	all := map[string]float64{}
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		if value, err := strconv.ParseFloat(text, 64); err == nil {
-			all[name] = value
-		}
-	}
-	if err := lines.Err(); err != nil {
-		e.tb.Fatal(err)
-	}
-	return all
 }
 
 // EtcdAddrs returns the addresses of the members.

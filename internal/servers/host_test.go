@@ -40,25 +40,3 @@ func TestHost(t *testing.T) {
 	}()
 	_ = h.Do(func() { panic("a panic") })
 }
-
-// A server of a program lives until Close.
-func TestHostServer(t *testing.T) {
-	t.Parallel()
-	var h Host
-	var r *Redis
-	if err := h.Do(func() { r = StartRedis(&h) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := pingRedis(r.Addr); err != nil {
-		t.Error(err)
-	}
-	if err := h.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := pingRedis(r.Addr); err == nil {
-		t.Error("the server goes on")
-	}
-	if err := h.Do(func() { r.Do("PING") }); err == nil {
-		t.Error("a command to a server that is gone succeeds")
-	}
-}

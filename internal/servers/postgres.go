@@ -28,9 +28,7 @@ type Postgres struct {
 func StartPostgres(tb TB, args ...string) *Postgres {
 	tb.Helper()
 	dir := postgresDir(tb)
-	if err := writeCluster(emptyCluster(tb), filepath.Join(dir, "data"), unprivileged(tb)); err != nil {
-		tb.Fatalf("unpack an empty cluster: %v", err)
-	}
+	createCluster(tb, dir)
 	return startPostgres(tb, dir, args...)
 }
 

@@ -3,8 +3,8 @@
 package servers
 
 import (
+	"bytes"
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
@@ -15,80 +15,25 @@ import (
 	"syscall"
 )
 
-// A clusterFile is a file or folder of an empty PostgreSQL cluster.
-type clusterFile struct {
-	path string // within the folder of the cluster
-	data []byte
-	dir  bool
-}
-
-// cachedCluster has the files of an empty cluster, about 25 MB: initdb takes a second or more, and
+// cachedCluster is an archive of an empty cluster, about 25 MB: initdb takes a second or more, and
 // the test process would leave a folder behind.
 var cachedCluster struct {
 	sync.Mutex
-	files []clusterFile
+	archive []byte
 }
 
-// emptyCluster returns the files of a new cluster, which is created once.
-func emptyCluster(tb TB) []clusterFile {
+// createCluster creates an empty cluster, in the folder data of dir.
+func createCluster(tb TB, dir string) {
 	tb.Helper()
 	cachedCluster.Lock()
 	defer cachedCluster.Unlock()
-	if cachedCluster.files == nil {
-		dir := filepath.Join(postgresDir(tb), "data")
-		postgresTool(tb, "initdb", "--pgdata", dir, "--username=postgres", "--auth=trust", "--encoding=UTF8",
-			"--locale=C", "--wal-segsize=1", "--no-sync", "--no-instructions")
-		made, err := readCluster(dir)
-		if err != nil {
-			tb.Fatalf("read what initdb has made: %v", err)
-		}
-		cachedCluster.files = made
+	if cachedCluster.archive != nil {
+		runTool(tb, cachedCluster.archive, "tar", "-xf", "-", "-C", dir)
+		return
 	}
-	return cachedCluster.files
-}
-
-func readCluster(dir string) (files []clusterFile, err error) {
-	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		file := clusterFile{path: rel, dir: entry.IsDir()}
-		if !file.dir {
-			if file.data, err = os.ReadFile(path); err != nil {
-				return err
-			}
-		}
-		files = append(files, file)
-		return nil
-	})
-	return files, err
-}
-
-// writeCluster writes a cluster to a folder that does not exist yet.
-func writeCluster(files []clusterFile, dir string, owner *syscall.Credential) error {
-	for _, file := range files {
-		path := filepath.Join(dir, file.path)
-		var err error
-		if file.dir {
-			err = os.Mkdir(path, 0o700)
-		} else {
-			err = os.WriteFile(path, file.data, 0o600)
-		}
-		if err != nil {
-			return err
-		}
-		if owner == nil {
-			continue
-		}
-		if err := os.Chown(path, int(owner.Uid), int(owner.Gid)); err != nil {
-			return err
-		}
-	}
-	return nil
+	postgresTool(tb, "initdb", "--pgdata", filepath.Join(dir, "data"), "--username=postgres", "--auth=trust", "--encoding=UTF8",
+		"--locale=C", "--wal-segsize=1", "--no-sync", "--no-instructions")
+	cachedCluster.archive = runTool(tb, nil, "tar", "-cf", "-", "-C", dir, "data")
 }
 
 // postgresProgram returns the path of a program of the PostgreSQL server. On Debian these
@@ -113,12 +58,22 @@ func postgresProgram(tb TB, name string) string {
 // postgresTool runs a program of PostgreSQL and waits for its exit.
 func postgresTool(tb TB, name string, args ...string) {
 	tb.Helper()
-	cmd := exec.Command(postgresProgram(tb, name), args...)
-	cmd.Dir = os.TempDir()
+	runTool(tb, nil, postgresProgram(tb, name), args...)
+}
+
+// runTool runs a program as the user of the servers, and returns its output.
+func runTool(tb TB, input []byte, path string, args ...string) []byte {
+	tb.Helper()
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.Stdin = os.TempDir(), bytes.NewReader(input)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: unprivileged(tb)}
-	if output, err := cmd.CombinedOutput(); err != nil {
-		tb.Fatalf("%s: %v\n%s", name, err, output)
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	output, err := cmd.Output()
+	if err != nil {
+		tb.Fatalf("%s: %v\n%s", path, err, failure.Bytes())
 	}
+	return output
 }
 
 // unprivileged returns a user other than root, because PostgreSQL does not run as root. It

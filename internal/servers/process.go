@@ -5,10 +5,13 @@ package servers
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/pprof"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -72,16 +75,6 @@ var packages = map[string]struct{ debian, brew string }{
 	"initdb":       {"postgresql", "postgresql@15"},
 	"pgbouncer":    {"pgbouncer", "pgbouncer"},
 	"etcd":         {"etcd-server", "etcd"},
-}
-
-// Version returns the output of the server program's --version.
-func (s *Process) Version() string {
-	s.tb.Helper()
-	out, err := exec.Command(s.path, "--version").Output()
-	if err != nil {
-		s.tb.Fatalf("%s --version: %v", s.spec.name, err)
-	}
-	return string(bytes.TrimSpace(out))
 }
 
 // Start starts the server, which must not be running, and returns when it is ready. Its
@@ -211,4 +204,23 @@ func (s *Process) cleanup() {
 	if s.tb.Failed() {
 		s.tb.Logf("the log of %s:\n%s", s.spec.name, s.Log())
 	}
+}
+
+// childProcesses returns the PIDs of the processes that a process has started.
+func childProcesses(parent int) ([]int, error) {
+	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", parent))
+	if err != nil { // this is not Linux
+		if list, err = exec.Command("pgrep", "-P", strconv.Itoa(parent)).Output(); err != nil {
+			return nil, err
+		}
+	}
+	var pids []int
+	for field := range strings.FieldsSeq(string(list)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
 }

@@ -4,12 +4,11 @@ package servers
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,9 +22,6 @@ type Redis struct {
 	dir  string
 }
 
-// redisServer is the name of the program of a Redis server, and of a Sentinel.
-const redisServer = "redis-server"
-
 // redisPath returns the path of the program to run as a Redis server: the value of the
 // environment variable HOLDFAST_REDIS_SERVER, so that the same tests run on Valkey or
 // another version of Redis (see valkey.sh). If the variable is not set, it returns "", and
@@ -36,7 +32,13 @@ func redisPath() string { return os.Getenv("HOLDFAST_REDIS_SERVER") }
 // configuration, as in "--appendonly", "yes".
 func StartRedis(tb TB, args ...string) *Redis {
 	tb.Helper()
-	return startRedis(tb, nil, args...)
+	dir, port := tb.TempDir(), strconv.Itoa(freePort(tb))
+	addr := net.JoinHostPort("127.0.0.1", port)
+	base := []string{
+		"--port", port, "--bind", "127.0.0.1", "--dir", dir,
+		"--save", "", "--appendonly", "no", "--protected-mode", "no", "--daemonize", "no",
+	}
+	return &Redis{Addr: addr, dir: dir, Process: runRedis(tb, addr, dir, append(base, args...)...)}
 }
 
 // StartRedises starts n independent Redis servers.
@@ -49,45 +51,13 @@ func StartRedises(tb TB, n int, args ...string) []*Redis {
 	return nodes
 }
 
-// StartRedisFromFile starts a Redis with a configuration file, which CONFIG REWRITE changes. The
-// lines are added to it, as in "appendonly yes".
-func StartRedisFromFile(tb TB, lines ...string) *Redis {
+// runRedis runs a Redis server or a Sentinel.
+func runRedis(tb TB, addr, dir string, args ...string) *Process {
 	tb.Helper()
-	dir, port := tb.TempDir(), strconv.Itoa(freePort(tb))
-	file := filepath.Join(dir, "redis.conf")
-	lines = append([]string{"port " + port, "bind 127.0.0.1", "dir " + dir, `save ""`, "protected-mode no"}, lines...)
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	addr := net.JoinHostPort("127.0.0.1", port)
-	return &Redis{Addr: addr, dir: dir, Process: runServer(tb, serverSpec{
-		name: redisServer, path: redisPath(), args: []string{file}, dir: dir,
+	return runServer(tb, serverSpec{
+		name: "redis-server", path: redisPath(), args: args, dir: dir,
 		ready: func() error { return pingRedis(addr) }, stopSignal: syscall.SIGTERM,
-	})}
-}
-
-// startRedis starts a Redis with additional environment variables.
-func startRedis(tb TB, environment []string, args ...string) *Redis {
-	tb.Helper()
-	dir, port := tb.TempDir(), strconv.Itoa(freePort(tb))
-	addr := net.JoinHostPort("127.0.0.1", port)
-	base := []string{
-		"--port", port, "--bind", "127.0.0.1", "--dir", dir,
-		"--save", "", "--appendonly", "no", "--protected-mode", "no", "--daemonize", "no",
-	}
-	p := serverSpec{
-		name:       redisServer,
-		path:       redisPath(),
-		args:       append(base, args...),
-		dir:        dir,
-		ready:      func() error { return pingRedis(addr) },
-		stopSignal: syscall.SIGTERM,
-	}
-	if len(environment) > 0 {
-		p.args = slices.Concat(environment, []string{cmp.Or(p.path, p.name)}, p.args)
-		p.path = findProgram(tb, "env")
-	}
-	return &Redis{Addr: addr, dir: dir, Process: runServer(tb, p)}
+	})
 }
 
 // RestartEmpty kills the server and starts it again without data.
@@ -172,14 +142,8 @@ func readBulk(r *bufio.Reader, size string) (string, error) {
 		return "", err
 	}
 	body := make([]byte, n+2)
-	for read := 0; read < len(body); {
-		m, err := r.Read(body[read:])
-		if err != nil {
-			return "", err
-		}
-		read += m
-	}
-	return string(body[:n]), nil
+	_, err = io.ReadFull(r, body)
+	return string(body[:n]), err
 }
 
 func readArray(r *bufio.Reader, size string) (string, error) {

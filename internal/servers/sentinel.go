@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 )
@@ -110,13 +109,6 @@ func startSentinel(tb TB, name, host, port string) string {
 		tb.Fatal(err)
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", own)
-	runServer(tb, serverSpec{
-		name:       redisServer,
-		path:       redisPath(),
-		args:       []string{config, "--sentinel"},
-		dir:        dir,
-		ready:      func() error { return pingRedis(addr) },
-		stopSignal: syscall.SIGTERM,
-	})
+	runRedis(tb, addr, dir, config, "--sentinel")
 	return addr
 }

@@ -7,61 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
-
-func TestRedisRestart(t *testing.T) {
-	t.Parallel()
-	r := StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
-	r.Do("SET", "k", "v")
-	r.Restart()
-	if got := r.Do("GET", "k"); got != "v" {
-		t.Errorf("after a restart with the data on disk k is %q, want v", got)
-	}
-	r.RestartEmpty()
-	if got := r.Do("GET", "k"); got != "" {
-		t.Errorf("after a restart without data k is %q, want it gone", got)
-	}
-}
-
-func TestRedisPause(t *testing.T) {
-	t.Parallel()
-	r := StartRedis(t)
-	r.Pause()
-	answered := make(chan error, 1)
-	go func() {
-		_, err := sendCommand(r.Addr, "PING")
-		answered <- err
-	}()
-	select {
-	case err := <-answered:
-		t.Errorf("a paused server answered: %v", err)
-	case <-time.After(100 * time.Millisecond):
-	}
-	r.Resume()
-	if err := <-answered; err != nil {
-		t.Errorf("a resumed server does not answer: %v", err)
-	}
-}
-
-func TestRedisCluster(t *testing.T) {
-	t.Parallel()
-	c := StartRedisCluster(t)
-	if got := c.Masters[0].Do("CLUSTER", "INFO"); !strings.Contains(got, "cluster_slots_ok:16384") {
-		t.Errorf("the cluster is not whole: %s", got)
-	}
-}
-
-func TestRedisSentinel(t *testing.T) {
-	t.Parallel()
-	set := StartRedisSentinel(t)
-	old := set.MasterAddr()
-	if old != set.Nodes[0].Addr {
-		t.Errorf("the master is %s, want %s", old, set.Nodes[0].Addr)
-	}
-	set.Nodes[0].Kill()
-	set.AwaitFailover(old)
-}
 
 // A server does not outlive the test process, even one that is killed. The test
 // runs itself as a process that starts a server and waits.

@@ -3,6 +3,7 @@ package servers
 import (
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,22 +11,44 @@ import (
 	"time"
 )
 
-// clockCode is put in the vDSO of a process: it reads a clock by a system call, and if that is the
-// wall clock, adds the seconds that follow it.
-var clockCode = []byte{
-	0xb8, 0xe4, 0, 0, 0, // mov eax, SYS_clock_gettime
-	0x0f, 0x05, // syscall
-	0x85, 0xff, // test edi, edi: CLOCK_REALTIME
-	0x75, 0x0a, // jnz to ret
-	0x48, 0x8b, 0x15, 6, 0, 0, 0, // mov rdx, [rip+6]
-	0x48, 0x01, 0x16, // add [rsi], rdx
-	0xc3,       // ret
-	0x90, 0x90, // up to a multiple of 8
+// clockCode is put in the vDSO of a process, in place of its functions: each asks by a system call, and
+// adds the seconds that follow it to the wall clock. Each is filled up to a multiple of 8.
+var clockCode = map[string][]byte{
+	"__vdso_clock_gettime": {
+		0xb8, 0xe4, 0, 0, 0, // mov eax, SYS_clock_gettime
+		0x0f, 0x05, // syscall
+		0x85, 0xff, // test edi, edi: CLOCK_REALTIME
+		0x75, 0x0a, // jnz to ret
+		0x48, 0x8b, 0x15, 6, 0, 0, 0, // mov rdx, [rip+6]
+		0x48, 0x01, 0x16, // add [rsi], rdx
+		0xc3, // ret
+		0x90, 0x90,
+	},
+	"__vdso_gettimeofday": {
+		0xb8, 0x60, 0, 0, 0, // mov eax, SYS_gettimeofday
+		0x0f, 0x05, // syscall
+		0x48, 0x85, 0xff, // test rdi, rdi
+		0x74, 0x0a, // jz to ret
+		0x48, 0x8b, 0x15, 5, 0, 0, 0, // mov rdx, [rip+5]
+		0x48, 0x01, 0x17, // add [rdi], rdx
+		0xc3, // ret
+		0x90,
+	},
+	"__vdso_time": {
+		0xb8, 0xc9, 0, 0, 0, // mov eax, SYS_time
+		0x0f, 0x05, // syscall
+		0x48, 0x03, 0x05, 10, 0, 0, 0, // add rax, [rip+10]
+		0x48, 0x85, 0xff, // test rdi, rdi
+		0x74, 0x03, // jz to ret
+		0x48, 0x89, 0x07, // mov [rdi], rax
+		0xc3, // ret
+		0x90,
+	},
 }
 
 // SetWallClock sets the difference between the wall clock of the process and the system's clock, in
-// whole seconds, from now on. It suits programs in Go, which read the clock by the vDSO alone. The
-// other clocks are left alone.
+// whole seconds, from now on. It suits programs that read the clock by the vDSO alone, as those in Go
+// and Redis do. The other clocks are left alone.
 func (s *Process) SetWallClock(offset time.Duration) {
 	s.tb.Helper()
 	if err := s.setWallClock(offset); err != nil {
@@ -52,19 +75,21 @@ func (s *Process) setWallClock(offset time.Duration) error {
 		return err
 	}
 	seconds := binary.LittleEndian.AppendUint64(nil, uint64(offset/time.Second))
-	code := end - int64(len(clockCode)) - 8 // Nothing is at the end of the last page.
-	if _, err := memory.WriteAt(append(clockCode[:len(clockCode):len(clockCode)], seconds...), code); err != nil {
-		return err
-	}
+	free := end // Nothing is at the end of the last page.
 	for _, symbol := range symbols {
-		if symbol.Name == "__vdso_clock_gettime" {
-			entry := begin + int64(symbol.Value)
-			jump := binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(code-entry-5))
-			_, err := memory.WriteAt(jump, entry)
-			return err
+		code := append(clockCode[symbol.Name], seconds...)
+		if len(code) == len(seconds) {
+			continue
+		}
+		free -= int64(len(code))
+		entry := begin + int64(symbol.Value)
+		jump := binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(free-entry-5))
+		_, err := memory.WriteAt(code, free)
+		if _, jumpErr := memory.WriteAt(jump, entry); err != nil || jumpErr != nil {
+			return errors.Join(err, jumpErr)
 		}
 	}
-	return fmt.Errorf("no clock in the vDSO")
+	return nil
 }
 
 // vdso returns where the vDSO of a process begins and ends.

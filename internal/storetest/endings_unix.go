@@ -161,7 +161,6 @@ func Endings(t *testing.T, s *Store) {
 			if kind == "once" && !other.Guarantees().Keep {
 				continue
 			}
-			began := time.Now()
 			overlaps, nils := 0, 0
 			var link *Link
 			open := func() *holdfast.Client {
@@ -212,8 +211,6 @@ func Endings(t *testing.T, s *Store) {
 				t.Errorf("%s, %s: %d overlaps, %d times nil, in %d rounds",
 					e.name, kind, overlaps, nils, rounds)
 			}
-			took := time.Since(began).Round(time.Millisecond)
-			t.Logf("%s, %s: %d rounds in %v", e.name, kind, rounds, took)
 		}
 	}
 }

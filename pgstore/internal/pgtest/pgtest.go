@@ -4,16 +4,8 @@ package pgtest
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"database/sql"
-	"encoding/base64"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -115,58 +107,4 @@ func Signaled(t *testing.T, signals <-chan struct{}) {
 	case <-time.After(Bound):
 		t.Fatal("no signal came")
 	}
-}
-
-// EnableTLS has a server speak TLS, under a certificate that is signed by itself.
-func EnableTLS(tb testing.TB, url string) {
-	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{"server.crt": {Type: "CERTIFICATE", Bytes: cert}, "server.key": {Type: "PRIVATE KEY", Bytes: private}} {
-		// The server refuses a key that is not its user's.
-		text := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(block))
-		Execute(tb, url, fmt.Sprintf("COPY (SELECT '%s') TO PROGRAM 'umask 077; base64 -d >%s'", text, file))
-	}
-	Execute(tb, url, "ALTER SYSTEM SET ssl = on")
-	Execute(tb, url, "SELECT pg_reload_conf()")
-}
-
-// A FarConn is a connection to a server that is on another host, as its addresses show it.
-type FarConn struct{ net.Conn }
-
-// LocalAddr returns 192.0.2.1.
-func (FarConn) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 40000} }
-
-// RemoteAddr returns 192.0.2.7.
-func (FarConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 5432} }
-
-// OpenFarPool is OpenPool for a server that seems to be on another host.
-func OpenFarPool(tb testing.TB, url string) *pgxpool.Pool {
-	tb.Helper()
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	dial := config.ConnConfig.DialFunc
-	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		return FarConn{conn}, err
-	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(pool.Close)
-	return pool
 }

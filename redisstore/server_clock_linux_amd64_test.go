@@ -38,7 +38,7 @@ func tryFor(t *testing.T, s *redisstore.Store, owner string, ttl time.Duration) 
 // is above its own.
 func TestServerClockSetForward(t *testing.T) {
 	t.Parallel()
-	server, clock := servers.StartRedisWithClock(t)
+	server := servers.StartRedis(t)
 	s := storeOf(t, server)
 	lock, err := connect(t, server.Addr, nil).Acquire(t.Context(), "name", &holdfast.Options{TTL: 2 * time.Second})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestServerClockSetForward(t *testing.T) {
 	if res := tryFor(t, s, "another", time.Minute); res.Granted {
 		t.Fatal("a lock that is held was granted")
 	}
-	clock.Set(time.Hour)
+	server.SetWallClock(time.Hour)
 	res := tryFor(t, s, "another", time.Minute)
 	if !res.Granted {
 		t.Fatalf("an hour later, as the server counts, a lock of 2s is held: %+v", res)
@@ -72,10 +72,10 @@ func TestServerClockSetForward(t *testing.T) {
 // out an hour late, unless they are released or broken. The tokens go on rising.
 func TestServerClockSetBack(t *testing.T) {
 	t.Parallel()
-	server, clock := servers.StartRedisWithClock(t)
+	server := servers.StartRedis(t)
 	s := storeOf(t, server)
 	first := tryFor(t, s, "one that crashes", 300*time.Millisecond)
-	clock.Set(-time.Hour)
+	server.SetWallClock(-time.Hour)
 	res := tryFor(t, s, "another", time.Minute)
 	if res.Granted || res.Held.Remaining < 50*time.Minute {
 		t.Fatalf("the server's clock is an hour behind: %+v, want the lock held for about an hour", res)
