@@ -69,27 +69,3 @@ func TestBreakToken(t *testing.T) {
 		})
 	}
 }
-
-// A name is kept by a majority though not all of its nodes granted the hold under the same token.
-func TestKeptUnderDifferentTokens(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		s := c.client(t)
-		for i := range c {
-			req := request("mine")
-			req.Floor = time.Now().UnixMicro() + 1000*int64(i+1)
-			if res, err := c[i].memory().Acquire(t.Context(), req); err != nil || !res.Granted {
-				t.Fatalf("Acquire at node %d: %+v, %v", i, res, err)
-			}
-			release := driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: time.Minute}
-			if ended, err := c[i].memory().Release(t.Context(), release); err != nil || !ended {
-				t.Fatalf("Release at node %d: %v, %v", i, ended, err)
-			}
-		}
-		if rec, held, err := s.Lookup(t.Context(), name); err != nil || !held || !rec.Kept {
-			t.Errorf("Lookup: %+v, %v, %v", rec, held, err)
-		}
-		if rec, broken, err := s.Break(t.Context(), driver.BreakRequest{Name: name}); err != nil || !broken || !rec.Kept {
-			t.Errorf("Break: %+v, %v, %v", rec, broken, err)
-		}
-	})
-}

@@ -1,14 +1,12 @@
 package quorumstore
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
 
 // Close closes the nodes if, and only if, CloseStores is set, and waits for what
@@ -36,36 +34,6 @@ func TestClose(t *testing.T) {
 			}
 		})
 	}
-}
-
-// An attempt that Close cuts short leaves nothing behind, even if the nodes have
-// granted it at that moment and are closed at once.
-func TestCloseWaitsForAttempts(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		for range 200 {
-			s := New(stores(c.connect()), &Options{CloseStores: true})
-			for _, server := range c {
-				server.set(slow(there, back))
-			}
-			req := request("mine")
-			answered := make(chan error, 1)
-			go func() {
-				_, err := s.Acquire(context.Background(), req)
-				answered <- err
-			}()
-			time.Sleep(there + back)
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-			if <-answered != nil {
-				c.holders(t, "", "", "")
-			}
-			for _, server := range c {
-				server.set(nil)
-			}
-			giveBack(t, c.client(t), req)
-		}
-	})
 }
 
 // What a minority that hangs still owes does not hold up Close: not at all if it
@@ -104,56 +72,4 @@ func TestCloseLeavesAHungMinority(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Close waits for a majority as long as requests may take, so that what an
-// attempt is granted at the end is given back; but no longer.
-func TestCloseWaitsForAMajority(t *testing.T) {
-	const far = DefaultTimeout / 5
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		for _, server := range c {
-			server.set(slow(far, far/2))
-		}
-		s := New(stores(c.connect()), &Options{CloseStores: true})
-		go s.Acquire(context.Background(), request("mine"))
-		time.Sleep(far / 2)
-		if d := took(func() { s.Close() }); d > DefaultTimeout {
-			t.Errorf("Close took %v", d)
-		}
-		c.holders(t, "", "", "")
-	})
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		c[0].set(c[0].hang)
-		c[1].set(c[1].hang)
-		s := c.client(t)
-		go s.Acquire(context.Background(), request("mine"))
-		synctest.Wait()
-		if d := took(func() { s.Close() }); d != DefaultTimeout {
-			t.Errorf("Close took %v, want %v", d, DefaultTimeout)
-		}
-	})
-}
-
-// When Close is over, requests that are still on their way are canceled.
-func TestCloseCancels(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		canceled := make(chan struct{})
-		conns[0].Set(faultstore.Renew, func(ctx context.Context, _ faultstore.Op, _ func()) error {
-			<-ctx.Done()
-			close(canceled)
-			return ctx.Err()
-		})
-		s := New(stores(conns), nil)
-		req := request("mine")
-		grant(t, s, req)
-		synctest.Wait()
-		renew(t, s, req)
-		began := time.Now()
-		s.Close()
-		<-canceled
-		if d := time.Since(began); d > DefaultTimeout/knownNodeShare {
-			t.Errorf("canceled after %v", d)
-		}
-	})
 }

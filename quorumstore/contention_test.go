@@ -52,57 +52,6 @@ func TestSplitVoteIsResolved(t *testing.T) {
 	}
 }
 
-// With a node hung, contenders that share the others still decide it among
-// themselves, without waiting for the Timeout.
-func TestSplitVoteWithAHungNode(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		c[2].set(c[2].hang)
-		for range 20 {
-			var granted atomic.Int32
-			var group sync.WaitGroup
-			for i := range 2 {
-				conns := c.connect()
-				conns[i].Set(faultstore.Acquire, slow(0, time.Millisecond))
-				conns[1-i].Set(faultstore.Acquire, slow(time.Millisecond, 0))
-				s := join(t, conns)
-				group.Go(func() {
-					req := request("contender")
-					if acquire(t, s, req).Granted {
-						granted.Add(1)
-						time.Sleep(DefaultTimeout)
-						giveBack(t, s, req)
-					}
-				})
-			}
-			if d := took(group.Wait); d > 2*DefaultTimeout {
-				t.Errorf("it took %v", d)
-			}
-			if n := granted.Load(); n != 1 {
-				t.Errorf("%d of two contenders were granted", n)
-			}
-		}
-	})
-}
-
-// A stale hold on one node, while another is dead, is in the way; that is a
-// refusal, with the time at which it ends, and no error.
-func TestStaleHoldAndDeadNode(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		s := c.client(t)
-		stale := request("stale")
-		if _, err := c.connect()[0].Acquire(t.Context(), stale); err != nil {
-			t.Fatal(err)
-		}
-		c[2].set(faultstore.Refuse)
-		res := acquire(t, s, request("mine"))
-		if res.Granted || res.Held.Holder != "stale" || res.Held.Remaining <= 0 {
-			t.Errorf("%+v", res)
-		}
-		time.Sleep(res.Held.Remaining + time.Millisecond)
-		grant(t, s, request("mine"))
-	})
-}
-
 // Answers that are lost on a majority are an error that leaves it open; the same
 // request sent again is granted, and nothing stays locked.
 func TestLostReplies(t *testing.T) {

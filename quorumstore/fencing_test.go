@@ -40,28 +40,6 @@ func TestTokensWithClocksApart(t *testing.T) {
 	})
 }
 
-// A client that has met clocks further ahead than its floor proposes tokens above
-// them from then on, for every name.
-func TestClocksAheadAreLearnt(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		for i, s := range c {
-			s.ahead = time.Duration(i) * 5 * time.Second
-		}
-		conns := c.connect()
-		s := join(t, conns)
-		for i := range 10 {
-			req := request("mine")
-			req.Name = fmt.Sprint("name ", i)
-			before := conns[0].Calls(faultstore.Acquire)
-			grant(t, s, req)
-			synctest.Wait()
-			if rounds := conns[0].Calls(faultstore.Acquire) - before; (rounds > 1) != (i == 0) {
-				t.Errorf("grant %d took %d rounds", i, rounds)
-			}
-		}
-	})
-}
-
 // A ledger has the tokens of all grants.
 type ledger struct {
 	t *testing.T

@@ -13,55 +13,6 @@ import (
 
 const there, back = 3 * time.Millisecond, 4 * time.Millisecond
 
-// Whatever a minority of the nodes does, every operation takes exactly one round
-// trip to the others.
-func TestMinorityCostsNothing(t *testing.T) {
-	for what, fault := range map[string]func(s *server) faultstore.Fault{
-		"healthy": func(*server) faultstore.Fault { return slow(there, back) },
-		"dead":    dead,
-		"hung":    hung,
-		"slow":    func(*server) faultstore.Fault { return slow(time.Minute, time.Minute) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			inBubble(t, 5, func(t *testing.T, c cluster) {
-				for i, s := range c {
-					s.set(slow(there, back))
-					if i < 2 {
-						s.set(fault(s))
-					}
-				}
-				mine, theirs := c.client(t), c.client(t)
-				req := request("mine")
-				for range 3 {
-					for what, call := range map[string]func(){
-						"Acquire":           func() { grant(t, mine, req) },
-						"a refused Acquire": func() { acquire(t, theirs, request("theirs")) },
-						"Renew":             func() { renew(t, mine, req) },
-						"Lookup":            func() { mustFind(t, theirs, "mine") },
-						"Release":           func() { giveBack(t, mine, req) },
-					} {
-						if what != "Acquire" {
-							grant(t, mine, req)
-						}
-						if d := took(call); d != there+back {
-							t.Errorf("%s took %v, want %v", what, d, there+back)
-						}
-						giveBack(t, mine, req)
-					}
-				}
-			})
-		})
-	}
-}
-
-func mustFind(t *testing.T, s *Store, holder string) {
-	t.Helper()
-	rec, found, err := s.Lookup(t.Context(), name)
-	if err != nil || !found || rec.Holder != holder {
-		t.Fatalf("Lookup: %+v, %v, %v, want a hold of %s", rec, found, err, holder)
-	}
-}
-
 // With a majority hung, every operation ends within the Timeout, whatever the
 // nodes do with the context, and the error is an Error.
 func TestMajorityHungIsAnErrorInTime(t *testing.T) {
@@ -97,34 +48,6 @@ func TestMajorityHungIsAnErrorInTime(t *testing.T) {
 			if d > DefaultTimeout {
 				t.Errorf("%s took %v", what, d)
 			}
-		}
-	})
-}
-
-// A grant that comes after the decision makes the hold stronger.
-func TestLateGrantIsAdopted(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		conns[2].Set(faultstore.Acquire, func(ctx context.Context, _ faultstore.Op, apply func()) error {
-			select {
-			case <-time.After(100 * time.Millisecond):
-				apply()
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-		s := join(t, conns)
-		req := request("mine")
-		if d := took(func() { grant(t, s, req) }); d > 0 {
-			t.Errorf("Acquire took %v", d)
-		}
-		c.holders(t, "mine", "mine", "")
-		time.Sleep(time.Second)
-		c.holders(t, "mine", "mine", "mine")
-		c[0].restart()
-		if got := renew(t, s, req); got != driver.Renewed {
-			t.Errorf("Renew by the late grant is answered %d", got)
 		}
 	})
 }
@@ -172,43 +95,6 @@ func TestPartialWinsAreReleasedBeforeTheAnswer(t *testing.T) {
 			t.Error("one node of three was enough")
 		}
 		c.holders(t, "first", "first", "")
-	})
-}
-
-// A failed attempt that is cut short leaves nothing behind.
-func TestCutShort(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		for _, s := range c {
-			s.set(slow(there, back))
-		}
-		s := c.client(t)
-		for cut := range 2 * int((there+back)/time.Millisecond) {
-			_, err := s.Acquire(bounded(t, time.Duration(cut)*time.Millisecond), request("mine"))
-			if cut < int((there+back)/time.Millisecond) && err == nil {
-				t.Fatalf("granted in %d ms", cut)
-			} else if err == nil {
-				break
-			}
-			time.Sleep(time.Second)
-			c.holders(t, "", "", "")
-		}
-	})
-}
-
-// The clean-up of an attempt that was cut short does not end what the next one
-// of the same owner is granted.
-func TestAttemptsOfOneOwner(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		for _, s := range c {
-			s.set(slow(there, back))
-		}
-		s := c.client(t)
-		req := request("mine")
-		go s.Acquire(bounded(t, there), req)
-		time.Sleep(there / 2)
-		grant(t, s, req)
-		time.Sleep(time.Second)
-		c.holders(t, "mine", "mine", "mine")
 	})
 }
 

@@ -80,41 +80,6 @@ func TestResendDoesNotEndALaterHold(t *testing.T) {
 	})
 }
 
-// What waits behind a request that hangs is not sent when Close is over.
-func TestCloseEndsTheQueues(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		revived := make(chan struct{})
-		conns := c.connect()
-		conns[2].Set(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
-			<-revived
-			return errFault
-		})
-		s := New(stores(conns), &Options{CloseStores: true})
-		req := request("mine")
-		grant(t, s, req)
-		giveBack(t, s, req)
-		conns[1].Set(faultstore.Release, faultstore.Refuse) // to be sent again
-		grant(t, s, req)
-		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err == nil {
-			t.Error("one node was enough")
-		}
-		before := conns[1].Calls(faultstore.Release)
-		s.Close()
-		close(revived)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if n := conns[2].Calls(faultstore.Release); n != 0 {
-			t.Errorf("%d releases were sent after Close", n)
-		}
-		if n := conns[1].Calls(faultstore.Release); n != before {
-			t.Errorf("%d releases were sent again, %d of them after Close", n-2, n-before)
-		}
-		if n := len(s.owners); n != 0 {
-			t.Errorf("%d owners are left", n)
-		}
-	})
-}
-
 // An acquisition that was given up at its deadline, and that the server executes after the release,
 // does not keep the name: the release that has found nothing is sent again.
 func TestAcquisitionAfterItsRelease(t *testing.T) {

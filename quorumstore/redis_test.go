@@ -17,10 +17,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
-	"github.com/holdfast-go/holdfast/filestore"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
-	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/quorumstore"
 	"github.com/holdfast-go/holdfast/redisstore"
 )
@@ -227,24 +225,4 @@ func TestRedisConformance(t *testing.T) {
 	h := newSite(t, 3).proxied(t)
 	h.Walk = !everyWhole
 	drivertest.Run(t, h)
-}
-
-// The nodes may be stores of different kinds.
-func TestMixed(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, 1)
-	open := func(tb testing.TB, prefix, folder string, memory *memstore.Store) *quorumstore.Store {
-		files, err := filestore.New(folder, nil)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return quorum([]driver.Store{s.store(dial(tb, s.addrs[0]), prefix), files, memory})
-	}
-	if everyWhole {
-		drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
-			prefix, folder, memory := s.prefix(), tb.TempDir(), memstore.New()
-			return drivertest.Backing{Open: func(tb testing.TB) driver.Store { return open(tb, prefix, folder, memory) }}
-		}})
-	}
-	walk(t, open(t, s.prefix(), t.TempDir(), memstore.New()))
 }

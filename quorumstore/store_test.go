@@ -11,85 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/memstore"
 )
-
-func TestCombine(t *testing.T) {
-	strong := driver.Guarantees{
-		Scope: driver.ScopeNetwork, Fencing: true, HolderCrash: driver.RecoveryAtOnce,
-		Restart: driver.FateKept, Failover: driver.FateKept,
-		Fair: true, Shared: true, Limited: true, Lookup: true, List: true, Break: true, Metadata: true, Keep: true,
-	}
-	weak := driver.Guarantees{
-		Scope: driver.ScopeHost, HolderCrash: driver.RecoveryTTL,
-		Restart: driver.FateForgotten, Failover: driver.FateFreed,
-	}
-	mixed := driver.Guarantees{
-		Store: "quorum", Scope: driver.ScopeHost, HolderCrash: driver.RecoveryAtOnce,
-		Restart: driver.FateForgotten, Failover: driver.FateForgotten,
-	}
-	inMemory := strong
-	inMemory.Scope = driver.ScopeProcess
-	whole := strong
-	whole.Store, whole.Fair, whole.Shared, whole.Limited = "quorum", false, false, false
-	withMemory := whole
-	withMemory.Scope = driver.ScopeProcess
-	for what, c := range map[string]struct {
-		nodes []driver.Guarantees
-		want  driver.Guarantees
-	}{
-		"one":                    {[]driver.Guarantees{strong}, whole},
-		"three alike":            {[]driver.Guarantees{strong, strong, strong}, whole},
-		"one of three in memory": {[]driver.Guarantees{strong, inMemory, strong}, withMemory},
-		"one of three weak":      {[]driver.Guarantees{strong, weak, strong}, mixed},
-	} {
-		if got := combineGuarantees(c.nodes, len(c.nodes)/2+1); got != c.want {
-			t.Errorf("%s: %+v, want %+v", what, got, c.want)
-		}
-	}
-}
-
-// Majorities of nodes with a limit are no limit: three nodes that each admit two holders admit three
-// with a majority. So a quorum refuses such requests, and the error has the figures.
-func TestLimitOfNodes(t *testing.T) {
-	nodes := []driver.Store{memstore.New(), memstore.New(), memstore.New()}
-	votes := map[string]int{}
-	for owner, reached := range map[string][]int{"a": {0, 1}, "b": {1, 2}, "c": {0, 2}} {
-		for _, i := range reached {
-			req := request(owner)
-			req.Limit = 2
-			if res, err := nodes[i].Acquire(t.Context(), req); err != nil || !res.Granted {
-				t.Fatalf("Acquire by %s at node %d: %+v, %v, want it granted", owner, i, res, err)
-			}
-			votes[owner]++
-		}
-	}
-	s := New(nodes, nil)
-	t.Cleanup(func() { _ = s.Close() })
-	for owner, n := range votes {
-		if n < s.need {
-			t.Errorf("%s has %d votes, want a majority: the example proves nothing", owner, n)
-		}
-	}
-	for limit, says := range map[int]string{2: "3 for a Limit of 2 on 3 nodes", driver.Shared: "different tokens"} {
-		req := request("d")
-		req.Limit = limit
-		if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), says) {
-			t.Errorf("Acquire with Limit %d: %v, want ErrUnsupported and %q", limit, err, says)
-		}
-	}
-}
-
-// Two majorities share a node, and no smaller number would do.
-func TestMajority(t *testing.T) {
-	var nodes []driver.Store
-	for n := 1; n <= 7; n++ {
-		nodes = append(nodes, memstore.New())
-		if need := New(nodes, nil).need; 2*need <= n || 2*(need-1) > n {
-			t.Errorf("%d of %d nodes are taken for a majority", need, n)
-		}
-	}
-}
 
 // Two hosts that share 3 of 4 nodes exclude each other, since a majority of 4 is
 // 3; two that share 2 of 3 do not.
@@ -114,19 +36,6 @@ func TestReach(t *testing.T) {
 		if got := combinedScope(nodes, len(nodes)/2+1); got != c.want {
 			t.Errorf("nodes of %v reach %v, want %v", c.nodes, got, c.want)
 		}
-	}
-}
-
-func TestNewWithoutStores(t *testing.T) {
-	for what, nodes := range map[string][]driver.Store{"none": nil, "nil": {memstore.New(), nil}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("New of %s did not panic", what)
-				}
-			}()
-			New(nodes, nil)
-		}()
 	}
 }
 
@@ -222,28 +131,6 @@ func TestLookupAndList(t *testing.T) {
 			if !errors.As(err, &votes) {
 				t.Errorf("a list without a majority: %+v, %v", rec, err)
 			}
-		}
-	})
-}
-
-// A hung node does not keep a list back for long.
-func TestListWithAHungNode(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		s := c.client(t)
-		grant(t, s, request("mine"))
-		synctest.Wait()
-		c[2].set(c[2].hang)
-		n := 0
-		d := took(func() {
-			for _, err := range s.List(t.Context(), "") {
-				if err != nil {
-					t.Error(err)
-				}
-				n++
-			}
-		})
-		if n != 1 || d > DefaultTimeout {
-			t.Errorf("%d entries in %v", n, d)
 		}
 	})
 }

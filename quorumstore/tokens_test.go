@@ -1,7 +1,6 @@
 package quorumstore
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,33 +45,6 @@ func pairOfNodes(n int) (first, second int) {
 		}
 	}
 	return first, second
-}
-
-// A node that grants fewer tokens lowers their number if it is in the majority.
-func TestFewestTokensCount(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		nodes := stores(c.connect())
-		nodes[1] = atMost{nodes[1], 7}
-		s := New(nodes, &Options{CloseStores: true})
-		t.Cleanup(func() { s.Close() })
-		nodes[0].(*conn).Set(faultstore.Acquire, faultstore.Refuse)
-		req := request("one")
-		req.Tokens = driver.MaxTokens
-		if res := acquire(t, s, req); res.Tokens != 7 {
-			t.Errorf("%+v, want 7 tokens", res)
-		}
-	})
-}
-
-// atMost is a node that grants few tokens.
-type atMost struct {
-	driver.Store
-	tokens int
-}
-
-func (s atMost) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	req.Tokens = min(req.Tokens, s.tokens)
-	return s.Store.Acquire(ctx, req)
 }
 
 // A hold is renewed under its own token alone. The part of a node that has granted another token

@@ -116,22 +116,3 @@ func TestWrongAddresses(t *testing.T) {
 		}
 	})
 }
-
-// A node that got no request, since an earlier release is in doubt there, does not
-// count as one that refused: a majority may answer soon.
-func TestNodeInDoubtIsNoRefusal(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		store, req := c.client(t), request("mine")
-		c[0].set(stuck(refuse(errors.New("reset"))))
-		grant(t, store, req)
-		giveBack(t, store, req)
-		time.Sleep(3 * (there + back)) // for the answer of node 1
-		c[0].set(nil)
-		c[1].set(refuse(faultstore.ErrRefused))
-		_, err := store.Acquire(t.Context(), req)
-		var votes *Error
-		if !errors.As(err, &votes) || driver.IsNotApplied(err) || !errors.Is(votes.Votes[0].Err, errInDoubt) {
-			t.Errorf("%v, want no majority, of which node 1 is in doubt, and not ErrNotApplied", err)
-		}
-	})
-}

@@ -3,7 +3,6 @@ package quorumstore_test
 import (
 	"context"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 
@@ -34,29 +33,6 @@ func init() {
 	})
 }
 
-func TestURLOpensEveryNode(t *testing.T) {
-	client, err := holdfast.Open(context.Background(), quorumstore.URL("counted://a", "counted://b?x=1&y=2", "counted://c"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(opened) != 3 {
-		t.Errorf("%d stores are open, want 3", len(opened))
-	}
-	lock, err := client.TryAcquire(context.Background(), "name", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lock.Release(); err != nil {
-		t.Error(err)
-	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
-	if len(opened) != 0 {
-		t.Errorf("%d stores are open after Close, want none", len(opened))
-	}
-}
-
 func TestURLThatIsWrong(t *testing.T) {
 	for _, tt := range []struct{ name, url, want string }{
 		{"no node", "quorum:", "one node at least"},
@@ -78,16 +54,5 @@ func TestURLThatIsWrong(t *testing.T) {
 				t.Errorf("%d stores are left open", len(opened))
 			}
 		})
-	}
-}
-
-func TestURLRoundTrip(t *testing.T) {
-	nodes := []string{"redis://:p%40ss@host:6379/1?prefix=a%26b", "file:/tmp/a b"}
-	u, err := url.Parse(quorumstore.URL(nodes...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := u.Query()["node"]; !slices.Equal(got, nodes) {
-		t.Errorf("nodes %q, want %q", got, nodes)
 	}
 }

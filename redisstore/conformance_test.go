@@ -120,13 +120,6 @@ func dialled(opts *Options, client func(*faultyDialer) redis.UniversalClient) dr
 	}
 }
 
-func clusterClient(t *testing.T, cluster *servers.RedisCluster) *redis.ClusterClient {
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
-	t.Cleanup(func() { _ = client.Close() })
-	connect(t, client)
-	return client
-}
-
 // connect has the client find its servers before any fault.
 func connect(tb testing.TB, client redis.UniversalClient) {
 	tb.Helper()

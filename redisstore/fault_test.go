@@ -3,10 +3,8 @@
 package redisstore_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
-	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/redisstore"
 )
 
@@ -108,87 +105,4 @@ func cutOff(t *testing.T, server *servers.Redis, other *holdfast.Client, name st
 	}
 	at := time.UnixMicro(next.Token()) // The token is the server's clock, which is ours as well.
 	return at.Sub(lock.Deadline()), next.Release()
-}
-
-// A waiter gets a lock that was freed by a foreign DEL.
-func TestForeignDel(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	locks := connect(t, server.Addr, nil)
-	var total time.Duration
-	const rounds = 20
-	for range rounds {
-		server.Do("SET", "lock:name", "a stranger", "PX", "3600000")
-		taken := make(chan time.Time, 1)
-		go func() {
-			lock, err := locks.Acquire(t.Context(), "name", nil)
-			if err != nil {
-				t.Error(err)
-			} else {
-				taken <- time.Now()
-				_ = lock.Release() // The next round shows.
-			}
-			close(taken)
-		}()
-		awaitPlace(t, server, "lock:", "name")
-		freed := time.Now()
-		server.Do("DEL", "lock:name")
-		total += (<-taken).Sub(freed)
-		<-taken
-	}
-	t.Logf("a waiter has a lock %v after a foreign DEL, on average", total/rounds)
-}
-
-func TestOpen(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	locks, err := holdfast.Open(t.Context(), "redis://"+server.Addr+"/3?prefix=my:&min_replicas=0&restart_guard=0s", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, err := locks.Acquire(t.Context(), "name", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := server.Do("INFO", "keyspace"); !strings.Contains(got, "db3:keys=2") {
-		t.Errorf("the keys of database 3: %s", got)
-	}
-	if err := errors.Join(lock.Release(), locks.Close()); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestURLs(t *testing.T) {
-	t.Parallel()
-	for text, good := range map[string]bool{
-		"redis://":                                 false,
-		"redis://:6379":                            false,
-		"redis+cluster://:6379":                    false,
-		"redis://user:SecretWord@host:1234/7":      true,
-		"redis://[::1]:7000":                       true,
-		"rediss://host?server_name=other":          true,
-		"redis://host?prefix=":                     true,
-		"redis+sentinel://a:1/main/2?nodes=b:2,c":  true,
-		"redis+cluster://a:1?nodes=b:2,c&tls=true": true,
-		"redis://host?prefx=SecretWord":            false,
-		"redis://host?restart_guard=SecretWord":    false,
-		"redis://host?min_replicas=-1":             false,
-		"redis://host?tls=true":                    false,
-		"redis://host/SecretWord":                  false,
-		"redis://host/1/2":                         false,
-		"redis://host#SecretWord":                  false,
-		"redis:SecretWord":                         false,
-		"redis+sentinel://a:1":                     false,
-		"redis+cluster://a:1/1":                    false,
-		"redis+cluster://a:1?restart_guard=1m":     false,
-		"rediss://host?ca_file=/no/such/file":      false,
-	} {
-		storecheck.Opens(t, text, good)
-	}
-}
-
-// awaitPlace returns when the queue of a lock has a place.
-func awaitPlace(t *testing.T, server *servers.Redis, prefix, name string) {
-	t.Helper()
-	eventually(t, "place", func() bool { return server.Do("EXISTS", prefix+"\x1fqueue\x1f"+prefix+name) == "1" })
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -117,54 +116,6 @@ func count(t *testing.T, locks *holdfast.Client, path string, rounds int) error 
 		}
 	}
 	return nil
-}
-
-// A waiter gets a lock soon after a client of another language has released it, which notifies
-// nobody.
-func TestForeignReleaseWakes(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	locks := connectBeside(t, server)
-	for _, name := range foreigners {
-		other := startForeigner(t, name, server)
-		var total, longest time.Duration
-		times := rounds(t, 10)
-		for range times {
-			other.must("held", "take", name)
-			taken := acquireSoon(t, locks, name)
-			awaitPlace(t, server, "mutex:", name)
-			asked := time.Now()
-			other.must("free", "free")
-			select {
-			case at := <-taken:
-				total, longest = total+at.Sub(asked), max(longest, at.Sub(asked))
-			case <-time.After(bound):
-				t.Fatalf("%s has released the lock, and %v later the waiter does not have it", name, bound)
-			}
-			<-taken
-		}
-		t.Logf("%s is asked to release its lock, and the waiter has it %v later on average, at most %v",
-			name, (total / time.Duration(times)).Round(time.Microsecond), longest.Round(time.Microsecond))
-	}
-}
-
-// acquireSoon acquires and releases a lock. The channel gets the time at which
-// it had the lock, and is closed when it has let go.
-func acquireSoon(t *testing.T, locks *holdfast.Client, name string) <-chan time.Time {
-	taken := make(chan time.Time, 1)
-	go func() {
-		defer close(taken)
-		lock, err := locks.Acquire(t.Context(), name, nil)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		taken <- time.Now()
-		if err := lock.Release(); err != nil {
-			t.Error(err)
-		}
-	}()
-	return taken
 }
 
 // rounds is how often a proof is repeated: so many times by default, and as

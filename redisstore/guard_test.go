@@ -66,25 +66,6 @@ func TestGuardAfterRestart(t *testing.T) {
 	abstains(t, s, time.Now(), guard)
 }
 
-// A server that has kept its data abstains as well, but holds go on.
-func TestGuardWithData(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
-	s := open(t, server.Addr, &Options{RestartGuard: guard})
-	abstains(t, s, time.Now(), guard)
-	held := grant(t, s, "held", time.Minute)
-	server.Restart()
-	began := time.Now()
-	eventually(t, "renewal", func() bool {
-		outcomes, _ := s.Renew(t.Context(), []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: held.TTL}})
-		return len(outcomes) == 1 && outcomes[0] == driver.Renewed
-	})
-	if res, err := s.Acquire(t.Context(), request("held", time.Minute)); err != nil || res.Granted {
-		t.Errorf("Acquire of a held lock meanwhile: %+v, %v, want it refused", res, err)
-	}
-	abstains(t, s, began, guard)
-}
-
 func TestGuardAfterPromotion(t *testing.T) {
 	t.Parallel()
 	master, replica := servers.StartRedis(t), servers.StartRedis(t)
@@ -152,45 +133,6 @@ func TestNoGuard(t *testing.T) {
 		res, _ := s.Acquire(t.Context(), request("name", time.Minute))
 		return res.Granted
 	})
-}
-
-func TestMinReplicas(t *testing.T) {
-	t.Parallel()
-	master, replica := servers.StartRedis(t), servers.StartRedis(t)
-	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
-	fails(t, s, driver.ErrNotApplied, "0 replicas are connected, want 1", "Acquire")
-	if got := master.Do("EXISTS", "lock:name"); got != "0" {
-		t.Error("an acquisition that was not confirmed has left its lock")
-	}
-
-	host, port, _ := strings.Cut(master.Addr, ":")
-	replica.Do("REPLICAOF", host, port)
-	req := request("name", time.Minute)
-	eventually(t, "confirmed acquisition", func() bool {
-		res, err := s.Acquire(t.Context(), req)
-		return err == nil && res.Granted
-	})
-	if got := replica.Do("GET", "lock:name"); !strings.HasPrefix(got, req.Owner+"\n") {
-		t.Error("the replica does not have what it confirmed")
-	}
-	eventually(t, "confirmed renewal", func() bool {
-		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
-		return err == nil && outcomes[0] == driver.Renewed
-	})
-
-	replica.Pause()
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: 2 * time.Hour}})
-	if err == nil || outcomes[0] != driver.RenewUnknown {
-		t.Errorf("a renewal that no replica has: %v, %v, want it unknown", outcomes, err)
-	}
-	res, err := s.Acquire(t.Context(), request("name", time.Minute))
-	if err != nil || res.Granted {
-		t.Errorf("Acquire of a held lock: %+v, %v, want it refused", res, err)
-	}
-	if !release(t, s, req) {
-		t.Error("a Release needs no replica")
-	}
-	replica.Resume()
 }
 
 // A replica confirms what is there, also where an acquisition or renewal has nothing

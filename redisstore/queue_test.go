@@ -4,7 +4,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
@@ -50,32 +48,6 @@ func TestOrderInABatch(t *testing.T) {
 		}
 		if left := keys(server); len(left) != 1 {
 			t.Errorf("the keys %q are left", left)
-		}
-	}
-}
-
-// The calls on a lock are always in one queue, and locks are in all queues.
-func TestQueueOfALock(t *testing.T) {
-	for n, client := range map[int]redis.UniversalClient{ // Nothing is dialed.
-		singleQueues:  redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}),
-		clusterQueues: redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}),
-	} {
-		defer client.Close()
-		s := New(client, nil)
-		defer s.Close()
-		seen := map[any]bool{}
-		for i := range 200 {
-			key := s.lockKey(fmt.Sprint(i))
-			first := s.queueOf(key)
-			for range 10 {
-				if s.queueOf(key) != first {
-					t.Fatalf("the lock %q changes its queue", key)
-				}
-			}
-			seen[first] = true
-		}
-		if len(seen) != n {
-			t.Errorf("200 locks are in %d queues, want %d", len(seen), n)
 		}
 	}
 }
@@ -169,28 +141,6 @@ func acquireWithin(t *testing.T, s *Store, req driver.AcquireRequest, timeout ti
 	return s.Acquire(ctx, req)
 }
 
-// The client library would send a release again whose answer was lost, and report
-// that nothing was held; that is for package holdfast to do, which knows of the
-// first.
-func TestClientDoesNotSendAgain(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	for _, alone := range []bool{true, false} {
-		d := &faultyDialer{}
-		client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: d.dial, ContextTimeoutEnabled: alone})
-		s := New(client, nil)
-		release(t, s, grant(t, s, "name", time.Minute)) // The scripts are known.
-		req := grant(t, s, "name", time.Minute)
-		d.arm(drivertest.ReplyLost)
-		ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-		if err == nil || driver.IsNotApplied(err) {
-			t.Errorf("a Release whose answer was lost (carried by its caller: %v): %v, %v, want an error that leaves it open", alone, ours, err)
-		}
-		_ = s.Close() // Nothing is under way.
-		_ = client.Close()
-	}
-}
-
 // Every method returns by the deadline of its context, or after requestBound, whatever the server
 // does; List and ServerVersion, which have no queue, if the client obeys deadlines.
 func TestSilentServer(t *testing.T) {
@@ -251,32 +201,5 @@ func TestSilentServer(t *testing.T) {
 		}
 		_ = s.Close() // The requests fail with the client.
 		_ = client.Close()
-	}
-}
-
-// A call that is canceled before it is sent is not sent, and says so.
-func TestCanceledCallIsNotSent(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	proxy := faultproxy.Start(t, server.Addr)
-	s := open(t, proxy.Addr(), nil)
-	release(t, s, grant(t, s, "name", time.Minute)) // The connection is there.
-	proxy.Hold(faultproxy.Down)
-	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { first <- calls(s, "first")["Acquire"](t.Context()) }()
-	eventually(t, "grant", func() bool { return server.Do("EXISTS", "lock:first") == "1" })
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	go func() { second <- calls(s, "second")["Acquire"](ctx) }()
-	if err := <-second; !driver.IsNotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an Acquire behind one that hangs: %v", err)
-	}
-	proxy.Pass(faultproxy.Down)
-	if err := <-first; err != nil {
-		t.Errorf("the first Acquire: %v", err)
-	}
-	release(t, s, grant(t, s, "name", time.Minute)) // All before it has been sent.
-	if server.Do("EXISTS", "lock:second") != "0" {
-		t.Error("a call that was given up before it was sent has taken effect")
 	}
 }

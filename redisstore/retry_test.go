@@ -131,25 +131,3 @@ func TestServersThatServeLater(t *testing.T) {
 		isLater(t, s, "CLUSTERDOWN", scriptVerbs...)
 	})
 }
-
-// While a Sentinel's client reaches a master that has become a replica, there will be
-// another one.
-func TestDemotedMaster(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	server.Do("REPLICAOF", "127.0.0.1", "1")
-	_, err := s.Acquire(t.Context(), request("name", time.Minute))
-	if later := (*driver.RetryError)(nil); errors.As(err, &later) || !driver.IsNotApplied(err) {
-		t.Errorf("a client of one server is told to wait: %v", err)
-	}
-	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{"127.0.0.1:1"}})
-	defer sentinel.Close()
-	of := New(sentinel, nil)
-	defer of.Close()
-	if err := of.explainReply(errors.New("READONLY You can't write against a read only replica.")); !strings.Contains(err.Error(), "another master") {
-		t.Errorf("a client of Sentinels: %v", err)
-	} else if later := (*driver.RetryError)(nil); !errors.As(err, &later) {
-		t.Errorf("a client of Sentinels: %v, want a RetryError", err)
-	}
-}

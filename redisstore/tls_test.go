@@ -3,15 +3,12 @@
 package redisstore
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -21,8 +18,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
@@ -123,31 +118,6 @@ func TestTLS(t *testing.T) {
 				verbs = verbs[:1] // Each takes as long as it may.
 			}
 			fails(t, openFromURL(t, text), target, says, verbs...)
-		})
-	}
-}
-
-// A client of the caller's own that does not trust the server has sent nothing.
-func TestTLSOfAForeignClient(t *testing.T) {
-	t.Parallel()
-	addr, _ := startTLS(t)
-	// Without its own attempts, of which each verb would make 20 until its deadline.
-	client := redis.NewClient(&redis.Options{Addr: addr, DialerRetries: 1, MaxRetries: -1, TLSConfig: &tls.Config{ServerName: "redis.test"}})
-	defer client.Close()
-	s := New(client, nil)
-	defer s.Close()
-	for _, verb := range allVerbs {
-		eventually(t, "handshake in time", func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), bound)
-			defer cancel()
-			err := calls(s, "name")[verb](ctx)
-			if errors.Is(err, context.DeadlineExceeded) {
-				return false // The machine is busy, and the attempt to connect went on.
-			}
-			if !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "unknown authority") {
-				t.Errorf("%s: %v", verb, err)
-			}
-			return true
 		})
 	}
 }

@@ -85,22 +85,3 @@ func TestForeignHolder(t *testing.T) {
 	server.Do("DEL", "lock:name")
 	grant(t, s, "name", time.Minute)
 }
-
-func TestShortestTTL(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	for _, ttl := range []time.Duration{-time.Second, 0, 1, time.Microsecond, time.Millisecond + 1} {
-		res, err := s.Acquire(t.Context(), request("name", ttl))
-		if err != nil {
-			t.Errorf("Acquire with a TTL of %v: %v", ttl, err)
-		}
-		eventually(t, "end of a hold with a TTL of "+ttl.String(), func() bool { return server.Do("EXISTS", "lock:name") == "0" })
-		if !res.Granted {
-			t.Errorf("Acquire with a TTL of %v was refused", ttl)
-		}
-	}
-	if got := ceilMillis(time.Millisecond + 1); got != 2 {
-		t.Errorf("a TTL is rounded to %d ms, want it rounded up to 2", got)
-	}
-}

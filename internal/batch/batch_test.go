@@ -126,45 +126,6 @@ func TestCallsGather(t *testing.T) {
 	}
 }
 
-// A batch has no more calls than Max, unless they are of one caller, and the others follow.
-func TestBatchSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		s.Max = 2
-		for _, calls := range [][]string{{"a"}, {"b"}, {"c", "d"}, {"e"}, {"f"}, {"g", "h", "i"}, {"j"}} {
-			s.do(t.Context(), calls...)
-		}
-		want := []string{"[a]", "[b]", "[c d]", "[e f]", "[g h i]", "[j]"}
-		for i := range want {
-			s.expectBatches(t, "in turn", want[:i+1]...)
-			s.finish(i)
-		}
-		s.expectIdle(t)
-	})
-}
-
-// Callers that are woken together call again together: theirs is one batch, not one for each. On
-// one processor the order of goroutines is certain.
-func TestCallersCallAgainTogether(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	const callers, rounds = 16, 50
-	batches := 0 // One is sent at a time.
-	q := &Queue[int]{Max: 1000, Bound: bound, MinInline: minInline}
-	q.Send = func(context.Context, time.Time, []int) { batches++; runtime.Gosched() }
-	var group sync.WaitGroup
-	for range callers {
-		group.Go(func() {
-			for range rounds {
-				_ = q.Do(context.Background(), 1)
-			}
-		})
-	}
-	group.Wait()
-	if batches > 3*rounds/2 { // 2*rounds if the queue is idle before they have run
-		t.Errorf("%d callers with %d calls each took %d batches", callers, rounds, batches)
-	}
-}
-
 // A batch without a reply holds up the others until Bound. When it ends at last, the queue keeps
 // the leader that has replaced its own.
 func TestStuckLeaderIsReplaced(t *testing.T) {
@@ -196,28 +157,6 @@ func TestStuckLeaderIsReplaced(t *testing.T) {
 			s.expectIdle(t)
 		})
 	}
-}
-
-// A batch holds up the next one until StuckAfter, and may itself take until Bound.
-func TestStuckAfter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		s.StuckAfter = 50 * time.Millisecond
-		stuck := s.do(t.Context(), "stuck")
-		later := s.do(t.Context(), "b")
-		time.Sleep(49 * time.Millisecond)
-		synctest.Wait()
-		s.expectBatches(t, "before StuckAfter", "[stuck]")
-		time.Sleep(time.Millisecond)
-		synctest.Wait()
-		s.expectBatches(t, "at StuckAfter", "[stuck]", "[b]")
-		time.Sleep(bound / 2)
-		s.finish(0)
-		expect(t, "the stuck call", stuck, nil)
-		s.finish(1)
-		expect(t, "the call behind", later, nil)
-		s.expectIdle(t)
-	})
 }
 
 // newNamedServer returns a server of a queue that sends the next batch beside a slow one. The name
@@ -289,112 +228,6 @@ func TestSlowBatchHoldsUpItsNames(t *testing.T) {
 	}
 }
 
-// A batch that does not end holds up its names until Bound. A call behind it that is given up
-// before is not sent.
-func TestCallsBehindASlowBatchAtItsBound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newNamedServer()
-		s.MinInline = 0 // Send exceeds its deadline.
-		long, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		s.do(long, "a.1")
-		short, cancel := context.WithTimeout(t.Context(), bound-1)
-		defer cancel()
-		given, second := s.do(short, "a.2"), s.do(long, "a.3")
-		time.Sleep(time.Second)
-		synctest.Wait()
-		s.do(long, "b.1") // hangs, too
-		third := s.do(long, "b.2")
-		time.Sleep(bound - time.Second - 1)
-		synctest.Wait()
-		expect(t, "a call that is given up behind a slow batch", given, ErrNotSent)
-		s.expectBatches(t, "before the bound", "[a.1]", "[b.1]")
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		s.expectBatches(t, "at the bound", "[a.1]", "[b.1]", "[a.3]")
-		s.finish(2)
-		expect(t, "the call behind", second, nil)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		s.expectBatches(t, "at the bound of the other one", "[a.1]", "[b.1]", "[a.3]", "[b.2]")
-		s.finish(3)
-		expect(t, "the call behind the other one", third, nil)
-		s.finish(0)
-		s.finish(1)
-		s.expectIdle(t)
-	})
-}
-
-// Calls that come back from behind a slow batch do not wait longer than others for the batch in
-// flight then, should that be slow as well.
-func TestSlowBatchesInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newNamedServer()
-		s.do(t.Context(), "a.1")
-		behind := s.do(t.Context(), "a.2")
-		time.Sleep(time.Second)
-		synctest.Wait()
-		s.do(t.Context(), "b.1")
-		time.Sleep(100 * time.Millisecond)
-		s.finish(0)
-		s.expectBatches(t, "after the slow one", "[a.1]", "[b.1]")
-		time.Sleep(150 * time.Millisecond)
-		synctest.Wait()
-		s.expectBatches(t, "when the other is slow", "[a.1]", "[b.1]", "[a.2]")
-		s.finish(2)
-		expect(t, "the call that was behind", behind, nil)
-		s.finish(1)
-		s.expectIdle(t)
-	})
-}
-
-// The next batch goes beside slow ones as soon as the last of them is slow, though others wait for
-// the bound of the first. A call without a name waits for no other.
-func TestBatchBesideTwoSlowOnes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newNamedServer()
-		var results []<-chan error
-		for _, calls := range [][]string{{"a.1"}, {"a.2"}, {".1", ".2"}} {
-			results = append(results, s.do(t.Context(), calls...))
-		}
-		time.Sleep(250 * time.Millisecond)
-		synctest.Wait()
-		results = append(results, s.do(t.Context(), ".3"))
-		s.expectBatches(t, "when the first is slow", "[a.1]", "[.1 .2]")
-		time.Sleep(250 * time.Millisecond)
-		synctest.Wait()
-		s.expectBatches(t, "when the second is slow", "[a.1]", "[.1 .2]", "[.3]")
-		for i := range 4 {
-			s.finish(i)
-		}
-		for _, result := range results {
-			expect(t, "a call", result, nil)
-		}
-		s.expectIdle(t)
-	})
-}
-
-// A leader with less time than the callers behind it does not end their batch at its deadline.
-func TestShortDeadlineOfALeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		s.do(t.Context(), "first")
-		short, cancel := context.WithTimeout(t.Context(), minInline+time.Millisecond)
-		defer cancel()
-		leader, behind := s.do(short, "leader"), s.do(t.Context(), "behind")
-		s.finish(0)
-		if len(s.deadlines) != 2 || s.deadlines[1] != bound {
-			t.Errorf("the batches may take %v", s.deadlines)
-		}
-		time.Sleep(minInline + time.Millisecond)
-		synctest.Wait()
-		expect(t, "the leader at its deadline", leader, ErrNoReply)
-		s.finish(1)
-		expect(t, "the call behind", behind, nil)
-		s.expectIdle(t)
-	})
-}
-
 // endingContext is a context that ends after a number of calls of Err.
 type endingContext struct {
 	context.Context
@@ -447,53 +280,6 @@ func TestContextOfTheLeaderEnds(t *testing.T) {
 	}
 }
 
-// A call that comes when the leader has been stuck for long is sent at once, and the one after it
-// waits for that one's own bound.
-func TestCallAfterAStuckLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		s.do(t.Context(), "stuck")
-		time.Sleep(10 * bound)
-		second := s.do(t.Context(), "b")
-		s.expectBatches(t, "long after the bound", "[stuck]", "[b]")
-		s.do(t.Context(), "c")
-		time.Sleep(bound - time.Millisecond)
-		synctest.Wait()
-		s.expectBatches(t, "within the bound of the second", "[stuck]", "[b]")
-		s.finish(1)
-		expect(t, "the second call", second, nil)
-		s.expectBatches(t, "after the second", "[stuck]", "[b]", "[c]")
-		s.finish(2)
-		s.finish(0)
-		s.expectIdle(t)
-	})
-}
-
-// A queue that is busy for long is not stuck while each batch is in time.
-func TestBusyIsNotStuck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		s.Max = 1
-		long, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		for _, call := range []string{"a", "b", "c", "d"} {
-			s.do(long, call)
-		}
-		for i := range 3 {
-			time.Sleep(bound - time.Millisecond)
-			s.finish(i)
-		}
-		s.expectBatches(t, "just within the bound of each", "[a]", "[b]", "[c]", "[d]")
-		time.Sleep(bound - time.Millisecond)
-		e := s.do(long, "e")
-		s.expectBatches(t, "within the bound of the last", "[a]", "[b]", "[c]", "[d]")
-		s.finish(3)
-		s.finish(4)
-		expect(t, "the last call", e, nil)
-		s.expectIdle(t)
-	})
-}
-
 // A batch has until Bound, or until the deadline of a caller that runs Send itself.
 func TestDeadlineOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -524,29 +310,6 @@ func TestDeadlineOfABatch(t *testing.T) {
 			s.finish(0)
 			expect(t, "a call", result, nil)
 			s.expectIdle(t)
-		}
-	})
-}
-
-// Send has the values of a lone caller's context, and none for a batch of several.
-func TestValues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		type key struct{}
-		var got []any
-		q := &Queue[int]{Max: 10, Bound: bound, MinInline: minInline}
-		q.Send = func(ctx context.Context, _ time.Time, _ []int) {
-			got = append(got, ctx.Value(key{}))
-			time.Sleep(time.Millisecond)
-		}
-		ctx := context.WithValue(t.Context(), key{}, "value")
-		for range 3 {
-			go func() { _ = q.Do(ctx, 1) }()
-			synctest.Wait()
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if !slices.Equal(got, []any{"value", nil}) {
-			t.Errorf("the values are %v", got)
 		}
 	})
 }
@@ -656,56 +419,6 @@ func TestGivenUpCallsAreNotSent(t *testing.T) {
 	})
 }
 
-// A process that was stopped sends no call whose deadline passed meanwhile, though the timers of
-// its callers have not been seen to fire.
-func TestOverdueCallsAreNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := &Queue[string]{Max: 10, Bound: bound, MinInline: minInline}
-		now := time.Now()
-		for _, left := range []time.Duration{time.Second, -1, 0, time.Minute} {
-			q.waiting = append(q.waiting, &waiter[string]{
-				ctx: t.Context(), deadline: now.Add(left), wake: make(chan signal, 2),
-			})
-		}
-		all := slices.Clone(q.waiting)
-		batch := q.take(now)
-		if len(batch) != 2 || batch[0] != all[0] || batch[1] != all[3] || len(q.waiting) != 0 {
-			t.Errorf("the batch has %d calls, and %d wait", len(batch), len(q.waiting))
-		}
-		for _, w := range all[1:3] {
-			if len(w.wake) != 1 || !errors.Is(w.err, ErrNotSent) {
-				t.Errorf("an overdue call ended with %v", w.err)
-			}
-		}
-	})
-}
-
-// A leader whose time is up before it learns that it is the leader is followed by another one; a
-// caller whose reply comes at its deadline has that.
-func TestSignalsAtTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := &Queue[string]{Max: 10, Bound: bound, MinInline: minInline}
-		now := time.Now()
-		newWaiter := func(left time.Duration) *waiter[string] {
-			return &waiter[string]{ctx: t.Context(), deadline: now.Add(left), wake: make(chan signal, 2)}
-		}
-		late, next, sent := newWaiter(0), newWaiter(time.Second), newWaiter(0)
-		q.waiting = []*waiter[string]{late, next}
-		q.nameLeader()
-		err := q.leave(late)
-		if !errors.Is(err, ErrNotSent) || len(next.wake) != 1 || q.waiting[0] != next {
-			t.Errorf("the leader ends with %v, and the next one has %d signals", err, len(next.wake))
-		}
-		if err := q.leave(sent); !errors.Is(err, ErrNoReply) {
-			t.Errorf("a call without a reply at its deadline: %v", err)
-		}
-		sent.wake <- done
-		if err := q.leave(sent); err != nil {
-			t.Errorf("a call with a reply at its deadline: %v", err)
-		}
-	})
-}
-
 // If Send panics, or ends its goroutine, its own caller has that, and the others an error.
 func TestPanic(t *testing.T) {
 	for what, end := range map[string]func(){
@@ -775,89 +488,6 @@ func TestSolo(t *testing.T) {
 		s.finish(8)
 		for _, result := range results[4:] {
 			expect(t, "a call", result, nil)
-		}
-		s.expectIdle(t)
-	})
-}
-
-// Callers that come while those of a small batch run are one batch again, if they are many.
-func TestBurstBehindASmallBatch(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	const burst = 100
-	var inFlight, most atomic.Int32
-	q := &Queue[string]{Max: 2 * burst, Bound: bound, MinInline: minInline, Solo: 4}
-	release := map[string]chan struct{}{"solo": make(chan struct{}), "first": make(chan struct{}), "pair": make(chan struct{})}
-	q.Send = func(_ context.Context, _ time.Time, calls []string) {
-		if n := inFlight.Add(1); n > most.Load() {
-			most.Store(n) // on one processor
-		}
-		if wait := release[calls[0]]; wait != nil {
-			<-wait
-		} else {
-			runtime.Gosched()
-		}
-		inFlight.Add(-1)
-	}
-	var group sync.WaitGroup
-	do := func(call string, then func()) {
-		group.Go(func() {
-			if err := q.Do(context.Background(), call); err != nil {
-				t.Error(err)
-			}
-			then()
-		})
-	}
-	until := func(sent int32, waiting int) {
-		for inFlight.Load() != sent || q.Waiting() != waiting {
-			runtime.Gosched()
-		}
-	}
-	nothing := func() {}
-	for range 4 {
-		do("solo", nothing)
-	}
-	until(4, 0)
-	do("first", nothing) // a batch of one
-	until(5, 0)
-	do("pair", nothing)
-	until(5, 1)
-	do("pair", func() {
-		for range burst {
-			do("burst", nothing)
-		}
-	})
-	until(5, 2)
-	close(release["solo"])
-	until(1, 2)
-	most.Store(0)
-	close(release["first"])
-	until(1, 0)
-	close(release["pair"])
-	group.Wait()
-	if n := most.Load(); n > 5 {
-		t.Errorf("%d requests at a time, and at most 4 callers may send their own beside a batch", n)
-	}
-}
-
-// SendSolo sends the calls of callers on their own, and Send all others, single ones too.
-func TestSendSolo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		var solo []string
-		s.Solo = 1
-		s.SendSolo = func(_ context.Context, _ time.Time, calls []string) {
-			solo = append(solo, calls...)
-			time.Sleep(time.Second)
-		}
-		alone, batched := s.do(t.Context(), "a"), s.do(t.Context(), "b")
-		s.expectBatches(t, "two at once", "[b]")
-		s.finish(0)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		expect(t, "the call on its own", alone, nil)
-		expect(t, "the other call", batched, nil)
-		if !slices.Equal(solo, []string{"a"}) {
-			t.Errorf("on their own go %q, want a", solo)
 		}
 		s.expectIdle(t)
 	})
