@@ -360,7 +360,7 @@ func (a *acquireOp) joinLease(l *lease) (*Lock, error) {
 	}
 	h := &handle{}
 	h.lease, h.lock.handle, h.valuesCtx = l, h, a.ctx
-	h.next, l.handles.prev, l.handles = l.handles, h, h
+	l.handles = append(l.handles, h)
 	l.openHandles++
 	return h.newLock(), nil
 }

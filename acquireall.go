@@ -245,47 +245,6 @@ func (s *LockSet) Err() error {
 // with Err's value as its context.Cause; see [Lock.Context].
 func (s *LockSet) Context() context.Context { return s.makeContext(s.Err()) }
 
-// Extend makes all locks last at least until d from now, with one request for each 1024 of them;
-// see [Lock.Extend]. If it fails, some may have been extended and others not.
-func (s *LockSet) Extend(ctx context.Context, d time.Duration) error {
-	if err := s.c.extendHeld(ctx, d, s, s.locks...); err != nil {
-		return opErrorAll("extend", s.Names(), err)
-	}
-	return nil
-}
-
-// extendHeld is Extend of the locks of held, a Lock or a LockSet.
-func (c *Client) extendHeld(ctx context.Context, d time.Duration, held heldLock, locks ...*Lock) error {
-	if err := checkTTL(d); err != nil {
-		return err
-	}
-	if ctx == nil {
-		return errNoContext
-	}
-	if err := held.Err(); err != nil {
-		return err
-	}
-	if err := c.beginCall(); err != nil {
-		return err
-	}
-	defer c.activeCalls.Done()
-	return c.extendAll(ctx, locks, d)
-}
-
-// extendAll extends locks, with one request for each batchSize of them.
-func (c *Client) extendAll(ctx context.Context, locks []*Lock, d time.Duration) error {
-	leases := make([]*lease, len(locks))
-	for i, l := range locks {
-		leases[i] = l.lease
-	}
-	for batch := range slices.Chunk(leases, batchSize) {
-		if err := c.extendLeases(ctx, d, batch...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Release releases all locks, concurrently. The LockSet's context ends before the first of them
 // is free. See [Lock.Release]: the error contains each lock that had been lost before, or has an
 // unconfirmed release; the others are released in any case. Further calls do nothing and
@@ -295,16 +254,7 @@ func (s *LockSet) Release() error {
 		s.endContext(ErrReleased)
 		errs := make([]error, len(s.locks))
 		s.c.forEachLock(len(errs), func(i int) { errs[i] = s.locks[i].Release() })
-		s.releaseErr = joinAllErrors(errs)
+		s.releaseErr = errors.Join(errs...)
 	})
 	return s.releaseErr
-}
-
-// joinAllErrors is errors.Join, but leaves a single error as it is.
-func joinAllErrors(errs []error) error {
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if len(errs) == 1 {
-		return errs[0]
-	}
-	return errors.Join(errs...)
 }

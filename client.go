@@ -224,7 +224,7 @@ func (c *Client) Locks() []*Lock {
 			continue
 		}
 		c.mu.Lock()
-		handles := l.appendHandles(nil)
+		handles := slices.Clone(l.handles)
 		c.mu.Unlock()
 		for _, h := range handles {
 			if h.lockReturned.Load() && h.contextErr() == nil {

@@ -72,35 +72,6 @@ type Event struct {
 	Err error
 }
 
-// String returns the event on one line, for logs and tests: its kind and the fields that are set.
-func (e Event) String() string {
-	text := e.Kind.String()
-	if e.Op != "" {
-		text += " " + e.Op
-	}
-	if e.Name != "" {
-		text += fmt.Sprintf(" %q", e.Name)
-	}
-	if e.Token > 0 {
-		text += fmt.Sprintf(" token %d", e.Token)
-	}
-	for _, d := range []struct {
-		name string
-		time time.Duration
-	}{{"took", e.Took}, {"held", e.Held}, {"left", e.Left}} {
-		if d.time > 0 {
-			text += fmt.Sprintf(", %s %v", d.name, roundDuration(d.time))
-		}
-	}
-	if e.By != nil {
-		text += ", " + e.By.String()
-	}
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
-	return text
-}
-
 // An EventKind is what has happened.
 type EventKind int
 

@@ -444,15 +444,13 @@ func TestSlowHookCostsNoOtherLock(t *testing.T) {
 	})
 }
 
-// An event and a record are one line each in a log.
-func TestEventAndRecordAsText(t *testing.T) {
+// A record is one line in a log.
+func TestRecordAsText(t *testing.T) {
 	rec := holdfast.Record{Name: "x", Holder: "db1/7/A", Token: 5, Remaining: 2500 * time.Millisecond, Limit: 4, Waiting: 3,
 		Others: []holdfast.Record{{Name: "x"}}}
 	for _, c := range []struct{ got, want string }{
 		{rec.String(), `"x" held by "db1/7/A" under token 5, one of 4 slots, 2.5s left, and 1 more, 3 waiting`},
 		{holdfast.Record{Name: "x", Kept: true, Limit: driver.Shared}.String(), `"x" kept after its release, shared`},
-		{holdfast.Event{Kind: holdfast.EventRequest, Op: "renew", Took: 3 * time.Millisecond, Err: errors.New("no")}.String(), `request renew, took 3ms: no`},
-		{holdfast.Event{Kind: holdfast.EventWaiting, Name: "x", By: &holdfast.Record{Name: "x", Holder: "b"}}.String(), `waiting "x", "x" held by "b"`},
 		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Others: []holdfast.Record{{}}}}).Error(), `held by b and 1 more`},
 		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: driver.Shared, Others: []holdfast.Record{{}}}}).Error(), `held by b (shared) and 1 more`},
 		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: 5}, Self: true}).Error(), `held by b, this very client (limit 5)`},

@@ -36,7 +36,7 @@ type lease struct {
 	// changes.
 	inFlight      int32                 // requests in flight that may extend it; after the end it only falls
 	endReason     atomic.Pointer[error] // nil as long as the lock is held; it is set once
-	handles       *handle               // the handles that are not released, and the last one that was
+	handles       []*handle             // the handles that are not released, and the last one that was
 	openHandles   int32                 // handles not yet released
 	heapIndex     int32                 // in the schedule, or notScheduled
 	dueAt         time.Duration         // when the scheduler checks it next
@@ -48,15 +48,14 @@ type lease struct {
 	renewalFailed bool                  // the last renewal failed
 	mustRelease   bool                  // it is not passed on: it may be lost, or ReleaseAll releases it
 
-	first handle // of the acquisition that made the lease; not a pointer, to save an allocation
+	first handle     // of the acquisition that made the lease; not a pointer, to save an allocation
+	one   [1]*handle // the memory of handles, as long as there is one
 }
 
 // A handle is one acquisition of a lease, and the state of its Lock.
 type handle struct {
 	lease        *lease
-	lock         Lock    // that the caller gets
-	next         *handle // of the same lease; guarded by Client.mu, as prev is
-	prev         *handle
+	lock         Lock        // that the caller gets
 	lockReturned atomic.Bool // the caller gets a Lock: the call that made the handle has succeeded
 	lockContext
 
@@ -77,7 +76,8 @@ func (c *Client) newLease(ctx context.Context, full, owner string, o *Options) *
 	}
 	h := &l.first
 	h.lease, h.lock.handle, h.valuesCtx = l, h, ctx
-	l.handles = h
+	l.one[0] = h
+	l.handles = l.one[:]
 	return l
 }
 
@@ -165,14 +165,6 @@ func (l *lease) publicHolder() string {
 // joinable reports whether an acquisition may share the lease. The caller holds Client.mu.
 func (l *lease) joinable() bool {
 	return l.options.Reentrant && l.openHandles > 0 && l.endReason.Load() == nil
-}
-
-// appendHandles appends the handles in l.handles. The caller holds Client.mu.
-func (l *lease) appendHandles(to []*handle) []*handle {
-	for h := l.handles; h != nil; h = h.next {
-		to = append(to, h)
-	}
-	return to
 }
 
 // currentRecord describes the lease to other callers.

@@ -103,10 +103,35 @@ func (l *Lock) Context() context.Context {
 // If it fails with ErrUnavailable the lock may or may not have been extended, and is held at
 // least until Deadline. Other errors are those of [Lock.Err].
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
-	if err := l.lease.c.extendHeld(ctx, d, l, l); err != nil {
+	if err := l.extendLease(ctx, d); err != nil {
 		return opError("extend", l.Name(), err)
 	}
 	return nil
+}
+
+func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
+	c := l.lease.c
+	if err := checkTTL(d); err != nil {
+		return err
+	}
+	if ctx == nil {
+		return errNoContext
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if err := c.beginCall(); err != nil {
+		return err
+	}
+	defer c.activeCalls.Done()
+	var unknown error
+	if l.lease.beginRequest() {
+		unknown = c.renewLeases(ctx, d, []*lease{l.lease}, false)
+	}
+	if end := l.lease.checkHeld(); end != nil {
+		return end
+	}
+	return unknown
 }
 
 // Release releases the lock, unless it was handed over. It takes no context, so that it can be

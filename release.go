@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -55,7 +56,7 @@ func (l *lease) endLease(end *error) bool {
 		c.mu.Unlock()
 		return false
 	}
-	handles := l.appendHandles(make([]*handle, 0, 1))
+	handles := append(make([]*handle, 0, 1), l.handles...)
 	c.mu.Unlock()
 	for _, h := range handles {
 		h.endContext(*end)
@@ -83,15 +84,7 @@ func (h *handle) release() error {
 	if last {
 		l.endLocked(&ErrReleased)
 	} else {
-		if h.next != nil {
-			h.next.prev = h.prev
-		}
-		if h.prev != nil {
-			h.prev.next = h.next
-		} else {
-			l.handles = h.next
-		}
-		h.next, h.prev = nil, nil
+		l.handles = slices.DeleteFunc(l.handles, func(other *handle) bool { return other == h })
 	}
 	l.c.mu.Unlock()
 	h.endContext(ErrReleased)
@@ -105,7 +98,7 @@ func (h *handle) release() error {
 // and gets a release in the background, unless other processes may still have it by a ticket.
 func (l *lease) release() error {
 	l.releaseOnce.Do(func() {
-		c, end := l.c, *l.endReason.Load()
+		end := *l.endReason.Load()
 		if errors.Is(end, ErrLost) {
 			if l.adoptedFrom == nil {
 				l.releaseAsync()
@@ -113,17 +106,20 @@ func (l *lease) release() error {
 			l.releaseErr = end
 			return
 		}
-		if c.log == nil && c.hooks.Event == nil {
-			l.endHold(end)
-		} else {
-			l.endHoldReported(end)
-		}
+		l.endHold(end)
 	})
 	return l.releaseErr
 }
 
-// endHold passes the lease on, or releases it to the store, unless it was handed over.
+// endHold passes the lease on, or releases it to the store, unless it was handed over. It reports the
+// end to the log and the hooks.
 func (l *lease) endHold(end error) {
+	c := l.c
+	if c.hooks.Event != nil && c.beginCall() == nil { // Close waits for the hooks.
+		defer c.activeCalls.Done()
+	}
+	began := c.clock.now()
+	keep := time.Duration(l.keepUntil.Load()) - began
 	if end == ErrHandedOver {
 		l.waitIdle()
 		l.unregister()
@@ -132,18 +128,9 @@ func (l *lease) endHold(end error) {
 		l.releaseErr = l.releaseWithRetry()
 		l.unregister()
 	}
-}
-
-// endHoldReported is endHold with a report to the log and the hooks. It is a function of its own, so
-// that a Client without them need not clear the memory of an Event.
-func (l *lease) endHoldReported(end error) {
-	c := l.c
-	if c.hooks.Event != nil && c.beginCall() == nil { // Close waits for the hooks.
-		defer c.activeCalls.Done()
+	if c.log == nil && c.hooks.Event == nil {
+		return
 	}
-	began := c.clock.now()
-	keep := time.Duration(l.keepUntil.Load()) - began
-	l.endHold(end)
 	name, now, message := c.stripPrefix(l.fullName), c.clock.now(), "lock released"
 	event := Event{Kind: EventReleased, Took: now - began, Err: l.releaseErr}
 	switch {
@@ -251,7 +238,7 @@ func (l *lease) sendRelease() (bool, error) {
 // closed when the work has returned.
 func (l *lease) registeredWork() []<-chan struct{} {
 	l.c.mu.Lock()
-	handles := l.appendHandles(nil)
+	handles := slices.Clone(l.handles)
 	l.c.mu.Unlock()
 	var work []<-chan struct{}
 	for _, h := range handles {

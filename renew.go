@@ -228,23 +228,6 @@ func (l *lease) applyOutcome(outcome driver.RenewOutcome, sent, ttl time.Duratio
 	}
 }
 
-// extendLeases extends leases that are held, with one request.
-func (c *Client) extendLeases(ctx context.Context, ttl time.Duration, leases ...*lease) error {
-	for i, l := range leases {
-		if err := l.checkHeld(); err != nil || !l.beginRequest() {
-			c.endRequests(leases[:i])
-			return *l.endReason.Load()
-		}
-	}
-	unknown := c.renewLeases(ctx, ttl, leases, false)
-	for _, l := range leases {
-		if end := l.checkHeld(); end != nil {
-			return end
-		}
-	}
-	return unknown
-}
-
 // notScheduled is the heapIndex of a lease that is not in the schedule.
 const notScheduled = -1
 
@@ -336,15 +319,6 @@ func (l *lease) endRequest() {
 	if l.inFlight--; l.inFlight == 0 && l.idle != nil {
 		close(l.idle)
 		l.idle = nil
-	}
-}
-
-// endRequests unregisters requests that were not sent after all.
-func (c *Client) endRequests(leases []*lease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, l := range leases {
-		l.endRequest()
 	}
 }
 

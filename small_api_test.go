@@ -116,7 +116,6 @@ func TestNilArguments(t *testing.T) {
 			"Open, ctx":        func() error { _, err := holdfast.Open(none, "memory:", nil); return err },
 			"List, ctx":        func() error { return firstError(c, none) },
 			"Extend, ctx":      func() error { l := acquire(t, c, "a", nil); defer l.Release(); return l.Extend(none, time.Minute) },
-			"LockSet, Extend":  func() error { s := both(); defer s.Release(); return s.Extend(none, time.Minute) },
 			"Adopt, ctx":       func() error { return adoptWithout(t, c, none) },
 		} {
 			err := call()
