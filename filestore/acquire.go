@@ -35,43 +35,24 @@ func (s *Store) attempt(ctx context.Context, req *driver.AcquireRequest) (driver
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
-	var own *record
-	var why refusal
-	var mustRecord bool
-	examine := func(rec *record) {
-		own, why, mustRecord = rec.entryOf(req.Owner, &s.host), notRefused, false
-		if own == nil || own.State == stateKept {
-			own, why = nil, s.refusalOf(rec, req)
-			mustRecord = s.mustRecordWaiter(rec, req, why)
-		}
-	}
-	// An attempt that is refused in any case does not wait for a locked record. It would be in the
-	// queue for that lock ahead of the holder that is to release the name.
-	f, locked, err := s.lockOrCreate(ctx, locksFolder, fileName(req.Name), func(f *storeFile) bool {
-		var err error
-		f.rec, err = s.peek(f.File)
-		if err != nil || f.rec.Name != req.Name {
-			return false
-		}
-		examine(&f.rec)
-		return why != notRefused && !mustRecord
-	})
+	f, err := s.lockOrCreate(ctx, locksFolder, fileName(req.Name))
 	if err != nil {
 		return driver.AcquireResult{}, err
 	}
 	defer f.Close()
-	if locked {
-		if err := f.decode(req.Name, &s.host); err != nil {
-			return driver.AcquireResult{}, err
-		}
-		examine(&f.rec)
+	if err := f.decode(req.Name, &s.host); err != nil {
+		return driver.AcquireResult{}, err
 	}
-	if why != notRefused {
-		res := driver.AcquireResult{Held: s.holdInTheWay(&f.rec)}
-		if mustRecord {
-			err = s.recordWaiter(ctx, f, req)
+	own := f.rec.entryOf(req.Owner, &s.host)
+	if own == nil || own.State == stateKept {
+		own = nil
+		if why := s.refusalOf(&f.rec, req); why != notRefused {
+			res := driver.AcquireResult{Held: s.holdInTheWay(&f.rec)}
+			if s.mustRecordWaiter(&f.rec, req, why) {
+				err = s.recordWaiter(ctx, f, req)
+			}
+			return res, err
 		}
-		return res, err
 	}
 	var hold record
 	if own != nil {

@@ -29,12 +29,10 @@
 // or gives up, for the time of its request at most, and not after the death of its process. One
 // waiter at a time is recorded.
 //
-// Not fair: any other waiter may be next. Waiters are notified on Linux only. Of the processes
-// that wait for a name 16 watch it, by one inotify instance each. The others look at it at
-// intervals that grow with the age of the hold and with their number, up to 32 ms for each of
-// them, and watch it when others have gone. So a release wakes few, and many that wait cost
-// little. Where the kernel has no more inotify instances (128 per user by default), those 16
-// look at it, too, at least four times a second.
+// Not fair: any other waiter may be next. Waiters are notified on Linux only. Each process that waits
+// for a name watches it, by an inotify instance, and looks at it up to 2 ms after a release. Where the
+// kernel has no more inotify instances (128 per user by default), it looks at the name at least four
+// times a second.
 //
 // # What can go wrong
 //
@@ -44,7 +42,7 @@
 // above it.
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has a
-// record locked holds up what must be written there until it goes on or is
+// record locked holds up all requests for that name until it goes on or is
 // killed, and one that is stopped in the few milliseconds of that fsync holds up
 // all grants. Requests fail when their context ends; exclusion holds.
 //
@@ -90,8 +88,8 @@
 //	mkdir /srv/locks && chgrp staff /srv/locks && chmod 2770 /srv/locks
 //
 // Folders inside get its permissions, and files may be read and written by the users that may write
-// the folder, whatever the umask.
-// Changing the permissions later does not change those of existing files.
+// the folder, whatever the umask. Changing the permissions later does not change those of existing
+// files.
 //
 // The folder has a file per name in locks, one line of JSON that people can
 // read, with another line for each shared or limited hold; a file per open Store in sessions; and

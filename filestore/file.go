@@ -140,33 +140,22 @@ func (s *Store) openOrCreate(ctx context.Context, where, name string) (*storeFil
 	}
 }
 
-// lockOrCreate opens, exclusively locks and reads a file, and creates it if necessary. If another
-// process has the file locked, and giveUp, which may be nil, reports true, lockOrCreate returns the
-// file as it is, not locked.
-func (s *Store) lockOrCreate(ctx context.Context, where, name string, giveUp func(*storeFile) bool) (f *storeFile, locked bool, err error) {
+// lockOrCreate opens, exclusively locks and reads a file, and creates it if necessary.
+func (s *Store) lockOrCreate(ctx context.Context, where, name string) (*storeFile, error) {
 	for {
 		f, err := s.openOrCreate(ctx, where, name)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		err = tryLock(f.File, exclusive)
-		if errors.Is(err, errLocked) && giveUp != nil && giveUp(f) {
-			return f, false, nil
-		}
-		if err == nil {
-			err = f.read()
-		} else {
-			err = f.lockAndRead(ctx, exclusive)
-		}
-		if err == nil {
-			return f, true, nil
+		if err = f.lockAndRead(ctx, exclusive); err == nil {
+			return f, nil
 		}
 		f.Close()
 		if errors.Is(err, errSwept) {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return nil, false, driver.NotApplied(err)
+			return nil, driver.NotApplied(err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -221,8 +222,24 @@ func TestHeldUpFile(t *testing.T) {
 	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: req.Owner})
 	wantError(t, err, context.DeadlineExceeded, s.recordPath("name"), "stopped")
 	wantError(t, err, driver.ErrNotApplied)
-	refused(t, s, "name") // That is plain to see without the lock.
 	granted(t, s, "another", time.Hour)
 	e.Close()
 	released(t, s, req)
+}
+
+// A Store that nobody refers to any more is not taken for dead.
+func TestForgottenStore(t *testing.T) {
+	dir := t.TempDir()
+	func() {
+		s, err := New(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted(t, s, "name", time.Hour)
+	}()
+	s := openTest(t, dir)
+	for range 5 {
+		runtime.GC()
+		refused(t, s, "name")
+	}
 }

@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -128,14 +128,7 @@ func (s *Store) beginSession(f *os.File) error {
 	if isUnlinked(info) {
 		return errSwept
 	}
-	hostname, _ := os.Hostname() // It is for display only.
-	text := encodeJSON(struct {
-		Format  int       `json:"holdfast"`
-		PID     int       `json:"pid"`
-		Host    string    `json:"host,omitempty"`
-		Started time.Time `json:"started"`
-	}{recordFormat, os.Getpid(), hostname, s.host.wall().UTC()}, 0)
-	_, err = f.WriteAt(append(text, '\n'), 0)
+	_, err = fmt.Fprintf(f, "%s%d,\"pid\":%d,\"started\":%q}\n", sessionPrefix, recordFormat, os.Getpid(), timeOfDay(s.host.wall()))
 	return wrapErr("write", f.Name(), err)
 }
 

@@ -131,7 +131,7 @@ func (s *Store) currentTokens(ctx context.Context) (*savedTokens, error) {
 // updateTokens brings the tokens file into this boot and its mark above token. The line that it
 // returns has been flushed.
 func (s *Store) updateTokens(ctx context.Context, token int64) (*savedTokens, error) {
-	f, _, err := s.lockOrCreate(ctx, "", tokensFile, nil)
+	f, err := s.lockOrCreate(ctx, "", tokensFile)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -85,6 +84,9 @@ const (
 	// also examined at intervals of holdersPause.
 	watchedHolders = 32
 	holdersPause   = time.Second
+
+	// unwatchedPause is the greatest pause before a record that is not watched is read again.
+	unwatchedPause = 100 * time.Millisecond
 
 	// recordRest is the length of the rest after a long record was read, in times of the reading.
 	recordRest = 20
@@ -349,10 +351,8 @@ func (w *watcher) refresh(s *Store, n *watchedName) (owners []string) {
 // refreshTolerant is refresh for a record with shared and limited holds. After it has begun to watch
 // a session, it looks again for dead processes: that one may have died just before.
 func (w *watcher) refreshTolerant(s *Store, n *watchedName, rec *record) (owners []string) {
-	t, count := rec.Tolerant, len(rec.Tolerant.holds)
 	for again := true; again; {
 		owners = s.ownersToNotify(n, rec)
-		t.holds = t.holds[:count]
 		for owner := range n.owners {
 			n.recorded = n.recorded || rec.isWaiter(owner, &s.host)
 		}
@@ -364,8 +364,7 @@ func (w *watcher) refreshTolerant(s *Store, n *watchedName, rec *record) (owners
 }
 
 // summarize sets the record of n to a hold that stands for those of rec and for the owner that
-// keeps others out: it ends with the first of them, and began with the last. It returns the
-// sessions to be watched.
+// keeps others out: it ends with the first of them. It returns the sessions to be watched.
 func (n *watchedName) summarize(s *Store, rec *record) (sessions []string) {
 	t := rec.Tolerant
 	n.rec = record{}
@@ -384,7 +383,6 @@ func (n *watchedName) summarize(s *Store, rec *record) (sessions []string) {
 	for _, e := range t.holds {
 		if e.isUnexpired(now) {
 			add(e.Expires, e.Session)
-			n.rec.Since = e.Since
 		}
 	}
 	if len(sessions) > watchedHolders {
@@ -394,9 +392,9 @@ func (n *watchedName) summarize(s *Store, rec *record) (sessions []string) {
 	return sessions
 }
 
-// ownersToNotify returns the owners of n that the store would grant the name if they requested it in
-// the order of their arrival. It adds their holds to rec. The last one that it returns may be an
-// owner that would be refused, and would then be recorded as the waiter.
+// ownersToNotify returns the owners of n that the store would grant the name now, in the order of
+// their arrival: not more than fit, and none behind an exclusive one. The last one may be an owner
+// that would be refused, and would then be recorded as the waiter.
 func (s *Store) ownersToNotify(n *watchedName, rec *record) (owners []string) {
 	waiting := slices.SortedFunc(maps.Values(n.owners), func(a, b *waitingOwner) int { return a.order - b.order })
 	for _, own := range waiting {
@@ -407,20 +405,8 @@ func (s *Store) ownersToNotify(n *watchedName, rec *record) (owners []string) {
 		switch why := s.refusalOf(rec, req); {
 		case why == byWaiter:
 			continue
-		case why == notRefused && req.Limit != 0:
+		case why == notRefused && (req.Limit < 0 || len(owners)+1 < req.Limit):
 			owners = append(owners, req.Owner)
-			if rec.Tolerant == nil {
-				rec.Tolerant = &tolerantHolds{}
-			}
-			rec.Boot = s.host.boot
-			hold := &record{
-				State: stateHeld, Owner: ownerHash(req.Owner), Limit: req.Limit,
-				Boot: rec.Boot, Expires: math.MaxInt64,
-			}
-			if hold.Limit > 0 {
-				hold.Weight = 1
-			}
-			rec.Tolerant.holds = append(rec.Tolerant.holds, hold)
 		case why == notRefused, s.mustRecordWaiter(rec, req, why):
 			return append(owners, req.Owner)
 		default:
@@ -444,7 +430,7 @@ func (w *watcher) schedule(s *Store, n *watchedName) {
 	}
 	delay := time.Until(end)
 	if n.wd == 0 {
-		delay = min(delay, retry.HalfJitter(n.examinationPause(s)))
+		delay = min(delay, retry.HalfJitter(unwatchedPause))
 	} else if n.rec.Expires > 0 {
 		delay = min(delay, n.rec.Expires-s.host.uptime()+time.Millisecond+rand.N(4*time.Millisecond))
 	}
@@ -499,20 +485,6 @@ func (w *watcher) onDue(s *Store, n *watchedName, now time.Time) {
 	}
 	w.watchRecord(s.lifetime, s, n)
 	w.examine(s, n)
-}
-
-// examinationPause returns the greatest pause before the record of n, which is not watched, is read
-// again. It grows with the age of the hold, since other holds are likely to last as long.
-func (n *watchedName) examinationPause(s *Store) time.Duration {
-	const least, most = 2 * time.Millisecond, 250 * time.Millisecond
-	age := least
-	if since, err := time.Parse(time.RFC3339Nano, n.rec.Since); err == nil {
-		age = max(s.host.wall().Sub(since), least)
-	}
-	if n.rec.State == "" {
-		return most // It was notified.
-	}
-	return min(age, most)
 }
 
 // peekName peeks at the record of a name. If the record is just being written, another event
