@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/filestore"
-	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -279,7 +278,7 @@ func TestRandomSets(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := store(t)
 			two := []*holdfast.Client{open(t, s, nil), open(t, secondStore(t, s), nil)}
-			if n := storecheck.Sets(t, 500*ms, two...); n == 0 {
+			if n := checkSets(t, 500*ms, two...); n == 0 {
 				t.Error("nobody had a set")
 			}
 		})

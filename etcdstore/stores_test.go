@@ -18,8 +18,6 @@ func storeOfOne(t *testing.T) *storetest.Store {
 	return storetest.New("etcd", addrs, func(addrs []string) string { return "etcd://" + strings.Join(addrs, ",") })
 }
 
-func TestTickets(t *testing.T) { storetest.Tickets(t, storeOfOne(t)) }
-
 func TestEndings(t *testing.T) { storetest.Endings(t, storeOfOne(t)) }
 
 func TestOutageIsNeverHeld(t *testing.T) { storetest.Outage(t, storeOfOne(t)) }

@@ -39,7 +39,7 @@ func StartPgBouncer(tb TB, p *Postgres, args ...string) *PgBouncer {
 	b := &PgBouncer{Addr: net.JoinHostPort("127.0.0.1", own)}
 	b.Process = runServer(tb, serverSpec{
 		name:       "pgbouncer",
-		path:       systemProgram(tb, "pgbouncer"),
+		path:       findProgram(tb, "pgbouncer"),
 		args:       []string{config},
 		dir:        dir,
 		ready:      func() error { return handshakePostgres(b.Addr) },
@@ -51,13 +51,3 @@ func StartPgBouncer(tb TB, p *Postgres, args ...string) *PgBouncer {
 
 // URL returns the address of a database of the server behind the PgBouncer.
 func (b *PgBouncer) URL(database string) string { return postgresURL(b.Addr, database) }
-
-// systemProgram finds a program that may be in a folder that is on the PATH of root alone.
-func systemProgram(tb TB, name string) string {
-	tb.Helper()
-	path := filepath.Join("/usr/sbin", name)
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	return findProgram(tb, name)
-}

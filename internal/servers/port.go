@@ -23,54 +23,34 @@ const (
 	busOffset = 10000
 )
 
-// A portBlock is a range of ports that no other process uses.
-type portBlock struct {
-	reservation net.Listener // on the first port, as long as the process lives
-	first       int
-	lastTaken   int // counted from first
-}
-
-var processPorts struct {
+var ports struct {
 	sync.Mutex
-	portBlock
+	reservation net.Listener // on the first port of the block, as long as the process lives
+	first, last int          // of the block, and the one that was taken last
 }
 
-// freePort returns a port without a listener, neither on it nor on the port of its bus.
+// freePort returns the port that was taken the longest ago and has no listener, neither on it nor on
+// the port of its bus.
 func freePort(tb TB) int {
 	tb.Helper()
-	processPorts.Lock()
-	defer processPorts.Unlock()
-	if processPorts.reservation == nil {
-		var err error
-		if processPorts.portBlock, err = reservePortBlock(); err != nil {
-			tb.Fatal(err)
+	ports.Lock()
+	defer ports.Unlock()
+	const blocks = (lastPort + 1 - firstPort) / blockSize
+	for _, i := range rand.Perm(blocks) {
+		if ports.reservation == nil {
+			ports.first = firstPort + i*blockSize
+			ports.last = ports.first
+			ports.reservation, _ = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", ports.first)) // Another process may have it.
 		}
 	}
 	for range blockSize {
-		if port := processPorts.nextPort(); isPortFree(port) && isPortFree(port+busOffset) {
-			return port
+		ports.last = ports.first + (ports.last-ports.first)%(blockSize-1) + 1
+		if isPortFree(ports.last) && isPortFree(ports.last+busOffset) {
+			return ports.last
 		}
 	}
 	tb.Fatal("no free port found")
 	return 0
-}
-
-// reservePortBlock reserves a block that no other process has.
-func reservePortBlock() (portBlock, error) {
-	const blocks = (lastPort + 1 - firstPort) / blockSize
-	for _, i := range rand.Perm(blocks) {
-		first := firstPort + i*blockSize
-		if reservation, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first)); err == nil {
-			return portBlock{reservation: reservation, first: first}, nil
-		}
-	}
-	return portBlock{}, fmt.Errorf("%d other processes have all ports", blocks)
-}
-
-// nextPort returns the port that was taken the longest ago.
-func (b *portBlock) nextPort() int {
-	b.lastTaken = b.lastTaken%(blockSize-1) + 1
-	return b.first + b.lastTaken
 }
 
 func isPortFree(port int) bool {

@@ -57,10 +57,14 @@ func runServer(tb TB, spec serverSpec) *Process {
 	return s
 }
 
-// findProgram returns the path of an executable that must be installed.
+// findProgram returns the path of an executable that must be installed. It may be in a folder that
+// is on the PATH of root alone.
 func findProgram(tb TB, name string) string {
 	tb.Helper()
 	path, err := exec.LookPath(name)
+	if err != nil {
+		path, err = exec.LookPath(filepath.Join("/usr/sbin", name))
+	}
 	if err != nil {
 		tb.Fatalf("%s is not installed: on Debian and Ubuntu apt-get install %s, on macOS brew install %s",
 			name, packages[name].debian, packages[name].brew)

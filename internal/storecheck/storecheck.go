@@ -1,6 +1,5 @@
 // Package storecheck has checks that the tests of several stores make in addition to
-// package drivertest: the errors of an unfit server, the URLs that are opened, and sets of locks
-// that many workers acquire.
+// package drivertest: the errors of an unfit server, and the URLs that are opened.
 package storecheck
 
 import (

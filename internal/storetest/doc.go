@@ -2,5 +2,5 @@
 // process and over several, with links to the store that can be cut.
 //
 // To test all of them on another store, add a line to storeKinds. A store in a module of its own
-// has tests that call EventPairs, Tickets, Endings and Outage with what New returns.
+// has tests that call Endings and Outage with what New returns.
 package storetest

@@ -1,4 +1,4 @@
-package storecheck
+package holdfast_test
 
 import (
 	"context"
@@ -21,11 +21,11 @@ const (
 	roundTimeout = time.Minute
 )
 
-// Sets has workers acquire random subsets of a few names for d, spread over the clients,
+// checkSets has workers acquire random subsets of a few names for d, spread over the clients,
 // each subset in an order of its own. It fails t if any two workers have a name at the same
 // time, if a worker is stuck, if tokens do not rise, and if a lock is held in the end. It
 // returns how often a set was acquired.
-func Sets(t testing.TB, d time.Duration, clients ...*holdfast.Client) int64 {
+func checkSets(t testing.TB, d time.Duration, clients ...*holdfast.Client) int64 {
 	t.Helper()
 	c := &setStress{t: t, prefix: "set/" + fmt.Sprint(rand.Uint32()) + "/"}
 	var group sync.WaitGroup
