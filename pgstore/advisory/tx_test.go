@@ -96,14 +96,4 @@ func TestLockTxMisuse(t *testing.T) {
 	if _, err := TryLockSQLTx(t.Context(), nil, "name", nil); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("TryLockSQLTx without a transaction: %v, want ErrInvalid", err)
 	}
-	tx, err := pgtest.OpenSQL(t, pgtest.Postgres().URL("postgres")).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if locked, err := TryLockSQLTx(t.Context(), tx, "name", nil); err == nil || locked {
-		t.Errorf("TryLockSQLTx of a transaction that is over gives %v, %v, want an error", locked, err)
-	}
 }

@@ -87,10 +87,8 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) (K
 		return Key{}, err
 	case req.Detached:
 		return Key{}, fmt.Errorf("%w: an advisory lock ends with the session that holds it", driver.ErrUnsupported)
-	case req.Claim:
-		return Key{}, fmt.Errorf("%w: an advisory lock has no queue in which an owner could have a place", driver.ErrUnsupported)
-	case req.Limit > 0:
-		return Key{}, fmt.Errorf("%w: an advisory lock is exclusive or shared, and has no limit", driver.ErrUnsupported)
+	case req.Claim || req.Limit > 0:
+		return Key{}, fmt.Errorf("%w: an advisory lock is exclusive or shared, and has neither a queue nor a limit", driver.ErrUnsupported)
 	case req.Floor > driver.MaxToken:
 		return Key{}, fmt.Errorf("%w: no token above the floor is left", driver.ErrInvalid)
 	}
