@@ -84,7 +84,7 @@
 // # Server set-up
 //
 // None is needed; "maxmemory-policy noeviction" is advised. A user of the ACL needs the keys
-// ~lock:* and, in a cluster, ~{*}lock:*, and the commands eval, evalsha, exists, get, getrange,
+// ~lock:* and, in a cluster, ~{*}lock:*, and the commands eval, evalsha, exists, get,
 // set, del, pttl, pexpire, pexpiretime, zadd, zcard, zscore, zrange, zremrangebyscore, time, scan,
 // hello, ping, type (for an error of Break), and with the options info and wait; config|get with
 // RestartGuard, so that a replica that comes or goes does not make the server abstain. For queues

@@ -42,8 +42,8 @@ const (
 	absentSuffix  = "\x1fabsent"
 	noticesSuffix = "\x1fnotices\x1f" // of a channel, before the random part
 
-	// markSuffix follows the owner in the value of a lock that may have a queue. The scripts for
-	// the usual case take such a lock for one of another owner, and leave it to those behind them.
+	// markSuffix follows the owner in the value of a lock that may have a queue. The release of a
+	// lock without it does not look at the queue.
 	markSuffix = "\x1f"
 )
 

@@ -15,7 +15,7 @@ import (
 // rights are the commands that the package comment asks for, without those of options
 // and of the connection.
 var rights = []string{
-	"get", "getrange", "set", "del", "pttl", "pexpire", "pexpiretime",
+	"get", "set", "del", "pttl", "pexpire", "pexpiretime",
 	"zadd", "zcard", "zscore", "zrange", "zremrangebyscore", "time",
 }
 

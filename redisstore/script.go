@@ -23,9 +23,6 @@ var attemptLua string
 //go:embed lua/describe.lua
 var describeLua string
 
-//go:embed lua/owner.lua
-var ownerLua string
-
 //go:embed lua/guard.lua
 var guardLua string
 
@@ -47,9 +44,6 @@ var queueLua string
 //go:embed lua/claim.lua
 var claimLua string
 
-//go:embed lua/fast_renew.lua
-var fastRenewLua string
-
 //go:embed lua/acquire.lua
 var acquireLua string
 
@@ -65,9 +59,6 @@ var contendedLua string
 //go:embed lua/renew.lua
 var renewLua string
 
-//go:embed lua/fast_release.lua
-var fastReleaseLua string
-
 //go:embed lua/release.lua
 var releaseLua string
 
@@ -81,12 +72,10 @@ var breakLua string
 var (
 	acquireScript = newScript(2, 3, guardLua, replicasLua, acquireLua, slowLua, prolongLua, reacquireLua, contendedLua)
 	claimScript   = newScript(1, 2, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, prolongLua, reacquireLua, claimLua)
-	renewScript   = newScript(1, 1, beforeLua, ownerLua, prolongLua, fastRenewLua,
-		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, renewLua)
-	releaseScript = newScript(1, 1, beforeLua, ownerLua, fastReleaseLua,
-		guardLua, replicasLua, conditionsLua, slowLua, reacquireLua, releaseLua)
-	lookupScript = newScript(0, 0, beforeLua, conditionsLua, slowLua, lookupLua)
-	breakScript  = newScript(1, 0, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, breakLua)
+	renewScript   = newScript(1, 1, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, prolongLua, reacquireLua, renewLua)
+	releaseScript = newScript(1, 1, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, prolongLua, reacquireLua, releaseLua)
+	lookupScript  = newScript(0, 0, beforeLua, conditionsLua, slowLua, lookupLua)
+	breakScript   = newScript(1, 0, beforeLua, guardLua, replicasLua, conditionsLua, slowLua, breakLua)
 )
 
 // slowLua is what the scripts have in common behind their usual cases.
@@ -239,19 +228,10 @@ func (s *Store) sharedKeysOf(tag string) []any {
 	return keys
 }
 
-// replyTo returns the script's reply to call i, and false unless there is a reply to each call. If
-// nothing special has happened, one number is the reply to all calls.
+// replyTo returns the script's reply to call i, and false unless there is a reply to each call.
 func (r *scriptRun) replyTo(i int) (any, bool) {
-	switch reply := r.cmd.Val().(type) {
-	case []any:
-		if len(reply) == len(r.calls) {
-			return reply[i], true
-		}
-	case int64:
-		if i > 0 && r.script == acquireScript {
-			return reply + int64(i), true // The tokens follow each other.
-		}
-		return r.cmd.Val(), true
+	if reply, _ := r.cmd.Val().([]any); len(reply) == len(r.calls) {
+		return reply[i], true
 	}
 	return nil, false
 }

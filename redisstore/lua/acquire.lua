@@ -14,8 +14,6 @@
 -- there are several; or what is in the way
 -- (see answer in queue.lua), or {'abstains', ms, 1 to have the question answered},
 -- {'ahead'}, {'exhausted'}, {'failed', why}.
--- If all are granted, and each token is greater by one than that of the lock before, it
--- answers the first.
 --
 -- What can fail for all is done before the first write, or undoes what was granted
 -- if it fails, so that an error means that nothing was changed.
@@ -77,7 +75,7 @@ local clock = said
 if said <= last then
   said, micros = last + 1, 1000000
 end
-local first, rising = said, true -- rising by one with each lock
+local first = said
 local passed = {} -- the tokens granted that the counter has not reached, and their locks
 local answers, count, refused = {}, 0, nil
 local rest = 2 * (#KEYS - before) + 2 -- here is the first TTL
@@ -113,7 +111,6 @@ for key = before + 1, #KEYS do
       and call('SET', lock, ARGV[2 * count] .. text .. begin .. ARGV[more + 2], 'NX', 'PX', ARGV[more]) then
     local final = token + several - 1 -- which is not in the counter if it is above the first
     if final > said then
-      rising = false
       if names == 0 and #passed == 0 then
         -- A member this long has the server keep the set as a tree from the first
         -- member on, and not as a list, which takes longer with 64 members already.
@@ -124,7 +121,7 @@ for key = before + 1, #KEYS do
     end
     answers[count], said, micros = several > 1 and {'granted', token, several} or token, said + 1, micros + 1
   else
-    rising, refused = false, refused or {}
+    refused = refused or {}
     refused[count] = lock
   end
 end
@@ -147,9 +144,6 @@ if reply and type(reply) == 'table' then
     end
   end
   return reply
-end
-if rising then
-  return first
 end
 if not refused then
   return answers

@@ -135,8 +135,8 @@ local function notifyFirst(lock)
   end
 end
 
--- setMark sets or clears the mark in a value of this package: it has the fast scripts leave the
--- lock to those that look at the queue.
+-- setMark sets or clears the mark in a value of this package: a release of a lock without it does
+-- not look at the queue.
 local function setMark(lock, value, marked)
   local owner, public = string.match(type(value) == 'string' and value or '', '^([^\n]*)(\n%d+\n%d+\n%d+\n.*)$')
   if owner and (string.sub(owner, -1) == '\31') ~= marked then

@@ -1,7 +1,16 @@
 -- Functions for the scripts that this text is put in front of.
 
--- tokenOf returns the token, as a text, of the hold that an owner has by the value of a lock,
--- whether it is marked or not; nil if the owner does not hold it.
+-- read returns the value of a lock: false if it is free, and no string for a key of another type.
+local function read(lock)
+  local value = redis.pcall('GET', lock)
+  if type(value) == 'table' then
+    unread(value, 'GET', lock)
+  end
+  return value
+end
+
+-- tokenOf returns the token, as a text, of the hold that an owner has by the value of a lock, and
+-- whether it is marked; nil if the owner does not hold it.
 local function tokenOf(value, owner)
   if type(value) ~= 'string' then
     return nil
@@ -10,7 +19,7 @@ local function tokenOf(value, owner)
   if string.sub(value, 1, size) == owner then
     return string.match(value, '^(%d+)\n', size + 1)
   elseif string.sub(value, 1, size + 1) == string.sub(owner, 1, -2) .. '\31\n' then
-    return string.match(value, '^(%d+)\n', size + 2)
+    return string.match(value, '^(%d+)\n', size + 2), true
   end
 end
 

@@ -3,24 +3,24 @@
 --
 -- KEYS and the first argument: as for acquire.lua, or only the locks and 0. ARGV: owner with a line
 -- break of each; ms to keep the name or 0, of all or of each. Answers for each 1; 0 if the owner
--- has neither; nil if that is not known, where only the lock could be used; or {'failed', why}.
+-- has neither; or {'failed', why}.
 --
 -- The commands that compare and delete by themselves (DELEX of Redis 8.4, DELIFEQ
--- of Valkey 9) compare a whole value, of which the owner is the first line; and a
--- batch of releases is one command so.
+-- of Valkey 9) compare a whole value, of which the owner is the first line.
 
--- release answers where the lock has a queue, the owner does not hold it, or wants it kept.
-local function release(lock, owner, keep, seen)
-  if type(seen) ~= 'string' then
-    unread(seen, 'GETRANGE', lock, '0', '0')
-  end
-  local value = redis.pcall('GET', lock)
-  local kept = 'released:' .. redis.sha1hex(owner)
-  local own = seen == owner or tokenOf(value, owner)
+local function release(lock, owner, keep)
+  local value = read(lock)
+  local own, marked = tokenOf(value, owner)
   if own and keep == '0' then
-    free(lock)
+    if marked then
+      free(lock)
+    else
+      call('DEL', lock)
+    end
     return 1
-  elseif own or keep ~= '0' and value == kept then
+  end
+  local kept = 'released:' .. redis.sha1hex(owner)
+  if own or keep ~= '0' and value == kept then
     call('SET', lock, kept, 'PX', keep)
     quietly(notifyFirst, lock)
     return 1
@@ -46,13 +46,9 @@ local function release(lock, owner, keep, seen)
   return (ended or hadPlace and keep == '0') and 1 or 0
 end
 
-local answers = {}
+local answers, rest = {}, #KEYS - before + 2 -- here is the first time to keep a name
+local step = #ARGV > rest and 1 or 0 -- to the next
 for i = 1, #KEYS - before do
-  local seen = others[i]
-  if seen then
-    answers[i] = attempt(release, KEYS[before + i], ARGV[i + 1], ARGV[rest + step * (i - 1)], seen) or false
-  else
-    answers[i] = 1
-  end
+  answers[i] = attempt(release, KEYS[before + i], ARGV[i + 1], ARGV[rest + step * (i - 1)])
 end
 return answers

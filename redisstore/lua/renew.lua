@@ -3,16 +3,13 @@
 -- KEYS and the first argument: as for acquire.lua. ARGV: owner with a line
 -- break of each, and with the token of the hold and a line break if it has to be that; TTL in ms,
 -- of all or of each. Answers for each 1; 2 for a place; 0 if the owner has neither; or {'failed', why}.
-local function renew(lock, arg, ttl, seen)
-  if type(seen) ~= 'string' then
-    unread(seen, 'GETRANGE', lock, '0', '0')
-  end
+local function renew(lock, arg, ttl)
   local owner, token = string.match(arg, '^([^\n]*\n)(%d*)')
-  local value = redis.pcall('GET', lock)
-  local held = tokenOf(value, owner)
+  local value = read(lock)
+  local held, marked = tokenOf(value, owner)
   if held and (token == '' or token == held) then
     prolong(lock, ttl)
-    if redis.pcall('EXISTS', (keysOf(lock))) == 0 then
+    if marked and redis.pcall('EXISTS', (keysOf(lock))) == 0 then
       setMark(lock, value, false)
     end
     return 1
@@ -34,9 +31,9 @@ local function renew(lock, arg, ttl, seen)
   return place and 2 or 0
 end
 
-local answers = {}
+local answers, rest = {}, #KEYS - before + 2 -- here is the first TTL
+local step = #ARGV > rest and 1 or 0 -- to the next
 for i = 1, #KEYS - before do
-  local seen = others[i]
-  answers[i] = seen and attempt(renew, KEYS[before + i], ARGV[i + 1], ARGV[rest + step * (i - 1)], seen) or not seen and 1
+  answers[i] = attempt(renew, KEYS[before + i], ARGV[i + 1], ARGV[rest + step * (i - 1)])
 end
 return answers
