@@ -88,8 +88,8 @@
 //
 // Package holdfast waits for each call on the goroutine of its caller. It gives every call
 // of Acquire, Renew, Release, Lookup and Break a deadline, and does not cancel it before, unless
-// the Scope of the store is a process. [Detach] makes a store that may hang return at the end of
-// its contexts.
+// the Scope of the store is a process. A store whose disk or client library may hang makes its calls
+// in goroutines of their own, and leaves them at the end of the context.
 //
 // A Release sent after an Acquire of the same owner has returned must take
 // effect after it.

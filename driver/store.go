@@ -49,8 +49,7 @@ const (
 func Validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
 // A Store keeps locks. The package comment states what applies to all methods. The methods return
-// by the deadlines of their contexts, or at most a second after them; [Detach] wraps a store that
-// cannot promise that.
+// by the deadlines of their contexts, or at most a second after them.
 type Store interface {
 	// Acquire makes one attempt to take a name, and returns the result at once.
 	//

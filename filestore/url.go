@@ -23,7 +23,7 @@ func init() { driver.Register("file", openURL) }
 // It depends on nothing but the home directory. $XDG_RUNTIME_DIR and
 // $XDG_STATE_HOME are ignored on purpose: they are set in some sessions of a
 // user and not in others, which then would not exclude each other. Root with the home directory of
-// another user (sudo -E) must name a folder.
+// another user (sudo -E, sudo on macOS) must name a folder.
 func DefaultDir() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
