@@ -50,9 +50,12 @@ func (d *dir) isAtPath(path string) bool {
 // sync makes the names in a folder survive a power loss.
 func (d *dir) sync() error { return syncFolder(d.Open(".")) }
 
-// syncFolder syncs an open folder and closes it. Windows cannot sync one, and NTFS keeps a journal of
-// names.
+// syncFolder syncs the folder that was opened, and closes it. Windows cannot sync one, and NTFS keeps
+// a journal of names.
 func syncFolder(f *os.File, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // A folder that may be written need not be readable.
+	}
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,8 @@
 // (1777 as well, such as /tmp itself), and so is one of another user, also by root: the error matches
 // [driver.ErrInvalid], and says so. Nor does root make a folder in one of another user, the HOME that
 // sudo has left as it was for example. In a user namespace, a folder whose owner has no number there
-// belongs to another user.
+// belongs to another user. In a container, name a folder in the volume, which the store makes
+// (file:///volume/locks): an emptyDir of Kubernetes is writable for everybody.
 //
 // The members of a group that may write the folder are trusted. Each of them can take, break and block
 // every lock, see its holder and metadata, and make records lie. Owner secrets are not in the folder,
