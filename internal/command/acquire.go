@@ -108,9 +108,6 @@ func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Cli
 	a.limits.apply(options)
 	lock, err := a.acquireLock(ctx, os.Stderr, client, name, options, a.try, a.wait)
 	if err != nil {
-		if errors.Is(err, holdfast.ErrHeld) {
-			err = a.limits.explainRefusal(ctx, client, name, err)
-		}
 		e := exitErrorFor(err)
 		if e.code == exitBusy && !a.try {
 			e.hint = "--wait with more time"

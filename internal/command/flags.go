@@ -206,7 +206,7 @@ func applyEnvironment(flags *pflag.FlagSet) error {
 
 // ownVariables are the variables that are not those of a flag: what "run" sets, and the ticket.
 var ownVariables = []string{
-	"HOLDFAST_NAME", "HOLDFAST_TOKEN", "HOLDFAST_HOLDER", "HOLDFAST_ANCESTORS", "HOLDFAST_SUPERVISOR", "HOLDFAST_TICKET",
+	"HOLDFAST_NAME", "HOLDFAST_TOKEN", "HOLDFAST_HOLDER", "HOLDFAST_SUPERVISOR", "HOLDFAST_TICKET",
 }
 
 // unknownVariables returns the variables of the environment that look like flags and are none,

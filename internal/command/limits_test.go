@@ -1,8 +1,6 @@
 package command
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +9,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/lockview"
-	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // A lock that several hold is shown with how much of it is in use, and with all of its holds.
@@ -45,38 +42,5 @@ func TestSeveralHoldsAreShown(t *testing.T) {
 	view := lockview.NewView(limited)
 	if view.Limit != 10 || len(view.Others) != 3 || view.Others[2].Limit != 0 || !view.Others[2].Shared {
 		t.Errorf("JSON: %+v", view)
-	}
-}
-
-// A refusal behind a waiter with a smaller limit does not read as if there were room.
-func TestRefusalBehindAWaiter(t *testing.T) {
-	store := memstore.New()
-	open := func() *holdfast.Client {
-		client := holdfast.New(store, nil)
-		t.Cleanup(func() { _ = client.Close() })
-		return client
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	holder, small, late := open(), open(), open()
-	if _, err := holder.TryAcquire(ctx, "slots", &holdfast.Options{Limit: 4}); err != nil {
-		t.Fatal(err)
-	}
-	waited := make(chan struct{})
-	waiting, leave := context.WithCancel(ctx)
-	defer func() { leave(); <-waited }()
-	go func() {
-		defer close(waited)
-		_, _ = small.Acquire(waiting, "slots", &holdfast.Options{Limit: 1}) // until the end
-	}()
-	for rec, err := late.Lookup(ctx, "slots"); rec.Waiting == 0; rec, err = late.Lookup(ctx, "slots") {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	l := limitFlags{limit: 4}
-	err := l.explainRefusal(ctx, late, "slots", errors.New("held"))
-	if want := "held; 3 slots are free, but a waiter is in front"; err.Error() != want {
-		t.Errorf("%q, want %q", err, want)
 	}
 }

@@ -106,9 +106,6 @@ func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client,
 	case !held && err != nil:
 		return r.acquireFailed(sup, err)
 	case !held:
-		if run.Verdict == once.Busy && checkSelfWait(sup.Context(), client, r.name) != nil {
-			return usageError(fmt.Errorf("%q is held by the holdfast that this command runs under: it can never run there", r.name), "")
-		}
 		return &exitError{err: errors.New(r.nothingToDo(run))}
 	case notRun != nil:
 		return r.startFailed(notRun)

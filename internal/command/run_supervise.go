@@ -40,9 +40,6 @@ func (r *runCommand) acquireAndRun(sup *supervise.Supervisor, client *holdfast.C
 	}
 	lock, err := r.acquireLock(sup.Context(), sup, client, r.name, options, r.try, r.wait)
 	if err != nil {
-		if errors.Is(err, holdfast.ErrHeld) {
-			err = r.limits.explainRefusal(sup.Context(), client, r.name, err)
-		}
 		return r.acquireFailed(sup, err)
 	}
 	acquired := time.Now()
@@ -118,7 +115,6 @@ func (r *runCommand) buildCommand(path string, client *holdfast.Client, lock *ho
 			"HOLDFAST_NAME":   lock.Name(),
 			"HOLDFAST_TOKEN":  fmt.Sprint(lock.Token()),
 			"HOLDFAST_HOLDER": lock.Holder(),
-			ancestorsEnv:      strings.TrimSpace(os.Getenv(ancestorsEnv) + " " + lock.Holder()),
 		}),
 		OnLost:    r.onLost,
 		KillAfter: r.killAfter,
@@ -171,7 +167,7 @@ func (r *runCommand) acquireFailed(sup *supervise.Supervisor, err error) *exitEr
 		return &exitError{code: interrupt.Code()}
 	}
 	e := exitErrorFor(err)
-	if !errors.Is(err, errSelfWait) && e.code == exitBusy {
+	if e.code == exitBusy {
 		e.code = int(r.conflictCode)
 		if !r.try {
 			e.hint = "--wait with more time"

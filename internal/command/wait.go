@@ -60,11 +60,6 @@ func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string
 			c.printNotice("%w", err)
 		}
 	}
-	if timeout != 0 {
-		if err := checkSelfWait(ctx, client, name); err != nil {
-			return err
-		}
-	}
 	switch timeout {
 	case 0:
 		err = checkFree(ctx, client, name)

@@ -262,20 +262,6 @@ func (p *parent) recordLost() {
 	}
 }
 
-// Descends reports whether this process descends from process pid. It returns false where that
-// cannot be determined.
-func Descends(pid int) bool {
-	const deepest = 1 << 12
-	ancestor := os.Getppid()
-	for range deepest {
-		if ancestor == pid || ancestor <= 1 {
-			break
-		}
-		ancestor = parentOf(ancestor)
-	}
-	return pid > 1 && ancestor == pid
-}
-
 // programFile returns the program that is running, even if its file has been replaced since it
 // was started.
 func programFile() (string, error) {

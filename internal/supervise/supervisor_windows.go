@@ -41,6 +41,3 @@ func (p *parentHandle) forwardSignal(*processTree, forwardedSignal) {}
 
 // Write writes to standard error.
 func (s *Supervisor) Write(text []byte) (int, error) { return os.Stderr.Write(text) }
-
-// Descends returns false: on Windows it does not look at the ancestors.
-func Descends(int) bool { return false }
