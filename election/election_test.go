@@ -224,28 +224,6 @@ func TestResignFromWithin(t *testing.T) {
 	})
 }
 
-// TestResignAtTheBeginOfATerm: a term that Elected has been called for can be resigned.
-func TestResignAtTheBeginOfATerm(t *testing.T) {
-	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		ctx, stop := context.WithCancel(t.Context())
-		var e *election.Election
-		e = election.New(storetest.Client(t, store, "leader"), "office", &election.Options{Elected: func(election.Term) {
-			over, cancel := context.WithCancel(ctx)
-			cancel()
-			if err := e.Resign(over); !errors.Is(err, context.Canceled) {
-				t.Errorf("Resign: %v, want that of its context, since the term has begun", err)
-			}
-		}})
-		_ = e.Run(ctx, func(ctx context.Context, _ election.Term) error {
-			if err := context.Cause(ctx); !errors.Is(err, election.ErrResigned) {
-				t.Errorf("the context of the function ended with %v, want ErrResigned", err)
-			}
-			stop()
-			return ctx.Err()
-		})
-	})
-}
-
 // TestPanicReleasesTheLock: and calls of Resign that wait return.
 func TestPanicReleasesTheLock(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
@@ -306,70 +284,6 @@ func TestCandidateRidesOutAnOutage(t *testing.T) {
 		if err := e.Run(t.Context(), until); !errors.Is(err, holdfast.ErrClosed) {
 			t.Errorf("a closed client: %v", err)
 		}
-	})
-}
-
-// TestReleaseAllDeposes: it is a resignation.
-func TestReleaseAllDeposes(t *testing.T) {
-	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		locks := storetest.Client(t, store, "leader")
-		e := election.New(locks, "office", nil)
-		ended := make(chan error, 1)
-		terms := 0
-		go func() {
-			ended <- e.Run(t.Context(), func(ctx context.Context, _ election.Term) error {
-				terms++
-				<-ctx.Done()
-				return nil
-			})
-		}()
-		synctest.Wait()
-		if err := locks.ReleaseAll(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if terms != 2 {
-			t.Errorf("%d terms, want 2", terms)
-		}
-		locks.Close()
-		if err := <-ended; !errors.Is(err, holdfast.ErrClosed) {
-			t.Errorf("Run: %v", err)
-		}
-	})
-}
-
-// TestResignReportsUnconfirmedRelease: the lock may not be free when its release is
-// not confirmed.
-func TestResignReportsUnconfirmedRelease(t *testing.T) {
-	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		ctx, cancel := context.WithCancel(t.Context())
-		faulty := faultstore.Wrap(store)
-		e := election.New(storetest.Client(t, faulty, "leader"), "office", nil)
-		ended := make(chan error, 1)
-		go func() { ended <- e.Run(ctx, until) }()
-		synctest.Wait()
-		faulty.Set(faultstore.Release, faultstore.Refuse)
-		if err := e.Resign(ctx); !errors.Is(err, holdfast.ErrUnavailable) {
-			t.Errorf("Resign: %v", err)
-		}
-		if _, err := e.Leader(ctx); err != nil {
-			t.Errorf("the office is free all the same: %v", err)
-		}
-		faulty.Set(faultstore.Release, nil)
-		time.Sleep(time.Minute)
-		if err := e.Resign(ctx); err != nil {
-			t.Errorf("Resign: %v", err)
-		}
-		time.Sleep(time.Minute)
-		if _, err := storetest.Client(t, store, "other").Break(ctx, "office"); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Resign(ctx); err != nil {
-			t.Errorf("Resign from an office that was lost: %v", err)
-		}
-		cancel()
-		<-ended
 	})
 }
 
@@ -440,28 +354,6 @@ func TestObserveSeesEachChange(t *testing.T) {
 		}
 		if tokens[1] >= tokens[3] {
 			t.Errorf("tokens %v", tokens)
-		}
-	})
-}
-
-// TestNil: what is missing is named, and nothing panics.
-func TestNil(t *testing.T) {
-	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		fit := election.New(storetest.Client(t, store, "a"), "office", nil)
-		unfit := election.New(nil, "office", nil)
-		_, noLeader := unfit.Leader(t.Context())
-		var none context.Context
-		for want, err := range map[string]error{
-			`election: "office": invalid argument: the function is nil`: fit.Run(t.Context(), nil),
-			`election: "office": invalid argument: ctx is nil`:          fit.Run(none, until),
-			`election: "office": invalid argument: the client is nil`:   unfit.Run(t.Context(), until),
-		} {
-			if !errors.Is(err, holdfast.ErrInvalid) || err.Error() != want {
-				t.Errorf("%v; want %s", err, want)
-			}
-		}
-		if !errors.Is(noLeader, holdfast.ErrInvalid) {
-			t.Errorf("Leader without a Client: %v", noLeader)
 		}
 	})
 }

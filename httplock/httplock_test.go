@@ -217,28 +217,6 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// TestLostBeforeServed: a request whose lock is over before its handler begins is not
-// served, and does not look as if it were.
-func TestLostBeforeServed(t *testing.T) {
-	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		faulty := faultstore.Wrap(store)
-		faulty.Set(faultstore.Renew, faultstore.Refuse)
-		locks := holdfast.New(faulty, &holdfast.Config{Hooks: holdfast.OnEvent(
-			holdfast.EventAcquired, func(holdfast.Event) { time.Sleep(time.Minute) }, // as a pause does
-		)})
-		defer locks.Close()
-		key := func(*http.Request) string { return "key" }
-		o := &httplock.Options{Failed: func(_ *http.Request, err error) { t.Errorf("Failed: %v", err) }}
-		answer := httptest.NewRecorder()
-		httplock.Middleware(locks, key, o)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			t.Error("it was served")
-		})).ServeHTTP(answer, httptest.NewRequest("GET", "/", nil))
-		if answer.Code != http.StatusServiceUnavailable {
-			t.Errorf("answered %d", answer.Code)
-		}
-	})
-}
-
 // TestPanicReleasesTheKey, and an empty key is not locked.
 func TestPanicReleasesTheKey(t *testing.T) {
 	store := memstore.New()

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast"
@@ -120,38 +118,5 @@ func TestWords(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%v with %v has the words %q, want %q", test.kind, test.err, got, test.want)
 		}
-	}
-}
-
-func TestMargin(t *testing.T) {
-	for _, test := range []struct {
-		left, ttl time.Duration
-		want      float64
-	}{
-		{20 * time.Second, 30 * time.Second, 2. / 3}, {time.Hour, time.Minute, 1}, {-time.Second, time.Minute, 0}, {time.Second, 0, 0},
-	} {
-		if got := metrics.Margin(holdfast.Event{Left: test.left, TTL: test.ttl}); got != test.want {
-			t.Errorf("%v of %v is %v, want %v", test.left, test.ttl, got, test.want)
-		}
-	}
-}
-
-// The bounds of the histograms rise, and the alerts' bounds are among them.
-func TestBuckets(t *testing.T) {
-	for _, buckets := range [][]float64{
-		metrics.AcquireBuckets(), metrics.HoldBuckets(), metrics.MarginBuckets(), metrics.RequestBuckets(),
-	} {
-		for i, bound := range buckets[1:] {
-			if bound <= buckets[i] {
-				t.Errorf("%v after %v", bound, buckets[i])
-			}
-		}
-	}
-	if !slices.Contains(metrics.MarginBuckets(), .35) || !slices.Contains(metrics.AcquireBuckets(), 30) {
-		t.Error("the bound of an alert is no bound of its histogram")
-	}
-	// A request that Config.RequestTimeout cuts by default takes 3 s and a moment.
-	if i := slices.Index(metrics.RequestBuckets(), 3); i < 0 || metrics.RequestBuckets()[i+1] > 3.5 {
-		t.Errorf("requests that are cut after 3 s are in a wide bucket of %v", metrics.RequestBuckets())
 	}
 }

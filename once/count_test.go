@@ -168,34 +168,3 @@ func TestAtMostOnceAfterAPause(t *testing.T) {
 		})
 	})
 }
-
-// TestUnconfirmedRelease: a run that has been recorded counts, also if it is not known
-// whether the lock of its job is free.
-func TestUnconfirmedRelease(t *testing.T) {
-	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		ctx, faulty := t.Context(), faultstore.Wrap(store)
-		faulty.Once(faultstore.Release, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			faulty.Set(faultstore.Release, faultstore.Refuse) // the next one is that of the job
-			apply()
-			return nil
-		})
-		result, err := once.Do(ctx, storetest.Client(t, faulty, "a"), "job", nil, nothing)
-		if result.Verdict != once.Ran || !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, once.ErrNotRecorded) {
-			t.Errorf("%v, %v; want ErrUnavailable", result, err)
-		}
-		result, err = once.Do(ctx, storetest.Client(t, store, "b"), "job", nil, nothing)
-		want(t, once.Done, result, err)
-		faulty.Set(faultstore.Release, nil)
-	})
-}
-
-// TestRecordIsNoJob: a job whose name is that of a record of another would be taken for
-// done, or for running, by the success of that.
-func TestRecordIsNoJob(t *testing.T) {
-	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		locks := storetest.Client(t, store, "a")
-		if _, err := once.Do(t.Context(), locks, "job/done", nil, nothing); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("a job with the name of a record: %v", err)
-		}
-	})
-}

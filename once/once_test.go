@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/internal/storetest"
-	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/once"
 )
 
@@ -283,24 +282,5 @@ func TestSlots(t *testing.T) {
 		if slot := test.of(test.now, test.length); slot.Start != test.start || slot.End != test.end {
 			t.Errorf("the slot of %v by %v: %v to %v, want %v to %v", test.now, test.length, slot.Start, slot.End, test.start, test.end)
 		}
-	}
-}
-
-// A call without work, or without a Client, is refused before anything is recorded.
-func TestNil(t *testing.T) {
-	locks := holdfast.New(memstore.New(), nil)
-	defer locks.Close()
-	for range 2 {
-		if _, err := once.Do(t.Context(), locks, "job", &once.Options{AtMostOnce: true}, nil); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("no work: %v", err)
-		}
-	}
-	ran := false
-	work := func(context.Context) error { ran = true; return nil }
-	if _, err := once.Do(t.Context(), nil, "job", nil, work); !errors.Is(err, holdfast.ErrInvalid) {
-		t.Errorf("no Client: %v", err)
-	}
-	if result, err := once.Do(t.Context(), locks, "job", nil, work); err != nil || !ran {
-		t.Errorf("the work was not run: %v, %v", result, err)
 	}
 }

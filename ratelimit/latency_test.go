@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/ratelimit"
 )
@@ -216,33 +214,6 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// TestReleaseAllInTheMiddle of a call frees its place, and so the call does not pass.
-func TestReleaseAllInTheMiddle(t *testing.T) {
-	for name, end := range map[string]func(*holdfast.Client) error{
-		"ReleaseAll": (*holdfast.Client).ReleaseAll,
-		"Close":      (*holdfast.Client).Close,
-	} {
-		t.Run(name, func(t *testing.T) {
-			storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-				var locks *holdfast.Client
-				locks = holdfast.New(store, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventAcquired, func(holdfast.Event) {
-					go end(locks)
-					time.Sleep(time.Millisecond) // it comes before the release by Take
-				})})
-				defer locks.Close()
-				err := ratelimit.New(locks, 1, time.Minute).Take(t.Context(), "key")
-				if !errors.Is(err, holdfast.ErrReleased) {
-					t.Errorf("Take: %v", err)
-				}
-				other := storetest.Client(t, store, "other")
-				if err := ratelimit.New(other, 1, time.Minute).Take(t.Context(), "key"); err != nil {
-					t.Errorf("the place is free: %v", err)
-				}
-			})
-		})
-	}
-}
-
 // offerBy calls by six callers over a network of that latency, on which one in
 // fifty answers is lost.
 func offerBy(t *testing.T, latency time.Duration, n int, window, length time.Duration) {
@@ -290,23 +261,4 @@ func offerBy(t *testing.T, latency time.Duration, n int, window, length time.Dur
 	if got := float64(len(passed)); got < least || got > most+float64(n) {
 		t.Errorf("%d passed; want %.0f to %.0f", len(passed), least, most)
 	}
-}
-
-// A call whose place is not kept does not pass: its first release is lost, and the hold ends before
-// the second.
-func TestReleaseAfterTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		memory := memstore.New()
-		store := faultstore.Wrap(memory)
-		a, b := holdfast.New(store, &holdfast.Config{RequestTimeout: 10 * time.Second}), holdfast.New(memory, nil)
-		defer a.Close()
-		defer b.Close()
-		store.Once(faultstore.Release, faultstore.Hang)
-		if err := ratelimit.New(a, 1, time.Hour).Take(t.Context(), "key"); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Take whose place is lost: %v", err)
-		}
-		if err := ratelimit.New(b, 1, time.Hour).Take(t.Context(), "key"); err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -1,15 +1,12 @@
 package command
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // An error is printed on one line, with the prefix once and with nothing else left out.
@@ -32,18 +29,6 @@ func TestErrorText(t *testing.T) {
 	} {
 		if got := (&exitError{err: c.err}).Error(); got != c.want {
 			t.Errorf("%q\nis %q\nwant %q", c.err, got, c.want)
-		}
-	}
-}
-
-// What a foreign client has written can be far outside of what JSON can say.
-func TestViewOfAbsurdTimes(t *testing.T) {
-	for _, at := range []time.Time{
-		time.Unix(1<<40, 0), time.Unix(-1<<40, 0), time.UnixMilli(1<<63 - 1), time.UnixMilli(-1 << 63), {}, time.Now(),
-	} {
-		line, err := jsonLine(lockview.NewView(holdfast.Record{Name: "x", Since: at, Until: at, Remaining: time.Duration(at.Unix())}))
-		if err != nil || len(line) == 0 || bytes.Contains(line, []byte(":-")) {
-			t.Errorf("%v: %s, %v", at, line, err)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -184,44 +183,6 @@ func TestRenewalsBeginAtZero(t *testing.T) {
 	}
 }
 
-// Each instrument has a unit and the name that the package documents, and no other.
-func TestInstruments(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetting(t, nil)
-		locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: s.hooks, LocalTurn: -1})
-		if err := holdfastotel.ObserveElection(s.options, election.New(locks, "office", nil)); err != nil {
-			t.Fatal(err)
-		}
-		lock, err := locks.Acquire(t.Context(), "a", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() { _, _ = locks.Acquire(t.Context(), "a", &holdfast.Options{Wait: time.Second}) }()
-		synctest.Wait()
-		if err := errors.Join(lock.Extend(t.Context(), time.Minute), locks.Close()); err != nil {
-			t.Error(err)
-		}
-		text, err := os.ReadFile("holdfastotel.go")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, m := range s.collect(t) {
-			names = append(names, m.Name)
-			documented := slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool {
-				fields := strings.Fields(line)
-				return len(fields) > 2 && fields[0] == "//" && fields[1] == m.Name && fields[2] == m.Unit
-			})
-			if m.Unit == "" || m.Description == "" || !documented {
-				t.Errorf("instrument %q with the unit %q and the description %q", m.Name, m.Unit, m.Description)
-			}
-		}
-		if len(names) != 8 {
-			t.Errorf("instruments %v", names)
-		}
-	})
-}
-
 // Close leaves no hold and no waiter, and ends every span.
 func TestAfterClose(t *testing.T) {
 	s := newSetting(t, nil)
@@ -342,31 +303,6 @@ func TestSpans(t *testing.T) {
 			t.Errorf("a failure: %v, %v", failed.Status(), failed.Attributes())
 		}
 	})
-}
-
-// The exemplars of acquisitions lead to their spans.
-func TestExemplars(t *testing.T) {
-	s := newSetting(t, nil)
-	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: s.hooks})
-	defer locks.Close()
-	lock, err := locks.Acquire(t.Context(), "a", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lock.Release(); err != nil {
-		t.Error(err)
-	}
-	id := s.spans.Ended()[0].SpanContext().SpanID()
-	for _, m := range s.collect(t) {
-		data, ok := m.Data.(metricdata.Histogram[float64])
-		if !ok || m.Name == "holdfast.request.duration" {
-			continue
-		}
-		exemplars := data.DataPoints[0].Exemplars
-		if len(exemplars) != 1 || trace.SpanID(exemplars[0].SpanID) != id {
-			t.Errorf("exemplars of %s: %+v", m.Name, exemplars)
-		}
-	}
 }
 
 // The leader shows 1 during its term.

@@ -16,12 +16,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
@@ -258,83 +255,6 @@ func TestNamesAreNoLabels(t *testing.T) {
 	}
 }
 
-// A group that is no text does not end the program.
-func TestGroupThatIsNoText(t *testing.T) {
-	collector, _ := register(t, &holdfastprom.Options{Group: func(name string) string { return name[:3] }})
-	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: collector.Hooks()})
-	lock, err := locks.Acquire(t.Context(), "abä", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lock.Release(); err != nil {
-		t.Error(err)
-	}
-	if err := locks.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// Exemplars have the name, the token and the trace, within the bound of OpenMetrics.
-func TestExemplars(t *testing.T) {
-	collector, registry := register(t, &holdfastprom.Options{
-		Trace: func(context.Context) (string, string) { return "0123456789abcdef0123456789abcdef", "0123456789abcdef" },
-	})
-	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: collector.Hooks()})
-	defer locks.Close()
-	name := strings.Repeat("ä", 120)
-	for _, name := range []string{"invoices/42", name} {
-		lock, err := locks.Acquire(t.Context(), name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := lock.Release(); err != nil {
-			t.Error(err)
-		}
-		exemplar := lastExemplar(t, registry, "holdfast_hold_duration_seconds")
-		total := 0
-		for label, value := range exemplar {
-			total += utf8.RuneCountInString(label) + utf8.RuneCountInString(value)
-		}
-		if total > prometheus.ExemplarMaxRunes || !strings.HasPrefix(name, exemplar["lock"]) || len(exemplar["lock"]) < 11 ||
-			exemplar["token"] != fmt.Sprint(lock.Token()) || exemplar["trace_id"] == "" || exemplar["span_id"] == "" {
-			t.Errorf("exemplar of %d characters: %v", total, exemplar)
-		}
-	}
-	page := httptest.NewRecorder()
-	request := httptest.NewRequest("GET", "/metrics", nil)
-	request.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP(page, request)
-	if !strings.Contains(page.Body.String(), `lock="`) {
-		t.Error("no exemplar on the page")
-	}
-}
-
-func lastExemplar(t *testing.T, registry *prometheus.Registry, name string) map[string]string {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	labels := map[string]string{}
-	var last *dto.Exemplar
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, m := range family.Metric {
-			for _, bucket := range m.GetHistogram().GetBucket() {
-				if e := bucket.GetExemplar(); e != nil && (last == nil || e.GetTimestamp().AsTime().After(last.GetTimestamp().AsTime())) {
-					last = e
-				}
-			}
-		}
-	}
-	for _, label := range last.GetLabel() {
-		labels[label.GetName()] = label.GetValue()
-	}
-	return labels
-}
-
 // The leader shows 1 from its election on, and 0 before and after.
 func TestLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -369,23 +289,6 @@ func TestLeader(t *testing.T) {
 		group.Wait()
 		check("after", 0)
 	})
-}
-
-// The text of the metrics keeps the rules of Prometheus.
-func TestLint(t *testing.T) {
-	collector, _ := register(t, nil)
-	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: collector.Hooks()})
-	lock, err := locks.Acquire(t.Context(), "a", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(lock.Extend(t.Context(), time.Minute), locks.Close()); err != nil {
-		t.Error(err)
-	}
-	problems, err := testutil.CollectAndLint(collector)
-	if err != nil || len(problems) > 0 {
-		t.Errorf("%v, %v", problems, err)
-	}
 }
 
 // registered returns the names that a Collector describes, and those of the parts of histograms.
