@@ -5,6 +5,7 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,8 +118,13 @@ func TestRowOfASlowCommit(t *testing.T) {
 	s := openAt(t, openDatabase(t, "slow_commits"))
 	s.taken(t, "name")
 	tx := leaveOpen(t, s, "SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE", "name")
-	time.AfterFunc(400*time.Millisecond, func() { _ = tx.Rollback(context.Background()) })
+	var committed sync.WaitGroup
+	committed.Go(func() {
+		time.Sleep(400 * time.Millisecond) // as long as the disk
+		_ = tx.Rollback(context.Background())
+	})
 	grant(t, s, "name", time.Minute)
+	committed.Wait()
 }
 
 // A waiter gets the lock soon after the transaction that had its row open has

@@ -306,6 +306,8 @@ func (s *Store) adviceFor(state string) string {
 		return "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction"
 	case "53300":
 		return "the server has no connection left: advisory locks need one of their own for each process"
+	case "57P03":
+		return "the server is starting or stopping"
 	}
 	return ""
 }
