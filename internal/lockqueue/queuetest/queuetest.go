@@ -219,13 +219,14 @@ func (p *player) behind(s Step, result string, r Reply) string {
 	text := func(left time.Duration) string {
 		return fmt.Sprintf(" behind %s %v", r.Held, time.Duration(float64(left)/p.scale).Round(time.Second))
 	}
+	want, _, _ := strings.Cut(s.Want, ";") // without the notices
 	least, most := r.Left-p.late, r.Left+p.lateness(s)
 	for left := least; left < most; left += p.scaled(time.Second) {
-		if result+text(left) == s.Want {
+		if result+text(left) == want {
 			return text(left)
 		}
 	}
-	if result+text(most) == s.Want {
+	if result+text(most) == want {
 		return text(most)
 	}
 	return text(r.Left)
