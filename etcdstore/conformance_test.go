@@ -12,7 +12,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -60,8 +59,6 @@ type client struct {
 	*clientv3.Client
 	proxies []*faultproxy.Proxy
 	fault   atomic.Int32 // of the next transaction that may write
-
-	refuseRevoke atomic.Bool // requests that end a lease are refused
 }
 
 // dial returns a client that reaches each member through a proxy.
@@ -86,9 +83,6 @@ func dial(tb testing.TB, cluster []*servers.Etcd) *client {
 
 // intercept applies the fault.
 func (c *client) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if _, ok := req.(*pb.LeaseRevokeRequest); ok && c.refuseRevoke.Load() {
-		return rpctypes.ErrGRPCRequestTooManyRequests
-	}
 	txn, ok := req.(*pb.TxnRequest)
 	if !ok || !writes(txn) {
 		return invoke(ctx, method, req, reply, conn, opts...)
