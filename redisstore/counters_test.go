@@ -35,7 +35,7 @@ func TestOneCounter(t *testing.T) {
 		})
 		listed := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}})
 		for says, client := range map[string]*redis.ClusterClient{
-			"servers are none":         mapped,
+			"NewFailoverClusterClient": mapped,
 			"cluster support disabled": listed,
 		} {
 			s := New(client, nil)
@@ -56,7 +56,7 @@ func TestOneCounter(t *testing.T) {
 		server := servers.StartRedis(t, "--cluster-enabled", "yes")
 		server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 		eventually(t, "cluster of one node", func() bool { return strings.Contains(server.Do("CLUSTER", "INFO"), "cluster_state:ok") })
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}, ClusterSlots: mapTo(server.Addr)})
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}})
 		defer client.Close()
 		// With a hash tag in the prefix the server takes the scripts of both.
 		opts := &Options{Prefix: "{app}:"}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -191,34 +190,5 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	if s.configErr != nil {
 		return s.configErr
 	}
-	if err := ctx.Err(); err != nil {
-		return driver.NotApplied(err)
-	}
-	if s.customSlots && !s.clusterVerified.Load() {
-		return s.checkCluster(ctx)
-	}
-	return nil
-}
-
-// checkCluster reports whether the servers are nodes of a cluster. A client that was given its
-// servers by a function (as by redis.NewFailoverClusterClient) may use single servers as if they
-// were: it would count tokens in other keys than clients of single servers do.
-func (s *Store) checkCluster(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestBound)
-	defer cancel()
-	masters, err := s.masters(ctx)
-	for i := 0; err == nil && i < len(masters); i++ {
-		err = masters[i].ClusterSlots(ctx).Err()
-	}
-	switch {
-	case err == nil:
-		s.clusterVerified.Store(true)
-		return nil
-	case strings.Contains(err.Error(), "cluster support disabled"):
-		return fmt.Errorf("%w: the client is of a cluster, and its servers are none: use redis.NewClient or redis.NewFailoverClient, "+
-			"so that all clients count tokens in the same key", driver.ErrUnsupported)
-	case driver.IsNotApplied(s.wrapErr(err)):
-		return s.wrapErr(err)
-	}
-	return driver.NotApplied(s.wrapErr(err))
+	return driver.NotApplied(ctx.Err())
 }

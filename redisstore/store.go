@@ -56,22 +56,20 @@ type Options struct {
 // A Store keeps locks in Redis. See the package comment for what it promises.
 // Its methods may be called from many goroutines at once.
 type Store struct {
-	client          redis.UniversalClient
-	ownsClient      bool // Close closes the client as well
-	cluster         bool // the client is of a cluster
-	customSlots     bool // the client got the servers of the cluster from its maker
-	sentinel        bool // the client finds its server by Sentinels
-	honorsDeadline  bool // the client ends a request at the deadline of its context
-	prefix          string
-	prefixHasTag    bool // the prefix has a hash tag
-	options         Options
-	configErr       error // returned by every call if the arguments of New are invalid
-	guarantees      driver.Guarantees
-	queues          []batch.Queue[*call]
-	sharedKeys      []any       // the keys that all locks of a script share, unless each slot has its own
-	clusterVerified atomic.Bool // the servers are known to be a cluster, if the client is of one
-	notifier        notifier
-	closed          atomic.Bool
+	client         redis.UniversalClient
+	ownsClient     bool // Close closes the client as well
+	cluster        bool // the client is of a cluster
+	sentinel       bool // the client finds its server by Sentinels
+	honorsDeadline bool // the client ends a request at the deadline of its context
+	prefix         string
+	prefixHasTag   bool // the prefix has a hash tag
+	options        Options
+	configErr      error // returned by every call if the arguments of New are invalid
+	guarantees     driver.Guarantees
+	queues         []batch.Queue[*call]
+	sharedKeys     []any // the keys that all locks of a script share, unless each slot has its own
+	notifier       notifier
+	closed         atomic.Bool
 }
 
 // Client returns the client of the store. Commands of it are not bounded as those of the store are.
@@ -99,8 +97,9 @@ const sentinelAddr = "FailoverClient"
 // is canceled. Without ContextTimeoutEnabled the client may go on with a request after that, for as
 // long as its own timeouts allow, on a goroutine of its own.
 //
-// Options that are out of bounds, and a client that cannot be trusted with locks ([redis.Ring]
-// moves a key to another server when one is down), are reported by every call.
+// Options that are out of bounds, and a client that cannot be trusted with locks, are reported by
+// every call: [redis.Ring] moves a key to another server when one is down, and one with
+// [redis.ClusterOptions].ClusterSlots may be of servers that are no cluster.
 func New(client redis.UniversalClient, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
@@ -124,7 +123,6 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 		s.sentinel = client.Options().Addr == sentinelAddr
 	case *redis.ClusterClient:
 		s.cluster, s.honorsDeadline = true, client.Options().ContextTimeoutEnabled
-		s.customSlots = client.Options().ClusterSlots != nil
 	}
 	s.prefixHasTag = hashTag(s.prefix) != ""
 	s.configErr = s.checkOptions()
@@ -138,12 +136,16 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 func (s *Store) checkOptions() error {
 	o := &s.options
 	_, ring := s.client.(*redis.Ring)
+	cluster, ok := s.client.(*redis.ClusterClient)
 	switch {
 	case s.client == nil:
 		return fmt.Errorf("%w: the Redis client is nil", driver.ErrInvalid)
 	case ring:
 		return fmt.Errorf("%w: a redis.Ring moves keys when a server is down, so that a lock would have two holders: "+
 			"use a cluster, or a quorum of single servers", driver.ErrUnsupported)
+	case ok && cluster.Options().ClusterSlots != nil:
+		return fmt.Errorf("%w: a cluster client that is told its servers, as that of redis.NewFailoverClusterClient, may take single servers "+
+			"for a cluster and count tokens in other keys: use redis.NewClusterClient, or redis.NewFailoverClient", driver.ErrUnsupported)
 	case strings.ContainsFunc(s.prefix, isControl):
 		return fmt.Errorf("%w: the prefix has a control character", driver.ErrInvalid)
 	case o.RestartGuard < 0 || o.RestartGuard > driver.MaxTTL:
