@@ -48,7 +48,8 @@ type acquireOp struct {
 	lastErr     error         // why the last attempt failed
 }
 
-// acquire is Acquire or TryAcquire. If the store has answered the caller before, answered is true.
+// acquire is Acquire or TryAcquire. With answered the store is known to be up, so that an outage is
+// waited out.
 func (c *Client) acquire(ctx context.Context, name string, o *Options, singleAttempt, answered bool) (*Lock, error) {
 	full, err := c.fullName(name)
 	if err != nil {
@@ -116,6 +117,7 @@ func (a *acquireOp) run() (*Lock, error) {
 			lock, err = a.acquireAsHead()
 		case w.passed != nil:
 			if err = a.ctx.Err(); err != nil {
+				w.passed.first.lockReturned.Store(false)
 				c.activeCalls.Go(func() { _ = w.passed.first.lock.Release() })
 			} else {
 				lock = w.passed.first.newLock()

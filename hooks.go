@@ -18,8 +18,7 @@ import (
 //   - Each EventWaiting is followed by an EventWaited.
 //
 // When Close returns, no hold and no wait is open, and all events have returned. In a race the end of a
-// hold may come before its begin, if it ends while the hook for the begin runs; and the end of a hold
-// that is lost in the moment in which it is passed on to a waiter (see Config.LocalTurn) may be missing.
+// hold may come before its begin, if it ends while the hook for the begin runs.
 type Hooks struct {
 	// Start is called when an acquisition begins, before its first request. The context that it
 	// returns takes the place of ctx: it is that of the requests, of the events and of

@@ -88,7 +88,7 @@ func (c *Client) storeToken(full string, token int64) int64 {
 
 // passOn gives a lease that its holder has released to the first waiter, and reports whether it
 // has. It does not after the turn, nor if the renewal of the lease is due, in flight, or has
-// failed: the next holder would have less time than one whose lease has not been renewed yet. Nor
+// failed: a lease whose renewal is due has less than 2/3 of its TTL left. Nor
 // does it if the lease was extended beyond its TTL, which would outlast the next holder.
 func (l *lease) passOn() bool {
 	c := l.c
@@ -122,6 +122,7 @@ func (l *lease) passOn() bool {
 	c.registerLease(next)
 	c.reschedule(next)
 	w.passed = next
+	next.first.lockReturned.Store(true) // a loss before its caller has it has its end reported
 	close(w.ready)
 	return true
 }

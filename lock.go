@@ -142,8 +142,9 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 // It returns nil if the store confirmed the release, or the lock was passed on to another goroutine
 // of this Client (see Config.LocalTurn); a [LostError] if the lock had been lost
 // before; and ErrUnavailable if the store did not confirm: then the release is retried in the
-// background, until the TTL has freed the lock in any case. After a request without an answer a
-// store that no longer has the lock confirms it, too: a loss just before is not noticed then. Further calls do nothing and return the same.
+// background, until the TTL has freed the lock in any case. If a request got no answer, Release cannot
+// tell "released by it" from "lost before", and returns nil. Further calls do nothing and return the
+// same.
 func (l *Lock) Release() error {
 	l.releaseOnce.Do(func() { l.releaseErr = l.release() })
 	return l.releaseErr

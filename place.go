@@ -107,8 +107,8 @@ func (l *lease) takeGrant() (res driver.AcquireResult, confirmedAt time.Duration
 	return res, l.confirmedAt
 }
 
-// replaceLease returns a lease with a new owner. The owner of l has neither a hold nor a place. If
-// an answer to it was lost, its request may still be on its way: the owner is released.
+// replaceLease returns a lease with a new owner. It releases the owner of l, which has neither a hold
+// nor a place: a lost request of it may still arrive.
 func (a *acquireOp) replaceLease(l *lease) *lease {
 	c := a.c
 	l.endPlace()

@@ -29,8 +29,8 @@ type nameQueue struct {
 	// known.
 	lastAnswer error
 
-	// lastGranted is the newest lease that left the lock held or had waiters behind it: such a
-	// grant is an answer, too.
+	// lastGranted is the lease that was granted last while callers waited: to them the name was
+	// held.
 	lastGranted *lease
 
 	// failingSince is since when the store has not answered about the name, 0 if it has.
@@ -273,6 +273,7 @@ func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
 	case <-w.ready: // it came at the same moment
 		switch {
 		case w.passed != nil:
+			w.passed.first.lockReturned.Store(false)
 			c.activeCalls.Go(func() { _ = w.passed.first.lock.Release() })
 		case w.head != nil:
 			c.admitNext(w.head)

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/filestore"
@@ -261,9 +263,11 @@ func sameServers(ctx context.Context, nodes []driver.Store) string {
 			if info, err := readInfo(ctx, node.Client()); err == nil {
 				id = info["run_id"]
 			}
-		case *pgstore.Store:
+		case interface {
+			WithConn(context.Context, func(*pgx.Conn) error) error
+		}: // both stores in PostgreSQL
 			_ = node.WithConn(ctx, func(conn conn) error {
-				return conn.QueryRow(ctx, "SELECT system_identifier::text || current_database() FROM pg_catalog.pg_control_system()").Scan(&id)
+				return conn.QueryRow(ctx, "SELECT system_identifier::text FROM pg_catalog.pg_control_system()").Scan(&id)
 			})
 		case *filestore.Store:
 			id = node.Dir()

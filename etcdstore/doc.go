@@ -66,7 +66,7 @@
 // by its deadline. One that was opened from a URL goes on.
 //
 // All addresses must be of one cluster: each of two clusters would grant a lock. The command
-// "holdfast doctor" tells.
+// "holdfast doctor" tells, unless both were started with the same --initial-cluster-token.
 //
 // There are no shared and no limited locks.
 //

@@ -123,9 +123,6 @@ func (s *Store) grantHold(ctx context.Context, f *storeFile, req *driver.Acquire
 	}
 	if req.Limit != 0 {
 		rec.Limit = max(req.Limit, driver.Shared)
-		if rec.Limit > 0 {
-			rec.Weight = 1
-		}
 	}
 	needsFlush, err := s.setTokens(ctx, &rec, req)
 	if err != nil {

@@ -119,12 +119,19 @@ func nearestExisting(path string) string {
 }
 
 // checkFolder refuses a folder on a network file system, and one that others than its owner, root and
-// a group may write. Of a folder that is missing it examines the one that it would be made in.
-func (s *Store) checkFolder() error {
-	path := nearestExisting(s.dir)
-	info, err := os.Stat(path)
-	if err != nil {
-		return wrapErr("examine", path, err)
+// a group may write. Before the folder is open, top is nil; if it is missing, its nearest existing
+// parent is checked.
+func (s *Store) checkFolder(top *dir) error {
+	path := s.dir
+	var info fs.FileInfo
+	if top != nil {
+		info = top.self
+	} else {
+		path = nearestExisting(s.dir)
+		var err error
+		if info, err = os.Stat(path); err != nil {
+			return wrapErr("examine", path, err)
+		}
 	}
 	kind, err := networkNameOf(path)
 	if err != nil {

@@ -125,7 +125,7 @@ func (r *record) validate() error {
 		return fmt.Errorf("it has the format %d of another version of this store", r.Format)
 	case r.State != stateFree && r.State != stateHeld && r.State != stateKept:
 		return errors.New("its state is none of free, held and kept")
-	case r.Limit != 0 || r.Weight != 0 || r.Tolerant != nil:
+	case r.Limit != 0 || r.Tolerant != nil:
 		return errNotRecord
 	}
 	return r.validateFields()

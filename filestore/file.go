@@ -78,8 +78,7 @@ func openFile(ctx context.Context, d *dir, name string, flags int) (*os.File, er
 		if !errors.Is(err, fs.ErrPermission) || waited >= timeout {
 			return f, err
 		}
-		// A second call after the one that creates a file sets its permissions. It is empty until
-		// then.
+		// A new file is empty, and gets its permissions by a second call of its maker.
 		if info, err := d.Stat(name); err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
 			return d.OpenFile(name, flags, 0) // It may have been so before.
 		}

@@ -105,7 +105,7 @@ func (s *Store) openFolders(create bool) (_ *folder, err error) {
 	if f.top, err = newDir(os.OpenRoot(s.dir)); err != nil {
 		return nil, err
 	}
-	if err := s.checkFolder(); err != nil {
+	if err := s.checkFolder(f.top); err != nil {
 		return nil, err
 	}
 	if f.locks, err = f.top.openSubfolder(locksFolder, create); err != nil {
@@ -172,10 +172,5 @@ func fileMode(folder fs.FileMode) fs.FileMode {
 	return writers | writers<<1
 }
 
-// Paths are for messages, for people and for tests; no file is opened by them.
-
-func (s *Store) recordPath(name string) string { return filepath.Join(s.locksPath, fileName(name)) }
-
+// sessionPath is for messages: no file is opened by it.
 func (s *Store) sessionPath(id string) string { return filepath.Join(s.dir, sessionsFolder, id) }
-
-func (s *Store) tokensPath() string { return filepath.Join(s.dir, tokensFile) }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -314,3 +315,7 @@ func (f *fakeHost) reboot() {
 	f.boots++
 	f.up.Store(int64(time.Second))
 }
+
+func (s *Store) recordPath(name string) string { return filepath.Join(s.locksPath, fileName(name)) }
+
+func (s *Store) tokensPath() string { return filepath.Join(s.dir, tokensFile) }

@@ -57,10 +57,8 @@ type record struct {
 	// ends it.
 	Session string `json:"session,omitempty"`
 
-	// Limit is that of a shared or limited hold. Weight is how many of the slots a limited hold
-	// takes: 1, or more in a record of an earlier version.
-	Limit  int `json:"limit,omitempty"`
-	Weight int `json:"weight,omitempty"`
+	// Limit is that of a shared or limited hold.
+	Limit int `json:"limit,omitempty"`
 
 	// Tolerant has the holds of a name with shared or limited ones. The fields above then describe
 	// none of them.

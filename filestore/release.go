@@ -48,7 +48,7 @@ func (s direct) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 func (r *record) keptRecord() record {
 	return record{
 		Name: r.Name, State: stateKept, Token: r.Token, Last: r.Last, Since: r.Since, Owner: r.Owner,
-		Limit: r.Limit, Weight: r.Weight,
+		Limit: r.Limit,
 	}
 }
 

@@ -76,7 +76,7 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dir: dir, locksPath: filepath.Join(dir, locksFolder), allowNetwork: opts.AllowNetwork, host: h}
-	if err := s.checkFolder(); err != nil {
+	if err := s.checkFolder(nil); err != nil {
 		return nil, err
 	}
 	s.lifetime, s.end = context.WithCancel(context.Background())

@@ -231,7 +231,7 @@ func (s *Store) refusalOf(r *record, req *driver.AcquireRequest) refusal {
 func (s *Store) isInTheWay(
 	holds []*record, req *driver.AcquireRequest, isDead func(session string) bool,
 ) bool {
-	hash, weights := ownerHash(req.Owner), int64(1)
+	hash, slots := ownerHash(req.Owner), 1
 	now := s.host.frozen()
 	for _, e := range holds {
 		own := e.State == stateKept && e.Owner == hash
@@ -241,8 +241,8 @@ func (s *Store) isInTheWay(
 		if e.endIfDead(isDead); e.State == stateFree {
 			continue
 		}
-		weights += int64(e.Weight)
-		if own || req.Limit == 0 || weights > int64(req.Limit) {
+		slots++
+		if own || req.Limit == 0 || slots > req.Limit {
 			return true
 		}
 	}
@@ -365,8 +365,7 @@ func (r *record) parseHolds(data []byte) error {
 			return errNotRecord
 		case e.Token <= last || e.lastToken() > r.Token:
 			return errors.New("the token of a hold is out of range")
-		case e.Limit < driver.Shared || e.Limit == 0 || e.Limit > driver.MaxLimit,
-			e.Weight < min(e.Limit, 1) && e.Limit > 0, e.Weight < 0 || e.Weight > max(e.Limit, 0):
+		case e.Limit < driver.Shared || e.Limit == 0 || e.Limit > driver.MaxLimit:
 			return errors.New("the limit of a hold is out of range")
 		}
 		if err := e.validateFields(); err != nil {

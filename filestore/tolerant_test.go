@@ -3,7 +3,6 @@ package filestore
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -146,25 +145,6 @@ func TestWaiterIsWrittenSeldom(t *testing.T) {
 	}
 	f.pass(10 * time.Second)
 	acquireAs(t, s, limited("name", driver.Shared), true)
-}
-
-// Versions without shared holds refuse a record with some: its number is that of a later format.
-func TestOlderVersionsRefuseTolerantRecords(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	for n := range 40 { // at last behind the page
-		acquireAs(t, s, limited("name", driver.Shared), true)
-		data, err := os.ReadFile(s.recordPath("name"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, _, _ := strings.Cut(string(data), "\n")
-		var old struct {
-			Format int `json:"holdfast"`
-		}
-		if err := json.Unmarshal([]byte(line), &old); err != nil || old.Format == recordFormat {
-			t.Fatalf("with %d holds the record begins with %s, %v", n+1, line, err)
-		}
-	}
 }
 
 // A process that is killed while it changes a record with many holds has changed it or not: the

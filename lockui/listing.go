@@ -42,7 +42,7 @@ func (s *store) canList() bool { return s.client.Guarantees().List }
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// refresh lists a store, unless a listing is under way or is not older than maxAge. The channel is
+// refresh starts a listing if the last one is older than maxAge and none is under way. The channel is
 // closed at its end. Listings are not bound to a request, so that a slow store is listed at all.
 func (s *store) refresh(maxAge time.Duration) <-chan struct{} {
 	s.mu.Lock()

@@ -139,21 +139,24 @@ function showStores() {
   }));
 }
 
-let timer;
+let timer, looks = 0;
 async function look() {
+  const mine = ++looks; // an answer to an older look is dropped
   clearTimeout(timer);
   if (document.hidden) return;
   let pause = 1000;
   try {
     const response = await fetch("api/locks", { signal: AbortSignal.timeout(15000) });
+    const text = await response.text();
+    if (mine !== looks) return;
     byID("sign-in").hidden = response.status !== 401;
     byID("page").hidden = response.status === 401;
     if (response.status === 401) {
       byID("status").textContent = "";
       return;
     }
-    if (!response.ok) throw new Error(await response.text());
-    answer = await response.json();
+    if (!response.ok) throw new Error(text);
+    answer = JSON.parse(text);
     answered = performance.now();
     pause = answer.interval_ms;
     document.body.classList.remove("offline");
@@ -163,6 +166,7 @@ async function look() {
     showStores();
     show();
   } catch (error) {
+    if (mine !== looks) return;
     document.body.classList.add("offline");
     byID("status").textContent = "Disconnected";
   }

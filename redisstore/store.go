@@ -93,8 +93,8 @@ const sentinelAddr = "FailoverClient"
 // and releases may fail: a program in which that is common gives them a client of their own.
 //
 // Every method returns by the deadline of its context, whatever the server does; after 3 s if there is
-// no deadline. List and ServerVersion do so with ContextTimeoutEnabled alone. It does not return sooner because its context
-// is canceled. Without ContextTimeoutEnabled the client may go on with a request after that, for as
+// no deadline. List and ServerVersion need ContextTimeoutEnabled for this. Canceling the context ends
+// no request early. Without ContextTimeoutEnabled the client may go on with a request after that, for as
 // long as its own timeouts allow, on a goroutine of its own.
 //
 // Options that are out of bounds, and a client that cannot be trusted with locks, are reported by
