@@ -44,7 +44,7 @@ bench-local: ## Measure: memory, files, and the command against flock(1)
 
 .PHONY: rounds
 rounds: ## The promise of "run" under kills and pauses, 100 rounds
-	HOLDFAST_ROUNDS=100 $(GO) test -race -count=1 -timeout=60m ./internal/command
+	TEST_ROUNDS=100 $(GO) test -race -count=1 -timeout=60m ./internal/command
 
 .PHONY: torture
 torture: needs ## Find out whether the locks are locks, ten minutes for each store (for=1m: a minute)

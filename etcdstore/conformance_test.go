@@ -32,7 +32,7 @@ func TestConformanceThree(t *testing.T) { conformance(t, 3) }
 func conformance(t *testing.T, members int) {
 	t.Parallel()
 	cluster := servers.StartEtcdCluster(t, members)
-	drivertest.Run(t, drivertest.Harness{Walk: members > 1 && os.Getenv("HOLDFAST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
+	drivertest.Run(t, drivertest.Harness{Walk: members > 1 && os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 		own, prefix := cluster, tb.Name()+"/"
 		if strings.Contains(tb.Name(), "restart") {
 			own, prefix = servers.StartEtcdCluster(tb, members), ""

@@ -532,10 +532,10 @@ func quote(text string) string {
 	return string(data)
 }
 
-// shoot writes a picture of the page into the folder that HOLDFAST_PICTURES names, for people.
+// shoot writes a picture of the page into the folder that TEST_PICTURES names, for people.
 func (b *browser) shoot(name string) {
 	b.t.Helper()
-	folder := os.Getenv("HOLDFAST_PICTURES")
+	folder := os.Getenv("TEST_PICTURES")
 	if folder == "" {
 		return
 	}

@@ -47,7 +47,7 @@ func TestConformancePool(t *testing.T) {
 func TestConformanceSerializable(t *testing.T) {
 	t.Parallel()
 	pgtest.Postgres()
-	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("HOLDFAST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
+	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 		schema := newSchema(tb)
 		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
 			pool := pgtest.OpenPool(tb, pgtest.Postgres().URL("postgres"), "default_transaction_isolation=serializable")
@@ -59,7 +59,7 @@ func TestConformanceSerializable(t *testing.T) {
 func TestConformanceSQL(t *testing.T) {
 	t.Parallel()
 	pgtest.Postgres()
-	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("HOLDFAST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
+	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 		schema := newSchema(tb)
 		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
 			return NewDB(pgtest.OpenSQL(tb, pgtest.Postgres().URL("postgres")), &Options{Schema: schema})
@@ -72,7 +72,7 @@ func TestConformanceSQL(t *testing.T) {
 func TestConformancePgBouncer(t *testing.T) {
 	t.Parallel()
 	pgtest.PgBouncer()
-	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("HOLDFAST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
+	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 		schema := newSchema(tb)
 		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
 			return New(pgtest.OpenPool(tb, pgtest.PgBouncer().URL("postgres")), &Options{Schema: schema, NoListen: true})

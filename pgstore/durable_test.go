@@ -261,9 +261,9 @@ func keep(t *testing.T, s *Store, req driver.AcquireRequest, d time.Duration) {
 	}
 }
 
-// rounds is how often a proof is repeated: n times, or HOLDFAST_ROUNDS.
+// rounds is how often a proof is repeated: n times, or TEST_ROUNDS.
 func rounds(n int) int {
-	if wanted, err := strconv.Atoi(os.Getenv("HOLDFAST_ROUNDS")); err == nil {
+	if wanted, err := strconv.Atoi(os.Getenv("TEST_ROUNDS")); err == nil {
 		return wanted
 	}
 	return n

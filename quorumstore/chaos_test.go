@@ -19,7 +19,7 @@ import (
 // leave without a release. Never do two have the name at a time, by the deadlines
 // that package holdfast reckons, and tokens rise strictly.
 func TestExclusionUnderFaults(t *testing.T) {
-	for seed := range uint64(number(t, "HOLDFAST_ROUNDS", 3)) {
+	for seed := range uint64(number(t, "TEST_ROUNDS", 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, 3+2*int(seed%2), func(t *testing.T, c cluster) {

@@ -35,7 +35,7 @@ func TestConformanceSingle(t *testing.T) {
 func TestConformancePersistent(t *testing.T) {
 	t.Parallel()
 	empty := emptyServers(t, "--appendonly", "yes", "--appendfsync", "always")
-	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("HOLDFAST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
+	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 		server := empty(tb)
 		backing := proxied(server, &Options{NoPrefix: true})
 		backing.Restart = func(tb testing.TB) {
@@ -52,7 +52,7 @@ func TestConformanceCluster(t *testing.T) {
 	for _, master := range cluster.Masters {
 		loadScripts(t, master)
 	}
-	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("HOLDFAST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
+	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 		return dialled(&Options{Prefix: "cluster/" + tb.Name() + "/"}, func(d *faultyDialer) redis.UniversalClient {
 			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Dialer: d.dial})
 		})
@@ -65,7 +65,7 @@ func TestConformanceSentinel(t *testing.T) {
 	for _, server := range set.Nodes {
 		loadScripts(t, server)
 	}
-	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("HOLDFAST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
+	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 		opts := &Options{Prefix: "sentinel/" + tb.Name() + "/", MinReplicas: 1}
 		return dialled(opts, func(d *faultyDialer) redis.UniversalClient {
 			return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: set.Master, SentinelAddrs: set.Sentinels, Dialer: d.dial})

@@ -44,10 +44,10 @@ func (d disaster) String() string {
 	return fmt.Sprintf("%s, %s, MinReplicas %d", how, lag, d.replicas)
 }
 
-// disasters are those that are tried: with HOLDFAST_WHOLE all of them, and without it a planned one
+// disasters are those that are tried: with TEST_WHOLE all of them, and without it a planned one
 // with all replicas confirming, and one that forgets holds.
 func disasters() (all []disaster) {
-	if os.Getenv("HOLDFAST_WHOLE") == "" {
+	if os.Getenv("TEST_WHOLE") == "" {
 		return []disaster{{planned: true, replicas: 2}, {lags: true}}
 	}
 	for replicas := range 3 { // The last is the number of replicas.

@@ -74,11 +74,11 @@ func (p *peer) must(want string, words ...string) {
 	}
 }
 
-// foreigners are the clients of other languages: with HOLDFAST_WHOLE also those of npm.
+// foreigners are the clients of other languages: with TEST_WHOLE also those of npm.
 var foreigners = []string{"redis-py"}
 
 func init() {
-	if os.Getenv("HOLDFAST_WHOLE") != "" {
+	if os.Getenv("TEST_WHOLE") != "" {
 		foreigners = append(foreigners, "redlock4", "redlock5", "redis-semaphore")
 	}
 }

@@ -119,16 +119,16 @@ func count(t *testing.T, locks *holdfast.Client, path string, rounds int) error 
 }
 
 // rounds is how often a proof is repeated: so many times by default, and as
-// HOLDFAST_ROUNDS says for a long run.
+// TEST_ROUNDS says for a long run.
 func rounds(t *testing.T, byDefault int) int {
 	t.Helper()
-	text := os.Getenv("HOLDFAST_ROUNDS")
+	text := os.Getenv("TEST_ROUNDS")
 	if text == "" {
 		return byDefault
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		t.Fatalf("HOLDFAST_ROUNDS=%q is not a number of rounds", text)
+		t.Fatalf("TEST_ROUNDS=%q is not a number of rounds", text)
 	}
 	return n
 }

@@ -92,7 +92,7 @@ func judge(t *testing.T, all []margins) {
 		t.Errorf("a holder believed in its lock for %v after the grant to another client", -byDeadline[0])
 	}
 	judged := byContext[len(all)/2]
-	if os.Getenv("HOLDFAST_ROUNDS") != "" {
+	if os.Getenv("TEST_ROUNDS") != "" {
 		judged = byContext[0]
 	}
 	if judged <= 0 {

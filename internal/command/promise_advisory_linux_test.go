@@ -25,7 +25,7 @@ import (
 // daemons are dead, one of which takes two seconds to end since holdfast may not kill it.
 func TestPromiseAdvisory(t *testing.T) {
 	rounds := 1
-	if text := os.Getenv("HOLDFAST_ROUNDS"); text != "" {
+	if text := os.Getenv("TEST_ROUNDS"); text != "" {
 		var err error
 		if rounds, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)

@@ -75,7 +75,7 @@ const bothKilled = "both killed"
 // first is alive, whatever has happened to that.
 func TestPromise(t *testing.T) {
 	rounds := len(faultCases)
-	if text := os.Getenv("HOLDFAST_ROUNDS"); text != "" {
+	if text := os.Getenv("TEST_ROUNDS"); text != "" {
 		var err error
 		if rounds, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)

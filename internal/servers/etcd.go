@@ -36,9 +36,9 @@ type Etcd struct {
 }
 
 // etcdPath returns the path of the program to run as etcd: the value of the environment variable
-// HOLDFAST_ETCD_SERVER, so that the same tests run on another version. If the variable is not set,
+// TEST_ETCD_SERVER, so that the same tests run on another version. If the variable is not set,
 // it returns "", and etcd is found on the PATH.
-func etcdPath() string { return os.Getenv("HOLDFAST_ETCD_SERVER") }
+func etcdPath() string { return os.Getenv("TEST_ETCD_SERVER") }
 
 // StartEtcd starts a cluster of one member. The args are additional ones of the server, as in
 // "--quota-backend-bytes=4194304".

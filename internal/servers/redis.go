@@ -23,10 +23,10 @@ type Redis struct {
 }
 
 // redisPath returns the path of the program to run as a Redis server: the value of the
-// environment variable HOLDFAST_REDIS_SERVER, so that the same tests run on Valkey or
+// environment variable TEST_REDIS_SERVER, so that the same tests run on Valkey or
 // another version of Redis (see valkey.sh). If the variable is not set, it returns "", and
 // redis-server is found on the PATH.
-func redisPath() string { return os.Getenv("HOLDFAST_REDIS_SERVER") }
+func redisPath() string { return os.Getenv("TEST_REDIS_SERVER") }
 
 // StartRedis starts a Redis that keeps its data in memory only. The args are
 // configuration, as in "--appendonly", "yes".

@@ -22,9 +22,9 @@ func TestMain(m *testing.M) {
 }
 
 // All slots of processes that are killed come back: one that waits for all of them gets the lock. There
-// are HOLDFAST_HOLDERS slots in use, 80 if it is not set, by four processes.
+// are TEST_HOLDERS slots in use, 80 if it is not set, by four processes.
 func TestKilledHolders(t *testing.T) {
-	count, err := strconv.Atoi(os.Getenv("HOLDFAST_HOLDERS"))
+	count, err := strconv.Atoi(os.Getenv("TEST_HOLDERS"))
 	if err != nil {
 		count = 80
 	}

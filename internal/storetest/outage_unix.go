@@ -15,10 +15,10 @@ import (
 
 // Outage checks that a free name is never reported as held during an outage: not to a try, of which
 // there are ten each second, and not to a waiter. All servers of the store, or a majority of them,
-// are cut off for HOLDFAST_OUTAGE, 5 s if it is not set. A store without servers has no outages.
+// are cut off for TEST_OUTAGE, 5 s if it is not set. A store without servers has no outages.
 func Outage(t *testing.T, s *Store) {
 	t.Helper()
-	length, err := time.ParseDuration(os.Getenv("HOLDFAST_OUTAGE"))
+	length, err := time.ParseDuration(os.Getenv("TEST_OUTAGE"))
 	if err != nil {
 		length = 5 * time.Second
 	}

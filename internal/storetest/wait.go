@@ -24,16 +24,16 @@ func Eventually(tb testing.TB, what string, holds func() bool) {
 }
 
 // Rounds returns how often a long test is to be repeated: the value of the variable
-// HOLDFAST_ROUNDS, or else a number that suits an ordinary run.
+// TEST_ROUNDS, or else a number that suits an ordinary run.
 func Rounds(tb testing.TB, ordinary int) int {
 	tb.Helper()
-	text := os.Getenv("HOLDFAST_ROUNDS")
+	text := os.Getenv("TEST_ROUNDS")
 	if text == "" {
 		return ordinary
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		tb.Fatalf("HOLDFAST_ROUNDS is %q, want a number", text)
+		tb.Fatalf("TEST_ROUNDS is %q, want a number", text)
 	}
 	return n
 }

@@ -22,7 +22,7 @@ import (
 func TestConformance(t *testing.T) {
 	for _, name := range []string{"tokens", "plain"} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.Run(t, drivertest.Harness{Walk: name == "plain" && os.Getenv("HOLDFAST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
+			drivertest.Run(t, drivertest.Harness{Walk: name == "plain" && os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 				server := pgtest.Postgres()
 				if strings.Contains(tb.Name(), "restart") {
 					server = servers.StartPostgres(tb)

@@ -28,7 +28,7 @@ import (
 )
 
 // whole has the tests try every store and every mistake ("make test-all").
-var whole = os.Getenv("HOLDFAST_WHOLE") != ""
+var whole = os.Getenv("TEST_WHOLE") != ""
 
 // The connections are cut on purpose.
 func init() { logging.Disable() }
