@@ -316,41 +316,44 @@ func (s *unlistedStore) Guarantees() driver.Guarantees {
 }
 
 func TestPageMetrics(t *testing.T) {
-	store, client := newTestStore(t)
-	stores := []Store{{Name: "a\"b\\c\nd", Client: client}}
-	if status, _ := get(newTestPage(t, Options{Stores: stores}), "/metrics"); status != 404 {
-		t.Errorf("without Metrics: %d", status)
-	}
-	h := newTestPage(t, Options{Stores: stores, Metrics: true, Interval: minInterval})
-	kept := acquire(t, client, "y", nil)
-	if err := kept.ReleaseKeep(time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(minInterval)
-	if _, body := get(h, "/metrics"); !regexp.MustCompile(`(?m)^holdfast_store_oldest_hold_seconds\{.*\} 0$`).MatchString(body) {
-		t.Errorf("a name that is kept is no hold:\n%s", body)
-	}
-	acquire(t, client, "x", nil)
-	time.Sleep(2 * minInterval)
-	_, body := get(h, "/metrics")
-	for _, want := range []string{
-		"# TYPE holdfast_store_up gauge\nholdfast_store_up{store=\"a\\\"b\\\\c\\nd\"} 1\n", `,state="held"} 1`, `,state="kept"} 1`,
-		"holdfast_store_waiting{", "holdfast_store_oldest_hold_seconds{", "holdfast_store_list_errors_total{store=\"a\\\"b\\\\c\\nd\"} 0\n",
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("there is no %q in\n%s", want, body)
+	synctest.Test(t, func(t *testing.T) {
+		store, client := newTestStore(t)
+		stores := []Store{{Name: "a\"b\\c\nd", Client: client}}
+		if status, _ := get(newTestPage(t, Options{Stores: stores}), "/metrics"); status != 404 {
+			t.Errorf("without Metrics: %d", status)
 		}
-	}
-	for line := range strings.Lines(body) {
-		if !strings.HasPrefix(line, "# ") && !regexp.MustCompile(`^holdfast_store_[a-z_]+\{store="(\\.|[^"\\])*"(,[a-z]+="[a-z]+")?\} [0-9.e+-]+\n$`).MatchString(line) {
-			t.Errorf("not the text format: %q", line)
+		h := newTestPage(t, Options{Stores: stores, Metrics: true, Interval: minInterval})
+		kept := acquire(t, client, "y", nil)
+		if err := kept.ReleaseKeep(time.Minute); err != nil {
+			t.Fatal(err)
 		}
-	}
-	store.broken.Store(true)
-	time.Sleep(2 * minInterval)
-	if _, body := get(h, "/metrics"); !strings.Contains(body, "} 0\n# HELP holdfast_store_locks") || !strings.Contains(body, `,state="held"} 1`) {
-		t.Errorf("of a store that fails:\n%s", body)
-	}
+		time.Sleep(minInterval)
+		if _, body := get(h, "/metrics"); !regexp.MustCompile(`(?m)^holdfast_store_oldest_hold_seconds\{.*\} 0$`).MatchString(body) {
+			t.Errorf("a name that is kept is no hold:\n%s", body)
+		}
+		acquire(t, client, "x", nil)
+		time.Sleep(2 * minInterval)
+		_, body := get(h, "/metrics")
+		for _, want := range []string{
+			"# TYPE holdfast_store_up gauge\nholdfast_store_up{store=\"a\\\"b\\\\c\\nd\"} 1\n", `,state="held"} 1`, `,state="kept"} 1`,
+			"holdfast_store_waiting{", "holdfast_store_oldest_hold_seconds{", "holdfast_store_list_errors_total{store=\"a\\\"b\\\\c\\nd\"} 0\n",
+		} {
+			if !strings.Contains(body, want) {
+				t.Errorf("there is no %q in\n%s", want, body)
+			}
+		}
+		for line := range strings.Lines(body) {
+			if !strings.HasPrefix(line, "# ") && !regexp.MustCompile(`^holdfast_store_[a-z_]+\{store="(\\.|[^"\\])*"(,[a-z]+="[a-z]+")?\} [0-9.e+-]+\n$`).MatchString(line) {
+				t.Errorf("not the text format: %q", line)
+			}
+		}
+		store.broken.Store(true)
+		time.Sleep(2 * minInterval)
+		if _, body := get(h, "/metrics"); !strings.Contains(body, "} 0\n# HELP holdfast_store_locks") || !strings.Contains(body, `,state="held"} 1`) {
+			t.Errorf("of a store that fails:\n%s", body)
+		}
+		time.Sleep(time.Minute)
+	})
 }
 
 // A scrape of a store that does not answer takes 2 s, and has what was last seen, so that a
