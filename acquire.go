@@ -31,8 +31,9 @@ func (c *Client) Acquire(ctx context.Context, name string, o *Options) (*Lock, e
 // TryAcquire makes one attempt and does not wait for the lock. If the lock is held, by another
 // goroutine of this Client too, the error is a [HeldError]; if that is not known, it matches
 // [ErrUnavailable]. On a store that is not Fair it may overtake a goroutine of this Client that
-// waits, as it may overtake other Clients. If ctx is canceled while a request is in flight, TryAcquire returns when the request is answered, or
-// after Config.RequestTimeout. It returns at most a second after the deadline of ctx.
+// waits, as it may overtake other Clients. If ctx is canceled while a request is in flight, TryAcquire
+// returns when the request is answered, or after Config.RequestTimeout. It returns at most a second
+// after the deadline of ctx.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock, error) {
 	return c.acquire(ctx, name, o, true, false)
 }

@@ -21,7 +21,8 @@ import (
 // that wait, and it begins anew.
 //
 // The options are those of each lock. MaxHold counts from the grant of each; MaxAttempts counts for
-// each wait; NoRenew is refused ([ErrInvalid]). The names must differ, and there must be at least one ([ErrInvalid]).
+// each wait; NoRenew is refused ([ErrInvalid]). The names must differ, and there must be at least one
+// ([ErrInvalid]).
 //
 // When ctx ends, AcquireAll returns as Acquire does, and goes on releasing in the background.
 //

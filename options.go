@@ -69,8 +69,8 @@ type Options struct {
 	// Limit takes the lock together with others that were taken with a Limit, this one included Limit
 	// at most: a semaphore of Limit slots. A plain Acquire of the same name waits until all are
 	// released. The store compares Limit with the number of holds at each grant, and does not keep
-	// it, so that programs can be restarted with another Limit one by one. At most driver.MaxLimit; 0 means an exclusive lock. A store without Guarantees().Limited
-	// refuses it.
+	// it, so that programs can be restarted with another Limit one by one. At most driver.MaxLimit; 0
+	// means an exclusive lock. A store without Guarantees().Limited refuses it.
 	Limit int
 
 	// MaxAttempts ends Acquire after the store has answered that many times that the lock is

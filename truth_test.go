@@ -122,8 +122,8 @@ func TestUnansweredReleaseIsNotHeld(t *testing.T) {
 	})
 }
 
-// What a try is told of a name that another goroutine of its Client waits for comes from its own
-// request, and a reentrant hold that it gets beside that goroutine can be joined.
+// A try of a name that another goroutine of its Client waits for sends a request of its own. A
+// reentrant hold from such a try can be joined.
 func TestTryBesideAWaiter(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := faultstore.Wrap(memstore.New()).Silent()

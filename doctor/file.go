@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/filestore"
 )
 
-// examineFolder examines the folder of a store, or the nearest one above it that exists. That the
-// folder is not on a network file system, and who may write it, the store has checked. That files are
-// locked for others, the probe shows.
+// examineFolder examines the folder of a store, or the nearest one above it that exists. The store
+// itself has refused a network file system, and a folder that everybody may write. The probe shows
+// that a locked file is locked for others.
 func examineFolder(store *filestore.Store) []Finding {
 	var all list
 	dir := store.Dir()

@@ -109,12 +109,13 @@
 // only their SHA-256. Nothing in the folder leads a process out of it, and what a record contains is
 // shown without control characters.
 //
-// A user who may read the folder can list the names of locks. Files cannot be opened, so that locks
-// cannot be blocked; nor can holders and metadata be seen. Who may write a folder above can put another
-// one of the user, or of root, in its place, with the effect of deleting it.
+// A user with the right to read the folder alone can list the names of locks, and cannot open a file:
+// that user blocks no lock, and sees no holder and no metadata. A user with the right to write a folder
+// above can put another one of the same owner, or of root, in its place. That has the effect of
+// deleting the folder.
 //
-// On Windows the access list of the folder decides, and files inherit it; who may write is not
-// examined.
+// On Windows the access list of the folder decides, and files inherit it. The store does not examine
+// it.
 //
 // # URL
 //

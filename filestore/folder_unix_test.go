@@ -69,8 +69,8 @@ func TestRefusedFolders(t *testing.T) {
 	}
 }
 
-// What is made in the folder has the folder's permissions, whatever the umask. Who may only read the
-// folder can open no file in it, and so can lock none.
+// Files in the folder get the permissions of the folder, whatever the umask. A user with the right to
+// read the folder alone can open no file in it, and so can lock none.
 func TestPermissions(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)

@@ -48,8 +48,8 @@
 // on a name for which one always does, never: the command "holdfast run" waits in line for it.
 // release_lock passes the lock on to the first waiter.
 //
-// While a transaction that has called one of them, or has locked the row, is open, it is not known
-// who has the lock, and nobody else gets it: after a second, attempts fail with a
+// While a transaction that has called one of them, or has locked the row, is open, the holder of the
+// lock is not known, and the lock is not granted. After a second, attempts fail with a
 // [driver.RetryError], and the functions with lock_not_available (55P03).
 //
 // The holder_id of a lock of package holdfast is its owner's secret, which is made anew for each

@@ -77,14 +77,14 @@ func TestMigrationsPrinted(t *testing.T) {
 	refuse(t, s, "name")
 }
 
-// otherTables are tables that are not as Migrate makes them, with what the error says of them.
+// otherTables are tables that are not as Migrate makes them, with a part of the error.
 var otherTables = []struct{ make, says string }{
 	{`CREATE TABLE @table@ (lock_name varchar(255) PRIMARY KEY, holder_id varchar(255) NOT NULL, acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL, metadata jsonb)`, `no column "granted_at timestamp with time zone`},
 	{`CREATE TABLE @waiters@ (lock_name text, place bigint, table_number integer)`, `no column "floor bigint not null`},
 	{`CREATE VIEW @table@ AS SELECT 1 AS lock_name`, "not an ordinary table"},
 }
 
-// changes are what others may do to a table, with what the error says of them.
+// changes are statements that change a table, with a part of the error.
 var changes = []struct{ make, says string }{
 	{"ALTER TABLE @table@ DROP CONSTRAINT distributed_locks_pkey", "PRIMARY KEY (lock_name)"},
 	{"ALTER TABLE @table@ DROP CONSTRAINT distributed_locks_pkey, ADD PRIMARY KEY (lock_name) DEFERRABLE", "PRIMARY KEY (lock_name)"},

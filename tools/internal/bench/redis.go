@@ -84,8 +84,8 @@ func openRueidislock(o Options) (Locker, error) {
 	}, func() error { locker.Close(); return nil }}, nil
 }
 
-// openRedislock has waiters try every 100 ms, as in its README. It gives the attempts a distant deadline if the context has none: otherwise redislock
-// would stop after the TTL.
+// openRedislock has waiters try every 100 ms, as in its README. It gives the attempts a distant
+// deadline if the context has none: otherwise redislock would stop after the TTL.
 func openRedislock(o Options) (Locker, error) {
 	client := newRedis(o.Servers[0])
 	locks := redislock.New(client)
