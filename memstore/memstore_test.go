@@ -48,7 +48,7 @@ func TestExpiredHoldsAreSwept(t *testing.T) {
 		s := New()
 		defer s.Close()
 		for i := range 100_000 {
-			req := driver.AcquireRequest{Name: fmt.Sprint(i), Owner: "o", Holder: "h", TTL: time.Second}
+			req := driver.Request{Name: fmt.Sprint(i), Owner: "o", Holder: "h", TTL: time.Second}
 			if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
 				t.Fatal(res, err)
 			}
@@ -63,24 +63,24 @@ func TestExpiredHoldsAreSwept(t *testing.T) {
 func TestNamedStoresShareAndEnd(t *testing.T) {
 	ctx := context.Background()
 	a, b, other := Named("x"), Named("x"), Named("y")
-	req := driver.AcquireRequest{Name: "n", Owner: "o", Holder: "h", TTL: time.Minute}
+	req := driver.Request{Name: "n", Owner: "o", Holder: "h", TTL: time.Minute}
 	if res, err := a.Acquire(ctx, req); err != nil || !res.Granted {
 		t.Fatal(res, err)
 	}
-	if _, held, _ := b.Lookup(ctx, "n"); !held {
+	if held, _ := b.Lookup(ctx, "n"); len(held) == 0 {
 		t.Error("two stores of one name do not share")
 	}
-	if _, held, _ := other.Lookup(ctx, "n"); held {
+	if held, _ := other.Lookup(ctx, "n"); len(held) > 0 {
 		t.Error("stores of two names share")
 	}
 	a.Close()
-	if _, held, _ := b.Lookup(ctx, "n"); !held {
+	if held, _ := b.Lookup(ctx, "n"); len(held) == 0 {
 		t.Error("closing one store took the other's holds")
 	}
 	b.Close()
 	again := Named("x")
 	defer again.Close()
-	if _, held, _ := again.Lookup(ctx, "n"); held {
+	if held, _ := again.Lookup(ctx, "n"); len(held) > 0 {
 		t.Error("a hold outlived the last store of its name")
 	}
 	other.Close()
@@ -117,12 +117,11 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
 		defer s.Close()
-		ahead := s.table.tokens.aheadOfCounter
 		for i := range 1000 {
 			take(t, s, fmt.Sprint(i), 0)
 		}
-		if len(ahead) != 0 {
-			t.Errorf("%d names are remembered without a floor", len(ahead))
+		if n := len(s.table.names); n > 64 {
+			t.Errorf("%d names are remembered without a floor", n)
 		}
 		last := map[string]int64{}
 		for i := range 100_000 {
@@ -134,7 +133,7 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 			last[name] = token
 			time.Sleep(time.Millisecond)
 		}
-		if n := len(ahead); n > 4000 {
+		if n := len(s.table.names); n > 4000 {
 			t.Errorf("%d names are remembered, though 1000 are ahead at a time", n)
 		}
 	})
@@ -143,11 +142,11 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 func TestGreatestToken(t *testing.T) {
 	s := New()
 	defer s.Close()
-	s.table.tokens.counter = driver.MaxToken - time.Hour.Microseconds()
+	s.table.counter = driver.MaxToken - time.Hour.Microseconds()
 	if token := take(t, s, "name", driver.MaxToken); token != driver.MaxToken {
 		t.Errorf("above the greatest floor the token is %d", token)
 	}
-	_, err := s.Acquire(t.Context(), driver.AcquireRequest{Name: "name", Owner: "o", Holder: "h", TTL: time.Minute})
+	_, err := s.Acquire(t.Context(), driver.Request{Name: "name", Owner: "o", Holder: "h", TTL: time.Minute})
 	if !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Acquire after the greatest token: %v, want ErrInvalid", err)
 	}
@@ -157,7 +156,7 @@ func TestGreatestToken(t *testing.T) {
 // take takes a name above a floor, gives it back and returns the token.
 func take(t *testing.T, s *Store, name string, floor int64) int64 {
 	t.Helper()
-	res, err := s.Acquire(t.Context(), driver.AcquireRequest{Name: name, Owner: "o", Holder: "h", TTL: time.Minute, Floor: floor})
+	res, err := s.Acquire(t.Context(), driver.Request{Name: name, Owner: "o", Holder: "h", TTL: time.Minute, Floor: floor})
 	if err != nil || !res.Granted {
 		t.Fatalf("Acquire of %q above %d: %+v, %v", name, floor, res, err)
 	}
@@ -167,17 +166,106 @@ func take(t *testing.T, s *Store, name string, floor int64) int64 {
 	return res.Token
 }
 
-// A limit above the bound of the contract is refused, and is not taken for another one.
-func TestLimitAboveTheBound(t *testing.T) {
+// What no store accepts is refused, and changes nothing.
+func TestInvalid(t *testing.T) {
 	s := New()
 	defer s.Close()
-	above := driver.MaxLimit
-	above++
-	for _, req := range []driver.AcquireRequest{{Limit: above}} {
+	for _, req := range []driver.Request{
+		{Limit: driver.Shared + 1},
+		{Limit: -1},
+		{Tokens: -1},
+		{Tokens: driver.MaxTokens + 1},
+		{Tokens: 2, Limit: 2},
+		{Tokens: 2, Floor: 1},
+		{Floor: 1, Place: time.Minute},
+		{Floor: time.Now().Add(driver.MaxLead + time.Hour).UnixMicro()},
+	} {
 		req.Name, req.Owner, req.Holder, req.TTL = "name", "o", "h", time.Minute
-		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) || res.Granted {
-			t.Errorf("limit %d: %+v, %v; want ErrInvalid", req.Limit, res, err)
+		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) || res.Granted || res.Waiting {
+			t.Errorf("%+v: %+v, %v; want ErrInvalid", req, res, err)
 		}
 	}
 	take(t, s, "name", 0)
+}
+
+// A place that becomes a hold is told to the store that made it, and so is a hold that is broken.
+func TestNoticesGoToTheStoreOfTheEntry(t *testing.T) {
+	a, b := Named("notices"), Named("notices")
+	defer a.Close()
+	defer b.Close()
+	var told []string
+	a.Notify(func(_, owner string, token int64) { told = append(told, fmt.Sprint("a ", owner, " ", token > 0)) })
+	b.Notify(func(_, owner string, token int64) { told = append(told, fmt.Sprint("b ", owner, " ", token > 0)) })
+	for i, s := range []*Store{a, b} {
+		req := driver.Request{Name: "n", Owner: fmt.Sprint(i), Holder: "h", TTL: time.Minute, Place: time.Minute}
+		if _, err := s.Acquire(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ended, err := b.Break(t.Context(), "n", 0); err != nil || len(ended) != 1 || ended[0].Waiting != 1 {
+		t.Errorf("Break ends %v, %v", ended, err)
+	}
+	if got, want := fmt.Sprint(told), "[b 1 true a 0 false]"; got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+}
+
+// A waiter whose turn has come by time is told when free names are removed, too.
+func TestRemovalOfNamesTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		defer s.Close()
+		var told []string
+		s.Notify(func(name, owner string, token int64) {
+			told = append(told, fmt.Sprint(name, " ", owner, " ", token > 0))
+		})
+		for i, owner := range []string{"a", "b"} {
+			req := driver.Request{Name: "n", Owner: owner, Holder: "h", TTL: time.Second, Place: time.Minute}
+			if res, err := s.Acquire(t.Context(), req); err != nil || res.Granted != (i == 0) {
+				t.Fatal(res, err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		for i := range 100 {
+			take(t, s, fmt.Sprint(i), 0)
+		}
+		if got, want := fmt.Sprint(told), "[n b true]"; got != want {
+			t.Errorf("told %s, want %s", got, want)
+		}
+	})
+}
+
+// A grain prolongs whatever ends: a hold, a renewed one, a place and a keep.
+func TestGrain(t *testing.T) {
+	const grain = 3 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		s := NewCoarse(grain)
+		defer s.Close()
+		left := func(what string, want time.Duration) {
+			t.Helper()
+			records, err := s.Lookup(t.Context(), "n")
+			if err != nil || len(records) != 1 || records[0].Remaining != want {
+				t.Errorf("%s: %v, %v; want %v left", what, records, err, want)
+			}
+		}
+		for _, owner := range []string{"a", "b"} {
+			req := driver.Request{Name: "n", Owner: owner, Holder: "h", TTL: time.Minute, Place: 2 * time.Minute}
+			if _, err := s.Acquire(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left("a hold", time.Minute+grain)
+		if _, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "n", Owner: "a", TTL: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+		left("a renewed hold", time.Hour+grain)
+		if _, err := s.Break(t.Context(), "n", 0); err != nil {
+			t.Fatal(err)
+		}
+		left("a place", 2*time.Minute+grain)
+		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Owner: "b", Keep: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		left("a keep", time.Minute+grain)
+	})
 }

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"sync"
 
@@ -27,10 +28,23 @@ func Named(name string) *Store {
 	if t == nil {
 		t = newLockTable()
 		namedTables.byName[name] = t
-		return &Store{table: t}
 	}
 	t.openStores++
 	return &Store{table: t}
+}
+
+// Close implements [driver.Store]. The holds of a store made by New end with it.
+// Those of a named store stay as long as another Store of that name is open.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	namedTables.Lock()
+	defer namedTables.Unlock()
+	if s.table.openStores--; s.table.openStores == 0 {
+		maps.DeleteFunc(namedTables.byName, func(_ string, t *lockTable) bool { return t == s.table })
+	}
+	return nil
 }
 
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {

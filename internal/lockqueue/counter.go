@@ -1,44 +1,54 @@
 package lockqueue
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 var (
+	// errOwner does not match ErrNotApplied: the first request of the owner was applied.
+	errOwner = errors.New("the owner has an entry")
+
+	errLimit  = fmt.Errorf("%w: the limit is below 0 or above %d", driver.ErrInvalid, driver.Shared)
+	errTokens = fmt.Errorf("%w: more than %d tokens are requested", driver.ErrInvalid, driver.MaxTokens)
+	errBlock  = fmt.Errorf("%w: several tokens with a limit or a floor", driver.ErrInvalid)
+	errPlace  = fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
 	errFloor  = fmt.Errorf("%w: the floor is more than %v above the clock", driver.ErrInvalid, driver.MaxLead)
-	errTokens = fmt.Errorf("%w: the name has been granted the greatest token that there is", driver.ErrInvalid)
+	errLast   = fmt.Errorf("%w: the name has had the greatest token that there is", driver.ErrInvalid)
 )
 
-// A Counter makes the tokens of a name. A token is never granted again, whether it was used or not.
+// Check returns the error of a request that no store accepts, apart from its Floor above the clock
+// of the store, which Counter checks.
+func Check(req *driver.Request) error {
+	switch {
+	case req.Limit < 0 || req.Limit > driver.Shared:
+		return errLimit
+	case req.Tokens < 0 || req.Tokens > driver.MaxTokens:
+		return errTokens
+	case req.Tokens > 1 && (req.Limit > 1 || req.Floor > 0):
+		return errBlock
+	case req.Floor > 0 && req.Place > 0:
+		return errPlace
+	}
+	return nil
+}
+
+// A Counter makes the tokens of a name. No token is made again, whether it was used or not.
 type Counter struct {
-	Last  int64 // the greatest that was granted; the store keeps it until its clock has passed it
+	Last  int64 // the greatest that was made; the store keeps it until its clock has passed it
 	Clock int64 // the store's clock in µs since 1970, which does not fall
 }
 
-// next returns the token of a grant above a floor.
-func (c *Counter) next(floor int64) (int64, error) {
+// next returns the first of the next count tokens, and leaves it to the caller to take them.
+func (c *Counter) next(floor int64, count int) (int64, error) {
 	if floor > c.Clock+driver.MaxLead.Microseconds() {
 		return 0, errFloor
 	}
 	token := max(c.Last+1, c.Clock, floor)
-	if token > driver.MaxToken {
-		return 0, errTokens
+	if token > driver.MaxToken-int64(count)+1 {
+		return 0, errLast
 	}
 	return token, nil
-}
-
-// grant grants an entry its tokens: one, if the last would be above driver.MaxTokensLead.
-func (c *Counter) grant(floor int64, token *int64, tokens *int32) error {
-	first, err := c.next(floor)
-	if err != nil {
-		return err
-	}
-	count := min(max(int64(*tokens), 1), driver.MaxTokens, driver.MaxToken-first+1)
-	if first+count-1 > max(c.Clock, floor)+driver.MaxTokensLead.Microseconds() {
-		count = 1
-	}
-	*token, *tokens, c.Last = first, int32(count), first+count-1
-	return nil
 }

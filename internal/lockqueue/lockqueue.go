@@ -1,276 +1,253 @@
 // Package lockqueue is the rule by which a store decides which owners hold a name.
 //
-// A name has a queue of leased entries, in the order in which they were made, and those at the
-// front hold. An entry that waits is a place; an entry that was admitted is a hold. Admission is in
-// order: the first place that may not hold yet stops those behind it. The methods of a [Queue] are
-// the verbs of a store. Each of them drops the entries that have expired, makes its change, and
-// admits the places that may hold now, all in one step.
-//
-// A place is a lease. Admission turns it into a hold with the end that the place had, and does not
-// move that end: the client of the place may rely on a hold of which it learns late, until the end
-// that the store last confirmed.
-//
-// An owner is admitted at most once. Its only request that makes an entry is the first; a
-// repetition is a claim, which recognizes an entry and makes none.
+// A name has a queue of leased entries, in the order in which they were made, which is that of
+// their tokens. The holds are the longest prefix of the live entries whose length is within every
+// Limit in it. The entries behind them are places. The methods of a [Queue] are the verbs of a
+// store. Each of them drops the entries that have ended, makes its change, and returns copies of the
+// entries that are holds because of it, except that of the caller, in one step. The store notifies
+// their owners when all is written.
 //
 // A Queue has no clock and no lock. A store passes the time in, and calls the methods one at a
-// time.
-//
-// A verb looks at each entry only after one has expired, except for Break. Otherwise its cost does
-// not depend on how many hold the name.
+// time. A verb looks at all entries only when one may have ended.
 package lockqueue
 
 import (
 	"iter"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A Queue has the entries of a name. Those that hold come before those that wait. D is what else
-// the store keeps with an entry. The zero Queue has none. A Queue must not be copied.
+// A Queue has the entries of a name. D is what else the store keeps with an entry. The zero Queue
+// has none. A Queue must not be copied.
 type Queue[D any] struct {
-	first, last *Entry[D] // of a linked list
-	place       *Entry[D] // the first place
-	unused      *Entry[D] // removed ones, linked by next, so that a hold does not allocate
+	buffer []*Entry[D] // the entries from front on; nil before
+	front  int
+	unused []*Entry[D] // removed ones, so that a hold does not allocate
 
-	count    int
-	owners   map[string]*Entry[D] // the entries by owner; nil while there are few
-	limited  int                  // how many of the holds have a Limit
-	earliest time.Duration        // no entry ends before it
+	holds    int           // how many entries hold
+	least    int           // the least Limit of the holds
+	earliest time.Duration // no entry ends before it
+
+	owners map[string]*Entry[D] // the entries by owner; nil while there are few
 }
 
 // few is the number of entries up to which a search is as fast as an index.
 const few = 8
 
-// An Entry is a place or a hold, or a keep after a hold. Times are those of the store's clock.
+// An Entry is a hold, a place, or a keep after a hold. Times are those of the store's clock.
 type Entry[D any] struct {
-	Owner string
-
-	Limit int32 // of a driver.AcquireRequest
-
-	Floor  int64         // the smallest token to be granted
-	Token  int64         // of a hold the first of its tokens, of a place 0
-	Since  time.Duration // when it was admitted
+	Owner  string
+	Token  int64 // the first of the block
+	Tokens int   // the length of the block, at least 1
+	Limit  int   // at least 1
+	Since  time.Duration
 	Until  time.Duration // the end, exclusive
-	Tokens int32         // how many in a row: of a hold those granted, of a place those requested
-	Kept   bool          // the hold was released; it can be neither renewed nor released
+	Kept   bool          // released and kept; Owner can only set the end of the keep anew
 	Data   D
-
-	prev, next *Entry[D]
 }
 
-// A Request is a request to acquire a name.
-type Request[D any] struct {
-	// Entry has Owner, Limit, Floor, Tokens and Data of the entry to be made.
-	Entry Entry[D]
-
-	TTL   time.Duration // how long a hold lasts from now
-	Queue time.Duration // how long a place lasts from now; 0 makes no place
-	Claim bool          // recognize and prolong the entry of the owner, make none
-}
-
-// Acquire returns the entry of the owner: a hold, a place, or nil if the owner has neither. It
-// makes one unless the owner has one or the request is a claim. If the owner has no hold because of
-// others, [Queue.Oldest] is in the way. The entry that is returned is valid until the next call. An
-// error means that the request is invalid, and made no entry.
-//
-// Acquire and the other verbs also return copies of the entries of other owners that should be
-// notified: those that were admitted, which have a Token, and the first place if the hold before it
-// became a keep, which has none.
+// Acquire makes the entry of an owner: Held, Waiting, or none, which is Lost. After an error, which
+// is that of the request, there is none, and the tokens are not used.
 func (q *Queue[D]) Acquire(
-	req Request[D], now time.Duration, c *Counter,
-) (*Entry[D], []Entry[D], error) {
-	q.dropExpired(now)
-	own := q.find(req.Entry.Owner)
-	made := own == nil // in this call
+	req *driver.Request, data D, now time.Duration, c *Counter,
+) (own driver.Entry, promoted []Entry[D], err error) {
+	own.State = driver.Lost
+	promoted = q.Settle(now)
+	if err := Check(req); err != nil {
+		return own, promoted, err
+	}
+	if q.find(req.Owner) != nil {
+		return own, promoted, errOwner
+	}
+	e := Entry[D]{
+		Owner: req.Owner, Tokens: max(req.Tokens, 1), Limit: max(req.Limit, 1),
+		Since: now, Until: now + req.TTL, Data: data,
+	}
+	if e.Token, err = c.next(req.Floor, e.Tokens); err != nil {
+		return own, promoted, err
+	}
 	switch {
-	case made && req.Claim, !made && own.Kept:
-		notices, _ := q.admit("", now, c)
-		return nil, notices, nil
-	case made:
-		req.Entry.Token, req.Entry.Kept, req.Entry.Until = 0, false, now+req.TTL
-		own = q.Append(&req.Entry)
-	case own.Token == 0:
-		own.Until = max(own.Until, now+req.Queue)
-	}
-	notices, err := q.admit(req.Entry.Owner, now, c)
-	switch {
-	case own.Token != 0:
-		own.Until = max(own.Until, now+req.TTL)
-		return own, notices, nil
-	case !made:
-		return own, notices, nil
-	case err == nil && req.Queue > 0:
-		// A place that can be granted no token would stop those behind it when its turn comes.
-		_, err = c.next(own.Floor)
-	}
-	if err != nil || req.Queue == 0 {
-		q.remove(own)
-		return nil, notices, err
-	}
-	q.setEnd(own, now+req.Queue)
-	return own, notices, nil
-}
-
-// Renew prolongs the entry of an owner until ttl from now at least, and returns it, or nil if the
-// owner has none. A request with a token means the hold with that token and nothing else. One
-// without means a place, or the hold that it has become.
-func (q *Queue[D]) Renew(
-	owner string, token int64, ttl, now time.Duration, c *Counter,
-) (*Entry[D], []Entry[D]) {
-	q.dropExpired(now)
-	own := q.find(owner)
-	if own != nil && (own.Kept || token != 0 && own.Token != token) {
-		own = nil
-	}
-	if own != nil {
-		own.Until = max(own.Until, now+ttl)
-	}
-	notices, _ := q.admit(owner, now, c)
-	return own, notices
-}
-
-// Release ends the hold or the place of an owner and reports whether there was one. With keep above
-// zero a hold becomes a keep until keep from now; a repetition sets that end again. A place has
-// nothing to keep: it ends, and Release reports false.
-func (q *Queue[D]) Release(owner string, keep, now time.Duration, c *Counter) (bool, []Entry[D]) {
-	q.dropExpired(now)
-	own := q.find(owner)
-	found := own != nil && (keep > 0 || !own.Kept)
-	switch {
-	case !found:
-	case keep > 0 && own.Token != 0:
-		own.Kept = true
-		q.setEnd(own, now+keep)
+	case q.holds == q.Len() && q.fits(e.Limit):
+		own.State = driver.Held
+	case req.Place > 0:
+		own.State = driver.Waiting
+		e.Until = now + req.Place
 	default:
-		found = keep == 0
-		q.remove(own)
+		return own, promoted, nil
 	}
-	notices, _ := q.admit("", now, c)
-	if found && keep > 0 && q.place != nil {
-		notices = append(notices, *q.place)
-	}
-	return found, notices
+	own.Token = e.Token
+	c.Last = e.Token + int64(e.Tokens) - 1
+	q.Append(&e)
+	return own, promoted, nil
 }
 
-// Break ends the holds and keeps of a name, or only the one whose first token is the given one, and
-// returns them. Places stay.
-func (q *Queue[D]) Break(token int64, now time.Duration, c *Counter) (ended, notices []Entry[D]) {
-	q.dropExpired(now)
-	for e := range q.All() {
-		if e.Token != 0 && (token == 0 || e.Token == token) {
+// Renew prolongs the entry of an owner until ttl from now at least, and returns what it is. A
+// request with a token means the entry with that token and nothing else.
+func (q *Queue[D]) Renew(
+	owner string, token int64, ttl, now time.Duration,
+) (driver.Entry, []Entry[D]) {
+	promoted := q.settle(now, owner)
+	own := q.find(owner)
+	if own == nil || own.Kept || token != 0 && token != own.Token {
+		return driver.Entry{State: driver.Lost}, promoted
+	}
+	own.Until = max(own.Until, now+ttl)
+	if !q.isHold(own) {
+		return driver.Entry{State: driver.Waiting, Token: own.Token}, promoted
+	}
+	return driver.Entry{State: driver.Held, Token: own.Token}, promoted
+}
+
+// Release ends the entry of an owner and reports whether there was one. With keep above zero a hold
+// becomes a keep until keep from now; a repetition sets that end anew. A place has nothing to keep:
+// it ends, and Release reports false.
+func (q *Queue[D]) Release(owner string, keep, now time.Duration) (bool, []Entry[D]) {
+	promoted := q.settle(now, owner)
+	own := q.find(owner)
+	switch {
+	case own == nil || own.Kept && keep == 0:
+		return false, promoted
+	case keep > 0 && q.isHold(own):
+		own.Kept, own.Until = true, now+keep
+		q.earliest = min(q.earliest, own.Until)
+		return true, promoted
+	}
+	q.remove(own)
+	return keep == 0, append(promoted, q.admit("")...)
+}
+
+// Break ends the hold or keep that has the token in its block, or all holds and keeps for token 0.
+// Places stay. It returns copies of what it ended.
+func (q *Queue[D]) Break(token int64, now time.Duration) (ended, promoted []Entry[D]) {
+	promoted = q.Settle(now)
+	for _, e := range slices.Clone(q.Holds()) {
+		if token == 0 || e.Token <= token && token < e.Token+int64(e.Tokens) {
 			ended = append(ended, *e)
 			q.remove(e)
 		}
 	}
-	notices, _ = q.admit("", now, c)
-	return ended, notices
+	return ended, append(promoted, q.admit("")...)
 }
 
-// Settle drops the entries that have expired and admits the places that may hold now.
-func (q *Queue[D]) Settle(now time.Duration, c *Counter) []Entry[D] {
-	q.dropExpired(now)
-	notices, _ := q.admit("", now, c)
-	return notices
-}
+// Settle drops the entries that have ended.
+func (q *Queue[D]) Settle(now time.Duration) (promoted []Entry[D]) { return q.settle(now, "") }
 
-// First returns the first place, nil if there is none.
-func (q *Queue[D]) First() *Entry[D] { return q.place }
-
-// Oldest returns the oldest hold or keep, nil if there is none.
-func (q *Queue[D]) Oldest() *Entry[D] {
-	if q.first == q.place {
+func (q *Queue[D]) settle(now time.Duration, owner string) []Entry[D] {
+	if q.Len() == 0 || now < q.earliest {
 		return nil
 	}
-	return q.first
+	q.earliest = math.MaxInt64
+	holds := q.holds
+	q.holds, q.least = 0, driver.Shared
+	live := q.entries()
+	kept := live[:0]
+	for i, e := range live {
+		if e.Until <= now {
+			q.forget(e)
+			continue
+		}
+		q.earliest = min(q.earliest, e.Until)
+		kept = append(kept, e)
+		if i < holds {
+			q.holds, q.least = q.holds+1, min(q.least, e.Limit)
+		}
+	}
+	clear(live[len(kept):])
+	q.buffer = q.buffer[:q.front+len(kept)]
+	q.reset()
+	return q.admit(owner)
 }
 
-// All yields the entries in order, expired ones, too. One that was yielded may be removed.
+// All yields the entries in order. The ended ones that no verb has found yet are among them. They
+// must not be changed.
 func (q *Queue[D]) All() iter.Seq[*Entry[D]] {
 	return func(yield func(*Entry[D]) bool) {
-		for e := q.first; e != nil; {
-			next := e.next
+		for _, e := range q.entries() {
 			if !yield(e) {
 				return
 			}
-			e = next
 		}
 	}
 }
 
-// Append appends a copy of an entry of another owner, and returns it. Only places may follow a
-// place. Stores call it only for a Queue that they restore.
-func (q *Queue[D]) Append(entry *Entry[D]) *Entry[D] {
-	e := q.unused
-	if e == nil {
-		e = new(Entry[D])
+// Holds returns the holds and keeps, oldest first, as of the latest verb. They are valid until the
+// next one, and must not be changed.
+func (q *Queue[D]) Holds() []*Entry[D] { return q.entries()[:q.holds] }
+
+// Waiting returns how many places there are, as of the latest verb.
+func (q *Queue[D]) Waiting() int { return q.Len() - q.holds }
+
+// Len returns how many entries there are, as of the latest verb.
+func (q *Queue[D]) Len() int { return len(q.buffer) - q.front }
+
+// Append adds a copy of an entry with a token above all others. Stores use it to restore a Queue.
+func (q *Queue[D]) Append(e *Entry[D]) {
+	if len(q.buffer) == cap(q.buffer) && q.front > len(q.buffer)/2 {
+		n := copy(q.buffer, q.entries())
+		clear(q.buffer[n:])
+		q.buffer, q.front = q.buffer[:n], 0
+	}
+	var added *Entry[D]
+	if last := len(q.unused) - 1; last >= 0 {
+		added, q.unused = q.unused[last], q.unused[:last]
 	} else {
-		q.unused = e.next
+		added = new(Entry[D])
 	}
-	*e = *entry
-	e.prev, e.next = q.last, nil
-	if q.last == nil {
-		q.first = e
-	} else {
-		q.last.next = e
+	*added = *e
+	if q.Len() == 0 {
+		q.least, q.earliest = driver.Shared, math.MaxInt64
 	}
-	q.last = e
-	switch {
-	case e.Token != 0:
-		q.limited += e.slots()
-	case q.place == nil:
-		q.place = e
-	}
-	q.count++
+	q.buffer = append(q.buffer, added)
+	q.earliest = min(q.earliest, e.Until)
 	switch {
 	case q.owners != nil:
-		q.owners[e.Owner] = e
-	case q.count > few:
-		q.owners = make(map[string]*Entry[D])
+		q.owners[e.Owner] = added
+	case q.Len() > few:
+		q.owners = make(map[string]*Entry[D], 2*few)
 		for e := range q.All() {
 			q.owners[e.Owner] = e
 		}
 	}
-	q.setEnd(e, e.Until)
-	return e
+	if q.holds == q.Len()-1 && q.fits(e.Limit) {
+		q.holds, q.least = q.holds+1, min(q.least, e.Limit)
+	}
 }
 
-func (q *Queue[D]) remove(e *Entry[D]) {
-	if e.prev == nil {
-		q.first = e.next
-	} else {
-		e.prev.next = e.next
-	}
-	if e.next == nil {
-		q.last = e.prev
-	} else {
-		e.next.prev = e.prev
-	}
-	if q.place == e {
-		q.place = e.next
-	}
-	if e.Token != 0 {
-		q.limited -= e.slots()
-	}
-	delete(q.owners, e.Owner)
-	if q.count--; q.count == 0 {
-		q.owners = nil
-	}
-	*e = Entry[D]{next: q.unused}
-	q.unused = e
+func (q *Queue[D]) entries() []*Entry[D] { return q.buffer[q.front:] }
+
+// fits reports whether one more entry, with this limit, would be a hold behind the holds.
+func (q *Queue[D]) fits(limit int) bool {
+	return q.holds == 0 || q.holds < min(q.least, limit)
 }
 
-// setEnd sets the end of an entry. What only prolongs an entry need not call it.
-func (q *Queue[D]) setEnd(e *Entry[D], until time.Duration) {
-	e.Until = until
-	q.earliest = min(q.earliest, until)
+// admit makes the holds as many as the rule allows. An entry that ends never makes them fewer. It
+// returns copies of those that are new, except that of an owner.
+func (q *Queue[D]) admit(owner string) (promoted []Entry[D]) {
+	for _, e := range q.entries()[q.holds:] {
+		if !q.fits(e.Limit) {
+			break
+		}
+		q.holds, q.least = q.holds+1, min(q.least, e.Limit)
+		if e.Owner != owner {
+			promoted = append(promoted, *e)
+		}
+	}
+	return promoted
 }
 
+func (q *Queue[D]) isHold(e *Entry[D]) bool {
+	return q.holds > 0 && e.Token <= q.entries()[q.holds-1].Token
+}
+
+// find returns the entry of an owner, or nil.
 func (q *Queue[D]) find(owner string) *Entry[D] {
 	if q.owners != nil {
 		return q.owners[owner]
 	}
-	for e := q.first; e != nil; e = e.next {
+	for _, e := range q.entries() {
 		if e.Owner == owner {
 			return e
 		}
@@ -278,45 +255,51 @@ func (q *Queue[D]) find(owner string) *Entry[D] {
 	return nil
 }
 
-func (q *Queue[D]) dropExpired(now time.Duration) {
-	if now < q.earliest {
+// remove takes an entry out of the queue, and admits none.
+func (q *Queue[D]) remove(e *Entry[D]) {
+	live := q.entries()
+	i, _ := slices.BinarySearchFunc(live, e.Token, func(e *Entry[D], token int64) int {
+		return int(e.Token - token)
+	})
+	limit := e.Limit
+	q.forget(e)
+	if i < len(live)/2 || len(live) == 1 {
+		copy(live[1:i+1], live)
+		live[0] = nil
+		q.front++
+	} else {
+		copy(live[i:], live[i+1:])
+		live[len(live)-1] = nil
+		q.buffer = q.buffer[:len(q.buffer)-1]
+	}
+	if i < q.holds {
+		q.holds--
+		if limit == q.least && limit < driver.Shared {
+			q.least = driver.Shared
+			for _, e := range q.Holds() {
+				q.least = min(q.least, e.Limit)
+			}
+		}
+	}
+	q.reset()
+}
+
+// forget drops what else refers to an entry that is removed.
+func (q *Queue[D]) forget(e *Entry[D]) {
+	delete(q.owners, e.Owner)
+	*e = Entry[D]{}
+	if len(q.unused) < few {
+		q.unused = append(q.unused, e)
+	}
+}
+
+// reset frees most of the memory of a queue that is empty.
+func (q *Queue[D]) reset() {
+	if q.Len() > 0 {
 		return
 	}
-	q.earliest = math.MaxInt64
-	for e := range q.All() {
-		if e.Until <= now {
-			q.remove(e)
-		} else {
-			q.earliest = min(q.earliest, e.Until)
-		}
+	q.front, q.owners = 0, nil
+	if q.buffer = q.buffer[:0]; cap(q.buffer) > 4*few {
+		q.buffer = nil
 	}
-}
-
-// slots returns how many slots of a limit a hold takes.
-func (e *Entry[D]) slots() int {
-	if e.Limit <= 0 {
-		return 0
-	}
-	return 1
-}
-
-// admit makes holds of the places that may hold now, and returns copies of them without that of
-// owner. The error is that of the place at which it stopped, if that can be granted no token. A
-// hold that is exclusive is the only one, and so the first.
-func (q *Queue[D]) admit(owner string, now time.Duration, c *Counter) (admitted []Entry[D], err error) {
-	for e := q.place; e != nil; e = q.place {
-		excluded := q.first.Limit == 0 || e.Limit == 0 || e.Limit > 0 && q.limited >= int(e.Limit)
-		if e != q.first && excluded {
-			return admitted, nil
-		}
-		if err := c.grant(e.Floor, &e.Token, &e.Tokens); err != nil {
-			return admitted, err
-		}
-		e.Since = now
-		q.place, q.limited = e.next, q.limited+e.slots()
-		if e.Owner != owner {
-			admitted = append(admitted, *e)
-		}
-	}
-	return admitted, nil
 }

@@ -2,139 +2,51 @@ package lockqueue_test
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/lockqueue"
-	"github.com/holdfast-go/holdfast/internal/lockqueue/queuetest"
 )
 
-func TestHistories(t *testing.T) {
-	queuetest.Run(t, 1, func(tb testing.TB) queuetest.Store { return &queueStore{tb: tb} })
-}
-
-// A queueStore is a Queue as a store: with a clock and a list of notices.
-type queueStore struct {
-	tb      testing.TB
-	queue   lockqueue.Queue[struct{}]
-	counter lockqueue.Counter
-	now     time.Duration
-	notices []queuetest.Notice
-}
-
-var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func (s *queueStore) Now() int64              { return start.Add(s.now).UnixMicro() }
-func (s *queueStore) Advance(d time.Duration) { s.now += d }
-
-func (s *queueStore) Notices() []queuetest.Notice {
-	notices := s.notices
-	s.notices = nil
-	return notices
-}
-
-// clock returns the counter at the present time, and checks that no entry ends right now.
-func (s *queueStore) clock() *lockqueue.Counter {
-	for e := range s.queue.All() {
-		if e.Until == s.now {
-			s.tb.Errorf("the entry of %s ends at the time of a step", e.Owner)
-		}
-	}
-	s.counter.Clock = s.Now()
-	return &s.counter
-}
-
-func (s *queueStore) notify(entries []lockqueue.Entry[struct{}]) {
-	for _, e := range entries {
-		n := queuetest.Notice{Owner: e.Owner}
-		if e.Token != 0 {
-			n.Token, n.Tokens = e.Token, int(e.Tokens)
-		}
-		s.notices = append(s.notices, n)
-	}
-}
-
-func (s *queueStore) Acquire(req queuetest.Request) queuetest.Reply {
-	own, notices, err := s.queue.Acquire(lockqueue.Request[struct{}]{
-		Entry: lockqueue.Entry[struct{}]{
-			Owner: req.Owner, Limit: int32(req.Limit), Floor: req.Floor, Tokens: int32(req.Tokens),
-		},
-		TTL: req.TTL, Queue: req.Queue, Claim: req.Claim,
-	}, s.now, s.clock())
-	s.notify(notices)
-	reply := queuetest.Reply{Invalid: err != nil}
-	switch {
-	case own != nil && own.Token != 0:
-		reply.Token, reply.Tokens = own.Token, int(own.Tokens)
-		return reply
-	case own != nil:
-		reply.Queued, reply.First = true, own == s.queue.First()
-	}
-	if oldest := s.queue.Oldest(); oldest != nil && err == nil {
-		reply.Held, reply.Left = oldest.Owner, oldest.Until-s.now
-		if oldest.Kept {
-			reply.Held = "keep"
-		}
-	}
-	return reply
-}
-
-func (s *queueStore) Renew(owner string, token int64, ttl time.Duration) queuetest.Outcome {
-	own, notices := s.queue.Renew(owner, token, ttl, s.now, s.clock())
-	s.notify(notices)
-	switch {
-	case own == nil:
-		return queuetest.Lost
-	case own.Token == 0:
-		return queuetest.Queued
-	}
-	return queuetest.Renewed
-}
-
-func (s *queueStore) Release(owner string, keep time.Duration) bool {
-	found, notices := s.queue.Release(owner, keep, s.now, s.clock())
-	s.notify(notices)
-	return found
-}
-
-func (s *queueStore) Break(token int64) int {
-	ended, notices := s.queue.Break(token, s.now, s.clock())
-	s.notify(notices)
-	return len(ended)
-}
-
-// An entry is over at its end, not before. Histories do not come so near to it.
+// An entry ends at its end, not before. A place that becomes a hold keeps its end.
 func TestEnd(t *testing.T) {
 	c := lockqueue.Counter{Clock: 1}
-	var q lockqueue.Queue[struct{}]
-	req := func(owner string) lockqueue.Request[struct{}] {
-		return lockqueue.Request[struct{}]{Entry: lockqueue.Entry[struct{}]{Owner: owner}, TTL: 10, Queue: 10}
+	var q lockqueue.Queue[string]
+	for i, owner := range []string{"A", "B"} {
+		req := &driver.Request{Owner: owner, TTL: 10, Place: 10}
+		if _, _, err := q.Acquire(req, "data of "+owner, time.Duration(5*i), &c); err != nil {
+			t.Fatal(err)
+		}
 	}
-	q.Acquire(req("A"), 0, &c)
-	q.Acquire(req("B"), 5, &c)
-	if admitted := q.Settle(9, &c); admitted != nil || q.First() == nil {
-		t.Errorf("before the end of the hold %v is admitted", admitted)
+	if promoted := q.Settle(9); promoted != nil || q.Waiting() != 1 {
+		t.Errorf("before the end of the hold %v holds", promoted)
 	}
-	if admitted := q.Settle(10, &c); len(admitted) != 1 || admitted[0].Owner != "B" || admitted[0].Since != 10 || admitted[0].Until != 15 {
-		t.Errorf("at the end of the hold %+v is admitted", admitted)
+	want := []lockqueue.Entry[string]{{
+		Owner: "B", Token: 2, Tokens: 1, Limit: 1, Since: 5, Until: 15, Data: "data of B",
+	}}
+	if promoted := q.Settle(10); !reflect.DeepEqual(promoted, want) {
+		t.Errorf("at the end of the hold %+v holds, want %+v", promoted, want)
 	}
-	q.Settle(15, &c)
-	for e := range q.All() {
-		t.Errorf("at the end of the place %+v is left", e)
+	if q.Settle(15); q.Len() != 0 {
+		t.Errorf("at the end of the place %d entries are left", q.Len())
 	}
 }
 
-// The entry keeps what the store keeps with it, and notices have it.
-func TestData(t *testing.T) {
+// An owner has one entry. The second request may follow one that was applied.
+func TestOwnerAgain(t *testing.T) {
 	c := lockqueue.Counter{Clock: 1}
-	var q lockqueue.Queue[string]
-	for _, owner := range []string{"A", "B"} {
-		e := lockqueue.Entry[string]{Owner: owner, Data: "data of " + owner}
-		q.Acquire(lockqueue.Request[string]{Entry: e, TTL: 10, Queue: 10}, 0, &c)
+	var q lockqueue.Queue[int]
+	req := &driver.Request{Owner: "A", TTL: 10}
+	for range 2 {
+		q.Acquire(req, 0, 0, &c)
 	}
-	if _, notices := q.Release("A", 0, 1, &c); len(notices) != 1 || notices[0].Data != "data of B" {
-		t.Errorf("the notices of a release are %+v", notices)
+	_, _, err := q.Acquire(req, 0, 0, &c)
+	if err == nil || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrNotApplied) || q.Len() != 1 {
+		t.Errorf("the request of an owner comes twice: %v, %d entries", err, q.Len())
 	}
 }
 
@@ -144,52 +56,144 @@ func TestTokens(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		last, floor int64
-		want        int32
+		tokens      int
 		token       int64
-		count       int32
 	}{
-		{"the clock", 5, 5, 1, clock, 1},
-		{"one above the last", clock, 5, 1, clock + 1, 1},
-		{"the floor", clock, clock + 9, 1, clock + 9, 1},
-		{"none is requested", 5, 5, 0, clock, 1},
-		{"a block", clock + 7, 0, 1024, clock + 8, 1024},
-		{"a larger block", 0, 0, 1025, clock, 1024},
-		{"the last half a second ahead", clock + 499_000 - 24, 0, 1024, clock + 499_000 - 23, 1024},
-		{"the last more than half a second ahead", clock + 499_000 - 23, 0, 1024, clock + 499_000 - 22, 1},
-		{"fewer tokens as far ahead", clock + 499_000 - 23, 0, 1023, clock + 499_000 - 22, 1023},
-		{"more than half a second ahead", clock + 500_000, 0, 1024, clock + 500_001, 1},
-		{"half a second above the floor", clock + 7_000_000, clock + 6_500_001 + 1023, 1024, clock + 7_000_001, 1024},
-		{"more than half a second above the floor", clock + 7_000_000, clock + 6_500_000 + 1023, 1024, clock + 7_000_001, 1},
-		{"the farthest floor", 0, clock + farthest, 9, clock + farthest, 9},
-		{"a floor too far", 0, clock + farthest + 1, 1, 0, 0},
-		{"the greatest token", driver.MaxToken - 1, 0, 1, driver.MaxToken, 1},
-		{"above the greatest token", driver.MaxToken, 0, 1, 0, 0},
+		{"the clock", 5, 5, 1, clock},
+		{"one above the last", clock, 5, 1, clock + 1},
+		{"the floor", clock, clock + 9, 1, clock + 9},
+		{"none is requested", 5, 5, 0, clock},
+		{"a block", clock + 7, 0, driver.MaxTokens, clock + 8},
+		{"a larger block", 0, 0, driver.MaxTokens + 1, 0},
+		{"the farthest floor", 0, clock + farthest, 1, clock + farthest},
+		{"a floor too far", 0, clock + farthest + 1, 1, 0},
+		{"the greatest token", driver.MaxToken - 1, 0, 1, driver.MaxToken},
+		{"above the greatest token", driver.MaxToken, 0, 1, 0},
+		{"the last block", driver.MaxToken - 3, 0, 3, driver.MaxToken - 2},
+		{"a block above the greatest token", driver.MaxToken - 2, 0, 3, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			counter := lockqueue.Counter{Last: c.last, Clock: clock}
 			var q lockqueue.Queue[struct{}]
-			e := lockqueue.Entry[struct{}]{Owner: "A", Floor: c.floor, Tokens: c.want}
-			own, _, err := q.Acquire(lockqueue.Request[struct{}]{Entry: e, TTL: 10}, 0, &counter)
+			req := &driver.Request{Owner: "A", TTL: 10, Floor: c.floor, Tokens: c.tokens}
+			own, _, err := q.Acquire(req, struct{}{}, 0, &counter)
 			if c.token == 0 {
-				if own != nil || !errors.Is(err, driver.ErrInvalid) || q.Oldest() != nil || q.First() != nil || counter.Last != c.last {
-					t.Errorf("%+v is granted, %v, last %d", own, err, counter.Last)
+				if own.Token != 0 || !errors.Is(err, driver.ErrInvalid) || q.Len() != 0 || counter.Last != c.last {
+					t.Errorf("%+v, %v, last %d", own, err, counter.Last)
 				}
 				return
 			}
-			if err != nil || own.Token != c.token || own.Tokens != c.count || counter.Last != c.token+int64(c.count)-1 {
-				t.Errorf("%+v is granted, %v, last %d", own, err, counter.Last)
+			if err != nil || own.Token != c.token || counter.Last != c.token+int64(max(c.tokens, 1))-1 {
+				t.Errorf("%+v, %v, last %d", own, err, counter.Last)
 			}
 		})
 	}
 }
 
-// Near the greatest token there are fewer in a row.
-func TestLastTokens(t *testing.T) {
-	c := lockqueue.Counter{Last: driver.MaxToken - 3, Clock: driver.MaxToken - 100}
-	var q lockqueue.Queue[struct{}]
-	e := lockqueue.Entry[struct{}]{Owner: "A", Tokens: 10}
-	own, _, err := q.Acquire(lockqueue.Request[struct{}]{Entry: e, TTL: 10}, 0, &c)
-	if err != nil || own.Tokens != 3 || c.Last != driver.MaxToken {
-		t.Errorf("%+v, %v", own, err)
+// What a Queue keeps up to date is what it would find by a look at each entry: in a crowd, each
+// verb has the outcome that it has on a Queue that was restored from the same entries.
+func TestCrowd(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var q lockqueue.Queue[int]
+	c, now, most, expired := lockqueue.Counter{Clock: 1}, time.Duration(0), 0, 0
+	for step := range 30_000 {
+		var restored lockqueue.Queue[int]
+		for e := range q.All() {
+			restored.Append(e)
+			if e.Until == now+1 {
+				expired++
+			}
+		}
+		most = max(most, q.Len())
+		now++
+		owner, ttl := fmt.Sprint("owner ", random.IntN(60)), time.Duration(1+random.IntN(100))
+		req := &driver.Request{
+			Owner: owner, Limit: []int{0, driver.Shared, driver.Shared, driver.Shared, 20, 20}[random.IntN(6)],
+			TTL: ttl, Place: time.Duration(random.IntN(2) * random.IntN(50)),
+		}
+		verb, keep, token := random.IntN(100), time.Duration(random.IntN(2)*random.IntN(20)), int64(random.IntN(2))*c.Last
+		apply := func(q *lockqueue.Queue[int], c *lockqueue.Counter) (outcome []any) {
+			switch {
+			case verb < 50:
+				own, promoted, err := q.Acquire(req, step, now, c)
+				outcome = append(outcome, own, promoted, err)
+			case verb < 70:
+				own, promoted := q.Renew(owner, token, ttl, now)
+				outcome = append(outcome, own, promoted)
+			case verb < 98:
+				found, promoted := q.Release(owner, keep, now)
+				outcome = append(outcome, found, promoted)
+			default:
+				ended, promoted := q.Break(token, now)
+				outcome = append(outcome, ended, promoted)
+			}
+			outcome = append(outcome, len(q.Holds()), q.Waiting(), *c)
+			for e := range q.All() {
+				outcome = append(outcome, *e)
+			}
+			return outcome
+		}
+		copied := c
+		want, got := apply(&restored, &copied), apply(&q, &c)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("step %d has the outcome\n%v, want\n%v", step, got, want)
+		}
+		if got := len(q.Holds()); got != prefix(&q) {
+			t.Fatalf("step %d leaves %d holds, want %d", step, got, prefix(&q))
+		}
+	}
+	if most < 20 || expired < 300 {
+		t.Errorf("there were %d entries at most, and %d expired", most, expired)
+	}
+}
+
+// prefix is the length of the longest prefix that is within every Limit in it.
+func prefix(q *lockqueue.Queue[int]) int {
+	longest, length, least := 0, 0, driver.Shared
+	for e := range q.All() {
+		length, least = length+1, min(least, e.Limit)
+		if length <= least {
+			longest = length
+		}
+	}
+	return longest
+}
+
+// One more holder costs the same beside ten and beside ten thousand, whether it was the last to
+// come or the first; and so does one more place.
+func TestCostInACrowd(t *testing.T) {
+	for name, limit := range map[string]int{"holders": driver.Shared, "waiters": 0} {
+		cost := func(owners int) time.Duration {
+			var q lockqueue.Queue[struct{}]
+			c := lockqueue.Counter{Clock: 1}
+			acquire := func(i int) {
+				req := &driver.Request{Owner: fmt.Sprint("owner ", i), Limit: limit, TTL: time.Hour, Place: time.Hour}
+				if own, _, err := q.Acquire(req, struct{}{}, 0, &c); own.Token == 0 {
+					t.Fatal(err)
+				}
+			}
+			for i := range owners {
+				acquire(i)
+			}
+			least := time.Hour // what other processes take of the time does not count
+			for batch := range 200 {
+				began := time.Now()
+				for i := 10 * batch; i < 10*batch+10; i++ {
+					owner := fmt.Sprint("owner ", i%owners)
+					if own, _ := q.Renew(owner, 0, time.Hour, 0); own.Token == 0 {
+						t.Fatal("an entry is lost")
+					}
+					if found, _ := q.Release(owner, 0, 0); !found {
+						t.Fatal("an entry is not released")
+					}
+					acquire(i % owners)
+				}
+				least = min(least, time.Since(began))
+			}
+			return least
+		}
+		if few, many := cost(10), cost(10_000); many > 10*few {
+			t.Errorf("%s: ten of ten thousand are renewed, released and replaced in %v, and ten of ten in %v", name, many, few)
+		}
 	}
 }

@@ -4,24 +4,22 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Every function gets each notice, until it is stopped.
 func TestNotify(t *testing.T) {
 	var r Registry
-	r.Send(driver.Notice{Kind: driver.Ask})
+	r.Send("", "", 0)
 	var first, second []string
-	f := func(n driver.Notice) { first = append(first, n.Name) }
+	f := func(name, _ string, _ int64) { first = append(first, name) }
 	stop := r.Notify(f)
-	stopSecond := r.Notify(func(n driver.Notice) { second = append(second, n.Name) })
-	r.Send(driver.Notice{Kind: driver.Ask, Name: "a"})
+	stopSecond := r.Notify(func(name, _ string, _ int64) { second = append(second, name) })
+	r.Send("a", "", 0)
 	stop()
 	stop()
-	r.Send(driver.Notice{Kind: driver.Ask, Name: "b"})
+	r.Send("b", "", 0)
 	stopSecond()
-	r.Send(driver.Notice{Kind: driver.Ask, Name: "c"})
+	r.Send("c", "", 0)
 	if len(first) != 1 || len(second) != 2 {
 		t.Errorf("the first function got %q and the second %q, want one and two", first, second)
 	}
@@ -32,13 +30,13 @@ func TestStopWaits(t *testing.T) {
 	var r Registry
 	var running atomic.Bool
 	entered := make(chan struct{})
-	stop := r.Notify(func(driver.Notice) {
+	stop := r.Notify(func(string, string, int64) {
 		running.Store(true)
 		close(entered)
 		time.Sleep(20 * time.Millisecond) // longer than a stop that does not wait
 		running.Store(false)
 	})
-	go r.Send(driver.Notice{Kind: driver.Ask})
+	go r.Send("", "", 0)
 	<-entered
 	stop()
 	if running.Load() {

@@ -1,14 +1,17 @@
-// Package queuetest runs the histories of testdata/histories.txt against a store that keeps the
+// Package queuetest plays the histories of testdata/histories.txt against a store that keeps the
 // queue of a name, to show that it keeps the rule of package lockqueue. The file describes the
 // meaning of its lines.
 package queuetest
 
 import (
+	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,335 +21,214 @@ import (
 //go:embed testdata/histories.txt
 var histories string
 
-// A Store is one name in a store under test, in which nothing has happened yet.
-type Store interface {
-	Acquire(Request) Reply
-	Renew(owner string, token int64, ttl time.Duration) Outcome
-	Release(owner string, keep time.Duration) bool
+// name is that of the lock of a history.
+const name = "history"
 
-	// Break returns how many holds and keeps it ended.
-	Break(token int64) int
-
-	// Notices returns the notices since the last call, in the order in which they were sent.
-	Notices() []Notice
-
-	// Now is the store's clock in µs since 1970, as tokens are made of it.
-	Now() int64
-
-	// Advance lets time pass.
-	Advance(time.Duration)
-}
-
-// A Request is a request to acquire the name.
-type Request struct {
-	Owner      string
-	Limit      int
-	Floor      int64
-	Tokens     int
-	TTL, Queue time.Duration
-	Claim      bool
-}
-
-// A Reply is the reply to a Request. Queued and First are of a place. Held is the owner of the
-// oldest hold if the request was not granted, "keep" if that is a keep, and Left its time, 0 if
-// that is unknown.
-type Reply struct {
-	Token         int64 // 0 if it was not granted
-	Tokens        int
-	Queued, First bool
-	Invalid       bool
-	Held          string
-	Left          time.Duration
-}
-
-// An Outcome is that of a renewal.
-type Outcome string
-
-// The outcomes of a renewal.
-const (
-	Renewed Outcome = "renewed"
-	Queued  Outcome = "queued"
-	Lost    Outcome = "lost"
-)
-
-// A Notice reports that a place was admitted, or, without a token, that its owner should claim.
-type Notice struct {
-	Owner  string
-	Token  int64
-	Tokens int
-}
-
-// A History is what happens to one name.
-type History struct {
-	Title string
-	Steps []Step
-}
-
-// A Step is one line of a history: at its time a verb has a result.
-type Step struct {
-	Line  int
-	At    time.Duration
-	Verb  string
-	Owner string
-	Args  map[string]string
-	Want  string
-	Text  string
-}
-
-// Histories returns the histories of the file.
-func Histories() ([]History, error) {
-	var all []History
-	for i, line := range strings.Split(histories, "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		line = strings.TrimSpace(line)
-		title, isTitle := strings.CutPrefix(line, "history: ")
-		switch {
-		case line == "":
-		case isTitle:
-			all = append(all, History{Title: title})
-		case len(all) == 0:
-			return nil, fmt.Errorf("line %d: no history has begun", i+1)
-		default:
-			step, err := parseStep(line)
-			if err != nil {
-				return nil, fmt.Errorf("line %d: %w", i+1, err)
-			}
-			step.Line = i + 1
-			h := &all[len(all)-1]
-			if n := len(h.Steps); n > 0 && h.Steps[n-1].At > step.At {
-				return nil, fmt.Errorf("line %d: time runs back", i+1)
-			}
-			h.Steps = append(h.Steps, step)
+// Run plays each history in a test of its own. Open returns an empty store, and how long a second of
+// the history is. Bubble runs a test in virtual time, or is nil. A store that sends its notices after
+// its replies needs virtual time.
+func Run(t *testing.T, bubble func(*testing.T, func(*testing.T)), second time.Duration, open func(testing.TB) driver.Notifier) {
+	for block := range strings.SplitSeq(histories, "\nhistory: ") {
+		title, lines, _ := strings.Cut(block, "\n")
+		if strings.HasPrefix(title, "#") {
+			continue
 		}
-	}
-	return all, nil
-}
-
-var argsOf = map[string][]string{
-	"acquire": {"ttl", "queue", "claim", "shared", "limit", "tokens", "floor"},
-	"renew":   {"ttl", "token"},
-	"release": {"keep"},
-	"break":   {"token"},
-}
-
-func parseStep(line string) (Step, error) {
-	call, want, ok := strings.Cut(line, "->")
-	words := strings.Fields(call)
-	if !ok || len(words) < 2 {
-		return Step{}, fmt.Errorf("want time, verb, owner, arguments -> result")
-	}
-	at, err := time.ParseDuration(words[0])
-	if err != nil {
-		return Step{}, err
-	}
-	s := Step{At: at, Verb: words[1], Args: map[string]string{}, Want: strings.Join(strings.Fields(want), " "), Text: line}
-	words = words[2:]
-	if s.Verb != "break" {
-		if len(words) == 0 {
-			return Step{}, fmt.Errorf("no owner")
-		}
-		s.Owner, words = words[0], words[1:]
-	}
-	for _, word := range words {
-		key, value, _ := strings.Cut(word, "=")
-		if !slices.Contains(argsOf[s.Verb], key) {
-			return Step{}, fmt.Errorf("%s has no argument %q", s.Verb, key)
-		}
-		s.Args[key] = value
-	}
-	return s, nil
-}
-
-// Run runs each history against a store of its own. Times are multiplied by scale, which lets a
-// store with a real clock be fast.
-func Run(t *testing.T, scale float64, open func(testing.TB) Store) {
-	all, err := Histories()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range all {
-		t.Run(strings.ReplaceAll(h.Title, " ", "-"), func(t *testing.T) {
-			if err := Play(h, scale, open(t)); err != nil {
-				t.Error(err)
+		t.Run(strings.ReplaceAll(title, " ", "-"), func(t *testing.T) {
+			if bubble == nil {
+				bubble = func(t *testing.T, f func(*testing.T)) { f(t) }
 			}
+			bubble(t, func(t *testing.T) {
+				p := player{ctx: t.Context(), store: open(t), second: second}
+				stop := p.store.Notify(p.notify)
+				defer stop()
+				p.began = time.Now()
+				for line := range strings.SplitSeq(lines, "\n") {
+					if err := p.play(line); err != nil {
+						t.Errorf("%s: %v", strings.TrimSpace(line), err)
+						return
+					}
+				}
+			})
 		})
 	}
 }
 
-// Play runs one history and returns the first difference.
-func Play(h History, scale float64, store Store) error {
-	p := player{scale: scale, store: store, began: store.Now(), floors: map[string]int64{}}
-	var at time.Duration
-	for _, s := range h.Steps {
-		store.Advance(p.scaled(s.At - at))
-		at = s.At
-		got, err := p.do(s)
-		if err != nil {
-			return fmt.Errorf("histories.txt:%d: %s: %w", s.Line, s.Text, err)
+// A player plays one history.
+type player struct {
+	ctx    context.Context
+	store  driver.Notifier
+	second time.Duration
+	began  time.Time
+	tokens []int64 // of each entry, in the order in which they were made
+	owners []string
+	last   int64 // the greatest token that there is
+
+	mu      sync.Mutex
+	notices []string
+}
+
+func (p *player) notify(_, owner string, token int64) {
+	text := owner + " looks"
+	if token != 0 {
+		text = fmt.Sprint(owner, " holds ", slices.Index(p.tokens, token)+1)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.notices = append(p.notices, text)
+}
+
+// play plays a line, and returns what is wrong with the result.
+func (p *player) play(line string) error {
+	line, _, _ = strings.Cut(line, "#")
+	call, want, ok := strings.Cut(line, "->")
+	if !ok {
+		return nil
+	}
+	words := strings.Fields(call)
+	at, err := time.ParseDuration(words[0])
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Until(p.began.Add(p.scaled(at))))
+	owner, args := "", map[string]string{}
+	for _, word := range words[2:] {
+		if key, value, ok := strings.Cut(word, "="); ok {
+			args[key] = value
+		} else {
+			owner = word
 		}
-		if got != s.Want {
-			return fmt.Errorf("histories.txt:%d: %s\n got: %s", s.Line, s.Text, got)
-		}
-		p.late = max(p.late, p.lateness(s))
+	}
+	got, err := p.call(words[1], owner, args)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got = strings.Join(append([]string{got}, p.notices...), "; ")
+	p.notices = nil
+	if want := strings.Join(strings.Fields(want), " "); got != want {
+		return errors.New("got " + got)
 	}
 	return nil
 }
 
-// A player has the tokens of a history. Label n of the file is the n-th hold that was granted.
-type player struct {
-	scale  float64
-	store  Store
-	began  int64            // Store.Now at the first step
-	first  []int64          // token of each hold
-	counts []int            // of their tokens
-	late   time.Duration    // the greatest lateness of the steps before
-	floors map[string]int64 // those that were requested, by owner
-	err    error
-}
-
 func (p *player) scaled(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * p.scale)
+	return time.Duration(d.Seconds() * float64(p.second))
 }
 
-// lateness returns for how long the step has been due. On a busy machine that may be a second.
-func (p *player) lateness(s Step) time.Duration {
-	return max(time.Duration(p.store.Now()-p.began)*time.Microsecond-p.scaled(s.At), 0)
-}
-
-// behind returns what stands after a result that was not granted. The time left is less by the
-// lateness of the step, and more by that of the step that has granted the hold.
-func (p *player) behind(s Step, result string, r Reply) string {
-	text := func(left time.Duration) string {
-		return fmt.Sprintf(" behind %s %v", r.Held, time.Duration(float64(left)/p.scale).Round(time.Second))
-	}
-	want, _, _ := strings.Cut(s.Want, ";") // without the notices
-	least, most := r.Left-p.late, r.Left+p.lateness(s)
-	for left := least; left < most; left += p.scaled(time.Second) {
-		if result+text(left) == want {
-			return text(left)
+func (p *player) call(verb, owner string, args map[string]string) (string, error) {
+	durations := map[string]time.Duration{}
+	for _, key := range []string{"ttl", "place", "keep"} {
+		d, err := time.ParseDuration(args[key])
+		if err != nil && args[key] != "" {
+			return "", err
 		}
+		durations[key] = p.scaled(d)
 	}
-	if result+text(most) == want {
-		return text(most)
+	token, err := p.token(args["token"])
+	if err != nil {
+		return "", err
 	}
-	return text(r.Left)
-}
-
-func (p *player) do(s Step) (string, error) {
-	p.err = nil
-	result := ""
-	switch s.Verb {
+	switch verb {
 	case "acquire":
-		limit := p.number(s, "limit")
-		if _, shared := s.Args["shared"]; shared {
-			limit = -1
-		}
-		_, claim := s.Args["claim"]
-		if s.Args["floor"] != "" {
-			p.floors[s.Owner] = p.store.Now() + p.duration(s, "floor").Microseconds()
-		}
-		r := p.store.Acquire(Request{
-			Owner: s.Owner, Limit: limit, Floor: p.floors[s.Owner],
-			Tokens: p.number(s, "tokens"), TTL: p.duration(s, "ttl"), Queue: p.duration(s, "queue"), Claim: claim,
-		})
-		switch {
-		case r.Invalid:
-			result = "invalid"
-		case r.Token != 0:
-			result = "granted " + p.label(s.Owner, r.Token, r.Tokens)
-		case r.First:
-			result = "queued first"
-		case r.Queued:
-			result = "queued"
-		default:
-			result = "refused"
-		}
-		if r.Held != "" && r.Token == 0 {
-			result += p.behind(s, result, r)
-		}
+		return p.acquire(driver.Request{
+			Name: name, Owner: owner, Holder: owner, TTL: durations["ttl"], Place: durations["place"],
+		}, args)
 	case "renew":
-		result = string(p.store.Renew(s.Owner, p.token(s), p.duration(s, "ttl")))
-	case "release":
-		result = strconv.FormatBool(p.store.Release(s.Owner, p.duration(s, "keep")))
-	case "break":
-		result = fmt.Sprint(p.store.Break(p.token(s)))
-	default:
-		return "", fmt.Errorf("no verb %q", s.Verb)
-	}
-	for _, n := range p.store.Notices() {
-		if n.Token == 0 {
-			result += "; " + n.Owner + " should claim"
-		} else {
-			result += "; " + n.Owner + " granted " + p.label(n.Owner, n.Token, n.Tokens)
+		got, err := p.store.Renew(p.ctx, []driver.RenewRequest{{Name: name, Owner: owner, Token: token, TTL: durations["ttl"]}})
+		if err != nil {
+			return "", err
 		}
+		if got[0].State == driver.Lost {
+			return "lost", nil
+		}
+		return fmt.Sprint(got[0].State, " ", slices.Index(p.tokens, got[0].Token)+1), nil
+	case "release":
+		ended, err := p.store.Release(p.ctx, driver.ReleaseRequest{Name: name, Owner: owner, Keep: durations["keep"]})
+		return fmt.Sprint(ended), err
+	case "break":
+		ended, err := p.store.Break(p.ctx, name, token)
+		return names(ended), err
+	case "lookup":
+		records, err := p.store.Lookup(p.ctx, name)
+		if len(records) == 0 {
+			return "none", err
+		}
+		return fmt.Sprintf("%s, %d waiting", names(records), records[0].Waiting), err
 	}
-	return result, p.err
+	return "", fmt.Errorf("no verb %q", verb)
 }
 
-// label returns the label of a hold, and how many tokens it has if that is not one. A hold that is
-// new must be above all tokens before it.
-func (p *player) label(owner string, first int64, count int) string {
-	i := slices.Index(p.first, first)
-	if i < 0 {
-		if n := len(p.first); n > 0 && first < p.first[n-1]+int64(p.counts[n-1]) {
-			p.err = fmt.Errorf("token %d after %d tokens from %d on", first, p.counts[n-1], p.first[n-1])
+func (p *player) acquire(req driver.Request, args map[string]string) (string, error) {
+	var err error
+	for key, number := range map[string]*int{"limit": &req.Limit, "tokens": &req.Tokens} {
+		switch text := args[key]; text {
+		case "":
+		case "shared":
+			*number = driver.Shared
+		default:
+			if *number, err = strconv.Atoi(text); err != nil {
+				return "", err
+			}
 		}
-		if first < p.floors[owner] {
-			p.err = fmt.Errorf("token %d is below the floor %d", first, p.floors[owner])
+	}
+	if args["floor"] != "" {
+		floor, err := time.ParseDuration(args["floor"])
+		if err != nil {
+			return "", err
 		}
-		i = len(p.first)
-		p.first, p.counts = append(p.first, first), append(p.counts, count)
+		req.Floor = time.Now().Add(floor).UnixMicro()
 	}
-	if p.counts[i] != count {
-		p.err = fmt.Errorf("%d tokens, which were %d when they were granted", count, p.counts[i])
+	res, err := p.store.Acquire(p.ctx, req)
+	switch {
+	case errors.Is(err, driver.ErrInvalid):
+		return "invalid", nil
+	case err != nil && slices.Contains(p.owners, req.Owner):
+		return "again", nil
+	case err != nil:
+		return "", err
 	}
-	if count == 1 {
-		return strconv.Itoa(i + 1)
+	text := "refused"
+	if res.Granted || res.Waiting {
+		if res.Token <= p.last || res.Token < req.Floor {
+			return "", fmt.Errorf("token %d after %d, floor %d", res.Token, p.last, req.Floor)
+		}
+		p.tokens, p.owners = append(p.tokens, res.Token), append(p.owners, req.Owner)
+		p.last = res.Token + int64(max(req.Tokens, 1)) - 1
+		text = fmt.Sprint("waiting ", len(p.tokens))
 	}
-	return fmt.Sprintf("%d tokens=%d", i+1, count)
+	if res.Granted {
+		return fmt.Sprint("granted ", len(p.tokens)), nil
+	}
+	left := time.Duration(float64(res.Held.Remaining) / float64(p.second) * float64(time.Second))
+	return fmt.Sprintf("%s behind %s %v", text, names([]driver.Record{res.Held}), left.Round(time.Second)), nil
 }
 
 // token returns the token that an argument means: a label, and how many above its first token.
-func (p *player) token(s Step) int64 {
-	if s.Args["token"] == "" {
-		return 0
+func (p *player) token(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
 	}
-	text, above, _ := strings.Cut(s.Args["token"], "+")
+	text, above, _ := strings.Cut(text, "+")
 	label, err := strconv.Atoi(text)
-	if err != nil || label < 1 || label > len(p.first) {
-		p.err = fmt.Errorf("no token %q", text)
-		return 0
+	if err != nil || label < 1 || label > len(p.tokens) {
+		return 0, fmt.Errorf("no entry %q", text)
 	}
-	more := 0
-	if above != "" {
-		if more, err = strconv.Atoi(above); err != nil {
-			p.err = err
+	more, err := strconv.ParseInt("0"+above, 10, 64)
+	return p.tokens[label-1] + more, err
+}
+
+// names returns the holders of records.
+func names(records []driver.Record) string {
+	var holders []string
+	for _, rec := range records {
+		if rec.Kept {
+			rec.Holder = "keep"
 		}
+		holders = append(holders, rec.Holder)
 	}
-	return p.first[label-1] + int64(more)
-}
-
-func (p *player) number(s Step, arg string) int {
-	if s.Args[arg] == "" {
-		return 0
+	if holders == nil {
+		return "none"
 	}
-	n, err := strconv.Atoi(s.Args[arg])
-	if err != nil {
-		p.err = err
-	}
-	return n
-}
-
-func (p *player) duration(s Step, arg string) time.Duration {
-	if s.Args[arg] == "" {
-		return 0
-	}
-	d, err := time.ParseDuration(s.Args[arg])
-	if err != nil {
-		p.err = err
-	}
-	if d > driver.MaxLead {
-		return d
-	}
-	return p.scaled(d)
+	return strings.Join(holders, " ")
 }

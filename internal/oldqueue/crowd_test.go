@@ -1,4 +1,4 @@
-package lockqueue_test
+package oldqueue_test
 
 import (
 	"fmt"
@@ -7,18 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/lockqueue"
+	"github.com/holdfast-go/holdfast/internal/oldqueue"
 )
 
 // What a Queue keeps up to date is what it would find by a look at each entry: in a crowd, each
 // verb has the same outcome as on a Queue that was restored from the same entries.
 func TestCrowd(t *testing.T) {
-	type entry = lockqueue.Entry[int]
+	type entry = oldqueue.Entry[int]
 	random := rand.New(rand.NewPCG(1, 2))
-	var q lockqueue.Queue[int]
-	c, now, most, expired := lockqueue.Counter{Clock: 1}, time.Duration(0), 0, 0
+	var q oldqueue.Queue[int]
+	c, now, most, expired := oldqueue.Counter{Clock: 1}, time.Duration(0), 0, 0
 	for step := range 30_000 {
-		var restored lockqueue.Queue[int]
+		var restored oldqueue.Queue[int]
 		entries := 0
 		for e := range q.All() {
 			restored.Append(e)
@@ -31,12 +31,12 @@ func TestCrowd(t *testing.T) {
 		now++
 		owner, ttl := fmt.Sprint("owner ", random.IntN(60)), time.Duration(1+random.IntN(100))
 		limit := []int32{0, -1, -1, -1, 20, 20}[random.IntN(6)]
-		req := lockqueue.Request[int]{
+		req := oldqueue.Request[int]{
 			Entry: entry{Owner: owner, Limit: limit, Data: step},
 			TTL:   ttl, Queue: time.Duration(random.IntN(2) * random.IntN(50)), Claim: random.IntN(4) == 0,
 		}
 		verb, keep, token := random.IntN(100), time.Duration(random.IntN(2)*random.IntN(20)), int64(random.IntN(2))*c.Last
-		apply := func(q *lockqueue.Queue[int], c *lockqueue.Counter) (outcome []any) {
+		apply := func(q *oldqueue.Queue[int], c *oldqueue.Counter) (outcome []any) {
 			value := func(e *entry) string {
 				if e == nil {
 					return "none"
@@ -86,11 +86,11 @@ func TestCrowd(t *testing.T) {
 // come or the first.
 func TestCostInACrowd(t *testing.T) {
 	cost := func(holders int) time.Duration {
-		var q lockqueue.Queue[struct{}]
-		c := lockqueue.Counter{Clock: 1}
+		var q oldqueue.Queue[struct{}]
+		c := oldqueue.Counter{Clock: 1}
 		hold := func(i int) {
-			e := lockqueue.Entry[struct{}]{Owner: fmt.Sprint("owner ", i), Limit: -1}
-			if own, _, err := q.Acquire(lockqueue.Request[struct{}]{Entry: e, TTL: time.Hour}, 0, &c); own == nil {
+			e := oldqueue.Entry[struct{}]{Owner: fmt.Sprint("owner ", i), Limit: -1}
+			if own, _, err := q.Acquire(oldqueue.Request[struct{}]{Entry: e, TTL: time.Hour}, 0, &c); own == nil {
 				t.Fatal(err)
 			}
 		}
