@@ -17,16 +17,16 @@ import (
 type caseRun struct {
 	testing.TB
 	backing    Backing
-	first      *client // a store over the backing, opened for every case
+	first      *store // over the backing, opened for every case
 	guarantees driver.Guarantees
 	features   features
 	virtual    bool
 	owners     atomic.Int64
 }
 
-// Times. A hold of the length long does not run out during a case. One of the
-// length medium is renewed or released in time unless the machine pauses for that
-// long. Cases wait for the end of a hold of the length short.
+// Times. An entry of the length long does not end during a case. One of the length medium is
+// renewed or released in time unless the machine pauses for that long. Cases wait for the end of an
+// entry of the length short.
 const (
 	long   = time.Hour
 	medium = 2 * time.Second
@@ -40,6 +40,14 @@ const (
 	callTimeout = 30 * time.Second
 )
 
+func newCaseRun(tb testing.TB, h Harness, b Backing) *caseRun {
+	tb.Helper()
+	r := &caseRun{TB: tb, backing: b, virtual: h.Virtual}
+	r.first = r.open()
+	r.guarantees = r.first.Guarantees()
+	return r
+}
+
 // tolerance is how late an event may be that must happen in the end.
 func (r *caseRun) tolerance() time.Duration {
 	if r.virtual {
@@ -48,44 +56,47 @@ func (r *caseRun) tolerance() time.Duration {
 	return 15*time.Second + r.guarantees.Grain
 }
 
-// sleepPast waits until what lasts for d from now, by the store's clock, must have ended.
-func (r *caseRun) sleepPast(d time.Duration) { time.Sleep(d + r.guarantees.Grain + 2*precision) }
-
-// grantTimeout is how long it may take to acquire a name that other owners acquire
-// and release repeatedly.
-func (r *caseRun) grantTimeout() time.Duration {
+// turnTimeout is how long it may take until it is the turn of one of many owners.
+func (r *caseRun) turnTimeout() time.Duration {
 	if r.virtual {
 		return 200*time.Millisecond + r.guarantees.Grain
 	}
 	return callTimeout
 }
 
+// sleepPast waits until what lasts for d from now, by the store's clock, must have ended.
+func (r *caseRun) sleepPast(d time.Duration) { time.Sleep(d + r.guarantees.Grain + 2*precision) }
+
 // callContext returns a context for one call of the store.
 func (r *caseRun) callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), callTimeout)
 }
 
-// openStore opens a store that is closed at the end of the case.
-func (r *caseRun) openStore() *client {
-	r.Helper()
-	return r.newClient(r.backing.Open(r))
+// open opens a store that is closed at the end of the case.
+func (r *caseRun) open() *store {
+	return r.adopt(r.backing.Open(r))
 }
 
-// newClient returns a client of a store, which is closed at the end of the case.
-func (r *caseRun) newClient(s driver.Store) *client {
+// adopt returns a store as cases use it, which is closed at the end of the case.
+func (r *caseRun) adopt(s driver.Store) *store {
 	// Cases that close the store themselves check the error of Close.
 	r.Cleanup(func() { _ = s.Close() })
-	return &client{Store: s, run: r}
+	c := &store{Store: s, run: r}
+	if n, ok := s.(driver.Notifier); ok {
+		var stop func()
+		c.log, stop = listen(n)
+		r.Cleanup(stop)
+	}
+	return c
 }
 
-// otherStore returns a store that shares only the backing with the first. For a store
-// of ScopeProcess it returns the first.
-func (r *caseRun) otherStore() *client {
-	r.Helper()
-	if !r.features.contains(processes) {
+// other returns a store that shares only the backing with the first. Of a store in the memory of
+// the process it returns the first.
+func (r *caseRun) other() *store {
+	if !r.features.has(processes) {
 		return r.first
 	}
-	return r.openStore()
+	return r.open()
 }
 
 // newOwner returns a new owner secret.
@@ -93,8 +104,7 @@ func (r *caseRun) newOwner() string {
 	return fmt.Sprintf("%04dSecretOfOwner", r.owners.Add(1))
 }
 
-// expectNoSecret fails the case if the values, or their error texts, contain an owner
-// secret.
+// expectNoSecret fails the case if the values, or their error texts, contain an owner secret.
 func (r *caseRun) expectNoSecret(what string, values ...any) {
 	r.Helper()
 	for _, value := range values {
@@ -104,9 +114,9 @@ func (r *caseRun) expectNoSecret(what string, values ...any) {
 	}
 }
 
-// pollUntil calls done until it reports true, and reports whether it did within the
-// tolerance after due. The nearer due is, the shorter are the pauses between calls.
-func (r *caseRun) pollUntil(due time.Time, done func() bool) bool {
+// poll calls done until it reports true, and reports whether it did within the tolerance after due.
+// The nearer due is, the shorter are the pauses between calls.
+func (r *caseRun) poll(due time.Time, done func() bool) bool {
 	for {
 		if done() {
 			return true
@@ -119,8 +129,8 @@ func (r *caseRun) pollUntil(due time.Time, done func() bool) bool {
 	}
 }
 
-// runParallel calls f for 0..n-1, all at once, and fails the case with the errors.
-func (r *caseRun) runParallel(n int, f func(i int) error) {
+// parallel calls f for 0..n-1, all at once, and fails the case with the errors.
+func (r *caseRun) parallel(n int, f func(i int) error) {
 	r.Helper()
 	errs := make([]error, n)
 	begin := make(chan struct{})

@@ -8,27 +8,19 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// closingCases are about Close.
 var closingCases = []testCase{
-	{
-		name:  "twice",
-		claim: "Close returns nil, and so does a second Close.",
-		run: func(r *caseRun) {
-			r.first.acquireFree("name", long).releaseHeld()
-			for range 2 {
-				if err := r.first.Close(); err != nil {
-					r.Errorf("Close: %v", err)
-				}
-			}
-		},
-	},
-	{
-		name:  "later-calls",
-		claim: "Every call after Close returns ErrClosed.",
-		run: func(r *caseRun) {
-			calls := r.first.claimedCalls("name", r.newOwner())
-			if err := r.first.Close(); err != nil {
-				r.Fatalf("Close: %v", err)
-			}
+	{"twice", 0, "Close returns nil, and so does a second Close. Every other call after it returns ErrClosed, nothing goes on for what waits, and a new store can be opened.", func(r *caseRun) {
+		h := r.first.hold("name", long)
+		before := r.first.hold("released", long)
+		before.end()
+		if r.features.has(waits) {
+			r.first.place("name", long) // checkGoroutines finds what goes on for it.
+			r.first.place("name", long)
+		}
+		calls := r.first.calls(h)
+		for range 2 {
+			r.first.close()
 			for what, call := range calls {
 				ctx, cancel := r.callContext()
 				if err := call(ctx); !errors.Is(err, driver.ErrClosed) {
@@ -36,75 +28,43 @@ var closingCases = []testCase{
 				}
 				cancel()
 			}
-		},
-	},
-	{
-		name:     "other-stores",
-		claim:    "Closing a store leaves the other stores over the same locks, and the holds taken through them, as they are.",
-		requires: processes,
-		run: func(r *caseRun) {
-			other := r.otherStore()
-			h := other.acquireFree("name", long)
-			if err := r.first.Close(); err != nil {
-				r.Errorf("Close: %v", err)
+		}
+		time.Sleep(precision)
+		r.open().hold("released", long).expectAbove(before)
+	}},
+	{"other-stores", processes, "Closing a store leaves the other stores over the same locks, and the holds made through them, as they are.", func(r *caseRun) {
+		other := r.other()
+		h := other.hold("name", long)
+		r.first.close()
+		h.expectHeld()
+		h.end()
+	}},
+	{"under-way", 0, "Close may be called during other calls: each of them returns a result or an error, and none hangs.", func(r *caseRun) {
+		closed := make(chan struct{})
+		r.parallel(8, func(i int) error {
+			if i == 0 {
+				defer close(closed)
+				return r.first.Close()
 			}
-			h.expectStillHeld()
-			h.releaseHeld()
-		},
-	},
-	{
-		name:  "anew",
-		claim: "After Close a new store can be opened over the same locks. It grants higher tokens.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			h.releaseHeld()
-			if err := r.first.Close(); err != nil {
-				r.Errorf("Close: %v", err)
-			}
-			time.Sleep(precision)
-			r.expectHigherToken(h, r.openStore().acquireFree("name", long))
-		},
-	},
-	{
-		name:  "under-way",
-		claim: "Close may be called during other calls: each of them returns a result or an error, and none hangs.",
-		run: func(r *caseRun) {
-			closed := make(chan struct{})
-			r.runParallel(8, func(i int) error {
-				if i == 0 {
-					defer close(closed)
-					return r.first.Close()
+			for call := range 20 {
+				if call == 19 {
+					<-closed
 				}
-				for call := range 20 {
-					if call == 19 {
-						<-closed
-					}
-					ctx, cancel := r.callContext()
-					_, err := r.first.Acquire(ctx, r.first.newRequest("name", long))
-					cancel()
-					if errors.Is(err, context.DeadlineExceeded) {
-						return err
-					}
+				ctx, cancel := r.callContext()
+				_, err := r.first.Acquire(ctx, r.first.request("name", long))
+				cancel()
+				if errors.Is(err, context.DeadlineExceeded) {
+					return err
 				}
-				return nil
-			})
-		},
-	},
-	{
-		name:     "notices",
-		claim:    "Close ends what a store does for its waiters.",
-		requires: notifying,
-		without:  fair,
-		run: func(r *caseRun) {
-			// checkGoroutines finds what goes on after the case.
-			for _, name := range []string{"a", "b"} {
-				r.first.acquireFree(name, long)
-				r.first.waitForAsk(name, long)
-				r.first.waitForAsk(name, long)
 			}
-			if err := r.first.Close(); err != nil {
-				r.Errorf("Close: %v", err)
-			}
-		},
-	},
+			return nil
+		})
+	}},
+}
+
+func (s *store) close() {
+	s.run.Helper()
+	if err := s.Close(); err != nil {
+		s.run.Errorf("Close: %v", err)
+	}
 }

@@ -3,179 +3,115 @@ package drivertest
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
+// concurrencyCases are about calls at the same time.
 var concurrencyCases = []testCase{
-	{
-		name:  "exclusion",
-		claim: "Two goroutines never hold the same name at a time, whichever stores they use, and tokens rise in the order of the holds.",
-		run: func(r *caseRun) {
-			stores := []*client{r.first, r.otherStore(), r.otherStore()}
-			sections := make([]criticalSection, 4)
-			r.runParallel(24, func(i int) error {
-				for round := range 5 {
-					n := (i + round) % len(sections)
-					if err := stores[i%len(stores)].runExclusively(&sections[n], fmt.Sprint("name/", n)); err != nil {
-						return err
+	{"exclusion", 0, "Two goroutines never hold the same name at a time, whichever stores they use, and tokens rise in the order of the holds.", func(r *caseRun) {
+		stores := []*store{r.first, r.other(), r.other()}
+		sections := make([]section, 4)
+		r.parallel(24, func(i int) error {
+			for round := range 5 {
+				n := (i + round) % len(sections)
+				e, err := stores[i%len(stores)].waitForGrant(fmt.Sprint("name/", n), 0)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(sections[n].enter(e), e.endOrError()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}},
+	{"one-winner", 0, "Of attempts made at the same time on a name that is free, or whose hold has expired, exactly one is granted.", func(r *caseRun) {
+		stores := []*store{r.first, r.other()}
+		const names = 10
+		for i := range names {
+			r.first.hold(fmt.Sprint("expired/", i), short)
+		}
+		r.sleepPast(short)
+		for i := range names {
+			for _, name := range []string{fmt.Sprint("free/", i), fmt.Sprint("expired/", i)} {
+				var granted atomic.Int32
+				r.parallel(12, func(i int) error {
+					e, _, err := stores[i%2].send(r.first.request(name, long))
+					if e != nil {
+						granted.Add(1)
 					}
+					return err
+				})
+				if n := granted.Load(); n != 1 {
+					r.Fatalf("of 12 attempts at once on %q %d were granted, want 1", name, n)
+				}
+			}
+		}
+	}},
+	{"one-owner", 0, "Of Acquires of one owner at the same time one is answered, and the others are refused with an error.", func(r *caseRun) {
+		for round := range 10 {
+			req := r.first.request(fmt.Sprint("name/", round), long)
+			var granted atomic.Int32
+			r.parallel(8, func(int) error {
+				ctx, cancel := r.callContext()
+				defer cancel()
+				res, err := r.first.Acquire(ctx, req)
+				if res.Granted {
+					granted.Add(1)
+				} else if err == nil {
+					return fmt.Errorf("a second Acquire of an owner: %+v, want an error", res)
 				}
 				return nil
 			})
-			entries := 0
-			for i := range sections {
-				entries += sections[i].entries
+			if n := granted.Load(); n != 1 {
+				r.Fatalf("of 8 Acquires of one owner %d were granted, want 1", n)
 			}
-			if entries != 24*5 {
-				r.Errorf("of %d visits %d were counted", 24*5, entries)
-			}
-		},
-	},
-	{
-		name:  "one-winner",
-		claim: "Of attempts made at the same time on a free name exactly one is granted.",
-		run: func(r *caseRun) {
-			stores := []*client{r.first, r.otherStore()}
-			for round := range 20 {
-				r.expectOneGrant(stores, fmt.Sprint("name/", round))
-			}
-		},
-	},
-	{
-		name:  "one-heir",
-		claim: "Of attempts made at the same time on a name with an expired hold exactly one is granted.",
-		run: func(r *caseRun) {
-			stores := []*client{r.first, r.otherStore()}
-			const names = 10
-			for i := range names {
-				r.first.acquireFree(fmt.Sprint("name/", i), short)
-			}
-			r.sleepPast(short)
-			for i := range names {
-				r.expectOneGrant(stores, fmt.Sprint("name/", i))
-			}
-		},
-	},
-	{
-		name:  "repetitions",
-		claim: "An Acquire that is sent several times at once by one owner is granted each time, with one token.",
-		run: func(r *caseRun) {
-			for round := range 10 {
-				req := r.first.newRequest(fmt.Sprint("name/", round), long)
-				tokens := make([]int64, 8)
-				r.runParallel(len(tokens), func(i int) error {
-					ctx, cancel := r.callContext()
-					defer cancel()
-					res, err := r.first.Acquire(ctx, req)
-					if err == nil && !res.Granted {
-						err = errors.New("a repetition was refused")
-					}
-					tokens[i] = res.Token
-					return err
-				})
-				for _, token := range tokens {
-					if token != tokens[0] {
-						r.Fatalf("one hold has the tokens %v", tokens)
-					}
+		}
+	}},
+	{"renew-and-release", 0, "A Renew that is overtaken by the Release of its hold does not restore the hold.", func(r *caseRun) {
+		for round := range 20 {
+			h := r.first.hold(fmt.Sprint("name/", round), long)
+			r.parallel(4, func(i int) error {
+				if i == 0 {
+					return h.endOrError()
 				}
-			}
-		},
-	},
-	{
-		name:  "renew-and-release",
-		claim: "A Renew that is overtaken by the Release of its hold does not restore the hold.",
-		run: func(r *caseRun) {
-			for round := range 20 {
-				name := fmt.Sprint("name/", round)
-				h := r.first.acquireFree(name, long)
-				r.runParallel(4, func(i int) error {
-					if i == 0 {
-						return r.first.releaseOrError(name, h.owner)
-					}
-					ctx, cancel := r.callContext()
-					defer cancel()
-					_, err := r.first.Renew(ctx, []driver.RenewRequest{{Name: name, Owner: h.owner, TTL: long}})
-					return err
-				})
-				r.first.expectFree(name)
-			}
-		},
-	},
+				_, err := h.look()
+				return err
+			})
+			h.expectGone()
+			r.first.expectFree(h.Name)
+		}
+	}},
 }
 
-// A criticalSection is entered by one goroutine at a time, if the lock is good. Only
-// the lock under test guards its fields, except inside.
-type criticalSection struct {
-	inside    atomic.Int32
-	entries   int
-	lastToken int64
+// A section is entered by one goroutine at a time, if the lock is good. Only the lock under test
+// guards its fields, except inside.
+type section struct {
+	inside atomic.Int32
+	last   int64
 }
 
-// runExclusively acquires the name, runs the critical section and releases the name.
-func (c *client) runExclusively(section *criticalSection, name string) error {
-	req := c.newRequest(name, long)
-	token, err := c.waitForGrant(req)
-	if err != nil {
-		return err
-	}
-	sectionErr := c.enterSection(section, name, token)
-	return errors.Join(sectionErr, c.releaseOrError(name, req.Owner))
-}
-
-// enterSection checks that no other goroutine is in the section, and that the tokens
-// rise.
-func (c *client) enterSection(section *criticalSection, name string, token int64) error {
-	defer section.inside.Add(-1)
-	if n := section.inside.Add(1); n != 1 {
-		return fmt.Errorf("%d are in the room of %q", n, name)
+// enter checks that no other goroutine is in the section, and that the tokens rise.
+func (s *section) enter(e *entry) error {
+	defer s.inside.Add(-1)
+	if n := s.inside.Add(1); n != 1 {
+		return fmt.Errorf("%d hold %q", n, e.Name)
 	}
 	time.Sleep(50 * time.Microsecond) // Other goroutines have time to enter.
-	section.entries++
-	if c.run.guarantees.Fencing && token <= section.lastToken {
-		return fmt.Errorf("the token %d was granted after %d", token, section.lastToken)
+	if e.store.run.guarantees.Fencing && e.token <= s.last {
+		return fmt.Errorf("the token %d of %q comes after %d", e.token, e.Name, s.last)
 	}
-	section.lastToken = token
+	s.last = e.token
 	return nil
 }
 
-// waitForGrant makes attempts until one is granted.
-func (c *client) waitForGrant(req driver.AcquireRequest) (token int64, err error) {
-	ctx, cancel := c.run.callContext()
-	defer cancel()
-	for deadline := time.Now().Add(c.run.grantTimeout()); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		res, err := c.Acquire(ctx, req)
-		if err != nil {
-			return 0, fmt.Errorf("acquire of %q: %w", req.Name, err)
-		}
-		if res.Granted {
-			return res.Token, nil
+// waitForGrant makes attempts until one is granted. It is for any goroutine.
+func (s *store) waitForGrant(name string, limit int) (*entry, error) {
+	for began := time.Now(); time.Since(began) < s.run.turnTimeout(); time.Sleep(time.Millisecond) {
+		if e, _, err := s.send(limited(s.request(name, long), limit)); e != nil || err != nil {
+			return e, err
 		}
 	}
-	return 0, fmt.Errorf("%q was not to be had in %v", req.Name, c.run.grantTimeout())
-}
-
-// expectOneGrant checks that of attempts by many owners at once one is granted.
-func (r *caseRun) expectOneGrant(stores []*client, name string) {
-	r.Helper()
-	var mu sync.Mutex
-	granted := 0
-	r.runParallel(12, func(i int) error {
-		ctx, cancel := r.callContext()
-		defer cancel()
-		c := stores[i%len(stores)]
-		res, err := c.Acquire(ctx, c.newRequest(name, long))
-		mu.Lock()
-		defer mu.Unlock()
-		if res.Granted {
-			granted++
-		}
-		return err
-	})
-	if granted != 1 {
-		r.Fatalf("of 12 attempts at once on %q %d were granted, want 1", name, granted)
-	}
+	return nil, fmt.Errorf("%q was not to be had in %v", name, s.run.turnTimeout())
 }

@@ -13,35 +13,18 @@
 //		})
 //	}
 //
-// Every case is a subtest with a claim of one sentence, which is printed when
-// the case fails. Cases that require something that the store does not claim in
-// its Guarantees, or that the harness does not offer, are not run: they are
-// listed in the log under "not tested here". No case is skipped, and no case passes
-// without a check. What a store does not claim it must refuse, and other cases
-// test that.
-//
-// A store that queues requests for a name that is held is a driver.Notifier, and is tested as one,
-// whether it claims Fair or not.
-//
-// One guarantee cannot be tested through a store alone, and is not tested: Failover.
+// Every case is a subtest with a claim of one sentence, which is printed when the case fails. A
+// case that requires something that the store neither claims in its Guarantees nor does, or that
+// the harness does not offer, is not run. The log names it under "not tested here". No case is
+// skipped, and none passes without a check. What a store does not do it must refuse. Failover is
+// not tested. A case fails if a goroutine that was started during it outlives its stores.
 //
 // # Time
 //
-// The cases let real time pass, seconds in all, since a store has a clock of
-// its own. They run in parallel so that the waits overlap; go test -parallel 16
-// makes more of them overlap than there are cores. Safety is judged exactly, by
-// times taken before a request was sent and after its reply came. The bounds
-// on what must happen in the end are generous, so that a correct store passes on a
-// busy machine. The harness of a store without input or output can set
-// [Harness.Virtual]: then every case runs in a bubble of testing/synctest, takes no
-// time, and is judged to the millisecond.
-//
-// A store with a [driver.Guarantees.Grain] may end holds, places and keeps later by as much, and is
-// waited for that much longer. It may end none sooner than any other store.
-//
-// # Goroutines
-//
-// A case fails if a goroutine that was started during the case still exists when
-// its stores are closed and the cleanups of the harness have run. The goroutines that
-// the harness starts must therefore end in a Cleanup, or be started before Run.
+// The cases let real time pass, since a store has a clock of its own. They run in parallel so that
+// the waits overlap. go test -parallel 16 makes more of them overlap than there are cores. Safety
+// is judged exactly, by times taken before a request was sent and after its reply came. What must
+// happen in the end has generous bounds, so that a correct store passes on a busy machine. With
+// [Harness.Virtual] a case takes no time and is judged to the millisecond. Guarantees.Grain is
+// allowed for in what ends late, and in nothing that ends early.
 package drivertest

@@ -3,42 +3,63 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// The correct store passes, whatever it claims, in virtual time and in real.
+// claiming returns the claims of a store that does everything, changed.
+func claiming(change func(g *driver.Guarantees)) driver.Guarantees {
+	g := everything
+	change(&g)
+	return g
+}
+
+// A correct store passes, whatever it claims.
 func TestCorrectStore(t *testing.T) {
 	for name, claims := range map[string]driver.Guarantees{
-		"everything":       everything,
-		"nothing":          nothing,
-		"restart frees":    restartFrees,
-		"crash frees":      crashFrees,
-		"without fencing":  without(fencing),
-		"without fair":     without(fair),
-		"without lookup":   without(lookup),
-		"without list":     without(list),
-		"without break":    without(breaking),
-		"without metadata": without(metadata),
-		"without keep":     without(keep),
-		"without detached": without(detached),
-		"one process":      without(processes),
-		"coarse":           coarse,
+		"everything":      everything,
+		"nothing":         {Store: "model", Crash: driver.FateKept, Restart: driver.FateKept, Failover: driver.FateKept},
+		"restart frees":   claiming(func(g *driver.Guarantees) { g.Restart = driver.FateFreed }),
+		"crash frees":     claiming(func(g *driver.Guarantees) { g.Crash = driver.FateFreed }),
+		"without fencing": claiming(func(g *driver.Guarantees) { g.Fencing, g.Tokens = false, 0 }),
+		"without queue":   claiming(func(g *driver.Guarantees) { g.Queue = false }),
+		"without limits":  claiming(func(g *driver.Guarantees) { g.Limits = false }),
+		"without keep":    claiming(func(g *driver.Guarantees) { g.Keep = false }),
+		"one token":       claiming(func(g *driver.Guarantees) { g.Tokens = 1 }),
+		"coarse":          coarse,
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newModel(claims, "").backing() }})
+			Run(t, (&bug{bare: name == "nothing"}).harness(claims))
 		})
 	}
+	t.Run("quiet", func(t *testing.T) { Run(t, (&bug{quiet: true}).harness(everything)) })
 }
 
-// A store that cannot notify passes, too.
-func TestStoreWithoutNotices(t *testing.T) {
-	Run(t, Harness{Virtual: true, New: func(testing.TB) Backing { return newModel(without(fair), "cannot notify").backing() }})
-}
+var coarse = claiming(func(g *driver.Guarantees) { g.Grain = 700 * time.Millisecond })
 
+// A walk runs one case of each theme, in real time here.
 func TestRealTime(t *testing.T) {
-	Run(t, Harness{New: func(testing.TB) Backing { return newModel(everything, "").backing() }})
+	h := (&bug{}).harness(everything)
+	h.Virtual, h.Walk = false, true
+	Run(t, h)
+}
+
+// A case that Gaps names is not run, and a name that is none of a case is an error.
+func TestGaps(t *testing.T) {
+	all, _, err := Harness{}.selection(^features(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, untested, err := Harness{Gaps: map[string]string{"time/ttl": "why"}}.selection(^features(0))
+	if err != nil || len(some[2].cases) != len(all[2].cases)-1 || !slices.Equal(untested["why"], []string{"time/ttl"}) {
+		t.Errorf("of %v are run %v, %v, %v", all[2], some[2], untested, err)
+	}
+	if _, _, err = (Harness{Gaps: map[string]string{"time/none": "why"}}).selection(0); err == nil {
+		t.Error("a gap that is no case is no error")
+	}
 }
 
 // A lateStore returns an error for the first grant of a short TTL, which came too late, and leaves
@@ -48,26 +69,18 @@ type lateStore struct {
 	late bool
 }
 
-func (s *lateStore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *lateStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	res, err := s.Store.Acquire(ctx, req)
 	if s.late || !res.Granted || req.TTL >= medium {
 		return res, err
 	}
 	s.late = true
-	return driver.AcquireResult{}, errors.New("granted too late to be relied on")
+	return driver.Result{}, errors.New("granted too late to be relied on")
 }
 
 // On a busy machine a store may have to take back a grant with a short TTL.
 func TestLateGrant(t *testing.T) {
-	for _, c := range expiryCases {
-		if c.name != "not-early" && c.name != "not-late" && c.name != "each-its-own" {
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			m := newModel(everything, "")
-			open := func(testing.TB) driver.Store { return &lateStore{Store: m.open(0)} }
-			c.execute(t, Harness{New: func(testing.TB) Backing { return Backing{Open: open} }}, 0)
-		})
-	}
+	w := newWorld(everything, &bug{})
+	open := func(testing.TB) driver.Store { return &lateStore{Store: w.open()} }
+	findCase(t, "time/ttl").execute(t, Harness{New: func(testing.TB) Backing { return Backing{Open: open} }}, 0)
 }

@@ -1,30 +1,25 @@
 package drivertest
 
 import (
-	"context"
+	"errors"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// features is a set of claims of the store and functions of the harness that cases
-// depend on.
+// features is a set of what a store claims or does, and of the functions of its harness.
 type features uint32
 
 const (
+	// What the Guarantees claim.
 	fencing features = 1 << iota
-	fair
-	notifying // queues requests for a name that is held, whether it is fair or not
-	lookup
-	list
-	breaking
-	metadata
+	queue
+	limits
 	keep
-	detached
-	shared
-	limited
-	processes // more than one process shares the locks
+	blocks
+	processes
 
+	// What the harness does.
 	restart
 	crash
 	fault
@@ -33,92 +28,115 @@ const (
 	skew
 	occupy
 	busy
+
+	// What a store does or refuses with ErrUnsupported.
+	notifier
+	shared
+	waits
+	detached
+	metadata
+	lookup
+	records
+	list
+	breaking
 )
 
-// missingReason has, in the order of the bits, the reason why a feature is missing.
-var missingReason = []string{
-	"Guarantees().Fencing is false",
-	"Guarantees().Fair is false",
-	"the store does not queue a request with Queue",
-	"Guarantees().Lookup is false",
-	"Guarantees().List is false",
-	"Guarantees().Break is false",
-	"Guarantees().Metadata is false",
-	"Guarantees().Keep is false",
-	"Guarantees().Detached is false",
-	"Guarantees().Shared is false",
-	"Guarantees().Limited is false",
-	"Guarantees().Scope is a single process",
-	"Backing.Restart is nil",
-	"Backing.Crash is nil",
-	"Backing.Fault is nil",
-	"Backing.Sever is nil",
-	"Backing.Silence is nil",
-	"Backing.OpenSkewed is nil",
-	"Backing.Occupy is nil",
-	"Backing.Busy is nil",
-}
+// missing has, in the order of the bits, the reason why a feature is missing.
+var missing = strings.Split(`Guarantees.Fencing is false
+Guarantees.Queue is false
+Guarantees.Limits is false
+Guarantees.Keep is false
+Guarantees.Tokens is at most 1
+Guarantees.InProcess is true
+Backing.Restart is nil
+Backing.Crash is nil
+Backing.Fault is nil
+Backing.Sever is nil
+Backing.Silence is nil
+Backing.OpenSkewed is nil
+Backing.Occupy is nil
+Backing.Busy is nil
+the store is not a Notifier
+the store does not support Shared
+the store does not answer Waiting
+the store does not support Detached
+the store does not support Metadata
+the store does not support Lookup
+the records of Lookup have no Remaining
+the store does not support List
+the store does not support Break`, "\n")
 
-func (n features) contains(other features) bool { return n&other == other }
+func (f features) has(other features) bool { return f&other == other }
 
-// missingReasons returns the reasons why the features are missing.
-func (n features) missingReasons() string {
+// String returns the reasons why these features are missing.
+func (f features) String() string {
 	var reasons []string
-	for i, reason := range missingReason {
-		if n&(1<<i) != 0 {
+	for i, reason := range missing {
+		if f&(1<<i) != 0 {
 			reasons = append(reasons, reason)
 		}
 	}
 	return strings.Join(reasons, "; ")
 }
 
-// available returns the features that a store claims and a backing offers. It sends requests to the
-// store.
-func available(ctx context.Context, s driver.Store, b Backing) features {
-	var have features
-	g := s.Guarantees()
-	for need, present := range map[features]bool{
-		fencing:   g.Fencing,
-		fair:      g.Fair,
-		notifying: g.Fair || answersQueued(ctx, s),
-		lookup:    g.Lookup,
-		list:      g.List,
-		breaking:  g.Break,
-		metadata:  g.Metadata,
-		keep:      g.Keep,
-		detached:  g.Detached,
-		shared:    g.Shared,
-		limited:   g.Limited,
-		processes: g.Scope != driver.ScopeProcess,
-		restart:   b.Restart != nil,
-		crash:     b.Crash != nil,
-		fault:     b.Fault != nil,
-		sever:     b.Sever != nil,
-		silence:   b.Silence != nil,
-		skew:      b.OpenSkewed != nil,
-		occupy:    b.Occupy != nil,
-		busy:      b.Busy != nil,
+// available returns the features that a store and its harness have.
+func available(r *caseRun) (have features) {
+	g, b := r.guarantees, r.backing
+	_, notifies := r.first.Store.(driver.Notifier)
+	for i, present := range []bool{
+		g.Fencing, g.Queue, g.Limits, g.Keep, g.Tokens > 1, !g.InProcess,
+		b.Restart != nil, b.Crash != nil, b.Fault != nil, b.Sever != nil,
+		b.Silence != nil, b.OpenSkewed != nil, b.Occupy != nil, b.Busy != nil, notifies,
 	} {
 		if present {
-			have |= need
+			have |= 1 << i
 		}
 	}
-	return have
+	r.features = have
+	return have | r.supported()
 }
 
-// answersQueued reports whether a store queues a request for a name that is held.
-func answersQueued(ctx context.Context, s driver.Store) bool {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// supported sends requests to find what the store supports of what no field of its Guarantees
+// claims.
+func (r *caseRun) supported() (have features) {
+	ctx, cancel := r.callContext()
 	defer cancel()
-	for _, owner := range []string{"holder", "waiter"} {
-		req := driver.AcquireRequest{Name: "available", Owner: owner, Holder: owner, TTL: long}
-		if owner == "waiter" {
-			req.Queue = short
-		}
-		defer s.Release(context.WithoutCancel(ctx), driver.ReleaseRequest{Name: req.Name, Owner: owner})
-		if res, err := s.Acquire(ctx, req); err != nil || owner == "waiter" {
-			return res.Queued
+	add := func(feature features, err error) {
+		if err == nil {
+			have |= feature
+		} else if !errors.Is(err, driver.ErrUnsupported) {
+			r.Fatalf("a request to an empty store: %v", err)
 		}
 	}
-	return false
+	for name, request := range map[features]driver.Request{
+		shared:   {Limit: driver.Shared},
+		detached: {Detached: true},
+		metadata: {Metadata: map[string]string{"key": "value"}},
+	} {
+		request.Name, request.Owner, request.Holder, request.TTL = "probe", r.newOwner(), "probe", long
+		_, err := r.first.Acquire(ctx, request)
+		add(name, err)
+		if err == nil {
+			r.first.releaseAs("probe", request.Owner, 0)
+		}
+	}
+	other := r.other()
+	h := r.first.hold("probe", long)
+	res := other.acquire(other.placeRequest("probe", short))
+	found, lookupErr := other.Lookup(ctx, "probe")
+	_, breakErr := other.Break(ctx, "nothing", 0)
+	var listErr error
+	for _, listErr = range other.List(ctx, "nothing") {
+	}
+	add(lookup, lookupErr)
+	add(list, listErr)
+	add(breaking, breakErr)
+	if res.Waiting {
+		have |= waits
+	}
+	if len(found) > 0 && found[0].Remaining > 0 {
+		have |= records
+	}
+	h.end()
+	return have
 }

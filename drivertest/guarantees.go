@@ -6,87 +6,85 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// guaranteesCases are about what a store claims, and that it refuses the rest and changes nothing.
 var guaranteesCases = []testCase{
-	{
-		name:  "stable",
-		claim: "Guarantees returns the same value each time, from each store over the same locks.",
-		run: func(r *caseRun) {
-			r.first.acquireFree("name", long).releaseHeld()
-			for _, c := range []*client{r.first, r.otherStore()} {
-				if got := c.Guarantees(); got != r.guarantees {
-					r.Errorf("Guarantees has become %+v, was %+v", got, r.guarantees)
-				}
+	{"complete", 0, "Guarantees returns the same value each time, with the name of the store and the three fates.", func(r *caseRun) {
+		g := r.guarantees
+		if g.Store == "" || g.Crash == 0 || g.Restart == 0 || g.Failover == 0 {
+			r.Errorf("Guarantees are not complete: %+v", g)
+		}
+		if g.Tokens < 0 || g.Tokens > driver.MaxTokens || g.Grain < 0 || g.Tokens > 1 && !g.Fencing {
+			r.Errorf("Guarantees are out of bounds: %+v", g)
+		}
+		r.first.expectFree("name")
+		for _, s := range []*store{r.first, r.other()} {
+			if got := s.Guarantees(); got != g {
+				r.Errorf("Guarantees has become %+v, was %+v", got, g)
 			}
-		},
-	},
-	{
-		name:  "complete",
-		claim: "Guarantees contains the name of the store, and values of Scope, HolderCrash, Restart and Failover.",
-		run: func(r *caseRun) {
-			g := r.guarantees
-			if g.Store == "" || g.Scope == 0 || g.HolderCrash == 0 || g.Restart == 0 || g.Failover == 0 {
-				r.Errorf("Guarantees are not complete: %+v", g)
+		}
+	}},
+	{"limit-one", 0, "Every store takes a Limit of 1, which is an exclusive lock, as 0 is.", func(r *caseRun) {
+		h := r.first.grant(limited(r.first.request("name", long), 1))
+		r.other().refuse(limited(r.first.request("name", long), 1))
+		h.expectHeld()
+		h.end()
+		r.first.expectFree("name")
+	}},
+	{"refusals", 0, "What a store does not claim or support it refuses with ErrUnsupported, makes no entry, and leaves the hold as it is.", func(r *caseRun) {
+		h := r.first.hold("held", long)
+		ctx, cancel := r.callContext()
+		defer cancel()
+		expect := func(feature features, what string, err error, answers int) {
+			r.Helper()
+			if !r.features.has(feature) && (!errors.Is(err, driver.ErrUnsupported) || answers > 0) {
+				r.Errorf("%s: %d answers, %v, want ErrUnsupported", what, answers, err)
 			}
-		},
-	},
-	{
-		name:    "no-lookup",
-		claim:   "A store that does not claim Lookup refuses it with ErrUnsupported, or reports of the holds of others only that they exist.",
-		without: lookup,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			look := func(name string, want bool) {
-				r.Helper()
-				ctx, cancel := r.callContext()
-				defer cancel()
-				rec, found, err := r.otherStore().Lookup(ctx, name)
-				switch {
-				case errors.Is(err, driver.ErrUnsupported) && !found:
-				case err != nil || found != want:
-					r.Errorf("Lookup gives %v, %v, want ErrUnsupported or %v", found, err, want)
-				case found && (rec.Name != name || rec.Kept || rec.Remaining != 0):
-					r.Errorf("Lookup, which is not claimed, gives %+v, want the name and no time remaining", rec)
-				}
-				r.expectNoSecret("Lookup", rec)
+		}
+		for _, name := range []string{"held", "free"} {
+			for _, req := range r.unsupported(name) {
+				r.first.expectError(req, driver.ErrUnsupported)
 			}
-			look("name", true)
-			look("other name", false)
-			h.releaseHeld()
-			look("name", false)
-		},
-	},
-	{
-		name:    "no-list",
-		claim:   "A store that does not claim List yields ErrUnsupported once, and no record.",
-		without: list,
-		run: func(r *caseRun) {
-			r.first.acquireFree("name", long)
-			ctx, cancel := r.callContext()
-			defer cancel()
-			yielded := 0
-			for rec, err := range r.first.List(ctx, "") {
-				yielded++
-				if !errors.Is(err, driver.ErrUnsupported) {
-					r.Errorf("List yields %+v, %v, want ErrUnsupported", rec, err)
-				}
-			}
-			if yielded != 1 {
-				r.Errorf("List yields %d times, want ErrUnsupported once", yielded)
-			}
-		},
-	},
-	{
-		name:    "no-break",
-		claim:   "A store that does not claim Break refuses it with ErrUnsupported, and the hold stays.",
-		without: breaking,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			ctx, cancel := r.callContext()
-			defer cancel()
-			if _, found, err := r.first.Break(ctx, driver.BreakRequest{Name: "name"}); found || !errors.Is(err, driver.ErrUnsupported) {
-				r.Errorf("Break gives %v, %v, want ErrUnsupported", found, err)
-			}
-			h.expectStillHeld()
-		},
-	},
+			found, err := r.first.Lookup(ctx, name)
+			expect(lookup, "Lookup", err, len(found))
+		}
+		yielded := 0
+		for rec, err := range r.first.List(ctx, "") {
+			yielded++
+			expect(list, "List", err, len(rec.Name)+yielded-1)
+		}
+		if yielded == 0 && !r.features.has(list) {
+			r.Error("List yields nothing, want ErrUnsupported")
+		}
+		if !r.features.has(breaking) {
+			ended, err := r.first.Break(ctx, "held", 0)
+			expect(breaking, "Break", err, len(ended))
+		}
+		if !r.features.has(keep) {
+			_, err := r.first.Release(ctx, driver.ReleaseRequest{Name: "held", Owner: h.Owner, Keep: long})
+			expect(keep, "Release with Keep", err, 0)
+		}
+		h.expectHeld() // without a token if the store does not claim Fencing
+		if r.features.has(lookup) && !r.guarantees.Fencing && r.first.lookup("held")[0].Token != 0 {
+			r.Error("Lookup shows a token, and Fencing is not claimed")
+		}
+		h.end()
+		r.first.expectFree("held")
+		r.first.expectFree("free")
+	}},
+}
+
+// unsupported returns requests for a name that the store does not support.
+func (r *caseRun) unsupported(name string) (reqs []driver.Request) {
+	add := func(feature features, change func(req *driver.Request)) {
+		if req := r.first.placeRequest(name, long); !r.features.has(feature) {
+			change(&req)
+			reqs = append(reqs, req)
+		}
+	}
+	add(limits, func(req *driver.Request) { req.Limit = 2 })
+	add(limits, func(req *driver.Request) { req.Limit = driver.Shared - 1 })
+	add(shared, func(req *driver.Request) { req.Limit = driver.Shared })
+	add(detached, func(req *driver.Request) { req.Detached = true })
+	add(metadata, func(req *driver.Request) { req.Metadata = map[string]string{"job": "42"} })
+	return reqs
 }

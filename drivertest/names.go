@@ -1,63 +1,104 @@
 package drivertest
 
 import (
+	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// namesCases are about the texts of a request: names, holders, metadata.
 var namesCases = []testCase{
-	{
-		name:  "odd",
-		claim: "Every name of 1 to MaxName bytes can be locked, and all of them at once.",
-		run: func(r *caseRun) {
-			for _, name := range oddNames() {
-				r.first.acquireFree(name, long)
+	{"odd", 0, "Every name of 1 to MaxName bytes can be locked, all of them at once, and is shown byte for byte, as its holder is.", func(r *caseRun) {
+		holds := map[string]*entry{}
+		for _, name := range oddNames() {
+			req := r.first.request(name, long)
+			req.Holder = name
+			holds[name] = r.first.grant(req)
+		}
+		other := r.other()
+		listed := map[string][]driver.Record{}
+		if r.features.has(list) {
+			listed = other.list("")
+			r.expectListed(listed, oddNames()...)
+		}
+		for name, h := range holds {
+			other.expectTaken(name)
+			if r.features.has(lookup) {
+				r.expectShown("Lookup", other.lookup(name), !r.features.has(records), h)
 			}
-			for _, name := range oddNames() {
-				r.otherStore().expectHeld(name)
+			if r.features.has(list) {
+				r.expectShown("List", listed[name], true, h)
 			}
-		},
-	},
-	{
-		name:     "odd-records",
-		claim:    "Lookup and List return odd names and holders byte for byte.",
-		requires: lookup | list,
-		run: func(r *caseRun) {
-			for _, name := range oddNames() {
-				req := r.first.newRequest(name, long)
-				req.Holder = name
-				r.first.acquireGranted(req)
-			}
-			records := r.first.listRecords("")
-			for _, name := range oddNames() {
-				rec, found := r.first.lookupRecord(name)
-				if !found || rec.Name != name || rec.Holder != name {
-					r.Errorf("Lookup of %q gives the name %q and the holder %q, %v", name, rec.Name, rec.Holder, found)
+		}
+	}},
+	{"owners", 0, "Every owner that is a text without control characters is accepted, and is told from the others.", func(r *caseRun) {
+		owners := []string{"a", "A", " ", "'", `"`, `\`, "%", "*", "a b", "a,b", "a:b", "{}", "é", "🔒", strings.Repeat("o", 64)}
+		for _, owner := range owners {
+			req := r.first.request("name", long)
+			req.Owner = owner
+			h := r.first.grant(req)
+			for _, other := range owners {
+				if other != owner && r.first.releaseAs("name", other, 0) {
+					r.Errorf("the owner %q releases the hold of %q", other, owner)
 				}
-				if listed := records[name]; listed.Name != name || listed.Holder != "" && listed.Holder != name {
-					r.Errorf("List gives the name %q the record %+v", name, listed)
-				}
 			}
-		},
-	},
-	{
-		name:  "long",
-		claim: "Long names that differ only in their last byte are different names.",
-		run: func(r *caseRun) {
-			for _, size := range []int{32, 64, 100, 128, 200, 240, driver.MaxName} {
-				stem := strings.Repeat("n", size-1)
-				r.first.acquireFree(stem+"a", long)
-				r.first.acquireFree(stem+"b", long)
-			}
-		},
-	},
+			h.expectHeld()
+			h.end()
+		}
+	}},
+	{"metadata", metadata | lookup, "Metadata is shown as it came with the request, up to MaxMetadata bytes in MaxMetadataEntries entries.", func(r *caseRun) {
+		entries := map[string]string{}
+		for i := range driver.MaxMetadataEntries {
+			key := fmt.Sprintf("key-%02d", i)
+			entries[key] = strings.Repeat(`"`, driver.MaxMetadata/driver.MaxMetadataEntries-len(key))
+		}
+		for i, want := range []map[string]string{
+			{"job": "42"},
+			{"": "an empty key", "an empty value": ""},
+			{"größe": "naïve ☃ 日本語 👩‍🚀", "e\u0301": "combining"},
+			{"a=b;c": `quote " backslash \ comma , brace } percent %`},
+			{"json": `{"a":[1,2]}`, " padded ": "  "},
+			{"Case": "upper", "case": "lower"},
+			{"k": strings.Repeat("v", driver.MaxMetadata-1)},
+			entries,
+		} {
+			name := fmt.Sprint(i)
+			r.first.withMetadata(name, want)
+			r.expectMetadata(name, want)
+		}
+	}},
+	{"metadata-of-this-hold", metadata | lookup, "A hold has the metadata of its own request, over renewals and refused attempts, and nothing of the hold before.", func(r *caseRun) {
+		r.first.withMetadata("name", map[string]string{"job": "42", "old": "yes"}).end()
+		h := r.first.withMetadata("name", map[string]string{"job": "43"})
+		h.expectRenewed(driver.Held, long)
+		req := r.first.request("name", long)
+		req.Metadata = map[string]string{"job": "44"}
+		r.first.refuse(req)
+		r.expectMetadata("name", map[string]string{"job": "43"})
+		h.end()
+		r.first.withMetadata("name", nil)
+		r.expectMetadata("name", nil)
+	}},
+}
+
+// expectMetadata checks the metadata that Lookup shows.
+func (r *caseRun) expectMetadata(name string, want map[string]string) {
+	r.Helper()
+	found := r.other().lookup(name)
+	if len(found) != 1 || !maps.Equal(found[0].Metadata, want) {
+		r.Errorf("Lookup shows %v, want the metadata %q", found, want)
+	}
 }
 
 // oddNames returns names that stores have been known to confuse or to fail on. No two
 // are equal.
 func oddNames() []string {
+	stem := strings.Repeat("n", driver.MaxName)
 	return []string{
+		stem[:31] + "a", stem[:31] + "b", stem[:63] + "a", stem[:63] + "b", stem[:99] + "a", stem[:99] + "b",
+		stem[:127] + "a", stem[:127] + "b", stem[:199] + "a", stem[:199] + "b", stem[:254] + "a", stem[:254] + "b",
 		"a", "A", "z", "0", "-", "--", "--help", "_", " ", "  ", ".", "..", "...", "../x", "../../etc/passwd", "./x",
 		"/", "//", "/x", "x/", "a/b", "a//b", "a/./b", "a/../b", `\`, `a\b`, `..\x`, `C:\x`, "C:", "c:x",
 		"con", "CON", "nul", "nul.txt", "aux", "com1", "lpt1.lock", "x.", "x..", "x ", "x. ", "~", "~root",

@@ -1,72 +1,100 @@
 package drivertest
 
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// releaseCases are about the end of a hold by its owner.
 var releaseCases = []testCase{
-	{
-		name:  "frees",
-		claim: "A Release by the owner reports a hold, and the name is free at once.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			if !h.release() {
-				r.Error("Release by the owner reports no hold")
+	{"frees", 0, "A Release by the owner reports a hold, and the name is free at once. A second one reports none.", func(r *caseRun) {
+		h, other := r.first.hold("name", long), r.other()
+		h.end()
+		for range 50 { // A Release that is sent after its Acquire takes effect after it.
+			r.first.expectFree("name")
+			other.expectFree("name")
+		}
+		h.expectGone()
+		successor := other.hold("name", long)
+		h.expectGone()
+		successor.expectHeld()
+	}},
+	{"place", queue, "A Release ends a place and reports it, once, but with Keep reports false. The order of the others stays.", func(r *caseRun) {
+		h, other := r.first.hold("name", long), r.other()
+		a, b, c, d := r.first.place("name", long), r.first.place("name", long), other.place("name", long), other.place("name", long)
+		for what, owner := range strangers(b.Owner) {
+			if r.first.releaseAs("name", owner, 0) {
+				r.Errorf("Release by %s reports a place", what)
 			}
-			r.otherStore().expectFree("name")
-		},
-	},
-	{
-		name:  "not-the-owner",
-		claim: "A Release by another owner, compared whole, reports no hold and changes nothing.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			for what, owner := range otherOwners(h.owner) {
-				if r.first.releaseAs("name", owner, 0) {
-					r.Errorf("Release by %s reports a hold", what)
-				}
+		}
+		b.end()
+		b.expectGone()
+		if !r.features.has(keep) {
+			a.end()
+		} else if r.first.releaseAs("name", a.Owner, long) {
+			r.Error("Release of a place with Keep reports a hold")
+		}
+		a.expectGone()
+		h.expectHeld()
+		h.expectTurns(c, d)
+	}},
+}
+
+// keepCases are about names that stay taken after a Release.
+var keepCases = []testCase{
+	{"taken", keep, "A kept name has no owner: nobody acquires, renews or releases it, not even the one that released it.", func(r *caseRun) {
+		h := r.first.hold("name", long)
+		h.keep(medium)
+		kept := time.Now()
+		r.other().expectTaken("name")
+		for _, token := range []int64{0, h.token} {
+			h.expect(r.first.renew(h.renewRequest(token, long))[0], driver.Lost)
+		}
+		if r.first.releaseAs("name", r.newOwner(), 0) {
+			r.Error("Release of a kept name by a stranger reports a hold")
+		}
+		r.other().expectTaken("name")
+		r.first.eventually("name", kept.Add(medium))
+	}},
+	{"time", keep, "A name is kept for as long as was requested, whether less or more was left of the TTL.", func(r *caseRun) {
+		for _, kept := range []time.Duration{250 * time.Millisecond, medium + short} {
+			h := r.first.hold("name", medium)
+			r.other().takenFor(r.first.request("name", long), h.keep(kept), kept).end()
+		}
+	}},
+	{"repeated", keep, "The same Release sent again while the name is kept reports true, and keeps it anew.", func(r *caseRun) {
+		h := r.first.hold("name", long)
+		h.keep(medium)
+		time.Sleep(short)
+		r.first.takenFor(r.first.request("name", long), h.keep(medium), medium)
+	}},
+	{"repeated-too-late", keep, "The same Release sent again when the keep is over reports no hold, and does nothing to a successor.", func(r *caseRun) {
+		h := r.first.hold("name", long)
+		h.keep(short)
+		r.sleepPast(short)
+		again := func() {
+			if r.first.releaseAs("name", h.Owner, long) {
+				r.Error("the same Release sent again after the keep reports a hold")
 			}
-			h.expectStillHeld()
-		},
-	},
-	{
-		name:  "late-with-successor",
-		claim: "A late Release of an expired hold never frees the successor's hold.",
-		run: func(r *caseRun) {
-			h := r.first.expiredHold("name")
-			successor := r.otherStore().acquireFree("name", long)
-			h.expectNotReleased()
-			successor.expectStillHeld()
-		},
-	},
-	{
-		name:  "second-with-successor",
-		claim: "A second Release never frees the successor's hold.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", long)
-			h.releaseHeld()
-			successor := r.otherStore().acquireFree("name", long)
-			h.expectNotReleased()
-			successor.expectStillHeld()
-		},
-	},
-	{
-		name:  "one-name-only",
-		claim: "A Release ends only the hold of its name, also if one owner holds several names.",
-		run: func(r *caseRun) {
-			a := r.first.newRequest("a", long)
-			b := r.first.newRequest("b", long)
-			b.Owner = a.Owner
-			ha, hb := r.first.acquireGranted(a), r.first.acquireGranted(b)
-			ha.releaseHeld()
-			hb.expectStillHeld()
-		},
-	},
-	{
-		name:  "in-order",
-		claim: "A Release sent after the Acquire has returned takes effect after it.",
-		run: func(r *caseRun) {
-			other := r.otherStore()
-			for range 100 {
-				r.first.acquireFree("name", long).releaseHeld()
-				other.acquireFree("name", long).releaseHeld()
-			}
-		},
-	},
+		}
+		again()
+		successor := r.first.hold("name", long)
+		again()
+		successor.expectHeld()
+		successor.end()
+		r.first.expectFree("name")
+	}},
+	{"records", keep, "What a refusal by a kept name, Lookup and List show is true: no holder, and at most the time for which it is kept.", func(r *caseRun) {
+		h := r.first.hold("name", long)
+		h.TTL = time.Minute
+		h.keep(h.TTL)
+		r.expectRecord("a refusal", r.first.expectTaken("name"), h, true)
+		if r.features.has(lookup) {
+			r.expectRecords("name", h)
+		}
+		if r.features.has(list) {
+			r.expectShown("List", r.other().list("")["name"], true, h)
+		}
+	}},
 }

@@ -2,184 +2,119 @@ package drivertest
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// renewCases are about what Renew reports, and what it prolongs.
 var renewCases = []testCase{
-	{
-		name:  "prolongs",
-		claim: "A renewed hold lasts at least until TTL from the renewal, also if a shorter one follows, and is released like any other.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", medium)
-			h.expectRenewed(long)
-			h.expectRenewed(short)
-			h.sleepPastExpiry()
-			r.first.expectHeld("name")
-			h.releaseHeld()
-			r.otherStore().expectFree("name")
-		},
-	},
-	{
-		name:  "ends",
-		claim: "A renewed hold runs out at the TTL of its last renewal.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", short)
-			h.renewFor(2 * short)
-			r.first.eventuallyGranted("name", time.Now().Add(2*short))
-		},
-	},
-	{
-		name:     "keeps-token",
-		claim:    "After a renewal Lookup shows the same token, and the time of that renewal.",
-		requires: fencing | lookup,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", medium)
-			for range 3 {
-				h.expectRenewed(long)
+	{"hold", 0, "A Renew without a token, or with that of the hold, prolongs it and is answered Held with its token.", func(r *caseRun) {
+		a, b := r.first.hold("a", medium), r.first.hold("b", medium)
+		for range 3 {
+			a.expectRenewed(driver.Held, long)
+			b.expect(r.first.renew(b.renewRequest(b.token, long))[0], driver.Held)
+		}
+		a.sleepPast()
+		b.sleepPast()
+		a.expectHeld()
+		b.expectHeld()
+		b.end()
+		r.other().expectFree("b")
+	}},
+	{"hold-other-token", fencing, "A Renew with another token than the first of the hold is answered Lost, and does not prolong it.", func(r *caseRun) {
+		h := r.first.block("name", medium, r.guarantees.Tokens)
+		for _, token := range []int64{1, h.token - 1, h.token + 1, h.lastToken() + 1, driver.MaxToken} {
+			h.expect(r.first.renew(h.renewRequest(token, long))[0], driver.Lost)
+		}
+		h.expectState(driver.Held)
+		r.other().takenFor(r.first.request("name", long), h.sent, medium)
+	}},
+	{"nothing", 0, "A Renew of an owner that has nothing is answered Lost, with and without a token, and makes nothing.", func(r *caseRun) {
+		never := &entry{store: r.first, Request: r.first.request("never", long), token: 1}
+		never.expectGone()
+		released := r.first.hold("released", long)
+		released.end()
+		released.expectGone()
+		r.first.expectFree("never")
+		r.first.expectFree("released")
+		if r.features.has(breaking) {
+			broken := r.first.hold("broken", long)
+			r.first.breakToken("broken", 0)
+			broken.expectGone()
+			r.first.expectFree("broken")
+		}
+		h := r.first.hold("held", medium)
+		never.Name = "held"
+		never.expectGone()
+		r.first.eventually("held", h.answered.Add(medium))
+	}},
+	{"place", queue, "A Renew without a token, or with that of the place, prolongs it and is answered Waiting with its token, or with 0.", func(r *caseRun) {
+		h := r.first.hold("name", long)
+		a, b, c := r.first.place("name", medium), r.first.place("name", medium), r.first.place("name", medium)
+		a.expectRenewed(driver.Waiting, long)
+		a.expectState(driver.Waiting) // does not shorten it
+		b.expect(r.first.renew(b.renewRequest(b.token, long))[0], driver.Waiting)
+		if c.token != 0 {
+			for _, token := range []int64{1, h.token, a.token, c.token + 1} {
+				c.expect(r.first.renew(c.renewRequest(token, long))[0], driver.Lost)
 			}
-			if rec, _ := r.first.lookupRecord("name"); rec.Token != h.token || rec.Remaining <= medium || rec.Remaining > long+r.guarantees.Grain {
-				r.Errorf("after renewals of the hold with token %d for %v Lookup shows %+v", h.token, long, rec)
+		}
+		// One batch may have the hold and the places of a name.
+		got := r.first.renew(c.renewRequest(0, driver.MinTTL), h.renewRequest(h.token, long), a.renewRequest(0, driver.MinTTL))
+		c.expect(got[0], driver.Waiting)
+		h.expect(got[1], driver.Held)
+		a.expect(got[2], driver.Waiting)
+		c.sleepPast()
+		c.expectGone()
+		h.expectTurns(a, b)
+	}},
+	{"place-that-holds", queue, "A Renew of a place that has become a hold is answered Held, and prolongs the hold.", func(r *caseRun) {
+		h := r.first.hold("name", long)
+		a := r.other().place("name", medium)
+		h.end()
+		a.expectRenewed(driver.Held, long)
+		a.expectAbove(h)
+		a.expect(a.store.renew(a.renewRequest(a.token, long))[0], driver.Held)
+		a.sleepPast()
+		a.expectHeld()
+	}},
+	{"batch", 0, "The answers to a batch are those of its requests, in their order, and each has a TTL of its own.", func(r *caseRun) {
+		ended, lapsed := r.first.hold("ended", long), r.first.expired("lapsed")
+		mine, brief := r.first.hold("mine", medium), r.first.hold("brief", medium)
+		ended.end()
+		stranger := &entry{store: r.first, Request: r.first.request("mine", long)}
+		entries := []*entry{lapsed, mine, ended, stranger, brief}
+		want := []driver.State{driver.Lost, driver.Held, driver.Lost, driver.Lost, driver.Held}
+		var reqs []driver.RenewRequest
+		for _, e := range entries {
+			reqs = append(reqs, e.renewRequest(0, long))
+		}
+		reqs[4].TTL = driver.MinTTL
+		for i, got := range r.first.renew(reqs...) {
+			entries[i].expect(got, want[i])
+		}
+		due := brief.answered.Add(medium)
+		if renewed := time.Now().Add(reqs[4].TTL); renewed.After(due) {
+			due = renewed // a grain has kept the hold until now
+		}
+		r.first.eventually("brief", due)
+		mine.expectHeld()
+	}},
+	{"batch-large", 0, "A batch of 500 holds is renewed by one call, and one of none returns no error.", func(r *caseRun) {
+		r.first.renew()
+		entries := make([]*entry, 500)
+		reqs := make([]driver.RenewRequest, len(entries))
+		r.parallel(len(entries), func(i int) error {
+			e, res, err := r.first.send(r.first.request(fmt.Sprint("large/", i), long))
+			if err != nil || !res.Granted {
+				return fmt.Errorf("acquire of a free name: %+v, %w", res, err)
 			}
-		},
-	},
-	{
-		name:     "token",
-		claim:    "A Renew with the token of the hold renews it, and one with another token returns RenewLost and does not prolong it.",
-		requires: fencing,
-		run: func(r *caseRun) {
-			const ttl = time.Second
-			h := r.first.acquireFree("name", ttl)
-			for _, token := range []int64{1, h.token - 1, h.token + 1, driver.MaxToken} {
-				if got := r.first.renewAll(driver.RenewRequest{Name: "name", Owner: h.owner, TTL: long, Token: token})[0]; got != driver.RenewLost {
-					r.Errorf("Renew with another token is answered %d, want RenewLost", got)
-				}
-			}
-			r.otherStore().heldFor("name", h.sent, ttl).releaseHeld()
-			h = r.first.acquireSeveral("name", medium, 3)
-			if got := r.first.renewAll(driver.RenewRequest{Name: "name", Owner: h.owner, TTL: long, Token: h.token})[0]; got != driver.Renewed {
-				r.Errorf("Renew with the token of the hold is answered %d, want Renewed", got)
-			}
-			h.sleepPastExpiry()
-			r.first.expectHeld("name")
-		},
-	},
-	{
-		name:     "other-process",
-		claim:    "If the store claims Detached, each hold can be renewed and released through any store with its owner.",
-		requires: detached | processes,
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", medium)
-			h.client = r.otherStore()
-			h.expectRenewed(long)
-			if !h.release() {
-				r.Error("Release through another store reports no hold")
-			}
-		},
-	},
-	{
-		name:  "after-expiry",
-		claim: "An expired hold cannot be renewed, even if no other owner has taken the name, and the name stays free.",
-		run: func(r *caseRun) {
-			h := r.first.expiredHold("name")
-			h.expectLost()
-			h.expectLost()
-			r.first.expectFree("name")
-		},
-	},
-	{
-		name:  "late-with-successor",
-		claim: "A late Renew of an expired hold returns RenewLost and does nothing to the successor's hold.",
-		run: func(r *caseRun) {
-			h := r.first.expiredHold("name")
-			successor := r.otherStore().acquireFree("name", short)
-			h.expectLost()
-			// The late Renew has not made the hold last longer.
-			r.first.eventuallyGranted("name", successor.answered.Add(short)).expectStillHeld()
-		},
-	},
-	{
-		name:  "not-the-owner",
-		claim: "A Renew by another owner, compared whole, returns RenewLost and does not prolong the hold.",
-		run: func(r *caseRun) {
-			h := r.first.acquireFree("name", medium)
-			for what, owner := range otherOwners(h.owner) {
-				if got := r.first.renewAs("name", owner, long); got != driver.RenewLost {
-					r.Errorf("Renew by %s is answered %d, want RenewLost", what, got)
-				}
-			}
-			r.first.eventuallyGranted("name", h.answered.Add(medium))
-		},
-	},
-	{
-		name:  "batch-in-order",
-		claim: "The outcomes of a batch are those of its requests, in their order.",
-		run: func(r *caseRun) {
-			mine, theirs := r.first.acquireFree("mine", long), r.first.acquireFree("theirs", long)
-			ended, lapsed := r.first.acquireFree("ended", long), r.first.expiredHold("lapsed")
-			ended.releaseHeld()
-			stranger := r.newOwner()
-			reqs := []driver.RenewRequest{
-				{Name: "lapsed", Owner: lapsed.owner, TTL: long},
-				{Name: "mine", Owner: mine.owner, TTL: long},
-				{Name: "ended", Owner: ended.owner, TTL: long},
-				{Name: "mine", Owner: stranger, TTL: long},
-				{Name: "theirs", Owner: theirs.owner, TTL: long},
-				{Name: "never held", Owner: stranger, TTL: long},
-			}
-			want := []driver.RenewOutcome{
-				driver.RenewLost, driver.Renewed, driver.RenewLost,
-				driver.RenewLost, driver.Renewed, driver.RenewLost,
-			}
-			if got := r.first.renewAll(reqs...); !slices.Equal(got, want) {
-				r.Errorf("the outcomes are %v, want %v", got, want)
-			}
-		},
-	},
-	{
-		name:  "batch-each-its-ttl",
-		claim: "Every request of a batch has a TTL of its own.",
-		run: func(r *caseRun) {
-			a, b := r.first.acquireFree("a", medium), r.first.acquireFree("b", medium)
-			r.first.renewAll(
-				driver.RenewRequest{Name: "a", Owner: a.owner, TTL: long},
-				driver.RenewRequest{Name: "b", Owner: b.owner, TTL: short},
-			)
-			r.first.eventuallyGranted("b", b.answered.Add(medium))
-			r.first.expectHeld("a")
-		},
-	},
-	{
-		name:  "batch-large",
-		claim: "A batch of 500 holds is renewed by one call.",
-		run: func(r *caseRun) {
-			reqs := make([]driver.RenewRequest, 500)
-			r.runParallel(len(reqs), func(i int) error {
-				req := r.first.newRequest(fmt.Sprintf("large/%d", i), long)
-				reqs[i] = driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: long}
-				return r.first.grantOrError(req)
-			})
-			for i, got := range r.first.renewAll(reqs...) {
-				if got != driver.Renewed {
-					r.Errorf("outcome %d is %d, want Renewed", i, got)
-				}
-			}
-		},
-	},
-}
-
-// grantOrError is acquireGranted for goroutines other than that of the case.
-func (c *client) grantOrError(req driver.AcquireRequest) error {
-	ctx, cancel := c.run.callContext()
-	defer cancel()
-	res, err := c.Acquire(ctx, req)
-	if err != nil {
-		return fmt.Errorf("acquire of %q: %w", req.Name, err)
-	}
-	if !res.Granted {
-		return fmt.Errorf("acquire of the free name %q was refused", req.Name)
-	}
-	return nil
+			entries[i], reqs[i] = e, e.renewRequest(0, long)
+			return nil
+		})
+		for i, got := range r.first.renew(reqs...) {
+			entries[i].expect(got, driver.Held)
+		}
+	}},
 }
