@@ -6,12 +6,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
-// Acquire implements [driver.Store].
-func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+// Acquire implements [olddriver.Store].
+func (s direct) Acquire(ctx context.Context, req olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
 	if err := s.checkAcquire(ctx, &req); err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	queued := req.Queue > 0 && s.watcher.isWaiting(req.Name, req.Owner) && s.addWaiter(ctx, &req)
 	res, err := s.attempt(ctx, &req)
@@ -30,24 +31,24 @@ func (s direct) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 
 // attempt grants a name to the owner of req if nothing is in the way. Otherwise it records the owner
 // as the waiter if mustRecordWaiter reports so.
-func (s *Store) attempt(ctx context.Context, req *driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *engine) attempt(ctx context.Context, req *olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
 	session, err := s.sessionFor(ctx, req.Detached)
 	if err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	f, err := s.lockOrCreate(ctx, locksFolder, fileName(req.Name))
 	if err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	defer f.Close()
 	if err := f.decode(req.Name, &s.host); err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	own := f.rec.entryOf(req.Owner, &s.host)
 	if own == nil || own.State == stateKept {
 		own = nil
 		if why := s.refusalOf(&f.rec, req); why != notRefused {
-			res := driver.AcquireResult{Held: s.holdInTheWay(&f.rec)}
+			res := olddriver.AcquireResult{Held: s.holdInTheWay(&f.rec)}
 			if s.mustRecordWaiter(&f.rec, req, why) {
 				err = s.recordWaiter(ctx, f, req)
 			}
@@ -61,16 +62,16 @@ func (s *Store) attempt(ctx context.Context, req *driver.AcquireRequest) (driver
 		hold, err = s.grantHold(ctx, f, req, session)
 	}
 	if err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	// The count has a bound since other users may write the record.
-	tokens := int(min(hold.lastToken()-hold.Token+1, driver.MaxTokens))
-	return driver.AcquireResult{Granted: true, Token: hold.Token, Tokens: tokens}, nil
+	tokens := int(min(hold.lastToken()-hold.Token+1, olddriver.MaxTokens))
+	return olddriver.AcquireResult{Granted: true, Token: hold.Token, Tokens: tokens}, nil
 }
 
 // recordWaiter writes the owner of req into the record as the waiter. Without room in the record
 // the owner keeps no others out, which is not an error.
-func (s *Store) recordWaiter(ctx context.Context, f *storeFile, req *driver.AcquireRequest) error {
+func (s *engine) recordWaiter(ctx context.Context, f *storeFile, req *olddriver.AcquireRequest) error {
 	session, err := s.ensureSession(ctx)
 	if err != nil {
 		return err
@@ -90,15 +91,15 @@ func (s *Store) recordWaiter(ctx context.Context, f *storeFile, req *driver.Acqu
 	return nil
 }
 
-func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) error {
+func (s *engine) checkAcquire(ctx context.Context, req *olddriver.AcquireRequest) error {
 	if err := s.checkRequest(ctx, req.Name); err != nil {
 		return err
 	}
 	switch {
 	case req.Claim:
 		return fmt.Errorf("%w: a claim, since the store keeps no queue", driver.ErrUnsupported)
-	case req.Limit > driver.MaxLimit:
-		return fmt.Errorf("%w: the limit is above %d", driver.ErrInvalid, driver.MaxLimit)
+	case req.Limit > olddriver.MaxLimit:
+		return fmt.Errorf("%w: the limit is above %d", driver.ErrInvalid, olddriver.MaxLimit)
 	case req.Owner == "":
 		return fmt.Errorf("%w: no owner", driver.ErrInvalid)
 	case req.TTL <= 0:
@@ -110,7 +111,7 @@ func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) er
 }
 
 // grantHold gives the name of f to the owner of req, and returns the hold.
-func (s *Store) grantHold(ctx context.Context, f *storeFile, req *driver.AcquireRequest, session string) (record, error) {
+func (s *engine) grantHold(ctx context.Context, f *storeFile, req *olddriver.AcquireRequest, session string) (record, error) {
 	rec := record{
 		Name:     req.Name,
 		State:    stateHeld,
@@ -122,7 +123,7 @@ func (s *Store) grantHold(ctx context.Context, f *storeFile, req *driver.Acquire
 		Session:  session,
 	}
 	if req.Limit != 0 {
-		rec.Limit = max(req.Limit, driver.Shared)
+		rec.Limit = max(req.Limit, olddriver.Shared)
 	}
 	needsFlush, err := s.setTokens(ctx, &rec, req)
 	if err != nil {

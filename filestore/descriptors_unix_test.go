@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // No request leaves a descriptor open, whatever its outcome. The garbage collector does not run.
@@ -37,7 +37,7 @@ func TestDescriptors(t *testing.T) {
 			if what != "only locks" {
 				req := request("name", time.Hour)
 				_, _ = s.Acquire(t.Context(), req)
-				_, _ = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner})
+				_, _ = s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: req.Owner})
 			}
 			s.sweeps.Wait()
 			open, err := os.ReadDir("/dev/fd")

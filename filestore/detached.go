@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // A direct is a Store that makes each request on the caller's goroutine, which waits for the disk
 // for as long as that hangs. The methods of Store make each request in a goroutine of its own, and
 // return when their context ends. The result of a request that was left is unknown.
-type direct struct{ *Store }
+type direct struct{ *engine }
 
 // lateTimeout bounds a Release whose context has ended while it waited for an earlier Acquire, and
 // how long Close waits for the disk.
@@ -34,7 +35,7 @@ type calls struct {
 // detach makes a call in a goroutine of its own, and returns its result or the error of ctx. The
 // deadline of the call is a little earlier than that of ctx, so that it can report what it waited
 // for.
-func detach[T any](ctx context.Context, s *Store, call func(context.Context) (T, error)) (T, error) {
+func detach[T any](ctx context.Context, s *engine, call func(context.Context) (T, error)) (T, error) {
 	return detachInOrder(ctx, s, nil, func(ctx context.Context, _ <-chan struct{}) (T, error) { return call(ctx) })
 }
 
@@ -42,7 +43,7 @@ func detach[T any](ctx context.Context, s *Store, call func(context.Context) (T,
 // and owner. The call must begin when earlier is closed: then the calls of this owner before it have
 // ended.
 func detachInOrder[T any](
-	ctx context.Context, s *Store, owner *[2]string, call func(ctx context.Context, earlier <-chan struct{}) (T, error),
+	ctx context.Context, s *engine, owner *[2]string, call func(ctx context.Context, earlier <-chan struct{}) (T, error),
 ) (T, error) {
 	type result struct {
 		value T
@@ -113,22 +114,22 @@ func (c *calls) start(owner *[2]string, call func(earlier <-chan struct{})) erro
 	return nil
 }
 
-// Acquire implements [driver.Store].
-func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	return detachInOrder(ctx, s, &[2]string{req.Name, req.Owner}, func(ctx context.Context, earlier <-chan struct{}) (driver.AcquireResult, error) {
+// Acquire implements [olddriver.Store].
+func (s *engine) Acquire(ctx context.Context, req olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
+	return detachInOrder(ctx, s, &[2]string{req.Name, req.Owner}, func(ctx context.Context, earlier <-chan struct{}) (olddriver.AcquireResult, error) {
 		select {
 		case <-earlier:
 			return direct{s}.Acquire(ctx, req)
 		case <-ctx.Done():
 		}
 		<-earlier // No later request of the owner overtakes the earlier one.
-		return driver.AcquireResult{}, driver.NotApplied(ctx.Err())
+		return olddriver.AcquireResult{}, driver.NotApplied(ctx.Err())
 	})
 }
 
-// Release implements [driver.Store]. It takes effect after all earlier calls of Acquire of the owner,
+// Release implements [olddriver.Store]. It takes effect after all earlier calls of Acquire of the owner,
 // also if its own context ends before them.
-func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+func (s *engine) Release(ctx context.Context, req olddriver.ReleaseRequest) (bool, error) {
 	return detachInOrder(ctx, s, &[2]string{req.Name, req.Owner}, func(ctx context.Context, earlier <-chan struct{}) (bool, error) {
 		<-earlier
 		if ctx.Err() != nil {
@@ -140,20 +141,20 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	})
 }
 
-// Renew implements [driver.Store].
-func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
-	return detach(ctx, s, func(ctx context.Context) ([]driver.RenewOutcome, error) { return direct{s}.Renew(ctx, reqs) })
+// Renew implements [olddriver.Store].
+func (s *engine) Renew(ctx context.Context, reqs []olddriver.RenewRequest) ([]olddriver.RenewOutcome, error) {
+	return detach(ctx, s, func(ctx context.Context) ([]olddriver.RenewOutcome, error) { return direct{s}.Renew(ctx, reqs) })
 }
 
 // A found is the result of a request for one record.
 type found struct {
-	rec driver.Record
+	rec olddriver.Record
 	ok  bool
 	err error
 }
 
-// Lookup implements [driver.Store].
-func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+// Lookup implements [olddriver.Store].
+func (s *engine) Lookup(ctx context.Context, name string) (olddriver.Record, bool, error) {
 	r, err := detach(ctx, s, func(ctx context.Context) (r found, err error) {
 		r.rec, r.ok, err = direct{s}.Lookup(ctx, name)
 		return r, err
@@ -161,8 +162,8 @@ func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, e
 	return r.rec, r.ok, err
 }
 
-// Break implements [driver.Store].
-func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+// Break implements [olddriver.Store].
+func (s *engine) Break(ctx context.Context, req olddriver.BreakRequest) (olddriver.Record, bool, error) {
 	r, err := detach(ctx, s, func(ctx context.Context) (r found, err error) {
 		r.rec, r.ok, err = direct{s}.Break(ctx, req)
 		return r, err
@@ -170,9 +171,9 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 	return r.rec, r.ok, err
 }
 
-// List implements [driver.Store]. It reads all records before it yields the first.
-func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
-	return func(yield func(driver.Record, error) bool) {
+// List implements [olddriver.Store]. It reads all records before it yields the first.
+func (s *engine) List(ctx context.Context, prefix string) iter.Seq2[olddriver.Record, error] {
+	return func(yield func(olddriver.Record, error) bool) {
 		all, err := detach(ctx, s, func(ctx context.Context) (all []found, _ error) {
 			for rec, err := range (direct{s}).List(ctx, prefix) {
 				all = append(all, found{rec: rec, err: err})
@@ -185,7 +186,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			}
 		}
 		if err != nil {
-			yield(driver.Record{}, err)
+			yield(olddriver.Record{}, err)
 		}
 	}
 }
@@ -193,7 +194,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 // Close ends the session of this Store and its watches. Holds that were not released stay until
 // their TTL, since this process may still rely on them. If the disk hangs, Close returns an error
 // after 3 s.
-func (s *Store) Close() error {
+func (s *engine) Close() error {
 	s.calls.mu.Lock()
 	wasClosed := s.calls.closed
 	s.calls.closed = true

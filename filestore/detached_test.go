@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // TestDetachedHold: a detached hold stays when its process is killed, through a
@@ -23,9 +24,9 @@ func TestDetachedHold(t *testing.T) {
 	c.kill()
 	s.sweepIdle(t.Context(), 0)
 	refused(t, openTest(t, dir), "name")
-	req := driver.AcquireRequest{Name: "name", Owner: "secret", TTL: time.Hour}
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: req.TTL}})
-	if err != nil || outcomes[0] != driver.Renewed {
+	req := olddriver.AcquireRequest{Name: "name", Owner: "secret", TTL: time.Hour}
+	outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: req.TTL}})
+	if err != nil || outcomes[0] != olddriver.Renewed {
 		t.Fatalf("Renew: %v, %v", outcomes, err)
 	}
 	if rec := readRecord(t, s, "name"); !rec.detached() {
@@ -37,11 +38,11 @@ func TestDetachedHold(t *testing.T) {
 
 // roleDetach takes a name for an owner, detached, and waits.
 func roleDetach(args []string) error {
-	s, err := New(args[0], nil)
+	s, err := newEngine(args[0], nil)
 	if err != nil {
 		return err
 	}
-	req := driver.AcquireRequest{Name: args[1], Owner: args[2], Holder: "holder", TTL: time.Hour, Detached: true}
+	req := olddriver.AcquireRequest{Name: args[1], Owner: args[2], Holder: "holder", TTL: time.Hour, Detached: true}
 	res, err := s.Acquire(context.Background(), req)
 	if err != nil || !res.Granted {
 		return fmt.Errorf("not granted: %w", err)
@@ -51,7 +52,7 @@ func roleDetach(args []string) error {
 }
 
 // onHungDisk runs a test in virtual time with a store whose first grant hangs until mend is called.
-func onHungDisk(t *testing.T, test func(t *testing.T, s *Store, mend func())) {
+func onHungDisk(t *testing.T, test func(t *testing.T, s *engine, mend func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h, mended := newFakeHost().host(), make(chan struct{})
@@ -82,7 +83,7 @@ func TestCallsReturnWithTheirContext(t *testing.T) {
 			return canceled, cancel
 		},
 	} {
-		onHungDisk(t, func(t *testing.T, s *Store, _ func()) {
+		onHungDisk(t, func(t *testing.T, s *engine, _ func()) {
 			ctx, cancel := limit(t.Context())
 			defer cancel()
 			began, req := time.Now(), request("name", time.Hour)
@@ -108,7 +109,7 @@ func TestCallsReturnWithTheirContext(t *testing.T) {
 // stays if the owner was not: the caller may have repeated the request.
 func TestLateGrant(t *testing.T) {
 	for _, releases := range []bool{true, false} {
-		onHungDisk(t, func(t *testing.T, s *Store, mend func()) {
+		onHungDisk(t, func(t *testing.T, s *engine, mend func()) {
 			req := request("name", time.Hour)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -118,7 +119,7 @@ func TestLateGrant(t *testing.T) {
 			if releases {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if _, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != context.DeadlineExceeded {
+				if _, err := s.Release(ctx, olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != context.DeadlineExceeded {
 					t.Fatalf("Release: %v", err)
 				}
 			}

@@ -121,7 +121,7 @@ func nearestExisting(path string) string {
 // checkFolder refuses a folder on a network file system, and one that others than its owner, root and
 // a group may write. Before the folder is open, top is nil; if it is missing, its nearest existing
 // parent is checked.
-func (s *Store) checkFolder(top *dir) error {
+func (s *engine) checkFolder(top *dir) error {
 	path := s.dir
 	var info fs.FileInfo
 	if top != nil {

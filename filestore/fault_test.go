@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // wantError checks that err is the wanted one and mentions all of the texts.
@@ -75,21 +76,21 @@ func TestCorruptRecord(t *testing.T) {
 
 // checkCorrupt checks that every request for the name "bad" says which file is
 // corrupt, and that other names go on.
-func checkCorrupt(t *testing.T, s *Store, path string) {
+func checkCorrupt(t *testing.T, s *engine, path string) {
 	t.Helper()
 	ctx := t.Context()
 	_, err := s.Acquire(ctx, request("bad", time.Hour))
 	wantError(t, err, driver.ErrCorrupt, path, "delete it")
-	outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: "bad", Owner: "x", TTL: time.Hour}})
+	outcomes, err := s.Renew(ctx, []olddriver.RenewRequest{{Name: "bad", Owner: "x", TTL: time.Hour}})
 	wantError(t, err, driver.ErrCorrupt, path)
-	if outcomes[0] != driver.RenewUnknown {
+	if outcomes[0] != olddriver.RenewUnknown {
 		t.Errorf("Renew of a corrupt record is answered %v", outcomes[0])
 	}
-	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "bad", Owner: "x"})
+	_, err = s.Release(ctx, olddriver.ReleaseRequest{Name: "bad", Owner: "x"})
 	wantError(t, err, driver.ErrCorrupt, path)
 	_, _, err = s.Lookup(ctx, "bad")
 	wantError(t, err, driver.ErrCorrupt, path)
-	_, _, err = s.Break(ctx, driver.BreakRequest{Name: "bad"})
+	_, _, err = s.Break(ctx, olddriver.BreakRequest{Name: "bad"})
 	wantError(t, err, driver.ErrCorrupt, path)
 
 	var names []string
@@ -131,7 +132,7 @@ func TestEmptyRecord(t *testing.T) {
 		if _, held, err := s.Lookup(t.Context(), "name"); held || err != nil {
 			t.Errorf("%d zeros are looked up as %v, %v", len(text), held, err)
 		}
-		if ok, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name"}); ok || err != nil {
+		if ok, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name"}); ok || err != nil {
 			t.Errorf("%d zeros are released: %v, %v", len(text), ok, err)
 		}
 		req, _ := granted(t, s, "name", time.Hour)

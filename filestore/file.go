@@ -93,7 +93,7 @@ func openFile(ctx context.Context, d *dir, name string, flags int) (*os.File, er
 
 // openExisting opens a file in locksFolder, or in the store's folder if where is "". The error is
 // fs.ErrNotExist if the file is missing.
-func (s *Store) openExisting(ctx context.Context, where, name string, flags int) (*storeFile, error) {
+func (s *engine) openExisting(ctx context.Context, where, name string, flags int) (*storeFile, error) {
 	for {
 		folder, err := s.currentFolder(false)
 		if err != nil {
@@ -111,7 +111,7 @@ func (s *Store) openExisting(ctx context.Context, where, name string, flags int)
 }
 
 // openOrCreate is openExisting for reading and writing. It creates a missing file.
-func (s *Store) openOrCreate(ctx context.Context, where, name string) (*storeFile, error) {
+func (s *engine) openOrCreate(ctx context.Context, where, name string) (*storeFile, error) {
 	for {
 		folder, err := s.currentFolder(true)
 		if err != nil {
@@ -140,7 +140,7 @@ func (s *Store) openOrCreate(ctx context.Context, where, name string) (*storeFil
 }
 
 // lockOrCreate opens, exclusively locks and reads a file, and creates it if necessary.
-func (s *Store) lockOrCreate(ctx context.Context, where, name string) (*storeFile, error) {
+func (s *engine) lockOrCreate(ctx context.Context, where, name string) (*storeFile, error) {
 	for {
 		f, err := s.openOrCreate(ctx, where, name)
 		if err != nil {
@@ -160,7 +160,7 @@ func (s *Store) lockOrCreate(ctx context.Context, where, name string) (*storeFil
 }
 
 // flush makes a file and its name survive a power loss.
-func (s *Store) flush(f *storeFile) error {
+func (s *engine) flush(f *storeFile) error {
 	err := s.host.flush(f.File)
 	if err == nil {
 		err = f.dir.sync()

@@ -33,7 +33,7 @@ const checkInterval = 10 * time.Millisecond
 // its path leads to another one. Missing folders are made with create, and are fs.ErrNotExist
 // otherwise. The folder is closed when the path leads to another one, or the Store is closed: requests
 // that still use it get os.ErrClosed.
-func (s *Store) currentFolder(create bool) (*folder, error) {
+func (s *engine) currentFolder(create bool) (*folder, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed.Load() {
@@ -59,7 +59,7 @@ func (s *Store) currentFolder(create bool) (*folder, error) {
 
 // setFolder makes f the folder of the next requests. If it is nil, they open the folder anew. The
 // caller has s.mu locked.
-func (s *Store) setFolder(f *folder) {
+func (s *engine) setFolder(f *folder) {
 	if s.folder != nil {
 		s.folder.close()
 	}
@@ -67,7 +67,7 @@ func (s *Store) setFolder(f *folder) {
 }
 
 // invalidate makes the next request open the folder anew, if f is still the one of s.
-func (s *Store) invalidate(f *folder) {
+func (s *engine) invalidate(f *folder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.folder == f {
@@ -84,7 +84,7 @@ func (f *folder) close() {
 }
 
 // openFolders opens the folder. On an error it leaves nothing open.
-func (s *Store) openFolders(create bool) (_ *folder, err error) {
+func (s *engine) openFolders(create bool) (_ *folder, err error) {
 	f := &folder{}
 	defer func() {
 		if err == nil {
@@ -173,4 +173,4 @@ func fileMode(folder fs.FileMode) fs.FileMode {
 }
 
 // sessionPath is for messages: no file is opened by it.
-func (s *Store) sessionPath(id string) string { return filepath.Join(s.dir, sessionsFolder, id) }
+func (s *engine) sessionPath(id string) string { return filepath.Join(s.dir, sessionsFolder, id) }

@@ -61,9 +61,9 @@ func TestRefusedFolders(t *testing.T) {
 	checkMode(t, dir, 0o700)
 
 	late := openTest(t, filepath.Join(stage.dir, "late"))
-	makeDir(t, late.Dir(), 0, 0o777)
+	makeDir(t, late.dir, 0, 0o777)
 	_, err := late.Acquire(t.Context(), request("name", time.Hour))
-	wantError(t, err, driver.ErrInvalid, late.Dir())
+	wantError(t, err, driver.ErrInvalid, late.dir)
 	if !driver.IsNotApplied(err) {
 		t.Errorf("%v may have changed something", err)
 	}
@@ -90,7 +90,7 @@ func TestPermissions(t *testing.T) {
 	}
 	s := openTest(t, filepath.Join(base, "made", "by", "us"))
 	granted(t, s, "name", time.Hour)
-	checkMode(t, s.Dir(), 0o700)
+	checkMode(t, s.dir, 0o700)
 }
 
 func checkMode(t *testing.T, path string, want fs.FileMode) {

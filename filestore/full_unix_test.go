@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // TestFullDisk runs requests in a process that may not write beyond some byte of
@@ -34,18 +35,18 @@ func TestFullDisk(t *testing.T) {
 
 func roleFill(args []string) error {
 	signal.Ignore(syscall.SIGXFSZ)
-	s, err := New(args[0], nil)
+	s, err := newEngine(args[0], nil)
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
 	held, free := request("held", time.Hour), request("free", time.Hour)
-	for _, req := range []driver.AcquireRequest{held, free} {
+	for _, req := range []olddriver.AcquireRequest{held, free} {
 		if _, err := s.Acquire(ctx, req); err != nil {
 			return err
 		}
 	}
-	if _, err := s.Release(ctx, driver.ReleaseRequest{Name: free.Name, Owner: free.Owner}); err != nil {
+	if _, err := s.Release(ctx, olddriver.ReleaseRequest{Name: free.Name, Owner: free.Owner}); err != nil {
 		return err
 	}
 	for _, limit := range []uint64{0, 1, 100} {
@@ -66,7 +67,7 @@ func roleFill(args []string) error {
 // checkFullAtFirst checks the first request in a folder: its session does not
 // fit, and then its tokens do not, or only in part.
 func checkFullAtFirst(ctx context.Context, dir string) error {
-	s, err := New(dir, nil)
+	s, err := newEngine(dir, nil)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func limitFiles(size uint64) error {
 
 // checkFull checks that requests that must write fail, that they say so, and
 // that everything is as before.
-func checkFull(ctx context.Context, s *Store, held driver.AcquireRequest) error {
+func checkFull(ctx context.Context, s *engine, held olddriver.AcquireRequest) error {
 	for _, name := range []string{"fresh", "free"} {
 		_, err := s.Acquire(ctx, request(name, time.Hour))
 		if err := isFull(err, s.recordPath(name)); err != nil {
@@ -114,11 +115,11 @@ func checkFull(ctx context.Context, s *Store, held driver.AcquireRequest) error 
 			return fmt.Errorf("lookup of a %s name: %+v, %w", name, rec, err)
 		}
 	}
-	outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: "held", Owner: held.Owner, TTL: time.Hour}})
-	if err := isFull(err, s.recordPath("held")); err != nil || outcomes[0] != driver.RenewUnknown {
+	outcomes, err := s.Renew(ctx, []olddriver.RenewRequest{{Name: "held", Owner: held.Owner, TTL: time.Hour}})
+	if err := isFull(err, s.recordPath("held")); err != nil || outcomes[0] != olddriver.RenewUnknown {
 		return fmt.Errorf("renew: %v, %w", outcomes, err)
 	}
-	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "held", Owner: held.Owner})
+	_, err = s.Release(ctx, olddriver.ReleaseRequest{Name: "held", Owner: held.Owner})
 	if err := isFull(err, s.recordPath("held")); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // hostileRecords returns what no store has written, for the record of the name "bad".
@@ -82,7 +83,7 @@ func TestHostileTokens(t *testing.T) {
 }
 
 // useHostile uses every request on the name "bad", and checks what it shows.
-func useHostile(t *testing.T, s *Store) {
+func useHostile(t *testing.T, s *engine) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -96,9 +97,9 @@ func useHostile(t *testing.T, s *Store) {
 			t.Errorf("the error of %s has control characters: %q", what, err)
 		}
 	}
-	_, err := s.Renew(ctx, []driver.RenewRequest{{Name: "bad", Owner: "x", TTL: time.Hour}})
+	_, err := s.Renew(ctx, []olddriver.RenewRequest{{Name: "bad", Owner: "x", TTL: time.Hour}})
 	checkError("Renew", err)
-	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "bad", Owner: "x"})
+	_, err = s.Release(ctx, olddriver.ReleaseRequest{Name: "bad", Owner: "x"})
 	checkError("Release", err)
 	rec, _, err := s.Lookup(ctx, "bad")
 	checkError("Lookup", err)
@@ -116,7 +117,7 @@ func useHostile(t *testing.T, s *Store) {
 	checkError("Acquire", err)
 	checkShown(t, res.Held)
 	s.sweepIdle(ctx, 0)
-	rec, _, err = s.Break(ctx, driver.BreakRequest{Name: "bad"})
+	rec, _, err = s.Break(ctx, olddriver.BreakRequest{Name: "bad"})
 	checkError("Break", err)
 	checkShown(t, rec)
 	req, _ := granted(t, s, "another", time.Hour)
@@ -132,7 +133,7 @@ func dropSpace(c rune) rune {
 }
 
 // checkShown checks that a record can be shown.
-func checkShown(t *testing.T, rec driver.Record) {
+func checkShown(t *testing.T, rec olddriver.Record) {
 	t.Helper()
 	texts := []string{rec.Name, rec.Holder}
 	for key, value := range rec.Metadata {

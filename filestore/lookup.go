@@ -8,40 +8,41 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
-// Lookup implements [driver.Store].
-func (s direct) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+// Lookup implements [olddriver.Store].
+func (s direct) Lookup(ctx context.Context, name string) (olddriver.Record, bool, error) {
 	if err := s.checkRequest(ctx, name); err != nil {
-		return driver.Record{}, false, err
+		return olddriver.Record{}, false, err
 	}
 	return s.lookupFile(ctx, fileName(name), name)
 }
 
 // lookupFile reads a record file. name is "" if the name of the lock is not known.
-func (s *Store) lookupFile(ctx context.Context, file, name string) (driver.Record, bool, error) {
+func (s *engine) lookupFile(ctx context.Context, file, name string) (olddriver.Record, bool, error) {
 	f, err := s.openRecordFile(ctx, file, name, shared)
 	if errors.Is(err, fs.ErrNotExist) {
-		return driver.Record{}, false, nil
+		return olddriver.Record{}, false, nil
 	}
 	if err != nil {
-		return driver.Record{}, false, err
+		return olddriver.Record{}, false, err
 	}
 	defer f.Close()
 	holds := s.liveHolds(&f.rec)
 	return s.describeHolds(holds), len(holds) > 0, nil
 }
 
-// List implements [driver.Store].
-func (s direct) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
-	return func(yield func(driver.Record, error) bool) {
+// List implements [olddriver.Store].
+func (s direct) List(ctx context.Context, prefix string) iter.Seq2[olddriver.Record, error] {
+	return func(yield func(olddriver.Record, error) bool) {
 		if s.closed.Load() {
-			yield(driver.Record{}, driver.ErrClosed)
+			yield(olddriver.Record{}, driver.ErrClosed)
 			return
 		}
 		files, err := s.recordFiles()
 		if err != nil {
-			yield(driver.Record{}, err)
+			yield(olddriver.Record{}, err)
 			return
 		}
 		for _, file := range files {
@@ -49,7 +50,7 @@ func (s direct) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 				continue
 			}
 			if err := ctx.Err(); err != nil {
-				yield(driver.Record{}, driver.NotApplied(err))
+				yield(olddriver.Record{}, driver.NotApplied(err))
 				return
 			}
 			rec, held, err := s.lookupFile(ctx, file, "")
@@ -64,7 +65,7 @@ func (s direct) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 }
 
 // recordFiles returns the names of all files in the folder of records.
-func (s *Store) recordFiles() ([]string, error) {
+func (s *engine) recordFiles() ([]string, error) {
 	f, err := s.currentFolder(false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

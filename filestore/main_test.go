@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // The test binary is also every other process of these tests: roleVariable says
@@ -146,7 +146,7 @@ func roleHold(args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := New(args[0], nil)
+	s, err := newEngine(args[0], nil)
 	if err != nil {
 		return err
 	}
@@ -164,13 +164,13 @@ func roleHold(args []string) error {
 var owners atomic.Int64
 
 // request is a request of an owner of its own.
-func request(name string, ttl time.Duration) driver.AcquireRequest {
+func request(name string, ttl time.Duration) olddriver.AcquireRequest {
 	owner := fmt.Sprintf("owner-%d-%d", os.Getpid(), owners.Add(1))
-	return driver.AcquireRequest{Name: name, Owner: owner, Holder: "holder-of-" + owner, TTL: ttl}
+	return olddriver.AcquireRequest{Name: name, Owner: owner, Holder: "holder-of-" + owner, TTL: ttl}
 }
 
 // openTest opens a store that is closed in the end.
-func openTest(tb testing.TB, dir string) *Store {
+func openTest(tb testing.TB, dir string) *engine {
 	tb.Helper()
 	h, err := thisHost()
 	if err != nil {
@@ -179,7 +179,7 @@ func openTest(tb testing.TB, dir string) *Store {
 	return openTestOn(tb, h, dir)
 }
 
-func openTestOn(tb testing.TB, h host, dir string) *Store {
+func openTestOn(tb testing.TB, h host, dir string) *engine {
 	tb.Helper()
 	s, err := openWithHost(h, dir, nil)
 	if err != nil {
@@ -194,14 +194,14 @@ func openTestOn(tb testing.TB, h host, dir string) *Store {
 }
 
 // recheckFolder makes s check its folder at the next request, as if it had not for long.
-func recheckFolder(s *Store) {
+func recheckFolder(s *engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.folderChecked = time.Time{}
 }
 
 // granted takes a name that must be free, and returns the request and its token.
-func granted(tb testing.TB, s *Store, name string, ttl time.Duration) (driver.AcquireRequest, int64) {
+func granted(tb testing.TB, s *engine, name string, ttl time.Duration) (olddriver.AcquireRequest, int64) {
 	tb.Helper()
 	req := request(name, ttl)
 	res, err := s.Acquire(tb.Context(), req)
@@ -215,7 +215,7 @@ func granted(tb testing.TB, s *Store, name string, ttl time.Duration) (driver.Ac
 }
 
 // refused checks that a name is not to be had.
-func refused(tb testing.TB, s *Store, name string) driver.Record {
+func refused(tb testing.TB, s *engine, name string) olddriver.Record {
 	tb.Helper()
 	res, err := s.Acquire(tb.Context(), request(name, time.Hour))
 	if err != nil {
@@ -227,9 +227,9 @@ func refused(tb testing.TB, s *Store, name string) driver.Record {
 	return res.Held
 }
 
-func released(tb testing.TB, s *Store, req driver.AcquireRequest) {
+func released(tb testing.TB, s *engine, req olddriver.AcquireRequest) {
 	tb.Helper()
-	ok, err := s.Release(tb.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	ok, err := s.Release(tb.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil || !ok {
 		tb.Fatalf("Release: %v, %v", ok, err)
 	}
@@ -316,6 +316,6 @@ func (f *fakeHost) reboot() {
 	f.up.Store(int64(time.Second))
 }
 
-func (s *Store) recordPath(name string) string { return filepath.Join(s.locksPath, fileName(name)) }
+func (s *engine) recordPath(name string) string { return filepath.Join(s.locksPath, fileName(name)) }
 
-func (s *Store) tokensPath() string { return filepath.Join(s.dir, tokensFile) }
+func (s *engine) tokensPath() string { return filepath.Join(s.dir, tokensFile) }

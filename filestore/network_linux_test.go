@@ -17,7 +17,7 @@ func TestNetworkFileSystem(t *testing.T) {
 	}
 	networkFileSystems[uint32(fs.Type)] = "NFS"
 	defer delete(networkFileSystems, uint32(fs.Type))
-	_, err := New(dir, nil)
+	_, err := newEngine(dir, nil)
 	wantError(t, err, driver.ErrUnsupported, dir, "NFS", "allow_network")
 	if left := files(t, nearestExisting(dir)); len(left) > 0 {
 		t.Errorf("what was refused has left %q", left)

@@ -1,10 +1,12 @@
 package filestore
 
-import "github.com/holdfast-go/holdfast/driver"
+import "github.com/holdfast-go/holdfast/internal/olddriver"
 
-// Notify implements [driver.Notifier]. The only notices are of the kind Ask, for all waiters of a
+// Notify implements [olddriver.Notifier]. The only notices are of the kind Ask, for all waiters of a
 // name.
-func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notices.Notify(f) }
+func (s *engine) Notify(f func(olddriver.Notice)) (stop func()) { return s.notices.Notify(f) }
 
 // notify sends a notice to the waiters of a name.
-func (s *Store) notify(name string) { s.notices.Send(driver.Notice{Kind: driver.Ask, Name: name}) }
+func (s *engine) notify(name string) {
+	s.notices.Send(olddriver.Notice{Kind: olddriver.Ask, Name: name})
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // TestKilledHolder: the locks of a killed process are free at once.
@@ -32,7 +33,7 @@ func TestKilledHolder(t *testing.T) {
 		for rec, err := range s.List(t.Context(), "") {
 			t.Errorf("the hold of a dead process is listed: %+v, %v", rec, err)
 		}
-		if rec, broken, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil || broken {
+		if rec, broken, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "name"}); err != nil || broken {
 			t.Errorf("the hold of a dead process is broken: %+v, %v", rec, err)
 		}
 		req, second := granted(t, s, "name", time.Hour)
@@ -67,7 +68,7 @@ func TestKilledAnywhere(t *testing.T) {
 
 // roleChurn takes and releases a name until it is killed.
 func roleChurn(args []string) error {
-	s, err := New(args[0], nil)
+	s, err := newEngine(args[0], nil)
 	if err != nil {
 		return err
 	}
@@ -78,11 +79,11 @@ func roleChurn(args []string) error {
 			return fmt.Errorf("not granted: %w", err)
 		}
 		fmt.Println(res.Token)
-		_, err = s.Renew(context.Background(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: 2 * time.Hour}})
+		_, err = s.Renew(context.Background(), []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: 2 * time.Hour}})
 		if err != nil {
 			return err
 		}
-		if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+		if _, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
 			return err
 		}
 	}
@@ -113,7 +114,7 @@ func TestInheritedSession(t *testing.T) {
 
 // roleInherit takes a name and starts a child that inherits the session.
 func roleInherit(args []string) error {
-	s, err := New(args[0], nil)
+	s, err := newEngine(args[0], nil)
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func TestMissingSession(t *testing.T) {
 	refused(t, s, "name")
 }
 
-func readRecord(tb testing.TB, s *Store, name string) record {
+func readRecord(tb testing.TB, s *engine, name string) record {
 	tb.Helper()
 	data, err := os.ReadFile(s.recordPath(name))
 	if err != nil {
@@ -172,7 +173,7 @@ func readRecord(tb testing.TB, s *Store, name string) record {
 // is gone.
 func TestClose(t *testing.T) {
 	dir := t.TempDir()
-	s, err := New(dir, nil)
+	s, err := newEngine(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,9 +200,9 @@ func TestClose(t *testing.T) {
 	ctx := t.Context()
 	_, err = s.Acquire(ctx, req)
 	wantError(t, err, driver.ErrClosed)
-	_, err = s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
+	_, err = s.Renew(ctx, []olddriver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
 	wantError(t, err, driver.ErrClosed)
-	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: req.Owner})
+	_, err = s.Release(ctx, olddriver.ReleaseRequest{Name: "name", Owner: req.Owner})
 	wantError(t, err, driver.ErrClosed)
 	if s.Session() != nil {
 		t.Error("a closed store has a session")
@@ -219,7 +220,7 @@ func TestHeldUpFile(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: req.Owner})
+	_, err = s.Release(ctx, olddriver.ReleaseRequest{Name: "name", Owner: req.Owner})
 	wantError(t, err, context.DeadlineExceeded, s.recordPath("name"), "stopped")
 	wantError(t, err, driver.ErrNotApplied)
 	granted(t, s, "another", time.Hour)
@@ -231,7 +232,7 @@ func TestHeldUpFile(t *testing.T) {
 func TestForgottenStore(t *testing.T) {
 	dir := t.TempDir()
 	func() {
-		s, err := New(dir, nil)
+		s, err := newEngine(dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // States of a record.
@@ -84,10 +84,10 @@ func ownerHash(owner string) string {
 }
 
 // publicRecord returns the record as other users may see it.
-func (r *record) publicRecord(h *host) driver.Record {
+func (r *record) publicRecord(h *host) olddriver.Record {
 	remaining := max(r.Expires-h.uptime(), 0)
 	since, _ := time.Parse(time.RFC3339Nano, r.Since) // It is for display only.
-	return driver.Record{
+	return olddriver.Record{
 		Name:      r.Name,
 		Holder:    printable(r.Holder),
 		Token:     r.Token,

@@ -16,7 +16,7 @@ import (
 // peek reads a record without locking it. If the record is written meanwhile, the result may be
 // half the old one and half the new one. As a rule that is not a valid record. If it is valid, it
 // is used only where the outcome of a moment earlier would do as well.
-func (s *Store) peek(f *os.File) (record, error) {
+func (s *engine) peek(f *os.File) (record, error) {
 	data := make([]byte, recordLimit)
 	n, err := f.ReadAt(data, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -31,13 +31,13 @@ func (s *Store) peek(f *os.File) (record, error) {
 
 // openRecord opens, locks and reads the record of a name. It never creates one: the error is
 // fs.ErrNotExist then.
-func (s *Store) openRecord(ctx context.Context, name string, how int) (*storeFile, error) {
+func (s *engine) openRecord(ctx context.Context, name string, how int) (*storeFile, error) {
 	return s.openRecordFile(ctx, fileName(name), name, how)
 }
 
 // openRecordFile is openRecord for a file. If name is "", the lock's name is not known, and any is
 // accepted. A caller that only reads uses a shared lock.
-func (s *Store) openRecordFile(ctx context.Context, file, name string, how int) (*storeFile, error) {
+func (s *engine) openRecordFile(ctx context.Context, file, name string, how int) (*storeFile, error) {
 	flags := os.O_RDWR
 	if how == shared {
 		flags = os.O_RDONLY
@@ -160,7 +160,7 @@ func (f *storeFile) restore() error {
 
 // isHeld reports whether an exclusive hold or keep reserves the name. A hold of a dead process does
 // not.
-func (s *Store) isHeld(rec *record) bool {
+func (s *engine) isHeld(rec *record) bool {
 	if !rec.isUnexpired(&s.host) {
 		return false
 	}
@@ -168,7 +168,7 @@ func (s *Store) isHeld(rec *record) bool {
 }
 
 // checkRequest checks the preconditions of every request.
-func (s *Store) checkRequest(ctx context.Context, name string) error {
+func (s *engine) checkRequest(ctx context.Context, name string) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}

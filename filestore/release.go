@@ -6,11 +6,11 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
-// Release implements [driver.Store].
-func (s direct) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+// Release implements [olddriver.Store].
+func (s direct) Release(ctx context.Context, req olddriver.ReleaseRequest) (bool, error) {
 	if err := s.checkRequest(ctx, req.Name); err != nil {
 		return false, err
 	}
@@ -52,17 +52,17 @@ func (r *record) keptRecord() record {
 	}
 }
 
-// Break implements [driver.Store].
-func (s direct) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+// Break implements [olddriver.Store].
+func (s direct) Break(ctx context.Context, req olddriver.BreakRequest) (olddriver.Record, bool, error) {
 	if err := s.checkRequest(ctx, req.Name); err != nil {
-		return driver.Record{}, false, err
+		return olddriver.Record{}, false, err
 	}
 	f, err := s.openRecord(ctx, req.Name, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
-		return driver.Record{}, false, nil
+		return olddriver.Record{}, false, nil
 	}
 	if err != nil {
-		return driver.Record{}, false, err
+		return olddriver.Record{}, false, err
 	}
 	defer f.Close()
 	ended := s.liveHolds(&f.rec)
@@ -70,14 +70,14 @@ func (s direct) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 		ended = slices.DeleteFunc(ended, func(e *record) bool { return e.Token != req.Token })
 	}
 	if len(ended) == 0 {
-		return driver.Record{}, false, nil
+		return olddriver.Record{}, false, nil
 	}
 	broken := s.describeHolds(ended)
 	for _, e := range ended {
 		e.State = stateFree
 	}
 	if err := f.write(f.rec.with(nil, nil, &s.host)); err != nil {
-		return driver.Record{}, false, err
+		return olddriver.Record{}, false, err
 	}
 	return broken, true, nil
 }

@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
-// Renew implements [driver.Store]. Every hold has a file of its own, so one may be renewed and the
+// Renew implements [olddriver.Store]. Every hold has a file of its own, so one may be renewed and the
 // next one not.
-func (s direct) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+func (s direct) Renew(ctx context.Context, reqs []olddriver.RenewRequest) ([]olddriver.RenewOutcome, error) {
 	if s.closed.Load() {
 		return nil, driver.ErrClosed
 	}
-	outcomes := make([]driver.RenewOutcome, len(reqs))
+	outcomes := make([]olddriver.RenewOutcome, len(reqs))
 	var failures []error
 	for i, req := range reqs {
 		outcome, err := s.renew(ctx, req)
@@ -47,34 +48,34 @@ func renewError(failures []error, requests int) error {
 	return fmt.Errorf("%d of %d holds have no answer: %w", len(failures), requests, first)
 }
 
-func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.RenewOutcome, error) {
+func (s *engine) renew(ctx context.Context, req olddriver.RenewRequest) (olddriver.RenewOutcome, error) {
 	if err := s.checkRequest(ctx, req.Name); err != nil {
-		return driver.RenewUnknown, err
+		return olddriver.RenewUnknown, err
 	}
 	if req.TTL <= 0 {
-		return driver.RenewUnknown, fmt.Errorf("%w: the TTL is not positive", driver.ErrInvalid)
+		return olddriver.RenewUnknown, fmt.Errorf("%w: the TTL is not positive", driver.ErrInvalid)
 	}
 	f, err := s.openRecord(ctx, req.Name, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
-		return driver.RenewLost, nil
+		return olddriver.RenewLost, nil
 	}
 	if err != nil {
-		return driver.RenewUnknown, err
+		return olddriver.RenewUnknown, err
 	}
 	defer f.Close()
 	own := f.rec.entryOf(req.Owner, &s.host)
 	if own == nil || own.State != stateHeld || req.Token != 0 && own.Token != req.Token {
-		return driver.RenewLost, nil
+		return olddriver.RenewLost, nil
 	}
 	if _, err := s.extendHold(ctx, f, own, req.TTL); err != nil {
-		return driver.RenewUnknown, err
+		return olddriver.RenewUnknown, err
 	}
-	return driver.Renewed, nil
+	return olddriver.Renewed, nil
 }
 
 // extendHold makes a hold of f last until at least ttl from now, and returns it. Unless the hold is
 // detached, it then belongs to the session of this Store.
-func (s *Store) extendHold(ctx context.Context, f *storeFile, hold *record, ttl time.Duration) (record, error) {
+func (s *engine) extendHold(ctx context.Context, f *storeFile, hold *record, ttl time.Duration) (record, error) {
 	rec := *hold
 	session, err := s.sessionFor(ctx, rec.detached())
 	if err != nil {

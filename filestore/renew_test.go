@@ -9,23 +9,24 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // TestRenewSome: one record that cannot be renewed is no reason not to renew the
 // others, and its error does not speak for them.
 func TestRenewSome(t *testing.T) {
 	s := openTest(t, t.TempDir())
-	var reqs []driver.RenewRequest
+	var reqs []olddriver.RenewRequest
 	for _, name := range []string{"a", "bad", "b", "gone"} {
 		req, _ := granted(t, s, name, time.Minute)
-		reqs = append(reqs, driver.RenewRequest{Name: name, Owner: req.Owner, TTL: time.Hour})
+		reqs = append(reqs, olddriver.RenewRequest{Name: name, Owner: req.Owner, TTL: time.Hour})
 	}
 	writeFile(t, s.recordPath("bad"), "garbage")
-	if _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: "gone"}); err != nil {
+	if _, _, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "gone"}); err != nil {
 		t.Fatal(err)
 	}
 	outcomes, err := s.Renew(t.Context(), reqs)
-	want := []driver.RenewOutcome{driver.Renewed, driver.RenewUnknown, driver.Renewed, driver.RenewLost}
+	want := []olddriver.RenewOutcome{olddriver.Renewed, olddriver.RenewUnknown, olddriver.Renewed, olddriver.RenewLost}
 	if !slices.Equal(outcomes, want) {
 		t.Errorf("the outcomes are %v, want %v", outcomes, want)
 	}
@@ -42,9 +43,9 @@ func TestRenewNone(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	reqs := []driver.RenewRequest{{Name: "a", Owner: "x", TTL: time.Hour}, {Name: "b", Owner: "x", TTL: time.Hour}}
+	reqs := []olddriver.RenewRequest{{Name: "a", Owner: "x", TTL: time.Hour}, {Name: "b", Owner: "x", TTL: time.Hour}}
 	outcomes, err := direct{s}.Renew(ctx, reqs)
-	if !slices.Equal(outcomes, []driver.RenewOutcome{driver.RenewUnknown, driver.RenewUnknown}) {
+	if !slices.Equal(outcomes, []olddriver.RenewOutcome{olddriver.RenewUnknown, olddriver.RenewUnknown}) {
 		t.Errorf("the outcomes are %v", outcomes)
 	}
 	wantError(t, err, context.Canceled)

@@ -44,16 +44,8 @@ func isSessionID(id string) bool {
 	return err == nil && len(data) == sessionIDLen/2 && hex.EncodeToString(data) == id
 }
 
-// Session returns the file that represents this Store. It returns nil if the store is closed, or if
-// the folder cannot be written, where no lock can be acquired either. As long as the file is open
-// in any process, the holds acquired through this Store are not mistaken for those of a dead
-// process.
-//
-// It is for programs that hand their locks to a child. A child that inherits the file
-// ([os/exec.Cmd].ExtraFiles) keeps the holds in force until their TTL even if this process is
-// killed. The file must not be closed, locked, unlocked or written. On Windows a child that
-// inherits it keeps nothing.
-func (s *Store) Session() *os.File {
+// Session implements [Store.Session].
+func (s *engine) Session() *os.File {
 	if _, err := s.ensureSession(context.Background()); err != nil {
 		return nil
 	}
@@ -64,7 +56,7 @@ func (s *Store) Session() *os.File {
 
 // ensureSession returns the id of this Store's session. It creates the session when it is first
 // needed.
-func (s *Store) ensureSession(ctx context.Context) (string, error) {
+func (s *engine) ensureSession(ctx context.Context) (string, error) {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()
 	if s.closed.Load() {
@@ -79,7 +71,7 @@ func (s *Store) ensureSession(ctx context.Context) (string, error) {
 }
 
 // sessionFor returns the session that a hold names: none if it is detached.
-func (s *Store) sessionFor(ctx context.Context, detached bool) (string, error) {
+func (s *engine) sessionFor(ctx context.Context, detached bool) (string, error) {
 	if detached {
 		return "", nil
 	}
@@ -88,7 +80,7 @@ func (s *Store) sessionFor(ctx context.Context, detached bool) (string, error) {
 
 // createSession leaves the session unset if the new file was swept before it was locked, or the
 // folder was deleted.
-func (s *Store) createSession(ctx context.Context) error {
+func (s *engine) createSession(ctx context.Context) error {
 	id := randomHex(sessionIDLen / 2)
 	folder, err := s.currentFolder(true)
 	if err != nil {
@@ -120,7 +112,7 @@ func (s *Store) createSession(ctx context.Context) error {
 }
 
 // beginSession writes a session file, for people.
-func (s *Store) beginSession(f *os.File) error {
+func (s *engine) beginSession(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return wrapErr("read", f.Name(), err)
@@ -134,7 +126,7 @@ func (s *Store) beginSession(f *os.File) error {
 
 // closeSession closes the session. Its process goes on, and may still rely on holds that were not
 // released: they stay until their TTL. So the file is emptied before it is unlocked.
-func (s *Store) closeSession() error {
+func (s *engine) closeSession() error {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()
 	f := s.session.file
@@ -153,7 +145,7 @@ func (s *Store) closeSession() error {
 }
 
 // isSessionDead reports whether the process of a session is certainly dead.
-func (s *Store) isSessionDead(id string) bool {
+func (s *engine) isSessionDead(id string) bool {
 	if id == "" || id == s.currentSessionID() {
 		return false
 	}
@@ -161,7 +153,7 @@ func (s *Store) isSessionDead(id string) bool {
 	return err == nil && f.sessions != nil && probeSession(f.sessions, id, nil)
 }
 
-func (s *Store) currentSessionID() string {
+func (s *engine) currentSessionID() string {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()
 	if s.session.file == nil {

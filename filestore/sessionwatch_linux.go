@@ -7,7 +7,7 @@ import (
 
 // setHolderSessions makes ids the sessions that n watches: their end is notified to the waiters of
 // n. "" means none. It reports whether n watches one that it has not watched before.
-func (w *watcher) setHolderSessions(s *Store, n *watchedName, ids []string) (added bool) {
+func (w *watcher) setHolderSessions(s *engine, n *watchedName, ids []string) (added bool) {
 	n.holders = slices.DeleteFunc(n.holders, func(h *watchedSession) bool {
 		obsolete := !slices.Contains(ids, h.id)
 		if obsolete {
@@ -34,7 +34,7 @@ func (w *watcher) setHolderSessions(s *Store, n *watchedName, ids []string) (add
 
 // watchSession returns nil if the session cannot be watched. A waiter then notices the end of its
 // holds when they expire, or when a later attempt finds the session dead.
-func (w *watcher) watchSession(s *Store, id string) *watchedSession {
+func (w *watcher) watchSession(s *engine, id string) *watchedSession {
 	folder, err := s.currentFolder(false)
 	if err != nil || folder.sessions == nil {
 		return nil

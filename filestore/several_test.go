@@ -4,18 +4,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // grantSeveral takes a name with as many tokens as there can be, and releases it. It returns the
 // first and the last token.
-func grantSeveral(t *testing.T, s *Store, name string, floor int64) (first, last int64) {
+func grantSeveral(t *testing.T, s *engine, name string, floor int64) (first, last int64) {
 	t.Helper()
 	req := request(name, time.Minute)
-	req.Tokens, req.Floor = driver.MaxTokens, floor
+	req.Tokens, req.Floor = olddriver.MaxTokens, floor
 	res, err := s.Acquire(t.Context(), req)
-	if err != nil || !res.Granted || res.Tokens != driver.MaxTokens {
-		t.Fatalf("%+v, %v, want %d tokens", res, err, driver.MaxTokens)
+	if err != nil || !res.Granted || res.Tokens != olddriver.MaxTokens {
+		t.Fatalf("%+v, %v, want %d tokens", res, err, olddriver.MaxTokens)
 	}
 	again, err := s.Acquire(t.Context(), req)
 	if err != nil || again.Token != res.Token || again.Tokens != res.Tokens {

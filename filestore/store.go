@@ -3,13 +3,15 @@ package filestore
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/notices"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/internal/olddriver/notices"
 )
 
 // Options change how a store is opened. The zero value and nil are the defaults.
@@ -23,6 +25,17 @@ type Options struct {
 // A Store keeps locks in a folder. See the package comment for what it promises.
 // Its methods may be called from many goroutines at once. It must be closed.
 type Store struct {
+	*olddriver.Adapter
+	engine *engine
+}
+
+// blockTokens is the greatest number of tokens of one grant.
+const blockTokens = 64
+
+func newStore(e *engine) *Store { return &Store{olddriver.Adapt(e, blockTokens), e} }
+
+// An engine is a store of the second edition.
+type engine struct {
 	dir          string
 	locksPath    string
 	allowNetwork bool
@@ -48,7 +61,7 @@ type Store struct {
 	tokens atomic.Pointer[savedTokens]
 }
 
-var _ driver.Notifier = (*Store)(nil)
+var _ olddriver.Notifier = (*engine)(nil)
 
 // New opens the store in a folder. Every process of this host that opens the
 // same folder shares its locks. A folder that is missing is made when the first
@@ -57,6 +70,28 @@ var _ driver.Notifier = (*Store)(nil)
 // New returns an error that matches [driver.ErrUnsupported] if the folder is on
 // a network file system and opts does not allow that.
 func New(dir string, opts *Options) (*Store, error) {
+	e, err := newEngine(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	return newStore(e), nil
+}
+
+// Dir returns the absolute path of the store's folder.
+func (s *Store) Dir() string { return s.engine.dir }
+
+// Session returns the file that represents this Store. It returns nil if the store is closed, or if
+// the folder cannot be written, where no lock can be acquired either. As long as the file is open
+// in any process, the holds acquired through this Store are not mistaken for those of a dead
+// process.
+//
+// It is for programs that hand their locks to a child. A child that inherits the file
+// ([os/exec.Cmd].ExtraFiles) keeps the holds in force until their TTL even if this process is
+// killed. The file must not be closed, locked, unlocked or written. On Windows a child that
+// inherits it keeps nothing.
+func (s *Store) Session() *os.File { return s.engine.Session() }
+
+func newEngine(dir string, opts *Options) (*engine, error) {
 	h, err := thisHost()
 	if err != nil {
 		return nil, err
@@ -64,7 +99,7 @@ func New(dir string, opts *Options) (*Store, error) {
 	return openWithHost(h, dir, opts)
 }
 
-func openWithHost(h host, dir string, opts *Options) (*Store, error) {
+func openWithHost(h host, dir string, opts *Options) (*engine, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -75,7 +110,7 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, locksPath: filepath.Join(dir, locksFolder), allowNetwork: opts.AllowNetwork, host: h}
+	s := &engine{dir: dir, locksPath: filepath.Join(dir, locksFolder), allowNetwork: opts.AllowNetwork, host: h}
 	if err := s.checkFolder(nil); err != nil {
 		return nil, err
 	}
@@ -83,18 +118,15 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// Dir returns the absolute path of the store's folder.
-func (s *Store) Dir() string { return s.dir }
-
-// Guarantees implements [driver.Store].
-func (s *Store) Guarantees() driver.Guarantees {
-	return driver.Guarantees{
+// Guarantees implements [olddriver.Store].
+func (s *engine) Guarantees() olddriver.Guarantees {
+	return olddriver.Guarantees{
 		Store:       "file",
-		Scope:       driver.ScopeHost,
+		Scope:       olddriver.ScopeHost,
 		Fencing:     true,
-		HolderCrash: driver.RecoveryAtOnce,
-		Restart:     driver.FateFreed,
-		Failover:    driver.FateFreed, // The locks of a host cannot outlive it.
+		HolderCrash: olddriver.RecoveryAtOnce,
+		Restart:     olddriver.FateFreed,
+		Failover:    olddriver.FateFreed, // The locks of a host cannot outlive it.
 		Detached:    true,
 		Shared:      true,
 		Limited:     true,
@@ -106,7 +138,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 	}
 }
 
-// Close implements [driver.Store].
+// Close implements [olddriver.Store].
 func (s direct) Close() error {
 	s.mu.Lock()
 	wasClosed := s.closed.Swap(true)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -69,7 +69,7 @@ func roleCount(args []string) error {
 	dir, out := args[0], args[1]
 	turns, _ := strconv.Atoi(args[2])
 	names, _ := strconv.Atoi(args[3])
-	s, err := New(dir, nil)
+	s, err := newEngine(dir, nil)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func roleCount(args []string) error {
 }
 
 // sweepOnAndOn sweeps until end is called.
-func sweepOnAndOn(s *Store) (end func()) {
+func sweepOnAndOn(s *engine) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	swept := make(chan struct{})
 	go func() {
@@ -104,7 +104,7 @@ func sweepOnAndOn(s *Store) (end func()) {
 }
 
 // count adds one to a number under its lock.
-func count(s *Store, out string, i int) error {
+func count(s *engine, out string, i int) error {
 	req := request(fmt.Sprint("name", i), time.Hour)
 	token, err := takeTurn(s, req)
 	if err != nil {
@@ -130,7 +130,7 @@ func count(s *Store, out string, i int) error {
 	if _, err := fmt.Fprintln(log, token); err != nil {
 		return err
 	}
-	ok, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	ok, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil || !ok {
 		return fmt.Errorf("release: %v, %w", ok, err)
 	}
@@ -139,11 +139,11 @@ func count(s *Store, out string, i int) error {
 
 // takeTurn waits until it has the lock: by notices where there are any, and otherwise by trying
 // from time to time.
-func takeTurn(s *Store, req driver.AcquireRequest) (int64, error) {
+func takeTurn(s *engine, req olddriver.AcquireRequest) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	asks := make(chan struct{}, 1)
-	defer s.Notify(func(n driver.Notice) {
+	defer s.Notify(func(n olddriver.Notice) {
 		if n.Name == req.Name {
 			select {
 			case asks <- struct{}{}:

@@ -16,7 +16,7 @@ const idleTime = 10 * time.Minute
 
 // startSweep sweeps in the background, unless a sweep is already running. It is called after a
 // change of the tokens file, which is by about one process in ten minutes.
-func (s *Store) startSweep() {
+func (s *engine) startSweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed.Load() || s.sweeping.Swap(true) {
@@ -30,7 +30,7 @@ func (s *Store) startSweep() {
 
 // sweepIdle deletes the files of names that have been free for as long as idle, and the files of
 // dead sessions. It leaves alone what it may not delete or cannot read.
-func (s *Store) sweepIdle(ctx context.Context, idle time.Duration) {
+func (s *engine) sweepIdle(ctx context.Context, idle time.Duration) {
 	// A dead session must exist as long as a record names it, or its holds would last for their
 	// TTL. So all records are freed first, and only those of sessions that were dead before that.
 	f, err := s.currentFolder(false)
@@ -68,7 +68,7 @@ const (
 // sweepRecord frees a record of a dead holder, and deletes one that has been free for long. It
 // reports whether it could process the record. It first peeks at it, so that a sweep locks no
 // record that is in use: this process may be stopped at any moment.
-func (s *Store) sweepRecord(ctx context.Context, file string, idle time.Duration) bool {
+func (s *engine) sweepRecord(ctx context.Context, file string, idle time.Duration) bool {
 	todo := func(f *os.File, rec *record) int {
 		switch {
 		case rec.Tolerant != nil && rec.Boot == s.host.boot:
@@ -116,7 +116,7 @@ func (s *Store) sweepRecord(ctx context.Context, file string, idle time.Duration
 // isIdleRecord reports whether the file of a free record can be deleted. The file must not have
 // changed for as long as idle, and the token clock must be past its last token, in later boots too,
 // since that token is then forgotten.
-func (s *Store) isIdleRecord(f *os.File, rec *record, idle time.Duration) bool {
+func (s *engine) isIdleRecord(f *os.File, rec *record, idle time.Duration) bool {
 	if !canSweepRecords {
 		return false
 	}
@@ -130,7 +130,7 @@ func (s *Store) isIdleRecord(f *os.File, rec *record, idle time.Duration) bool {
 
 // deadSessions returns the dead sessions in a folder. It deletes those that have been empty for as
 // long as idle: they were never begun, or not deleted when they were closed.
-func (s *Store) deadSessions(in *dir, idle time.Duration) []string {
+func (s *engine) deadSessions(in *dir, idle time.Duration) []string {
 	ids, err := in.names()
 	if err != nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 func files(tb testing.TB, dir string) []string {
@@ -32,7 +32,7 @@ func TestSweep(t *testing.T) {
 	s := openTestOn(t, f.host(), dir)
 	locks := filepath.Join(dir, locksFolder)
 	kept, _ := granted(t, s, "kept", time.Hour)
-	if ok, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Hour}); err != nil || !ok {
+	if ok, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Hour}); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	granted(t, s, "held", time.Hour)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // TestWallClockSteps: no step of the wall clock ends or prolongs a hold.
@@ -20,8 +20,8 @@ func TestWallClockSteps(t *testing.T) {
 		f.pass(time.Minute - time.Nanosecond)
 		refused(t, openTestOn(t, f.host(), dir), "name")
 		f.pass(time.Nanosecond)
-		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
-		if err != nil || outcomes[0] != driver.RenewLost {
+		outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
+		if err != nil || outcomes[0] != olddriver.RenewLost {
 			t.Errorf("a hold that has run out is renewed: %v, %v", outcomes, err)
 		}
 		granted(t, s, "name", time.Minute)
@@ -35,7 +35,7 @@ func TestReboot(t *testing.T) {
 	s := openTestOn(t, f.host(), dir)
 	held, first := granted(t, s, "held", time.Hour)
 	kept, _ := granted(t, s, "kept", time.Hour)
-	if ok, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Hour}); err != nil || !ok {
+	if ok, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Hour}); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	refused(t, s, "held")
@@ -45,7 +45,7 @@ func TestReboot(t *testing.T) {
 	for rec, err := range after.List(t.Context(), "") {
 		t.Errorf("after the reboot List yields %+v, %v", rec, err)
 	}
-	if ok, err := after.Release(t.Context(), driver.ReleaseRequest{Name: "held", Owner: held.Owner}); ok || err != nil {
+	if ok, err := after.Release(t.Context(), olddriver.ReleaseRequest{Name: "held", Owner: held.Owner}); ok || err != nil {
 		t.Errorf("a hold of another boot is released: %v, %v", ok, err)
 	}
 	if _, token := granted(t, after, "held", time.Hour); token <= first {

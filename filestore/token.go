@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // Tokens follow a clock of microseconds since 1970 that never steps back. Each boot sets it once,
@@ -71,7 +72,7 @@ func (t *savedTokens) nowMicros(h *host) int64 {
 // It reports whether rec must be flushed to the disk before it is granted. Its token is then so far
 // ahead of the clock, by some caller's floor, that the mark does not cover it. If the mark were
 // raised to it, the tokens of all names would be as high from the next boot on.
-func (s *Store) setTokens(ctx context.Context, rec *record, req *driver.AcquireRequest) (needsFlush bool, err error) {
+func (s *engine) setTokens(ctx context.Context, rec *record, req *olddriver.AcquireRequest) (needsFlush bool, err error) {
 	saved, err := s.currentTokens(ctx)
 	if err != nil {
 		return false, err
@@ -87,8 +88,8 @@ func (s *Store) setTokens(ctx context.Context, rec *record, req *driver.AcquireR
 			driver.ErrInvalid, int64(driver.MaxToken))
 	}
 	if req.Tokens > 1 {
-		several := rec.Token + int64(min(req.Tokens, driver.MaxTokens)) - 1
-		if several <= min(max(now, req.Floor)+driver.MaxTokensLead.Microseconds(), driver.MaxToken) {
+		several := rec.Token + int64(min(req.Tokens, olddriver.MaxTokens)) - 1
+		if several <= min(max(now, req.Floor)+olddriver.MaxTokensLead.Microseconds(), driver.MaxToken) {
 			rec.Last = several
 		}
 	}
@@ -106,7 +107,7 @@ func (s *Store) setTokens(ctx context.Context, rec *record, req *driver.AcquireR
 // currentTokens returns the token clock of this boot, and the mark as far as this Store knows it.
 // It reads the line that has been flushed, without a lock: a line that is just being written has a
 // wrong sum.
-func (s *Store) currentTokens(ctx context.Context) (*savedTokens, error) {
+func (s *engine) currentTokens(ctx context.Context) (*savedTokens, error) {
 	if saved := s.tokens.Load(); saved != nil {
 		return saved, nil
 	}
@@ -130,7 +131,7 @@ func (s *Store) currentTokens(ctx context.Context) (*savedTokens, error) {
 
 // updateTokens brings the tokens file into this boot and its mark above token. The line that it
 // returns has been flushed.
-func (s *Store) updateTokens(ctx context.Context, token int64) (*savedTokens, error) {
+func (s *engine) updateTokens(ctx context.Context, token int64) (*savedTokens, error) {
 	f, err := s.lockOrCreate(ctx, "", tokensFile)
 	if err != nil {
 		return nil, err
@@ -172,7 +173,7 @@ func (s *Store) updateTokens(ctx context.Context, token int64) (*savedTokens, er
 	return &after, nil
 }
 
-func (s *Store) writeTokens(f *storeFile, saved savedTokens) error {
+func (s *engine) writeTokens(f *storeFile, saved savedTokens) error {
 	slot := encodeSlot(saved)
 	_, err := f.WriteAt(slot, saved.Turn%flushedSlot*slotSize)
 	if err == nil {

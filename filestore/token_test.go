@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // next takes a name in a store opened on f as it is now, and releases it.
@@ -18,7 +19,7 @@ func next(t *testing.T, f *fakeHost, dir, name string) int64 {
 	return nextIn(t, s, name)
 }
 
-func nextIn(t *testing.T, s *Store, name string) int64 {
+func nextIn(t *testing.T, s *engine, name string) int64 {
 	t.Helper()
 	req, token := granted(t, s, name, time.Minute)
 	released(t, s, req)
@@ -103,7 +104,7 @@ func TestPowerLoss(t *testing.T) {
 // ahead is a floor far above the clock of the host, but not too far.
 func (f *fakeHost) ahead() int64 { return f.host().wall().Add(driver.MaxLead - time.Hour).UnixMicro() }
 
-func nextAbove(t *testing.T, s *Store, name string, floor int64) int64 {
+func nextAbove(t *testing.T, s *engine, name string, floor int64) int64 {
 	t.Helper()
 	req := request(name, time.Minute)
 	req.Floor = floor
@@ -122,7 +123,7 @@ func TestFlushFails(t *testing.T) {
 	s := openTestOn(t, f.host(), dir)
 	low, high, later := request("low", time.Minute), request("high", time.Minute), request("later", time.Minute)
 	high.Floor = f.ahead()
-	for _, req := range []driver.AcquireRequest{low, high, later} {
+	for _, req := range []olddriver.AcquireRequest{low, high, later} {
 		f.pass(11 * time.Minute)
 		f.broken = errors.New("the disk is broken")
 		for range 3 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 const (
@@ -123,7 +124,7 @@ func (r *record) isWaiter(owner string, h *host) bool {
 }
 
 // deathProbe returns a function like isSessionDead that examines each session once.
-func (s *Store) deathProbe() func(id string) bool {
+func (s *engine) deathProbe() func(id string) bool {
 	var known map[string]bool
 	return func(id string) bool {
 		dead, found := known[id]
@@ -139,7 +140,7 @@ func (s *Store) deathProbe() func(id string) bool {
 }
 
 // liveHolds returns the holds and keeps of a name, without those of dead processes.
-func (s *Store) liveHolds(r *record) (live []*record) {
+func (s *engine) liveHolds(r *record) (live []*record) {
 	if r.Tolerant == nil {
 		if s.isHeld(r) {
 			live = append(live, r)
@@ -166,7 +167,7 @@ func (r *record) endIfDead(isDead func(session string) bool) {
 
 // endDead ends the holds of dead processes in r, and removes a waiter whose process is dead. It
 // reports whether it changed r.
-func (s *Store) endDead(r *record) (found bool) {
+func (s *engine) endDead(r *record) (found bool) {
 	now, isDead := s.host.frozen(), s.deathProbe()
 	for _, e := range r.Tolerant.holds {
 		if e.isUnexpired(now) {
@@ -182,7 +183,7 @@ func (s *Store) endDead(r *record) (found bool) {
 }
 
 // describeHolds describes the holds and keeps of a name, oldest first.
-func (s *Store) describeHolds(holds []*record) (rec driver.Record) {
+func (s *engine) describeHolds(holds []*record) (rec olddriver.Record) {
 	for i, e := range holds {
 		if i == 0 {
 			rec = e.publicRecord(&s.host)
@@ -205,7 +206,7 @@ const (
 
 // refusalOf returns why a request of an owner without a hold is refused. It looks for dead processes
 // only if the request would be refused without that, and ends their holds in r.
-func (s *Store) refusalOf(r *record, req *driver.AcquireRequest) refusal {
+func (s *engine) refusalOf(r *record, req *olddriver.AcquireRequest) refusal {
 	t := r.Tolerant
 	if t == nil {
 		if s.isHeld(r) {
@@ -228,8 +229,8 @@ func (s *Store) refusalOf(r *record, req *driver.AcquireRequest) refusal {
 
 // isInTheWay reports whether some of the holds exclude a request. It ends the holds of each session
 // that isDead reports.
-func (s *Store) isInTheWay(
-	holds []*record, req *driver.AcquireRequest, isDead func(session string) bool,
+func (s *engine) isInTheWay(
+	holds []*record, req *olddriver.AcquireRequest, isDead func(session string) bool,
 ) bool {
 	hash, slots := ownerHash(req.Owner), 1
 	now := s.host.frozen()
@@ -251,7 +252,7 @@ func (s *Store) isInTheWay(
 
 // holdInTheWay describes the oldest hold of a name. If there is none, the waiter in the record is in
 // the way, and the result is only how long it may stay there.
-func (s *Store) holdInTheWay(r *record) driver.Record {
+func (s *engine) holdInTheWay(r *record) olddriver.Record {
 	if r.Tolerant == nil {
 		return r.publicRecord(&s.host)
 	}
@@ -264,13 +265,13 @@ func (s *Store) holdInTheWay(r *record) driver.Record {
 		}
 	}
 	left := max(r.Tolerant.WaitsUntil-s.host.uptime(), 0)
-	return driver.Record{Name: r.Name, Until: s.host.wall().Add(left), Remaining: left}
+	return olddriver.Record{Name: r.Name, Until: s.host.wall().Add(left), Remaining: left}
 }
 
 // mustRecordWaiter reports whether the owner of a refused request must be written into the record as
 // the waiter. Waiters repeat their requests often. So the time of one that is recorded already is
 // prolonged only when less than half of it is left.
-func (s *Store) mustRecordWaiter(r *record, req *driver.AcquireRequest, why refusal) bool {
+func (s *engine) mustRecordWaiter(r *record, req *olddriver.AcquireRequest, why refusal) bool {
 	if why != byTolerantHolds || req.Queue <= 0 {
 		return false
 	}
@@ -365,7 +366,7 @@ func (r *record) parseHolds(data []byte) error {
 			return errNotRecord
 		case e.Token <= last || e.lastToken() > r.Token:
 			return errors.New("the token of a hold is out of range")
-		case e.Limit < driver.Shared || e.Limit == 0 || e.Limit > driver.MaxLimit:
+		case e.Limit < olddriver.Shared || e.Limit == 0 || e.Limit > olddriver.MaxLimit:
 			return errors.New("the limit of a hold is out of range")
 		}
 		if err := e.validateFields(); err != nil {

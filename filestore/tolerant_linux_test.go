@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // limitedWaiter makes an owner of s wait, and returns its request.
-func limitedWaiter(t *testing.T, s *Store, limit int) driver.AcquireRequest {
+func limitedWaiter(t *testing.T, s *engine, limit int) olddriver.AcquireRequest {
 	t.Helper()
 	req := limited("name", limit)
 	req.Queue = time.Hour
@@ -42,11 +42,11 @@ func TestWatchOfOneOfSeveral(t *testing.T) {
 func TestWatchOfAWaiterThatGivesUp(t *testing.T) {
 	dir := t.TempDir()
 	holder, first, second := openTest(t, dir), openTest(t, dir), openTest(t, dir)
-	acquireAs(t, holder, limited("name", driver.Shared), true)
+	acquireAs(t, holder, limited("name", olddriver.Shared), true)
 	asks := asksFor(t, second, "name")
 	writer := limitedWaiter(t, first, 0)
-	reader := limitedWaiter(t, second, driver.Shared)
-	if ours, err := first.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: writer.Owner}); ours || err != nil {
+	reader := limitedWaiter(t, second, olddriver.Shared)
+	if ours, err := first.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: writer.Owner}); ours || err != nil {
 		t.Fatal(ours, err)
 	}
 	signaled(t, asks)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 func init() {
@@ -21,14 +22,14 @@ func init() {
 }
 
 // limited is a request of an owner of its own with a Limit.
-func limited(name string, limit int) driver.AcquireRequest {
+func limited(name string, limit int) olddriver.AcquireRequest {
 	req := request(name, time.Hour)
 	req.Limit = limit
 	return req
 }
 
 // acquireAs sends a request and checks whether it is granted.
-func acquireAs(tb testing.TB, s *Store, req driver.AcquireRequest, want bool) driver.AcquireResult {
+func acquireAs(tb testing.TB, s *engine, req olddriver.AcquireRequest, want bool) olddriver.AcquireResult {
 	tb.Helper()
 	res, err := s.Acquire(tb.Context(), req)
 	if err != nil || res.Granted != want {
@@ -40,7 +41,7 @@ func acquireAs(tb testing.TB, s *Store, req driver.AcquireRequest, want bool) dr
 // roleHoldLimited holds a name with a limit, or waits for it, until its input ends.
 func roleHoldLimited(args []string) error {
 	limit, _ := strconv.Atoi(args[2])
-	s, err := New(args[0], nil)
+	s, err := newEngine(args[0], nil)
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func TestKilledReaders(t *testing.T) {
 		c.number()
 		readers = append(readers, c)
 	}
-	own := limited("name", driver.Shared)
+	own := limited("name", olddriver.Shared)
 	acquireAs(t, s, own, true)
 	readers[1].kill()
 	readers[2].kill()
@@ -101,30 +102,30 @@ func TestKilledShare(t *testing.T) {
 func TestKilledWriter(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
-	reader := limited("name", driver.Shared)
+	reader := limited("name", olddriver.Shared)
 	acquireAs(t, s, reader, true)
 	c := start(t, command("hold-limited", dir, "name", "0"))
 	if c.number() != 0 {
 		t.Fatal("a writer is granted the name beside a reader")
 	}
-	acquireAs(t, s, limited("name", driver.Shared), false)
+	acquireAs(t, s, limited("name", olddriver.Shared), false)
 	acquireAs(t, s, reader, true)
 	released(t, s, reader)
-	if held := acquireAs(t, s, limited("name", driver.Shared), false).Held; held.Remaining <= 0 {
+	if held := acquireAs(t, s, limited("name", olddriver.Shared), false).Held; held.Remaining <= 0 {
 		t.Errorf("the name that is kept for a writer is described as %+v", held)
 	}
 	if rec, found, err := s.Lookup(t.Context(), "name"); found || err != nil {
 		t.Errorf("Lookup: %+v, %v", rec, err)
 	}
 	c.kill()
-	acquireAs(t, s, limited("name", driver.Shared), true)
+	acquireAs(t, s, limited("name", olddriver.Shared), true)
 }
 
 // Requests that a waiter repeats rewrite the record only when less than half of its time is left.
 func TestWaiterIsWrittenSeldom(t *testing.T) {
 	f := newFakeHost()
 	s := openTestOn(t, f.host(), t.TempDir())
-	acquireAs(t, s, limited("name", driver.Shared), true)
+	acquireAs(t, s, limited("name", olddriver.Shared), true)
 	writer, writes, before := request("name", time.Hour), 0, ""
 	writer.Queue = 10 * time.Second
 	for range 60 {
@@ -137,14 +138,14 @@ func TestWaiterIsWrittenSeldom(t *testing.T) {
 			writes++
 		}
 		before = string(data)
-		acquireAs(t, s, limited("name", driver.Shared), false)
+		acquireAs(t, s, limited("name", olddriver.Shared), false)
 		f.pass(time.Second)
 	}
 	if writes < 6 || writes > 10 {
 		t.Errorf("a waiter of a minute was written %d times, want once in 6 s", writes)
 	}
 	f.pass(10 * time.Second)
-	acquireAs(t, s, limited("name", driver.Shared), true)
+	acquireAs(t, s, limited("name", olddriver.Shared), true)
 }
 
 // A process that is killed while it changes a record with many holds has changed it or not: the
@@ -154,7 +155,7 @@ func TestKilledInACrowd(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
 	for range holders {
-		acquireAs(t, s, limited("name", driver.Shared), true)
+		acquireAs(t, s, limited("name", olddriver.Shared), true)
 	}
 	for i := range 15 {
 		c := start(t, command("churn-limited", dir, "name"))
@@ -172,18 +173,18 @@ func TestKilledInACrowd(t *testing.T) {
 
 // roleChurnLimited takes and releases a share of a name until it is killed.
 func roleChurnLimited(args []string) error {
-	s, err := New(args[0], nil)
+	s, err := newEngine(args[0], nil)
 	if err != nil {
 		return err
 	}
 	for {
-		req := limited(args[1], driver.Shared)
+		req := limited(args[1], olddriver.Shared)
 		res, err := s.Acquire(context.Background(), req)
 		if err != nil || !res.Granted {
 			return fmt.Errorf("not granted: %w", err)
 		}
 		fmt.Println(res.Token)
-		if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+		if _, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
 			return err
 		}
 	}
@@ -196,7 +197,7 @@ func TestCutShortBehindThePage(t *testing.T) {
 	for range 40 {
 		f, err := s.openRecord(t.Context(), "name", exclusive)
 		if err == nil {
-			cut := record{State: stateHeld, Limit: driver.Shared, Token: 1, Boot: s.host.boot, Expires: s.host.uptime() + time.Hour}
+			cut := record{State: stateHeld, Limit: olddriver.Shared, Token: 1, Boot: s.host.boot, Expires: s.host.uptime() + time.Hour}
 			next := f.rec.with(nil, &cut, &s.host)
 			var behind []byte
 			if _, behind, err = next.encodeTolerant(recordLimit, f.rec.Tolerant); behind != nil {
@@ -207,7 +208,7 @@ func TestCutShortBehindThePage(t *testing.T) {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		acquireAs(t, s, limited("name", driver.Shared), true)
+		acquireAs(t, s, limited("name", olddriver.Shared), true)
 	}
 	if rec, _, err := s.Lookup(t.Context(), "name"); err != nil || len(rec.Others) != 39 {
 		t.Errorf("there are %d other holds, %v", len(rec.Others), err)
@@ -220,7 +221,7 @@ func TestPowerLossInACrowd(t *testing.T) {
 	s := openTestOn(t, f.host(), dir)
 	last := int64(0)
 	for range 40 {
-		rises(t, "before the loss", &last, acquireAs(t, s, limited("name", driver.Shared), true).Token)
+		rises(t, "before the loss", &last, acquireAs(t, s, limited("name", olddriver.Shared), true).Token)
 	}
 	if err := os.Truncate(s.recordPath("name"), recordLimit+100); err != nil {
 		t.Fatal(err)
@@ -249,13 +250,13 @@ func TestDamagedTolerantRecords(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := openTest(t, t.TempDir())
 			granted(t, s, "good", time.Hour)
-			acquireAs(t, s, limited("bad", driver.Shared), true)
+			acquireAs(t, s, limited("bad", olddriver.Shared), true)
 			data, err := os.ReadFile(s.recordPath("bad"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			writeFile(t, s.recordPath("bad"), change(string(data)))
-			_, err = s.Acquire(t.Context(), limited("bad", driver.Shared))
+			_, err = s.Acquire(t.Context(), limited("bad", olddriver.Shared))
 			wantError(t, err, driver.ErrCorrupt, s.recordPath("bad"))
 			useHostile(t, s)
 		})
@@ -277,7 +278,7 @@ func TestClockInACrowd(t *testing.T) {
 		count.Store(0)
 		req := limited("name", 200)
 		acquireAs(t, s, req, true)
-		if outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}}); err != nil || outcomes[0] != driver.Renewed {
+		if outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}}); err != nil || outcomes[0] != olddriver.Renewed {
 			t.Fatal(outcomes, err)
 		}
 		released(t, s, req)

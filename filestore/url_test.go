@@ -103,6 +103,6 @@ func TestNoHome(t *testing.T) {
 	if dir, err := DefaultDir(); err == nil {
 		t.Errorf("the default folder is %s", dir)
 	}
-	_, err := New("", nil)
+	_, err := newEngine("", nil)
 	wantError(t, err, driver.ErrInvalid)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // Users without rights of their own. If this process is not root, it has none
@@ -77,7 +78,7 @@ func (s stage) as(t *testing.T, user uint32, role string, args ...string) *child
 // umask that most users have.
 func roleAcquire(args []string) error {
 	syscall.Umask(0o022)
-	s, err := New(args[0], nil)
+	s, err := newEngine(args[0], nil)
 	if err != nil {
 		fmt.Println(err)
 		return nil
@@ -89,7 +90,7 @@ func roleAcquire(args []string) error {
 		fmt.Printf("%t %v\n", errors.Is(err, driver.ErrNotApplied), err)
 		return nil
 	}
-	if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+	if _, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
 		return err
 	}
 	fmt.Println(res.Token)
@@ -158,7 +159,7 @@ func TestManyUsersAtOnce(t *testing.T) {
 // roleShare waits for its input to begin, and then takes many new names.
 func roleShare(args []string) error {
 	syscall.Umask(0o077)
-	s, err := New(args[0], nil)
+	s, err := newEngine(args[0], nil)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -57,7 +57,7 @@ type watchedName struct {
 type waitingOwner struct {
 	until time.Time
 	order int
-	req   driver.AcquireRequest
+	req   olddriver.AcquireRequest
 }
 
 // A watchedSession is a session that holds watched names.
@@ -102,7 +102,7 @@ func (w *watcher) isWaiting(name, owner string) bool {
 
 // addWaiter has notices sent to the owner of req, until Queue from now. It reports false if the Store
 // is closed.
-func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) bool {
+func (s *engine) addWaiter(ctx context.Context, req *olddriver.AcquireRequest) bool {
 	w := &s.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Store) addWaiter(ctx context.Context, req *driver.AcquireRequest) bool 
 }
 
 // removeWaiter ends the notices for an owner.
-func (s *Store) removeWaiter(name, owner string) {
+func (s *engine) removeWaiter(name, owner string) {
 	w := &s.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *Store) removeWaiter(name, owner string) {
 }
 
 // examineName watches a name at once: an owner of this Store now keeps others out.
-func (s *Store) examineName(name string) {
+func (s *engine) examineName(name string) {
 	w := &s.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,7 +196,7 @@ func (w *watcher) close() {
 // watchRecord watches the record of a name, which it creates if necessary. It does so if
 // the kernel has room for a watch. Else the name is examined at intervals. The caller then refreshes
 // n.
-func (w *watcher) watchRecord(ctx context.Context, s *Store, n *watchedName) {
+func (w *watcher) watchRecord(ctx context.Context, s *engine, n *watchedName) {
 	if n.wd != 0 {
 		return
 	}
@@ -232,7 +232,7 @@ func (w *watcher) unwatchRecord(n *watchedName) {
 	}
 }
 
-func (w *watcher) handleEvent(s *Store, wd int32, mask uint32) {
+func (w *watcher) handleEvent(s *engine, wd int32, mask uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -268,7 +268,7 @@ func (w *watcher) handleEvent(s *Store, wd int32, mask uint32) {
 // awaitSessionDeath notifies the waiters of a session after its file was closed. The kernel reports
 // the close shortly before it unlocks the file, so an attempt made at once could find the session
 // alive.
-func (w *watcher) awaitSessionDeath(s *Store, h *watchedSession) {
+func (w *watcher) awaitSessionDeath(s *engine, h *watchedSession) {
 	const first, last, timeout = 10 * time.Microsecond, time.Millisecond, time.Second
 	began := s.host.uptime()
 	for delay := first; !s.isSessionDead(h.id); delay = min(2*delay, last) {
@@ -288,7 +288,7 @@ func (w *watcher) awaitSessionDeath(s *Store, h *watchedSession) {
 }
 
 // rewatchRecord watches a name again after its file may have been replaced, and notifies.
-func (w *watcher) rewatchRecord(s *Store, n *watchedName) {
+func (w *watcher) rewatchRecord(s *engine, n *watchedName) {
 	old := n.wd
 	delete(w.recordsByWatch, old)
 	n.wd = 0
@@ -302,10 +302,10 @@ func (w *watcher) rewatchRecord(s *Store, n *watchedName) {
 }
 
 // examine reads the record of n, and notifies its waiters if that may be of use to them.
-func (w *watcher) examine(s *Store, n *watchedName) {
+func (w *watcher) examine(s *engine, n *watchedName) {
 	if owners := w.refresh(s, n); len(owners) > 0 {
 		for _, owner := range owners {
-			s.notices.Send(driver.Notice{Kind: driver.Ask, Name: n.name, Owner: owner})
+			s.notices.Send(olddriver.Notice{Kind: olddriver.Ask, Name: n.name, Owner: owner})
 		}
 	}
 	w.schedule(s, n)
@@ -313,7 +313,7 @@ func (w *watcher) examine(s *Store, n *watchedName) {
 
 // refresh reads the record of n, watches the sessions of its holders, and returns the owners that
 // are to be notified: "", which means all of them, if the name is free, or kept since then.
-func (w *watcher) refresh(s *Store, n *watchedName) (owners []string) {
+func (w *watcher) refresh(s *engine, n *watchedName) (owners []string) {
 	began := time.Now()
 	rec, err := s.peekName(n.name)
 	if err != nil {
@@ -350,7 +350,7 @@ func (w *watcher) refresh(s *Store, n *watchedName) (owners []string) {
 
 // refreshTolerant is refresh for a record with shared and limited holds. After it has begun to watch
 // a session, it looks again for dead processes: that one may have died just before.
-func (w *watcher) refreshTolerant(s *Store, n *watchedName, rec *record) (owners []string) {
+func (w *watcher) refreshTolerant(s *engine, n *watchedName, rec *record) (owners []string) {
 	for again := true; again; {
 		owners = s.ownersToNotify(n, rec)
 		for owner := range n.owners {
@@ -365,7 +365,7 @@ func (w *watcher) refreshTolerant(s *Store, n *watchedName, rec *record) (owners
 
 // summarize sets the record of n to a hold that stands for those of rec and for the owner that
 // keeps others out: it ends with the first of them. It returns the sessions to be watched.
-func (n *watchedName) summarize(s *Store, rec *record) (sessions []string) {
+func (n *watchedName) summarize(s *engine, rec *record) (sessions []string) {
 	t := rec.Tolerant
 	n.rec = record{}
 	add := func(expires time.Duration, session string) {
@@ -395,7 +395,7 @@ func (n *watchedName) summarize(s *Store, rec *record) (sessions []string) {
 // ownersToNotify returns the owners of n that the store would grant the name now, in the order of
 // their arrival: not more than fit, and none behind an exclusive one. The last one may be an owner
 // that would be refused, and would then be recorded as the waiter.
-func (s *Store) ownersToNotify(n *watchedName, rec *record) (owners []string) {
+func (s *engine) ownersToNotify(n *watchedName, rec *record) (owners []string) {
 	waiting := slices.SortedFunc(maps.Values(n.owners), func(a, b *waitingOwner) int { return a.order - b.order })
 	for _, own := range waiting {
 		req := &own.req
@@ -418,7 +418,7 @@ func (s *Store) ownersToNotify(n *watchedName, rec *record) (owners []string) {
 
 // schedule sets when n is due: at the end of the hold if the name is watched, at the next
 // examination if it is not, and at the end of the waiting at the latest.
-func (w *watcher) schedule(s *Store, n *watchedName) {
+func (w *watcher) schedule(s *engine, n *watchedName) {
 	if n.delayed {
 		return
 	}
@@ -437,13 +437,13 @@ func (w *watcher) schedule(s *Store, n *watchedName) {
 	w.setDue(s, n, delay)
 }
 
-func (w *watcher) setDue(s *Store, n *watchedName, delay time.Duration) {
+func (w *watcher) setDue(s *engine, n *watchedName, delay time.Duration) {
 	n.due = time.Now().Add(delay)
 	w.fireAt(s, n.due)
 }
 
 // fireAt makes the timer fire at a moment, unless it fires earlier.
-func (w *watcher) fireAt(s *Store, at time.Time) {
+func (w *watcher) fireAt(s *engine, at time.Time) {
 	switch {
 	case !w.fires.IsZero() && !at.Before(w.fires):
 		return
@@ -456,7 +456,7 @@ func (w *watcher) fireAt(s *Store, at time.Time) {
 }
 
 // onTimer examines the names that are due.
-func (w *watcher) onTimer(s *Store) {
+func (w *watcher) onTimer(s *engine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -473,7 +473,7 @@ func (w *watcher) onTimer(s *Store) {
 	}
 }
 
-func (w *watcher) onDue(s *Store, n *watchedName, now time.Time) {
+func (w *watcher) onDue(s *engine, n *watchedName, now time.Time) {
 	n.delayed = false
 	for owner, own := range n.owners {
 		if !now.Before(own.until) {
@@ -489,7 +489,7 @@ func (w *watcher) onDue(s *Store, n *watchedName, now time.Time) {
 
 // peekName peeks at the record of a name. If the record is just being written, another event
 // follows, and another refresh.
-func (s *Store) peekName(name string) (record, error) {
+func (s *engine) peekName(name string) (record, error) {
 	f, err := s.openExisting(context.Background(), locksFolder, fileName(name), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return record{}, nil

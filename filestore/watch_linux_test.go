@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // watch has an owner of its own wait for a name, and returns a channel that receives a value after
 // its notices.
-func watch(tb testing.TB, s *Store, name string) <-chan struct{} {
+func watch(tb testing.TB, s *engine, name string) <-chan struct{} {
 	tb.Helper()
 	signals := asksFor(tb, s, name)
 	req := waitRequest(name)
@@ -25,10 +25,10 @@ func watch(tb testing.TB, s *Store, name string) <-chan struct{} {
 }
 
 // asksFor returns a channel that receives a value after the notices for a name.
-func asksFor(tb testing.TB, s *Store, name string) <-chan struct{} {
+func asksFor(tb testing.TB, s *engine, name string) <-chan struct{} {
 	asks := make(chan struct{}, 1)
-	tb.Cleanup(s.Notify(func(n driver.Notice) {
-		if n.Kind != driver.Ask || n.Name != name {
+	tb.Cleanup(s.Notify(func(n olddriver.Notice) {
+		if n.Kind != olddriver.Ask || n.Name != name {
 			return
 		}
 		select {
@@ -40,14 +40,14 @@ func asksFor(tb testing.TB, s *Store, name string) <-chan struct{} {
 }
 
 // waitRequest is a request of an owner of its own that waits.
-func waitRequest(name string) driver.AcquireRequest {
+func waitRequest(name string) olddriver.AcquireRequest {
 	req := request(name, time.Hour)
 	req.Queue = time.Hour
 	return req
 }
 
 // acquireQueued requests a name that another owner holds.
-func acquireQueued(tb testing.TB, s *Store, req driver.AcquireRequest) {
+func acquireQueued(tb testing.TB, s *engine, req olddriver.AcquireRequest) {
 	tb.Helper()
 	if res, err := s.Acquire(tb.Context(), req); err != nil || res.Granted || !res.Queued {
 		tb.Fatalf("Acquire with Queue: %+v, %v", res, err)
@@ -65,7 +65,7 @@ func signaled(tb testing.TB, signals <-chan struct{}) {
 
 // takeOver waits for a name that a process holds, kills that, and returns how
 // long after that the name was ours.
-func takeOver(tb testing.TB, s *Store, dir string) time.Duration {
+func takeOver(tb testing.TB, s *engine, dir string) time.Duration {
 	tb.Helper()
 	c := start(tb, command("hold", dir, "name", "1h"))
 	first := c.number()
@@ -137,7 +137,7 @@ func TestWatchOfAHoldThatExpires(t *testing.T) {
 }
 
 // awaitHeld waits until the watcher of s has read that the name is held.
-func awaitHeld(t *testing.T, s *Store) {
+func awaitHeld(t *testing.T, s *engine) {
 	t.Helper()
 	eventually(t, "the watch has the hold", func() bool {
 		s.watcher.mu.Lock()
@@ -189,7 +189,7 @@ func TestManyWait(t *testing.T) {
 					continue
 				}
 				if err == nil {
-					_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+					_, err = s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 				}
 				turns <- err
 				return
@@ -248,13 +248,13 @@ func roleWatchless(args []string) error {
 	if _, err := newInotify(); err == nil {
 		return errors.New("there is room for a watch")
 	}
-	s, err := New(args[0], nil)
+	s, err := newEngine(args[0], nil)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	asks := make(chan struct{}, 1)
-	defer s.Notify(func(driver.Notice) {
+	defer s.Notify(func(olddriver.Notice) {
 		select {
 		case asks <- struct{}{}:
 		default:
@@ -268,7 +268,7 @@ func roleWatchless(args []string) error {
 		}
 		if res.Granted {
 			fmt.Println("granted")
-			_, err = s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			_, err = s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 			return err
 		}
 		if i == 0 {

@@ -5,7 +5,7 @@ package filestore
 import (
 	"context"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // Here a Store sends no notices, and waiters try at intervals.
@@ -13,10 +13,10 @@ type watcher struct{}
 
 func (*watcher) isWaiting(_, _ string) bool { return false }
 
-func (*Store) addWaiter(context.Context, *driver.AcquireRequest) bool { return false }
+func (*engine) addWaiter(context.Context, *olddriver.AcquireRequest) bool { return false }
 
-func (*Store) removeWaiter(_, _ string) {}
+func (*engine) removeWaiter(_, _ string) {}
 
-func (*Store) examineName(string) {}
+func (*engine) examineName(string) {}
 
 func (*watcher) close() {}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -42,7 +43,7 @@ func TestNoPermission(t *testing.T) {
 	change(t, s, "DO $$ BEGIN CREATE ROLE nobody LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
 	change(t, s, "GRANT USAGE ON SCHEMA @schema@ TO nobody")
 	change(t, s, "GRANT SELECT ON @table@ TO nobody")
-	stranger := New(pgtest.OpenPool(t, strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "nobody@", 1)), &s.options)
+	stranger := newPoolEngine(pgtest.OpenPool(t, strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "nobody@", 1)), &s.options)
 	t.Cleanup(func() { _ = stranger.Close() })
 	fails(t, stranger, driver.ErrNotApplied, "SELECT, INSERT, UPDATE and DELETE", writes...)
 	if _, _, err := stranger.Lookup(t.Context(), "name"); err != nil {
@@ -63,7 +64,7 @@ func TestNoPermission(t *testing.T) {
 func TestWrongUser(t *testing.T) {
 	t.Parallel()
 	wrong := strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "unknown@", 1)
-	s := New(pgtest.OpenPool(t, strings.Replace(wrong, "sslmode=disable", "sslmode=prefer", 1)), nil)
+	s := newPoolEngine(pgtest.OpenPool(t, strings.Replace(wrong, "sslmode=disable", "sslmode=prefer", 1)), nil)
 	t.Cleanup(func() { _ = s.Close() })
 	_, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
 	if err == nil || strings.Contains(err.Error(), "tls") || !strings.Contains(err.Error(), "does not accept this user") {
@@ -98,13 +99,13 @@ func TestStatementTimeout(t *testing.T) {
 
 // lockRow locks the row of a free lock, as a person does who forgets to commit,
 // until the function it returns is called.
-func lockRow(t *testing.T, s *Store, name string) (unlock func()) {
+func lockRow(t *testing.T, s *engine, name string) (unlock func()) {
 	t.Helper()
 	release(t, s, grant(t, s, name, time.Minute))
 	return lockAnyRow(t, s, name)
 }
 
-func lockAnyRow(t *testing.T, s *Store, name string) (unlock func()) {
+func lockAnyRow(t *testing.T, s *engine, name string) (unlock func()) {
 	t.Helper()
 	tx, err := s.pool.(pgxPool).Begin(t.Context())
 	if err != nil {
@@ -126,18 +127,18 @@ func TestRenewBesideLockedRow(t *testing.T) {
 	release(t, s, c)
 	unlock := lockAnyRow(t, s, "b")
 	outcomes, err := s.Renew(t.Context(), pgtest.Renewals(c, b, a))
-	if err == nil || outcomes[0] != driver.RenewLost || outcomes[1] != driver.RenewUnknown || outcomes[2] != driver.Renewed {
+	if err == nil || outcomes[0] != olddriver.RenewLost || outcomes[1] != olddriver.RenewUnknown || outcomes[2] != olddriver.Renewed {
 		t.Errorf("Renew beside a locked row: %v, %v, want lost, unknown, renewed, and why", outcomes, err)
 	}
 	unlock()
-	if got := renew(t, s, b); got[0] != driver.Renewed {
+	if got := renew(t, s, b); got[0] != olddriver.Renewed {
 		t.Errorf("Renew of a row that was locked: %v", got)
 	}
 }
 
 func TestServerGone(t *testing.T) {
 	t.Parallel()
-	s := New(pgtest.OpenPool(t, "postgres://postgres@127.0.0.1:1/postgres?sslmode=disable"), nil)
+	s := newPoolEngine(pgtest.OpenPool(t, "postgres://postgres@127.0.0.1:1/postgres?sslmode=disable"), nil)
 	t.Cleanup(func() { _ = s.Close() })
 	fails(t, s, driver.ErrNotApplied, "", verbs...)
 }
@@ -204,7 +205,7 @@ func TestNonsenseRows(t *testing.T) {
 	if listed != 2 {
 		t.Errorf("List yields %d records, want those of the 2 that are held", listed)
 	}
-	if rec, found, err := s.Break(t.Context(), driver.BreakRequest{Name: "for ever"}); err != nil || !found || rec.Holder != "hand" {
+	if rec, found, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "for ever"}); err != nil || !found || rec.Holder != "hand" {
 		t.Errorf("Break: %+v, %v, %v", rec, found, err)
 	}
 	grant(t, s, "for ever", time.Minute)
@@ -217,12 +218,12 @@ func TestMisuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	for what, s := range map[string]*Store{
-		"no pool":              New(nil, nil),
-		"no database/sql pool": NewDB(nil, nil),
-		"another driver":       NewDB(sql.OpenDB(nothingConnector{}), nil),
-		"long table":           New(pool, &Options{Table: strings.Repeat("t", maxTable+1)}),
-		"NUL":                  New(pool, &Options{Schema: "a\x00"}),
+	for what, s := range map[string]*engine{
+		"no pool":              newPoolEngine(nil, nil),
+		"no database/sql pool": newDBEngine(nil, nil),
+		"another driver":       newDBEngine(sql.OpenDB(nothingConnector{}), nil),
+		"long table":           newPoolEngine(pool, &Options{Table: strings.Repeat("t", maxTable+1)}),
+		"NUL":                  newPoolEngine(pool, &Options{Schema: "a\x00"}),
 	} {
 		t.Run(what, func(t *testing.T) { fails(t, s, driver.ErrInvalid, "", verbs...) })
 	}
@@ -248,7 +249,7 @@ func TestURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := store.(*Store)
+	s := store.(*Store).engine
 	release(t, s, grant(t, s, "name", time.Minute))
 	var name, level string
 	query(t, s, "SELECT current_setting('application_name'), current_setting('synchronous_commit')", nil, &name, &level)
@@ -290,7 +291,7 @@ func TestURLEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if _, _, err := store.(*Store).Break(t.Context(), driver.BreakRequest{Name: "no such"}); err != nil {
+		if _, _, err := store.(*Store).engine.Break(t.Context(), olddriver.BreakRequest{Name: "no such"}); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 		if err := store.Close(); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 const (
@@ -38,8 +39,8 @@ const (
 // not decide is as it was: the caller then makes the change on its own, which finds out why.
 type rowChange struct {
 	name, owner string
-	acquire     *driver.AcquireRequest // nil for a release
-	metadata    string                 // of acquire, encoded
+	acquire     *olddriver.AcquireRequest // nil for a release
+	metadata    string                    // of acquire, encoded
 
 	decided   bool // the rest is the outcome
 	applied   bool
@@ -53,7 +54,7 @@ type rowChange struct {
 func (c *rowChange) tokens() int { return int(max(valueOrZero(c.lastToken)-c.token, 0)) + 1 }
 
 // newBatches returns the queue of the changes.
-func (s *Store) newBatches() *batch.Queue[*rowChange] {
+func (s *engine) newBatches() *batch.Queue[*rowChange] {
 	return &batch.Queue[*rowChange]{
 		Send:       func(_ context.Context, deadline time.Time, changes []*rowChange) { s.sendChanges(deadline, changes) },
 		SendSolo:   func(ctx context.Context, _ time.Time, changes []*rowChange) { s.changeAlone(ctx, changes[0]) },
@@ -68,7 +69,7 @@ func (s *Store) newBatches() *batch.Queue[*rowChange] {
 
 // makeChange makes a change, on its own or in a batch. It returns an error if the change has not
 // been sent, or if its outcome is not known. Otherwise change has the outcome, if there is one.
-func (s *Store) makeChange(ctx context.Context, change *rowChange) error {
+func (s *engine) makeChange(ctx context.Context, change *rowChange) error {
 	err := s.batches.Do(graceContext{ctx}, change)
 	switch {
 	case err == nil:
@@ -93,7 +94,7 @@ func (c graceContext) Deadline() (time.Time, bool) {
 }
 
 // sendChanges makes the changes of a batch, and records their outcomes.
-func (s *Store) sendChanges(deadline time.Time, changes []*rowChange) {
+func (s *engine) sendChanges(deadline time.Time, changes []*rowChange) {
 	if !s.beginBackground() {
 		return // Each caller is refused on its own.
 	}
@@ -124,7 +125,7 @@ func (s *Store) sendChanges(deadline time.Time, changes []*rowChange) {
 }
 
 // changeAlone makes one change by a statement of its own.
-func (s *Store) changeAlone(ctx context.Context, change *rowChange) {
+func (s *engine) changeAlone(ctx context.Context, change *rowChange) {
 	req := change.acquire
 	if req == nil {
 		if s.nameCache.lastState(change.name) == stateHeld { // else the function takes one statement, and this one more
@@ -134,14 +135,14 @@ func (s *Store) changeAlone(ctx context.Context, change *rowChange) {
 		change.decided = change.applied || change.err != nil
 		return
 	}
-	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, change.metadata, min(req.Tokens, driver.MaxTokens)}
+	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, change.metadata, min(req.Tokens, olddriver.MaxTokens)}
 	change.applied, change.err = s.queryOptional(ctx, s.queries.acquireFree, args, &change.token, &change.lastToken)
 	change.decided = change.applied || change.err != nil
 }
 
 // changeTogether makes changes in one transaction: the releases and then the acquisitions, which
 // may be of names that were released. A transaction without acquisitions does not wait for the disk.
-func (s *Store) changeTogether(ctx context.Context, releases, acquires []*rowChange) error {
+func (s *engine) changeTogether(ctx context.Context, releases, acquires []*rowChange) error {
 	return s.queryOnConn(ctx, func(ctx context.Context, c conn, unprepared bool) error {
 		for _, change := range releases {
 			change.decided = false
@@ -213,7 +214,7 @@ func acquireArrays(changes []*rowChange) []any {
 	for _, change := range changes {
 		req := change.acquire
 		ttl, floor := strconv.FormatInt(ceilMicros(req.TTL), 10), strconv.FormatInt(req.Floor, 10)
-		tokens := strconv.Itoa(min(req.Tokens, driver.MaxTokens))
+		tokens := strconv.Itoa(min(req.Tokens, olddriver.MaxTokens))
 		for i, value := range []string{req.Name, req.Owner, req.Holder, ttl, floor, change.metadata, tokens} {
 			columns[i] = append(columns[i], value)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -20,7 +21,7 @@ var blockers sync.Map
 
 // crowd makes the changes of a store gather until the function that it returns is called. They then
 // go together, with one more that does nothing.
-func crowd(t *testing.T, s *Store) (disperse func()) {
+func crowd(t *testing.T, s *engine) (disperse func()) {
 	t.Helper()
 	q := s.batches
 	if q.Solo > 0 { // the first crowd of this store
@@ -59,11 +60,11 @@ type end struct {
 
 // part begins a release that gathers with n others, and has gathered when part
 // returns.
-func part(ctx context.Context, t *testing.T, s *Store, n int, req driver.AcquireRequest) <-chan end {
+func part(ctx context.Context, t *testing.T, s *engine, n int, req olddriver.AcquireRequest) <-chan end {
 	t.Helper()
 	ends := make(chan end, 1)
 	go func() {
-		ended, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		ended, err := s.Release(ctx, olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		ends <- end{ended, err}
 	}()
 	pgtest.Eventually(t, "release that waits for others", func() bool { return gathered(s) > n })
@@ -71,7 +72,7 @@ func part(ctx context.Context, t *testing.T, s *Store, n int, req driver.Acquire
 }
 
 // gathered returns how many changes wait, besides that of crowd.
-func gathered(s *Store) int { return s.batches.Waiting() - 1 }
+func gathered(s *engine) int { return s.batches.Waiting() - 1 }
 
 func await(t *testing.T, ends <-chan end) end {
 	t.Helper()
@@ -85,13 +86,13 @@ func await(t *testing.T, ends <-chan end) end {
 }
 
 // kinds are stores on pools of every kind that gather.
-func kinds(t *testing.T) map[string]*Store {
+func kinds(t *testing.T) map[string]*engine {
 	server := pgtest.Postgres()
-	all := map[string]*Store{
-		"pgxpool":      New(pgtest.OpenPool(t, server.URL("postgres")), &Options{Schema: newSchema(t)}),
-		"database/sql": NewDB(pgtest.OpenSQL(t, server.URL("postgres")), &Options{Schema: newSchema(t)}),
-		"serializable": New(pgtest.OpenPool(t, server.URL("postgres"), "default_transaction_isolation=serializable"), &Options{Schema: newSchema(t)}),
-		"PgBouncer":    New(pgtest.OpenPool(t, pgtest.PgBouncer().URL("postgres")), &Options{Schema: newSchema(t), NoListen: true}),
+	all := map[string]*engine{
+		"pgxpool":      newPoolEngine(pgtest.OpenPool(t, server.URL("postgres")), &Options{Schema: newSchema(t)}),
+		"database/sql": newDBEngine(pgtest.OpenSQL(t, server.URL("postgres")), &Options{Schema: newSchema(t)}),
+		"serializable": newPoolEngine(pgtest.OpenPool(t, server.URL("postgres"), "default_transaction_isolation=serializable"), &Options{Schema: newSchema(t)}),
+		"PgBouncer":    newPoolEngine(pgtest.OpenPool(t, pgtest.PgBouncer().URL("postgres")), &Options{Schema: newSchema(t), NoListen: true}),
 	}
 	for _, s := range all {
 		t.Cleanup(func() { _ = s.Close() })
@@ -110,7 +111,7 @@ func TestReleasesGoTogether(t *testing.T) {
 		s.unprepared.Store(false) // Then even through a pooler they gather, once.
 		disperse := crowd(t, s)
 		var ends []<-chan end
-		for i, req := range []driver.AcquireRequest{thief, c, a, c} {
+		for i, req := range []olddriver.AcquireRequest{thief, c, a, c} {
 			ends = append(ends, part(t.Context(), t, s, i, req))
 		}
 		disperse()
@@ -163,7 +164,7 @@ func TestReleasesBehindLockedRows(t *testing.T) {
 	t.Parallel()
 	s := open(t, "pool_max_conns=12")
 	other := grant(t, s, "other", time.Minute)
-	var held []driver.AcquireRequest
+	var held []olddriver.AcquireRequest
 	for i := range maxUnbatched {
 		held = append(held, grant(t, s, fmt.Sprint("locked/", i), time.Minute))
 		lockAnyRow(t, s, held[i].Name)
@@ -171,7 +172,7 @@ func TestReleasesBehindLockedRows(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	for _, req := range held {
-		group.Go(func() { _, _ = s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}) })
+		group.Go(func() { _, _ = s.Release(ctx, olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}) })
 	}
 	defer group.Wait()
 	defer cancel()
@@ -183,7 +184,7 @@ func TestReleasesBehindLockedRows(t *testing.T) {
 	})
 	limited, done := context.WithTimeout(t.Context(), pgtest.Bound)
 	defer done()
-	if ended, err := s.Release(limited, driver.ReleaseRequest{Name: other.Name, Owner: other.Owner}); err != nil || !ended {
+	if ended, err := s.Release(limited, olddriver.ReleaseRequest{Name: other.Name, Owner: other.Owner}); err != nil || !ended {
 		t.Errorf("Release behind locked rows: %v, %v", ended, err)
 	}
 }
@@ -193,7 +194,7 @@ func TestReleasesBehindLockedRows(t *testing.T) {
 func TestLostAnswerToReleases(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t, newSchema(t), "default_query_exec_mode=exec")
-	reqs := []driver.AcquireRequest{grant(t, s, "a", time.Minute), grant(t, s, "b", time.Minute), pgtest.Request("c", time.Minute)}
+	reqs := []olddriver.AcquireRequest{grant(t, s, "a", time.Minute), grant(t, s, "b", time.Minute), pgtest.Request("c", time.Minute)}
 	disperse := crowd(t, s)
 	var ends []<-chan end
 	for i, req := range reqs {
@@ -213,7 +214,7 @@ func TestLostAnswerToReleases(t *testing.T) {
 
 // acquirePart begins an acquisition that gathers with n other changes, and has gathered when
 // acquirePart returns.
-func acquirePart(t *testing.T, s *Store, n int, req driver.AcquireRequest) <-chan acquired {
+func acquirePart(t *testing.T, s *engine, n int, req olddriver.AcquireRequest) <-chan acquired {
 	t.Helper()
 	results := make(chan acquired, 1)
 	go func() {
@@ -225,7 +226,7 @@ func acquirePart(t *testing.T, s *Store, n int, req driver.AcquireRequest) <-cha
 }
 
 type acquired struct {
-	driver.AcquireResult
+	olddriver.AcquireResult
 	err error
 }
 
@@ -241,7 +242,7 @@ func awaitAcquired(t *testing.T, results <-chan acquired) acquired {
 }
 
 // knownFree makes rows of names, which the store knows to be free, and returns their tokens.
-func knownFree(t *testing.T, s *Store, names ...string) map[string]int64 {
+func knownFree(t *testing.T, s *engine, names ...string) map[string]int64 {
 	t.Helper()
 	tokens := map[string]int64{}
 	for _, name := range names {
@@ -359,7 +360,7 @@ func TestLostAnswerToAcquisitions(t *testing.T) {
 	s, proxy := proxied(t, newSchema(t), "default_query_exec_mode=exec")
 	knownFree(t, s, "a", "b")
 	held := grant(t, s, "held", time.Minute)
-	reqs := []driver.AcquireRequest{pgtest.Request("a", time.Minute), pgtest.Request("b", time.Minute)}
+	reqs := []olddriver.AcquireRequest{pgtest.Request("a", time.Minute), pgtest.Request("b", time.Minute)}
 	disperse := crowd(t, s)
 	ended := part(t.Context(), t, s, 0, held)
 	results := []<-chan acquired{acquirePart(t, s, 1, reqs[0]), acquirePart(t, s, 2, reqs[1])}

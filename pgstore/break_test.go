@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -23,7 +23,7 @@ func TestBreakTokenAfterWait(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Bound)
 	defer cancel()
 	go func() {
-		rec, found, err := breaker.Break(ctx, driver.BreakRequest{Name: "name", Token: token})
+		rec, found, err := breaker.Break(ctx, olddriver.BreakRequest{Name: "name", Token: token})
 		if found || rec.Name != "" {
 			t.Errorf("Break: %+v, %v, %v, want nothing broken", rec, found, err)
 		}
@@ -44,7 +44,7 @@ func TestBreakTokenAfterWait(t *testing.T) {
 	if rec := refuse(t, s, "name"); rec.Token != token+1 {
 		t.Errorf("after Break: %+v, want the next hold", rec)
 	}
-	if _, found, err := breaker.Break(t.Context(), driver.BreakRequest{Name: "name", Token: token + 1}); err != nil || !found {
+	if _, found, err := breaker.Break(t.Context(), olddriver.BreakRequest{Name: "name", Token: token + 1}); err != nil || !found {
 		t.Errorf("Break with the token: %v, %v", found, err)
 	}
 }

@@ -27,7 +27,7 @@ func TestCloseWithASilentServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := opened.(*Store)
+	s := opened.(*Store).engine
 	pool := s.pool.(pgxPool)
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
@@ -64,7 +64,7 @@ func TestConnectTimeout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := opened.(*Store).pool.(pgxPool).Config().ConnConfig.ConnectTimeout; got != want {
+		if got := opened.(*Store).engine.pool.(pgxPool).Config().ConnConfig.ConnectTimeout; got != want {
 			t.Errorf("%q: %v, want %v", query, got, want)
 		}
 		_ = opened.Close()

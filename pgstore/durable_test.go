@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -30,11 +30,11 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	server := lazyServer(t)
 	bouncer := servers.StartPgBouncer(t, server)
 	pool := pgtest.OpenPool(t, server.URL("postgres"), "pool_max_conns=1")
-	stores := map[string]*Store{
-		"pgxpool":      New(pool, nil),
-		"database/sql": NewDB(pgtest.OpenSQL(t, server.URL("postgres")), nil),
-		"PgBouncer":    New(pgtest.OpenPool(t, bouncer.URL("postgres")), &Options{NoListen: true}),
-		"unprepared":   New(pool, nil),
+	stores := map[string]*engine{
+		"pgxpool":      newPoolEngine(pool, nil),
+		"database/sql": newDBEngine(pgtest.OpenSQL(t, server.URL("postgres")), nil),
+		"PgBouncer":    newPoolEngine(pgtest.OpenPool(t, bouncer.URL("postgres")), &Options{NoListen: true}),
+		"unprepared":   newPoolEngine(pool, nil),
 	}
 	stores["unprepared"].unprepared.Store(true)
 	for what, s := range stores {
@@ -65,7 +65,7 @@ type step struct {
 }
 
 // life is all that can happen to a lock, in order. It may be repeated.
-func life(t *testing.T, s *Store) []step {
+func life(t *testing.T, s *engine) []step {
 	req := pgtest.Request("name", time.Hour)
 	hold := func() {
 		t.Helper()
@@ -83,7 +83,7 @@ func life(t *testing.T, s *Store) []step {
 	}
 	broken := func() {
 		t.Helper()
-		if _, found, err := s.Break(t.Context(), driver.BreakRequest{Name: req.Name}); err != nil || !found {
+		if _, found, err := s.Break(t.Context(), olddriver.BreakRequest{Name: req.Name}); err != nil || !found {
 			t.Fatalf("Break: %v, %v, want it done", found, err)
 		}
 	}
@@ -92,7 +92,7 @@ func life(t *testing.T, s *Store) []step {
 		disperse := crowd(t, s)
 		ends := make(chan end, 1)
 		go func() {
-			ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			ended, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 			ends <- end{ended, err}
 		}()
 		pgtest.Eventually(t, "release", func() bool { return gathered(s)+len(ends) > 0 })
@@ -121,13 +121,13 @@ func life(t *testing.T, s *Store) []step {
 func TestBatchesThatWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	const passes = 5
-	s := New(pgtest.OpenPool(t, lazyServer(t).URL("postgres"), "pool_max_conns=1"), nil)
+	s := newPoolEngine(pgtest.OpenPool(t, lazyServer(t).URL("postgres"), "pool_max_conns=1"), nil)
 	t.Cleanup(func() { _ = s.Close() })
 	batches := map[string]int{"releases": 0, "acquisitions": 0, "both": 0}
 	for range passes {
 		for what := range batches {
 			knownFree(t, s, "a", "b")
-			held := []driver.AcquireRequest{grant(t, s, "c", time.Hour), grant(t, s, "d", time.Hour)}
+			held := []olddriver.AcquireRequest{grant(t, s, "c", time.Hour), grant(t, s, "d", time.Hour)}
 			var releases, acquires []*rowChange
 			for i, name := range []string{"a", "b"} {
 				req := pgtest.Request(name, time.Millisecond)
@@ -161,7 +161,7 @@ func TestBatchesThatWaitForTheDisk(t *testing.T) {
 
 // flushes reports whether a change is on the disk when it is done, and sees to
 // it that the connection is as it was before.
-func flushes(t *testing.T, s *Store, change func()) bool {
+func flushes(t *testing.T, s *engine, change func()) bool {
 	t.Helper()
 	var before, level string
 	var flushed bool
@@ -195,7 +195,7 @@ func TestCrash(t *testing.T) {
 		if rec := refuse(t, s, "held"); rec.Token != token {
 			t.Errorf("after a crash the token is %d, was %d", rec.Token, token)
 		}
-		if got := renew(t, s, held); got[0] != driver.Renewed {
+		if got := renew(t, s, held); got[0] != olddriver.Renewed {
 			t.Errorf("Renew after a crash: %v", got)
 		}
 
@@ -205,14 +205,14 @@ func TestCrash(t *testing.T) {
 			t.Errorf("after a crash a name that was kept is %+v", rec)
 		}
 
-		if _, found, err := s.Break(t.Context(), driver.BreakRequest{Name: "held"}); err != nil || !found {
+		if _, found, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "held"}); err != nil || !found {
 			t.Fatalf("Break: %v, %v", found, err)
 		}
 		crash()
 		if _, next := grantToken(t, s, "held", time.Hour); next <= token {
 			t.Errorf("the token %d after a crash, and %d before", next, token)
 		}
-		if _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: "held"}); err != nil {
+		if _, _, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "held"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -228,7 +228,7 @@ func TestCrashAfterRelease(t *testing.T) {
 		first, token := grantToken(t, s, "name", time.Hour)
 		release(t, s, first)
 		server.Restart()
-		var rec driver.Record
+		var rec olddriver.Record
 		var held bool
 		pgtest.Eventually(t, "answer of the server", func() (answered bool) {
 			var err error
@@ -248,15 +248,15 @@ func TestCrashAfterRelease(t *testing.T) {
 		server.Restart()
 		pgtest.Eventually(t, "answer of the server", func() bool {
 			outcomes, err := s.Renew(t.Context(), pgtest.Renewals(next, first))
-			return err == nil && outcomes[0] == driver.Renewed && outcomes[1] == driver.RenewLost
+			return err == nil && outcomes[0] == olddriver.Renewed && outcomes[1] == olddriver.RenewLost
 		})
 		release(t, s, next)
 	}
 }
 
-func keep(t *testing.T, s *Store, req driver.AcquireRequest, d time.Duration) {
+func keep(t *testing.T, s *engine, req olddriver.AcquireRequest, d time.Duration) {
 	t.Helper()
-	if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: d}); err != nil || !ended {
+	if ended, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: d}); err != nil || !ended {
 		t.Fatalf("Release of %q with Keep: %v, %v", req.Name, ended, err)
 	}
 }

@@ -18,7 +18,7 @@ const lockNotAvailable = "55P03"
 
 // wrapErr wraps the error of a statement. It marks every error that is certain to have had no
 // effect.
-func (s *Store) wrapErr(ctx context.Context, err error) error {
+func (s *engine) wrapErr(ctx context.Context, err error) error {
 	state := pgclient.SQLState(err)
 	if known := s.translateErr(state, err); known != nil {
 		return known
@@ -63,7 +63,7 @@ func wasUndone(state string) bool {
 }
 
 // translateErr translates an error into one of package driver.
-func (s *Store) translateErr(state string, err error) error {
+func (s *engine) translateErr(state string, err error) error {
 	switch state {
 	case "HF001":
 		return fmt.Errorf("%w: no token above the last one is left", driver.ErrInvalid)
@@ -94,7 +94,7 @@ func isMissing(state string) bool {
 }
 
 // adviceFor returns what to do about an error.
-func (s *Store) adviceFor(state string) string {
+func (s *engine) adviceFor(state string) string {
 	if isMissing(state) {
 		return s.expandSQL("the table @table@ or its functions are not there, or not as they should be; run \"holdfast migrate --store URL\", or Store.Migrate, with a user who may create them")
 	}

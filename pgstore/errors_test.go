@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/advisory"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
@@ -53,9 +54,9 @@ func TestRetryErrors(t *testing.T) {
 	for code, says := range map[string]string{"53300": "no connection left", "57P03": "starting or stopping"} {
 		addr := refusing(t, code, "come back later")
 		url := "postgres://postgres@" + addr + "/postgres?sslmode=disable"
-		table, db, locks := New(pgtest.OpenPool(t, url), nil), NewDB(pgtest.OpenSQL(t, url), nil), advisory.New(pgtest.OpenPool(t, url), nil)
+		table, db, locks := newPoolEngine(pgtest.OpenPool(t, url), nil), newDBEngine(pgtest.OpenSQL(t, url), nil), advisory.New(pgtest.OpenPool(t, url), nil).Old()
 		t.Cleanup(func() { _, _, _ = table.Close(), db.Close(), locks.Close() })
-		for what, s := range map[string]driver.Store{"table": table, "database/sql": db, "advisory": locks} {
+		for what, s := range map[string]olddriver.Store{"table": table, "database/sql": db, "advisory": locks} {
 			calls := map[string]func() error{
 				"Acquire": func() error {
 					_, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
@@ -111,7 +112,7 @@ func TestErrorTexts(t *testing.T) {
 	for _, at := range []string{addr, full.Addr} {
 		for _, mode := range []string{"disable", "prefer"} {
 			url := "postgres://postgres:SecretWord@" + at + "/postgres?sslmode=" + mode
-			table, locks := New(pgtest.OpenPool(t, url), nil), advisory.New(pgtest.OpenPool(t, url), nil)
+			table, locks := newPoolEngine(pgtest.OpenPool(t, url), nil), advisory.New(pgtest.OpenPool(t, url), nil).Old()
 			t.Cleanup(func() { _, _ = table.Close(), locks.Close() })
 			_, err := table.Acquire(t.Context(), pgtest.Request("name", time.Minute))
 			_, advisoryErr := locks.Acquire(t.Context(), pgtest.Request("name", time.Minute))
@@ -140,8 +141,8 @@ func TestErrorsOfMissingRights(t *testing.T) {
 	admin := servers.StartPostgres(t).URL("postgres")
 	pgtest.Execute(t, admin, "CREATE ROLE \"app-1\" LOGIN")
 	user := strings.Replace(admin, "postgres@", "app-1@", 1)
-	open := func(opts *Options) *Store {
-		s := New(pgtest.OpenPool(t, user), opts)
+	open := func(opts *Options) *engine {
+		s := newPoolEngine(pgtest.OpenPool(t, user), opts)
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
@@ -158,7 +159,7 @@ func TestErrorsOfMissingRights(t *testing.T) {
 		pgtest.Execute(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE ON distributed_locks"+table+" TO \"app-1\"")
 	}
 	pgtest.Execute(t, admin, "REVOKE EXECUTE ON FUNCTION holdfast_acquire FROM PUBLIC")
-	_, err := open(nil).Acquire(t.Context(), driver.AcquireRequest{Name: "x", Owner: "me", TTL: time.Minute})
+	_, err := open(nil).Acquire(t.Context(), olddriver.AcquireRequest{Name: "x", Owner: "me", TTL: time.Minute})
 	if err == nil || !strings.Contains(err.Error(), "EXECUTE on their functions") {
 		t.Errorf("without EXECUTE: %v", err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -55,7 +55,7 @@ func TestRenewalsOfAnExhaustedPool(t *testing.T) {
 				config.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { return true, nil }
 			}
 		})
-		s := New(pool, &Options{Schema: schema})
+		s := newPoolEngine(pool, &Options{Schema: schema})
 		t.Cleanup(func() { _ = s.Close() })
 		renew := renewal(t, s)
 		giveBack := takeAll(t, pool)
@@ -91,14 +91,14 @@ func smallPool(t *testing.T, change func(*pgxpool.Config)) *pgxpool.Pool {
 }
 
 // renewal takes a lock and returns a function that renews it within three seconds.
-func renewal(t *testing.T, s *Store) func() error {
+func renewal(t *testing.T, s *engine) func() error {
 	t.Helper()
 	held, token := grantToken(t, s, fmt.Sprint("name of ", s.notifier.channel), time.Minute)
 	return func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Minute, Token: token}})
-		if err == nil && outcomes[0] != driver.Renewed {
+		outcomes, err := s.Renew(ctx, []olddriver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Minute, Token: token}})
+		if err == nil && outcomes[0] != olddriver.Renewed {
 			err = fmt.Errorf("outcome %v", outcomes[0])
 		}
 		return err
@@ -122,7 +122,7 @@ func TestRenewalsBesideOpenRows(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), s.expandSQL("SELECT FROM @table@ FOR UPDATE")); err != nil {
 		t.Fatal(err)
 	}
-	client := holdfast.New(s, nil)
+	client := holdfast.New(newStore(s), nil)
 	lock, err := client.Acquire(t.Context(), "held", &holdfast.Options{TTL: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestRenewalsBesideAHungProcess(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second
 	s := open(t, "application_name=hung", "pool_max_conns=1")
-	client := holdfast.New(s, nil)
+	client := holdfast.New(newStore(s), nil)
 	t.Cleanup(func() { _ = client.Close() }) // It cannot release by what is frozen.
 	lock, err := client.Acquire(t.Context(), "name", &holdfast.Options{TTL: ttl})
 	if err != nil {
@@ -183,7 +183,7 @@ func TestRenewalKeepsItsTurn(t *testing.T) {
 				return dial(ctx, network, addr)
 			}
 		})
-		s := New(pool, &Options{Schema: newSchema(t)})
+		s := newPoolEngine(pool, &Options{Schema: newSchema(t)})
 		t.Cleanup(func() { _ = s.Close() })
 		renew := renewal(t, s)
 		giveBack := takeAll(t, pool)
@@ -212,7 +212,7 @@ func TestErrorOfAnExhaustedPool(t *testing.T) {
 	s := open(t, "pool_max_conns=2")
 	db := stdlib.OpenDB(*s.pool.(pgxPool).Config().ConnConfig)
 	db.SetMaxOpenConns(1)
-	other := NewDB(db, &Options{Schema: s.options.Schema})
+	other := newDBEngine(db, &Options{Schema: s.options.Schema})
 	t.Cleanup(func() { _ = errors.Join(other.Close(), db.Close()) })
 	c, err := db.Conn(t.Context())
 	if err != nil {
@@ -220,8 +220,8 @@ func TestErrorOfAnExhaustedPool(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	defer takeAll(t, s.pool.(pgxPool).Pool)()
-	for of, s := range map[string]*Store{"2 of 2 are in use": s, "1 of 1 are in use": other} {
-		client := holdfast.New(s, &holdfast.Config{RequestTimeout: 300 * time.Millisecond})
+	for of, s := range map[string]*engine{"2 of 2 are in use": s, "1 of 1 are in use": other} {
+		client := holdfast.New(newStore(s), &holdfast.Config{RequestTimeout: 300 * time.Millisecond})
 		_, err := client.TryAcquire(t.Context(), "name", nil)
 		if !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), of) {
 			t.Errorf("TryAcquire: %v, want %q", err, of)

@@ -15,12 +15,13 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // freeze stops the server processes of a pool, as a hung machine does, until the
 // test ends.
-func freeze(t *testing.T, watching *Store, application string) {
+func freeze(t *testing.T, watching *engine, application string) {
 	t.Helper()
 	var pids []int
 	if err := watching.queryRows(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = $1", []any{application}, func() {}, func(scan scanner) error {
@@ -57,8 +58,8 @@ func TestFrozenBackend(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	store := New(pool, &Options{Schema: schema, NoListen: true})
-	locks := holdfast.New(store, nil)
+	store := newPoolEngine(pool, &Options{Schema: schema, NoListen: true})
+	locks := holdfast.New(newStore(store), nil)
 	t.Cleanup(func() {
 		_ = locks.Close() // It cannot release what is frozen.
 		_ = store.Close()
@@ -90,12 +91,12 @@ func TestFrozenBackend(t *testing.T) {
 }
 
 // proxied returns a store whose connections lead through a proxy.
-func proxied(t *testing.T, schema string, parameters ...string) (*Store, *faultproxy.Proxy) {
+func proxied(t *testing.T, schema string, parameters ...string) (*engine, *faultproxy.Proxy) {
 	t.Helper()
 	server := pgtest.Postgres()
 	proxy := faultproxy.Start(t, server.Addr)
 	pool := pgtest.OpenPool(t, strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1), parameters...)
-	s := New(pool, &Options{Schema: schema})
+	s := newPoolEngine(pool, &Options{Schema: schema})
 	t.Cleanup(func() { _ = s.Close() })
 	return s, proxy
 }
@@ -128,7 +129,7 @@ func TestCancelledCallKeepsItsConnection(t *testing.T) {
 	}
 }
 
-func acquireWithin(t *testing.T, s *Store, req driver.AcquireRequest, timeout time.Duration) (driver.AcquireResult, error) {
+func acquireWithin(t *testing.T, s *engine, req olddriver.AcquireRequest, timeout time.Duration) (olddriver.AcquireResult, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	return s.Acquire(ctx, req)
@@ -147,15 +148,15 @@ func TestLostAnswers(t *testing.T) {
 			t.Errorf("Renew without an answer: %v, want an error that leaves it open", err)
 		}
 		for _, outcome := range outcomes {
-			if outcome != driver.RenewUnknown {
+			if outcome != olddriver.RenewUnknown {
 				t.Errorf("the outcome without an answer is %d, want RenewUnknown", outcome)
 			}
 		}
-		if got := renew(t, s, req); got[0] != driver.Renewed {
+		if got := renew(t, s, req); got[0] != olddriver.Renewed {
 			t.Errorf("Renew after it: %v, want Renewed", got)
 		}
 		proxy.LoseReply(isStatement)
-		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil || driver.IsNotApplied(err) {
+		if _, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil || driver.IsNotApplied(err) {
 			t.Errorf("Release without an answer: %v, want an error that leaves it open", err)
 		}
 		if release(t, s, req) {
@@ -197,11 +198,11 @@ func TestTerminatedBackend(t *testing.T) {
 	query(t, other, "SELECT pg_terminate_backend($1)", []any{backend(t, s)}, &done)
 	pgtest.Eventually(t, "another connection", func() bool {
 		outcomes, err := s.Renew(t.Context(), pgtest.Renewals(req))
-		return err == nil && outcomes[0] == driver.Renewed
+		return err == nil && outcomes[0] == olddriver.Renewed
 	})
 }
 
-func backend(t *testing.T, s *Store) int64 {
+func backend(t *testing.T, s *engine) int64 {
 	t.Helper()
 	var pid int64
 	query(t, s, "SELECT pg_backend_pid()::bigint", nil, &pid)

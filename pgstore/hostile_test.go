@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/advisory"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -81,7 +82,7 @@ func TestHostileOperators(t *testing.T) {
 	url, attacker := hostileDatabase(t, "hostile_operators")
 	setTraps(t, attacker)
 	pool := pgtest.OpenPool(t, url)
-	s := New(pool, nil)
+	s := newPoolEngine(pool, nil)
 	t.Cleanup(func() { _ = s.Close() })
 	sprung := func(after string) {
 		t.Helper()
@@ -115,7 +116,7 @@ func TestHostileOperators(t *testing.T) {
 		for _, err := range s.List(t.Context(), "n") {
 			step("List", err)
 		}
-		var last driver.AcquireRequest
+		var last olddriver.AcquireRequest
 		for range 2 {
 			last = pgtest.Request("name", time.Minute)
 			last.Queue = time.Minute
@@ -126,12 +127,12 @@ func TestHostileOperators(t *testing.T) {
 		step("Lookup of a queue", err)
 		_, err = s.Renew(t.Context(), pgtest.Renewals(last))
 		step("Renew of a place", err)
-		_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: last.Owner})
+		_, err = s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: last.Owner})
 		step("Release of a place", err)
-		_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner})
+		_, err = s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: req.Owner})
 		step("Release", err)
 		s.notifyWaiters("name")
-		_, _, err = s.Break(t.Context(), driver.BreakRequest{Name: "name"})
+		_, _, err = s.Break(t.Context(), olddriver.BreakRequest{Name: "name"})
 		step("Break of what was admitted", err)
 	}
 	req := pgtest.Request("name", time.Minute)
@@ -144,9 +145,9 @@ func TestHostileOperators(t *testing.T) {
 	if !release.applied || !again.applied {
 		t.Errorf("Release and Acquire of many: %+v, %+v", release, again)
 	}
-	_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Minute})
+	_, err = s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Minute})
 	step("Release with Keep", err)
-	_, _, err = s.Break(t.Context(), driver.BreakRequest{Name: "name"})
+	_, _, err = s.Break(t.Context(), olddriver.BreakRequest{Name: "name"})
 	step("Break", err)
 	s.sweepRows()
 	sprung("sweep")
@@ -165,20 +166,20 @@ func TestHostileOperators(t *testing.T) {
 	step("advisory Migrate", a.Migrate(t.Context()))
 	req = pgtest.Request("name", time.Minute)
 	req.Floor = time.Now().Add(time.Hour).UnixMicro()
-	_, err = a.Acquire(t.Context(), req)
+	_, err = a.Old().Acquire(t.Context(), req)
 	step("advisory Acquire", err)
-	_, err = a.Renew(t.Context(), pgtest.Renewals(req))
+	_, err = a.Old().Renew(t.Context(), pgtest.Renewals(req))
 	step("advisory Renew", err)
 	for _, err := range a.Locks(t.Context()) {
 		step("Locks", err)
 	}
 	waiter := pgtest.Request("name", time.Minute)
 	waiter.Queue = time.Minute
-	if res, err := a.Acquire(t.Context(), waiter); err != nil || !res.Queued {
+	if res, err := a.Old().Acquire(t.Context(), waiter); err != nil || !res.Queued {
 		t.Errorf("advisory Acquire by a waiter: %+v, %v, want it queued", res, err)
 	}
 	sprung("advisory Acquire by a waiter")
-	_, err = a.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner})
+	_, err = a.Old().Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: req.Owner})
 	step("advisory Release", err)
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
@@ -197,7 +198,7 @@ func TestHostileOperators(t *testing.T) {
 func TestHostileOverloads(t *testing.T) {
 	t.Parallel()
 	url, attacker := hostileDatabase(t, "hostile_overloads")
-	s := New(pgtest.OpenPool(t, url), nil)
+	s := newPoolEngine(pgtest.OpenPool(t, url), nil)
 	t.Cleanup(func() { _ = s.Close() })
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -239,7 +240,7 @@ func TestHostileOverloads(t *testing.T) {
 func TestHostileOwner(t *testing.T) {
 	t.Parallel()
 	url, attacker := hostileDatabase(t, "hostile_owner")
-	s := New(pgtest.OpenPool(t, url), nil)
+	s := newPoolEngine(pgtest.OpenPool(t, url), nil)
 	t.Cleanup(func() { _ = s.Close() })
 	const spring = `CREATE OR REPLACE FUNCTION public.spring() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN INSERT INTO public.sprung VALUES (''a trigger''); RETURN NEW; END'`
@@ -310,7 +311,7 @@ func TestHostileSequence(t *testing.T) {
 			t.Errorf("Migrate: %v", err)
 		}
 	}
-	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); err != nil || !res.Granted {
+	if res, err := s.Old().Acquire(t.Context(), pgtest.Request("name", time.Minute)); err != nil || !res.Granted {
 		t.Errorf("Acquire: %+v, %v, want it granted", res, err)
 	}
 }
@@ -325,16 +326,16 @@ func TestMigrationRole(t *testing.T) {
 	for _, text := range []string{"CREATE SCHEMA locks", "GRANT CREATE, USAGE ON SCHEMA locks TO migration_role", "GRANT USAGE ON SCHEMA locks TO migration_app"} {
 		pgtest.Execute(t, url, text)
 	}
-	m := New(migrator, opts)
+	m := newPoolEngine(migrator, opts)
 	t.Cleanup(func() { _ = m.Close() })
 	if err := m.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	pgtest.Execute(t, url, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks.distributed_locks TO migration_app")
-	app := New(pgtest.OpenPool(t, strings.Replace(url, "postgres@", "migration_app@", 1)), opts)
-	root := New(pgtest.OpenPool(t, url), opts)
+	app := newPoolEngine(pgtest.OpenPool(t, strings.Replace(url, "postgres@", "migration_app@", 1)), opts)
+	root := newPoolEngine(pgtest.OpenPool(t, url), opts)
 	t.Cleanup(func() { _, _ = app.Close(), root.Close() })
-	for what, s := range map[string]*Store{"app": app, "superuser": root} {
+	for what, s := range map[string]*engine{"app": app, "superuser": root} {
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Errorf("Migrate with nothing to do, as %s: %v", what, err)
 		}

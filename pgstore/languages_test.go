@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -84,9 +84,9 @@ func work(url string) error {
 		return err
 	}
 	defer pool.Close()
-	store := New(pool, opts)
+	store := newPoolEngine(pool, opts)
 	defer store.Close()
-	locks := holdfast.New(store, nil)
+	locks := holdfast.New(newStore(store), nil)
 	defer locks.Close()
 	for range goRounds {
 		lock, err := locks.Acquire(ctx, "counter", &holdfast.Options{Metadata: map[string]string{"language": "go"}})
@@ -171,7 +171,7 @@ func TestKeptRows(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	req := grant(t, s, "name", time.Minute)
-	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Minute}); err != nil {
+	if _, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	for _, holder := range []string{"worker", req.Owner} {

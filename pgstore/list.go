@@ -4,21 +4,21 @@ import (
 	"context"
 	"iter"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // pageSize is how many records are fetched at once. No connection is kept while the caller
 // processes them.
 const pageSize = 1000
 
-// List implements [driver.Store].
-func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
-	return func(yield func(driver.Record, error) bool) {
+// List implements [olddriver.Store].
+func (s *engine) List(ctx context.Context, prefix string) iter.Seq2[olddriver.Record, error] {
+	return func(yield func(olddriver.Record, error) bool) {
 		after := ""
 		for {
 			records, err := s.listPage(ctx, prefix, after)
 			if err != nil {
-				yield(driver.Record{}, err)
+				yield(olddriver.Record{}, err)
 				return
 			}
 			for _, rec := range records {
@@ -35,8 +35,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 }
 
 // listPage fetches the records with names after the given one.
-func (s *Store) listPage(ctx context.Context, prefix, after string) ([]driver.Record, error) {
-	var records []driver.Record
+func (s *engine) listPage(ctx context.Context, prefix, after string) ([]olddriver.Record, error) {
+	var records []olddriver.Record
 	err := s.queryRows(ctx, s.queries.list, []any{after, prefix, int64(pageSize)}, func() { records = nil }, func(scan scanner) error {
 		var name string
 		row := recordRow{}

@@ -44,7 +44,7 @@ type Migration struct {
 // [Store.Migrate] applies them. They record in a table beside that of the locks
 // (distributed_locks_migrations) that they have been applied.
 func Migrations(opts *Options) ([]Migration, error) {
-	s := newStore(nil, opts)
+	s := newEngine(nil, opts)
 	if err := s.options.setDefaults(); err != nil {
 		return nil, err
 	}
@@ -65,22 +65,7 @@ func Migrations(opts *Options) ([]Migration, error) {
 // version is that of the table and its functions.
 const version = 1
 
-// Migrate sets up the table and the functions, in one transaction. Many processes may call it at
-// once, each time they start: if there is nothing to do it does nothing.
-//
-// Migrate compares the table with its own each time. It refuses one that is another (a column, a
-// type, a default, NOT NULL, a key or a constraint, triggers, rules, row security, inheritance): the
-// error names the difference. A table that a development version of this package has made is
-// refused, too, and has to be made anew. Tables and functions must belong to the user, the owner of
-// the schema or of the database, or a superuser. Others are refused, since they could run code with
-// the rights of all users that lock: migrate as their owner. If there is nothing to do, those of a
-// migration role are accepted, provided that the schema is not one in which everybody may create, or
-// that role was granted CREATE by name. Package doctor names the users that may create in the
-// schema, and functions of others that have the names of this package's with other parameters.
-//
-// The user must be allowed to create tables and functions in the schema, and the schema, if it does
-// not exist. Other users of the locks need not be.
-func (s *Store) Migrate(ctx context.Context) error {
+func (s *engine) Migrate(ctx context.Context) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
@@ -100,7 +85,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 }
 
 // migrateErr is wrapErr for a migration, which needs rights of its own.
-func (s *Store) migrateErr(ctx context.Context, err error) error {
+func (s *engine) migrateErr(ctx context.Context, err error) error {
 	const insufficientPrivilege = "42501"
 	if pgclient.SQLState(err) != insufficientPrivilege {
 		return s.wrapErr(ctx, err)
@@ -119,7 +104,7 @@ func (s *Store) migrateErr(ctx context.Context, err error) error {
 }
 
 // migrate applies what is missing, in one process at a time.
-func (s *Store) migrate(ctx context.Context, tx conn, all []Migration) error {
+func (s *engine) migrate(ctx context.Context, tx conn, all []Migration) error {
 	run := func(text string, args ...any) error {
 		return tx.query(ctx, true, s.expandSQL(text), args, func(scanner) error { return nil })
 	}
@@ -172,7 +157,7 @@ func (s *Store) migrate(ctx context.Context, tx conn, all []Migration) error {
 }
 
 // migrationKey is the key of the advisory lock under which a table is migrated.
-func (s *Store) migrationKey() int64 {
+func (s *engine) migrationKey() int64 {
 	table := sha256.Sum256([]byte(pgx.Identifier{s.options.Schema, s.options.Table}.Sanitize()))
 	sum := sha256.Sum256(fmt.Appendf(nil, "migrate holdfast_%x", table[:8]))
 	return int64(binary.BigEndian.Uint64(sum[:]))

@@ -21,9 +21,9 @@ func TestMigrateAtOnce(t *testing.T) {
 		opts := &Options{Schema: "At once " + parameter, Table: `odd "table`}
 		var wg sync.WaitGroup
 		for i := range 8 {
-			s := New(pgtest.OpenPool(t, url, parameter), opts)
+			s := newPoolEngine(pgtest.OpenPool(t, url, parameter), opts)
 			if i%2 == 0 {
-				s = NewDB(pgtest.OpenSQL(t, url, parameter), opts)
+				s = newDBEngine(pgtest.OpenSQL(t, url, parameter), opts)
 			}
 			t.Cleanup(func() { _ = s.Close() })
 			wg.Go(func() {
@@ -34,7 +34,7 @@ func TestMigrateAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		s := New(pgtest.OpenPool(t, url), opts)
+		s := newPoolEngine(pgtest.OpenPool(t, url), opts)
 		t.Cleanup(func() { _ = s.Close() })
 		var versions int
 		query(t, s, "SELECT count(*) FROM @migrations@", nil, &versions)
@@ -48,7 +48,7 @@ func TestMigrateAtOnce(t *testing.T) {
 func TestMigrationsPrinted(t *testing.T) {
 	t.Parallel()
 	opts := &Options{Schema: "printed", Table: "jobs"}
-	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), opts)
+	s := newPoolEngine(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), opts)
 	t.Cleanup(func() { _ = s.Close() })
 	change(t, s, "DROP SCHEMA IF EXISTS @schema@ CASCADE") // of an earlier run (-count)
 	change(t, s, "CREATE SCHEMA @schema@")
@@ -110,7 +110,7 @@ var changes = []struct{ make, says string }{
 // Migrate refuses a table that is another than its own, or was changed, and names the difference.
 func TestHandMadeTables(t *testing.T) {
 	t.Parallel()
-	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "hand made"})
+	s := newPoolEngine(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "hand made"})
 	t.Cleanup(func() { _ = s.Close() })
 	refused := func(text, says string) {
 		t.Helper()

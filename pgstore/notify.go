@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/notices"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/internal/olddriver/notices"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -37,9 +38,9 @@ type waitingOwner struct {
 	until       time.Time
 }
 
-// Notify implements [driver.Notifier]. The connection that listens is made at the first wait. Every
+// Notify implements [olddriver.Notifier]. The connection that listens is made at the first wait. Every
 // notice is an Ask.
-func (s *Store) Notify(f func(driver.Notice)) (stop func()) {
+func (s *engine) Notify(f func(olddriver.Notice)) (stop func()) {
 	return s.notifier.notices.Notify(f)
 }
 
@@ -72,11 +73,11 @@ func (n *notifier) waiterOf(payload string) (w waitingOwner, found bool) {
 
 // sendAsk sends an Ask to an owner, or to all if the name is "".
 func (n *notifier) sendAsk(name, owner string) {
-	n.notices.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
+	n.notices.Send(olddriver.Notice{Kind: olddriver.Ask, Name: name, Owner: owner})
 }
 
 // startListening listens until the store is closed, or until it turns out to be impossible.
-func (s *Store) startListening() {
+func (s *engine) startListening() {
 	s.notifier.start.Do(func() {
 		if s.beginBackground() {
 			s.notifier.running.Go(s.listen)
@@ -85,7 +86,7 @@ func (s *Store) startListening() {
 	})
 }
 
-func (s *Store) listen() {
+func (s *engine) listen() {
 	for failures := 0; ; failures++ {
 		conn, err := s.dialListener()
 		if errors.Is(err, driver.ErrUnsupported) {
@@ -106,7 +107,7 @@ func (s *Store) listen() {
 }
 
 // dialListener makes a connection that listens.
-func (s *Store) dialListener() (*pgx.Conn, error) {
+func (s *engine) dialListener() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
 	defer cancel()
 	config, err := s.pool.listenConfig(ctx)
@@ -134,7 +135,7 @@ func (s *Store) dialListener() (*pgx.Conn, error) {
 }
 
 // forward passes on the notifications of a connection until it fails or the store is closed.
-func (s *Store) forward(conn *pgx.Conn) {
+func (s *engine) forward(conn *pgx.Conn) {
 	for s.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(s.ctx, listenPing)
 		note, err := conn.WaitForNotification(ctx)
@@ -167,7 +168,7 @@ func closeConn(conn *pgx.Conn) {
 }
 
 // notifyWaiters notifies the waiters for names whose turn it may be, in the background.
-func (s *Store) notifyWaiters(names ...string) {
+func (s *engine) notifyWaiters(names ...string) {
 	if len(names) == 0 {
 		return
 	}

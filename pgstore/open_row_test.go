@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -20,25 +21,25 @@ import (
 // openTransactions are ways to leave the row of a name locked, as clients do whose
 // libraries begin transactions by themselves.
 var openTransactions = map[string]struct {
-	before func(s *Store, t *testing.T, name string)
+	before func(s *engine, t *testing.T, name string)
 	leave  string
 	takes  bool // the lock, if it is committed
 }{
-	"row locked":         {(*Store).taken, "SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE", false},
-	"acquired":           {(*Store).taken, "SELECT @acquire_lock@($1::text, 'worker'::text)", true},
-	"acquired the first": {(*Store).untouched, "SELECT @acquire_lock@($1::text, 'worker'::text)", true},
-	"inserted": {(*Store).untouched, "INSERT INTO @table@ (lock_name, holder_id, acquired_at, expires_at) " +
+	"row locked":         {(*engine).taken, "SELECT FROM @table@ WHERE lock_name = $1 FOR UPDATE", false},
+	"acquired":           {(*engine).taken, "SELECT @acquire_lock@($1::text, 'worker'::text)", true},
+	"acquired the first": {(*engine).untouched, "SELECT @acquire_lock@($1::text, 'worker'::text)", true},
+	"inserted": {(*engine).untouched, "INSERT INTO @table@ (lock_name, holder_id, acquired_at, expires_at) " +
 		"VALUES ($1, 'worker', clock_timestamp(), clock_timestamp() + interval '1 minute')", true},
-	"deleted": {(*Store).taken, "DELETE FROM @table@ WHERE lock_name = $1", false},
+	"deleted": {(*engine).taken, "DELETE FROM @table@ WHERE lock_name = $1", false},
 }
 
 // taken takes and releases a name, so that it has a row.
-func (s *Store) taken(t *testing.T, name string) {
+func (s *engine) taken(t *testing.T, name string) {
 	t.Helper()
 	release(t, s, grant(t, s, name, time.Minute))
 }
 
-func (s *Store) untouched(*testing.T, string) {}
+func (s *engine) untouched(*testing.T, string) {}
 
 // openDatabase makes a database with a table of locks, in which transactions may
 // stay open: elsewhere they would keep the tables of other tests from being
@@ -54,15 +55,15 @@ func openDatabase(t *testing.T, name string) (url string) {
 	return url
 }
 
-func openAt(t *testing.T, url string, parameters ...string) *Store {
+func openAt(t *testing.T, url string, parameters ...string) *engine {
 	t.Helper()
-	s := New(pgtest.OpenPool(t, url, parameters...), nil)
+	s := newPoolEngine(pgtest.OpenPool(t, url, parameters...), nil)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 // leaveOpen runs a statement in a transaction that goes on.
-func leaveOpen(t *testing.T, s *Store, text string, args ...any) pgx.Tx {
+func leaveOpen(t *testing.T, s *engine, text string, args ...any) pgx.Tx {
 	t.Helper()
 	tx, err := s.pool.(pgxPool).Begin(t.Context())
 	if err != nil {
@@ -88,7 +89,7 @@ func TestOpenRow(t *testing.T) {
 			open.before(s, t, what)
 			tx := leaveOpen(t, s, open.leave, what)
 			s.nameCache.set(what, stateFree, 0)
-			for _, other := range []*Store{s, fresh} {
+			for _, other := range []*engine{s, fresh} {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 				var later *driver.RetryError
 				if res, err := other.Acquire(ctx, pgtest.Request(what, time.Minute)); !errors.As(err, &later) {
@@ -138,7 +139,7 @@ func TestWaitForOpenRow(t *testing.T) {
 			name, name2 := what, what+", second"
 			open.before(s, t, name)
 			tx := leaveOpen(t, s, open.leave, name)
-			locks := holdfast.New(other, nil)
+			locks := holdfast.New(newStore(other), nil)
 			t.Cleanup(func() { _ = locks.Close() })
 			granted := make(chan time.Time, 1)
 			go func() {
@@ -192,7 +193,7 @@ func TestReleaseOfOpenRow(t *testing.T) {
 		req := grant(t, s, "name "+keep.String(), time.Minute)
 		unlock := lockAnyRow(t, s, req.Name)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		if _, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep}); err == nil || keep > 0 && !driver.IsNotApplied(err) {
+		if _, err := s.Release(ctx, olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep}); err == nil || keep > 0 && !driver.IsNotApplied(err) {
 			t.Errorf("Release of a row that is locked: %v, want an error", err)
 		}
 		cancel()
@@ -201,14 +202,14 @@ func TestReleaseOfOpenRow(t *testing.T) {
 			query(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()", nil, &waiting)
 			return waiting == 0
 		})
-		if outcomes, err := s.Renew(t.Context(), pgtest.Renewals(req)); err == nil || outcomes[0] != driver.RenewUnknown {
+		if outcomes, err := s.Renew(t.Context(), pgtest.Renewals(req)); err == nil || outcomes[0] != olddriver.RenewUnknown {
 			t.Errorf("Renew of a row that is locked: %v, %v, want it unknown", outcomes, err)
 		}
 		unlock()
-		if got := renew(t, s, req); got[0] != driver.Renewed {
+		if got := renew(t, s, req); got[0] != olddriver.Renewed {
 			t.Errorf("Renew afterwards: %v", got)
 		}
-		if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep}); !ended || err != nil {
+		if ended, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep}); !ended || err != nil {
 			t.Errorf("Release afterwards: %v, %v", ended, err)
 		}
 	}

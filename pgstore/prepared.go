@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // The functions of the database do every verb in full. The statements here do the most common
@@ -77,7 +78,7 @@ func grantedTokens(floor, count string) string {
 	token := `greatest(t.token + 1::bigint, t.last_token + 1::bigint, ` + statementMicros + `, ` + floor + `)`
 	last := `(` + token + ` + ` + count + ` - 1::bigint)`
 	limit := fmt.Sprintf(`least(greatest(%s, %s) + %d::bigint, %d::bigint)`,
-		statementMicros, floor, driver.MaxTokensLead.Microseconds(), int64(driver.MaxToken))
+		statementMicros, floor, olddriver.MaxTokensLead.Microseconds(), int64(driver.MaxToken))
 	return `token = ` + token + `,
        last_token = CASE WHEN ` + count + ` > 1::bigint AND ` + last + ` <= ` + limit + `
             THEN ` + last + ` ELSE t.last_token END`
@@ -85,9 +86,9 @@ func grantedTokens(floor, count string) string {
 
 // tryPrepared makes the attempt that suits the last known state of the name, and reports whether
 // its result is final. Behind a pooler it makes none: each statement would be planned anew.
-func (s *Store) tryPrepared(
-	ctx context.Context, req *driver.AcquireRequest, queue time.Duration, metadata string,
-) (res driver.AcquireResult, decided bool, err error) {
+func (s *engine) tryPrepared(
+	ctx context.Context, req *olddriver.AcquireRequest, queue time.Duration, metadata string,
+) (res olddriver.AcquireResult, decided bool, err error) {
 	state := s.nameCache.lastState(req.Name)
 	switch {
 	case s.unprepared.Load() || req.Claim:
@@ -100,7 +101,7 @@ func (s *Store) tryPrepared(
 }
 
 // acquireFree acquires a name that is free and in the table, on its own or in a batch.
-func (s *Store) acquireFree(ctx context.Context, req *driver.AcquireRequest, metadata string) (res driver.AcquireResult, decided bool, err error) {
+func (s *engine) acquireFree(ctx context.Context, req *olddriver.AcquireRequest, metadata string) (res olddriver.AcquireResult, decided bool, err error) {
 	change := &rowChange{name: req.Name, owner: req.Owner, acquire: req, metadata: metadata}
 	if err := s.makeChange(ctx, change); err != nil {
 		return res, true, err
@@ -108,11 +109,11 @@ func (s *Store) acquireFree(ctx context.Context, req *driver.AcquireRequest, met
 	if !change.decided || change.err != nil {
 		return res, change.decided, change.err
 	}
-	return driver.AcquireResult{Granted: true, Token: change.token, Tokens: change.tokens()}, true, nil
+	return olddriver.AcquireResult{Granted: true, Token: change.token, Tokens: change.tokens()}, true, nil
 }
 
 // selectHolder checks whether a name is held by another owner.
-func (s *Store) selectHolder(ctx context.Context, req *driver.AcquireRequest) (res driver.AcquireResult, decided bool, err error) {
+func (s *engine) selectHolder(ctx context.Context, req *olddriver.AcquireRequest) (res olddriver.AcquireResult, decided bool, err error) {
 	own := false
 	row := recordRow{}
 	found, err := s.queryOptional(ctx, s.queries.selectHolder, []any{req.Name, req.Owner}, row.columns(&own)...)

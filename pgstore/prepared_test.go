@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -56,7 +56,7 @@ func TestCachedStates(t *testing.T) {
 			case !want.granted && (res.Held.Remaining <= time.Minute || res.Held.Kept != want.kept || res.Held.Token != first):
 				t.Errorf("%s: %+v is in the way", name, res.Held)
 			}
-			if got := renew(t, s, req)[0]; (got == driver.Renewed) != want.granted {
+			if got := renew(t, s, req)[0]; (got == olddriver.Renewed) != want.granted {
 				t.Errorf("%s: Renew: %v", name, got)
 			}
 		}

@@ -28,7 +28,7 @@ const maxCutTries = 10
 
 // queryRows runs one statement, in a transaction of its own, on a connection of the pool, and calls
 // row for each row of the result. begin is called before each try, and discards earlier rows.
-func (s *Store) queryRows(ctx context.Context, text string, args []any, begin func(), row func(scanner) error) error {
+func (s *engine) queryRows(ctx context.Context, text string, args []any, begin func(), row func(scanner) error) error {
 	return s.queryOnConn(ctx, func(ctx context.Context, c conn, unprepared bool) error {
 		begin()
 		err := c.query(ctx, unprepared, text, args, row)
@@ -42,20 +42,18 @@ func (s *Store) queryRows(ctx context.Context, text string, args []any, begin fu
 // queryOnConn runs a transaction on a connection of the pool, with statements that are prepared or
 // not. It runs the transaction again if the server has undone it and requests that, which may be
 // after the first rows.
-func (s *Store) queryOnConn(ctx context.Context, run func(ctx context.Context, c conn, unprepared bool) error) error {
+func (s *engine) queryOnConn(ctx context.Context, run func(ctx context.Context, c conn, unprepared bool) error) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
 	return s.queryUntilDone(ctx, run)
 }
 
-// WithConn calls f with a connection of the store's pool, for statements of the caller.
-func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
+func (s *engine) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	return s.queryOnConn(ctx, func(_ context.Context, c conn, _ bool) error { return f(c.rawConn()) })
 }
 
-// ServerVersion returns the name and version of the server, as in "PostgreSQL 15.18".
-func (s *Store) ServerVersion(ctx context.Context) (string, error) {
+func (s *engine) ServerVersion(ctx context.Context) (string, error) {
 	var number string
 	if err := s.queryRow(ctx, pgclient.VersionQuery, nil, &number); err != nil {
 		return "", err
@@ -63,11 +61,8 @@ func (s *Store) ServerVersion(ctx context.Context) (string, error) {
 	return "PostgreSQL " + number, nil
 }
 
-// Table returns the name of the table, quoted for SQL.
-func (s *Store) Table() string { return s.expandSQL("@table@") }
-
 // queryUntilDone is queryOnConn for what may run while the store closes.
-func (s *Store) queryUntilDone(ctx context.Context, run func(ctx context.Context, c conn, unprepared bool) error) error {
+func (s *engine) queryUntilDone(ctx context.Context, run func(ctx context.Context, c conn, unprepared bool) error) error {
 	for try := 0; ; try++ {
 		unprepared := s.unprepared.Load()
 		err := s.queryOnce(ctx, unprepared, run)
@@ -83,7 +78,7 @@ func (s *Store) queryUntilDone(ctx context.Context, run func(ctx context.Context
 }
 
 // queryOnce makes one try on a connection of the pool.
-func (s *Store) queryOnce(ctx context.Context, unprepared bool, run func(context.Context, conn, bool) error) error {
+func (s *engine) queryOnce(ctx context.Context, unprepared bool, run func(context.Context, conn, bool) error) error {
 	c, err := s.acquireConn(ctx)
 	if err != nil {
 		return driver.NotApplied(err)
@@ -109,7 +104,7 @@ func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // isRetryable reports whether the server has undone a statement, prepared or not, that may succeed
 // if it is sent again.
-func (s *Store) isRetryable(err error, unprepared bool) bool {
+func (s *engine) isRetryable(err error, unprepared bool) bool {
 	switch pgclient.SQLState(err) {
 	case "40001", "40P01":
 		// Under REPEATABLE READ and SERIALIZABLE, which may be the default of the server, the
@@ -125,7 +120,7 @@ func (s *Store) isRetryable(err error, unprepared bool) bool {
 }
 
 // queryOptional reads a result of one row, or of none: then the columns mean nothing.
-func (s *Store) queryOptional(ctx context.Context, text string, args []any, columns ...any) (found bool, err error) {
+func (s *engine) queryOptional(ctx context.Context, text string, args []any, columns ...any) (found bool, err error) {
 	err = s.queryRows(ctx, text, args, func() { found = false }, func(scan scanner) error {
 		found = true
 		return scan(columns...)
@@ -134,7 +129,7 @@ func (s *Store) queryOptional(ctx context.Context, text string, args []any, colu
 }
 
 // queryRow reads a result of one row.
-func (s *Store) queryRow(ctx context.Context, text string, args []any, columns ...any) error {
+func (s *engine) queryRow(ctx context.Context, text string, args []any, columns ...any) error {
 	found, err := s.queryOptional(ctx, text, args, columns...)
 	if err == nil && !found {
 		return errors.New("the server's answer is not understood: no row")
@@ -143,12 +138,12 @@ func (s *Store) queryRow(ctx context.Context, text string, args []any, columns .
 }
 
 // execQuery runs a statement and ignores its result.
-func (s *Store) execQuery(ctx context.Context, text string, args ...any) error {
+func (s *engine) execQuery(ctx context.Context, text string, args ...any) error {
 	return s.queryRows(ctx, text, args, func() {}, func(scanner) error { return nil })
 }
 
 // quotedUser returns the user as an identifier of SQL, NAME if the server does not answer.
-func (s *Store) quotedUser(ctx context.Context) string {
+func (s *engine) quotedUser(ctx context.Context) string {
 	var user string
 	if s.queryRow(ctx, "SELECT current_user::text", nil, &user) != nil {
 		return "NAME"

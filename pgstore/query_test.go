@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -45,14 +45,14 @@ func (p *undoing) query(_ context.Context, _ bool, _ string, _ []any, row func(s
 // What came with a statement that was undone is not taken for an answer.
 func TestUndoneRowsAreForgotten(t *testing.T) {
 	t.Parallel()
-	open := func() *Store { return newStore(&undoing{}, nil) }
+	open := func() *engine { return newEngine(&undoing{}, nil) }
 	if _, found, err := open().Lookup(t.Context(), "name"); found || err != nil {
 		t.Errorf("Lookup: %v, %v, want nothing", found, err)
 	}
 	for rec, err := range open().List(t.Context(), "") {
 		t.Errorf("List yields %+v, %v", rec, err)
 	}
-	if ended, err := open().Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); ended || err != nil {
+	if ended, err := open().Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: "owner"}); ended || err != nil {
 		t.Errorf("Release: %v, %v, want nothing", ended, err)
 	}
 	gone := &rowChange{name: "name", owner: "owner"}

@@ -12,53 +12,54 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/lockqueue/queuetest"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/internal/oldqueue/queuetest"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // A noticeLog has the notices of a store. An Ask for all has no name.
-type noticeLog struct{ notices chan driver.Notice }
+type noticeLog struct{ notices chan olddriver.Notice }
 
 // noticesOf returns the notices of a store that has not listened before. It listens from now on.
-func noticesOf(t *testing.T, s *Store) *noticeLog {
+func noticesOf(t *testing.T, s *engine) *noticeLog {
 	t.Helper()
-	l := &noticeLog{make(chan driver.Notice, 10000)}
-	t.Cleanup(s.Notify(func(n driver.Notice) { l.notices <- n }))
+	l := &noticeLog{make(chan olddriver.Notice, 10000)}
+	t.Cleanup(s.Notify(func(n olddriver.Notice) { l.notices <- n }))
 	s.startListening()
 	l.expectAll(t)
 	return l
 }
 
-func (l *noticeLog) next(t *testing.T) driver.Notice {
+func (l *noticeLog) next(t *testing.T) olddriver.Notice {
 	t.Helper()
 	select {
 	case n := <-l.notices:
 		return n
 	case <-time.After(pgtest.Bound):
 		t.Fatal("no notice came")
-		return driver.Notice{}
+		return olddriver.Notice{}
 	}
 }
 
 // expect waits for the notice of an owner, which must be the next.
-func (l *noticeLog) expect(t *testing.T, req driver.AcquireRequest) {
+func (l *noticeLog) expect(t *testing.T, req olddriver.AcquireRequest) {
 	t.Helper()
-	if n, want := l.next(t), (driver.Notice{Kind: driver.Ask, Name: req.Name, Owner: req.Owner}); n != want {
+	if n, want := l.next(t), (olddriver.Notice{Kind: olddriver.Ask, Name: req.Name, Owner: req.Owner}); n != want {
 		t.Errorf("the notice %+v, want %+v", n, want)
 	}
 }
 
 func (l *noticeLog) expectAll(t *testing.T) {
 	t.Helper()
-	if n := l.next(t); n != (driver.Notice{Kind: driver.Ask}) {
+	if n := l.next(t); n != (olddriver.Notice{Kind: olddriver.Ask}) {
 		t.Errorf("the notice %+v, want an Ask for all", n)
 	}
 }
 
 // flush returns the notices that were sent before.
-func (l *noticeLog) flush(t *testing.T, s *Store) (notices []driver.Notice) {
+func (l *noticeLog) flush(t *testing.T, s *engine) (notices []olddriver.Notice) {
 	t.Helper()
 	s.background.Wait()
 	channel, payload, _ := strings.Cut(s.notifier.addWaiter("the end", "", time.Minute), " ")
@@ -73,7 +74,7 @@ func (l *noticeLog) flush(t *testing.T, s *Store) (notices []driver.Notice) {
 }
 
 // queueUp makes a place in the queue of a name that must be held.
-func queueUp(t *testing.T, s *Store, name string, queue time.Duration) driver.AcquireRequest {
+func queueUp(t *testing.T, s *engine, name string, queue time.Duration) olddriver.AcquireRequest {
 	t.Helper()
 	req := pgtest.Request(name, time.Minute)
 	req.Queue = queue
@@ -83,7 +84,7 @@ func queueUp(t *testing.T, s *Store, name string, queue time.Duration) driver.Ac
 	return req
 }
 
-func claim(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+func claim(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.AcquireResult {
 	t.Helper()
 	req.Claim = true
 	res, err := s.Acquire(t.Context(), req)
@@ -94,7 +95,7 @@ func claim(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResu
 }
 
 // claimed claims what must have been admitted.
-func claimed(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+func claimed(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.AcquireResult {
 	t.Helper()
 	res := claim(t, s, req)
 	if !res.Granted {
@@ -103,7 +104,7 @@ func claimed(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireRe
 	return res
 }
 
-// The queue of a name keeps the rule of package lockqueue.
+// The queue of a name keeps the rule of package oldqueue.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	all, err := queuetest.Histories()
@@ -130,7 +131,7 @@ func TestHistories(t *testing.T) {
 // set back.
 type historyStore struct {
 	t      *testing.T
-	s      *Store
+	s      *engine
 	log    *noticeLog
 	name   string
 	passed time.Duration
@@ -160,7 +161,7 @@ func (h *historyStore) own(token, sign int64) int64 {
 }
 
 func (h *historyStore) Acquire(req queuetest.Request) queuetest.Reply {
-	res, err := h.s.Acquire(h.t.Context(), driver.AcquireRequest{
+	res, err := h.s.Acquire(h.t.Context(), olddriver.AcquireRequest{
 		Name: h.name, Owner: req.Owner, Holder: req.Owner, TTL: req.TTL, Queue: req.Queue, Claim: req.Claim, Tokens: req.Tokens,
 		Floor: h.own(req.Floor, -1), Limit: req.Limit,
 	})
@@ -180,15 +181,15 @@ func (h *historyStore) Acquire(req queuetest.Request) queuetest.Reply {
 }
 
 func (h *historyStore) Renew(owner string, token int64, ttl time.Duration) queuetest.Outcome {
-	outcomes, err := h.s.Renew(h.t.Context(), []driver.RenewRequest{{Name: h.name, Owner: owner, TTL: ttl, Token: h.own(token, -1)}})
+	outcomes, err := h.s.Renew(h.t.Context(), []olddriver.RenewRequest{{Name: h.name, Owner: owner, TTL: ttl, Token: h.own(token, -1)}})
 	if err != nil {
 		h.t.Error(err)
 	}
-	return map[driver.RenewOutcome]queuetest.Outcome{driver.Renewed: queuetest.Renewed, driver.RenewQueued: queuetest.Queued, driver.RenewLost: queuetest.Lost}[outcomes[0]]
+	return map[olddriver.RenewOutcome]queuetest.Outcome{olddriver.Renewed: queuetest.Renewed, olddriver.RenewQueued: queuetest.Queued, olddriver.RenewLost: queuetest.Lost}[outcomes[0]]
 }
 
 func (h *historyStore) Release(owner string, keep time.Duration) bool {
-	ended, err := h.s.Release(h.t.Context(), driver.ReleaseRequest{Name: h.name, Owner: owner, Keep: keep})
+	ended, err := h.s.Release(h.t.Context(), olddriver.ReleaseRequest{Name: h.name, Owner: owner, Keep: keep})
 	if err != nil {
 		h.t.Error(err)
 	}
@@ -196,7 +197,7 @@ func (h *historyStore) Release(owner string, keep time.Duration) bool {
 }
 
 func (h *historyStore) Break(token int64) int {
-	rec, found, err := h.s.Break(h.t.Context(), driver.BreakRequest{Name: h.name, Token: h.own(token, -1)})
+	rec, found, err := h.s.Break(h.t.Context(), olddriver.BreakRequest{Name: h.name, Token: h.own(token, -1)})
 	if err != nil {
 		h.t.Error(err)
 	}
@@ -210,7 +211,7 @@ func (h *historyStore) Break(token int64) int {
 // hold again, which changes nothing.
 func (h *historyStore) Notices() (all []queuetest.Notice) {
 	for _, n := range h.log.flush(h.t, h.s) {
-		if n.Kind != driver.Ask || n.Name != h.name {
+		if n.Kind != olddriver.Ask || n.Name != h.name {
 			h.t.Errorf("the notice %+v, of %q", n, h.name)
 			continue
 		}
@@ -233,7 +234,7 @@ func (h *historyStore) Notices() (all []queuetest.Notice) {
 // is lost by being admitted meanwhile.
 func TestRefreshesBesideReleases(t *testing.T) {
 	t.Parallel()
-	for what, limits := range map[string][]int{"exclusive": {0}, "mixed": {0, driver.Shared, 2}} {
+	for what, limits := range map[string][]int{"exclusive": {0}, "mixed": {0, olddriver.Shared, 2}} {
 		t.Run(what, func(t *testing.T) { testRefreshesBesideReleases(t, limits) })
 	}
 }
@@ -250,7 +251,7 @@ func testRefreshesBesideReleases(t *testing.T, limits []int) {
 	var group sync.WaitGroup
 	for i := range waiters { // each waits for all names, and renews its places together
 		group.Go(func() {
-			mine := map[string]driver.AcquireRequest{}
+			mine := map[string]olddriver.AcquireRequest{}
 			for round := 0; round < rounds*names; {
 				for n := range names {
 					name := fmt.Sprint("name/", (n+i)%names)
@@ -268,9 +269,9 @@ func testRefreshesBesideReleases(t *testing.T, limits []int) {
 						mine[name] = req
 					}
 				}
-				var reqs []driver.RenewRequest
+				var reqs []olddriver.RenewRequest
 				for _, req := range mine {
-					reqs = append(reqs, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: time.Minute})
+					reqs = append(reqs, olddriver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: time.Minute})
 				}
 				outcomes, err := s.Renew(t.Context(), reqs)
 				if err != nil && !errors.Is(err, errRowLocked) {
@@ -279,10 +280,10 @@ func testRefreshesBesideReleases(t *testing.T, limits []int) {
 				}
 				for i, outcome := range outcomes {
 					switch outcome {
-					case driver.RenewLost:
+					case olddriver.RenewLost:
 						t.Errorf("a place is lost")
-					case driver.Renewed:
-						ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: reqs[i].Name, Owner: reqs[i].Owner})
+					case olddriver.Renewed:
+						ended, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: reqs[i].Name, Owner: reqs[i].Owner})
 						if err != nil || !ended {
 							t.Errorf("Release: %v, %v", ended, err)
 						}
@@ -295,7 +296,7 @@ func testRefreshesBesideReleases(t *testing.T, limits []int) {
 				}
 			}
 			for _, req := range mine {
-				if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+				if _, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
 					t.Errorf("Release at the end: %v", err)
 				}
 			}
@@ -320,8 +321,8 @@ func TestCrashWithQueue(t *testing.T) {
 	migrated(t, server.URL("postgres"), nil)
 	s := openAt(t, server.URL("postgres"))
 	log := noticesOf(t, s)
-	held := map[string]driver.AcquireRequest{}
-	var places []driver.AcquireRequest
+	held := map[string]olddriver.AcquireRequest{}
+	var places []olddriver.AcquireRequest
 	for _, name := range []string{"a", "b"} {
 		held[name] = grant(t, s, name, time.Hour)
 		for range 8 {
@@ -335,7 +336,7 @@ func TestCrashWithQueue(t *testing.T) {
 			return false
 		}
 		for _, outcome := range outcomes {
-			if outcome != driver.RenewLost {
+			if outcome != olddriver.RenewLost {
 				t.Errorf("the place is renewed after a crash: %v", outcome)
 			}
 		}
@@ -435,12 +436,12 @@ func TestRowFreedByHand(t *testing.T) {
 	grant(t, s, "name", time.Hour)
 	a, b := queueUp(t, s, "name", time.Minute), queueUp(t, s, "name", time.Minute)
 	change(t, s, "UPDATE @table@ SET expires_at = now()")
-	if got := renew(t, s, b); got[0] != driver.RenewQueued {
+	if got := renew(t, s, b); got[0] != olddriver.RenewQueued {
 		t.Errorf("Renew of the second place: %v", got)
 	}
 	log.expect(t, a)
 	change(t, s, "DELETE FROM @table@")
-	if got := renew(t, s, a, b); got[0] != driver.RenewLost || got[1] != driver.RenewLost {
+	if got := renew(t, s, a, b); got[0] != olddriver.RenewLost || got[1] != olddriver.RenewLost {
 		t.Errorf("Renew of a place of a lock that has no row: %v", got)
 	}
 	grant(t, s, "name", time.Minute)
@@ -456,7 +457,7 @@ func TestListenerEnds(t *testing.T) {
 	var done bool
 	query(t, s, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = $1", []any{"LISTEN " + s.notifier.channel}, &done)
 	release(t, s, held)
-	for n := log.next(t); n != (driver.Notice{Kind: driver.Ask}); n = log.next(t) {
+	for n := log.next(t); n != (olddriver.Notice{Kind: olddriver.Ask}); n = log.next(t) {
 		if n.Owner != w.Owner { // It may have been sent before the end.
 			t.Errorf("the notice %+v", n)
 		}
@@ -464,7 +465,7 @@ func TestListenerEnds(t *testing.T) {
 	claimed(t, s, w)
 	next := queueUp(t, s, "name", time.Minute)
 	release(t, s, w)
-	for n := log.next(t); n != (driver.Notice{Kind: driver.Ask, Name: "name", Owner: next.Owner}); n = log.next(t) {
+	for n := log.next(t); n != (olddriver.Notice{Kind: olddriver.Ask, Name: "name", Owner: next.Owner}); n = log.next(t) {
 		if n.Owner != w.Owner { // It may have been sent behind the Ask for all.
 			t.Errorf("the notice %+v, want one for %s", n, next.Owner)
 		}
@@ -479,7 +480,7 @@ func TestNoRightsToWaiters(t *testing.T) {
 	change(t, s, "DO $$ BEGIN CREATE ROLE impatient LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
 	change(t, s, "GRANT USAGE ON SCHEMA @schema@ TO impatient")
 	change(t, s, "GRANT SELECT, INSERT, UPDATE, DELETE ON @table@ TO impatient")
-	poor := New(pgtest.OpenPool(t, strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "impatient@", 1)), &s.options)
+	poor := newPoolEngine(pgtest.OpenPool(t, strings.Replace(pgtest.Postgres().URL("postgres"), "postgres@", "impatient@", 1)), &s.options)
 	t.Cleanup(func() { _ = poor.Close() })
 	held := grant(t, poor, "name", time.Minute)
 	queueUp(t, s, "name", time.Minute)
@@ -488,8 +489,8 @@ func TestNoRightsToWaiters(t *testing.T) {
 	if _, err := poor.Acquire(t.Context(), req); !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "distributed_locks_waiters") {
 		t.Errorf("Acquire with Queue and without the right to it: %v", err)
 	}
-	outcomes, err := poor.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: held.Owner, TTL: time.Minute, Token: refuse(t, s, "name").Token}})
-	if err != nil || outcomes[0] != driver.Renewed {
+	outcomes, err := poor.Renew(t.Context(), []olddriver.RenewRequest{{Name: "name", Owner: held.Owner, TTL: time.Minute, Token: refuse(t, s, "name").Token}})
+	if err != nil || outcomes[0] != olddriver.Renewed {
 		t.Errorf("Renew: %v, %v", outcomes, err)
 	}
 	if rec, found, err := poor.Lookup(t.Context(), "name"); err != nil || !found || rec.Waiting != 0 {
@@ -513,16 +514,16 @@ func TestNoRightsToWaiters(t *testing.T) {
 func TestQueueThroughPooler(t *testing.T) {
 	t.Parallel()
 	opts := &Options{Schema: newSchema(t)}
-	for what, s := range map[string]*Store{
-		"pgx":          New(pgtest.OpenPool(t, pgtest.PgBouncer().URL("postgres")), opts),
-		"database/sql": NewDB(pgtest.OpenSQL(t, pgtest.PgBouncer().URL("postgres")), opts),
+	for what, s := range map[string]*engine{
+		"pgx":          newPoolEngine(pgtest.OpenPool(t, pgtest.PgBouncer().URL("postgres")), opts),
+		"database/sql": newDBEngine(pgtest.OpenSQL(t, pgtest.PgBouncer().URL("postgres")), opts),
 	} {
 		t.Run(what, func(t *testing.T) {
 			defer s.Close()
 			name := "name " + what
 			held := grant(t, s, name, time.Minute)
-			log := &noticeLog{make(chan driver.Notice, 100)}
-			t.Cleanup(s.Notify(func(n driver.Notice) { log.notices <- n }))
+			log := &noticeLog{make(chan olddriver.Notice, 100)}
+			t.Cleanup(s.Notify(func(n olddriver.Notice) { log.notices <- n }))
 			w := queueUp(t, s, name, time.Minute)
 			log.expectAll(t)
 			later := pgtest.Request(name, time.Minute)
@@ -533,7 +534,7 @@ func TestQueueThroughPooler(t *testing.T) {
 			release(t, s, held)
 			claimed(t, s, w)
 			release(t, s, w)
-			locks := holdfast.New(s, nil)
+			locks := holdfast.New(newStore(s), nil)
 			defer locks.Close()
 			lock, err := locks.Acquire(t.Context(), name, nil)
 			if err != nil {
@@ -694,7 +695,7 @@ func TestPlaceWithoutToken(t *testing.T) {
 	if rec, found, err := s.Lookup(t.Context(), "name"); found || err != nil {
 		t.Errorf("Lookup: %+v, %v, want nobody to be admitted", rec, err)
 	}
-	if got := renew(t, s, w); got[0] != driver.RenewLost {
+	if got := renew(t, s, w); got[0] != olddriver.RenewLost {
 		t.Errorf("Renew of the place: %v", got)
 	}
 }
@@ -707,7 +708,7 @@ func TestHandOver(t *testing.T) {
 	var wg sync.WaitGroup
 	last := int64(0) // protected by the lock
 	for range clients {
-		locks := holdfast.New(openIn(t, schema, "pool_max_conns=2"), nil)
+		locks := holdfast.New(newStore(openIn(t, schema, "pool_max_conns=2")), nil)
 		wg.Go(func() {
 			defer locks.Close()
 			for range rounds {
@@ -735,7 +736,7 @@ func TestKilledWaiter(t *testing.T) {
 	s := open(t)
 	log := noticesOf(t, s)
 	held := grant(t, s, "name", time.Minute)
-	dying := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &s.options)
+	dying := newPoolEngine(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &s.options)
 	began := time.Now()
 	const queue = 2 * time.Second
 	for range 3 {
@@ -749,7 +750,7 @@ func TestKilledWaiter(t *testing.T) {
 	if n := log.flush(t, s); len(n) > 0 {
 		t.Errorf("the notices %+v though it is the turn of another", n)
 	}
-	pgtest.Eventually(t, "end of the places", func() bool { return renew(t, s, w)[0] == driver.Renewed })
+	pgtest.Eventually(t, "end of the places", func() bool { return renew(t, s, w)[0] == olddriver.Renewed })
 	if took := time.Since(began); took < queue {
 		t.Errorf("the place behind was admitted after %v, and the first has %v", took, queue)
 	}
@@ -771,7 +772,7 @@ func TestClaimBesideOpenRow(t *testing.T) {
 	if res, err := s.Acquire(t.Context(), ask); !errors.As(err, &retry) {
 		t.Errorf("Claim beside an open row: %+v, %v, want a RetryError", res, err)
 	}
-	if got := renew(t, s, w); got[0] != driver.RenewQueued {
+	if got := renew(t, s, w); got[0] != olddriver.RenewQueued {
 		t.Errorf("Renew of a place beside an open row: %v", got)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {

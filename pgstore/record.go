@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // A recordRow is the server's description of a hold; see the constant recordColumns. Columns
@@ -26,13 +27,13 @@ func (r *recordRow) columns(before ...any) []any {
 	return append(before, &r.token, &r.holder, &r.since, &r.until, &r.left, &r.kept, &r.metadata)
 }
 
-func (r *recordRow) toRecord(name string) driver.Record {
+func (r *recordRow) toRecord(name string) olddriver.Record {
 	if shares := decodeShares(name, valueOrZero(r.shares)); len(shares) > 0 {
 		rec := shares[0]
 		rec.Others, rec.Waiting = shares[1:], r.waiting
 		return rec
 	}
-	return driver.Record{
+	return olddriver.Record{
 		Name:      name,
 		Holder:    valueOrZero(r.holder),
 		Token:     valueOrZero(r.token),
@@ -47,12 +48,12 @@ func (r *recordRow) toRecord(name string) driver.Record {
 }
 
 // decodeShares reads the array of holdfast_shares_json.
-func decodeShares(name, text string) []driver.Record {
+func decodeShares(name, text string) []olddriver.Record {
 	var rows []json.RawMessage
 	if text == "" || json.Unmarshal([]byte(text), &rows) != nil {
 		return nil
 	}
-	var records []driver.Record
+	var records []olddriver.Record
 	for _, data := range rows {
 		row := recordRow{}
 		columns := row.shareColumns()

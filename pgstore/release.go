@@ -7,13 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// Release implements [driver.Store]. The waiters for the name are notified by another statement,
+// Release implements [olddriver.Store]. The waiters for the name are notified by another statement,
 // after the commit.
-func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+func (s *engine) Release(ctx context.Context, req olddriver.ReleaseRequest) (bool, error) {
 	if err := pgclient.CheckOwner(req.Owner); err != nil {
 		return false, err
 	}
@@ -38,7 +38,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 
 // releaseInFull ends a hold or a place by the function. If the name is contended, the statement
 // that notifies its waiters follows in the same round trip.
-func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, contended bool) (bool, error) {
+func (s *engine) releaseInFull(ctx context.Context, req *olddriver.ReleaseRequest, contended bool) (bool, error) {
 	var ended, hasWaiters, notify, notified bool
 	keep := int64(0)
 	if req.Keep > 0 {
@@ -71,7 +71,7 @@ func (s *Store) releaseInFull(ctx context.Context, req *driver.ReleaseRequest, c
 
 // releaseAndNotify sends two statements at once, each a transaction of its own. notified reports
 // whether the second succeeded: serializable transactions may be undone.
-func (s *Store) releaseAndNotify(ctx context.Context, conn *pgx.Conn, name string, args []any, results ...*bool) (notified bool, err error) {
+func (s *engine) releaseAndNotify(ctx context.Context, conn *pgx.Conn, name string, args []any, results ...*bool) (notified bool, err error) {
 	var params [][]byte
 	for _, arg := range args {
 		params = append(params, fmt.Append(nil, arg))

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/retry"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
@@ -27,14 +27,14 @@ const (
 	maxLockedPause = 100 * time.Millisecond
 )
 
-// Renew implements [driver.Store]. All holds are renewed by one statement, and all places, which
+// Renew implements [olddriver.Store]. All holds are renewed by one statement, and all places, which
 // have no token, by another. A row that another transaction has locked, by hand for instance, has
 // no outcome, and costs the others nothing.
-func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+func (s *engine) Renew(ctx context.Context, reqs []olddriver.RenewRequest) ([]olddriver.RenewOutcome, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	outcomes := make([]driver.RenewOutcome, len(reqs))
+	outcomes := make([]olddriver.RenewOutcome, len(reqs))
 	var holds, places []int
 	for i, req := range reqs {
 		if err := pgclient.CheckOwner(req.Owner); err != nil {
@@ -51,7 +51,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 }
 
 // renewUntilKnown renews the holds, or the places, at these indices.
-func (s *Store) renewUntilKnown(ctx context.Context, reqs []driver.RenewRequest, left []int, outcomes []driver.RenewOutcome) error {
+func (s *engine) renewUntilKnown(ctx context.Context, reqs []olddriver.RenewRequest, left []int, outcomes []olddriver.RenewOutcome) error {
 	// All renewals change rows in the same order, so that they never wait for each other.
 	slices.SortFunc(left, func(a, b int) int { return cmp.Compare(reqs[a].Name, reqs[b].Name) })
 	for try := 0; len(left) > 0; try++ {
@@ -68,7 +68,7 @@ func (s *Store) renewUntilKnown(ctx context.Context, reqs []driver.RenewRequest,
 }
 
 // renewBatch sends the requests at these indices, and returns a letter for each.
-func (s *Store) renewBatch(ctx context.Context, reqs []driver.RenewRequest, indices []int) (string, error) {
+func (s *engine) renewBatch(ctx context.Context, reqs []olddriver.RenewRequest, indices []int) (string, error) {
 	var names, owners, ttls, tokens []string
 	for _, index := range indices {
 		req := &reqs[index]
@@ -92,19 +92,19 @@ func (s *Store) renewBatch(ctx context.Context, reqs []driver.RenewRequest, indi
 
 // recordOutcomes sets the outcomes of the requests at these indices, and returns those with locked
 // rows. A renewal may have found that it is the turn of another owner, which it notifies.
-func (s *Store) recordOutcomes(reqs []driver.RenewRequest, outcomes []driver.RenewOutcome, indices []int, letters string) []int {
+func (s *engine) recordOutcomes(reqs []olddriver.RenewRequest, outcomes []olddriver.RenewOutcome, indices []int, letters string) []int {
 	var locked []int
 	var admitted []string
 	for i, index := range indices {
 		req := &reqs[index]
 		switch unicode.ToLower(rune(letters[i])) {
 		case 'r':
-			outcomes[index] = driver.Renewed
+			outcomes[index] = olddriver.Renewed
 		case 'q':
-			outcomes[index] = driver.RenewQueued
+			outcomes[index] = olddriver.RenewQueued
 			s.notifier.addWaiter(req.Name, req.Owner, req.TTL)
 		case 'l':
-			outcomes[index] = driver.RenewLost
+			outcomes[index] = olddriver.RenewLost
 		default:
 			locked = append(locked, index)
 		}

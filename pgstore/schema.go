@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -98,7 +98,7 @@ func (o *Options) placeholders() *strings.Replacer {
 		"@record@", recordColumns,
 		"@past@", pastExpiry,
 		"@trusted@", pgclient.TrustedRoles,
-		"@tokens_lead@", strconv.FormatInt(driver.MaxTokensLead.Microseconds(), 10),
+		"@tokens_lead@", strconv.FormatInt(olddriver.MaxTokensLead.Microseconds(), 10),
 		"@row_wait@", rowWait,
 	}
 	var ours []string
@@ -114,7 +114,7 @@ func (o *Options) placeholders() *strings.Replacer {
 }
 
 // expandSQL fills in the placeholders of a statement.
-func (s *Store) expandSQL(text string) string { return s.placeholders.Replace(text) }
+func (s *engine) expandSQL(text string) string { return s.placeholders.Replace(text) }
 
 // waitingSQL counts the places of a lock in the table t.
 const waitingSQL = `CASE WHEN t.has_waiters THEN @holdfast_waiting@(t.lock_name::text) ELSE 0::bigint END`
@@ -133,7 +133,7 @@ type queries struct {
 	releaseOne, releaseBatch                                                 string
 }
 
-func (s *Store) buildQueries() queries {
+func (s *engine) buildQueries() queries {
 	return queries{
 		acquire: s.expandSQL("SELECT granted, tokens, is_new, queued, is_first, waiters, notify, held_limit, coalesce(held_waiting, 0::bigint)," +
 			" held_token, held_by, held_since, held_until, held_left, held_kept, held_metadata" +

@@ -14,6 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -76,7 +77,7 @@ func migrated(tb testing.TB, url string, opts *Options) {
 		tb.Fatal(err)
 	}
 	defer pool.Close()
-	s := New(pool, opts)
+	s := newPoolEngine(pool, opts)
 	defer s.Close()
 	if err := s.Migrate(context.Background()); err != nil {
 		tb.Fatal(err)
@@ -84,26 +85,26 @@ func migrated(tb testing.TB, url string, opts *Options) {
 }
 
 // open returns a store in a schema of its own on the shared server.
-func open(t *testing.T, parameters ...string) *Store {
+func open(t *testing.T, parameters ...string) *engine {
 	t.Helper()
 	return openIn(t, newSchema(t), parameters...)
 }
 
-func openIn(t *testing.T, schema string, parameters ...string) *Store {
+func openIn(t *testing.T, schema string, parameters ...string) *engine {
 	t.Helper()
-	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), parameters...), &Options{Schema: schema})
+	s := newPoolEngine(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), parameters...), &Options{Schema: schema})
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 // grant takes a lock that must be free.
-func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.AcquireRequest {
+func grant(t *testing.T, s *engine, name string, ttl time.Duration) olddriver.AcquireRequest {
 	t.Helper()
 	req, _ := grantToken(t, s, name, ttl)
 	return req
 }
 
-func grantToken(t *testing.T, s *Store, name string, ttl time.Duration) (driver.AcquireRequest, int64) {
+func grantToken(t *testing.T, s *engine, name string, ttl time.Duration) (olddriver.AcquireRequest, int64) {
 	t.Helper()
 	req := pgtest.Request(name, ttl)
 	res, err := s.Acquire(t.Context(), req)
@@ -114,7 +115,7 @@ func grantToken(t *testing.T, s *Store, name string, ttl time.Duration) (driver.
 }
 
 // refuse asks for a lock that must be held.
-func refuse(t *testing.T, s *Store, name string) driver.Record {
+func refuse(t *testing.T, s *engine, name string) olddriver.Record {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), pgtest.Request(name, time.Minute))
 	if err != nil || res.Granted {
@@ -123,16 +124,16 @@ func refuse(t *testing.T, s *Store, name string) driver.Record {
 	return res.Held
 }
 
-func release(t *testing.T, s *Store, req driver.AcquireRequest) bool {
+func release(t *testing.T, s *engine, req olddriver.AcquireRequest) bool {
 	t.Helper()
-	ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	ours, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil {
 		t.Fatalf("Release of %q: %v", req.Name, err)
 	}
 	return ours
 }
 
-func renew(t *testing.T, s *Store, reqs ...driver.AcquireRequest) []driver.RenewOutcome {
+func renew(t *testing.T, s *engine, reqs ...olddriver.AcquireRequest) []olddriver.RenewOutcome {
 	t.Helper()
 	outcomes, err := s.Renew(t.Context(), pgtest.Renewals(reqs...))
 	if err != nil {
@@ -142,7 +143,7 @@ func renew(t *testing.T, s *Store, reqs ...driver.AcquireRequest) []driver.Renew
 }
 
 // query reads one row by a pool of the store's.
-func query(t *testing.T, s *Store, text string, args []any, columns ...any) {
+func query(t *testing.T, s *engine, text string, args []any, columns ...any) {
 	t.Helper()
 	if err := s.queryRow(t.Context(), s.expandSQL(text), args, columns...); err != nil {
 		t.Fatalf("%s: %v", text, err)
@@ -150,20 +151,25 @@ func query(t *testing.T, s *Store, text string, args []any, columns ...any) {
 }
 
 // change runs a statement as a person would, by hand.
-func change(t *testing.T, s *Store, text string, args ...any) {
+func change(t *testing.T, s *engine, text string, args ...any) {
 	t.Helper()
 	if err := s.execQuery(t.Context(), s.expandSQL(text), args...); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 }
 
+// requestOf is a request by the contract of package driver.
+func requestOf(req olddriver.AcquireRequest) driver.Request {
+	return driver.Request{Name: req.Name, Owner: req.Owner, Holder: req.Holder, TTL: req.TTL}
+}
+
 // calls is a call of every verb.
-func calls(s *Store, name string) map[string]func(ctx context.Context) error {
-	return storecheck.Calls(s, pgtest.Request(name, time.Minute))
+func calls(s *engine, name string) map[string]func(ctx context.Context) error {
+	return storecheck.Calls(newStore(s), requestOf(pgtest.Request(name, time.Minute)))
 }
 
 // fails checks the errors of these verbs.
-func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
+func fails(t *testing.T, s *engine, target error, says string, verbs ...string) {
 	t.Helper()
-	storecheck.Fails(t, s, pgtest.Request("name", time.Minute), target, says, verbs...)
+	storecheck.Fails(t, newStore(s), requestOf(pgtest.Request("name", time.Minute)), target, says, verbs...)
 }

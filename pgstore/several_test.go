@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -19,7 +19,7 @@ func TestSeveralTokens(t *testing.T) {
 		"the statement for a free name": func(name string) int64 { return pairOf(t, s, name) },
 		"a batch": func(name string) int64 {
 			pairOf(t, s, "other")
-			changes := []*rowChange{acquisition(name, 0), acquisition("other", driver.MaxTokens)}
+			changes := []*rowChange{acquisition(name, 0), acquisition("other", olddriver.MaxTokens)}
 			if err := s.changeTogether(t.Context(), nil, changes); err != nil || !changes[0].applied || changes[0].tokens() != 1 {
 				t.Fatalf("%+v, %v", changes[0], err)
 			}
@@ -42,10 +42,10 @@ func TestSeveralTokens(t *testing.T) {
 			name := fmt.Sprint("name of ", what)
 			pairOf(t, s, name) // The row is made.
 			req := pgtest.Request(name, time.Minute)
-			req.Tokens = driver.MaxTokens
+			req.Tokens = olddriver.MaxTokens
 			res, err := s.Acquire(t.Context(), req)
-			if err != nil || !res.Granted || res.Tokens != driver.MaxTokens {
-				t.Fatalf("%+v, %v, want %d tokens", res, err, driver.MaxTokens)
+			if err != nil || !res.Granted || res.Tokens != olddriver.MaxTokens {
+				t.Fatalf("%+v, %v, want %d tokens", res, err, olddriver.MaxTokens)
 			}
 			again, err := s.Acquire(t.Context(), req)
 			if err != nil || again.Token != res.Token || again.Tokens > res.Tokens {
@@ -53,8 +53,8 @@ func TestSeveralTokens(t *testing.T) {
 			}
 			// The clock is behind the tokens, as after a step back.
 			change(t, s, "UPDATE @table@ SET token = token + 10000000, last_token = last_token + 10000000 WHERE lock_name = $1", name)
-			last := res.Token + 10_000_000 + driver.MaxTokens - 1
-			if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err != nil || !ours {
+			last := res.Token + 10_000_000 + olddriver.MaxTokens - 1
+			if ours, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: name, Owner: req.Owner}); err != nil || !ours {
 				t.Fatal(ours, err)
 			}
 			if token := next(name); token <= last {
@@ -71,7 +71,7 @@ func acquisition(name string, tokens int) *rowChange {
 }
 
 // pairOf takes a name and releases it.
-func pairOf(t *testing.T, s *Store, name string) (token int64) {
+func pairOf(t *testing.T, s *engine, name string) (token int64) {
 	t.Helper()
 	req, token := grantToken(t, s, name, time.Minute)
 	if !release(t, s, req) {

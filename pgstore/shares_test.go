@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // grantShare takes a lock that must tolerate it.
-func grantShare(t *testing.T, s *Store, name string, limit int) driver.AcquireRequest {
+func grantShare(t *testing.T, s *engine, name string, limit int) olddriver.AcquireRequest {
 	t.Helper()
 	req := pgtest.Request(name, time.Minute)
 	req.Limit = limit
@@ -36,7 +36,7 @@ func TestSharesInSQL(t *testing.T) {
 		query(t, s, "SELECT "+text, args, &done)
 		return done
 	}
-	reader := grantShare(t, s, "config", driver.Shared)
+	reader := grantShare(t, s, "config", olddriver.Shared)
 	token := slot("config", "python-1", -1)
 	if token == 0 || slot("config", "python-1", -1) != token || slot("config", "python-2", 0) != 0 || ok("@acquire_lock@('config', 'python-2')") {
 		t.Error("readers do not hold a lock together, or a writer beside them")
@@ -82,11 +82,11 @@ func TestSharesInSQL(t *testing.T) {
 func TestRowTakenByHandAfterShares(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	reader := grantShare(t, s, "name", driver.Shared)
+	reader := grantShare(t, s, "name", olddriver.Shared)
 	change(t, s, "UPDATE @table@ SET expires_at = clock_timestamp() WHERE lock_name = 'name'") // A clock that was set forward and back.
 	change(t, s, `UPDATE @table@ SET holder_id = 'by hand', acquired_at = clock_timestamp(), expires_at = clock_timestamp() + interval '1 minute'
 		WHERE lock_name = 'name' AND expires_at <= clock_timestamp()`)
-	if got := renew(t, s, reader)[0]; got != driver.RenewLost {
+	if got := renew(t, s, reader)[0]; got != olddriver.RenewLost {
 		t.Errorf("Renew of a share of the former lock: %v", got)
 	}
 	if release(t, s, reader) {
@@ -130,7 +130,7 @@ func TestSharesAfterACrash(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgres(t)
 	migrated(t, server.URL("postgres"), nil)
-	s := New(pgtest.OpenPool(t, server.URL("postgres")), nil)
+	s := newPoolEngine(pgtest.OpenPool(t, server.URL("postgres")), nil)
 	defer s.Close()
 	a, b := grantShare(t, s, "name", 3), grantShare(t, s, "name", 3)
 	server.Restart()
@@ -140,7 +140,7 @@ func TestSharesAfterACrash(t *testing.T) {
 	})
 	refuse(t, s, "name")
 	for _, outcome := range renew(t, s, a, b) {
-		if outcome != driver.Renewed {
+		if outcome != olddriver.Renewed {
 			t.Errorf("Renew after the crash: %v", outcome)
 		}
 	}
@@ -157,23 +157,23 @@ func TestRenewOfSharesOfAnOpenRow(t *testing.T) {
 	s := open(t)
 	writer := grant(t, s, "name", time.Minute)
 	waiter := pgtest.Request("name", time.Minute)
-	waiter.Limit, waiter.Queue = driver.Shared, time.Minute
+	waiter.Limit, waiter.Queue = olddriver.Shared, time.Minute
 	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Queued {
 		t.Fatalf("Acquire with Queue: %+v, %v, want it queued", res, err)
 	}
 	release(t, s, writer)
-	reader := grantShare(t, s, "name", driver.Shared)
+	reader := grantShare(t, s, "name", olddriver.Shared)
 	rec, _, err := s.Lookup(t.Context(), "name")
 	if err != nil || len(rec.Others) != 1 {
 		t.Fatalf("Lookup: %+v, %v, want two readers", rec, err)
 	}
 	tx := leaveOpen(t, s, "SELECT FROM @table@ WHERE lock_name = 'name' FOR UPDATE")
-	renewals := []driver.RenewRequest{
+	renewals := []olddriver.RenewRequest{
 		{Name: "name", Owner: waiter.Owner, TTL: time.Minute},
 		{Name: "name", Owner: reader.Owner, TTL: time.Minute, Token: rec.Others[0].Token},
 	}
 	for _, req := range renewals {
-		if outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{req}); err == nil || len(outcomes) > 0 && outcomes[0] != driver.RenewUnknown {
+		if outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{req}); err == nil || len(outcomes) > 0 && outcomes[0] != olddriver.RenewUnknown {
 			t.Errorf("Renew under token %d while the row is open: %v, %v", req.Token, outcomes, err)
 		}
 	}
@@ -183,7 +183,7 @@ func TestRenewOfSharesOfAnOpenRow(t *testing.T) {
 	other := renewals[1]
 	other.Token = rec.Token
 	outcomes, err := s.Renew(t.Context(), append(renewals, other))
-	if want := []driver.RenewOutcome{driver.Renewed, driver.Renewed, driver.RenewLost}; err != nil || !slices.Equal(outcomes, want) {
+	if want := []olddriver.RenewOutcome{olddriver.Renewed, olddriver.Renewed, olddriver.RenewLost}; err != nil || !slices.Equal(outcomes, want) {
 		t.Errorf("Renew: %v, %v, want %v", outcomes, err, want)
 	}
 }
@@ -195,8 +195,8 @@ func TestCrowdOfReaders(t *testing.T) {
 	s := open(t)
 	writer := grant(t, s, "name", time.Minute)
 	first, last := pgtest.Request("name", time.Minute), pgtest.Request("name", time.Minute)
-	for _, req := range []*driver.AcquireRequest{&first, &last} {
-		req.Limit, req.Queue = driver.Shared, time.Minute
+	for _, req := range []*olddriver.AcquireRequest{&first, &last} {
+		req.Limit, req.Queue = olddriver.Shared, time.Minute
 		if res, err := s.Acquire(t.Context(), *req); err != nil || !res.Queued {
 			t.Fatalf("Acquire with Queue: %+v, %v, want it queued", res, err)
 		}

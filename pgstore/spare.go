@@ -12,7 +12,7 @@ type renewingHolds struct{}
 // of its time makes one beside the pool as well, in turn with other renewals, so that no lock is lost
 // while those of the pool are all in use: by other work of the caller, or by requests that wait for
 // rows. It keeps its turn in the pool.
-func (s *Store) acquireConn(ctx context.Context) (conn, error) {
+func (s *engine) acquireConn(ctx context.Context) (conn, error) {
 	pool, isPgx := s.pool.(pgxPool)
 	deadline, isBounded := ctx.Deadline()
 	if !isPgx || !isBounded || ctx.Value(renewingHolds{}) == nil || !s.beginBackground() {
@@ -56,7 +56,7 @@ func (s *Store) acquireConn(ctx context.Context) (conn, error) {
 }
 
 // acquireSpare makes a connection beside the pool, when there is no other.
-func (s *Store) acquireSpare(ctx context.Context, pool pgxPool) (conn, error) {
+func (s *engine) acquireSpare(ctx context.Context, pool pgxPool) (conn, error) {
 	select {
 	case s.spare <- struct{}{}:
 	case <-ctx.Done():

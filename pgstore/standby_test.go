@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -32,14 +33,14 @@ func TestPromotion(t *testing.T) {
 		query(t, fast, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", nil, &n)
 		return n == 1
 	})
-	var requests []driver.AcquireRequest
+	var requests []olddriver.AcquireRequest
 	var tokens []int64
 	for _, name := range []string{"a", "b", "c"} {
 		req, token := grantToken(t, safe, name, time.Hour)
 		requests, tokens = append(requests, req), append(tokens, token)
 	}
 
-	reader := New(pgtest.OpenPool(t, standby.URL("postgres")), nil)
+	reader := newPoolEngine(pgtest.OpenPool(t, standby.URL("postgres")), nil)
 	t.Cleanup(func() { _ = reader.Close() })
 	fails(t, reader, driver.ErrNotApplied, "connect to the primary", "Acquire", "Renew", "Release", "Break")
 
@@ -63,14 +64,14 @@ func TestPromotion(t *testing.T) {
 
 	primary.Kill()
 	standby.Promote()
-	after := New(pgtest.OpenPool(t, standby.URL("postgres")), nil)
+	after := newPoolEngine(pgtest.OpenPool(t, standby.URL("postgres")), nil)
 	t.Cleanup(func() { _ = after.Close() })
 	for i, req := range requests {
 		if rec := refuse(t, after, req.Name); rec.Token != tokens[i] {
 			t.Errorf("after the promotion the token is %d, was %d", rec.Token, tokens[i])
 		}
 	}
-	if got := renew(t, after, requests...); got[0] != driver.Renewed || got[1] != driver.Renewed || got[2] != driver.Renewed {
+	if got := renew(t, after, requests...); got[0] != olddriver.Renewed || got[1] != olddriver.Renewed || got[2] != olddriver.Renewed {
 		t.Errorf("Renew after the promotion: %v", got)
 	}
 	if _, token := grantToken(t, after, "forgotten", time.Hour); token <= forgotten {
@@ -80,7 +81,7 @@ func TestPromotion(t *testing.T) {
 
 // releaseUnconfirmed releases a lock while no standby confirms it: that does not
 // wait, unless it keeps the name.
-func releaseUnconfirmed(t *testing.T, s *Store, req driver.AcquireRequest, keep time.Duration) {
+func releaseUnconfirmed(t *testing.T, s *engine, req olddriver.AcquireRequest, keep time.Duration) {
 	t.Helper()
 	patience := pgtest.Bound
 	if keep > 0 {
@@ -88,7 +89,7 @@ func releaseUnconfirmed(t *testing.T, s *Store, req driver.AcquireRequest, keep 
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	ended, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep})
+	ended, err := s.Release(ctx, olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep})
 	if done := ended && err == nil; keep == 0 && !done || keep > 0 && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Release with Keep %v that no standby confirms: %v, %v", keep, ended, err)
 	}

@@ -15,7 +15,7 @@ const (
 )
 
 // maybeSweep is called after the table has grown by a row.
-func (s *Store) maybeSweep() {
+func (s *engine) maybeSweep() {
 	if rand.IntN(sweepEvery) == 0 {
 		s.runInBackground(s.sweepRows)
 	}
@@ -23,7 +23,7 @@ func (s *Store) maybeSweep() {
 
 // sweepRows deletes old rows. It ends with the store. A failure is ignored, since the next sweep
 // makes up for it.
-func (s *Store) sweepRows() {
+func (s *engine) sweepRows() {
 	ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
 	defer cancel()
 	_ = s.execQuery(ctx, s.queries.sweep)

@@ -29,7 +29,7 @@ func TestTableLock(t *testing.T) {
 	if !errors.As(err, &later) || !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "the table or the row") {
 		t.Errorf("Acquire while the table is locked: %v, want a RetryError that names the table", err)
 	}
-	locks := holdfast.New(s, nil)
+	locks := holdfast.New(newStore(s), nil)
 	t.Cleanup(func() { _ = locks.Close() })
 	if _, err := locks.TryAcquire(t.Context(), what, nil); errors.Is(err, holdfast.ErrHeld) || !errors.Is(err, holdfast.ErrUnavailable) {
 		t.Errorf("TryAcquire while the table is locked: %v, want ErrUnavailable", err)

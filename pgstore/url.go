@@ -35,7 +35,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := New(pool, opts)
+	s := newPoolEngine(pool, opts)
 	s.ownsPool = true
-	return s, nil
+	return newStore(s), nil
 }

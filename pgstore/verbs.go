@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// Acquire implements [driver.Store].
-func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+// Acquire implements [olddriver.Store].
+func (s *engine) Acquire(ctx context.Context, req olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
 	if err := pgclient.CheckOwner(req.Owner); err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	switch {
 	case req.Floor > driver.MaxToken:
-		return driver.AcquireResult{}, fmt.Errorf("%w: the floor is above the greatest token", driver.ErrInvalid)
+		return olddriver.AcquireResult{}, fmt.Errorf("%w: the floor is above the greatest token", driver.ErrInvalid)
 	case req.Claim && !s.guarantees.Fair:
-		return driver.AcquireResult{}, fmt.Errorf("%w: a queue needs a connection that listens", driver.ErrUnsupported)
+		return olddriver.AcquireResult{}, fmt.Errorf("%w: a queue needs a connection that listens", driver.ErrUnsupported)
 	}
 	queue := req.Queue
 	if !s.guarantees.Fair || s.cannotListen.Load() && !req.Claim {
@@ -26,9 +27,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	}
 	metadata, err := encodeMetadata(req.Metadata)
 	if err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
-	var res driver.AcquireResult
+	var res olddriver.AcquireResult
 	decided, contended := false, false
 	if req.Limit == 0 {
 		res, decided, err = s.tryPrepared(ctx, &req, queue, metadata)
@@ -38,7 +39,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	}
 	switch {
 	case err != nil:
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	case contended:
 		s.nameCache.set(req.Name, stateContended, 0)
 	case res.Granted:
@@ -53,8 +54,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 
 // acquire makes an attempt in full, which waits for a time if queue is above zero. It also reports
 // whether the name has waiters.
-func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, queue time.Duration, metadata string) (
-	res driver.AcquireResult, contended bool, err error,
+func (s *engine) acquire(ctx context.Context, req *olddriver.AcquireRequest, queue time.Duration, metadata string) (
+	res olddriver.AcquireResult, contended bool, err error,
 ) {
 	var micros int64
 	var notifyTo *string
@@ -65,11 +66,11 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, queue t
 	var tokens int64
 	var isNew, notify bool
 	row := recordRow{}
-	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, int64(max(1, min(req.Tokens, driver.MaxTokens))), metadata,
-		micros, req.Claim, notifyTo, int64(max(req.Limit, driver.Shared))}
+	args := []any{req.Name, req.Owner, req.Holder, ceilMicros(req.TTL), req.Floor, int64(max(1, min(req.Tokens, olddriver.MaxTokens))), metadata,
+		micros, req.Claim, notifyTo, int64(max(req.Limit, olddriver.Shared))}
 	columns := row.columns(&res.Token, &tokens, &isNew, &res.Queued, &res.First, &contended, &notify, &row.limit, &row.waiting)
 	if err := s.queryRow(ctx, s.queries.acquire, args, columns...); err != nil {
-		return driver.AcquireResult{}, false, err
+		return olddriver.AcquireResult{}, false, err
 	}
 	if isNew {
 		s.maybeSweep()
@@ -89,10 +90,10 @@ func (s *Store) acquire(ctx context.Context, req *driver.AcquireRequest, queue t
 	return res, contended, nil
 }
 
-// Break implements [driver.Store].
-func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
-	var broken driver.Record
-	err := s.queryRows(ctx, s.queries.breakName, []any{req.Name, req.Token}, func() { broken = driver.Record{} }, func(scan scanner) error {
+// Break implements [olddriver.Store].
+func (s *engine) Break(ctx context.Context, req olddriver.BreakRequest) (olddriver.Record, bool, error) {
+	var broken olddriver.Record
+	err := s.queryRows(ctx, s.queries.breakName, []any{req.Name, req.Token}, func() { broken = olddriver.Record{} }, func(scan scanner) error {
 		row := recordRow{}
 		if err := scan(row.shareColumns()...); err != nil {
 			return err
@@ -105,19 +106,19 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 		return nil
 	})
 	if err != nil || broken.Name == "" {
-		return driver.Record{}, false, err
+		return olddriver.Record{}, false, err
 	}
 	s.nameCache.set(req.Name, stateContended, 0)
 	s.notifyWaiters(req.Name)
 	return broken, true, nil
 }
 
-// Lookup implements [driver.Store].
-func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+// Lookup implements [olddriver.Store].
+func (s *engine) Lookup(ctx context.Context, name string) (olddriver.Record, bool, error) {
 	row := recordRow{}
 	found, err := s.queryOptional(ctx, s.queries.lookup, []any{name}, row.columns(&row.waiting, &row.shares)...)
 	if !found {
-		return driver.Record{}, false, err
+		return olddriver.Record{}, false, err
 	}
 	return row.toRecord(name), true, nil
 }

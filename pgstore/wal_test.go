@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -95,7 +96,7 @@ func TestSweep(t *testing.T) {
 			t.Errorf("the row of the lock %q is still there", name)
 		}
 	}
-	if got := renew(t, s, held); got[0] != driver.Renewed {
+	if got := renew(t, s, held); got[0] != olddriver.Renewed {
 		t.Errorf("Renew after a sweep: %v", got)
 	}
 	if _, token := grantToken(t, s, "expired", time.Minute); token <= last {
@@ -120,7 +121,7 @@ func TestUpdatesStayWithinPages(t *testing.T) {
 	}
 	hotBefore, before := updates()
 	const names = 500
-	var held []driver.AcquireRequest
+	var held []olddriver.AcquireRequest
 	for i := range names {
 		held = append(held, grant(t, s, fmt.Sprint("name/", i), time.Minute))
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 	basePause = 2 * time.Millisecond
 )
 
-// Acquire implements [driver.Store]. It returns as soon as the votes decide the attempt. A grant
+// Acquire implements [olddriver.Store]. It returns as soon as the votes decide the attempt. A grant
 // that comes later makes the hold stronger, or is released again. Grants that a failed attempt is
 // known to have are released before Acquire returns, also if this owner has them from an earlier
 // attempt; if ctx or the Store ends first, they are released in the background.
@@ -34,21 +35,21 @@ const (
 //
 // Requests under way are awaited, to the deadline of ctx and for Options.Timeout at most. The
 // cancellation of ctx ends the pauses between them.
-func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *engine) Acquire(ctx context.Context, req olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
 	s.calls.Add(1) // Close waits for grants that have to be released.
 	defer s.doneCall()
 	if err := s.checkUsable(ctx); err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	if req.Claim {
-		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: nodes may admit different owners", driver.ErrUnsupported)
+		return olddriver.AcquireResult{}, fmt.Errorf("%w by a quorum: nodes may admit different owners", driver.ErrUnsupported)
 	}
 	if req.Limit > 0 {
-		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: N nodes with Limit L admit up to N*L/(N/2+1) holders, "+
+		return olddriver.AcquireResult{}, fmt.Errorf("%w by a quorum: N nodes with Limit L admit up to N*L/(N/2+1) holders, "+
 			"3 for a Limit of 2 on 3 nodes", driver.ErrUnsupported)
 	}
 	if req.Limit < 0 {
-		return driver.AcquireResult{}, fmt.Errorf("%w by a quorum: shared requests that cross get different tokens on different nodes",
+		return olddriver.AcquireResult{}, fmt.Errorf("%w by a quorum: shared requests that cross get different tokens on different nodes",
 			driver.ErrUnsupported)
 	}
 	req.Queue = 0
@@ -57,21 +58,17 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	}
 	unlock, err := s.lockOwner(ctx, req.Name, req.Owner)
 	if err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	defer unlock()
 	floor := req.Floor
 	req.Floor = s.floorFor(floor)
-	var seen driver.Record
+	var seen olddriver.Record
 	for n := 1; ; n++ {
 		r := s.newRound(req)
 		outcome, token, cut := r.collectVotes(ctx, basePause<<(n-1))
 		if outcome == verdictWon {
-			res := driver.AcquireResult{Granted: true, Token: token}
-			if r.fenced {
-				res.Tokens = r.agreedTokens(token)
-			}
-			return res, nil
+			return olddriver.AcquireResult{Granted: true, Token: token}, nil
 		}
 		if outcome == verdictBusy && !r.confirmsHold(&seen) {
 			outcome = verdictSplit
@@ -79,14 +76,14 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 		waitUndone, took := r.undo(ctx), time.Since(r.began)
 		switch {
 		case cut != nil && outcome != verdictBusy:
-			return driver.AcquireResult{}, r.acquireError("cut short", cut)
+			return olddriver.AcquireResult{}, r.acquireError("cut short", cut)
 		case outcome == verdictBusy || outcome == verdictUnavailable || n >= maxRounds:
 			return r.finalResult(outcome, waitUndone())
 		}
 		if outcome == verdictSplit || n > 1 {
 			pause := max(basePause, took) << (n - 1)
 			if err := s.sleep(ctx, rand.N(min(pause, s.timeout))+1); err != nil {
-				return driver.AcquireResult{}, r.acquireError("cut short", err)
+				return olddriver.AcquireResult{}, r.acquireError("cut short", err)
 			}
 		}
 		req.Floor = s.floorFor(floor)
@@ -98,7 +95,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 
 // lockOwner waits until no other Acquire of an owner is under way: the releases of one must not end
 // what another was granted.
-func (s *Store) lockOwner(ctx context.Context, name, owner string) (unlock func(), err error) {
+func (s *engine) lockOwner(ctx context.Context, name, owner string) (unlock func(), err error) {
 	s.mu.Lock()
 	o := s.refOwner(name, owner)
 	s.mu.Unlock()
@@ -131,7 +128,7 @@ func (s *Store) lockOwner(ctx context.Context, name, owner string) (unlock func(
 // holder can be granted the same token on different nodes, for a moment, and then look like one
 // hold. A hold with the public holder of this owner therefore counts only if the round before
 // reported it, too. seen records that.
-func (r *round) confirmsHold(seen *driver.Record) bool {
+func (r *round) confirmsHold(seen *olddriver.Record) bool {
 	rec, _ := r.blockingHold()
 	before := *seen
 	*seen = rec
@@ -140,8 +137,8 @@ func (r *round) confirmsHold(seen *driver.Record) bool {
 
 // finalResult returns the result of an attempt that has failed. undone reports whether all grants
 // have been released.
-func (r *round) finalResult(outcome verdict, undone bool) (driver.AcquireResult, error) {
-	var none driver.AcquireResult
+func (r *round) finalResult(outcome verdict, undone bool) (olddriver.AcquireResult, error) {
+	var none olddriver.AcquireResult
 	switch outcome {
 	case verdictLate:
 		return none, r.acquireError("granted too late to be relied on", nil)
@@ -150,16 +147,16 @@ func (r *round) finalResult(outcome verdict, undone bool) (driver.AcquireResult,
 	case verdictUnavailable:
 		return none, r.unreachableError(undone)
 	}
-	return driver.AcquireResult{Held: r.describeRefusal()}, nil
+	return olddriver.AcquireResult{Held: r.describeRefusal()}, nil
 }
 
 // acquireAlone forwards an attempt to the only node. After an error, what the node has is open.
-func (s *Store) acquireAlone(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *engine) acquireAlone(ctx context.Context, req olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
 	r := s.newRound(req)
 	_, _, err := r.collectVotes(ctx, 0)
 	v := r.votes[0]
 	if err != nil || !v.cast || v.err != nil {
-		return driver.AcquireResult{}, r.acquireError("not acquired", err)
+		return olddriver.AcquireResult{}, r.acquireError("not acquired", err)
 	}
-	return driver.AcquireResult{Granted: v.granted, Token: v.token, Tokens: v.tokens, Held: v.held}, nil
+	return olddriver.AcquireResult{Granted: v.granted, Token: v.token, Held: v.held}, nil
 }

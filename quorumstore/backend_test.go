@@ -53,15 +53,15 @@ func call[T any](ctx context.Context, b *backend, op faultstore.Op, request func
 }
 
 // Acquire grants tokens by the server's clock.
-func (b *backend) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	return call(ctx, b, faultstore.Acquire, func(store *memstore.Store) (driver.AcquireResult, error) {
+func (b *backend) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	return call(ctx, b, faultstore.Acquire, func(store *memstore.Store) (driver.Result, error) {
 		req.Floor = max(req.Floor, time.Now().Add(b.ahead).UnixMicro())
 		return store.Acquire(ctx, req)
 	})
 }
 
-func (b *backend) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
-	return call(ctx, b, faultstore.Renew, func(store *memstore.Store) ([]driver.RenewOutcome, error) {
+func (b *backend) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	return call(ctx, b, faultstore.Renew, func(store *memstore.Store) ([]driver.Entry, error) {
 		return store.Renew(ctx, reqs)
 	})
 }
@@ -72,25 +72,16 @@ func (b *backend) Release(ctx context.Context, req driver.ReleaseRequest) (bool,
 	})
 }
 
-func (b *backend) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
-	found, err := call(ctx, b, faultstore.Lookup, func(store *memstore.Store) (*driver.Record, error) {
-		return recordOrNil(store.Lookup(ctx, name))
+func (b *backend) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
+	return call(ctx, b, faultstore.Lookup, func(store *memstore.Store) ([]driver.Record, error) {
+		return store.Lookup(ctx, name)
 	})
-	return orNone(found), found != nil, err
 }
 
-func (b *backend) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
-	found, err := call(ctx, b, faultstore.Break, func(store *memstore.Store) (*driver.Record, error) {
-		return recordOrNil(store.Break(ctx, req))
+func (b *backend) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
+	return call(ctx, b, faultstore.Break, func(store *memstore.Store) ([]driver.Record, error) {
+		return store.Break(ctx, name, token)
 	})
-	return orNone(found), found != nil, err
-}
-
-func orNone(rec *driver.Record) driver.Record {
-	if rec == nil {
-		return driver.Record{}
-	}
-	return *rec
 }
 
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {

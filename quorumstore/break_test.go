@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // Break with a token reports true only if what is left of the hold is no majority, false only if
@@ -45,11 +45,11 @@ func TestBreakToken(t *testing.T) {
 					case mine:
 						req.Floor = token
 					}
-					if res, err := c[i].memory().Acquire(t.Context(), req); err != nil || !res.Granted || (res.Token == token) != (holder == mine) {
+					if res, err := c[i].memory().Acquire(t.Context(), toNode(req)); err != nil || !res.Granted || (res.Token == token) != (holder == mine) {
 						t.Fatalf("Acquire at node %d: %+v, %v", i, res, err)
 					}
 				}
-				rec, broken, err := s.Break(t.Context(), driver.BreakRequest{Name: name, Token: token})
+				rec, broken, err := s.Break(t.Context(), olddriver.BreakRequest{Name: name, Token: token})
 				var votes *Error
 				if broken != test.broken || errors.As(err, &votes) != test.fails {
 					t.Errorf("Break: %+v, %v, %v", rec, broken, err)

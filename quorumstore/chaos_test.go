@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // Clients take a name from servers that delay, drop and forget to answer, hang
@@ -108,7 +109,7 @@ func (w *world) fault(*server) faultstore.Fault {
 const chaosTTL = time.Second
 
 // client takes the name again and again.
-func (w *world) client(s *Store, number int) {
+func (w *world) client(s *engine, number int) {
 	for i := range 120 {
 		req := request(fmt.Sprintf("client-%d-%d", number, i))
 		req.TTL = chaosTTL
@@ -116,14 +117,14 @@ func (w *world) client(s *Store, number int) {
 			continue // it is gone without a release
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		_, _ = s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		_, _ = s.Release(ctx, olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		cancel()
 		time.Sleep(time.Duration(w.upTo(20)) * time.Millisecond)
 	}
 }
 
 // take makes attempts with one owner until one is granted, and works then.
-func (w *world) take(s *Store, req driver.AcquireRequest) bool {
+func (w *world) take(s *engine, req olddriver.AcquireRequest) bool {
 	for range 40 {
 		w.mu.Lock()
 		above := w.last
@@ -145,7 +146,7 @@ func (w *world) take(s *Store, req driver.AcquireRequest) bool {
 }
 
 // begin checks that nobody has the name and that the token is new.
-func (w *world) begin(req driver.AcquireRequest, deadline time.Time, token, above int64) *tenure {
+func (w *world) begin(req olddriver.AcquireRequest, deadline time.Time, token, above int64) *tenure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if h := w.holder; h != nil && time.Now().Before(h.deadline) {
@@ -162,18 +163,18 @@ func (w *world) begin(req driver.AcquireRequest, deadline time.Time, token, abov
 }
 
 // work goes on for a while, with renewals, perhaps beyond the deadline.
-func (w *world) work(s *Store, req driver.AcquireRequest, mine *tenure) {
+func (w *world) work(s *engine, req olddriver.AcquireRequest, mine *tenure) {
 	for range w.upTo(6) {
 		time.Sleep(time.Duration(w.upTo(400)) * time.Millisecond)
 		ctx, cancel := context.WithTimeout(context.Background(), chaosTTL/4)
 		sent := time.Now()
-		outcomes, _ := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+		outcomes, _ := s.Renew(ctx, []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
 		cancel()
 		w.mu.Lock()
-		if len(outcomes) == 1 && outcomes[0] == driver.Renewed && time.Now().Before(mine.deadline) {
+		if len(outcomes) == 1 && outcomes[0] == olddriver.Renewed && time.Now().Before(mine.deadline) {
 			mine.deadline = sent.Add(driver.Validity(req.TTL))
 		}
-		lost := len(outcomes) == 1 && outcomes[0] == driver.RenewLost
+		lost := len(outcomes) == 1 && outcomes[0] == olddriver.RenewLost
 		w.mu.Unlock()
 		if lost {
 			break

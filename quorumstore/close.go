@@ -15,12 +15,12 @@ const (
 	unknownNodeShare = 100
 )
 
-// Close implements [driver.Store]. It ends waits and attempts, and waits for grants that have to
+// Close implements [olddriver.Store]. It ends waits and attempts, and waits for grants that have to
 // be released: for a majority of the nodes, up to the Timeout; for the others as long as that took,
 // or a tenth of the Timeout if that is longer (a hundredth for a node that has never replied), and
 // not at all if they left the request before without a reply. It closes the nodes only if
 // Options.CloseStores is set.
-func (s *Store) Close() error {
+func (s *engine) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (s *Store) Close() error {
 }
 
 // drain waits for requests in flight.
-func (s *Store) drain() {
+func (s *engine) drain() {
 	began := time.Now()
 	timeout := time.NewTimer(s.timeout)
 	defer timeout.Stop()
@@ -70,7 +70,7 @@ func (s *Store) drain() {
 
 // pendingNodes returns the number of nodes with requests that have no reply, and how long to wait
 // for them when they are a minority.
-func (s *Store) pendingNodes() (pending int, grace time.Duration) {
+func (s *engine) pendingNodes() (pending int, grace time.Duration) {
 	for _, n := range s.nodes {
 		if n.pending.Load() == 0 {
 			continue
@@ -88,27 +88,27 @@ func (s *Store) pendingNodes() (pending int, grace time.Duration) {
 }
 
 // beginRequest and endRequest count requests to a node.
-func (s *Store) beginRequest(n *node) {
+func (s *engine) beginRequest(n *node) {
 	if n.pending.Add(1) == 1 {
 		n.lastReply.Store(n.now())
 	}
 }
 
-func (s *Store) endRequest(n *node) {
+func (s *engine) endRequest(n *node) {
 	if n.pending.Add(-1) == 0 {
 		s.signalDrain()
 	}
 }
 
 // doneCall records the end of a call that may leave work behind.
-func (s *Store) doneCall() {
+func (s *engine) doneCall() {
 	if s.calls.Add(-1) == 0 {
 		s.signalDrain()
 	}
 }
 
 // signalDrain wakes drain after a request or a call has ended.
-func (s *Store) signalDrain() {
+func (s *engine) signalDrain() {
 	if !s.closed.Load() {
 		return
 	}

@@ -15,7 +15,7 @@ func TestClose(t *testing.T) {
 	for _, owns := range []bool{false, true} {
 		inBubble(t, 3, func(t *testing.T, c cluster) {
 			conns := c.connect()
-			s := New(stores(conns), &Options{CloseStores: owns})
+			s := newEngine(stores(conns), &Options{CloseStores: owns})
 			c[2].set(slow(20*time.Millisecond, 20*time.Millisecond))
 			req := request("mine")
 			grant(t, s, req)
@@ -29,7 +29,7 @@ func TestClose(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			if _, _, err := conns[0].Lookup(t.Context(), name); errors.Is(err, driver.ErrClosed) != owns {
+			if _, err := conns[0].Lookup(t.Context(), name); errors.Is(err, driver.ErrClosed) != owns {
 				t.Errorf("with CloseStores %v a node says %v", owns, err)
 			}
 		})

@@ -49,10 +49,10 @@ func (c cluster) connect() []*conn {
 }
 
 // client makes a client that the test closes in the end.
-func (c cluster) client(tb testing.TB) *Store { return join(tb, c.connect()) }
+func (c cluster) client(tb testing.TB) *engine { return join(tb, c.connect()) }
 
-func join(tb testing.TB, conns []*conn) *Store {
-	s := New(stores(conns), &Options{CloseStores: true})
+func join(tb testing.TB, conns []*conn) *engine {
+	s := newEngine(stores(conns), &Options{CloseStores: true})
 	tb.Cleanup(func() { s.Close() })
 	return s
 }
@@ -93,11 +93,14 @@ func (s *server) memory() *memstore.Store {
 
 // holder returns the holder of a name on the server.
 func (s *server) holder(name string) string {
-	rec, _, err := s.memory().Lookup(context.Background(), name)
+	records, err := s.memory().Lookup(context.Background(), name)
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	return rec.Holder
+	if len(records) == 0 {
+		return ""
+	}
+	return records[0].Holder
 }
 
 // hang never answers, whatever becomes of the context.
@@ -139,7 +142,6 @@ type conn struct{ *faultstore.Store }
 func (c *conn) Guarantees() driver.Guarantees {
 	g := c.Store.Guarantees()
 	g.Store = "test"
-	g.HolderCrash = driver.RecoveryTTL
-	g.Restart, g.Failover = driver.FateForgotten, driver.FateForgotten
+	g.Crash, g.Restart, g.Failover = driver.FateKept, driver.FateForgotten, driver.FateForgotten
 	return g
 }

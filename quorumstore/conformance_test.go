@@ -18,6 +18,12 @@ func lagging(*server) faultstore.Fault {
 	return slow(40*time.Millisecond, 40*time.Millisecond)
 }
 
+// gaps are the cases that the votes of the second edition cannot pass. They go with issue 35.
+var gaps = map[string]string{
+	"exclusion/second-acquire": "a second Acquire of an owner is answered as the first",
+	"concurrency/one-owner":    "a second Acquire of an owner is answered as the first",
+}
+
 // A quorum is a correct store, whatever becomes of a minority of its nodes.
 func TestConformance(t *testing.T) {
 	for name, minority := range map[string][]func(*server) faultstore.Fault{
@@ -38,7 +44,7 @@ func TestConformance(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			// One case at a time: none waits, and fewer goroutines cost the suite less.
-			drivertest.Run(t, drivertest.Harness{Virtual: true, Serial: true, New: func(tb testing.TB) drivertest.Backing {
+			drivertest.Run(t, drivertest.Harness{Virtual: true, Serial: true, Gaps: gaps, New: func(tb testing.TB) drivertest.Backing {
 				c := newCluster(tb, size)
 				for i, fault := range minority {
 					c[i].set(fault(c[i]))

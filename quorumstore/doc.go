@@ -20,9 +20,7 @@
 // clocks do and whenever holds expire: two majorities share a node, and that node has granted both
 // tokens, the later one higher. This needs nothing but nodes that never grant a token twice. It is
 // checked exhaustively, together with the variants that do not work (the greatest of counters;
-// writing it back to nodes that still hold; nodes that forget), by the tests of this package. A
-// grant of several tokens has as many as each node of the majority has granted: a later majority
-// shares a node with this one, and that node has reserved them.
+// writing it back to nodes that still hold; nodes that forget), by the tests of this package.
 //
 // What the nodes promise decides the rest. Fencing, Lookup, List, Break, Metadata and Keep: if all
 // nodes do. Freeing the locks of a crashed process at once: if a majority does. Restart

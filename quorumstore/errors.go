@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // An Error means that no majority of the nodes could be reached for a request, and lists the vote
@@ -64,7 +65,7 @@ func (e *Error) Unwrap() []error { return e.causes }
 
 // quorumError makes the Error of an operation from a vote for each node. The cause, if there is
 // one, is the end of the caller's ctx or of the Store.
-func (s *Store) quorumError(reason string, cause error, votes func(n *node) Vote) *Error {
+func (s *engine) quorumError(reason string, cause error, votes func(n *node) Vote) *Error {
 	e := &Error{Need: s.need, reason: reason}
 	var permanent []error
 	unchanged := true
@@ -91,7 +92,7 @@ func (s *Store) quorumError(reason string, cause error, votes func(n *node) Vote
 }
 
 // describeHold describes the holder of a name in words.
-func describeHold(rec driver.Record) string {
+func describeHold(rec olddriver.Record) string {
 	switch {
 	case rec.Kept:
 		return "kept after its release"

@@ -13,7 +13,7 @@ import (
 // so that the caller wakes once, when the replies decide. The requests run on after that, until
 // they are answered or their context ends.
 type fanOut[T any] struct {
-	s        *Store
+	s        *engine
 	timeout  time.Duration   // how long the caller waits
 	deadline time.Time       // of the requests: after twice the timeout
 	caller   context.Context // for its values alone
@@ -40,7 +40,7 @@ type fanOut[T any] struct {
 var errNoReply = errors.New("no reply yet")
 
 // newFanOut prepares a request to all nodes.
-func newFanOut[T any](ctx context.Context, s *Store, timeout time.Duration) *fanOut[T] {
+func newFanOut[T any](ctx context.Context, s *engine, timeout time.Duration) *fanOut[T] {
 	f := &fanOut[T]{
 		s:        s,
 		timeout:  timeout,
@@ -170,7 +170,7 @@ func (f *fanOut[T]) stopCounting() {
 
 // requestContext returns a context for requests to nodes. It has the values of another one, and
 // ends at a deadline of its own, or when Close has given up waiting.
-func (s *Store) requestContext(values context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+func (s *engine) requestContext(values context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(contextWithValues{s.alive, values}, deadline)
 }
 

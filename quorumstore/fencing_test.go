@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // The clocks of five nodes are up to ten seconds apart, requests and answers
@@ -77,7 +77,7 @@ func (l *ledger) add(token, above int64, rounds int) {
 }
 
 // client takes the name again and again. A tenth of its holds it sleeps over.
-func (l *ledger) client(s *Store, first *conn, seed uint64) {
+func (l *ledger) client(s *engine, first *conn, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	for n := 0; ; n++ {
 		above, more := l.greatest()
@@ -107,8 +107,8 @@ func (l *ledger) client(s *Store, first *conn, seed uint64) {
 }
 
 // leave ends a hold, which must be lost if its holder was paused.
-func (l *ledger) leave(s *Store, req driver.AcquireRequest, paused bool) {
-	ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+func (l *ledger) leave(s *engine, req olddriver.AcquireRequest, paused bool) {
+	ours, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil || ours == paused {
 		l.t.Errorf("Release: %v, %v of a holder that was paused beyond its TTL: %v", ours, err, paused)
 	}

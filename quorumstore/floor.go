@@ -18,7 +18,7 @@ const (
 
 // floorFor returns the token to propose: above all that the nodes would choose by themselves, so
 // that they agree on it in one round trip.
-func (s *Store) floorFor(least int64) int64 {
+func (s *engine) floorFor(least int64) int64 {
 	if !s.guarantees.Fencing || len(s.nodes) == 1 {
 		return least
 	}
@@ -27,7 +27,7 @@ func (s *Store) floorFor(least int64) int64 {
 
 // raisedFloor returns the floor after a round in which the nodes did not agree. greatest is the
 // greatest token of that round, and took is how long it lasted.
-func (s *Store) raisedFloor(least, greatest int64, took time.Duration) int64 {
+func (s *engine) raisedFloor(least, greatest int64, took time.Duration) int64 {
 	lead := min(greatest-time.Now().UnixMicro(), maxClockLead)
 	for old := s.clockLead.Load(); lead > old; old = s.clockLead.Load() {
 		if s.clockLead.CompareAndSwap(old, lead) {

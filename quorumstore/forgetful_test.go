@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -16,11 +17,11 @@ func TestForgetfulNode(t *testing.T) { synctest.Test(t, testForgetfulNode) }
 
 func testForgetfulNode(t *testing.T) {
 	nodes := []*faultstore.Store{faultstore.Wrap(memstore.New()), faultstore.Wrap(memstore.New()), faultstore.Wrap(memstore.New())}
-	s := New([]driver.Store{nodes[0], nodes[1], nodes[2]}, nil)
+	s := newEngine([]driver.Store{nodes[0], nodes[1], nodes[2]}, nil)
 	defer s.Close()
-	acquire := func(owner string) driver.AcquireResult {
+	acquire := func(owner string) olddriver.AcquireResult {
 		t.Helper()
-		res, err := s.Acquire(t.Context(), driver.AcquireRequest{Name: "name", Owner: owner, Holder: owner, TTL: time.Minute})
+		res, err := s.Acquire(t.Context(), olddriver.AcquireRequest{Name: "name", Owner: owner, Holder: owner, TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func testForgetfulNode(t *testing.T) {
 		t.Fatalf("two of three nodes granted A the lock: %+v; then B: %+v", first, res)
 	}
 
-	if _, _, err := nodes[1].Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil {
+	if _, err := nodes[1].Break(t.Context(), "name", 0); err != nil {
 		t.Fatal(err)
 	}
 	if res := acquire("B"); !res.Granted || res.Token <= first.Token {

@@ -6,27 +6,28 @@ import (
 	"iter"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // listTimeouts is how many Timeouts a node has for its whole list.
 const listTimeouts = 60
 
-// List implements [driver.Store]. It reads the lists of the nodes into memory, and yields the holds
+// List implements [olddriver.Store]. It reads the lists of the nodes into memory, and yields the holds
 // that a majority of them has. Once a majority is complete, the others have the Timeout to finish.
 // For a name that may or may not have a majority, since a node did not reply, it yields an error.
-func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
-	return func(yield func(driver.Record, error) bool) {
+func (s *engine) List(ctx context.Context, prefix string) iter.Seq2[olddriver.Record, error] {
+	return func(yield func(olddriver.Record, error) bool) {
 		if err := s.checkUsable(ctx); err != nil {
-			yield(driver.Record{}, err)
+			yield(olddriver.Record{}, err)
 			return
 		}
 		if !s.guarantees.List {
-			yield(driver.Record{}, fmt.Errorf("%w: a node cannot list", driver.ErrUnsupported))
+			yield(olddriver.Record{}, fmt.Errorf("%w: a node cannot list", driver.ErrUnsupported))
 			return
 		}
 		f, err := s.listNodes(ctx, prefix)
 		if err != nil {
-			yield(driver.Record{}, err)
+			yield(olddriver.Record{}, err)
 			return
 		}
 		seen := map[string]bool{}
@@ -36,7 +37,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 					continue
 				}
 				seen[name] = true
-				var records []driver.Record
+				var records []olddriver.Record
 				unknown := 0
 				for i, other := range f.values {
 					if rec, ok := other[name]; ok {
@@ -52,7 +53,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 				var err error
 				if !clear {
 					err = s.quorumError("it is not clear who has it", nil, f.votes(describeList))
-					rec, err = driver.Record{}, fmt.Errorf("%q: %w", name, err)
+					rec, err = olddriver.Record{}, fmt.Errorf("%q: %w", name, err)
 				}
 				if !yield(rec, err) {
 					return
@@ -62,14 +63,14 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	}
 }
 
-func describeList(map[string]driver.Record) Vote { return Vote{Answer: "complete"} }
+func describeList(map[string]olddriver.Record) Vote { return Vote{Answer: "complete"} }
 
 // listNodes reads the list of each node, by the names. A list with an error is not complete. The
 // requests end with ctx.
-func (s *Store) listNodes(ctx context.Context, prefix string) (*fanOut[map[string]driver.Record], error) {
-	f := newFanOut[map[string]driver.Record](ctx, s, listTimeouts*s.timeout)
+func (s *engine) listNodes(ctx context.Context, prefix string) (*fanOut[map[string]olddriver.Record], error) {
+	f := newFanOut[map[string]olddriver.Record](ctx, s, listTimeouts*s.timeout)
 	complete := 0
-	f.count = func(_ int, _ map[string]driver.Record, err error) bool {
+	f.count = func(_ int, _ map[string]olddriver.Record, err error) bool {
 		if err == nil {
 			complete++
 		}
@@ -78,8 +79,8 @@ func (s *Store) listNodes(ctx context.Context, prefix string) (*fanOut[map[strin
 		}
 		return false
 	}
-	f.send(func(ctx context.Context, n *node) (list map[string]driver.Record, failed error) {
-		list = map[string]driver.Record{}
+	f.send(func(ctx context.Context, n *node) (list map[string]olddriver.Record, failed error) {
+		list = map[string]olddriver.Record{}
 		for rec, err := range n.List(ctx, prefix) {
 			if err != nil {
 				failed = err

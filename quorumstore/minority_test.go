@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 const there, back = 3 * time.Millisecond, 4 * time.Millisecond
@@ -26,15 +27,15 @@ func TestMajorityHungIsAnErrorInTime(t *testing.T) {
 		for what, call := range map[string]func() error{
 			"Acquire": func() error { _, err := s.Acquire(t.Context(), other); return err },
 			"Renew": func() error {
-				_, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: req.Owner, TTL: req.TTL}})
+				_, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: name, Owner: req.Owner, TTL: req.TTL}})
 				return err
 			},
 			"Release": func() error {
-				_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: other.Owner})
+				_, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: name, Owner: other.Owner})
 				return err
 			},
 			"Lookup": func() error { _, _, err := s.Lookup(t.Context(), name); return err },
-			"Break":  func() error { _, _, err := s.Break(t.Context(), driver.BreakRequest{Name: name}); return err },
+			"Break":  func() error { _, _, err := s.Break(t.Context(), olddriver.BreakRequest{Name: name}); return err },
 		} {
 			var err error
 			d := took(func() { err = call() })

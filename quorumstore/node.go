@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // A node is one of the stores of a quorum.
 type node struct {
-	driver.Store
+	olddriver.Store
 	index      int
-	guarantees driver.Guarantees
+	guarantees olddriver.Guarantees
 	timeout    time.Duration
 	began      time.Time
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // An ownerState is what is in flight, waits or is in doubt for one owner of one name. It exists
@@ -36,8 +37,8 @@ type nodeQueue struct {
 
 // A nodeRequest is an acquisition or a release at one node.
 type nodeRequest struct {
-	acquire *driver.AcquireRequest // nil for a release
-	release driver.ReleaseRequest
+	acquire *olddriver.AcquireRequest // nil for a release
+	release olddriver.ReleaseRequest
 	owner   *ownerState
 	callers []*fanOut[reply] // those that get the reply; none if it is sent again
 
@@ -49,7 +50,7 @@ type nodeRequest struct {
 
 // A reply is that of a node to a nodeRequest.
 type reply struct {
-	driver.AcquireResult
+	olddriver.AcquireResult
 	released bool
 }
 
@@ -66,7 +67,7 @@ func isUnsent(err error) bool {
 }
 
 // refOwner returns the state of an owner, with a reference to it. The caller holds s.mu.
-func (s *Store) refOwner(name, owner string) *ownerState {
+func (s *engine) refOwner(name, owner string) *ownerState {
 	key := [2]string{name, owner}
 	o := s.owners[key]
 	if o == nil {
@@ -78,7 +79,7 @@ func (s *Store) refOwner(name, owner string) *ownerState {
 }
 
 // unrefOwner drops a reference. The caller holds s.mu.
-func (s *Store) unrefOwner(o *ownerState) {
+func (s *engine) unrefOwner(o *ownerState) {
 	o.refs--
 	if o.refs == 0 {
 		delete(s.owners, o.key)
@@ -86,7 +87,7 @@ func (s *Store) unrefOwner(o *ownerState) {
 }
 
 // enqueueAll puts a request of an owner into the queues of all nodes. The replies go to f.
-func (s *Store) enqueueAll(name, owner string, req nodeRequest, f *fanOut[reply]) []nodeRequest {
+func (s *engine) enqueueAll(name, owner string, req nodeRequest, f *fanOut[reply]) []nodeRequest {
 	requests := make([]nodeRequest, len(s.nodes))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +102,7 @@ func (s *Store) enqueueAll(name, owner string, req nodeRequest, f *fanOut[reply]
 
 // enqueue puts a request into the queue of a node, and sends it if there is nothing else. A release
 // joins one of its kind that waits at the end of the queue. The caller holds s.mu.
-func (s *Store) enqueue(n *node, r *nodeRequest) {
+func (s *engine) enqueue(n *node, r *nodeRequest) {
 	q := &r.owner.queues[n.index]
 	for _, w := range q.waiting {
 		if w.acquire != nil && w.callers[0].isDecided() { // The grant is not needed any more.
@@ -130,7 +131,7 @@ func (s *Store) enqueue(n *node, r *nodeRequest) {
 
 // cancel takes a request out of a queue, and reports false if its turn has come. The caller holds
 // s.mu.
-func (s *Store) cancel(n *node, r *nodeRequest) bool {
+func (s *engine) cancel(n *node, r *nodeRequest) bool {
 	q := &r.owner.queues[n.index]
 	i := slices.Index(q.waiting, r)
 	if i < 0 {
@@ -143,7 +144,7 @@ func (s *Store) cancel(n *node, r *nodeRequest) bool {
 }
 
 // startNext makes the first request that waits the current one, and sends it. The caller holds s.mu.
-func (s *Store) startNext(n *node, q *nodeQueue) {
+func (s *engine) startNext(n *node, q *nodeQueue) {
 	if q.current = nil; len(q.waiting) == 0 {
 		return
 	}
@@ -154,7 +155,7 @@ func (s *Store) startNext(n *node, q *nodeQueue) {
 
 // send sends the current request of a queue to a node, delivers the reply, and starts the request
 // behind it.
-func (s *Store) send(n *node, r *nodeRequest) {
+func (s *engine) send(n *node, r *nodeRequest) {
 	s.mu.Lock()
 	sent, err := s.prepare(n, r)
 	s.mu.Unlock()
@@ -191,7 +192,7 @@ func (s *Store) send(n *node, r *nodeRequest) {
 // prepare decides what the node gets when the turn of a request has come: the request, nothing, or,
 // while a release is in doubt, that release again in place of an acquisition. If it is not the
 // request, the error is the reason. The caller holds s.mu.
-func (s *Store) prepare(n *node, r *nodeRequest) (sent *nodeRequest, err error) {
+func (s *engine) prepare(n *node, r *nodeRequest) (sent *nodeRequest, err error) {
 	q, now := &r.owner.queues[n.index], time.Now()
 	superseded := r.resent > 0 && r.sentAs != q.sent
 	needless := r.undoes != nil && !r.undoes.mayHold
@@ -201,7 +202,7 @@ func (s *Store) prepare(n *node, r *nodeRequest) (sent *nodeRequest, err error) 
 	case superseded || needless || r.acquire != nil && !now.Before(r.callers[0].deadline):
 		return nil, errNotSent
 	case r.acquire != nil && now.Before(q.doubtUntil):
-		return &nodeRequest{release: driver.ReleaseRequest{Name: r.acquire.Name, Owner: r.acquire.Owner}}, errInDoubt
+		return &nodeRequest{release: olddriver.ReleaseRequest{Name: r.acquire.Name, Owner: r.acquire.Owner}}, errInDoubt
 	}
 	if r.resent == 0 {
 		q.sent++
@@ -212,7 +213,7 @@ func (s *Store) prepare(n *node, r *nodeRequest) (sent *nodeRequest, err error) 
 
 // sendContext returns the context to send a request with. A release has the time of a request even
 // if that of its callers was over when its turn came.
-func (s *Store) sendContext(r *nodeRequest) (context.Context, context.CancelFunc) {
+func (s *engine) sendContext(r *nodeRequest) (context.Context, context.CancelFunc) {
 	values := context.Background()
 	if len(r.callers) > 0 {
 		f := r.callers[0]

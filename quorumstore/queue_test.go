@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // An owner that acquires and releases a name again and again while a node hangs has no more than a
@@ -128,7 +128,7 @@ func TestLastReleaseDecidesKeep(t *testing.T) {
 			var keeping sync.WaitGroup
 			for _, keep := range []time.Duration{time.Second, time.Second, time.Hour} {
 				keeping.Go(func() {
-					_, _ = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: keep})
+					_, _ = s.Release(t.Context(), olddriver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: keep})
 				})
 				synctest.Wait()
 			}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
-// Release implements [driver.Store]. It goes to every node. It returns true as soon as a majority
+// Release implements [olddriver.Store]. It goes to every node. It returns true as soon as a majority
 // has ended the hold, and false as soon as so many did not have it that no majority did. If a
 // majority replied without deciding it, Release returns true: the hold is over, and may have had a
 // majority. To keep the name, a majority must have confirmed it. In all other cases the error is an
@@ -16,7 +17,7 @@ import (
 // Releases that a node does not confirm are sent again in the background for a second or two. After
 // that the node's part of the hold ends with its TTL: a minority, which keeps no owner out as long
 // as the other nodes reply.
-func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+func (s *engine) Release(ctx context.Context, req olddriver.ReleaseRequest) (bool, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return false, err
 	}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
-// Renew implements [driver.Store]: one request to each node for the whole batch. A hold is Renewed
+// Renew implements [olddriver.Store]: one request to each node for the whole batch. A hold is Renewed
 // if a majority of the nodes renewed it, and RenewLost if so many no longer have it that no
 // majority can; the rest of it is then released. If nodes contradict each other without deciding
 // it, they get a second request, since the hold may just have ended in between. Else the outcome is
@@ -19,7 +19,7 @@ import (
 // refused a token which a majority has renewed.
 //
 // A node that has lost a hold does not get it back: see the package comment.
-func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+func (s *engine) Renew(ctx context.Context, reqs []olddriver.RenewRequest) ([]olddriver.RenewOutcome, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
@@ -29,12 +29,12 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	// A node may still read the requests after the caller has gone on.
 	outcomes, unclear, err := s.renew(ctx, slices.Clone(reqs))
 	if err != nil && len(unclear) > 0 {
-		again := make([]driver.RenewRequest, len(unclear))
+		again := make([]olddriver.RenewRequest, len(unclear))
 		for i, at := range unclear {
 			again[i] = reqs[at]
 			again[i].Token = 0
 		}
-		var second []driver.RenewOutcome
+		var second []olddriver.RenewOutcome
 		second, _, err = s.renew(ctx, again)
 		for i, at := range unclear {
 			outcomes[at] = second[i]
@@ -48,45 +48,45 @@ var errNoOutcome = errors.New("the node gave no outcome")
 
 // renew sends one request to each node. Of the unknown outcomes, unclear are those on which the
 // nodes contradict each other.
-func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest) (outcomes []driver.RenewOutcome, unclear []int, err error) {
+func (s *engine) renew(ctx context.Context, reqs []olddriver.RenewRequest) (outcomes []olddriver.RenewOutcome, unclear []int, err error) {
 	renewed, lost := make([]int, len(reqs)), make([]int, len(reqs)) // how many nodes
 	releasing := make([][]bool, len(reqs))
 	for i, req := range reqs {
 		releasing[i] = s.releasingNodes(req.Name, req.Owner)
 	}
-	outcome := func(i int) driver.RenewOutcome {
+	outcome := func(i int) olddriver.RenewOutcome {
 		switch {
 		case renewed[i] >= s.need:
-			return driver.Renewed
+			return olddriver.Renewed
 		case lost[i] > len(s.nodes)-s.need:
-			return driver.RenewLost
+			return olddriver.RenewLost
 		}
-		return driver.RenewUnknown
+		return olddriver.RenewUnknown
 	}
 	undecided := len(reqs)
-	f := newFanOut[[]driver.RenewOutcome](ctx, s, s.timeout)
-	f.count = func(node int, votes []driver.RenewOutcome, _ error) bool {
+	f := newFanOut[[]olddriver.RenewOutcome](ctx, s, s.timeout)
+	f.count = func(node int, votes []olddriver.RenewOutcome, _ error) bool {
 		for i, vote := range votes[:min(len(votes), len(reqs))] {
 			before := outcome(i)
 			switch {
-			case vote == driver.RenewLost, vote == driver.Renewed && releasing[i] != nil && releasing[i][node]:
+			case vote == olddriver.RenewLost, vote == olddriver.Renewed && releasing[i] != nil && releasing[i][node]:
 				lost[i]++
-			case vote == driver.Renewed:
+			case vote == olddriver.Renewed:
 				renewed[i]++
 			}
-			if before == driver.RenewUnknown && outcome(i) != driver.RenewUnknown {
+			if before == olddriver.RenewUnknown && outcome(i) != olddriver.RenewUnknown {
 				undecided--
 			}
 		}
 		return undecided == 0
 	}
-	f.late = func(node int, votes []driver.RenewOutcome) {
+	f.late = func(node int, votes []olddriver.RenewOutcome) {
 		for i, req := range reqs {
-			lostThere := i < len(votes) && votes[i] == driver.RenewLost
+			lostThere := i < len(votes) && votes[i] == olddriver.RenewLost
 			switch decided := outcome(i); {
-			case decided == driver.RenewLost && !lostThere:
+			case decided == olddriver.RenewLost && !lostThere:
 				s.releaseRest(s.nodes[node], req.Name, req.Owner)
-			case decided == driver.Renewed && lostThere && req.Token != 0:
+			case decided == olddriver.Renewed && lostThere && req.Token != 0:
 				s.nodes[node].otherTokens.Store(true)
 			}
 		}
@@ -95,7 +95,7 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest) (outcomes
 	for i := range plain {
 		plain[i].Token = 0
 	}
-	f.send(func(ctx context.Context, n *node) ([]driver.RenewOutcome, error) {
+	f.send(func(ctx context.Context, n *node) ([]olddriver.RenewOutcome, error) {
 		if n.otherTokens.Load() {
 			return n.Renew(ctx, plain)
 		}
@@ -107,17 +107,17 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest) (outcomes
 			f.late(node, votes)
 		}
 	}
-	outcomes = make([]driver.RenewOutcome, len(reqs))
+	outcomes = make([]olddriver.RenewOutcome, len(reqs))
 	for i := range outcomes {
 		outcomes[i] = outcome(i)
-		if outcomes[i] != driver.RenewUnknown {
+		if outcomes[i] != olddriver.RenewUnknown {
 			continue
 		}
 		if cut == nil && renewed[i] > 0 && lost[i] > 0 {
 			unclear = append(unclear, i)
 		}
 		if err == nil {
-			err = s.quorumError("renewal not confirmed", cut, func(n *node) Vote {
+			err = s.quorumError("no majority confirmed the entry", cut, func(n *node) Vote {
 				return renewVote(f.values[n.index], f.errs[n.index], i)
 			})
 		}
@@ -126,20 +126,20 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest) (outcomes
 }
 
 // releaseRest releases what a node may have of a lost hold.
-func (s *Store) releaseRest(n *node, name, owner string) {
+func (s *engine) releaseRest(n *node, name, owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.refOwner(name, owner)
-	s.enqueue(n, &nodeRequest{release: driver.ReleaseRequest{Name: name, Owner: owner}, owner: o})
+	s.enqueue(n, &nodeRequest{release: olddriver.ReleaseRequest{Name: name, Owner: owner}, owner: o})
 	s.unrefOwner(o)
 }
 
 // renewVote returns the vote of a node on one hold of the batch. An error can come with outcomes.
-func renewVote(outcomes []driver.RenewOutcome, err error, i int) Vote {
+func renewVote(outcomes []olddriver.RenewOutcome, err error, i int) Vote {
 	switch {
-	case i < len(outcomes) && outcomes[i] == driver.Renewed:
+	case i < len(outcomes) && outcomes[i] == olddriver.Renewed:
 		return Vote{Answer: "renewed"}
-	case i < len(outcomes) && outcomes[i] == driver.RenewLost:
+	case i < len(outcomes) && outcomes[i] == olddriver.RenewLost:
 		return Vote{Answer: "lost"}
 	case err != nil:
 		return Vote{Err: err}

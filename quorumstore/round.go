@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // A round is one vote on an acquisition.
 type round struct {
 	tally
-	s        *Store
-	req      driver.AcquireRequest
+	s        *engine
+	req      olddriver.AcquireRequest
 	began    time.Time
 	requests []nodeRequest // the acquisition at each node
 }
 
-func (s *Store) newRound(req driver.AcquireRequest) *round {
+func (s *engine) newRound(req olddriver.AcquireRequest) *round {
 	return &round{
 		tally: tally{need: s.need, fenced: s.guarantees.Fencing, votes: make([]vote, len(s.nodes))},
 		s:     s,
@@ -36,7 +37,7 @@ func (r *round) collectVotes(ctx context.Context, grace time.Duration) (outcome 
 	f := newFanOut[reply](ctx, r.s, r.s.timeout)
 	f.count = func(node int, res reply, err error) bool {
 		r.votes[node] = vote{
-			cast: true, granted: res.Granted && err == nil, token: res.Token, tokens: res.Tokens, held: res.Held, err: err,
+			cast: true, granted: res.Granted && err == nil, token: res.Token, held: res.Held, err: err,
 		}
 		uncast--
 		if err == nil {
@@ -94,7 +95,7 @@ func (r *round) undo(ctx context.Context) (wait func() bool) {
 		}
 		f.missing++
 		s.enqueue(n, &nodeRequest{
-			release: driver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner},
+			release: olddriver.ReleaseRequest{Name: r.req.Name, Owner: r.req.Owner},
 			owner:   acquisition.owner,
 			callers: []*fanOut[reply]{f},
 			undoes:  acquisition,

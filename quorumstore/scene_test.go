@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 const name = "invoices/42"
@@ -18,8 +19,8 @@ const name = "invoices/42"
 var owners atomic.Int64
 
 // request returns a request for the name, with an owner of its own.
-func request(holder string) driver.AcquireRequest {
-	return driver.AcquireRequest{
+func request(holder string) olddriver.AcquireRequest {
+	return olddriver.AcquireRequest{
 		Name:   name,
 		Owner:  fmt.Sprintf("secret-%s-%d", holder, owners.Add(1)),
 		Holder: holder,
@@ -27,7 +28,12 @@ func request(holder string) driver.AcquireRequest {
 	}
 }
 
-func acquire(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+// toNode is the request in the words of a node.
+func toNode(req olddriver.AcquireRequest) driver.Request {
+	return driver.Request{Name: req.Name, Owner: req.Owner, Holder: req.Holder, TTL: req.TTL, Floor: req.Floor}
+}
+
+func acquire(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.AcquireResult {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil {
@@ -37,7 +43,7 @@ func acquire(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireRe
 }
 
 // grant is acquire of what must be granted.
-func grant(t *testing.T, s *Store, req driver.AcquireRequest) int64 {
+func grant(t *testing.T, s *engine, req olddriver.AcquireRequest) int64 {
 	t.Helper()
 	res := acquire(t, s, req)
 	if !res.Granted {
@@ -46,18 +52,18 @@ func grant(t *testing.T, s *Store, req driver.AcquireRequest) int64 {
 	return res.Token
 }
 
-func giveBack(t *testing.T, s *Store, req driver.AcquireRequest) bool {
+func giveBack(t *testing.T, s *engine, req olddriver.AcquireRequest) bool {
 	t.Helper()
-	ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	ended, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil {
 		t.Fatalf("Release for %s: %v", req.Holder, err)
 	}
 	return ended
 }
 
-func renew(t *testing.T, s *Store, req driver.AcquireRequest) driver.RenewOutcome {
+func renew(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.RenewOutcome {
 	t.Helper()
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
 	if err != nil {
 		t.Fatalf("Renew for %s: %v", req.Holder, err)
 	}

@@ -2,11 +2,13 @@ package quorumstore
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -28,9 +30,21 @@ type Options struct {
 
 // Store is a store made of a majority of others, its nodes. It implements [driver.Store].
 type Store struct {
+	adapted
+	nodes []driver.Store
+}
+
+// adapted is an olddriver.Adapter without its notices, since a quorum has none.
+type adapted = driver.Store
+
+// Nodes returns the stores of the nodes, in order.
+func (s *Store) Nodes() []driver.Store { return slices.Clone(s.nodes) }
+
+// An engine is a store of the second edition.
+type engine struct {
 	nodes      []*node
 	need       int // how many nodes are a majority
-	guarantees driver.Guarantees
+	guarantees olddriver.Guarantees
 	timeout    time.Duration
 	ownsNodes  bool         // Close closes the nodes
 	clockLead  atomic.Int64 // see floorFor
@@ -48,29 +62,24 @@ type Store struct {
 	doubts int                       // see doubtLimit
 }
 
-var _ driver.Store = (*Store)(nil)
-
-// Nodes returns the stores of the nodes, in order.
-func (s *Store) Nodes() []driver.Store {
-	var nodes []driver.Store
-	for _, n := range s.nodes {
-		nodes = append(nodes, n.Store)
-	}
-	return nodes
-}
+var _ olddriver.Store = (*engine)(nil)
 
 // New returns a Store of the given nodes. Nil options mean the defaults. Every client that is to
 // exclude the others must be given the same nodes, in any order. Each must be a place of its own
 // for locks: the same one given twice has two votes, which makes a majority meaningless. New panics
 // if there is no node, or a nil one. Nothing is dialed.
 func New(nodes []driver.Store, o *Options) *Store {
+	return &Store{olddriver.Adapt(newEngine(nodes, o), 1), slices.Clone(nodes)}
+}
+
+func newEngine(nodes []driver.Store, o *Options) *engine {
 	if len(nodes) == 0 {
 		panic("quorumstore: a quorum needs at least one store")
 	}
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{
+	s := &engine{
 		need:        len(nodes)/2 + 1,
 		timeout:     o.Timeout,
 		ownsNodes:   o.CloseStores,
@@ -83,25 +92,26 @@ func New(nodes []driver.Store, o *Options) *Store {
 		s.timeout = DefaultTimeout
 	}
 	began := time.Now()
-	can := make([]driver.Guarantees, len(nodes))
+	can := make([]olddriver.Guarantees, len(nodes))
 	for i, store := range nodes {
 		if store == nil {
 			panic("quorumstore: a nil store")
 		}
-		can[i] = store.Guarantees()
-		n := &node{Store: store, index: i, guarantees: can[i], timeout: s.timeout, began: began}
+		old := olddriver.Unwrap(store)
+		can[i] = old.Guarantees()
+		n := &node{Store: old, index: i, guarantees: can[i], timeout: s.timeout, began: began}
 		s.nodes = append(s.nodes, n)
 	}
 	s.guarantees = combineGuarantees(can, s.need)
 	return s
 }
 
-// Guarantees implements [driver.Store]. The package comment shows how they follow from those of the
+// Guarantees implements [olddriver.Store]. The package comment shows how they follow from those of the
 // nodes.
-func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
+func (s *engine) Guarantees() olddriver.Guarantees { return s.guarantees }
 
 // checkUsable returns the error of a call that need not begin.
-func (s *Store) checkUsable(ctx context.Context) error {
+func (s *engine) checkUsable(ctx context.Context) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}
@@ -112,7 +122,7 @@ func (s *Store) checkUsable(ctx context.Context) error {
 }
 
 // sleep returns after d. It returns an error if ctx or the Store ends first.
-func (s *Store) sleep(ctx context.Context, d time.Duration) error {
+func (s *engine) sleep(ctx context.Context, d time.Duration) error {
 	either, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()

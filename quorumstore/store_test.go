@@ -11,27 +11,28 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // Two hosts that share 3 of 4 nodes exclude each other, since a majority of 4 is
 // 3; two that share 2 of 3 do not.
 func TestReach(t *testing.T) {
-	p, h, n := driver.ScopeProcess, driver.ScopeHost, driver.ScopeNetwork
+	p, h, n := olddriver.ScopeProcess, olddriver.ScopeHost, olddriver.ScopeNetwork
 	for _, c := range []struct {
-		nodes []driver.Scope
-		want  driver.Scope
+		nodes []olddriver.Scope
+		want  olddriver.Scope
 	}{
-		{[]driver.Scope{n, n, n}, n},
-		{[]driver.Scope{n, n, h}, h},
-		{[]driver.Scope{n, n, n, h}, n},
-		{[]driver.Scope{n, n, n, p}, n},
-		{[]driver.Scope{n, n, n, n, h}, h},
-		{[]driver.Scope{n, h, p}, p},
-		{[]driver.Scope{p}, p},
+		{[]olddriver.Scope{n, n, n}, n},
+		{[]olddriver.Scope{n, n, h}, h},
+		{[]olddriver.Scope{n, n, n, h}, n},
+		{[]olddriver.Scope{n, n, n, p}, n},
+		{[]olddriver.Scope{n, n, n, n, h}, h},
+		{[]olddriver.Scope{n, h, p}, p},
+		{[]olddriver.Scope{p}, p},
 	} {
-		var nodes []driver.Guarantees
+		var nodes []olddriver.Guarantees
 		for _, scope := range c.nodes {
-			nodes = append(nodes, driver.Guarantees{Scope: scope})
+			nodes = append(nodes, olddriver.Guarantees{Scope: scope})
 		}
 		if got := combinedScope(nodes, len(nodes)/2+1); got != c.want {
 			t.Errorf("nodes of %v reach %v, want %v", c.nodes, got, c.want)
@@ -102,7 +103,7 @@ func TestOneNodePassesErrorsThrough(t *testing.T) {
 func TestLookupAndList(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		s := c.client(t)
-		if _, err := c.connect()[0].Acquire(t.Context(), request("alone")); err != nil {
+		if _, err := c.connect()[0].Acquire(t.Context(), toNode(request("alone"))); err != nil {
 			t.Fatal(err)
 		}
 		if rec, found, err := s.Lookup(t.Context(), name); err != nil || found {
@@ -143,12 +144,12 @@ func TestRestOfALostHoldIsReleased(t *testing.T) {
 		grant(t, s, req)
 		synctest.Wait()
 		c[0].restart()
-		if got := renew(t, s, req); got != driver.Renewed {
+		if got := renew(t, s, req); got != olddriver.Renewed {
 			t.Errorf("with two nodes left: %d", got)
 		}
 		c.holders(t, "", "mine", "mine") // a node that lost it is not given it back
 		c[1].restart()
-		if got := renew(t, s, req); got != driver.RenewLost {
+		if got := renew(t, s, req); got != olddriver.RenewLost {
 			t.Errorf("with one node left: %d", got)
 		}
 		synctest.Wait()

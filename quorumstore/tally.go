@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // A tally is the votes of the nodes on one attempt to acquire. It decides by these votes alone.
@@ -21,8 +21,7 @@ type vote struct {
 	cast    bool
 	granted bool
 	token   int64
-	tokens  int           // as in driver.AcquireResult
-	held    driver.Record // the blocking hold
+	held    olddriver.Record // the blocking hold
 	err     error
 }
 
@@ -92,18 +91,6 @@ func (t *tally) majorityToken() (token int64, agreed int) {
 	return token, agreed
 }
 
-// agreedTokens returns how many tokens a grant with the winning token has: the smallest number that
-// a node of the majority has granted.
-func (t *tally) agreedTokens(token int64) int {
-	tokens := driver.MaxTokens
-	for _, v := range t.votes {
-		if v.granted && v.token == token {
-			tokens = min(tokens, max(v.tokens, 1))
-		}
-	}
-	return tokens
-}
-
 // greatestToken returns the greatest token granted.
 func (t *tally) greatestToken() int64 {
 	var greatest int64
@@ -116,22 +103,22 @@ func (t *tally) greatestToken() int64 {
 }
 
 // blockingHold returns the hold that most nodes gave as the reason to refuse, and their number.
-func (t *tally) blockingHold() (driver.Record, int) {
-	var refusals []driver.Record
+func (t *tally) blockingHold() (olddriver.Record, int) {
+	var refusals []olddriver.Record
 	for _, v := range t.votes {
 		if v.cast && v.err == nil && !v.granted {
 			refusals = append(refusals, v.held)
 		}
 	}
 	if len(refusals) == 0 {
-		return driver.Record{}, 0
+		return olddriver.Record{}, 0
 	}
 	group := largestGroup(refusals)
 	return group[0], len(group)
 }
 
 // describeRefusal returns the blocking hold, with the time until a majority may be free.
-func (t *tally) describeRefusal() driver.Record {
+func (t *tally) describeRefusal() olddriver.Record {
 	rec, _ := t.blockingHold()
 	rec.Remaining = 0
 	free := 0
@@ -161,26 +148,26 @@ func (v vote) publicVote() Vote {
 	case v.granted:
 		return Vote{Answer: "granted"}
 	}
-	return Vote{Answer: describeHold(v.held), Held: v.held}
+	return Vote{Answer: describeHold(v.held), Held: olddriver.NewRecord(v.held)}
 }
 
 // largestGroup returns the largest group of records that belong to one hold, the one with the most
 // time left first.
-func largestGroup(records []driver.Record) []driver.Record {
-	var best []driver.Record
+func largestGroup(records []olddriver.Record) []olddriver.Record {
+	var best []olddriver.Record
 	for _, rec := range records {
-		same := slices.DeleteFunc(slices.Clone(records), func(other driver.Record) bool { return !sameHold(rec, other) })
+		same := slices.DeleteFunc(slices.Clone(records), func(other olddriver.Record) bool { return !sameHold(rec, other) })
 		if len(same) > len(best) {
 			best = same
 		}
 	}
-	slices.SortStableFunc(best, func(a, b driver.Record) int { return int(min(max(b.Remaining-a.Remaining, -1), 1)) })
+	slices.SortStableFunc(best, func(a, b olddriver.Record) int { return int(min(max(b.Remaining-a.Remaining, -1), 1)) })
 	return best
 }
 
 // sameHold reports whether the records of two nodes belong to one hold. The tokens of a kept name are
 // not compared: not every store knows them, and the last node to grant the hold may have given it
 // another token than the majority.
-func sameHold(a, b driver.Record) bool {
+func sameHold(a, b olddriver.Record) bool {
 	return a.Holder == b.Holder && a.Kept == b.Kept && (a.Kept || a.Token == b.Token)
 }

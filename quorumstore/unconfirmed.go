@@ -25,7 +25,7 @@ var resendAfter = []time.Duration{250 * time.Millisecond, time.Second}
 // not confirmed, or may precede the acquisition that it undoes, is sent again after a pause, in its
 // turn. It is not if the owner has made another request at this node since, or if resendLimit
 // releases wait. The caller holds s.mu.
-func (s *Store) recordSent(n *node, r, sent *nodeRequest, got reply, err error) {
+func (s *engine) recordSent(n *node, r, sent *nodeRequest, got reply, err error) {
 	o, q := r.owner, &r.owner.queues[n.index]
 	unknown := err != nil && !driver.IsNotApplied(err)
 	if sent.acquire != nil {
@@ -72,7 +72,7 @@ func (s *Store) recordSent(n *node, r, sent *nodeRequest, got reply, err error) 
 
 // releasingNodes reports at which nodes a release of the owner is under way, or may be. To renew a
 // hold there is of no use. It returns nil if there is no such node.
-func (s *Store) releasingNodes(name, owner string) []bool {
+func (s *engine) releasingNodes(name, owner string) []bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.owners[[2]string{name, owner}]

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // refuse is a node that answers every request with an error after a round trip.
@@ -107,7 +108,7 @@ func TestWrongAddresses(t *testing.T) {
 		for _, server := range c {
 			server.set(refuse(faultstore.ErrRefused))
 		}
-		client := holdfast.New(c.client(t), nil)
+		client := holdfast.New(olddriver.Adapt(c.client(t), 1), nil)
 		defer client.Close()
 		var err error
 		d := took(func() { _, err = client.Acquire(t.Context(), name, nil) })

@@ -24,16 +24,16 @@ func walk(tb testing.TB, store *quorumstore.Store) {
 	}()
 	const name = "walk"
 	mine := take(tb, store, name)
-	theirs := driver.AcquireRequest{Name: name, Owner: "another", Holder: "other", TTL: time.Minute}
+	theirs := driver.Request{Name: name, Owner: "another", Holder: "other", TTL: time.Minute}
 	if res, err := store.Acquire(tb.Context(), theirs); err != nil || res.Granted || res.Held.Holder != "holder" || res.Held.Remaining <= 0 {
 		tb.Fatalf("Acquire of a held name: %+v, %v", res, err)
 	}
-	outcomes, err := store.Renew(tb.Context(), []driver.RenewRequest{{Name: name, Owner: mine.Owner, TTL: time.Minute}})
-	if err != nil || outcomes[0] != driver.Renewed {
-		tb.Fatalf("Renew: %v, %v", outcomes, err)
+	entries, err := store.Renew(tb.Context(), []driver.RenewRequest{{Name: name, Owner: mine.Owner, TTL: time.Minute}})
+	if err != nil || entries[0].State != driver.Held || entries[0].Token == 0 {
+		tb.Fatalf("Renew: %v, %v", entries, err)
 	}
-	if rec, held, err := store.Lookup(tb.Context(), name); err != nil || !held || rec.Holder != "holder" {
-		tb.Fatalf("Lookup: %+v, %v, %v", rec, held, err)
+	if records, err := store.Lookup(tb.Context(), name); err != nil || len(records) != 1 || records[0].Holder != "holder" {
+		tb.Fatalf("Lookup: %+v, %v", records, err)
 	}
 	for rec, err := range store.List(tb.Context(), name) {
 		if err != nil || rec.Name != name {
@@ -45,14 +45,14 @@ func walk(tb testing.TB, store *quorumstore.Store) {
 }
 
 // walkOut ends a hold by Release, and another by Break.
-func walkOut(tb testing.TB, store *quorumstore.Store, mine driver.AcquireRequest) {
+func walkOut(tb testing.TB, store *quorumstore.Store, mine driver.Request) {
 	tb.Helper()
 	if ours, err := store.Release(tb.Context(), driver.ReleaseRequest{Name: mine.Name, Owner: mine.Owner}); err != nil || !ours {
 		tb.Fatalf("Release: %v, %v", ours, err)
 	}
 	next := take(tb, store, mine.Name)
-	if rec, broken, err := store.Break(tb.Context(), driver.BreakRequest{Name: next.Name}); err != nil || !broken || rec.Holder != "holder" {
-		tb.Fatalf("Break: %+v, %v, %v", rec, broken, err)
+	if ended, err := store.Break(tb.Context(), next.Name, 0); err != nil || len(ended) != 1 || ended[0].Holder != "holder" {
+		tb.Fatalf("Break: %+v, %v", ended, err)
 	}
 	if ours, err := store.Release(tb.Context(), driver.ReleaseRequest{Name: next.Name, Owner: next.Owner}); err != nil || ours {
 		tb.Fatalf("Release of what was broken: %v, %v", ours, err)
@@ -62,9 +62,9 @@ func walkOut(tb testing.TB, store *quorumstore.Store, mine driver.AcquireRequest
 var owners atomic.Int64
 
 // take takes a name that must be free.
-func take(tb testing.TB, store *quorumstore.Store, name string) driver.AcquireRequest {
+func take(tb testing.TB, store *quorumstore.Store, name string) driver.Request {
 	tb.Helper()
-	req := driver.AcquireRequest{Name: name, Owner: fmt.Sprint("owner ", owners.Add(1)), Holder: "holder", TTL: time.Minute}
+	req := driver.Request{Name: name, Owner: fmt.Sprint("owner ", owners.Add(1)), Holder: "holder", TTL: time.Minute}
 	if res, err := store.Acquire(tb.Context(), req); err != nil || !res.Granted {
 		tb.Fatalf("Acquire of a free name: %+v, %v", res, err)
 	}
@@ -80,9 +80,9 @@ func contend(tb testing.TB, store *quorumstore.Store, clients, turns int) {
 	var group sync.WaitGroup
 	for i := range clients {
 		group.Go(func() {
-			for turn := range turns {
-				req := driver.AcquireRequest{Name: "contended", Owner: fmt.Sprint(i, "/", turn), Holder: fmt.Sprint(i), TTL: time.Minute}
-				token, err := insist(tb.Context(), store, req)
+			for range turns {
+				req := driver.Request{Name: "contended", Holder: fmt.Sprint(i), TTL: time.Minute}
+				token, err := insist(tb.Context(), store, &req)
 				if err != nil {
 					tb.Errorf("Acquire: %v", err)
 					return
@@ -104,12 +104,13 @@ func contend(tb testing.TB, store *quorumstore.Store, clients, turns int) {
 	group.Wait()
 }
 
-// insist makes attempts until one is granted.
-func insist(ctx context.Context, store driver.Store, req driver.AcquireRequest) (int64, error) {
+// insist makes attempts, each of a new owner, until one is granted.
+func insist(ctx context.Context, store driver.Store, req *driver.Request) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		res, err := store.Acquire(ctx, req)
+		req.Owner = fmt.Sprint("owner ", owners.Add(1))
+		res, err := store.Acquire(ctx, *req)
 		if err != nil || res.Granted {
 			return res.Token, err
 		}

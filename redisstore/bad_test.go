@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-func openFromURL(t *testing.T, text string) *Store {
+func openFromURL(t *testing.T, text string) *engine {
 	t.Helper()
 	u, err := url.Parse(text)
 	if err != nil {
@@ -25,7 +26,7 @@ func openFromURL(t *testing.T, text string) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return s.(*Store)
+	return s.(*Store).engine
 }
 
 var allVerbs = []string{"Acquire", "Renew", "Release", "Lookup", "Break", "List"}
@@ -87,9 +88,9 @@ func TestOwnerOfTwoLines(t *testing.T) {
 	held := grant(t, s, "name", time.Minute)
 	rec, _, _ := s.Lookup(t.Context(), "name")
 	for _, owner := range []string{"", held.Owner + "\n" + strconv.FormatInt(rec.Token, 10)} {
-		_, err := s.Acquire(t.Context(), driver.AcquireRequest{Name: "name", Owner: owner, TTL: time.Minute})
-		_, err2 := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: owner})
-		_, err3 := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: owner, TTL: time.Minute}})
+		_, err := s.Acquire(t.Context(), olddriver.AcquireRequest{Name: "name", Owner: owner, TTL: time.Minute})
+		_, err2 := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: owner})
+		_, err3 := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: "name", Owner: owner, TTL: time.Minute}})
 		for _, err := range []error{err, err2, err3} {
 			if !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), held.Owner) {
 				t.Errorf("an owner of %d bytes: %v", len(owner), err)

@@ -38,7 +38,7 @@ func TestOneCounter(t *testing.T) {
 			"NewFailoverClusterClient": mapped,
 			"cluster support disabled": listed,
 		} {
-			s := New(client, nil)
+			s := newEngine(client, nil)
 			target := driver.ErrUnsupported
 			if client == listed {
 				target = driver.ErrNotApplied
@@ -60,7 +60,7 @@ func TestOneCounter(t *testing.T) {
 		defer client.Close()
 		// With a hash tag in the prefix the server takes the scripts of both.
 		opts := &Options{Prefix: "{app}:"}
-		single, ofCluster := open(t, server.Addr, opts), New(client, opts)
+		single, ofCluster := open(t, server.Addr, opts), newEngine(client, opts)
 		defer ofCluster.Close()
 		var last int64
 		for i := range 10 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -34,12 +34,12 @@ func commandsOf(server *servers.Redis, f func()) (n int) {
 }
 
 // placesOf makes n places for shared holds.
-func placesOf(t *testing.T, s *Store, name string, n int) []driver.AcquireRequest {
+func placesOf(t *testing.T, s *engine, name string, n int) []olddriver.AcquireRequest {
 	t.Helper()
-	var reqs []driver.AcquireRequest
+	var reqs []olddriver.AcquireRequest
 	for range n {
 		req := queueOf(name)
-		req.Limit = driver.Shared
+		req.Limit = olddriver.Shared
 		reqs = append(reqs, req)
 	}
 	if res := acquire(t, s, reqs[0]); !res.Queued { // The Store receives notices from now on.
@@ -87,7 +87,7 @@ func TestCrowdOfReaders(t *testing.T) {
 					t.Errorf("from reader %d on a script runs %d commands, want those of 200 admissions", in, n)
 				}
 				for ; most > 0 && in < len(readers); most-- {
-					n := expect(t, notices, driver.Granted, readers[in])
+					n := expect(t, notices, olddriver.Granted, readers[in])
 					if n.Token <= token {
 						t.Fatalf("reader %d: token %d after %d", in, n.Token, token)
 					}
@@ -95,7 +95,7 @@ func TestCrowdOfReaders(t *testing.T) {
 					in++
 				}
 				if in < len(readers) {
-					expect(t, notices, driver.Ask, readers[in])
+					expect(t, notices, olddriver.Ask, readers[in])
 				}
 			}
 			admit(200, func() { release(t, s, writer) })
@@ -114,7 +114,7 @@ func TestCrowdOfReaders(t *testing.T) {
 					admit(200, func() { renew(t, s, last) })
 				case "attempt":
 					admit(200, func() {
-						if res := acquire(t, s, sharing("name", time.Minute, driver.Shared)); res.Granted {
+						if res := acquire(t, s, sharing("name", time.Minute, olddriver.Shared)); res.Granted {
 							t.Fatal("a newcomer has overtaken")
 						}
 					})
@@ -124,7 +124,7 @@ func TestCrowdOfReaders(t *testing.T) {
 			if res := claim(t, s, last); res.Granted || !res.First {
 				t.Errorf("the writer behind the readers: %+v", res)
 			}
-			if outcome := renew(t, s, dead[0]); outcome != driver.Renewed {
+			if outcome := renew(t, s, dead[0]); outcome != olddriver.Renewed {
 				t.Errorf("the renewal of a reader that was passed over, before the writer: %v", outcome)
 			}
 		})
@@ -162,16 +162,16 @@ func TestManyDeadPlaces(t *testing.T) {
 	// A client that is alive nevertheless has its turn again, before those that came later.
 	held = grant(t, s, "name", time.Minute)
 	next := enqueue(t, s, "name")
-	if renew(t, s, late[places/2]) != driver.RenewQueued || !claim(t, s, late[places/3]).First {
+	if renew(t, s, late[places/2]) != olddriver.RenewQueued || !claim(t, s, late[places/3]).First {
 		t.Error("a place that was passed over is gone")
 	}
 	notices := noticesOf(t, s)
 	release(t, s, held)
-	for _, req := range []driver.AcquireRequest{late[places/3], late[places/2]} {
-		if outcome := renew(t, s, req); outcome != driver.Renewed {
+	for _, req := range []olddriver.AcquireRequest{late[places/3], late[places/2]} {
+		if outcome := renew(t, s, req); outcome != olddriver.Renewed {
 			t.Errorf("the renewal of a place in its turn: %v", outcome)
 		}
 		release(t, s, req)
 	}
-	expect(t, notices, driver.Granted, next)
+	expect(t, notices, olddriver.Granted, next)
 }

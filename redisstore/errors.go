@@ -19,7 +19,7 @@ import (
 )
 
 // wrapErr wraps the error of a request. It marks every error that is certain to have had no effect.
-func (s *Store) wrapErr(err error) error {
+func (s *engine) wrapErr(err error) error {
 	var reply redis.Error
 	switch {
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), s.isPoolWait(err):
@@ -50,7 +50,7 @@ func isUnsent(err error) bool {
 // isPoolWait reports whether err is that of a request that has waited for a connection of the pool
 // until its deadline. The client library returns the error of the context for that alone; the error
 // of a request that was sent is one of the connection.
-func (s *Store) isPoolWait(err error) bool {
+func (s *engine) isPoolWait(err error) bool {
 	_, single := s.client.(*redis.Client)
 	waited := err == context.DeadlineExceeded || errors.Is(err, batch.ErrNotSent) && !errors.Is(err, context.Canceled)
 	return single && waited && s.isPoolUsedUp(context.Background(), "")
@@ -58,7 +58,7 @@ func (s *Store) isPoolWait(err error) bool {
 
 // explainReply explains an error reply of the server. The scripts write only when nothing can fail
 // any more, or undo it, so nothing was changed.
-func (s *Store) explainReply(reply error) error {
+func (s *engine) explainReply(reply error) error {
 	text := errorText(reply.Error())
 	is := func(codes ...string) bool {
 		return slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(text, code) })

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
 // above takes a lock above a floor, and returns its token.
-func above(t *testing.T, s *Store, name string, floor int64) (driver.AcquireRequest, int64) {
+func above(t *testing.T, s *engine, name string, floor int64) (olddriver.AcquireRequest, int64) {
 	t.Helper()
 	req := request(name, time.Minute)
 	req.Floor = floor
@@ -26,7 +26,7 @@ func above(t *testing.T, s *Store, name string, floor int64) (driver.AcquireRequ
 }
 
 // pair is above, and lets go again.
-func pair(t *testing.T, s *Store, name string, floor int64) int64 {
+func pair(t *testing.T, s *engine, name string, floor int64) int64 {
 	t.Helper()
 	req, token := above(t, s, name, floor)
 	if !release(t, s, req) {
@@ -38,7 +38,7 @@ func pair(t *testing.T, s *Store, name string, floor int64) int64 {
 const second = int64(time.Second / time.Microsecond)
 
 // ahead counts the locks that a server remembers to be ahead of its counter.
-func ahead(t *testing.T, server *servers.Redis, s *Store) int {
+func ahead(t *testing.T, server *servers.Redis, s *engine) int {
 	t.Helper()
 	n, err := strconv.Atoi(server.Do("ZCOUNT", s.aheadKey(""), "(-inf", "+inf"))
 	if err != nil {
@@ -66,7 +66,7 @@ func TestFloorsAreOfOneName(t *testing.T) {
 					t.Errorf("Acquire above %d: %+v, %v, want exactly the floor", floor, res, err)
 					return
 				}
-				if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+				if _, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -89,14 +89,14 @@ func TestFloorsAreRemembered(t *testing.T) {
 	req, last := above(t, s, "name", time.Now().UnixMicro()+60*second)
 	for what, end := range map[string]func(){
 		"release": func() { release(t, s, req) },
-		"break":   func() { _, _, _ = s.Break(t.Context(), driver.BreakRequest{Name: "name"}) },
+		"break":   func() { _, _, _ = s.Break(t.Context(), olddriver.BreakRequest{Name: "name"}) },
 		"DEL":     func() { server.Do("DEL", "lock:name") },
 		"expiry": func() {
 			server.Do("PEXPIRE", "lock:name", "1")
 			eventually(t, "end of the hold", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
 		},
 		"being kept": func() {
-			keep := driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Millisecond}
+			keep := olddriver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Millisecond}
 			if _, err := s.Release(t.Context(), keep); err != nil {
 				t.Error(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -23,14 +24,14 @@ const (
 )
 
 // sharing returns a request for a hold with a limit.
-func sharing(name string, ttl time.Duration, limit int) driver.AcquireRequest {
+func sharing(name string, ttl time.Duration, limit int) olddriver.AcquireRequest {
 	req := request(name, ttl)
 	req.Limit = limit
 	return req
 }
 
 // join acquires a hold that must be granted.
-func join(t *testing.T, s *Store, name string, ttl time.Duration, limit int) driver.AcquireRequest {
+func join(t *testing.T, s *engine, name string, ttl time.Duration, limit int) olddriver.AcquireRequest {
 	t.Helper()
 	req := sharing(name, ttl, limit)
 	if res := acquire(t, s, req); !res.Granted {
@@ -40,7 +41,7 @@ func join(t *testing.T, s *Store, name string, ttl time.Duration, limit int) dri
 }
 
 // refuses checks that a hold is refused.
-func refuses(t *testing.T, s *Store, name string, limit int) driver.AcquireResult {
+func refuses(t *testing.T, s *engine, name string, limit int) olddriver.AcquireResult {
 	t.Helper()
 	res := acquire(t, s, sharing(name, time.Minute, limit))
 	if res.Granted {
@@ -68,7 +69,7 @@ func TestKeysOfHolders(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
-	short := join(t, s, "name", time.Minute, driver.Shared)
+	short := join(t, s, "name", time.Minute, olddriver.Shared)
 	long := join(t, s, "name", time.Hour, 3)
 	want := []string{"lock:\x1fcounter", endsOf, hashOf, "lock:name"}
 	if got := keys(server); !slices.Equal(got, want) {
@@ -91,10 +92,10 @@ func TestKeysOfHolders(t *testing.T) {
 	}
 	renew(t, s, short)
 	rec, _, err := s.Lookup(t.Context(), "name")
-	if err != nil || len(rec.Others) != 1 || rec.Limit != driver.Shared || rec.Others[0].Limit != 3 {
+	if err != nil || len(rec.Others) != 1 || rec.Limit != olddriver.Shared || rec.Others[0].Limit != 3 {
 		t.Errorf("Lookup: %+v, %v", rec, err)
 	}
-	for _, again := range []driver.AcquireRequest{short, long} {
+	for _, again := range []olddriver.AcquireRequest{short, long} {
 		if res := acquire(t, s, again); !res.Granted || res.Token != rec.Token && res.Token != rec.Others[0].Token {
 			t.Errorf("a repetition: %+v, want a token of %+v", res, rec)
 		}
@@ -103,12 +104,12 @@ func TestKeysOfHolders(t *testing.T) {
 	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
 		t.Errorf("after the release of the last that ends, the lock lasts for %v, want a minute", left)
 	}
-	long = join(t, s, "name", 2*time.Second, driver.Shared)
+	long = join(t, s, "name", 2*time.Second, olddriver.Shared)
 	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
 		t.Errorf("beside a new holder with a shorter TTL, the lock lasts for %v, want a minute", left)
 	}
 	short.TTL = 2 * time.Hour
-	if renew(t, s, short) != driver.Renewed {
+	if renew(t, s, short) != olddriver.Renewed {
 		t.Error("a hold is gone")
 	}
 	if left := leftOf(t, server, hashOf); left < 2*time.Hour {
@@ -124,7 +125,7 @@ func TestKeysOfHolders(t *testing.T) {
 		t.Errorf("after the releases the keys are %q, want the counter only", got)
 	}
 	kept := join(t, s, "name", time.Hour, 1)
-	if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: kept.Owner, Keep: time.Minute}); err != nil || !ended {
+	if ended, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: kept.Owner, Keep: time.Minute}); err != nil || !ended {
 		t.Fatalf("Release with Keep: %v, %v", ended, err)
 	}
 	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
@@ -138,11 +139,11 @@ func TestHoldersAfterAForeignDEL(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
-	var old []driver.AcquireRequest
+	var old []olddriver.AcquireRequest
 	over := func(when string) {
 		t.Helper()
 		for i, req := range old {
-			if renew(t, s, req) != driver.RenewLost || claim(t, s, req).Granted || release(t, s, req) {
+			if renew(t, s, req) != olddriver.RenewLost || claim(t, s, req).Granted || release(t, s, req) {
 				t.Errorf("%s: holder %d of a lock that was deleted renews, claims or releases", when, i)
 			}
 		}
@@ -157,7 +158,7 @@ func TestHoldersAfterAForeignDEL(t *testing.T) {
 	release(t, s, writer)
 	server.Do("SET", "lock:name", "a stranger's", "PX", "60000")
 	over("a stranger has the lock")
-	refuses(t, s, "name", driver.Shared)
+	refuses(t, s, "name", olddriver.Shared)
 	refuses(t, s, "name", 5)
 	server.Do("DEL", "lock:name")
 	next := join(t, s, "name", time.Minute, 5)
@@ -166,7 +167,7 @@ func TestHoldersAfterAForeignDEL(t *testing.T) {
 	if err != nil || rec.Others != nil || !isAbout(leftOf(t, server, "lock:name"), time.Minute) {
 		t.Errorf("the next generation is %+v, %v", rec, err)
 	}
-	release(t, s, join(t, s, "name", time.Hour, driver.Shared))
+	release(t, s, join(t, s, "name", time.Hour, olddriver.Shared))
 	if left := leftOf(t, server, "lock:name"); !isAbout(left, time.Minute) {
 		t.Errorf("after the release of the last that ends, the lock lasts for %v, want a minute", left)
 	}
@@ -189,7 +190,7 @@ func TestEvictedHolders(t *testing.T) {
 			server.Do("DEL", key)
 			refuses(t, s, "name", 0)
 			refuses(t, s, "name", 1)
-			if renew(t, s, forgotten) != driver.RenewLost || release(t, s, forgotten) {
+			if renew(t, s, forgotten) != olddriver.RenewLost || release(t, s, forgotten) {
 				t.Error("a holder that is forgotten renews or releases")
 			}
 			for range 2 {
@@ -200,7 +201,7 @@ func TestEvictedHolders(t *testing.T) {
 					}
 				}
 				refuses(t, s, "name", 2)
-				if renew(t, s, known) != driver.Renewed || !release(t, s, known) {
+				if renew(t, s, known) != olddriver.Renewed || !release(t, s, known) {
 					t.Error("a holder that is known cannot renew and release")
 				}
 			}
@@ -211,7 +212,7 @@ func TestEvictedHolders(t *testing.T) {
 			if rec, found, err := s.Lookup(t.Context(), "name"); err != nil || !found || !isAbout(rec.Remaining, time.Hour) {
 				t.Errorf("Lookup: %+v, %v, %v", rec, found, err)
 			}
-			if _, found, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil || !found {
+			if _, found, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "name"}); err != nil || !found {
 				t.Errorf("Break: %v, %v", found, err)
 			}
 			grant(t, s, "name", time.Minute)
@@ -227,7 +228,7 @@ func TestImitatedHolders(t *testing.T) {
 	for _, value := range []string{"shared:", "shared:5", "shared:5 1 0 1 1", "shared:5 0 0 0 0", "shared:5 1 0 1 1 1"} {
 		server.Do("SET", "lock:name", value)
 		refuses(t, s, "name", 0)
-		refuses(t, s, "name", driver.Shared)
+		refuses(t, s, "name", olddriver.Shared)
 		refuses(t, s, "name", 5)
 		if rec, found, err := s.Lookup(t.Context(), "name"); err != nil || !found || rec.Token != 0 || rec.Others != nil {
 			t.Errorf("%q: Lookup: %+v, %v, %v", value, rec, found, err)
@@ -243,14 +244,14 @@ func TestDeadHolders(t *testing.T) {
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
 	const ttl = 300 * time.Millisecond
-	join(t, s, "readers", ttl, driver.Shared)
-	lives := join(t, s, "readers", ttl, driver.Shared)
+	join(t, s, "readers", ttl, olddriver.Shared)
+	lives := join(t, s, "readers", ttl, olddriver.Shared)
 	writer := enqueue(t, s, "readers")
 	release(t, s, lives)
-	if outcome := renew(t, s, writer); outcome != driver.RenewQueued {
+	if outcome := renew(t, s, writer); outcome != olddriver.RenewQueued {
 		t.Errorf("while a reader holds the lock, the place of a writer is %v", outcome)
 	}
-	eventually(t, "writer", func() bool { return renew(t, s, writer) == driver.Renewed })
+	eventually(t, "writer", func() bool { return renew(t, s, writer) == olddriver.Renewed })
 
 	join(t, s, "slots", ttl, 2)
 	stays := join(t, s, "slots", time.Minute, 2)
@@ -261,8 +262,8 @@ func TestDeadHolders(t *testing.T) {
 		t.Fatalf("Acquire: %+v, want a place", res)
 	}
 	notices := noticesOf(t, s)
-	eventually(t, "admission by the renewal of another holder", func() bool { return renew(t, s, stays) == driver.Renewed && len(notices) > 0 })
-	expect(t, notices, driver.Granted, waiter)
+	eventually(t, "admission by the renewal of another holder", func() bool { return renew(t, s, stays) == olddriver.Renewed && len(notices) > 0 })
+	expect(t, notices, olddriver.Granted, waiter)
 	refuses(t, s, "slots", 2)
 	release(t, s, waiter)
 	join(t, s, "slots", time.Minute, 2)
@@ -283,21 +284,21 @@ func TestHoldersOnAFullServer(t *testing.T) {
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	for _, name := range []string{"name", "free"} {
-		for _, limit := range []int{driver.Shared, 10} {
+		for _, limit := range []int{olddriver.Shared, 10} {
 			if _, err := s.Acquire(t.Context(), sharing(name, time.Minute, limit)); name == "free" && (!driver.IsNotApplied(err) || !strings.Contains(err.Error(), "memory")) {
 				t.Errorf("Acquire of %q on a full server: %v", name, err)
 			}
 		}
 	}
 	first.TTL = time.Hour
-	if renew(t, s, first) != driver.Renewed || !isAbout(leftOf(t, server, "lock:name"), time.Hour) || renew(t, s, second) != driver.Renewed {
+	if renew(t, s, first) != olddriver.Renewed || !isAbout(leftOf(t, server, "lock:name"), time.Hour) || renew(t, s, second) != olddriver.Renewed {
 		t.Error("a hold cannot be renewed")
 	}
 	if !release(t, s, second) || !release(t, s, first) {
 		t.Error("a hold cannot be released")
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "0")
-	if outcome := renew(t, s, waiter); outcome != driver.Renewed {
+	if outcome := renew(t, s, waiter); outcome != olddriver.Renewed {
 		t.Errorf("the renewal of the place: %v", outcome)
 	}
 	refuses(t, s, "name", 0)
@@ -314,22 +315,22 @@ func TestGuardAndHolders(t *testing.T) {
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, &Options{RestartGuard: guard})
 	abstains(t, s, time.Now(), guard)
-	held := join(t, s, "name", time.Minute, driver.Shared)
+	held := join(t, s, "name", time.Minute, olddriver.Shared)
 	waiter := enqueue(t, s, "name")
 	server.Do("DEL", s.guardKey()) // as after a loss of data
 	for _, name := range []string{"name", "free"} {
-		res, err := s.Acquire(t.Context(), sharing(name, time.Minute, driver.Shared))
+		res, err := s.Acquire(t.Context(), sharing(name, time.Minute, olddriver.Shared))
 		if name == "free" && (err == nil || !strings.Contains(err.Error(), "RestartGuard")) || res.Granted {
 			t.Errorf("Acquire of %q: %+v, %v", name, res, err)
 		}
 	}
-	if renew(t, s, held) != driver.Renewed || !release(t, s, held) {
+	if renew(t, s, held) != olddriver.Renewed || !release(t, s, held) {
 		t.Error("a server that abstains does not renew or release")
 	}
 	if server.Do("EXISTS", "lock:name") != "0" {
 		t.Fatalf("a server that abstains has admitted %q", server.Do("GET", "lock:name"))
 	}
-	eventually(t, "admission", func() bool { return renew(t, s, waiter) == driver.Renewed })
+	eventually(t, "admission", func() bool { return renew(t, s, waiter) == olddriver.Renewed })
 }
 
 // With MinReplicas a hold beside others is confirmed or undone, a renewal is confirmed or unknown,
@@ -340,10 +341,10 @@ func TestReplicasAndHolders(t *testing.T) {
 	follow(t, replica, master)
 	s := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 500 * time.Millisecond})
 	writer := grantLater(t, s, "name", time.Minute)
-	var readers []driver.AcquireRequest
+	var readers []olddriver.AcquireRequest
 	for range 2 {
 		reader := queueOf("name")
-		reader.Limit = driver.Shared
+		reader.Limit = olddriver.Shared
 		if res := acquire(t, s, reader); !res.Queued {
 			t.Fatalf("Acquire: %+v, want a place", res)
 		}
@@ -352,32 +353,32 @@ func TestReplicasAndHolders(t *testing.T) {
 	notices := noticesOf(t, s)
 	release(t, s, writer)
 	for _, reader := range readers {
-		expect(t, notices, driver.Ask, reader)
+		expect(t, notices, olddriver.Ask, reader)
 		if res := claim(t, s, reader); !res.Granted {
 			t.Errorf("a claim: %+v", res)
 		}
 	}
 	replica.Pause()
-	if res, err := s.Acquire(t.Context(), sharing("name", time.Minute, driver.Shared)); err == nil || !strings.Contains(err.Error(), "0 replicas have confirmed") {
+	if res, err := s.Acquire(t.Context(), sharing("name", time.Minute, olddriver.Shared)); err == nil || !strings.Contains(err.Error(), "0 replicas have confirmed") {
 		t.Errorf("a hold that no replica has: %+v, %v", res, err)
 	}
 	rec, _, err := s.Lookup(t.Context(), "name")
 	if err != nil || len(rec.Others) != 1 {
 		t.Errorf("a hold that no replica has is left: %+v, %v", rec, err)
 	}
-	shorter := driver.RenewRequest{Name: "name", Owner: readers[0].Owner, TTL: time.Second}
-	if outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{shorter}); err == nil || outcomes[0] != driver.RenewUnknown {
+	shorter := olddriver.RenewRequest{Name: "name", Owner: readers[0].Owner, TTL: time.Second}
+	if outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{shorter}); err == nil || outcomes[0] != olddriver.RenewUnknown {
 		t.Errorf("a renewal that no replica has: %v, %v", outcomes, err)
 	}
 	// WAIT concerns what its connection has written, and here that is the renewal.
 	anew := open(t, master.Addr, &Options{MinReplicas: 1})
-	if outcomes, err := anew.Renew(t.Context(), []driver.RenewRequest{shorter}); err == nil || outcomes[0] != driver.RenewUnknown {
+	if outcomes, err := anew.Renew(t.Context(), []olddriver.RenewRequest{shorter}); err == nil || outcomes[0] != olddriver.RenewUnknown {
 		t.Errorf("a renewal that changes nothing, and that no replica has: %v, %v", outcomes, err)
 	}
 	replica.Resume()
 	eventually(t, "confirmed renewal", func() bool {
-		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{shorter})
-		return err == nil && outcomes[0] == driver.Renewed
+		outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{shorter})
+		return err == nil && outcomes[0] == olddriver.Renewed
 	})
 }
 
@@ -387,7 +388,7 @@ func TestRightsForHolders(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	all := open(t, server.Addr, nil)
-	user := func(name string, commands ...string) *Store {
+	user := func(name string, commands ...string) *engine {
 		t.Helper()
 		server.Do("ACL", "SETUSER", name, "on", ">SecretWord", "~lock:*", "-@all", "+eval", "+evalsha", "+hello", "+exists")
 		server.Do(append([]string{"ACL", "SETUSER", name}, plus(commands)...)...)
@@ -396,11 +397,11 @@ func TestRightsForHolders(t *testing.T) {
 	limited := user("limited", rights...)
 	own := grant(t, limited, "name", time.Minute)
 	server.Do("DEL", "lock:name")
-	reader := join(t, all, "name", time.Minute, driver.Shared)
+	reader := join(t, all, "name", time.Minute, olddriver.Shared)
 	if res := refuses(t, limited, "name", 0); !isAbout(res.Held.Remaining, time.Minute) {
 		t.Errorf("the hold in the way is %+v", res.Held)
 	}
-	if renew(t, limited, own) != driver.RenewLost || release(t, limited, own) {
+	if renew(t, limited, own) != olddriver.RenewLost || release(t, limited, own) {
 		t.Error("a hold that was broken is renewed or released")
 	}
 	if rec, found, err := limited.Lookup(t.Context(), "name"); err != nil || !found || !isAbout(rec.Remaining, time.Minute) {
@@ -415,7 +416,7 @@ func TestRightsForHolders(t *testing.T) {
 		s := user("without-"+missing, others...)
 		for _, beside := range []bool{false, true} {
 			server.Do("FLUSHALL")
-			var second driver.AcquireRequest
+			var second olddriver.AcquireRequest
 			if beside {
 				join(t, all, "name", time.Minute, 9)
 				second = join(t, all, "name", time.Hour, 9)
@@ -437,7 +438,7 @@ func TestRightsForHolders(t *testing.T) {
 				continue
 			}
 			refuses(t, all, "name", 2)
-			if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: second.Owner}); err != nil && state() != before {
+			if ended, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: second.Owner}); err != nil && state() != before {
 				t.Errorf("without %s: Release: %v, %v, and %s became %s", missing, ended, err, before, state())
 			}
 		}
@@ -450,7 +451,7 @@ func TestHoldersInACluster(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartRedisCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true})
-	s := New(client, nil)
+	s := newEngine(client, nil)
 	t.Cleanup(func() { _ = s.Close(); _ = client.Close() })
 	for i := range 20 {
 		name := strconv.Itoa(i)
@@ -468,7 +469,7 @@ func TestHoldersInACluster(t *testing.T) {
 }
 
 // grantLater takes a lock that is free, as soon as it can be granted.
-func grantLater(t *testing.T, s *Store, name string, ttl time.Duration) driver.AcquireRequest {
+func grantLater(t *testing.T, s *engine, name string, ttl time.Duration) olddriver.AcquireRequest {
 	t.Helper()
 	req := request(name, ttl)
 	eventually(t, fmt.Sprintf("grant of %q", name), func() bool {
@@ -497,15 +498,15 @@ func masterOf(t *testing.T, cluster *servers.RedisCluster, client *redis.Cluster
 // moveHolders moves the slot of a tag key by key, with the keys of holders first, or last if order is
 // -1.
 func moveHolders(t *testing.T, cluster *servers.RedisCluster, client *redis.ClusterClient, tag string, order int) {
-	s, name := New(client, nil), tag+"name"
+	s, name := newEngine(client, nil), tag+"name"
 	defer s.Close()
 	slot := int(slotOf(s.lockKey(name)))
 	from, to := masterOf(t, cluster, client, s.lockKey(name))
 	held, other := join(t, s, name, time.Minute, 2), join(t, s, name, time.Minute, 2)
 	check := func(when string) {
 		t.Helper()
-		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: held.Owner, TTL: time.Minute}})
-		if (err != nil) != (outcomes[0] == driver.RenewUnknown) || err == nil && outcomes[0] != driver.Renewed {
+		outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: name, Owner: held.Owner, TTL: time.Minute}})
+		if (err != nil) != (outcomes[0] == olddriver.RenewUnknown) || err == nil && outcomes[0] != olddriver.Renewed {
 			t.Errorf("%s: Renew: %v, %v", when, outcomes, err)
 		}
 		for _, limit := range []int{0, 2} {
@@ -519,7 +520,7 @@ func moveHolders(t *testing.T, cluster *servers.RedisCluster, client *redis.Clus
 		if _, found, err := s.Lookup(t.Context(), name); err == nil && !found {
 			t.Errorf("%s: Lookup: the name is free", when)
 		}
-		stranger := driver.ReleaseRequest{Name: name, Owner: "stranger"}
+		stranger := olddriver.ReleaseRequest{Name: name, Owner: "stranger"}
 		if ended, _ := s.Release(t.Context(), stranger); ended {
 			t.Errorf("%s: a stranger has released a hold", when)
 		}
@@ -543,14 +544,14 @@ func moveHolders(t *testing.T, cluster *servers.RedisCluster, client *redis.Clus
 		}
 		check(fmt.Sprintf("%q has moved", key))
 	}
-	ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: other.Owner})
+	ended, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: name, Owner: other.Owner})
 	if err == nil && !ended {
 		t.Error("a release during the move reports that there is no hold")
 	}
 	cluster.EndMove(slot, from, to)
 	eventually(t, "renewal", func() bool {
-		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: held.Owner, TTL: time.Minute}})
-		return err == nil && outcomes[0] == driver.Renewed
+		outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: name, Owner: held.Owner, TTL: time.Minute}})
+		return err == nil && outcomes[0] == olddriver.Renewed
 	})
 	if !ended && !release(t, s, other) {
 		t.Error("a hold is lost by the move")

@@ -18,7 +18,7 @@ import (
 //     places: the end in ms, how their clients are notified, tokens, floor, and the public part of
 //     the hold; and, for all locks beside the counter, a sign that there may be a queue. A minute after its last entry each of them is gone.
 //
-// Holders that tolerate each other (driver.AcquireRequest.Limit) are in two other keys beside the
+// Holders that tolerate each other (olddriver.AcquireRequest.Limit) are in two other keys beside the
 // lock: a hash of the owners with what each hold is, and a sorted set of the owners by their ends.
 // The value of the lock is "shared:", and the number of this generation of holders, how many they
 // are, how many of them are limited, the end of the last of them, at which the key expires, and the end
@@ -47,26 +47,26 @@ const (
 	markSuffix = "\x1f"
 )
 
-func (s *Store) lockKey(name string) string { return s.prefix + name }
+func (s *engine) lockKey(name string) string { return s.prefix + name }
 
-func (s *Store) counterKey(tag string) string { return tag + s.prefix + counterSuffix }
+func (s *engine) counterKey(tag string) string { return tag + s.prefix + counterSuffix }
 
-func (s *Store) aheadKey(tag string) string { return tag + s.prefix + aheadSuffix }
+func (s *engine) aheadKey(tag string) string { return tag + s.prefix + aheadSuffix }
 
-func (s *Store) queuesKey(tag string) string { return tag + s.prefix + queuesSuffix }
+func (s *engine) queuesKey(tag string) string { return tag + s.prefix + queuesSuffix }
 
 // absentKey returns a key that never exists. With it among its keys, a script does not run while
 // the slot moves: the keys that it does not declare may be on the other node then, and the node that
 // takes the slot over would show them as empty.
-func (s *Store) absentKey(tag string) string { return tag + s.prefix + absentSuffix }
+func (s *engine) absentKey(tag string) string { return tag + s.prefix + absentSuffix }
 
-func (s *Store) guardKey() string { return s.prefix + guardSuffix }
+func (s *engine) guardKey() string { return s.prefix + guardSuffix }
 
 // hashTagOf returns the hash tag of the keys beside the locks. It returns "" without a cluster, and
 // if the prefix has a tag of its own, which puts all keys into one slot. A client that takes a node
 // of a cluster for a single server has the same counter then. With every other prefix the server
 // refuses it, since the counter and the tokens ahead are in different slots.
-func (s *Store) hashTagOf(lock string) string {
+func (s *engine) hashTagOf(lock string) string {
 	if !s.cluster || s.prefixHasTag {
 		return ""
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/notices"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/internal/olddriver/notices"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -21,7 +21,7 @@ import (
 // channel for each hash slot in which something waits, and a connection to each node that has such
 // slots. The first place makes the connections, and they stay until the Store is closed.
 type notifier struct {
-	s       *Store
+	s       *engine
 	id      string          // the random part of the names of channels
 	ctx     context.Context // ends at close
 	stop    context.CancelFunc
@@ -75,16 +75,16 @@ func canSubscribe(client redis.UniversalClient) bool {
 	return false
 }
 
-func (n *notifier) init(s *Store) {
+func (n *notifier) init(s *engine) {
 	n.s, n.id = s, rand.Text()
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.channels = map[string]*noticeChannel{}
 	n.conns = map[*redis.Client]*noticeConn{}
 }
 
-// Notify implements [driver.Notifier]. A store whose user may not subscribe gives no places and
+// Notify implements [olddriver.Notifier]. A store whose user may not subscribe gives no places and
 // sends no notices.
-func (s *Store) Notify(f func(driver.Notice)) (stop func()) { return s.notifier.notices.Notify(f) }
+func (s *engine) Notify(f func(olddriver.Notice)) (stop func()) { return s.notifier.notices.Notify(f) }
 
 // reachOf returns how scripts reach this Store, for the wait of a call: "" if they do not.
 func (n *notifier) reachOf(tag string) string {
@@ -224,9 +224,9 @@ func (n *notifier) receive(message string) {
 	if err != nil || err2 != nil || !ok {
 		return
 	}
-	notice := driver.Notice{Kind: driver.Ask, Name: name, Owner: words[2]}
+	notice := olddriver.Notice{Kind: olddriver.Ask, Name: name, Owner: words[2]}
 	if token > 0 {
-		notice.Kind, notice.Token, notice.Tokens = driver.Granted, token, tokens
+		notice.Kind, notice.Token, notice.Tokens = olddriver.Granted, token, tokens
 	}
 	n.notices.Send(notice)
 }
@@ -264,7 +264,7 @@ func (n *notifier) confirm(conn *noticeConn, name string) {
 	}
 	n.mu.Unlock()
 	if again {
-		n.notices.Send(driver.Notice{Kind: driver.Ask})
+		n.notices.Send(olddriver.Notice{Kind: olddriver.Ask})
 	}
 }
 

@@ -15,29 +15,30 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
 // openMovable returns a store whose new connections go to the address that the function sets. It
 // has one connection besides that for notices.
-func openMovable(t *testing.T, addr string) (s *Store, dialTo func(addr string)) {
+func openMovable(t *testing.T, addr string) (s *engine, dialTo func(addr string)) {
 	t.Helper()
 	var to atomic.Value
 	to.Store(addr)
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, PoolSize: 1, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, to.Load().(string))
 	}})
-	s = New(client, nil)
+	s = newEngine(client, nil)
 	t.Cleanup(func() { _ = s.Close(); _ = client.Close() })
 	return s, func(addr string) { to.Store(addr) }
 }
 
 // expectAsk waits for the notice that something may have been missed.
-func expectAsk(t *testing.T, notices <-chan driver.Notice) {
+func expectAsk(t *testing.T, notices <-chan olddriver.Notice) {
 	t.Helper()
 	select {
 	case n := <-notices:
-		if n != (driver.Notice{Kind: driver.Ask}) {
+		if n != (olddriver.Notice{Kind: olddriver.Ask}) {
 			t.Fatalf("the notice %+v, want Ask for all", n)
 		}
 	case <-time.After(bound):
@@ -72,7 +73,7 @@ func TestConnectionForNoticesLost(t *testing.T) {
 			harm(proxy)
 			expectAsk(t, notices)
 			release(t, holder, held)
-			expect(t, notices, driver.Granted, waiter)
+			expect(t, notices, olddriver.Granted, waiter)
 		})
 	}
 }
@@ -106,7 +107,7 @@ func TestServerAwayFromWaiters(t *testing.T) {
 	if res := claim(t, s, waiter); res.Granted || res.Queued {
 		t.Errorf("a claim of a place that is gone: %+v", res)
 	}
-	if outcome := renew(t, s, waiter); outcome != driver.RenewLost {
+	if outcome := renew(t, s, waiter); outcome != olddriver.RenewLost {
 		t.Errorf("Renew of a place that is gone: %v", outcome)
 	}
 }
@@ -138,11 +139,11 @@ func TestRightsForQueues(t *testing.T) {
 			t.Errorf("%s cannot release a lock that has a queue", user)
 		}
 		if user != "nosubscribe" && user != "nozset" && user != "nohash" { // The user can admit nobody, or notify nobody.
-			if outcome := renew(t, all, waiter); outcome != driver.Renewed {
+			if outcome := renew(t, all, waiter); outcome != olddriver.Renewed {
 				t.Errorf("%s: the renewal of the place is answered %v", user, outcome)
 			}
 		} else {
-			expect(t, notices, driver.Granted, waiter)
+			expect(t, notices, olddriver.Granted, waiter)
 		}
 		release(t, all, waiter)
 	}
@@ -154,7 +155,7 @@ func TestRightsForQueues(t *testing.T) {
 	if !release(t, mute, held) {
 		t.Error("without the right to publish a hold cannot be released")
 	}
-	if outcome := renew(t, all, waiter); outcome != driver.Renewed {
+	if outcome := renew(t, all, waiter); outcome != olddriver.Renewed {
 		t.Errorf("the renewal of a place admitted without a notice is answered %v", outcome)
 	}
 	silent(t, notices)
@@ -172,8 +173,8 @@ func TestRightsForQueues(t *testing.T) {
 	waiter = enqueue(t, all, "leaver")
 	notices = noticesOf(t, all)
 	release(t, leaver, held)
-	expect(t, notices, driver.Granted, waiter)
-	if outcome := renew(t, all, waiter); outcome != driver.Renewed {
+	expect(t, notices, olddriver.Granted, waiter)
+	if outcome := renew(t, all, waiter); outcome != olddriver.Renewed {
 		t.Errorf("Renew of what was a place: %v", outcome)
 	}
 }
@@ -185,7 +186,7 @@ func TestDeadWaiters(t *testing.T) {
 	server := servers.StartRedis(t)
 	holder, next := open(t, server.Addr, nil), open(t, server.Addr, nil)
 	held := grant(t, holder, "name", time.Minute)
-	var dead []driver.AcquireRequest
+	var dead []olddriver.AcquireRequest
 	for range 10 {
 		s := open(t, server.Addr, nil)
 		dead = append(dead, enqueue(t, s, "name"))
@@ -195,9 +196,9 @@ func TestDeadWaiters(t *testing.T) {
 	waiter := enqueue(t, next, "name")
 	notices := noticesOf(t, next)
 	release(t, holder, held)
-	expect(t, notices, driver.Granted, waiter)
+	expect(t, notices, olddriver.Granted, waiter)
 	release(t, next, waiter)
-	if outcome := renew(t, holder, dead[3]); outcome != driver.Renewed {
+	if outcome := renew(t, holder, dead[3]); outcome != olddriver.Renewed {
 		t.Errorf("the renewal of a place that was passed over, of a free name: %v", outcome)
 	}
 	if res := acquire(t, next, request("name", time.Minute)); res.Granted {
@@ -213,16 +214,16 @@ func TestWaiterWithoutNotices(t *testing.T) {
 	holder, next := open(t, server.Addr, nil), open(t, server.Addr, nil)
 	server.Do("ACL", "SETUSER", "user", "on", ">word", "~*", "&*", "+@all")
 	s := openFromURL(t, "redis://user:word@"+server.Addr)
-	for what, request := range map[string]func(driver.AcquireRequest) bool{
-		"renewal": func(req driver.AcquireRequest) bool {
+	for what, request := range map[string]func(olddriver.AcquireRequest) bool{
+		"renewal": func(req olddriver.AcquireRequest) bool {
 			req.TTL = place / 2 // It does not move the end of the place.
-			return renew(t, s, req) == driver.RenewQueued
+			return renew(t, s, req) == olddriver.RenewQueued
 		},
-		"claim": func(req driver.AcquireRequest) bool { return claim(t, s, req).First },
+		"claim": func(req olddriver.AcquireRequest) bool { return claim(t, s, req).First },
 	} {
 		server.Do("ACL", "SETUSER", "user", "allchannels")
 		held := grant(t, holder, what, time.Minute)
-		var waiter driver.AcquireRequest
+		var waiter olddriver.AcquireRequest
 		eventually(t, "place", func() bool {
 			waiter = queueOf(what)
 			res := acquire(t, s, waiter)
@@ -237,12 +238,12 @@ func TestWaiterWithoutNotices(t *testing.T) {
 			t.Errorf("%s: the place is gone", what)
 		}
 		release(t, holder, held)
-		if outcome := renew(t, s, waiter); outcome != driver.Renewed {
+		if outcome := renew(t, s, waiter); outcome != olddriver.Renewed {
 			t.Errorf("%s: Renew of a place whose turn it is: %v", what, outcome)
 		}
 		silent(t, notices)
 		release(t, holder, waiter)
-		expect(t, notices, driver.Granted, second)
+		expect(t, notices, olddriver.Granted, second)
 		release(t, next, second)
 	}
 }
@@ -287,7 +288,7 @@ func TestNoticeBeforeTheReply(t *testing.T) {
 	notices := noticesOf(t, s)
 	proxy.Hold(faultproxy.Down)
 	waiter := queueOf("name")
-	results := make(chan driver.AcquireResult, 1)
+	results := make(chan olddriver.AcquireResult, 1)
 	go func() {
 		res, err := s.Acquire(t.Context(), waiter)
 		if err != nil {
@@ -297,7 +298,7 @@ func TestNoticeBeforeTheReply(t *testing.T) {
 	}()
 	eventually(t, "place", func() bool { return server.Do("ZCARD", "lock:\x1fqueue\x1flock:name") == "1" })
 	release(t, holder, held)
-	granted := expect(t, notices, driver.Granted, waiter)
+	granted := expect(t, notices, olddriver.Granted, waiter)
 	select {
 	case res := <-results:
 		t.Fatalf("the reply %+v has overtaken the notice", res)
@@ -335,7 +336,7 @@ func TestSubscriberAtAReplica(t *testing.T) {
 		t.Fatal("the notices do not come from the replica")
 	}
 	release(t, holder, held)
-	expect(t, nextNotices, driver.Granted, second)
+	expect(t, nextNotices, olddriver.Granted, second)
 	master.Do("PUBLISH", s.notifier.channelName(""), "0\n0\nend\nlock:name")
 	if n := <-notices; n.Owner != "end" {
 		t.Errorf("a client that was passed over is sent %+v", n)
@@ -344,7 +345,7 @@ func TestSubscriberAtAReplica(t *testing.T) {
 		t.Errorf("a claim of a place that was passed over: %+v", res)
 	}
 	release(t, next, second)
-	if outcome := renew(t, s, first); outcome != driver.Renewed {
+	if outcome := renew(t, s, first); outcome != olddriver.Renewed {
 		t.Errorf("Renew of a place whose turn it is: %v", outcome)
 	}
 }
@@ -369,7 +370,7 @@ func TestReleaseWhereWritesAreRefused(t *testing.T) {
 			waiter := enqueue(t, s, "name")
 			notices := noticesOf(t, s)
 			server.Do(c.harm...)
-			ended, err := holder.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: held.Owner})
+			ended, err := holder.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: held.Owner})
 			if c.releases != (err == nil && ended) {
 				t.Errorf("Release: %v, %v", ended, err)
 			}
@@ -382,19 +383,19 @@ func TestReleaseWhereWritesAreRefused(t *testing.T) {
 			server.Do(c.mend...)
 			if c.releases {
 				silent(t, notices)
-				if outcome := renew(t, s, waiter); outcome != driver.Renewed {
+				if outcome := renew(t, s, waiter); outcome != olddriver.Renewed {
 					t.Errorf("Renew of the place: %v", outcome)
 				}
 				return
 			}
-			if outcome := renew(t, s, waiter); outcome != driver.RenewQueued {
+			if outcome := renew(t, s, waiter); outcome != olddriver.RenewQueued {
 				t.Errorf("Renew of the place: %v", outcome)
 			}
 			silent(t, notices)
 			if !release(t, holder, held) {
 				t.Error("the hold is gone")
 			}
-			expect(t, notices, driver.Granted, waiter)
+			expect(t, notices, olddriver.Granted, waiter)
 		})
 	}
 }
@@ -416,7 +417,7 @@ func TestGuardAndQueue(t *testing.T) {
 		t.Fatalf("a server that abstains has admitted %q", server.Do("GET", "lock:name"))
 	}
 	silent(t, notices)
-	eventually(t, "admission", func() bool { return renew(t, s, waiter) == driver.Renewed })
+	eventually(t, "admission", func() bool { return renew(t, s, waiter) == olddriver.Renewed })
 }
 
 // With MinReplicas a waiter is asked to claim, and its claim is confirmed by the replicas.
@@ -429,7 +430,7 @@ func TestReplicasAndQueue(t *testing.T) {
 	waiter := enqueue(t, s, "name")
 	notices := noticesOf(t, s)
 	release(t, s, held)
-	expect(t, notices, driver.Ask, waiter)
+	expect(t, notices, olddriver.Ask, waiter)
 	replica.Pause()
 	waiter.Claim = true
 	if res, err := s.Acquire(t.Context(), waiter); err == nil || driver.IsNotApplied(err) || !strings.Contains(err.Error(), "0 replicas have confirmed") {
@@ -448,7 +449,7 @@ func TestQueueOnAMovingSlot(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartRedisCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true})
-	s := New(client, nil)
+	s := newEngine(client, nil)
 	t.Cleanup(func() { _ = s.Close(); _ = client.Close() })
 	const name = "{x}name"
 	slot := int(slotOf(s.lockKey(name)))
@@ -456,17 +457,17 @@ func TestQueueOnAMovingSlot(t *testing.T) {
 	held := grant(t, s, name, time.Minute)
 	waiter := enqueue(t, s, name)
 	cluster.BeginMove(slot, from, to)
-	if outcomes, _ := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: held.Owner, TTL: time.Minute}}); outcomes[0] == driver.RenewLost {
+	if outcomes, _ := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: name, Owner: held.Owner, TTL: time.Minute}}); outcomes[0] == olddriver.RenewLost {
 		t.Errorf("Renew of a hold: %v", outcomes)
 	}
-	refresh := func() driver.RenewOutcome {
-		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: waiter.Owner, TTL: place}})
-		if (err != nil) != (outcomes[0] == driver.RenewUnknown) {
+	refresh := func() olddriver.RenewOutcome {
+		outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: name, Owner: waiter.Owner, TTL: place}})
+		if (err != nil) != (outcomes[0] == olddriver.RenewUnknown) {
 			t.Errorf("Renew of a place: %v, %v", outcomes, err)
 		}
 		return outcomes[0]
 	}
-	if outcome := refresh(); outcome == driver.RenewLost || outcome == driver.Renewed {
+	if outcome := refresh(); outcome == olddriver.RenewLost || outcome == olddriver.Renewed {
 		t.Errorf("Renew of a place: %v", outcome)
 	}
 	waiter.Claim = true
@@ -476,10 +477,10 @@ func TestQueueOnAMovingSlot(t *testing.T) {
 	cluster.MoveKeys(slot, from, to)
 	cluster.EndMove(slot, from, to)
 	eventually(t, "release", func() bool {
-		ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: held.Owner})
+		ended, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: name, Owner: held.Owner})
 		return err == nil && ended
 	})
-	eventually(t, "admission", func() bool { return refresh() == driver.Renewed })
+	eventually(t, "admission", func() bool { return refresh() == olddriver.Renewed })
 	if res := claim(t, s, waiter); !res.Granted {
 		t.Errorf("a claim: %+v", res)
 	}
@@ -490,7 +491,7 @@ func TestQueueOnAMovingSlot(t *testing.T) {
 	for { // An Ask may be on its way.
 		select {
 		case n := <-notices:
-			if n.Kind == driver.Granted && n.Owner == other.Owner {
+			if n.Kind == olddriver.Granted && n.Owner == other.Owner {
 				return
 			}
 		case <-time.After(bound):
@@ -530,7 +531,7 @@ func TestKeysOfAQueue(t *testing.T) {
 	if got := strings.Join(keys(server), " "); got != "lock:\x1fcounter lock:\x1fqueues lock:name" {
 		t.Errorf("after the last place the keys are %q", got)
 	}
-	if renew(t, s, held) != driver.Renewed || server.Do("GET", "lock:name") == value {
+	if renew(t, s, held) != olddriver.Renewed || server.Do("GET", "lock:name") == value {
 		t.Error("the mark is still there after a renewal")
 	}
 }
@@ -553,15 +554,15 @@ func TestPlaceBehindAStranger(t *testing.T) {
 	} {
 		server.Do(c.take...)
 		waiter := enqueue(t, s, "name")
-		if outcome := renew(t, s, waiter); outcome != driver.RenewQueued {
+		if outcome := renew(t, s, waiter); outcome != olddriver.RenewQueued {
 			t.Errorf("%s: Renew of a place: %v", what, outcome)
 		}
 		second := enqueue(t, s, "name")
 		notices := noticesOf(t, s)
 		release(t, s, waiter)
-		expect(t, notices, driver.Ask, second) // It is the first now, and has to try at intervals.
+		expect(t, notices, olddriver.Ask, second) // It is the first now, and has to try at intervals.
 		waiter = second
-		if stranger := request("name", time.Minute); release(t, s, stranger) || renew(t, s, stranger) != driver.RenewLost {
+		if stranger := request("name", time.Minute); release(t, s, stranger) || renew(t, s, stranger) != olddriver.RenewLost {
 			t.Errorf("%s: somebody has released or renewed the lock of another", what)
 		}
 		if res := claim(t, s, waiter); res.Granted || !res.First {
@@ -571,7 +572,7 @@ func TestPlaceBehindAStranger(t *testing.T) {
 		if res := acquire(t, s, request("name", time.Minute)); res.Granted {
 			t.Errorf("%s: a newcomer has overtaken", what)
 		}
-		expect(t, notices, driver.Granted, waiter)
+		expect(t, notices, olddriver.Granted, waiter)
 		if res := claim(t, s, waiter); !res.Granted {
 			t.Errorf("%s: a claim when it is free: %+v", what, res)
 		}

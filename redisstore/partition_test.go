@@ -139,7 +139,7 @@ func (p *partition) cut(name string) (margins, error) {
 	})
 	defer isCut.Stop()
 
-	next := driver.AcquireRequest{Name: name, Owner: "the next of " + name, Holder: "other", TTL: time.Minute}
+	next := driver.Request{Name: name, Owner: "the next of " + name, Holder: "other", TTL: time.Minute}
 	granted, err := p.takeOver(next)
 	if err != nil {
 		return margins{}, err
@@ -171,7 +171,7 @@ func (p *partition) cut(name string) (margins, error) {
 }
 
 // takeOver tries for a lock until it is granted.
-func (p *partition) takeOver(req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (p *partition) takeOver(req driver.Request) (driver.Result, error) {
 	pace := time.NewTicker(time.Millisecond)
 	defer pace.Stop()
 	for deadline := time.Now().Add(bound); time.Now().Before(deadline); <-pace.C {
@@ -180,15 +180,15 @@ func (p *partition) takeOver(req driver.AcquireRequest) (driver.AcquireResult, e
 			return res, err
 		}
 	}
-	return driver.AcquireResult{}, fmt.Errorf("the lock of a holder that was cut off is not free after %v", bound)
+	return driver.Result{}, fmt.Errorf("the lock of a holder that was cut off is not free after %v", bound)
 }
 
 // undisturbed reports whether what the former holder had sent, which arrives
 // now that it is connected again, leaves its successor alone.
-func (p *partition) undisturbed(req driver.AcquireRequest, token int64) error {
-	rec, found, err := p.other.Lookup(p.t.Context(), req.Name)
-	if err == nil && (!found || rec.Token != token) {
-		err = fmt.Errorf("the successor with token %d has lost its lock to its predecessor: %+v", token, rec)
+func (p *partition) undisturbed(req driver.Request, token int64) error {
+	recs, err := p.other.Lookup(p.t.Context(), req.Name)
+	if err == nil && (len(recs) != 1 || recs[0].Token != token) {
+		err = fmt.Errorf("the successor with token %d has lost its lock to its predecessor: %+v", token, recs)
 	}
 	return err
 }

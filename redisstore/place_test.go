@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/lockqueue/queuetest"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/internal/oldqueue/queuetest"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -17,13 +17,13 @@ import (
 const place = 30 * time.Second
 
 // queueOf returns a request for a place.
-func queueOf(name string) driver.AcquireRequest {
+func queueOf(name string) olddriver.AcquireRequest {
 	req := request(name, time.Minute)
 	req.Queue = place
 	return req
 }
 
-func acquire(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+func acquire(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.AcquireResult {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil {
@@ -32,14 +32,14 @@ func acquire(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireRe
 	return res
 }
 
-func claim(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+func claim(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.AcquireResult {
 	t.Helper()
 	req.Claim = true
 	return acquire(t, s, req)
 }
 
 // enqueue makes a place.
-func enqueue(t *testing.T, s *Store, name string) driver.AcquireRequest {
+func enqueue(t *testing.T, s *engine, name string) olddriver.AcquireRequest {
 	t.Helper()
 	req := queueOf(name)
 	if res := acquire(t, s, req); res.Granted || !res.Queued {
@@ -49,36 +49,36 @@ func enqueue(t *testing.T, s *Store, name string) driver.AcquireRequest {
 }
 
 // noticesOf returns the notices of a store from now on.
-func noticesOf(t *testing.T, s *Store) <-chan driver.Notice {
+func noticesOf(t *testing.T, s *engine) <-chan olddriver.Notice {
 	t.Helper()
-	notices := make(chan driver.Notice, 1000)
-	t.Cleanup(s.Notify(func(n driver.Notice) { notices <- n }))
+	notices := make(chan olddriver.Notice, 1000)
+	t.Cleanup(s.Notify(func(n olddriver.Notice) { notices <- n }))
 	return notices
 }
 
 // expect returns the next notice, which must be of a kind and for the owner of a request.
-func expect(t *testing.T, notices <-chan driver.Notice, kind driver.NoticeKind, req driver.AcquireRequest) driver.Notice {
+func expect(t *testing.T, notices <-chan olddriver.Notice, kind olddriver.NoticeKind, req olddriver.AcquireRequest) olddriver.Notice {
 	t.Helper()
 	select {
 	case n := <-notices:
-		if n.Kind != kind || n.Name != req.Name || n.Owner != req.Owner || kind == driver.Granted != (n.Token > 0) {
+		if n.Kind != kind || n.Name != req.Name || n.Owner != req.Owner || kind == olddriver.Granted != (n.Token > 0) {
 			t.Fatalf("the notice %+v, want kind %v for %s", n, kind, req.Owner)
 		}
 		return n
 	case <-time.After(bound):
 		t.Fatalf("no notice of kind %v after %v", kind, bound)
 	}
-	return driver.Notice{}
+	return olddriver.Notice{}
 }
 
 // handsOn checks that a release admits the next, which is notified.
-func handsOn(t *testing.T, s *Store, name string) {
+func handsOn(t *testing.T, s *engine, name string) {
 	t.Helper()
 	held := grant(t, s, name, time.Minute)
 	next := enqueue(t, s, name)
 	notices := noticesOf(t, s)
 	release(t, s, held)
-	granted := expect(t, notices, driver.Granted, next)
+	granted := expect(t, notices, olddriver.Granted, next)
 	if res := claim(t, s, next); !res.Granted || res.Token != granted.Token {
 		t.Errorf("a claim after the notice %+v: %+v", granted, res)
 	}
@@ -86,7 +86,7 @@ func handsOn(t *testing.T, s *Store, name string) {
 }
 
 // silent checks that no notice has come.
-func silent(t *testing.T, notices <-chan driver.Notice) {
+func silent(t *testing.T, notices <-chan olddriver.Notice) {
 	t.Helper()
 	select {
 	case n := <-notices:
@@ -99,7 +99,7 @@ func silent(t *testing.T, notices <-chan driver.Notice) {
 // has.
 var skipped = []string{"a hold keeps all its tokens"}
 
-// The store keeps the rule of package lockqueue.
+// The store keeps the rule of package oldqueue.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -128,13 +128,13 @@ func TestHistories(t *testing.T) {
 // no word for where the notices go.
 type historyStore struct {
 	t       *testing.T
-	s       *Store
+	s       *engine
 	server  *servers.Redis
 	name    string
 	owners  map[string]string // the secrets
 	began   time.Time
 	passed  time.Duration
-	notices <-chan driver.Notice
+	notices <-chan olddriver.Notice
 }
 
 func (h *historyStore) owner(name string) string {
@@ -157,7 +157,7 @@ func (h *historyStore) Acquire(req queuetest.Request) queuetest.Reply {
 	if h.began.IsZero() {
 		h.began = time.Now()
 	}
-	res, err := h.s.Acquire(h.t.Context(), driver.AcquireRequest{
+	res, err := h.s.Acquire(h.t.Context(), olddriver.AcquireRequest{
 		Name: h.name, Owner: h.owner(req.Owner), Holder: req.Owner, TTL: req.TTL, Queue: req.Queue,
 		Claim: req.Claim, Tokens: req.Tokens, Floor: req.Floor, Limit: req.Limit,
 	})
@@ -172,18 +172,18 @@ func (h *historyStore) Acquire(req queuetest.Request) queuetest.Reply {
 }
 
 func (h *historyStore) Renew(owner string, token int64, ttl time.Duration) queuetest.Outcome {
-	outcomes, err := h.s.Renew(h.t.Context(), []driver.RenewRequest{{Name: h.name, Owner: h.owner(owner), TTL: ttl, Token: token}})
+	outcomes, err := h.s.Renew(h.t.Context(), []olddriver.RenewRequest{{Name: h.name, Owner: h.owner(owner), TTL: ttl, Token: token}})
 	if err != nil {
 		h.t.Error(err)
 		return ""
 	}
-	return map[driver.RenewOutcome]queuetest.Outcome{
-		driver.Renewed: queuetest.Renewed, driver.RenewQueued: queuetest.Queued, driver.RenewLost: queuetest.Lost,
+	return map[olddriver.RenewOutcome]queuetest.Outcome{
+		olddriver.Renewed: queuetest.Renewed, olddriver.RenewQueued: queuetest.Queued, olddriver.RenewLost: queuetest.Lost,
 	}[outcomes[0]]
 }
 
 func (h *historyStore) Release(owner string, keep time.Duration) bool {
-	ended, err := h.s.Release(h.t.Context(), driver.ReleaseRequest{Name: h.name, Owner: h.owner(owner), Keep: keep})
+	ended, err := h.s.Release(h.t.Context(), olddriver.ReleaseRequest{Name: h.name, Owner: h.owner(owner), Keep: keep})
 	if err != nil {
 		h.t.Error(err)
 	}
@@ -191,7 +191,7 @@ func (h *historyStore) Release(owner string, keep time.Duration) bool {
 }
 
 func (h *historyStore) Break(token int64) int {
-	rec, ended, err := h.s.Break(h.t.Context(), driver.BreakRequest{Name: h.name, Token: token})
+	rec, ended, err := h.s.Break(h.t.Context(), olddriver.BreakRequest{Name: h.name, Token: token})
 	if err != nil {
 		h.t.Error(err)
 	}
@@ -212,7 +212,7 @@ func (h *historyStore) Notices() (all []queuetest.Notice) {
 		switch {
 		case n.Owner == "end":
 			return all
-		case n.Name == h.name && n.Kind == driver.Granted:
+		case n.Name == h.name && n.Kind == olddriver.Granted:
 			all = append(all, queuetest.Notice{Owner: h.nameOf(n.Owner), Token: n.Token, Tokens: n.Tokens})
 		case n.Name == h.name:
 			all = append(all, queuetest.Notice{Owner: h.nameOf(n.Owner)})

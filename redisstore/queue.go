@@ -58,7 +58,7 @@ const (
 )
 
 // newQueues returns the queues of a store.
-func (s *Store) newQueues() []batch.Queue[*call] {
+func (s *engine) newQueues() []batch.Queue[*call] {
 	n := singleQueues
 	if s.cluster {
 		n = clusterQueues
@@ -85,18 +85,18 @@ func (c *call) orderKey() string {
 }
 
 // queueOf returns the queue of a lock. It is always the same, so that calls keep their order.
-func (s *Store) queueOf(lock string) *batch.Queue[*call] {
+func (s *engine) queueOf(lock string) *batch.Queue[*call] {
 	return &s.queues[int(slotOf(lock))%len(s.queues)]
 }
 
 // newCall returns a call that runs a script on a lock.
-func (s *Store) newCall(script *script, name string) *call {
+func (s *engine) newCall(script *script, name string) *call {
 	lock := s.lockKey(name)
 	return &call{script: script, tag: s.hashTagOf(lock), lock: lock}
 }
 
 // newOwnerCall returns a call by the owner of a lock.
-func (s *Store) newOwnerCall(script *script, name, owner string, ms int64) *call {
+func (s *engine) newOwnerCall(script *script, name, owner string, ms int64) *call {
 	both := s.prefix + name + owner + "\n" // in one piece of memory
 	size := len(s.prefix) + len(name)
 	lock := both[:size]
@@ -104,7 +104,7 @@ func (s *Store) newOwnerCall(script *script, name, owner string, ms int64) *call
 }
 
 // runCall makes a call and returns its reply.
-func (s *Store) runCall(ctx context.Context, c *call) (any, error) {
+func (s *engine) runCall(ctx context.Context, c *call) (any, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Store) runCall(ctx context.Context, c *call) (any, error) {
 
 // runCalls makes calls without an order, and returns the error of each. The replies are in the
 // calls.
-func (s *Store) runCalls(ctx context.Context, calls []*call) []error {
+func (s *engine) runCalls(ctx context.Context, calls []*call) []error {
 	errs := make([]error, len(calls))
 	if !s.cluster {
 		s.runInQueue(ctx, &s.queues[0], calls, errs)
@@ -145,7 +145,7 @@ func (s *Store) runCalls(ctx context.Context, calls []*call) []error {
 }
 
 // runInQueue makes calls that are all in one queue.
-func (s *Store) runInQueue(ctx context.Context, q *batch.Queue[*call], calls []*call, errs []error) {
+func (s *engine) runInQueue(ctx context.Context, q *batch.Queue[*call], calls []*call, errs []error) {
 	for begin := 0; begin < len(calls); begin += maxBatch {
 		end := min(begin+maxBatch, len(calls))
 		err := q.DoAll(ctx, calls[begin:end])
@@ -160,7 +160,7 @@ func (s *Store) runInQueue(ctx context.Context, q *batch.Queue[*call], calls []*
 }
 
 // readReply returns the reply to a call, or the error that the reply stands for.
-func (s *Store) readReply(c *call) (any, error) {
+func (s *engine) readReply(c *call) (any, error) {
 	if c.err != nil {
 		return nil, s.wrapErr(c.err)
 	}
@@ -183,7 +183,7 @@ func (s *Store) readReply(c *call) (any, error) {
 }
 
 // checkUsable returns why the store cannot make requests.
-func (s *Store) checkUsable(ctx context.Context) error {
+func (s *engine) checkUsable(ctx context.Context) error {
 	if s.closed.Load() {
 		return driver.ErrClosed
 	}

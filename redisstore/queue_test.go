@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -28,8 +29,8 @@ func TestOrderInABatch(t *testing.T) {
 		var want []any
 		for i := range 5 {
 			first, second := request("both", time.Minute), request(fmt.Sprint(i), time.Minute)
-			for _, req := range []driver.AcquireRequest{first, second} {
-				released := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}
+			for _, req := range []olddriver.AcquireRequest{first, second} {
+				released := olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}
 				end, err := s.releaseCall(&released)
 				if err != nil {
 					t.Fatal(err)
@@ -60,7 +61,7 @@ func TestReleaseAfterAnAttemptGivenUp(t *testing.T) {
 	proxy := faultproxy.Start(t, server.Addr)
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
 	defer client.Close()
-	s := New(client, nil)
+	s := newEngine(client, nil)
 	defer s.Close()
 	release(t, s, grant(t, s, "name", time.Minute)) // The scripts are known.
 	timeout := 5 * time.Millisecond
@@ -77,7 +78,7 @@ func TestReleaseAfterAnAttemptGivenUp(t *testing.T) {
 		}
 		released := make(chan bool)
 		go func() {
-			ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			ours, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 			released <- ours && err == nil
 		}()
 		proxy.Pass(faultproxy.Up)
@@ -104,7 +105,7 @@ func TestHungConnection(t *testing.T) {
 		},
 	})
 	defer client.Close()
-	s := New(client, nil)
+	s := newEngine(client, nil)
 	defer s.Close()
 	held := grant(t, s, "held", time.Minute)
 	proxy.Hold(faultproxy.Up)
@@ -115,12 +116,12 @@ func TestHungConnection(t *testing.T) {
 	}
 	released := make(chan bool, 1)
 	go func() {
-		ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		ours, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		released <- ours && err == nil
 	}()
 	grant(t, s, "other", time.Minute)
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Minute}})
-	if err != nil || outcomes[0] != driver.Renewed {
+	outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Minute}})
+	if err != nil || outcomes[0] != olddriver.Renewed {
 		t.Errorf("renewal beside a connection that hangs: %v, %v", outcomes, err)
 	}
 	if took := time.Since(began); took > requestBound/2 {
@@ -135,7 +136,7 @@ func TestHungConnection(t *testing.T) {
 	}
 }
 
-func acquireWithin(t *testing.T, s *Store, req driver.AcquireRequest, timeout time.Duration) (driver.AcquireResult, error) {
+func acquireWithin(t *testing.T, s *engine, req olddriver.AcquireRequest, timeout time.Duration) (olddriver.AcquireResult, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	return s.Acquire(ctx, req)
@@ -152,7 +153,7 @@ func TestSilentServer(t *testing.T) {
 			Addr: proxy.Addr(), ContextTimeoutEnabled: honors, PoolSize: 2,
 			ReadTimeout: time.Minute, PoolTimeout: time.Minute,
 		})
-		s := New(client, nil)
+		s := newEngine(client, nil)
 		proxy.Pass(faultproxy.Down)
 		server.Do("FLUSHALL")
 		release(t, s, grant(t, s, "name", time.Minute)) // The connection is there.
@@ -163,7 +164,7 @@ func TestSilentServer(t *testing.T) {
 			done := make(chan error)
 			verbs := calls(s, "name")
 			verbs["ServerVersion"] = func(ctx context.Context) error {
-				_, err := s.ServerVersion(ctx)
+				_, err := s.serverVersion(ctx)
 				return err
 			}
 			if !honors {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // errReply is the error for a reply that no Redis server sends.
@@ -20,18 +21,18 @@ func errReply(what string) error {
 // parseRecord reads the scripts' description of a hold; see lua/describe.lua. A value that no
 // client of this package can have written belongs to another kind of client, whatever it looks
 // like: the record has only its times then.
-func parseRecord(name string, reply []any) (driver.Record, error) {
+func parseRecord(name string, reply []any) (olddriver.Record, error) {
 	if len(reply) < 4 {
-		return driver.Record{}, errReply("a description that is too short")
+		return olddriver.Record{}, errReply("a description that is too short")
 	}
 	kind, _ := reply[0].(string)
 	left, _ := reply[1].(int64)
 	ends, _ := reply[2].(int64)
 	text, _ := reply[3].(string)
 	if kind == "free" {
-		return driver.Record{}, nil
+		return olddriver.Record{}, nil
 	}
-	rec := driver.Record{Name: name, Kept: kind == "kept"}
+	rec := olddriver.Record{Name: name, Kept: kind == "kept"}
 	if len(reply) > 4 {
 		waiting, _ := reply[4].(int64)
 		rec.Waiting = int(waiting)
@@ -53,7 +54,7 @@ func parseRecord(name string, reply []any) (driver.Record, error) {
 			words, _ := words.([]any)
 			other, err := parseRecord(name, words)
 			if err != nil {
-				return driver.Record{}, err
+				return olddriver.Record{}, err
 			}
 			rec.Others = append(rec.Others, other)
 		}
@@ -75,7 +76,7 @@ const (
 // fillRecord adds the contents of a lock's value: token, seconds and microseconds of its begin by
 // the server's clock, holder, metadata; a line each, the last only if there is any. It adds nothing
 // if one of them is not in the form that this package writes.
-func fillRecord(rec *driver.Record, text string) {
+func fillRecord(rec *olddriver.Record, text string) {
 	lines := strings.SplitN(text, "\n", 5)
 	if len(lines) < 4 {
 		return

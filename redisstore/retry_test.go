@@ -12,12 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
 // isLater checks that a call of each verb ends with the answer of a server that works
 // and cannot serve now.
-func isLater(t *testing.T, s *Store, says string, verbs ...string) {
+func isLater(t *testing.T, s *engine, says string, verbs ...string) {
 	t.Helper()
 	all := calls(s, "name")
 	for _, verb := range verbs {
@@ -72,7 +73,7 @@ func TestServersThatServeLater(t *testing.T) {
 		req := grant(t, s, "name", time.Minute)
 		server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 		isLater(t, s, "NOREPLICAS", "Break")
-		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		_, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		if later := (*driver.RetryError)(nil); !errors.As(err, &later) {
 			t.Errorf("Release: %v", err)
 		}
@@ -126,7 +127,7 @@ func TestServersThatServeLater(t *testing.T) {
 		server := servers.StartRedis(t, "--cluster-enabled", "yes")
 		server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16382")
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true})
-		s := New(client, nil)
+		s := newEngine(client, nil)
 		t.Cleanup(func() { _ = s.Close(); _ = client.Close() })
 		isLater(t, s, "CLUSTERDOWN", scriptVerbs...)
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -78,14 +79,14 @@ func TestMissingRights(t *testing.T) {
 
 // callOf makes a call of a kind that concerns a name of its own, which is left as the
 // call needs it.
-func callOf(t *testing.T, s *Store, kind rune, name string) *call {
+func callOf(t *testing.T, s *engine, kind rune, name string) *call {
 	t.Helper()
 	req := request(name, 50*time.Second)
 	if kind == 'F' { // free, above a floor
 		req.Floor = time.Now().Add(time.Hour).UnixMicro()
 	}
 	if kind == 'S' { // free, with several tokens
-		req.Tokens = driver.MaxTokens
+		req.Tokens = olddriver.MaxTokens
 	}
 	if kind == 'f' || kind == 'F' || kind == 'S' {
 		return mustAcquireCall(t, s, req)
@@ -110,7 +111,7 @@ func callOf(t *testing.T, s *Store, kind rune, name string) *call {
 }
 
 // exec sends a batch as a lane does, but does not wait for replicas.
-func (s *Store) exec(t *testing.T, calls []*call) {
+func (s *engine) exec(t *testing.T, calls []*call) {
 	t.Helper()
 	for _, r := range groupCalls(calls) {
 		s.prepareCommand(r, true)

@@ -171,7 +171,7 @@ func groupCalls(batch []*call) []*scriptRun {
 
 // prepareCommand makes the command of the run: by the hash of the script, or in full for a server
 // that does not know it.
-func (s *Store) prepareCommand(r *scriptRun, inFull bool) {
+func (s *engine) prepareCommand(r *scriptRun, inFull bool) {
 	text, sha := r.script.source()
 	var verb, script any = "evalsha", sha
 	if inFull {
@@ -217,7 +217,7 @@ func (s *Store) prepareCommand(r *scriptRun, inFull bool) {
 	r.cmd = redis.NewCmd(context.Background(), words...)
 }
 
-func (s *Store) sharedKeysOf(tag string) []any {
+func (s *engine) sharedKeysOf(tag string) []any {
 	keys := []any{s.counterKey(tag), s.aheadKey(tag), s.queuesKey(tag)}
 	if s.options.RestartGuard > 0 {
 		keys = append(keys, s.guardKey())

@@ -16,7 +16,7 @@ import (
 
 // sendBatch sends a batch in one round trip. Scripts that a server does not know are sent again, in
 // full.
-func (s *Store) sendBatch(values context.Context, deadline time.Time, batch []*call) {
+func (s *engine) sendBatch(values context.Context, deadline time.Time, batch []*call) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(values), deadline)
 	defer cancel()
 	all := groupCalls(batch)
@@ -30,7 +30,7 @@ func (s *Store) sendBatch(values context.Context, deadline time.Time, batch []*c
 }
 
 // sendKnown makes one round trip, and another one for the scripts that a server does not know.
-func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
+func (s *engine) sendKnown(ctx context.Context, runs []*scriptRun) {
 	for inFull := false; len(runs) > 0; inFull = true {
 		for _, r := range runs {
 			s.prepareCommand(r, inFull)
@@ -65,7 +65,7 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 
 // isPoolUsedUp reports whether a command for a lock would wait for other work to end. A pipeline
 // need not: the client library has connections for pipelines alone.
-func (s *Store) isPoolUsedUp(ctx context.Context, lock string) bool {
+func (s *engine) isPoolUsedUp(ctx context.Context, lock string) bool {
 	client, ok := s.client.(*redis.Client)
 	if cluster, isCluster := s.client.(*redis.ClusterClient); isCluster {
 		var err error
@@ -84,7 +84,7 @@ func (s *Store) isPoolUsedUp(ctx context.Context, lock string) bool {
 
 // sendGuarded sends acquisitions again if their server does not know whether it has to abstain,
 // with the setting that decides it: see lua/guard.lua. None of them has changed anything.
-func (s *Store) sendGuarded(ctx context.Context, runs []*scriptRun) {
+func (s *engine) sendGuarded(ctx context.Context, runs []*scriptRun) {
 	var open []*scriptRun
 	for _, r := range runs {
 		answers, _ := r.cmd.Val().([]any)
@@ -119,7 +119,7 @@ const backlogTTL = "repl-backlog-ttl"
 
 // sendAndWait sends runs with WAIT behind them in the same pipeline. A grant that too few replicas
 // have confirmed in time is released, and not reported.
-func (s *Store) sendAndWait(ctx context.Context, runs []*scriptRun) {
+func (s *engine) sendAndWait(ctx context.Context, runs []*scriptRun) {
 	o := &s.options
 	pipe := s.client.Pipeline()
 	for _, r := range runs {
@@ -157,7 +157,7 @@ func (s *Store) sendAndWait(ctx context.Context, runs []*scriptRun) {
 }
 
 // releaseAcquired releases the locks that were acquired, and reports whether all of them are free.
-func (s *Store) releaseAcquired(ctx context.Context, runs []*scriptRun) bool {
+func (s *engine) releaseAcquired(ctx context.Context, runs []*scriptRun) bool {
 	var held []*call
 	for _, r := range runs {
 		if r.script != acquireScript || r.cmd.Err() != nil {

@@ -5,9 +5,7 @@ import (
 	"strings"
 )
 
-// ServerVersion returns the name and version of the server, as in "Redis 7.0.15"; of a cluster,
-// those of one node. It needs the command INFO.
-func (s *Store) ServerVersion(ctx context.Context) (string, error) {
+func (s *engine) serverVersion(ctx context.Context) (string, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return "", err
 	}
@@ -22,7 +20,7 @@ func (s *Store) ServerVersion(ctx context.Context) (string, error) {
 }
 
 // serverInfo returns the fields of INFO.
-func (s *Store) serverInfo(ctx context.Context) (map[string]string, error) {
+func (s *engine) serverInfo(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestBound)
 	defer cancel()
 	text, err := s.client.Info(ctx).Result()

@@ -24,9 +24,9 @@ func storeOf(t *testing.T, server *servers.Redis) *redisstore.Store {
 	return s
 }
 
-func tryFor(t *testing.T, s *redisstore.Store, owner string, ttl time.Duration) driver.AcquireResult {
+func tryFor(t *testing.T, s *redisstore.Store, owner string, ttl time.Duration) driver.Result {
 	t.Helper()
-	res, err := s.Acquire(t.Context(), driver.AcquireRequest{Name: "name", Owner: owner, Holder: "host/1/x", TTL: ttl})
+	res, err := s.Acquire(t.Context(), driver.Request{Name: "name", Owner: owner, Holder: "host/1/x", TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +63,8 @@ func TestServerClockSetForward(t *testing.T) {
 	if err := lock.Release(); !errors.Is(err, holdfast.ErrLost) {
 		t.Errorf("the release of the former holder: %v, want ErrLost", err)
 	}
-	if rec, found, err := s.Lookup(t.Context(), "name"); err != nil || !found || rec.Token != res.Token {
-		t.Errorf("the former holder has disturbed the next: %+v, %v, %v", rec, found, err)
+	if recs, err := s.Lookup(t.Context(), "name"); err != nil || len(recs) != 1 || recs[0].Token != res.Token {
+		t.Errorf("the former holder has disturbed the next: %+v, %v", recs, err)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestServerClockSetBack(t *testing.T) {
 	if res.Granted || res.Held.Remaining < 50*time.Minute {
 		t.Fatalf("the server's clock is an hour behind: %+v, want the lock held for about an hour", res)
 	}
-	if _, broken, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"}); err != nil || !broken {
+	if broken, err := s.Break(t.Context(), "name", 0); err != nil || len(broken) != 1 {
 		t.Fatalf("Break: %v, %v", broken, err)
 	}
 	res = tryFor(t, s, "another", 300*time.Millisecond)

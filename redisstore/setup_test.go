@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
@@ -28,10 +29,10 @@ func TestMain(m *testing.M) {
 const bound = 20 * time.Second
 
 // open returns a store over a client of its own to an address.
-func open(t *testing.T, addr string, opts *Options) *Store {
+func open(t *testing.T, addr string, opts *Options) *engine {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-	s := New(client, opts)
+	s := newEngine(client, opts)
 	t.Cleanup(func() {
 		_ = s.Close()
 		_ = client.Close()
@@ -41,12 +42,12 @@ func open(t *testing.T, addr string, opts *Options) *Store {
 
 var owners atomic.Int64
 
-func request(name string, ttl time.Duration) driver.AcquireRequest {
-	return driver.AcquireRequest{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
+func request(name string, ttl time.Duration) olddriver.AcquireRequest {
+	return olddriver.AcquireRequest{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
 }
 
 // grant takes a lock that must be free.
-func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.AcquireRequest {
+func grant(t *testing.T, s *engine, name string, ttl time.Duration) olddriver.AcquireRequest {
 	t.Helper()
 	req := request(name, ttl)
 	res, err := s.Acquire(t.Context(), req)
@@ -56,18 +57,18 @@ func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.Acquir
 	return req
 }
 
-func release(t *testing.T, s *Store, req driver.AcquireRequest) bool {
+func release(t *testing.T, s *engine, req olddriver.AcquireRequest) bool {
 	t.Helper()
-	ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	ours, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil {
 		t.Fatalf("Release of %q: %v", req.Name, err)
 	}
 	return ours
 }
 
-func renew(t *testing.T, s *Store, req driver.AcquireRequest) driver.RenewOutcome {
+func renew(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.RenewOutcome {
 	t.Helper()
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
 	if err != nil {
 		t.Fatalf("Renew of %q: %v", req.Name, err)
 	}
@@ -86,15 +87,20 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
+// checked is a request for the checks of package storecheck.
+func checked(name string) driver.Request {
+	return driver.Request{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: time.Minute}
+}
+
 // calls is a call of every verb.
-func calls(s *Store, name string) map[string]func(ctx context.Context) error {
-	return storecheck.Calls(s, request(name, time.Minute))
+func calls(s *engine, name string) map[string]func(ctx context.Context) error {
+	return storecheck.Calls(newStore(s), checked(name))
 }
 
 // fails checks the errors of these verbs.
-func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
+func fails(t *testing.T, s *engine, target error, says string, verbs ...string) {
 	t.Helper()
-	storecheck.Fails(t, s, request("name", time.Minute), target, says, verbs...)
+	storecheck.Fails(t, newStore(s), checked("name"), target, says, verbs...)
 }
 
 // numberOf counts the commands of a kind that a server has carried out.
@@ -113,11 +119,11 @@ func numberOf(t *testing.T, server *servers.Redis, command string) int {
 }
 
 // sendTogether makes calls in one batch.
-func sendTogether(s *Store, calls ...*call) {
+func sendTogether(s *engine, calls ...*call) {
 	s.sendBatch(context.Background(), time.Now().Add(requestBound), calls)
 }
 
-func mustAcquireCall(t *testing.T, s *Store, req driver.AcquireRequest) *call {
+func mustAcquireCall(t *testing.T, s *engine, req olddriver.AcquireRequest) *call {
 	t.Helper()
 	c, err := s.acquireCall(&req)
 	if err != nil {

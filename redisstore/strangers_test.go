@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -63,7 +64,7 @@ func TestStrangers(t *testing.T) {
 			if end.at != "" {
 				server.Do("PEXPIREAT", "lock:name", end.at)
 			}
-			isStranger := func(verb string, rec driver.Record) {
+			isStranger := func(verb string, rec olddriver.Record) {
 				t.Helper()
 				if rec.Name != "name" || rec.Holder != "" || rec.Token != 0 || rec.Kept || rec.Metadata != nil ||
 					rec.Remaining < end.least || rec.Remaining > end.most || rec.Until.IsZero() != (end.at == "") {
@@ -96,14 +97,14 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 		other := grant(t, s, "other", time.Minute)
-		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{
+		outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{
 			{Name: "name", Owner: "x", TTL: time.Minute}, {Name: "other", Owner: other.Owner, TTL: time.Minute},
 		})
-		if err != nil || outcomes[0] != driver.RenewLost || outcomes[1] != driver.Renewed {
+		if err != nil || outcomes[0] != olddriver.RenewLost || outcomes[1] != olddriver.Renewed {
 			t.Errorf("%s: Renew of it and of a lock: %v, %v", what, outcomes, err)
 		}
 		for _, keep := range []time.Duration{0, time.Minute} {
-			if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "x", Keep: keep}); err != nil || ours {
+			if ours, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: "x", Keep: keep}); err != nil || ours {
 				t.Errorf("%s: Release: %v, %v", what, ours, err)
 			}
 		}
@@ -111,12 +112,12 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%s: it is gone", what)
 		}
 		for _, token := range []int64{1, driver.MaxToken} {
-			rec, found, err := s.Break(t.Context(), driver.BreakRequest{Name: "name", Token: token})
+			rec, found, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "name", Token: token})
 			if err != nil || found || rec.Name != "" || server.Do("EXISTS", "lock:name") != "1" {
 				t.Errorf("%s: Break with token %d: %+v, %v, %v, want nothing broken", what, token, rec, found, err)
 			}
 		}
-		rec, found, err := s.Break(t.Context(), driver.BreakRequest{Name: "name"})
+		rec, found, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "name"})
 		if command[0] == "SET" {
 			if err != nil || !found || rec.Holder != "" {
 				t.Errorf("%s: Break: %+v, %v, %v", what, rec, found, err)

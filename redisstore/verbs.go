@@ -10,19 +10,20 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
-// Acquire implements [driver.Store]. A request with Queue that finds the name held is sent a second
+// Acquire implements [olddriver.Store]. A request with Queue that finds the name held is sent a second
 // time if the Store has no connection for notices yet, which is made before.
-func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *engine) Acquire(ctx context.Context, req olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
 	for first := true; ; first = false {
 		c, err := s.acquireCall(&req)
 		if err != nil {
-			return driver.AcquireResult{}, err
+			return olddriver.AcquireResult{}, err
 		}
 		reply, err := s.runCall(ctx, c)
 		if err != nil {
-			return driver.AcquireResult{}, err
+			return olddriver.AcquireResult{}, err
 		}
 		res, err := granted(req.Name, reply)
 		if err != nil || !first || !s.mustSubscribe(&req, c, res) || !s.notifier.subscribe(ctx, c.lock, c.tag) {
@@ -32,15 +33,15 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 }
 
 // mustSubscribe reports whether a request was not queued because the Store receives no notices.
-func (s *Store) mustSubscribe(req *driver.AcquireRequest, c *call, res driver.AcquireResult) bool {
+func (s *engine) mustSubscribe(req *olddriver.AcquireRequest, c *call, res olddriver.AcquireResult) bool {
 	return req.Queue > 0 && !req.Claim && !strings.Contains(c.wait, " ") && !res.Granted && s.guarantees.Fair
 }
 
-func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
+func (s *engine) acquireCall(req *olddriver.AcquireRequest) (*call, error) {
 	switch err := checkOwner(req.Owner); {
 	case err != nil:
 		return nil, err
-	case req.Limit > driver.MaxLimit:
+	case req.Limit > olddriver.MaxLimit:
 		return nil, fmt.Errorf("%w: the limit is too large", driver.ErrInvalid)
 	case req.Claim && !s.guarantees.Fair:
 		return nil, driver.ErrUnsupported
@@ -54,8 +55,8 @@ func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 	}
 	c := s.newOwnerCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL))
 	c.wait = s.waitOf(req, c.tag)
-	c.floor, c.tokens, c.public = req.Floor, min(req.Tokens, driver.MaxTokens), req.Holder
-	c.limit = max(req.Limit, driver.Shared)
+	c.floor, c.tokens, c.public = req.Floor, min(req.Tokens, olddriver.MaxTokens), req.Holder
+	c.limit = max(req.Limit, olddriver.Shared)
 	if len(req.Metadata) > 0 {
 		metadata, err := json.Marshal(req.Metadata)
 		if err != nil {
@@ -68,7 +69,7 @@ func (s *Store) acquireCall(req *driver.AcquireRequest) (*call, error) {
 
 // waitOf returns how a request waits, for the scripts: "" if it does not, or the Store receives no
 // notices yet.
-func (s *Store) waitOf(req *driver.AcquireRequest, tag string) string {
+func (s *engine) waitOf(req *olddriver.AcquireRequest, tag string) string {
 	if req.Queue <= 0 {
 		return ""
 	}
@@ -80,20 +81,20 @@ func (s *Store) waitOf(req *driver.AcquireRequest, tag string) string {
 }
 
 // granted reads the reply of the acquire script.
-func granted(name string, reply any) (driver.AcquireResult, error) {
+func granted(name string, reply any) (olddriver.AcquireResult, error) {
 	if res := grantOf(reply); res.Granted {
 		return res, nil
 	}
 	list, ok := reply.([]any)
 	if !ok {
-		return driver.AcquireResult{}, errReply("neither a token nor a description")
+		return olddriver.AcquireResult{}, errReply("neither a token nor a description")
 	}
 	if len(list) == 3 && list[0] == "abstains" {
 		left, _ := list[1].(int64)
-		return driver.AcquireResult{}, &driver.RetryError{Err: errGuarded, After: time.Duration(left) * time.Millisecond}
+		return olddriver.AcquireResult{}, &driver.RetryError{Err: errGuarded, After: time.Duration(left) * time.Millisecond}
 	}
 	rec, err := parseRecord(name, list)
-	res := driver.AcquireResult{Held: rec}
+	res := olddriver.AcquireResult{Held: rec}
 	if len(list) > 5 {
 		place, _ := list[5].(int64)
 		res.Queued, res.First = place > 0, place == 2
@@ -103,7 +104,7 @@ func granted(name string, reply any) (driver.AcquireResult, error) {
 
 // grantOf returns the grant in a reply of the acquire script: a token, or several. It returns the
 // zero result for any other reply.
-func grantOf(reply any) (res driver.AcquireResult) {
+func grantOf(reply any) (res olddriver.AcquireResult) {
 	switch reply := reply.(type) {
 	case int64:
 		res.Granted, res.Token = true, reply
@@ -133,9 +134,9 @@ func ceilMillis(d time.Duration) int64 {
 	return max(1, int64((d+time.Millisecond-1)/time.Millisecond))
 }
 
-// Renew implements [driver.Store]. It renews up to 1024 holds and places in each round trip; in a
+// Renew implements [olddriver.Store]. It renews up to 1024 holds and places in each round trip; in a
 // cluster, concurrently those of 16 groups of hash slots.
-func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+func (s *engine) Renew(ctx context.Context, reqs []olddriver.RenewRequest) ([]olddriver.RenewOutcome, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
@@ -150,25 +151,25 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		}
 		calls[i] = s.newOwnerCall(renewScript, req.Name, owner, ceilMillis(req.TTL))
 	}
-	outcomes := make([]driver.RenewOutcome, len(reqs))
+	outcomes := make([]olddriver.RenewOutcome, len(reqs))
 	var failed error
 	for i, err := range s.runCalls(ctx, calls) {
 		switch {
 		case err != nil:
 			failed = err
 		case calls[i].reply == int64(1):
-			outcomes[i] = driver.Renewed
+			outcomes[i] = olddriver.Renewed
 		case calls[i].reply == int64(2):
-			outcomes[i] = driver.RenewQueued
+			outcomes[i] = olddriver.RenewQueued
 		default:
-			outcomes[i] = driver.RenewLost
+			outcomes[i] = olddriver.RenewLost
 		}
 	}
 	return outcomes, failed
 }
 
-// Release implements [driver.Store].
-func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+// Release implements [olddriver.Store].
+func (s *engine) Release(ctx context.Context, req olddriver.ReleaseRequest) (bool, error) {
 	c, err := s.releaseCall(&req)
 	if err != nil {
 		return false, err
@@ -177,7 +178,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	return err == nil && reply == int64(1), err
 }
 
-func (s *Store) releaseCall(req *driver.ReleaseRequest) (*call, error) {
+func (s *engine) releaseCall(req *olddriver.ReleaseRequest) (*call, error) {
 	keep := int64(0)
 	if req.Keep > 0 {
 		keep = ceilMillis(req.Keep)
@@ -185,16 +186,16 @@ func (s *Store) releaseCall(req *driver.ReleaseRequest) (*call, error) {
 	return s.newOwnerCall(releaseScript, req.Name, req.Owner, keep), checkOwner(req.Owner)
 }
 
-// Lookup implements [driver.Store].
-func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+// Lookup implements [olddriver.Store].
+func (s *engine) Lookup(ctx context.Context, name string) (olddriver.Record, bool, error) {
 	return s.callForRecord(ctx, s.newCall(lookupScript, name), name)
 }
 
-// Break implements [driver.Store]. A key that is not a string may be data of an
+// Break implements [olddriver.Store]. A key that is not a string may be data of an
 // application: Break does not delete it and returns an error that matches
 // [driver.ErrInvalid] and has its type. A key that another kind of client has written has no
 // token, and neither has a name that is kept: only a request without a token ends these.
-func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Record, bool, error) {
+func (s *engine) Break(ctx context.Context, req olddriver.BreakRequest) (olddriver.Record, bool, error) {
 	c := s.newCall(breakScript, req.Name)
 	if req.Token != 0 {
 		c.owner = strconv.FormatInt(req.Token, 10) + "\n"
@@ -203,10 +204,10 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (driver.Reco
 }
 
 // callForRecord makes a call with the description of a hold as its reply.
-func (s *Store) callForRecord(ctx context.Context, c *call, name string) (driver.Record, bool, error) {
+func (s *engine) callForRecord(ctx context.Context, c *call, name string) (olddriver.Record, bool, error) {
 	reply, err := s.runCall(ctx, c)
 	if err != nil || reply == nil {
-		return driver.Record{}, false, err
+		return olddriver.Record{}, false, err
 	}
 	description, _ := reply.([]any)
 	rec, err := parseRecord(name, description)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -71,7 +71,7 @@ func TestForeignHolder(t *testing.T) {
 	if left := res.Held.Remaining; left <= 0 || left > time.Minute {
 		t.Errorf("a foreign hold of a minute has %v left", left)
 	}
-	if renew(t, s, mine) != driver.RenewLost || release(t, s, mine) {
+	if renew(t, s, mine) != olddriver.RenewLost || release(t, s, mine) {
 		t.Error("the former owner renewed or released a stranger's hold")
 	}
 	rec, found, err := s.Lookup(t.Context(), "name")

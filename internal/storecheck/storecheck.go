@@ -21,7 +21,7 @@ const (
 )
 
 // Calls returns a call of every verb, for the lock of a request.
-func Calls(s driver.Store, req driver.AcquireRequest) map[string]func(context.Context) error {
+func Calls(s driver.Store, req driver.Request) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Acquire": func(ctx context.Context) error {
 			_, err := s.Acquire(ctx, req)
@@ -36,11 +36,11 @@ func Calls(s driver.Store, req driver.AcquireRequest) map[string]func(context.Co
 			return err
 		},
 		"Lookup": func(ctx context.Context) error {
-			_, _, err := s.Lookup(ctx, req.Name)
+			_, err := s.Lookup(ctx, req.Name)
 			return err
 		},
 		"Break": func(ctx context.Context) error {
-			_, _, err := s.Break(ctx, driver.BreakRequest{Name: req.Name})
+			_, err := s.Break(ctx, req.Name, 0)
 			return err
 		},
 		"List": func(ctx context.Context) error {
@@ -56,7 +56,7 @@ func Calls(s driver.Store, req driver.AcquireRequest) map[string]func(context.Co
 // Fails checks the errors of these verbs. Each must come within errorTimeout, match
 // target, and contain wantText. It must not contain the word "Secret", which the
 // tests put into owners and passwords.
-func Fails(t *testing.T, s driver.Store, req driver.AcquireRequest,
+func Fails(t *testing.T, s driver.Store, req driver.Request,
 	target error, wantText string, verbs ...string,
 ) {
 	t.Helper()

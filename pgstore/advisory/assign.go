@@ -38,7 +38,7 @@ type sessionDial struct {
 
 // assignSession assigns a lease to a session with an idle timeout that fits the TTL: the lease
 // lasts its TTL there, and the server ends the session soon after that if it is silent.
-func (s *Store) assignSession(ctx context.Context, l *lease, ttl time.Duration) (*session, error) {
+func (s *engine) assignSession(ctx context.Context, l *lease, ttl time.Duration) (*session, error) {
 	want := idleTimeoutFor(ttl)
 	for {
 		sess, d, err := s.pickSession(l, want)
@@ -61,7 +61,7 @@ func (s *Store) assignSession(ctx context.Context, l *lease, ttl time.Duration) 
 }
 
 // pickSession picks a session for a lease, or returns a dial to wait for.
-func (s *Store) pickSession(l *lease, want time.Duration) (*session, *sessionDial, error) {
+func (s *engine) pickSession(l *lease, want time.Duration) (*session, *sessionDial, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -84,7 +84,7 @@ func (s *Store) pickSession(l *lease, want time.Duration) (*session, *sessionDia
 
 // lockLimitReached reports whether the store may not have more locks: leases that have a session,
 // and marks. The caller holds s.mu.
-func (s *Store) lockLimitReached() bool {
+func (s *engine) lockLimitReached() bool {
 	n := 0
 	if s.listening != nil {
 		n = len(s.listening.marks)
@@ -96,7 +96,7 @@ func (s *Store) lockLimitReached() bool {
 	return most > 0 && n >= most
 }
 
-func (s *Store) maxLocks() int {
+func (s *engine) maxLocks() int {
 	if s.options.MaxLocks > 0 {
 		return s.options.MaxLocks
 	}
@@ -105,7 +105,7 @@ func (s *Store) maxLocks() int {
 
 // bestFit returns the session that fits best, or nil if a new one is to be made. The caller holds
 // s.mu.
-func (s *Store) bestFit(want time.Duration) *session {
+func (s *engine) bestFit(want time.Duration) *session {
 	now := time.Now()
 	var best *session
 	usable := 0
@@ -132,7 +132,7 @@ func (s *Store) bestFit(want time.Duration) *session {
 }
 
 // ensureTimeout raises the session's idle timeout to at least want, for what is sent after it.
-func (s *Store) ensureTimeout(sess *session, want time.Duration) {
+func (s *engine) ensureTimeout(sess *session, want time.Duration) {
 	s.mu.Lock()
 	fits := sess.idleTimeout >= want
 	s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *Store) ensureTimeout(sess *session, want time.Duration) {
 // raiseTimeout raises the idle timeout of a session. The timeout never decreases: one in use is
 // never below the TTL of a hold. raiseTimeout also keeps the server from giving up the connection
 // sooner, as TCP may when nothing arrives from the other end. The reply is that of a ping.
-func (s *Store) raiseTimeout(sess *session, want time.Duration, done func([]byte, error)) {
+func (s *engine) raiseTimeout(sess *session, want time.Duration, done func([]byte, error)) {
 	sess.mu.Lock() // Timeouts are sent in the order in which they rise.
 	sess.targetTimeout = max(sess.targetTimeout, want)
 	timeout := sess.targetTimeout
@@ -184,7 +184,7 @@ func idleTimeoutParams(timeout time.Duration) [][]byte {
 
 // startDial returns the dial that is under way, and starts one if there is none. The caller holds
 // s.mu.
-func (s *Store) startDial(timeout time.Duration) *sessionDial {
+func (s *engine) startDial(timeout time.Duration) *sessionDial {
 	if s.dial != nil {
 		return s.dial
 	}
@@ -204,7 +204,7 @@ func (s *Store) startDial(timeout time.Duration) *sessionDial {
 }
 
 // addSession adds a new session to the store. The caller holds s.mu.
-func (s *Store) addSession(sess *session) error {
+func (s *engine) addSession(sess *session) error {
 	if s.closed {
 		sess.closeNow()
 		return driver.ErrClosed
@@ -217,13 +217,13 @@ func (s *Store) addSession(sess *session) error {
 }
 
 // removeSession removes a session from the store. The caller holds s.mu.
-func (s *Store) removeSession(sess *session) {
+func (s *engine) removeSession(sess *session) {
 	s.sessions = slices.DeleteFunc(slices.Clone(s.sessions), func(other *session) bool { return other == sess })
 	sess.maintainTimer.Stop()
 }
 
 // closeIdle ends a session without locks. The caller holds s.mu.
-func (s *Store) closeIdle(sess *session) {
+func (s *engine) closeIdle(sess *session) {
 	s.removeSession(sess)
 	s.running.Go(sess.closeGracefully)
 }
@@ -234,7 +234,7 @@ func maintainInterval(idleTimeout time.Duration) time.Duration {
 
 // maintain ends a session that has no locks any more, and one that the server must have given up.
 // It pings a session with locks and a long TTL, so that no network device drops the connection.
-func (s *Store) maintain(sess *session) {
+func (s *engine) maintain(sess *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.sessions, sess) {

@@ -16,13 +16,23 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
+// gaps are what the store of the second edition does in another way.
+var gaps = map[string]string{
+	"exclusion/second-acquire": "a second Acquire of an owner is answered as the first",
+	"concurrency/one-owner":    "a second Acquire of an owner is answered as the first",
+	"names/odd":                "PostgreSQL shows the sessions of others, and not their holds",
+	"limits/prefix":            "PostgreSQL shows the sessions of others, and not their holds",
+	"lookup/held-name":         "PostgreSQL shows the sessions of others, and not their holds",
+	"lookup/several":           "PostgreSQL shows the sessions of others, and not their holds",
+}
+
 // The suite's faults and severed connections are not offered: it expects holds
 // to outlive the connection. Nor is silence: what the store knows it answers
 // without the server. What becomes of these is in advisory_fault_test.go.
 func TestConformance(t *testing.T) {
 	for _, name := range []string{"tokens", "plain"} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.Run(t, drivertest.Harness{Walk: name == "plain" && os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
+			drivertest.Run(t, drivertest.Harness{Gaps: gaps, Walk: name == "plain" && os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 				server := pgtest.Postgres()
 				if strings.Contains(tb.Name(), "restart") {
 					server = servers.StartPostgres(tb)
@@ -39,9 +49,9 @@ func TestConformance(t *testing.T) {
 				}
 				return drivertest.Backing{
 					Restart: func(testing.TB) { server.Restart() },
-					Open:    func(tb testing.TB) driver.Store { return stores.add(ways.open(tb, server.Addr, opts)) },
+					Open:    func(tb testing.TB) driver.Store { return stores.add(newStore(ways.open(tb, server.Addr, opts))) },
 					Crash: func(_ testing.TB, s driver.Store) {
-						ways.through(s.(*sibling).Store).Reset()
+						ways.through(s.(*sibling).engine).Reset()
 					},
 				}
 			}})
@@ -49,10 +59,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// A sibling is a store that knows the other stores of its place, for the two
-// things in which advisory locks differ from what the suite expects. A hold lives
-// in the session of one store, and the server stores nothing of its owner: a
-// repetition of a shared request goes to the store that has the hold. When a TTL
+// A sibling is a store that knows the other stores of its place, for the one
+// thing in which advisory locks differ from what the suite expects. When a TTL
 // has run out, it is the holder's store that gives the lock back, as soon as its
 // timer has fired, which may be late on a busy machine. The suite expects the
 // lock to be free within milliseconds: the sibling waits for a store whose hold
@@ -78,7 +86,8 @@ func (f *siblings) add(s *Store) *sibling {
 func (f *siblings) late(name string) bool {
 	f.Lock()
 	defer f.Unlock()
-	for _, s := range f.all {
+	for _, store := range f.all {
+		s := store.engine
 		key, _ := s.keys(name)
 		s.mu.Lock()
 		over := false
@@ -93,7 +102,7 @@ func (f *siblings) late(name string) bool {
 	return false
 }
 
-func (s *sibling) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *sibling) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	for {
 		late := s.family.late(req.Name)
 		res, err := s.Store.Acquire(ctx, req)

@@ -92,7 +92,7 @@ type serverInfo struct {
 
 // openSession opens a session with an idle timeout and prepared statements. It calls finish last,
 // with what it has read about the server.
-func (s *Store) openSession(ctx context.Context, idleTimeout time.Duration,
+func (s *engine) openSession(ctx context.Context, idleTimeout time.Duration,
 	statements map[string]string, finish func(context.Context, *pgx.Conn, serverInfo) error) (*session, error) {
 	conn, err := s.dialConn(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Store) openSession(ctx context.Context, idleTimeout time.Duration,
 }
 
 // openLockSession opens a session for locks.
-func (s *Store) openLockSession(idleTimeout time.Duration) (*session, error) {
+func (s *engine) openLockSession(idleTimeout time.Duration) (*session, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, connectTimeout)
 	defer cancel()
 	finish := func(ctx context.Context, conn *pgx.Conn, info serverInfo) error {
@@ -127,7 +127,7 @@ func (s *Store) openLockSession(idleTimeout time.Duration) (*session, error) {
 }
 
 // dialConn makes a connection as the pool would.
-func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
+func (s *engine) dialConn(ctx context.Context) (*pgx.Conn, error) {
 	config, err := pgclient.ConnConfig(ctx, s.pool)
 	if err != nil {
 		return nil, err
@@ -147,8 +147,7 @@ func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// WithConn calls f with a connection that is made as those for locks are, and closed then.
-func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
+func (s *engine) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
@@ -160,9 +159,6 @@ func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	return f(conn)
 }
 
-// Options returns the options of the store.
-func (s *Store) Options() Options { return s.options }
-
 // applicationName identifies the program that has the locks in the server's monitoring.
 func applicationName() string {
 	host, err := os.Hostname()
@@ -173,7 +169,7 @@ func applicationName() string {
 }
 
 // prepareSession makes a session of a connection.
-func (s *Store) prepareSession(ctx context.Context, conn *pgx.Conn, idleTimeout time.Duration,
+func (s *engine) prepareSession(ctx context.Context, conn *pgx.Conn, idleTimeout time.Duration,
 	statements map[string]string, finish func(context.Context, *pgx.Conn, serverInfo) error) (*session, error) {
 	info, err := probeServer(ctx, conn)
 	if err != nil {
@@ -224,7 +220,7 @@ var errStandby = fmt.Errorf("%w: this server is a standby, whose locks exclude n
 
 // verifyDirect refuses a connection on which locks would not exclude all others. A pooler gives its
 // clients process numbers of its own.
-func (s *Store) verifyDirect(conn *pgx.Conn, info serverInfo) error {
+func (s *engine) verifyDirect(conn *pgx.Conn, info serverInfo) error {
 	if info.standby {
 		return errStandby
 	}
@@ -238,7 +234,7 @@ func (s *Store) verifyDirect(conn *pgx.Conn, info serverInfo) error {
 // terminateOrphans ends sessions of this store that may have outlived their connections, so that a
 // client is not locked out by its own session. An orphan that cannot be ended in time is left for
 // the next connection.
-func (s *Store) terminateOrphans(ctx context.Context, conn *pgx.Conn) error {
+func (s *engine) terminateOrphans(ctx context.Context, conn *pgx.Conn) error {
 	s.mu.Lock()
 	orphans := s.orphans
 	s.orphans = nil

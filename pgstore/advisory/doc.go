@@ -25,7 +25,7 @@
 // A renewal checks whether the session is alive, once for all its locks. The locks of one session
 // are kept or lost together, and cannot be renewed or released through another Store. An Acquire
 // that is sent again through another Store is a request of its own.
-// AcquireRequest.Detached is not supported, nor are List, Break, Metadata and Keep, since the
+// Request.Detached is not supported, nor are List, Break, Metadata and Keep, since the
 // server stores nothing of a lock but its key. [Store.Lookup] reports whether a name is
 // held, and by which session. [Store.Locks] shows the holders and the waiters.
 //
@@ -33,15 +33,15 @@
 // pg_advisory_lock_shared take part; limited ones are not supported. Each is granted, renewed and
 // released on its own, and counts for Options.MaxLocks. A writer that waits and finds shared holds
 // in its way locks the gate, one more such key, on the connection that listens, until it is granted
-// the name, its Release, or the end of Queue. Meanwhile shared requests of every Store are refused.
+// the name, its Release, or the end of its Place. Meanwhile shared requests of every Store are refused.
 // One writer at a time has the gate. When it is granted the name, the next writer is notified, and
 // locks the gate during that hold. The gate of a writer that crashes is unlocked at once, that of
 // one that hangs within a minute.
 //
 // Waiters are notified by LISTEN and NOTIFY, on one more connection for each Store that has
 // waiters. They have no places: the first to ask gets the lock. A wait begins with the first
-// Acquire of an owner that has AcquireRequest.Queue and finds the name held, which then makes a
-// second attempt. It ends with a grant, with a Release, or when Queue of the last Acquire is over.
+// Acquire of an owner that has a Place and finds the name held, which then makes a
+// second attempt. It ends with a grant, with a Release, or when its Place is over.
 // During a wait, and for a second afterwards, that connection holds a shared lock on a second key
 // (a pair of integers, the first of them negative, from a hash of the lock's key). Only a release
 // that finds it notifies. It does so by a statement of its own afterwards, on a connection of the

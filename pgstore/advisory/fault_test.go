@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -28,7 +29,7 @@ func is(name string) func([]byte) bool {
 }
 
 // sessionsOf are the server processes of a store.
-func sessionsOf(s *Store) []int32 {
+func sessionsOf(s *engine) []int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var pids []int32
@@ -44,13 +45,13 @@ func TestTerminated(t *testing.T) {
 	server := pgtest.Postgres()
 	s, other := open(t, server.Addr, keysOf(t)), open(t, server.Addr, keysOf(t))
 	lost := make(chan string, 8)
-	stop := s.Notify(func(n driver.Notice) {
-		if n.Kind == driver.Lost {
+	stop := s.Notify(func(n olddriver.Notice) {
+		if n.Kind == olddriver.Lost {
 			lost <- n.Name + n.Owner
 		}
 	})
 	want := map[string]bool{}
-	var holds []driver.AcquireRequest
+	var holds []olddriver.AcquireRequest
 	for i := range 4 {
 		req := grant(t, s, fmt.Sprint("name/", i), time.Hour)
 		holds = append(holds, req)
@@ -74,7 +75,7 @@ func TestTerminated(t *testing.T) {
 	}
 	t.Logf("the loss of the connection was notified after %v", time.Since(began))
 	for _, req := range holds {
-		if got := renew(t, s, req); got != driver.RenewLost {
+		if got := renew(t, s, req); got != olddriver.RenewLost {
 			t.Errorf("Renew of a lost lock is answered %d, want RenewLost", got)
 		}
 		if release(t, s, req) {
@@ -125,7 +126,7 @@ func TestSessionPooler(t *testing.T) {
 	req := grant(t, a, "name", time.Minute)
 	refused(t, b, "name")
 	refused(t, direct, "name")
-	if renew(t, a, req) != driver.Renewed || !release(t, a, req) {
+	if renew(t, a, req) != olddriver.Renewed || !release(t, a, req) {
 		t.Error("the holder behind the pooler has lost its lock")
 	}
 	grant(t, direct, "name", time.Minute)
@@ -142,7 +143,7 @@ func TestWronglyPooled(t *testing.T) {
 		sess.pid++
 	}
 	s.mu.Unlock()
-	if got := renew(t, s, req); got != driver.RenewLost {
+	if got := renew(t, s, req); got != olddriver.RenewLost {
 		t.Errorf("Renew in another server process is answered %d, want RenewLost", got)
 	}
 }
@@ -168,7 +169,7 @@ func TestReplyLost(t *testing.T) {
 		}
 
 		ways.through(s).LoseReply(is("ping"))
-		if got := renew(t, s, req); got != driver.RenewLost {
+		if got := renew(t, s, req); got != olddriver.RenewLost {
 			t.Errorf("Renew on a connection that was cut is answered %d, want RenewLost", got)
 		}
 		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
@@ -176,7 +177,7 @@ func TestReplyLost(t *testing.T) {
 		}
 
 		ways.through(s).LoseReply(is("unlock"))
-		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err == nil || driver.IsNotApplied(err) {
+		if _, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: name, Owner: req.Owner}); err == nil || driver.IsNotApplied(err) {
 			t.Errorf("Release without an answer: %v, want an error that leaves it open", err)
 		}
 		takes(t, other, name)
@@ -249,7 +250,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	var ways ways
 	s, fresh := ways.open(t, pgtest.Postgres().Addr, keysOf(t)), ways.open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	for _, silent := range []*Store{s, fresh} {
+	for _, silent := range []*engine{s, fresh} {
 		ways.through(silent).Hold(faultproxy.Down)
 	}
 	for _, step := range []struct {
@@ -278,7 +279,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 			return ctx.Err()
 		}},
 		{"Release", func(ctx context.Context) error {
-			_, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			_, err := s.Release(ctx, olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 			return err
 		}},
 	} {
@@ -317,7 +318,7 @@ func TestGivenUp(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), rand.N(25*time.Millisecond))
 				_, err := s.Acquire(ctx, req)
 				cancel()
-				released, releaseErr := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+				released, releaseErr := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 				if releaseErr != nil || released && driver.IsNotApplied(err) {
 					t.Errorf("Acquire: %v; its Release: %v, %v", err, released, releaseErr)
 				}
@@ -355,7 +356,7 @@ func TestUnlockVerified(t *testing.T) {
 	if release(t, s, req) {
 		t.Error("the Release of a lock that the server did not have reports a hold")
 	}
-	pgtest.Eventually(t, "end of the session", func() bool { return renew(t, s, bystander) == driver.RenewLost })
+	pgtest.Eventually(t, "end of the session", func() bool { return renew(t, s, bystander) == olddriver.RenewLost })
 	takes(t, s, "name") // The ended session may answer once more, with an error.
 }
 

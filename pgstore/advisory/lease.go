@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -87,20 +87,20 @@ func (l *lease) unlockKeyStatement(done func([]byte, error)) statement {
 }
 
 // publicRecord describes the lease to other callers. The caller holds the store's mutex.
-func (l *lease) publicRecord() driver.Record {
+func (l *lease) publicRecord() olddriver.Record {
 	left := time.Until(l.until)
-	rec := driver.Record{
+	rec := olddriver.Record{
 		Name: l.name, Holder: l.holder, Token: l.token,
 		Since: l.since.Round(0), Until: l.until.Round(0), Remaining: max(left, 1),
 	}
 	if l.shared {
-		rec.Limit = driver.Shared
+		rec.Limit = olddriver.Shared
 	}
 	return rec
 }
 
 // findLease returns the lease of an owner on a key, or nil. The caller holds s.mu.
-func (s *Store) findLease(key Key, name, owner string) *lease {
+func (s *engine) findLease(key Key, name, owner string) *lease {
 	for _, l := range s.leases[key] {
 		if l.owner == owner && l.name == name {
 			return l
@@ -111,7 +111,7 @@ func (s *Store) findLease(key Key, name, owner string) *lease {
 
 // leaseInWay returns a lease on a key that a request does not tolerate, or nil. If there are
 // several, it is the oldest that is held. The caller holds s.mu.
-func (s *Store) leaseInWay(key Key, shared bool) (inWay *lease) {
+func (s *engine) leaseInWay(key Key, shared bool) (inWay *lease) {
 	for _, l := range s.leases[key] {
 		switch {
 		case shared && l.shared:
@@ -125,7 +125,7 @@ func (s *Store) leaseInWay(key Key, shared bool) (inWay *lease) {
 }
 
 // removeLease removes a lease on a key that the store does not hold. The caller holds s.mu.
-func (s *Store) removeLease(l *lease) {
+func (s *engine) removeLease(l *lease) {
 	if l.state == leaseGone {
 		return
 	}
@@ -149,7 +149,7 @@ func (s *Store) removeLease(l *lease) {
 }
 
 // extendLease makes a lease valid until at least ttl from now. The caller holds s.mu.
-func (s *Store) extendLease(l *lease, ttl time.Duration) {
+func (s *engine) extendLease(l *lease, ttl time.Duration) {
 	until := time.Now().Add(ttl)
 	if !until.After(l.until) {
 		return
@@ -163,7 +163,7 @@ func (s *Store) extendLease(l *lease, ttl time.Duration) {
 }
 
 // expireLease unlocks a key after its lease has expired.
-func (s *Store) expireLease(l *lease) {
+func (s *engine) expireLease(l *lease) {
 	s.mu.Lock()
 	if l.state != leaseHeld || time.Now().Before(l.until) {
 		s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *Store) expireLease(l *lease) {
 
 // unlockLease sends the statement that unlocks a key. The caller holds s.mu, and unlockLease
 // releases it. The returned channel is closed when the server has replied.
-func (s *Store) unlockLease(l *lease) (done <-chan struct{}) {
+func (s *engine) unlockLease(l *lease) (done <-chan struct{}) {
 	if l.state == leaseHeld {
 		l.done = make(chan struct{})
 	}
@@ -188,7 +188,7 @@ func (s *Store) unlockLease(l *lease) (done <-chan struct{}) {
 
 // onUnlocked handles the reply to unlockLease. If the server has no lock where the store recorded
 // one, then nothing recorded for that session is certain.
-func (s *Store) onUnlocked(l *lease, value []byte, err error) {
+func (s *engine) onUnlocked(l *lease, value []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.state == leaseGone {
@@ -212,7 +212,7 @@ const lockTableFull = "53200"
 
 // onSessionEnded removes the leases of a session that has ended. The function that it returns
 // sends the notices of their loss.
-func (s *Store) onSessionEnded(sess *session, cause error) (notify func()) {
+func (s *engine) onSessionEnded(sess *session, cause error) (notify func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeSession(sess)
@@ -232,14 +232,14 @@ func (s *Store) onSessionEnded(sess *session, cause error) (notify func()) {
 	}
 	return func() {
 		for _, l := range lost {
-			s.notices.Send(driver.Notice{Kind: driver.Lost, Name: l.name, Owner: l.owner})
+			s.notices.Send(olddriver.Notice{Kind: olddriver.Lost, Name: l.name, Owner: l.owner})
 		}
 	}
 }
 
 // recordOrphan records a session that may have outlived its connection. It does nothing if the
 // server ended the session. The caller holds s.mu.
-func (s *Store) recordOrphan(sess *session, cause error) {
+func (s *engine) recordOrphan(sess *session, cause error) {
 	if !s.closed && pgclient.SQLState(cause) == "" {
 		s.orphans = append(s.orphans, orphan{pid: sess.pid, started: sess.started})
 	}

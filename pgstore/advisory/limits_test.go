@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -27,17 +28,17 @@ func TestLockTable(t *testing.T) {
 	greedy := open(t, server.Addr, &Options{MaxLocks: 1_000_000})
 	others := fill(t, greedy, "others", "max_locks_per_transaction")
 	t.Logf("the server has room for %d locks, by its settings 100", taken+others)
-	for _, owner := range []*Store{s, greedy} {
+	for _, owner := range []*engine{s, greedy} {
 		owner.mu.Lock()
-		var reqs []driver.AcquireRequest
+		var reqs []olddriver.AcquireRequest
 		for _, leases := range owner.leases {
 			for _, l := range leases {
-				reqs = append(reqs, driver.AcquireRequest{Name: l.name, Owner: l.owner, TTL: time.Minute})
+				reqs = append(reqs, olddriver.AcquireRequest{Name: l.name, Owner: l.owner, TTL: time.Minute})
 			}
 		}
 		owner.mu.Unlock()
 		for _, req := range reqs {
-			if renew(t, owner, req) != driver.Renewed || !release(t, owner, req) {
+			if renew(t, owner, req) != olddriver.Renewed || !release(t, owner, req) {
 				t.Fatalf("%q is lost", req.Name)
 			}
 		}
@@ -46,7 +47,7 @@ func TestLockTable(t *testing.T) {
 }
 
 // fill takes locks until there is an error, which must say this.
-func fill(t *testing.T, s *Store, prefix, says string) int {
+func fill(t *testing.T, s *engine, prefix, says string) int {
 	t.Helper()
 	for n := 0; ; n++ {
 		res, err := s.Acquire(t.Context(), pgtest.Request(fmt.Sprint(prefix, n), time.Minute))
@@ -62,7 +63,7 @@ func fill(t *testing.T, s *Store, prefix, says string) int {
 
 // limitsAtServer are the limits of the sessions of a store as they stand at the
 // server, by what the store believes.
-func limitsAtServer(t *testing.T, s *Store) map[time.Duration]string {
+func limitsAtServer(t *testing.T, s *engine) map[time.Duration]string {
 	t.Helper()
 	s.mu.Lock()
 	sessions := s.sessions
@@ -90,7 +91,7 @@ func TestLimits(t *testing.T) {
 		grant(t, s, fmt.Sprint(i), ttl)
 	}
 	short.TTL = 61 * time.Minute
-	if got := renew(t, s, short); got != driver.Renewed {
+	if got := renew(t, s, short); got != olddriver.Renewed {
 		t.Errorf("Renew with a longer TTL is answered %d, want Renewed", got)
 	}
 	want := map[time.Duration]string{
@@ -114,7 +115,7 @@ func TestLongestLimit(t *testing.T) {
 	}
 	req := grant(t, s, "other", time.Hour)
 	req.TTL = driver.MaxTTL
-	if got := renew(t, s, req); got != driver.Renewed {
+	if got := renew(t, s, req); got != olddriver.Renewed {
 		t.Errorf("Renew with the longest TTL is answered %d, want Renewed", got)
 	}
 	for _, limit := range limitsAtServer(t, s) {

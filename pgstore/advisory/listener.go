@@ -28,7 +28,7 @@ const (
 
 // notifyReleased notifies the waiters for a key of its release. It does not use the session of the
 // lock: the commit may have to wait for those of others, and no lock should. The caller holds s.mu.
-func (s *Store) notifyReleased(key Key) {
+func (s *engine) notifyReleased(key Key) {
 	if s.closed {
 		return
 	}
@@ -43,7 +43,7 @@ func (s *Store) notifyReleased(key Key) {
 // listen listens until the store is closed, or until listening turns out to be impossible. A
 // waiter leaves a mark for releasers on the connection. A releaser that sees the mark sends a
 // notification. A release without waiters never sends one.
-func (s *Store) listen() {
+func (s *engine) listen() {
 	connectedBefore := false // there was a connection before
 	for failures := 0; ; failures++ {
 		ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
@@ -67,7 +67,7 @@ func (s *Store) listen() {
 
 // setListener sets the connection that listens, or why there is none. Both are nil while one is
 // being made.
-func (s *Store) setListener(l *markListener, err error) {
+func (s *engine) setListener(l *markListener, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listening, s.listenErr = l, err
@@ -76,7 +76,7 @@ func (s *Store) setListener(l *markListener, err error) {
 }
 
 // listener returns the connection that listens now, or nil if there is none.
-func (s *Store) listener() *markListener {
+func (s *engine) listener() *markListener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.listening
@@ -84,7 +84,7 @@ func (s *Store) listener() *markListener {
 
 // ensureMarked returns when the releases of a key are notified from now on. It makes further
 // attempts while servers hang.
-func (s *Store) ensureMarked(ctx context.Context, key Key) error {
+func (s *engine) ensureMarked(ctx context.Context, key Key) error {
 	s.listenOnce.Do(func() { s.running.Go(s.listen) })
 	for {
 		s.mu.Lock()
@@ -105,7 +105,7 @@ func (s *Store) ensureMarked(ctx context.Context, key Key) error {
 
 // openListener makes a connection that listens, and adds marks for the keys that have waiters
 // already.
-func (s *Store) openListener(ctx context.Context) (*markListener, error) {
+func (s *engine) openListener(ctx context.Context) (*markListener, error) {
 	listen := func(ctx context.Context, conn *pgx.Conn, _ serverInfo) error {
 		_, err := conn.PgConn().Exec(ctx, "LISTEN "+channel).ReadAll()
 		return err

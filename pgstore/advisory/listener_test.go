@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
@@ -30,7 +30,7 @@ type stubServer struct {
 }
 
 // listener returns a connection of s to the server.
-func (b *stubServer) listener(s *Store) *markListener {
+func (b *stubServer) listener(s *engine) *markListener {
 	ours, theirs := net.Pipe()
 	e := &markListener{
 		s:       s,
@@ -74,7 +74,7 @@ func (b *stubServer) serve(conn net.Conn) {
 
 // waitsFor makes another owner wait for Key64(1) for an hour. It returns the owner's request and
 // notices, and whether releases are notified from now on.
-func waitsFor(t *testing.T, s *Store) (req driver.AcquireRequest, asks <-chan struct{}, notified bool) {
+func waitsFor(t *testing.T, s *engine) (req olddriver.AcquireRequest, asks <-chan struct{}, notified bool) {
 	s.firstSignalDelay = 0
 	req = pgtest.Request("1", time.Minute)
 	req.Queue = time.Hour
@@ -87,7 +87,7 @@ func waitsFor(t *testing.T, s *Store) (req driver.AcquireRequest, asks <-chan st
 func TestWaitIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(nil, nil)
+		s := newEngine(nil, nil)
 		s.dialListener = func(ctx context.Context) (*markListener, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -110,7 +110,7 @@ func TestWaitIsBounded(t *testing.T) {
 func TestSilentListener(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(nil, nil)
+		s := newEngine(nil, nil)
 		listened := make(chan time.Time, 2)
 		s.dialListener = func(context.Context) (*markListener, error) {
 			listened <- time.Now()
@@ -138,7 +138,7 @@ func TestIdleListener(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &stubServer{}
-		e := server.listener(New(nil, nil))
+		e := server.listener(newEngine(nil, nil))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		e.listenLoop(ctx)
@@ -177,7 +177,7 @@ func TestHungListener(t *testing.T) {
 			t.Errorf("Acquire by a waiter beside a connection that hangs: %+v after %v, want neither granted nor queued", res, time.Since(began))
 		}
 	}
-	locks := holdfast.New(s, nil)
+	locks := holdfast.New(newStore(s), nil)
 	got := make(chan error, 1)
 	go func() {
 		_, err := locks.Acquire(context.Background(), "name", nil)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // A Lock is an advisory lock of the database that a session of any program holds or waits
@@ -56,29 +56,25 @@ LEFT JOIN pg_catalog.pg_locks AS l ON l.locktype = 'advisory'::text
 LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
 ORDER BY 3, 4, 5, l.granted DESC, 8, a.backend_start, l.pid`
 
-// Lookup implements [driver.Store], as far as the server's data allow. A hold of this Store is
-// described in full. For any other session that has the key, of any program, Holder is the
-// application_name and the process, and nothing else is known; in particular neither its token nor
-// how long it will last. A session with several shared holds of the name is one Record. Those of
-// this Store come first. Guarantees.Lookup is false, since this is less than it promises.
-func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+// Lookup implements [olddriver.Store].
+func (s *engine) Lookup(ctx context.Context, name string) (olddriver.Record, bool, error) {
 	if err := s.checkUsable(ctx); err != nil {
-		return driver.Record{}, false, err
+		return olddriver.Record{}, false, err
 	}
 	key, err := s.keys(name)
 	if err != nil {
-		return driver.Record{}, false, err
+		return olddriver.Record{}, false, err
 	}
 	records, own := s.ownRecords(key, name)
 	if len(records) == 0 || records[0].Limit != 0 {
 		others, err := s.readHolders(ctx, key, name, own)
 		if err != nil {
-			return driver.Record{}, false, err
+			return olddriver.Record{}, false, err
 		}
 		records = append(records, others...)
 	}
 	if len(records) == 0 {
-		return driver.Record{}, false, nil
+		return olddriver.Record{}, false, nil
 	}
 	rec := records[0]
 	rec.Others = records[1:len(records):len(records)]
@@ -90,7 +86,7 @@ func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, e
 
 // ownRecords returns the records of the store's holds of a name, and the processes of their
 // sessions.
-func (s *Store) ownRecords(key Key, name string) (records []driver.Record, sessions []int32) {
+func (s *engine) ownRecords(key Key, name string) (records []olddriver.Record, sessions []int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.leases[key] {
@@ -102,29 +98,25 @@ func (s *Store) ownRecords(key Key, name string) (records []driver.Record, sessi
 }
 
 // readHolders returns records of the sessions that have a key, other than those given.
-func (s *Store) readHolders(ctx context.Context, key Key, name string, own []int32) (records []driver.Record, err error) {
+func (s *engine) readHolders(ctx context.Context, key Key, name string, own []int32) (records []olddriver.Record, err error) {
 	locks, err := s.readLocks(ctx)
 	for _, lock := range locks {
 		if lock.Key != key || !lock.Granted || slices.Contains(own, lock.PID) {
 			continue
 		}
-		rec := driver.Record{Name: name, Holder: "a prepared transaction"}
+		rec := olddriver.Record{Name: name, Holder: "a prepared transaction"}
 		if lock.PID != 0 {
 			rec.Holder = strings.TrimSpace(fmt.Sprintf("%s (PID %d)", lock.Application, lock.PID))
 		}
 		if lock.Shared {
-			rec.Limit = driver.Shared
+			rec.Limit = olddriver.Shared
 		}
 		records = append(records, rec)
 	}
 	return records, err
 }
 
-// Locks yields the advisory locks of the database, of all programs, and their waiters. It is a
-// snapshot for people and tools, read through the pool in one statement that goes through the whole
-// lock table of the server: do not call it many times a second. The last thing that it yields may
-// be an error.
-func (s *Store) Locks(ctx context.Context) iter.Seq2[Lock, error] {
+func (s *engine) Locks(ctx context.Context) iter.Seq2[Lock, error] {
 	return func(yield func(Lock, error) bool) {
 		all, err := s.readLocks(ctx)
 		for _, lock := range all {
@@ -138,7 +130,7 @@ func (s *Store) Locks(ctx context.Context) iter.Seq2[Lock, error] {
 	}
 }
 
-func (s *Store) readLocks(ctx context.Context) ([]Lock, error) {
+func (s *engine) readLocks(ctx context.Context) ([]Lock, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -25,7 +26,7 @@ func TestLookup(t *testing.T) {
 		"least":  {Keys: func(name string) (Key, error) { return Key64(-1<<63 + int64(len(name))), nil }},
 	} {
 		s, other := open(t, server.Addr, opts), open(t, server.Addr, opts)
-		look := func(by *Store, name string) (driver.Record, bool) {
+		look := func(by *engine, name string) (olddriver.Record, bool) {
 			t.Helper()
 			rec, found, err := by.Lookup(t.Context(), name)
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -17,7 +18,7 @@ import (
 // waiter. The order prevents lost wake-ups. A waiter first adds its mark, and then tries once more. A
 // releaser first unlocks, and then checks for marks.
 type markListener struct {
-	s       *Store
+	s       *engine
 	session *session
 	ended   chan struct{} // closed when the session has ended
 
@@ -162,7 +163,7 @@ func (k Key) gateKey() Key { return k.derivedKey("holdfast keeps readers from") 
 
 // closeGate locks the gate for an exclusive waiter, if this attempt or an earlier one was refused
 // because of shared holds. It returns at once if the gate is locked for that waiter already.
-func (s *Store) closeGate(ctx context.Context, key Key, req *driver.AcquireRequest, behindShared bool) {
+func (s *engine) closeGate(ctx context.Context, key Key, req *olddriver.AcquireRequest, behindShared bool) {
 	listener, id := s.listener(), ownedName{req.Name, req.Owner}
 	s.mu.Lock()
 	w := s.waiters[key][id]
@@ -207,7 +208,7 @@ func (s *Store) closeGate(ctx context.Context, key Key, req *driver.AcquireReque
 
 // openGate unlocks a gate that was locked in a session, and notifies the waiters of the key. The
 // returned channel is closed when the server has replied.
-func (s *Store) openGate(sess *session, key Key) (done <-chan struct{}) {
+func (s *engine) openGate(sess *session, key Key) (done <-chan struct{}) {
 	opened := make(chan struct{})
 	sess.sendStatement(statement{
 		name:   "holdfast_open_gate",

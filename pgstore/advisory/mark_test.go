@@ -12,7 +12,7 @@ import (
 )
 
 // marksOf is how many sessions have the mark of a name.
-func marksOf(t *testing.T, s *Store, name string) int {
+func marksOf(t *testing.T, s *engine, name string) int {
 	t.Helper()
 	mark := keyIn(t, s, name).waiterKey()
 	return pgtest.QueryValue[int](t, s.pool, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND mode = 'ShareLock'"+

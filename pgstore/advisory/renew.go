@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // A renewal is a ping of a session, and the requests that it renews.
@@ -22,19 +22,19 @@ type renewalPart struct {
 	index   int // of the request
 	lease   *lease
 	ttl     time.Duration
-	outcome driver.RenewOutcome
+	outcome olddriver.RenewOutcome
 }
 
 // errAcquirePending is the error of a renewal of a hold that is still being acquired.
 var errAcquirePending = errors.New("the acquisition has not been answered yet")
 
-// Renew implements [driver.Store]. A session that replies holds all its locks, so one statement
+// Renew implements [olddriver.Store]. A session that replies holds all its locks, so one statement
 // renews any number of them.
-func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+func (s *engine) Renew(ctx context.Context, reqs []olddriver.RenewRequest) ([]olddriver.RenewOutcome, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	outcomes := make([]driver.RenewOutcome, len(reqs))
+	outcomes := make([]olddriver.RenewOutcome, len(reqs))
 	renewals, err := s.groupBySession(reqs, outcomes)
 	answered := make(chan *renewal, len(renewals))
 	for _, r := range renewals {
@@ -55,17 +55,17 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 }
 
 // renewOne renews a hold when its Acquire is repeated.
-func (s *Store) renewOne(ctx context.Context, req *driver.AcquireRequest) (driver.RenewOutcome, error) {
-	outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+func (s *engine) renewOne(ctx context.Context, req *olddriver.AcquireRequest) (olddriver.RenewOutcome, error) {
+	outcomes, err := s.Renew(ctx, []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
 	if len(outcomes) == 0 {
-		return driver.RenewUnknown, err
+		return olddriver.RenewUnknown, err
 	}
 	return outcomes[0], err
 }
 
 // groupBySession groups the requests by the sessions to ping, and sets the outcomes that need no
 // ping.
-func (s *Store) groupBySession(reqs []driver.RenewRequest, outcomes []driver.RenewOutcome) (
+func (s *engine) groupBySession(reqs []olddriver.RenewRequest, outcomes []olddriver.RenewOutcome) (
 	map[*session]*renewal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *Store) groupBySession(reqs []driver.RenewRequest, outcomes []driver.Ren
 		case l == nil || l.state == leaseUnlocking,
 			l.state == leaseHeld && !time.Now().Before(l.until),
 			l.state == leaseHeld && req.Token != 0 && l.token != 0 && req.Token != l.token:
-			outcomes[i] = driver.RenewLost
+			outcomes[i] = olddriver.RenewLost
 			continue
 		case l.state == leaseAcquiring:
 			failed = errAcquirePending
@@ -101,7 +101,7 @@ func (s *Store) groupBySession(reqs []driver.RenewRequest, outcomes []driver.Ren
 
 // sendRenewal pings a session, and raises its idle timeout if necessary. The renewal is sent to
 // answered when its parts have their outcomes.
-func (s *Store) sendRenewal(r *renewal, answered chan<- *renewal) {
+func (s *engine) sendRenewal(r *renewal, answered chan<- *renewal) {
 	want := idleTimeoutFor(r.ttl)
 	s.mu.Lock()
 	raise := want > r.session.idleTimeout
@@ -123,7 +123,7 @@ func (s *Store) sendRenewal(r *renewal, answered chan<- *renewal) {
 }
 
 // onRenewed handles the reply to a renewal.
-func (s *Store) onRenewed(r *renewal, err error) {
+func (s *engine) onRenewed(r *renewal, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !errors.Is(err, errSessionLost) {
@@ -133,9 +133,9 @@ func (s *Store) onRenewed(r *renewal, err error) {
 		part := &r.parts[i]
 		switch {
 		case part.lease.state != leaseHeld || errors.Is(err, errSessionLost):
-			part.outcome = driver.RenewLost
+			part.outcome = olddriver.RenewLost
 		case err == nil:
-			part.outcome = driver.Renewed
+			part.outcome = olddriver.Renewed
 			s.extendLease(part.lease, part.ttl)
 		}
 	}

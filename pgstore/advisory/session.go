@@ -271,7 +271,7 @@ var errUnknownReply = errors.New("the server's answer is not understood")
 
 // wrapErr wraps the error of a statement. After every error that the server has sent it is certain
 // that no key was acquired: the store has unlocked it since.
-func (s *Store) wrapErr(err error) error {
+func (s *engine) wrapErr(err error) error {
 	state := pgclient.SQLState(err)
 	if err == nil || errors.Is(err, errSessionLost) {
 		return err
@@ -296,7 +296,7 @@ func (s *Store) wrapErr(err error) error {
 }
 
 // adviceFor returns what to do about an error.
-func (s *Store) adviceFor(state string) string {
+func (s *engine) adviceFor(state string) string {
 	switch state {
 	case "42P01":
 		return fmt.Sprintf("the sequence of tokens %s is not there: Store.Migrate creates it", s.options.TokenSequence)
@@ -312,16 +312,7 @@ func (s *Store) adviceFor(state string) string {
 	return ""
 }
 
-// Connections returns duplicates of the descriptors of the connections of sessions that hold locks
-// now. The caller closes them, and must neither read nor write them.
-//
-// It is for programs that hand their locks to a child. The server ends a session, and with it the
-// locks, when no process has its connection open any more. A process that was given a duplicate
-// beforehand keeps the locks in force if this one is killed, until it closes the duplicate, or
-// until the server's idle_session_timeout, which is the TTL (PostgreSQL 14 and later). A duplicate
-// does not keep a connection that the server or the network ends. On Windows Connections returns an
-// error.
-func (s *Store) Connections() ([]*os.File, error) {
+func (s *engine) Connections() ([]*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var files []*os.File

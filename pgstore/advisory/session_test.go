@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -274,7 +274,7 @@ func TestConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	takes(t, other, "name")
-	_, _ = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner}) // it is lost
+	_, _ = s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: req.Owner}) // it is lost
 
 	// Once given up, the session ends at the server, also if its connection has a duplicate.
 	if files, err = other.Connections(); err != nil || len(files) != 1 {

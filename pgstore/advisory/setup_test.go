@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -20,15 +20,15 @@ func serverURL(addr string) string {
 }
 
 // open returns a store that is closed with the test.
-func open(tb testing.TB, addr string, opts *Options) *Store {
+func open(tb testing.TB, addr string, opts *Options) *engine {
 	tb.Helper()
-	s := New(pgtest.OpenPool(tb, serverURL(addr), "pool_max_conns=2"), opts)
+	s := newEngine(pgtest.OpenPool(tb, serverURL(addr), "pool_max_conns=2"), opts)
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 // grant takes a lock that must be free.
-func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.AcquireRequest {
+func grant(t *testing.T, s *engine, name string, ttl time.Duration) olddriver.AcquireRequest {
 	t.Helper()
 	req := pgtest.Request(name, ttl)
 	res, err := s.Acquire(t.Context(), req)
@@ -39,7 +39,7 @@ func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.Acquir
 }
 
 // attempt makes an attempt of an owner that waits.
-func attempt(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+func attempt(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.AcquireResult {
 	t.Helper()
 	req.Queue = time.Hour
 	res, err := s.Acquire(t.Context(), req)
@@ -50,7 +50,7 @@ func attempt(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireRe
 }
 
 // queue makes another owner wait for a name that is held.
-func queue(t *testing.T, s *Store, name string) driver.AcquireRequest {
+func queue(t *testing.T, s *engine, name string) olddriver.AcquireRequest {
 	t.Helper()
 	req := pgtest.Request(name, time.Minute)
 	if res := attempt(t, s, req); res.Granted || !res.Queued || res.First {
@@ -60,10 +60,10 @@ func queue(t *testing.T, s *Store, name string) driver.AcquireRequest {
 }
 
 // asksOf returns a channel that is signaled by the Ask notices of an owner.
-func asksOf(t *testing.T, s *Store, owner string) <-chan struct{} {
+func asksOf(t *testing.T, s *engine, owner string) <-chan struct{} {
 	asks := make(chan struct{}, 1)
-	t.Cleanup(s.Notify(func(n driver.Notice) {
-		if n.Kind == driver.Ask && (n.Owner == owner || n.Owner == "") {
+	t.Cleanup(s.Notify(func(n olddriver.Notice) {
+		if n.Kind == olddriver.Ask && (n.Owner == owner || n.Owner == "") {
 			select {
 			case asks <- struct{}{}:
 			default:
@@ -74,7 +74,7 @@ func asksOf(t *testing.T, s *Store, owner string) <-chan struct{} {
 }
 
 // refused checks that a lock is not free.
-func refused(t *testing.T, s *Store, name string) {
+func refused(t *testing.T, s *engine, name string) {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), pgtest.Request(name, time.Minute))
 	if err != nil || res.Granted {
@@ -82,18 +82,18 @@ func refused(t *testing.T, s *Store, name string) {
 	}
 }
 
-func release(t *testing.T, s *Store, req driver.AcquireRequest) bool {
+func release(t *testing.T, s *engine, req olddriver.AcquireRequest) bool {
 	t.Helper()
-	ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	ours, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil {
 		t.Fatalf("Release of %q: %v", req.Name, err)
 	}
 	return ours
 }
 
-func renew(t *testing.T, s *Store, req driver.AcquireRequest) driver.RenewOutcome {
+func renew(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.RenewOutcome {
 	t.Helper()
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
 	if err != nil {
 		t.Fatalf("Renew of %q: %v", req.Name, err)
 	}
@@ -101,7 +101,7 @@ func renew(t *testing.T, s *Store, req driver.AcquireRequest) driver.RenewOutcom
 }
 
 // takes tries until a lock is granted, and returns when it was.
-func takes(t *testing.T, s *Store, name string) time.Time {
+func takes(t *testing.T, s *engine, name string) time.Time {
 	t.Helper()
 	req := pgtest.Request(name, time.Minute)
 	pgtest.Eventually(t, "free lock", func() bool {
@@ -114,23 +114,23 @@ func takes(t *testing.T, s *Store, name string) time.Time {
 // ways knows the way that each store takes to its server.
 type ways struct {
 	sync.Mutex
-	of map[driver.Store]*faultproxy.Proxy
+	of map[olddriver.Store]*faultproxy.Proxy
 }
 
-func (p *ways) open(tb testing.TB, addr string, opts *Options) *Store {
+func (p *ways) open(tb testing.TB, addr string, opts *Options) *engine {
 	tb.Helper()
 	proxy := faultproxy.Start(tb, addr)
 	s := open(tb, proxy.Addr(), opts)
 	p.Lock()
 	defer p.Unlock()
 	if p.of == nil {
-		p.of = map[driver.Store]*faultproxy.Proxy{}
+		p.of = map[olddriver.Store]*faultproxy.Proxy{}
 	}
 	p.of[s] = proxy
 	return s
 }
 
-func (p *ways) through(s driver.Store) *faultproxy.Proxy {
+func (p *ways) through(s olddriver.Store) *faultproxy.Proxy {
 	p.Lock()
 	defer p.Unlock()
 	return p.of[s]

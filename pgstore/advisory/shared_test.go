@@ -12,18 +12,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
 // sharedRequest is a request of a new owner for a shared hold.
-func sharedRequest(name string) driver.AcquireRequest {
+func sharedRequest(name string) olddriver.AcquireRequest {
 	req := pgtest.Request(name, time.Minute)
-	req.Limit = driver.Shared
+	req.Limit = olddriver.Shared
 	return req
 }
 
 // grantShared takes a shared hold, which must be granted.
-func grantShared(t *testing.T, s *Store, name string) driver.AcquireRequest {
+func grantShared(t *testing.T, s *engine, name string) olddriver.AcquireRequest {
 	t.Helper()
 	req := sharedRequest(name)
 	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
@@ -33,7 +34,7 @@ func grantShared(t *testing.T, s *Store, name string) driver.AcquireRequest {
 }
 
 // refusedShared checks that a shared hold is not to be had.
-func refusedShared(t *testing.T, s *Store, name string) {
+func refusedShared(t *testing.T, s *engine, name string) {
 	t.Helper()
 	if res, err := s.Acquire(t.Context(), sharedRequest(name)); err != nil || res.Granted {
 		t.Fatalf("Acquire of a shared hold of %q: %+v, %v, want it refused", name, res, err)
@@ -82,7 +83,7 @@ func TestSharedBesideStranger(t *testing.T) {
 		"pair":   {Keys: func(name string) (Key, error) { return Key2x32(-9, int32(len(t.Name()+name))), nil }},
 	}
 	for what, opts := range opts {
-		s, other := New(pool, opts), New(pool, opts)
+		s, other := newEngine(pool, opts), newEngine(pool, opts)
 		t.Cleanup(func() { _ = s.Close(); _ = other.Close() })
 		stranger := newStranger(t, keyIn(t, s, "name"))
 		stranger.call("pg_advisory_lock")
@@ -96,7 +97,7 @@ func TestSharedBesideStranger(t *testing.T) {
 		refused(t, other, "name")
 		rec, found, err := other.Lookup(t.Context(), "name")
 		var shown []string
-		for _, rec := range append([]driver.Record{rec}, rec.Others...) {
+		for _, rec := range append([]olddriver.Record{rec}, rec.Others...) {
 			shown = append(shown, fmt.Sprint(strings.Fields(rec.Holder)[0], rec.Limit))
 		}
 		if err != nil || !found || len(shown) != 3 || rec.Holder != third.Holder || !strings.Contains(fmt.Sprint(shown), "stranger-1") {
@@ -107,13 +108,13 @@ func TestSharedBesideStranger(t *testing.T) {
 		}
 		stranger.call("pg_advisory_unlock_shared")
 		for _, hold := range []struct {
-			s   *Store
-			req driver.AcquireRequest
+			s   *engine
+			req olddriver.AcquireRequest
 		}{{s, first}, {other, third}, {s, second}} {
 			if stranger.call("pg_try_advisory_lock") {
 				t.Fatalf("%s: a stranger gets a key beside shared holds", what)
 			}
-			if renew(t, hold.s, hold.req) != driver.Renewed || !release(t, hold.s, hold.req) || release(t, hold.s, hold.req) {
+			if renew(t, hold.s, hold.req) != olddriver.Renewed || !release(t, hold.s, hold.req) || release(t, hold.s, hold.req) {
 				t.Errorf("%s: a shared hold does not end by its one Release", what)
 			}
 		}
@@ -157,7 +158,7 @@ func TestGateOfDeadWriter(t *testing.T) {
 	s, writer := open(t, pgtest.Postgres().Addr, keysOf(t)), ways.open(t, pgtest.Postgres().Addr, keysOf(t))
 	grantShared(t, s, "name")
 	req := pgtest.Request("name", time.Minute)
-	if res := attempt(t, writer, req); !res.Queued || res.Held.Limit != driver.Shared {
+	if res := attempt(t, writer, req); !res.Queued || res.Held.Limit != olddriver.Shared {
 		t.Fatalf("Acquire by a writer behind a reader: %+v, want it queued", res)
 	}
 	refusedShared(t, s, "name")
@@ -203,7 +204,7 @@ func TestGateIsTakenOver(t *testing.T) {
 	grantShared(t, s, "name")
 }
 
-func (s *Store) hasGate(req driver.AcquireRequest) bool {
+func (s *engine) hasGate(req olddriver.AcquireRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key, err := s.keys(req.Name)
@@ -242,7 +243,7 @@ func TestFailedSharedAttempt(t *testing.T) {
 		t.Error("a hold has ended")
 	}
 	refused(t, other, "name")
-	if renew(t, s, second) != driver.Renewed || !release(t, s, second) {
+	if renew(t, s, second) != olddriver.Renewed || !release(t, s, second) {
 		t.Error("the last hold has ended")
 	}
 	fail() // alone
@@ -252,7 +253,7 @@ func TestFailedSharedAttempt(t *testing.T) {
 	lost := grantShared(t, s, "name")
 	setToken("7")
 	fail()
-	pgtest.Eventually(t, "loss", func() bool { return renew(t, s, lost) == driver.RenewLost })
+	pgtest.Eventually(t, "loss", func() bool { return renew(t, s, lost) == olddriver.RenewLost })
 	takes(t, other, "name")
 }
 

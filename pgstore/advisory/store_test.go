@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -109,7 +110,7 @@ func TestFailedAfterLock(t *testing.T) {
 		}
 	}
 	grant(t, other, "name", time.Minute)
-	if got := renew(t, s, kept); got != driver.Renewed {
+	if got := renew(t, s, kept); got != olddriver.Renewed {
 		t.Errorf("Renew of another lock is answered %d, want Renewed", got)
 	}
 }
@@ -117,10 +118,10 @@ func TestFailedAfterLock(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	for _, change := range []func(req *driver.AcquireRequest){
-		func(req *driver.AcquireRequest) { req.Detached = true },
-		func(req *driver.AcquireRequest) { req.Claim = true },
-		func(req *driver.AcquireRequest) { req.Limit = 1 },
+	for _, change := range []func(req *olddriver.AcquireRequest){
+		func(req *olddriver.AcquireRequest) { req.Detached = true },
+		func(req *olddriver.AcquireRequest) { req.Claim = true },
+		func(req *olddriver.AcquireRequest) { req.Limit = 1 },
 	} {
 		req := pgtest.Request("name", time.Minute)
 		change(&req)
@@ -129,7 +130,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	raw := open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys})
-	for _, s := range []*Store{raw, New(nil, nil), New(raw.pool, &Options{MaxLocks: -1})} {
+	for _, s := range []*engine{raw, newEngine(nil, nil), newEngine(raw.pool, &Options{MaxLocks: -1})} {
 		if _, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Acquire: %v, want ErrInvalid", err)
 		}

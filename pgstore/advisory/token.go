@@ -42,13 +42,13 @@ var raiseTokenStatement = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advis
 // so before it grants anything. Then tokens rise over the loss of the sequence, and over a failover
 // to a server that lacks its latest values and takes more than a second, unless the clock is set
 // back at the same time.
-func (s *Store) advanceSequence(ctx context.Context, conn *pgx.Conn, clock int64) error {
+func (s *engine) advanceSequence(ctx context.Context, conn *pgx.Conn, clock int64) error {
 	param := binary.BigEndian.AppendUint64(nil, uint64(clock))
 	return conn.PgConn().ExecPrepared(ctx, "holdfast_raise_token", [][]byte{param}, binaryFormat, binaryFormat).Read().Err
 }
 
 // raiseToken draws a token for a shared lease, or another one after the first was below the floor.
-func (s *Store) raiseToken(l *lease, ttl time.Duration, floor int64) {
+func (s *engine) raiseToken(l *lease, ttl time.Duration, floor int64) {
 	param := binary.BigEndian.AppendUint64(nil, uint64(floor))
 	done := func(value []byte, err error) {
 		s.mu.Lock()
@@ -74,12 +74,7 @@ func (s *Store) raiseToken(l *lease, ttl time.Duration, floor int64) {
 	})
 }
 
-// Migrate creates the sequence of Options.TokenSequence if it does not exist. Every user
-// that locks needs USAGE, SELECT and UPDATE on it. Many programs may call Migrate at once. Without
-// a TokenSequence it does nothing. Migrate refuses a sequence that does not rise. It also refuses
-// one with an owner that could set it back: its owner must be the user, the owner of the schema or
-// of the database, or a superuser.
-func (s *Store) Migrate(ctx context.Context) error {
+func (s *engine) Migrate(ctx context.Context) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}

@@ -26,13 +26,13 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := New(pool, opts)
+	s := newEngine(pool, opts)
 	s.ownsPool = true
 	if s.configErr != nil {
 		_ = s.Close() // Nothing was done with it.
 		return nil, s.configErr
 	}
-	return s, nil
+	return newStore(s), nil
 }
 
 func optionsFrom(own *url.URL) (*Options, error) {

@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// Acquire implements [driver.Store]. The first one of an owner that waits makes two attempts if the
+// Acquire implements [olddriver.Store]. The first one of an owner that waits makes two attempts if the
 // name is held: what notifies the owner costs a statement, and is begun between them. Later ones of
 // the owner make one attempt.
-func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *engine) Acquire(ctx context.Context, req olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
 	key, err := s.checkAcquire(ctx, &req)
 	if err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	waits := req.Queue > 0
 	queued := waits && s.prolongWaiter(key, &req)
@@ -31,7 +32,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 	}
 	res.Queued = queued && err == nil && !res.Granted
 	if res.Queued && req.Limit == 0 {
-		s.closeGate(ctx, key, &req, res.Held.Limit == driver.Shared)
+		s.closeGate(ctx, key, &req, res.Held.Limit == olddriver.Shared)
 	}
 	return res, err
 }
@@ -39,9 +40,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.
 // acquireNow makes an attempt to take a name. It adds a lease for the key unless one is in the way.
 // An expired one is unlocked first. The attempt of an owner that waits reports whether shared holds
 // are in the way.
-func (s *Store) acquireNow(
-	ctx context.Context, key Key, req *driver.AcquireRequest, waits bool,
-) (driver.AcquireResult, error) {
+func (s *engine) acquireNow(
+	ctx context.Context, key Key, req *olddriver.AcquireRequest, waits bool,
+) (olddriver.AcquireResult, error) {
 	for {
 		s.mu.Lock()
 		l := s.findLease(key, req.Name, req.Owner)
@@ -66,22 +67,22 @@ func (s *Store) acquireNow(
 			done = s.unlockLease(l)
 		case own:
 			s.mu.Unlock()
-			if outcome, err := s.renewOne(ctx, req); outcome != driver.RenewLost {
-				return driver.AcquireResult{Granted: outcome == driver.Renewed, Token: l.token}, err
+			if outcome, err := s.renewOne(ctx, req); outcome != olddriver.RenewLost {
+				return olddriver.AcquireResult{Granted: outcome == olddriver.Renewed, Token: l.token}, err
 			}
 			continue
 		default:
 			defer s.mu.Unlock()
-			return driver.AcquireResult{Held: l.publicRecord()}, nil
+			return olddriver.AcquireResult{Held: l.publicRecord()}, nil
 		}
 		if err := waitUntilDone(ctx, done); err != nil {
-			return driver.AcquireResult{}, err
+			return olddriver.AcquireResult{}, err
 		}
 	}
 }
 
 // checkAcquire checks a request, and makes the key.
-func (s *Store) checkAcquire(ctx context.Context, req *driver.AcquireRequest) (Key, error) {
+func (s *engine) checkAcquire(ctx context.Context, req *olddriver.AcquireRequest) (Key, error) {
 	switch err := s.checkUsable(ctx); {
 	case err != nil:
 		return Key{}, err
@@ -113,30 +114,30 @@ func noAnswerErr(ctx context.Context) error {
 }
 
 // acquireKey sends the statement that locks the key of a new lease.
-func (s *Store) acquireKey(ctx context.Context, l *lease, req *driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *engine) acquireKey(ctx context.Context, l *lease, req *olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
 	done := l.done
 	sess, err := s.assignSession(ctx, l, req.TTL)
 	if err != nil {
 		s.mu.Lock()
 		s.removeLease(l)
 		s.mu.Unlock()
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	ttl, floor := req.TTL, req.Floor
 	try := l.tryLockStatement(func(value []byte, err error) { s.onTried(l, ttl, floor, value, err) })
 	try.ownTransaction = s.options.TokenSequence != "" && !l.shared // Its end waits until the token is on disk.
 	sess.sendStatement(try)
 	if err := waitUntilDone(ctx, done); err != nil {
-		return driver.AcquireResult{}, err
+		return olddriver.AcquireResult{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.err != nil {
-		return driver.AcquireResult{}, s.wrapErr(l.err)
+		return olddriver.AcquireResult{}, s.wrapErr(l.err)
 	}
-	res := driver.AcquireResult{Granted: l.token >= 0, Token: max(l.token, 0)}
+	res := olddriver.AcquireResult{Granted: l.token >= 0, Token: max(l.token, 0)}
 	if l.token == tokenBehindShared {
-		res.Held.Limit = driver.Shared
+		res.Held.Limit = olddriver.Shared
 	}
 	return res, nil
 }
@@ -150,7 +151,7 @@ const (
 
 // onTried handles the reply to an attempt: the token, 0 if there are no tokens, or NULL if another
 // session has the key.
-func (s *Store) onTried(l *lease, ttl time.Duration, floor int64, value []byte, err error) {
+func (s *engine) onTried(l *lease, ttl time.Duration, floor int64, value []byte, err error) {
 	s.mu.Lock()
 	switch {
 	case l.state == leaseGone: // with its session
@@ -187,15 +188,15 @@ func (s *Store) onTried(l *lease, ttl time.Duration, floor int64, value []byte, 
 }
 
 // markHeld makes a lease held. The caller holds s.mu.
-func (s *Store) markHeld(l *lease, ttl time.Duration) {
+func (s *engine) markHeld(l *lease, ttl time.Duration) {
 	l.state = leaseHeld
 	l.since = time.Now()
 	s.extendLease(l, ttl)
 	close(l.done)
 }
 
-// Release implements [driver.Store].
-func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+// Release implements [olddriver.Store].
+func (s *engine) Release(ctx context.Context, req olddriver.ReleaseRequest) (bool, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return false, err
 	}
@@ -229,21 +230,21 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	}
 }
 
-// List implements [driver.Store]. It yields ErrUnsupported: see [Store.Locks].
-func (s *Store) List(ctx context.Context, _ string) iter.Seq2[driver.Record, error] {
-	return func(yield func(driver.Record, error) bool) {
-		yield(driver.Record{}, s.unsupportedErr(ctx, "an advisory lock has no name: Store.Locks shows keys and processes"))
+// List implements [olddriver.Store]. It yields ErrUnsupported: see [Store.Locks].
+func (s *engine) List(ctx context.Context, _ string) iter.Seq2[olddriver.Record, error] {
+	return func(yield func(olddriver.Record, error) bool) {
+		yield(olddriver.Record{}, s.unsupportedErr(ctx, "an advisory lock has no name: Store.Locks shows keys and processes"))
 	}
 }
 
-// Break implements [driver.Store]. It returns ErrUnsupported: a session can only be ended with all
+// Break implements [olddriver.Store]. It returns ErrUnsupported: a session can only be ended with all
 // its locks, by pg_terminate_backend.
-func (s *Store) Break(ctx context.Context, _ driver.BreakRequest) (driver.Record, bool, error) {
-	return driver.Record{}, false, s.unsupportedErr(ctx,
+func (s *engine) Break(ctx context.Context, _ olddriver.BreakRequest) (olddriver.Record, bool, error) {
+	return olddriver.Record{}, false, s.unsupportedErr(ctx,
 		"only a whole session can be ended, by pg_terminate_backend with a PID of Store.Locks")
 }
 
-func (s *Store) unsupportedErr(ctx context.Context, why string) error {
+func (s *engine) unsupportedErr(ctx context.Context, why string) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // A waiter is an owner that gets Ask notices for a name, as AcquireRequest.Queue requests.
@@ -39,7 +39,7 @@ const (
 )
 
 // prolongWaiter prolongs the wait of an owner, and reports whether it is notified of releases.
-func (s *Store) prolongWaiter(key Key, req *driver.AcquireRequest) (notified bool) {
+func (s *engine) prolongWaiter(key Key, req *olddriver.AcquireRequest) (notified bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.waiters[key][ownedName{req.Name, req.Owner}]
@@ -55,7 +55,7 @@ func (s *Store) prolongWaiter(key Key, req *driver.AcquireRequest) (notified boo
 // startWaiter starts the wait of an owner, and reports whether it is notified of releases from now
 // on. If that has failed for this owner, or takes long, no other Acquire waits for it. It is tried
 // again when Queue is over.
-func (s *Store) startWaiter(ctx context.Context, key Key, req *driver.AcquireRequest) (notified bool) {
+func (s *engine) startWaiter(ctx context.Context, key Key, req *olddriver.AcquireRequest) (notified bool) {
 	id := ownedName{req.Name, req.Owner}
 	s.mu.Lock()
 	w := s.waiters[key][id]
@@ -81,7 +81,7 @@ func (s *Store) startWaiter(ctx context.Context, key Key, req *driver.AcquireReq
 
 // runWaiter makes the releases of a key notify a waiter, sends the notices that come without a
 // release, and ends the wait when it is over.
-func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key) {
+func (s *engine) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key) {
 	limited, cancel := context.WithDeadline(ctx, w.until)
 	err := s.ensureMarked(limited, key)
 	cancel()
@@ -92,7 +92,7 @@ func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key)
 	s.mu.Unlock()
 	close(w.ready)
 	defer expiry.Stop()
-	ask := driver.Notice{Kind: driver.Ask, Name: id.name, Owner: id.owner}
+	ask := olddriver.Notice{Kind: olddriver.Ask, Name: id.name, Owner: id.owner}
 	if due && err == nil {
 		s.notices.Send(ask)
 	}
@@ -128,7 +128,7 @@ func (s *Store) runWaiter(ctx context.Context, w *waiter, id ownedName, key Key)
 
 // endWaiter ends the wait of an owner, if there is one. It returns the session in which the caller
 // is to open the gate then, or nil. The caller holds s.mu.
-func (s *Store) endWaiter(key Key, id ownedName) (gate *session) {
+func (s *engine) endWaiter(key Key, id ownedName) (gate *session) {
 	w := s.waiters[key][id]
 	if w == nil {
 		return nil
@@ -141,7 +141,7 @@ func (s *Store) endWaiter(key Key, id ownedName) (gate *session) {
 }
 
 // stopWaiting ends the wait of an owner, if there is one, and opens its gate.
-func (s *Store) stopWaiting(ctx context.Context, key Key, name, owner string) {
+func (s *engine) stopWaiting(ctx context.Context, key Key, name, owner string) {
 	s.mu.Lock()
 	gate := s.endWaiter(key, ownedName{name, owner})
 	s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *Store) stopWaiting(ctx context.Context, key Key, name, owner string) {
 
 // hasWaiters reports whether a key has a waiter whose releases can be notified. The caller holds
 // s.mu.
-func (s *Store) hasWaiters(key Key) bool {
+func (s *engine) hasWaiters(key Key) bool {
 	for _, w := range s.waiters[key] {
 		if !w.failed {
 			return true
@@ -165,7 +165,7 @@ func (s *Store) hasWaiters(key Key) bool {
 }
 
 // keysWithWaiters returns the keys that need a mark.
-func (s *Store) keysWithWaiters() (keys []Key) {
+func (s *engine) keysWithWaiters() (keys []Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.waiters {
@@ -177,23 +177,23 @@ func (s *Store) keysWithWaiters() (keys []Key) {
 }
 
 // onNotification handles the notification of a release, whose payload is the key.
-func (s *Store) onNotification(payload string) {
+func (s *engine) onNotification(payload string) {
 	if key, err := readKey(payload); err == nil {
 		s.signalWaiters(key)
 	}
 }
 
 // signalAll sends the notices for all waiters: a notification may have been missed.
-func (s *Store) signalAll() { s.signalWaiters(s.keysWithWaiters()...) }
+func (s *engine) signalAll() { s.signalWaiters(s.keysWithWaiters()...) }
 
 // signalWaiters sends the notices for the waiters of keys.
-func (s *Store) signalWaiters(keys ...Key) {
-	var asks []driver.Notice
+func (s *engine) signalWaiters(keys ...Key) {
+	var asks []olddriver.Notice
 	s.mu.Lock()
 	for _, key := range keys {
 		for id, w := range s.waiters[key] {
 			if w.notified {
-				asks = append(asks, driver.Notice{Kind: driver.Ask, Name: id.name, Owner: id.owner})
+				asks = append(asks, olddriver.Notice{Kind: olddriver.Ask, Name: id.name, Owner: id.owner})
 			}
 			w.noticeDue = !w.notified
 		}

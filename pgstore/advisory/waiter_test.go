@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -80,7 +81,7 @@ func TestNotifyOnlyWithWaiters(t *testing.T) {
 }
 
 // take makes attempts until one is granted: the first at once, and one after each notice.
-func take(ctx context.Context, t *testing.T, s *Store, name string) driver.AcquireRequest {
+func take(ctx context.Context, t *testing.T, s *engine, name string) olddriver.AcquireRequest {
 	req := pgtest.Request(name, time.Minute)
 	req.Queue = time.Hour
 	asks := asksOf(t, s, req.Owner)
@@ -122,7 +123,7 @@ func TestHandOver(t *testing.T) {
 					t.Errorf("%d hold the lock", n)
 				}
 				holders.Add(-1)
-				if _, err := s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: req.Owner}); err != nil {
+				if _, err := s.Release(ctx, olddriver.ReleaseRequest{Name: "name", Owner: req.Owner}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -240,12 +241,12 @@ func TestWaiterAfterLoss(t *testing.T) {
 		t.Error("the release did not notify")
 	}
 	pgtest.Signaled(t, asks)
-	if got := renew(t, s, bystander); got != driver.Renewed {
+	if got := renew(t, s, bystander); got != olddriver.Renewed {
 		t.Errorf("Renew of a lock beside it is answered %d, want Renewed", got)
 	}
 }
 
-func keyIn(t *testing.T, s *Store, name string) Key {
+func keyIn(t *testing.T, s *engine, name string) Key {
 	t.Helper()
 	key, err := s.keys(name)
 	if err != nil {
@@ -308,7 +309,7 @@ func TestWaiterCheckAfterUnlock(t *testing.T) {
 			PERFORM pg_catalog.pg_advisory_xact_lock(`+gate.sqlLiteral()+`);
 			RETURN pg_catalog.pg_advisory_unlock(key);
 		END $$`)
-	slow := New(pgtest.OpenPool(t, serverURL(server.Addr)), keysOf(t))
+	slow := newEngine(pgtest.OpenPool(t, serverURL(server.Addr)), keysOf(t))
 	slow.statements["holdfast_unlock"] = strings.Replace(slow.statements["holdfast_unlock"], "pg_catalog.pg_advisory_unlock", "slow.pg_advisory_unlock", 1)
 	t.Cleanup(func() { _ = slow.Close() })
 	conn, err := slow.pool.Acquire(t.Context())

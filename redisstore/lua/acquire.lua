@@ -26,7 +26,7 @@ if not before then
 end
 local maxToken = 9007199254740991 -- driver.MaxToken, or 0 if nothing may be granted
 local maxLead = 86400000000 -- how far above the clock a floor may be (driver.MaxLead)
-local maxTokensLead = 500000 -- how far ahead the last of several may be (driver.MaxTokensLead)
+local maxTokensLead = 86400000000 -- how far ahead the last of several may be (driver.MaxTokensLead)
 
 local last = tonumber(call('GET', counter) or 0)
 if not last then

@@ -2,7 +2,7 @@
 -- case. See acquire.lua for the arguments.
 local call, format = redis.call, string.format
 local counter, ahead, queues = KEYS[1], KEYS[2], KEYS[3]
-local maxToken, maxLead, maxTokensLead = 9007199254740991, 86400000000, 500000 -- see acquire.lua
+local maxToken, maxLead, maxTokensLead = 9007199254740991, 86400000000, 86400000000 -- see acquire.lua
 local now = redis.pcall('TIME')
 
 -- abstain is above 0 if nothing may be granted: by a failure, too, since what else the script does

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // Bound is how long anything may take that must happen in the end.
@@ -74,15 +74,15 @@ func QueryValue[T any](t *testing.T, pool *pgxpool.Pool, text string, args ...an
 var owners atomic.Int64
 
 // Request returns a request of an owner of its own.
-func Request(name string, ttl time.Duration) driver.AcquireRequest {
-	return driver.AcquireRequest{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
+func Request(name string, ttl time.Duration) olddriver.AcquireRequest {
+	return olddriver.AcquireRequest{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
 }
 
 // Renewals returns the requests that renew what was acquired.
-func Renewals(reqs ...driver.AcquireRequest) []driver.RenewRequest {
-	var all []driver.RenewRequest
+func Renewals(reqs ...olddriver.AcquireRequest) []olddriver.RenewRequest {
+	var all []olddriver.RenewRequest
 	for _, req := range reqs {
-		all = append(all, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
+		all = append(all, olddriver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
 	}
 	return all
 }
