@@ -22,77 +22,66 @@ const maxTokenLead = 10 * time.Millisecond
 
 // Acquire implements [driver.Store].
 //
-// An owner gets its token, and its place in the order of tokens, when the entry is made. The entry
-// with the smallest token holds the name, so what ends an entry admits the next one, in the same
-// revision: a Release, a Break, or the end of a lease.
-func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res driver.AcquireResult, err error) {
-	if err := s.check(ctx, req.Name, req.Owner); err != nil {
+// The entry with the smallest token holds the name, so what ends an entry admits the next one, in
+// the same revision: a Release, a Break, or the end of a lease.
+func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
+	began, wall := time.Now(), s.wall()
+	if err := s.checkAcquire(ctx, &req, wall); err != nil {
 		return res, err
 	}
-	if req.Limit != 0 {
-		return res, fmt.Errorf("%w: shared and limited locks", driver.ErrUnsupported)
-	}
-	began, wall := time.Now(), s.wall()
-	tooFar := req.Floor > wall.Add(driver.MaxLead).UnixMicro()
 	token := max(wall.UnixMicro(), req.Floor)
 	waits := false // The entry to be made is a place.
 	for try := 0; ; try++ {
-		tokens := min(max(req.Tokens, 1), driver.MaxTokens)
-		if token+int64(tokens)-1 > max(wall.Add(driver.MaxTokensLead).UnixMicro(), req.Floor) {
-			tokens = 1
+		if token > driver.MaxToken {
+			return res, fmt.Errorf("%w: no token is left", driver.ErrInvalid)
 		}
-		makes := !req.Claim && !tooFar && token+int64(tokens)-1 <= driver.MaxToken
-		var made bool
-		var q queue
 		sent := time.Now()
-		switch {
-		case !makes:
-			q, err = s.readQueue(ctx, req.Name, req.Owner, token)
-		case waits:
-			made, q, err = s.makeEntry(ctx, began, &req, waits, req.Queue, token, tokens)
-		default:
-			made, q, err = s.makeEntry(ctx, began, &req, waits, req.TTL, token, tokens)
-		}
+		made, q, err := s.makeEntry(ctx, began, &req, waits, token)
 		switch {
 		case (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, errForeignKey)) && try < 5:
 			continue
 		case err != nil:
 			return res, err
-		case made && !waits:
-			return driver.AcquireResult{Granted: true, Token: token, Tokens: tokens}, nil
 		case made:
-			res.Queued, res.First = true, q.count == 1
-			s.watch(req.Name, req.Owner, true, func(ctx context.Context) {
-				s.watchPlace(ctx, req.Name, req.Owner, token, tokens, q)
-			})
-			if res.First {
-				res.Held, _ = s.publish(ctx, q.front, 0) // The place is made.
+			s.watch(req.Name, req.Owner, true, func(ctx context.Context) { s.watchEntry(ctx, req.Name, req.Owner, token, !waits, q) })
+			if !waits {
+				return driver.Result{Granted: true, Token: token}, nil
 			}
-			return res, nil
+			return driver.Result{Waiting: true, Token: token, Held: q.front.public(int(q.count))}, nil
 		case q.own != nil:
-			return s.recognize(ctx, began, &req, q.own)
-		case !req.Claim && (q.count == 0 || req.Queue > 0):
-			if !makes {
-				return res, fmt.Errorf("%w: the floor of the token is too far ahead", driver.ErrInvalid)
-			}
-			if err := s.pause(ctx, began, try); err != nil {
-				return res, err
-			}
-			waits = q.count > 0
-			// The counter may be ahead of the clock. If it is that of a faster clock, other clients give
-			// later tokens by the time this one arrives.
-			lead := int64(0)
-			if try > 0 {
-				lead = min(time.Since(sent), maxTokenLead).Microseconds()
-			}
-			token = max(token, s.wall().UnixMicro(), q.last+1+lead)
-			continue
-		}
-		if q.count > 0 {
+			return res, errors.New("the owner has an entry already")
+		case q.count > 0 && req.Place == 0:
 			res.Held, err = s.publish(ctx, q.front, int(q.count)-1)
+			return res, err
 		}
-		return res, err
+		if err := s.pause(ctx, began, try); err != nil {
+			return res, err
+		}
+		waits = q.count > 0
+		// The counter may be ahead of the clock. If it is that of a faster clock, other clients give
+		// later tokens by the time this one arrives.
+		lead := int64(0)
+		if try > 0 {
+			lead = min(time.Since(sent), maxTokenLead).Microseconds()
+		}
+		token = max(token, s.wall().UnixMicro(), q.last+1+lead)
 	}
+}
+
+func (s *Store) checkAcquire(ctx context.Context, req *driver.Request, wall time.Time) error {
+	switch err := s.check(ctx, req.Name, req.Owner); {
+	case err != nil:
+		return err
+	case req.Limit > 1:
+		return fmt.Errorf("%w: shared and limited locks", driver.ErrUnsupported)
+	case req.Tokens > 1:
+		return fmt.Errorf("%w: a grant has one token", driver.ErrInvalid)
+	case req.Floor > 0 && req.Place > 0:
+		return fmt.Errorf("%w: a floor and a place", driver.ErrInvalid)
+	case req.Floor > wall.Add(driver.MaxLead).UnixMicro():
+		return fmt.Errorf("%w: the floor of the token is too far ahead", driver.ErrInvalid)
+	}
+	return nil
 }
 
 // pause waits for a moment before another try to make an entry, when other clients were faster.
@@ -113,7 +102,11 @@ func (s *Store) pause(ctx context.Context, began time.Time, try int) error {
 
 // makeEntry sends one transaction. It makes a hold if the name has no entry, or if it waits a place
 // if the name has one. It returns what the queue was before, except for a hold that it has made.
-func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.AcquireRequest, waits bool, ttl time.Duration, token int64, tokens int) (made bool, q queue, err error) {
+func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.Request, waits bool, token int64) (made bool, q queue, err error) {
+	ttl := req.TTL
+	if waits {
+		ttl = req.Place
+	}
 	l, err := s.takeLease(ctx, began, ttl)
 	if err != nil {
 		return false, q, err
@@ -127,14 +120,14 @@ func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.Acqu
 	begin, end := s.recKey(name, 0), s.recordsEnd(name)
 	// No token from this one on was given, as far as the counter lasts, and none is in use.
 	conditions := []clientv3.Cmp{absent(s.tokKey(name, token), s.countersEnd(name)), absent(begin, end)}
-	rec := record{Holder: req.Holder, Since: time.Now().UnixMilli(), Tokens: tokens, Metadata: req.Metadata}
+	rec := record{Holder: req.Holder, Since: time.Now().UnixMilli(), Metadata: req.Metadata}
 	state := s.queueOps(name, req.Owner, token)
 	puts := func(l, counters clientv3.LeaseID) []clientv3.Op {
 		return []clientv3.Op{
 			clientv3.OpPut(own, fmt.Sprintf("%016d", token), clientv3.WithLease(l)),
 			clientv3.OpPut(mine, rec.encode(), clientv3.WithLease(l)),
 			clientv3.OpDelete(s.tokKey(name, 0), clientv3.WithRange(s.tokKey(name, token))),
-			clientv3.OpPut(s.tokKey(name, token+int64(tokens)-1), "", clientv3.WithLease(counters)),
+			clientv3.OpPut(s.tokKey(name, token), "", clientv3.WithLease(counters)),
 		}
 	}
 	success := puts(l.id, counters)
@@ -178,6 +171,8 @@ func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.Acqu
 	}
 	if waits || !made {
 		q, err = s.decodeQueue(resp)
+	} else {
+		q.revision = resp.Header.Revision
 	}
 	return made, q, err
 }
@@ -252,7 +247,7 @@ func (s *Store) decodeQueue(resp *clientv3.TxnResponse) (q queue, err error) {
 			q.ahead, q.before = r.Count, string(kv.Key)
 		case 4:
 			if f, err := s.decode(kv); err == nil {
-				q.last = f.token + int64(max(f.Tokens, 1)) - 1
+				q.last = f.token
 			}
 		case 5:
 			_, text, _ := strings.Cut(string(kv.Key), "\x00")
@@ -286,50 +281,6 @@ func (s *Store) remember(name, owner string, change func(e *ownerState)) {
 		}
 	}
 	s.sweepAt = max(1024, 2*len(s.entries))
-}
-
-// recognize is the result for an owner that has an entry already: it prolongs the entry.
-func (s *Store) recognize(ctx context.Context, began time.Time, req *driver.AcquireRequest, own *mvccpb.KeyValue) (res driver.AcquireResult, err error) {
-	token, kept := parseOwn(own)
-	if token == 0 {
-		return res, fmt.Errorf("%w: key of an owner of %q", driver.ErrCorrupt, req.Name)
-	}
-	q, err := s.readQueue(ctx, req.Name, req.Owner, token)
-	if err != nil {
-		return res, err
-	}
-	if kept || q.mine == nil {
-		if q.count > 0 && !req.Claim {
-			res.Held, err = s.publish(ctx, q.front, int(q.count)-1)
-		}
-		return res, err
-	}
-	ttl := req.TTL
-	if q.before != "" {
-		ttl = req.Queue
-	}
-	if ttl > 0 {
-		outcome := make([]driver.RenewOutcome, 1)
-		p := &entryToProlong{name: req.Name, owner: req.Owner, own: own, ttl: ttl, holds: true}
-		if err := s.prolong(ctx, began, []*entryToProlong{p}, outcome); err != nil || outcome[0] != driver.Renewed {
-			return res, err
-		}
-	}
-	if q.before == "" {
-		mine, err := s.decode(q.mine)
-		return driver.AcquireResult{Granted: true, Token: token, Tokens: max(mine.Tokens, 1)}, err
-	}
-	if req.Queue == 0 {
-		return res, nil
-	}
-	res.Queued, res.First = true, q.ahead == 1
-	s.watch(req.Name, req.Owner, false, func(ctx context.Context) {
-		s.watchPlace(ctx, req.Name, req.Owner, token, 0, queue{})
-	})
-	if res.First {
-		res.Held, _ = s.publish(ctx, q.front, 0) // The place is prolonged.
-	}
-	return res, nil
 }
 
 // parseOwn reads the value of a key own/NAME\x00HASH.

@@ -197,16 +197,16 @@ func TestReaderOfRecords(t *testing.T) {
 	const owner = "owner-secret"
 	held := grant(t, s, request(owner, time.Hour))
 	waiter := request(owner+"-2", time.Hour)
-	waiter.Queue = time.Hour
-	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Queued {
+	waiter.Place = time.Hour
+	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
 		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
 	}
 	c, err := holdfast.Open(t.Context(), "etcd://dashboard:secret@"+member.Addr, nil)
 	must(t, err)
 	defer c.Close()
-	rec, err := c.Lookup(t.Context(), "name")
-	if err != nil || rec.Token != held.Token || rec.Waiting != 1 || rec.Remaining <= 0 {
-		t.Errorf("Lookup: %+v, %v", rec, err)
+	recs, err := c.Lookup(t.Context(), "name")
+	if err != nil || len(recs) != 1 || recs[0].Token != held.Token || recs[0].Waiting != 1 || recs[0].Remaining <= 0 {
+		t.Errorf("Lookup: %+v, %v", recs, err)
 	}
 	n := 0
 	for rec, err := range c.List(t.Context(), "") {
@@ -237,7 +237,7 @@ func TestReaderOfRecords(t *testing.T) {
 	if resp, err := reader.client.TimeToLive(t.Context(), lease, clientv3.WithAttachedKeys()); err == nil && strings.Contains(string(joined(resp.Keys)), owner) {
 		t.Errorf("the keys of a lease are shown: %q", resp.Keys)
 	}
-	if _, _, err := reader.Break(t.Context(), driver.BreakRequest{Name: "name"}); !driver.IsNotApplied(err) {
+	if _, err := reader.Break(t.Context(), "name", 0); !driver.IsNotApplied(err) {
 		t.Errorf("Break: %v, want it refused", err)
 	}
 }
@@ -262,12 +262,11 @@ func TestTokenThatExpires(t *testing.T) {
 	other, err := openText(t, text)
 	must(t, err)
 	defer other.Close()
-	notices := make(chan driver.Notice, 10)
-	s.Notify(func(n driver.Notice) { notices <- n })
-	hold := func(s *Store, name, owner string, queue time.Duration) driver.AcquireResult {
+	notices := noticesOf(s)
+	hold := func(s *Store, name, owner string, queue time.Duration) driver.Result {
 		t.Helper()
 		req := request(owner, time.Hour)
-		req.Name, req.Queue = name, queue
+		req.Name, req.Place = name, queue
 		res, err := s.Acquire(t.Context(), req)
 		if err != nil || res.Granted == (queue > 0) {
 			t.Fatalf("Acquire of %q: %+v, %v", name, res, err)
@@ -279,9 +278,9 @@ func TestTokenThatExpires(t *testing.T) {
 	hold(other, "second", "other", 0)
 	hold(s, "first", "waiter", time.Hour) // Its watch stays open.
 	expire(t, s)
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "mine", Owner: "owner", TTL: 2 * time.Hour, Token: mine.Token}})
-	if err != nil || outcomes[0] != driver.Renewed {
-		t.Errorf("Renew: %v, %v", outcomes, err)
+	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "mine", Owner: "owner", TTL: 2 * time.Hour, Token: mine.Token}})
+	if err != nil || entries[0].State != driver.Held {
+		t.Errorf("Renew: %v, %v", entries, err)
 	}
 	expire(t, s)
 	hold(s, "new", "owner", 0)
@@ -292,7 +291,7 @@ func TestTokenThatExpires(t *testing.T) {
 		if _, err := other.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "other"}); err != nil {
 			t.Error(err)
 		}
-		if n := receive(t, notices); n.Kind != driver.Granted || n.Name != name {
+		if n := receive(t, notices); n.token == 0 || n.name != name {
 			t.Errorf("the notice %+v, want the grant of %q", n, name)
 		}
 	}

@@ -92,7 +92,9 @@ func (c *client) intercept(ctx context.Context, method string, req, reply any, c
 		return status.Error(codes.Unavailable, "the request was lost")
 	}
 	err := invoke(ctx, method, req, reply, conn, opts...)
-	if fault == drivertest.ReplyLost {
+	if fault == drivertest.ReplyLost && err == nil && !reply.(*pb.TxnResponse).Succeeded {
+		c.fault.Store(int32(fault)) // It has changed nothing: the fault is that of the next one.
+	} else if fault == drivertest.ReplyLost {
 		return status.Error(codes.Unavailable, "the reply was lost")
 	}
 	return err

@@ -33,11 +33,11 @@ func open(t *testing.T, cluster ...*servers.Etcd) *Store {
 	return s
 }
 
-func request(owner string, ttl time.Duration) driver.AcquireRequest {
-	return driver.AcquireRequest{Name: "name", Owner: owner, Holder: "holder", TTL: ttl}
+func request(owner string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: "name", Owner: owner, Holder: "holder", TTL: ttl}
 }
 
-func grant(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResult {
+func grant(t *testing.T, s *Store, req driver.Request) driver.Result {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil || !res.Granted {
@@ -48,9 +48,21 @@ func grant(t *testing.T, s *Store, req driver.AcquireRequest) driver.AcquireResu
 
 func wantFree(t *testing.T, s *Store) {
 	t.Helper()
-	if rec, held, err := s.Lookup(t.Context(), "name"); held || err != nil {
-		t.Errorf("Lookup: %+v, %v, want the name free", rec, err)
+	if holds, err := s.Lookup(t.Context(), "name"); len(holds) > 0 || err != nil {
+		t.Errorf("Lookup: %v, %v, want the name free", holds, err)
 	}
+}
+
+type notice struct {
+	name, owner string
+	token       int64
+}
+
+// noticesOf returns the notices of a store.
+func noticesOf(s *Store) <-chan notice {
+	notices := make(chan notice, 10)
+	s.Notify(func(name, owner string, token int64) { notices <- notice{name, owner, token} })
+	return notices
 }
 
 // A request that arrives after the Release of its owner has no effect, whether its reply was given
@@ -105,9 +117,9 @@ func TestLeaseThatEndsUnnoticed(t *testing.T) {
 	if _, err := s.client.Revoke(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Minute, Token: first.Token}})
-	if err != nil || outcomes[0] != driver.RenewLost {
-		t.Errorf("Renew: %v, %v, want RenewLost", outcomes, err)
+	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Minute, Token: first.Token}})
+	if err != nil || entries[0].State != driver.Lost {
+		t.Errorf("Renew: %v, %v, want Lost", entries, err)
 	}
 	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); released || err != nil {
 		t.Errorf("Release: %v, %v", released, err)
@@ -124,12 +136,11 @@ func TestCompaction(t *testing.T) {
 	other, c := open(t, member), dial(t, []*servers.Etcd{member})
 	s := New(c.Client, nil)
 	t.Cleanup(func() { _ = s.Close() })
-	granted := make(chan driver.Notice, 10)
-	s.Notify(func(n driver.Notice) { granted <- n })
+	granted := noticesOf(s)
 	grant(t, other, request("owner", time.Hour))
 	req := request("waiter", time.Hour)
-	req.Queue = time.Hour
-	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Queued {
+	req.Place = time.Hour
+	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Waiting {
 		t.Fatalf("Acquire: %+v, %v", res, err)
 	}
 	target := c.proxies[0]
@@ -148,7 +159,7 @@ func TestCompaction(t *testing.T) {
 	target.SetTarget(member.Addr)
 	select {
 	case n := <-granted:
-		if n.Kind != driver.Granted || n.Owner != "waiter" || n.Token == 0 {
+		if n.owner != "waiter" || n.token == 0 {
 			t.Errorf("the notice %+v", n)
 		}
 	case <-time.After(30 * time.Second):
@@ -165,15 +176,14 @@ func TestMemberCutOffByTheNetwork(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		i := slices.IndexFunc(cluster, func(m *servers.Etcd) bool { return m.Leads() == leads })
 		alone, others := open(t, cluster[i]), open(t, cluster[(i+1)%3], cluster[(i+2)%3])
-		notices := make(chan driver.Notice, 10)
-		alone.Notify(func(n driver.Notice) { notices <- n })
+		notices := noticesOf(alone)
 		held := grant(t, alone, request("owner", time.Hour))
 		waited := request("other", time.Hour)
 		waited.Name = "waited"
 		grant(t, others, waited)
 		waiter := waited
-		waiter.Owner, waiter.Queue = "waiter", time.Hour
-		if res, err := alone.Acquire(t.Context(), waiter); err != nil || !res.Queued {
+		waiter.Owner, waiter.Place = "waiter", time.Hour
+		if res, err := alone.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
 			t.Fatalf("Acquire: %+v, %v, want a place", res, err)
 		}
 		cluster[i].CutOff()
@@ -196,8 +206,8 @@ func TestMemberCutOffByTheNetwork(t *testing.T) {
 		fresh.Name = "fresh"
 		grant(t, others, fresh)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		if rec, held, err := alone.Lookup(ctx, "fresh"); err == nil {
-			t.Errorf("Lookup: %+v, %v, want an error", rec, held)
+		if holds, err := alone.Lookup(ctx, "fresh"); err == nil {
+			t.Errorf("Lookup: %v, want an error", holds)
 		}
 		cancel()
 		c := holdfast.New(alone, nil)
@@ -206,18 +216,18 @@ func TestMemberCutOffByTheNetwork(t *testing.T) {
 		}
 		cluster[i].Rejoin()
 		eventually(t, "record of the others", func() bool {
-			rec, found, err := alone.Lookup(t.Context(), "name")
-			if err == nil && (!found || rec.Token != next.Token) {
-				t.Fatalf("Lookup: %+v, %v, want the token %d", rec, found, next.Token)
+			holds, err := alone.Lookup(t.Context(), "name")
+			if err == nil && (len(holds) != 1 || holds[0].Token != next.Token) {
+				t.Fatalf("Lookup: %v, want the token %d", holds, next.Token)
 			}
 			return err == nil
 		})
-		if n := receive(t, notices); n.Kind != driver.Granted || n.Owner != "waiter" {
+		if n := receive(t, notices); n.token == 0 || n.owner != "waiter" {
 			t.Errorf("the notice %+v", n)
 		}
-		outcomes, err := alone.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
-		if err != nil || outcomes[0] != driver.RenewLost {
-			t.Errorf("Renew: %v, %v, want RenewLost", outcomes, err)
+		entries, err := alone.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
+		if err != nil || entries[0].State != driver.Lost {
+			t.Errorf("Renew: %v, %v, want Lost", entries, err)
 		}
 		for _, release := range []driver.ReleaseRequest{{Name: "name", Owner: "next"}, {Name: "fresh", Owner: "next"}, {Name: "waited", Owner: "waiter"}} {
 			if released, err := alone.Release(t.Context(), release); !released || err != nil {
@@ -244,7 +254,7 @@ func TestForgetfulCluster(t *testing.T) {
 	s, other := open(t, member), open(t, member)
 	first := grant(t, s, request("owner", time.Hour))
 	member.RestartEmpty()
-	var second driver.AcquireResult
+	var second driver.Result
 	eventually(t, "grant by the empty cluster", func() (granted bool) {
 		var err error
 		second, err = other.Acquire(t.Context(), request("other", time.Hour))
@@ -253,11 +263,11 @@ func TestForgetfulCluster(t *testing.T) {
 	if second.Token <= first.Token {
 		t.Errorf("the token %d follows %d", second.Token, first.Token)
 	}
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: first.Token}})
-	if err != nil || outcomes[0] != driver.RenewLost {
-		t.Errorf("Renew: %v, %v, want RenewLost", outcomes, err)
+	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: first.Token}})
+	if err != nil || entries[0].State != driver.Lost {
+		t.Errorf("Renew: %v, %v, want Lost", entries, err)
 	}
-	grant(t, s, driver.AcquireRequest{Name: "another", Owner: "owner", TTL: time.Hour}) // with a lease of the empty cluster
+	grant(t, s, driver.Request{Name: "another", Owner: "owner", TTL: time.Hour}) // with a lease of the empty cluster
 }
 
 // A learner refuses all requests, and has applied none.
@@ -295,10 +305,10 @@ func TestLeaderKilled(t *testing.T) {
 	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		sent := time.Now()
-		outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: ttl, Token: held.Token}})
-		if err == nil && outcomes[0] == driver.Renewed {
+		entries, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: ttl, Token: held.Token}})
+		if err == nil && entries[0].State == driver.Held {
 			longest, renewedAt = max(longest, sent.Sub(renewedAt)), sent
-		} else if outcomes[0] == driver.RenewLost {
+		} else if entries[0].State == driver.Lost {
 			t.Fatalf("the hold is lost %v after its last renewal", time.Since(renewedAt))
 		}
 		if res, err := other.Acquire(ctx, request("other", ttl)); err == nil && res.Granted {
@@ -493,9 +503,9 @@ func TestLateKeep(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		rec, held, err := s.Lookup(t.Context(), req.Name)
-		if err != nil || !held || !rec.Kept || rec.Remaining < 30*time.Minute {
-			t.Errorf("%v, %v, %v, want it kept for an hour", rec, held, err)
+		holds, err := s.Lookup(t.Context(), req.Name)
+		if err != nil || len(holds) != 1 || !holds[0].Kept || holds[0].Remaining < 30*time.Minute {
+			t.Errorf("%v, %v, want it kept for an hour", holds, err)
 		}
 	}
 }

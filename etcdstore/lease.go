@@ -256,18 +256,13 @@ type keepAliveStream struct {
 func (s *Store) keepAlive(ctx context.Context, leases []*lease) (err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	// A stream that is used again may be one of the members that give no answer.
-	tries := len(s.client.Endpoints())
-	if tries > 1 {
-		tries++
-	}
 	mayPass := func(err error) bool { return !errors.Is(err, driver.ErrClosed) }
 	results := make(chan error, len(leases))
 	waits := 0
 	for part := range slices.Chunk(leases, streamPart) {
 		waits++
 		s.goWhileOpen(func() {
-			_, err := firstReply(ctx, s, tries, mayPass, func(ctx context.Context) (struct{}, error) {
+			_, err := firstReply(ctx, s, s.tries(), mayPass, func(ctx context.Context) (struct{}, error) {
 				return struct{}{}, s.keepPartAlive(ctx, part)
 			})
 			results <- err

@@ -122,9 +122,9 @@ func renewAll(t *testing.T, s *Store, reqs []driver.RenewRequest) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	outcomes, err := s.Renew(ctx, reqs)
-	if i := slices.IndexFunc(outcomes, func(o driver.RenewOutcome) bool { return o != driver.Renewed }); err != nil || i >= 0 {
-		t.Errorf("Renew: %v, %v", outcomes, err)
+	entries, err := s.Renew(ctx, reqs)
+	if i := slices.IndexFunc(entries, func(e driver.Entry) bool { return e.State != driver.Held }); err != nil || i >= 0 {
+		t.Errorf("Renew: %v, %v", entries, err)
 	}
 }
 
@@ -168,9 +168,9 @@ func TestSilentKeepAlive(t *testing.T) {
 	s.silence()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	outcomes, err := s.Renew(ctx, reqs)
-	if err == nil || errors.Is(err, context.Canceled) || outcomes[0] != driver.RenewUnknown {
-		t.Errorf("Renew: %v, %v, want no answer", outcomes, err)
+	entries, err := s.Renew(ctx, reqs)
+	if err == nil || errors.Is(err, context.Canceled) || entries[0].State != driver.Unknown {
+		t.Errorf("Renew: %v, %v, want no answer", entries, err)
 	}
 	grant(t, s.Store, request("owner", time.Minute))
 	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); !released || err != nil {
@@ -289,7 +289,7 @@ func TestChangedLeaseInUse(t *testing.T) {
 	if _, err := s.Acquire(t.Context(), request("owner", 10*time.Second)); err == nil || driver.IsNotApplied(err) {
 		t.Fatalf("Acquire: %v, want it in doubt", err)
 	}
-	grant(t, s, request("owner", time.Minute))
+	renewAll(t, s, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Minute}})
 	second := request("owner", 10*time.Second)
 	second.Name = "second"
 	held := grant(t, s, second)
@@ -298,7 +298,7 @@ func TestChangedLeaseInUse(t *testing.T) {
 	}
 	id := s.entries[[2]string{"second", "owner"}].lease.id
 	renewAll(t, other, []driver.RenewRequest{{Name: "second", Owner: "owner", TTL: time.Minute, Token: held.Token}})
-	other.group.Wait()
+	must(t, other.Close()) // It would have ended the lease.
 	if resp, err := s.client.TimeToLive(t.Context(), id); err != nil || resp.TTL <= 0 {
 		t.Errorf("the lease of another process: %+v, %v", resp, err)
 	}

@@ -56,7 +56,7 @@ func TestRenewalsBesideABadMember(t *testing.T) {
 			good, bad, harm := start(t)
 			s := New(directClient(t, good, bad), nil)
 			t.Cleanup(func() { must(t, s.Close()) })
-			var held driver.AcquireResult
+			var held driver.Result
 			eventually(t, "grant", func() (granted bool) {
 				var err error
 				held, err = s.Acquire(t.Context(), request("owner", time.Hour))
@@ -71,10 +71,10 @@ func TestRenewalsBesideABadMember(t *testing.T) {
 					must(t, err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				outcomes, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
+				entries, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
 				cancel()
-				if err != nil || outcomes[0] != driver.Renewed {
-					t.Fatalf("renewal %d: %v, %v", i, outcomes, err)
+				if err != nil || entries[0].State != driver.Held {
+					t.Fatalf("renewal %d: %v, %v", i, entries, err)
 				}
 			}
 		})
@@ -98,10 +98,10 @@ func TestMajorityDownIsNoRefusal(t *testing.T) {
 	eventually(t, "RetryError of a member without a leader", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, _, err := s.Lookup(ctx, "name")
+		_, err := s.Lookup(ctx, "name")
 		return err != nil && strings.Contains(err.Error(), "no leader")
 	})
-	_, _, err := s.Lookup(t.Context(), "name")
+	_, err := s.Lookup(t.Context(), "name")
 	if later := (*driver.RetryError)(nil); !errors.As(err, &later) {
 		t.Errorf("Lookup: %v, want a RetryError", err)
 	}
@@ -143,8 +143,8 @@ func TestClientClosed(t *testing.T) {
 		waiting <- err
 	}()
 	eventually(t, "waiter", func() bool {
-		rec, _, err := s.Lookup(t.Context(), "name")
-		return err == nil && rec.Waiting > 0
+		holds, err := s.Lookup(t.Context(), "name")
+		return err == nil && len(holds) > 0 && holds[0].Waiting > 0
 	})
 	must(t, client.Close())
 	if err := <-waiting; !errors.Is(err, driver.ErrClosed) {

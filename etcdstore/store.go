@@ -70,7 +70,7 @@ type Store struct {
 	counters map[byte]*lease // for last tokens, by a hash of the name
 
 	notifyMu  sync.RWMutex // locked for reading while functions are called: the end of one waits for them
-	notifiers []*func(driver.Notice)
+	notifiers []*func(name, owner string, token int64)
 }
 
 // An ownerState is what this Store knows of a hold or place that was requested through it.
@@ -115,41 +115,35 @@ func (s *Store) Client() *clientv3.Client { return s.client }
 // Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees {
 	return driver.Guarantees{
-		Store:       "etcd",
-		Scope:       driver.ScopeNetwork,
-		Fencing:     true,
-		HolderCrash: driver.RecoveryTTL,
-		Grain:       grain,
-		Restart:     driver.FateKept,
-		Failover:    driver.FateKept,
-		Fair:        true,
-		Lookup:      true,
-		List:        true,
-		Break:       true,
-		Metadata:    true,
-		Keep:        true,
-		Detached:    true,
+		Store:    "etcd",
+		Fencing:  true,
+		Queue:    true,
+		Keep:     true,
+		Grain:    grain,
+		Crash:    driver.FateKept,
+		Restart:  driver.FateKept,
+		Failover: driver.FateKept,
 	}
 }
 
 // Notify implements [driver.Notifier].
-func (s *Store) Notify(f func(driver.Notice)) (stop func()) {
+func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	s.notifyMu.Lock()
 	defer s.notifyMu.Unlock()
 	s.notifiers = append(s.notifiers, &f)
 	return func() {
 		s.notifyMu.Lock()
 		defer s.notifyMu.Unlock()
-		s.notifiers = slices.DeleteFunc(s.notifiers, func(other *func(driver.Notice)) bool { return other == &f })
+		s.notifiers = slices.DeleteFunc(s.notifiers, func(other *func(name, owner string, token int64)) bool { return other == &f })
 	}
 }
 
 // notify sends a notice. The caller does not hold s.mu.
-func (s *Store) notify(n driver.Notice) {
+func (s *Store) notify(name, owner string, token int64) {
 	s.notifyMu.RLock()
 	defer s.notifyMu.RUnlock()
 	for _, f := range s.notifiers {
-		(*f)(n)
+		(*f)(name, owner, token)
 	}
 }
 
@@ -229,7 +223,6 @@ func (s *Store) countersEnd(name string) string { return s.prefix + "tok/" + nam
 type record struct {
 	Holder   string            `json:"holder,omitempty"`
 	Since    int64             `json:"since"` // milliseconds since 1970, by the clock of the client
-	Tokens   int               `json:"tokens,omitempty"`
 	Kept     bool              `json:"kept,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
@@ -263,9 +256,8 @@ func (s *Store) decode(kv *mvccpb.KeyValue) (f found, err error) {
 	return f, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
 }
 
-// publish returns the Record of a hold. It reads how long the hold lasts, which is 0 if it
-// has ended.
-func (s *Store) publish(ctx context.Context, f found, waiting int) (driver.Record, error) {
+// public returns the Record of a hold without the time that is left.
+func (f found) public(waiting int) driver.Record {
 	rec := driver.Record{
 		Name: f.name, Holder: f.Holder, Token: f.token, Since: time.UnixMilli(min(max(f.Since, 0), 1<<47)),
 		Kept: f.Kept, Waiting: waiting, Metadata: f.Metadata,
@@ -273,6 +265,13 @@ func (s *Store) publish(ctx context.Context, f found, waiting int) (driver.Recor
 	if rec.Kept {
 		rec.Holder, rec.Metadata = "", nil
 	}
+	return rec
+}
+
+// publish returns the Record of a hold. It reads how long the hold lasts, which is 0 if it
+// has ended.
+func (s *Store) publish(ctx context.Context, f found, waiting int) (driver.Record, error) {
+	rec := f.public(waiting)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	resp, err := s.timeToLive(ctx, clientv3.LeaseID(f.kv.Lease))
@@ -284,7 +283,6 @@ func (s *Store) publish(ctx context.Context, f found, waiting int) (driver.Recor
 	}
 	if resp.TTL >= 0 { // in whole seconds, rounded down
 		rec.Remaining = max(time.Duration(min(resp.TTL, int64(100*driver.MaxTTL/time.Second)))*time.Second, time.Second/2)
-		rec.Until = time.Now().Round(0).Add(rec.Remaining)
 	}
 	return rec, nil
 }
@@ -330,6 +328,16 @@ func (s *Store) send(ctx context.Context, request func(ctx context.Context) erro
 func isTurnedAway(err error) bool {
 	desc := rpctypes.ErrorDesc(err)
 	return desc == rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader) || desc == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
+}
+
+// tries is how many tries a request has. Those of others, and watches, take turns of members, too,
+// so that one for each member may all be made of the same.
+func (s *Store) tries() int {
+	n := len(s.client.Endpoints())
+	if n > 1 {
+		n *= 2
+	}
+	return n
 }
 
 // firstReply returns the first reply to a request that has the same effect when it is made again.
@@ -395,7 +403,7 @@ func (s *Store) txn(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, e
 
 // timeToLive reads how long a lease lasts.
 func (s *Store) timeToLive(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseTimeToLiveResponse, error) {
-	return firstReply(ctx, s, len(s.client.Endpoints()), isTurnedAway, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+	return firstReply(ctx, s, s.tries(), isTurnedAway, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
 		return s.client.TimeToLive(ctx, id)
 	})
 }
@@ -444,7 +452,7 @@ func (s *Store) read(ctx context.Context, gets ...clientv3.Op) (*clientv3.TxnRes
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	resp, err := firstReply(ctx, s, len(s.client.Endpoints()), isTurnedAway, func(ctx context.Context) (clientv3.OpResponse, error) {
+	resp, err := firstReply(ctx, s, s.tries(), isTurnedAway, func(ctx context.Context) (clientv3.OpResponse, error) {
 		return s.txn(ctx, clientv3.OpTxn(nil, gets, nil))
 	})
 	if err != nil {

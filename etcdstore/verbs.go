@@ -19,28 +19,28 @@ import (
 
 // Renew implements [driver.Store]. A read confirms the entries of several requests, and the
 // keep-alives of their leases follow it.
-func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	began := time.Now()
-	outcomes := make([]driver.RenewOutcome, len(reqs))
+	entries := make([]driver.Entry, len(reqs))
 	errs := make([]error, (len(reqs)+maxBatch-1)/maxBatch)
 	var group sync.WaitGroup
 	for i := range errs {
 		from, to := i*maxBatch, min((i+1)*maxBatch, len(reqs))
-		group.Go(func() { errs[i] = s.renew(ctx, began, reqs[from:to], outcomes[from:to]) })
+		group.Go(func() { errs[i] = s.renew(ctx, began, reqs[from:to], entries[from:to]) })
 	}
 	group.Wait()
-	return outcomes, errors.Join(errs...)
+	return entries, errors.Join(errs...)
 }
 
 // renew divides renewals that the server refuses, since it may refuse all because of one.
-func (s *Store) renew(ctx context.Context, began time.Time, reqs []driver.RenewRequest, outcomes []driver.RenewOutcome) error {
+func (s *Store) renew(ctx context.Context, began time.Time, reqs []driver.RenewRequest, result []driver.Entry) error {
 	var gets []clientv3.Op
 	for _, req := range reqs {
 		gets = append(gets, clientv3.OpGet(s.ownKey(req.Name, req.Owner)), s.getFront(req.Name))
 	}
 	resp, err := s.read(ctx, gets...)
 	if half := len(reqs) / 2; half > 0 && (errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrTooManyOps)) {
-		return cmp.Or(s.renew(ctx, began, reqs[:half], outcomes[:half]), s.renew(ctx, began, reqs[half:], outcomes[half:]))
+		return cmp.Or(s.renew(ctx, began, reqs[:half], result[:half]), s.renew(ctx, began, reqs[half:], result[half:]))
 	}
 	if err != nil {
 		return err
@@ -52,12 +52,20 @@ func (s *Store) renew(ctx context.Context, began time.Time, reqs []driver.RenewR
 			continue
 		}
 		token, kept := parseOwn(own[0])
-		holds := string(front[0].Key) == s.recKey(req.Name, token)
-		if !kept && (req.Token == 0 || holds && req.Token == token) {
-			entries[i] = &entryToProlong{name: req.Name, owner: req.Owner, own: own[0], ttl: req.TTL, holds: holds}
+		if kept || req.Token != 0 && req.Token != token {
+			continue
 		}
+		p := &entryToProlong{name: req.Name, owner: req.Owner, own: own[0], ttl: req.TTL, is: driver.Entry{State: driver.Held, Token: token}}
+		if string(front[0].Key) != s.recKey(req.Name, token) {
+			p.is.State = driver.Waiting
+		}
+		// It may be of another process, or of a request without a reply.
+		s.watch(req.Name, req.Owner, false, func(ctx context.Context) {
+			s.watchEntry(ctx, req.Name, req.Owner, token, p.is.State == driver.Held, queue{})
+		})
+		entries[i] = p
 	}
-	return s.prolong(ctx, began, entries, outcomes)
+	return s.prolong(ctx, began, entries, result)
 }
 
 // An entryToProlong is an entry that is to last until its TTL from now at least.
@@ -65,13 +73,13 @@ type entryToProlong struct {
 	name, owner string
 	own         *mvccpb.KeyValue
 	ttl         time.Duration
-	holds       bool
+	is          driver.Entry
 	lease       *lease
 }
 
 // prolong keeps the leases of entries alive where they do not last long enough. An entry with a
 // lease that is too short gets another one. An entry that is nil is lost.
-func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryToProlong, outcomes []driver.RenewOutcome) error {
+func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryToProlong, result []driver.Entry) error {
 	var short []*lease
 	s.mu.Lock()
 	for _, p := range entries {
@@ -96,15 +104,11 @@ func (s *Store) prolong(ctx context.Context, began time.Time, entries []*entryTo
 	for i, p := range entries {
 		switch {
 		case p == nil:
-			outcomes[i] = driver.RenewLost
-			continue
+			result[i].State = driver.Lost
 		case s.lastsUntil(p.lease, began.Add(p.ttl)):
-			outcomes[i] = driver.Renewed
+			result[i] = p.is
 		case err == nil:
-			outcomes[i], err = s.changeLease(ctx, began, p)
-		}
-		if outcomes[i] == driver.Renewed && !p.holds {
-			outcomes[i] = driver.RenewQueued
+			result[i], err = s.changeLease(ctx, began, p)
 		}
 	}
 	return err
@@ -130,41 +134,40 @@ func (s *Store) writeOnLease(ctx context.Context, began time.Time, ttl time.Dura
 }
 
 // changeLease gives an entry a lease for a longer TTL.
-func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProlong) (driver.RenewOutcome, error) {
-	token, _ := parseOwn(p.own)
+func (s *Store) changeLease(ctx context.Context, began time.Time, p *entryToProlong) (driver.Entry, error) {
 	own := string(p.own.Key)
 	l, resp, err := s.writeOnLease(ctx, began, p.ttl, func(onLease clientv3.OpOption) clientv3.Op {
 		return clientv3.OpTxn(
 			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(own), "=", p.own.ModRevision)},
 			[]clientv3.Op{
 				clientv3.OpPut(own, "", clientv3.WithIgnoreValue(), onLease),
-				clientv3.OpPut(s.recKey(p.name, token), "", clientv3.WithIgnoreValue(), onLease),
+				clientv3.OpPut(s.recKey(p.name, p.is.Token), "", clientv3.WithIgnoreValue(), onLease),
 			}, []clientv3.Op{clientv3.OpGet(own)})
 	})
 	switch {
 	case driver.IsNotApplied(err):
 		s.putLease(l)
-		return driver.RenewUnknown, err
+		return driver.Entry{}, err
 	case err != nil:
 		s.remember(p.name, p.owner, func(e *ownerState) { e.doubtful = append(e.doubtful, l) })
-		return driver.RenewUnknown, err
+		return driver.Entry{}, err
 	case !resp.Succeeded: // Another request has changed the entry, or ended it.
 		s.putLease(l)
 		if len(resp.Responses[0].GetResponseRange().Kvs) == 0 {
-			return driver.RenewLost, nil
+			return driver.Entry{State: driver.Lost}, nil
 		}
-		return driver.RenewUnknown, fmt.Errorf("another request of the owner has changed %q", p.name)
+		return driver.Entry{}, fmt.Errorf("another request of the owner has changed %q", p.name)
 	}
 	unused := false
 	s.remember(p.name, p.owner, func(e *ownerState) {
 		// The lease may be in doubt, or of another process.
 		unused = e.lease == p.lease && !slices.Contains(e.doubtful, p.lease)
-		e.token, e.lease = token, l
+		e.token, e.lease = p.is.Token, l
 	})
 	if unused {
 		s.putLease(p.lease)
 	}
-	return driver.Renewed, nil
+	return p.is, nil
 }
 
 // Release implements [driver.Store]. Leases of requests without a reply are revoked, so that these
@@ -184,6 +187,10 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 	if e != nil {
 		known = *e
 		known.doubtful = slices.Clone(e.doubtful)
+		if e.endWatch != nil {
+			e.endWatch()
+			e.endWatch = nil
+		}
 	}
 	s.mu.Unlock()
 	token := known.token
@@ -222,7 +229,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (release
 	// Another request may have changed the entry, or a Release at the same time have ended it.
 	if e != nil && e == s.entries[key] && e.token == known.token && e.lease == known.lease && len(e.doubtful) == len(known.doubtful) {
 		delete(s.entries, key)
-		if e.endWatch != nil {
+		if e.endWatch != nil { // of a Renew meanwhile
 			e.endWatch()
 		}
 		if !slices.Contains(e.doubtful, e.lease) {
@@ -287,18 +294,21 @@ func (s *Store) readFront(ctx context.Context, name string, more ...clientv3.Op)
 }
 
 // Lookup implements [driver.Store].
-func (s *Store) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
 	for {
 		f, count, _, err := s.readFront(ctx, name)
 		if err != nil || count == 0 {
-			return driver.Record{}, false, err
+			return nil, err
 		}
-		if rec, err := s.publish(ctx, f, count-1); err != nil || rec.Remaining > 0 {
-			return rec, err == nil, err
+		switch rec, err := s.publish(ctx, f, count-1); {
+		case err != nil:
+			return nil, err
+		case rec.Remaining > 0:
+			return []driver.Record{rec}, nil
 		}
 		// The lease has ended, and the server is about to delete the record.
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {
-			return driver.Record{}, false, err
+			return nil, err
 		}
 	}
 }
@@ -387,18 +397,16 @@ func (s *Store) yieldListed(ctx context.Context, names []listed, yield func(driv
 }
 
 // Break implements [driver.Store].
-func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (rec driver.Record, broken bool, err error) {
-	owners := clientv3.OpGet(s.ownKeys(req.Name), clientv3.WithPrefix())
+func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
+	owners := clientv3.OpGet(s.ownKeys(name), clientv3.WithPrefix())
 	for {
-		f, count, resp, err := s.readFront(ctx, req.Name, owners)
-		if err != nil || count == 0 {
-			return rec, false, err
+		f, count, resp, err := s.readFront(ctx, name, owners)
+		if err != nil || count == 0 || token != 0 && token != f.token {
+			return nil, err
 		}
-		if req.Token != 0 && req.Token != f.token {
-			return rec, false, nil
-		}
-		if rec, err = s.publish(ctx, f, count-1); err != nil {
-			return rec, false, err
+		rec, err := s.publish(ctx, f, count-1)
+		if err != nil {
+			return nil, err
 		}
 		ops := []clientv3.Op{clientv3.OpDelete(string(f.kv.Key))}
 		for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
@@ -408,8 +416,11 @@ func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (rec driver.
 		}
 		created := clientv3.Compare(clientv3.CreateRevision(string(f.kv.Key)), "=", f.kv.CreateRevision)
 		done, err := s.write(ctx, clientv3.OpTxn([]clientv3.Cmp{created}, ops, nil))
-		if err != nil || done.Succeeded {
-			return rec, err == nil, err
+		switch {
+		case err != nil:
+			return nil, err
+		case done.Succeeded:
+			return []driver.Record{rec}, nil
 		}
 	}
 }

@@ -30,13 +30,13 @@ func TestRenewalsThatTheServerRefuses(t *testing.T) {
 		return send()
 	}
 	s.onUnary.Store(&deny)
-	outcomes, err := s.Renew(t.Context(), reqs)
+	entries, err := s.Renew(t.Context(), reqs)
 	if !errors.Is(err, rpctypes.ErrPermissionDenied) {
 		t.Errorf("Renew: %v, want ErrPermissionDenied", err)
 	}
-	for i, o := range outcomes {
-		if want := map[bool]driver.RenewOutcome{true: driver.RenewUnknown, false: driver.Renewed}[i == 7]; o != want {
-			t.Errorf("renewal %d: %v, want %v", i, o, want)
+	for i, e := range entries {
+		if want := map[bool]driver.State{true: driver.Unknown, false: driver.Held}[i == 7]; e.State != want {
+			t.Errorf("renewal %d: %v, want %v", i, e.State, want)
 		}
 	}
 }

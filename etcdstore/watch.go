@@ -1,11 +1,10 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // watch runs a watch for an owner, which lasts until the Release of the owner. A watch of the owner
@@ -32,10 +31,11 @@ func (s *Store) watch(name, owner string, replaces bool, run func(ctx context.Co
 	})
 }
 
-// watchPlace sends the notices of a place, the last when it is admitted. It watches the entry before
-// the place, and so it has an event of the end of the hold only if it is the first place. It returns
-// when the place has ended or was admitted. The queue is read again if it is the zero value.
-func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64, tokens int, q queue) {
+// watchEntry sends the notices of an entry: one when it becomes a hold, unless that is told already,
+// and one when it has ended other than by its Release. Of a place it watches the entry before it,
+// too, and so it has an event of the end of the hold only if it is the first place. The queue is
+// read again if it is the zero value.
+func (s *Store) watchEntry(ctx context.Context, name, owner string, token int64, told bool, q queue) {
 	mine := s.recKey(name, token)
 	for failures := 0; ; failures++ {
 		if q.revision == 0 {
@@ -48,40 +48,32 @@ func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64,
 				continue
 			}
 			if q.mine == nil {
+				s.notify(name, owner, 0)
 				return
 			}
-			f, err := s.decode(q.mine)
-			if err != nil || f.Kept {
-				return
-			}
-			tokens = max(f.Tokens, 1)
 		}
-		if q.before == "" {
-			s.notify(driver.Notice{Kind: driver.Granted, Name: name, Owner: owner, Token: token, Tokens: tokens})
-			return
+		if q.before == "" && !told {
+			told = true
+			s.notify(name, owner, token)
 		}
+		first := cmp.Or(q.before, mine)
 		watchCtx, cancel := context.WithCancel(ctx)
 		ended := false // the entry before the place
 	events:
-		for resp := range s.client.Watch(watchCtx, q.before, clientv3.WithRange(mine+"\x00"), clientv3.WithRev(q.revision+1), clientv3.WithCreatedNotify()) {
+		for resp := range s.client.Watch(watchCtx, first, clientv3.WithRange(mine+"\x00"), clientv3.WithRev(q.revision+1), clientv3.WithFilterPut()) {
 			if resp.Err() != nil {
 				break
 			}
-			if resp.Created {
-				continue
-			}
 			failures = 0
 			for _, event := range resp.Events {
-				deleted := event.Type == clientv3.EventTypeDelete
-				switch key := string(event.Kv.Key); {
-				case deleted && key == mine:
+				switch string(event.Kv.Key) {
+				case mine:
 					cancel()
+					s.notify(name, owner, 0)
 					return
-				case deleted && key == q.before:
-					ended = true
+				case q.before:
+					ended, q.revision = true, event.Kv.ModRevision
 					break events
-				case key == q.before && q.ahead == 1: // The hold is kept, or has another lease.
-					s.notify(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
 				}
 			}
 		}
@@ -93,6 +85,6 @@ func (s *Store) watchPlace(ctx context.Context, name, owner string, token int64,
 		case !ended && backOff(ctx, failures) != nil:
 			return
 		}
-		q = queue{}
+		q = queue{} // The request authenticates the client again, if need be.
 	}
 }
