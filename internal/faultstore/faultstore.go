@@ -1,17 +1,17 @@
-// Package faultstore puts faults between package holdfast and a store, for
-// tests: requests that fail before they are applied, replies that are lost
-// after, requests that hang, and notices that are lost, late, or doubled.
+// Package faultstore puts faults between package holdfast and a store, for tests: requests that
+// fail before they are applied, replies that are lost after, requests that hang, and notices that
+// are lost, late, or doubled.
 package faultstore
 
 import (
 	"context"
 	"errors"
-	"iter"
+	"maps"
+	"slices"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/notices"
 )
 
 // Op names a method of a store.
@@ -27,12 +27,10 @@ const (
 	Notice  Op = "notice" // the call of a function that is registered by Notify
 )
 
-// A Fault is called in place of a store's method, and determines the outcome. It may
-// call apply, at most once, to let the store carry out the call. It returns the error
-// that the caller receives instead of the result, or nil for the result.
-//
-// The fault of a notice does not block. It may call apply more than once, and after it has
-// returned. Its error is dropped.
+// A Fault is called in place of a store's method, and determines the outcome. It may call apply, to
+// let the store carry out the call, also twice or after it has returned. It returns the error that
+// the caller receives instead of the result, or nil for the result. That of a notice does not block,
+// and its error is dropped.
 type Fault func(ctx context.Context, op Op, apply func()) error
 
 // Errors of the faults below.
@@ -56,49 +54,40 @@ func Hang(ctx context.Context, _ Op, _ func()) error {
 	return ctx.Err()
 }
 
-// Delay returns a fault that delivers a notice after d.
-func Delay(d time.Duration) Fault {
-	return func(_ context.Context, _ Op, apply func()) error {
-		time.AfterFunc(d, apply)
-		return nil
-	}
-}
-
 // A Store is a store with faults. Wrap returns one; the zero value is not usable.
 type Store struct {
 	driver.Store
 	guarantees driver.Guarantees
-	silent     bool             // it sends no notices
-	asks       notices.Registry // of a store that is not Fair
 
-	mu      sync.Mutex
-	faults  map[Op]Fault
-	calls   map[Op]int
-	waiters map[[2]string]time.Time // of a store that is not Fair: by name and owner, until when they wait
+	mu     sync.Mutex
+	faults map[Op]Fault
+	calls  map[Op]int
+
+	listening sync.RWMutex // locked for reading while a listener is called
+	listeners map[*listener]struct{}
 }
 
-// Wrap returns a Store that passes every call on until a fault is set. It
-// claims to be of scope network, so that package holdfast guards against its faults
-// as against those of a real network.
+// A listener is a function that is registered by Notify.
+type listener func(name, owner string, token int64)
+
+// Wrap returns a Store that passes every call on until a fault is set. It claims to be outside of
+// the process, so that package holdfast guards against its faults as against those of a network.
 func Wrap(store driver.Store) *Store {
 	guarantees := store.Guarantees()
-	guarantees.Scope = driver.ScopeNetwork
-	return &Store{
-		Store: store, guarantees: guarantees,
-		faults: map[Op]Fault{}, calls: map[Op]int{}, waiters: map[[2]string]time.Time{},
-	}
+	guarantees.InProcess = false
+	return &Store{Store: store, guarantees: guarantees, faults: map[Op]Fault{}, calls: map[Op]int{}, listeners: map[*listener]struct{}{}}
 }
 
-// Unfair makes the store one that is not Fair and sends Ask notices of what happens through it. It
-// has exclusive locks alone: without places it could not keep readers from overtaking a writer.
+// Unfair makes the store one without a queue. It makes no places, and has the owners of a name look
+// when an entry is released or broken through it.
 func (s *Store) Unfair() *Store {
-	s.guarantees.Fair, s.guarantees.Shared, s.guarantees.Limited = false, false, false
+	s.guarantees.Queue = false
 	return s
 }
 
-// Silent makes the store one that is not Fair and sends no notices.
+// Silent makes the store one without a queue that sends no notices.
 func (s *Store) Silent() *Store {
-	s.silent = true
+	s.Store = struct{ driver.Store }{s.Store}
 	return s.Unfair()
 }
 
@@ -132,161 +121,108 @@ func (s *Store) count(op Op) Fault {
 	return s.faults[op]
 }
 
-// applyFault makes a call with the fault that is set for it.
-func (s *Store) applyFault(ctx context.Context, op Op, apply func() error) error {
+// call makes a call with the fault that is set for it. When the fault calls apply, the store carries
+// the call out even if ctx has ended: it represents a request that was sent before.
+func call[T any](s *Store, ctx context.Context, op Op, send func(context.Context) (T, error)) (T, error) {
 	fault := s.count(op)
 	if fault == nil {
-		return apply()
+		return send(ctx)
 	}
-	var result error
-	if err := fault(ctx, op, func() { result = apply() }); err != nil {
-		return err
+	var reply atomic.Pointer[func() (T, error)] // not read once it is late
+	err := fault(ctx, op, func() {
+		result, err := send(context.WithoutCancel(ctx))
+		reply.Store(new(func() (T, error) { return result, err }))
+	})
+	if f := reply.Load(); err == nil && f != nil {
+		return (*f)()
 	}
-	return result
+	return *new(T), err
 }
 
 // Guarantees implements driver.Store.
 func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 
-// Acquire implements driver.Store. When the fault calls apply, the request is carried
-// out even if ctx has ended: it represents a request that was sent before.
-func (s *Store) Acquire(ctx context.Context, req driver.AcquireRequest) (res driver.AcquireResult, err error) {
-	if (req.Claim || req.Limit != 0) && !s.guarantees.Fair {
-		return res, driver.ErrUnsupported
+// Acquire implements driver.Store.
+func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	if !s.guarantees.Queue && req.Floor == 0 { // a Floor with a Place is refused
+		req.Place = 0
 	}
-	queue := req.Queue
-	if !s.guarantees.Fair {
-		req.Queue = 0
-	}
-	var done driver.AcquireResult
-	err = s.applyFault(ctx, Acquire, func() error {
-		waits := queue > 0 && !s.guarantees.Fair && !s.silent
-		if waits {
-			s.setWaiter(req.Name, req.Owner, queue)
-		}
-		done, err = s.Store.Acquire(context.WithoutCancel(ctx), req)
-		if done.Granted {
-			s.setWaiter(req.Name, req.Owner, 0)
-		}
-		done.Queued = done.Queued || waits && err == nil && !done.Granted
-		return err
-	})
-	if err == nil {
-		res = done
-	}
-	return res, err
+	return call(s, ctx, Acquire, func(ctx context.Context) (driver.Result, error) { return s.Store.Acquire(ctx, req) })
 }
 
 // Renew implements driver.Store.
-func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (res []driver.RenewOutcome, err error) {
-	var done []driver.RenewOutcome
-	err = s.applyFault(ctx, Renew, func() error {
-		done, err = s.Store.Renew(context.WithoutCancel(ctx), reqs)
-		return err
-	})
-	if err == nil {
-		res = done
-	}
-	return res, err
+func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	return call(s, ctx, Renew, func(ctx context.Context) ([]driver.Entry, error) { return s.Store.Renew(ctx, reqs) })
 }
 
 // Release implements driver.Store.
-func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ours bool, err error) {
-	var done bool
-	err = s.applyFault(ctx, Release, func() error {
-		done, err = s.Store.Release(context.WithoutCancel(ctx), req)
-		if done {
-			s.ask(req.Name)
-		}
-		return err
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	return call(s, ctx, Release, func(ctx context.Context) (bool, error) {
+		found, err := s.Store.Release(ctx, req)
+		s.ended(req.Name, found)
+		return found, err
 	})
-	return done && err == nil, err
-}
-
-// setWaiter registers an owner for Ask notices of a name, or prolongs that. With 0 it ends it.
-func (s *Store) setWaiter(name, owner string, wait time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key, until := [2]string{name, owner}, time.Now().Add(wait)
-	if wait == 0 {
-		delete(s.waiters, key)
-	} else if until.After(s.waiters[key]) {
-		s.waiters[key] = until
-	}
-}
-
-// ask sends an Ask notice to each owner that waits for a name.
-func (s *Store) ask(name string) {
-	var owners []string
-	s.mu.Lock()
-	for key, until := range s.waiters {
-		switch {
-		case !time.Now().Before(until):
-			delete(s.waiters, key)
-		case key[0] == name:
-			owners = append(owners, key[1])
-		}
-	}
-	s.mu.Unlock()
-	for _, owner := range owners {
-		s.asks.Send(driver.Notice{Kind: driver.Ask, Name: name, Owner: owner})
-	}
 }
 
 // Lookup implements driver.Store.
-func (s *Store) Lookup(ctx context.Context, name string) (rec driver.Record, held bool, err error) {
-	err = s.applyFault(ctx, Lookup, func() error {
-		rec, held, err = s.Store.Lookup(ctx, name)
-		return err
-	})
-	return rec, held, err
-}
-
-// List implements driver.Store.
-func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
-	return s.Store.List(ctx, prefix)
+func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
+	return call(s, ctx, Lookup, func(ctx context.Context) ([]driver.Record, error) { return s.Store.Lookup(ctx, name) })
 }
 
 // Break implements driver.Store.
-func (s *Store) Break(ctx context.Context, req driver.BreakRequest) (rec driver.Record, held bool, err error) {
-	err = s.applyFault(ctx, Break, func() error {
-		if rec, held, err = s.Store.Break(ctx, req); held {
-			s.ask(req.Name)
-		}
-		return err
+func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
+	return call(s, ctx, Break, func(ctx context.Context) ([]driver.Record, error) {
+		records, err := s.Store.Break(ctx, name, token)
+		s.ended(name, len(records) > 0)
+		return records, err
 	})
-	return rec, held, err
+}
+
+// ended has all owners of a name look, if it has no queue and some entry has ended.
+func (s *Store) ended(name string, some bool) {
+	if s.guarantees.Queue || !some {
+		return
+	}
+	s.listening.RLock()
+	listeners := slices.Collect(maps.Keys(s.listeners))
+	s.listening.RUnlock()
+	for _, l := range listeners {
+		s.notify(l, name, "", 0)
+	}
+}
+
+// notify sends a notice to a listener, with the fault that is set for it.
+func (s *Store) notify(l *listener, name, owner string, token int64) {
+	apply := func() {
+		s.listening.RLock()
+		defer s.listening.RUnlock()
+		if _, ok := s.listeners[l]; ok {
+			(*l)(name, owner, token)
+		}
+	}
+	if fault := s.count(Notice); fault != nil {
+		_ = fault(context.Background(), Notice, apply)
+	} else {
+		apply()
+	}
 }
 
 // Notify implements driver.Notifier if the wrapped store does. A notice that is late does not come
 // after stop.
-func (s *Store) Notify(f func(driver.Notice)) (stop func()) {
+func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	store, ok := s.Store.(driver.Notifier)
 	if !ok {
 		return func() {}
 	}
-	var mu sync.RWMutex // guards stopped
-	stopped := false
-	pass := func(n driver.Notice) {
-		apply := func() {
-			mu.RLock()
-			defer mu.RUnlock()
-			if !stopped {
-				f(n)
-			}
-		}
-		if fault := s.count(Notice); fault != nil {
-			_ = fault(context.Background(), Notice, apply)
-		} else {
-			apply()
-		}
-	}
-	stopStore, stopAsks := store.Notify(pass), s.asks.Notify(pass)
+	l := (*listener)(&f)
+	s.listening.Lock()
+	s.listeners[l] = struct{}{}
+	s.listening.Unlock()
+	stopStore := store.Notify(func(name, owner string, token int64) { s.notify(l, name, owner, token) })
 	return func() {
 		stopStore()
-		stopAsks()
-		mu.Lock()
-		defer mu.Unlock()
-		stopped = true
+		s.listening.Lock()
+		delete(s.listeners, l)
+		s.listening.Unlock()
 	}
 }
