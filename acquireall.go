@@ -131,7 +131,7 @@ const maxParallel = 64
 // all calls have returned. The calls are concurrent, so that a store can serve them in one round
 // trip, unless there is none.
 func (c *Client) forEachLock(n int, f func(i int)) {
-	if c.inProcess || n == 1 {
+	if c.guarantees.InProcess || n == 1 {
 		for i := range n {
 			f(i)
 		}

@@ -45,6 +45,7 @@ func TestAcquireAllOfADeafStore(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
 		store.Set(faultstore.Acquire, faultstore.LoseReply)
+		store.Set(faultstore.Renew, faultstore.LoseReply)
 		began := time.Now()
 		_, err := c.AcquireAll(ctx, abc, nil)
 		wantErr(t, err, holdfast.ErrUnavailable)
@@ -52,6 +53,7 @@ func TestAcquireAllOfADeafStore(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 		store.Set(faultstore.Acquire, nil)
+		store.Set(faultstore.Renew, nil)
 		time.Sleep(10 * time.Second)
 		for _, name := range abc {
 			free(t, c, name)

@@ -44,11 +44,7 @@ func TestAcquireAll(t *testing.T) {
 		}
 		tokens := map[string]int64{}
 		for _, name := range abc {
-			rec, err := c.Lookup(ctx, name)
-			if err != nil {
-				t.Error(err)
-			}
-			tokens[name] = rec.Token
+			tokens[name] = lookup(t, c, name).Token
 		}
 		if got := set.Tokens(); !maps.Equal(got, tokens) {
 			t.Errorf("tokens %v, want %v", got, tokens)
@@ -162,7 +158,7 @@ func TestAcquireAllRetakesWhatIsLost(t *testing.T) {
 		got := make(chan *holdfast.LockSet)
 		go func() { got <- acquireAll(t, c, abc, nil) }()
 		synctest.Wait()
-		before, err := other.Break(ctx, "a")
+		before, err := other.Break(ctx, "a", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,8 +167,8 @@ func TestAcquireAllRetakesWhatIsLost(t *testing.T) {
 		release(t, thief)
 		release(t, lock)
 		set := <-got
-		if token := set.Tokens()["a"]; token <= before.Token {
-			t.Errorf("token %d, want one after %d", token, before.Token)
+		if token := set.Tokens()["a"]; token <= before[0].Token {
+			t.Errorf("token %d, want one after %d", token, before[0].Token)
 		}
 		if err := set.Err(); err != nil {
 			t.Error(err)
@@ -187,7 +183,7 @@ func TestLockSetEndsWithAnyOfItsLocks(t *testing.T) {
 		c, other := open(t, store, nil), open(t, store, nil)
 		set := acquireAll(t, c, abc, nil)
 		held := set.Context()
-		if _, err := other.Break(ctx, "b"); err != nil {
+		if _, err := other.Break(ctx, "b", 0); err != nil {
 			t.Fatal(err)
 		}
 		<-held.Done()
@@ -254,7 +250,7 @@ func TestDoAll(t *testing.T) {
 			if set := holdfast.SetFromContext(ctx); set == nil || set.Err() != nil {
 				t.Errorf("set from context: %v", set)
 			}
-			_, err := c.Break(ctx, "b")
+			_, err := c.Break(ctx, "b", 0)
 			if err != nil {
 				t.Error(err)
 			}

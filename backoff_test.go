@@ -23,9 +23,9 @@ func TestPausesOfAWaiter(t *testing.T) {
 		greatest time.Duration
 	}{
 		"a store that sends no notices":          {silent, holdfast.Backoff{}, 250 * ms},
-		"a store that sends notices":             {notifies, holdfast.Backoff{}, 2 * time.Second},
+		"a store that sends notices":             {notifies, holdfast.Backoff{}, 250 * ms},
 		"Max, for a store that sends no notices": {silent, holdfast.Backoff{Max: time.Second}, time.Second},
-		"Max, for a store that sends notices":    {notifies, holdfast.Backoff{Max: time.Second}, 2 * time.Second},
+		"Max, for a store that sends notices":    {notifies, holdfast.Backoff{Max: time.Second}, time.Second},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestPausesOfAWaiter(t *testing.T) {
 // grow.
 func pausesOf(t *testing.T, store driver.Store, attempts *faultstore.Store, b holdfast.Backoff, n int) []time.Duration {
 	t.Helper()
-	holder := driver.AcquireRequest{Name: "a", Owner: "other", Holder: "other", TTL: 100 * time.Hour}
+	holder := driver.Request{Name: "a", Owner: "other", Holder: "other", TTL: 100 * time.Hour}
 	if res, err := attempts.Store.Acquire(t.Context(), holder); err != nil || !res.Granted {
 		t.Fatal(res, err)
 	}

@@ -32,7 +32,6 @@ type Client struct {
 	store          driver.Store
 	guarantees     driver.Guarantees
 	ownsStore      bool // Close closes the store, too
-	inProcess      bool // the locks are in the memory of this process
 	holder         string
 	prefix         string
 	ttl            time.Duration     // of locks whose Options have none
@@ -56,13 +55,13 @@ type Client struct {
 
 	stopNotices func() // ends the notices of the store
 
-	mu       sync.Mutex // guards all below, and fields of the leases
-	closed   bool
-	queues   map[string]*nameQueue // by name in the store: the first of each
-	unqueued map[*lease]struct{}   // leases in no queue: by a ticket, or by a try beside the heads
-	schedule schedule
-
-	pingNames []string // names of locks that no Ping uses at the moment
+	mu         sync.Mutex // guards all below, and fields of the leases
+	closed     bool
+	queues     map[string]*nameQueue // by name in the store
+	spareQueue *nameQueue            // to be used again
+	others     map[string]*lease     // by owner, those that are no head of a queue
+	schedule   schedule
+	breaking   map[string]int // how many calls of Break are under way for a name
 }
 
 // New returns a Client of a store that the caller has made and will close. New sends nothing and
@@ -83,7 +82,6 @@ func New(store driver.Store, config *Config) *Client {
 	c := &Client{
 		store:          store,
 		guarantees:     guarantees,
-		inProcess:      guarantees.Scope == driver.ScopeProcess,
 		holder:         config.Holder,
 		prefix:         config.Prefix,
 		ttl:            cmp.Or(config.TTL, DefaultTTL),
@@ -97,9 +95,10 @@ func New(store driver.Store, config *Config) *Client {
 		random:         bufio.NewReaderSize(rand.Reader, 1024),
 		closing:        make(chan struct{}),
 		queues:         map[string]*nameQueue{},
-		unqueued:       map[*lease]struct{}{},
+		others:         map[string]*lease{},
+		breaking:       map[string]int{},
 	}
-	c.clock.setBase(!c.inProcess)
+	c.clock.setBase(!guarantees.InProcess)
 	if c.holder == "" {
 		c.holder = defaultHolder()
 	}
@@ -113,7 +112,7 @@ func New(store driver.Store, config *Config) *Client {
 	c.readRandomHex(prefix[:])
 	c.ownerPrefix = string(prefix[:])
 	c.schedule.wake = make(chan struct{}, 1)
-	c.configErr = config.validate(c.holder, guarantees)
+	c.configErr = config.validate(c.holder)
 	c.stopNotices = func() {}
 	if store, ok := c.store.(driver.Notifier); ok {
 		c.stopNotices = store.Notify(c.onNotice)
@@ -145,66 +144,89 @@ func (c *Client) Guarantees() driver.Guarantees { return c.guarantees }
 // not call ReleaseAll itself, which would wait for that deadline. The Client can be used further.
 func (c *Client) ReleaseAll() error {
 	c.mu.Lock()
-	leases := c.leasesToEndLocked((*lease).notLost)
+	leases := c.leasesLocked(isUsed)
 	c.mu.Unlock()
 	return c.releaseLeases(leases, &ErrReleased)
 }
 
-// notLost is false of a lost lease that is about to be unregistered.
-func (l *lease) notLost() bool {
-	end := l.endReason.Load()
-	return end == nil || !errors.Is(*end, ErrLost)
+// isUsed reports whether a lease is held, or was and is being released.
+func isUsed(l *lease) bool {
+	return l.op == nil && l.state >= held && l.state != ended || l.state == held
 }
 
-// releaseLeases ends leases with the reason end, waits for work under Do, and releases them.
+// releaseLeases ends leases with the reason end, waits for work under Do, and releases them. Those
+// that another call releases it awaits.
 func (c *Client) releaseLeases(leases []*lease, end *error) error {
-	for _, l := range leases {
-		if l.checkHeld() == nil {
-			l.endLease(end)
+	ours := make([]bool, len(leases))
+	for i, l := range leases {
+		if l.checkHeld() != nil {
+			continue
+		}
+		c.mu.Lock()
+		ours[i] = l.endLocked(end)
+		c.mu.Unlock()
+		if ours[i] {
+			l.endContexts(*end)
 		}
 	}
 	errs := make([]error, len(leases))
 	var group sync.WaitGroup
 	var idle []int
 	for i, l := range leases {
-		work := l.registeredWork()
-		if len(work) == 0 {
+		switch work := l.work(); {
+		case ours[i] && len(work) == 0:
 			idle = append(idle, i)
-			continue
+		case ours[i]:
+			group.Go(func() {
+				l.awaitWork(work)
+				errs[i] = l.release(0, false)
+			})
+		case !errors.Is(*l.end.Load(), ErrLost):
+			group.Go(func() { errs[i] = l.awaitRelease() })
 		}
-		group.Go(func() {
-			l.setAwaitingWork(true)
-			l.waitForWork(work)
-			l.setAwaitingWork(false)
-			errs[i] = l.release()
-		})
 	}
-	c.forEachLock(len(idle), func(i int) { errs[idle[i]] = leases[idle[i]].release() })
+	c.forEachLock(len(idle), func(i int) { errs[idle[i]] = leases[idle[i]].release(0, false) })
 	group.Wait()
 	return errors.Join(errs...)
 }
 
-// leasesLocked returns all leases of the Client. The caller holds c.mu.
-func (c *Client) leasesLocked() []*lease {
-	leases := slices.Collect(maps.Keys(c.unqueued))
-	for _, q := range c.queues {
-		for h := range q.allHeads() {
-			if h.lease != nil {
-				leases = append(leases, h.lease)
-			}
+// work returns a channel for each piece of work that Do runs under the lease, closed when it has
+// returned.
+func (l *lease) work() (work []<-chan struct{}) {
+	l.c.mu.Lock()
+	locks := append([]*Lock{&l.first}, l.joined...)
+	l.c.mu.Unlock()
+	for _, lock := range locks {
+		if done := lock.registeredWork(); done != nil {
+			work = append(work, done)
 		}
 	}
-	return leases
+	return work
 }
 
-// leasesToEndLocked returns the leases that match. From now on none of them is passed on, even if it
-// is being released at this moment, so that no hold of it is missed. The caller holds c.mu.
-func (c *Client) leasesToEndLocked(match func(*lease) bool) []*lease {
-	leases := slices.DeleteFunc(c.leasesLocked(), func(l *lease) bool { return !match(l) })
-	for _, l := range leases {
-		l.mustRelease = true
+// awaitWork waits until work has returned, but not beyond the deadline of the lease, which has ended
+// and is not renewed.
+func (l *lease) awaitWork(work []<-chan struct{}) {
+	c := l.c
+	for _, done := range work {
+		for open := true; open; {
+			left := time.Duration(l.deadline.Load()) - c.clock.now()
+			if left <= 0 {
+				if c.log != nil {
+					c.log.Warn("released, though work under the lock has not returned",
+						"name", c.stripPrefix(l.name), "token", l.tokens.own)
+				}
+				return
+			}
+			timer := time.NewTimer(min(left, suspendCheck))
+			select {
+			case <-done:
+				open = false
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
 	}
-	return leases
 }
 
 // errReleasedByClose is the end reason of a lease that Close has released.
@@ -217,21 +239,19 @@ var errReleasedByClose = fmt.Errorf("%w: the client was closed (%w)", ErrRelease
 func (c *Client) Locks() []*Lock {
 	var locks []*Lock
 	c.mu.Lock()
-	leases := c.leasesLocked()
+	leases := c.leasesLocked(func(l *lease) bool { return l.state == held && l.op == nil })
 	c.mu.Unlock()
 	for _, l := range leases {
 		if l.checkHeld() != nil {
 			continue
 		}
 		c.mu.Lock()
-		handles := slices.Clone(l.handles)
-		c.mu.Unlock()
-		for _, h := range handles {
-			if h.lockReturned.Load() && h.contextErr() == nil {
-				locks = append(locks, h.newLock())
-				break
-			}
+		if !l.first.released {
+			locks = append(locks, &l.first)
+		} else if len(l.joined) > 0 {
+			locks = append(locks, l.joined[0])
 		}
+		c.mu.Unlock()
 	}
 	slices.SortFunc(locks, func(a, b *Lock) int {
 		return cmp.Or(cmp.Compare(a.Name(), b.Name()), cmp.Compare(a.Token(), b.Token()))
@@ -254,8 +274,8 @@ func (c *Client) Close() error {
 	c.closed = true
 	close(c.closing)
 	// A Release that begins from now on is not among activeCalls, and its lease is one of these.
-	leases := c.leasesToEndLocked((*lease).notLost)
-	c.activeCalls.Add(1) // for markLost, as long as there are leases that have not ended
+	leases := c.leasesLocked(isUsed)
+	c.activeCalls.Add(1) // for lose, as long as there are leases that have not ended
 	c.mu.Unlock()
 
 	err := c.releaseLeases(leases, &errReleasedByClose)
@@ -337,17 +357,6 @@ func defaultHolder() string {
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])
 }
 
-// onStoreLoss ends a lease which the store reports as lost.
-func (c *Client) onStoreLoss(full, owner string) {
-	if c.beginCall() != nil {
-		return // Close ends all leases
-	}
-	go func() { // hooks may take long
-		defer c.activeCalls.Done()
-		c.loseLeases(ErrTaken, func(l *lease) bool { return l.fullName == full && l.owner == owner })
-	}()
-}
-
 // withScheme returns the URL that is meant by a host and a port without a scheme, by the port, or
 // by the path of a folder. It returns "" for any other text, such as one that may have a password.
 func withScheme(text string) string {
@@ -373,8 +382,7 @@ func noSchemeError(text, full string) error {
 //	import _ "github.com/holdfast-go/holdfast/filestore"
 //
 // The package comment of each store lists what a URL may contain. A scheme or a parameter that is
-// not known, and a config that is out of bounds, is an error that matches [ErrInvalid]; a config
-// that requires what the store cannot do, one that matches [ErrUnsupported]. Closing the Client
+// not known, and a config that is out of bounds, is an error that matches [ErrInvalid]; Closing the Client
 // closes the store.
 func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	u, err := url.Parse(rawURL)
@@ -406,4 +414,46 @@ func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 		return nil, fmt.Errorf("holdfast: open %s store: %w", u.Scheme, c.configErr)
 	}
 	return c, nil
+}
+
+// suspendedTime returns for how long this machine has been suspended since it was booted, where the
+// system tells: on Linux. Elsewhere it is nil, and a lock may look younger than it is after a
+// suspend; the store, and the fencing token, are not misled.
+var suspendedTime func() time.Duration
+
+// A clock measures the time since its client was made. Steps of the wall clock do not change its
+// rate. It counts the time of a suspend, where the system tells: on Linux the monotonic clock stands
+// still during a suspend.
+//
+// Its readings are durations since its base, and a deadline is such a reading. They are greater
+// than zero; zero means never.
+type clock struct {
+	base          time.Time
+	suspendedBase time.Duration // suspendedTime at base
+	useBootClock  bool          // suspends count: other processes measure time, too
+}
+
+// setBase sets the base of the clock.
+func (c *clock) setBase(useBootClock bool) {
+	c.base, c.useBootClock = time.Now().Add(-1), useBootClock && suspendedTime != nil
+	if c.useBootClock {
+		c.suspendedBase = suspendedTime()
+	}
+}
+
+// now returns the reading of this moment. A suspend takes longer than a millisecond; what is shorter
+// comes from the reading of two clocks one after the other.
+func (c *clock) now() time.Duration {
+	if c.useBootClock {
+		if suspended := suspendedTime() - c.suspendedBase; suspended > time.Millisecond {
+			return time.Since(c.base) + suspended
+		}
+	}
+	return time.Since(c.base)
+}
+
+// time turns a reading into a time.Time that carries a monotonic reading. It counts from now,
+// since the monotonic clock may have stood still since the base.
+func (c *clock) time(reading time.Duration) time.Time {
+	return time.Now().Add(reading - c.now())
 }

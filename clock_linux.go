@@ -6,12 +6,13 @@ import (
 	"unsafe"
 )
 
-// suspendedTime returns for how long this machine has been suspended since it was booted: by that
-// CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC.
-var suspendedTime = func() time.Duration {
+// CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC by the time of all suspends.
+func init() {
 	const clockMonotonic, clockBoottime = 1, 7
-	boot := readClock(clockBoottime)
-	return boot - readClock(clockMonotonic) // after boot, so that a pause in between looks like no suspend
+	suspendedTime = func() time.Duration {
+		boot := readClock(clockBoottime)
+		return boot - readClock(clockMonotonic) // after boot, so that a pause in between looks like no suspend
+	}
 }
 
 // readClock returns the time of a clock of the kernel.

@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,26 +12,16 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
 )
-
-// within is a fault that takes d for each request, half of it after the request was
-// applied.
-func within(d time.Duration) faultstore.Fault {
-	return func(_ context.Context, _ faultstore.Op, apply func()) error {
-		time.Sleep(d / 2)
-		apply()
-		time.Sleep(d / 2)
-		return nil
-	}
-}
 
 // A try is answered within a few requests though other goroutines of its Client take
 // and release the lock all the time, so that there is always a request under way.
 func TestTryInACrowd(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
-		store.Set(faultstore.Acquire, within(6*ms))
-		store.Set(faultstore.Release, within(6*ms))
+		store.Set(faultstore.Acquire, far(6*ms))
+		store.Set(faultstore.Release, far(6*ms))
 		var group sync.WaitGroup
 		over := time.Now().Add(5 * time.Second)
 		for range 8 {
@@ -57,6 +48,7 @@ func TestTryInACrowd(t *testing.T) {
 			if took := time.Since(began); took > 50*ms {
 				t.Errorf("a try took %v, where a request takes 6ms", took)
 			}
+			time.Sleep(ms) // An answer without a request takes no time.
 		}
 		group.Wait()
 	})
@@ -67,8 +59,8 @@ func TestTryInACrowd(t *testing.T) {
 func TestWaitInACrowdEndsWithHeld(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, &holdfast.Config{LocalTurn: -1}) // each caller makes requests
-		store.Set(faultstore.Acquire, within(20*ms))
-		store.Set(faultstore.Release, within(20*ms))
+		store.Set(faultstore.Acquire, far(20*ms))
+		store.Set(faultstore.Release, far(20*ms))
 		var all outcomes
 		var group sync.WaitGroup
 		for i := range 200 {
@@ -200,4 +192,44 @@ func TestAcquireAllRidesOutARefusal(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The same of many Clients, with short waits, on each kind of store.
+func TestWaitsOfClientsEndWithHeld(t *testing.T) {
+	for name, kind := range map[string]func(*faultstore.Store) *faultstore.Store{
+		"queue":      func(s *faultstore.Store) *faultstore.Store { return s },
+		"no queue":   (*faultstore.Store).Unfair,
+		"no notices": (*faultstore.Store).Silent,
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				memory := memstore.New()
+				var all outcomes
+				var group sync.WaitGroup
+				end := time.Now().Add(20 * time.Second)
+				for range 10 {
+					store := kind(faultstore.Wrap(memory))
+					for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+						store.Set(op, far(4*ms))
+					}
+					c := open(t, store, nil)
+					group.Go(func() {
+						for time.Now().Before(end) {
+							lock, err := c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Duration(50+rand.IntN(200)) * ms})
+							if all.add(err); err != nil {
+								wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
+								continue
+							}
+							time.Sleep(time.Duration(rand.IntN(150)) * ms)
+							release(t, lock)
+						}
+					})
+				}
+				group.Wait()
+				if all.held == 0 || all.none == 0 {
+					t.Errorf("granted %d, held %d", all.none, all.held)
+				}
+			})
+		})
+	}
 }

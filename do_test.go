@@ -59,7 +59,7 @@ func TestDoEndsTheWorkWhenTheLockIsLost(t *testing.T) {
 		c, other := open(t, store, nil), open(t, store, nil)
 		for _, result := range []error{nil, errWork} {
 			err := c.Do(ctx, "a", nil, func(ctx context.Context) error {
-				if _, err := other.Break(ctx, "a"); err != nil {
+				if _, err := other.Break(ctx, "a", 0); err != nil {
 					t.Error(err)
 				}
 				<-ctx.Done()
@@ -134,7 +134,7 @@ func TestDoUnderAnAcquiredLock(t *testing.T) {
 		free(t, c, "a")
 
 		lost := acquire(t, c, "a", nil)
-		if _, err := c.Break(ctx, "a"); err != nil {
+		if _, err := c.Break(ctx, "a", 0); err != nil {
 			t.Fatal(err)
 		}
 		wantErr(t, lost.Do(ctx, func(ctx context.Context) error {

@@ -79,8 +79,6 @@ type HeldError struct {
 	// in front. It is true if the Client has one of the holds with a Limit, also if these leave
 	// room and a waiter is in front.
 	Self bool
-
-	behindWaiter bool // all holds tolerate the request: a waiter in front is the reason
 }
 
 func (e *HeldError) Error() string {
@@ -98,10 +96,7 @@ func (e *HeldError) Error() string {
 	if rec.Limit == driver.Shared {
 		text += " (shared)"
 	}
-	if n := len(rec.Others); n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
-	if rec.Limit > 0 {
+	if rec.Limit > 1 && rec.Limit < driver.Shared {
 		text += fmt.Sprintf(" (limit %d)", rec.Limit)
 	}
 	switch {
@@ -112,9 +107,6 @@ func (e *HeldError) Error() string {
 	}
 	if rec.Waiting > 0 {
 		text += fmt.Sprintf(", %d waiting", rec.Waiting)
-	}
-	if e.behindWaiter {
-		text += "; another waiter comes first"
 	}
 	return text
 }

@@ -108,8 +108,8 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer locks.Close()
-	fmt.Println(locks.Guarantees().Scope)
-	// Output: process
+	fmt.Println(locks.Guarantees().Store, locks.Guarantees().InProcess)
+	// Output: memory true
 }
 
 func ExampleDoValue() {

@@ -32,9 +32,8 @@ func TestLostReplyOfAcquire(t *testing.T) {
 					if took := time.Since(began); took > 4*time.Second {
 						t.Errorf("took %v", took)
 					}
-					rec, err := c.Lookup(ctx, "a")
-					if err != nil || rec.Token != lock.Token() {
-						t.Errorf("%+v, %v, want token %d", rec, err, lock.Token())
+					if rec := lookup(t, c, "a"); rec.Token != lock.Token() {
+						t.Errorf("%+v, want token %d", rec, lock.Token())
 					}
 					release(t, lock)
 					free(t, c, "a")
@@ -77,6 +76,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 			c, store := faulty(t, nil)
 			if name == "granted, every reply lost" {
 				store.Set(faultstore.Acquire, fault)
+				store.Set(faultstore.Renew, fault)
 			} else {
 				store.Once(faultstore.Acquire, fault)
 			}
@@ -218,7 +218,7 @@ func TestHungStoreIsBounded(t *testing.T) {
 		}
 		bound("Extend", 3*time.Second, func() error { return lock.Extend(ctx, time.Minute) })
 		bound("Lookup", 3*time.Second, func() error { _, err := c.Lookup(ctx, "a"); return err })
-		bound("Break", 3*time.Second, func() error { _, err := c.Break(ctx, "a"); return err })
+		bound("Break", 3*time.Second, func() error { _, err := c.Break(ctx, "a", 0); return err })
 		bound("TryAcquire", 7*time.Second, func() error { _, err := c.TryAcquire(ctx, "b", nil); return err })
 		bound("Release", 10*time.Second, lock.Release)
 	})

@@ -221,14 +221,14 @@ func (l *lease) emit(e Event) {
 	if l.c.hooks.Event == nil {
 		return
 	}
-	e.Name, e.Token = l.c.stripPrefix(l.fullName), l.token
+	e.Name, e.Token = l.c.stripPrefix(l.name), l.tokens.own
 	l.c.emit(l.first.valuesCtx, e)
 }
 
 // emitEnd calls the hook for the end of a hold, unless no caller has got it.
 func (l *lease) emitEnd(e Event) {
-	if l.c.hooks.Event != nil && l.first.lockReturned.Load() {
-		e.Held = l.c.clock.now() - l.grantedAt
+	if l.c.hooks.Event != nil && l.op == nil {
+		e.Held = l.c.clock.now() - l.since
 		l.emit(e)
 	}
 }

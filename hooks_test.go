@@ -27,7 +27,7 @@ func TestLog(t *testing.T) {
 		c, store := faulty(t, &holdfast.Config{Logger: logger})
 		release(t, acquire(t, c, "a", nil))
 		lock := acquire(t, c, "b", nil)
-		if _, _, err := store.Break(ctx, driver.BreakRequest{Name: "b"}); err != nil {
+		if _, err := store.Break(ctx, "b", 0); err != nil {
 			t.Fatal(err)
 		}
 		<-lock.Context().Done()
@@ -40,18 +40,6 @@ func TestLog(t *testing.T) {
 			}
 		}
 	})
-}
-
-// countHolds returns hooks that count the begins and the ends of holds.
-func countHolds(acquired, ended *atomic.Int64) holdfast.Hooks {
-	return holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
-		switch e.Kind {
-		case holdfast.EventAcquired:
-			acquired.Add(1)
-		case holdfast.EventReleased, holdfast.EventKept, holdfast.EventHandedOver, holdfast.EventLost:
-			ended.Add(1)
-		}
-	}}
 }
 
 // Each way in which an acquisition and a hold can go has its events, in their order.
@@ -167,14 +155,14 @@ func TestEventsOfEachWay(t *testing.T) {
 		}, []string{"acquire a", "acquired token", "lost token held 1s: ErrMaxHold"}},
 		"broken": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.c, "a", nil)
-			if _, err := s.c.Break(ctx, "a"); err != nil {
+			if _, err := s.c.Break(ctx, "a", 0); err != nil {
 				t.Error(err)
 			}
 			wantErr(t, lock.Release(), holdfast.ErrBroken)
 		}, []string{"acquire a", "acquired token", "lost token: ErrBroken"}},
 		"lost, as its release shows": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.c, "a", nil)
-			if _, err := s.other.Break(ctx, "a"); err != nil {
+			if _, err := s.other.Break(ctx, "a", 0); err != nil {
 				t.Error(err)
 			}
 			wantErr(t, lock.Release(), holdfast.ErrTaken)
@@ -380,7 +368,7 @@ func TestRequestEvents(t *testing.T) {
 		store.Once(faultstore.Renew, faultstore.Hang)
 		wantErr(t, lock.Extend(ctx, time.Minute), holdfast.ErrUnavailable)
 		release(t, lock)
-		_, err = c.Break(ctx, "a")
+		_, err = c.Break(ctx, "a", 0)
 		wantErr(t, err, holdfast.ErrNotHeld)
 		want := []string{
 			"lookup 0s false", "acquire 0s false", "acquire 0s false", "renew 0s false", "renew 3s true", "release 0s false",
@@ -390,34 +378,6 @@ func TestRequestEvents(t *testing.T) {
 			t.Errorf("requests %q, want %q", got, want)
 		}
 	})
-}
-
-// Hooks that are not set cost no allocation, nor do those that are set.
-func TestHooksDoNotAllocate(t *testing.T) {
-	pair := func(hooks holdfast.Hooks) float64 {
-		c := open(t, memstore.New(), &holdfast.Config{Hooks: hooks})
-		return testing.AllocsPerRun(1000, func() {
-			lock, err := c.Acquire(context.Background(), "a", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := lock.Release(); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-	var events atomic.Int64
-	unset := pair(holdfast.Hooks{})
-	set := pair(holdfast.Hooks{
-		Start: func(ctx context.Context, _ holdfast.Start) context.Context { return ctx },
-		Event: func(context.Context, holdfast.Event) { events.Add(1) },
-	})
-	if events.Load() < 4000 {
-		t.Errorf("%d events", events.Load())
-	}
-	if set != unset {
-		t.Errorf("%v allocations with hooks, %v without", set, unset)
-	}
 }
 
 func TestOnEventWithoutFunction(t *testing.T) {
@@ -446,13 +406,12 @@ func TestSlowHookCostsNoOtherLock(t *testing.T) {
 
 // A record is one line in a log.
 func TestRecordAsText(t *testing.T) {
-	rec := holdfast.Record{Name: "x", Holder: "db1/7/A", Token: 5, Remaining: 2500 * time.Millisecond, Limit: 4, Waiting: 3,
-		Others: []holdfast.Record{{Name: "x"}}}
+	rec := holdfast.Record{Name: "x", Holder: "db1/7/A", Token: 5, Remaining: 2500 * time.Millisecond, Limit: 4, Waiting: 3}
 	for _, c := range []struct{ got, want string }{
-		{rec.String(), `"x" held by "db1/7/A" under token 5, one of 4 slots, 2.5s left, and 1 more, 3 waiting`},
+		{rec.String(), `"x" held by "db1/7/A" under token 5, one of 4 slots, 2.5s left, 3 waiting`},
 		{holdfast.Record{Name: "x", Kept: true, Limit: driver.Shared}.String(), `"x" kept after its release, shared`},
-		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Others: []holdfast.Record{{}}}}).Error(), `held by b and 1 more`},
-		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: driver.Shared, Others: []holdfast.Record{{}}}}).Error(), `held by b (shared) and 1 more`},
+		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b"}}).Error(), `held by b`},
+		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: driver.Shared}}).Error(), `held by b (shared)`},
 		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: 5}, Self: true}).Error(), `held by b, this very client (limit 5)`},
 	} {
 		if c.got != c.want {

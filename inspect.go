@@ -2,10 +2,10 @@ package holdfast
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -14,49 +14,42 @@ import (
 // not act on it as if it were a held lock.
 type Record = driver.Record
 
-// Lookup returns the holder of a lock. If nobody holds the lock, the error matches [ErrNotHeld].
-// If ctx is canceled during the request, Lookup returns when the request is answered, or after
-// Config.RequestTimeout. It returns at most a second after the deadline of ctx.
-func (c *Client) Lookup(ctx context.Context, name string) (Record, error) {
-	full, err := c.fullName(name)
-	if err != nil {
-		return Record{}, opError("look up", name, err)
-	}
-	rec, err := c.lookupRecord(ctx, full)
-	if err != nil {
-		return Record{}, opError("look up", name, err)
-	}
-	rec.Name = name
-	return rec, nil
-}
-
-// lookupRecord is Lookup with the name in the store.
-func (c *Client) lookupRecord(ctx context.Context, full string) (Record, error) {
-	return c.requestRecord(ctx, "lookup", func(ctx context.Context) (Record, bool, error) {
+// Lookup returns the holds of a lock, oldest first; a name that is kept after its release counts. If
+// there is none, the error matches [ErrNotHeld]. If ctx is canceled during the request, Lookup
+// returns when the request is answered, or after Config.RequestTimeout. It returns at most a second
+// after the deadline of ctx.
+func (c *Client) Lookup(ctx context.Context, name string) ([]Record, error) {
+	return c.requestRecords(ctx, "look up", "lookup", name, func(ctx context.Context, full string) ([]Record, error) {
 		return c.store.Lookup(ctx, full)
 	})
 }
 
-// requestRecord makes a request for a record. It returns ErrNotHeld if there is none.
-func (c *Client) requestRecord(ctx context.Context, op string, call func(context.Context) (Record, bool, error)) (Record, error) {
-	if ctx == nil {
-		return Record{}, errNoContext
+// requestRecords makes a request for the records of a name.
+func (c *Client) requestRecords(
+	ctx context.Context, what, op, name string, call func(context.Context, string) ([]Record, error),
+) ([]Record, error) {
+	full, err := c.fullName(name)
+	if err == nil && ctx == nil {
+		err = errNoContext
 	}
-	if err := c.beginCall(); err != nil {
-		return Record{}, err
+	if err == nil {
+		err = c.beginCall()
+	}
+	if err != nil {
+		return nil, opError(what, name, err)
 	}
 	defer c.activeCalls.Done()
-	rec, err := request(c, ctx, op, c.requestTimeout, func(ctx context.Context) (Record, error) {
-		rec, found, err := call(ctx)
-		if err == nil && !found {
-			err = ErrNotHeld
-		}
-		return rec, err
-	})
-	if err != nil && !errors.Is(err, ErrNotHeld) {
-		err = storeError(ctx, err)
+	records, err := request(c, ctx, op, c.requestTimeout, func(ctx context.Context) ([]Record, error) { return call(ctx, full) })
+	switch {
+	case err != nil:
+		return nil, opError(what, name, storeError(ctx, err))
+	case len(records) == 0:
+		return nil, opError(what, name, ErrNotHeld)
 	}
-	return rec, err
+	for i := range records {
+		records[i].Name = name
+	}
+	return records, nil
 }
 
 // List yields the locks that are held, or kept after their release, and have names that begin with
@@ -89,94 +82,110 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, erro
 	}
 }
 
-// Break ends the hold of a lock, whichever client has it, and returns the record of that hold.
-// The holder is not notified: it learns of it by its next renewal, so its work goes on for up to
-// a third of its TTL, and only a fencing token keeps it from doing harm. If nobody holds the
-// lock, the error matches [ErrNotHeld].
+// Break ends the hold of a lock that has the token, whichever client has it, and for token 0 all its
+// holds; a name that is kept after its release is free then. It returns the records of what it ended.
+// If there is no such hold, the error matches [ErrNotHeld]. The store compares the token in the same
+// step, so a Break with the token of a [Record] never ends the hold of a later holder; with 0 it may.
 //
-// If the error is ErrUnavailable, the lock may have been broken or not.
+// The context of the holder ends as soon as it is notified, where the store does that, and with its
+// next renewal otherwise, at most a third of its TTL later: until then its work goes on, and only a
+// fencing token keeps it from doing harm. A lock that is passed on among the goroutines of a Client
+// (see Config.LocalTurn) is broken by the token of each of them.
 //
-// By the time of the request the lock may have another holder. [Client.BreakToken] does not break
-// the hold of that one.
-func (c *Client) Break(ctx context.Context, name string) (Record, error) {
-	return c.breakHold(ctx, name, 0)
-}
-
-// BreakToken is [Client.Break] of the hold with the given token, which a [Record] shows, and of no
-// other: the store compares the token in the same step. If the lock is free, or its Record has
-// another token or none, BreakToken changes nothing, and the error matches [ErrNotHeld]. A name
-// that is kept after its release has the token of its former hold if the store knows that, which
-// Redis does not. A token below 1 is ErrInvalid. It is harmless to repeat a call after
-// ErrUnavailable.
-//
-// A lock that was passed on (see Config.LocalTurn) is broken by its own token on the Client that
-// holds it, and by the token that the store shows everywhere. The tokens of the holds between these
-// break nothing.
-func (c *Client) BreakToken(ctx context.Context, name string, token int64) (Record, error) {
-	if token < 1 {
-		return Record{}, opError("break", name, fmt.Errorf("%w: the token %d is below 1", ErrInvalid, token))
+// If the error is ErrUnavailable, the lock may have been broken or not. With a token, it is harmless
+// to repeat the call. A token below 0 is [ErrInvalid].
+func (c *Client) Break(ctx context.Context, name string, token int64) ([]Record, error) {
+	if token < 0 {
+		return nil, opError("break", name, fmt.Errorf("%w: the token %d is below 0", ErrInvalid, token))
 	}
-	return c.breakHold(ctx, name, token)
-}
-
-// breakHold is BreakToken, or Break if the token is 0.
-func (c *Client) breakHold(ctx context.Context, name string, token int64) (Record, error) {
-	full, err := c.fullName(name)
-	if err != nil {
-		return Record{}, opError("break", name, err)
-	}
-	if token > 0 {
-		token = c.storeToken(full, token)
-	}
-	rec, err := c.requestRecord(ctx, "break", func(ctx context.Context) (Record, bool, error) {
-		return c.store.Break(ctx, driver.BreakRequest{Name: full, Token: token})
+	c.countBreak(name, 1)
+	records, err := c.requestRecords(ctx, "break", "break", name, func(ctx context.Context, full string) ([]Record, error) {
+		return c.store.Break(ctx, full, token)
 	})
+	defer c.countBreak(name, -1)
 	if err != nil {
-		return Record{}, opError("break", name, err)
+		return nil, err
 	}
-	rec.Name = name
-	c.loseLeases(ErrBroken, func(l *lease) bool {
-		return l.hasToken(full, rec.Token) || slices.ContainsFunc(rec.Others, func(other Record) bool { return l.hasToken(full, other.Token) })
+	c.mu.Lock()
+	broken := c.leasesLocked(func(l *lease) bool {
+		return slices.ContainsFunc(records, func(r Record) bool { return l.hasToken(c.prefix+name, r.Token) })
 	})
-	return rec, nil
+	c.mu.Unlock()
+	for _, l := range broken {
+		l.lose(ErrBroken)
+	}
+	return records, nil
 }
 
-// hasToken reports whether the token is one of the grant of a lease of the name.
-func (l *lease) hasToken(full string, token int64) bool {
-	return l.fullName == full && l.firstToken <= token && token <= l.lastToken()
+// countBreak counts the calls of Break for a name. A lease of the name whose loss shows meanwhile was
+// broken by them: the notice of the store may come first.
+func (c *Client) countBreak(name string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.breaking == nil {
+		return // the zero Client
+	}
+	if c.breaking[c.prefix+name] += n; c.breaking[c.prefix+name] == 0 {
+		delete(c.breaking, c.prefix+name)
+	}
 }
 
-// leaseWithToken returns the lease of the Client that has the token, or nil. The caller holds c.mu.
-func (c *Client) leaseWithToken(full string, token int64) *lease {
-	if token == 0 {
-		return nil
-	}
-	for h := range c.queues[full].allHeads() {
-		if h.lease != nil && h.lease.hasToken(full, token) {
-			return h.lease
-		}
-	}
-	for l := range c.unqueued {
-		if l.hasToken(full, token) {
-			return l
-		}
+// pingTTL bounds how long the name of a Ping stays taken if the process ends in the middle of it.
+const pingTTL = 10 * time.Second
+
+// Ping reports whether the store can be used for locks at this moment, for readiness probes. It
+// acquires a lock that no other caller uses and releases it: of the requests that every store
+// has, only this one fails on a read-only replica, without the right to write, and without a
+// quorum. The name of that lock is holdfast.ping/ and random digits, after Config.Prefix, so a
+// program that may only use certain names needs the right to use that, too. Hooks get its requests
+// alone, and Logger nothing.
+//
+// Ping makes two requests, and returns within two of Config.RequestTimeout, also if ctx is canceled
+// before. It does not wait and does not repeat. It does not show whether a certain lock is free.
+//
+// Errors: [ErrUnavailable] with the reason, joined with ctx.Err() if ctx ended before the store
+// had answered; [ErrUnsupported], [ErrInvalid], [ErrCorrupt], [ErrClosed].
+func (c *Client) Ping(ctx context.Context) error {
+	if err := c.ping(ctx); err != nil {
+		return fmt.Errorf("holdfast: ping: %w", err)
 	}
 	return nil
 }
 
-// holdsToken reports whether a hold of the Client has the token.
-func (c *Client) holdsToken(full string, token int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.leaseWithToken(full, token) != nil
-}
-
-// loseLeases ends the leases that match, and any hold that one of them was passed on to.
-func (c *Client) loseLeases(reason error, match func(*lease) bool) {
-	c.mu.Lock()
-	leases := c.leasesToEndLocked(match)
-	c.mu.Unlock()
-	for _, l := range leases {
-		l.markLost(reason)
+func (c *Client) ping(ctx context.Context) error {
+	o := Options{TTL: pingTTL}
+	if err := c.checkCall(ctx, &o); err != nil {
+		return err
 	}
+	if err := c.beginCall(); err != nil {
+		return err
+	}
+	defer c.activeCalls.Done()
+	full, err := c.fullName("holdfast.ping/" + c.newOwner()[:16])
+	if err != nil {
+		return err
+	}
+	l := c.newLease(ctx, full, &o)
+	req := driver.Request{Name: full, Owner: l.owner, Holder: c.holder, TTL: pingTTL}
+	res, err := request(c, ctx, "acquire", c.requestTimeout, func(ctx context.Context) (driver.Result, error) {
+		return c.store.Acquire(ctx, req)
+	})
+	unanswered := err != nil
+	if err == nil && !res.Granted {
+		return fmt.Errorf("%w: a name that is new is held", ErrUnavailable)
+	}
+	if err == nil {
+		_, err = l.sendRelease(0)
+	}
+	if err == nil {
+		return nil
+	}
+	if !unanswered || !driver.IsNotApplied(err) {
+		l.storeEnd = c.clock.now() + pingTTL
+		c.activeCalls.Go(func() { l.releaseUntilExpired(unanswered) })
+	}
+	if cut := ctx.Err(); cut != nil {
+		return fmt.Errorf("%w: %w", errNotAnswered, cut)
+	}
+	return storeError(ctx, err)
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -40,23 +39,20 @@ func TestBreakOfASuccessor(t *testing.T) {
 		c, other := open(t, store, nil), holdfast.New(store, nil)
 		t.Cleanup(func() { _ = other.Close() }) // its lock is broken
 		lock := acquire(t, c, "a", nil)
-		if _, _, err := store.Break(ctx, driver.BreakRequest{Name: "a"}); err != nil { // behind the Client's back
+		if _, err := store.Break(ctx, "a", 0); err != nil { // behind the Client's back
 			t.Fatal(err)
 		}
 		acquire(t, other, "a", nil)
-		if _, err := c.Break(ctx, "a"); err != nil {
+		if _, err := c.Break(ctx, "a", 0); err != nil {
 			t.Fatal(err)
-		}
-		if err := lock.Err(); err != nil {
-			t.Errorf("the older hold has ended at once: %v", err)
 		}
 		<-lock.Context().Done()
 		wantErr(t, lock.Err(), holdfast.ErrTaken)
 	})
 }
 
-// BreakToken ends the hold with its token, and no other.
-func TestBreakToken(t *testing.T) {
+// Break ends the hold with its token, and no other.
+func TestBreakOfAToken(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
 		c, other := open(t, store, nil), open(t, store, nil)
@@ -64,25 +60,23 @@ func TestBreakToken(t *testing.T) {
 		release(t, before)
 		lock := acquire(t, c, "a", nil)
 		for _, token := range []int64{1, before.Token(), lock.Token() + 1} {
-			rec, err := other.BreakToken(ctx, "a", token)
+			records, err := other.Break(ctx, "a", token)
 			wantErr(t, err, holdfast.ErrNotHeld)
-			if rec.Name != "" {
-				t.Errorf("with another token: %+v", rec)
+			if len(records) > 0 {
+				t.Errorf("with another token: %v", records)
 			}
 		}
-		for _, token := range []int64{0, -1} {
-			_, err := other.BreakToken(ctx, "a", token)
-			wantErr(t, err, holdfast.ErrInvalid)
-		}
+		_, err := other.Break(ctx, "a", -1)
+		wantErr(t, err, holdfast.ErrInvalid)
 		if err := lock.Extend(ctx, holdfast.DefaultTTL); err != nil {
 			t.Fatalf("the hold with another token was broken: %v", err)
 		}
-		rec, err := c.BreakToken(ctx, "a", lock.Token())
-		if err != nil || rec.Name != "a" || rec.Token != lock.Token() {
-			t.Fatalf("with its token: %+v, %v", rec, err)
+		records, err := c.Break(ctx, "a", lock.Token())
+		if err != nil || len(records) != 1 || records[0].Name != "a" || records[0].Token != lock.Token() {
+			t.Fatalf("with its token: %v, %v", records, err)
 		}
 		wantErr(t, lock.Err(), holdfast.ErrBroken)
-		_, err = c.BreakToken(ctx, "a", lock.Token())
+		_, err = c.Break(ctx, "a", lock.Token())
 		wantErr(t, err, holdfast.ErrNotHeld)
 	})
 }

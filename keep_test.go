@@ -90,7 +90,7 @@ func TestReleaseKeepRefuses(t *testing.T) {
 		if lock, err = locks.TryAcquire(ctx, "name", nil); err != nil {
 			t.Fatalf("the name is kept though an error said that it is not: %v", err)
 		}
-		if _, err := locks.Break(ctx, "name"); err != nil {
+		if _, err := locks.Break(ctx, "name", 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := lock.ReleaseKeep(time.Minute); !errors.Is(err, holdfast.ErrLost) {

@@ -1,186 +1,419 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"sync"
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A lease is a Client's hold of a lock, or its attempt to get one. A reentrant lease can have
-// several handles, one for each acquisition. Client.Locks makes further Locks of a handle.
+// maxPlaceTTL bounds the TTL of a place, and so the delay by waiters that die together. A hold that
+// was granted by a notice ends with its place unless it is renewed.
+const maxPlaceTTL = 5 * time.Second
+
+// A leaseState is what a Client has of one owner.
+type leaseState uint8
+
+const (
+	requesting leaseState = iota // the request for the entry has no answer yet, or was not sent yet
+	waiting                      // the store has a place for it
+	held                         // the Client relies on it until the deadline
+	ending                       // it has ended here, perhaps while its work goes on
+	releasing                    // a request for its release may be under way
+	ended                        // it is in no queue any more
+)
+
+// A lookReason is why the store is to be asked about a lease before the Client relies on it further
+// than it must.
+type lookReason uint8
+
+const (
+	noLook  lookReason = iota
+	noticed            // a notice came that no answer has followed
+	failed             // the last request failed
+)
+
+// A lease is what one owner has in the store: a place or a hold. Client.mu guards the fields, except
+// for those that do not change after newLease and the atomic ones.
 type lease struct {
-	c            *Client
-	fullName     string
-	head         *queueHead // its head in the queue; nil for an adopted lease
-	owner        string     // the secret
-	token        int64
-	firstToken   int64   // of the grant
-	tokens       int32   // of the grant
-	maybeGranted bool    // the store may have a hold or a place of the owner, or keep others out for it
-	options      Options // with all defaults
-	adoptedFrom  *string // the public name of the Client that acquired it; nil if this one has
-	releaseOnce  sync.Once
-	releaseErr   error
+	c       *Client
+	name    string // in the store
+	owner   string // the secret
+	holder  string // the public name under which the store has it
+	options Options
+	op      *acquireOp // that waits for it; nil once it has the lock
 
-	grantedAt    time.Duration // when the grant was received, or the lease was passed on
-	turnEnd      time.Duration // when the local turn is over
-	deadline     atomic.Int64  // until when the holder may rely on it, a reading of the clock
-	latestExpiry atomic.Int64  // until when the store may keep it at most; never before deadline
-	keepUntil    atomic.Int64  // until when ReleaseKeep keeps the name, a reading of the clock; 0 if not
+	state    leaseState
+	end      atomic.Pointer[error] // why it is no longer held: set when state becomes ending
+	tokens   tokenBlock
+	deadline atomic.Int64  // until when the Client may rely on it, a reading of the clock
+	storeEnd time.Duration // until when the store may have it at most
+	since    time.Duration // when it became a hold of its holder
 
-	// Client.mu guards the fields from here to mustRelease. Of endReason, it guards the
-	// changes.
-	inFlight      int32                 // requests in flight that may extend it; after the end it only falls
-	endReason     atomic.Pointer[error] // nil as long as the lock is held; it is set once
-	handles       []*handle             // the handles that are not released, and the last one that was
-	openHandles   int32                 // handles not yet released
-	heapIndex     int32                 // in the schedule, or notScheduled
-	dueAt         time.Duration         // when the scheduler checks it next
-	idle          chan struct{}         // closed when inFlight falls to 0; nil if nothing waits for it
-	confirmedAt   time.Duration         // when the last request that confirmed the place was sent
-	promisedTTL   time.Duration         // for which the store has promised it, of which deadline is the end
-	isPlace       bool                  // it waits in the queue of the store
-	awaitingWork  bool                  // it has ended; its release waits for work under it
-	renewalFailed bool                  // the last renewal failed
-	mustRelease   bool                  // it is not passed on: it may be lost, or ReleaseAll releases it
+	scheduled
+	busy chan struct{} // closed at the end of the request in flight that may prolong it; nil without
 
-	first handle     // of the acquisition that made the lease; not a pointer, to save an allocation
-	one   [1]*handle // the memory of handles, as long as there is one
+	released   chan struct{} // closed when the release has returned; made by those that wait for it
+	releaseErr error
+
+	first  Lock    // that of the acquisition which made the lease
+	joined []*Lock // those of reentrant acquisitions that are not released
 }
 
-// A handle is one acquisition of a lease, and the state of its Lock.
-type handle struct {
-	lease        *lease
-	lock         Lock        // that the caller gets
-	lockReturned atomic.Bool // the caller gets a Lock: the call that made the handle has succeeded
-	lockContext
-
-	releaseOnce sync.Once
-	releaseErr  error // result of Release
+// A scheduled has when the scheduler serves a lease, and why.
+type scheduled struct {
+	due   time.Duration
+	index int // in the schedule, or notScheduled
+	look  lookReason
 }
 
-// newLease returns a lease that is not yet granted, with its first handle. The contexts of the
-// handle have the values of ctx.
-func (c *Client) newLease(ctx context.Context, full, owner string, o *Options) *lease {
-	l := &lease{
-		c:           c,
-		fullName:    full,
-		owner:       owner,
-		options:     *o,
-		heapIndex:   notScheduled,
-		openHandles: 1,
-	}
-	h := &l.first
-	h.lease, h.lock.handle, h.valuesCtx = l, h, ctx
-	l.one[0] = h
-	l.handles = l.one[:]
+// A tokenBlock is the consecutive tokens of a grant. Own is that of the present holder.
+type tokenBlock struct{ first, own, last int64 }
+
+func (b tokenBlock) has(token int64) bool { return b.first <= token && token <= b.last }
+
+// newLease returns a lease of a new owner. The context of its Lock has the values of ctx.
+func (c *Client) newLease(ctx context.Context, full string, o *Options) *lease {
+	l := &lease{c: c, name: full, owner: c.newOwner(), holder: c.holder, options: *o, scheduled: scheduled{index: notScheduled}}
+	l.first.lease, l.first.valuesCtx = l, ctx
 	return l
 }
 
-// newLock returns a Lock of the handle for a caller.
-func (h *handle) newLock() *Lock {
-	h.lockReturned.Store(true)
-	return &h.lock
+// asked returns how long the lease is to last from its next renewal: as a place until it is held.
+func (l *lease) asked() time.Duration {
+	if l.state < held && l.op != nil && l.op.place > 0 {
+		return l.op.place
+	}
+	return l.options.TTL
 }
 
-// activate makes a granted lease the one that the Client holds, for ttl from the request that was
-// sent at sent. It fails if the grant came too late: after the lease's deadline, or after Close had
-// begun.
-func (l *lease) activate(sent, ttl time.Duration, res *driver.AcquireResult) error {
+// confirm records that the store has confirmed the lease, by the answer to a request that was sent at
+// sent and asked for d. The store counts d from a later moment, and never shortens it. The caller
+// holds c.mu.
+func (l *lease) confirm(sent, d time.Duration) {
+	l.storeEnd = max(l.storeEnd, l.c.clock.now()+d)
+	deadline, end := sent+driver.Validity(d), l.maxHoldEnd()
+	if end > 0 {
+		deadline = min(deadline, end)
+	}
+	deadline = max(deadline, time.Duration(l.deadline.Load()))
+	l.deadline.Store(int64(deadline))
+	l.due = deadline
+	if l.state != held || !l.options.NoRenew && deadline != end {
+		l.due = min(deadline, sent+min(d, l.options.TTL)/3)
+	}
+}
+
+// hold makes a lease that was confirmed a hold, under count tokens from the given one on. It fails if
+// the time of the lease is over, or the Client is closed. The caller holds c.mu.
+func (l *lease) hold(token int64, count int) error {
 	c := l.c
-	l.token, l.firstToken, l.tokens = res.Token, res.Token, int32(max(res.Tokens, 1))
-	l.grantedAt = sent
-	if !c.inProcess || l.isPlace { // The answer may have been slow, or a notice may have come late.
-		l.grantedAt = c.clock.now()
-	}
-	l.turnEnd = l.grantedAt + c.localTurn
-	raiseReading(&l.latestExpiry, l.grantedAt+l.options.TTL)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l.extend(sent, ttl)
-	if l.grantedAt >= time.Duration(l.deadline.Load()) {
-		return fmt.Errorf("%w: the answer came after the end of the TTL of %v", ErrUnavailable, ttl)
-	}
-	l.isPlace = false
-	if c.closed {
+	now := c.clock.now()
+	switch {
+	case now >= time.Duration(l.deadline.Load()):
+		return errAnsweredLate
+	case c.closed:
 		return ErrClosed
 	}
-	l.first.lockReturned.Store(true)
-	c.registerLease(l)
+	l.state, l.since = held, now
+	l.tokens = tokenBlock{token, token, token + int64(max(count, 1)) - 1}
+	end := l.maxHoldEnd()
+	if end > 0 && time.Duration(l.deadline.Load()) >= end {
+		l.deadline.Store(int64(end))
+	}
+	if deadline := time.Duration(l.deadline.Load()); l.options.NoRenew || deadline == end {
+		l.due = deadline
+	}
 	c.reschedule(l)
 	return nil
 }
 
-// extend moves the deadline, and the time of the next renewal, for a request that was sent at sent.
-// The store counts the TTL from a later moment, so that the deadline comes before the end of the
-// TTL in the store.
-func (l *lease) extend(sent, ttl time.Duration) {
-	deadline := sent + driver.Validity(ttl)
-	if end := l.maxHoldEnd(); end > 0 {
-		deadline = min(deadline, end)
-	}
-	if deadline > time.Duration(l.deadline.Load()) {
-		l.promisedTTL = ttl
-	}
-	raiseReading(&l.deadline, deadline)
-	l.dueAt = time.Duration(l.deadline.Load())
-	if !l.options.NoRenew && l.dueAt != l.maxHoldEnd() {
-		l.dueAt = min(l.dueAt, sent+min(ttl, l.options.TTL)/3)
-	}
-}
-
-// lastToken returns the last token of the grant.
-func (l *lease) lastToken() int64 { return l.firstToken + int64(l.tokens) - 1 }
-
-// maxHoldEnd returns when MaxHold is over, 0 for never.
+// maxHoldEnd returns when MaxHold is over, 0 for never or before the lease is held.
 func (l *lease) maxHoldEnd() time.Duration {
-	if l.options.MaxHold == 0 {
+	if l.options.MaxHold == 0 || l.state != held {
 		return 0
 	}
-	return l.grantedAt + l.options.MaxHold
+	return l.since + l.options.MaxHold
 }
 
-// raiseReading makes a reading of the clock at least as great as to.
-func raiseReading(reading *atomic.Int64, to time.Duration) {
-	for {
-		old := reading.Load()
-		if int64(to) <= old || reading.CompareAndSwap(old, int64(to)) {
+// checkHeld returns nil while the lock is held, and then the reason of its end. It reads the
+// clock, and so does not depend on the scheduler; it marks the lease as lost if the deadline has
+// passed.
+func (l *lease) checkHeld() error {
+	if end := l.end.Load(); end != nil {
+		return *end
+	}
+	now := l.c.clock.now()
+	if now < time.Duration(l.deadline.Load()) {
+		return nil
+	}
+	reason := ErrExpired
+	if end := l.maxHoldEnd(); end > 0 && now >= end {
+		reason = ErrMaxHold
+	}
+	l.lose(reason)
+	return *l.end.Load()
+}
+
+// lose ends a lease that its holder has not released. The store may still have it: work may run on
+// until the holder calls Release.
+func (l *lease) lose(reason error) {
+	c := l.c
+	lost := error(&LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: reason})
+	c.mu.Lock()
+	if !l.endLocked(&lost) {
+		c.mu.Unlock()
+		return
+	}
+	c.activeCalls.Add(1) // Close has not ended it, and waits for the hooks.
+	defer c.activeCalls.Done()
+	c.leave(l)
+	c.mu.Unlock()
+	l.endContexts(lost)
+	c.logWarning(context.Background(), "lock lost", c.stripPrefix(l.name), lost)
+	l.emitEnd(Event{Kind: EventLost, Err: lost})
+}
+
+// endLocked ends a lease that is held. Only the first call has an effect and returns true. The
+// caller holds c.mu, and ends the contexts afterwards.
+func (l *lease) endLocked(end *error) bool {
+	if l.state != held {
+		return false
+	}
+	l.state = ending
+	l.end.Store(end)
+	if l.op != nil { // The caller has not got it yet.
+		l.op.signal()
+	}
+	l.c.schedule.remove(l)
+	return true
+}
+
+// endContexts ends the contexts of all Locks of a lease that has ended.
+func (l *lease) endContexts(end error) {
+	l.c.mu.Lock()
+	joined := l.joined
+	l.c.mu.Unlock()
+	l.first.endContext(end)
+	for _, lock := range joined {
+		lock.endContext(end)
+	}
+}
+
+// release ends a hold that has state ending in the store, and reports the end. With keepUntil, a
+// reading of the clock, the name stays taken until then. With pass the next waiter of this Client may
+// get it.
+func (l *lease) release(keepUntil time.Duration, pass bool) error {
+	c := l.c
+	if c.hooks.Event != nil && c.beginCall() == nil { // Close waits for the hooks.
+		defer c.activeCalls.Done()
+	}
+	began := c.clock.now()
+	end := *l.end.Load()
+	c.mu.Lock()
+	l.state = releasing
+	c.mu.Unlock()
+	var err error
+	if end != ErrHandedOver && (!pass || keepUntil != 0 || !l.passOn()) {
+		err = l.releaseWithRetry(keepUntil)
+	}
+	l.awaitRequest()
+	c.mu.Lock()
+	l.releaseErr = err
+	c.leave(l)
+	if l.released != nil {
+		close(l.released)
+	}
+	c.mu.Unlock()
+	if c.log == nil && c.hooks.Event == nil {
+		return err
+	}
+	now, message := c.clock.now(), "lock released"
+	event := Event{Kind: EventReleased, Took: now - began, Err: err}
+	switch {
+	case end == ErrHandedOver:
+		message, event.Kind = "lock handed over", EventHandedOver
+	case errors.Is(err, ErrLost):
+		event.Kind = EventLost
+	case keepUntil != 0:
+		event.Kind, event.Left = EventKept, keepUntil-began
+	}
+	if err != nil {
+		c.logWarning(context.Background(), "release not confirmed", c.stripPrefix(l.name), err)
+	} else if c.log != nil {
+		c.log.Debug(message, "name", c.stripPrefix(l.name), "token", l.tokens.own, "held", now-l.since)
+	}
+	l.emitEnd(event)
+	return err
+}
+
+// awaitRelease waits until another call has released the lease, and returns its result.
+func (l *lease) awaitRelease() error {
+	l.c.mu.Lock()
+	if l.state != ended && l.released == nil {
+		l.released = make(chan struct{})
+	}
+	released := l.released
+	l.c.mu.Unlock()
+	if released != nil {
+		<-released
+	}
+	return l.releaseErr
+}
+
+// releaseWithRetry sends releases until the store has confirmed one. After the request timeout it
+// returns, and the release goes on in the background.
+func (l *lease) releaseWithRetry(keepUntil time.Duration) error {
+	c := l.c
+	l.awaitRequest()
+	name := c.stripPrefix(l.name)
+	var began time.Duration
+	applied := false // an earlier attempt may have been applied
+	for n := 0; ; n++ {
+		ours, err := l.sendRelease(keepUntil)
+		switch {
+		case err == nil && !ours && (!applied || keepUntil > c.clock.now()):
+			return &LostError{Name: name, Token: l.tokens.own, Reason: ErrTaken}
+		case err == nil:
+			return nil // A keep is reported as ours. Anything else an earlier attempt may have released.
+		case driver.Permanent(err):
+			return opError("release", name, err)
+		}
+		applied = applied || !driver.IsNotApplied(err)
+		if n == 0 {
+			began = c.clock.now()
+		}
+		c.mu.Lock()
+		end := min(began+c.requestTimeout, l.storeEnd+c.guarantees.Grain)
+		c.mu.Unlock()
+		left := end - c.clock.now()
+		if left <= 0 {
+			if c.beginCall() == nil {
+				go func() {
+					defer c.activeCalls.Done()
+					l.releaseUntilExpired(false)
+				}()
+			}
+			return opError("release", name, storeError(context.Background(), err))
+		}
+		time.Sleep(min(c.backoff.nthDelay(n), left))
+	}
+}
+
+// releaseUntilExpired sends releases until one is answered, the store cannot have the lease any
+// more, or the Client is closed. If the Acquire of the lease has no answer, it may arrive after a
+// release that found nothing: then the releases go on, whatever the store answers.
+func (l *lease) releaseUntilExpired(unanswered bool) {
+	c := l.c
+	l.awaitRequest()
+	c.mu.Lock()
+	end := l.storeEnd + c.guarantees.Grain
+	c.mu.Unlock()
+	pause := time.Second
+	for n := 0; ; n++ {
+		_, err := l.sendRelease(0)
+		over := driver.Permanent(err) || err == nil && !unanswered || c.clock.now() >= end
+		if over || err == nil {
+			c.mu.Lock()
+			c.leave(l)
+			c.mu.Unlock()
+		}
+		switch {
+		case over:
+			return
+		case err != nil:
+			pause = c.backoff.nthDelay(n)
+		default:
+			pause = min(time.Second<<min(n, 6), max(end-c.clock.now(), 0)+time.Millisecond)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-c.closing:
+			timer.Stop()
+			c.mu.Lock()
+			c.leave(l)
+			c.mu.Unlock()
 			return
 		}
 	}
 }
 
-// publicHolder returns the name under which the lease is held, "" if the store does not know it.
-func (l *lease) publicHolder() string {
-	if l.adoptedFrom != nil {
-		return *l.adoptedFrom
+// sendRelease makes one attempt to release the lease.
+func (l *lease) sendRelease(keepUntil time.Duration) (bool, error) {
+	c := l.c
+	req := driver.ReleaseRequest{Name: l.name, Owner: l.owner}
+	if keep := keepUntil - c.clock.now(); keepUntil != 0 && keep > 0 {
+		req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
 	}
-	return l.c.holder
+	return request(c, context.Background(), "release", c.requestTimeout, func(ctx context.Context) (bool, error) {
+		return c.store.Release(ctx, req)
+	})
 }
 
-// joinable reports whether an acquisition may share the lease. The caller holds Client.mu.
-func (l *lease) joinable() bool {
-	return l.options.Reentrant && l.openHandles > 0 && l.endReason.Load() == nil
+// beginRequest waits until no request is in flight that may prolong the lease, and begins one, unless
+// the lease is not held any more.
+func (l *lease) beginRequest() bool {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for l.busy != nil {
+		busy := l.busy
+		c.mu.Unlock()
+		<-busy
+		c.mu.Lock()
+	}
+	if l.state != held {
+		return false
+	}
+	l.busy = make(chan struct{})
+	return true
 }
 
-// currentRecord describes the lease to other callers.
-func (l *lease) currentRecord() Record {
+// endRequest ends the request in flight. The caller holds c.mu.
+func (l *lease) endRequest() {
+	close(l.busy)
+	l.busy = nil
+}
+
+// awaitRequest waits until no request is in flight that may prolong the lease, which has ended: nothing
+// is written after Release has returned.
+func (l *lease) awaitRequest() {
+	l.c.mu.Lock()
+	busy := l.busy
+	l.c.mu.Unlock()
+	if busy != nil {
+		<-busy
+	}
+}
+
+// record describes a lease that is held.
+func (l *lease) record() Record {
 	c := l.c
 	now := c.clock.now()
-	left := time.Duration(l.deadline.Load()) - now
-	wall := time.Now().Round(0)
 	return Record{
-		Name:      c.stripPrefix(l.fullName),
-		Holder:    l.publicHolder(),
-		Token:     l.token,
-		Since:     wall.Add(l.grantedAt - now),
-		Until:     wall.Add(left),
-		Remaining: max(left, 0),
+		Name:      c.stripPrefix(l.name),
+		Holder:    l.holder,
+		Token:     l.tokens.own,
+		Since:     time.Now().Round(0).Add(l.since - now),
+		Remaining: max(time.Duration(l.deadline.Load())-now, 0),
 		Limit:     l.options.limit(),
 		Metadata:  l.options.Metadata,
 	}
 }
+
+// isHeld reports whether the lease is certainly in the store. The caller holds c.mu.
+func (l *lease) isHeld() bool {
+	return (l.state == held || l.state == ending) && l.c.clock.now() < time.Duration(l.deadline.Load())
+}
+
+// hasToken reports whether the token is one of the grant of the lease.
+func (l *lease) hasToken(full string, token int64) bool {
+	return l.name == full && token != 0 && l.state == held && l.tokens.has(token)
+}
+
+// placeTTL returns the TTL of the place of a lease.
+func placeTTL(ttl time.Duration) time.Duration { return cmp.Or(min(ttl, maxPlaceTTL), maxPlaceTTL) }

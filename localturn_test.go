@@ -113,7 +113,7 @@ func TestLocalTurnEnds(t *testing.T) {
 }
 
 // Another Client that waits has the lock after one turn and one hold, however many goroutines wait
-// here: their Client leaves a lock free for a moment that it has passed on.
+// here.
 func TestOtherClientsAfterALocalTurn(t *testing.T) {
 	for _, hold := range []time.Duration{100 * time.Microsecond, ms, 7 * ms} {
 		virtual(t, func(t *testing.T, ctx context.Context) {
@@ -146,44 +146,43 @@ func TestOtherClientsAfterALocalTurn(t *testing.T) {
 	}
 }
 
-// holdInTurn lets goroutines hold a lock one after the other, each for some time, and returns how
-// many requests that took. The first holds it until all others wait.
-func holdInTurn(t *testing.T, c *holdfast.Client, store *faultstore.Store, hold time.Duration, options ...*holdfast.Options) int {
+// holdInTurn lets goroutines hold a lock one after the other, each for some time, after a first hold,
+// of a single token, during which all of them wait.
+func holdInTurn(t *testing.T, c *holdfast.Client, hold time.Duration, options ...*holdfast.Options) {
 	t.Helper()
-	// The hold behind the first one is granted by the store, with tokens for the others.
 	first := acquire(t, c, "a", nil)
 	var group sync.WaitGroup
 	log := tokenLog{t: t}
 	for _, o := range options {
 		group.Go(func() {
 			lock := acquire(t, c, "a", o)
-			if store.Guarantees().Fencing {
-				log.begin(lock.Token())
-			}
+			log.begin(lock.Token())
 			time.Sleep(hold)
 			log.end()
 			release(t, lock)
 		})
 		synctest.Wait()
 	}
-	before := store.Calls(faultstore.Acquire)
 	release(t, first)
 	group.Wait()
-	return store.Calls(faultstore.Acquire) - before
 }
 
-// Only holds with the same plain options are passed on, within the turn.
+// Only holds with the same plain options are passed on, within the turn and the tokens of the store.
 func TestWhatIsPassedOn(t *testing.T) {
 	plain := &holdfast.Options{}
+	many := make([]*holdfast.Options, 2*driver.MaxTokens+1)
 	for _, c := range []struct {
 		what     string
 		config   holdfast.Config
+		store    driver.Store
 		hold     time.Duration
 		options  []*holdfast.Options
 		requests int
 	}{
 		{what: "plain options", options: []*holdfast.Options{plain, plain, plain, plain}, requests: 1},
 		{what: "end of the turn", hold: 5 * ms, options: []*holdfast.Options{plain, plain, plain, plain}, requests: 2},
+		{what: "end of the tokens", options: many, requests: 3},
+		{what: "a store of single tokens", store: singleToken{memstore.New()}, options: []*holdfast.Options{plain, plain, plain}, requests: 3},
 		{what: "LocalTurn 1s", config: holdfast.Config{LocalTurn: time.Second}, hold: 5 * ms,
 			options: []*holdfast.Options{plain, plain, plain, plain}, requests: 1},
 		{what: "LocalTurn off", config: holdfast.Config{LocalTurn: -1}, options: []*holdfast.Options{plain, plain, plain}, requests: 3},
@@ -199,8 +198,13 @@ func TestWhatIsPassedOn(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			virtual(t, func(t *testing.T, _ context.Context) {
-				client, store := faulty(t, &c.config)
-				if requests := holdInTurn(t, client, store, c.hold, c.options...); requests != c.requests {
+				if c.store == nil {
+					c.store = memstore.New()
+				}
+				store := faultstore.Wrap(c.store)
+				client := open(t, store, &c.config)
+				holdInTurn(t, client, c.hold, c.options...)
+				if requests := store.Calls(faultstore.Acquire) - 1; requests != c.requests {
 					t.Errorf("%d requests, want %d", requests, c.requests)
 				}
 				free(t, client, "a")
@@ -209,63 +213,13 @@ func TestWhatIsPassedOn(t *testing.T) {
 	}
 }
 
-// A store that gives one token at a time is asked for each hold; one that gives none is not.
-func TestLocalTurnNeedsTokens(t *testing.T) {
-	plain := []*holdfast.Options{{}, {}, {}}
-	virtual(t, func(t *testing.T, _ context.Context) {
-		store := faultstore.Wrap(singleToken{memstore.New()})
-		if requests := holdInTurn(t, open(t, store, nil), store, 0, plain...); requests != 3 {
-			t.Errorf("single tokens: %d requests for 3 holds", requests)
-		}
-		store = faultstore.Wrap(&tokenless{Store: memstore.New()})
-		if requests := holdInTurn(t, open(t, store, nil), store, 0, plain...); requests != 0 {
-			t.Errorf("no tokens: %d requests for 3 holds", requests)
-		}
-	})
-}
-
-// A break or a loss that comes while a lock is being released is a break of the lease: it is not
-// passed on.
-func TestLossDuringARelease(t *testing.T) {
-	for _, way := range []string{"break", "loss"} {
-		virtual(t, func(t *testing.T, ctx context.Context) {
-			store := &alarmingStore{Store: memstore.New()}
-			c, other := open(t, store, nil), open(t, store.Store, nil)
-			first := acquire(t, c, "a", nil)
-			locks := startWaiters(t, c, "a", 2)
-			release(t, first)
-			rest := holdfast.ReleaseInSteps(<-locks)
-			if way == "break" {
-				if _, err := c.Break(ctx, "a"); err != nil {
-					t.Error(err)
-				}
-			} else {
-				if _, err := other.Break(ctx, "a"); err != nil {
-					t.Error(err)
-				}
-				store.alarm("a", store.owner)
-				synctest.Wait()
-			}
-			taken, err := other.TryAcquire(ctx, "a", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = rest()
-			synctest.Wait()
-			if len(locks) > 0 {
-				t.Errorf("%s: the lease was passed on", way)
-			}
-			release(t, taken)
-			release(t, <-locks)
-		})
-	}
-}
-
+// A singleToken is a store that grants one token at a time.
 type singleToken struct{ *memstore.Store }
 
-func (s singleToken) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	req.Tokens = 0
-	return s.Store.Acquire(ctx, req)
+func (s singleToken) Guarantees() driver.Guarantees {
+	g := s.Store.Guarantees()
+	g.Tokens = 0
+	return g
 }
 
 // A lease whose renewal is due, in flight or failed is not passed on: the next holder would have
@@ -277,38 +231,44 @@ func TestRenewalEndsALocalTurn(t *testing.T) {
 		hold  time.Duration
 	}{
 		{"due", nil, 10*time.Second + ms}, // and answered
-		{"in flight", within(5 * time.Second), 10*time.Second + ms},
+		{"in flight", far(5 * time.Second), 10*time.Second + ms},
 		{"failed", faultstore.Refuse, 11 * time.Second},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			virtual(t, func(t *testing.T, _ context.Context) {
 				client, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
 				store.Set(faultstore.Renew, c.renew)
-				want := 2
+				holdInTurn(t, client, c.hold, nil, nil)
+				want := 3
 				if c.renew == nil {
-					want = 1
+					want = 2
 				}
-				if requests := holdInTurn(t, client, store, c.hold, nil, nil); requests != want {
-					t.Errorf("%d requests for two holds, want %d", requests, want)
+				if requests := store.Calls(faultstore.Acquire); requests != want {
+					t.Errorf("%d requests for three holds, want %d", requests, want)
 				}
 			})
 		})
 	}
 }
 
+// inTurn returns a hold that was granted by the store and released, the one that it was passed on to, and
+// those of further waiters.
+func inTurn(t *testing.T, c *holdfast.Client, waiters int) (before, passed *holdfast.Lock, rest <-chan *holdfast.Lock) {
+	t.Helper()
+	first := acquire(t, c, "a", nil)
+	locks := startWaiters(t, c, "a", 2+waiters)
+	release(t, first)
+	before = <-locks
+	time.Sleep(ms)
+	release(t, before)
+	return before, <-locks, locks
+}
+
 // A lock that was passed on is renewed, lost at its deadline, and shown as what it is.
 func TestHoldThatWasPassedOn(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
-		var before, lock *holdfast.Lock
-		first := acquire(t, c, "a", nil)
-		passed := make(chan struct{})
-		go func() { before = acquire(t, c, "a", nil); time.Sleep(ms); release(t, before) }()
-		synctest.Wait()
-		go func() { lock = acquire(t, c, "a", nil); close(passed) }()
-		synctest.Wait()
-		release(t, first)
-		<-passed
+		before, lock, _ := inTurn(t, c, 0)
 		if lock.Token() != before.Token()+1 || lock.Since() != before.Since().Add(ms) || !lock.Deadline().Equal(before.Deadline()) {
 			t.Errorf("%v since %v until %v after %v since %v until %v", lock, lock.Since(), lock.Deadline(), before, before.Since(), before.Deadline())
 		}
@@ -316,8 +276,8 @@ func TestHoldThatWasPassedOn(t *testing.T) {
 			t.Errorf("the contexts: %v, %v", before.Context().Err(), lock.Context().Err())
 		}
 		var held *holdfast.HeldError
-		if _, err := c.TryAcquire(ctx, "a", nil); !errors.As(err, &held) || held.Record.Token != lock.Token() || !held.Self {
-			t.Errorf("a try: %v, want held under token %d", err, lock.Token())
+		if _, err := c.TryAcquire(ctx, "a", nil); !errors.As(err, &held) || !held.Self {
+			t.Errorf("a try: %v", err)
 		}
 		time.Sleep(time.Hour)
 		if err := lock.Err(); err != nil {
@@ -360,124 +320,52 @@ func TestCloseInALocalTurn(t *testing.T) {
 		}
 		free(t, open(t, store, nil), "a")
 		group.Wait()
-		grants, releases := store.Calls(faultstore.Acquire), store.Calls(faultstore.Release)
-		if grants != releases {
-			t.Errorf("%d acquisitions and %d releases", grants, releases)
-		}
 	})
 }
 
 // A break ends the hold that the lease has been passed on to, under its own token or that of the
-// store, and the turn with it.
+// store, through any Client, and the turn with it. The tokens go on rising.
 func TestBreakInALocalTurn(t *testing.T) {
-	for _, way := range []string{"own token", "token of the store", "any"} {
-		virtual(t, func(t *testing.T, ctx context.Context) {
-			c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-			first := acquire(t, c, "a", nil)
-			locks := startWaiters(t, c, "a", 3)
-			release(t, first)
-			release(t, <-locks)
-			lock := <-locks // passed on
-			rec, err := c.Lookup(ctx, "a")
-			if err != nil || rec.Token != lock.Token()-1 {
-				t.Fatalf("%+v, %v, want the token before %d", rec, err, lock.Token())
-			}
-			switch way {
-			case "own token":
-				_, err = c.BreakToken(ctx, "a", lock.Token())
-			case "token of the store":
-				_, err = c.BreakToken(ctx, "a", rec.Token)
-			default:
-				_, err = c.Break(ctx, "a")
-			}
-			if err != nil {
-				t.Errorf("%s: %v", way, err)
-			}
-			wantErr(t, lock.Err(), holdfast.ErrBroken)
-			_ = lock.Release()
-			next := <-locks
-			if next.Token() < lock.Token()+driver.MaxTokens-1 {
-				t.Errorf("%s: token %d after %d", way, next.Token(), lock.Token())
-			}
-			release(t, next)
-		})
+	for _, here := range []bool{true, false} {
+		for _, way := range []string{"own token", "token of the store", "any"} {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				store := memstore.New()
+				c, by := open(t, store, &holdfast.Config{LocalTurn: time.Hour}), open(t, store, nil)
+				if here {
+					by = c
+				}
+				_, lock, rest := inTurn(t, c, 1)
+				token := map[string]int64{"own token": lock.Token(), "token of the store": lookup(t, c, "a").Token}[way]
+				if _, err := by.Break(ctx, "a", token); err != nil {
+					t.Errorf("%s: %v", way, err)
+				}
+				synctest.Wait()
+				if here {
+					wantErr(t, lock.Err(), holdfast.ErrBroken)
+				} else {
+					wantErr(t, lock.Err(), holdfast.ErrTaken)
+				}
+				_ = lock.Release()
+				next := <-rest
+				if next.Token() <= lock.Token() {
+					t.Errorf("%s: token %d after %d", way, next.Token(), lock.Token())
+				}
+				release(t, next)
+			})
+		}
 	}
-}
-
-// BreakToken with the token of a hold that is over does not end the hold to which its lease was
-// passed on, through any Client.
-func TestBreakOfAFormerHoldInALocalTurn(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, &holdfast.Config{LocalTurn: time.Hour}), open(t, store, nil)
-		first := acquire(t, c, "a", nil)
-		locks := startWaiters(t, c, "a", 3)
-		release(t, first)
-		release(t, <-locks)
-		former := <-locks
-		release(t, former)
-		lock := <-locks // passed on
-		for _, client := range []*holdfast.Client{c, other} {
-			_, err := client.BreakToken(ctx, "a", former.Token())
-			wantErr(t, err, holdfast.ErrNotHeld)
-		}
-		synctest.Wait()
-		if err := lock.Err(); err != nil {
-			t.Errorf("the present hold: %v", err)
-		}
-		release(t, lock)
-	})
-}
-
-// A loss that the store reports ends the present hold of the lease.
-func TestLossInALocalTurn(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := &alarmingStore{Store: memstore.New()}
-		c := open(t, store, nil)
-		first := acquire(t, c, "a", nil)
-		locks := startWaiters(t, c, "a", 2)
-		release(t, first)
-		release(t, <-locks)
-		lock := <-locks
-		store.alarm("a", store.owner)
-		synctest.Wait()
-		wantErr(t, lock.Err(), holdfast.ErrTaken)
-		_ = lock.Release()
-	})
-}
-
-type alarmingStore struct {
-	*memstore.Store
-	owner  string // of the last grant
-	notify func(driver.Notice)
-}
-
-func (s *alarmingStore) alarm(name, owner string) {
-	s.notify(driver.Notice{Kind: driver.Lost, Name: name, Owner: owner})
-}
-
-func (s *alarmingStore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	s.owner = req.Owner
-	return s.Store.Acquire(ctx, req)
-}
-
-func (s *alarmingStore) Notify(f func(driver.Notice)) (stop func()) {
-	s.notify = f
-	return s.Store.Notify(f)
 }
 
 // ReleaseKeep passes nothing on.
 func TestReleaseKeepInALocalTurn(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-		first := acquire(t, c, "a", nil)
-		locks := startWaiters(t, c, "a", 2)
-		release(t, first)
+		_, lock, rest := inTurn(t, c, 1)
 		began := time.Now()
-		if err := (<-locks).ReleaseKeep(time.Minute); err != nil {
+		if err := lock.ReleaseKeep(time.Minute); err != nil {
 			t.Error(err)
 		}
-		release(t, <-locks)
+		release(t, <-rest)
 		if took := time.Since(began); took < time.Minute {
 			t.Errorf("a name kept for a minute was acquired after %v", took)
 		}
@@ -489,18 +377,15 @@ func TestReleaseKeepInALocalTurn(t *testing.T) {
 func TestExtendedLeaseIsReleased(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-		first := acquire(t, c, "a", nil)
-		locks := startWaiters(t, c, "a", 2)
-		release(t, first)
-		second := <-locks
-		if err := second.Extend(ctx, time.Hour); err != nil {
+		_, lock, rest := inTurn(t, c, 1)
+		if err := lock.Extend(ctx, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		release(t, second)
-		lock := <-locks
-		if rec, err := c.Lookup(ctx, "a"); err != nil || rec.Remaining > holdfast.DefaultTTL {
-			t.Errorf("the next hold lasts %v, %v", rec.Remaining, err)
-		}
 		release(t, lock)
+		next := <-rest
+		if rec := lookup(t, c, "a"); rec.Remaining > holdfast.DefaultTTL {
+			t.Errorf("the next hold lasts %v", rec.Remaining)
+		}
+		release(t, next)
 	})
 }

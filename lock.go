@@ -2,9 +2,11 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,20 +19,21 @@ import (
 // A program that holds a lock keeps its Lock: the Client renews a lock also when its Lock is
 // out of reach.
 type Lock struct {
-	*handle
+	lease *lease
+	lockContext
+
+	// Client.mu guards these.
+	released bool
+	result   *error // of the Release of one that was not the last of its lease
 }
 
 // Name returns the name of the lock, without the Client's prefix.
-func (l *Lock) Name() string { return l.lease.c.stripPrefix(l.lease.fullName) }
+func (l *Lock) Name() string { return l.lease.c.stripPrefix(l.lease.name) }
 
 // Token returns the fencing token: greater than that of every earlier hold of this name, and the
 // same for as long as this hold lasts. Pass it to the resource that the lock protects, and let
 // the resource refuse a token smaller than one it has seen: then a holder that was paused past
 // its deadline can do no harm. It is 0 if the store gives no tokens (Guarantees().Fencing).
-//
-// Of holds with a Limit, one that was passed on (see Config.LocalTurn) may have a smaller token than
-// holds with a Limit that began before it. Each has a token of its own all the same, and a plain
-// Acquire has one above those of all holds before it, and below those of all behind it.
 //
 // Of a nil Lock it is 0: FromContext(ctx).Token() outside of the work of Do is a token that every
 // resource refuses which has seen another.
@@ -38,12 +41,12 @@ func (l *Lock) Token() int64 {
 	if l == nil || l.lease == nil {
 		return 0
 	}
-	return l.lease.token
+	return l.lease.tokens.own
 }
 
 // Holder returns the public name under which the lock is held: that of the Client, but of an
 // adopted lock that of the Client which acquired it ("" if the store does not know it).
-func (l *Lock) Holder() string { return l.lease.publicHolder() }
+func (l *Lock) Holder() string { return l.lease.holder }
 
 // Metadata returns what Options.Metadata held when the lock was acquired.
 func (l *Lock) Metadata() map[string]string { return maps.Clone(l.lease.options.Metadata) }
@@ -58,7 +61,7 @@ func (l *Lock) Deadline() time.Time {
 // Since returns when this Client got the lock: when it received the grant, or, of an adopted
 // lock, the proof that the hold lasts. It carries a monotonic reading, so that time.Since of it
 // is right after a step of the wall clock, too.
-func (l *Lock) Since() time.Time { return l.lease.c.clock.time(l.lease.grantedAt) }
+func (l *Lock) Since() time.Time { return l.lease.c.clock.time(l.lease.since) }
 
 // String returns the name and the token, for messages.
 func (l *Lock) String() string {
@@ -126,7 +129,7 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 	defer c.activeCalls.Done()
 	var unknown error
 	if l.lease.beginRequest() {
-		unknown = c.renewLeases(ctx, d, []*lease{l.lease}, false)
+		unknown = c.renewLeases(ctx, d, []*lease{l.lease})
 	}
 	if end := l.lease.checkHeld(); end != nil {
 		return end
@@ -145,9 +148,62 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 // background, until the TTL has freed the lock in any case. If a request got no answer, Release cannot
 // tell "released by it" from "lost before", and returns nil. Further calls do nothing and return the
 // same.
-func (l *Lock) Release() error {
-	l.releaseOnce.Do(func() { l.releaseErr = l.release() })
-	return l.releaseErr
+func (l *Lock) Release() error { return l.release(0) }
+
+// release releases the Lock, and the lease with its last Lock. With keep the name stays taken for that
+// long; then there must be no other. Further calls wait for the first, and return the same.
+func (l *Lock) release(keep time.Duration) error {
+	lease, c := l.lease, l.lease.c
+	lost := lease.checkHeld()
+	c.mu.Lock()
+	again := l.released
+	switch {
+	case again && keep > 0:
+		c.mu.Unlock()
+		return l.contextErr()
+	case again && l.result != nil:
+		c.mu.Unlock()
+		return *l.result
+	case again:
+		c.mu.Unlock()
+		return lease.awaitRelease()
+	case keep > 0 && lease.openLocks() > 1:
+		c.mu.Unlock()
+		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
+	}
+	l.released = true
+	lease.joined = slices.DeleteFunc(lease.joined, func(other *Lock) bool { return other == l })
+	last := lease.openLocks() == 0
+	if !last || errors.Is(lost, ErrLost) {
+		l.result = &lost
+	}
+	ours := last && lease.endLocked(&ErrReleased)
+	c.mu.Unlock()
+	l.endContext(ErrReleased)
+
+	var keepUntil time.Duration
+	if keep > 0 {
+		keepUntil = c.clock.now() + keep
+	}
+	switch {
+	case ours:
+		return lease.release(keepUntil, true)
+	case l.result == nil: // ReleaseAll releases it, or it was handed over.
+		err := lease.awaitRelease()
+		if keep > 0 {
+			return *lease.end.Load()
+		}
+		return err
+	case !last, errors.Is(lost, ErrTaken), errors.Is(lost, ErrBroken):
+	case keep > 0:
+		_ = lease.releaseWithRetry(keepUntil) // the caller gets the loss
+	case !lease.options.Detached && c.beginCall() == nil: // Others may have a detached hold by a ticket.
+		go func() {
+			defer c.activeCalls.Done()
+			lease.releaseUntilExpired(false)
+		}()
+	}
+	return lost
 }
 
 // ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it
@@ -162,39 +218,26 @@ func (l *Lock) Release() error {
 // [ErrUnsupported] if the store does not keep names (Guarantees().Keep). After ErrInvalid and
 // ErrUnsupported the lock is held as before.
 func (l *Lock) ReleaseKeep(d time.Duration) error {
-	lease := l.lease
-	lease.c.mu.Lock()
-	handles := lease.openHandles
-	lease.c.mu.Unlock()
 	switch {
-	case !lease.c.guarantees.Keep:
+	case !l.lease.c.guarantees.Keep:
 		return opError("release", l.Name(), ErrUnsupported)
 	case d < driver.MinTTL || d > driver.MaxTTL:
 		return opError("release", l.Name(), fmt.Errorf("%w: to keep it for %v is not between %v and %v", ErrInvalid, d, driver.MinTTL, driver.MaxTTL))
-	case handles > 1:
-		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
 	}
-	// The time is set before the lock is checked: a release by ReleaseAll that the check does
-	// not see then keeps the name as well.
-	lease.keepUntil.Store(int64(lease.c.clock.now() + d))
-	if end := l.Err(); end != nil {
-		_ = l.Release() // the caller gets end
-		return end
-	}
-	return l.Release()
+	return l.release(d)
 }
 
 // registerWork registers work, unless the lease has ended. The check and the registration are one
 // step under Client.mu, as the end of a lease is: ReleaseAll finds either the work or nothing to
 // wait for.
-func (h *handle) registerWork(done <-chan struct{}) error {
-	c := h.lease.c
+func (l *Lock) registerWork(done <-chan struct{}) error {
+	c := l.lease.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if end := h.lease.endReason.Load(); end != nil {
+	if end := l.lease.end.Load(); end != nil {
 		return *end
 	}
-	return h.lockContext.registerWork(done)
+	return l.lockContext.registerWork(done)
 }
 
 // A lockContext holds the context of a handle, which ends when the lock does, and the functions

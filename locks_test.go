@@ -27,7 +27,7 @@ func TestHandlesEndWithTheirHold(t *testing.T) {
 				release(t, locks[i])
 				wantErr(t, context.Cause(ended[i]), holdfast.ErrReleased)
 			}
-			if _, err := c.Break(ctx, "a"); err != nil {
+			if _, err := c.Break(ctx, "a", 0); err != nil {
 				t.Fatal(err)
 			}
 			for _, i := range order[4:] {

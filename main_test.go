@@ -100,12 +100,22 @@ func wantErr(t *testing.T, err error, targets ...error) {
 	}
 }
 
+// lookup returns the only record of a name.
+func lookup(t *testing.T, c *holdfast.Client, name string) holdfast.Record {
+	t.Helper()
+	records, err := c.Lookup(t.Context(), name)
+	if err != nil || len(records) != 1 {
+		t.Fatalf("lock %q: %v, %v, want one record", name, records, err)
+	}
+	return records[0]
+}
+
 // free fails unless the store has nothing under name.
 func free(t *testing.T, c *holdfast.Client, name string) {
 	t.Helper()
-	rec, err := c.Lookup(t.Context(), name)
+	records, err := c.Lookup(t.Context(), name)
 	if !errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("lock %q: %+v, %v, want it free", name, rec, err)
+		t.Errorf("lock %q: %v, %v, want it free", name, records, err)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestOpen(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := c.Store().Lookup(ctx, "a"); err == nil {
+		if _, err := c.Store().Lookup(ctx, "a"); err == nil {
 			t.Error("Close left the store open that Open had made")
 		}
 	}

@@ -153,17 +153,19 @@ func (c *Client) withDefaults(o *Options) Options {
 	return merged
 }
 
-// limit returns AcquireRequest.Limit.
+// limit returns the Limit of the request: 0 for an exclusive lock.
 func (o *Options) limit() int {
-	if o.Shared {
+	switch {
+	case o.Shared:
 		return driver.Shared
+	case o.Limit == 1:
+		return 0
 	}
 	return o.Limit
 }
 
-// validate returns an error for options that are out of bounds, or that the store does not
-// support.
-func (o *Options) validate(guarantees driver.Guarantees) error {
+// validate returns an error for options that are out of bounds.
+func (o *Options) validate() error {
 	if err := checkTTL(o.TTL); err != nil {
 		return err
 	}
@@ -174,22 +176,12 @@ func (o *Options) validate(guarantees driver.Guarantees) error {
 		return fmt.Errorf("%w: MaxHold %v is below %v%s", ErrInvalid, o.MaxHold, driver.MinTTL, unitHint(o.MaxHold))
 	}
 	switch {
-	case o.Limit < 0 || o.Limit > driver.MaxLimit:
-		return fmt.Errorf("%w: Limit %d is not between 0 and %d", ErrInvalid, o.Limit, driver.MaxLimit)
+	case o.Limit < 0 || o.Limit >= driver.Shared:
+		return fmt.Errorf("%w: Limit %d is not between 0 and %d", ErrInvalid, o.Limit, driver.Shared-1)
 	case o.Shared && o.Limit > 0:
 		return fmt.Errorf("%w: Shared and Limit exclude each other", ErrInvalid)
 	case o.limit() != 0 && o.Reentrant:
 		return fmt.Errorf("%w: a shared or limited lock cannot be Reentrant", ErrInvalid)
-	case o.Shared && !guarantees.Shared:
-		return fmt.Errorf("%w: the %s store has no Shared: take it exclusively, or use a store that has it (memory, files, Redis, PostgreSQL)", ErrUnsupported, guarantees.Store)
-	case o.Limit > 0 && !guarantees.Limited:
-		return fmt.Errorf("%w: the %s store has no Limit: take it exclusively, or use a store that has it (memory, files, Redis, the table of PostgreSQL)", ErrUnsupported, guarantees.Store)
-	}
-	if o.Detached && !guarantees.Detached {
-		return fmt.Errorf("%w: Detached", ErrUnsupported)
-	}
-	if len(o.Metadata) > 0 && !guarantees.Metadata {
-		return fmt.Errorf("%w: Metadata", ErrUnsupported)
 	}
 	if len(o.Metadata) > driver.MaxMetadataEntries {
 		return fmt.Errorf("%w: %d entries of metadata, at most %d fit", ErrInvalid, len(o.Metadata), driver.MaxMetadataEntries)
@@ -207,9 +199,8 @@ func (o *Options) validate(guarantees driver.Guarantees) error {
 	return nil
 }
 
-// validate returns an error for a Config that is out of bounds, or that the store does not
-// support.
-func (c *Config) validate(holder string, guarantees driver.Guarantees) error {
+// validate returns an error for a Config that is out of bounds.
+func (c *Config) validate(holder string) error {
 	if err := checkText("holder", holder); err != nil {
 		return err
 	}
@@ -226,7 +217,7 @@ func (c *Config) validate(holder string, guarantees driver.Guarantees) error {
 		return fmt.Errorf("%w: Backoff.Min %v is above Backoff.Max %v", ErrInvalid, b.Min, b.Max)
 	}
 	defaults := Options{TTL: cmp.Or(c.TTL, DefaultTTL), Metadata: c.Metadata}
-	if err := defaults.validate(guarantees); err != nil {
+	if err := defaults.validate(); err != nil {
 		return fmt.Errorf("Config: %w", err)
 	}
 	return nil

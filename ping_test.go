@@ -3,14 +3,11 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // Every Ping of a store that takes locks and does not give them back fails, and the
@@ -46,29 +43,6 @@ func TestPingFailsWhileNothingCanBeGivenBack(t *testing.T) {
 	}
 }
 
-// Ping never succeeds by an answer to its first request alone.
-func TestPingThatIsRefusedFails(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		names := &namesSeen{Store: memstore.New()}
-		c := open(t, names, nil)
-		if err := c.Ping(ctx); err != nil {
-			t.Fatal(err)
-		}
-		foreign := acquire(t, open(t, names.Store, nil), names.seen[0], nil)
-		wantErr(t, c.Ping(ctx), holdfast.ErrUnavailable)
-		if err := c.Ping(ctx); err != nil {
-			t.Errorf("the next: %v", err)
-		}
-		ended, cancel := context.WithCancel(ctx)
-		cancel()
-		wantErr(t, c.Ping(ended), context.Canceled)
-		if err := c.Ping(ctx); err != nil || names.seen[2] != names.seen[3] {
-			t.Errorf("after one that was not sent: %v with the names %v", err, names.seen)
-		}
-		release(t, foreign)
-	})
-}
-
 // What a Ping could not give back is given back in the background, until the store
 // must have freed it.
 func TestPingGoesOnGivingBack(t *testing.T) {
@@ -92,18 +66,4 @@ func TestPingGoesOnGivingBack(t *testing.T) {
 			t.Error("it goes on when the TTL is over")
 		}
 	})
-}
-
-// namesSeen is a store that notes the names of the locks that it is asked for.
-type namesSeen struct {
-	driver.Store
-	mu   sync.Mutex
-	seen []string
-}
-
-func (s *namesSeen) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	s.mu.Lock()
-	s.seen = append(s.seen, req.Name)
-	s.mu.Unlock()
-	return s.Store.Acquire(ctx, req)
 }

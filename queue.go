@@ -1,362 +1,272 @@
 package holdfast
 
 import (
-	"container/list"
-	"context"
-	"errors"
-	"fmt"
-	"iter"
+	"maps"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A nameQueue is the queue of a Client's callers for one name, with one limit. Its heads
-// alone send requests for this name to the store: as many as may hold the lock together. The others
-// wait. Callers that want a shared lock are all heads. A nameQueue exists while it has a head.
+// A nameQueue is the line of a Client's callers that want a lock exclusively. Its head alone has a
+// lease; the others wait, first come, first served. The head stays in front while it holds the lock.
+// Shared and limited callers are in no such line: each has an entry in the store.
 type nameQueue struct {
-	fullName string
-	limit    int
-	next     *nameQueue // of the same name, with another limit
-
-	first   queueHead             // the first head, which is the only one of an exclusive lock
-	heads   int                   // how many there are
-	owners  map[string]*queueHead // the heads of a shared or limited lock that have an owner
-	waiters *list.List            // of *waiter, first come first served; nil if there was none so far
-
-	// lastAnswer is what the last answer of the store to the head, or the lack of one, showed of the
-	// name: a *HeldError if another holds it, any other error if that is in doubt, nil if nothing is
-	// known.
-	lastAnswer error
-
-	// lastGranted is the lease that was granted last while callers waited: to them the name was
-	// held.
-	lastGranted *lease
-
-	// failingSince is since when the store has not answered about the name, 0 if it has.
-	failingSince time.Duration
-
-	// yieldUntil is when the next head may try after a local turn: other Clients try before it.
-	yieldUntil time.Duration
+	head    *lease // nil until the head begins
+	waiters []*waiter
+	known   error         // what the last answer to the head has shown: see acquireOp.known
+	failing time.Duration // since when the store has not answered the head, 0 if it has
+	turnEnd time.Duration // until when the lease is passed on to waiters
 }
 
-// A queueHead is a caller that sends requests for a name. It stays a head while it holds the lock.
-// Then the first waiter takes its place.
-type queueHead struct {
-	queue   *nameQueue
-	owner   string          // of the last attempt, for a shared or limited lock
-	lease   *lease          // once it holds the lock
-	wake    chan struct{}   // ends the pause of the head; has room for one
-	grants  []driver.Notice // Granted notices that the head has not read
-	noticed bool            // a notice came that has ended no pause yet
-	beside  bool            // a try beside the heads, not one of them: its lease is in no queue
-}
-
-// hasRoom reports whether another caller can be a head.
-func (q *nameQueue) hasRoom() bool {
-	switch {
-	case q.limit > 0:
-		return q.heads < q.limit
-	case q.limit == 0:
-		return q.heads == 0
-	}
-	return true
-}
-
-// isHeld reports whether every possible head holds the lock, so that the store would refuse another
-// request. The caller holds c.mu.
-func (q *nameQueue) isHeld() bool {
-	if q.limit == 0 {
-		return q.first.holds()
-	}
-	if q.hasRoom() || len(q.owners) < q.heads {
-		return false
-	}
-	for _, h := range q.owners {
-		if !h.holds() {
-			return false
-		}
-	}
-	return true
-}
-
-// holds reports whether it is certain that the store has the lease of the head. The caller holds
-// c.mu.
-func (h *queueHead) holds() bool {
-	l := h.lease
-	return l != nil && (l.awaitingWork || l.endReason.Load() == nil && l.c.clock.now() < time.Duration(l.deadline.Load()))
-}
-
-// allHeads yields the heads of a queue, and of the others of its name, of a shared or limited lock
-// those that have an owner. The caller holds c.mu.
-func (q *nameQueue) allHeads() iter.Seq[*queueHead] {
-	return func(yield func(*queueHead) bool) {
-		for ; q != nil; q = q.next {
-			if q.limit == 0 && !yield(&q.first) {
-				return
-			}
-			for _, h := range q.owners {
-				if !yield(h) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// findQueue returns the queue of callers with these options, or nil. The caller holds c.mu.
-func (c *Client) findQueue(full string, limit int) *nameQueue {
-	q := c.queues[full]
-	for q != nil && q.limit != limit {
-		q = q.next
-	}
-	return q
-}
-
-// removeQueue removes a queue that has no head. The caller holds c.mu.
-func (c *Client) removeQueue(q *nameQueue) {
-	if first := c.queues[q.fullName]; first != q {
-		for first.next != q {
-			first = first.next
-		}
-		first.next = q.next
-	} else if q.next != nil {
-		c.queues[q.fullName] = q.next
-	} else {
-		delete(c.queues, q.fullName)
-	}
-}
-
-// knownError returns why a caller that has waited behind the heads since then did not get the lock: a
-// *HeldError if the lock was held, ErrUnavailable if that is in doubt, and nil if it is not known yet.
-// The caller holds c.mu.
-func (c *Client) knownError(q *nameQueue, since time.Duration) error {
-	switch {
-	case q.isHeld() && q.lastGranted != nil:
-		return &HeldError{Record: q.lastGranted.currentRecord(), Self: true}
-	case q.lastAnswer != nil:
-		return q.lastAnswer
-	case q.lastGranted != nil && q.lastGranted.grantedAt > since:
-		return &HeldError{Record: q.lastGranted.currentRecord(), Self: true}
-	}
-	return nil
-}
-
-// recordAnswer records for the callers behind a head what its request has shown of the name.
-func (c *Client) recordAnswer(h *queueHead, answer error) {
-	if h.beside {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q := h.queue
-	q.lastAnswer = answer
-	if _, held := answer.(*HeldError); held {
-		q.failingSince = 0
-	} else if answer != nil && q.failingSince == 0 {
-		q.failingSince = c.clock.now()
-	}
-}
-
-// A waiter is a caller in the queue of a name, behind its head. It leaves the queue as the head, or
-// with a lease.
+// A waiter is a caller behind the head. It leaves the line with a Lock, with an error, or else as the
+// head.
 type waiter struct {
-	ctx     context.Context
-	options Options
-	ready   chan struct{} // closed when it leaves the queue
-
-	// One of these is set before ready is closed.
-	head   *queueHead // the head that this waiter has become
-	join   *lease     // a reentrant lease to join
-	passed *lease     // a lease that was passed on to it: see passOn
+	op    *acquireOp
+	ready chan struct{} // closed when it leaves the line
+	lock  *Lock
+	err   error
 }
 
-// enqueue makes the operation a head of the name's queue, and returns nil. If there is no room for
-// another head, it waits. A single attempt does not wait: it fails if this Client holds the lock, and
-// goes beside the heads else. enqueue returns a waiter only with a lease: one that the operation may
-// join, or one that was passed on to it.
-func (a *acquireOp) enqueue() (*waiter, error) {
-	c, limit := a.c, a.options.limit()
-	c.mu.Lock()
-	q := c.findQueue(a.fullName, limit)
-	if a.options.Reentrant {
-		if l := c.joinableLease(q, a.fullName); l != nil {
-			c.mu.Unlock()
-			return &waiter{join: l}, nil
-		}
-	}
-	if q == nil {
-		q = &nameQueue{fullName: a.fullName, limit: limit, next: c.queues[a.fullName]}
-		q.first.queue = q
-		c.queues[a.fullName] = q
-	}
-	hasRoom := q.hasRoom()
-	switch {
-	case !hasRoom && !a.singleAttempt:
-		return a.waitTurn(q)
-	case !hasRoom && q.isHeld() && q.lastGranted != nil:
-		a.lastErr = c.knownError(q, 0)
-		c.mu.Unlock()
-		return nil, a.lastErr
-	case !hasRoom:
-		a.head = &queueHead{queue: q, beside: true}
-	case q.heads > 0:
-		a.head = &queueHead{queue: q}
-	default:
-		a.head = &q.first
-	}
-	if hasRoom {
-		q.heads++
-	}
-	c.mu.Unlock()
-	return nil, nil
-}
+// defaultLocalTurn is Config.LocalTurn if it is 0. It is long enough to make the requests to the
+// store rare, and too short to be noticed by the clients that wait.
+const defaultLocalTurn = 10 * time.Millisecond
 
-// joinableLease returns a lease of the name that a reentrant acquisition can join, or nil. The caller
-// holds c.mu.
-func (c *Client) joinableLease(q *nameQueue, full string) *lease {
-	if q != nil && q.first.lease != nil && q.first.lease.joinable() {
-		return q.first.lease
-	}
-	for l := range c.unqueued {
-		if l.fullName == full && l.joinable() {
-			return l
-		}
-	}
-	return nil
-}
-
-// waitTurn waits in the queue until the operation leaves it, and returns what enqueue returns. The
-// caller holds c.mu, which waitTurn unlocks.
-func (a *acquireOp) waitTurn(q *nameQueue) (*waiter, error) {
+// enter puts the operation in the line of the name, and returns when it is the head, or else with a
+// Lock or an error. A single attempt waits for nothing: it goes to the store beside the line, unless
+// this Client holds the lock.
+func (a *acquireOp) enter() (*Lock, error) {
 	c := a.c
-	if q.waiters == nil {
-		q.waiters = list.New()
+	if a.options.limit() != 0 {
+		return nil, nil
 	}
-	w := &waiter{ctx: a.ctx, options: a.options, ready: make(chan struct{})}
-	element := q.waiters.PushBack(w)
-	a.startedAt = c.clock.now()
-	outage := time.NewTimer(c.outage)
-	defer outage.Stop()
-	var err error
-	for err == nil {
-		if known := c.knownError(q, 0); known != nil {
-			a.lastErr = known
+	c.mu.Lock()
+	q := c.queues[a.full]
+	if a.options.Reentrant {
+		joinable := c.leasesLocked(func(l *lease) bool { return l.name == a.full && l.joinable() })
+		if len(joinable) > 0 {
+			lock := joinable[0].join(a)
+			c.mu.Unlock()
+			return lock, nil
 		}
+	}
+	switch {
+	case q == nil:
+		if q = c.spareQueue; q == nil {
+			q = &nameQueue{}
+		}
+		c.spareQueue, c.queues[a.full], a.queue = nil, q, q
 		c.mu.Unlock()
-		a.reportContended()
-		select {
-		case <-w.ready:
-			if w.head == nil {
-				return w, nil
-			}
-			a.head = w.head
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if known := c.knownError(q, a.startedAt); known != nil {
-				a.lastErr = known // if the wait ends before the answer to this caller's own request
-			}
-			return nil, nil
-		case <-outage.C:
-			if err = a.outageError(q); err == nil {
-				outage.Reset(c.outage)
-			}
-		case <-a.ctx.Done():
-			err = a.ctx.Err()
-		case <-c.closing:
-			err = ErrClosed
-		}
-		c.mu.Lock()
+		return nil, nil
+	case a.once && q.head != nil && q.head.isHeld():
+		a.known = &HeldError{Record: q.head.record(), Self: true}
+		c.mu.Unlock()
+		return nil, a.known
+	case a.once:
+		c.mu.Unlock()
+		return nil, nil
 	}
-	defer c.mu.Unlock()
+	w := &waiter{op: a, ready: make(chan struct{})}
+	q.waiters = append(q.waiters, w)
+	a.startedAt = c.clock.now()
+	a.noteQueue(q)
+	c.mu.Unlock()
+	a.reportContended()
+	var err error
 	select {
-	case <-w.ready: // it came at the same moment
-		switch {
-		case w.passed != nil:
-			w.passed.first.lockReturned.Store(false)
-			c.activeCalls.Go(func() { _ = w.passed.first.lock.Release() })
-		case w.head != nil:
-			c.admitNext(w.head)
-		}
-	default:
-		q.waiters.Remove(element)
+	case <-w.ready:
+	case <-a.ctx.Done():
+		err = a.ctx.Err()
+	case <-c.closing:
+		err = ErrClosed
 	}
-	if known := c.knownError(q, a.startedAt); known != nil {
-		a.lastErr = known
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.noteQueue(q)
+	for i := range q.waiters {
+		if q.waiters[i] == w {
+			q.waiters = append(q.waiters[:i:i], q.waiters[i+1:]...)
+			return nil, err
+		}
+	}
+	switch {
+	case w.lock != nil: // perhaps at the moment at which ctx ended
+		return w.lock, nil
+	case w.err != nil:
+		return nil, w.err
+	}
+	if a.queue = q; err != nil {
+		c.promote(a.full, q)
 	}
 	return nil, err
 }
 
-// outageError returns the error of a waiter if the store has not answered about the name for
-// Config.MaxOutage, and nil while the waiter should wait on.
-func (a *acquireOp) outageError(q *nameQueue) error {
-	c := a.c
+// noteQueue notes what is known of a name for a caller that waits behind the head. The caller holds
+// c.mu.
+func (a *acquireOp) noteQueue(q *nameQueue) {
+	switch {
+	case q.head != nil && q.head.isHeld():
+		a.known = &HeldError{Record: q.head.record(), Self: true}
+	case q.known != nil:
+		a.known = q.known
+	}
+}
+
+// leave takes a lease that has ended from the Client, and makes the first waiter the head in its
+// place. The caller holds c.mu.
+func (c *Client) leave(l *lease) {
+	if l.state == ended {
+		return
+	}
+	l.state = ended
+	c.schedule.remove(l)
+	if q := c.queues[l.name]; q != nil && q.head == l {
+		c.promote(l.name, q)
+		return
+	}
+	delete(c.others, l.owner)
+}
+
+// promote makes the first waiter of a queue its head, or ends the queue. The caller holds c.mu.
+func (c *Client) promote(full string, q *nameQueue) {
+	q.head = nil
+	if len(q.waiters) > 0 {
+		q.popWaiter()
+		return
+	}
+	delete(c.queues, full)
+	*q = nameQueue{waiters: q.waiters[:0]}
+	c.spareQueue = q
+}
+
+// popWaiter takes the first waiter from the line.
+func (q *nameQueue) popWaiter() {
+	close(q.waiters[0].ready)
+	q.waiters[0] = nil
+	q.waiters = q.waiters[1:]
+}
+
+// failWaiters gives err to the waiters that have waited for as long as the head, for Config.MaxOutage,
+// when the head gives up. The caller holds c.mu.
+func (c *Client) failWaiters(q *nameQueue, err error) {
+	for len(q.waiters) > 0 && c.clock.now()-q.waiters[0].op.startedAt >= c.outage {
+		q.waiters[0].err = err
+		q.popWaiter()
+	}
+}
+
+// findLease returns the lease of an owner, or nil. The caller holds c.mu.
+func (c *Client) findLease(full, owner string) *lease {
+	if q := c.queues[full]; q != nil && q.head != nil && q.head.owner == owner {
+		return q.head
+	}
+	return c.others[owner]
+}
+
+// leasesLocked returns all leases of the Client that match. The caller holds c.mu.
+func (c *Client) leasesLocked(match func(*lease) bool) (leases []*lease) {
+	for _, q := range c.queues {
+		if q.head != nil && match(q.head) {
+			leases = append(leases, q.head)
+		}
+	}
+	for _, l := range c.others {
+		if match(l) {
+			leases = append(leases, l)
+		}
+	}
+	return leases
+}
+
+// joinable reports whether a reentrant acquisition may share the lease. The caller holds c.mu.
+func (l *lease) joinable() bool {
+	return l.options.Reentrant && l.op == nil && l.state == held && l.isHeld() && l.openLocks() > 0
+}
+
+// join returns a further Lock of the lease, for an operation. The caller holds c.mu.
+func (l *lease) join(a *acquireOp) *Lock {
+	lock := &Lock{lease: l}
+	lock.valuesCtx = a.ctx
+	l.joined = append(l.joined, lock)
+	return lock
+}
+
+// joinWaiters lets the reentrant waiters of a queue join its head, which has got the lock. The caller
+// holds c.mu.
+func (q *nameQueue) joinWaiters() {
+	var others []*waiter
+	for _, w := range q.waiters {
+		if !w.op.options.Reentrant {
+			others = append(others, w)
+			continue
+		}
+		w.lock = q.head.join(w.op)
+		close(w.ready)
+	}
+	q.waiters = others
+}
+
+// openLocks returns how many Locks of the lease are not released. The caller holds c.mu.
+func (l *lease) openLocks() int {
+	open := len(l.joined)
+	if !l.first.released {
+		open++
+	}
+	return open
+}
+
+// During a local turn, a lease that is released goes to the next waiter of the same Client, under the
+// next token, without a request. A turn begins with the grant of the store and lasts
+// Config.LocalTurn. After it the lock is released to the store, where all Clients compete.
+
+// tokensToRequest returns how many tokens the head requests: several if others wait behind it. The
+// caller holds c.mu.
+func (a *acquireOp) tokensToRequest() int {
+	q := a.queue
+	if q == nil || len(q.waiters) == 0 || a.c.localTurn <= 0 || !a.c.guarantees.Queue ||
+		!a.options.passableTo(&q.waiters[0].op.options) {
+		return 1
+	}
+	return max(min(a.c.guarantees.Tokens, driver.MaxTokens), 1)
+}
+
+// passableTo reports whether a lease with these options may be passed on to a call with the options
+// of next. Options that bind a hold to its acquisition forbid it.
+func (o *Options) passableTo(next *Options) bool {
+	for _, of := range [...]*Options{o, next} {
+		if of.MaxHold > 0 || of.NoRenew || of.Reentrant || of.Detached {
+			return false
+		}
+	}
+	return o.TTL == next.TTL && maps.Equal(o.Metadata, next.Metadata)
+}
+
+// passOn gives a lease that its holder has released to the first waiter, and reports whether it
+// has. It does so during the turn, while a token is left and the lease is surely held: no renewal is
+// due, in flight, or has failed, no notice has come, and the lease does not outlast its TTL.
+func (l *lease) passOn() bool {
+	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.knownError(q, 0)
-	if _, held := known.(*HeldError); held || q.failingSince == 0 || c.clock.now()-q.failingSince < c.outage {
-		return nil
+	q := c.queues[l.name]
+	if q == nil || q.head != l || len(q.waiters) == 0 || l.tokens.own == l.tokens.last {
+		return false
 	}
-	if later := (*driver.RetryError)(nil); errors.As(known, &later) {
-		if _, bounded := a.ctx.Deadline(); bounded {
-			return nil
-		}
+	now := c.clock.now()
+	w := q.waiters[0]
+	if now >= q.turnEnd || now >= l.due || l.busy != nil || l.look != noLook || c.closed ||
+		l.storeEnd > now+l.options.TTL || !l.options.passableTo(&w.op.options) {
+		return false
 	}
-	if known == nil {
-		known = errNotAnswered
+	next := &lease{
+		c: c, name: l.name, owner: l.owner, holder: l.holder, options: w.op.options, state: held,
+		tokens: l.tokens, storeEnd: l.storeEnd, since: now, scheduled: scheduled{due: l.due, index: notScheduled},
 	}
-	return known
-}
-
-// errNotAnswered is the error while nothing is known of a name.
-var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
-
-// admitNext removes a head from its queue, and makes the first waiter a head in its place. The
-// caller holds c.mu.
-func (c *Client) admitNext(h *queueHead) {
-	q := h.queue
-	if h.beside {
-		return
-	}
-	if l := h.lease; l != nil && l.token != l.firstToken {
-		q.yieldUntil = c.clock.now() + turnYield
-	}
-	h.lease, h.grants, q.lastAnswer = nil, nil, nil
-	delete(q.owners, h.owner)
-	if w := q.firstWaiter(); w != nil {
-		q.waiters.Remove(q.waiters.Front())
-		w.head = h
-		close(w.ready)
-		return
-	}
-	if q.heads--; q.heads == 0 {
-		c.removeQueue(q)
-	}
-}
-
-// registerLease records a granted lease in its head, or among those that are in no queue. Waiting reentrant
-// callers then join it. The caller holds c.mu.
-func (c *Client) registerLease(l *lease) {
-	if l.head == nil || l.head.beside {
-		c.unqueued[l] = struct{}{}
-		return
-	}
-	q := l.head.queue
-	l.head.lease, q.lastAnswer, q.failingSince = l, nil, 0
-	l.head.grants = nil
-	if q.limit == 0 || q.firstWaiter() != nil || q.isHeld() {
-		q.lastGranted = l
-	}
-	if !l.options.Reentrant || q.waiters == nil {
-		return
-	}
-	var next *list.Element
-	for e := q.waiters.Front(); e != nil; e = next {
-		next = e.Next()
-		if w := e.Value.(*waiter); w.options.Reentrant {
-			q.waiters.Remove(e)
-			w.join = l
-			close(w.ready)
-		}
-	}
+	next.tokens.own++
+	next.deadline.Store(l.deadline.Load())
+	next.first.lease, next.first.valuesCtx = next, w.op.ctx
+	w.lock = &next.first
+	q.head = next
+	c.reschedule(next)
+	q.popWaiter()
+	return true
 }

@@ -35,20 +35,17 @@ func (c *Client) runScheduler() {
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		expired, renewals, places := c.schedule.takeDue(c.clock.now())
+		expired, renewals := c.schedule.takeDue(c.clock.now())
 		timer.Reset(c.nextSleep())
 		c.mu.Unlock()
 
 		for _, l := range expired {
 			c.activeCalls.Go(func() { _ = l.checkHeld() }) // marks it as lost
 		}
-		for _, batch := range c.splitBatches(renewals, false) {
+		for _, batch := range c.splitBatches(renewals) {
 			c.activeCalls.Go(func() {
-				_ = c.renewLeases(context.Background(), 0, batch, false) // each lease has its outcome
+				_ = c.renewLeases(context.Background(), 0, batch) // each lease has its outcome
 			})
-		}
-		for _, batch := range c.splitBatches(places, true) {
-			c.activeCalls.Go(func() { _ = c.renewLeases(context.Background(), 0, batch, true) })
 		}
 		select {
 		case <-timer.C:
@@ -70,7 +67,7 @@ func (c *Client) nextSleep() time.Duration {
 	s.usedSinceCheck = false
 	switch {
 	case len(s.leases) > 0:
-		s.nextCheck = s.leases[0].dueAt
+		s.nextCheck = s.leases[0].due
 	case used:
 		s.nextCheck = c.clock.now() + idleTimeout
 	default:
@@ -84,32 +81,35 @@ func (c *Client) nextSleep() time.Duration {
 	return sleep
 }
 
-// takeDue returns the holds past their deadline, and the holds and places that must be renewed now.
-// It counts a request in flight for each renewal.
-func (s *schedule) takeDue(now time.Duration) (expired, renewals, places []*lease) {
+// takeDue returns the holds past their deadline, and the leases that must be renewed now. A renewal in
+// flight ends with the answer, which schedules the lease anew; until then a hold has its deadline here.
+func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
 	for len(s.leases) > 0 {
 		l := s.leases[0]
 		deadline := time.Duration(l.deadline.Load())
+		window := time.Duration(0)
+		if len(renewals) > 0 {
+			window = l.asked() / batchWindow
+		}
 		switch {
-		case l.isPlace && l.dueAt <= now+placeTTL(l.options.TTL)/batchWindow:
-			s.remove(l) // until the outcome is known
-			l.inFlight++
-			places = append(places, l)
-		case l.isPlace:
-			return expired, renewals, places
-		case now >= deadline:
+		case l.state == held && now >= deadline:
 			s.remove(l)
 			expired = append(expired, l)
-		case l.dueAt < deadline && l.dueAt <= now+l.options.TTL/batchWindow:
-			l.dueAt = deadline
+			continue
+		case l.due > now+window || l.state == held && l.due == deadline:
+			return expired, renewals
+		case l.state == held:
+			l.due = deadline
 			s.insertOrFix(l)
-			l.inFlight++
-			renewals = append(renewals, l)
 		default:
-			return expired, renewals, places
+			s.remove(l)
+		}
+		if l.busy == nil {
+			l.busy = make(chan struct{})
+			renewals = append(renewals, l)
 		}
 	}
-	return expired, renewals, places
+	return expired, renewals
 }
 
 // renewTimeout returns how long a renewal may take: there must be time left for other attempts if
@@ -119,10 +119,10 @@ func (c *Client) renewTimeout(ttl time.Duration) time.Duration { return min(c.re
 // splitBatches divides leases among requests. The timeout of a request is that of its shortest
 // TTL, so leases share a request only if their timeouts are of the same order of magnitude: a
 // lock of a short TTL never costs one of a long TTL.
-func (c *Client) splitBatches(leases []*lease, places bool) [][]*lease {
+func (c *Client) splitBatches(leases []*lease) [][]*lease {
 	byOrder := map[int][]*lease{}
 	for _, l := range leases {
-		order := bits.Len64(uint64(c.renewTimeout(l.renewalTTL(places))))
+		order := bits.Len64(uint64(c.renewTimeout(l.options.TTL)))
 		byOrder[order] = append(byOrder[order], l)
 	}
 	var batches [][]*lease
@@ -132,30 +132,34 @@ func (c *Client) splitBatches(leases []*lease, places bool) [][]*lease {
 	return batches
 }
 
-// renewalTTL returns the TTL of an automatic renewal of the lease, as a place or as a hold.
-func (l *lease) renewalTTL(place bool) time.Duration {
-	if place {
-		return placeTTL(l.options.TTL)
-	}
-	return l.options.TTL
+// A renewal is the renewal of one lease in a request.
+type renewal struct {
+	l       *lease
+	sent    time.Duration
+	asked   time.Duration
+	wasHeld bool       // when it was sent
+	look    lookReason // the same
 }
 
-// renewLeases extends leases with one request, by ttl, or renews each by its own TTL if ttl is 0.
-// All are holds, or all are places. It returns the reason if an outcome is unknown.
-func (c *Client) renewLeases(ctx context.Context, ttl time.Duration, leases []*lease, places bool) error {
+// renewLeases renews leases with one request, for d, or each for its own time if d is 0. Each of them
+// has a request in flight, which this is. It returns the reason if an outcome is unknown.
+func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
+	renewals := make([]renewal, len(leases))
 	timeout := c.requestTimeout
+	c.mu.Lock()
+	sent := c.clock.now()
 	for i, l := range leases {
-		reqs[i] = driver.RenewRequest{Name: l.fullName, Owner: l.owner, TTL: cmp.Or(ttl, l.renewalTTL(places))}
-		if !places {
-			reqs[i].Token = l.firstToken
-		}
-		if ttl == 0 {
-			timeout = min(timeout, c.renewTimeout(reqs[i].TTL))
+		asked := cmp.Or(d, l.asked())
+		renewals[i] = renewal{l, sent, asked, l.state == held, l.look}
+		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
+		l.look = noLook
+		if d == 0 {
+			timeout = min(timeout, c.renewTimeout(asked))
 		}
 	}
-	sent := c.clock.now()
-	outcomes, err := request(c, ctx, "renew", timeout, func(ctx context.Context) ([]driver.RenewOutcome, error) {
+	c.mu.Unlock()
+	entries, err := request(c, ctx, "renew", timeout, func(ctx context.Context) ([]driver.Entry, error) {
 		return c.store.Renew(ctx, reqs)
 	})
 	if err == nil {
@@ -163,72 +167,163 @@ func (c *Client) renewLeases(ctx context.Context, ttl time.Duration, leases []*l
 	}
 	var unknown error
 	var applied sync.WaitGroup
-	for i, l := range leases {
-		outcome := driver.RenewUnknown
-		if i < len(outcomes) {
-			outcome = outcomes[i]
+	for i := range renewals {
+		var entry driver.Entry
+		if i < len(entries) {
+			entry = entries[i]
 		}
-		if outcome == driver.RenewUnknown {
+		if entry.State == driver.Unknown {
 			unknown = storeError(ctx, err)
 		}
-		if places {
-			l.applyPlaceOutcome(outcome, sent)
+		if !renewals[i].wasHeld {
+			renewals[i].apply(entry, err)
 			continue
 		}
 		// A slow hook or log handler delays its own lock only.
-		applied.Go(func() { l.applyOutcome(outcome, sent, reqs[i].TTL, err) })
+		applied.Go(func() { renewals[i].apply(entry, err) })
 	}
 	applied.Wait()
 	return unknown
 }
 
-// applyOutcome records the outcome of a request to extend the lease by ttl, which was sent at
-// sent, and that it is no longer in flight.
-func (l *lease) applyOutcome(outcome driver.RenewOutcome, sent, ttl time.Duration, err error) {
-	c := l.c
+// apply records the answer to a renewal, and that it is no longer in flight. The lease may have become
+// a hold by a notice since it was sent, or have ended.
+func (r *renewal) apply(entry driver.Entry, err error) {
+	l, c := r.l, r.l.c
+	c.mu.Lock()
 	now := c.clock.now()
 	left := time.Duration(l.deadline.Load()) - now
-	firstDoubt := false
-	if outcome != driver.RenewLost {
-		raiseReading(&l.latestExpiry, now+ttl)
+	isHeld := l.state == held
+	lost := entry.State == driver.Lost || entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first ||
+		entry.State == driver.Waiting && r.wasHeld // the store has forgotten the grant
+	if entry.State != driver.Lost {
+		l.storeEnd = max(l.storeEnd, now+r.asked)
 	}
-
-	c.mu.Lock()
-	held := l.endReason.Load() == nil
-	promised := min(l.promisedTTL, l.options.TTL)
 	switch {
-	case !held || outcome == driver.RenewLost:
-		l.mustRelease = true // The outcome is not recorded, and would be missed by the next holder.
-	case outcome == driver.Renewed:
-		l.extend(sent, ttl)
-		l.renewalFailed = false
-		c.reschedule(l)
-	case outcome == driver.RenewUnknown:
-		firstDoubt = !l.renewalFailed
-		l.renewalFailed = true
-		if !l.options.NoRenew {
-			l.dueAt = min(now+jitter(l.options.TTL/16), time.Duration(l.deadline.Load()))
-			c.reschedule(l)
+	case l.state > held: // It has ended here: what arrives is dropped.
+	case entry.State == driver.Unknown:
+		l.look = failed
+		switch {
+		case l.op != nil && !isHeld:
+			l.due = now + l.op.noteFailure(r.sent, err)
+			l.op.signal()
+		case !l.options.NoRenew || r.look != noLook || l.op != nil:
+			l.due = min(now+jitter(l.options.TTL/16), time.Duration(l.deadline.Load()))
 		}
+		c.reschedule(l)
+	case lost && !isHeld: // It does not end an outage in which requests for an entry get lost.
+		l.op.lost = true
+		l.op.signal()
+	case lost:
+	case isHeld && entry.State == driver.Waiting: // A notice has told the grant since.
+		l.due = now
+		c.reschedule(l)
+	default:
+		l.confirm(r.sent, r.asked)
+		if !isHeld {
+			l.op.noteAnswer()
+			l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
+			l.becomes(entry)
+			l.op.lookInTime(l)
+			l.op.signal()
+		} else if l.op != nil {
+			l.op.signal()
+		}
+		switch {
+		case l.look == noticed:
+			l.due = now
+		case isHeld && !r.wasHeld: // It was asked for as a place.
+			l.due = min(l.due, l.since+max(c.localTurn, 0))
+		}
+		c.reschedule(l)
 	}
 	l.endRequest()
+	reason := ErrTaken
+	if c.breaking[l.name] > 0 {
+		reason = ErrBroken
+	}
+	place := placeTTL(l.options.TTL)
+	first := place < l.options.TTL && now+left <= l.since+driver.Validity(place) // after a grant by notice
 	c.mu.Unlock()
 
+	event := Event{Left: max(left, 0), TTL: l.options.TTL}
 	switch {
-	case !held:
-	case outcome == driver.RenewLost:
-		l.markLost(ErrTaken)
-	case outcome == driver.Renewed:
-		l.emit(Event{Kind: EventRenewed, Left: left, TTL: promised})
-	case outcome == driver.RenewUnknown:
-		if firstDoubt {
-			c.logWarning(context.Background(), "renewal failed, lock in doubt", c.stripPrefix(l.fullName), err)
+	case !isHeld:
+	case entry.State == driver.Unknown:
+		if r.look != failed {
+			c.logWarning(context.Background(), "renewal failed, lock in doubt", c.stripPrefix(l.name), err)
 		}
-		l.emit(Event{Kind: EventInDoubt, Left: max(left, 0), TTL: promised, Err: storeError(context.Background(), err)})
+		event.Kind, event.Err = EventInDoubt, storeError(context.Background(), err)
+		l.emit(event)
+	case lost:
+		l.lose(reason)
+	case entry.State == driver.Held && !first:
+		event.Kind = EventRenewed
+		l.emit(event)
 	}
 }
 
-// notScheduled is the heapIndex of a lease that is not in the schedule.
+// becomes records that a lease which waits is what entry says. A hold has the rest of its place, and
+// is renewed for its TTL when the local turn is over: short holds need no renewal. The caller holds
+// c.mu.
+func (l *lease) becomes(entry driver.Entry) {
+	switch {
+	case entry.State == driver.Waiting:
+		l.state = waiting
+	case l.hold(entry.Token, l.op.block) != nil:
+		l.op.lost = true
+	case l.options.NoRenew, l.options.Detached:
+		l.due = l.since
+	case l.op.place > 0:
+		l.due = min(l.due, l.since+max(l.c.localTurn, 0))
+	}
+}
+
+// onNotice handles a notice of the store. It does not block.
+func (c *Client) onNotice(name, owner string, token int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if owner != "" {
+		if l := c.findLease(name, owner); l != nil {
+			l.onNotice(token)
+		}
+		return
+	}
+	for _, l := range c.leasesLocked(func(l *lease) bool { return name == "" || l.name == name }) {
+		l.onNotice(0)
+	}
+}
+
+// onNotice handles a notice for the lease. With the token of a place it is the grant, which lasts until
+// the end that was last confirmed to the place. Anything else leads to a look. The caller holds c.mu.
+func (l *lease) onNotice(token int64) {
+	c := l.c
+	switch {
+	case l.state > held, l.state == held && token == l.tokens.first && token != 0:
+		return
+	case l.state < held && l.op.place > 0 && token != 0 && (l.tokens.first == 0 || l.tokens.first == token) &&
+		c.clock.now() < time.Duration(l.deadline.Load()):
+		unanswered := l.state == requesting
+		l.tokens.first = token
+		l.becomes(driver.Entry{State: driver.Held, Token: token})
+		l.storeEnd = max(l.storeEnd, c.clock.now()+l.op.place)
+		l.op.noteAnswer()
+		if unanswered && l.state == held {
+			c.schedule.remove(l) // until the request has returned
+		}
+	default:
+		l.look = noticed
+		if l.index != notScheduled && l.busy == nil { // else the answer under way leads to the look
+			l.due = c.clock.now()
+			c.reschedule(l)
+		}
+	}
+	if l.op != nil {
+		l.op.signal()
+	}
+}
+
+// notScheduled is the index of a lease that is not in the schedule.
 const notScheduled = -1
 
 // A schedule holds the leases by the time at which each must be checked next, for its renewal or
@@ -252,8 +347,8 @@ func (c *Client) reschedule(l *lease) {
 		c.activeCalls.Go(c.runScheduler)
 		return
 	}
-	if s.nextCheck == 0 || l.dueAt < s.nextCheck {
-		s.nextCheck = l.dueAt
+	if s.nextCheck == 0 || l.due < s.nextCheck {
+		s.nextCheck = l.due
 		select {
 		case s.wake <- struct{}{}:
 		default:
@@ -263,31 +358,31 @@ func (c *Client) reschedule(l *lease) {
 
 // insertOrFix restores the order of the heap after dueAt of l was set.
 func (s *schedule) insertOrFix(l *lease) {
-	if l.heapIndex == notScheduled {
+	if l.index == notScheduled {
 		heap.Push(s, l)
 		return
 	}
-	heap.Fix(s, int(l.heapIndex))
+	heap.Fix(s, l.index)
 }
 
 func (s *schedule) remove(l *lease) {
-	if l.heapIndex != notScheduled {
-		heap.Remove(s, int(l.heapIndex))
+	if l.index != notScheduled {
+		heap.Remove(s, l.index)
 	}
 }
 
 // Len, Less, Swap, Push and Pop implement [heap.Interface]: the lease that is due first is on top.
 func (s *schedule) Len() int           { return len(s.leases) }
-func (s *schedule) Less(i, j int) bool { return s.leases[i].dueAt < s.leases[j].dueAt }
+func (s *schedule) Less(i, j int) bool { return s.leases[i].due < s.leases[j].due }
 
 func (s *schedule) Swap(i, j int) {
 	s.leases[i], s.leases[j] = s.leases[j], s.leases[i]
-	s.leases[i].heapIndex, s.leases[j].heapIndex = int32(i), int32(j)
+	s.leases[i].index, s.leases[j].index = i, j
 }
 
 func (s *schedule) Push(x any) {
 	l := x.(*lease)
-	l.heapIndex = int32(len(s.leases))
+	l.index = len(s.leases)
 	s.leases = append(s.leases, l)
 }
 
@@ -296,43 +391,6 @@ func (s *schedule) Pop() any {
 	l := s.leases[last]
 	s.leases[last] = nil
 	s.leases = s.leases[:last]
-	l.heapIndex = notScheduled
+	l.index = notScheduled
 	return l
-}
-
-// A lease counts the requests in flight that may extend it. Release waits until there is none, so
-// that nothing is written after Release has returned.
-
-// beginRequest registers a request that may extend the lease, unless the lease has ended.
-func (l *lease) beginRequest() bool {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	if l.endReason.Load() != nil {
-		return false
-	}
-	l.inFlight++
-	return true
-}
-
-// endRequest unregisters such a request. The caller holds c.mu.
-func (l *lease) endRequest() {
-	if l.inFlight--; l.inFlight == 0 && l.idle != nil {
-		close(l.idle)
-		l.idle = nil
-	}
-}
-
-// waitIdle waits until no request is in flight that may extend the lease, which has ended.
-func (l *lease) waitIdle() {
-	l.c.mu.Lock()
-	if l.inFlight == 0 {
-		l.c.mu.Unlock()
-		return
-	}
-	if l.idle == nil {
-		l.idle = make(chan struct{})
-	}
-	idle := l.idle
-	l.c.mu.Unlock()
-	<-idle
 }

@@ -23,7 +23,7 @@ func TestDoUnderALockThatIsOver(t *testing.T) {
 		"released":     {func(t *testing.T, _ *holdfast.Client, lock *holdfast.Lock) { release(t, lock) }, holdfast.ErrReleased},
 		"ReleaseAll":   {func(_ *testing.T, c *holdfast.Client, _ *holdfast.Lock) { _ = c.ReleaseAll() }, holdfast.ErrReleased},
 		"closed":       {func(_ *testing.T, c *holdfast.Client, _ *holdfast.Lock) { _ = c.Close() }, holdfast.ErrClosed},
-		"broken":       {func(t *testing.T, c *holdfast.Client, _ *holdfast.Lock) { _, _ = c.Break(t.Context(), "a") }, holdfast.ErrBroken},
+		"broken":       {func(t *testing.T, c *holdfast.Client, _ *holdfast.Lock) { _, _ = c.Break(t.Context(), "a", 0) }, holdfast.ErrBroken},
 		"expired":      {func(*testing.T, *holdfast.Client, *holdfast.Lock) { time.Sleep(time.Minute) }, holdfast.ErrExpired},
 		"handed over":  {func(_ *testing.T, _ *holdfast.Client, lock *holdfast.Lock) { _, _ = lock.HandOver() }, holdfast.ErrHandedOver},
 		"already done": {func(t *testing.T, _ *holdfast.Client, lock *holdfast.Lock) { _ = lock.Do(t.Context(), nothing) }, holdfast.ErrReleased},
@@ -70,7 +70,7 @@ func TestDoReportsWhatEndedIt(t *testing.T) {
 	}{
 		"released by the work": {func(ctx context.Context, _ *holdfast.Client) { _ = holdfast.FromContext(ctx).Release() }, holdfast.ErrReleased},
 		"handed over":          {func(ctx context.Context, _ *holdfast.Client) { _, _ = holdfast.FromContext(ctx).HandOver() }, holdfast.ErrHandedOver},
-		"broken":               {func(ctx context.Context, c *holdfast.Client) { _, _ = c.Break(ctx, "a") }, holdfast.ErrBroken},
+		"broken":               {func(ctx context.Context, c *holdfast.Client) { _, _ = c.Break(ctx, "a", 0) }, holdfast.ErrBroken},
 		"expired":              {func(context.Context, *holdfast.Client) { time.Sleep(time.Minute) }, holdfast.ErrExpired},
 		"MaxHold":              {func(context.Context, *holdfast.Client) { time.Sleep(9 * time.Second) }, holdfast.ErrMaxHold},
 	}
@@ -187,7 +187,7 @@ func TestRefusedReleaseOfALostLock(t *testing.T) {
 		c, store := faulty(t, nil)
 		other := open(t, store.Store, nil)
 		err := c.Do(ctx, "a", nil, func(context.Context) error {
-			if _, err := other.Break(ctx, "a"); err != nil {
+			if _, err := other.Break(ctx, "a", 0); err != nil {
 				t.Error(err)
 			}
 			release(t, acquire(t, other, "a", nil))
@@ -208,30 +208,6 @@ func TestReleaseWithALongBackoff(t *testing.T) {
 		release(t, lock)
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("Release took %v", took)
-		}
-	})
-}
-
-// Work does not begin under a lock from the moment on at which its hold has ended,
-// also if the contexts have not: another ReleaseAll may free it then.
-func TestNoWorkBeginsOnceTheHoldHasEnded(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		done := make(chan struct{})
-		lock := acquire(t, c, "a", nil)
-		holdfast.EndLease(lock, holdfast.ErrReleased)
-		wantErr(t, holdfast.RegisterWork(lock, done), holdfast.ErrReleased)
-
-		set := acquireAll(t, c, []string{"b", "c"}, nil)
-		for _, lock := range c.Locks() {
-			if lock.Name() == "c" {
-				holdfast.EndLease(lock, holdfast.ErrReleased)
-			}
-		}
-		wantErr(t, holdfast.RegisterWork(set, done), holdfast.ErrReleased)
-		began := time.Now()
-		if err := c.Close(); err != nil || time.Since(began) > 0 {
-			t.Errorf("Close: %v after %v, no work under way", err, time.Since(began))
 		}
 	})
 }

@@ -37,7 +37,7 @@ func TestDoValue(t *testing.T) {
 			t.Errorf("%d, %v, want what the work has returned", half, err)
 		}
 		half, err = holdfast.DoValue(ctx, c, "a", nil, func(ctx context.Context) (int, error) {
-			_, err := c.Break(ctx, "a")
+			_, err := c.Break(ctx, "a", 0)
 			return 5, err
 		})
 		wantErr(t, err, holdfast.ErrLost)
@@ -111,7 +111,7 @@ func TestNilArguments(t *testing.T) {
 			"TryAcquire, ctx":  func() error { _, err := c.TryAcquire(none, "a", nil); return err },
 			"AcquireAll, ctx":  func() error { _, err := c.AcquireAll(none, names, nil); return err },
 			"Lookup, ctx":      func() error { _, err := c.Lookup(none, "a"); return err },
-			"Break, ctx":       func() error { _, err := c.Break(none, "a"); return err },
+			"Break, ctx":       func() error { _, err := c.Break(none, "a", 0); return err },
 			"Ping, ctx":        func() error { return c.Ping(none) },
 			"Open, ctx":        func() error { _, err := holdfast.Open(none, "memory:", nil); return err },
 			"List, ctx":        func() error { return firstError(c, none) },
@@ -206,21 +206,30 @@ func TestInvalidConfig(t *testing.T) {
 	}
 }
 
-// A store with the given guarantees.
-type pledged struct {
-	driver.Store
-	can driver.Guarantees
+// A plainStore refuses metadata and Detached.
+type plainStore struct{ driver.Store }
+
+func (s plainStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	if len(req.Metadata) > 0 || req.Detached {
+		return driver.Result{}, driver.ErrUnsupported
+	}
+	return s.Store.Acquire(ctx, req)
 }
 
-func (p pledged) Guarantees() driver.Guarantees { return p.can }
-
-func TestMetadataOfAStoreThatDropsIt(t *testing.T) {
-	can := memstore.New().Guarantees()
-	can.Metadata = false
-	c := open(t, pledged{memstore.New(), can}, nil)
-	_, err := c.TryAcquire(t.Context(), "a", &holdfast.Options{Metadata: map[string]string{"k": "v"}})
-	wantErr(t, err, holdfast.ErrUnsupported)
-	release(t, acquire(t, c, "a", &holdfast.Options{Metadata: map[string]string{}}))
+// What a store refuses is reported at once.
+func TestUnsupportedOptions(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, plainStore{memstore.New()}, nil)
+		for _, o := range []holdfast.Options{{Metadata: map[string]string{"k": "v"}}, {Detached: true}} {
+			began := time.Now()
+			_, err := c.Acquire(ctx, "a", &o)
+			wantErr(t, err, holdfast.ErrUnsupported)
+			if took := time.Since(began); took > 0 {
+				t.Errorf("%+v is refused after %v", o, took)
+			}
+		}
+		release(t, acquire(t, c, "a", &holdfast.Options{Metadata: map[string]string{}}))
+	})
 }
 
 func TestPing(t *testing.T) {
@@ -367,7 +376,7 @@ func TestLocks(t *testing.T) {
 		}
 		wantErr(t, set.Err(), holdfast.ErrReleased)
 		release(t, second) // the one that Locks returns first
-		if _, err := other.Break(ctx, "e"); err != nil {
+		if _, err := other.Break(ctx, "e", 0); err != nil {
 			t.Fatal(err)
 		}
 		<-broken.Context().Done()
@@ -417,7 +426,7 @@ func TestTextsOfLocks(t *testing.T) {
 		_, held := c.TryAcquire(ctx, "a", nil)
 		shown := text.String()
 		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
-			for _, value := range []any{lock, *lock, []*holdfast.Lock{lock}, struct{ L, l *holdfast.Lock }{lock, lock}, set, c, held, c.Locks()} {
+			for _, value := range []any{lock, []*holdfast.Lock{lock}, struct{ L, l *holdfast.Lock }{lock, lock}, set, c, held, c.Locks()} {
 				shown += fmt.Sprintf(format, value)
 			}
 		}
@@ -442,7 +451,7 @@ type ownersSeen struct {
 	seen []string
 }
 
-func (s *ownersSeen) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *ownersSeen) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	s.seen = append(s.seen, req.Owner)
 	return s.Store.Acquire(ctx, req)
 }
@@ -543,16 +552,53 @@ func (s *tokenless) Guarantees() driver.Guarantees {
 	return can
 }
 
-func (s *tokenless) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *tokenless) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	res, err := s.Store.Acquire(ctx, req)
 	res.Token, res.Held.Token = 0, 0
 	return res, err
 }
 
-func (s *tokenless) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
-	rec, found, err := s.Store.Lookup(ctx, name)
-	rec.Token = 0
-	return rec, found, err
+func (s *tokenless) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	entries, err := s.Store.Renew(ctx, reqs)
+	for i := range entries {
+		entries[i].Token = 0
+	}
+	return entries, err
+}
+
+func (s *tokenless) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
+	records, err := s.Store.Lookup(ctx, name)
+	for i := range records {
+		records[i].Token = 0
+	}
+	return records, err
+}
+
+// Every hold of a store without tokens has token 0, and all verbs work.
+func TestStoreWithoutTokens(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, &tokenless{memstore.New()}, nil)
+		first := acquire(t, c, "a", &holdfast.Options{Detached: true})
+		waiting := startWaiters(t, c, "a", 3)
+		ticket, err := first.HandOver()
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, adopt(t, c, ticket, nil))
+		for range cap(waiting) {
+			lock := <-waiting
+			if lock.Token() != 0 || lock.Err() != nil {
+				t.Errorf("%v: %v", lock, lock.Err())
+			}
+			time.Sleep(time.Minute)
+			release(t, lock)
+		}
+		lock := acquire(t, c, "a", nil)
+		if _, err := c.Break(ctx, "a", 0); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, lock.Release(), holdfast.ErrLost)
+	})
 }
 
 // A Client that nobody has made has an error for each verb, and no panic.
@@ -570,7 +616,7 @@ func TestZeroClient(t *testing.T) {
 			"DoAll":         func() error { return c.DoAll(ctx, []string{"a"}, nil, work) },
 			"Adopt":         func() error { _, err := c.Adopt(ctx, holdfast.Ticket("x"), nil); return err },
 			"Lookup":        func() error { _, err := c.Lookup(ctx, "a"); return err },
-			"Break":         func() error { _, err := c.Break(ctx, "a"); return err },
+			"Break":         func() error { _, err := c.Break(ctx, "a", 0); return err },
 			"Ping":          func() error { return c.Ping(ctx) },
 			"List": func() error {
 				for _, err := range c.List(ctx, "") {

@@ -1,13 +1,13 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -82,8 +82,7 @@ func (t Ticket) LogValue() slog.Value {
 // handle, else the error is [ErrInvalid]; if it is no longer held, it is that of [Lock.Err].
 // After an error nothing has changed.
 func (l *Lock) HandOver() (Ticket, error) {
-	lease := l.lease
-	c := lease.c
+	lease, c := l.lease, l.lease.c
 	err := l.Err()
 	if !lease.options.Detached {
 		err = fmt.Errorf("%w: it was not acquired with Options.Detached", ErrInvalid)
@@ -91,10 +90,10 @@ func (l *Lock) HandOver() (Ticket, error) {
 	if err == nil {
 		c.mu.Lock()
 		switch {
-		case lease.openHandles > 1:
+		case lease.openLocks() > 1:
 			err = fmt.Errorf("%w: it has other handles", ErrInvalid)
 		case !lease.endLocked(&ErrHandedOver):
-			err = *lease.endReason.Load()
+			err = *lease.end.Load()
 		}
 		c.mu.Unlock()
 	}
@@ -102,15 +101,15 @@ func (l *Lock) HandOver() (Ticket, error) {
 		return "", opError("hand over", l.Name(), err)
 	}
 	l.endContext(ErrHandedOver)
-	_ = l.Release() // the lease has ended otherwise, so this sends nothing
-	fields := ticketFields{Name: lease.fullName, Owner: lease.owner, Token: lease.token, TTL: lease.options.TTL}
-	fields.Left = max(time.Duration(lease.latestExpiry.Load())-c.clock.now(), 0)
+	_ = lease.release(0, false) // it sends nothing
+	fields := ticketFields{Name: lease.name, Owner: lease.owner, Token: lease.tokens.own, TTL: lease.options.TTL}
+	fields.Left = max(lease.storeEnd-c.clock.now(), 0)
 	return fields.encode(), nil
 }
 
 // Adopt makes a handle on the hold that a ticket stands for. Another Client has acquired that
 // hold, most often in another process. Adopt renews the hold, which proves that it still lasts,
-// and compares its token with that of the ticket (Guarantees().Lookup); then this Client renews
+// and compares its token with that of the ticket; then this Client renews
 // the hold as its own, and its Release ends it. The deadline counts from the moment before that
 // renewal was sent.
 //
@@ -172,66 +171,73 @@ func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o
 	if err != nil {
 		return nil, err
 	}
-	l := c.newLease(ctx, fields.Name, fields.Owner, &options)
-	l.token, l.options.Metadata, l.adoptedFrom = fields.Token, nil, new(string)
-	raiseReading(&l.latestExpiry, began+max(fields.Left, fields.TTL))
-	w := retryWaiter{c: c, ctx: ctx, fullName: l.fullName}
+	l := c.newLease(ctx, fields.Name, &options)
+	l.owner, l.tokens.first, l.options.Metadata = fields.Owner, fields.Token, nil
+	l.storeEnd = began + max(fields.Left, fields.TTL)
+	a := &acquireOp{c: c, ctx: ctx, name: name, full: fields.Name, options: options, startedAt: began}
 	for {
 		sent := c.clock.now()
-		err := l.renewAndCompare(ctx, &w)
-		if err == nil {
-			err = l.activate(sent, l.options.TTL, &driver.AcquireResult{Token: l.token})
-		}
+		err := a.adopt(l, sent)
 		if err == nil {
 			break
 		}
 		if errors.Is(err, ErrNotHeld) {
 			return nil, err
 		}
-		if err := w.waitOutage(sent, err); err != nil {
+		c.mu.Lock()
+		pause := a.noteFailure(sent, err)
+		c.mu.Unlock()
+		if err := cmp.Or(ctx.Err(), a.failure); err != nil {
+			return nil, err
+		}
+		if err := a.sleep(l, pause); err != nil {
 			return nil, err
 		}
 	}
 	took := c.clock.now() - began
 	if c.log != nil {
-		c.log.DebugContext(ctx, "lock adopted", "name", name, "token", l.token, "waited", took)
+		c.log.DebugContext(ctx, "lock adopted", "name", name, "token", l.tokens.own, "waited", took)
 	}
 	l.emit(Event{Kind: EventAcquired, Took: took, TTL: l.options.TTL})
-	return l.first.newLock(), nil
+	return &l.first, nil
 }
 
-// renewAndCompare renews the lease of a ticket and compares it with the ticket.
-func (l *lease) renewAndCompare(ctx context.Context, w *retryWaiter) error {
-	c := l.c
-	req := []driver.RenewRequest{{Name: l.fullName, Owner: l.owner, TTL: l.options.TTL, Token: l.token}}
-	outcomes, err := request(c, ctx, "renew", min(c.requestTimeout, l.options.TTL), func(ctx context.Context) ([]driver.RenewOutcome, error) {
+// adopt renews the lease of a ticket, which proves that it lasts, and makes it one of this Client. It
+// takes over what the store shows of the hold, if it does.
+func (a *acquireOp) adopt(l *lease, sent time.Duration) error {
+	c, ctx := a.c, a.ctx
+	req := []driver.RenewRequest{{Name: l.name, Owner: l.owner, TTL: l.options.TTL, Token: l.tokens.first}}
+	entries, err := request(c, ctx, "renew", min(c.requestTimeout, l.options.TTL), func(ctx context.Context) ([]driver.Entry, error) {
 		return c.store.Renew(ctx, req)
 	})
 	switch {
-	case len(outcomes) == 1 && outcomes[0] == driver.RenewLost:
-		return errTicketExpired
-	case len(outcomes) == 1 && outcomes[0] == driver.Renewed:
-	case err != nil:
-		return err
-	default:
-		return errNoOutcome
-	}
-	w.noteAnswer()
-	if !c.guarantees.Lookup {
-		return nil
-	}
-	rec, err := c.lookupRecord(ctx, l.fullName)
-	if err != nil {
-		return err
-	}
-	holds := append([]Record{rec}, rec.Others...)
-	own := slices.IndexFunc(holds, func(hold Record) bool { return !hold.Kept && (hold.Token == 0 || hold.Token == l.token) })
-	if own < 0 {
+	case len(entries) != 1 || entries[0].State == driver.Unknown:
+		return cmp.Or(err, errNoOutcome)
+	case entries[0].State != driver.Held:
 		return errTicketExpired
 	}
-	hold := &holds[own]
-	*l.adoptedFrom, l.options.Metadata = hold.Holder, hold.Metadata
-	l.options.Shared, l.options.Limit = hold.Limit == driver.Shared, max(hold.Limit, 0)
+	a.answered = true
+	records, err := request(c, ctx, "lookup", c.requestTimeout, func(ctx context.Context) ([]Record, error) {
+		return c.store.Lookup(ctx, l.name)
+	})
+	if err != nil && !errors.Is(err, ErrUnsupported) {
+		return err
+	}
+	l.holder = ""
+	for _, rec := range records {
+		if !rec.Kept && rec.Token == l.tokens.first {
+			l.holder, l.options.Metadata = rec.Holder, rec.Metadata
+			l.options.Shared, l.options.Limit = rec.Limit == driver.Shared, rec.Limit%driver.Shared
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.confirm(sent, l.options.TTL)
+	c.others[l.owner] = l
+	if err := l.hold(l.tokens.first, 1); err != nil {
+		delete(c.others, l.owner)
+		return err
+	}
 	return nil
 }
 

@@ -42,7 +42,7 @@ func TestStaleTicket(t *testing.T) {
 		"released": func(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) { release(t, adopt(t, c, ticket, nil)) },
 		"expired":  func(*testing.T, *holdfast.Client, holdfast.Ticket) { time.Sleep(31 * time.Second) },
 		"broken": func(t *testing.T, c *holdfast.Client, _ holdfast.Ticket) {
-			if _, err := c.Break(t.Context(), "a"); err != nil {
+			if _, err := c.Break(t.Context(), "a", 0); err != nil {
 				t.Error(err)
 			}
 		},
@@ -139,28 +139,6 @@ func TestTicketsNeedADetachedLockThatIsHeld(t *testing.T) {
 	})
 }
 
-// attached is a store that cannot keep what its process has left.
-type attached struct{ driver.Store }
-
-func (s attached) Guarantees() driver.Guarantees {
-	can := s.Store.Guarantees()
-	can.Detached = false
-	return can
-}
-
-func TestDetachedWhereTheStoreCannot(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		ticket := given(t, open(t, store, nil), "a", holdfast.Options{})
-		c := open(t, attached{store}, nil)
-		_, err := c.Acquire(ctx, "b", &holdfast.Options{Detached: true})
-		wantErr(t, err, holdfast.ErrUnsupported)
-		free(t, c, "b")
-		_, err = c.Adopt(ctx, ticket, nil)
-		wantErr(t, err, holdfast.ErrUnsupported)
-	})
-}
-
 func TestTicketHidesItsSecretInLogs(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
@@ -183,10 +161,10 @@ func TestTicketHidesItsSecretInLogs(t *testing.T) {
 // asked is a store that remembers what it was asked for last.
 type asked struct {
 	driver.Store
-	last driver.AcquireRequest
+	last driver.Request
 }
 
-func (s *asked) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *asked) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	s.last = req
 	return s.Store.Acquire(ctx, req)
 }

@@ -55,8 +55,9 @@ func TestOutageIsNeverHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, ctx context.Context) {
 				c, store := faulty(t, nil)
-				store.Set(faultstore.Acquire, fault)
-				store.Set(faultstore.Release, fault)
+				for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+					store.Set(op, fault)
+				}
 				var tries, waits outcomes
 				var group sync.WaitGroup
 				for i := range 140 {
@@ -82,8 +83,9 @@ func TestOutageIsNeverHeld(t *testing.T) {
 						tries.held, tries.unavailable, tries.none, tries.other, tries.odd,
 						waits.held, waits.unavailable, waits.none, waits.other, waits.odd)
 				}
-				store.Set(faultstore.Acquire, nil)
-				store.Set(faultstore.Release, nil)
+				for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+					store.Set(op, nil)
+				}
 				time.Sleep(time.Minute)
 				lock, err := c.TryAcquire(ctx, "a", nil)
 				if err != nil {
@@ -101,7 +103,7 @@ func TestUnansweredReleaseIsNotHeld(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
 		lock := acquire(t, c, "a", nil)
-		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Release} {
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
 			store.Set(op, faultstore.Hang)
 		}
 		var group sync.WaitGroup

@@ -69,18 +69,61 @@ func TestTryDoesNotOvertake(t *testing.T) {
 	})
 }
 
-// A request whose reply is lost is sent again as a claim, and no second hold or place is made.
-func TestLostReplyIsClaimed(t *testing.T) {
+// A requestLog is a store that records the requests to it.
+type requestLog struct {
+	*memstore.Store
+	mu       sync.Mutex
+	acquired []driver.Request
+	released []string  // owners
+	end      time.Time // the greatest end that was confirmed
+}
+
+func (s *requestLog) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	sent := time.Now()
+	res, err := s.Store.Acquire(ctx, req)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acquired = append(s.acquired, req)
+	if res.Waiting {
+		s.end = sent.Add(driver.Validity(req.Place))
+	}
+	return res, err
+}
+
+func (s *requestLog) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	sent := time.Now()
+	entries, err := s.Store.Renew(ctx, reqs)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if end := sent.Add(driver.Validity(reqs[0].TTL)); end.After(s.end) {
+		s.end = end
+	}
+	return entries, err
+}
+
+func (s *requestLog) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	s.mu.Lock()
+	s.released = append(s.released, req.Owner)
+	s.mu.Unlock()
+	return s.Store.Release(ctx, req)
+}
+
+// owners returns the owner of each request of Acquire.
+func (s *requestLog) owners() (owners []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, req := range s.acquired {
+		owners = append(owners, req.Owner)
+	}
+	return owners
+}
+
+// Acquire reaches the store once for an owner. What became of a request whose reply was lost is
+// learned by a renewal.
+func TestLostReplyIsLookedFor(t *testing.T) {
 	for _, held := range []bool{false, true} {
-		for name, call := range map[string]func(*holdfast.Client, context.Context) (*holdfast.Lock, error){
-			"acquire": func(c *holdfast.Client, ctx context.Context) (*holdfast.Lock, error) {
-				return c.Acquire(ctx, "a", nil)
-			},
-			"try": func(c *holdfast.Client, ctx context.Context) (*holdfast.Lock, error) {
-				return c.TryAcquire(ctx, "a", nil)
-			},
-		} {
-			t.Run(fmt.Sprint(name, " held ", held), func(t *testing.T) {
+		for _, try := range []bool{false, true} {
+			t.Run(fmt.Sprint("held ", held, " try ", try), func(t *testing.T) {
 				virtual(t, func(t *testing.T, ctx context.Context) {
 					log := &requestLog{Store: memstore.New()}
 					store := faultstore.Wrap(log)
@@ -90,25 +133,27 @@ func TestLostReplyIsClaimed(t *testing.T) {
 						time.AfterFunc(time.Second, func() { release(t, first) })
 					}
 					store.Once(faultstore.Acquire, faultstore.LoseReply)
-					lock, err := call(c, ctx)
-					if held && name == "try" {
-						wantErr(t, err, holdfast.ErrHeld)
-					} else if err != nil {
-						t.Fatal(err)
-					} else {
+					call := c.Acquire
+					if try {
+						call = c.TryAcquire
+					}
+					lock, err := call(ctx, "a", nil)
+					switch {
+					case err == nil:
 						release(t, lock)
+					case !held || !try:
+						t.Error(err)
+					case !errors.Is(err, holdfast.ErrHeld) && !errors.Is(err, holdfast.ErrUnavailable):
+						t.Error(err)
 					}
-					made := map[string]int{}
-					for _, req := range log.acquired() {
-						if !req.Claim {
-							made[req.Owner]++
-						}
+					owners := log.owners()
+					slices.Sort(owners)
+					if n := len(owners); n != len(slices.Compact(owners)) {
+						t.Errorf("an owner was sent twice: %q", owners)
 					}
-					for owner, n := range made {
-						if n > 1 {
-							t.Errorf("owner %s was sent %d times without a claim", owner, n)
-						}
-					}
+					synctest.Wait()
+					time.Sleep(holdfast.DefaultTTL)
+					free(t, c, "a")
 				})
 			})
 		}
@@ -116,7 +161,7 @@ func TestLostReplyIsClaimed(t *testing.T) {
 }
 
 // A hold that is broken while its grant is on the way is not taken again for the same owner, which
-// would make the late grant believable.
+// would make the late grant believable. The owner is released.
 func TestBreakWhileTheReplyIsLost(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		log := &requestLog{Store: memstore.New()}
@@ -124,18 +169,20 @@ func TestBreakWhileTheReplyIsLost(t *testing.T) {
 		c, other := open(t, store, nil), open(t, log.Store, nil)
 		store.Once(faultstore.Acquire, func(ctx context.Context, op faultstore.Op, apply func()) error {
 			apply()
-			if _, err := other.Break(ctx, "a"); err != nil {
+			if _, err := other.Break(ctx, "a", 0); err != nil {
 				t.Error(err)
 			}
 			return faultstore.ErrReplyLost
 		})
 		release(t, acquire(t, c, "a", nil))
-		requests := log.acquired()
-		if n := len(requests); n != 3 || !requests[1].Claim || requests[2].Claim || requests[1].Owner == requests[2].Owner {
-			t.Errorf("%d requests, want one, its claim, and one of another owner: %+v", n, requests)
-		}
 		synctest.Wait()
-		if !slices.Contains(log.releasedOwners(), requests[0].Owner) {
+		owners := log.owners()
+		if len(owners) != 2 || owners[0] == owners[1] {
+			t.Errorf("the owners %q, want two", owners)
+		}
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		if !slices.Contains(log.released, owners[0]) {
 			t.Error("the first owner, whose request may still arrive, was not released")
 		}
 	})
@@ -179,34 +226,21 @@ func TestLateNotice(t *testing.T) {
 	})
 }
 
-// The deadline of a lock that came by a notice counts from the last request that was answered, in
-// each phase of the renewal of its place. It is extended to the full TTL with the first renewal.
+// The deadline of a lock that came by a notice counts from the request that confirms the most, in each
+// phase of the renewal of its place. It is extended to the full TTL at once.
 func TestDeadlineOfAGrant(t *testing.T) {
 	for phase := 100 * ms; phase < 6*time.Second; phase += 300 * ms {
 		virtual(t, func(t *testing.T, ctx context.Context) {
-			store := faultstore.Wrap(memstore.New())
-			var mu sync.Mutex
-			var last time.Time // when a request was sent
-			record := func(_ context.Context, _ faultstore.Op, apply func()) error {
-				mu.Lock()
-				last = time.Now()
-				mu.Unlock()
-				apply()
-				return nil
-			}
-			store.Set(faultstore.Acquire, record)
-			store.Set(faultstore.Renew, record)
-			first := acquire(t, open(t, store.Store, nil), "a", nil)
+			log := &requestLog{Store: memstore.New()}
+			store := faultstore.Wrap(log)
+			first := acquire(t, open(t, log.Store, nil), "a", nil)
 			time.AfterFunc(phase, func() {
 				store.Set(faultstore.Renew, faultstore.Refuse)
 				release(t, first)
 			})
 			lock := acquire(t, open(t, store, nil), "a", nil)
-			mu.Lock()
-			end := last.Add(5*time.Second - 52*ms)
-			mu.Unlock()
-			if !lock.Deadline().Equal(end) {
-				t.Errorf("granted after %v: the deadline is %v, want %v", phase, time.Until(lock.Deadline()), time.Until(end))
+			if !lock.Deadline().Equal(log.end) {
+				t.Errorf("granted after %v: the deadline is in %v, want %v", phase, time.Until(lock.Deadline()), time.Until(log.end))
 			}
 			store.Set(faultstore.Renew, nil)
 			time.Sleep(2 * time.Second)
@@ -229,13 +263,13 @@ func TestFullTTLOfAGrant(t *testing.T) {
 			store := memstore.New()
 			first := acquire(t, open(t, store, nil), "a", nil)
 			time.AfterFunc(4*time.Second, func() { release(t, first) })
-			lock := acquire(t, open(t, store, nil), "a", o)
+			c := open(t, store, nil)
+			lock := acquire(t, c, "a", o)
 			if left := time.Until(lock.Deadline()); left < 59*time.Minute {
 				t.Errorf("%s: %v are left of an hour", name, left)
 			}
-			rec, held, err := store.Lookup(ctx, "a")
-			if err != nil || !held || rec.Remaining != time.Hour {
-				t.Errorf("%s: the store has it for %v: %v, %v", name, rec.Remaining, held, err)
+			if rec := lookup(t, c, "a"); rec.Remaining != time.Hour {
+				t.Errorf("%s: the store has it for %v", name, rec.Remaining)
 			}
 			release(t, lock)
 		})
@@ -274,7 +308,7 @@ func TestWaiterThatGivesUp(t *testing.T) {
 	})
 }
 
-// A notice of a grant that was claimed before comes after the lock has been handed over. It does not
+// A notice of a grant that was found before comes after the lock has been handed over. It does not
 // end the hold, which another process has by then.
 func TestLateNoticeOfALockHandedOver(t *testing.T) {
 	for _, waits := range []bool{false, true} {
@@ -285,14 +319,17 @@ func TestLateNoticeOfALockHandedOver(t *testing.T) {
 			got := make(chan *holdfast.Lock)
 			go func() { got <- acquire(t, b, "a", &holdfast.Options{Detached: true}) }()
 			synctest.Wait()
-			store.Once(faultstore.Notice, faultstore.Delay(4*time.Second))
-			release(t, first) // b finds by the renewal of its place, after 1.7 s, that it has the lock.
+			store.Once(faultstore.Notice, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				time.AfterFunc(4*time.Second, apply)
+				return nil
+			})
+			release(t, first) // b finds by the renewal of its place that it has the lock.
 			ticket, err := (<-got).HandOver()
 			if err != nil {
 				t.Fatal(err)
 			}
 			adopted := adopt(t, a, ticket, nil)
-			if waits { // b has a queue when the notice comes.
+			if waits { // b waits for the name when the notice comes.
 				limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 				defer cancel()
 				go func() { _, _ = b.Acquire(limited, "a", nil) }()
@@ -306,14 +343,14 @@ func TestLateNoticeOfALockHandedOver(t *testing.T) {
 	}
 }
 
-// Waiters that have died together delay the next one by the TTL of one place.
+// Waiters that have died together delay the next one by the time of one place.
 func TestDeadWaiters(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
 		first := acquire(t, open(t, store, nil), "a", nil)
 		for i := range 10 {
-			req := driver.AcquireRequest{Name: "a", Owner: fmt.Sprint("dead ", i), Holder: "dead", TTL: time.Hour, Queue: 5 * time.Second}
-			if res, err := store.Acquire(ctx, req); err != nil || !res.Queued {
+			req := driver.Request{Name: "a", Owner: fmt.Sprint("dead ", i), Holder: "dead", TTL: time.Hour, Place: 5 * time.Second}
+			if res, err := store.Acquire(ctx, req); err != nil || !res.Waiting {
 				t.Fatal(res, err)
 			}
 		}
@@ -327,21 +364,62 @@ func TestDeadWaiters(t *testing.T) {
 	})
 }
 
-// A store that has lost all places gets new ones.
-func TestLostPlaces(t *testing.T) {
+// A replacedStore is a store that can be replaced by another.
+type replacedStore struct {
+	driver.Store
+	mu sync.Mutex
+}
+
+func (s *replacedStore) current(replace ...driver.Store) driver.Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, s.Store = range replace {
+	}
+	return s.Store
+}
+
+func (s *replacedStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	return s.current().Acquire(ctx, req)
+}
+
+func (s *replacedStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	return s.current().Renew(ctx, reqs)
+}
+
+func (s *replacedStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	return s.current().Release(ctx, req)
+}
+
+// A store that has lost all places gets new ones. A hold that it has lost is lost, also if its owner
+// has a place.
+func TestStoreThatForgets(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := &replacedStore{Store: memstore.New()}
 		b := open(t, store, nil)
 		acquire(t, open(t, store.Store, nil), "a", nil)
 		got := startWaiters(t, b, "a", 1)
-		store.replace(memstore.New())
+		store.current(memstore.New())
 		began := time.Now()
 		lock := <-got
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("a new place was made after %v", took)
 		}
-		release(t, lock)
+		store.current(waitingStore{store.current()})
+		<-lock.Context().Done()
+		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrTaken)
+		_ = lock.Release()
 	})
+}
+
+// A waitingStore has a place for each owner.
+type waitingStore struct{ driver.Store }
+
+func (s waitingStore) Renew(_ context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	entries := make([]driver.Entry, len(reqs))
+	for i, req := range reqs {
+		entries[i] = driver.Entry{State: driver.Waiting, Token: req.Token}
+	}
+	return entries, nil
 }
 
 // Holds are not lost because places share their connection: a slow store keeps locks with a TTL
@@ -351,13 +429,8 @@ func TestSlowStoreWithPlaces(t *testing.T) {
 		c, store := faulty(t, nil)
 		other := acquire(t, open(t, store.Store, nil), "other", &holdfast.Options{TTL: time.Hour})
 		lock := acquire(t, c, "a", nil)
-		slow := func(_ context.Context, _ faultstore.Op, apply func()) error {
-			time.Sleep(1500 * ms)
-			apply()
-			return nil
-		}
-		store.Set(faultstore.Acquire, slow)
-		store.Set(faultstore.Renew, slow)
+		store.Set(faultstore.Acquire, far(3*time.Second))
+		store.Set(faultstore.Renew, far(3*time.Second))
 		limited, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		defer cancel()
 		_, err := c.Acquire(limited, "other", nil)
@@ -369,97 +442,79 @@ func TestSlowStoreWithPlaces(t *testing.T) {
 	})
 }
 
-// A grant by a notice begins a local turn, though the place is short of the TTL.
-func TestLocalTurnAfterANotice(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		other := open(t, store.Store, nil)
-		first := acquire(t, c, "a", nil)
-		others := startWaiters(t, other, "a", 1)
-		var group sync.WaitGroup
-		for range 5 {
-			group.Go(func() { release(t, acquire(t, c, "a", nil)) })
-		}
-		synctest.Wait()
-		time.Sleep(11 * ms) // The turn of the first is over.
-		release(t, first)
-		second := <-others
-		synctest.Wait()
-		before := store.Calls(faultstore.Acquire)
-		time.Sleep(time.Second)
-		release(t, second)
-		group.Wait()
-		if n := store.Calls(faultstore.Acquire) - before; n != 0 {
-			t.Errorf("%d requests for five holds after a notice", n)
-		}
-	})
-}
-
-// A place with a renewal that hangs is claimed while there is time.
+// A renewal of a place that hangs costs the waiter no turn.
 func TestHungRenewalOfAPlace(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
-		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
-		began := time.Now()
-		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		store.Set(faultstore.Renew, faultstore.Hang)
-		claimed := make(chan time.Duration, 100)
-		store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			claimed <- time.Since(began)
-			apply()
-			return nil
-		})
-		_, err := c.Acquire(limited, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
-		<-claimed // the first request
-		if at := <-claimed; at > 3*time.Second {
-			t.Errorf("the place was claimed after %v of 5s", at)
+		first := acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
+		got := startWaiters(t, c, "a", 1)
+		behind := startWaiters(t, open(t, store.Store, nil), "a", 1)
+		store.Once(faultstore.Renew, faultstore.Hang)
+		time.Sleep(6 * time.Second)
+		release(t, first)
+		synctest.Wait()
+		select {
+		case <-behind:
+			t.Fatal("another waiter has overtaken it")
+		default:
+			release(t, <-got)
 		}
+		release(t, <-behind)
 	})
 }
 
-// A store that may have missed notices has all waiters ask.
-func TestAskOfAllNames(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(&askingStore{Store: memstore.New()})
-		c, other := open(t, store, nil), open(t, store.Store, nil)
-		a := acquire(t, other, "a", nil)
-		got := make(chan *holdfast.Lock, 1)
-		go func() { got <- acquire(t, c, "a", nil) }()
-		synctest.Wait()
-		store.Set(faultstore.Notice, func(context.Context, faultstore.Op, func()) error { return nil })
-		release(t, a)
-		synctest.Wait()
-		store.Set(faultstore.Notice, nil)
-		began := time.Now()
-		store.Store.(*askingStore).f(driver.Notice{Kind: driver.Ask})
-		release(t, <-got)
-		if late := time.Since(began); late > 0 {
-			t.Errorf("the waiters asked after %v", late)
-		}
-	})
-}
-
-// An askingStore is a store with notices that the test can send.
-type askingStore struct {
+// A noticeStore is a store with notices that the test can send.
+type noticeStore struct {
 	*memstore.Store
-	f func(driver.Notice)
+	send  func(name, owner string, token int64)
+	owner string // of the last request
 }
 
-func (s *askingStore) Notify(f func(driver.Notice)) (stop func()) {
-	if s.f == nil {
-		s.f = f
-	}
+func (s *noticeStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	s.owner = req.Owner
+	return s.Store.Acquire(ctx, req)
+}
+
+func (s *noticeStore) Notify(f func(name, owner string, token int64)) (stop func()) {
+	s.send = f
 	return s.Store.Notify(f)
+}
+
+// A store that may have missed notices has waiters look: the one with the owner, all of the name, all.
+func TestNoticeToLook(t *testing.T) {
+	for _, notice := range []string{"owner", "name", "all"} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			inner := &noticeStore{Store: memstore.New()}
+			store := faultstore.Wrap(inner)
+			c, other := open(t, store, nil), open(t, inner.Store, nil)
+			a := acquire(t, other, "a", nil)
+			got := startWaiters(t, c, "a", 1)
+			store.Set(faultstore.Notice, func(context.Context, faultstore.Op, func()) error { return nil })
+			release(t, a)
+			synctest.Wait()
+			store.Set(faultstore.Notice, nil)
+			began := time.Now()
+			switch notice {
+			case "owner":
+				inner.send("a", inner.owner, 0)
+			case "name":
+				inner.send("a", "", 0)
+			default:
+				inner.send("", "", 0)
+			}
+			release(t, <-got)
+			if late := time.Since(began); late > 0 {
+				t.Errorf("%s: the waiter looked after %v", notice, late)
+			}
+		})
+	}
 }
 
 // Close gives up places before it ends the notices, and nothing is left in the queue.
 func TestCloseWithPlaces(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
-		a := open(t, store, nil)
-		b := holdfast.New(store, nil)
+		a, b := open(t, store, nil), holdfast.New(store, nil)
 		first := acquire(t, a, "a", nil)
 		ended := make(chan error, 1)
 		go func() { _, err := b.Acquire(ctx, "a", nil); ended <- err }()
@@ -468,99 +523,36 @@ func TestCloseWithPlaces(t *testing.T) {
 			t.Error(err)
 		}
 		wantErr(t, <-ended, holdfast.ErrClosed)
-		rec, _, err := store.Lookup(ctx, "a")
-		if err != nil || rec.Waiting != 0 {
-			t.Errorf("%d places are left: %v", rec.Waiting, err)
+		if rec := lookup(t, a, "a"); rec.Waiting != 0 {
+			t.Errorf("%d places are left", rec.Waiting)
 		}
 		release(t, first)
 	})
 }
 
-// A requestLog is a store that records the requests of Acquire.
-type requestLog struct {
-	*memstore.Store
-	mu       sync.Mutex
-	requests []driver.AcquireRequest
-	released []string
-}
-
-func (s *requestLog) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	s.mu.Lock()
-	s.requests = append(s.requests, req)
-	s.mu.Unlock()
-	return s.Store.Acquire(ctx, req)
-}
-
-func (s *requestLog) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	s.mu.Lock()
-	s.released = append(s.released, req.Owner)
-	s.mu.Unlock()
-	return s.Store.Release(ctx, req)
-}
-
-func (s *requestLog) releasedOwners() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.released)
-}
-
-func (s *requestLog) acquired() []driver.AcquireRequest {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
-}
-
-// A replacedStore is a store that can be replaced by another.
-type replacedStore struct {
-	driver.Store
-	mu sync.Mutex
-}
-
-func (s *replacedStore) replace(by driver.Store) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.Store = by
-}
-
-func (s *replacedStore) current() driver.Store {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.Store
-}
-
-func (s *replacedStore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	return s.current().Acquire(ctx, req)
-}
-
-func (s *replacedStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
-	return s.current().Renew(ctx, reqs)
-}
-
-func (s *replacedStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	return s.current().Release(ctx, req)
-}
-
-// The error of a waiter counts the others that wait.
-func TestWaitingOfAHeldError(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		acquire(t, open(t, store, nil), "a", nil)
-		for others := range 3 {
-			c := open(t, store, nil)
-			_, err := c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second})
-			var held *holdfast.HeldError
-			if !errors.As(err, &held) || held.Record.Waiting != others {
-				t.Errorf("beside %d others: %v", others, err)
+// Each shared or limited caller of a Client has an entry of its own; of the others the first has one.
+func TestEntriesOfAClient(t *testing.T) {
+	for want, o := range map[int]*holdfast.Options{5: {Limit: 2}, 4: shared, 1: nil} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			store := memstore.New()
+			other, c := open(t, store, nil), open(t, store, nil)
+			first := acquire(t, other, "a", nil)
+			limited, cancel := context.WithCancel(ctx)
+			var group sync.WaitGroup
+			for range max(want, 4) {
+				group.Go(func() { _, _ = c.Acquire(limited, "a", o) })
 			}
-			synctest.Wait() // The place is released.
-			_, err = c.TryAcquire(ctx, "a", nil)
-			if !errors.As(err, &held) || held.Record.Waiting != others {
-				t.Errorf("a try beside %d that wait: %v", others, err)
-			}
-			waiting, stop := context.WithCancel(ctx)
-			defer stop()
-			go func() { _, _ = c.Acquire(waiting, "a", nil) }()
 			synctest.Wait()
-		}
-	})
+			if rec := lookup(t, other, "a"); rec.Waiting != want {
+				t.Errorf("%d places, want %d", rec.Waiting, want)
+			}
+			cancel()
+			group.Wait()
+			synctest.Wait()
+			if rec := lookup(t, other, "a"); rec.Waiting != 0 {
+				t.Errorf("%d places are left", rec.Waiting)
+			}
+			release(t, first)
+		})
+	}
 }
