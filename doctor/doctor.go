@@ -218,7 +218,7 @@ func examineQuorum(ctx context.Context, store *quorumstore.Store, o Options) ([]
 		group.Go(func() {
 			findings[i], errs[i] = examineServers(ctx, node, o)
 			if errs[i] == nil && len(findings[i]) == 0 {
-				_, _, errs[i] = node.Lookup(ctx, "holdfast-doctor")
+				_, errs[i] = node.Lookup(ctx, "holdfast-doctor")
 			}
 		})
 	}

@@ -255,7 +255,7 @@ func TestProbe(t *testing.T) {
 // slow takes two seconds to look up a name.
 type slow struct{ driver.Store }
 
-func (s slow) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+func (s slow) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
 	time.Sleep(2 * time.Second)
 	return s.Store.Lookup(ctx, name)
 }
@@ -263,7 +263,7 @@ func (s slow) Lookup(ctx context.Context, name string) (driver.Record, bool, err
 // twice grants a name that is held.
 type twice struct{ driver.Store }
 
-func (s twice) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s twice) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	res, err := s.Store.Acquire(ctx, req)
 	if !res.Granted {
 		res.Granted, res.Token = true, res.Held.Token+1

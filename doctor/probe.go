@@ -55,7 +55,7 @@ func (p *probe) checkLatency() error {
 	for began := time.Now(); len(took) < 20 && (len(took) < 3 || time.Since(began) < 2*time.Second); {
 		sent := time.Now()
 		ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
-		_, _, err := p.store.Lookup(ctx, p.name)
+		_, err := p.store.Lookup(ctx, p.name)
 		cancel()
 		if errors.Is(err, holdfast.ErrUnsupported) {
 			return nil
@@ -105,7 +105,7 @@ func (p *probe) tryLock() bool {
 		least, most = max(least, low), min(most, high)
 	}
 	p.findings.check("probe", "a lock was taken, refused to others, renewed and released", false, 0, "", "", "")
-	if known && p.guarantees.Scope == driver.ScopeNetwork {
+	if known && p.guarantees.Failover != driver.FateFreed { // The store has a server.
 		p.checkClock(least, most)
 	}
 	return true
@@ -121,22 +121,23 @@ func (p *probe) tryOnce(last int64) (token int64, since time.Time, err error) {
 	if p.guarantees.Fencing && res.Token <= last {
 		return 0, since, fmt.Errorf("the token %d was granted after %d", res.Token, last)
 	}
-	if p.guarantees.Lookup {
-		ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
-		defer cancel()
-		rec, found, err := p.store.Lookup(ctx, p.name)
-		if err != nil || !found {
-			return 0, since, stepError("look up a lock that is held", err, "not found")
-		}
-		since = rec.Since
+	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
+	defer cancel()
+	holds, err := p.store.Lookup(ctx, p.name)
+	switch {
+	case errors.Is(err, holdfast.ErrUnsupported):
+	case err != nil || len(holds) != 1:
+		return 0, since, stepError("look up a lock that is held", err, "not found")
+	default:
+		since = holds[0].Since
 	}
 	if _, other, err := p.acquire(0); err != nil || other.Granted {
 		return 0, since, stepError("try a lock that is held", err, "granted, to a second owner")
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
+	ctx, cancel = context.WithTimeout(p.ctx, requestTimeout)
 	defer cancel()
-	outcomes, err := p.store.Renew(ctx, []driver.RenewRequest{{Name: p.name, Owner: owner, TTL: probeTTL, Token: res.Token}})
-	if err != nil || len(outcomes) != 1 || outcomes[0] != driver.Renewed {
+	entries, err := p.store.Renew(ctx, []driver.RenewRequest{{Name: p.name, Owner: owner, TTL: probeTTL, Token: res.Token}})
+	if err != nil || len(entries) != 1 || entries[0].State != driver.Held {
 		return 0, since, stepError("renew a lock", err, "lost")
 	}
 	if ended, err := p.release(owner); err != nil || !ended {
@@ -154,11 +155,11 @@ func stepError(step string, err error, result string) error {
 }
 
 // acquire makes a request of a new owner for the name, which waits for that long.
-func (p *probe) acquire(wait time.Duration) (owner string, res driver.AcquireResult, err error) {
+func (p *probe) acquire(wait time.Duration) (owner string, res driver.Result, err error) {
 	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
 	defer cancel()
 	owner = rand.Text()
-	res, err = p.store.Acquire(ctx, driver.AcquireRequest{Name: p.name, Owner: owner, Holder: "holdfast-doctor", TTL: probeTTL, Queue: wait})
+	res, err = p.store.Acquire(ctx, driver.Request{Name: p.name, Owner: owner, Holder: "holdfast-doctor", TTL: probeTTL, Place: wait})
 	if !driver.IsNotApplied(err) {
 		p.owners = append(p.owners, owner)
 	}
@@ -195,10 +196,10 @@ func (p *probe) checkNotices() {
 	const rounds = 3
 	notices := make(chan string, 16)
 	if notifier, ok := p.store.(driver.Notifier); ok {
-		defer notifier.Notify(func(n driver.Notice) {
-			if n.Kind != driver.Lost && (n.Name == p.name || n.Name == "") {
+		defer notifier.Notify(func(name, owner string, token int64) {
+			if name == p.name || name == "" {
 				select {
-				case notices <- n.Name:
+				case notices <- name:
 				default:
 				}
 			}
@@ -224,9 +225,9 @@ func (p *probe) timeNotice(notices <-chan string) (f Finding, again bool) {
 		f.Found = stepError("wait for a lock that is held", err, "granted, to a second owner").Error()
 		return f, false
 	}
-	if !res.Queued {
+	if !res.Waiting {
 		f.Severity, f.Found, f.Want = Note, "no notices: waiters try at intervals (Config.Backoff)", ""
-		if p.guarantees.Fair {
+		if p.guarantees.Queue {
 			f.Severity, f.Want = Warning, "a place in the queue, so that waiters are served in order and at once"
 			f.Remedy = "a connection without a pooler, and the rights for queues that the documentation of the store names"
 		}

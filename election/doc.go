@@ -22,8 +22,8 @@
 // After a resignation a waiting candidate is elected within 100 ms on stores
 // that notify waiters, else within Backoff.Max of its Client.
 // After a crash of the leader, or a cut of its network, another candidate is
-// elected when the TTL has run out, or at once where the store sees the crash
-// (Guarantees().HolderCrash).
+// elected when the TTL has run out, 2 s later at most, or at once where the store
+// sees the crash (Guarantees().Crash).
 //
 // # What can go wrong
 //

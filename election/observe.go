@@ -19,13 +19,14 @@ func (e *Election) Leader(ctx context.Context) (Term, error) {
 	if e.locks == nil {
 		return Term{}, e.noClientError()
 	}
-	rec, err := e.locks.Lookup(ctx, e.name)
+	holds, err := e.locks.Lookup(ctx, e.name)
 	switch {
-	case errors.Is(err, holdfast.ErrNotHeld), err == nil && rec.Kept:
+	case errors.Is(err, holdfast.ErrNotHeld), err == nil && holds[0].Kept:
 		return Term{}, ErrNoLeader
 	case err != nil:
 		return Term{}, err
 	}
+	rec := holds[0]
 	return Term{Leader: rec.Holder, Token: rec.Token, Since: rec.Since, Metadata: rec.Metadata}, nil
 }
 

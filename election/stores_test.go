@@ -100,7 +100,7 @@ func TestBrokenLockEndsTheTerm(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(ctx, until) }()
 		first := receive(t, elected)
-		if _, err := s.Open(t, nil).Break(ctx, "office"); err != nil {
+		if _, err := s.Open(t, nil).Break(ctx, "office", 0); err != nil {
 			t.Fatal(err)
 		}
 		if reason := receive(t, deposed); !errors.Is(reason, holdfast.ErrLost) {

@@ -30,8 +30,8 @@ type Options struct {
 	Wait time.Duration
 
 	// SharedReads serves GET and HEAD requests of one key together: they take its lock with
-	// holdfast.Options.Shared, and every other request alone. A store without
-	// holdfast.Guarantees().Shared refuses them.
+	// holdfast.Options.Shared, and every other request alone. A store that has no shared locks
+	// refuses them.
 	SharedReads bool
 
 	// RetryAfter is the time after which a request should be sent again if its key is

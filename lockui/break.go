@@ -34,11 +34,11 @@ func (p *page) breakHold(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Nothing was broken: the log of breaks cannot be written.", http.StatusServiceUnavailable)
 		return
 	}
-	rec, err := s.client.BreakToken(ctx, name, token)
+	broken, err := s.client.Break(ctx, name, token)
 	if err != nil {
 		_ = p.record(ctx, "page of locks: break failed", append(attrs, slog.Any("error", err))...) // the first line is there
 	} else {
-		_ = p.record(ctx, "page of locks: lock broken", append(attrs, slog.String("holder", rec.Holder))...)
+		_ = p.record(ctx, "page of locks: lock broken", append(attrs, slog.String("holder", broken[0].Holder))...)
 	}
 	switch {
 	case err == nil:

@@ -38,7 +38,8 @@ type store struct {
 	unfit     error // the examination could not be made
 }
 
-func (s *store) canList() bool { return s.client.Guarantees().List }
+// canList reports whether the store lists its locks, as far as its last answer shows.
+func (s *store) canList() bool { return !errors.Is(s.snapshot.Failure(), holdfast.ErrUnsupported) }
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
@@ -166,17 +167,14 @@ func (s *store) view(index int, interval time.Duration) (storeView, []holdView) 
 	}
 	var holds []holdView
 	passed := now.Sub(s.snapshot.At)
-	for _, rec := range s.snapshot.Locks {
-		for i, hold := range lockview.EachHold(rec) {
+	for _, lock := range s.snapshot.Locks {
+		for _, hold := range lock {
 			h := holdView{Store: index}
 			if age, ok := lockview.Age(hold); ok {
-				h.AgeMS = (age + passed).Milliseconds()
+				h.AgeMS = age.Milliseconds()
 			}
-			if lockview.HasExpiry(hold) {
+			if hold.Remaining > 0 {
 				hold.Remaining = max(hold.Remaining-passed, time.Millisecond)
-			}
-			if hold.Others = nil; i > 0 {
-				hold.Name = rec.Name
 			}
 			h.View = lockview.NewView(hold)
 			holds = append(holds, h)

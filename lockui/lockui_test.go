@@ -309,12 +309,6 @@ func (s *unlistedStore) List(context.Context, string) iter.Seq2[driver.Record, e
 	return func(yield func(driver.Record, error) bool) { yield(driver.Record{}, driver.ErrUnsupported) }
 }
 
-func (s *unlistedStore) Guarantees() driver.Guarantees {
-	g := s.Store.Guarantees()
-	g.List = false
-	return g
-}
-
 func TestPageMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, client := newTestStore(t)

@@ -50,15 +50,15 @@ func (s *store) figures(add func(name, label string, value float64)) {
 		return // its locks are unknown, not none
 	}
 	held, kept, waiting, oldest := 0, 0, 0, time.Duration(0)
-	for _, rec := range s.snapshot.Locks {
-		if waiting += rec.Waiting; rec.Kept {
+	for _, lock := range s.snapshot.Locks {
+		if waiting += lock[0].Waiting; lock[0].Kept {
 			kept++
 		} else {
 			held++
 		}
-		for _, hold := range lockview.EachHold(rec) {
+		for _, hold := range lock {
 			if age, ok := lockview.Age(hold); ok && !hold.Kept {
-				oldest = max(oldest, age+time.Since(s.snapshot.At))
+				oldest = max(oldest, age)
 			}
 		}
 	}

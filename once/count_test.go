@@ -18,12 +18,12 @@ type fast struct{ driver.Notifier }
 
 func counted(d time.Duration) time.Duration { return d * 100 / 101 }
 
-func (f fast) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	req.TTL, req.Queue = counted(req.TTL), counted(req.Queue)
+func (f fast) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	req.TTL, req.Place = counted(req.TTL), counted(req.Place)
 	return f.Notifier.Acquire(ctx, req)
 }
 
-func (f fast) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+func (f fast) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	for i := range reqs {
 		reqs[i].TTL = counted(reqs[i].TTL)
 	}

@@ -190,9 +190,8 @@ func (t *task) validate() error {
 	if t.locks == nil {
 		return fmt.Errorf("%w: the Client is nil", holdfast.ErrInvalid)
 	}
-	can := t.locks.Guarantees()
 	switch {
-	case !can.Keep || !can.Lookup:
+	case !t.locks.Guarantees().Keep:
 		return fmt.Errorf("%w: to keep names and to look them up", holdfast.ErrUnsupported)
 	case strings.HasSuffix(t.job, markSuffix):
 		return fmt.Errorf("%w: names that end in %q are those of records", holdfast.ErrInvalid, markSuffix)
@@ -209,11 +208,11 @@ func (t *task) validate() error {
 // It reads the clock after the reply of the store. If the mark was placed and had
 // expired before the lookup, the slot is over by every replica's clock by then.
 func (t *task) lookupMark(ctx context.Context) (Result, error) {
-	rec, err := t.locks.Lookup(ctx, t.markName)
+	records, err := t.locks.Lookup(ctx, t.markName)
 	result := Result{Slot: t.slot}
 	switch {
 	case err == nil:
-		return result.withRecord(Done, rec), nil
+		return result.withRecord(Done, records[0]), nil
 	case !errors.Is(err, holdfast.ErrNotHeld):
 		return result, err
 	case !t.slotOpen():

@@ -166,7 +166,7 @@ func TestLostLockIsNotDone(t *testing.T) {
 			if holdfast.FromContext(ctx).Token() == 0 {
 				t.Error("no token")
 			}
-			if _, err := other.Break(ctx, "job"); err != nil {
+			if _, err := other.Break(ctx, "job", 0); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()

@@ -79,7 +79,7 @@ func New(locks *holdfast.Client, n int, window time.Duration) *Limiter {
 // unusually late.
 //
 // The key is the name of a lock. With n above 1 it has a limit of n, so that the store must have
-// holdfast.Guarantees().Limited.
+// holdfast.Guarantees().Limits.
 //
 // A share of the limit stays taken for the window and a grace period, counted from the moment
 // before the release was sent. The grace period covers the time that the reply takes. If the reply
@@ -90,10 +90,7 @@ func (l *Limiter) Take(ctx context.Context, key string) error {
 	if err := l.validate(); err != nil {
 		return fmt.Errorf("ratelimit: %q: %w", key, err)
 	}
-	options := &holdfast.Options{TTL: shareTTL, NoRenew: true}
-	if l.n > 1 {
-		options.Limit = l.n
-	}
+	options := &holdfast.Options{TTL: shareTTL, NoRenew: true, Limit: l.n}
 	began := time.Now()
 	lock, err := l.locks.TryAcquire(ctx, key, options)
 	var held *holdfast.HeldError

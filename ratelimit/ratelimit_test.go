@@ -78,7 +78,7 @@ func offer(t *testing.T, n int, window, length time.Duration) ([]time.Time, time
 func TestEachStore(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		calls, window := 3, 250*time.Millisecond
-		if !s.OpenURL(t, s.URL(), nil).Guarantees().Limited {
+		if !s.OpenURL(t, s.URL(), nil).Guarantees().Limits {
 			err := ratelimit.New(s.OpenURL(t, s.URL(), nil), calls, window).Take(t.Context(), "key")
 			if !errors.Is(err, holdfast.ErrUnsupported) {
 				t.Errorf("a limit of %d on a store without limits: %v", calls, err)
@@ -244,7 +244,7 @@ func TestUnconfirmedRelease(t *testing.T) {
 			t.Error(err)
 		}
 		broken := func(ctx context.Context, _ faultstore.Op, apply func()) error {
-			if _, _, err := store.Break(ctx, driver.BreakRequest{Name: "other"}); err != nil {
+			if _, err := store.Break(ctx, "other", 0); err != nil {
 				t.Error(err)
 			}
 			apply()

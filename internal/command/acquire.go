@@ -97,16 +97,16 @@ func (a *acquireCommand) checkFlags(flags *pflag.FlagSet) error {
 }
 
 func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Client, name string) error {
-	if can := client.Guarantees(); !can.Detached {
-		return usageError(fmt.Errorf("the locks of the %s store end with the process that has taken them, so that there is no ticket", can.Store),
-			"holdfast run")
-	}
 	if isClosed(os.Stdout) {
 		return &exitError{exitOutput, errors.New("standard output is closed, so that the ticket would be lost"), ">/dev/null, if nobody needs it"}
 	}
 	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
 	a.limits.apply(options)
 	lock, err := a.acquireLock(ctx, os.Stderr, client, name, options, a.try, a.wait)
+	if errors.Is(err, holdfast.ErrUnsupported) && a.limits == (limitFlags{}) {
+		return usageError(fmt.Errorf("the locks of the %s store end with the process that has taken them, so that there is no ticket",
+			client.Guarantees().Store), "holdfast run")
+	}
 	if err != nil {
 		e := exitErrorFor(err)
 		if e.code == exitBusy && !a.try {

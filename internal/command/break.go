@@ -70,27 +70,26 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 	if !yes && !(isTerminal(os.Stdin) && isTerminal(os.Stderr)) {
 		return usageError(errors.New("there is no terminal to ask on whether the lock is to be broken"), "--yes")
 	}
-	seen, err := client.Lookup(ctx, name)
+	records, err := client.Lookup(ctx, name)
 	if err != nil {
 		return lookupError(name, err)
 	}
+	seen := lockview.NewLock(records)
 	if token > 0 {
-		holds := lockview.EachHold(seen)
-		i := slices.IndexFunc(holds, func(hold holdfast.Record) bool { return hold.Token == token })
+		i := slices.IndexFunc(seen, func(hold holdfast.Record) bool { return hold.Token == token })
 		if i < 0 {
 			return &exitError{exitBusy, fmt.Errorf("nothing was broken: no hold of %q has the token %d, it %s",
-				name, token, holderPhrase(seen, "is", "has been")), "holdfast show NAME"}
+				name, token, holderPhrase(seen[0], "is", "has been")), "holdfast show NAME"}
 		}
-		seen = holds[i]
-		seen.Others = nil
+		seen = seen[i : i+1]
 	}
 	if !yes {
 		if err := confirmBreak(ctx, client, seen); err != nil {
 			return err
 		}
 	}
-	rec, err := breakSeen(ctx, client, seen)
-	if errors.Is(err, holdfast.ErrNotHeld) && seen.Token > 0 {
+	broken, err := breakSeen(ctx, client, seen)
+	if errors.Is(err, holdfast.ErrNotHeld) && seen[0].Token > 0 {
 		if changed := checkUnchanged(ctx, client, seen); changed != nil {
 			return changed
 		}
@@ -102,47 +101,41 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 		return lookupError(name, err)
 	}
 	if c.json {
-		return printJSON(lockview.NewView(rec))
+		return printJSON(broken.View())
 	}
 	var out []byte
-	for _, hold := range lockview.EachHold(rec) {
+	for _, hold := range broken {
 		out = fmt.Appendf(out, "broken: %q, which %s\n", name, holderPhrase(hold, "was", "had been"))
 	}
 	return writeOutput(out)
 }
 
-// breakSeen breaks the holds that were seen, and no others if they have tokens. It returns those
-// that were still there.
-func breakSeen(ctx context.Context, client *holdfast.Client, seen holdfast.Record) (broken holdfast.Record, err error) {
-	if seen.Token == 0 {
-		return client.Break(ctx, seen.Name)
+// breakSeen breaks the holds that were seen, and no others if all have tokens. It returns those that
+// were still there.
+func breakSeen(ctx context.Context, client *holdfast.Client, seen lockview.Lock) (broken lockview.Lock, err error) {
+	if slices.ContainsFunc(seen, func(hold holdfast.Record) bool { return hold.Token == 0 }) {
+		return client.Break(ctx, seen.Name(), 0)
 	}
-	var holds []holdfast.Record
-	for _, hold := range lockview.EachHold(seen) {
-		rec, failed := client.BreakToken(ctx, seen.Name, hold.Token)
-		switch {
-		case failed == nil:
-			holds = append(holds, rec)
-		case err == nil || !errors.Is(failed, holdfast.ErrNotHeld):
+	for _, hold := range seen {
+		records, failed := client.Break(ctx, seen.Name(), hold.Token)
+		broken = append(broken, records...)
+		if failed != nil && (err == nil || !errors.Is(failed, holdfast.ErrNotHeld)) {
 			err = failed
 		}
 	}
-	if len(holds) == 0 || !errors.Is(err, holdfast.ErrNotHeld) && err != nil {
-		return broken, err
+	if len(broken) > 0 && errors.Is(err, holdfast.ErrNotHeld) {
+		err = nil
 	}
-	broken = holds[0]
-	broken.Others = holds[1:]
-	return broken, nil
+	return broken, err
 }
 
 // confirmBreak returns nil if the user wants the hold broken, and it is still there.
-func confirmBreak(ctx context.Context, client *holdfast.Client, seen holdfast.Record) error {
-	holds := lockview.EachHold(seen)
-	for _, hold := range holds {
-		_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n", seen.Name, holderPhrase(hold, "is", "has been"))
+func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lock) error {
+	for _, hold := range seen {
+		_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n", seen.Name(), holderPhrase(hold, "is", "has been"))
 	}
 	question := "Its holder is not asked, and works on until its next renewal.\nBreak it? [y/N] "
-	if n := len(holds); n > 1 {
+	if n := len(seen); n > 1 {
 		question = fmt.Sprintf("Its %d holders are not asked, and work on until their next renewals.\nBreak all %d holds? [y/N] ", n, n)
 	}
 	_, _ = fmt.Fprint(os.Stderr, question)
@@ -154,14 +147,14 @@ func confirmBreak(ctx context.Context, client *holdfast.Client, seen holdfast.Re
 
 // checkUnchanged returns an error if the hold is over that was seen. It matters most for a hold
 // without a token, since Break cannot be told to end only that one.
-func checkUnchanged(ctx context.Context, client *holdfast.Client, seen holdfast.Record) error {
-	now, err := client.Lookup(ctx, seen.Name)
+func checkUnchanged(ctx context.Context, client *holdfast.Client, seen lockview.Lock) error {
+	now, err := client.Lookup(ctx, seen.Name())
 	if err != nil {
-		return lookupError(seen.Name, err)
+		return lookupError(seen.Name(), err)
 	}
-	stillThere := func(hold holdfast.Record) bool { return lockview.SameHold(seen, hold) }
-	if !slices.ContainsFunc(lockview.EachHold(now), stillThere) {
-		return &exitError{exitBusy, fmt.Errorf("nothing was broken: meanwhile %q %s", seen.Name, holderPhrase(now, "is", "has been")), "again"}
+	stillThere := func(hold holdfast.Record) bool { return lockview.SameHold(seen[0], hold) }
+	if !slices.ContainsFunc(now, stillThere) {
+		return &exitError{exitBusy, fmt.Errorf("nothing was broken: meanwhile %q %s", seen.Name(), holderPhrase(lockview.NewLock(now)[0], "is", "has been")), "again"}
 	}
 	return nil
 }

@@ -18,12 +18,12 @@ type changingStore struct {
 	change func()
 }
 
-func (s *changingStore) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
-	rec, found, err := s.Store.Lookup(ctx, name)
+func (s *changingStore) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
+	holds, err := s.Store.Lookup(ctx, name)
 	if s.change != nil {
 		s.change()
 	}
-	return rec, found, err
+	return holds, err
 }
 
 // With --yes, too, break ends only the hold that it has seen.

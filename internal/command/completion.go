@@ -46,9 +46,9 @@ func (c *cli) lookUpNames(prefix string) ([]cobra.Completion, error) {
 	var names []cobra.Completion
 	err := c.inspect(ctx, func(client *holdfast.Client) error {
 		locks, errs := lockview.List(ctx, client, prefix)
-		for _, rec := range locks {
-			if lockview.Readable(rec.Name) == rec.Name {
-				names = append(names, cobra.CompletionWithDesc(rec.Name, lockview.Readable(rec.Holder)))
+		for _, lock := range locks {
+			if name := lock.Name(); lockview.Readable(name) == name {
+				names = append(names, cobra.CompletionWithDesc(name, lockview.Readable(lock[0].Holder)))
 			}
 		}
 		if len(names) == 0 {

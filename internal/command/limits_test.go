@@ -13,34 +13,36 @@ import (
 
 // A lock that several hold is shown with how much of it is in use, and with all of its holds.
 func TestSeveralHoldsAreShown(t *testing.T) {
-	limited := holdfast.Record{Name: "slots", Holder: "a", Token: 5, Limit: 10, Waiting: 5, Others: []holdfast.Record{
-		{Name: "slots", Holder: "b", Token: 6, Limit: 10, Remaining: time.Minute},
-		{Name: "slots", Token: 7, Limit: 10, Kept: true, Remaining: time.Second},
-		{Name: "slots", Holder: "c", Token: 8, Limit: driver.Shared},
-	}}
-	readers := holdfast.Record{Name: "config", Holder: "a", Token: 1, Limit: driver.Shared, Others: []holdfast.Record{
+	limited := lockview.NewLock([]holdfast.Record{
+		{Name: "slots", Token: 4, Limit: 10, Kept: true, Remaining: time.Second, Waiting: 5},
+		{Name: "slots", Holder: "a", Token: 5, Limit: 10, Waiting: 5},
+		{Name: "slots", Holder: "b", Token: 6, Limit: 20, Remaining: time.Minute, Waiting: 5},
+		{Name: "slots", Holder: "c", Token: 8, Limit: driver.Shared, Waiting: 5},
+	})
+	readers := lockview.NewLock([]holdfast.Record{
+		{Name: "config", Holder: "a", Token: 1, Limit: driver.Shared},
 		{Name: "config", Holder: "b", Token: 2, Limit: driver.Shared},
-	}}
-	locks := []holdfast.Record{readers, {Name: "plain", Holder: "h"}, limited}
+	})
+	locks := []lockview.Lock{readers, {{Name: "plain", Holder: "h", Limit: 1}}, limited}
 	want := []string{
 		"NAME    HOLDER       TOKEN  AGE  LEFT       WAITING",
 		"config  2 shared: a  1      -    no expiry",
 		"plain   h            -      -    no expiry",
-		"slots   3 of 10: a   5      -    no expiry  5",
+		"slots   4 of 10: a   5      -    no expiry  5",
 	}
 	if got := tableLines(locks, unlimitedWidth); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	shown := string(recordFields(limited))
+	shown := string(lockFields(limited))
 	for _, line := range []string{
-		"in use   3 of 10\n", "waiting  5\n", "and      b, token 6, - ago, left 1m00s unless renewed\n", "and      (kept), token 7, - ago, left 1s\n",
+		"in use   4 of 10\n", "waiting  5\n", "and      b, token 6, - ago, left 1m00s unless renewed\n", "and      (kept), token 4, - ago, left 1s\n",
 	} {
 		if !strings.Contains(shown, line) {
 			t.Errorf("%q lacks %q", shown, line)
 		}
 	}
-	view := lockview.NewView(limited)
-	if view.Limit != 10 || len(view.Others) != 3 || view.Others[2].Limit != 0 || !view.Others[2].Shared {
+	view := limited.View()
+	if view.Limit != 10 || view.Waiting != 5 || len(view.Others) != 3 || view.Others[0].Waiting != 0 || view.Others[2].Limit != 0 || !view.Others[2].Shared {
 		t.Errorf("JSON: %+v", view)
 	}
 }

@@ -101,7 +101,7 @@ func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix st
 		return c.listAdvisory(ctx, store, prefix)
 	}
 	locks, errs := lockview.List(ctx, client, prefix)
-	if err := c.printRecords(locks); err != nil {
+	if err := c.printTable(locks); err != nil {
 		return err
 	}
 	switch {
@@ -115,12 +115,12 @@ func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix st
 	return nil
 }
 
-func (c *cli) printRecords(locks []holdfast.Record) error {
+func (c *cli) printTable(locks []lockview.Lock) error {
 	var out bytes.Buffer
 	switch {
 	case c.json:
-		for _, rec := range locks {
-			line, err := jsonLine(lockview.NewView(rec))
+		for _, lock := range locks {
+			line, err := jsonLine(lock.View())
 			if err != nil {
 				return exitErrorFor(err)
 			}

@@ -79,7 +79,7 @@ var errCommandFailed = errors.New("the command has failed")
 
 // runOnce runs the command unless that was done within --every.
 func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
-	if can := client.Guarantees(); !can.Keep || !can.Lookup {
+	if can := client.Guarantees(); !can.Keep {
 		return usageError(fmt.Errorf("the %s store cannot remember that the command was run", can.Store), "another store")
 	}
 	options := &once.Options{TTL: r.ttl, MaxHold: r.maxHold, AtMostOnce: r.atMostOnce, Metadata: r.meta}
@@ -119,7 +119,7 @@ func removeRunRecord(client *holdfast.Client, name string) {
 	const timeout = 3 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	_, _ = client.Break(ctx, name+recordSuffix)
+	_, _ = client.Break(ctx, name+recordSuffix, 0)
 }
 
 // recordSuffix turns the name of a job into the name of the record of its runs. Package once

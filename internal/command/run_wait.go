@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // announceDelay is how long a command waits before it reports that it waits, without -v.
@@ -64,8 +65,8 @@ func (c *cli) announceWait(
 			return
 		}
 		text := fmt.Sprintf("waiting for %q", name)
-		if rec, err := client.Lookup(ctx, name); err == nil {
-			text += ", which " + holderPhrase(rec, "is", "has been")
+		if records, err := client.Lookup(ctx, name); err == nil {
+			text += ", which " + holderPhrase(lockview.NewLock(records)[0], "is", "has been")
 		} else if ctx.Err() != nil || errors.Is(err, holdfast.ErrNotHeld) {
 			return // this process has the lock, or is about to get it
 		}

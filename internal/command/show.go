@@ -46,19 +46,20 @@ func newShow(c *cli) *cobra.Command {
 }
 
 func (c *cli) showLock(ctx context.Context, client *holdfast.Client, name string) error {
-	rec, err := client.Lookup(ctx, name)
+	records, err := client.Lookup(ctx, name)
 	if err != nil {
 		return lookupError(name, err)
 	}
-	rec = lockview.LiveFirst(rec)
+	lock := lockview.NewLock(records)
 	if c.json {
-		return printJSON(lockview.NewView(rec))
+		return printJSON(lock.View())
 	}
-	return writeOutput(recordFields(rec))
+	return writeOutput(lockFields(lock))
 }
 
-// recordFields formats a record, with a line for each known field.
-func recordFields(rec holdfast.Record) []byte {
+// lockFields formats a lock, with a line for each known field.
+func lockFields(lock lockview.Lock) []byte {
+	rec := lock[0]
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, columnGap, ' ', 0)
 	field := func(title, text string) {
@@ -68,7 +69,7 @@ func recordFields(rec holdfast.Record) []byte {
 	}
 	field("name", lockview.Readable(rec.Name))
 	field("state", lockview.State(rec))
-	field("in use", lockview.Usage(rec))
+	field("in use", lock.Usage())
 	field("holder", lockview.Readable(rec.Holder))
 	if rec.Token > 0 {
 		field("token", strconv.FormatInt(rec.Token, 10))
@@ -81,7 +82,7 @@ func recordFields(rec holdfast.Record) []byte {
 		field("waiting", strconv.Itoa(rec.Waiting))
 	}
 	field("metadata", lockview.FormatMetadata(rec.Metadata))
-	for _, other := range rec.Others {
+	for _, other := range lock[1:] {
 		field("and", holdLine(other))
 	}
 	_ = w.Flush() // to memory
@@ -100,7 +101,7 @@ func holdLine(rec holdfast.Record) string {
 }
 
 func remainingText(rec holdfast.Record) string {
-	if rec.Kept || !lockview.HasExpiry(rec) {
+	if rec.Kept || rec.Remaining <= 0 {
 		return lockview.TimeLeft(rec)
 	}
 	return lockview.TimeLeft(rec) + " unless renewed"

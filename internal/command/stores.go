@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 
 	// The stores that --store can name.
 	"github.com/holdfast-go/holdfast/filestore"
@@ -60,7 +59,7 @@ func (s *stores) openClient(ctx context.Context, config *holdfast.Config) (*hold
 		return nil, err
 	}
 	client, err := holdfast.Open(ctx, s.URL(), config)
-	if err == nil && client.Guarantees().Scope == driver.ScopeProcess {
+	if err == nil && client.Guarantees().InProcess {
 		_ = client.Close() // nothing was done with it
 		return nil, usageError(errors.New("the memory store is for one process: its locks exclude nobody else"), "--store file:")
 	}

@@ -34,12 +34,13 @@ var tableTitles = tableRow{"NAME", "HOLDER", "TOKEN", "AGE", "LEFT", "WAITING", 
 const columnGap = 2
 
 // tableLines returns a line of titles and a line for each lock, none longer than width.
-func tableLines(locks []holdfast.Record, width int) []string {
+func tableLines(locks []lockview.Lock, width int) []string {
 	rows := []tableRow{tableTitles}
 	metadata, waiting := false, false
-	for _, rec := range locks {
+	for _, lock := range locks {
+		rec := lock[0]
 		row := recordRow(rec)
-		if text := lockview.Usage(rec); text != "" {
+		if text := lock.Usage(); text != "" {
 			row[holderColumn] = text + ": " + row[holderColumn]
 		}
 		rows = append(rows, row)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 const waitLong = `Wait returns when nobody holds the lock, without taking it: by then somebody may
@@ -110,12 +111,12 @@ func (c *cli) lookUntilFree(ctx context.Context, client *holdfast.Client, name s
 
 // checkFree returns a HeldError if the lock is held.
 func checkFree(ctx context.Context, client *holdfast.Client, name string) error {
-	rec, err := client.Lookup(ctx, name)
+	records, err := client.Lookup(ctx, name)
 	switch {
 	case errors.Is(err, holdfast.ErrNotHeld):
 		return nil
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("wait for %q: %w", name, &holdfast.HeldError{Record: rec})
+	return fmt.Errorf("wait for %q: %w", name, &holdfast.HeldError{Record: lockview.NewLock(records)[0]})
 }

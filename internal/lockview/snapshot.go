@@ -19,38 +19,43 @@ var errListStalled = fmt.Errorf("%w: no answer for %v", holdfast.ErrUnavailable,
 
 // List returns the locks with names that begin with prefix, sorted by name, and the errors
 // that occurred. There may be both: a damaged record does not hide the others.
-func List(ctx context.Context, client *holdfast.Client, prefix string) ([]holdfast.Record, []error) {
+func List(ctx context.Context, client *holdfast.Client, prefix string) ([]Lock, []error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(listStallTimeout, func() { cancel(errListStalled) })
 	defer silence.Stop()
 
-	var locks []holdfast.Record
+	var holds []holdfast.Record
 	var errs []error
 	for rec, err := range client.List(ctx, prefix) {
 		silence.Reset(listStallTimeout)
 		switch {
 		case err == nil:
-			locks = append(locks, LiveFirst(rec))
+			holds = append(holds, rec)
 		case errors.Is(context.Cause(ctx), errListStalled):
 			errs = append(errs, fmt.Errorf("list: %w", errListStalled))
 		default:
 			errs = append(errs, err)
 		}
 	}
-	sortByName(locks)
+	slices.SortStableFunc(holds, func(a, b holdfast.Record) int { return strings.Compare(a.Name, b.Name) })
+	var locks []Lock
+	for len(holds) > 0 {
+		n := slices.IndexFunc(holds, func(rec holdfast.Record) bool { return rec.Name != holds[0].Name })
+		if n < 0 {
+			n = len(holds)
+		}
+		locks = append(locks, NewLock(holds[:n]))
+		holds = holds[n:]
+	}
 	return locks, errs
-}
-
-func sortByName(locks []holdfast.Record) {
-	slices.SortFunc(locks, func(a, b holdfast.Record) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // A Snapshot is what a store listed at one moment. Its locks that a failed listing leaves out are
 // those of the snapshot before.
 type Snapshot struct {
 	At    time.Time
-	Locks []holdfast.Record // sorted by name
+	Locks []Lock // sorted by name
 	Errs  []error
 
 	// Answered is when the store last listed everything, apart from damaged records, and Took how
@@ -99,23 +104,23 @@ func (s *Snapshot) Stale(now time.Time, interval time.Duration) (age time.Durati
 // unchanged.
 func (s *Snapshot) addMissing(ctx context.Context, client *holdfast.Client, last *Snapshot) {
 	seen := map[string]bool{}
-	for _, rec := range s.Locks {
-		seen[rec.Name] = true
+	for _, lock := range s.Locks {
+		seen[lock.Name()] = true
 	}
 	var err error
-	for _, rec := range last.Locks {
-		if seen[rec.Name] {
+	for _, lock := range last.Locks {
+		if seen[lock.Name()] {
 			continue
 		}
 		if !errors.Is(err, holdfast.ErrUnavailable) { // otherwise the next would fail as well, and take its time
-			var now holdfast.Record
-			if now, err = client.Lookup(ctx, rec.Name); err == nil {
-				rec = LiveFirst(now)
+			var now []holdfast.Record
+			if now, err = client.Lookup(ctx, lock.Name()); err == nil {
+				lock = NewLock(now)
 			}
 		}
 		if !errors.Is(err, holdfast.ErrNotHeld) {
-			s.Locks = append(s.Locks, rec)
+			s.Locks = append(s.Locks, lock)
 		}
 	}
-	sortByName(s.Locks)
+	slices.SortFunc(s.Locks, func(a, b Lock) int { return strings.Compare(a.Name(), b.Name()) })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -26,10 +27,10 @@ func (p *failingStore) List(context.Context, string) iter.Seq2[driver.Record, er
 	}
 }
 
-func (p *failingStore) Lookup(ctx context.Context, name string) (driver.Record, bool, error) {
+func (p *failingStore) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
 	p.lookups = append(p.lookups, name)
 	if err := p.failing[name]; err != nil {
-		return driver.Record{}, false, err
+		return nil, err
 	}
 	return p.Store.Lookup(ctx, name)
 }
@@ -50,11 +51,11 @@ func TestSnapshotMistrustsListingWithErrors(t *testing.T) {
 		if _, err := client.TryAcquire(ctx, "c", nil); err != nil {
 			t.Fatal(err)
 		}
-		last := &Snapshot{Locks: []holdfast.Record{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
+		last := &Snapshot{Locks: []Lock{{{Name: "a"}}, {{Name: "b"}}, {{Name: "c"}}}}
 		p := Take(ctx, client, "", last)
 		var got []string
-		for _, rec := range p.Locks {
-			got = append(got, rec.Name)
+		for _, lock := range p.Locks {
+			got = append(got, lock.Name())
 		}
 		if text := strings.Join(got, " "); text != test.want || len(p.Errs) != 1 {
 			t.Errorf("%s: %s, %v", name, text, p.Errs)
@@ -65,5 +66,41 @@ func TestSnapshotMistrustsListingWithErrors(t *testing.T) {
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A listedStore lists fixed holds, and an error between.
+type listedStore struct {
+	driver.Store
+	holds []driver.Record
+}
+
+func (s *listedStore) List(context.Context, string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) {
+		for i, hold := range s.holds {
+			if i == 1 && !yield(driver.Record{}, driver.ErrCorrupt) || !yield(hold, nil) {
+				return
+			}
+		}
+	}
+}
+
+// The holds of one name are one lock, in their order but for a live one in front, and only the first
+// shows how many wait.
+func TestHoldsOfOneNameAreOneLock(t *testing.T) {
+	client := holdfast.New(&listedStore{memstore.New(), []driver.Record{
+		{Name: "b", Token: 1, Kept: true, Waiting: 3}, {Name: "b", Token: 2, Kept: true, Waiting: 3},
+		{Name: "b", Token: 3, Waiting: 3}, {Name: "b", Token: 4, Waiting: 3}, {Name: "a", Token: 9},
+	}}, nil)
+	defer client.Close()
+	locks, errs := List(t.Context(), client, "")
+	want := []Lock{{{Name: "a", Token: 9}}, {
+		{Name: "b", Token: 3, Waiting: 3}, {Name: "b", Token: 1, Kept: true}, {Name: "b", Token: 2, Kept: true}, {Name: "b", Token: 4},
+	}}
+	if !reflect.DeepEqual(locks, want) {
+		t.Errorf("%v, want %v", locks, want)
+	}
+	if len(errs) != 1 || !errors.Is(errs[0], driver.ErrCorrupt) {
+		t.Errorf("errors: %v", errs)
 	}
 }

@@ -3,6 +3,7 @@
 package lockview
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,28 +39,61 @@ type View struct {
 	Metadata    map[string]string `json:"metadata,omitempty"`
 }
 
-// NewView returns the View of a record.
+// A Lock is the holds and keeps of one name, one at least. In front is the oldest hold, or the oldest
+// keep if nobody holds the name. The others are in the order of their making.
+type Lock []holdfast.Record
+
+// NewLock returns the records of one name as a Lock. What is kept would hide the live holders behind
+// it, so that a hold is in front. Only the first record shows how many wait.
+func NewLock(records []holdfast.Record) Lock {
+	l := slices.Clone(records)
+	if i := slices.IndexFunc(l, func(rec holdfast.Record) bool { return !rec.Kept }); i > 0 {
+		first := l[i]
+		copy(l[1:i+1], l[:i])
+		l[0] = first
+	}
+	for i := range l[1:] {
+		l[1+i].Waiting = 0
+	}
+	return l
+}
+
+// Name returns the name of a lock.
+func (l Lock) Name() string { return l[0].Name }
+
+// View returns a lock as JSON.
+func (l Lock) View() View {
+	v := NewView(l[0])
+	for _, other := range l[1:] {
+		v.Others = append(v.Others, NewView(other))
+	}
+	return v
+}
+
+// NewView returns the View of one hold. The time left is by the clock of the store, and its end by
+// that of this host.
 func NewView(rec holdfast.Record) View {
 	v := View{
 		Name:        rec.Name,
 		State:       State(rec),
 		Holder:      rec.Holder,
 		Token:       rec.Token,
-		RemainingMS: max(rec.Remaining.Milliseconds(), 0),
-		Shared:      rec.Limit == driver.Shared,
-		Limit:       max(rec.Limit, 0),
+		Since:       jsonTime(rec.Since),
+		RemainingMS: rec.Remaining.Milliseconds(),
 		Waiting:     rec.Waiting,
 		Metadata:    rec.Metadata,
 	}
-	v.Since, v.Until = jsonTime(rec.Since), jsonTime(rec.Until)
-	for _, other := range rec.Others {
-		v.Others = append(v.Others, NewView(other))
+	if rec.Remaining > 0 {
+		v.Until = time.Now().UTC().Add(rec.Remaining).Round(time.Millisecond)
+	}
+	if v.Shared = rec.Limit == driver.Shared; !v.Shared && rec.Limit > 1 {
+		v.Limit = rec.Limit
 	}
 	return v
 }
 
-// jsonTime returns a moment in UTC, or the nearest to it that RFC 3339 can represent. Another
-// client may have set an expiry thousands of years ahead.
+// jsonTime returns a moment in UTC, or the nearest to it that RFC 3339 can represent. What another
+// user has written may be thousands of years ahead.
 func jsonTime(t time.Time) time.Time {
 	first, last := time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	switch {
@@ -81,64 +115,32 @@ func State(rec holdfast.Record) string {
 	return StateHeld
 }
 
-// Age returns how long ago a hold began, by the clock of the store if that is known. ok is
-// false if the beginning is not known.
+// Age returns how long ago a hold began. ok is false if that is not known. The beginning is by the
+// clock of the store, and now by that of this host.
 func Age(rec holdfast.Record) (d time.Duration, ok bool) {
-	if rec.Since.IsZero() {
-		return 0, false
-	}
-	now := time.Now()
-	if !rec.Until.IsZero() && rec.Remaining > 0 {
-		now = rec.Until.Add(-rec.Remaining)
-	}
-	return max(now.Sub(rec.Since), 0), true
+	return max(time.Since(rec.Since), 0), !rec.Since.IsZero()
 }
 
-// HasExpiry reports whether a hold ends by itself. A key of a foreign client may have no expiry, and
-// the session of an advisory lock has none. In its last millisecond a hold has an end and no time
-// left.
-func HasExpiry(rec holdfast.Record) bool { return rec.Remaining > 0 || !rec.Until.IsZero() }
-
-// TimeLeft returns how long the store keeps a hold.
+// TimeLeft returns how long the store keeps a hold. A key of a foreign client may have no expiry, and
+// the session of an advisory lock has none.
 func TimeLeft(rec holdfast.Record) string {
-	if !HasExpiry(rec) {
+	if rec.Remaining <= 0 {
 		return "no expiry"
 	}
-	return ShortDuration(max(rec.Remaining, 0))
+	return ShortDuration(rec.Remaining)
 }
 
 // Usage returns how much of a lock is held: "2 of 10" slots, or "3 shared" holds, and "" for an
-// exclusive hold.
-func Usage(rec holdfast.Record) string {
-	used, limit := 0, 0
-	for _, hold := range EachHold(rec) {
-		if hold.Limit > 0 {
-			used++
-			limit = max(limit, hold.Limit)
-		}
-	}
+// exclusive hold. The least limit of the holds counts.
+func (l Lock) Usage() string {
+	slots := slices.MinFunc(l, func(a, b holdfast.Record) int { return cmp.Compare(a.Limit, b.Limit) }).Limit
 	switch {
-	case limit > 0:
-		return fmt.Sprintf("%d of %d", used, limit)
-	case rec.Limit == driver.Shared:
-		return fmt.Sprintf("%d shared", 1+len(rec.Others))
+	case slots == driver.Shared:
+		return fmt.Sprintf("%d shared", len(l))
+	case slots > 1:
+		return fmt.Sprintf("%d of %d", len(l), slots)
 	}
 	return ""
-}
-
-// LiveFirst returns a record with the oldest hold that is not kept in front of the others. What is
-// kept would hide the live holders behind it.
-func LiveFirst(rec holdfast.Record) holdfast.Record {
-	holds := EachHold(rec)
-	i := slices.IndexFunc(holds, func(hold holdfast.Record) bool { return !hold.Kept })
-	if i <= 0 {
-		return rec
-	}
-	first := holds[i]
-	first.Waiting = rec.Waiting
-	first.Others = slices.Delete(holds, i, i+1)
-	first.Others[0].Waiting, first.Others[0].Others = 0, nil
-	return first
 }
 
 // SameHold reports whether two records of a name show the same hold. Without tokens, only the
@@ -146,11 +148,6 @@ func LiveFirst(rec holdfast.Record) holdfast.Record {
 func SameHold(a, b holdfast.Record) bool {
 	return a.Kept == b.Kept && a.Token == b.Token &&
 		(a.Token > 0 || a.Holder == b.Holder && a.Since.Equal(b.Since))
-}
-
-// EachHold returns the holds of a lock.
-func EachHold(rec holdfast.Record) []holdfast.Record {
-	return append([]holdfast.Record{rec}, rec.Others...)
 }
 
 // Readable returns a text of another user with everything escaped that a terminal might take

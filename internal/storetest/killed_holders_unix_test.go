@@ -31,11 +31,11 @@ func TestKilledHolders(t *testing.T) {
 	const processes = 4
 	storetest.EachShared(t, func(t *testing.T, s *storetest.Store) {
 		locks := s.Open(t, nil)
-		if !locks.Guarantees().Limited {
+		if !locks.Guarantees().Limits {
 			return
 		}
 		limit, ttl := count/processes*processes, 4*time.Second
-		atOnce := locks.Guarantees().HolderCrash == driver.RecoveryAtOnce
+		atOnce := locks.Guarantees().Crash == driver.FateFreed
 		switch { // Many are acquired one after the other, and renewed meanwhile.
 		case atOnce:
 			ttl = time.Hour
@@ -80,8 +80,8 @@ func TestKilledHolders(t *testing.T) {
 			}
 			t.Logf("all of them are back after %v", time.Since(killed))
 		case <-time.After(bound):
-			rec, err := locks.Lookup(t.Context(), "slots")
-			t.Fatalf("%v after the death of all holders %d are left (%v)", bound, len(rec.Others)+1, err)
+			holds, err := locks.Lookup(t.Context(), "slots")
+			t.Fatalf("%v after the death of all holders %d are left (%v)", bound, len(holds), err)
 		}
 	})
 }

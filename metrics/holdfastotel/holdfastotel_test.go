@@ -118,7 +118,7 @@ func TestMetrics(t *testing.T) {
 		time.Sleep(10 * time.Second) // a renewal
 		store.Once(faultstore.Renew, faultstore.Refuse)
 		time.Sleep(12 * time.Second) // one more, and one that is refused
-		if _, err := other.Break(ctx, "a/1"); err != nil {
+		if _, err := other.Break(ctx, "a/1", 0); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(10 * time.Second)

@@ -107,7 +107,7 @@ func TestCollector(t *testing.T) {
 		time.Sleep(10 * time.Second) // a renewal
 		store.Once(faultstore.Renew, faultstore.Refuse)
 		time.Sleep(12 * time.Second) // two more, and one that is refused
-		if _, err := other.Break(ctx, "a/1"); err != nil {
+		if _, err := other.Break(ctx, "a/1", 0); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(10 * time.Second)

@@ -75,7 +75,7 @@ func main() {
 	switch {
 	case flag.NArg() > 0 || (*own == "") == (len(stores) == 0):
 		fail(exitUsage, errors.New("one of -store and -own is needed, and no argument"))
-	case o.TTL < 100*time.Millisecond || o.For <= 0 || o.Limit < 0 || o.Limit > driver.MaxLimit:
+	case o.TTL < 100*time.Millisecond || o.For <= 0 || o.Limit < 0 || o.Limit >= driver.Shared:
 		fail(exitUsage, errors.New("-ttl is at least 100ms, -for above 0, and -limit not below 0"))
 	}
 	os.Exit(run(o, stores, *own, *reports, *asJSON))
@@ -111,7 +111,7 @@ func tortureStore(ctx context.Context, o torture.Options, bed *testbed.Testbed, 
 	if err != nil {
 		return nil, err
 	}
-	if client.Guarantees().Scope == driver.ScopeProcess {
+	if client.Guarantees().InProcess {
 		o.Procs = 1 // the locks of another process are other locks
 	}
 	if err := client.Close(); err != nil {

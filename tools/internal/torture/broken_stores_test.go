@@ -74,7 +74,7 @@ func openSound(ctx context.Context, text string) (soundStore, error) {
 	return soundStore{store}, err
 }
 
-func (s soundStore) Notify(f func(driver.Notice)) (stop func()) {
+func (s soundStore) Notify(f func(name, owner string, token int64)) (stop func()) {
 	if notifier, ok := s.Store.(driver.Notifier); ok {
 		return notifier.Notify(f)
 	}
@@ -147,8 +147,8 @@ func onOutage(t *testing.T) torture.Options {
 // fallingTokens has each token below the one before.
 type fallingTokens struct{ soundStore }
 
-func (s *fallingTokens) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	req.Queue = 0
+func (s *fallingTokens) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	req.Place = 0
 	res, err := s.Store.Acquire(ctx, req)
 	if res.Granted {
 		res.Token = 1<<62 - res.Token
@@ -156,7 +156,7 @@ func (s *fallingTokens) Acquire(ctx context.Context, req driver.AcquireRequest) 
 	return res, err
 }
 
-func (s *fallingTokens) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+func (s *fallingTokens) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	reqs = slices.Clone(reqs)
 	for i := range reqs {
 		reqs[i].Token = 0
@@ -167,19 +167,19 @@ func (s *fallingTokens) Renew(ctx context.Context, reqs []driver.RenewRequest) (
 // Guarantees claims no queue, since notices would have the tokens of the store.
 func (s *fallingTokens) Guarantees() driver.Guarantees {
 	can := s.Store.Guarantees()
-	can.Fair = false
+	can.Queue = false
 	return can
 }
 
 // guess takes the name for held if the store does not answer.
 type guess struct{ soundStore }
 
-func (s *guess) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *guess) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	limited, cancel := context.WithTimeout(ctx, biteTTL/5)
 	defer cancel()
 	res, err := s.Store.Acquire(limited, req)
 	if err != nil {
-		return driver.AcquireResult{}, nil
+		return driver.Result{}, nil
 	}
 	return res, nil
 }
@@ -230,21 +230,25 @@ func ofTestbed(t *testing.T, kind string, ttl time.Duration) torture.Options {
 type carelessRelease struct{ soundStore }
 
 func (s *carelessRelease) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	_, had, err := s.Store.Break(ctx, driver.BreakRequest{Name: req.Name})
-	return had, err
+	ended, err := s.Store.Break(ctx, req.Name, 0)
+	return len(ended) > 0, err
 }
 
 // deafRenewal takes no answer for a yes.
 type deafRenewal struct{ soundStore }
 
-func (s *deafRenewal) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+func (s *deafRenewal) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	limited, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	outcomes, err := s.Store.Renew(limited, reqs)
-	if err != nil {
-		return slices.Repeat([]driver.RenewOutcome{driver.Renewed}, len(reqs)), nil
+	entries, err := s.Store.Renew(limited, reqs)
+	if err == nil {
+		return entries, nil
 	}
-	return outcomes, nil
+	entries = nil
+	for _, r := range reqs {
+		entries = append(entries, driver.Entry{State: driver.Held, Token: r.Token})
+	}
+	return entries, nil
 }
 
 // lateDeadline has the holder rely on the lock for longer than the store keeps it, as a client does
@@ -253,15 +257,15 @@ type lateDeadline struct{ soundStore }
 
 const replyTakes = 300 * time.Millisecond
 
-func (s *lateDeadline) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *lateDeadline) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	req.TTL -= replyTakes
-	if req.Queue > 0 {
-		req.Queue -= replyTakes
+	if req.Place > 0 {
+		req.Place -= replyTakes
 	}
 	return s.Store.Acquire(ctx, req)
 }
 
-func (s *lateDeadline) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.RenewOutcome, error) {
+func (s *lateDeadline) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	reqs = slices.Clone(reqs)
 	for i := range reqs {
 		reqs[i].TTL -= replyTakes
@@ -272,7 +276,7 @@ func (s *lateDeadline) Renew(ctx context.Context, reqs []driver.RenewRequest) ([
 // allReaders has readers alone.
 type allReaders struct{ soundStore }
 
-func (s *allReaders) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *allReaders) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	req.Limit = driver.Shared
 	return s.Store.Acquire(ctx, req)
 }
@@ -280,8 +284,8 @@ func (s *allReaders) Acquire(ctx context.Context, req driver.AcquireRequest) (dr
 // oneMore grants one more than the limit.
 type oneMore struct{ soundStore }
 
-func (s *oneMore) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	if req.Limit > 0 {
+func (s *oneMore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	if req.Limit > 1 {
 		req.Limit++
 	}
 	return s.Store.Acquire(ctx, req)
@@ -293,8 +297,8 @@ type keptShares struct {
 	limited sync.Map // owners
 }
 
-func (s *keptShares) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
-	if req.Limit > 0 {
+func (s *keptShares) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	if req.Limit > 1 {
 		s.limited.Store(req.Owner, true)
 	}
 	return s.Store.Acquire(ctx, req)
@@ -311,10 +315,10 @@ func (s *keptShares) Release(ctx context.Context, req driver.ReleaseRequest) (bo
 // yesMan grants what is held.
 type yesMan struct{ soundStore }
 
-func (s *yesMan) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireResult, error) {
+func (s *yesMan) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	res, err := s.Store.Acquire(ctx, req)
 	if err == nil && !res.Granted && res.Held.Token > 0 {
-		return driver.AcquireResult{Granted: true, Token: res.Held.Token + 1}, nil
+		return driver.Result{Granted: true, Token: res.Held.Token + 1}, nil
 	}
 	return res, err
 }

@@ -8,6 +8,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A Violation is a promise that was broken.
@@ -146,11 +148,11 @@ func (c *checker) checkOverlaps(leases []*lease) {
 		}
 		switch {
 		case inWay == nil:
-		case l.limit == 0 || inWay[0].limit == 0:
+		case l.limit == 1 || inWay[0].limit == 1:
 			add(kindOverlap, fmt.Sprintf("%s was relied on by two for %v",
 				l.name, min(inWay[0].validUntil, l.validUntil)-l.grantedAt), inWay[0], l)
 		default:
-			add(kindLimit, fmt.Sprintf("%s was relied on by %d, and the limit is %d", l.name, len(inWay)+1, l.limit), append(inWay, l)...)
+			add(kindLimit, fmt.Sprintf("%s was relied on by %d, above a limit", l.name, len(inWay)+1), append(slices.Clone(inWay), l)...)
 		}
 		valid = append(valid, l)
 		c.mostTogether = max(c.mostTogether, len(valid))
@@ -161,11 +163,11 @@ func (c *checker) checkOverlaps(leases []*lease) {
 // returned before this one was requested, two leases with the same token, and a change of the
 // token of a lease.
 func (c *checker) checkTokens(leases []*lease) {
-	byRequest := slices.SortedFunc(slices.Values(leases), func(l, b *lease) int { return cmp.Compare(l.takenFrom(), b.takenFrom()) })
+	byRequest := slices.SortedFunc(slices.Values(leases), func(l, b *lease) int { return cmp.Compare(l.requestedAt, b.requestedAt) })
 	var greatest *lease
 	next := 0
 	for _, l := range byRequest {
-		for ; next < len(leases) && leases[next].grantedAt < l.takenFrom(); next++ {
+		for ; next < len(leases) && leases[next].grantedAt < l.requestedAt; next++ {
 			if greatest == nil || leases[next].token > greatest.token {
 				greatest = leases[next]
 			}
@@ -195,13 +197,13 @@ func nextHolders(leases []*lease) iter.Seq2[*lease, *lease] {
 	return func(yield func(l, next *lease) bool) {
 		var next, nextExclusive *lease
 		for _, l := range slices.Backward(leases) {
-			if l.limit != 0 && !yield(l, nextExclusive) || l.limit == 0 && !yield(l, next) {
+			if l.limit > 1 && !yield(l, nextExclusive) || l.limit == 1 && !yield(l, next) {
 				return
 			}
 			if l.validUntil <= l.grantedAt {
 				continue
 			}
-			if next = l; l.limit == 0 {
+			if next = l; l.limit == 1 {
 				nextExclusive = l
 			}
 		}
@@ -297,16 +299,14 @@ func (c *checker) blockedTimes(w *lease, leases []*lease) []interval {
 	for _, l := range leases {
 		switch {
 		case l == w:
-		case w.limit == 0:
+		case w.limit == 1:
 			blocked = append(blocked, interval{from: l.grantedAt, to: l.latestEnd(c.ttl)})
-		case l.limit == 0 || l.limit > 0 && w.limit > 0:
+		case l.limit != driver.Shared || w.limit != driver.Shared:
 			blocked = append(blocked, interval{from: l.requestedAt, to: l.latestEnd(c.ttl)})
-		case l.limit > 0:
-			blocked = append(blocked, interval{from: l.requestedAt, to: l.grantedAt})
 		}
 	}
 	for _, l := range c.history.failedWaits {
-		if w.limit != 0 && l.limit >= 0 && l.name == w.name {
+		if w.limit > 1 && l.limit != driver.Shared && l.name == w.name {
 			blocked = append(blocked, interval{from: l.requestedAt, to: l.refusedAt + c.ttl + c.ttl/10})
 		}
 	}

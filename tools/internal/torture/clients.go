@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -64,7 +63,7 @@ func (c *sharedClient) injectClientFaults(ctx context.Context, rng *rand.Rand) e
 // never closed.
 func (c *sharedClient) endAllLocks(ctx context.Context, closes bool) error {
 	client := c.currentClient()
-	closes = closes && client.Guarantees().Scope != driver.ScopeProcess
+	closes = closes && !client.Guarantees().InProcess
 	if closes {
 		next, err := c.openClient(ctx, client.number+1)
 		if err != nil {

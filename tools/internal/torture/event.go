@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/hostclock"
 )
 
@@ -61,7 +62,7 @@ type Event struct {
 	// at At, or a little before that.
 	Until time.Duration `json:"until,omitempty"`
 
-	// Limit is that of a driver.AcquireRequest.
+	// Limit is that of a driver.Request.
 	Limit int `json:"limit,omitempty"`
 
 	// Value is the value that was read from or written to the register.
@@ -110,9 +111,9 @@ func (e Event) formatLine(begin time.Duration) string {
 		text += "  foreign"
 	}
 	switch {
-	case e.Limit < 0:
+	case e.Limit == driver.Shared:
 		text += "  shared"
-	case e.Limit > 0:
+	case e.Limit > 1:
 		text += fmt.Sprintf("  limit %d", e.Limit)
 	}
 	if e.Token != 0 {

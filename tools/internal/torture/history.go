@@ -22,7 +22,7 @@ type lease struct {
 	waits  bool // it waits for the lock
 	token  int64
 
-	limit int // that of a driver.AcquireRequest
+	limit int // how many may hold the lock, this one included: 1 for an exclusive lock
 
 	requestedAt time.Duration // before the request
 	turnFrom    time.Duration // before the request of the lease that was passed on to it
@@ -167,7 +167,7 @@ func (h *history) addWorkerEvent(e Event) {
 		}
 		h.lastAttempts[id] = &lease{
 			name: e.Name, proc: e.Proc, worker: e.Worker, try: e.Try, waits: e.Waits, foreign: e.Foreign,
-			limit: e.Limit, requestedAt: e.At, maybeForgottenAt: never, events: []Event{e},
+			limit: max(e.Limit, 1), requestedAt: e.At, maybeForgottenAt: never, events: []Event{e},
 		}
 		return
 	}
@@ -223,8 +223,7 @@ func (h *history) finalize() {
 }
 
 // findLocalTurns finds leases that were passed on within a client: they have the next token of the
-// same grant. Tokens of different grants of an exclusive lock are further apart. Those of a limited
-// lock may not be, and a caller that gave up may have had the token between two of them.
+// same grant. Tokens of different grants of an exclusive lock are further apart.
 func (h *history) findLocalTurns() {
 	byToken := slices.SortedStableFunc(slices.Values(h.leases), func(l, b *lease) int {
 		return cmp.Or(cmp.Compare(l.name, b.name), cmp.Compare(l.token, b.token))
@@ -235,20 +234,11 @@ func (h *history) findLocalTurns() {
 			continue
 		}
 		last := byToken[i-1]
-		if last.name == l.name && last.token != 0 && last.proc == l.proc && last.client == l.client && last.limit == l.limit &&
-			(l.limit == 0 && last.token+1 == l.token || l.limit > 0 && last.token+2 >= l.token && last.validUntil <= l.grantedAt) {
+		if last.name == l.name && last.token != 0 && last.token+1 == l.token && last.proc == l.proc && last.client == l.client &&
+			last.limit == 1 && l.limit == 1 {
 			l.turnFrom = min(last.turnFrom, l.requestedAt)
 		}
 	}
-}
-
-// takenFrom returns the time from which the store may have granted the lease. It may have granted
-// others, whose tokens are greater, beside one of a limited lock that was passed on later.
-func (l *lease) takenFrom() time.Duration {
-	if l.limit > 0 {
-		return l.turnFrom
-	}
-	return l.requestedAt
 }
 
 // addEvent adds the next event of an acquisition. Of consecutive checks of the lock, it
@@ -288,20 +278,18 @@ func (l *lease) addEvent(e Event) {
 	}
 }
 
-// inWay returns the leases that exclude l, or none if l tolerates all others. If l or another lease is
-// exclusive, one is returned. Otherwise they are the limited ones, if these are as many as the limit. All limits of a run are the same.
+// inWay returns the leases that exclude l, or none: with l they are more than the limit of one of
+// them. If l or another lease is exclusive, one is returned.
 func (l *lease) inWay(others []*lease) []*lease {
-	var limited []*lease
+	limit := l.limit
 	for _, other := range slices.Backward(others) {
-		if l.limit == 0 || other.limit == 0 {
+		if l.limit == 1 || other.limit == 1 {
 			return []*lease{other}
 		}
-		if other.limit > 0 {
-			limited = append(limited, other)
-		}
+		limit = min(limit, other.limit)
 	}
-	if l.limit > 0 && len(limited) >= l.limit {
-		return limited
+	if len(others) >= limit {
+		return others
 	}
 	return nil
 }

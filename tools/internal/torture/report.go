@@ -64,7 +64,7 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 	h.markForgettable(func(f Fault) bool { return survives(can, f) })
 	c := &checker{
 		history: h, ttl: r.options.TTL, maxWait: waitBound + can.Grain, maxContextDelay: contextSlack, fenced: can.Fencing,
-		sessions: can.Scope == driver.ScopeNetwork && can.HolderCrash == driver.RecoveryAtOnce,
+		sessions: hasSessions(can),
 		outages:  h.outages(len(r.options.Servers), r.options.Recovery),
 	}
 	c.checkAll()
@@ -90,7 +90,7 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 		}
 	}
 	for _, l := range h.leases {
-		if l.limit != 0 {
+		if l.limit > 1 {
 			report.Tolerant, report.Together = report.Tolerant+1, c.mostTogether
 		}
 	}
@@ -113,14 +113,18 @@ const (
 	contextSlack = time.Second
 )
 
+// hasSessions reports whether the end of a connection to a server ends its locks. Their holder is
+// notified a moment later. A store without a server outlives nothing (Guarantees.Failover).
+func hasSessions(can driver.Guarantees) bool {
+	return can.Crash == driver.FateFreed && can.Failover != driver.FateFreed
+}
+
 // survives reports whether a store promises that no lock has two holders in spite of a
 // fault. It always promises that tokens rise.
 func survives(can driver.Guarantees, f Fault) bool {
 	switch f {
 	case LoseReply:
-		// Where the end of a connection ends its locks, their holder is notified a moment
-		// later.
-		return can.Scope != driver.ScopeNetwork || can.HolderCrash != driver.RecoveryAtOnce
+		return !hasSessions(can)
 	case ServerRestart:
 		return can.Restart != driver.FateForgotten
 	case ServerForget:

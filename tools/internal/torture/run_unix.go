@@ -114,11 +114,11 @@ func (o *Options) checkStore(ctx context.Context) (driver.Guarantees, error) {
 		return driver.Guarantees{}, err
 	}
 	defer client.Close()
-	switch can := client.Guarantees(); {
-	case o.Shared && !can.Shared:
-		return can, fmt.Errorf("%w: the store has no shared locks", holdfast.ErrUnsupported)
-	case o.Limit > 0 && !can.Limited:
+	if can := client.Guarantees(); o.Limit > 1 && !can.Limits {
 		return can, fmt.Errorf("%w: the store has no locks with a limit", holdfast.ErrUnsupported)
+	}
+	if o.Shared && !o.sharedIsSupported(ctx, client) {
+		return client.Guarantees(), fmt.Errorf("%w: the store has no shared locks", holdfast.ErrUnsupported)
 	}
 	for _, name := range o.lockNames() {
 		err := untilAvailable(ctx, func() error {
@@ -132,6 +132,15 @@ func (o *Options) checkStore(ctx context.Context) (driver.Guarantees, error) {
 		}
 	}
 	return client.Guarantees(), nil
+}
+
+// sharedIsSupported reports whether the store has shared locks, which no guarantee tells.
+func (o *Options) sharedIsSupported(ctx context.Context, client *holdfast.Client) bool {
+	lock, err := client.TryAcquire(ctx, o.lockNames()[0], &holdfast.Options{Shared: true})
+	if err == nil {
+		err = lock.Release()
+	}
+	return !errors.Is(err, holdfast.ErrUnsupported)
 }
 
 func (o *Options) lockNames() []string {

@@ -105,7 +105,7 @@ func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Op
 	group.Wait()
 	err = <-faultErr
 	var leaks []string
-	if shared.client.Guarantees().Scope == driver.ScopeProcess { // else the coordinator looks for them
+	if shared.client.Guarantees().InProcess { // else the coordinator looks for them
 		var leakErr error
 		leaks, leakErr = findLeaks(shared.client.Client, config.Names, config.TTL)
 		err = errors.Join(err, leakErr)
@@ -129,7 +129,7 @@ type worker struct {
 	try      int
 	name     string
 	token    int64
-	limit    int // of this attempt, as in a driver.AcquireRequest
+	limit    int // of this attempt, as in a driver.Request
 
 	client *numberedClient // of this attempt
 }
@@ -344,13 +344,13 @@ func (w *worker) extendLock(ctx context.Context, lock *holdfast.Lock) bool {
 // incrementRegister adds one to the register, by reading and writing it. A holder beside others only
 // reads it.
 func (w *worker) incrementRegister(lock *holdfast.Lock) {
-	value, err := w.register.readValue(w.name, lock.Token(), w.limit == 0)
+	value, err := w.register.readValue(w.name, lock.Token(), w.limit <= 1)
 	if err != nil {
 		w.recordEvent(Event{At: now(), Step: Fenced, Err: err.Error()})
 		return
 	}
 	w.recordEvent(Event{At: now(), Step: Reads, Value: value})
-	if w.limit != 0 {
+	if w.limit > 1 {
 		return
 	}
 	if err := w.register.writeValue(w.name, lock.Token(), value+1); err != nil {
