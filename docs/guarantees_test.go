@@ -12,8 +12,8 @@ import (
 // TestNamedTestsExist checks that every test and every drivertest case that the
 // documents name as proof is there.
 func TestNamedTestsExist(t *testing.T) {
-	function, testCase := regexp.MustCompile(`(?m)^func (Test\w+)\(`), regexp.MustCompile(`name: +"([a-z-]+)"`)
-	groupOf := regexp.MustCompile(`(?m)^var (\w+)Cases = `)
+	function, testCase := regexp.MustCompile(`(?m)^func (Test\w+)\(`), regexp.MustCompile(`(?m)^\t\{"([a-z-]+)", `)
+	themeOf := regexp.MustCompile(`(?ms)^var (\w+)Cases = (.*?)^}`)
 	tests, cases := map[string]bool{}, map[string]bool{}
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") {
@@ -23,11 +23,13 @@ func TestNamedTestsExist(t *testing.T) {
 		for _, match := range function.FindAllStringSubmatch(string(text), -1) {
 			tests[match[1]] = true
 		}
-		if group := groupOf.FindStringSubmatch(string(text)); group != nil && filepath.Dir(path) == filepath.Join("..", "drivertest") {
-			group := group[1]
-			for _, match := range testCase.FindAllStringSubmatch(string(text), -1) {
-				cases[group] = true
-				cases[group+"/"+match[1]] = true
+		if filepath.Dir(path) != filepath.Join("..", "drivertest") {
+			return err
+		}
+		for _, theme := range themeOf.FindAllStringSubmatch(string(text), -1) {
+			cases[theme[1]] = true
+			for _, match := range testCase.FindAllStringSubmatch(theme[2], -1) {
+				cases[theme[1]+"/"+match[1]] = true
 			}
 		}
 		return err
