@@ -187,7 +187,8 @@ func (a *Adapter) ask(ctx context.Context, r driver.RenewRequest) (driver.Entry,
 		if !remembered {
 			return a.find(ctx, r)
 		}
-		req, req.TTL = known.req, r.TTL
+		// A hold that was a place has the end of the place at least.
+		req, req.TTL = known.req, max(r.TTL, min(time.Until(known.until), known.req.TTL))
 		if req.Queue > 0 {
 			req.Queue = r.TTL
 		}

@@ -257,7 +257,7 @@ func TestRenewWithoutQueue(t *testing.T) {
 		}
 		s.sent = nil
 		renews(t, a, []driver.Entry{lostEntry}, renewal("u", 0))
-		s.hasSent(t, "acquire u ttl=20s queue=20s limit=0 tokens=0", "release u", "release u")
+		s.hasSent(t, "acquire u ttl=30s queue=20s limit=0 tokens=0", "release u", "release u")
 
 		// A request without an answer is repeated if it has made a hold.
 		s.acquire = answer(AcquireResult{}, errors.New("reset"))
@@ -267,7 +267,7 @@ func TestRenewWithoutQueue(t *testing.T) {
 		s.sent, s.renewed = nil, []RenewOutcome{Renewed}
 		s.acquire = answer(AcquireResult{Granted: true, Token: 11}, nil)
 		renews(t, a, []driver.Entry{held(11)}, renewal("x", 0))
-		s.hasSent(t, "renew x/0", "acquire x ttl=20s queue=0s limit=0 tokens=0")
+		s.hasSent(t, "renew x/0", "acquire x ttl=30s queue=0s limit=0 tokens=0")
 		s.renewed = []RenewOutcome{RenewLost}
 		renews(t, a, []driver.Entry{lostEntry}, renewal("x", 11))
 
