@@ -391,7 +391,7 @@ func (a *acquireOp) noteHolder(rec driver.Record) {
 	limit := a.options.limit()
 	// Shared holds tolerate each other, and limited ones tolerate them: a waiter is in front then.
 	tolerated := rec.Limit == driver.Shared && limit != 0 || limit == driver.Shared && rec.Limit > 1
-	self := !tolerated && len(a.c.leasesLocked(func(l *lease) bool { return l.hasToken(a.full, rec.Token) })) > 0
+	self := !tolerated && len(a.c.leasesOf(a.full, func(l *lease) bool { return l.hasToken(rec.Token) })) > 0
 	rec.Name, a.heldUntil = a.name, 0
 	if rec.Remaining > 0 {
 		a.heldUntil = a.c.clock.now() + rec.Remaining

@@ -107,8 +107,8 @@ func (c *Client) Break(ctx context.Context, name string, token int64) ([]Record,
 		return nil, err
 	}
 	c.mu.Lock()
-	broken := c.leasesLocked(func(l *lease) bool {
-		return slices.ContainsFunc(records, func(r Record) bool { return l.hasToken(c.prefix+name, r.Token) })
+	broken := c.leasesOf(c.prefix+name, func(l *lease) bool {
+		return slices.ContainsFunc(records, func(r Record) bool { return l.hasToken(r.Token) })
 	})
 	c.mu.Unlock()
 	for _, l := range broken {

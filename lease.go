@@ -133,7 +133,7 @@ func (l *lease) hold(token int64, count int) error {
 
 // maxHoldEnd returns when MaxHold is over, 0 for never or before the lease is held.
 func (l *lease) maxHoldEnd() time.Duration {
-	if l.options.MaxHold == 0 || l.state != held {
+	if l.options.MaxHold == 0 || l.since == 0 {
 		return 0
 	}
 	return l.since + l.options.MaxHold
@@ -411,8 +411,8 @@ func (l *lease) isHeld() bool {
 }
 
 // hasToken reports whether the token is one of the grant of the lease.
-func (l *lease) hasToken(full string, token int64) bool {
-	return l.name == full && token != 0 && l.state == held && l.tokens.has(token)
+func (l *lease) hasToken(token int64) bool {
+	return token != 0 && l.state == held && l.tokens.has(token)
 }
 
 // placeTTL returns the TTL of the place of a lease.

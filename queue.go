@@ -42,7 +42,7 @@ func (a *acquireOp) enter() (*Lock, error) {
 	c.mu.Lock()
 	q := c.queues[a.full]
 	if a.options.Reentrant {
-		joinable := c.leasesLocked(func(l *lease) bool { return l.name == a.full && l.joinable() })
+		joinable := c.leasesOf(a.full, (*lease).joinable)
 		if len(joinable) > 0 {
 			lock := joinable[0].join(a)
 			c.mu.Unlock()
@@ -171,6 +171,19 @@ func (c *Client) leasesLocked(match func(*lease) bool) (leases []*lease) {
 	}
 	for _, l := range c.others {
 		if match(l) {
+			leases = append(leases, l)
+		}
+	}
+	return leases
+}
+
+// leasesOf returns the leases of a name that match. The caller holds c.mu.
+func (c *Client) leasesOf(full string, match func(*lease) bool) (leases []*lease) {
+	if q := c.queues[full]; q != nil && q.head != nil && match(q.head) {
+		leases = append(leases, q.head)
+	}
+	for _, l := range c.others {
+		if l.name == full && match(l) {
 			leases = append(leases, l)
 		}
 	}

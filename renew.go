@@ -289,7 +289,12 @@ func (c *Client) onNotice(name, owner string, token int64) {
 		}
 		return
 	}
-	for _, l := range c.leasesLocked(func(l *lease) bool { return name == "" || l.name == name }) {
+	all := func(*lease) bool { return true }
+	leases := c.leasesOf(name, all)
+	if name == "" {
+		leases = c.leasesLocked(all)
+	}
+	for _, l := range leases {
 		l.onNotice(0)
 	}
 }
