@@ -67,8 +67,8 @@ type acquireOp struct {
 	wake     chan struct{} // has room for one
 }
 
-// acquire is Acquire, or TryAcquire with once. With answered the store is known to be up, so that an
-// outage is waited out.
+// acquire is Acquire, or TryAcquire with once. With answered the store is known to be up, so that
+// an outage is waited out.
 func (c *Client) acquire(ctx context.Context, name string, o *Options, once, answered bool) (*Lock, error) {
 	full, err := c.fullName(name)
 	if err != nil {
@@ -293,8 +293,8 @@ func (a *acquireOp) await(l *lease) (*Lock, error) {
 	}
 }
 
-// isConfirmed reports whether a hold has lasted long enough for its caller. One that is not renewed, or
-// outlives the process, waits for an answer that confirms its whole TTL.
+// isConfirmed reports whether a hold is confirmed for as long as its caller needs. One that is not
+// renewed, or outlives the process, waits for an answer that confirms its whole TTL.
 func (a *acquireOp) isConfirmed(l *lease) bool {
 	if !a.options.NoRenew && !a.options.Detached {
 		return true
@@ -327,8 +327,8 @@ func (a *acquireOp) sleep(l *lease, d time.Duration) error {
 	return nil
 }
 
-// giveUp ends the operation, of which l is the last lease, with err. If the store may have an entry of
-// l, that is released in the background, and the next caller of this Client goes on after it.
+// giveUp ends the operation, of which l is the last lease, with err. If the store may have an entry
+// of l, that is released in the background, and the next caller of this Client goes on after it.
 func (a *acquireOp) giveUp(l *lease, entered bool, err error) (*Lock, error) {
 	c := a.c
 	c.mu.Lock()
@@ -353,8 +353,8 @@ func (a *acquireOp) giveUp(l *lease, entered bool, err error) (*Lock, error) {
 	return nil, err
 }
 
-// lookInTime makes the next look at a place come shortly after the end of the hold before it, if that is
-// sooner. The caller holds c.mu.
+// lookInTime makes the next look at a place come shortly after the end of the hold before it, if that
+// is sooner. The caller holds c.mu.
 func (a *acquireOp) lookInTime(l *lease) {
 	if end := a.heldUntil; end > a.c.clock.now() {
 		l.due = min(l.due, end+time.Millisecond+jitter(4*time.Millisecond))
@@ -402,11 +402,11 @@ func (a *acquireOp) noteHolder(rec driver.Record) {
 	}
 }
 
-// noteFailure records that a request that was sent at sent has failed, and returns the pause until the
-// next one. It sets failure if there should be none: the store will never do it, has refused the very
-// first request, or has not answered for Config.MaxOutage; a single attempt has time for a second
-// request, to learn the outcome. If the store has announced that it can serve later, the time counts
-// from that moment, and a deadline of ctx alone bounds it. The caller holds c.mu.
+// noteFailure records that a request that was sent at sent has failed, and returns the pause until
+// the next one. It sets failure if there should be none: the store will never do it, has refused the
+// very first request, or has not answered for Config.MaxOutage. A single attempt has time for a
+// second request, to learn the outcome. If the store has announced that it can serve later, the time
+// counts from that moment, and a deadline of ctx alone bounds it. The caller holds c.mu.
 func (a *acquireOp) noteFailure(sent time.Duration, err error) time.Duration {
 	c := a.c
 	if a.ctx.Err() != nil {

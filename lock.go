@@ -150,8 +150,8 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 // same.
 func (l *Lock) Release() error { return l.release(0) }
 
-// release releases the Lock, and the lease with its last Lock. With keep the name stays taken for that
-// long; then there must be no other. Further calls wait for the first, and return the same.
+// release releases the Lock, and the lease with its last Lock. With keep the name stays taken for
+// that long; then there must be no other. Further calls wait for the first, and return the same.
 func (l *Lock) release(keep time.Duration) error {
 	lease, c := l.lease, l.lease.c
 	lost := lease.checkHeld()
@@ -178,6 +178,9 @@ func (l *Lock) release(keep time.Duration) error {
 		l.result = &lost
 	}
 	ours := last && lease.endLocked(&ErrReleased)
+	if last && !ours && errors.Is(*lease.end.Load(), ErrLost) { // It was lost since it was checked.
+		lost, l.result = *lease.end.Load(), &lost
+	}
 	c.mu.Unlock()
 	l.endContext(ErrReleased)
 
