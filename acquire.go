@@ -5,17 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Acquire waits until it has the lock, or ctx ends, or Options.Wait or Options.MaxAttempts is
-// used up. The ctx bounds the waiting only; [Lock.Context] ends when the hold does.
+// Acquire waits until it has the lock, or ctx ends, or Options.Wait or Options.MaxAttempts is used
+// up. The ctx bounds the waiting only; [Lock.Context] ends when the hold does.
 //
 // When ctx ends, waiting between requests ends at once. If ctx is canceled while a request is in
-// flight, Acquire returns when the request is answered, or after Config.RequestTimeout. It
-// returns at most a second after the deadline of ctx.
+// flight, Acquire returns when the request is answered, or after Config.RequestTimeout. It returns
+// at most a second after the deadline of ctx.
 //
 // Callers of one Client that want the lock exclusively are served first come, first served. The
 // first of them, and each shared or limited caller, has a place in the queue of the store, if
@@ -40,77 +41,62 @@ func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock
 	return c.acquire(ctx, name, o, true, false)
 }
 
-// An acquireOp is one call of Acquire or TryAcquire. While its lease waits, Client.mu guards the
-// fields from known on: the scheduler sets them, too.
+// An acquireOp is one call of Acquire, TryAcquire or Adopt. Client.mu guards the fields from queue
+// on.
 type acquireOp struct {
-	c         *Client
-	ctx       context.Context
-	name      string
-	full      string // in the store
-	options   Options
-	once      bool          // a single attempt
-	place     time.Duration // of its requests: 0 without a place
-	block     int           // how many tokens the last request asks for
-	queue     *nameQueue    // of which it is the head, or nil
-	calledAt  time.Duration
-	startedAt time.Duration // when it sent its first request or joined a queue, 0 before
-	contended bool          // the hooks were notified that it waits
+	c       *Client
+	ctx     context.Context
+	name    string
+	options Options
+	once    bool          // a single attempt
+	adopts  bool          // its lease is that of a ticket, and there is no other
+	place   time.Duration // of its requests: 0 without a place
+	began   time.Duration
 
+	queue     *nameQueue
+	inLine    bool          // it waits behind the head of the queue
+	lease     *lease        // of the present attempt; nil in the line
+	block     int           // how many tokens the present attempt asks for
+	confirmed bool          // an answer has confirmed the hold for its whole TTL
+	resume    time.Duration // when the present attempt is sent
 	heldUntil time.Duration // the end of the hold in the way, as the store has told it; 0 if unknown
-
-	known    error         // a *HeldError, or why that is not known; nil before the first answer
-	answered bool          // the store has answered before
-	failing  time.Duration // when the outage began, or is announced to end; 0 without one
-	pauses   int
-	lost     bool          // the lease that waits is not in the store
-	failure  error         // why the operation is over
-	wake     chan struct{} // has room for one
+	refusals  int           // how many attempts have found the lock held
+	pauses    int
+	answered  bool  // the store has answered before
+	contended bool  // the hooks were notified that it waits
+	lock      *Lock // what the caller gets
+	failure   error // why it gets none
+	wake      chan struct{}
 }
 
 // acquire is Acquire, or TryAcquire with once. With answered the store is known to be up, so that
 // an outage is waited out.
 func (c *Client) acquire(ctx context.Context, name string, o *Options, once, answered bool) (*Lock, error) {
 	full, err := c.fullName(name)
-	if err != nil {
-		return nil, opError("acquire", name, err)
+	a := &acquireOp{c: c, name: name, options: c.withDefaults(o), once: once, answered: answered}
+	if err == nil {
+		err = c.checkCall(ctx, &a.options)
 	}
-	a := &acquireOp{c: c, ctx: ctx, name: name, full: full, options: c.withDefaults(o), once: once, answered: answered}
-	if err := c.checkCall(ctx, &a.options); err != nil {
+	if err != nil {
 		return nil, opError("acquire", name, err)
 	}
 	op := "acquire"
 	if once {
 		op = "try"
 	} else if a.options.MaxAttempts == 0 {
-		a.place = placeTTL(a.options.TTL)
+		a.place = min(a.options.TTL, maxPlaceTTL)
 	}
-	a.ctx = c.start(ctx, op, name, &a.options)
-	a.calledAt = c.clock.now()
+	a.ctx, a.began = c.start(ctx, op, name, &a.options), c.clock.now()
 	if a.options.Wait > 0 && !once {
 		limited, cancel := context.WithTimeoutCause(a.ctx, a.options.Wait, waitOver(a.options.Wait))
 		defer cancel()
 		a.ctx = limited
 	}
-	var lock *Lock
 	if err = c.beginCall(); err == nil {
 		defer c.activeCalls.Done()
-		for again := true; again; again = err == errEndedOutside {
-			a.queue = nil
-			if lock, err = a.enter(); lock == nil && err == nil {
-				lock, err = a.fromStore()
-			}
-		}
+		err = a.run(full)
 	}
-	if err != nil {
-		err = a.wrapError(err)
-	}
-	if c.hooks.Event != nil {
-		a.emitResult(lock, err)
-	}
-	if c.log != nil && err == nil {
-		c.log.DebugContext(a.ctx, "lock acquired", "name", name, "token", lock.Token(), "waited", c.clock.now()-a.calledAt)
-	}
-	return lock, err
+	return a.report("acquire", err)
 }
 
 // checkCall checks the arguments of a call.
@@ -124,249 +110,223 @@ func (c *Client) checkCall(ctx context.Context, o *Options) error {
 	return ctx.Err()
 }
 
-// fromStore sends requests, each of a new owner, until one of them has the lock or the operation is
-// over. A request that the store keeps in its queue, or whose answer is lost, is awaited.
-func (a *acquireOp) fromStore() (*Lock, error) {
+// run takes the operation through the queue of the name. In front, it makes attempts, each with a
+// new owner, until one of them has the lock.
+func (a *acquireOp) run(full string) error {
 	c := a.c
-	for attempts := 1; ; attempts++ {
-		l, req := a.begin()
-		if err := a.ctx.Err(); err != nil {
-			return a.giveUp(l, false, err)
-		}
-		sent := c.clock.now()
+	for {
 		c.mu.Lock()
-		l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
-		c.mu.Unlock()
-		if a.startedAt == 0 {
-			a.startedAt = sent
-		}
-		res, err := request(c, a.ctx, "acquire", min(c.requestTimeout, a.options.TTL), func(ctx context.Context) (driver.Result, error) {
-			return c.store.Acquire(ctx, req)
-		})
-
-		c.mu.Lock()
-		var pause time.Duration
-		entered := true // the store may have an entry of this owner
-		switch {
-		case err != nil:
-			entered = !driver.IsNotApplied(err)
-			pause = a.noteFailure(sent, err)
-			l.storeEnd = c.clock.now() + a.options.TTL
-		case res.Granted:
-			a.noteAnswer()
-			l.deadline.Store(0)
-			l.confirm(sent, a.options.TTL)
-			if l.state == requesting {
-				if err = l.hold(res.Token, req.Tokens); err != nil {
-					a.noteFailure(c.clock.now(), err)
-					a.lost = true
-				}
-			}
-		case res.Waiting:
-			a.noteAnswer()
-			a.noteHolder(res.Held)
-			if l.state == requesting {
-				l.state, l.tokens.first = waiting, res.Token
-				l.confirm(sent, a.place)
-				a.lookInTime(l)
-			}
-		default:
-			entered = false
-			a.noteAnswer()
-			a.noteHolder(res.Held)
-			pause = c.backoff.nthDelay(a.pauses)
-			if a.pauses++; res.Held.Remaining > 0 {
-				pause = min(pause, res.Held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
-			}
-			if a.once || attempts == a.options.MaxAttempts {
-				a.failure = a.known
+		if a.lease == nil {
+			if err := a.enter(full); err != nil {
+				c.mu.Unlock()
+				return err
 			}
 		}
-		if entered && l.state <= held && l.index == notScheduled && a.failure == nil && !a.lost {
-			switch {
-			case l.state == held || l.look == noticed:
-				l.due = c.clock.now()
-			case err != nil:
-				l.look, l.due = failed, c.clock.now()+pause
-			}
-			c.reschedule(l)
-		}
-		granted, fail := l.state == held && res.Granted, a.failure
-		if granted && fail == nil && a.ctx.Err() == nil {
-			a.take(l)
+		l := a.lease
+		if l == nil || a.ctx.Err() != nil {
 			c.mu.Unlock()
-			return &l.first, nil
-		}
-		c.mu.Unlock()
-		if cut := a.ctx.Err(); cut != nil {
-			fail = cut
-		}
-		if fail != nil {
-			return a.giveUp(l, entered, fail)
-		}
-		if err == nil {
-			a.reportContended()
-		}
-		if entered {
-			lock, err := a.await(l)
-			if lock != nil || err != nil {
-				return lock, err
+		} else {
+			sent := c.clock.now()
+			a.block = a.tokensToRequest()
+			req := driver.Request{
+				Name: full, Owner: l.owner, Holder: c.holder, TTL: a.options.TTL, Place: a.place, Limit: a.options.limit(),
+				Tokens: a.block, Detached: a.options.Detached, Metadata: a.options.Metadata,
 			}
-		} else if err := a.sleep(l, pause); err != nil {
-			return a.giveUp(l, false, err)
+			l.busy, l.storeEnd = true, sent+a.options.TTL
+			l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
+			c.mu.Unlock()
+			res, err := request(c, a.ctx, "acquire", min(c.requestTimeout, a.options.TTL), func(ctx context.Context) (driver.Result, error) {
+				return c.store.Acquire(ctx, req)
+			})
+			a.noteResult(l, sent, res, err)
+		}
+		if err := a.await(); err != nil || a.lock != nil {
+			return err
 		}
 	}
 }
 
-// begin makes the lease of the next attempt, with a new owner, and its request.
-func (a *acquireOp) begin() (*lease, driver.Request) {
-	c, o := a.c, &a.options
-	l := c.newLease(a.ctx, a.full, o)
-	l.op = a
+// noteResult records the answer to the request of an attempt that was sent at sent. A notice may
+// have made its lease a hold already, and another call may have ended that.
+func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, err error) {
+	c := a.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a.queue != nil {
-		a.queue.head = l
-	} else {
-		c.others[l.owner] = l
+	l.endRequest()
+	switch {
+	case a.lease != l:
+		return
+	case err != nil:
+		pause := a.noteFailure(sent, err)
+		if driver.IsNotApplied(err) {
+			a.restart(l.state != requesting)
+			a.resume = c.clock.now() + pause
+			return
+		}
+		l.storeEnd = c.clock.now() + a.options.TTL
+		l.look, l.due = failed, c.clock.now()+pause
+	case res.Granted:
+		a.noteAnswered()
+		a.confirmed = true
+		l.confirm(sent, a.options.TTL)
+		if l.state == requesting && !l.hold(res.Token) {
+			a.noteFailure(c.clock.now(), errAnsweredLate)
+			a.restart(true)
+			return
+		}
+	case res.Waiting:
+		a.noteAnswered()
+		a.noteHolder(res.Held)
+		if l.state == requesting {
+			l.state, l.tokens.first = waiting, res.Token
+			l.confirm(sent, a.place)
+			a.lookInTime(l)
+		}
+	default:
+		a.noteAnswered()
+		a.noteHolder(res.Held)
+		pause := c.backoff.nthDelay(a.pauses)
+		if a.pauses++; res.Held.Remaining > 0 {
+			pause = min(pause, res.Held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
+		}
+		a.restart(l.state != requesting)
+		a.resume = c.clock.now() + pause
+		if a.refusals++; a.once || a.refusals == a.options.MaxAttempts {
+			a.failure = a.queue.known
+		}
+		return
 	}
-	a.block = a.tokensToRequest()
-	return l, driver.Request{
-		Name: a.full, Owner: l.owner, Holder: c.holder, TTL: o.TTL, Place: a.place, Limit: o.limit(),
-		Tokens: a.block, Detached: o.Detached, Metadata: o.Metadata,
+	if l.state == held && !res.Granted || l.look == noticed {
+		l.due = c.clock.now()
+	}
+	c.reschedule(l)
+}
+
+// await waits until the operation has a Lock or is over, or the next attempt is to be made. The
+// scheduler, the notices of the store, and the other operations of the queue change what it finds.
+func (a *acquireOp) await() error {
+	c := a.c
+	for {
+		c.mu.Lock()
+		l, over, pause := a.lease, a.ctx.Err(), time.Hour
+		switch {
+		case a.lock != nil: // perhaps at the moment at which ctx ended
+			c.mu.Unlock()
+			return nil
+		case over != nil:
+		case a.failure != nil:
+			over = a.failure
+		case c.closed:
+			over = ErrClosed
+		case a.inLine:
+		case l == nil: // ReleaseAll has ended a hold that a notice had told.
+			c.mu.Unlock()
+			return nil
+		case l.state == held && (a.confirmed || !a.options.NoRenew && !a.options.Detached):
+			a.take(l)
+			c.mu.Unlock()
+			return nil
+		case l.storeEnd == 0:
+			if pause = a.resume - c.clock.now(); pause <= 0 {
+				c.mu.Unlock()
+				return nil
+			}
+		}
+		if over != nil {
+			err := a.giveUp(over)
+			c.mu.Unlock()
+			return err
+		}
+		known := a.lastKnown()
+		by, isHeld := known.(*HeldError)
+		if !a.contended && (a.inLine || isHeld) {
+			a.contended = true
+			c.mu.Unlock()
+			if !isHeld { // It waits behind a goroutine that has no answer yet.
+				by = &HeldError{Record: Record{Name: a.name, Holder: c.holder}}
+			}
+			c.emit(a.ctx, Event{Kind: EventWaiting, Name: a.name, By: &by.Record})
+			continue
+		}
+		if a.wake == nil {
+			a.wake = make(chan struct{}, 1)
+		}
+		c.mu.Unlock()
+		timer := time.NewTimer(pause)
+		select {
+		case <-a.wake:
+		case <-timer.C:
+		case <-a.ctx.Done():
+		case <-c.closing:
+		}
+		timer.Stop()
 	}
 }
 
 // take makes the held lease that of the caller. The caller of take holds c.mu.
 func (a *acquireOp) take(l *lease) {
-	l.op = nil
-	if q := a.queue; q != nil {
-		q.failing = 0
-		if q.known = nil; len(q.waiters) > 0 {
-			q.known = &HeldError{Record: l.record(), Self: true}
-		}
+	l.op, a.lock = nil, &l.first
+	if q := a.queue; q.head == l {
 		q.turnEnd = l.since + a.c.localTurn
 		if a.options.Reentrant {
-			q.joinWaiters()
+			q.joinLine()
 		}
 	}
 }
 
-// await waits for a lease that has a place, or whose request has no answer: the scheduler and the
-// notices of the store change its state. It returns nil and no error if the store does not have it.
-func (a *acquireOp) await(l *lease) (*Lock, error) {
-	c := a.c
-	a.makeWake()
-	for {
-		c.mu.Lock()
-		switch {
-		case l.state == held && a.isConfirmed(l):
-			a.take(l)
-			c.mu.Unlock()
-			return &l.first, nil
-		case l.state > held:
-			c.mu.Unlock()
-			return nil, errEndedOutside
-		case a.lost:
-			unanswered := l.state == requesting
-			a.lost, l.state = false, ended
-			c.schedule.remove(l)
-			delete(c.others, l.owner)
-			c.mu.Unlock()
-			if unanswered {
-				c.activeCalls.Go(func() { l.releaseUntilExpired(true) })
-			}
-			return nil, nil
-		}
-		failure := a.failure
-		c.mu.Unlock()
-		if failure != nil {
-			return a.giveUp(l, true, failure)
-		}
-		select {
-		case <-a.wake:
-		case <-a.ctx.Done():
-			return a.giveUp(l, true, a.ctx.Err())
-		case <-c.closing:
-			return a.giveUp(l, true, ErrClosed)
-		}
+// restart puts a lease of a new owner in the place of that of the attempt, which the store does not
+// have, or has too late: then it is released. The caller holds c.mu.
+func (a *acquireOp) restart(release bool) {
+	a.signal()
+	if a.adopts {
+		a.failure = errTicketExpired
+		return
 	}
+	c, old := a.c, a.lease
+	unanswered := old.state == requesting
+	old.state = ended
+	c.schedule.remove(old)
+	if release {
+		c.activeCalls.Go(func() { old.releaseUntilExpired(unanswered) })
+	}
+	a.lease, a.resume = c.newLease(a, old.name, c.newOwner()), 0
+	a.queue.replace(old, a.lease)
 }
 
-// isConfirmed reports whether a hold is confirmed for as long as its caller needs. One that is not
-// renewed, or outlives the process, waits for an answer that confirms its whole TTL.
-func (a *acquireOp) isConfirmed(l *lease) bool {
-	if !a.options.NoRenew && !a.options.Detached {
-		return true
+// giveUp ends the operation and returns the error for its caller. If the store may have an entry of
+// its lease, that is released in the background, and the next caller of this Client goes on after
+// it. The caller holds c.mu.
+func (a *acquireOp) giveUp(err error) error {
+	c, q, l := a.c, a.queue, a.lease
+	if cut := a.ctx.Err(); cut != nil {
+		err = &waitError{waited: c.clock.now() - a.began, ctxErr: cut, cause: context.Cause(a.ctx), lastErr: a.lastKnown()}
 	}
-	want := l.since + driver.Validity(a.options.TTL)
-	if end := l.maxHoldEnd(); end > 0 {
-		want = min(want, end)
-	}
-	return time.Duration(l.deadline.Load()) >= want
-}
-
-// sleep waits for d, or until a notice comes for the lease, which the store has refused.
-func (a *acquireOp) sleep(l *lease, d time.Duration) error {
-	a.makeWake()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-a.wake:
-	case <-a.ctx.Done():
-		return a.ctx.Err()
-	case <-a.c.closing:
-		return ErrClosed
-	}
-	if a.queue == nil {
-		a.c.mu.Lock()
-		delete(a.c.others, l.owner)
-		a.c.mu.Unlock()
-	}
-	return nil
-}
-
-// giveUp ends the operation, of which l is the last lease, with err. If the store may have an entry
-// of l, that is released in the background, and the next caller of this Client goes on after it.
-func (a *acquireOp) giveUp(l *lease, entered bool, err error) (*Lock, error) {
-	c := a.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	unanswered := l.state == requesting
-	if q := a.queue; q != nil {
-		q.known = a.known
-		if a.failure != nil && errors.Is(err, ErrUnavailable) {
-			c.failWaiters(q, err)
-		}
-	}
-	c.schedule.remove(l)
 	switch {
-	case l.state > held: // It was released from outside.
-	case !entered:
-		c.leave(l)
+	case a.inLine:
+		q.line = slices.DeleteFunc(q.line, func(other *acquireOp) bool { return other == a })
+	case l == nil: // It was taken from the line.
 	default:
-		l.state = releasing
+		if q.head == l && errors.Is(a.failure, ErrUnavailable) {
+			q.failLine(a.failure)
+		}
+		unanswered := l.state == requesting
+		if l.storeEnd == 0 || a.adopts {
+			c.leave(l)
+			break
+		}
+		l.state, l.released = ended, new(error) // Nobody waits for the release.
 		l.end.Store(&ErrReleased)
+		c.schedule.remove(l)
 		c.activeCalls.Go(func() { l.releaseUntilExpired(unanswered) })
 	}
-	return nil, err
+	return err
 }
 
-// lookInTime makes the next look at a place come shortly after the end of the hold before it, if that
-// is sooner. The caller holds c.mu.
+// lookInTime makes the next look at a place come shortly after the end of the hold before it, if
+// that is sooner. The caller holds c.mu.
 func (a *acquireOp) lookInTime(l *lease) {
 	if end := a.heldUntil; end > a.c.clock.now() {
 		l.due = min(l.due, end+time.Millisecond+jitter(4*time.Millisecond))
-	}
-}
-
-// makeWake makes the channel that ends a pause. What came before shows in the state of the lease.
-func (a *acquireOp) makeWake() {
-	a.c.mu.Lock()
-	defer a.c.mu.Unlock()
-	if a.wake == nil {
-		a.wake = make(chan struct{}, 1)
 	}
 }
 
@@ -378,145 +338,108 @@ func (a *acquireOp) signal() {
 	}
 }
 
-// noteAnswer records that the store has answered. The caller holds c.mu.
-func (a *acquireOp) noteAnswer() {
-	a.answered, a.failing = true, 0
-	if a.queue != nil {
-		a.queue.failing = 0
+// lastKnown returns what was last known of the name: a HeldError, or why that is not known. The
+// caller holds c.mu.
+func (a *acquireOp) lastKnown() error {
+	q := a.queue
+	switch head := q.head; {
+	case head != nil && head.op == nil && a.options.limit() == 0:
+		return &HeldError{Record: head.record(), Self: true}
+	case q.known != nil:
+		return q.known
 	}
+	return errNotAnswered
 }
+
+// noteAnswered records that the store has answered. The caller holds c.mu.
+func (a *acquireOp) noteAnswered() { a.answered, a.queue.failing = true, 0 }
 
 // noteHolder records the hold in the way. The caller holds c.mu.
 func (a *acquireOp) noteHolder(rec driver.Record) {
 	limit := a.options.limit()
 	// Shared holds tolerate each other, and limited ones tolerate them: a waiter is in front then.
 	tolerated := rec.Limit == driver.Shared && limit != 0 || limit == driver.Shared && rec.Limit > 1
-	self := !tolerated && len(a.c.leasesOf(a.full, func(l *lease) bool { return l.hasToken(rec.Token) })) > 0
+	self := false
+	for l := range a.queue.leases {
+		self = self || !tolerated && l.hasToken(rec.Token)
+	}
 	rec.Name, a.heldUntil = a.name, 0
 	if rec.Remaining > 0 {
 		a.heldUntil = a.c.clock.now() + rec.Remaining
 	}
-	a.known = &HeldError{Record: rec, Self: self}
-	if a.queue != nil {
-		a.queue.known = a.known
-	}
+	a.queue.known = &HeldError{Record: rec, Self: self}
 }
 
 // noteFailure records that a request that was sent at sent has failed, and returns the pause until
-// the next one. It sets failure if there should be none: the store will never do it, has refused the
-// very first request, or has not answered for Config.MaxOutage. A single attempt has time for a
-// second request, to learn the outcome. If the store has announced that it can serve later, the time
+// the next one. It sets failure if there should be none: the store will never do it, has refused
+// the very first request, or has not answered for Config.MaxOutage. A single attempt has one second
+// request, to learn the outcome. If the store has announced that it can serve later, the time
 // counts from that moment, and a deadline of ctx alone bounds it. The caller holds c.mu.
 func (a *acquireOp) noteFailure(sent time.Duration, err error) time.Duration {
-	c := a.c
+	c, q := a.c, a.queue
 	if a.ctx.Err() != nil {
 		return 0 // The end of the caller's time shows nothing of the store.
 	}
-	now := c.clock.now()
+	pause, first, bounded := c.backoff.nthDelay(a.pauses), q.failing == 0, false
+	a.pauses++
+	if first {
+		q.failing = sent
+	}
 	var later *driver.RetryError
 	announced := errors.As(err, &later) && !a.once
-	if _, isHeld := a.known.(*HeldError); !isHeld || !announced {
-		a.known = storeError(a.ctx, err)
-	}
-	first := a.failing == 0
-	if first {
-		a.failing = sent
-		if q := a.queue; q != nil {
-			if q.failing == 0 {
-				q.failing = sent
-			}
-			a.failing = max(q.failing, a.startedAt)
-		}
-	}
-	limit := c.outage
-	if a.once {
-		limit = 2 * c.requestTimeout
-	}
-	bounded, pause := false, c.backoff.nthDelay(a.pauses)
-	a.pauses++
 	if announced {
 		_, bounded = a.ctx.Deadline()
 		if !a.answered {
-			a.answered, a.failing = true, max(a.failing, now+later.After)
+			a.answered, q.failing = true, max(q.failing, c.clock.now()+later.After)
 		}
 		if later.After > 0 {
 			pause = min(later.After, time.Second) + jitter(4*time.Millisecond)
 		}
 	}
+	unavailable := storeError(a.ctx, err)
+	if _, isHeld := q.known.(*HeldError); !isHeld || !announced {
+		q.known = unavailable
+	}
 	// A request that was not sent in time, as behind one that hangs, has not been refused.
 	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (a.once || !a.answered)
+	over := c.clock.now()-max(q.failing, a.began) >= c.outage || a.once && a.pauses > 1
 	switch {
-	case driver.Permanent(err), refused, !bounded && now-a.failing >= limit:
-		a.failure = storeError(a.ctx, err)
+	case driver.Permanent(err), refused, over && !bounded:
+		a.failure = unavailable
 	case first:
 		c.logWarning(a.ctx, "store unavailable, trying again", a.name, err)
-	}
-	if a.queue != nil {
-		a.queue.known = a.known
 	}
 	return pause
 }
 
-// emitResult calls the hooks for the end of the operation.
-func (a *acquireOp) emitResult(lock *Lock, err error) {
+// report tells the hooks of the end of the operation, and returns its result.
+func (a *acquireOp) report(op string, err error) (*Lock, error) {
 	c := a.c
-	took := c.clock.now() - a.calledAt
+	if err != nil {
+		err = opError(op, a.name, err)
+	}
+	e := Event{Kind: EventAcquired, Name: a.name, Took: c.clock.now() - a.began, Err: err}
 	if a.contended {
-		c.emit(a.ctx, Event{Kind: EventWaited, Name: a.name, Took: took, Err: err})
+		c.emit(a.ctx, Event{Kind: EventWaited, Name: a.name, Took: e.Took, Err: err})
 	}
 	switch {
+	case errors.Is(err, ErrHeld):
+		e.Kind = EventRefused
 	case err != nil:
-		c.emitFailure(a.ctx, a.name, took, err)
-	case lock == &lock.lease.first:
-		lock.lease.emit(Event{Kind: EventAcquired, Took: took, TTL: lock.lease.options.TTL})
+		e.Kind = EventFailed
 	default:
-		c.emit(a.ctx, Event{Kind: EventJoined, Name: a.name, Token: lock.Token(), Took: took, TTL: lock.lease.options.TTL})
-	}
-}
-
-// reportContended notifies the hooks and the log, once, that the operation has to wait.
-func (a *acquireOp) reportContended() {
-	c := a.c
-	if a.contended || c.hooks.Event == nil && c.log == nil {
-		return
-	}
-	a.contended = true
-	c.mu.Lock()
-	holder, isHeld := a.known.(*HeldError)
-	c.mu.Unlock()
-	if !isHeld { // It waits behind a goroutine that has no answer yet.
-		holder = &HeldError{Record: Record{Name: a.name, Holder: c.holder}, Self: true}
-	}
-	if c.log != nil {
-		c.log.DebugContext(a.ctx, "waiting for lock", "name", a.name,
-			"holder", holder.Record.Holder, "since", holder.Record.Since, "self", holder.Self)
-	}
-	by := holder.Record
-	c.emit(a.ctx, Event{Kind: EventWaiting, Name: a.name, By: &by})
-}
-
-// wrapError returns the error that the caller gets for err.
-func (a *acquireOp) wrapError(err error) error {
-	if cut := a.ctx.Err(); cut != nil && errors.Is(err, cut) {
-		known := a.known
-		if known == nil {
-			known = errNotAnswered
+		e.Token, e.TTL = a.lock.Token(), a.lock.lease.options.TTL
+		if a.lock != &a.lock.lease.first {
+			e.Kind = EventJoined
 		}
-		var waited time.Duration
-		if a.startedAt != 0 {
-			waited = a.c.clock.now() - a.startedAt
-		}
-		err = &waitError{waited: waited, ctxErr: cut, cause: context.Cause(a.ctx), lastErr: known}
 	}
-	return opError("acquire", a.name, err)
+	c.emit(a.ctx, e)
+	return a.lock, err
 }
 
 var (
 	// errNotAnswered is the error while nothing is known of a name.
 	errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
-
-	// errEndedOutside reports that ReleaseAll has ended the lease before the caller had it.
-	errEndedOutside = errors.New("ended from outside")
 
 	// errAnsweredLate is the error of a grant that came after its end.
 	errAnsweredLate = fmt.Errorf("%w: the answer came after the end of the TTL", ErrUnavailable)
@@ -532,7 +455,7 @@ func request[T any](
 ) (value T, err error) {
 	if c.hooks.Event != nil {
 		began := c.clock.now()
-		defer func() { c.emitRequest(ctx, op, c.clock.now()-began, err) }()
+		defer func() { c.emit(ctx, Event{Kind: EventRequest, Op: op, Took: c.clock.now() - began, Err: err}) }()
 	}
 	if c.guarantees.InProcess {
 		return call(ctx)

@@ -4,49 +4,55 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// AcquireAll waits until it has the locks of all names, or ctx ends, or Options.Wait is over,
-// which bounds the whole call. It then has all of them, or none. Callers with common names
-// cannot deadlock, in whatever order they list the names, unless they hold other locks while they
-// wait.
+// AcquireAll waits until it has the locks of all names, or ctx ends, or Options.Wait is over, which
+// bounds the whole call. It then has all of them, or none. Callers with common names cannot
+// deadlock, in whatever order they list the names, unless they hold other locks while they wait.
 //
-// The locks are acquired one after the other, sorted by name, so a caller never waits for a name while
-// it holds a greater one. If one is lost while AcquireAll waits for another, all are released after
-// that wait, and it begins anew.
+// The locks are acquired one after the other, sorted by name, so a caller never waits for a name
+// while it holds a greater one. If one is lost while AcquireAll waits for another, all are released
+// after that wait, and it begins anew.
 //
 // The options are those of each lock. MaxHold counts from the grant of each; MaxAttempts counts for
-// each wait; NoRenew is refused ([ErrInvalid]). The names must differ, and there must be at least one
-// ([ErrInvalid]).
+// each wait; NoRenew is refused ([ErrInvalid]). The names must differ, and there must be at least
+// one ([ErrInvalid]).
 //
 // When ctx ends, AcquireAll returns as Acquire does, and goes on releasing in the background.
 //
-// Errors are those of [Client.Acquire] for the name that could not be acquired. After an error
-// none is held.
+// Errors are those of [Client.Acquire] for the name that could not be acquired. After an error none
+// is held.
 func (c *Client) AcquireAll(ctx context.Context, names []string, o *Options) (*LockSet, error) {
 	return c.acquireAll(ctx, names, o, false)
 }
 
-// TryAcquireAll makes one attempt at all names and does not wait. If one of them
-// is held, by another goroutine of this Client too, the error is a [HeldError],
-// and none is held by this call. The ctx ends it as it ends [Client.AcquireAll].
+// TryAcquireAll makes one attempt at all names and does not wait. If one of them is held, by
+// another goroutine of this Client too, the error is a [HeldError], and none is held by this call.
+// The ctx ends it as it ends [Client.AcquireAll].
 func (c *Client) TryAcquireAll(ctx context.Context, names []string, o *Options) (*LockSet, error) {
 	return c.acquireAll(ctx, names, o, true)
 }
 
-func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, singleAttempt bool) (*LockSet, error) {
-	names = slices.Sorted(slices.Values(names))
-	if err := c.checkNames(names); err != nil {
-		return nil, err
+func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, once bool) (*LockSet, error) {
+	names, options := slices.Sorted(slices.Values(names)), c.withDefaults(o)
+	if len(names) == 0 {
+		return nil, fmt.Errorf("holdfast: acquire: %w: no names", ErrInvalid)
 	}
-	options := c.withDefaults(o)
+	for i, name := range names {
+		_, err := c.fullName(name)
+		if i > 0 && names[i-1] == name {
+			err = fmt.Errorf("%w: the name is given twice", ErrInvalid)
+		}
+		if err != nil {
+			return nil, opError("acquire", name, err)
+		}
+	}
 	err := c.checkCall(ctx, &options)
-	if err == nil && options.NoRenew {
+	if options.NoRenew && err == nil {
 		err = fmt.Errorf("%w: NoRenew of several locks, of which the first could end before the last is held", ErrInvalid)
 	}
 	if err == nil {
@@ -57,71 +63,42 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, sin
 	}
 	defer c.activeCalls.Done()
 	limited := ctx
-	if options.Wait > 0 && !singleAttempt {
+	if options.Wait > 0 && !once {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeoutCause(ctx, options.Wait, waitOver(options.Wait))
 		defer cancel()
 		options.Wait = 0
 	}
 	for {
-		locks, err := c.acquireEach(limited, names, &options, singleAttempt)
+		var locks []*Lock
+		for i := 0; i < len(names) && err == nil; i++ {
+			var lock *Lock
+			if lock, err = c.acquire(limited, names[i], &options, once, i > 0); err == nil {
+				locks = append(locks, lock)
+			}
+		}
+		for i := 0; i < len(locks) && err == nil; i++ { // It may have been lost meanwhile.
+			if err = locks[i].Err(); err != nil {
+				err = opError("acquire", names[i], err)
+			}
+		}
 		if err == nil {
 			return newLockSet(ctx, c, locks), nil
 		}
-		c.rollBack(ctx, locks)
-		if singleAttempt || !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
+		released := make(chan struct{})
+		c.activeCalls.Go(func() {
+			c.forEachLock(len(locks), func(i int) { _ = locks[i].Release() })
+			close(released)
+		})
+		select {
+		case <-released:
+		case <-ctx.Done():
+		}
+		if once || !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
 			return nil, err
 		}
+		err = nil
 	}
-}
-
-// acquireEach acquires locks one after the other. It returns those that it has acquired, and the
-// error of the first that it has not, or that has ended meanwhile.
-func (c *Client) acquireEach(ctx context.Context, names []string, o *Options, singleAttempt bool) ([]*Lock, error) {
-	var locks []*Lock
-	for _, name := range names {
-		lock, err := c.acquire(ctx, name, o, singleAttempt, len(locks) > 0)
-		if err != nil {
-			return locks, err
-		}
-		locks = append(locks, lock)
-	}
-	for _, l := range locks {
-		if err := l.Err(); err != nil {
-			return locks, opError("acquire", l.Name(), err)
-		}
-	}
-	return locks, nil
-}
-
-// rollBack releases locks. It returns early, and goes on in the background, if ctx ends.
-func (c *Client) rollBack(ctx context.Context, locks []*Lock) {
-	done := make(chan struct{})
-	c.activeCalls.Go(func() {
-		c.forEachLock(len(locks), func(i int) { _ = locks[i].Release() })
-		close(done)
-	})
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
-
-// checkNames checks sorted names.
-func (c *Client) checkNames(names []string) error {
-	if len(names) == 0 {
-		return fmt.Errorf("holdfast: acquire: %w: no names", ErrInvalid)
-	}
-	for i, name := range names {
-		_, err := c.fullName(name)
-		if err == nil && i > 0 && names[i-1] == name {
-			err = fmt.Errorf("%w: the name is given twice", ErrInvalid)
-		}
-		if err != nil {
-			return opError("acquire", name, err)
-		}
-	}
-	return nil
 }
 
 // maxParallel is how many requests of one call are in flight at once.
@@ -131,15 +108,13 @@ const maxParallel = 64
 // all calls have returned. The calls are concurrent, so that a store can serve them in one round
 // trip, unless there is none.
 func (c *Client) forEachLock(n int, f func(i int)) {
-	if c.guarantees.InProcess || n == 1 {
-		for i := range n {
-			f(i)
-		}
-		return
-	}
 	var group sync.WaitGroup
 	sem := make(chan struct{}, maxParallel)
 	for i := range n {
+		if c.guarantees.InProcess || n == 1 {
+			f(i)
+			continue
+		}
 		sem <- struct{}{}
 		group.Go(func() {
 			f(i)
@@ -149,10 +124,9 @@ func (c *Client) forEachLock(n int, f func(i int)) {
 	group.Wait()
 }
 
-// A LockSet is a handle on several locks that were acquired together, by
-// [Client.AcquireAll]. It is held as long as all of them are. Its methods may be
-// called from any goroutine, and before and after Release. It must not be
-// copied.
+// A LockSet is a handle on several locks that were acquired together, by [Client.AcquireAll]. It is
+// held as long as all of them are. Its methods may be called from any goroutine, and before and
+// after Release. It must not be copied.
 type LockSet struct {
 	c            *Client
 	locks        []*Lock // sorted by name
@@ -179,7 +153,7 @@ func (s *LockSet) registerWork(done <-chan struct{}) error {
 	for i, l := range s.locks {
 		if err := l.registerWork(done); err != nil {
 			for _, l := range s.locks[:i] {
-				l.unregisterWork()
+				_ = l.registerWork(nil)
 			}
 			return err
 		}
@@ -214,11 +188,6 @@ func (s *LockSet) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// LogValue implements [slog.LogValuer]: the tokens by name, and the deadline.
-func (s *LockSet) LogValue() slog.Value {
-	return slog.GroupValue(slog.Any("tokens", s.Tokens()), slog.Time("deadline", s.Deadline()))
-}
-
 // Deadline returns the earliest deadline of the locks: until then all of them are held, whatever
 // happens to the network. See [Lock.Deadline].
 func (s *LockSet) Deadline() time.Time {
@@ -226,9 +195,9 @@ func (s *LockSet) Deadline() time.Time {
 	return first.Deadline()
 }
 
-// Err returns nil while all of the locks are held. After that it returns the reason of the end,
-// for ever: the [LostError] of the lock that was lost, or [ErrReleased] after Release. It reads
-// the clock each time, as [Lock.Err] does. The locks that were not lost are held until Release.
+// Err returns nil while all of the locks are held. After that it returns the reason of the end, for
+// ever: the [LostError] of the lock that was lost, or [ErrReleased] after Release. It reads the
+// clock each time, as [Lock.Err] does. The locks that were not lost are held until Release.
 func (s *LockSet) Err() error {
 	if end := s.contextErr(); end != nil {
 		return end
@@ -242,14 +211,14 @@ func (s *LockSet) Err() error {
 	return nil
 }
 
-// Context returns a context that ends when any of the locks is no longer held,
-// with Err's value as its context.Cause; see [Lock.Context].
+// Context returns a context that ends when any of the locks is no longer held, with Err's value as
+// its context.Cause; see [Lock.Context].
 func (s *LockSet) Context() context.Context { return s.makeContext(s.Err()) }
 
-// Release releases all locks, concurrently. The LockSet's context ends before the first of them
-// is free. See [Lock.Release]: the error contains each lock that had been lost before, or has an
-// unconfirmed release; the others are released in any case. Further calls do nothing and
-// return the same.
+// Release releases all locks, concurrently. The LockSet's context ends before the first of them is
+// free. See [Lock.Release]: the error contains each lock that had been lost before, or has an
+// unconfirmed release; the others are released in any case. Further calls do nothing and return the
+// same.
 func (s *LockSet) Release() error {
 	s.releaseOnce.Do(func() {
 		s.endContext(ErrReleased)

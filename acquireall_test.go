@@ -255,10 +255,10 @@ func TestDoAll(t *testing.T) {
 				t.Error(err)
 			}
 			<-ctx.Done()
-			wantErr(t, context.Cause(ctx), holdfast.ErrBroken)
+			wantErr(t, context.Cause(ctx), holdfast.ErrTaken)
 			return errWork
 		})
-		wantErr(t, err, errWork, holdfast.ErrBroken)
+		wantErr(t, err, errWork, holdfast.ErrTaken)
 		for _, name := range abc {
 			free(t, c, name)
 		}

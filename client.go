@@ -1,18 +1,15 @@
 package holdfast
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -24,8 +21,7 @@ import (
 // usually needs one for each store. Two goroutines of one Client exclude each other just as two
 // hosts do.
 //
-// A Client runs one goroutine, however many locks it holds, from its first acquisition until
-// Close.
+// A Client runs one goroutine, however many locks it holds, from its first acquisition until Close.
 //
 // The zero Client has no store: its methods return [ErrInvalid].
 type Client struct {
@@ -47,21 +43,14 @@ type Client struct {
 
 	closing     chan struct{}  // closed when Close begins
 	activeCalls sync.WaitGroup // calls in progress, and their background work
-
-	ownersMu sync.Mutex
-	random   *bufio.Reader // of the operating system, which is slow for a few bytes at a time
-
-	ownerPrefix string // of all owners of this Client
-
-	stopNotices func() // ends the notices of the store
+	stopNotices func()         // ends the notices of the store
 
 	mu         sync.Mutex // guards all below, and fields of the leases
 	closed     bool
+	changed    sync.Cond             // of mu: a request of a lease, or its release, has ended
 	queues     map[string]*nameQueue // by name in the store
 	spareQueue *nameQueue            // to be used again
-	others     map[string]*lease     // by owner, those that are no head of a queue
 	schedule   schedule
-	breaking   map[string]int // how many calls of Break are under way for a name
 }
 
 // New returns a Client of a store that the caller has made and will close. New sends nothing and
@@ -82,38 +71,24 @@ func New(store driver.Store, config *Config) *Client {
 	c := &Client{
 		store:          store,
 		guarantees:     guarantees,
-		holder:         config.Holder,
+		holder:         cmp.Or(config.Holder, defaultHolder()),
 		prefix:         config.Prefix,
 		ttl:            cmp.Or(config.TTL, DefaultTTL),
 		metadata:       maps.Clone(config.Metadata), // the caller may change the original
 		backoff:        config.Backoff.withDefaults(),
-		requestTimeout: config.RequestTimeout,
-		outage:         config.MaxOutage,
+		requestTimeout: cmp.Or(config.RequestTimeout, 3*time.Second),
+		outage:         cmp.Or(config.MaxOutage, 10*time.Second),
 		localTurn:      cmp.Or(config.LocalTurn, defaultLocalTurn),
 		log:            config.Logger,
 		hooks:          config.Hooks,
-		random:         bufio.NewReaderSize(rand.Reader, 1024),
 		closing:        make(chan struct{}),
+		stopNotices:    func() {},
 		queues:         map[string]*nameQueue{},
-		others:         map[string]*lease{},
-		breaking:       map[string]int{},
 	}
-	c.clock.setBase(!guarantees.InProcess)
-	if c.holder == "" {
-		c.holder = defaultHolder()
-	}
-	if c.requestTimeout <= 0 {
-		c.requestTimeout = 3 * time.Second
-	}
-	if c.outage <= 0 {
-		c.outage = 10 * time.Second
-	}
-	var prefix [8]byte
-	c.readRandomHex(prefix[:])
-	c.ownerPrefix = string(prefix[:])
+	c.changed.L = &c.mu
 	c.schedule.wake = make(chan struct{}, 1)
+	c.clock.setBase(!guarantees.InProcess)
 	c.configErr = config.validate(c.holder)
-	c.stopNotices = func() {}
 	if store, ok := c.store.(driver.Notifier); ok {
 		c.stopNotices = store.Notify(c.onNotice)
 	}
@@ -138,10 +113,10 @@ func (c *Client) Holder() string { return c.holder }
 func (c *Client) Guarantees() driver.Guarantees { return c.guarantees }
 
 // ReleaseAll releases every lock that the Client holds. It returns when all of them are free, or
-// not confirmed within the bounds of Lock.Release. The locks' contexts end with ErrReleased, all
-// of them before the first lock is free. A lock under which Do runs work is released when the
-// work has returned, or at the lock's deadline if the work is still running by then: work must
-// not call ReleaseAll itself, which would wait for that deadline. The Client can be used further.
+// not confirmed within the bounds of Lock.Release. The locks' contexts end with ErrReleased, all of
+// them before the first lock is free. A lock under which Do runs work is released when the work has
+// returned, or at the lock's deadline if the work is still running by then: work must not call
+// ReleaseAll itself, which would wait for that deadline. The Client can be used further.
 func (c *Client) ReleaseAll() error {
 	c.mu.Lock()
 	leases := c.leasesLocked(isUsed)
@@ -150,9 +125,7 @@ func (c *Client) ReleaseAll() error {
 }
 
 // isUsed reports whether a lease is held, or was and is being released.
-func isUsed(l *lease) bool {
-	return l.op == nil && l.state >= held && l.state != ended || l.state == held
-}
+func isUsed(l *lease) bool { return l.state == held || l.state > held && l.op == nil }
 
 // releaseLeases ends leases with the reason end, waits for work under Do, and releases them. Those
 // that another call releases it awaits.
@@ -194,48 +167,40 @@ func (c *Client) releaseLeases(leases []*lease, end *error) error {
 // returned.
 func (l *lease) work() (work []<-chan struct{}) {
 	l.c.mu.Lock()
-	locks := append([]*Lock{&l.first}, l.joined...)
-	l.c.mu.Unlock()
-	for _, lock := range locks {
-		if done := lock.registeredWork(); done != nil {
-			work = append(work, done)
+	defer l.c.mu.Unlock()
+	for _, lock := range append([]*Lock{&l.first}, l.joined...) {
+		if lock.work != nil {
+			work = append(work, lock.work)
 		}
 	}
 	return work
 }
 
-// awaitWork waits until work has returned, but not beyond the deadline of the lease, which has ended
-// and is not renewed.
+// awaitWork waits until work has returned, but not beyond the deadline of the lease, which has
+// ended and is not renewed.
 func (l *lease) awaitWork(work []<-chan struct{}) {
-	c := l.c
-	for _, done := range work {
-		for open := true; open; {
-			left := time.Duration(l.deadline.Load()) - c.clock.now()
-			if left <= 0 {
-				if c.log != nil {
-					c.log.Warn("released, though work under the lock has not returned",
-						"name", c.stripPrefix(l.name), "token", l.tokens.own)
-				}
-				return
-			}
-			timer := time.NewTimer(min(left, suspendCheck))
-			select {
-			case <-done:
-				open = false
-			case <-timer.C:
-			}
-			timer.Stop()
+	for len(work) > 0 {
+		left := time.Duration(l.deadline.Load()) - l.c.clock.now()
+		if left <= 0 {
+			l.c.logWarning(context.Background(), "released, though work under the lock has not returned", l.c.stripPrefix(l.name), nil)
+			return
 		}
+		timer := time.NewTimer(min(left, suspendCheck))
+		select {
+		case <-work[0]:
+			work = work[1:]
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
 }
 
 // errReleasedByClose is the end reason of a lease that Close has released.
 var errReleasedByClose = fmt.Errorf("%w: the client was closed (%w)", ErrReleased, ErrClosed)
 
-// Locks returns the locks that the Client holds at this moment, sorted by name: one for each
-// hold, also for one that was adopted, belongs to a [LockSet], or runs work under Do. They are
-// further handles on the same holds: releasing one releases the lock that the earlier call
-// returned.
+// Locks returns the locks that the Client holds at this moment, sorted by name: one for each hold,
+// also for one that was adopted, belongs to a [LockSet], or runs work under Do. They are further
+// handles on the same holds: releasing one releases the lock that the earlier call returned.
 func (c *Client) Locks() []*Lock {
 	var locks []*Lock
 	c.mu.Lock()
@@ -260,11 +225,11 @@ func (c *Client) Locks() []*Lock {
 }
 
 // Close ends the Client: waiting acquisitions return ErrClosed, every lock is released as by
-// [Client.ReleaseAll], and the Client's goroutine ends. The contexts of the locks end with an
-// error that matches ErrReleased and ErrClosed. A Client made by [Open] closes its store as well.
-// When Close returns, nothing that the Client started runs on. Close is delayed at most until the
-// deadlines of the locks with work under Do, and by a few request timeouts if the store hangs.
-// The error names the locks with an unconfirmed release. A second Close returns nil.
+// [Client.ReleaseAll], and the Client's goroutine ends. The contexts of the locks end with an error
+// that matches ErrReleased and ErrClosed. A Client made by [Open] closes its store as well. When
+// Close returns, nothing that the Client started runs on. Close is delayed at most until the
+// deadlines of the locks with work under Do, and by a few request timeouts if the store hangs. The
+// error names the locks with an unconfirmed release. A second Close returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed || c.store == nil {
@@ -320,26 +285,8 @@ func (c *Client) fullName(name string) (string, error) {
 // stripPrefix is the reverse of fullName.
 func (c *Client) stripPrefix(full string) string { return full[len(c.prefix):] }
 
-// newOwner returns the secret of an acquisition: 128 random bits, of which all owners of this
-// Client have the first 32 in common.
-func (c *Client) newOwner() string {
-	c.ownersMu.Lock()
-	defer c.ownersMu.Unlock()
-	var owner [32]byte
-	copy(owner[:], c.ownerPrefix)
-	c.readRandomHex(owner[len(c.ownerPrefix):])
-	return string(owner[:])
-}
-
-// readRandomHex fills text with random hexadecimal digits. The caller holds c.ownersMu.
-func (c *Client) readRandomHex(text []byte) {
-	random, err := c.random.Peek(len(text) / 2)
-	if err != nil {
-		panic(err) // crypto/rand never fails
-	}
-	hex.Encode(text, random)
-	_, _ = c.random.Discard(len(random))
-}
+// newOwner returns the secret of an acquisition, of at least 128 random bits.
+func (c *Client) newOwner() string { return rand.Text() }
 
 // logWarning logs an event that an operator may want to act upon.
 func (c *Client) logWarning(ctx context.Context, message, name string, err error) {
@@ -357,47 +304,21 @@ func defaultHolder() string {
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])
 }
 
-// withScheme returns the URL that is meant by a host and a port without a scheme, by the port, or
-// by the path of a folder. It returns "" for any other text, such as one that may have a password.
-func withScheme(text string) string {
-	if regexp.MustCompile(`^(?:/[A-Za-z0-9_. -]+)+/?$`).MatchString(text) {
-		return "file://" + text
-	}
-	address := regexp.MustCompile(`^(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\]):([0-9]{1,5})(?:/[A-Za-z0-9_.-]*)?$`).FindStringSubmatch(text)
-	if address == nil {
-		return ""
-	}
-	scheme := map[string]string{"5432": "postgres", "6432": "postgres", "2379": "etcd"}[address[1]]
-	return cmp.Or(scheme, "redis") + "://" + text
-}
-
-func noSchemeError(text, full string) error {
-	return fmt.Errorf("holdfast: open store: %w: %q has no scheme; try: %s", ErrInvalid, text, full)
-}
-
-// Open makes a store from a URL and returns a Client of it. The package of the store must be
-// linked into the program; importing it registers its URL scheme, as with the drivers of
-// database/sql:
+// Open makes a store from a URL and returns a Client of it. The package of the store must be linked
+// into the program; importing it registers its URL scheme, as with the drivers of database/sql:
 //
 //	import _ "github.com/holdfast-go/holdfast/filestore"
 //
 // The package comment of each store lists what a URL may contain. A scheme or a parameter that is
-// not known, and a config that is out of bounds, is an error that matches [ErrInvalid]; Closing the Client
-// closes the store.
+// not known, and a config that is out of bounds, is an error that matches [ErrInvalid]; Closing the
+// Client closes the store.
 func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		if full := withScheme(rawURL); full != "" {
-			return nil, noSchemeError(rawURL, full)
-		}
-		// The error of url.Parse quotes the URL, and with it perhaps a password.
-		return nil, fmt.Errorf("holdfast: open store: %w: malformed URL", ErrInvalid)
+		u = &url.URL{} // The error quotes the URL, and with it perhaps a password.
 	}
 	open, ok := driver.Lookup(u.Scheme)
 	if !ok {
-		if full := withScheme(rawURL); full != "" {
-			return nil, noSchemeError(rawURL, full)
-		}
 		return nil, fmt.Errorf("holdfast: open store: %w", driver.UnknownScheme(u.Scheme))
 	}
 	if ctx == nil {
@@ -422,8 +343,8 @@ func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 var suspendedTime func() time.Duration
 
 // A clock measures the time since its client was made. Steps of the wall clock do not change its
-// rate. It counts the time of a suspend, where the system tells: on Linux the monotonic clock stands
-// still during a suspend.
+// rate. It counts the time of a suspend, where the system tells: on Linux the monotonic clock
+// stands still during a suspend.
 //
 // Its readings are durations since its base, and a deadline is such a reading. They are greater
 // than zero; zero means never.
@@ -441,8 +362,8 @@ func (c *clock) setBase(useBootClock bool) {
 	}
 }
 
-// now returns the reading of this moment. A suspend takes longer than a millisecond; what is shorter
-// comes from the reading of two clocks one after the other.
+// now returns the reading of this moment. A suspend takes longer than a millisecond; what is
+// shorter comes from the reading of two clocks one after the other.
 func (c *clock) now() time.Duration {
 	if c.useBootClock {
 		if suspended := suspendedTime() - c.suspendedBase; suspended > time.Millisecond {
@@ -452,8 +373,8 @@ func (c *clock) now() time.Duration {
 	return time.Since(c.base)
 }
 
-// time turns a reading into a time.Time that carries a monotonic reading. It counts from now,
-// since the monotonic clock may have stood still since the base.
+// time turns a reading into a time.Time that carries a monotonic reading. It counts from now, since
+// the monotonic clock may have stood still since the base.
 func (c *clock) time(reading time.Duration) time.Time {
 	return time.Now().Add(reading - c.now())
 }

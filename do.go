@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// Do acquires the lock, runs work, and releases the lock. The context passed to work ends when
-// ctx does, and when the lock is lost; its cause is the reason. Work must return soon after its
-// context has ended: Do waits for it, and the lock is released only then. The lock is released if
-// work panics, too.
+// Do acquires the lock, runs work, and releases the lock. The context passed to work ends when ctx
+// does, and when the lock is lost; its cause is the reason. Work must return soon after its context
+// has ended: Do waits for it, and the lock is released only then. The lock is released if work
+// panics, too.
 //
-// Do returns the error of Acquire if work was not run, and else the error of work. If the lock
-// was not held until work returned, or its release was not confirmed, the error shows that as
-// well, also if work returned nil: it matches ErrLost, ErrReleased (after [Client.ReleaseAll], or
-// a Release by work itself), ErrReleased and ErrClosed (after [Client.Close]), ErrHandedOver, or
+// Do returns the error of Acquire if work was not run, and else the error of work. If the lock was
+// not held until work returned, or its release was not confirmed, the error shows that as well,
+// also if work returned nil: it matches ErrLost, ErrReleased (after [Client.ReleaseAll], or a
+// Release by work itself), ErrReleased and ErrClosed (after [Client.Close]), ErrHandedOver, or
 // ErrUnavailable. ReleaseAll and Close wait for work until the deadline of the lock: no other
 // caller has the lock while work runs that returns soon after the end of its context.
 //
@@ -30,10 +30,10 @@ func (c *Client) Do(ctx context.Context, name string, o *Options, work func(cont
 	return lock.Do(ctx, work)
 }
 
-// Do runs work under a lock that has been acquired, and releases it, as
-// [Client.Do] does: TryAcquire and then Do run work now or not at all. If the lock
-// is no longer held, work is not run, and the error is that of [Lock.Err]. A second
-// Do while work runs is refused with [ErrInvalid].
+// Do runs work under a lock that has been acquired, and releases it, as [Client.Do] does:
+// TryAcquire and then Do run work now or not at all. If the lock is no longer held, work is not
+// run, and the error is that of [Lock.Err]. A second Do while work runs is refused with
+// [ErrInvalid].
 func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 	return runLocked(ctx, lockKey{}, l, work)
 }
@@ -52,8 +52,7 @@ func (c *Client) DoAll(ctx context.Context, names []string, o *Options, work fun
 	return set.Do(ctx, work)
 }
 
-// Do runs work under locks that have been acquired, and releases them, as
-// [Client.DoAll] does.
+// Do runs work under locks that have been acquired, and releases them, as [Client.DoAll] does.
 func (s *LockSet) Do(ctx context.Context, work func(context.Context) error) error {
 	return runLocked(ctx, setKey{}, s, work)
 }
@@ -122,8 +121,8 @@ func FromContext(ctx context.Context) *Lock {
 	return lock
 }
 
-// SetFromContext returns the LockSet under which [Client.DoAll] or [LockSet.Do] runs the work
-// that was passed ctx, or nil.
+// SetFromContext returns the LockSet under which [Client.DoAll] or [LockSet.Do] runs the work that
+// was passed ctx, or nil.
 func SetFromContext(ctx context.Context) *LockSet {
 	set, _ := ctx.Value(setKey{}).(*LockSet)
 	return set
@@ -142,8 +141,8 @@ func joinErrors(work, lock error) error {
 	return fmt.Errorf("%w (and %w)", work, lock)
 }
 
-// DoValue is [Client.Do] for work that returns a value. The value is that of work,
-// whatever the error is, and the zero value if work was not run.
+// DoValue is [Client.Do] for work that returns a value. The value is that of work, whatever the
+// error is, and the zero value if work was not run.
 func DoValue[T any](ctx context.Context, c *Client, name string, o *Options, work func(context.Context) (T, error)) (T, error) {
 	var value T
 	if work == nil {
@@ -157,9 +156,8 @@ func DoValue[T any](ctx context.Context, c *Client, name string, o *Options, wor
 	return value, err
 }
 
-// TryDo is [Client.Do] with one attempt at the lock, as [Client.TryAcquire] makes
-// it: work runs now or not at all. If the lock is held, the error is a [HeldError],
-// and work was not run.
+// TryDo is [Client.Do] with one attempt at the lock, as [Client.TryAcquire] makes it: work runs now
+// or not at all. If the lock is held, the error is a [HeldError], and work was not run.
 func (c *Client) TryDo(ctx context.Context, name string, o *Options, work func(context.Context) error) error {
 	if work == nil {
 		return opError("do", name, errNoWork)
@@ -170,9 +168,3 @@ func (c *Client) TryDo(ctx context.Context, name string, o *Options, work func(c
 	}
 	return lock.Do(ctx, work)
 }
-
-// Mistakes of the calling program.
-var (
-	errNoWork    = fmt.Errorf("%w: work is nil", ErrInvalid)
-	errNoContext = fmt.Errorf("%w: ctx is nil", ErrInvalid)
-)

@@ -16,24 +16,22 @@ var (
 	// ErrHeld: another holder has the lock. See [HeldError].
 	ErrHeld = errors.New("held by another")
 
-	// ErrLost: the lock was held and is no longer, through no doing of its
-	// holder. See [LostError].
+	// ErrLost: the lock was held and is no longer, through no doing of its holder. See [LostError].
 	ErrLost = errors.New("lock lost")
 
-	// ErrReleased: the lock was released by its holder. It is what a Lock's
-	// context and Err report after Release, and is not a failure there.
+	// ErrReleased: the lock was released by its holder. It is what a Lock's context and Err report
+	// after Release, and is not a failure there.
 	ErrReleased = errors.New("lock released")
 
-	// ErrHandedOver: the lock was given away by its holder, by
-	// [Lock.HandOver]. It is what the Lock's context and Err report from then
-	// on, and is not a failure there.
+	// ErrHandedOver: the lock was given away by its holder, by [Lock.HandOver]. It is what the
+	// Lock's context and Err report from then on, and is not a failure there.
 	ErrHandedOver = errors.New("lock handed over")
 
 	// ErrNotHeld: nobody holds the lock; of a [Ticket] or a token, that its hold is over.
 	ErrNotHeld = errors.New("not held")
 
-	// ErrUnavailable: the store could not be reached, or did not answer in time, or failed. It
-	// does not show whether the lock is held.
+	// ErrUnavailable: the store could not be reached, or did not answer in time, or failed. It does
+	// not show whether the lock is held.
 	ErrUnavailable = errors.New("store unavailable")
 
 	// ErrUnsupported: this store cannot do what was requested.
@@ -52,19 +50,23 @@ var (
 
 // Reasons of a [LostError], for errors.Is.
 var (
-	// ErrExpired: the time for which the store had promised the lock was over before a renewal
-	// was confirmed.
+	// ErrExpired: the time for which the store had promised the lock was over before a renewal was
+	// confirmed.
 	ErrExpired = errors.New("it was not renewed in time")
 
 	// ErrTaken: the store does not have the lock for this holder any more: it expired there, was
 	// broken, or was deleted by hand.
 	ErrTaken = errors.New("the store no longer has it for this holder")
 
-	// ErrBroken: the lock was broken through this very client.
-	ErrBroken = errors.New("it was broken")
-
 	// ErrMaxHold: the lock was held for as long as Options.MaxHold allows.
 	ErrMaxHold = errors.New("it was held for its greatest time")
+)
+
+// Mistakes of the calling program.
+var (
+	errNoWork      = fmt.Errorf("%w: work is nil", ErrInvalid)
+	errNoContext   = fmt.Errorf("%w: ctx is nil", ErrInvalid)
+	errWorkRunning = fmt.Errorf("%w: Do runs work under it already; in that work call the function itself, with the same context", ErrInvalid)
 )
 
 // A HeldError describes the holder of a lock that could not be acquired. It matches ErrHeld.
@@ -74,35 +76,28 @@ type HeldError struct {
 	Record Record
 
 	// Self reports that this very Client holds the lock, by another goroutine or by the calling
-	// one, which then waited for itself. Record.Since is then when the Client acquired it. It is
-	// false if one of the two is shared and the hold tolerates the request: then Record.Waiting are
-	// in front. It is true if the Client has one of the holds with a Limit, also if these leave
-	// room and a waiter is in front.
+	// one, which then waited for itself. Record.Since is then when the Client acquired it.
 	Self bool
 }
 
 func (e *HeldError) Error() string {
 	rec := e.Record
-	switch {
-	case rec.Kept && rec.Remaining > 0:
-		return fmt.Sprintf("kept after its release, for another %v", roundDuration(rec.Remaining))
-	case rec.Kept:
-		return "kept after its release"
-	}
 	text := "held by " + cmp.Or(rec.Holder, "another")
+	switch {
+	case rec.Kept:
+		text = "kept after its release"
+	case rec.Limit == driver.Shared:
+		text += " (shared)"
+	case rec.Limit > 1:
+		text += fmt.Sprintf(" (limit %d)", rec.Limit)
+	}
 	if e.Self {
 		text += ", this very client"
-	}
-	if rec.Limit == driver.Shared {
-		text += " (shared)"
-	}
-	if rec.Limit > 1 && rec.Limit < driver.Shared {
-		text += fmt.Sprintf(" (limit %d)", rec.Limit)
 	}
 	switch {
 	case e.Self && !rec.Since.IsZero():
 		text += ", since " + rec.Since.Format(time.RFC3339)
-	case !e.Self && rec.Remaining > 0:
+	case rec.Remaining > 0:
 		text += fmt.Sprintf(", for %v unless renewed", roundDuration(rec.Remaining))
 	}
 	if rec.Waiting > 0 {
@@ -118,7 +113,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 type LostError struct {
 	Name   string
 	Token  int64
-	Reason error // ErrExpired, ErrTaken, ErrBroken, ErrMaxHold
+	Reason error // ErrExpired, ErrTaken, ErrMaxHold
 }
 
 func (e *LostError) Error() string {
@@ -147,8 +142,8 @@ func opErrorAll(op string, names []string, err error) error {
 	return fmt.Errorf("holdfast: %s %q and %d more: %w", op, names[0], len(names)-1, err)
 }
 
-// storeError wraps an error of a store with its sentinel. The end of the caller's own ctx is not
-// an error of the store.
+// storeError wraps an error of a store with its sentinel. The end of the caller's own ctx is not an
+// error of the store.
 func storeError(ctx context.Context, err error) error {
 	cut := ctx.Err()
 	if driver.Permanent(err) || errors.Is(err, ErrUnavailable) || cut != nil && errors.Is(err, cut) {
@@ -157,35 +152,24 @@ func storeError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// A waitError reports that a wait was cut short, and why the last attempt failed.
+// A waitError reports that a wait was cut short, and what was last known.
 type waitError struct {
 	waited  time.Duration
-	ctxErr  error // ctx.Err(), or context.DeadlineExceeded for Options.Wait
-	cause   error // context.Cause, which is errWaitOver for Options.Wait
-	lastErr error // the error of the last attempt
-}
-
-// errWaitOver is the cause of a context that Options.Wait has ended.
-var errWaitOver = errors.New("the time to wait is over")
-
-// waitOver returns the cause for a Wait, which may have been meant in seconds.
-func waitOver(wait time.Duration) error {
-	if hint := unitHint(wait); hint != "" {
-		return fmt.Errorf("%w%s", errWaitOver, hint)
-	}
-	return errWaitOver
+	ctxErr  error // ctx.Err(), which is context.DeadlineExceeded for Options.Wait
+	cause   error // context.Cause
+	lastErr error // what was last known of the lock
 }
 
 func (e *waitError) Error() string {
 	return fmt.Sprintf("gave up after %v (%v): %v", roundDuration(e.waited), e.cause, e.lastErr)
 }
 
-func (e *waitError) Unwrap() []error {
-	errs := []error{e.ctxErr, e.lastErr}
-	if e.cause != e.ctxErr && !errors.Is(e.cause, errWaitOver) {
-		errs = append(errs, e.cause)
-	}
-	return errs
+func (e *waitError) Unwrap() []error { return []error{e.ctxErr, e.cause, e.lastErr} }
+
+// waitOver returns the cause of a context that Options.Wait has ended. It may have been meant in
+// seconds.
+func waitOver(wait time.Duration) error {
+	return errors.New("the time to wait is over" + unitHint(wait))
 }
 
 // roundDuration rounds a duration for display, to three digits or so.

@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -17,11 +16,11 @@ import (
 //   - Each EventAcquired is followed by one of EventReleased, EventKept, EventHandedOver and EventLost.
 //   - Each EventWaiting is followed by an EventWaited.
 //
-// When Close returns, no hold and no wait is open, and all events have returned. In a race the end of a
-// hold may come before its begin, if it ends while the hook for the begin runs.
+// When Close returns, no hold and no wait is open, and all events have returned. In a race the end
+// of a hold may come before its begin, if it ends while the hook for the begin runs.
 type Hooks struct {
 	// Start is called when an acquisition begins, before its first request. The context that it
-	// returns takes the place of ctx: it is that of the requests, of the events and of
+	// returns takes the place of ctx: it is that of its Acquire requests, of the events and of
 	// Lock.Context. It must be ctx or a context that is derived from ctx.
 	Start func(ctx context.Context, s Start) context.Context
 
@@ -30,9 +29,9 @@ type Hooks struct {
 	Event func(ctx context.Context, e Event)
 }
 
-// A Start describes an acquisition that begins: one call of Acquire, TryAcquire or Adopt. AcquireAll
-// begins one for each of its attempts at each name. A call with an argument that is out of bounds,
-// or with a context that has ended, begins none.
+// A Start describes an acquisition that begins: one call of Acquire, TryAcquire or Adopt.
+// AcquireAll begins one for each of its attempts at each name. A call with an argument that is out
+// of bounds, or with a context that has ended, begins none.
 type Start struct {
 	Op     string // "acquire", "try" or "adopt"
 	Store  string // the kind of store, Guarantees().Store
@@ -75,8 +74,8 @@ type Event struct {
 type EventKind int
 
 const (
-	// EventWaiting: the acquisition found the lock held by By, and begins to wait. By is
-	// this Client, without a token, if it waits behind another goroutine of this Client that has no
+	// EventWaiting: the acquisition found the lock held by By, and begins to wait. By is this
+	// Client, without a token, if it waits behind another goroutine of this Client that has no
 	// answer yet.
 	EventWaiting EventKind = iota + 1
 
@@ -94,8 +93,8 @@ const (
 	// matches ErrHeld, and the error of the context if that ended a wait.
 	EventRefused
 
-	// EventFailed: the acquisition has ended without the lock, and the store has not answered that it
-	// was held; Took, Err.
+	// EventFailed: the acquisition has ended without the lock, and the store has not answered that
+	// it was held; Took, Err.
 	EventFailed
 
 	// EventRenewed: a renewal or extension was confirmed; Token, Left, TTL. Left falls from about
@@ -106,8 +105,8 @@ const (
 	// lost if no later one is confirmed.
 	EventInDoubt
 
-	// EventReleased: the hold has ended by a release; Token, Held, Took, and Err if the store has not
-	// confirmed it. A lock that was passed on to another goroutine (see Config.LocalTurn) was
+	// EventReleased: the hold has ended by a release; Token, Held, Took, and Err if the store has
+	// not confirmed it. A lock that was passed on to another goroutine (see Config.LocalTurn) was
 	// released.
 	EventReleased
 
@@ -117,13 +116,13 @@ const (
 	// EventHandedOver: the hold goes on elsewhere by a ticket, and has ended here; Token, Held.
 	EventHandedOver
 
-	// EventLost: the hold has ended through no doing of its holder, or its release has shown that it
-	// had; Token, Held, Err. Err is a LostError.
+	// EventLost: the hold has ended through no doing of its holder, or its release has shown that
+	// it had; Token, Held, Err. Err is a LostError.
 	EventLost
 
 	// EventRequest: the store has answered a request, or failed to; Op, Took, Err. That a lock is
-	// held, or is held no more, is an answer. Requests that Ping sends are among them, the
-	// pages of List are not. One request can renew many locks.
+	// held, or is held no more, is an answer. Requests that Ping sends are among them, the pages of
+	// List are not. One request can renew many locks.
 	EventRequest
 )
 
@@ -189,45 +188,44 @@ func (c *Client) start(ctx context.Context, op, name string, o *Options) context
 	return c.hooks.Start(ctx, Start{Op: op, Store: c.guarantees.Store, Name: name, Holder: c.holder, TTL: o.TTL})
 }
 
-// emit calls the hook for an event, if there is one.
+// emit tells the log and the hooks of an event.
 func (c *Client) emit(ctx context.Context, e Event) {
-	if c.hooks.Event == nil {
-		return
+	if c.log != nil {
+		c.logEvent(ctx, &e)
 	}
-	e.Store, e.Holder = c.guarantees.Store, c.holder
-	c.hooks.Event(ctx, e)
+	if c.hooks.Event != nil {
+		e.Store, e.Holder = c.guarantees.Store, c.holder
+		c.hooks.Event(ctx, e)
+	}
 }
 
-// emitRequest calls the hook for a request.
-func (c *Client) emitRequest(ctx context.Context, op string, took time.Duration, err error) {
-	e := Event{Kind: EventRequest, Op: op, Took: took}
-	if !errors.Is(err, ErrNotHeld) {
-		e.Err = err
+// logEvent logs the events that people look for.
+func (c *Client) logEvent(ctx context.Context, e *Event) {
+	switch e.Kind {
+	case EventWaiting:
+		c.log.DebugContext(ctx, "waiting for lock", "name", e.Name, "holder", e.By.Holder, "since", e.By.Since)
+	case EventAcquired, EventJoined:
+		c.log.DebugContext(ctx, "lock acquired", "name", e.Name, "token", e.Token, "waited", e.Took)
+	case EventLost:
+		c.logWarning(ctx, "lock lost", e.Name, e.Err)
+	case EventReleased, EventKept, EventHandedOver:
+		if e.Err != nil {
+			c.logWarning(ctx, "release not confirmed", e.Name, e.Err)
+			return
+		}
+		c.log.DebugContext(ctx, "lock "+e.Kind.String(), "name", e.Name, "token", e.Token, "held", e.Held)
 	}
-	c.emit(ctx, e)
 }
 
-// emitFailure calls the hook for an acquisition that has ended without the lock.
-func (c *Client) emitFailure(ctx context.Context, name string, took time.Duration, err error) {
-	kind := EventFailed
-	if errors.Is(err, ErrHeld) {
-		kind = EventRefused
-	}
-	c.emit(ctx, Event{Kind: kind, Name: name, Took: took, Err: err})
-}
-
-// emit calls the hook for an event of the lease.
+// emit tells of an event of the lease.
 func (l *lease) emit(e Event) {
-	if l.c.hooks.Event == nil {
-		return
-	}
 	e.Name, e.Token = l.c.stripPrefix(l.name), l.tokens.own
 	l.c.emit(l.first.valuesCtx, e)
 }
 
-// emitEnd calls the hook for the end of a hold, unless no caller has got it.
+// emitEnd tells of the end of a hold, unless no caller has got it.
 func (l *lease) emitEnd(e Event) {
-	if l.c.hooks.Event != nil && l.op == nil {
+	if l.op == nil {
 		e.Held = l.c.clock.now() - l.since
 		l.emit(e)
 	}

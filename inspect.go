@@ -14,8 +14,8 @@ import (
 // not act on it as if it were a held lock.
 type Record = driver.Record
 
-// Lookup returns the holds of a lock, oldest first; a name that is kept after its release counts. If
-// there is none, the error matches [ErrNotHeld]. If ctx is canceled during the request, Lookup
+// Lookup returns the holds of a lock, oldest first; a name that is kept after its release counts.
+// If there is none, the error matches [ErrNotHeld]. If ctx is canceled during the request, Lookup
 // returns when the request is answered, or after Config.RequestTimeout. It returns at most a second
 // after the deadline of ctx.
 func (c *Client) Lookup(ctx context.Context, name string) ([]Record, error) {
@@ -53,8 +53,8 @@ func (c *Client) requestRecords(
 }
 
 // List yields the locks that are held, or kept after their release, and have names that begin with
-// prefix, in no order. An error that concerns one record is yielded, and the listing goes on. It
-// is bounded by ctx alone.
+// prefix, in no order. An error that concerns one record is yielded, and the listing goes on. It is
+// bounded by ctx alone.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		err := c.configErr
@@ -82,69 +82,58 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, erro
 	}
 }
 
-// Break ends the hold of a lock that has the token, whichever client has it, and for token 0 all its
-// holds; a name that is kept after its release is free then. It returns the records of what it ended.
-// If there is no such hold, the error matches [ErrNotHeld]. The store compares the token in the same
-// step, so a Break with the token of a [Record] never ends the hold of a later holder; with 0 it may.
+// Break ends the hold of a lock that has the token, whichever client has it, and for token 0 all
+// its holds; a name that is kept after its release is free then. It returns the records of what it
+// ended. If there is no such hold, the error matches [ErrNotHeld]. The store compares the token in
+// the same step, so a Break with the token of a [Record] never ends the hold of a later holder;
+// with 0 it may.
 //
 // The context of the holder ends as soon as it is notified, where the store does that, and with its
 // next renewal otherwise, at most a third of its TTL later: until then its work goes on, and only a
 // fencing token keeps it from doing harm. A lock that is passed on among the goroutines of a Client
 // (see Config.LocalTurn) is broken by the token of each of them.
 //
-// If the error is ErrUnavailable, the lock may have been broken or not. With a token, it is harmless
-// to repeat the call. A token below 0 is [ErrInvalid].
+// If the error is ErrUnavailable, the lock may have been broken or not. With a token, it is
+// harmless to repeat the call. A token below 0 is [ErrInvalid].
 func (c *Client) Break(ctx context.Context, name string, token int64) ([]Record, error) {
 	if token < 0 {
 		return nil, opError("break", name, fmt.Errorf("%w: the token %d is below 0", ErrInvalid, token))
 	}
-	c.countBreak(name, 1)
 	records, err := c.requestRecords(ctx, "break", "break", name, func(ctx context.Context, full string) ([]Record, error) {
 		return c.store.Break(ctx, full, token)
 	})
-	defer c.countBreak(name, -1)
 	if err != nil {
 		return nil, err
 	}
+	var broken []*lease
 	c.mu.Lock()
-	broken := c.leasesOf(c.prefix+name, func(l *lease) bool {
-		return slices.ContainsFunc(records, func(r Record) bool { return l.hasToken(r.Token) })
-	})
+	for l := range c.queues[c.prefix+name].leases {
+		if slices.ContainsFunc(records, func(r Record) bool { return l.hasToken(r.Token) }) {
+			broken = append(broken, l)
+		}
+	}
 	c.mu.Unlock()
 	for _, l := range broken {
-		l.lose(ErrBroken)
+		l.lose(ErrTaken)
 	}
 	return records, nil
-}
-
-// countBreak counts the calls of Break for a name. A lease of the name whose loss shows meanwhile was
-// broken by them: the notice of the store may come first.
-func (c *Client) countBreak(name string, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.breaking == nil {
-		return // the zero Client
-	}
-	if c.breaking[c.prefix+name] += n; c.breaking[c.prefix+name] == 0 {
-		delete(c.breaking, c.prefix+name)
-	}
 }
 
 // pingTTL bounds how long the name of a Ping stays taken if the process ends in the middle of it.
 const pingTTL = 10 * time.Second
 
 // Ping reports whether the store can be used for locks at this moment, for readiness probes. It
-// acquires a lock that no other caller uses and releases it: of the requests that every store
-// has, only this one fails on a read-only replica, without the right to write, and without a
-// quorum. The name of that lock is holdfast.ping/ and random digits, after Config.Prefix, so a
-// program that may only use certain names needs the right to use that, too. Hooks get its requests
-// alone, and Logger nothing.
+// acquires a lock that no other caller uses and releases it: of the requests that every store has,
+// only this one fails on a read-only replica, without the right to write, and without a quorum. The
+// name of that lock is holdfast.ping/ and random digits, after Config.Prefix, so a program that may
+// only use certain names needs the right to use that, too. Hooks get its requests alone, and Logger
+// nothing.
 //
 // Ping makes two requests, and returns within two of Config.RequestTimeout, also if ctx is canceled
 // before. It does not wait and does not repeat. It does not show whether a certain lock is free.
 //
-// Errors: [ErrUnavailable] with the reason, joined with ctx.Err() if ctx ended before the store
-// had answered; [ErrUnsupported], [ErrInvalid], [ErrCorrupt], [ErrClosed].
+// Errors: [ErrUnavailable] with the reason, joined with ctx.Err() if ctx ended before the store had
+// answered; [ErrUnsupported], [ErrInvalid], [ErrCorrupt], [ErrClosed].
 func (c *Client) Ping(ctx context.Context) error {
 	if err := c.ping(ctx); err != nil {
 		return fmt.Errorf("holdfast: ping: %w", err)
@@ -165,7 +154,7 @@ func (c *Client) ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l := c.newLease(ctx, full, &o)
+	l := c.newLease(&acquireOp{ctx: ctx, options: o}, full, c.newOwner())
 	req := driver.Request{Name: full, Owner: l.owner, Holder: c.holder, TTL: pingTTL}
 	res, err := request(c, ctx, "acquire", c.requestTimeout, func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)

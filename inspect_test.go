@@ -75,7 +75,7 @@ func TestBreakOfAToken(t *testing.T) {
 		if err != nil || len(records) != 1 || records[0].Name != "a" || records[0].Token != lock.Token() {
 			t.Fatalf("with its token: %v, %v", records, err)
 		}
-		wantErr(t, lock.Err(), holdfast.ErrBroken)
+		wantErr(t, lock.Err(), holdfast.ErrTaken)
 		_, err = c.Break(ctx, "a", lock.Token())
 		wantErr(t, err, holdfast.ErrNotHeld)
 	})

@@ -1,9 +1,9 @@
 package holdfast
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,27 +22,25 @@ const (
 	waiting                      // the store has a place for it
 	held                         // the Client relies on it until the deadline
 	ending                       // it has ended here, perhaps while its work goes on
-	releasing                    // a request for its release may be under way
-	ended                        // it is in no queue any more
+	ended                        // requests for its release may be under way
 )
 
-// A lookReason is why the store is to be asked about a lease before the Client relies on it further
-// than it must.
+// A lookReason is what the Client has learned of a lease since the last answer of the store.
 type lookReason uint8
 
 const (
 	noLook  lookReason = iota
-	noticed            // a notice came that no answer has followed
-	failed             // the last request failed
+	granted            // a notice has told that it holds
+	noticed            // a notice asks for a look
+	failed             // the last request has failed
 )
 
-// A lease is what one owner has in the store: a place or a hold. Client.mu guards the fields, except
-// for those that do not change after newLease and the atomic ones.
+// A lease is what one owner has in the store: a place or a hold. Client.mu guards the fields,
+// except for those that do not change after newLease and the atomic ones.
 type lease struct {
 	c       *Client
 	name    string // in the store
 	owner   string // the secret
-	holder  string // the public name under which the store has it
 	options Options
 	op      *acquireOp // that waits for it; nil once it has the lock
 
@@ -50,49 +48,42 @@ type lease struct {
 	end      atomic.Pointer[error] // why it is no longer held: set when state becomes ending
 	tokens   tokenBlock
 	deadline atomic.Int64  // until when the Client may rely on it, a reading of the clock
-	storeEnd time.Duration // until when the store may have it at most
+	storeEnd time.Duration // until when the store may have it at most; 0 if it has none
 	since    time.Duration // when it became a hold of its holder
 
-	scheduled
-	busy chan struct{} // closed at the end of the request in flight that may prolong it; nil without
+	due   time.Duration // when the scheduler serves it
+	index int           // in the schedule, or notScheduled
+	busy  bool          // a request that may prolong it is in flight
+	look  lookReason
 
-	released   chan struct{} // closed when the release has returned; made by those that wait for it
-	releaseErr error
+	released *error // the result of its release; nil before
 
 	first  Lock    // that of the acquisition which made the lease
 	joined []*Lock // those of reentrant acquisitions that are not released
 }
 
-// A scheduled has when the scheduler serves a lease, and why.
-type scheduled struct {
-	due   time.Duration
-	index int // in the schedule, or notScheduled
-	look  lookReason
-}
-
 // A tokenBlock is the consecutive tokens of a grant. Own is that of the present holder.
 type tokenBlock struct{ first, own, last int64 }
 
-func (b tokenBlock) has(token int64) bool { return b.first <= token && token <= b.last }
-
-// newLease returns a lease of a new owner. The context of its Lock has the values of ctx.
-func (c *Client) newLease(ctx context.Context, full string, o *Options) *lease {
-	l := &lease{c: c, name: full, owner: c.newOwner(), holder: c.holder, options: *o, scheduled: scheduled{index: notScheduled}}
-	l.first.lease, l.first.valuesCtx = l, ctx
+// newLease returns the lease of an owner for an operation. The context of its Lock has the values
+// of that of the operation.
+func (c *Client) newLease(a *acquireOp, full, owner string) *lease {
+	l := &lease{c: c, name: full, owner: owner, options: a.options, op: a, index: notScheduled}
+	l.first.lease, l.first.holder, l.first.valuesCtx = l, c.holder, a.ctx
 	return l
 }
 
 // asked returns how long the lease is to last from its next renewal: as a place until it is held.
 func (l *lease) asked() time.Duration {
-	if l.state < held && l.op != nil && l.op.place > 0 {
+	if l.state < held && l.op.place > 0 {
 		return l.op.place
 	}
 	return l.options.TTL
 }
 
-// confirm records that the store has confirmed the lease, by the answer to a request that was sent at
-// sent and asked for d. The store counts d from a later moment, and never shortens it. The caller
-// holds c.mu.
+// confirm records that the store has confirmed the lease, by the answer to a request that was sent
+// at sent and asked for d. The store counts d from a later moment, and never shortens it. The
+// caller holds c.mu.
 func (l *lease) confirm(sent, d time.Duration) {
 	l.storeEnd = max(l.storeEnd, l.c.clock.now()+d)
 	deadline, end := sent+driver.Validity(d), l.maxHoldEnd()
@@ -107,28 +98,25 @@ func (l *lease) confirm(sent, d time.Duration) {
 	}
 }
 
-// hold makes a lease that was confirmed a hold, under count tokens from the given one on. It fails if
-// the time of the lease is over, or the Client is closed. The caller holds c.mu.
-func (l *lease) hold(token int64, count int) error {
-	c := l.c
-	now := c.clock.now()
-	switch {
-	case now >= time.Duration(l.deadline.Load()):
-		return errAnsweredLate
-	case c.closed:
-		return ErrClosed
+// hold makes a lease that was confirmed a hold, under the tokens from the given one on. It reports
+// false if the time of the lease is over. The caller holds c.mu.
+func (l *lease) hold(token int64) bool {
+	now := l.c.clock.now()
+	if now >= time.Duration(l.deadline.Load()) {
+		return false
 	}
 	l.state, l.since = held, now
-	l.tokens = tokenBlock{token, token, token + int64(max(count, 1)) - 1}
-	end := l.maxHoldEnd()
-	if end > 0 && time.Duration(l.deadline.Load()) >= end {
+	l.tokens = tokenBlock{token, token, token + int64(max(l.op.block, 1)) - 1}
+	deadline := time.Duration(l.deadline.Load())
+	if end := l.maxHoldEnd(); end > 0 && deadline >= end {
+		deadline = end
 		l.deadline.Store(int64(end))
+		l.due = end
 	}
-	if deadline := time.Duration(l.deadline.Load()); l.options.NoRenew || deadline == end {
+	if l.options.NoRenew {
 		l.due = deadline
 	}
-	c.reschedule(l)
-	return nil
+	return true
 }
 
 // maxHoldEnd returns when MaxHold is over, 0 for never or before the lease is held.
@@ -139,9 +127,8 @@ func (l *lease) maxHoldEnd() time.Duration {
 	return l.since + l.options.MaxHold
 }
 
-// checkHeld returns nil while the lock is held, and then the reason of its end. It reads the
-// clock, and so does not depend on the scheduler; it marks the lease as lost if the deadline has
-// passed.
+// checkHeld returns nil while the lock is held, and then the reason of its end. It reads the clock,
+// and so does not depend on the scheduler; it marks the lease as lost if the deadline has passed.
 func (l *lease) checkHeld() error {
 	if end := l.end.Load(); end != nil {
 		return *end
@@ -173,7 +160,6 @@ func (l *lease) lose(reason error) {
 	c.leave(l)
 	c.mu.Unlock()
 	l.endContexts(lost)
-	c.logWarning(context.Background(), "lock lost", c.stripPrefix(l.name), lost)
 	l.emitEnd(Event{Kind: EventLost, Err: lost})
 }
 
@@ -186,6 +172,7 @@ func (l *lease) endLocked(end *error) bool {
 	l.state = ending
 	l.end.Store(end)
 	if l.op != nil { // The caller has not got it yet.
+		l.op.lease = nil
 		l.op.signal()
 	}
 	l.c.schedule.remove(l)
@@ -195,7 +182,7 @@ func (l *lease) endLocked(end *error) bool {
 // endContexts ends the contexts of all Locks of a lease that has ended.
 func (l *lease) endContexts(end error) {
 	l.c.mu.Lock()
-	joined := l.joined
+	joined := slices.Clone(l.joined)
 	l.c.mu.Unlock()
 	l.first.endContext(end)
 	for _, lock := range joined {
@@ -204,47 +191,35 @@ func (l *lease) endContexts(end error) {
 }
 
 // release ends a hold that has state ending in the store, and reports the end. With keepUntil, a
-// reading of the clock, the name stays taken until then. With pass the next waiter of this Client may
-// get it.
+// reading of the clock, the name stays taken until then. With pass the next caller of this Client
+// may get it.
 func (l *lease) release(keepUntil time.Duration, pass bool) error {
 	c := l.c
 	if c.hooks.Event != nil && c.beginCall() == nil { // Close waits for the hooks.
 		defer c.activeCalls.Done()
 	}
-	began := c.clock.now()
-	end := *l.end.Load()
+	began, end := c.clock.now(), *l.end.Load()
 	c.mu.Lock()
-	l.state = releasing
+	l.state = ended
 	c.mu.Unlock()
 	var err error
 	if end != ErrHandedOver && (!pass || keepUntil != 0 || !l.passOn()) {
 		err = l.releaseWithRetry(keepUntil)
 	}
-	l.awaitRequest()
 	c.mu.Lock()
-	l.releaseErr = err
+	l.awaitRequest()
+	l.released = &err
 	c.leave(l)
-	if l.released != nil {
-		close(l.released)
-	}
+	c.changed.Broadcast()
 	c.mu.Unlock()
-	if c.log == nil && c.hooks.Event == nil {
-		return err
-	}
-	now, message := c.clock.now(), "lock released"
-	event := Event{Kind: EventReleased, Took: now - began, Err: err}
+	event := Event{Kind: EventReleased, Took: c.clock.now() - began, Err: err}
 	switch {
 	case end == ErrHandedOver:
-		message, event.Kind = "lock handed over", EventHandedOver
+		event.Kind = EventHandedOver
 	case errors.Is(err, ErrLost):
 		event.Kind = EventLost
 	case keepUntil != 0:
 		event.Kind, event.Left = EventKept, keepUntil-began
-	}
-	if err != nil {
-		c.logWarning(context.Background(), "release not confirmed", c.stripPrefix(l.name), err)
-	} else if c.log != nil {
-		c.log.Debug(message, "name", c.stripPrefix(l.name), "token", l.tokens.own, "held", now-l.since)
 	}
 	l.emitEnd(event)
 	return err
@@ -252,23 +227,19 @@ func (l *lease) release(keepUntil time.Duration, pass bool) error {
 
 // awaitRelease waits until another call has released the lease, and returns its result.
 func (l *lease) awaitRelease() error {
-	l.c.mu.Lock()
-	if l.state != ended && l.released == nil {
-		l.released = make(chan struct{})
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for l.released == nil {
+		c.changed.Wait()
 	}
-	released := l.released
-	l.c.mu.Unlock()
-	if released != nil {
-		<-released
-	}
-	return l.releaseErr
+	return *l.released
 }
 
 // releaseWithRetry sends releases until the store has confirmed one. After the request timeout it
 // returns, and the release goes on in the background.
 func (l *lease) releaseWithRetry(keepUntil time.Duration) error {
 	c := l.c
-	l.awaitRequest()
 	name := c.stripPrefix(l.name)
 	var began time.Duration
 	applied := false // an earlier attempt may have been applied
@@ -286,20 +257,23 @@ func (l *lease) releaseWithRetry(keepUntil time.Duration) error {
 		if n == 0 {
 			began = c.clock.now()
 		}
-		c.mu.Lock()
-		end := min(began+c.requestTimeout, l.storeEnd+c.guarantees.Grain)
-		c.mu.Unlock()
-		left := end - c.clock.now()
+		left := min(began+c.requestTimeout, l.storeEnd+c.guarantees.Grain) - c.clock.now()
 		if left <= 0 {
-			if c.beginCall() == nil {
-				go func() {
-					defer c.activeCalls.Done()
-					l.releaseUntilExpired(false)
-				}()
-			}
+			l.releaseInBackground()
 			return opError("release", name, storeError(context.Background(), err))
 		}
 		time.Sleep(min(c.backoff.nthDelay(n), left))
+	}
+}
+
+// releaseInBackground goes on with the release of a lease, unless the Client is closed.
+func (l *lease) releaseInBackground() {
+	c := l.c
+	if c.beginCall() == nil {
+		go func() {
+			defer c.activeCalls.Done()
+			l.releaseUntilExpired(false)
+		}()
 	}
 }
 
@@ -308,43 +282,39 @@ func (l *lease) releaseWithRetry(keepUntil time.Duration) error {
 // release that found nothing: then the releases go on, whatever the store answers.
 func (l *lease) releaseUntilExpired(unanswered bool) {
 	c := l.c
-	l.awaitRequest()
-	c.mu.Lock()
-	end := l.storeEnd + c.guarantees.Grain
-	c.mu.Unlock()
-	pause := time.Second
 	for n := 0; ; n++ {
 		_, err := l.sendRelease(0)
-		over := driver.Permanent(err) || err == nil && !unanswered || c.clock.now() >= end
+		left := l.storeEnd + c.guarantees.Grain - c.clock.now()
+		over := driver.Permanent(err) || err == nil && !unanswered || left < 0
 		if over || err == nil {
 			c.mu.Lock()
 			c.leave(l)
 			c.mu.Unlock()
 		}
-		switch {
-		case over:
+		if over {
 			return
-		case err != nil:
-			pause = c.backoff.nthDelay(n)
-		default:
-			pause = min(time.Second<<min(n, 6), max(end-c.clock.now(), 0)+time.Millisecond)
+		}
+		pause := c.backoff.nthDelay(n)
+		if err == nil {
+			pause = min(time.Second<<min(n, 6), left+time.Millisecond)
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-c.closing:
 			timer.Stop()
-			c.mu.Lock()
-			c.leave(l)
-			c.mu.Unlock()
 			return
 		}
 	}
 }
 
-// sendRelease makes one attempt to release the lease.
+// sendRelease makes one attempt to release the lease, after the request in flight that may prolong
+// it.
 func (l *lease) sendRelease(keepUntil time.Duration) (bool, error) {
 	c := l.c
+	c.mu.Lock()
+	l.awaitRequest()
+	c.mu.Unlock()
 	req := driver.ReleaseRequest{Name: l.name, Owner: l.owner}
 	if keep := keepUntil - c.clock.now(); keepUntil != 0 && keep > 0 {
 		req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
@@ -354,40 +324,18 @@ func (l *lease) sendRelease(keepUntil time.Duration) (bool, error) {
 	})
 }
 
-// beginRequest waits until no request is in flight that may prolong the lease, and begins one, unless
-// the lease is not held any more.
-func (l *lease) beginRequest() bool {
-	c := l.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for l.busy != nil {
-		busy := l.busy
-		c.mu.Unlock()
-		<-busy
-		c.mu.Lock()
+// awaitRequest waits until no request is in flight that may prolong the lease. The caller holds
+// c.mu.
+func (l *lease) awaitRequest() {
+	for l.busy {
+		l.c.changed.Wait()
 	}
-	if l.state != held {
-		return false
-	}
-	l.busy = make(chan struct{})
-	return true
 }
 
 // endRequest ends the request in flight. The caller holds c.mu.
 func (l *lease) endRequest() {
-	close(l.busy)
-	l.busy = nil
-}
-
-// awaitRequest waits until no request is in flight that may prolong the lease, which has ended: nothing
-// is written after Release has returned.
-func (l *lease) awaitRequest() {
-	l.c.mu.Lock()
-	busy := l.busy
-	l.c.mu.Unlock()
-	if busy != nil {
-		<-busy
-	}
+	l.busy = false
+	l.c.changed.Broadcast()
 }
 
 // record describes a lease that is held.
@@ -396,7 +344,7 @@ func (l *lease) record() Record {
 	now := c.clock.now()
 	return Record{
 		Name:      c.stripPrefix(l.name),
-		Holder:    l.holder,
+		Holder:    l.first.holder,
 		Token:     l.tokens.own,
 		Since:     time.Now().Round(0).Add(l.since - now),
 		Remaining: max(time.Duration(l.deadline.Load())-now, 0),
@@ -412,8 +360,5 @@ func (l *lease) isHeld() bool {
 
 // hasToken reports whether the token is one of the grant of the lease.
 func (l *lease) hasToken(token int64) bool {
-	return token != 0 && l.state == held && l.tokens.has(token)
+	return token != 0 && l.state == held && l.tokens.first <= token && token <= l.tokens.last
 }
-
-// placeTTL returns the TTL of the place of a lease.
-func placeTTL(ttl time.Duration) time.Duration { return cmp.Or(min(ttl, maxPlaceTTL), maxPlaceTTL) }

@@ -341,7 +341,7 @@ func TestBreakInALocalTurn(t *testing.T) {
 				}
 				synctest.Wait()
 				if here {
-					wantErr(t, lock.Err(), holdfast.ErrBroken)
+					wantErr(t, lock.Err(), holdfast.ErrTaken)
 				} else {
 					wantErr(t, lock.Err(), holdfast.ErrTaken)
 				}

@@ -13,27 +13,29 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A Lock is a handle on a lock that was acquired. Its methods may be called from any goroutine,
-// and before and after Release. It must not be copied.
+// A Lock is a handle on a lock that was acquired. Its methods may be called from any goroutine, and
+// before and after Release. It must not be copied.
 //
-// A program that holds a lock keeps its Lock: the Client renews a lock also when its Lock is
-// out of reach.
+// A program that holds a lock keeps its Lock: the Client renews a lock also when its Lock is out of
+// reach.
 type Lock struct {
-	lease *lease
+	lease  *lease
+	holder string // the public name
 	lockContext
 
 	// Client.mu guards these.
 	released bool
-	result   *error // of the Release of one that was not the last of its lease
+	result   *error          // of the Release of one that was not the last of its lease, or was lost
+	work     <-chan struct{} // closed when the work of Do has returned; nil if there is none
 }
 
 // Name returns the name of the lock, without the Client's prefix.
 func (l *Lock) Name() string { return l.lease.c.stripPrefix(l.lease.name) }
 
 // Token returns the fencing token: greater than that of every earlier hold of this name, and the
-// same for as long as this hold lasts. Pass it to the resource that the lock protects, and let
-// the resource refuse a token smaller than one it has seen: then a holder that was paused past
-// its deadline can do no harm. It is 0 if the store gives no tokens (Guarantees().Fencing).
+// same for as long as this hold lasts. Pass it to the resource that the lock protects, and let the
+// resource refuse a token smaller than one it has seen: then a holder that was paused past its
+// deadline can do no harm. It is 0 if the store gives no tokens (Guarantees().Fencing).
 //
 // Of a nil Lock it is 0: FromContext(ctx).Token() outside of the work of Do is a token that every
 // resource refuses which has seen another.
@@ -46,21 +48,21 @@ func (l *Lock) Token() int64 {
 
 // Holder returns the public name under which the lock is held: that of the Client, but of an
 // adopted lock that of the Client which acquired it ("" if the store does not know it).
-func (l *Lock) Holder() string { return l.lease.holder }
+func (l *Lock) Holder() string { return l.holder }
 
 // Metadata returns what Options.Metadata held when the lock was acquired.
 func (l *Lock) Metadata() map[string]string { return maps.Clone(l.lease.options.Metadata) }
 
-// Deadline returns the time until which the lock is held whatever happens to the network, unless
-// it is broken by force. Renewals move it. It carries a monotonic reading. It counts from the
-// moment before the request was sent, with a margin for drift.
+// Deadline returns the time until which the lock is held whatever happens to the network, unless it
+// is broken by force. Renewals move it. It carries a monotonic reading. It counts from the moment
+// before the request was sent, with a margin for drift.
 func (l *Lock) Deadline() time.Time {
 	return l.lease.c.clock.time(time.Duration(l.lease.deadline.Load()))
 }
 
-// Since returns when this Client got the lock: when it received the grant, or, of an adopted
-// lock, the proof that the hold lasts. It carries a monotonic reading, so that time.Since of it
-// is right after a step of the wall clock, too.
+// Since returns when this Client got the lock: when it received the grant, or, of an adopted lock,
+// the proof that the hold lasts. It carries a monotonic reading, so that time.Since of it is right
+// after a step of the wall clock, too.
 func (l *Lock) Since() time.Time { return l.lease.c.clock.time(l.lease.since) }
 
 // String returns the name and the token, for messages.
@@ -78,11 +80,11 @@ func (l *Lock) LogValue() slog.Value {
 	)
 }
 
-// Err returns nil while the lock is held. After that it returns the reason of the end, for ever:
-// a [LostError], [ErrReleased] after Release, or [ErrHandedOver]. It reads the clock each time,
-// so it is right at once after the process was paused, when timers and the Context are not yet. A
-// process can still be paused between a nil from Err and the act that it guards: only the token
-// protects against that.
+// Err returns nil while the lock is held. After that it returns the reason of the end, for ever: a
+// [LostError], [ErrReleased] after Release, or [ErrHandedOver]. It reads the clock each time, so it
+// is right at once after the process was paused, when timers and the Context are not yet. A process
+// can still be paused between a nil from Err and the act that it guards: only the token protects
+// against that.
 func (l *Lock) Err() error {
 	if end := l.contextErr(); end != nil {
 		return end
@@ -97,14 +99,14 @@ func (l *Lock) Context() context.Context {
 	return l.makeContext(l.Err())
 }
 
-// Extend makes the lock last at least until d from now, as the store counts it; it never
-// shortens. Automatic renewal goes on as before. Use it with Options.NoRenew, or before a period
-// in which the process cannot renew. d has the bounds of Options.TTL; MaxHold is not exceeded.
-// If ctx is canceled during the request, Extend returns when the request is answered, or after
+// Extend makes the lock last at least until d from now, as the store counts it; it never shortens.
+// Automatic renewal goes on as before. Use it with Options.NoRenew, or before a period in which the
+// process cannot renew. d has the bounds of Options.TTL; MaxHold is not exceeded. If ctx is
+// canceled during the request, Extend returns when the request is answered, or after
 // Config.RequestTimeout. It returns at most a second after the deadline of ctx.
 //
-// If it fails with ErrUnavailable the lock may or may not have been extended, and is held at
-// least until Deadline. Other errors are those of [Lock.Err].
+// If it fails with ErrUnavailable the lock may or may not have been extended, and is held at least
+// until Deadline. Other errors are those of [Lock.Err].
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	if err := l.extendLease(ctx, d); err != nil {
 		return opError("extend", l.Name(), err)
@@ -127,8 +129,13 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	defer c.activeCalls.Done()
+	c.mu.Lock()
+	l.lease.awaitRequest()
+	isHeld := l.lease.state == held
+	l.lease.busy = isHeld
+	c.mu.Unlock()
 	var unknown error
-	if l.lease.beginRequest() {
+	if isHeld {
 		unknown = c.renewLeases(ctx, d, []*lease{l.lease})
 	}
 	if end := l.lease.checkHeld(); end != nil {
@@ -138,16 +145,15 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 }
 
 // Release releases the lock, unless it was handed over. It takes no context, so that it can be
-// deferred and works when every context has ended. The Lock's context ends first. Release waits
-// for a renewal in flight, so that nothing is written after Release has returned. It does not
-// wait for work that [Lock.Do] runs. Release is bounded by a few request timeouts.
+// deferred and works when every context has ended. The Lock's context ends first. Release waits for
+// a renewal in flight, so that nothing is written after Release has returned. It does not wait for
+// work that [Lock.Do] runs. Release is bounded by a few request timeouts.
 //
 // It returns nil if the store confirmed the release, or the lock was passed on to another goroutine
-// of this Client (see Config.LocalTurn); a [LostError] if the lock had been lost
-// before; and ErrUnavailable if the store did not confirm: then the release is retried in the
-// background, until the TTL has freed the lock in any case. If a request got no answer, Release cannot
-// tell "released by it" from "lost before", and returns nil. Further calls do nothing and return the
-// same.
+// of this Client (see Config.LocalTurn); a [LostError] if the lock had been lost before; and
+// ErrUnavailable if the store did not confirm: then the release is retried in the background, until
+// the TTL has freed the lock in any case. If a request got no answer, Release cannot tell "released
+// by it" from "lost before", and returns nil. Further calls do nothing and return the same.
 func (l *Lock) Release() error { return l.release(0) }
 
 // release releases the Lock, and the lease with its last Lock. With keep the name stays taken for
@@ -197,29 +203,26 @@ func (l *Lock) release(keep time.Duration) error {
 			return *lease.end.Load()
 		}
 		return err
-	case !last, errors.Is(lost, ErrTaken), errors.Is(lost, ErrBroken):
+	case !last, errors.Is(lost, ErrTaken):
 	case keep > 0:
 		_ = lease.releaseWithRetry(keepUntil) // the caller gets the loss
-	case !lease.options.Detached && c.beginCall() == nil: // Others may have a detached hold by a ticket.
-		go func() {
-			defer c.activeCalls.Done()
-			lease.releaseUntilExpired(false)
-		}()
+	case !lease.options.Detached: // Others may have a detached hold by a ticket.
+		lease.releaseInBackground()
 	}
 	return lost
 }
 
 // ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it
-// until d after the call, by the clock of the store. So work runs at most once in a time, also among
-// replicas with different clocks, unless its holder dies or is cut off: the name is free when the
-// TTL is over then. A TTL of that time, or package once, closes that. The keep is also asked for
-// after [Options].MaxHold has ended the hold, within the TTL.
+// until d after the call, by the clock of the store. So work runs at most once in a time, also
+// among replicas with different clocks, unless its holder dies or is cut off: the name is free when
+// the TTL is over then. A TTL of that time, or package once, closes that. The keep is also asked
+// for after [Options].MaxHold has ended the hold, within the TTL.
 //
-// It returns nil if the store has confirmed it. After any other error the name may be free:
-// errors are those of Release, [ErrReleased] if the lock had been released before, [ErrInvalid]
-// if d is not between driver.MinTTL and driver.MaxTTL or the lock has other handles, and
-// [ErrUnsupported] if the store does not keep names (Guarantees().Keep). After ErrInvalid and
-// ErrUnsupported the lock is held as before.
+// It returns nil if the store has confirmed it. After any other error the name may be free: errors
+// are those of Release, [ErrReleased] if the lock had been released before, [ErrInvalid] if d is
+// not between driver.MinTTL and driver.MaxTTL or the lock has other handles, and [ErrUnsupported]
+// if the store does not keep names (Guarantees().Keep). After ErrInvalid and ErrUnsupported the
+// lock is held as before.
 func (l *Lock) ReleaseKeep(d time.Duration) error {
 	switch {
 	case !l.lease.c.guarantees.Keep:
@@ -230,30 +233,34 @@ func (l *Lock) ReleaseKeep(d time.Duration) error {
 	return l.release(d)
 }
 
-// registerWork registers work, unless the lease has ended. The check and the registration are one
-// step under Client.mu, as the end of a lease is: ReleaseAll finds either the work or nothing to
-// wait for.
+// registerWork registers work that has returned when done is closed, so that ReleaseAll and Close
+// wait for it. It fails if the lock is no longer held or other work is registered. The check and
+// the registration are one step under Client.mu, as the end of a lease is.
 func (l *Lock) registerWork(done <-chan struct{}) error {
 	c := l.lease.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if end := l.lease.end.Load(); end != nil {
+	switch end := l.lease.end.Load(); {
+	case end != nil:
 		return *end
+	case l.released:
+		return ErrReleased
+	case l.work != nil && done != nil:
+		return errWorkRunning
 	}
-	return l.lockContext.registerWork(done)
+	l.work = done
+	return nil
 }
 
-// A lockContext holds the context of a handle, which ends when the lock does, and the functions
-// to call then.
+// A lockContext holds the context of a handle, which ends when the lock does, and the functions to
+// call then.
 type lockContext struct {
 	valuesCtx context.Context // the context of the acquisition, for its values
 
-	mu           sync.Mutex
-	endReason    error // nil before the end
-	ctx          context.Context
-	cancel       context.CancelCauseFunc
-	boundCancels []context.CancelCauseFunc // called at the end: by work of Do, or a LockSet
-	workDone     <-chan struct{}           // closed when the work of Do has returned, nil if there is none
+	mu        sync.Mutex
+	endReason error // nil before the end
+	ctx       context.Context
+	cancels   []context.CancelCauseFunc // called at the end: of ctx, of work of Do, of a LockSet
 }
 
 // contextErr returns the reason of the end, nil before.
@@ -271,10 +278,7 @@ func (lc *lockContext) endContext(reason error) {
 		return
 	}
 	lc.endReason = reason
-	if lc.cancel != nil {
-		lc.cancel(reason)
-	}
-	for _, cancel := range lc.boundCancels {
+	for _, cancel := range lc.cancels {
 		cancel(reason)
 	}
 }
@@ -283,43 +287,10 @@ func (lc *lockContext) endContext(reason error) {
 func (lc *lockContext) cancelWith(cancel context.CancelCauseFunc) {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
-	lc.boundCancels = append(lc.boundCancels, cancel)
+	lc.cancels = append(lc.cancels, cancel)
 	if lc.endReason != nil {
 		cancel(lc.endReason)
 	}
-}
-
-// registerWork registers work that has returned when done is closed, so that ReleaseAll and Close
-// wait for it. It fails if the context has ended or other work is registered.
-func (lc *lockContext) registerWork(done <-chan struct{}) error {
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	if lc.endReason != nil {
-		return lc.endReason
-	}
-	if lc.workDone != nil {
-		return errWorkRunning
-	}
-	lc.workDone = done
-	return nil
-}
-
-// unregisterWork is the reverse of registerWork.
-func (lc *lockContext) unregisterWork() {
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	lc.workDone = nil
-}
-
-// errWorkRunning is the error of a second Do.
-var errWorkRunning = fmt.Errorf("%w: Do runs work under it already; in that work call the function itself, with the same context", ErrInvalid)
-
-// registeredWork returns a channel that is closed when the work of Do has returned, nil if there
-// is none.
-func (lc *lockContext) registeredWork() <-chan struct{} {
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	return lc.workDone
 }
 
 // makeContext returns the context of the handle. If it is made now and reason is not nil, it has
@@ -328,12 +299,13 @@ func (lc *lockContext) makeContext(reason error) context.Context {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	if lc.ctx == nil {
-		lc.ctx, lc.cancel = context.WithCancelCause(context.WithoutCancel(lc.valuesCtx))
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(lc.valuesCtx))
+		lc.ctx, lc.cancels = ctx, append(lc.cancels, cancel)
 		if reason == nil {
 			reason = lc.endReason
 		}
 		if reason != nil {
-			lc.cancel(reason)
+			cancel(reason)
 		}
 	}
 	return lc.ctx

@@ -31,8 +31,8 @@ func TestHandlesEndWithTheirHold(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, i := range order[4:] {
-				wantErr(t, context.Cause(ended[i]), holdfast.ErrBroken)
-				wantErr(t, locks[i].Release(), holdfast.ErrBroken)
+				wantErr(t, context.Cause(ended[i]), holdfast.ErrTaken)
+				wantErr(t, locks[i].Release(), holdfast.ErrTaken)
 			}
 			if t.Failed() {
 				t.Fatalf("in the order %v", order)

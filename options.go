@@ -17,25 +17,31 @@ const DefaultTTL = 30 * time.Second
 
 // Options define how a lock is taken and held. The zero value, and nil, are good defaults.
 type Options struct {
-	// TTL is how long the store keeps the lock without a renewal: the time after which a crashed
-	// or unreachable holder is replaced. It does not limit how long the work takes, since locks
-	// are renewed. From driver.MinTTL (10 ms) to driver.MaxTTL (a year); 0 means Config.TTL. A lock
-	// that was waited for in the queue of a store has a shorter lease until its first renewal, 5 s
-	// at most (Guarantees().Fair), unless NoRenew or Detached is set.
-	// Below a second, a busy machine or network may lose the lock.
+	// TTL is how long the store keeps the lock without a renewal: the time after which a crashed or
+	// unreachable holder is replaced. It does not limit how long the work takes, since locks are
+	// renewed. From driver.MinTTL (10 ms) to driver.MaxTTL (a year); 0 means Config.TTL. Below a
+	// second, a busy machine or network may lose the lock. A lock that was waited for in the queue
+	// of a store has a shorter lease until its first renewal, 5 s at most, unless NoRenew or
+	// Detached is set.
 	TTL time.Duration
 
-	// Wait bounds how long Acquire waits for the lock; 0 means as long as its
-	// context allows. TryAcquire does not use it.
+	// Wait bounds how long Acquire waits for the lock; 0 means as long as its context allows.
+	// TryAcquire does not use it.
 	Wait time.Duration
 
 	// MaxHold ends the hold that long after the acquisition: renewal stops, and the lock is lost
 	// with the reason ErrMaxHold. It is driver.MinTTL at least; 0 means no limit.
 	MaxHold time.Duration
 
+	// MaxAttempts ends Acquire after the store has answered that many times that the lock is held;
+	// 0 means no limit. Such an Acquire has no place in the queue of the store. Between two
+	// attempts it waits for a pause of Config.Backoff, or until the holder's time ends if that is
+	// sooner.
+	MaxAttempts int
+
 	// Metadata is shown to everybody with access to the store: at most driver.MaxMetadataEntries
 	// entries and driver.MaxMetadata bytes in all. Do not put secrets into it. nil means
-	// Config.Metadata. On a store without Guarantees().Metadata the Client refuses it.
+	// Config.Metadata.
 	Metadata map[string]string
 
 	// NoRenew turns automatic renewal off: the holder calls Lock.Extend in time.
@@ -43,53 +49,38 @@ type Options struct {
 
 	// Reentrant lets an Acquire by the same Client join a hold that it has already, if that was
 	// acquired with Reentrant too: it returns a Lock of its own with the same token, and sends
-	// nothing. The lock is released when the last of them is released. The options of the
-	// first stay in force. Goroutines that share a hold do not exclude each other. It excludes
-	// Shared and Limit.
+	// nothing. The lock is released when the last of them is. The options of the first stay in
+	// force. Goroutines that share a hold do not exclude each other. It excludes Shared and Limit.
 	Reentrant bool
 
 	// Detached makes a hold that outlives the process, on stores too that free the locks of a
 	// process that has ended: it ends by Release, Break or its TTL alone. Only such a lock can be
-	// handed to another process: see [Lock.HandOver]. A store without Guarantees().Detached
-	// refuses it.
+	// handed to another process: see [Lock.HandOver].
 	Detached bool
 
-	// Shared takes the lock together with other callers that set Shared or Limit: the reading side
-	// of a read-write lock. A plain Acquire of the same name is the writing side. Readers do not
-	// starve it: on a store that is Fair it waits for the callers before it, and on any other store
-	// that sends notices it keeps later callers out. Through a pooler to PostgreSQL, readers may
-	// starve it. Every holder has a lease and a token of its own, within a Client, too. The token of
-	// a writer is above those of the readers before it, and below those of the readers after it.
-	//
-	// A holder cannot turn a shared lock into a plain one, since two that try would wait for each
-	// other: release it, acquire the other, and look again. A store without Guarantees().Shared
-	// refuses it.
+	// Shared takes the lock together with others that set Shared or Limit: the reading side of a
+	// read-write lock. A plain Acquire of the same name is the writing side. On a store with a
+	// queue (Guarantees().Queue) readers do not starve it: it waits for those before it alone.
+	// Every holder has a lease and a token of its own, within a Client, too. A shared lock cannot
+	// be turned into a plain one, since two that try would wait for each other.
 	Shared bool
 
-	// Limit takes the lock together with others that were taken with a Limit, this one included Limit
-	// at most: a semaphore of Limit slots. A plain Acquire of the same name waits until all are
-	// released. The store compares Limit with the number of holds at each grant, and does not keep
-	// it, so that programs can be restarted with another Limit one by one. At most driver.MaxLimit; 0
-	// means an exclusive lock. A store without Guarantees().Limited refuses it.
+	// Limit takes the lock together with others, this one included Limit at most: a semaphore. It
+	// holds as soon as no more than Limit-1 are before it, and these tolerate it. So programs can
+	// be restarted with another Limit one by one. 0 and 1 mean an exclusive lock. A store without
+	// Guarantees().Limits refuses any other.
 	Limit int
-
-	// MaxAttempts ends Acquire after the store has answered that many times that the lock is
-	// held; 0 means no limit. Attempts to reach the store do not count, nor does the time in the
-	// queue behind another goroutine of this Client. Such an Acquire has no place in the queue of
-	// the store. Between two attempts it waits for a pause of Config.Backoff, or until the holder's
-	// time ends if that is sooner: to bound the time, use Wait.
-	MaxAttempts int
 }
 
 // Config defines how a Client works. The zero value, and nil, are good defaults.
 type Config struct {
-	// Holder is the public name under which the Client's locks are shown to
-	// others, at most driver.MaxName bytes. It proves nothing and need not be
-	// unique. The default is host/pid/random.
+	// Holder is the public name under which the Client's locks are shown to others, at most
+	// driver.MaxName bytes. It proves nothing and need not be unique. The default is
+	// host/pid/random.
 	Holder string
 
-	// Prefix is put before every name on its way to the store, and taken off
-	// on the way back, so that programs can share a store.
+	// Prefix is put before every name on its way to the store, and taken off on the way back, so
+	// that programs can share a store.
 	Prefix string
 
 	// TTL is that of locks whose Options have none; 0 means DefaultTTL.
@@ -101,37 +92,27 @@ type Config struct {
 	// Backoff paces the attempts of waiters where the store does not notify them.
 	Backoff Backoff
 
-	// RequestTimeout bounds every request to the store; a later answer does not count. 0 means
-	// 3 s. Renewals have a shorter bound if the TTL requires it.
+	// RequestTimeout bounds every request to the store; a later answer does not count. 0 means 3 s.
+	// Renewals have a shorter bound if the TTL requires it.
 	RequestTimeout time.Duration
 
 	// MaxOutage is how long a waiting Acquire keeps trying while the store does not answer; 0 means
-	// 10 s. It does not apply to a store that refuses the very first attempt: that error is
-	// returned at once. A server that answers that it can serve later ([driver.RetryError]) is
-	// waited for until Wait or the deadline of the context is over; without either, for MaxOutage
-	// beyond the time that it announced.
+	// 10 s. A store that refuses the very first attempt is not waited for. A server that answers
+	// that it can serve later ([driver.RetryError]) is waited for until Wait or the deadline of the
+	// context is over; without either, for MaxOutage beyond the time that it announced.
 	MaxOutage time.Duration
 
 	// LocalTurn is for how long goroutines of this Client may pass a lock on among themselves
-	// before other Clients can get it, counted from the grant of the store. A lock that is passed on
-	// has a new token, and its release sends no request. The store shows the token of the first of
-	// these holds until the lock is released to it, which is LocalTurn and one hold after the grant
-	// at the latest; it is not passed on when its renewal is due. 0 means 10 ms; a negative value
-	// turns it off.
+	// before other Clients can get it, counted from the grant of the store. A lock that is passed
+	// on has a new token, and its release sends no request. Other Clients wait for LocalTurn and
+	// one hold at most. 0 means 10 ms; a negative value turns it off.
 	//
-	// A hold that another Client breaks ends as ever, with the next renewal; until the turn is
-	// over, goroutines of this Client may still get the lock, under tokens below that of the next
-	// holder.
-	//
-	// Each of the holds with a Limit has a turn of its own, and is passed on to callers with the same
-	// Limit. Shared locks are not passed on: nobody waits for one here.
-	//
-	// Locks with MaxHold, NoRenew, Reentrant or Detached are not passed on, nor to callers
-	// with another TTL or other Metadata, nor are locks of a store that grants one token at a time.
+	// Locks with Shared, Limit, MaxHold, NoRenew, Reentrant or Detached are not passed on, nor to
+	// callers with another TTL or other Metadata, nor are locks of a store without a queue.
 	LocalTurn time.Duration
 
-	// Logger gets records at level Warn: of lost locks and of failing requests. It gets records at level Debug of acquisitions, releases, and acquisitions that begin
-	// to wait. nil logs nothing.
+	// Logger gets lost locks and failing requests at level Warn; acquisitions, releases, and
+	// acquisitions that begin to wait at level Debug. nil logs nothing.
 	Logger *slog.Logger
 
 	// Hooks are called as things happen, for metrics and traces.

@@ -2,244 +2,203 @@ package holdfast
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A nameQueue is the line of a Client's callers that want a lock exclusively. Its head alone has a
-// lease; the others wait, first come, first served. The head stays in front while it holds the lock.
-// Shared and limited callers are in no such line: each has an entry in the store.
+// A nameQueue has what a Client has of one name: its leases, and the line of its callers that want
+// the lock exclusively. The head alone of these has a lease; the others wait behind it, first come,
+// first served. The head stays in front until its release has returned. Shared and limited callers
+// are in no line: each has an entry in the store.
 type nameQueue struct {
-	head    *lease // nil until the head begins
-	waiters []*waiter
-	known   error         // what the last answer to the head has shown: see acquireOp.known
-	failing time.Duration // since when the store has not answered the head, 0 if it has
-	turnEnd time.Duration // until when the lease is passed on to waiters
-}
-
-// A waiter is a caller behind the head. It leaves the line with a Lock, with an error, or else as the
-// head.
-type waiter struct {
-	op    *acquireOp
-	ready chan struct{} // closed when it leaves the line
-	lock  *Lock
-	err   error
+	head    *lease        // exclusive; nil if there is none
+	beside  []*lease      // shared, limited and adopted ones, and those of single attempts
+	line    []*acquireOp  // empty without a head
+	known   error         // what the last answer has shown: a HeldError, or why that is not known
+	failing time.Duration // when the outage began, or is announced to end; 0 without one
+	turnEnd time.Duration // until when the head is passed on to the line
 }
 
 // defaultLocalTurn is Config.LocalTurn if it is 0. It is long enough to make the requests to the
 // store rare, and too short to be noticed by the clients that wait.
 const defaultLocalTurn = 10 * time.Millisecond
 
-// enter puts the operation in the line of the name, and returns when it is the head, or else with a
-// Lock or an error. A single attempt waits for nothing: it goes to the store beside the line, unless
-// this Client holds the lock.
-func (a *acquireOp) enter() (*Lock, error) {
-	c := a.c
-	if a.options.limit() != 0 {
-		return nil, nil
-	}
-	c.mu.Lock()
-	q := c.queues[a.full]
+// enter gives the operation a lease in the queue of the name, or a Lock of a lease that it can
+// join, or puts it in the line. A single attempt waits for nothing: it goes to the store beside the
+// line, unless this Client holds the lock. The caller holds c.mu.
+func (a *acquireOp) enter(full string) error {
+	c, exclusive := a.c, a.options.limit() == 0
+	q := c.queueOf(full)
+	a.queue = q
 	if a.options.Reentrant {
-		joinable := c.leasesOf(a.full, (*lease).joinable)
-		if len(joinable) > 0 {
-			lock := joinable[0].join(a)
-			c.mu.Unlock()
-			return lock, nil
+		for l := range q.leases {
+			if l.options.Reentrant && l.op == nil && l.state == held && l.isHeld() && l.openLocks() > 0 {
+				a.lock = l.join(a)
+				return nil
+			}
 		}
 	}
 	switch {
-	case q == nil:
+	case exclusive && a.once && q.head != nil && q.head.isHeld():
+		return &HeldError{Record: q.head.record(), Self: true}
+	case exclusive && !a.once && q.head != nil:
+		q.line = append(q.line, a)
+		a.inLine = true
+		return nil
+	}
+	a.lease, a.resume = c.newLease(a, full, c.newOwner()), 0
+	if exclusive && q.head == nil {
+		q.head = a.lease
+	} else {
+		q.beside = append(q.beside, a.lease)
+	}
+	return nil
+}
+
+// queueOf returns the queue of a name, and makes it if there is none. The caller holds c.mu.
+func (c *Client) queueOf(full string) *nameQueue {
+	q := c.queues[full]
+	if q == nil {
 		if q = c.spareQueue; q == nil {
 			q = &nameQueue{}
 		}
-		c.spareQueue, c.queues[a.full], a.queue = nil, q, q
-		c.mu.Unlock()
-		return nil, nil
-	case a.once && q.head != nil && q.head.isHeld():
-		a.known = &HeldError{Record: q.head.record(), Self: true}
-		c.mu.Unlock()
-		return nil, a.known
-	case a.once:
-		c.mu.Unlock()
-		return nil, nil
+		c.spareQueue, c.queues[full] = nil, q
 	}
-	w := &waiter{op: a, ready: make(chan struct{})}
-	q.waiters = append(q.waiters, w)
-	a.startedAt = c.clock.now()
-	a.noteQueue(q)
-	c.mu.Unlock()
-	a.reportContended()
-	var err error
-	select {
-	case <-w.ready:
-	case <-a.ctx.Done():
-		err = a.ctx.Err()
-	case <-c.closing:
-		err = ErrClosed
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a.noteQueue(q)
-	for i := range q.waiters {
-		if q.waiters[i] == w {
-			q.waiters = append(q.waiters[:i:i], q.waiters[i+1:]...)
-			return nil, err
-		}
-	}
-	switch {
-	case w.lock != nil: // perhaps at the moment at which ctx ended
-		return w.lock, nil
-	case w.err != nil:
-		return nil, w.err
-	}
-	if a.queue = q; err != nil {
-		c.promote(a.full, q)
-	}
-	return nil, err
+	return q
 }
 
-// noteQueue notes what is known of a name for a caller that waits behind the head. The caller holds
-// c.mu.
-func (a *acquireOp) noteQueue(q *nameQueue) {
-	switch {
-	case q.head != nil && q.head.isHeld():
-		a.known = &HeldError{Record: q.head.record(), Self: true}
-	case q.known != nil:
-		a.known = q.known
-	}
-}
-
-// leave takes a lease that has ended from the Client, and makes the first waiter the head in its
-// place. The caller holds c.mu.
+// leave takes a lease that has ended from the Client, and makes the first of the line the head in
+// its place. The caller holds c.mu.
 func (c *Client) leave(l *lease) {
-	if l.state == ended {
-		return
-	}
 	l.state = ended
 	c.schedule.remove(l)
-	if q := c.queues[l.name]; q != nil && q.head == l {
-		c.promote(l.name, q)
+	q := c.queues[l.name]
+	switch {
+	case q == nil:
+		return
+	case q.head != l:
+		q.replace(l, nil)
+	case len(q.line) > 0:
+		if l.op == nil {
+			q.known = &HeldError{Record: l.record(), Self: true}
+		}
+		next := q.popLine()
+		next.lease, next.resume = c.newLease(next, l.name, c.newOwner()), 0
+		q.head = next.lease
+	default:
+		q.head = nil
+	}
+	if q.head == nil && len(q.beside) == 0 {
+		delete(c.queues, l.name)
+		*q = nameQueue{line: q.line[:0], beside: q.beside[:0]}
+		c.spareQueue = q
+	}
+}
+
+// replace puts another lease in the place of one, or none with nil.
+func (q *nameQueue) replace(old, l *lease) {
+	if q.head == old {
+		q.head = l
 		return
 	}
-	delete(c.others, l.owner)
+	i := slices.Index(q.beside, old)
+	switch {
+	case i < 0:
+	case l == nil:
+		q.beside = slices.Delete(q.beside, i, i+1)
+	default:
+		q.beside[i] = l
+	}
 }
 
-// promote makes the first waiter of a queue its head, or ends the queue. The caller holds c.mu.
-func (c *Client) promote(full string, q *nameQueue) {
-	q.head = nil
-	if len(q.waiters) > 0 {
-		q.popWaiter()
+// leases yields the leases of the queue. A nil queue has none.
+func (q *nameQueue) leases(yield func(*lease) bool) {
+	if q == nil || q.head != nil && !yield(q.head) {
 		return
 	}
-	delete(c.queues, full)
-	*q = nameQueue{waiters: q.waiters[:0]}
-	c.spareQueue = q
-}
-
-// popWaiter takes the first waiter from the line.
-func (q *nameQueue) popWaiter() {
-	close(q.waiters[0].ready)
-	q.waiters[0] = nil
-	q.waiters = q.waiters[1:]
-}
-
-// failWaiters gives err to the waiters that have waited for as long as the head, for Config.MaxOutage,
-// when the head gives up. The caller holds c.mu.
-func (c *Client) failWaiters(q *nameQueue, err error) {
-	for len(q.waiters) > 0 && c.clock.now()-q.waiters[0].op.startedAt >= c.outage {
-		q.waiters[0].err = err
-		q.popWaiter()
+	for _, l := range q.beside {
+		if !yield(l) {
+			return
+		}
 	}
 }
 
-// findLease returns the lease of an owner, or nil. The caller holds c.mu.
-func (c *Client) findLease(full, owner string) *lease {
-	if q := c.queues[full]; q != nil && q.head != nil && q.head.owner == owner {
-		return q.head
+// popLine takes the first operation from the line, and wakes it.
+func (q *nameQueue) popLine() *acquireOp {
+	a := q.line[0]
+	q.line[0] = nil
+	q.line = q.line[1:]
+	a.inLine = false
+	a.signal()
+	return a
+}
+
+// failLine gives err to the operations that have waited for as long as the head, for
+// Config.MaxOutage, when the head gives up.
+func (q *nameQueue) failLine(err error) {
+	for len(q.line) > 0 && q.line[0].c.clock.now()-q.line[0].began >= q.line[0].c.outage {
+		q.popLine().failure = err
 	}
-	return c.others[owner]
 }
 
 // leasesLocked returns all leases of the Client that match. The caller holds c.mu.
 func (c *Client) leasesLocked(match func(*lease) bool) (leases []*lease) {
 	for _, q := range c.queues {
-		if q.head != nil && match(q.head) {
-			leases = append(leases, q.head)
-		}
-	}
-	for _, l := range c.others {
-		if match(l) {
-			leases = append(leases, l)
+		for l := range q.leases {
+			if match(l) {
+				leases = append(leases, l)
+			}
 		}
 	}
 	return leases
-}
-
-// leasesOf returns the leases of a name that match. The caller holds c.mu.
-func (c *Client) leasesOf(full string, match func(*lease) bool) (leases []*lease) {
-	if q := c.queues[full]; q != nil && q.head != nil && match(q.head) {
-		leases = append(leases, q.head)
-	}
-	for _, l := range c.others {
-		if l.name == full && match(l) {
-			leases = append(leases, l)
-		}
-	}
-	return leases
-}
-
-// joinable reports whether a reentrant acquisition may share the lease. The caller holds c.mu.
-func (l *lease) joinable() bool {
-	return l.options.Reentrant && l.op == nil && l.state == held && l.isHeld() && l.openLocks() > 0
 }
 
 // join returns a further Lock of the lease, for an operation. The caller holds c.mu.
 func (l *lease) join(a *acquireOp) *Lock {
-	lock := &Lock{lease: l}
+	lock := &Lock{lease: l, holder: l.first.holder}
 	lock.valuesCtx = a.ctx
 	l.joined = append(l.joined, lock)
 	return lock
 }
 
-// joinWaiters lets the reentrant waiters of a queue join its head, which has got the lock. The caller
-// holds c.mu.
-func (q *nameQueue) joinWaiters() {
-	var others []*waiter
-	for _, w := range q.waiters {
-		if !w.op.options.Reentrant {
-			others = append(others, w)
+// joinLine lets the reentrant operations of the line join the head, which has got the lock. The
+// caller holds c.mu.
+func (q *nameQueue) joinLine() {
+	others := q.line[:0]
+	for _, a := range q.line {
+		if !a.options.Reentrant {
+			others = append(others, a)
 			continue
 		}
-		w.lock = q.head.join(w.op)
-		close(w.ready)
+		a.lock, a.inLine = q.head.join(a), false
+		a.signal()
 	}
-	q.waiters = others
+	clear(q.line[len(others):])
+	q.line = others
 }
 
 // openLocks returns how many Locks of the lease are not released. The caller holds c.mu.
 func (l *lease) openLocks() int {
-	open := len(l.joined)
-	if !l.first.released {
-		open++
+	if l.first.released {
+		return len(l.joined)
 	}
-	return open
+	return len(l.joined) + 1
 }
 
-// During a local turn, a lease that is released goes to the next waiter of the same Client, under the
-// next token, without a request. A turn begins with the grant of the store and lasts
+// During a local turn, a lease that is released goes to the first of the line of the same Client,
+// under the next token, without a request. A turn begins with the grant of the store and lasts
 // Config.LocalTurn. After it the lock is released to the store, where all Clients compete.
 
-// tokensToRequest returns how many tokens the head requests: several if others wait behind it. The
-// caller holds c.mu.
+// tokensToRequest returns how many tokens the operation requests: several if others wait behind it.
+// The caller holds c.mu.
 func (a *acquireOp) tokensToRequest() int {
-	q := a.queue
-	if q == nil || len(q.waiters) == 0 || a.c.localTurn <= 0 || !a.c.guarantees.Queue ||
-		!a.options.passableTo(&q.waiters[0].op.options) {
+	q, g := a.queue, &a.c.guarantees
+	if q.head != a.lease || len(q.line) == 0 || a.c.localTurn <= 0 || !g.Queue || !a.options.passableTo(&q.line[0].options) {
 		return 1
 	}
-	return max(min(a.c.guarantees.Tokens, driver.MaxTokens), 1)
+	return max(min(g.Tokens, driver.MaxTokens), 1)
 }
 
 // passableTo reports whether a lease with these options may be passed on to a call with the options
@@ -253,33 +212,27 @@ func (o *Options) passableTo(next *Options) bool {
 	return o.TTL == next.TTL && maps.Equal(o.Metadata, next.Metadata)
 }
 
-// passOn gives a lease that its holder has released to the first waiter, and reports whether it
-// has. It does so during the turn, while a token is left and the lease is surely held: no renewal is
-// due, in flight, or has failed, no notice has come, and the lease does not outlast its TTL.
+// passOn gives a lease that its holder has released to the first of the line, and reports whether
+// it has. It does so during the turn, while a token is left and the lease is surely held: no
+// renewal is due, in flight, or has failed, no notice has come, and the lease does not outlast its
+// TTL.
 func (l *lease) passOn() bool {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[l.name]
-	if q == nil || q.head != l || len(q.waiters) == 0 || l.tokens.own == l.tokens.last {
+	q, now := c.queues[l.name], c.clock.now()
+	if q == nil || q.head != l || len(q.line) == 0 || l.tokens.own == l.tokens.last ||
+		now >= q.turnEnd || now >= l.due || l.busy || l.look > granted || c.closed ||
+		l.storeEnd > now+l.options.TTL || !l.options.passableTo(&q.line[0].options) {
 		return false
 	}
-	now := c.clock.now()
-	w := q.waiters[0]
-	if now >= q.turnEnd || now >= l.due || l.busy != nil || l.look != noLook || c.closed ||
-		l.storeEnd > now+l.options.TTL || !l.options.passableTo(&w.op.options) {
-		return false
-	}
-	next := &lease{
-		c: c, name: l.name, owner: l.owner, holder: l.holder, options: w.op.options, state: held,
-		tokens: l.tokens, storeEnd: l.storeEnd, since: now, scheduled: scheduled{due: l.due, index: notScheduled},
-	}
+	a := q.popLine()
+	next := c.newLease(a, l.name, l.owner)
+	next.state, next.op, next.look, next.tokens = held, nil, l.look, l.tokens
+	next.storeEnd, next.since, next.due = l.storeEnd, now, l.due
 	next.tokens.own++
 	next.deadline.Store(l.deadline.Load())
-	next.first.lease, next.first.valuesCtx = next, w.op.ctx
-	w.lock = &next.first
-	q.head = next
+	a.lock, q.head = &next.first, next
 	c.reschedule(next)
-	q.popWaiter()
 	return true
 }

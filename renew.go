@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"maps"
 	"math/bits"
 	"slices"
 	"sync"
@@ -21,8 +22,8 @@ const (
 	// locks need few requests.
 	batchWindow = 64
 
-	// suspendCheck is the interval at which the clock is read while locks are held, since timers
-	// do not count the time of a suspend.
+	// suspendCheck is the interval at which the clock is read while locks are held, since timers do
+	// not count the time of a suspend.
 	suspendCheck = time.Second
 )
 
@@ -35,10 +36,15 @@ func (c *Client) runScheduler() {
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		expired, renewals := c.schedule.takeDue(c.clock.now())
-		timer.Reset(c.nextSleep())
+		now := c.clock.now()
+		expired, renewals := c.schedule.takeDue(now)
+		sleep := c.schedule.nextCheck - now
+		if c.schedule.nextCheck == 0 {
+			sleep = time.Hour
+		} else if c.clock.useBootClock {
+			sleep = min(sleep, suspendCheck)
+		}
 		c.mu.Unlock()
-
 		for _, l := range expired {
 			c.activeCalls.Go(func() { _ = l.checkHeld() }) // marks it as lost
 		}
@@ -47,6 +53,7 @@ func (c *Client) runScheduler() {
 				_ = c.renewLeases(context.Background(), 0, batch) // each lease has its outcome
 			})
 		}
+		timer.Reset(sleep)
 		select {
 		case <-timer.C:
 		case <-c.schedule.wake:
@@ -56,58 +63,37 @@ func (c *Client) runScheduler() {
 	}
 }
 
-// idleTimeout keeps the scheduler running after its last lease, so that short holds in a loop
-// need not wake it each time.
-const idleTimeout = time.Second
-
-// nextSleep returns how long the scheduler can sleep. The caller holds c.mu.
-func (c *Client) nextSleep() time.Duration {
-	s := &c.schedule
-	used := s.usedSinceCheck
-	s.usedSinceCheck = false
-	switch {
-	case len(s.leases) > 0:
-		s.nextCheck = s.leases[0].due
-	case used:
-		s.nextCheck = c.clock.now() + idleTimeout
-	default:
-		s.nextCheck = 0
-		return time.Hour
-	}
-	sleep := s.nextCheck - c.clock.now()
-	if c.clock.useBootClock {
-		sleep = min(sleep, suspendCheck)
-	}
-	return sleep
-}
-
-// takeDue returns the holds past their deadline, and the leases that must be renewed now. A renewal in
-// flight ends with the answer, which schedules the lease anew; until then a hold has its deadline here.
+// takeDue returns the holds past their deadline, and the leases that must be renewed now, and sets
+// when the next ones are due. A lease that is renewed leaves the schedule until the answer puts it
+// there again. A hold stays, for its deadline.
 func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
 	for len(s.leases) > 0 {
-		l := s.leases[0]
+		l, window := s.leases[0], time.Duration(0)
 		deadline := time.Duration(l.deadline.Load())
-		window := time.Duration(0)
+		isHeld := l.state == held
 		if len(renewals) > 0 {
 			window = l.asked() / batchWindow
 		}
-		switch {
-		case l.state == held && now >= deadline:
+		if isHeld && now >= deadline {
 			s.remove(l)
 			expired = append(expired, l)
 			continue
-		case l.due > now+window || l.state == held && l.due == deadline:
-			return expired, renewals
-		case l.state == held:
-			l.due = deadline
-			s.insertOrFix(l)
-		default:
-			s.remove(l)
 		}
-		if l.busy == nil {
-			l.busy = make(chan struct{})
+		if l.due > now+window || isHeld && l.due == deadline {
+			s.nextCheck = l.due
+			return expired, renewals
+		}
+		if s.remove(l); isHeld {
+			l.due = deadline
+			heap.Push(s, l)
+		}
+		if !l.busy {
+			l.busy = true
 			renewals = append(renewals, l)
 		}
+	}
+	if s.nextCheck <= now {
+		s.nextCheck = 0
 	}
 	return expired, renewals
 }
@@ -116,17 +102,16 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
 // it fails.
 func (c *Client) renewTimeout(ttl time.Duration) time.Duration { return min(c.requestTimeout, ttl/4) }
 
-// splitBatches divides leases among requests. The timeout of a request is that of its shortest
-// TTL, so leases share a request only if their timeouts are of the same order of magnitude: a
-// lock of a short TTL never costs one of a long TTL.
-func (c *Client) splitBatches(leases []*lease) [][]*lease {
+// splitBatches divides leases among requests. The timeout of a request is that of its shortest TTL,
+// so leases share a request only if their timeouts are of the same order of magnitude: a lock of a
+// short TTL never costs one of a long TTL.
+func (c *Client) splitBatches(leases []*lease) (batches [][]*lease) {
 	byOrder := map[int][]*lease{}
 	for _, l := range leases {
 		order := bits.Len64(uint64(c.renewTimeout(l.options.TTL)))
 		byOrder[order] = append(byOrder[order], l)
 	}
-	var batches [][]*lease
-	for _, group := range byOrder {
+	for group := range maps.Values(byOrder) {
 		batches = slices.AppendSeq(batches, slices.Chunk(group, batchSize))
 	}
 	return batches
@@ -137,12 +122,12 @@ type renewal struct {
 	l       *lease
 	sent    time.Duration
 	asked   time.Duration
-	wasHeld bool       // when it was sent
+	wasHeld bool       // when it was sent, or by a ticket
 	look    lookReason // the same
 }
 
-// renewLeases renews leases with one request, for d, or each for its own time if d is 0. Each of them
-// has a request in flight, which this is. It returns the reason if an outcome is unknown.
+// renewLeases renews leases with one request, for d, or each for its own time if d is 0. Each of
+// them has a request in flight, which this is. It returns the reason if an outcome is unknown.
 func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
 	renewals := make([]renewal, len(leases))
@@ -151,7 +136,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	sent := c.clock.now()
 	for i, l := range leases {
 		asked := cmp.Or(d, l.asked())
-		renewals[i] = renewal{l, sent, asked, l.state == held, l.look}
+		renewals[i] = renewal{l, sent, asked, l.state >= held || l.op.adopts, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look = noLook
 		if d == 0 {
@@ -186,14 +171,14 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	return unknown
 }
 
-// apply records the answer to a renewal, and that it is no longer in flight. The lease may have become
-// a hold by a notice since it was sent, or have ended.
+// apply records the answer to a renewal, and that it is no longer in flight. The lease may have
+// become a hold by a notice since it was sent, or have ended.
 func (r *renewal) apply(entry driver.Entry, err error) {
 	l, c := r.l, r.l.c
 	c.mu.Lock()
-	now := c.clock.now()
+	l.endRequest()
+	now, isHeld := c.clock.now(), l.state == held
 	left := time.Duration(l.deadline.Load()) - now
-	isHeld := l.state == held
 	lost := entry.State == driver.Lost || entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first ||
 		entry.State == driver.Waiting && r.wasHeld // the store has forgotten the grant
 	if entry.State != driver.Lost {
@@ -201,35 +186,32 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	}
 	switch {
 	case l.state > held: // It has ended here: what arrives is dropped.
+	case lost && isHeld:
+	case lost: // It does not end an outage in which requests for an entry get lost.
+		l.op.restart(l.state == requesting)
 	case entry.State == driver.Unknown:
 		l.look = failed
-		switch {
-		case l.op != nil && !isHeld:
+		if !isHeld {
 			l.due = now + l.op.noteFailure(r.sent, err)
 			l.op.signal()
-		case !l.options.NoRenew || r.look != noLook || l.op != nil:
+		} else if !l.options.NoRenew || r.look != noLook {
 			l.due = min(now+jitter(l.options.TTL/16), time.Duration(l.deadline.Load()))
 		}
 		c.reschedule(l)
-	case lost && !isHeld: // It does not end an outage in which requests for an entry get lost.
-		l.op.lost = true
-		l.op.signal()
-	case lost:
 	case isHeld && entry.State == driver.Waiting: // A notice has told the grant since.
 		l.due = now
 		c.reschedule(l)
 	default:
 		l.confirm(r.sent, r.asked)
-		if !isHeld {
-			l.op.noteAnswer()
-			l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
-			l.becomes(entry)
-			l.op.lookInTime(l)
-			l.op.signal()
-		} else if l.op != nil {
-			l.op.signal()
+		if a := l.op; a != nil {
+			a.noteAnswered()
+			a.confirmed = a.confirmed || entry.State == driver.Held && r.asked >= l.options.TTL
+			a.signal()
 		}
 		switch {
+		case !isHeld && !l.becomes(entry):
+			c.mu.Unlock()
+			return
 		case l.look == noticed:
 			l.due = now
 		case isHeld && !r.wasHeld: // It was asked for as a place.
@@ -237,94 +219,88 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		}
 		c.reschedule(l)
 	}
-	l.endRequest()
-	reason := ErrTaken
-	if c.breaking[l.name] > 0 {
-		reason = ErrBroken
-	}
-	place := placeTTL(l.options.TTL)
-	first := place < l.options.TTL && now+left <= l.since+driver.Validity(place) // after a grant by notice
 	c.mu.Unlock()
 
 	event := Event{Left: max(left, 0), TTL: l.options.TTL}
 	switch {
 	case !isHeld:
+	case lost:
+		l.lose(ErrTaken)
 	case entry.State == driver.Unknown:
 		if r.look != failed {
 			c.logWarning(context.Background(), "renewal failed, lock in doubt", c.stripPrefix(l.name), err)
 		}
 		event.Kind, event.Err = EventInDoubt, storeError(context.Background(), err)
 		l.emit(event)
-	case lost:
-		l.lose(reason)
-	case entry.State == driver.Held && !first:
+	case entry.State == driver.Held && r.wasHeld && r.look != granted:
 		event.Kind = EventRenewed
 		l.emit(event)
 	}
 }
 
-// becomes records that a lease which waits is what entry says. A hold has the rest of its place, and
-// is renewed for its TTL when the local turn is over: short holds need no renewal. The caller holds
-// c.mu.
-func (l *lease) becomes(entry driver.Entry) {
+// becomes records that a lease which waits is what entry says, and reports false if that is over. A
+// hold has the rest of its place, and is renewed for its TTL when the local turn is over: short
+// holds need no renewal. The caller holds c.mu.
+func (l *lease) becomes(entry driver.Entry) bool {
+	a := l.op
+	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
 	switch {
 	case entry.State == driver.Waiting:
 		l.state = waiting
-	case l.hold(entry.Token, l.op.block) != nil:
-		l.op.lost = true
-	case l.options.NoRenew, l.options.Detached:
+		a.lookInTime(l)
+	case !l.hold(entry.Token):
+		a.restart(true)
+		return false
+	case (l.options.NoRenew || l.options.Detached) && !a.confirmed:
 		l.due = l.since
-	case l.op.place > 0:
+	case a.place > 0:
 		l.due = min(l.due, l.since+max(l.c.localTurn, 0))
 	}
+	return true
 }
 
 // onNotice handles a notice of the store. It does not block.
 func (c *Client) onNotice(name, owner string, token int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if owner != "" {
-		if l := c.findLease(name, owner); l != nil {
-			l.onNotice(token)
+	if name == "" {
+		for _, l := range c.leasesLocked(func(*lease) bool { return true }) {
+			l.onNotice(0)
 		}
 		return
 	}
-	all := func(*lease) bool { return true }
-	leases := c.leasesOf(name, all)
-	if name == "" {
-		leases = c.leasesLocked(all)
-	}
-	for _, l := range leases {
-		l.onNotice(0)
+	for l := range c.queues[name].leases {
+		if owner == "" || owner == l.owner {
+			l.onNotice(token)
+		}
 	}
 }
 
-// onNotice handles a notice for the lease. With the token of a place it is the grant, which lasts until
-// the end that was last confirmed to the place. Anything else leads to a look. The caller holds c.mu.
+// onNotice handles a notice for the lease. With the token of a place it is the grant, which lasts
+// until the end that was last confirmed to the place. Anything else leads to a look. The caller
+// holds c.mu.
 func (l *lease) onNotice(token int64) {
-	c := l.c
+	c, a, now := l.c, l.op, l.c.clock.now()
 	switch {
 	case l.state > held, l.state == held && token == l.tokens.first && token != 0:
 		return
-	case l.state < held && l.op.place > 0 && token != 0 && (l.tokens.first == 0 || l.tokens.first == token) &&
-		c.clock.now() < time.Duration(l.deadline.Load()):
-		unanswered := l.state == requesting
-		l.tokens.first = token
+	case l.storeEnd == 0: // The next attempt need not wait.
+		a.resume = 0
+	case l.state < held && a.place > 0 && token != 0 && (l.tokens.first == 0 || l.tokens.first == token) &&
+		now < time.Duration(l.deadline.Load()):
 		l.becomes(driver.Entry{State: driver.Held, Token: token})
-		l.storeEnd = max(l.storeEnd, c.clock.now()+l.op.place)
-		l.op.noteAnswer()
-		if unanswered && l.state == held {
-			c.schedule.remove(l) // until the request has returned
-		}
+		l.look, l.storeEnd = granted, max(l.storeEnd, now+a.place)
+		a.noteAnswered()
+		c.reschedule(l)
 	default:
 		l.look = noticed
-		if l.index != notScheduled && l.busy == nil { // else the answer under way leads to the look
-			l.due = c.clock.now()
+		if !l.busy { // else the answer under way leads to the look
+			l.due = now
 			c.reschedule(l)
 		}
 	}
-	if l.op != nil {
-		l.op.signal()
+	if a != nil {
+		a.signal()
 	}
 }
 
@@ -334,40 +310,31 @@ const notScheduled = -1
 // A schedule holds the leases by the time at which each must be checked next, for its renewal or
 // its deadline. One goroutine, runScheduler, serves it. It is guarded by Client.mu.
 type schedule struct {
-	leases         []*lease      // a heap
-	running        bool          // the goroutine runs
-	nextCheck      time.Duration // when the goroutine will check, 0 if it sleeps until it is woken
-	usedSinceCheck bool          // a lease was added since the last check
-	wake           chan struct{} // has room for one
+	leases    []*lease      // a heap
+	running   bool          // the goroutine runs
+	nextCheck time.Duration // when the goroutine will check, 0 if it sleeps until it is woken
+	wake      chan struct{} // has room for one
 }
 
-// reschedule puts a lease into the schedule, or moves it there, and wakes the scheduler if it
-// would check too late. The caller holds c.mu.
+// reschedule puts a lease into the schedule, or moves it there, and wakes the scheduler if it would
+// check too late. The caller holds c.mu.
 func (c *Client) reschedule(l *lease) {
 	s := &c.schedule
-	s.insertOrFix(l)
-	s.usedSinceCheck = true
+	if l.index == notScheduled {
+		heap.Push(s, l)
+	} else {
+		heap.Fix(s, l.index)
+	}
 	if !s.running {
 		s.running = true
 		c.activeCalls.Go(c.runScheduler)
-		return
-	}
-	if s.nextCheck == 0 || l.due < s.nextCheck {
+	} else if s.nextCheck == 0 || l.due < s.nextCheck {
 		s.nextCheck = l.due
 		select {
 		case s.wake <- struct{}{}:
 		default:
 		}
 	}
-}
-
-// insertOrFix restores the order of the heap after dueAt of l was set.
-func (s *schedule) insertOrFix(l *lease) {
-	if l.index == notScheduled {
-		heap.Push(s, l)
-		return
-	}
-	heap.Fix(s, l.index)
 }
 
 func (s *schedule) remove(l *lease) {

@@ -240,7 +240,7 @@ func TestBreakOfSharedHolds(t *testing.T) {
 		if err != nil || len(records) != 1 || records[0].Token != two.Token() {
 			t.Errorf("Break of a token: %v, %v", records, err)
 		}
-		wantErr(t, two.Err(), holdfast.ErrLost, holdfast.ErrBroken)
+		wantErr(t, two.Err(), holdfast.ErrLost, holdfast.ErrTaken)
 		if one.Err() != nil {
 			t.Errorf("the other hold: %v", one.Err())
 		}
@@ -248,7 +248,7 @@ func TestBreakOfSharedHolds(t *testing.T) {
 		if err != nil || len(records) != 2 || records[0].Token != one.Token() || records[1].Token != far.Token() {
 			t.Errorf("Break: %v, %v", records, err)
 		}
-		wantErr(t, one.Err(), holdfast.ErrLost, holdfast.ErrBroken)
+		wantErr(t, one.Err(), holdfast.ErrLost, holdfast.ErrTaken)
 		synctest.Wait() // The store has notified the other Client.
 		wantErr(t, far.Err(), holdfast.ErrLost, holdfast.ErrTaken)
 	})

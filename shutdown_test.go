@@ -23,7 +23,7 @@ func TestDoUnderALockThatIsOver(t *testing.T) {
 		"released":     {func(t *testing.T, _ *holdfast.Client, lock *holdfast.Lock) { release(t, lock) }, holdfast.ErrReleased},
 		"ReleaseAll":   {func(_ *testing.T, c *holdfast.Client, _ *holdfast.Lock) { _ = c.ReleaseAll() }, holdfast.ErrReleased},
 		"closed":       {func(_ *testing.T, c *holdfast.Client, _ *holdfast.Lock) { _ = c.Close() }, holdfast.ErrClosed},
-		"broken":       {func(t *testing.T, c *holdfast.Client, _ *holdfast.Lock) { _, _ = c.Break(t.Context(), "a", 0) }, holdfast.ErrBroken},
+		"broken":       {func(t *testing.T, c *holdfast.Client, _ *holdfast.Lock) { _, _ = c.Break(t.Context(), "a", 0) }, holdfast.ErrTaken},
 		"expired":      {func(*testing.T, *holdfast.Client, *holdfast.Lock) { time.Sleep(time.Minute) }, holdfast.ErrExpired},
 		"handed over":  {func(_ *testing.T, _ *holdfast.Client, lock *holdfast.Lock) { _, _ = lock.HandOver() }, holdfast.ErrHandedOver},
 		"already done": {func(t *testing.T, _ *holdfast.Client, lock *holdfast.Lock) { _ = lock.Do(t.Context(), nothing) }, holdfast.ErrReleased},
@@ -70,7 +70,7 @@ func TestDoReportsWhatEndedIt(t *testing.T) {
 	}{
 		"released by the work": {func(ctx context.Context, _ *holdfast.Client) { _ = holdfast.FromContext(ctx).Release() }, holdfast.ErrReleased},
 		"handed over":          {func(ctx context.Context, _ *holdfast.Client) { _, _ = holdfast.FromContext(ctx).HandOver() }, holdfast.ErrHandedOver},
-		"broken":               {func(ctx context.Context, c *holdfast.Client) { _, _ = c.Break(ctx, "a", 0) }, holdfast.ErrBroken},
+		"broken":               {func(ctx context.Context, c *holdfast.Client) { _, _ = c.Break(ctx, "a", 0) }, holdfast.ErrTaken},
 		"expired":              {func(context.Context, *holdfast.Client) { time.Sleep(time.Minute) }, holdfast.ErrExpired},
 		"MaxHold":              {func(context.Context, *holdfast.Client) { time.Sleep(9 * time.Second) }, holdfast.ErrMaxHold},
 	}

@@ -1,11 +1,9 @@
 package holdfast
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -32,6 +30,11 @@ type ticketFields struct {
 	Owner string        `json:"owner"`
 	Token int64         `json:"token,omitempty"`
 	TTL   time.Duration `json:"ttl_ns"`
+
+	// Of its Lock, for Holder and Metadata, and for what a Client knows of its own holds.
+	Holder   string            `json:"holder,omitempty"`
+	Limit    int               `json:"limit,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
 
 	// Left is for how long the store may keep the hold at most, if it is not renewed.
 	Left time.Duration `json:"left_ns,omitempty"`
@@ -75,12 +78,12 @@ func (t Ticket) LogValue() slog.Value {
 // the lock has one holder at any time, as long as the ticket is adopted once.
 //
 // The receiver of the ticket has the rest of the TTL to adopt it: [Lock.Extend] the lock first if
-// that may take a while. If the ticket is not adopted, the lock is free when its TTL is over. MaxHold
-// does not stay in force.
+// that may take a while. If the ticket is not adopted, the lock is free when its TTL is over.
+// MaxHold does not stay in force.
 //
-// The lock must have been acquired with Options.Detached, and a reentrant one have no other
-// handle, else the error is [ErrInvalid]; if it is no longer held, it is that of [Lock.Err].
-// After an error nothing has changed.
+// The lock must have been acquired with Options.Detached, and a reentrant one have no other handle,
+// else the error is [ErrInvalid]; if it is no longer held, it is that of [Lock.Err]. After an error
+// nothing has changed.
 func (l *Lock) HandOver() (Ticket, error) {
 	lease, c := l.lease, l.lease.c
 	err := l.Err()
@@ -102,27 +105,28 @@ func (l *Lock) HandOver() (Ticket, error) {
 	}
 	l.endContext(ErrHandedOver)
 	_ = lease.release(0, false) // it sends nothing
-	fields := ticketFields{Name: lease.name, Owner: lease.owner, Token: lease.tokens.own, TTL: lease.options.TTL}
-	fields.Left = max(lease.storeEnd-c.clock.now(), 0)
+	fields := ticketFields{
+		Name: lease.name, Owner: lease.owner, Token: lease.tokens.own, TTL: lease.options.TTL,
+		Holder: l.holder, Limit: lease.options.limit(), Metadata: lease.options.Metadata,
+		Left: max(lease.storeEnd-c.clock.now(), 0),
+	}
 	return fields.encode(), nil
 }
 
-// Adopt makes a handle on the hold that a ticket stands for. Another Client has acquired that
-// hold, most often in another process. Adopt renews the hold, which proves that it still lasts,
-// and compares its token with that of the ticket; then this Client renews
-// the hold as its own, and its Release ends it. The deadline counts from the moment before that
-// renewal was sent.
+// Adopt makes a handle on the hold that a ticket stands for. Another Client has acquired that hold,
+// most often in another process. Adopt renews the hold, which proves that it still lasts, and
+// compares its token with that of the ticket; then this Client renews the hold as its own, and its
+// Release ends it. The deadline counts from the moment before that renewal was sent.
 //
 // If the hold of the ticket is over, the error matches [ErrNotHeld]; nothing is acquired and
 // nothing is released then, whichever process has the lock by that time.
 //
-// Adopt does not check whether the ticket was adopted before: every process that has the ticket
-// can adopt it, and then shares the hold. Other acquisitions of the name by
-// this Client, in progress or later, wait for the end of the hold as those of any other Client
-// do.
+// Adopt does not check whether the ticket was adopted before: every process that has the ticket can
+// adopt it, and then shares the hold. Other acquisitions of the name by this Client, in progress or
+// later, wait for the end of the hold as those of any other Client do.
 //
-// Of the options, TTL (0 means that of the ticket), MaxHold and NoRenew are used. MaxHold counts from
-// the adoption.
+// Of the options, TTL (0 means that of the ticket), MaxHold and NoRenew are used. MaxHold counts
+// from the adoption.
 //
 // Adopt keeps trying while the store does not answer, as Acquire does, within ctx.
 //
@@ -138,107 +142,42 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	if !ok {
 		return nil, fmt.Errorf("holdfast: adopt %q: %w: the name does not begin with the Client's prefix", fields.Name, ErrInvalid)
 	}
-	lock, err := c.adopt(ctx, name, fields, o)
-	if err != nil {
-		return nil, opError("adopt", name, err)
-	}
-	return lock, nil
-}
-
-// adopt renews the lease of a ticket until the store has answered, and makes it one of this Client.
-func (c *Client) adopt(ctx context.Context, name string, fields *ticketFields, o *Options) (lock *Lock, err error) {
-	if _, err := c.fullName(name); err != nil {
-		return nil, err
-	}
 	options := c.withDefaults(o)
 	if o == nil || o.TTL == 0 {
 		options.TTL = fields.TTL
 	}
-	options.Detached, options.Reentrant = true, false
-	if err := c.checkCall(ctx, &options); err != nil {
-		return nil, err
+	options.Detached, options.Reentrant, options.Metadata = true, false, fields.Metadata
+	options.Shared, options.Limit = fields.Limit == driver.Shared, fields.Limit%driver.Shared
+	if _, err = c.fullName(name); err == nil {
+		err = c.checkCall(ctx, &options)
 	}
-	ctx = c.start(ctx, "adopt", name, &options)
-	began := c.clock.now()
-	if err = c.beginCall(); err == nil {
-		defer c.activeCalls.Done() // Close waits for the hook, too.
-	}
-	defer func() {
-		if err != nil {
-			c.emitFailure(ctx, name, c.clock.now()-began, err)
-		}
-	}()
 	if err != nil {
-		return nil, err
+		return nil, opError("adopt", name, err)
 	}
-	l := c.newLease(ctx, fields.Name, &options)
-	l.owner, l.tokens.first, l.options.Metadata = fields.Owner, fields.Token, nil
-	l.storeEnd = began + max(fields.Left, fields.TTL)
-	a := &acquireOp{c: c, ctx: ctx, name: name, full: fields.Name, options: options, startedAt: began}
-	for {
-		sent := c.clock.now()
-		err := a.adopt(l, sent)
-		if err == nil {
-			break
-		}
-		if errors.Is(err, ErrNotHeld) {
-			return nil, err
-		}
-		c.mu.Lock()
-		pause := a.noteFailure(sent, err)
-		c.mu.Unlock()
-		if err := cmp.Or(ctx.Err(), a.failure); err != nil {
-			return nil, err
-		}
-		if err := a.sleep(l, pause); err != nil {
-			return nil, err
-		}
+	a := &acquireOp{c: c, name: name, options: options, adopts: true}
+	a.ctx, a.began = c.start(ctx, "adopt", name, &options), c.clock.now()
+	if err = c.beginCall(); err == nil {
+		defer c.activeCalls.Done()
+		err = a.adopt(fields)
 	}
-	took := c.clock.now() - began
-	if c.log != nil {
-		c.log.DebugContext(ctx, "lock adopted", "name", name, "token", l.tokens.own, "waited", took)
-	}
-	l.emit(Event{Kind: EventAcquired, Took: took, TTL: l.options.TTL})
-	return &l.first, nil
+	return a.report("adopt", err)
 }
 
-// adopt renews the lease of a ticket, which proves that it lasts, and makes it one of this Client. It
-// takes over what the store shows of the hold, if it does.
-func (a *acquireOp) adopt(l *lease, sent time.Duration) error {
-	c, ctx := a.c, a.ctx
-	req := []driver.RenewRequest{{Name: l.name, Owner: l.owner, TTL: l.options.TTL, Token: l.tokens.first}}
-	entries, err := request(c, ctx, "renew", min(c.requestTimeout, l.options.TTL), func(ctx context.Context) ([]driver.Entry, error) {
-		return c.store.Renew(ctx, req)
-	})
-	switch {
-	case len(entries) != 1 || entries[0].State == driver.Unknown:
-		return cmp.Or(err, errNoOutcome)
-	case entries[0].State != driver.Held:
-		return errTicketExpired
-	}
-	a.answered = true
-	records, err := request(c, ctx, "lookup", c.requestTimeout, func(ctx context.Context) ([]Record, error) {
-		return c.store.Lookup(ctx, l.name)
-	})
-	if err != nil && !errors.Is(err, ErrUnsupported) {
-		return err
-	}
-	l.holder = ""
-	for _, rec := range records {
-		if !rec.Kept && rec.Token == l.tokens.first {
-			l.holder, l.options.Metadata = rec.Holder, rec.Metadata
-			l.options.Shared, l.options.Limit = rec.Limit == driver.Shared, rec.Limit%driver.Shared
-		}
-	}
+// adopt puts the lease of a ticket into the queue, and has it renewed until the store has answered.
+func (a *acquireOp) adopt(fields *ticketFields) error {
+	c := a.c
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	l.confirm(sent, l.options.TTL)
-	c.others[l.owner] = l
-	if err := l.hold(l.tokens.first, 1); err != nil {
-		delete(c.others, l.owner)
+	l := c.newLease(a, fields.Name, fields.Owner)
+	l.first.holder, l.tokens.first = fields.Holder, fields.Token
+	l.due, l.storeEnd = a.began, a.began+max(fields.Left, fields.TTL)
+	a.queue, a.lease = c.queueOf(fields.Name), l
+	a.queue.beside = append(a.queue.beside, l)
+	c.reschedule(l)
+	c.mu.Unlock()
+	if err := a.await(); err != nil || a.lock != nil {
 		return err
 	}
-	return nil
+	return errTicketExpired
 }
 
 // errTicketExpired is the error for a ticket if its lease is over.

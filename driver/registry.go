@@ -40,14 +40,12 @@ func Lookup(scheme string) (Opener, bool) {
 	return open, ok
 }
 
-// UnknownScheme returns the error for a URL scheme that has no opener. It matches
-// [ErrInvalid], and names the registered schemes, or shows what a URL looks like.
+// UnknownScheme returns the error for a URL scheme that has no opener. It matches [ErrInvalid], names
+// the registered schemes, and shows what a URL looks like.
 func UnknownScheme(scheme string) error {
-	if scheme == "" {
-		return fmt.Errorf("%w: a store is given by a URL, such as file:///var/lib/locks or redis://host:6379", ErrInvalid)
-	}
 	registry.RLock()
 	defer registry.RUnlock()
 	known := strings.Join(slices.Sorted(maps.Keys(registry.openers)), ", ")
-	return fmt.Errorf("%w: no store for scheme %q, there are: %s; importing the package of a store registers it", ErrInvalid, scheme, known)
+	return fmt.Errorf("%w: no store for scheme %q, there are: %s (importing the package of a store registers it); "+
+		"a URL looks like file:///var/lib/locks or redis://host:6379", ErrInvalid, scheme, known)
 }

@@ -116,7 +116,7 @@ func Outcome(e holdfast.Event) string {
 	return ""
 }
 
-// End returns how a hold ended: released, kept, handed_over, expired, taken, broken or max_hold. It
+// End returns how a hold ended: released, kept, handed_over, expired, taken or max_hold. It
 // is "" if e is not the end of one.
 func End(e holdfast.Event) string {
 	switch e.Kind {
@@ -132,8 +132,6 @@ func End(e holdfast.Event) string {
 			return "expired"
 		case errors.Is(e.Err, holdfast.ErrMaxHold):
 			return "max_hold"
-		case errors.Is(e.Err, holdfast.ErrBroken):
-			return "broken"
 		}
 		return "taken"
 	}

@@ -105,7 +105,6 @@ func TestWords(t *testing.T) {
 		{holdfast.EventHandedOver, nil, ",handed_over,,"},
 		{holdfast.EventLost, lost(holdfast.ErrExpired), ",expired,lost,lost"},
 		{holdfast.EventLost, lost(holdfast.ErrTaken), ",taken,lost,lost"},
-		{holdfast.EventLost, lost(holdfast.ErrBroken), ",broken,,lost"},
 		{holdfast.EventLost, lost(holdfast.ErrMaxHold), ",max_hold,,lost"},
 		{holdfast.EventRenewed, nil, ",,renewed,"},
 		{holdfast.EventInDoubt, join(holdfast.ErrUnavailable), ",,in_doubt,unavailable"},

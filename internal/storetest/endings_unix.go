@@ -133,7 +133,7 @@ var endings = []ending{
 			_, err := r.c.Break(context.Background(), r.name, 0)
 			return err
 		},
-		want: []error{holdfast.ErrLost, holdfast.ErrBroken}, broken: true,
+		want: []error{holdfast.ErrLost, holdfast.ErrTaken}, broken: true,
 	},
 	{
 		name: "broken elsewhere", end: func(r *round) error {

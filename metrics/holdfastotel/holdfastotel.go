@@ -6,7 +6,7 @@
 // The metrics, with units and attributes:
 //
 //	holdfast.acquire.duration   s          store, group, outcome = acquired, held, timeout, canceled, error; error.type
-//	holdfast.hold.duration      s          store, group, end = released, kept, handed_over, expired, taken, broken, max_hold
+//	holdfast.hold.duration      s          store, group, end = released, kept, handed_over, expired, taken, max_hold
 //	holdfast.holds              {hold}     store, group
 //	holdfast.waiters            {waiter}   store, group
 //	holdfast.renewals           {renewal}  store, outcome = renewed, in_doubt, lost

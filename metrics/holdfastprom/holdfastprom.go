@@ -7,7 +7,7 @@
 // One Collector serves any number of Clients. Its metrics:
 //
 //	holdfast_acquire_duration_seconds   histogram  store, group, outcome = acquired, held, timeout, canceled, error
-//	holdfast_hold_duration_seconds      histogram  store, group, end = released, kept, handed_over, expired, taken, broken, max_hold
+//	holdfast_hold_duration_seconds      histogram  store, group, end = released, kept, handed_over, expired, taken, max_hold
 //	holdfast_holds                      gauge      store, group
 //	holdfast_waiters                    gauge      store, group
 //	holdfast_renewals_total             counter    store, outcome = renewed, in_doubt, lost
@@ -123,7 +123,7 @@ func (c *Collector) start(ctx context.Context, s holdfast.Start) context.Context
 	for _, outcome := range []string{"held", "timeout", "error"} {
 		c.acquire.WithLabelValues(store, group, outcome)
 	}
-	for _, end := range []string{"released", "expired", "taken", "broken", "max_hold"} {
+	for _, end := range []string{"released", "expired", "taken", "max_hold"} {
 		c.hold.WithLabelValues(store, group, end)
 	}
 	c.holds.WithLabelValues(store, group)

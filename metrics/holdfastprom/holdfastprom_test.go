@@ -179,7 +179,7 @@ func TestSeriesBeginAtZero(t *testing.T) {
 	}
 	want := []string{
 		"acquire_duration_seconds a error memory", "acquire_duration_seconds a held memory", "acquire_duration_seconds a timeout memory",
-		"hold_duration_seconds broken a memory", "hold_duration_seconds expired a memory", "hold_duration_seconds max_hold a memory",
+		"hold_duration_seconds expired a memory", "hold_duration_seconds max_hold a memory",
 		"hold_duration_seconds released a memory", "hold_duration_seconds taken a memory",
 		"renewals_total in_doubt memory", "renewals_total lost memory", "renewals_total renewed memory",
 	}
@@ -236,9 +236,9 @@ func TestNamesAreNoLabels(t *testing.T) {
 			if o != nil {
 				groups = metrics.MaxGroups + 1
 			}
-			// Each group has 4 outcomes, 5 ends, holds and waiters; the store has 3 outcomes of
+			// Each group has 4 outcomes, 4 ends, holds and waiters; the store has 3 outcomes of
 			// renewals, and 2 of requests.
-			if n := testutil.CollectAndCount(collector); n != groups*11+5 {
+			if n := testutil.CollectAndCount(collector); n != groups*10+5 {
 				t.Errorf("%d series of %d groups", n, groups)
 			}
 			got := counts(t, registry)
