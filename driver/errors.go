@@ -6,43 +6,40 @@ import (
 	"time"
 )
 
-// Errors that mean the same in every store. Stores wrap them with details. Callers
-// use errors.Is.
+// Errors that mean the same in every store. Stores wrap them with details. Callers use errors.Is.
 var (
-	// ErrNotApplied marks an error after which the request certainly had no
-	// effect and never will have one. It may be joined with any other error.
+	// ErrNotApplied marks an error after which the request certainly had no effect and never will
+	// have one. It may be joined with any other error.
 	ErrNotApplied = errors.New("nothing was changed")
 
-	// ErrUnsupported means that this store cannot carry out the request, now or
-	// later. It implies that nothing was changed.
+	// ErrUnsupported means that this store cannot carry out the request, now or later. It implies
+	// that nothing was changed.
 	ErrUnsupported = errors.New("not supported by this store")
 
-	// ErrInvalid means that the request as it stands cannot be carried out.
-	// It implies that nothing was changed.
+	// ErrInvalid means that the request as it stands cannot be carried out. It implies that nothing
+	// was changed.
 	ErrInvalid = errors.New("invalid argument")
 
-	// ErrCorrupt means that the store's data for this name is not what the store
-	// wrote. Only a person can repair it. The error contains the place to look at.
-	// It implies that nothing was changed.
+	// ErrCorrupt means that the store's data for this name is not what the store wrote. Only a
+	// person can repair it. The error contains the place to look at. It implies that nothing was
+	// changed.
 	ErrCorrupt = errors.New("corrupt record")
 
-	// ErrClosed means that the store has been closed. It implies that nothing
-	// was changed.
+	// ErrClosed means that the store has been closed. It implies that nothing was changed.
 	ErrClosed = errors.New("closed")
 )
 
-// A RetryError is the reply of a server that cannot serve the request now and
-// expects to serve it later: it is loading its data, is moving the name to another
-// node, has no connection to spare, or grants nothing for a while after a
-// restart. It matches [ErrNotApplied]: the request had no effect and never will
-// have one. A waiting call of package holdfast tries again, for as long as its
-// own bound allows. Any other call returns the error at once.
+// A RetryError is the reply of a server that cannot serve the request now and expects to serve it
+// later: it is loading its data, is moving the name to another node, has no connection to spare, or
+// grants nothing for a while after a restart. It matches [ErrNotApplied]: the request had no effect
+// and never will have one. A waiting call of package holdfast tries again, for as long as its own
+// bound allows. Any other call returns the error at once.
 type RetryError struct {
 	// Err is the reply of the server. It must not be nil.
 	Err error
 
-	// After is how long it will take until the server can serve the request, 0 if
-	// that is not known.
+	// After is how long it will take until the server can serve the request, 0 if that is not
+	// known.
 	After time.Duration
 }
 
@@ -59,8 +56,8 @@ func (e *RetryError) Is(target error) bool { return target == ErrNotApplied }
 func (e *RetryError) Unwrap() error { return e.Err }
 
 // NotApplied returns an error with the text of err that matches both err and [ErrNotApplied]. A
-// store uses it where it is certain that the request had no effect and never will have one. An
-// err that says so already, and nil, are returned as they are.
+// store uses it where it is certain that the request had no effect and never will have one. An err
+// that says so already, and nil, are returned as they are.
 func NotApplied(err error) error {
 	if err == nil || IsNotApplied(err) {
 		return err
@@ -77,8 +74,7 @@ func IsNotApplied(err error) bool {
 	return errors.Is(err, ErrNotApplied) || Permanent(err)
 }
 
-// Permanent reports whether the request would fail with err again, however often it
-// were sent.
+// Permanent reports whether the request would fail with err again, however often it were sent.
 func Permanent(err error) bool {
 	return errors.Is(err, ErrUnsupported) || errors.Is(err, ErrInvalid) ||
 		errors.Is(err, ErrCorrupt) || errors.Is(err, ErrClosed)

@@ -27,21 +27,13 @@ type Guarantees struct {
 	Tokens int
 
 	// Grain is how much longer than its TTL, Place or Keep an entry may last, because the store
-	// measures time in larger steps. None ends sooner. 0 means that the store is precise to a
-	// millisecond.
+	// measures time in larger steps. None ends sooner. 0 means a millisecond.
 	Grain time.Duration
 
-	// Crash is what becomes of the entries of a process that dies: FateFreed as soon as the operating
-	// system sees it, FateKept until their time is over.
-	Crash Fate
-
-	// Restart is what a restart of the store's server does to entries; for a store without one, that
-	// of its host or process.
-	Restart Fate
-
-	// Failover is what happens to entries when the server's role moves to another machine. FateFreed
-	// means that there is no server: entries cannot outlive their host.
-	Failover Fate
+	// Crash is what becomes of the entries of a process that dies, Restart of those of a server that
+	// restarts (of a store without one: its host or process), and Failover when the server's role
+	// moves to another machine.
+	Crash, Restart, Failover Fate
 
 	// InProcess means that the store is in the memory of this process and answers at once. Package
 	// holdfast then sends requests without a deadline.
@@ -52,7 +44,7 @@ type Guarantees struct {
 type Fate uint8
 
 const (
-	// FateKept means that entries survive, and exclusion with them.
+	// FateKept means that entries survive until their time is over, and exclusion with them.
 	FateKept Fate = iota + 1
 
 	// FateFreed means that entries end together with their owners. Exclusion is not in danger.

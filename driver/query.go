@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// A Query reads the parameters of a store's URL, each by its type. In the end it
-// refuses parameters that were not read: a misspelt parameter is an error and not a
-// silent default. The error messages contain the names of parameters, never values,
-// since a value may be a secret.
+// A Query reads the parameters of a store's URL, each by its type. In the end it refuses parameters
+// that were not read: a misspelt parameter is an error and not a silent default. The error messages
+// contain the names of parameters, never values, since a value may be a secret.
 type Query struct {
 	unread url.Values
 	err    error
@@ -41,8 +40,7 @@ func (q *Query) String(name, def string) string {
 	return values[0]
 }
 
-// Strings returns every value of the parameter, in the order of the URL, nil if
-// it is absent.
+// Strings returns every value of the parameter, in the order of the URL, nil if it is absent.
 func (q *Query) Strings(name string) []string {
 	values := q.unread[name]
 	delete(q.unread, name)
@@ -64,8 +62,8 @@ func (q *Query) Duration(name string, def time.Duration) time.Duration {
 	return parseParameter(q, name, def, `a duration such as "30s"`, time.ParseDuration)
 }
 
-// Err returns the error of the first parameter that could not be read, or else an
-// error that names the parameters that were not read.
+// Err returns the error of the first parameter that could not be read, or else an error that names
+// the parameters that were not read.
 func (q *Query) Err() error {
 	if q.err == nil && len(q.unread) > 0 {
 		names := slices.Sorted(maps.Keys(q.unread))

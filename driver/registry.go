@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// An Opener makes a store from a URL of the scheme that it was registered for. It
-// must refuse parameters that it does not know ([Query.Err] does that). It must not
-// put the URL in an error: the URL may contain a password.
+// An Opener makes a store from a URL of the scheme that it was registered for. It must refuse
+// parameters that it does not know ([Query.Err] does that). It must not put the URL in an error:
+// the URL may contain a password.
 type Opener func(ctx context.Context, u *url.URL) (Store, error)
 
 var registry = struct {
@@ -20,9 +20,8 @@ var registry = struct {
 	openers map[string]Opener
 }{openers: map[string]Opener{}}
 
-// Register makes a store available to holdfast.Open under a URL scheme. It is
-// meant to be called from the init function of the store's package, and panics
-// if the scheme is already taken.
+// Register makes a store available to holdfast.Open under a URL scheme. It is meant to be called
+// from the init function of the store's package, and panics if the scheme is already taken.
 func Register(scheme string, open Opener) {
 	registry.Lock()
 	defer registry.Unlock()
@@ -40,8 +39,8 @@ func Lookup(scheme string) (Opener, bool) {
 	return open, ok
 }
 
-// UnknownScheme returns the error for a URL scheme that has no opener. It matches [ErrInvalid], names
-// the registered schemes, and shows what a URL looks like.
+// UnknownScheme returns the error for a URL scheme that has no opener. It matches [ErrInvalid],
+// names the registered schemes, and shows what a URL looks like.
 func UnknownScheme(scheme string) error {
 	registry.RLock()
 	defer registry.RUnlock()

@@ -9,33 +9,18 @@ import (
 
 // Limits that package holdfast enforces before a store is called.
 const (
-	// MaxName is the greatest length of a name and of a holder, in bytes.
-	MaxName = 255
-
-	// MaxMetadata is the greatest size of the metadata of one entry: the sum of
-	// the lengths of its keys and values, in bytes.
-	MaxMetadata = 1024
-
-	// MaxMetadataEntries is the greatest number of entries in the metadata.
+	MaxName            = 255  // bytes of a name and of a holder
+	MaxMetadata        = 1024 // bytes of all keys and values of the metadata of an entry
 	MaxMetadataEntries = 16
 
-	// MinTTL and MaxTTL bound every TTL, Place and Keep that is not zero.
-	MinTTL = 10 * time.Millisecond
-	MaxTTL = 365 * 24 * time.Hour
+	MinTTL = 10 * time.Millisecond // of every TTL, Place and Keep that is not zero
+	MaxTTL = 365 * 24 * time.Hour  // the same
 
-	// MaxToken is the greatest fencing token: the greatest integer that the numbers
-	// of every language can represent.
-	MaxToken = 1<<53 - 1
+	MaxToken  = 1<<53 - 1      // the greatest integer that the numbers of every language represent
+	MaxTokens = 64             // of Request.Tokens and Guarantees.Tokens
+	MaxLead   = 24 * time.Hour // how far above the clock of a store a Floor may be
 
-	// Shared is the greatest Limit, that of a reader.
-	Shared = 1<<31 - 1
-
-	// MaxTokens bounds Request.Tokens and Guarantees.Tokens.
-	MaxTokens = 64
-
-	// MaxLead is how far above the clock of a store, in time, the floor of a
-	// token may be.
-	MaxLead = 24 * time.Hour
+	Shared = 1<<31 - 1 // the greatest Limit, that of a reader
 )
 
 // Validity returns how long after the sending of a request its sender may rely on an entry that the
@@ -43,15 +28,15 @@ const (
 // Client applies it to every store, and a store of several nodes to each of them.
 func Validity(d time.Duration) time.Duration { return d - d/100 - 2*time.Millisecond }
 
-// A Store keeps locks. The package comment states what applies to all methods. The methods return
-// by the deadlines of their contexts, or at most a second after them.
+// A Store keeps locks. The package comment states what applies to all methods.
 type Store interface {
 	// Acquire makes the entry of a new owner at the end of the queue of a name. If the entry is one
 	// of the holds, it lasts for the TTL: granted. If not, and the request has a Place, it lasts for
 	// the Place: waiting. Otherwise there is no entry, and the result is neither.
 	//
-	// Acquire reaches the store once for an owner. A second one is refused with an error. Renew
-	// tells what became of one whose reply was lost.
+	// Acquire reaches the store once for an owner. A second one fails, with an error that does not
+	// match ErrNotApplied, and the entry of the first stays as it is. Renew tells what became of one
+	// whose reply was lost.
 	Acquire(ctx context.Context, req Request) (Result, error)
 
 	// Renew prolongs entries, many in one call, and reports what each of them is now. It never
@@ -65,8 +50,9 @@ type Store interface {
 
 	// Release ends the entry of an owner, hold or place, and reports whether there was one. With Keep,
 	// the name of a hold stays taken until Keep from now, without an owner. The same Release sent
-	// again reports true as long as the name is kept, and sets that end anew. A place has nothing to
-	// keep: it ends, and Release reports false.
+	// again reports true as long as the name is kept, and sets that end anew; one without Keep
+	// reports false, and the name stays kept. A place has nothing to keep: with Keep, it ends, and
+	// Release reports false.
 	Release(ctx context.Context, req ReleaseRequest) (bool, error)
 
 	// Lookup returns the holds and keeps of a name, oldest first, and none if the name is free. A
@@ -74,9 +60,9 @@ type Store interface {
 	Lookup(ctx context.Context, name string) ([]Record, error)
 
 	// List yields the holds and keeps of all names that begin with prefix, those of one name
-	// together, oldest first. A name that is held throughout the call is yielded. A name that is
-	// taken or becomes free meanwhile may be yielded or not. An error is yielded with a zero Record.
-	// The listing goes on after it if it concerns one name only, and ends otherwise.
+	// together, oldest first. A name that is held throughout the call is yielded; one that is taken or
+	// becomes free meanwhile may be. An error is yielded with a zero Record. The listing goes on after
+	// it if it concerns one name only, and ends otherwise.
 	List(ctx context.Context, prefix string) iter.Seq2[Record, error]
 
 	// Break ends the hold with the token, or that has the token in its block, or the keep after it;
@@ -100,7 +86,7 @@ type Notifier interface {
 	Store
 
 	// Notify registers f, which the store calls when an entry that was made through it may have
-	// changed other than by a request of its owner.
+	// changed other than by a request of its owner. Several functions each get all notices.
 	//
 	// With a token above zero, the entry with this token has become a hold, until the end that was
 	// last confirmed to it. With token 0, the owner should look, by a Renew: its turn may have come,
@@ -159,8 +145,7 @@ type Result struct {
 	Token int64
 
 	// Held describes a hold or keep in the way of a request that was not granted, as far as that takes
-	// no further round trip. It is zero if only places are in the way. A Remaining shows a waiter when
-	// to look again.
+	// no further round trip. A Remaining shows a waiter when to look again.
 	Held Record
 }
 
@@ -186,17 +171,10 @@ type Entry struct {
 type State uint8
 
 const (
-	// Unknown means that the store has no answer. The entry may have been prolonged or not.
-	Unknown State = iota
-
-	// Lost means that the owner has no entry, or none with the token of the request.
-	Lost
-
-	// Waiting means that the owner has a place.
-	Waiting
-
-	// Held means that the owner has a hold.
-	Held
+	Unknown State = iota // the store has no answer: the entry may have been prolonged or not
+	Lost                 // the owner has no entry, or none with the token of the request
+	Waiting              // the owner has a place
+	Held                 // the owner has a hold
 )
 
 func (s State) String() string {
@@ -215,34 +193,15 @@ type ReleaseRequest struct {
 // A Record describes one hold or keep, for people and tools. It is a picture of the past: by the
 // time it is read the name may be free. Unknown fields are zero.
 type Record struct {
-	// Name is the lock.
-	Name string
-
-	// Holder is the public name of the client that holds the name. It is empty when the name is kept
-	// after a release or is held by a foreign client.
-	Holder string
-
-	// Token is the fencing token of the hold, the first of its block.
-	Token int64
-
-	// Since is the beginning of the entry by the store's wall clock. It is for people.
-	Since time.Time
-
-	// Remaining is the time left at the moment of the reply, by the store's clock, 0 if it is not
-	// known.
-	Remaining time.Duration
-
-	// Kept reports that the hold was released and the name is only kept.
-	Kept bool
-
-	// Limit is that of the Request, 0 for an exclusive hold.
-	Limit int
-
-	// Waiting is how many places the name has. With the answer to a Request it may be 0.
-	Waiting int
-
-	// Metadata is that of the Request. It must not be changed.
-	Metadata map[string]string
+	Name      string
+	Holder    string            // the public name of the client; "" of a keep and of a foreign client
+	Token     int64             // the first of the block
+	Since     time.Time         // the beginning of the entry by the store's wall clock, for people
+	Remaining time.Duration     // the time left at the reply, by the store's clock; at least 1 ns
+	Kept      bool              // the hold was released and the name is only kept
+	Limit     int               // that of the Request, 0 or 1 for an exclusive hold
+	Waiting   int               // how many places the name has; 0 if an answer to a Request has not counted
+	Metadata  map[string]string // that of the Request; it must not be changed
 }
 
 // String returns the record on one line, for logs and tests. That of the zero Record is "no hold".
