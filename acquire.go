@@ -86,12 +86,13 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, once, ans
 	} else if a.options.MaxAttempts == 0 {
 		a.place = min(a.options.TTL, maxPlaceTTL)
 	}
-	a.ctx, a.began = c.start(ctx, op, name, &a.options), c.clock.now()
+	a.ctx = c.start(ctx, op, name, &a.options)
 	if a.options.Wait > 0 && !once {
 		limited, cancel := context.WithTimeoutCause(a.ctx, a.options.Wait, waitOver(a.options.Wait))
 		defer cancel()
 		a.ctx = limited
 	}
+	a.began = c.clock.now()
 	if err = c.beginCall(); err == nil {
 		defer c.activeCalls.Done()
 		err = a.run(full)
@@ -114,7 +115,7 @@ func (c *Client) checkCall(ctx context.Context, o *Options) error {
 // new owner, until one of them has the lock.
 func (a *acquireOp) run(full string) error {
 	c := a.c
-	for {
+	for sent := a.began; ; sent = c.clock.now() {
 		c.mu.Lock()
 		if a.lease == nil {
 			if err := a.enter(full); err != nil {
@@ -126,7 +127,6 @@ func (a *acquireOp) run(full string) error {
 		if l == nil || a.ctx.Err() != nil {
 			c.mu.Unlock()
 		} else {
-			sent := c.clock.now()
 			a.block = a.tokensToRequest()
 			req := driver.Request{
 				Name: full, Owner: l.owner, Holder: c.holder, TTL: a.options.TTL, Place: a.place, Limit: a.options.limit(),
@@ -153,51 +153,52 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.endRequest()
+	now := c.clock.now()
 	switch {
 	case a.lease != l:
 		return
 	case err != nil:
-		pause := a.noteFailure(sent, err)
+		pause := a.noteFailure(now, sent, err)
 		if driver.IsNotApplied(err) {
 			a.restart(l.state != requesting)
-			a.resume = c.clock.now() + pause
+			a.resume = now + pause
 			return
 		}
-		l.storeEnd = c.clock.now() + a.options.TTL
-		l.look, l.due = failed, c.clock.now()+pause
+		l.storeEnd = now + a.options.TTL
+		l.look, l.due = failed, now+pause
 	case res.Granted:
 		a.noteAnswered()
 		a.confirmed = true
-		l.confirm(sent, a.options.TTL)
-		if l.state == requesting && !l.hold(res.Token) {
-			a.noteFailure(c.clock.now(), errAnsweredLate)
+		l.confirm(now, sent, a.options.TTL)
+		if l.state == requesting && !l.hold(now, res.Token) {
+			a.noteFailure(now, now, errAnsweredLate)
 			a.restart(true)
 			return
 		}
 	case res.Waiting:
 		a.noteAnswered()
-		a.noteHolder(res.Held)
+		a.noteHolder(now, res.Held)
 		if l.state == requesting {
 			l.state, l.tokens.first = waiting, res.Token
-			l.confirm(sent, a.place)
-			a.lookInTime(l)
+			l.confirm(now, sent, a.place)
+			a.lookInTime(now)
 		}
 	default:
 		a.noteAnswered()
-		a.noteHolder(res.Held)
+		a.noteHolder(now, res.Held)
 		pause := c.backoff.nthDelay(a.pauses)
 		if a.pauses++; res.Held.Remaining > 0 {
 			pause = min(pause, res.Held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
 		}
 		a.restart(l.state != requesting)
-		a.resume = c.clock.now() + pause
+		a.resume = now + pause
 		if a.refusals++; a.once || a.refusals == a.options.MaxAttempts {
 			a.failure = a.queue.known
 		}
 		return
 	}
 	if l.state == held && !res.Granted || l.look == noticed {
-		l.due = c.clock.now()
+		l.due = now
 	}
 	c.reschedule(l)
 }
@@ -314,7 +315,7 @@ func (a *acquireOp) giveUp(err error) error {
 			c.leave(l)
 			break
 		}
-		l.state, l.released = ended, new(error) // Nobody waits for the release.
+		l.state, l.released = ended, &noError // Nobody waits for the release.
 		l.end.Store(&ErrReleased)
 		c.schedule.remove(l)
 		c.activeCalls.Go(func() { l.releaseUntilExpired(unanswered) })
@@ -324,9 +325,9 @@ func (a *acquireOp) giveUp(err error) error {
 
 // lookInTime makes the next look at a place come shortly after the end of the hold before it, if
 // that is sooner. The caller holds c.mu.
-func (a *acquireOp) lookInTime(l *lease) {
-	if end := a.heldUntil; end > a.c.clock.now() {
-		l.due = min(l.due, end+time.Millisecond+jitter(4*time.Millisecond))
+func (a *acquireOp) lookInTime(now time.Duration) {
+	if a.heldUntil > now {
+		a.lease.due = min(a.lease.due, a.heldUntil+time.Millisecond+jitter(4*time.Millisecond))
 	}
 }
 
@@ -355,7 +356,7 @@ func (a *acquireOp) lastKnown() error {
 func (a *acquireOp) noteAnswered() { a.answered, a.queue.failing = true, 0 }
 
 // noteHolder records the hold in the way. The caller holds c.mu.
-func (a *acquireOp) noteHolder(rec driver.Record) {
+func (a *acquireOp) noteHolder(now time.Duration, rec driver.Record) {
 	limit := a.options.limit()
 	// Shared holds tolerate each other, and limited ones tolerate them: a waiter is in front then.
 	tolerated := rec.Limit == driver.Shared && limit != 0 || limit == driver.Shared && rec.Limit > 1
@@ -365,7 +366,7 @@ func (a *acquireOp) noteHolder(rec driver.Record) {
 	}
 	rec.Name, a.heldUntil = a.name, 0
 	if rec.Remaining > 0 {
-		a.heldUntil = a.c.clock.now() + rec.Remaining
+		a.heldUntil = now + rec.Remaining
 	}
 	a.queue.known = &HeldError{Record: rec, Self: self}
 }
@@ -375,7 +376,7 @@ func (a *acquireOp) noteHolder(rec driver.Record) {
 // the very first request, or has not answered for Config.MaxOutage. A single attempt has one second
 // request, to learn the outcome. If the store has announced that it can serve later, the time
 // counts from that moment, and a deadline of ctx alone bounds it. The caller holds c.mu.
-func (a *acquireOp) noteFailure(sent time.Duration, err error) time.Duration {
+func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duration {
 	c, q := a.c, a.queue
 	if a.ctx.Err() != nil {
 		return 0 // The end of the caller's time shows nothing of the store.
@@ -390,7 +391,7 @@ func (a *acquireOp) noteFailure(sent time.Duration, err error) time.Duration {
 	if announced {
 		_, bounded = a.ctx.Deadline()
 		if !a.answered {
-			a.answered, q.failing = true, max(q.failing, c.clock.now()+later.After)
+			a.answered, q.failing = true, max(q.failing, now+later.After)
 		}
 		if later.After > 0 {
 			pause = min(later.After, time.Second) + jitter(4*time.Millisecond)
@@ -402,7 +403,7 @@ func (a *acquireOp) noteFailure(sent time.Duration, err error) time.Duration {
 	}
 	// A request that was not sent in time, as behind one that hangs, has not been refused.
 	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (a.once || !a.answered)
-	over := c.clock.now()-max(q.failing, a.began) >= c.outage || a.once && a.pauses > 1
+	over := now-max(q.failing, a.began) >= c.outage || a.once && a.pauses > 1
 	switch {
 	case driver.Permanent(err), refused, over && !bounded:
 		a.failure = unavailable
@@ -417,6 +418,9 @@ func (a *acquireOp) report(op string, err error) (*Lock, error) {
 	c := a.c
 	if err != nil {
 		err = opError(op, a.name, err)
+	}
+	if !c.watched() {
+		return a.lock, err
 	}
 	e := Event{Kind: EventAcquired, Name: a.name, Took: c.clock.now() - a.began, Err: err}
 	if a.contended {

@@ -188,6 +188,9 @@ func (c *Client) start(ctx context.Context, op, name string, o *Options) context
 	return c.hooks.Start(ctx, Start{Op: op, Store: c.guarantees.Store, Name: name, Holder: c.holder, TTL: o.TTL})
 }
 
+// watched reports whether there is a log or a hook for events.
+func (c *Client) watched() bool { return c.log != nil || c.hooks.Event != nil }
+
 // emit tells the log and the hooks of an event.
 func (c *Client) emit(ctx context.Context, e Event) {
 	if c.log != nil {

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"iter"
 	"slices"
@@ -150,11 +151,11 @@ func (c *Client) ping(ctx context.Context) error {
 		return err
 	}
 	defer c.activeCalls.Done()
-	full, err := c.fullName("holdfast.ping/" + c.newOwner()[:16])
+	full, err := c.fullName("holdfast.ping/" + rand.Text()[:16])
 	if err != nil {
 		return err
 	}
-	l := c.newLease(&acquireOp{ctx: ctx, options: o}, full, c.newOwner())
+	l := c.newLease(&acquireOp{ctx: ctx, options: o}, full, rand.Text())
 	req := driver.Request{Name: full, Owner: l.owner, Holder: c.holder, TTL: pingTTL}
 	res, err := request(c, ctx, "acquire", c.requestTimeout, func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)

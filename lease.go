@@ -84,8 +84,8 @@ func (l *lease) asked() time.Duration {
 // confirm records that the store has confirmed the lease, by the answer to a request that was sent
 // at sent and asked for d. The store counts d from a later moment, and never shortens it. The
 // caller holds c.mu.
-func (l *lease) confirm(sent, d time.Duration) {
-	l.storeEnd = max(l.storeEnd, l.c.clock.now()+d)
+func (l *lease) confirm(now, sent, d time.Duration) {
+	l.storeEnd = max(l.storeEnd, now+d)
 	deadline, end := sent+driver.Validity(d), l.maxHoldEnd()
 	if end > 0 {
 		deadline = min(deadline, end)
@@ -100,8 +100,7 @@ func (l *lease) confirm(sent, d time.Duration) {
 
 // hold makes a lease that was confirmed a hold, under the tokens from the given one on. It reports
 // false if the time of the lease is over. The caller holds c.mu.
-func (l *lease) hold(token int64) bool {
-	now := l.c.clock.now()
+func (l *lease) hold(now time.Duration, token int64) bool {
 	if now >= time.Duration(l.deadline.Load()) {
 		return false
 	}
@@ -198,32 +197,46 @@ func (l *lease) release(keepUntil time.Duration, pass bool) error {
 	if c.hooks.Event != nil && c.beginCall() == nil { // Close waits for the hooks.
 		defer c.activeCalls.Done()
 	}
-	began, end := c.clock.now(), *l.end.Load()
+	var began time.Duration
+	if c.watched() || keepUntil != 0 {
+		began = c.clock.now()
+	}
+	end := *l.end.Load()
 	c.mu.Lock()
 	l.state = ended
+	over := end == ErrHandedOver || pass && keepUntil == 0 && l.passOn()
+	l.awaitRequest()
 	c.mu.Unlock()
-	var err error
-	if end != ErrHandedOver && (!pass || keepUntil != 0 || !l.passOn()) {
-		err = l.releaseWithRetry(keepUntil)
+	result := &noError
+	if !over {
+		if err := l.releaseWithRetry(keepUntil); err != nil {
+			failed := err // on the heap only then
+			result = &failed
+		}
 	}
 	c.mu.Lock()
-	l.awaitRequest()
-	l.released = &err
+	l.released = result
 	c.leave(l)
 	c.changed.Broadcast()
 	c.mu.Unlock()
-	event := Event{Kind: EventReleased, Took: c.clock.now() - began, Err: err}
+	if !c.watched() {
+		return *result
+	}
+	event := Event{Kind: EventReleased, Took: c.clock.now() - began, Err: *result}
 	switch {
 	case end == ErrHandedOver:
 		event.Kind = EventHandedOver
-	case errors.Is(err, ErrLost):
+	case errors.Is(*result, ErrLost):
 		event.Kind = EventLost
 	case keepUntil != 0:
 		event.Kind, event.Left = EventKept, keepUntil-began
 	}
 	l.emitEnd(event)
-	return err
+	return *result
 }
+
+// noError is the result of a release that has succeeded.
+var noError error
 
 // awaitRelease waits until another call has released the lease, and returns its result.
 func (l *lease) awaitRelease() error {
@@ -282,6 +295,9 @@ func (l *lease) releaseInBackground() {
 // release that found nothing: then the releases go on, whatever the store answers.
 func (l *lease) releaseUntilExpired(unanswered bool) {
 	c := l.c
+	c.mu.Lock()
+	l.awaitRequest()
+	c.mu.Unlock()
 	for n := 0; ; n++ {
 		_, err := l.sendRelease(0)
 		left := l.storeEnd + c.guarantees.Grain - c.clock.now()
@@ -308,24 +324,22 @@ func (l *lease) releaseUntilExpired(unanswered bool) {
 	}
 }
 
-// sendRelease makes one attempt to release the lease, after the request in flight that may prolong
-// it.
+// sendRelease makes one attempt to release the lease.
 func (l *lease) sendRelease(keepUntil time.Duration) (bool, error) {
 	c := l.c
-	c.mu.Lock()
-	l.awaitRequest()
-	c.mu.Unlock()
 	req := driver.ReleaseRequest{Name: l.name, Owner: l.owner}
-	if keep := keepUntil - c.clock.now(); keepUntil != 0 && keep > 0 {
-		req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
+	if keepUntil != 0 {
+		if keep := keepUntil - c.clock.now(); keep > 0 {
+			req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
+		}
 	}
 	return request(c, context.Background(), "release", c.requestTimeout, func(ctx context.Context) (bool, error) {
 		return c.store.Release(ctx, req)
 	})
 }
 
-// awaitRequest waits until no request is in flight that may prolong the lease. The caller holds
-// c.mu.
+// awaitRequest waits until no request is in flight that may prolong the lease: nothing is written
+// after Release has returned. The caller holds c.mu.
 func (l *lease) awaitRequest() {
 	for l.busy {
 		l.c.changed.Wait()

@@ -180,12 +180,11 @@ func (l *Lock) release(keep time.Duration) error {
 	l.released = true
 	lease.joined = slices.DeleteFunc(lease.joined, func(other *Lock) bool { return other == l })
 	last := lease.openLocks() == 0
-	if !last || errors.Is(lost, ErrLost) {
-		l.result = &lost
-	}
 	ours := last && lease.endLocked(&ErrReleased)
-	if last && !ours && errors.Is(*lease.end.Load(), ErrLost) { // It was lost since it was checked.
-		lost, l.result = *lease.end.Load(), &lost
+	if end := lease.end.Load(); !ours && end != nil && errors.Is(*end, ErrLost) {
+		lost, l.result = *end, end // perhaps since it was checked
+	} else if !last {
+		l.result = &noError
 	}
 	c.mu.Unlock()
 	l.endContext(ErrReleased)
@@ -205,6 +204,9 @@ func (l *Lock) release(keep time.Duration) error {
 		return err
 	case !last, errors.Is(lost, ErrTaken):
 	case keep > 0:
+		c.mu.Lock()
+		lease.awaitRequest()
+		c.mu.Unlock()
 		_ = lease.releaseWithRetry(keepUntil) // the caller gets the loss
 	case !lease.options.Detached: // Others may have a detached hold by a ticket.
 		lease.releaseInBackground()

@@ -215,14 +215,14 @@ func (o *Options) passableTo(next *Options) bool {
 // passOn gives a lease that its holder has released to the first of the line, and reports whether
 // it has. It does so during the turn, while a token is left and the lease is surely held: no
 // renewal is due, in flight, or has failed, no notice has come, and the lease does not outlast its
-// TTL.
+// TTL. The caller holds c.mu.
 func (l *lease) passOn() bool {
-	c := l.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q, now := c.queues[l.name], c.clock.now()
-	if q == nil || q.head != l || len(q.line) == 0 || l.tokens.own == l.tokens.last ||
-		now >= q.turnEnd || now >= l.due || l.busy || l.look > granted || c.closed ||
+	c, q := l.c, l.c.queues[l.name]
+	if q.head != l || len(q.line) == 0 || l.tokens.own == l.tokens.last {
+		return false
+	}
+	now := c.clock.now()
+	if now >= q.turnEnd || now >= l.due || l.busy || l.look > granted || c.closed ||
 		l.storeEnd > now+l.options.TTL || !l.options.passableTo(&q.line[0].options) {
 		return false
 	}

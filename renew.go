@@ -192,7 +192,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	case entry.State == driver.Unknown:
 		l.look = failed
 		if !isHeld {
-			l.due = now + l.op.noteFailure(r.sent, err)
+			l.due = now + l.op.noteFailure(now, r.sent, err)
 			l.op.signal()
 		} else if !l.options.NoRenew || r.look != noLook {
 			l.due = min(now+jitter(l.options.TTL/16), time.Duration(l.deadline.Load()))
@@ -202,14 +202,14 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		l.due = now
 		c.reschedule(l)
 	default:
-		l.confirm(r.sent, r.asked)
+		l.confirm(now, r.sent, r.asked)
 		if a := l.op; a != nil {
 			a.noteAnswered()
 			a.confirmed = a.confirmed || entry.State == driver.Held && r.asked >= l.options.TTL
 			a.signal()
 		}
 		switch {
-		case !isHeld && !l.becomes(entry):
+		case !isHeld && !l.becomes(now, entry):
 			c.mu.Unlock()
 			return
 		case l.look == noticed:
@@ -241,14 +241,14 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 // becomes records that a lease which waits is what entry says, and reports false if that is over. A
 // hold has the rest of its place, and is renewed for its TTL when the local turn is over: short
 // holds need no renewal. The caller holds c.mu.
-func (l *lease) becomes(entry driver.Entry) bool {
+func (l *lease) becomes(now time.Duration, entry driver.Entry) bool {
 	a := l.op
 	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
 	switch {
 	case entry.State == driver.Waiting:
 		l.state = waiting
-		a.lookInTime(l)
-	case !l.hold(entry.Token):
+		a.lookInTime(now)
+	case !l.hold(now, entry.Token):
 		a.restart(true)
 		return false
 	case (l.options.NoRenew || l.options.Detached) && !a.confirmed:
@@ -288,7 +288,7 @@ func (l *lease) onNotice(token int64) {
 		a.resume = 0
 	case l.state < held && a.place > 0 && token != 0 && (l.tokens.first == 0 || l.tokens.first == token) &&
 		now < time.Duration(l.deadline.Load()):
-		l.becomes(driver.Entry{State: driver.Held, Token: token})
+		l.becomes(now, driver.Entry{State: driver.Held, Token: token})
 		l.look, l.storeEnd = granted, max(l.storeEnd, now+a.place)
 		a.noteAnswered()
 		c.reschedule(l)
