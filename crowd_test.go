@@ -233,3 +233,74 @@ func TestWaitsOfClientsEndWithHeld(t *testing.T) {
 		})
 	}
 }
+
+// Sixteen goroutines that take one name again and again, in one Client and in a Client each, get the
+// same share of it, under tokens that rise.
+func TestSharesAreFair(t *testing.T) {
+	for clients, name := range map[int]string{1: "one Client", 16: "a Client each"} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				store := memstore.New()
+				var shares [16]float64
+				var last int64
+				var c *holdfast.Client
+				var group sync.WaitGroup
+				over := time.Now().Add(10 * time.Second)
+				for i := range shares {
+					if i < clients {
+						c = open(t, store, nil)
+					}
+					group.Go(func() {
+						for time.Now().Before(over) {
+							lock, err := c.Acquire(ctx, "a", nil)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if shares[i]++; lock.Token() <= last {
+								t.Errorf("the token %d after %d", lock.Token(), last)
+							}
+							last = lock.Token()
+							time.Sleep(ms)
+							release(t, lock)
+						}
+					})
+				}
+				group.Wait()
+				var sum, squares float64
+				for _, share := range shares {
+					sum, squares = sum+share, squares+share*share
+				}
+				if jain := sum * sum / (16 * squares); jain < 0.99 || sum < 1000 {
+					t.Errorf("%v holds, Jain's index %.3f: %v", sum, jain, shares)
+				}
+			})
+		})
+	}
+}
+
+// A try whose request was lost on the way finds that out by one look, and ends within the time of two
+// requests, whatever other callers are answered meanwhile.
+func TestTryHasOneLook(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, &holdfast.Config{RequestTimeout: time.Second})
+		var group sync.WaitGroup
+		store.Set(faultstore.Acquire, faultstore.Hang)
+		store.Set(faultstore.Renew, func(context.Context, faultstore.Op, func()) error {
+			time.Sleep(700 * ms)
+			return errors.New("connection reset")
+		})
+		for range 5 {
+			group.Go(func() {
+				began := time.Now()
+				_, err := c.TryAcquire(ctx, "a", &holdfast.Options{Limit: 9})
+				wantErr(t, err, holdfast.ErrUnavailable)
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("a try took %v", took)
+				}
+			})
+			time.Sleep(300 * ms)
+		}
+		group.Wait()
+	})
+}
