@@ -288,7 +288,7 @@ func (a *acquireOp) restart(release bool) {
 	old.state = ended
 	c.schedule.remove(old)
 	if release {
-		c.activeCalls.Go(func() { old.releaseUntilExpired(unanswered) })
+		c.activeCalls.Go(func() { old.releaseUnwatched(unanswered) })
 	}
 	a.lease, a.resume = c.newLease(a, old.name, c.newOwner()), 0
 	a.queue.replace(old, a.lease)
@@ -318,7 +318,7 @@ func (a *acquireOp) giveUp(err error) error {
 		l.state, l.released = ended, &noError // Nobody waits for the release.
 		l.end.Store(&ErrReleased)
 		c.schedule.remove(l)
-		c.activeCalls.Go(func() { l.releaseUntilExpired(unanswered) })
+		c.activeCalls.Go(func() { l.releaseUnwatched(unanswered) })
 	}
 	return err
 }

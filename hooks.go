@@ -156,28 +156,23 @@ func OnEvent(kind EventKind, f func(Event)) Hooks {
 // JoinHooks returns Hooks that call the functions of all hooks, in their order. Each Start gets the
 // context that the one before has returned.
 func JoinHooks(hooks ...Hooks) Hooks {
-	var joined Hooks
-	for _, next := range hooks {
-		before := joined
-		switch {
-		case before.Start == nil:
-			joined.Start = next.Start
-		case next.Start != nil:
-			joined.Start = func(ctx context.Context, s Start) context.Context {
-				return next.Start(before.Start(ctx, s), s)
+	return Hooks{
+		Start: func(ctx context.Context, s Start) context.Context {
+			for _, h := range hooks {
+				if h.Start != nil {
+					ctx = h.Start(ctx, s)
+				}
 			}
-		}
-		switch {
-		case before.Event == nil:
-			joined.Event = next.Event
-		case next.Event != nil:
-			joined.Event = func(ctx context.Context, e Event) {
-				before.Event(ctx, e)
-				next.Event(ctx, e)
+			return ctx
+		},
+		Event: func(ctx context.Context, e Event) {
+			for _, h := range hooks {
+				if h.Event != nil {
+					h.Event(ctx, e)
+				}
 			}
-		}
+		},
 	}
-	return joined
 }
 
 // start calls the hook for an acquisition that begins, and returns its context.

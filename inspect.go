@@ -160,22 +160,20 @@ func (c *Client) ping(ctx context.Context) error {
 	res, err := request(c, ctx, "acquire", c.requestTimeout, func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)
 	})
-	unanswered := err != nil
-	if err == nil && !res.Granted {
+	switch cut := ctx.Err(); {
+	case err == nil && !res.Granted:
 		return fmt.Errorf("%w: a name that is new is held", ErrUnavailable)
-	}
-	if err == nil {
-		_, err = l.sendRelease(0)
-	}
-	if err == nil {
-		return nil
-	}
-	if !unanswered || !driver.IsNotApplied(err) {
+	case err == nil:
 		l.storeEnd = c.clock.now() + pingTTL
-		c.activeCalls.Go(func() { l.releaseUntilExpired(unanswered) })
+		return l.sendReleases(0, 0, false)
+	case !driver.IsNotApplied(err):
+		l.storeEnd = c.clock.now() + pingTTL
+		c.activeCalls.Go(func() { l.releaseUnwatched(true) })
+		fallthrough
+	default:
+		if cut != nil {
+			return fmt.Errorf("%w: %w", errNotAnswered, cut)
+		}
+		return storeError(ctx, err)
 	}
-	if cut := ctx.Err(); cut != nil {
-		return fmt.Errorf("%w: %w", errNotAnswered, cut)
-	}
-	return storeError(ctx, err)
 }

@@ -209,8 +209,11 @@ func (l *lease) release(keepUntil time.Duration, pass bool) error {
 	c.mu.Unlock()
 	result := &noError
 	if !over {
-		if err := l.releaseWithRetry(keepUntil); err != nil {
+		if err := l.sendReleases(keepUntil, c.requestTimeout, false); err != nil {
 			failed := err // on the heap only then
+			if !errors.Is(err, ErrLost) {
+				failed = opError("release", c.stripPrefix(l.name), err)
+			}
 			result = &failed
 		}
 	}
@@ -238,6 +241,9 @@ func (l *lease) release(keepUntil time.Duration, pass bool) error {
 // noError is the result of a release that has succeeded.
 var noError error
 
+// noPatience is that of a release in the background.
+const noPatience = -1
+
 // awaitRelease waits until another call has released the lease, and returns its result.
 func (l *lease) awaitRelease() error {
 	c := l.c
@@ -249,93 +255,85 @@ func (l *lease) awaitRelease() error {
 	return *l.released
 }
 
-// releaseWithRetry sends releases until the store has confirmed one. After the request timeout it
-// returns, and the release goes on in the background.
-func (l *lease) releaseWithRetry(keepUntil time.Duration) error {
+// sendReleases sends releases of a lease that has ended until one is answered, or the store cannot
+// have the lease any more. With a patience, from 0 on, it goes on in the background after that;
+// without one, it ends when the Client is closed. If the Acquire of the lease has no answer, it may
+// arrive after a release that found nothing: then the releases go on, whatever the store answers.
+func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool) error {
 	c := l.c
-	name := c.stripPrefix(l.name)
-	var began time.Duration
 	applied := false // an earlier attempt may have been applied
+	var until time.Duration
 	for n := 0; ; n++ {
-		ours, err := l.sendRelease(keepUntil)
+		req := driver.ReleaseRequest{Name: l.name, Owner: l.owner}
+		if keepUntil != 0 && c.clock.now() < keepUntil {
+			req.Keep = min(max(keepUntil-c.clock.now(), driver.MinTTL), driver.MaxTTL)
+		}
+		ours, err := request(c, context.Background(), "release", c.requestTimeout, func(ctx context.Context) (bool, error) {
+			return c.store.Release(ctx, req)
+		})
 		switch {
-		case err == nil && !ours && (!applied || keepUntil > c.clock.now()):
-			return &LostError{Name: name, Token: l.tokens.own, Reason: ErrTaken}
+		case err == nil && unanswered:
+			c.mu.Lock()
+			c.leave(l)
+			c.mu.Unlock()
+		case err == nil && !ours && (!applied || req.Keep > 0): // A keep is reported as ours.
+			return &LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: ErrTaken}
 		case err == nil:
-			return nil // A keep is reported as ours. Anything else an earlier attempt may have released.
+			return nil
 		case driver.Permanent(err):
-			return opError("release", name, err)
+			return err
 		}
 		applied = applied || !driver.IsNotApplied(err)
+		now := c.clock.now()
 		if n == 0 {
-			began = c.clock.now()
+			until = l.storeEnd + c.guarantees.Grain
+			if patience >= 0 {
+				until = min(until, now+patience)
+			}
 		}
-		left := min(began+c.requestTimeout, l.storeEnd+c.guarantees.Grain) - c.clock.now()
-		if left <= 0 {
-			l.releaseInBackground()
-			return opError("release", name, storeError(context.Background(), err))
+		if now >= until {
+			if patience >= 0 {
+				l.releaseInBackground()
+			}
+			return storeError(context.Background(), err)
 		}
-		time.Sleep(min(c.backoff.nthDelay(n), left))
+		pause := min(c.backoff.nthDelay(n), until-now)
+		if err == nil {
+			pause = min(time.Second<<min(n, 6), until-now)
+		}
+		timer, stop := time.NewTimer(pause), c.closing
+		if patience >= 0 {
+			stop = nil
+		}
+		select {
+		case <-timer.C:
+		case <-stop:
+			timer.Stop()
+			return ErrClosed
+		}
 	}
 }
 
 // releaseInBackground goes on with the release of a lease, unless the Client is closed.
 func (l *lease) releaseInBackground() {
-	c := l.c
-	if c.beginCall() == nil {
+	if c := l.c; c.beginCall() == nil {
 		go func() {
 			defer c.activeCalls.Done()
-			l.releaseUntilExpired(false)
+			l.releaseUnwatched(false)
 		}()
 	}
 }
 
-// releaseUntilExpired sends releases until one is answered, the store cannot have the lease any
-// more, or the Client is closed. If the Acquire of the lease has no answer, it may arrive after a
-// release that found nothing: then the releases go on, whatever the store answers.
-func (l *lease) releaseUntilExpired(unanswered bool) {
+// releaseUnwatched releases a lease whose caller has been answered.
+func (l *lease) releaseUnwatched(unanswered bool) {
 	c := l.c
 	c.mu.Lock()
 	l.awaitRequest()
 	c.mu.Unlock()
-	for n := 0; ; n++ {
-		_, err := l.sendRelease(0)
-		left := l.storeEnd + c.guarantees.Grain - c.clock.now()
-		over := driver.Permanent(err) || err == nil && !unanswered || left < 0
-		if over || err == nil {
-			c.mu.Lock()
-			c.leave(l)
-			c.mu.Unlock()
-		}
-		if over {
-			return
-		}
-		pause := c.backoff.nthDelay(n)
-		if err == nil {
-			pause = min(time.Second<<min(n, 6), left+time.Millisecond)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-c.closing:
-			timer.Stop()
-			return
-		}
-	}
-}
-
-// sendRelease makes one attempt to release the lease.
-func (l *lease) sendRelease(keepUntil time.Duration) (bool, error) {
-	c := l.c
-	req := driver.ReleaseRequest{Name: l.name, Owner: l.owner}
-	if keepUntil != 0 {
-		if keep := keepUntil - c.clock.now(); keep > 0 {
-			req.Keep = min(max(keep, driver.MinTTL), driver.MaxTTL)
-		}
-	}
-	return request(c, context.Background(), "release", c.requestTimeout, func(ctx context.Context) (bool, error) {
-		return c.store.Release(ctx, req)
-	})
+	_ = l.sendReleases(0, noPatience, unanswered) // the time of the lease ends it otherwise
+	c.mu.Lock()
+	c.leave(l)
+	c.mu.Unlock()
 }
 
 // awaitRequest waits until no request is in flight that may prolong the lease: nothing is written

@@ -207,7 +207,7 @@ func (l *Lock) release(keep time.Duration) error {
 		c.mu.Lock()
 		lease.awaitRequest()
 		c.mu.Unlock()
-		_ = lease.releaseWithRetry(keepUntil) // the caller gets the loss
+		_ = lease.sendReleases(keepUntil, c.requestTimeout, false) // the caller gets the loss
 	case !lease.options.Detached: // Others may have a detached hold by a ticket.
 		lease.releaseInBackground()
 	}
