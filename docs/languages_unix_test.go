@@ -153,7 +153,7 @@ func waits(t *testing.T, pool *pgxpool.Pool) <-chan struct{} {
 	refused := make(chan struct{})
 	go func() {
 		defer close(refused)
-		const statement = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT acquire_lock_token(%' AND state = 'idle'"
+		const statement = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT holdfast.acquire_lock_token(%' AND state = 'idle'"
 		for tried := 0; tried == 0; time.Sleep(10 * time.Millisecond) {
 			if err := pool.QueryRow(t.Context(), statement).Scan(&tried); err != nil {
 				t.Error(err)

@@ -5,6 +5,7 @@ package doctor_test
 import (
 	"context"
 	"errors"
+	neturl "net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -143,14 +144,13 @@ func TestTable(t *testing.T) {
 	if err := client.Store().(interface{ Migrate(context.Context) error }).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC") // PostgreSQL before 15 grants it.
 	mustBe(t, "well", examine(t, url), nil)
 	for range 2 {
 		for rec, err := range client.List(t.Context(), "holdfast-doctor/") {
 			t.Errorf("an examination has left %v, %v", rec, err)
 		}
 	}
-	execute(`DO $$ BEGIN ASSERT (SELECT count(*) = 0 FROM distributed_locks), 'an examination has left a row'; END $$`)
+	execute(`DO $$ BEGIN ASSERT (SELECT count(*) = 0 FROM holdfast.locks), 'an examination has left a row'; END $$`)
 	for _, tt := range []struct {
 		name, make, mend string
 		ill              ill
@@ -158,10 +158,10 @@ func TestTable(t *testing.T) {
 		{"asynchronous commits", "ALTER ROLE postgres SET synchronous_commit = off", "ALTER ROLE postgres RESET synchronous_commit", ill{"postgres.synchronous-commit": doctor.Warning}},
 		{"read-only", "ALTER ROLE postgres SET default_transaction_read_only = on", "SET default_transaction_read_only = off; ALTER ROLE postgres RESET default_transaction_read_only",
 			ill{"postgres.writable": doctor.Failure, "probe": doctor.Failure}},
-		{"unlogged", "ALTER TABLE distributed_locks SET UNLOGGED", "ALTER TABLE distributed_locks SET LOGGED", ill{"postgres.unlogged": doctor.Warning}},
-		{"creators", "GRANT CREATE ON SCHEMA public TO PUBLIC", "REVOKE CREATE ON SCHEMA public FROM PUBLIC", ill{"postgres.creators": doctor.Warning}},
-		{"trigger", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'| CREATE TRIGGER tr BEFORE UPDATE ON distributed_locks FOR EACH ROW EXECUTE FUNCTION f()",
-			"DROP TRIGGER tr ON distributed_locks", ill{"postgres.row-security": doctor.Failure}},
+		{"unlogged", "ALTER TABLE holdfast.locks SET UNLOGGED", "ALTER TABLE holdfast.locks SET LOGGED", ill{"postgres.unlogged": doctor.Warning}},
+		{"creators", "GRANT CREATE ON SCHEMA holdfast TO PUBLIC", "REVOKE CREATE ON SCHEMA holdfast FROM PUBLIC", ill{"postgres.creators": doctor.Warning}},
+		{"trigger", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'| CREATE TRIGGER tr BEFORE UPDATE ON holdfast.locks FOR EACH ROW EXECUTE FUNCTION f()",
+			"DROP TRIGGER tr ON holdfast.locks", ill{"postgres.row-security": doctor.Failure}},
 		{"fsync", "ALTER SYSTEM SET full_page_writes = off", "ALTER SYSTEM RESET full_page_writes", ill{"postgres.fsync": doctor.Warning}},
 	} {
 		for _, text := range strings.Split(tt.make, "| ") {
@@ -188,6 +188,10 @@ func TestTable(t *testing.T) {
 	pooler := servers.StartPgBouncer(t, server)
 	if f := examine(t, pooler.URL("postgres"))["postgres.pooler"]; f.Severity != doctor.Warning {
 		t.Errorf("behind a pooler: %v", f)
+	}
+	around := pooler.URL("postgres") + "&listen_url=" + neturl.QueryEscape(url)
+	if f := examine(t, around)["postgres.pooler"]; f.Severity != doctor.OK {
+		t.Errorf("behind a pooler, with a way around it: %v", f)
 	}
 }
 

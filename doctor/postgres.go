@@ -46,20 +46,20 @@ func examineTable(ctx context.Context, store *pgstore.Store) (all []Finding, err
 		if err != nil {
 			return err
 		}
-		found.check("postgres.pooler", "the connection is to the server itself", pooled, Warning,
-			"a pooler is in the path: waiters are not notified, and not served in order", "connections to the server itself", "its address in the URL; or listen=false (NoListen), if that is as it should be")
+		found.check("postgres.pooler", "there is a way to the server without a pooler", pooled && !store.Listens(), Warning,
+			"a pooler is in the path, and no address of the server itself: waiters are not notified, and look from time to time", "a way around it, for notices and for renewals when the pool is used up", "listen_url=ADDRESS in the URL (Options.Listen)")
 		var standby, unlogged, logged bool
 		var readOnly, fsync, pages, commit, names, creators, secured string
 		var replicas int
-		if err := conn.QueryRow(ctx, tableQuery, pgx.QueryExecModeSimpleProtocol, store.Table()).Scan(
+		if err := conn.QueryRow(ctx, tableQuery, pgx.QueryExecModeSimpleProtocol, store.Schema()+".locks").Scan(
 			&standby, &readOnly, &fsync, &pages, &commit, &names, &replicas, &logged, &unlogged, &creators, &secured); err != nil {
 			return err
 		}
 		found.check("postgres.writable", "the server takes changes", standby || readOnly == "on", Failure, "this server is a standby, or transactions are read-only by default: it takes no locks",
 			"the primary, and transactions that may write", "target_session_attrs=read-write in the URL, with all hosts")
-		found.check("postgres.schema", "the table is there", !logged && !unlogged && !standby, Failure, fmt.Sprintf("the table %s is not there", store.Table()), "the table", "holdfast migrate --store URL")
+		found.check("postgres.schema", "the table is there", !logged && !unlogged && !standby, Failure, fmt.Sprintf("the table %s.locks is not there", store.Schema()), "the table", "holdfast migrate --store URL")
 		found.check("postgres.unlogged", "the table is logged", unlogged, Warning, "the table is UNLOGGED: a crash of the server empties it", "a table that is logged",
-			fmt.Sprintf("ALTER TABLE %s SET LOGGED", store.Table()))
+			fmt.Sprintf("ALTER TABLE %s.locks SET LOGGED", store.Schema()))
 		found.check("postgres.fsync", "fsync and full_page_writes are on", fsync == "off" || pages == "off", Warning,
 			"fsync or full_page_writes is off: a crash of the machine may destroy the table", "both on",
 			"ALTER SYSTEM SET fsync = on; ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf()")
@@ -68,7 +68,7 @@ func examineTable(ctx context.Context, store *pgstore.Store) (all []Finding, err
 		found.check("postgres.standbys", "no failover forgets locks unseen", replicas > 0 && (names == "" || commit == "local"), Warning,
 			"the standbys are asynchronous: a failover may forget locks that were just granted", "a synchronous standby", "ALTER SYSTEM SET synchronous_standby_names; SELECT pg_reload_conf()")
 		found.check("postgres.creators", "nobody else may create functions beside those of the locks", creators != "", Warning,
-			"in the schema of the table others may create functions, which calls without casts may run: "+creators, "a schema of the locks' own", "REVOKE CREATE ON SCHEMA ... FROM")
+			"in the schema of the locks others may create functions, which run with the rights of those who lock: "+creators, "a schema of the locks' own", "REVOKE CREATE ON SCHEMA ... FROM")
 		found.check("postgres.row-security", "no policy hides rows, and no trigger changes them", secured != "", Failure,
 			"row-level security or a trigger may hide locks that are held: "+secured, "a table without them", "ALTER TABLE ... DISABLE ROW LEVEL SECURITY; DROP TRIGGER")
 		return nil
@@ -95,7 +95,7 @@ const tableQuery = `SELECT pg_is_in_recovery(), current_setting('default_transac
 // keeps a row with the last token of each name.
 func forgetProbes(ctx context.Context, store *pgstore.Store) error {
 	return store.WithConn(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "DELETE FROM "+store.Table()+" WHERE lock_name LIKE '%holdfast-doctor/%' AND expires_at <= clock_timestamp()", pgx.QueryExecModeSimpleProtocol)
+		_, err := conn.Exec(ctx, "DELETE FROM "+store.Schema()+".locks WHERE name LIKE '%holdfast-doctor/%' AND NOT others AND expires <= clock_timestamp()", pgx.QueryExecModeSimpleProtocol)
 		return err
 	})
 }

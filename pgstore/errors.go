@@ -16,9 +16,12 @@ import (
 // for as long as lock_timeout allows.
 const lockNotAvailable = "55P03"
 
+// readOnly is the error of a server that takes no writes.
+const readOnly = "25006"
+
 // wrapErr wraps the error of a statement. It marks every error that is certain to have had no
 // effect.
-func (s *engine) wrapErr(ctx context.Context, err error) error {
+func (s *Store) wrapErr(ctx context.Context, err error) error {
 	state := pgclient.SQLState(err)
 	if known := s.translateErr(state, err); known != nil {
 		return known
@@ -31,7 +34,7 @@ func (s *engine) wrapErr(ctx context.Context, err error) error {
 		err = fmt.Errorf("%w: %s", err, advice)
 	}
 	var dial *pgconn.ConnectError
-	isUnsent := driver.IsNotApplied(err) || errors.As(err, &dial)
+	isUnsent := driver.IsNotApplied(err) || errors.As(err, &dial) || pgconn.SafeToRetry(err)
 	if state == lockNotAvailable { // The statement was undone. Locks on a table end.
 		return &driver.RetryError{Err: err}
 	}
@@ -63,20 +66,15 @@ func wasUndone(state string) bool {
 }
 
 // translateErr translates an error into one of package driver.
-func (s *engine) translateErr(state string, err error) error {
+func (s *Store) translateErr(state string, err error) error {
 	switch state {
-	case "HF001":
-		return fmt.Errorf("%w: no token above the last one is left", driver.ErrInvalid)
-	case "HF005":
-		return fmt.Errorf("%w: the floor of the token is more than %v above the server's clock", driver.ErrInvalid, driver.MaxLead)
-	case "HF002", "22003":
-		return fmt.Errorf("%w: the column token of the row in %s is out of bounds: set it below %d, "+
-			"above every token that a resource has seen", driver.ErrCorrupt, s.expandSQL("@table@"), int64(driver.MaxToken))
-	case "22001", "22P05", "22021":
-		return fmt.Errorf("%w: the server cannot store the name, the owner or the holder: too long (255 characters), "+
-			"or not in the encoding of the database", driver.ErrInvalid)
-	case "HF004":
+	case "HF002":
 		return fmt.Errorf("%w: %w", driver.ErrInvalid, pgclient.InOneLine(err))
+	case "22003", "22008":
+		return fmt.Errorf("%w: a number or a time of the row in %s is out of bounds", driver.ErrCorrupt, s.sql("@.locks"))
+	case "22001", "22P05", "22021":
+		return fmt.Errorf("%w: the server cannot store the name, the owner or the holder, "+
+			"perhaps because of the encoding of the database", driver.ErrInvalid)
 	case "22P02", "22P03":
 		return fmt.Errorf("%w: the server cannot store the metadata as JSON", driver.ErrInvalid)
 	}
@@ -94,18 +92,19 @@ func isMissing(state string) bool {
 }
 
 // adviceFor returns what to do about an error.
-func (s *engine) adviceFor(state string) string {
+func (s *Store) adviceFor(state string) string {
 	if isMissing(state) {
-		return s.expandSQL("the table @table@ or its functions are not there, or not as they should be; run \"holdfast migrate --store URL\", or Store.Migrate, with a user who may create them")
+		return s.sql("the tables and functions of the schema @ are not there, or not as they should be; " +
+			"run \"holdfast migrate --store URL\", or Store.Migrate, with a user who may create them")
 	}
 	switch state {
 	case "42501":
-		return s.expandSQL("the user needs USAGE on the schema @schema@ and SELECT, INSERT, UPDATE and DELETE on @table@, @waiters@ and @shares@, and EXECUTE on their functions")
+		return s.sql("the user needs USAGE on the schema @, SELECT, INSERT, UPDATE and DELETE on its tables, SELECT on its view, and EXECUTE on its functions")
 	case "28000", "28P01":
 		return "the server does not accept this user, or its password"
 	case "3D000":
 		return "create the database, or name another one in the URL"
-	case "25006":
+	case readOnly:
 		return "this server takes no writes, as a standby does: connect to the primary (target_session_attrs=read-write)"
 	case "57014":
 		return "the server has cut the statement short: statement_timeout must leave it time, or somebody has cancelled it"

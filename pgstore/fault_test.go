@@ -4,32 +4,222 @@ package pgstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
-// freeze stops the server processes of a pool, as a hung machine does, until the
-// test ends.
-func freeze(t *testing.T, watching *engine, application string) {
+// openDatabase makes a database with tables of locks, in which transactions may stay open: elsewhere
+// they would keep the tables of other tests from being cleaned.
+func openDatabase(t *testing.T, name string) (url string) {
 	t.Helper()
-	var pids []int
-	if err := watching.queryRows(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = $1", []any{application}, func() {}, func(scan scanner) error {
-		var pid int
-		err := scan(&pid)
-		pids = append(pids, pid)
-		return err
-	}); err != nil || len(pids) == 0 {
+	admin := pgtest.Postgres().URL("postgres")
+	pgtest.Execute(t, admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+	pgtest.Execute(t, admin, "CREATE DATABASE "+name)
+	t.Cleanup(func() { pgtest.Execute(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
+	url = pgtest.Postgres().URL(name)
+	migrate(t, url, nil)
+	return url
+}
+
+func openAt(t *testing.T, url string, parameters ...string) *Store {
+	t.Helper()
+	s := New(pgtest.OpenPool(t, url, parameters...), nil)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// leaveOpen runs a statement in a transaction that goes on.
+func leaveOpen(t *testing.T, s *Store, text string, args ...any) pgx.Tx {
+	t.Helper()
+	tx, err := s.pool.(pgxPool).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if _, err := tx.Exec(t.Context(), s.sql(text), args...); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// openTransactions are ways to leave the row of a name locked, as clients do whose libraries begin
+// transactions by themselves.
+var openTransactions = map[string]struct {
+	exists bool
+	leave  string
+	takes  bool // the lock, if it is committed
+}{
+	"row locked":         {true, "SELECT FROM @.locks WHERE name = $1 FOR UPDATE", false},
+	"acquired":           {true, "SELECT @.acquire_lock($1, 'worker')", true},
+	"acquired the first": {false, "SELECT @.acquire_lock($1, 'worker')", true},
+	"deleted":            {true, "DELETE FROM @.locks WHERE name = $1", false},
+}
+
+// While somebody's transaction has the row of a name open, it is not known whether the name is held:
+// an attempt ends after a moment, with an error that says that it may be made again. Other names are
+// acquired, renewed and released meanwhile. A waiter gets the lock when the transaction has ended.
+func TestOpenRow(t *testing.T) {
+	t.Parallel()
+	url := openDatabase(t, "open_rows")
+	for what, open := range openTransactions {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := openAt(t, url)
+			if open.exists {
+				req, _ := grant(t, s, what, time.Minute)
+				release(t, s, req)
+			}
+			held, _ := grant(t, s, what+" held", time.Minute)
+			tx := leaveOpen(t, s, open.leave, what)
+			attempts := make(chan error, 1)
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				defer cancel()
+				_, err := s.Acquire(ctx, request(what, time.Minute))
+				attempts <- err
+			}()
+			for i := range 20 {
+				req, _ := grant(t, s, fmt.Sprint(what, " other ", i), time.Minute)
+				if got, err := s.Renew(t.Context(), []driver.RenewRequest{
+					{Name: what, Owner: "nobody", TTL: time.Minute}, {Name: held.Name, Owner: held.Owner, TTL: time.Minute},
+				}); i == 0 && (open.exists && err == nil || got[1].State != driver.Held) {
+					t.Errorf("Renew beside a locked row: %v, %v", got, err)
+				} else if i > 0 {
+					break
+				}
+				if !release(t, s, req) {
+					t.Error("a release beside a locked row")
+				}
+			}
+			var later *driver.RetryError
+			if err := <-attempts; !errors.As(err, &later) {
+				t.Errorf("Acquire: %v, want a RetryError", err)
+			}
+			locks := holdfast.New(s, nil)
+			granted := make(chan error, 1)
+			go func() {
+				lock, err := locks.Acquire(t.Context(), what, &holdfast.Options{Wait: pgtest.Bound})
+				if err == nil {
+					err = lock.Release()
+				}
+				granted <- err
+			}()
+			select {
+			case err := <-granted:
+				t.Fatalf("the wait has ended while the transaction was open: %v", err)
+			case <-time.After(1500 * time.Millisecond): // longer than one attempt
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if open.takes {
+				if rec := refuse(t, s, what); rec.Holder != "worker" {
+					t.Errorf("when the transaction is committed the lock is shown as %+v", rec)
+				}
+				value[bool](t, s, "SELECT @.release_lock($1, 'worker')", what)
+			}
+			if err := <-granted; err != nil {
+				t.Errorf("the waiter: %v", err)
+			}
+			_ = locks.Close()
+		})
+	}
+}
+
+// A release beside a row that is open is as good as any when it is sent again, and one slow commit is
+// waited for.
+func TestReleaseOfOpenRow(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "released_rows"))
+	for _, keep := range []time.Duration{0, time.Minute} {
+		req, _ := grant(t, s, "name "+keep.String(), time.Minute)
+		tx := leaveOpen(t, s, "SELECT FROM @.locks WHERE name = $1 FOR UPDATE", req.Name)
+		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep}); !driver.IsNotApplied(err) {
+			t.Errorf("Release of a row that is locked: %v, want it not applied", err)
+		}
+		var committed sync.WaitGroup
+		committed.Go(func() {
+			time.Sleep(400 * time.Millisecond) // as long as the disk
+			_ = tx.Rollback(context.Background())
+		})
+		if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep}); !ended || err != nil {
+			t.Errorf("Release beside a slow commit: %v, %v", ended, err)
+		}
+		committed.Wait()
+	}
+}
+
+// Requests for many names, in any order, do not wait for each other in a circle.
+func TestNoDeadlocks(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t, "deadlock_timeout=10ms", "fsync=off", "log_min_messages=fatal")
+	migrate(t, server.URL("postgres"), nil)
+	tries := 40 * rounds(1)
+	var all sync.WaitGroup
+	for w := range 4 {
+		s := openAt(t, server.URL("postgres"))
+		for g := range 16 {
+			all.Go(func() {
+				for i := range tries {
+					req := request(fmt.Sprint("name ", (i*7+w*5+g*3)%12), time.Minute)
+					if i%2 == 0 {
+						req.Place = time.Minute
+					}
+					if i%5 == 0 {
+						req.Limit = 3
+					}
+					if _, err := s.Acquire(t.Context(), req); err != nil {
+						t.Errorf("Acquire: %v", err)
+						return
+					}
+					if i%3 == 0 {
+						var renewals []driver.RenewRequest
+						for n := range 12 {
+							renewals = append(renewals, driver.RenewRequest{Name: fmt.Sprint("name ", 11-n), Owner: req.Owner, TTL: time.Minute})
+						}
+						_, _ = s.Renew(t.Context(), renewals) // Rows may be locked.
+					}
+					if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+						t.Errorf("Release: %v", err)
+						return
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	s := openAt(t, server.URL("postgres"))
+	pgtest.Eventually(t, "statistics", func() bool {
+		return value[int64](t, s, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()") > 0
+	})
+	if n := value[int64](t, s, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); n > 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+}
+
+// freeze stops the server processes of an application, as a hung machine does, until the test ends.
+func freeze(t *testing.T, watching *Store, application string) {
+	t.Helper()
+	pids, err := query(t.Context(), watching, watching.pool, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", []any{application}, pgx.RowTo[int])
+	if err != nil || len(pids) == 0 {
 		t.Fatalf("%d processes of %s: %v", len(pids), application, err)
 	}
 	for _, pid := range pids {
@@ -40,135 +230,113 @@ func freeze(t *testing.T, watching *engine, application string) {
 	}
 }
 
-// A holder whose server processes hang, a renewal under way in one, knows that
-// its lock is over before another is granted it.
-func TestFrozenBackend(t *testing.T) {
-	t.Parallel()
-	const ttl = 15 * time.Second // The context ends 1% of it before the hold: a busy machine is late.
-	schema := newSchema(t)
+// smallPool is a pool of one connection.
+func smallPool(t *testing.T, application string, change func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
 	config, err := pgxpool.ParseConfig(pgtest.Postgres().URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.MaxConns, config.ConnConfig.RuntimeParams["application_name"] = 1, "frozen"
-	// Such a pool has no connection beside it: the server has processes that do not hang.
-	config.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { return true, nil }
+	config.MaxConns, config.ConnConfig.RuntimeParams["application_name"] = 1, application
+	change(config)
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	store := newPoolEngine(pool, &Options{Schema: schema, NoListen: true})
-	locks := holdfast.New(newStore(store), nil)
-	t.Cleanup(func() {
-		_ = locks.Close() // It cannot release what is frozen.
-		_ = store.Close()
-	})
-	lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{TTL: ttl})
+	return pool
+}
+
+// A holder whose server processes hang, a renewal under way in one, knows that its lock is over before
+// another is granted it. If there may be a connection beside the pool, the lock is renewed by that.
+func TestHungProcess(t *testing.T) {
+	t.Parallel()
+	const ttl = 12 * time.Second // The context ends 1% of it before the hold: a busy machine is late.
+	for application, hook := range map[string]func(context.Context, *pgx.Conn) (bool, error){
+		"hung": nil, "frozen": func(context.Context, *pgx.Conn) (bool, error) { return true, nil },
+	} {
+		t.Run(application, func(t *testing.T) {
+			t.Parallel()
+			schema := newSchema(t)
+			store := New(smallPool(t, application, func(config *pgxpool.Config) { config.PrepareConn = hook }), &Options{Schema: schema})
+			locks := holdfast.New(store, nil)
+			t.Cleanup(func() { _, _ = locks.Close(), store.Close() }) // It cannot release what is frozen.
+			lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := openIn(t, schema)
+			freeze(t, other, application)
+			if hook == nil {
+				select {
+				case <-lock.Context().Done():
+					t.Errorf("beside a server process that hangs: %v", lock.Err())
+				case <-time.After(ttl + ttl/2):
+				}
+				return
+			}
+			req := request("name", time.Minute)
+			pgtest.Eventually(t, "grant to another", func() bool {
+				res, err := other.Acquire(t.Context(), req)
+				return err == nil && res.Granted
+			})
+			if lock.Context().Err() == nil || lock.Err() == nil {
+				t.Error("another was granted the lock while its holder believed in it")
+			}
+		})
+	}
+}
+
+// Other work of the caller may have all connections of the pool for as long as it likes: locks are
+// renewed, on one more. A caller that gets no connection learns why.
+func TestExhaustedPool(t *testing.T) {
+	t.Parallel()
+	pool := smallPool(t, "small", func(*pgxpool.Config) {})
+	s := New(pool, &Options{Schema: newSchema(t)})
+	t.Cleanup(func() { _ = s.Close() })
+	req, _ := grant(t, s, "name", time.Minute)
+	c, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := openIn(t, schema)
-	freeze(t, other, "frozen")
-	over := make(chan struct{})
-	go func() {
-		<-lock.Context().Done()
-		close(over)
-	}()
-	req := pgtest.Request("name", time.Minute)
-	pgtest.Eventually(t, "grant to another", func() bool {
-		res, err := other.Acquire(t.Context(), req)
-		return err == nil && res.Granted
-	})
-	select {
-	case <-over:
-	default:
-		t.Error("another was granted the lock while its holder believed in it")
-	}
-	if lock.Err() == nil {
-		t.Error("another was granted the lock, and Err is nil")
-	}
-}
-
-// proxied returns a store whose connections lead through a proxy.
-func proxied(t *testing.T, schema string, parameters ...string) (*engine, *faultproxy.Proxy) {
-	t.Helper()
-	server := pgtest.Postgres()
-	proxy := faultproxy.Start(t, server.Addr)
-	pool := pgtest.OpenPool(t, strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1), parameters...)
-	s := newPoolEngine(pool, &Options{Schema: schema})
-	t.Cleanup(func() { _ = s.Close() })
-	return s, proxy
-}
-
-// A call that is cancelled while its statement is under way learns how that has
-// ended, and the connection is as good as before.
-func TestCancelledCallKeepsItsConnection(t *testing.T) {
-	t.Parallel()
-	s, proxy := proxied(t, newSchema(t), "pool_max_conns=1")
-	release(t, s, grant(t, s, "name", time.Minute))
-	pid := backend(t, s)
-	proxy.Delay(faultproxy.Down, 50*time.Millisecond, 50*time.Millisecond)
-	timeout := 10 * time.Millisecond
-	for range 5 {
-		req := pgtest.Request("name", time.Hour)
-		res, err := acquireWithin(t, s, req, timeout)
-		for driver.IsNotApplied(err) && timeout < 10*time.Second {
-			timeout *= 2 // A busy machine did not send it in time.
-			res, err = acquireWithin(t, s, req, timeout)
-		}
-		if err != nil || !res.Granted {
-			t.Fatalf("an Acquire that was cancelled under way: %+v, %v, want its outcome", res, err)
-		}
-		if !release(t, s, req) {
-			t.Error("the lock of a cancelled Acquire is not there to be released")
-		}
-	}
-	if now := backend(t, s); now != pid {
-		t.Errorf("the connection has been replaced: process %d, was %d", now, pid)
-	}
-}
-
-func acquireWithin(t *testing.T, s *engine, req olddriver.AcquireRequest, timeout time.Duration) (olddriver.AcquireResult, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer c.Release()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	return s.Acquire(ctx, req)
-}
-
-// The answer to a Renew or a Release that was lost is neither a loss nor a proof
-// that nothing was done.
-func TestLostAnswers(t *testing.T) {
-	t.Parallel()
-	s, proxy := proxied(t, newSchema(t), "default_query_exec_mode=exec")
-	for range 5 {
-		req := grant(t, s, "name", time.Minute)
-		proxy.LoseReply(isStatement)
-		outcomes, err := s.Renew(t.Context(), pgtest.Renewals(req, pgtest.Request("other", time.Minute)))
-		if err == nil || driver.IsNotApplied(err) {
-			t.Errorf("Renew without an answer: %v, want an error that leaves it open", err)
+	if got, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}}); err != nil || got[0].State != driver.Held {
+		t.Errorf("a renewal beside an exhausted pool: %v, %v", got, err)
+	}
+	db := stdlib.OpenDB(*pool.Config().ConnConfig)
+	db.SetMaxOpenConns(1)
+	other := NewDB(db, &Options{Schema: s.schema})
+	t.Cleanup(func() { _ = errors.Join(other.Close(), db.Close()) })
+	dbConn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dbConn.Close() })
+	for _, s := range []*Store{s, other} {
+		client := holdfast.New(s, &holdfast.Config{RequestTimeout: 300 * time.Millisecond})
+		if _, err := client.TryAcquire(t.Context(), "other", nil); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "1 of 1 are in use") {
+			t.Errorf("TryAcquire: %v", err)
 		}
-		for _, outcome := range outcomes {
-			if outcome != olddriver.RenewUnknown {
-				t.Errorf("the outcome without an answer is %d, want RenewUnknown", outcome)
-			}
-		}
-		if got := renew(t, s, req); got[0] != olddriver.Renewed {
-			t.Errorf("Renew after it: %v, want Renewed", got)
-		}
-		proxy.LoseReply(isStatement)
-		if _, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil || driver.IsNotApplied(err) {
-			t.Errorf("Release without an answer: %v, want an error that leaves it open", err)
-		}
-		if release(t, s, req) {
-			t.Error("the Release sent again reports a hold")
-		}
+		_ = client.Close()
 	}
 }
 
-// A call to a server that does not answer ends soon after its context.
+// A call to a server that does not answer ends soon after its context, and Close does not wait for it.
 func TestHungNetwork(t *testing.T) {
 	t.Parallel()
-	s, proxy := proxied(t, newSchema(t))
+	server := pgtest.Postgres()
+	proxy := faultproxy.Start(t, server.Addr)
+	u, err := url.Parse(strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1) + "&schema=" + url.QueryEscape(newSchema(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := openURL(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := opened.(*Store)
 	grant(t, s, "name", time.Minute)
 	proxy.Hold(faultproxy.Down)
 	for what, call := range calls(s, "name") {
@@ -176,35 +344,114 @@ func TestHungNetwork(t *testing.T) {
 		began := time.Now()
 		err := call(ctx)
 		cancel()
-		if took := time.Since(began); err == nil || took > pgtest.Bound {
+		if took := time.Since(began); err == nil || took > 5*time.Second {
 			t.Errorf("%s through a network that hangs: %v, after %v", what, err, took)
 		}
 	}
 	proxy.Pass(faultproxy.Down)
 	pgtest.Eventually(t, "answer when the network is back", func() bool {
-		_, found, err := s.Lookup(t.Context(), "name")
-		return err == nil && found
+		records, err := s.Lookup(t.Context(), "name")
+		return err == nil && len(records) == 1
 	})
+	proxy.Hold(faultproxy.Up)
+	proxy.Hold(faultproxy.Down)
+	began := time.Now()
+	_ = s.Close()
+	if took := time.Since(began); took > pgtest.Bound {
+		t.Errorf("Close takes %v", took)
+	}
+	proxy.Reset()
 }
 
-// A server process that is terminated has done nothing that is not known, and
-// the next call has another.
+// A server process that is terminated has done nothing that is not known, and the next call has
+// another.
 func TestTerminatedBackend(t *testing.T) {
 	t.Parallel()
 	s := open(t, "pool_max_conns=1")
-	req := grant(t, s, "name", time.Minute)
-	other := openIn(t, s.options.Schema)
-	var done bool
-	query(t, other, "SELECT pg_terminate_backend($1)", []any{backend(t, s)}, &done)
+	req, _ := grant(t, s, "name", time.Minute)
+	other := openIn(t, s.schema)
+	value[bool](t, other, "SELECT pg_terminate_backend($1)", value[int32](t, s, "SELECT pg_backend_pid()"))
 	pgtest.Eventually(t, "another connection", func() bool {
-		outcomes, err := s.Renew(t.Context(), pgtest.Renewals(req))
-		return err == nil && outcomes[0] == olddriver.Renewed
+		got, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
+		return err == nil && got[0].State == driver.Held
 	})
 }
 
-func backend(t *testing.T, s *engine) int64 {
+// A server that has no connection left, or is starting, expects to serve later.
+func TestRetryErrors(t *testing.T) {
+	t.Parallel()
+	for code, says := range map[string]string{"53300": "no connection left", "57P03": "starting or stopping"} {
+		url := "postgres://postgres:SecretWord@" + refusing(t, code) + "/postgres?sslmode=disable"
+		table, db := New(pgtest.OpenPool(t, url), nil), NewDB(pgtest.OpenSQL(t, url), nil)
+		t.Cleanup(func() { _, _ = table.Close(), db.Close() })
+		for _, s := range []*Store{table, db} {
+			fails(t, s, driver.ErrNotApplied, says, "Acquire", "Renew", "Release", "Lookup", "Break", "List")
+			var retry *driver.RetryError
+			if _, err := s.Acquire(t.Context(), request("name", time.Minute)); !errors.As(err, &retry) || strings.ContainsAny(err.Error(), "\n\t") {
+				t.Errorf("Acquire from a server that answers %s: %v, want a RetryError", code, err)
+			}
+		}
+	}
+}
+
+// refusing is a server that ends every connection with an error.
+func refusing(t *testing.T, code string) (addr string) {
 	t.Helper()
-	var pid int64
-	query(t, s, "SELECT pg_backend_pid()::bigint", nil, &pid)
-	return pid
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				server := pgproto3.NewBackend(conn, conn)
+				if _, err := server.ReceiveStartupMessage(); err != nil {
+					return
+				}
+				server.Send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: code, Message: "come back later"})
+				_ = server.Flush() // A client that has gone needs no answer.
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// An unfit server is reported as what it is, and nothing was changed.
+func TestUnfitServers(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Postgres().URL("postgres")
+	all := []string{"Acquire", "Renew", "Release", "Lookup", "Break", "List"}
+	missing := New(pgtest.OpenPool(t, url), &Options{Schema: "nowhere"})
+	t.Cleanup(func() { _ = missing.Close() })
+	fails(t, missing, driver.ErrNotApplied, "holdfast migrate", all...)
+	schema := newSchema(t)
+	fails(t, openIn(t, schema, "default_transaction_read_only=on"), driver.ErrNotApplied, "connect to the primary", "Acquire", "Release", "Break")
+	pgtest.Execute(t, url, "DO $$ BEGIN CREATE ROLE stranger LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+	stranger := New(pgtest.OpenPool(t, strings.Replace(url, "postgres@", "stranger@", 1)), &Options{Schema: schema})
+	t.Cleanup(func() { _ = stranger.Close() })
+	fails(t, stranger, driver.ErrNotApplied, "needs USAGE on the schema", all...)
+	s := openIn(t, schema)
+	execute(t, s, "INSERT INTO @.locks VALUES ('nonsense', 'x', 1, 1, 1, false, 'infinity', 'infinity', 'x', '[1]', NULL, 1)")
+	if _, err := s.Lookup(t.Context(), "nonsense"); !errors.Is(err, driver.ErrCorrupt) {
+		t.Errorf("Lookup of a row that was written by hand: %v", err)
+	}
+}
+
+// A statement that the server cuts short has changed nothing, and a lock on a whole table is no hold.
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	url := openDatabase(t, "timeouts")
+	s := openAt(t, url, "statement_timeout=200")
+	tx := leaveOpen(t, openAt(t, url), "LOCK TABLE @.locks IN ACCESS EXCLUSIVE MODE")
+	fails(t, s, driver.ErrNotApplied, "statement_timeout", "Acquire", "Release", "Break")
+	fails(t, openAt(t, url), driver.ErrNotApplied, "the table or the row", "Acquire")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

@@ -7,16 +7,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -26,25 +24,22 @@ const (
 	goWorkers, goRounds         = 4, 75
 )
 
-// Four processes of Python, which know acquire_lock and release_lock only, and
-// four of Go increment a counter that only the lock protects.
+// Four processes of Python, which know acquire_lock and release_lock only, and four of Go increment a
+// counter that only the lock protects.
 func TestLanguages(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	change(t, s, "CREATE TABLE IF NOT EXISTS @schema@.counter (value integer)")
-	change(t, s, "INSERT INTO @schema@.counter VALUES (0)")
-	t.Cleanup(func() {
-		pgtest.Execute(t, pgtest.Postgres().URL("postgres"), s.expandSQL("DROP TABLE @schema@.counter"))
-	})
-	// No commit waits for the disk: what is asked of the lock is exclusion.
-	url, schema := pgtest.Postgres().URL("postgres")+"&options=-c%20synchronous_commit%3Doff", s.options.Schema
+	execute(t, s, "CREATE TABLE IF NOT EXISTS @.counter (value integer)")
+	execute(t, s, "INSERT INTO @.counter VALUES (0)")
+	t.Cleanup(func() { pgtest.Execute(t, pgtest.Postgres().URL("postgres"), s.sql("DROP TABLE @.counter")) })
+	url := pgtest.Postgres().URL("postgres")
 	var workers []*exec.Cmd
 	for i := range pythonWorkers {
-		workers = append(workers, exec.Command(python(), "testdata/worker.py", url, schema, fmt.Sprint("python-", i), strconv.Itoa(pythonRounds)))
+		workers = append(workers, exec.Command(python(), "testdata/worker.py", url, s.schema, fmt.Sprint("python-", i), strconv.Itoa(pythonRounds)))
 	}
 	for range goWorkers {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), workerVariable+"="+url, workerVariable+"_SCHEMA="+schema)
+		cmd.Env = append(os.Environ(), workerVariable+"="+url, workerVariable+"_SCHEMA="+s.schema)
 		workers = append(workers, cmd)
 	}
 	for _, cmd := range workers {
@@ -58,10 +53,8 @@ func TestLanguages(t *testing.T) {
 			t.Errorf("%v: %v", cmd.Args, err)
 		}
 	}
-	var value int
-	query(t, s, "SELECT value FROM @schema@.counter", nil, &value)
-	if want := pythonWorkers*pythonRounds + goWorkers*goRounds; value != want {
-		t.Errorf("the counter is %d, want %d", value, want)
+	if got, want := value[int32](t, s, "SELECT value FROM @.counter"), pythonWorkers*pythonRounds+goWorkers*goRounds; int(got) != want {
+		t.Errorf("the counter is %d, want %d", got, want)
 	}
 }
 
@@ -75,18 +68,18 @@ func python() string {
 }
 
 // workerVariable makes the test binary a worker of TestLanguages.
-const workerVariable = "PGSTORE_TEST_WORKER"
+const workerVariable = "TEST_PGSTORE_WORKER"
 
 func work(url string) error {
-	ctx, opts := context.Background(), &Options{Schema: os.Getenv(workerVariable + "_SCHEMA")}
+	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	store := newPoolEngine(pool, opts)
+	store := New(pool, &Options{Schema: os.Getenv(workerVariable + "_SCHEMA")})
 	defer store.Close()
-	locks := holdfast.New(newStore(store), nil)
+	locks := holdfast.New(store, nil)
 	defer locks.Close()
 	for range goRounds {
 		lock, err := locks.Acquire(ctx, "counter", &holdfast.Options{Metadata: map[string]string{"language": "go"}})
@@ -94,10 +87,10 @@ func work(url string) error {
 			return err
 		}
 		var value int
-		if err := pool.QueryRow(ctx, store.expandSQL("SELECT value FROM @schema@.counter")).Scan(&value); err != nil {
+		if err := pool.QueryRow(ctx, store.sql("SELECT value FROM @.counter")).Scan(&value); err != nil {
 			return err
 		}
-		if _, err := pool.Exec(ctx, store.expandSQL("UPDATE @schema@.counter SET value = $1"), value+1); err != nil {
+		if _, err := pool.Exec(ctx, store.sql("UPDATE @.counter SET value = $1"), value+1); err != nil {
 			return err
 		}
 		if err := lock.Release(); err != nil {
@@ -107,150 +100,118 @@ func work(url string) error {
 	return nil
 }
 
-// Each side sees what the other has written, and the tokens of both are one
-// sequence.
+// Each side sees what the other has written, and the tokens of both are one sequence.
 func TestSharedRows(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	var taken bool
-	query(t, s, `SELECT @acquire_lock@('name', 'worker-7', 60, '{"job": "import", "try": 2}')`, nil, &taken)
+	yes := func(text string) {
+		t.Helper()
+		if !value[bool](t, s, text) {
+			t.Errorf("%s: false", text)
+		}
+	}
+	no := func(text string) {
+		t.Helper()
+		if value[bool](t, s, text) {
+			t.Errorf("%s: true", text)
+		}
+	}
+	yes(`SELECT @.acquire_lock('name', 'worker-7', 60, '{"job": "import", "try": 2}')`)
 	held := refuse(t, s, "name")
-	if !taken || held.Holder != "worker-7" || held.Metadata["job"] != "import" || held.Metadata["try"] != "2" || held.Token == 0 {
-		t.Fatalf("acquire_lock gives %v; its lock is shown as %+v", taken, held)
+	if held.Holder != "worker-7" || held.Metadata["job"] != "import" || held.Metadata["try"] != "2" || held.Token == 0 {
+		t.Fatalf("the lock of acquire_lock is shown as %+v", held)
 	}
-	query(t, s, "SELECT @acquire_lock@('name', 'worker-8')", nil, &taken)
-	if taken {
-		t.Error("acquire_lock has taken a lock that somebody else has")
+	no("SELECT @.acquire_lock('name', 'worker-8')")
+	if token := value[int64](t, s, "SELECT @.acquire_lock_token('name', 'worker-7')"); token != held.Token {
+		t.Errorf("the same holder's second acquire_lock gives the token %v, want %d as before", token, held.Token)
 	}
-	var token *int64
-	query(t, s, "SELECT @acquire_lock_token@('name', 'worker-7')", nil, &token)
-	if token == nil || *token != held.Token {
-		t.Errorf("the same holder's second acquire_lock gives the token %v, want %d as before", valueOrZero(token), held.Token)
+	no("SELECT @.release_lock('name', 'worker-8')")
+	yes("SELECT @.extend_lock('name', 'worker-7', 3600)")
+	if rec := refuse(t, s, "name"); rec.Remaining < 50*time.Minute {
+		t.Errorf("after extend_lock the lock has %v left", rec.Remaining)
 	}
-	var done bool
-	query(t, s, "SELECT @release_lock@('name', 'worker-8')", nil, &done)
-	if done {
-		t.Error("release_lock has released somebody else's lock")
-	}
-	query(t, s, "SELECT @extend_lock@('name', 'worker-7', 3600)", nil, &done)
-	if rec := refuse(t, s, "name"); !done || rec.Remaining < 50*time.Minute {
-		t.Errorf("extend_lock gives %v, and the lock has %v left", done, rec.Remaining)
-	}
-	query(t, s, "SELECT @release_lock@('name', 'worker-7')", nil, &done)
-	if !done {
-		t.Error("release_lock has not released the lock")
-	}
+	yes("SELECT @.release_lock('name', 'worker-7')")
 
-	req := pgtest.Request("name", time.Minute)
+	req := request("name", time.Minute)
 	req.Metadata = map[string]string{"job": "report"}
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil || !res.Granted || res.Token <= held.Token {
 		t.Fatalf("Acquire after release_lock: %+v, %v, want a token above %d", res, err, held.Token)
 	}
-	var job string
-	query(t, s, "SELECT metadata->>'job' FROM @table@ WHERE lock_name = 'name'", nil, &job)
-	if job != "report" {
-		t.Errorf("the metadata that others read has the job %q", job)
+	yes("SELECT metadata->>'job' = 'report' FROM @.locks WHERE name = 'name'")
+	for _, text := range []string{"SELECT @.acquire_lock('name', 'worker-7')", "SELECT @.release_lock('name', 'worker-7')",
+		"SELECT @.release_lock('name', '')", "SELECT @.extend_lock('name', 'worker-7')", "SELECT @.extend_lock('name', '')"} {
+		no(text)
 	}
-	for _, text := range []string{"SELECT @acquire_lock@('name', 'worker-7')", "SELECT @release_lock@('name', 'worker-7')", "SELECT @release_lock@('name', '')",
-		"SELECT @extend_lock@('name', 'worker-7')", "SELECT @extend_lock@('name', '')"} {
-		query(t, s, text, nil, &done)
-		if done {
-			t.Errorf("%s does something to a lock of package holdfast", s.expandSQL(text))
-		}
-	}
-	release(t, s, req)
-	query(t, s, "SELECT @acquire_lock_token@('name', 'worker-7')", nil, &token)
-	if token == nil || *token <= res.Token {
-		t.Errorf("acquire_lock_token after a release gives %v, want more than %d", valueOrZero(token), res.Token)
-	}
-}
-
-// A name that is kept after a release is kept from the callers of acquire_lock.
-func TestKeptRows(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	req := grant(t, s, "name", time.Minute)
-	if _, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Minute}); err != nil {
+	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	for _, holder := range []string{"worker", req.Owner} {
-		var taken bool
-		query(t, s, "SELECT @acquire_lock@('name', $1)", []any{holder}, &taken)
-		if taken {
-			t.Error("acquire_lock has taken a name that is kept")
+	no("SELECT @.acquire_lock('name', '" + req.Owner + "')") // The name is kept.
+
+	for i, limit := range []int{2, 2, -1} {
+		yes(fmt.Sprintf("SELECT @.acquire_slot('slots', 'worker-%d', 30, '{}', %d) IS %s NULL", i, limit, map[bool]string{true: "NOT", false: ""}[i < 2]))
+	}
+	no("SELECT @.acquire_lock('slots', 'worker-0')") // Its hold is of another kind.
+	yes("SELECT @.extend_lock('slots', 'worker-1') AND @.release_lock('slots', 'worker-1') AND @.release_lock('slots', 'worker-0')")
+	for _, ttl := range []string{"30", "30.0", "0.5", "30::smallint", "30::bigint", "30::real", "30::numeric"} {
+		yes("SELECT @.acquire_lock('ttl', 'worker', " + ttl + ") AND @.release_lock('ttl', 'worker')")
+	}
+	for _, ttl := range []string{"0", "0.001", "'NaN'", "'infinity'", "31536001", "NULL", "-1"} {
+		for _, verb := range []string{"acquire_lock", "acquire_lock_token", "extend_lock"} {
+			if _, err := s.pool.(pgxPool).Exec(t.Context(), s.sql("SELECT @."+verb+"('ttl', 'worker', "+ttl+")")); err == nil {
+				t.Errorf("%s with a TTL of %s is accepted", verb, ttl)
+			}
 		}
 	}
 }
 
-// A program that writes the table itself, as before there were functions, is
-// seen as what it is: its lock has no token and no holder of a hold before it.
-func TestRowsOfOldPrograms(t *testing.T) {
+// acquire_lock never passes a waiter, and release_lock tells the first. In a transaction that is old
+// already the TTL counts from the call, and the durability of the transaction stays as it was.
+func TestLanguagesBesideQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	req, token := grantToken(t, s, "name", time.Minute)
-	release(t, s, req)
-	change(t, s, "UPDATE @table@ SET holder_id = 'old', acquired_at = now(), expires_at = now() + interval '1 minute' WHERE lock_name = 'name' AND expires_at < now()")
-	if rec := refuse(t, s, "name"); rec.Holder != "old" || rec.Token != 0 {
-		t.Errorf("the lock of an old program is shown as %+v", rec)
-	}
-	var later *int64
-	query(t, s, "SELECT @acquire_lock_token@('name', 'old')", nil, &later)
-	if later == nil || *later <= token {
-		t.Errorf("acquire_lock_token by the holder gives %v, want a token above %d", valueOrZero(later), token)
-	}
-	change(t, s, "DELETE FROM @table@ WHERE lock_name = 'name' AND holder_id = 'old'")
-	if _, last := grantToken(t, s, "name", time.Minute); last <= *later {
-		t.Errorf("after the row was deleted the token is %d, want more than %d", last, *later)
-	}
-}
-
-// In a transaction that is old already the TTL counts from the call.
-func TestAcquireInOldTransaction(t *testing.T) {
-	t.Parallel()
-	s := open(t)
+	value[bool](t, s, "SELECT @.acquire_lock('name', 'worker', 3600)")
+	told := make(chan int64, 10)
+	defer s.Notify(func(name, _ string, token int64) {
+		if name != "" && token > 0 {
+			told <- token
+		}
+	})()
+	w := wait(t, s, "name", time.Minute)
+	pgtest.Eventually(t, "connection that listens", func() bool {
+		return value[int64](t, s, "SELECT count(*) FROM pg_stat_activity WHERE query = $1", "LISTEN "+s.listener.channel) > 0
+	})
 	tx, err := s.pool.(pgxPool).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(t.Context())
-	if _, err := tx.Exec(t.Context(), "SELECT pg_sleep(2)"); err != nil {
+	var ended, whole bool
+	var level string
+	if err := tx.QueryRow(t.Context(), s.sql("SELECT @.release_lock('name', 'worker'), current_setting('synchronous_commit') FROM pg_sleep(1)")).Scan(&ended, &level); err != nil {
 		t.Fatal(err)
 	}
-	var taken, whole bool
-	if err := tx.QueryRow(t.Context(), s.expandSQL("SELECT @acquire_lock@('name', 'worker', 1)")).Scan(&taken); err != nil {
+	if err := tx.QueryRow(t.Context(), s.sql("SELECT @.acquire_lock('other', 'worker', 60)")).Scan(&whole); err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.QueryRow(t.Context(), s.expandSQL("SELECT expires_at - now() >= interval '3 seconds' FROM @table@ WHERE lock_name = 'name'")).Scan(&whole); err != nil {
+	if err := tx.QueryRow(t.Context(), s.sql("SELECT expires - now() > interval '61 seconds' FROM @.locks WHERE name = 'other'")).Scan(&whole); err != nil {
 		t.Fatal(err)
 	}
-	if !taken || !whole {
-		t.Errorf("acquire_lock in an old transaction: %v, a full TTL: %v", taken, whole)
+	if !ended || !whole || level != "on" {
+		t.Errorf("release_lock: %v, a full TTL: %v, synchronous_commit %s", ended, whole, level)
 	}
-}
-
-// Each argument of a documented call has a cast: without one an overload that
-// somebody else has made may be a better match.
-func TestDocumentedCasts(t *testing.T) {
-	t.Parallel()
-	calls := 0
-	for _, file := range []string{"doc.go", "testdata/worker.py", "../docs/guide.md"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, call := range regexp.MustCompile(`SELECT [a-z.]*(acquire|extend|release)_(lock|slot)[a-z_]*\(.*`).FindAllString(string(text), -1) {
-			calls++
-			call = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(call, "{}") // commas within JSON
-			args, _, _ := strings.Cut(call[strings.Index(call, "(")+1:], ")")
-			for arg := range strings.SplitSeq(args, ",") {
-				if !strings.Contains(arg, "::") {
-					t.Errorf("%s: the argument %q of %s has no cast", file, strings.TrimSpace(arg), call)
-				}
-			}
-		}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	if calls < 10 {
-		t.Errorf("%d calls were found: the test tests nothing", calls)
+	if value[bool](t, s, "SELECT @.acquire_lock('name', 'worker-8')") {
+		t.Error("acquire_lock has passed a waiter")
+	}
+	select {
+	case <-told:
+	case <-time.After(pgtest.Bound):
+		t.Error("release_lock has told nobody")
+	}
+	if got := state(t, s, w); got != driver.Held {
+		t.Errorf("the waiter is %v", got)
 	}
 }

@@ -14,151 +14,155 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// The set-up, and the checks before and after it, since other users may have made objects before.
-// Migrate runs them even if there is nothing to set up.
 var (
-	//go:embed sql/migration.sql
-	migrationText string
+	//go:embed sql/check.sql
+	checkText string
 
-	//go:embed sql/check_owners.sql
-	checkOwners string
+	//go:embed sql/tables.sql
+	tablesText string
 
-	//go:embed sql/check_table.sql
-	checkTable string
+	//go:embed sql/functions.sql
+	functionsText string
 )
 
-// A Migration is one step of the set-up of a table of locks.
-type Migration struct {
-	// Version counts from 1.
-	Version int
+// edition is that of the tables and functions. The second edition of this package had others.
+const edition = 3
 
-	// Name says in a word what it does.
-	Name string
+// maxIdentifier is the length at which PostgreSQL truncates identifiers.
+const maxIdentifier = 63
 
-	// Statements are its SQL, to be run in order and best in one transaction. All of them may be
-	// run again.
-	Statements []string
+// schema returns the name of the schema, and an error if it cannot be used.
+func (o *Options) schema() (string, error) {
+	name := o.Schema
+	if name == "" {
+		name = DefaultSchema
+	}
+	if len(name) > maxIdentifier || strings.ContainsAny(name, "\x00@") || strings.HasPrefix(name, "pg_") {
+		return name, fmt.Errorf("%w: the name of the schema has more than %d bytes, a NUL or an @ in it, or begins with pg_",
+			driver.ErrInvalid, maxIdentifier)
+	}
+	return name, nil
 }
 
-// Migrations returns all steps for a table, in order, for people and for other tools:
-// [Store.Migrate] applies them. They record in a table beside that of the locks
-// (distributed_locks_migrations) that they have been applied.
-func Migrations(opts *Options) ([]Migration, error) {
-	s := newEngine(nil, opts)
-	if err := s.options.setDefaults(); err != nil {
+// verbSQL is how the functions of the verbs are made: with names that nobody else can have taken,
+// plans that suit tables of any size and are made once, when the tables may be empty, and a bound
+// on the wait for a row that another transaction has locked. That is longer than a commit takes, and
+// well below the default time of a request.
+const verbSQL = `LANGUAGE plpgsql SET search_path = pg_catalog, @, pg_temp SET lock_timeout = '1s' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan`
+
+// Migrations returns the statements that [Store.Migrate] runs, for other tools. They are to be run in
+// one transaction, in this order, and may be run again.
+func Migrations(opts *Options) ([]string, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	schema, err := opts.schema()
+	if err != nil {
 		return nil, err
 	}
-	texts := []string{checkOwners}
-	texts = append(texts, strings.Split(strings.ReplaceAll(migrationText, "@check_table@", checkTable), "\n--\n")...)
-	texts = append(texts,
-		// Everybody may read it, so that users that may not migrate can see that they need not.
-		"CREATE TABLE IF NOT EXISTS @migrations@ (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())",
-		checkOwners,
-		"GRANT SELECT ON @migrations@ TO PUBLIC",
-		fmt.Sprintf("INSERT INTO @migrations@ (version) VALUES (%d) ON CONFLICT DO NOTHING", version))
-	for i, text := range texts {
-		texts[i] = s.expandSQL(strings.TrimSpace(text))
+	all := []string{
+		"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)",
+		// CREATE SCHEMA IF NOT EXISTS needs the right to create one, also if it exists.
+		"DO $$ BEGIN IF pg_catalog.to_regnamespace(@schema_literal@) IS NULL THEN CREATE SCHEMA @; END IF; END $$",
+		checkText,
+		"SELECT pg_catalog.set_config('search_path', @schema_literal@ || ', pg_temp', true)",
 	}
-	return []Migration{{Version: version, Name: "locks", Statements: texts}}, nil
+	all = append(all, strings.Split(tablesText, "\n--\n")...)
+	all = append(all, strings.Split(functionsText, "\n--\n")...)
+	all = append(all, fmt.Sprintf("CREATE OR REPLACE FUNCTION edition() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT %d'", edition))
+	var statements []string
+	for _, text := range all {
+		if text = strings.TrimSpace(expand(text, schema)); !isComment(text) {
+			statements = append(statements, text)
+		}
+	}
+	return statements, nil
 }
 
-// version is that of the table and its functions.
-const version = 1
+func isComment(text string) bool {
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "--") {
+			return false
+		}
+	}
+	return true
+}
 
-func (s *engine) Migrate(ctx context.Context) error {
+// expand fills in a statement.
+func expand(text, schema string) string {
+	quoted := pgx.Identifier{schema}.Sanitize()
+	return strings.NewReplacer(
+		"@verb@", strings.ReplaceAll(verbSQL, "@", quoted),
+		"@schema_literal@", pgclient.QuoteLiteral(quoted),
+		"@", quoted,
+	).Replace(text)
+}
+
+// sql fills in a statement.
+func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "@", s.quoted) }
+
+// Migrate makes the schema, its tables and its functions, in one transaction. Many processes may call
+// it at once, each time they start: if there is nothing to do it changes nothing.
+//
+// Migrate refuses a schema in which everybody may create, one that belongs to a user that is not to
+// be trusted, or that has objects of such a user, and tables that are not as it makes them (a column,
+// a type, a key or a constraint, triggers, rules, row security, inheritance). The error names the
+// difference and what to do. Trusted are superusers, the owner of the database, the user itself, and
+// the roles that it is a member of.
+//
+// The user must be allowed to create the schema if it does not exist, and be its owner otherwise.
+// Other users of the locks need not be.
+func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
-	all, err := Migrations(&s.options)
+	statements, err := Migrations(&Options{Schema: s.schema})
 	if err != nil {
 		return err
 	}
-	for try := 0; ; try++ {
-		err := transact(ctx, s.pool, func(tx conn) error { return s.migrate(ctx, tx, all) })
-		if err == nil {
-			return nil
-		}
-		if !s.isRetryable(err, true) || !pgclient.PauseBeforeRetry(ctx, try) {
-			return fmt.Errorf("migrate the table %s: %w", s.expandSQL("@table@"), s.migrateErr(ctx, err))
-		}
-	}
-}
-
-// migrateErr is wrapErr for a migration, which needs rights of its own.
-func (s *engine) migrateErr(ctx context.Context, err error) error {
-	const insufficientPrivilege = "42501"
-	if pgclient.SQLState(err) != insufficientPrivilege {
-		return s.wrapErr(ctx, err)
-	}
-	text := pgclient.InOneLine(err)
-	switch {
-	case strings.Contains(err.Error(), "for database"):
-		text = fmt.Errorf("%w: the user needs CREATE on the database, or a schema of its own: CREATE SCHEMA %s AUTHORIZATION %s", text, s.expandSQL("@schema@"), s.quotedUser(ctx))
-	case strings.Contains(err.Error(), "for schema"):
-		text = fmt.Errorf("%w: migrate once as the owner of the schema %s; or use another (schema=locks), after CREATE SCHEMA locks AUTHORIZATION %s",
-			text, s.expandSQL("@schema@"), s.quotedUser(ctx))
-	default:
-		text = fmt.Errorf("%w: migrate as the owner of the table and its functions", text)
-	}
-	return driver.NotApplied(text)
-}
-
-// migrate applies what is missing, in one process at a time.
-func (s *engine) migrate(ctx context.Context, tx conn, all []Migration) error {
-	run := func(text string, args ...any) error {
-		return tx.query(ctx, true, s.expandSQL(text), args, func(scanner) error { return nil })
-	}
-	queryValue := func(result any, text string, args ...any) error {
-		return tx.query(ctx, true, s.expandSQL(text), args, func(scan scanner) error { return scan(result) })
-	}
-	for _, text := range []string{
-		"SELECT pg_catalog.set_config('search_path'::text, 'pg_catalog, pg_temp'::text, true)",
-		fmt.Sprintf("SELECT pg_advisory_xact_lock('%d'::bigint)", s.migrationKey()),
-		// Before anything that belongs to other users is read. The set-up checks again, and trusts
-		// fewer.
-		strings.TrimSpace(strings.ReplaceAll(checkOwners, "@settled@", "true")),
-		"SELECT pg_catalog.set_config('row_security'::text, 'off'::text, true)", // policies are functions, too
-	} {
-		if err := run(text); err != nil {
-			return err
-		}
-	}
-	var exists bool
-	if err := queryValue(&exists, "SELECT to_regnamespace($1::text) IS NOT NULL", s.expandSQL("@schema@")); err != nil {
-		return err
-	}
-	if !exists {
-		if err := run("CREATE SCHEMA @schema@"); err != nil {
-			return err
-		}
-	}
-	applied := 0
-	if err := queryValue(&exists, "SELECT to_regclass($1::text) IS NOT NULL", s.expandSQL("@migrations@")); err != nil {
-		return err
-	}
-	if exists {
-		if err := queryValue(&applied, "SELECT coalesce(max(version), 0) FROM ONLY @migrations@"); err != nil {
-			return err
-		}
-	}
-	switch {
-	case applied > version:
-		return fmt.Errorf("%w: the version %d of the table was made by a development version, or a later one; this one has version %d: "+
-			"drop the tables and their functions, or make others, by Options.Table or the parameter table of the URL", driver.ErrInvalid, applied, version)
-	case applied == version:
-		return run(strings.TrimSpace(checkTable))
-	}
-	for _, statement := range all[0].Statements {
-		if err := run(statement); err != nil {
-			return err
-		}
+	err = s.run(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return s.migrate(ctx, tx, statements) })
+	})
+	if err != nil {
+		return fmt.Errorf("migrate the schema %s: %w", s.quoted, err)
 	}
 	return nil
 }
 
-// migrationKey is the key of the advisory lock under which a table is migrated.
-func (s *engine) migrationKey() int64 {
-	table := sha256.Sum256([]byte(pgx.Identifier{s.options.Schema, s.options.Table}.Sanitize()))
-	sum := sha256.Sum256(fmt.Appendf(nil, "migrate holdfast_%x", table[:8]))
-	return int64(binary.BigEndian.Uint64(sum[:]))
+// migrate applies what is missing, in one process at a time.
+func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) error {
+	if _, err := tx.Exec(ctx, statements[0], pgx.QueryExecModeSimpleProtocol); err != nil { // the search_path
+		return err
+	}
+	key := sha256.Sum256([]byte("migrate holdfast " + s.quoted))
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", pgx.QueryExecModeExec, int64(binary.BigEndian.Uint64(key[:]))); err != nil {
+		return err
+	}
+	var exists bool
+	if err := tx.QueryRow(ctx, "SELECT to_regprocedure($1) IS NOT NULL", pgx.QueryExecModeExec, s.quoted+".edition()").Scan(&exists); err != nil {
+		return err
+	}
+	if exists {
+		// What others have made is looked at before it is called.
+		if _, err := tx.Exec(ctx, expand(checkText, s.schema), pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		var applied int
+		if err := tx.QueryRow(ctx, s.sql("SELECT @.edition()"), pgx.QueryExecModeExec).Scan(&applied); err != nil {
+			return err
+		}
+		if applied > edition {
+			return fmt.Errorf("%w: the tables are those of edition %d, and this program knows %d: use a later version of it, or another schema",
+				driver.ErrInvalid, applied, edition)
+		}
+		if applied == edition {
+			return nil
+		}
+	}
+	for _, statement := range statements {
+		if _, err := tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+	}
+	return nil
 }

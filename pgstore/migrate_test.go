@@ -4,141 +4,247 @@ package pgstore
 
 import (
 	"errors"
+	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
-// Many processes that start at the same time set the table up once.
+// Many processes may migrate at once, again and again, and printed statements do the same.
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Postgres().URL("postgres")
-	for _, parameter := range []string{"", "default_transaction_isolation=serializable"} {
-		opts := &Options{Schema: "At once " + parameter, Table: `odd "table`}
-		var wg sync.WaitGroup
-		for i := range 8 {
-			s := newPoolEngine(pgtest.OpenPool(t, url, parameter), opts)
-			if i%2 == 0 {
-				s = newDBEngine(pgtest.OpenSQL(t, url, parameter), opts)
-			}
-			t.Cleanup(func() { _ = s.Close() })
-			wg.Go(func() {
-				if err := s.Migrate(t.Context()); err != nil {
-					t.Error(err)
-				}
-				release(t, s, grant(t, s, "name/"+string(rune('a'+i)), time.Minute))
-			})
-		}
-		wg.Wait()
-		s := newPoolEngine(pgtest.OpenPool(t, url), opts)
-		t.Cleanup(func() { _ = s.Close() })
-		var versions int
-		query(t, s, "SELECT count(*) FROM @migrations@", nil, &versions)
-		if versions != 1 {
-			t.Errorf("%d versions are noted, want 1", versions)
-		}
+	pgtest.Execute(t, url, `DROP SCHEMA IF EXISTS "at once" CASCADE; DROP SCHEMA IF EXISTS printed CASCADE`)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() { migrate(t, url, &Options{Schema: "at once"}) })
 	}
-}
-
-// The printed statements make what Migrate makes.
-func TestMigrationsPrinted(t *testing.T) {
-	t.Parallel()
-	opts := &Options{Schema: "printed", Table: "jobs"}
-	s := newPoolEngine(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), opts)
-	t.Cleanup(func() { _ = s.Close() })
-	change(t, s, "DROP SCHEMA IF EXISTS @schema@ CASCADE") // of an earlier run (-count)
-	change(t, s, "CREATE SCHEMA @schema@")
-	all, err := Migrations(opts)
+	all.Wait()
+	statements, err := Migrations(&Options{Schema: "printed"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // They may be run again.
-		for _, m := range all {
-			for _, text := range m.Statements {
-				if strings.Contains(text, "@") {
-					t.Errorf("a name is missing in %s", text)
-				}
-				change(t, s, text)
-			}
-		}
+	for range 2 {
+		pgtest.Execute(t, url, "BEGIN; "+strings.Join(statements, ";\n")+"; COMMIT")
 	}
+	s := openIn(t, "printed")
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var taken bool
-	query(t, s, "SELECT printed.jobs_acquire_lock('name', 'worker')", nil, &taken)
-	if !taken {
-		t.Error("jobs_acquire_lock does not take a free lock")
+	grant(t, s, "name", time.Minute)
+	if _, err := Migrations(&Options{Schema: strings.Repeat("x", 64)}); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a schema with a long name: %v", err)
 	}
-	refuse(t, s, "name")
 }
 
-// otherTables are tables that are not as Migrate makes them, with a part of the error.
-var otherTables = []struct{ make, says string }{
-	{`CREATE TABLE @table@ (lock_name varchar(255) PRIMARY KEY, holder_id varchar(255) NOT NULL, acquired_at timestamptz NOT NULL, expires_at timestamptz NOT NULL, metadata jsonb)`, `no column "granted_at timestamp with time zone`},
-	{`CREATE TABLE @waiters@ (lock_name text, place bigint, table_number integer)`, `no column "floor bigint not null`},
-	{`CREATE VIEW @table@ AS SELECT 1 AS lock_name`, "not an ordinary table"},
+// unfit are statements that make a schema unfit for locks, with a part of the error.
+var unfit = []struct{ make, says string }{
+	{"GRANT CREATE ON SCHEMA @ TO PUBLIC", "REVOKE CREATE ON SCHEMA"},
+	{"CREATE TABLE @.distributed_locks (lock_name text)", "second edition"},
+	{"DROP VIEW @.entries CASCADE; DROP TABLE @.locks; CREATE VIEW @.locks AS SELECT 1 AS name", "not an ordinary table"},
+	{"ALTER TABLE @.locks DROP COLUMN token CASCADE", `no column "token bigint not null"`},
+	{"ALTER TABLE @.places DROP COLUMN lim CASCADE", `no column "lim integer not null"`},
+	{"ALTER TABLE @.locks ADD COLUMN host text", "host text"},
+	{"ALTER TABLE @.locks ALTER last_token TYPE integer", "last_token bigint"},
+	{"DROP VIEW @.entries CASCADE; ALTER TABLE @.locks ALTER name TYPE text COLLATE \"default\"", "name text"},
+	{"ALTER TABLE @.locks ALTER others DROP NOT NULL", "others boolean"},
+	{"ALTER TABLE @.locks DROP CONSTRAINT locks_pkey", "no primary key"},
+	{"ALTER TABLE @.locks ADD CONSTRAINT later CHECK (expires > since)", "second constraint"},
+	{"CREATE UNIQUE INDEX folded ON @.locks (lower(name))", "unique index"},
+	{"CREATE TRIGGER ignored BEFORE UPDATE ON @.locks FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()", "a trigger"},
+	{"CREATE RULE ignored AS ON DELETE TO @.holds DO INSTEAD NOTHING", "rules"},
+	{"ALTER TABLE @.locks ENABLE ROW LEVEL SECURITY", "row security"},
+	{"CREATE TABLE @.child () INHERITS (@.locks)", "inherits"},
+	{"ALTER TABLE @.holds SET UNLOGGED", "SET LOGGED"},
+	{"CREATE OR REPLACE FUNCTION @.edition() RETURNS integer LANGUAGE sql AS 'SELECT 4'", "later version"},
 }
 
-// changes are statements that change a table, with a part of the error.
-var changes = []struct{ make, says string }{
-	{"ALTER TABLE @table@ DROP CONSTRAINT distributed_locks_pkey", "PRIMARY KEY (lock_name)"},
-	{"ALTER TABLE @table@ DROP CONSTRAINT distributed_locks_pkey, ADD PRIMARY KEY (lock_name) DEFERRABLE", "PRIMARY KEY (lock_name)"},
-	{"ALTER TABLE @table@ DROP COLUMN token", "token bigint"},
-	{"ALTER TABLE @table@ ADD COLUMN host text", "host text"},
-	{"ALTER TABLE @table@ ALTER expires_at TYPE timestamp", "expires_at timestamp with time zone"},
-	{"ALTER TABLE @table@ ALTER holder_id TYPE varchar(50)", "holder_id"},
-	{`ALTER TABLE @table@ ALTER lock_name TYPE varchar(255) COLLATE "default"`, "lock_name"},
-	{"ALTER TABLE @table@ ALTER holder SET DEFAULT 'x'", "holder"},
-	{"ALTER TABLE @table@ ALTER holder_id DROP NOT NULL", "holder_id"},
-	{"ALTER TABLE @table@ ALTER kept_by SET NOT NULL", "kept_by"},
-	{"ALTER TABLE @shares@ DROP COLUMN lim", "lim bigint"},
-	{"ALTER TABLE @table@ ADD CONSTRAINT later CHECK (expires_at > acquired_at)", "constraint later"},
-	{"CREATE TABLE @schema@.jobs (lock varchar(255) CONSTRAINT of_lock REFERENCES @table@)", "constraint of_lock"},
-	{"CREATE UNIQUE INDEX folded ON @table@ (lower(lock_name))", "folded"},
-	{"CREATE TRIGGER ignored BEFORE UPDATE ON @table@ FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()", "trigger ignored"},
-	{"CREATE RULE ignored AS ON DELETE TO @table@ DO INSTEAD NOTHING", "rule ignored"},
-	{"ALTER TABLE @table@ ENABLE ROW LEVEL SECURITY", "row security"},
-	{"CREATE TABLE @schema@.child () INHERITS (@table@)", "inherit"},
-	{"INSERT INTO @migrations@ VALUES (3)", "development version"},
-}
-
-// Migrate refuses a table that is another than its own, or was changed, and names the difference.
-func TestHandMadeTables(t *testing.T) {
+// Migrate refuses a schema that is unfit, whether there is anything to do or not, and says what differs
+// and what to do.
+func TestUnfitSchemas(t *testing.T) {
 	t.Parallel()
-	s := newPoolEngine(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "hand made"})
+	url := pgtest.Postgres().URL("postgres")
+	s := openIn(t, "un fit")
+	for _, settled := range []bool{true, false} {
+		for _, u := range unfit {
+			if !settled && strings.Contains(u.make, "edition") {
+				continue
+			}
+			pgtest.Execute(t, url, s.sql("DROP SCHEMA IF EXISTS @ CASCADE"))
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			pgtest.Execute(t, url, s.sql(u.make))
+			if !settled {
+				pgtest.Execute(t, url, s.sql("DROP FUNCTION @.edition()"))
+			}
+			if err := s.Migrate(t.Context()); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), u.says) {
+				t.Errorf("Migrate after %s: %v, want it refused, with %q", u.make, err, u.says)
+			}
+		}
+	}
+}
+
+// hostileDatabase makes a database in which the role of that name may create in the schema public and
+// make schemas, and returns its URL and a connection of the role.
+func hostileDatabase(t *testing.T, name string) (url string, attacker *pgxpool.Pool) {
+	t.Helper()
+	admin := pgtest.Postgres().URL("postgres")
+	pgtest.Execute(t, admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+	pgtest.Execute(t, admin, "CREATE DATABASE "+name)
+	t.Cleanup(func() { pgtest.Execute(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
+	pgtest.Execute(t, admin, "DO $$ BEGIN CREATE ROLE "+name+" LOGIN; EXCEPTION WHEN duplicate_object THEN ALTER ROLE "+name+" NOSUPERUSER; END $$")
+	url = pgtest.Postgres().URL(name)
+	pgtest.Execute(t, url, fmt.Sprintf("GRANT CREATE ON SCHEMA public TO PUBLIC; GRANT CREATE ON DATABASE %[1]s TO %[1]s", name))
+	pgtest.Execute(t, url, "CREATE TABLE public.sprung (what text); GRANT INSERT ON public.sprung TO PUBLIC")
+	return url, pgtest.OpenPool(t, strings.Replace(url, "postgres@", name+"@", 1))
+}
+
+// traps make an operator for each pair of types for which PostgreSQL has none, and overloads of the
+// functions that this package calls.
+const traps = `DO $traps$
+DECLARE
+    kinds text[] := '{text,varchar,integer,bigint,smallint,numeric,double precision,interval,timestamptz,jsonb,boolean,name,tid,oid,regclass}';
+    functions text[] := '{set_config,current_setting,pg_notify,pg_column_size,starts_with,date_part,unnest,to_regnamespace,to_regprocedure,array_position,
+        pg_advisory_xact_lock,aclexplode,acldefault,max,cardinality,acquire_lock,release_lock,take,enter,renew,give,leave,look,list,tell,settle,micros,span,described}';
+    l text; r text; m text; o text; f text;
+BEGIN
+    FOREACH l IN ARRAY kinds LOOP
+        FOREACH r IN ARRAY kinds LOOP
+            EXECUTE format('CREATE FUNCTION public.trap(l %1$s, r %2$s) RETURNS boolean LANGUAGE plpgsql AS
+                ''BEGIN INSERT INTO public.sprung VALUES (''''operator %1$s, %2$s''''); RETURN NULL; END''', l, r);
+            FOREACH o IN ARRAY '{=,<>,<,>,<=,>=,+,-,*,/,||,->>}'::text[] LOOP
+                CONTINUE WHEN to_regoperator(format('pg_catalog.%s(%s,%s)', o, l, r)) IS NOT NULL;
+                EXECUTE format('CREATE OPERATOR public.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = public.trap)', o, l, r);
+            END LOOP;
+        END LOOP;
+    END LOOP;
+    FOREACH f IN ARRAY functions LOOP
+        FOREACH l IN ARRAY '{text,varchar,integer,bigint,jsonb,text[]}'::text[] LOOP
+            FOREACH r IN ARRAY '{"",text,varchar,integer,boolean,text[]}'::text[] LOOP
+                FOREACH m IN ARRAY '{"",boolean}'::text[] LOOP
+                    CONTINUE WHEN r = '' AND m <> '';
+                    EXECUTE format('CREATE OR REPLACE FUNCTION public.%s(%s) RETURNS text LANGUAGE plpgsql AS
+                        ''BEGIN INSERT INTO public.sprung VALUES (''''%1$s''''); RETURN NULL; END''', f, concat_ws(', ', l, nullif(r, ''), nullif(m, '')));
+                END LOOP;
+            END LOOP;
+        END LOOP;
+    END LOOP;
+END $traps$`
+
+// Nothing that others have made in a schema of the search_path runs with the rights of the users that
+// lock.
+func TestHostileOperators(t *testing.T) {
+	t.Parallel()
+	url, attacker := hostileDatabase(t, "hostile_operators")
+	if _, err := attacker.Exec(t.Context(), traps); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"cache_statement", "exec"} {
+		s := New(pgtest.OpenPool(t, url, "default_query_exec_mode="+mode), nil)
+		t.Cleanup(func() { _ = s.Close() })
+		for range 2 {
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		req, token := grant(t, s, "name", time.Minute)
+		refuse(t, s, "name")
+		first, second := wait(t, s, "name", time.Minute), wait(t, s, "name", time.Minute)
+		state(t, s, req)
+		state(t, s, second)
+		for _, err := range s.List(t.Context(), "n") {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		tx := leaveOpen(t, s, "SELECT 1")
+		if err := s.VerifyTx(t.Context(), tx, heldLock{"name", token}); err != nil {
+			t.Error(err)
+		}
+		_ = tx.Rollback(t.Context())
+		release(t, s, req)
+		if ended, err := s.Break(t.Context(), "name", 0); err != nil || len(ended) != 1 {
+			t.Error(ended, err)
+		}
+		release(t, s, first)
+		release(t, s, second)
+		value[int64](t, s, "SELECT @.sweep_locks()")
+		value[bool](t, s, "SELECT @.acquire_lock('other', 'worker') AND @.extend_lock('other', 'worker') AND @.release_lock('other', 'worker')")
+		if sprung := value[string](t, s, "SELECT coalesce(string_agg(DISTINCT what, '; '), '') FROM public.sprung"); sprung != "" {
+			t.Errorf("%s: what others have made is run: %s", mode, sprung)
+		}
+	}
+}
+
+// Migrate runs nothing of what somebody else has put in the place of the schema, its tables and its
+// functions, and says what it found. A user that can make no schema trusts those who can.
+func TestHostileOwner(t *testing.T) {
+	t.Parallel()
+	url, attacker := hostileDatabase(t, "hostile_owner")
+	s := New(pgtest.OpenPool(t, url), nil)
 	t.Cleanup(func() { _ = s.Close() })
-	refused := func(text, says string) {
-		t.Helper()
-		change(t, s, text)
-		if err := s.Migrate(t.Context()); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "Options.Table") {
-			t.Errorf("Migrate after %s: %v, want it refused, with %q", text, err, says)
+	const spring = `CREATE FUNCTION holdfast.edition() RETURNS integer LANGUAGE plpgsql AS
+		$$ BEGIN INSERT INTO public.sprung VALUES ('edition'); RETURN 3; END $$`
+	for what, texts := range map[string][]string{
+		"schema":   {"CREATE SCHEMA holdfast", spring},
+		"function": {"ADMIN CREATE SCHEMA holdfast; GRANT CREATE ON SCHEMA holdfast TO hostile_owner", spring},
+		"table":    {"ADMIN CREATE SCHEMA holdfast; GRANT CREATE ON SCHEMA holdfast TO hostile_owner", "CREATE TABLE holdfast.places (name text)"},
+	} {
+		for _, text := range texts {
+			if rest, admin := strings.CutPrefix(text, "ADMIN "); admin {
+				pgtest.Execute(t, url, rest)
+			} else if _, err := attacker.Exec(t.Context(), text); err != nil {
+				t.Fatal(err)
+			}
 		}
-		change(t, s, "DROP SCHEMA @schema@ CASCADE")
-	}
-	change(t, s, "DROP SCHEMA IF EXISTS @schema@ CASCADE") // of an earlier run (-count)
-	for _, other := range otherTables {
-		change(t, s, "CREATE SCHEMA @schema@")
-		refused(other.make, other.says)
-	}
-	for _, c := range changes {
-		if err := s.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
+		if err := s.Migrate(t.Context()); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "belongs to hostile_owner") {
+			t.Errorf("Migrate into the %s of somebody else: %v", what, err)
 		}
-		refused(c.make, c.says)
+		if n := value[int64](t, s, "SELECT count(*) FROM public.sprung"); n != 0 {
+			t.Error("Migrate has run what somebody else had made")
+		}
+		pgtest.Execute(t, url, "DROP SCHEMA holdfast CASCADE")
 	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Errorf("Migrate, when all that is gone: %v", err)
+	}
+	pgtest.Execute(t, url, "GRANT USAGE ON SCHEMA holdfast TO PUBLIC; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast TO hostile_owner")
+	pgtest.Execute(t, url, "REVOKE CREATE ON DATABASE hostile_owner FROM hostile_owner")
+	user := New(attacker, nil)
+	t.Cleanup(func() { _ = user.Close() })
+	if err := user.Migrate(t.Context()); err != nil {
+		t.Errorf("Migrate with nothing to do, by a user that may not: %v", err)
+	}
+	req, _ := grant(t, user, "name", time.Minute)
+	release(t, user, req)
 }
 
-// A table whose key has gone since it was migrated grants no new name.
-func TestIndexGone(t *testing.T) {
-	t.Parallel()
-	s := openAt(t, openDatabase(t, "index_gone"))
-	change(t, s, "ALTER TABLE @table@ DROP CONSTRAINT distributed_locks_pkey")
-	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "holdfast migrate") {
-		t.Errorf("Acquire in a table without its key: %+v, %v, want an error", res, err)
+func TestURL(t *testing.T) {
+	for _, bad := range []string{"postgres://x/?schema=a%40b", "postgres://x/?table=locks", "postgres://x/?listen_url=%3A%3A", "postgres://x/?misspelled=1", "postgres:opaque"} {
+		storecheck.Opens(t, bad, false)
 	}
+	u, _ := url.Parse("postgres://user:SecretWord@127.0.0.1:1/x?schema=a&listen_url=" + url.QueryEscape("postgres://127.0.0.1:2/x"))
+	opened, err := openURL(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := opened.(*Store)
+	if got := s.pool.(pgxPool).Config().ConnConfig.ConnectTimeout; got != 10*time.Second || s.listener.direct.Port != 2 || s.schema != "a" {
+		t.Errorf("%v, %+v", got, s)
+	}
+	fails(t, s, driver.ErrNotApplied, "127.0.0.1:1", "Acquire", "Lookup")
+	if err := errors.Join(opened.Close(), opened.Close()); err != nil {
+		t.Error(err)
+	}
+	fails(t, s, driver.ErrClosed, "closed", "Acquire", "Renew", "Release", "Lookup", "Break", "List")
+	fails(t, New(nil, nil), driver.ErrInvalid, "nil", "Acquire", "Renew", "Release", "Lookup", "Break", "List")
 }

@@ -2,100 +2,128 @@ package pgstore
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
-	"github.com/holdfast-go/holdfast/internal/olddriver/notices"
+	"github.com/holdfast-go/holdfast/internal/notices"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// listenPing is how often a connection that listens is tested.
-const listenPing = 20 * time.Second
+const (
+	// listenPing is how often a connection that listens is tested.
+	listenPing = 20 * time.Second
 
-// A notifier passes the notifications for a Store to the functions that Notify has registered. The
-// Store listens on a channel of its own. The payload identifies a waiter without its secret.
-type notifier struct {
-	channel string // random
-	start   sync.Once
-	running sync.WaitGroup
+	// listenDelay is how long a Store without waiters has made its first entry when it begins to
+	// listen, so that a lock that is held for a moment costs no second connection.
+	listenDelay = 200 * time.Millisecond
+)
+
+// A listener passes the notifications for a Store to the functions that Notify has registered. The
+// Store listens on a channel of its own, for all of its entries. The payload is the tag of an entry,
+// which tells nothing of its secret, and its token, or 0.
+type listener struct {
+	direct  *pgx.ConnConfig // of Options.Listen, or nil
+	channel string          // random
 	notices notices.Registry
+	start   sync.Once
+	hurry   sync.Once
+	waits   chan struct{} // closed when an entry waits
+	cannot  atomic.Bool   // there is a pooler, through which nobody can listen
+	warn    sync.Once
 
 	mu      sync.Mutex
-	waiters map[string]waitingOwner // by payload
-	purgeAt int                     // the number of waiters at which those that are over are deleted
+	entries map[string]tagged // by tag
+	purgeAt int               // the number of entries at which those that are over are deleted
+	untold  []string          // notifications that are to be sent, as function tell wants them
+	telling bool              // sendUntold runs
 }
 
-// A waitingOwner is an owner that waits for a name until a time.
-type waitingOwner struct {
+// A tagged is an entry, until it is over at the latest.
+type tagged struct {
 	name, owner string
 	until       time.Time
 }
 
-// Notify implements [olddriver.Notifier]. The connection that listens is made at the first wait. Every
-// notice is an Ask.
-func (s *engine) Notify(f func(olddriver.Notice)) (stop func()) {
-	return s.notifier.notices.Notify(f)
+func (l *listener) init() {
+	l.channel = "holdfast_" + strings.ToLower(rand.Text())
+	l.waits = make(chan struct{})
+	l.entries = map[string]tagged{}
 }
 
-// addWaiter registers an owner that waits for d. It returns the channel and the payload of its
-// notifications.
-func (n *notifier) addWaiter(name, owner string, d time.Duration) (notifyTo string) {
-	payload := fmt.Sprintf("%x", sha256.Sum256([]byte(name+"\x00"+owner)))[:32]
-	now := time.Now()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.waiters[payload] = waitingOwner{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
-	if len(n.waiters) > n.purgeAt {
-		for payload, w := range n.waiters {
-			if w.until.Before(now) {
-				delete(n.waiters, payload)
+// Notify implements [driver.Notifier]. The store listens from its first entry on.
+func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
+	return s.listener.notices.Notify(f)
+}
+
+func tagOf(name, owner string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(name+"\x00"+owner)))[:32]
+}
+
+// expect has the notices of an entry passed on for d and a minute. It returns where to send them.
+func (l *listener) expect(name, owner string, d time.Duration) (channel string) {
+	tag, now := tagOf(name, owner), time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries[tag] = tagged{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
+	if len(l.entries) > l.purgeAt {
+		for tag, e := range l.entries {
+			if e.until.Before(now) {
+				delete(l.entries, tag)
 			}
 		}
-		n.purgeAt = max(1000, 2*len(n.waiters))
+		l.purgeAt = max(1000, 2*len(l.entries))
 	}
-	return n.channel + " " + payload
+	return l.channel + " " + tag
 }
 
-// waiterOf returns the owner that a payload identifies.
-func (n *notifier) waiterOf(payload string) (w waitingOwner, found bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	w, found = n.waiters[payload]
-	return w, found
-}
-
-// sendAsk sends an Ask to an owner, or to all if the name is "".
-func (n *notifier) sendAsk(name, owner string) {
-	n.notices.Send(olddriver.Notice{Kind: olddriver.Ask, Name: name, Owner: owner})
+// forget ends what expect began.
+func (l *listener) forget(name, owner string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.entries, tagOf(name, owner))
 }
 
 // startListening listens until the store is closed, or until it turns out to be impossible.
-func (s *engine) startListening() {
-	s.notifier.start.Do(func() {
-		if s.beginBackground() {
-			s.notifier.running.Go(s.listen)
-			s.background.Done()
-		}
-	})
+func (s *Store) startListening(waiting bool) {
+	l := &s.listener
+	l.start.Do(func() { s.goBackground(s.listen) })
+	if waiting {
+		l.hurry.Do(func() { close(l.waits) })
+	}
+	if waiting && l.cannot.Load() {
+		l.warn.Do(func() {
+			slog.Warn("holdfast: a pooler is in the path to PostgreSQL, through which nobody can listen: waiters look from time to time instead; "+
+				"give the address of the server itself as Options.Listen, or as listen_url in the URL", "schema", s.schema)
+		})
+	}
 }
 
-func (s *engine) listen() {
+func (s *Store) listen() {
+	select {
+	case <-s.listener.waits:
+	case <-time.After(listenDelay):
+	case <-s.ctx.Done():
+		return
+	}
 	for failures := 0; ; failures++ {
 		conn, err := s.dialListener()
 		if errors.Is(err, driver.ErrUnsupported) {
-			s.cannotListen.Store(true)
-			s.notifier.sendAsk("", "")
+			s.listener.cannot.Store(true)
 			return
 		}
 		if err == nil {
-			s.notifier.sendAsk("", "") // What was sent before is lost.
+			s.listener.notices.Send("", "", 0) // What was sent before is lost.
 			failures = 0
 			s.forward(conn)
 			closeConn(conn)
@@ -107,25 +135,20 @@ func (s *engine) listen() {
 }
 
 // dialListener makes a connection that listens.
-func (s *engine) dialListener() (*pgx.Conn, error) {
+func (s *Store) dialListener() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
 	defer cancel()
-	config, err := s.pool.listenConfig(ctx)
-	if err != nil {
-		return nil, err
-	}
-	config.OnNotification = nil // It would get the notifications instead of forward.
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := s.connectListener(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var pid uint32
 	err = conn.QueryRow(ctx, pgclient.PingStatement, pgx.QueryExecModeExec).Scan(&pid)
 	if err == nil && pid != conn.PgConn().PID() {
-		err = fmt.Errorf("%w: a pooler is in the path, through which nobody can listen", driver.ErrUnsupported)
+		err = fmt.Errorf("%w: a pooler is in the path", driver.ErrUnsupported)
 	}
 	if err == nil {
-		_, err = conn.Exec(ctx, "LISTEN "+s.notifier.channel, pgx.QueryExecModeExec)
+		_, err = conn.Exec(ctx, "LISTEN "+s.listener.channel, pgx.QueryExecModeExec)
 	}
 	if err != nil {
 		closeConn(conn)
@@ -134,8 +157,20 @@ func (s *engine) dialListener() (*pgx.Conn, error) {
 	return conn, nil
 }
 
+func (s *Store) connectListener(ctx context.Context) (*pgx.Conn, error) {
+	config, err := s.listener.direct, error(nil)
+	if config == nil {
+		if config, err = s.pool.newConfig(ctx); err != nil {
+			return nil, err
+		}
+	}
+	config = config.Copy()
+	config.OnNotification = nil // It would get the notifications instead of forward.
+	return pgx.ConnectConfig(ctx, config)
+}
+
 // forward passes on the notifications of a connection until it fails or the store is closed.
-func (s *engine) forward(conn *pgx.Conn) {
+func (s *Store) forward(conn *pgx.Conn) {
 	for s.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(s.ctx, listenPing)
 		note, err := conn.WaitForNotification(ctx)
@@ -143,10 +178,7 @@ func (s *engine) forward(conn *pgx.Conn) {
 		cancel()
 		switch {
 		case err == nil:
-			if w, found := s.notifier.waiterOf(note.Payload); found {
-				s.nameCache.set(w.name, stateContended, 0)
-				s.notifier.sendAsk(w.name, w.owner)
-			}
+			s.listener.receive(note.Payload)
 		case idle:
 			ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
 			_, err := conn.Exec(ctx, pgclient.PingStatement, pgx.QueryExecModeExec)
@@ -160,23 +192,43 @@ func (s *engine) forward(conn *pgx.Conn) {
 	}
 }
 
-// closeConn closes a connection that is no longer used.
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx)
+// receive passes on a notification, which anybody who knows the channel may have sent.
+func (l *listener) receive(payload string) {
+	tag, number, _ := strings.Cut(payload, " ")
+	token, err := strconv.ParseInt(number, 10, 64)
+	l.mu.Lock()
+	e, found := l.entries[tag]
+	l.mu.Unlock()
+	if found && err == nil && token >= 0 {
+		l.notices.Send(e.name, e.owner, token)
+	}
 }
 
-// notifyWaiters notifies the waiters for names whose turn it may be, in the background.
-func (s *engine) notifyWaiters(names ...string) {
-	if len(names) == 0 {
-		return
+// tell notifies the owners that a function of the server has named, in the background and in order.
+// After an error they learn of it when they renew.
+func (s *Store) tell(told []string) {
+	l := &s.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.untold = append(l.untold, told...)
+	if len(l.untold) > 0 && !l.telling {
+		l.telling = s.goBackground(s.sendUntold)
 	}
-	s.runInBackground(func() {
+}
+
+// sendUntold notifies until all owners are notified.
+func (s *Store) sendUntold() {
+	l := &s.listener
+	for {
+		l.mu.Lock()
+		told := l.untold
+		l.untold, l.telling = nil, len(told) > 0
+		l.mu.Unlock()
+		if len(told) == 0 {
+			return
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), pgclient.NotifyTimeout)
-		defer cancel()
-		_ = s.queryUntilDone(ctx, func(ctx context.Context, c conn, unprepared bool) error {
-			return c.query(ctx, unprepared, s.queries.notify, []any{arrayLiteral(names)}, func(scanner) error { return nil })
-		}) // After an error, waiters get the name by the renewal of their places.
-	})
+		_, _ = queryClosing(ctx, s, s.pool, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
+		cancel()
+	}
 }

@@ -2,54 +2,34 @@ package pgstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// A pool supplies connections.
-type pool interface {
-	// acquireConn waits for a connection.
-	acquireConn(ctx context.Context) (conn, error)
+// A source supplies connections.
+type source interface {
+	// acquireConn waits for a connection. The caller calls release when it is done.
+	acquireConn(ctx context.Context) (c *pgx.Conn, release func(), err error)
+}
 
-	// listenConfig returns the configuration for a connection outside the pool.
-	listenConfig(ctx context.Context) (*pgx.ConnConfig, error)
+// A pool is that of pgx or of package database/sql.
+type pool interface {
+	source
+
+	// newConfig returns the configuration for a connection outside the pool.
+	newConfig(ctx context.Context) (*pgx.ConnConfig, error)
 
 	close()
 }
-
-// A conn is a connection that has been acquired from a pool, or that has a transaction open.
-type conn interface {
-	// query runs a statement and calls row for each row of its result; row reads it by calling
-	// scan. With unprepared set, the statement is sent without being prepared.
-	query(ctx context.Context, unprepared bool, text string, args []any, row func(scan scanner) error) error
-
-	// rawConn returns the connection of pgx.
-	rawConn() *pgx.Conn
-
-	// releaseConn gives the connection back to the pool.
-	releaseConn()
-}
-
-// transact runs f in a transaction of its own, READ COMMITTED. f does not release the conn.
-func transact(ctx context.Context, p pool, f func(conn) error) error {
-	c, err := p.acquireConn(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.releaseConn()
-	return pgx.BeginTxFunc(ctx, c.rawConn(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return f(pgxConn{tx.Conn(), tx, nil})
-	})
-}
-
-// A scanner reads the columns of a row.
-type scanner func(columns ...any) error
 
 // noneFree explains the error of a pool that has supplied no connection in time, if all are in use.
 func noneFree(err error, inUse, most int) error {
@@ -60,84 +40,124 @@ func noneFree(err error, inUse, most int) error {
 	return err
 }
 
-// pgxPool is a pool of pgx.
 type pgxPool struct{ *pgxpool.Pool }
 
-func (p pgxPool) acquireConn(ctx context.Context) (conn, error) {
+func (p pgxPool) acquireConn(ctx context.Context) (*pgx.Conn, func(), error) {
 	c, err := p.Acquire(ctx)
 	if err != nil {
 		stat := p.Stat()
-		return nil, noneFree(err, int(stat.AcquiredConns()), int(stat.MaxConns()))
+		return nil, nil, noneFree(err, int(stat.AcquiredConns()), int(stat.MaxConns()))
 	}
-	return pgxConn{c.Conn(), c, c.Release}, nil
+	return c.Conn(), c.Release, nil
 }
 
-// connect makes a connection outside the pool, as the pool makes its own.
-func (p pgxPool) connect(ctx context.Context) (*pgx.Conn, error) {
-	config := p.Config()
-	//lint:ignore SA1019 A pool may still have the deprecated hook.
-	if config.PrepareConn != nil || config.BeforeAcquire != nil {
-		return nil, fmt.Errorf("%w: the pool prepares its connections for each use", driver.ErrUnsupported)
-	}
-	connConfig, err := p.listenConfig(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := pgx.ConnectConfig(ctx, connConfig)
-	if err == nil && config.AfterConnect != nil {
-		if err = config.AfterConnect(ctx, c); err != nil {
-			p.disconnect(c)
-		}
-	}
-	return c, err
-}
-
-// disconnect closes a connection that connect has made.
-func (p pgxPool) disconnect(c *pgx.Conn) {
-	if hook := p.Config().BeforeClose; hook != nil {
-		hook(c)
-	}
-	closeConn(c)
-}
-
-func (p pgxPool) listenConfig(ctx context.Context) (*pgx.ConnConfig, error) {
+func (p pgxPool) newConfig(ctx context.Context) (*pgx.ConnConfig, error) {
 	return pgclient.ConnConfig(ctx, p.Pool)
 }
 
 func (p pgxPool) close() { pgclient.ClosePool(p.Pool) }
 
-// A pgxConn is a connection of pgx: of the pool, or outside it, or in a transaction.
-type pgxConn struct {
-	conn    *pgx.Conn
-	queryer interface {
-		Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
+type sqlPool struct{ *sql.DB }
+
+func (p sqlPool) acquireConn(ctx context.Context) (*pgx.Conn, func(), error) {
+	c, err := p.Conn(ctx)
+	if err != nil {
+		stats := p.Stats()
+		return nil, nil, noneFree(err, stats.InUse, stats.MaxOpenConnections)
 	}
-	release func() // nil in a transaction
+	var own *pgx.Conn
+	if err := c.Raw(func(raw any) error {
+		own = raw.(*stdlib.Conn).Conn()
+		return nil
+	}); err != nil {
+		_ = c.Close()
+		return nil, nil, err
+	}
+	// Close gives it back to the pool, which tests at its next use whether it is broken.
+	return own, func() { _ = c.Close() }, nil
 }
 
-func (c pgxConn) releaseConn() { c.release() }
-
-func (c pgxConn) rawConn() *pgx.Conn { return c.conn }
-
-func (c pgxConn) query(ctx context.Context, unprepared bool, text string, args []any, row func(scanner) error) error {
-	rows, err := c.queryer.Query(ctx, text, withMode(unprepared, args)...)
+func (p sqlPool) newConfig(ctx context.Context) (*pgx.ConnConfig, error) {
+	c, release, err := p.acquireConn(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := row(rows.Scan); err != nil {
-			return err
+	defer release()
+	return c.Config(), nil
+}
+
+func (p sqlPool) close() { _ = p.Close() } // Open connections are of no use any more.
+
+// A renewSource supplies connections for renewals: of the pool, or one beside it if the pool has none
+// free after half of the time, so that no lock is lost while other work uses up the pool.
+type renewSource struct{ s *Store }
+
+func (r renewSource) acquireConn(ctx context.Context) (*pgx.Conn, func(), error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return r.s.pool.acquireConn(ctx)
+	}
+	half, cancel := context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/2))
+	defer cancel()
+	c, release, err := r.s.pool.acquireConn(half)
+	if err == nil || half.Err() == nil || ctx.Err() != nil {
+		return c, release, err
+	}
+	own, release, ownErr := r.s.connectSpare(ctx)
+	if ownErr != nil {
+		return nil, nil, err
+	}
+	return own, release, nil
+}
+
+// connectSpare makes the connection beside the pool, when there is no other.
+func (s *Store) connectSpare(ctx context.Context) (*pgx.Conn, func(), error) {
+	select {
+	case s.spare <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	c, err := s.connectDirect(ctx)
+	if err != nil {
+		<-s.spare
+		return nil, nil, err
+	}
+	return c, func() {
+		closeConn(c)
+		<-s.spare
+	}, nil
+}
+
+// connectDirect makes a connection as those of the pool, or to Options.Listen.
+func (s *Store) connectDirect(ctx context.Context) (*pgx.Conn, error) {
+	if s.listener.direct != nil {
+		return pgx.ConnectConfig(ctx, s.listener.direct.Copy())
+	}
+	var prepare func(context.Context, *pgx.Conn) error
+	if p, ok := s.pool.(pgxPool); ok {
+		config := p.Config()
+		//lint:ignore SA1019 A pool may still have the deprecated hook.
+		if config.PrepareConn != nil || config.BeforeAcquire != nil {
+			return nil, fmt.Errorf("%w: the pool prepares its connections for each use", driver.ErrUnsupported)
+		}
+		prepare = config.AfterConnect
+	}
+	config, err := s.pool.newConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err == nil && prepare != nil {
+		if err = prepare(ctx, c); err != nil {
+			closeConn(c)
 		}
 	}
-	return rows.Err()
+	return c, err
 }
 
-// withMode makes pgx send an unprepared statement without preparing it. Otherwise the pool's mode
-// is used.
-func withMode(unprepared bool, args []any) []any {
-	if !unprepared {
-		return args
-	}
-	return append([]any{pgx.QueryExecModeExec}, args...)
+// closeConn closes a connection that is no longer used.
+func closeConn(c *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = c.Close(ctx)
 }

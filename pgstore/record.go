@@ -8,84 +8,54 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
-// A recordRow is the server's description of a hold; see the constant recordColumns. Columns
-// without a value are null.
-type recordRow struct {
-	token, since, until, left *int64
-	holder, metadata          *string
-	kept                      *bool
-	limit                     *int64
-	waiting                   int     // set by Lookup and List
-	shares                    *string // set by Lookup and List if several can hold the lock
+// A holdJSON is the server's description of a hold.
+type holdJSON struct {
+	Name     string
+	Holder   string
+	Token    int64
+	Since    int64 // in µs since 1970
+	Left     int64 // in µs
+	Kept     bool
+	Limit    int
+	Waiting  int
+	Metadata json.RawMessage
 }
 
-// columns returns the destinations for a row that has the columns before in front.
-func (r *recordRow) columns(before ...any) []any {
-	return append(before, &r.token, &r.holder, &r.since, &r.until, &r.left, &r.kept, &r.metadata)
+func (h *holdJSON) record() driver.Record {
+	rec := driver.Record{
+		Name:      h.Name,
+		Holder:    h.Holder,
+		Token:     h.Token,
+		Since:     time.UnixMicro(h.Since),
+		Remaining: time.Duration(min(max(h.Left, 1), math.MaxInt64/1000)) * time.Microsecond,
+		Kept:      h.Kept,
+		Waiting:   h.Waiting,
+		Metadata:  decodeMetadata(h.Metadata),
+	}
+	if h.Limit > 1 {
+		rec.Limit = h.Limit
+	}
+	return rec
 }
 
-func (r *recordRow) toRecord(name string) olddriver.Record {
-	if shares := decodeShares(name, valueOrZero(r.shares)); len(shares) > 0 {
-		rec := shares[0]
-		rec.Others, rec.Waiting = shares[1:], r.waiting
-		return rec
+func records(holds []holdJSON) (all []driver.Record) {
+	for i := range holds {
+		all = append(all, holds[i].record())
 	}
-	return olddriver.Record{
-		Name:      name,
-		Holder:    valueOrZero(r.holder),
-		Token:     valueOrZero(r.token),
-		Since:     time.UnixMicro(valueOrZero(r.since)),
-		Until:     time.UnixMicro(valueOrZero(r.until)),
-		Remaining: time.Duration(min(max(valueOrZero(r.left), 1), math.MaxInt64/1000)) * time.Microsecond,
-		Kept:      valueOrZero(r.kept),
-		Limit:     int(valueOrZero(r.limit)),
-		Waiting:   r.waiting,
-		Metadata:  decodeMetadata(valueOrZero(r.metadata)),
-	}
-}
-
-// decodeShares reads the array of holdfast_shares_json.
-func decodeShares(name, text string) []olddriver.Record {
-	var rows []json.RawMessage
-	if text == "" || json.Unmarshal([]byte(text), &rows) != nil {
-		return nil
-	}
-	var records []olddriver.Record
-	for _, data := range rows {
-		row := recordRow{}
-		columns := row.shareColumns()
-		if json.Unmarshal(data, &columns) == nil {
-			records = append(records, row.toRecord(name))
-		}
-	}
-	return records
-}
-
-// shareColumns returns the destinations for a row of holdfast_shares.
-func (r *recordRow) shareColumns() []any {
-	return []any{&r.token, &r.holder, &r.since, &r.until, &r.left, &r.kept, &r.metadata, &r.limit}
-}
-
-func valueOrZero[T any](p *T) T {
-	if p == nil {
-		var none T
-		return none
-	}
-	return *p
+	return all
 }
 
 // decodeMetadata reads metadata that any program may have written: the members of an object, those
 // that are not strings as JSON. Other JSON is one member, "value".
-func decodeMetadata(text string) map[string]string {
-	if text == "" || text == "{}" || text == "null" {
+func decodeMetadata(text json.RawMessage) map[string]string {
+	if len(text) == 0 || string(text) == "{}" || string(text) == "null" {
 		return nil
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &members); err != nil {
-		members = map[string]json.RawMessage{"value": json.RawMessage(text)}
+	if err := json.Unmarshal(text, &members); err != nil {
+		members = map[string]json.RawMessage{"value": text}
 	}
 	metadata := make(map[string]string, len(members))
 	for key, raw := range members {

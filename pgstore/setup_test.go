@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -26,9 +26,8 @@ var schemas struct {
 	free []string
 }
 
-// newSchema returns a schema of the shared server with an empty table of locks.
-// Schemas are used again when the test is over, which is faster than to make
-// new ones.
+// newSchema returns a schema of the shared server without locks. Schemas are used again when the test
+// is over, which is faster than to make new ones.
 func newSchema(tb testing.TB) string {
 	tb.Helper()
 	schemas.Lock()
@@ -40,7 +39,7 @@ func newSchema(tb testing.TB) string {
 	} else {
 		schemas.made++
 		name = fmt.Sprintf("Test %d", schemas.made)
-		migrated(tb, pgtest.Postgres().URL("postgres"), &Options{Schema: name})
+		migrate(tb, pgtest.Postgres().URL("postgres"), &Options{Schema: name})
 	}
 	tb.Cleanup(func() {
 		schemas.Lock()
@@ -62,22 +61,20 @@ func empty(tb testing.TB, schema string) {
 			tb.Fatal(err)
 		}
 	}
-	if _, err = schemas.conn.Exec(ctx, "TRUNCATE "+pgx.Identifier{schema, DefaultTable}.Sanitize()+
-		", "+pgx.Identifier{schema, DefaultTable + "_waiters"}.Sanitize()+
-		", "+pgx.Identifier{schema, DefaultTable + "_shares"}.Sanitize()); err != nil {
+	if _, err = schemas.conn.Exec(ctx, expand("TRUNCATE @.locks, @.holds, @.places", schema)); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// migrated sets the table up.
-func migrated(tb testing.TB, url string, opts *Options) {
+// migrate sets a schema up.
+func migrate(tb testing.TB, url string, opts *Options) {
 	tb.Helper()
 	pool, err := pgxpool.New(context.Background(), url)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer pool.Close()
-	s := newPoolEngine(pool, opts)
+	s := New(pool, opts)
 	defer s.Close()
 	if err := s.Migrate(context.Background()); err != nil {
 		tb.Fatal(err)
@@ -85,28 +82,29 @@ func migrated(tb testing.TB, url string, opts *Options) {
 }
 
 // open returns a store in a schema of its own on the shared server.
-func open(t *testing.T, parameters ...string) *engine {
+func open(t testing.TB, parameters ...string) *Store {
 	t.Helper()
 	return openIn(t, newSchema(t), parameters...)
 }
 
-func openIn(t *testing.T, schema string, parameters ...string) *engine {
+func openIn(t testing.TB, schema string, parameters ...string) *Store {
 	t.Helper()
-	s := newPoolEngine(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), parameters...), &Options{Schema: schema})
+	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), parameters...), &Options{Schema: schema})
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
-// grant takes a lock that must be free.
-func grant(t *testing.T, s *engine, name string, ttl time.Duration) olddriver.AcquireRequest {
-	t.Helper()
-	req, _ := grantToken(t, s, name, ttl)
-	return req
+var owners atomic.Int64
+
+// request returns a request of an owner of its own.
+func request(name string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
 }
 
-func grantToken(t *testing.T, s *engine, name string, ttl time.Duration) (olddriver.AcquireRequest, int64) {
+// grant takes a lock that must be free.
+func grant(t *testing.T, s *Store, name string, ttl time.Duration) (driver.Request, int64) {
 	t.Helper()
-	req := pgtest.Request(name, ttl)
+	req := request(name, ttl)
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil || !res.Granted {
 		t.Fatalf("Acquire of %q: %+v, %v, want it granted", name, res, err)
@@ -114,62 +112,72 @@ func grantToken(t *testing.T, s *engine, name string, ttl time.Duration) (olddri
 	return req, res.Token
 }
 
-// refuse asks for a lock that must be held.
-func refuse(t *testing.T, s *engine, name string) olddriver.Record {
+// wait makes a place.
+func wait(t *testing.T, s *Store, name string, d time.Duration) driver.Request {
 	t.Helper()
-	res, err := s.Acquire(t.Context(), pgtest.Request(name, time.Minute))
+	req := request(name, d)
+	req.Place = d
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Waiting {
+		t.Fatalf("Acquire of %q: %+v, %v, want it to wait", name, res, err)
+	}
+	return req
+}
+
+// refuse asks for a lock that must be held.
+func refuse(t *testing.T, s *Store, name string) driver.Record {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), request(name, time.Minute))
 	if err != nil || res.Granted {
 		t.Fatalf("Acquire of %q: %+v, %v, want it refused", name, res, err)
 	}
 	return res.Held
 }
 
-func release(t *testing.T, s *engine, req olddriver.AcquireRequest) bool {
+func release(t *testing.T, s *Store, req driver.Request) bool {
 	t.Helper()
-	ours, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil {
 		t.Fatalf("Release of %q: %v", req.Name, err)
 	}
-	return ours
+	return ended
 }
 
-func renew(t *testing.T, s *engine, reqs ...olddriver.AcquireRequest) []olddriver.RenewOutcome {
+// state returns what an owner has, by a renewal.
+func state(t *testing.T, s *Store, req driver.Request) driver.State {
 	t.Helper()
-	outcomes, err := s.Renew(t.Context(), pgtest.Renewals(reqs...))
+	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
 	if err != nil {
-		t.Fatalf("Renew: %v", err)
+		t.Fatalf("Renew of %q: %v", req.Name, err)
 	}
-	return outcomes
+	return entries[0].State
 }
 
-// query reads one row by a pool of the store's.
-func query(t *testing.T, s *engine, text string, args []any, columns ...any) {
+// value reads one value by the store's pool, with @ as the schema.
+func value[T any](t *testing.T, s *Store, text string, args ...any) T {
 	t.Helper()
-	if err := s.queryRow(t.Context(), s.expandSQL(text), args, columns...); err != nil {
+	values, err := query(t.Context(), s, s.pool, text, args, pgx.RowTo[T])
+	if err != nil || len(values) != 1 {
+		t.Fatalf("%s: %v, %v", text, values, err)
+	}
+	return values[0]
+}
+
+// execute runs a statement as a person would, by hand.
+func execute(t *testing.T, s *Store, text string, args ...any) {
+	t.Helper()
+	if _, err := query(t.Context(), s, s.pool, text, args, pgx.RowToMap); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-}
-
-// change runs a statement as a person would, by hand.
-func change(t *testing.T, s *engine, text string, args ...any) {
-	t.Helper()
-	if err := s.execQuery(t.Context(), s.expandSQL(text), args...); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-}
-
-// requestOf is a request by the contract of package driver.
-func requestOf(req olddriver.AcquireRequest) driver.Request {
-	return driver.Request{Name: req.Name, Owner: req.Owner, Holder: req.Holder, TTL: req.TTL}
 }
 
 // calls is a call of every verb.
-func calls(s *engine, name string) map[string]func(ctx context.Context) error {
-	return storecheck.Calls(newStore(s), requestOf(pgtest.Request(name, time.Minute)))
+func calls(s *Store, name string) map[string]func(ctx context.Context) error {
+	return storecheck.Calls(s, request(name, time.Minute))
 }
 
 // fails checks the errors of these verbs.
-func fails(t *testing.T, s *engine, target error, says string, verbs ...string) {
+func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
-	storecheck.Fails(t, newStore(s), requestOf(pgtest.Request("name", time.Minute)), target, says, verbs...)
+	storecheck.Fails(t, s, request("name", time.Minute), target, says, verbs...)
 }

@@ -15,27 +15,27 @@ func init() {
 
 // openURL makes a store with a pool of its own. Nothing is dialed.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
-	own, rest, err := pgclient.SplitURL(u, "schema", "table", "listen")
+	own, rest, err := pgclient.SplitURL(u, "schema", "listen_url")
 	if err != nil {
 		return nil, err
 	}
 	query := driver.NewQuery(own)
 	opts := &Options{
-		Schema:   query.String("schema", DefaultSchema),
-		Table:    query.String("table", DefaultTable),
-		NoListen: !query.Bool("listen", true),
+		Schema: query.String("schema", ""),
+		Listen: query.String("listen_url", ""),
 	}
 	if err := query.Err(); err != nil {
-		return nil, err
-	}
-	if err := opts.setDefaults(); err != nil {
 		return nil, err
 	}
 	pool, err := pgclient.OpenPool(rest)
 	if err != nil {
 		return nil, err
 	}
-	s := newPoolEngine(pool, opts)
+	s := New(pool, opts)
 	s.ownsPool = true
-	return newStore(s), nil
+	if s.configErr != nil {
+		pool.Close()
+		return nil, s.configErr
+	}
+	return s, nil
 }

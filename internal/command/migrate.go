@@ -15,17 +15,19 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore"
 )
 
-const migrateLong = `Migrate sets up the store, or brings it up to date: for postgres: the table of
-locks and its functions, for postgres+advisory: with tokens the sequence. It may
-be run again at any time, by many at once; what is there already is left alone,
-with the locks in it. Other stores need no set-up. It warns of what "holdfast
+const migrateLong = `Migrate sets up the store, or brings it up to date: for postgres: a schema
+with the tables of the locks and their functions, for postgres+advisory: with
+tokens the sequence. It may be run again at any time, by many at once; what is
+there already is left alone, with the locks in it. A schema that is not fit is
+refused, with the reason and what to do. Other stores need no set-up. It warns of what "holdfast
 doctor" finds in the settings of the server.
 
 With --print it prints the statements instead, for those who have a tool for
 migrations, and asks no server.
 
 Exit code: 0; or
-   64  the command line is wrong, or the store needs no set-up
+   64  the command line is wrong, the store needs no set-up, or its schema is not
+       fit
    69  the store cannot be reached, or refused
    74  standard output cannot be written`
 
@@ -101,19 +103,14 @@ func (c *cli) printStatements() error {
 		return usageError(fmt.Errorf("there is nothing to print for a store of scheme %q", u.Scheme), "--store postgres:")
 	}
 	query := driver.NewQuery(&url.URL{RawQuery: u.RawQuery})
-	migrations, err := pgstore.Migrations(&pgstore.Options{
-		Schema: query.String("schema", pgstore.DefaultSchema),
-		Table:  query.String("table", pgstore.DefaultTable),
-	})
+	statements, err := pgstore.Migrations(&pgstore.Options{Schema: query.String("schema", "")})
 	if err != nil {
 		return exitErrorFor(err)
 	}
-	var out bytes.Buffer
-	for _, migration := range migrations {
-		fmt.Fprintf(&out, "-- Holdfast, step %d: %s\n\n", migration.Version, migration.Name)
-		for _, statement := range migration.Statements {
-			fmt.Fprintf(&out, "%s;\n\n", statement)
-		}
+	out := bytes.NewBufferString("-- Holdfast: run it in one transaction.\nBEGIN;\n\n")
+	for _, statement := range statements {
+		fmt.Fprintf(out, "%s;\n\n", statement)
 	}
+	out.WriteString("COMMIT;\n")
 	return writeOutput(out.Bytes())
 }

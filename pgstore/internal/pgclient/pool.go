@@ -50,6 +50,18 @@ func OpenPool(u *url.URL) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), config)
 }
 
+// ParseURL returns the configuration of one connection to a URL, as OpenPool completes it.
+func ParseURL(text string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", driver.ErrInvalid, parseErrReason(err))
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+	return config, nil
+}
+
 const (
 	connectTimeout = 10 * time.Second // without one in the URL; the pool's own is two minutes
 	closeTimeout   = time.Second

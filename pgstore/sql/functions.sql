@@ -1,0 +1,479 @@
+-- The verbs. Each takes arrays, and locks the rows of its names in order, so that no two calls wait
+-- for each other. All changes of a name are made under the lock of its row. The time is read after
+-- that. A function returns whom to notify when it is committed (see tell). None waits longer than
+-- lock_timeout for a row. @verb@ is the language, and a search_path in which nobody else can have
+-- an object.
+--
+CREATE OR REPLACE FUNCTION micros(p_time timestamptz) RETURNS bigint
+LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_time)::double precision * 1000000)::bigint $$
+--
+CREATE OR REPLACE FUNCTION span(p_micros bigint) RETURNS interval
+LANGUAGE sql IMMUTABLE AS $$ SELECT p_micros * interval '1 microsecond' $$
+--
+-- Describes a hold for people.
+CREATE OR REPLACE FUNCTION described(e entries) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_object('name', e.name, 'holder', CASE WHEN NOT e.kept THEN e.holder END, 'token', e.token, 'since', micros(e.since),
+        'left', (extract(epoch FROM e.expires - clock_timestamp())::double precision * 1000000)::bigint,
+        'kept', e.kept, 'limit', e.lim, 'metadata', CASE WHEN NOT e.kept THEN e.metadata END)
+$$
+--
+-- Drops the holds of a name that have ended, and makes a hold of each place whose turn it is: the holds
+-- are the longest prefix of the live entries whose length is within every limit in it. This is the
+-- rule, and it is nowhere else but for a request behind all holds, in enter. It returns whom to
+-- notify, without p_asker. The caller has locked the row.
+CREATE OR REPLACE FUNCTION settle(p_name text, p_asker text) RETURNS text[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now   CONSTANT timestamptz := clock_timestamp();
+    v_told  text[] := '{}';
+    v_holds bigint;
+    v_least integer;
+    v_first places;
+BEGIN
+    UPDATE locks AS l SET owner = NULL WHERE l.name = p_name AND l.owner IS NOT NULL AND l.expires <= v_now;
+    DELETE FROM holds AS h WHERE h.name = p_name AND h.expires <= v_now;
+    SELECT count(*), min(e.lim) INTO v_holds, v_least FROM entries AS e WHERE e.name = p_name AND e.hold;
+    LOOP
+        SELECT p.* INTO v_first FROM places AS p WHERE p.name = p_name ORDER BY p.token LIMIT 1;
+        EXIT WHEN NOT FOUND OR v_first.expires > v_now AND v_holds > 0 AND v_holds >= least(v_least, v_first.lim);
+        DELETE FROM places AS p WHERE p.name = p_name AND p.owner = v_first.owner;
+        CONTINUE WHEN v_first.expires <= v_now;
+        IF v_holds = 0 THEN
+            UPDATE locks AS l
+               SET owner = v_first.owner, token = v_first.token, tokens = v_first.tokens, lim = v_first.lim, kept = false, since = v_first.since,
+                   expires = v_first.expires, holder = v_first.holder, metadata = v_first.metadata, channel = v_first.channel
+             WHERE l.name = p_name;
+        ELSE
+            INSERT INTO holds SELECT v_first.*;
+        END IF;
+        v_holds := v_holds + 1;
+        v_least := least(v_least, v_first.lim);
+        IF v_first.owner <> p_asker AND v_first.channel IS NOT NULL THEN
+            v_told := v_told || (v_first.channel || ' ' || v_first.token);
+        END IF;
+    END LOOP;
+    UPDATE locks AS l SET others = NOT l.others
+     WHERE l.name = p_name AND l.others <> (EXISTS (SELECT FROM holds AS h WHERE h.name = p_name) OR EXISTS (SELECT FROM places AS p WHERE p.name = p_name));
+    RETURN v_told;
+END $$
+--
+-- Grants what is free, in one statement. If nothing is, it does all that was asked (see enter); if
+-- something is, the caller asks for the rest by enter, in a transaction of its own.
+CREATE OR REPLACE FUNCTION take(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
+    p_tokens integer[], p_floors bigint[], p_metadata text[], p_channels text[])
+RETURNS TABLE (item integer, outcome text, token bigint, held jsonb, told text[])
+@verb@ AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    INSERT INTO locks AS l (name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, last_token)
+    SELECT r.name, r.owner, micros(r.now), r.tokens, r.lim, false, r.now, r.now + span(r.ttl), r.holder, r.metadata::jsonb, r.channel,
+           micros(r.now) + r.tokens - 1
+      FROM (SELECT DISTINCT ON (a.name COLLATE "C") a.*, clock_timestamp() AS now
+              FROM unnest(p_names, p_owners, p_holders, p_ttls, p_limits, p_tokens, p_floors, p_metadata, p_channels)
+                   WITH ORDINALITY AS a(name, owner, holder, ttl, lim, tokens, floor, metadata, channel, item)
+             ORDER BY a.name COLLATE "C", a.item) AS r
+     WHERE r.floor = 0
+       AND NOT EXISTS (SELECT FROM locks AS o WHERE o.name = r.name AND (o.others OR o.owner IS NOT NULL AND o.expires > clock_timestamp()))
+     ORDER BY r.name COLLATE "C"
+        ON CONFLICT (name) DO UPDATE
+       SET owner = excluded.owner, tokens = excluded.tokens, lim = excluded.lim, kept = false, holder = excluded.holder, metadata = excluded.metadata,
+           channel = excluded.channel, since = excluded.since, expires = clock_timestamp() + (excluded.expires - excluded.since),
+           token = greatest(l.last_token + 1, excluded.token), last_token = greatest(l.last_token + 1, excluded.token) + excluded.tokens - 1
+     WHERE NOT l.others AND (l.owner IS NULL OR l.expires <= clock_timestamp())
+       AND greatest(l.last_token + 1, excluded.token) + excluded.tokens <= 9007199254740992
+    RETURNING array_position(p_owners, l.owner), 'held', l.token, NULL::jsonb, '{}'::text[];
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT * FROM enter(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata, p_channels);
+    END IF;
+END $$
+--
+-- Makes entries: at the end of the queue of each name, as a hold or as a place.
+--   held, waiting  there is an entry, with the token
+--   refused        there is none; held is in the way
+--   again          the owner has one, which stays as it is
+--   floor, last    no token is possible
+CREATE OR REPLACE FUNCTION enter(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
+    p_tokens integer[], p_floors bigint[], p_metadata text[], p_channels text[])
+RETURNS TABLE (item integer, outcome text, token bigint, held jsonb, told text[])
+@verb@ AS $$
+#variable_conflict use_column
+DECLARE
+    r         record;
+    v_now     timestamptz;
+    v_last    bigint;
+    v_holds   bigint;
+    v_least   integer;
+    v_durable boolean := false;
+BEGIN
+    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata, p_channels)
+             WITH ORDINALITY AS a(name, owner, holder, ttl, place, lim, tokens, floor, metadata, channel, item) ORDER BY a.name COLLATE "C", a.item
+    LOOP
+        item := r.item;
+        token := 0;
+        told := '{}';
+        IF r.floor > micros(clock_timestamp()) + 86400000000 THEN
+            outcome := 'floor';
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        -- A refusal that is plain to see locks nothing and writes nothing.
+        IF r.place = 0 THEN
+            SELECT described(e) INTO held FROM entries AS e JOIN locks AS l ON l.name = e.name AND NOT l.others
+             WHERE e.name = r.name AND e.hold AND e.owner <> r.owner AND e.expires > clock_timestamp() AND least(e.lim, r.lim) = 1;
+            IF FOUND THEN
+                outcome := 'refused';
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+        END IF;
+        LOOP
+            SELECT l.last_token INTO v_last FROM locks AS l WHERE l.name = r.name FOR UPDATE;
+            EXIT WHEN FOUND;
+            INSERT INTO locks (name, token, tokens, lim, kept, since, expires, last_token)
+            VALUES (r.name, 0, 1, 1, false, clock_timestamp(), clock_timestamp(), 0) ON CONFLICT DO NOTHING;
+        END LOOP;
+        told := settle(r.name, '');
+        v_now := clock_timestamp();
+        token := greatest(v_last + 1, micros(v_now), r.floor);
+        SELECT count(*), min(e.lim) INTO v_holds, v_least FROM entries AS e WHERE e.name = r.name AND e.hold;
+        outcome := CASE
+            WHEN EXISTS (SELECT FROM entries AS e WHERE e.name = r.name AND e.owner = r.owner) THEN 'again'
+            WHEN token + r.tokens > 9007199254740992 THEN 'last'
+            WHEN (v_holds = 0 OR v_holds < least(v_least, r.lim)) AND NOT EXISTS (SELECT FROM places AS p WHERE p.name = r.name) THEN 'held'
+            WHEN r.place > 0 THEN 'waiting'
+            ELSE 'refused' END;
+        held := NULL;
+        IF outcome <> 'held' THEN
+            SELECT described(e) INTO held FROM entries AS e WHERE e.name = r.name AND e.hold ORDER BY e.token LIMIT 1;
+        END IF;
+        IF outcome = 'waiting' THEN
+            INSERT INTO places
+            VALUES (r.name, r.owner, token, r.tokens, r.lim, false, v_now, v_now + span(r.place), r.holder, r.metadata::jsonb, r.channel);
+            UPDATE locks AS l SET last_token = token + r.tokens - 1, others = true WHERE l.name = r.name;
+        ELSIF outcome = 'held' AND v_holds = 0 THEN
+            UPDATE locks AS l
+               SET owner = r.owner, token = enter.token, tokens = r.tokens, lim = r.lim, kept = false, since = v_now, expires = v_now + span(r.ttl),
+                   holder = r.holder, metadata = r.metadata::jsonb, channel = r.channel, last_token = enter.token + r.tokens - 1
+             WHERE l.name = r.name;
+        ELSIF outcome = 'held' THEN
+            INSERT INTO holds
+            VALUES (r.name, r.owner, token, r.tokens, r.lim, false, v_now, v_now + span(r.ttl), r.holder, r.metadata::jsonb, r.channel);
+            UPDATE locks AS l SET last_token = enter.token + r.tokens - 1, others = true WHERE l.name = r.name;
+        END IF;
+        v_durable := v_durable OR outcome = 'held' OR told <> '{}';
+        RETURN NEXT;
+    END LOOP;
+    IF NOT v_durable THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+END $$
+--
+-- Prolongs entries, and reports what they are: held, waiting, lost. Of a row that another transaction
+-- has locked it reports nothing; p_patient waits for it first.
+CREATE OR REPLACE FUNCTION renew(p_names text[], p_owners text[], p_tokens bigint[], p_ttls bigint[], p_patient boolean)
+RETURNS TABLE (item integer, outcome text, token bigint, told text[])
+@verb@ AS $$
+#variable_conflict use_column
+DECLARE
+    r         record;
+    v_end     timestamptz;
+    v_others  boolean;
+    v_durable boolean := false;
+BEGIN
+    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_tokens, p_ttls) WITH ORDINALITY AS a(name, owner, token, ttl, item) ORDER BY a.name COLLATE "C", a.item
+    LOOP
+        item := r.item;
+        outcome := 'lost';
+        token := 0;
+        told := '{}';
+        IF p_patient THEN
+            BEGIN
+                PERFORM FROM locks AS l WHERE l.name = r.name FOR UPDATE;
+            EXCEPTION WHEN lock_not_available THEN
+                p_patient := false; -- one wait is enough for all
+                CONTINUE;
+            END;
+        END IF;
+        SELECT l.others INTO v_others FROM locks AS l WHERE l.name = r.name FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            CONTINUE WHEN EXISTS (SELECT FROM locks AS l WHERE l.name = r.name);
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        IF v_others THEN
+            told := settle(r.name, r.owner);
+        END IF;
+        v_end := clock_timestamp() + span(r.ttl);
+        UPDATE locks AS l SET expires = greatest(l.expires, v_end)
+         WHERE l.name = r.name AND l.owner = r.owner AND NOT l.kept AND l.expires > clock_timestamp() AND r.token IN (0, l.token)
+        RETURNING l.token, 'held' INTO token, outcome;
+        IF NOT FOUND AND v_others THEN
+            UPDATE holds AS h SET expires = greatest(h.expires, v_end)
+             WHERE h.name = r.name AND h.owner = r.owner AND NOT h.kept AND h.expires > clock_timestamp() AND r.token IN (0, h.token)
+            RETURNING h.token, 'held' INTO token, outcome;
+        END IF;
+        IF NOT FOUND AND v_others THEN
+            UPDATE places AS p SET expires = greatest(p.expires, v_end)
+             WHERE p.name = r.name AND p.owner = r.owner AND p.expires > clock_timestamp() AND r.token IN (0, p.token)
+            RETURNING p.token, 'waiting' INTO token, outcome;
+        END IF;
+        IF NOT FOUND THEN
+            token := 0;
+            outcome := 'lost';
+        END IF;
+        v_durable := v_durable OR outcome = 'held' OR told <> '{}';
+        RETURN NEXT;
+    END LOOP;
+    IF NOT v_durable THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+END $$
+--
+-- Frees the names of plain holds that have no others, in one statement, without waiting for the disk.
+-- It passes over rows that are locked. If there is no such hold, it does all that was asked (see
+-- leave); if there is one, the caller asks for the rest by leave, in a transaction of its own.
+CREATE OR REPLACE FUNCTION give(p_names text[], p_owners text[], p_keeps bigint[])
+RETURNS TABLE (item integer, ended boolean, told text[])
+@verb@ AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH mine AS (
+        SELECT l.name, a.owner, a.item
+          FROM unnest(p_names, p_owners, p_keeps) WITH ORDINALITY AS a(name, owner, keep, item) JOIN locks AS l ON l.name = a.name
+         WHERE a.keep = 0 AND l.owner = a.owner AND NOT l.kept AND NOT l.others AND l.expires > clock_timestamp()
+         ORDER BY l.name
+           FOR UPDATE OF l SKIP LOCKED)
+    UPDATE locks AS l SET owner = NULL, expires = clock_timestamp()
+      FROM mine WHERE l.name = mine.name AND l.owner = mine.owner AND NOT l.others
+    RETURNING mine.item::integer, true, '{}'::text[];
+    IF FOUND THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    ELSE
+        RETURN QUERY SELECT * FROM leave(p_names, p_owners, p_keeps);
+    END IF;
+END $$
+--
+-- Ends entries, and reports whether there were any; or keeps the names of holds.
+CREATE OR REPLACE FUNCTION leave(p_names text[], p_owners text[], p_keeps bigint[])
+RETURNS TABLE (item integer, ended boolean, told text[])
+@verb@ AS $$
+#variable_conflict use_column
+DECLARE
+    r         record;
+    v_now     timestamptz;
+    v_durable boolean := false;
+BEGIN
+    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_keeps) WITH ORDINALITY AS a(name, owner, keep, item) ORDER BY a.name COLLATE "C", a.item
+    LOOP
+        item := r.item;
+        ended := false;
+        told := '{}';
+        PERFORM FROM locks AS l WHERE l.name = r.name FOR UPDATE;
+        IF NOT FOUND THEN
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        v_now := clock_timestamp();
+        IF r.keep > 0 THEN
+            told := settle(r.name, r.owner);
+            UPDATE locks AS l SET kept = true, expires = v_now + span(r.keep) WHERE l.name = r.name AND l.owner = r.owner;
+            ended := FOUND;
+            IF NOT ended THEN
+                UPDATE holds AS h SET kept = true, expires = v_now + span(r.keep) WHERE h.name = r.name AND h.owner = r.owner;
+                ended := FOUND;
+            END IF;
+            IF NOT ended THEN
+                DELETE FROM places AS p WHERE p.name = r.name AND p.owner = r.owner;
+            END IF;
+        ELSE
+            UPDATE locks AS l SET owner = NULL, expires = v_now WHERE l.name = r.name AND l.owner = r.owner AND NOT l.kept AND l.expires > v_now;
+            ended := FOUND;
+            IF NOT ended THEN
+                DELETE FROM holds AS h WHERE h.name = r.name AND h.owner = r.owner AND NOT h.kept AND h.expires > v_now;
+                ended := FOUND;
+            END IF;
+            IF NOT ended THEN
+                DELETE FROM places AS p WHERE p.name = r.name AND p.owner = r.owner AND p.expires > v_now;
+                ended := FOUND;
+            END IF;
+        END IF;
+        told := told || settle(r.name, '');
+        v_durable := v_durable OR told <> '{}' OR r.keep > 0;
+        RETURN NEXT;
+    END LOOP;
+    IF NOT v_durable THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+END $$
+--
+-- Ends the hold or keep that has the token in its block, or all holds and keeps of the name for 0.
+CREATE OR REPLACE FUNCTION break_holds(p_name text, p_token bigint, OUT held jsonb[], OUT told text[])
+@verb@ AS $$
+DECLARE
+    v_looks text[] := '{}';
+    v_hold  entries;
+BEGIN
+    held := '{}';
+    told := '{}';
+    PERFORM FROM locks AS l WHERE l.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    told := settle(p_name, '');
+    FOR v_hold IN SELECT * FROM entries AS e
+                   WHERE e.name = p_name AND e.hold AND (p_token = 0 OR e.token <= p_token AND p_token < e.token + e.tokens) ORDER BY e.token
+    LOOP
+        held := held || described(v_hold);
+        IF NOT v_hold.kept AND v_hold.channel IS NOT NULL THEN
+            v_looks := v_looks || (v_hold.channel || ' 0');
+        END IF;
+        UPDATE locks AS l SET owner = NULL, expires = clock_timestamp() WHERE l.name = p_name AND l.owner = v_hold.owner;
+        DELETE FROM holds AS h WHERE h.name = p_name AND h.owner = v_hold.owner;
+    END LOOP;
+    told := told || settle(p_name, '') || v_looks;
+END $$
+--
+-- Describes the holds and keeps of a name, oldest first. It changes nothing, unless the time of a hold
+-- is over for which others wait.
+CREATE OR REPLACE FUNCTION look(p_name text, OUT held jsonb[], OUT told text[])
+@verb@ AS $$
+DECLARE
+    v_others  boolean;
+    v_waiting bigint := 0;
+BEGIN
+    told := '{}';
+    SELECT l.others INTO v_others FROM locks AS l WHERE l.name = p_name;
+    IF v_others AND EXISTS (SELECT FROM places AS p WHERE p.name = p_name)
+       AND (EXISTS (SELECT FROM entries AS e WHERE e.name = p_name AND e.hold AND e.expires <= clock_timestamp())
+            OR NOT EXISTS (SELECT FROM entries AS e WHERE e.name = p_name AND e.hold)) THEN
+        PERFORM FROM locks AS l WHERE l.name = p_name FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            told := settle(p_name, '');
+        END IF;
+    END IF;
+    IF v_others THEN
+        SELECT count(*) INTO v_waiting FROM places AS p WHERE p.name = p_name AND p.expires > clock_timestamp();
+    END IF;
+    held := ARRAY(SELECT described(e) || jsonb_build_object('waiting', v_waiting)
+                    FROM entries AS e WHERE e.name = p_name AND e.hold AND e.expires > clock_timestamp() ORDER BY e.token);
+END $$
+--
+-- Does so for a page of names with a prefix, after a name.
+CREATE OR REPLACE FUNCTION list(p_prefix text, p_after text, p_names bigint)
+RETURNS TABLE (name text, held jsonb[], told text[])
+@verb@ AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT n.name, k.held, k.told
+      FROM (SELECT l.name FROM locks AS l
+             WHERE l.name > p_after AND l.name >= p_prefix COLLATE "C" AND starts_with(l.name, p_prefix)
+               AND (l.others OR l.owner IS NOT NULL AND l.expires > clock_timestamp())
+             ORDER BY l.name LIMIT p_names) AS n, look(n.name) AS k;
+END $$
+--
+-- Notifies those that other functions have returned, each by "channel tag token": in a transaction of
+-- its own, after that of the change. Others would wait for this one's commit, and so for the disk.
+CREATE OR REPLACE FUNCTION tell(p_told text[]) RETURNS void
+@verb@ AS $$
+DECLARE
+    v_one text;
+BEGIN
+    FOREACH v_one IN ARRAY p_told LOOP
+        PERFORM pg_notify(split_part(v_one, ' ', 1), substr(v_one, strpos(v_one, ' ') + 1));
+    END LOOP;
+    PERFORM set_config('synchronous_commit', 'off', true);
+END $$
+--
+-- Deletes rows of names that have been free for an hour, some thousands of them, and returns how many.
+-- A row whose token the clock has not passed stays.
+CREATE OR REPLACE FUNCTION sweep_locks() RETURNS bigint
+@verb@ SET synchronous_commit = off AS $$
+DECLARE
+    v_idle  CONSTANT timestamptz := clock_timestamp() - interval '1 hour';
+    v_count bigint;
+BEGIN
+    DELETE FROM locks AS l WHERE l.name IN (
+        SELECT o.name FROM locks AS o WHERE NOT o.others AND o.expires <= v_idle AND o.last_token < micros(v_idle) LIMIT 10000 FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END $$
+--
+-- Fails unless the token is that of a hold of the name, and lets nobody else have the name until the
+-- transaction of the caller has ended: what it commits, it commits as the holder.
+CREATE OR REPLACE FUNCTION verify(p_lock_name text, p_token bigint) RETURNS void
+@verb@ AS $$
+BEGIN
+    PERFORM FROM locks AS l WHERE l.name = p_lock_name FOR SHARE;
+    IF NOT EXISTS (SELECT FROM entries AS e WHERE e.name = p_lock_name AND e.hold AND NOT e.kept AND e.expires > clock_timestamp()
+                      AND e.token <= p_token AND p_token < e.token + e.tokens) THEN
+        RAISE EXCEPTION 'the lock % is not held under the token %', p_lock_name, p_token USING ERRCODE = 'HF001';
+    END IF;
+END $$
+--
+-- For every language. Takes a lock that is free, or extends one's own, and returns the fencing token;
+-- null: it is not to be had. With a limit of -1 it is held as by a reader, with one above 1 as by one
+-- of so many. It never passes anybody who waits. The durability of the caller's transaction stays as it is.
+CREATE OR REPLACE FUNCTION acquire_slot(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb, p_limit integer)
+RETURNS bigint
+@verb@ SET synchronous_commit = on AS $$
+DECLARE
+    v_lim  CONSTANT integer := CASE WHEN p_limit = -1 THEN 2147483647 ELSE greatest(p_limit, 1) END;
+    v_ttl  CONSTANT bigint := (p_ttl_seconds * 1000000)::bigint;
+    v_done record;
+BEGIN
+    IF p_limit IS NULL OR p_limit < -1 OR coalesce(p_lock_name, '') = '' OR coalesce(p_holder_id, '') = ''
+       OR p_ttl_seconds IS NULL OR p_ttl_seconds NOT BETWEEN 0.01 AND 31536000 THEN
+        RAISE EXCEPTION 'a lock needs a name, a holder id, a TTL of 0.01 to 31536000 seconds and a limit of -1 or more' USING ERRCODE = '22023';
+    ELSIF octet_length(p_lock_name) > 255 OR octet_length(p_holder_id) > 255 OR pg_column_size(p_metadata) > 8192 THEN
+        RAISE EXCEPTION 'the name and the holder id of a lock have 255 bytes at most, and its metadata 8 kB' USING ERRCODE = '22001';
+    END IF;
+    IF EXISTS (SELECT FROM entries AS e WHERE e.name = p_lock_name AND e.owner = p_holder_id AND e.expires > clock_timestamp() AND e.lim = v_lim) THEN
+        SELECT * INTO v_done FROM renew(ARRAY[p_lock_name], ARRAY[p_holder_id], '{0}', ARRAY[v_ttl], true);
+    ELSE
+        SELECT * INTO v_done FROM take(ARRAY[p_lock_name], ARRAY[p_holder_id], ARRAY[p_holder_id], ARRAY[v_ttl], '{0}', ARRAY[v_lim], '{1}', '{0}',
+                                       ARRAY[p_metadata::text], ARRAY[NULL::text]);
+    END IF;
+    PERFORM tell(v_done.told) WHERE v_done.told <> '{}';
+    RETURN CASE WHEN v_done.outcome = 'held' THEN v_done.token END;
+END $$
+--
+CREATE OR REPLACE FUNCTION acquire_lock_token(p_lock_name text, p_holder_id text, p_ttl_seconds double precision DEFAULT 30, p_metadata jsonb DEFAULT '{}')
+RETURNS bigint
+@verb@ AS $$ BEGIN RETURN acquire_slot(p_lock_name, p_holder_id, p_ttl_seconds, p_metadata, 1); END $$
+--
+CREATE OR REPLACE FUNCTION acquire_lock(p_lock_name text, p_holder_id text, p_ttl_seconds double precision DEFAULT 30, p_metadata jsonb DEFAULT '{}')
+RETURNS boolean
+@verb@ AS $$ BEGIN RETURN acquire_slot(p_lock_name, p_holder_id, p_ttl_seconds, p_metadata, 1) IS NOT NULL; END $$
+--
+-- Extends one's own lock. False: it is lost. It is never taken anew.
+CREATE OR REPLACE FUNCTION extend_lock(p_lock_name text, p_holder_id text, p_ttl_seconds double precision DEFAULT 30) RETURNS boolean
+@verb@ SET synchronous_commit = on AS $$
+DECLARE
+    v_done record;
+BEGIN
+    IF p_ttl_seconds IS NULL OR p_ttl_seconds NOT BETWEEN 0.01 AND 31536000 THEN
+        RAISE EXCEPTION 'the TTL of a lock is 0.01 to 31536000 seconds' USING ERRCODE = '22023';
+    END IF;
+    SELECT * INTO v_done FROM renew(ARRAY[p_lock_name], ARRAY[p_holder_id], '{0}', ARRAY[(p_ttl_seconds * 1000000)::bigint], true);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'another transaction has the row of the lock locked' USING ERRCODE = '55P03';
+    END IF;
+    PERFORM tell(v_done.told) WHERE v_done.told <> '{}';
+    RETURN v_done.outcome = 'held';
+END $$
+--
+-- Releases one's own lock. The first of those that wait for it gets it, and is notified at the commit.
+-- False: one did not hold it.
+CREATE OR REPLACE FUNCTION release_lock(p_lock_name text, p_holder_id text) RETURNS boolean
+@verb@ SET synchronous_commit = on AS $$
+DECLARE
+    v_done record;
+BEGIN
+    SELECT * INTO v_done FROM give(ARRAY[p_lock_name], ARRAY[p_holder_id], '{0}');
+    PERFORM tell(v_done.told) WHERE v_done.told <> '{}';
+    RETURN v_done.ended;
+END $$

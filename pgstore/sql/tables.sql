@@ -1,0 +1,65 @@
+-- The locks. A row is kept while its name is free, for the tokens that the name has had. Half-empty
+-- pages and no index on a time keep every update within its page. Vacuum comes after a number of
+-- updates, not after a share of the rows.
+CREATE TABLE IF NOT EXISTS locks (
+    name       text COLLATE "C" PRIMARY KEY,
+    owner      text,                          -- the secret of the owner; null: nobody
+    token      bigint NOT NULL,
+    tokens     integer NOT NULL,              -- how many consecutive ones the hold has
+    lim        integer NOT NULL,              -- how many holds there may be beside it, itself included
+    kept       boolean NOT NULL,              -- it was released, and the name stays taken
+    since      timestamptz NOT NULL,
+    expires    timestamptz NOT NULL,
+    holder     text,                          -- for people
+    metadata   jsonb,
+    channel    text,                          -- the channel and the tag by which the owner is notified
+    last_token bigint NOT NULL,               -- the greatest that the name has had
+    others     boolean NOT NULL DEFAULT false -- there may be rows of the name in holds and places
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.5)
+--
+-- The holds of a name beside the one in locks.
+CREATE TABLE IF NOT EXISTS holds (
+    name     text COLLATE "C" NOT NULL,
+    owner    text NOT NULL,
+    token    bigint NOT NULL,
+    tokens   integer NOT NULL,
+    lim      integer NOT NULL,
+    kept     boolean NOT NULL,
+    since    timestamptz NOT NULL,
+    expires  timestamptz NOT NULL,
+    holder   text,
+    metadata jsonb,
+    channel  text,
+    PRIMARY KEY (name, owner)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+--
+-- Those that wait. A crash of the server forgets all of them at once, since the table is unlogged.
+CREATE UNLOGGED TABLE IF NOT EXISTS places (
+    name     text COLLATE "C" NOT NULL,
+    owner    text NOT NULL,
+    token    bigint NOT NULL,
+    tokens   integer NOT NULL,
+    lim      integer NOT NULL,
+    kept     boolean NOT NULL,
+    since    timestamptz NOT NULL,
+    expires  timestamptz NOT NULL,
+    holder   text,
+    metadata jsonb,
+    channel  text,
+    PRIMARY KEY (name, owner)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+--
+CREATE INDEX IF NOT EXISTS places_in_order ON places (name, token)
+--
+COMMENT ON TABLE locks IS 'Locks: one row for each name, taken while owner is set and expires is in the future.'
+--
+COMMENT ON TABLE holds IS 'The holds of locks that several hold at once, beside the one in locks.'
+--
+COMMENT ON TABLE places IS 'Those that wait for locks, in the order of their tokens.'
+--
+CREATE OR REPLACE VIEW entries AS
+    SELECT name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, true AS hold FROM locks WHERE owner IS NOT NULL
+    UNION ALL
+    SELECT name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, true FROM holds
+    UNION ALL
+    SELECT name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, false FROM places

@@ -1,0 +1,53 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
+)
+
+// ErrNotHolder is the error of VerifyTx for a hold that has ended.
+var ErrNotHolder = errors.New("the lock is not held under this token any more")
+
+// A Held is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name has to return the name
+// behind that prefix, prefix included.
+//
+// [holdfast.Lock]: https://pkg.go.dev/github.com/holdfast-go/holdfast#Lock
+type Held interface {
+	Name() string
+	Token() int64
+}
+
+// VerifyTx makes a transaction of the caller's depend on a lock: it returns [ErrNotHolder] unless the
+// lock is held under its token at this moment, and lets nobody else have the lock until the
+// transaction has ended. So what the transaction commits, it commits as the holder, however late that
+// is; no token need be kept with the data. Call it before the first write or after the last one, and
+// roll back after an error: the transaction is over then.
+//
+// The database must be that of the locks. The hold can be prolonged meanwhile when the transaction
+// has ended: keep it shorter than the TTL.
+func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx, lock Held) error {
+	_, err := tx.Exec(ctx, s.sql("SELECT @.verify($1, $2)"), pgx.QueryExecModeExec, lock.Name(), lock.Token())
+	return s.verifyErr(ctx, err)
+}
+
+// VerifySQLTx is VerifyTx for a transaction of package database/sql, with any driver.
+func (s *Store) VerifySQLTx(ctx context.Context, tx *sql.Tx, lock Held) error {
+	_, err := tx.ExecContext(ctx, s.sql("SELECT @.verify($1, $2)"), lock.Name(), lock.Token())
+	return s.verifyErr(ctx, err)
+}
+
+func (s *Store) verifyErr(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case pgclient.SQLState(err) == "HF001":
+		return fmt.Errorf("%w: %w", ErrNotHolder, pgclient.InOneLine(err))
+	}
+	return s.wrapErr(ctx, err)
+}

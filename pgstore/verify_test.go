@@ -1,0 +1,137 @@
+//go:build unix
+
+package pgstore
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
+)
+
+type heldLock struct {
+	name  string
+	token int64
+}
+
+func (h heldLock) Name() string { return h.name }
+func (h heldLock) Token() int64 { return h.token }
+
+// A holder that was overtaken around its write commits nothing if it verifies its lock in the same
+// transaction, and does without.
+func TestVerifyTx(t *testing.T) {
+	t.Parallel()
+	s, db := open(t), pgtest.OpenSQL(t, pgtest.Postgres().URL("postgres"))
+	execute(t, s, "CREATE TABLE @.writes (holder integer)")
+	t.Cleanup(func() { pgtest.Execute(t, pgtest.Postgres().URL("postgres"), s.sql("DROP TABLE @.writes")) })
+	var without, with atomic.Int64
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := range 25 * rounds(1) {
+				name := string(rune('a' + worker))
+				req, token := grant(t, s, name, time.Minute)
+				var next driver.Request
+				overtake := func() {
+					if ended, err := s.Break(t.Context(), name, token); err != nil || len(ended) != 1 {
+						t.Error(ended, err)
+					}
+					next, _ = grant(t, s, name, time.Minute)
+				}
+				tx, err := db.BeginTx(t.Context(), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if i%2 == 0 {
+					overtake() // before the write
+				}
+				_, err = tx.ExecContext(t.Context(), s.sql("INSERT INTO @.writes VALUES (1)"))
+				if i%2 == 1 {
+					overtake() // after it
+				}
+				if err == nil && i%4 < 2 {
+					err = s.VerifySQLTx(t.Context(), tx, heldLock{name, token})
+					if !errors.Is(err, ErrNotHolder) {
+						t.Errorf("VerifySQLTx of a holder that was overtaken: %v", err)
+					}
+				}
+				if err == nil {
+					err = tx.Commit()
+					without.Add(1)
+				} else {
+					_ = tx.Rollback()
+				}
+				if err == nil && i%4 < 2 {
+					with.Add(1)
+				}
+				release(t, s, next)
+				release(t, s, req)
+			}
+		})
+	}
+	all.Wait()
+	if with.Load() > 0 || without.Load() == 0 {
+		t.Errorf("%d stale holders have committed with VerifyTx, and %d without", with.Load(), without.Load())
+	}
+}
+
+// Nobody else has the lock until the transaction of a holder has ended, also if the hold ends before.
+// Tokens of a block, and of several readers, are those of holders, too.
+func TestVerifyTxKeepsOthersOut(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	pool := s.pool.(pgxPool)
+	req := request("name", 200*time.Millisecond)
+	req.Tokens = 8
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if err := s.VerifyTx(t.Context(), tx, heldLock{"name", res.Token + 7}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(req.TTL) // The end of the hold is by the clock of the server.
+	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); !driver.IsNotApplied(err) {
+		t.Errorf("Acquire beside a transaction that has verified the lock: %+v, %v", res, err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, s, "name", time.Minute)
+	for _, held := range []heldLock{{"name", res.Token}, {"name", res.Token + 8}, {"never", 1}} {
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.VerifyTx(t.Context(), tx, held); !errors.Is(err, ErrNotHolder) {
+			t.Errorf("VerifyTx of %v: %v", held, err)
+		}
+		_ = tx.Rollback(t.Context())
+	}
+	for range 2 {
+		reader := request("readers", time.Minute)
+		reader.Limit = driver.Shared
+		if res, err = s.Acquire(t.Context(), reader); err != nil {
+			t.Fatal(err)
+		}
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(t.Context())
+		if err := s.VerifyTx(t.Context(), tx, heldLock{"readers", res.Token}); err != nil {
+			t.Errorf("VerifyTx of a reader: %v", err)
+		}
+		_ = tx.Commit(t.Context())
+	}
+}
