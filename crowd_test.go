@@ -250,6 +250,7 @@ func TestSharesAreFair(t *testing.T) {
 					if i < clients {
 						c = open(t, store, nil)
 					}
+					c := c
 					group.Go(func() {
 						for time.Now().Before(over) {
 							lock, err := c.Acquire(ctx, "a", nil)

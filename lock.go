@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +167,7 @@ func (l *Lock) release(keep time.Duration) error {
 	switch {
 	case again && keep > 0:
 		c.mu.Unlock()
-		return l.contextErr()
+		return cmp.Or(l.contextErr(), ErrReleased) // The first call may not have ended the context yet.
 	case again && l.result != nil:
 		c.mu.Unlock()
 		return *l.result
