@@ -214,15 +214,15 @@ func (a *acquireOp) await() error {
 		case a.lock != nil: // perhaps at the moment at which ctx ended
 			c.mu.Unlock()
 			return nil
+		case l == nil && !a.inLine && a.failure == nil: // ReleaseAll has ended a hold that a notice had told.
+			c.mu.Unlock()
+			return nil
 		case over != nil:
 		case a.failure != nil:
 			over = a.failure
 		case c.closed:
 			over = ErrClosed
 		case a.inLine:
-		case l == nil: // ReleaseAll has ended a hold that a notice had told.
-			c.mu.Unlock()
-			return nil
 		case l.state == held && (a.confirmed || !a.options.NoRenew && !a.options.Detached):
 			a.take(l)
 			c.mu.Unlock()
@@ -300,7 +300,11 @@ func (a *acquireOp) restart(release bool) {
 func (a *acquireOp) giveUp(err error) error {
 	c, q, l := a.c, a.queue, a.lease
 	if cut := a.ctx.Err(); cut != nil {
-		err = &waitError{waited: c.clock.now() - a.began, ctxErr: cut, cause: context.Cause(a.ctx), lastErr: a.lastKnown()}
+		known := a.failure
+		if known == nil {
+			known = a.lastKnown()
+		}
+		err = &waitError{waited: c.clock.now() - a.began, ctxErr: cut, cause: context.Cause(a.ctx), lastErr: known}
 	}
 	switch {
 	case a.inLine:

@@ -185,7 +185,7 @@ func (l *Lock) release(keep time.Duration) error {
 	if end := lease.end.Load(); !ours && end != nil && errors.Is(*end, ErrLost) {
 		lost, l.result = *end, end // perhaps since it was checked
 	} else if !last {
-		l.result = &noError
+		lost, l.result = nil, &noError
 	}
 	c.mu.Unlock()
 	l.endContext(ErrReleased)
