@@ -1,5 +1,6 @@
-// Package pgstore keeps locks in tables of PostgreSQL (13 or later), with a TTL, through any pooler.
-// Package pgstore/advisory is independent of it: advisory locks of a session or a transaction.
+// Package pgstore keeps locks in tables of PostgreSQL (13 or later), with a TTL, through any
+// pooler. Package pgstore/advisory is independent of it: advisory locks of a session or a
+// transaction.
 //
 //	store := pgstore.New(pool, nil)            // a pgxpool.Pool of the caller's
 //	err := store.Migrate(ctx)                  // or once: holdfast migrate
@@ -9,11 +10,11 @@
 //
 // Exclusion among all programs that reach the server, as long as it forgets nothing: over a crash
 // and restart too, since a lock is on disk before it is granted. So is every other change except a
-// plain release that admits nobody, which does not wait for the disk. Fencing tokens, granted in one
-// step with the lock, that rise strictly: over expiry, break, and the loss of rows and of the whole
-// table (the tokens of a row that was lost begin anew at the server's clock in microseconds). Expiry
-// is counted by the server's clock, never from when its transaction began. After a crash of the
-// holder, the lock is free when its TTL has expired.
+// plain release that admits nobody, which does not wait for the disk. Fencing tokens, granted in
+// one step with the lock, that rise strictly: over expiry, break, and the loss of rows and of the
+// whole table (the tokens of a row that was lost begin anew at the server's clock in microseconds).
+// Expiry is counted by the server's clock, never from when its transaction began. After a crash of
+// the holder, the lock is free when its TTL has expired.
 //
 // Each verb is one statement and one round trip. A batch of renewals is one, too. Acquisitions that
 // come at the same time share one transaction and its wait for the disk, and so do releases. An
@@ -22,16 +23,16 @@
 // default_transaction_isolation. Transactions that the server has undone in favor of others are
 // repeated until the deadline.
 //
-// Waiters are served in the order in which they came, over all processes. The transaction that ends a
-// hold, or finds that its time is over, gives the lock to those whose turn it is, and waits for the
-// disk as an acquisition does. A transaction of its own then notifies them by NOTIFY, on a channel of
-// their Store, which has one connection that listens. It tells holders of a break, too. A
-// notification that is lost costs a waiter a third of the time of its place.
+// Waiters are served in the order in which they came, over all processes. The transaction that ends
+// a hold, or finds that its time is over, gives the lock to those whose turn it is, and waits for
+// the disk as an acquisition does. A transaction of its own then notifies them by NOTIFY, on a
+// channel of their Store, which has one connection that listens. It tells holders of a break, too.
+// A notification that is lost costs a waiter a third of the time of its place.
 //
 // # Other languages
 //
-// Programs in other languages take the same locks by functions, each in one statement, in the schema
-// of the locks, here "holdfast":
+// Programs in other languages take the same locks by functions, each in one statement, in the
+// schema of the locks, here "holdfast":
 //
 //	SELECT holdfast.acquire_lock('name', 'worker-7', 30, '{"job": "import"}')  -- true: taken, or extended if it was one's own
 //	SELECT holdfast.acquire_lock_token('name', 'worker-7', 30)                 -- the same with the fencing token, or null
@@ -41,32 +42,33 @@
 //	SELECT holdfast.verify('name', 1795000000000000)                           -- fails: the token is not that of a hold (see VerifyTx)
 //
 // The TTL is in seconds, and 30 if it is left out. A holder id should belong to one acquisition (a
-// UUID): any program that knows it can release the lock, and it is shown to people. Call them outside
-// of transactions (autocommit): others see a lock, and a release, when it is committed. acquire_lock
-// does not wait, and does not overtake: it is false while others wait for the lock. release_lock
-// passes the lock on to the first waiter.
+// UUID): any program that knows it can release the lock, and it is shown to people. Call them
+// outside of transactions (autocommit): others see a lock, and a release, when it is committed.
+// acquire_lock does not wait, and does not overtake: it is false while others wait for the lock.
+// release_lock passes the lock on to the first waiter.
 //
 // # What can go wrong
 //
-// Two may hold one lock after a failover to a standby that had not got the last commits, and after a
-// backup was restored. Tokens still rise as long as the server's clock does. A synchronous standby has
-// all of them, if nobody cancels a commit that waits for it. Every change commits as the server is set
-// for the user, except plain releases: with synchronous_commit or fsync off a crash forgets locks, too.
-// Package doctor looks for settings of this kind.
+// Two may hold one lock after a failover to a standby that had not got the last commits, and after
+// a backup was restored. Tokens still rise as long as the server's clock does. A synchronous
+// standby has all of them, if nobody cancels a commit that waits for it. Every change commits as
+// the server is set for the user, except plain releases: with synchronous_commit or fsync off a
+// crash forgets locks, too. Package doctor looks for settings of this kind.
 //
 // A crash of the server within three times its wal_writer_delay after a release (0.6 s in all, by
 // default), or a failover to a standby that had not got it, may undo the release: the name is taken
 // until its TTL expires, by nobody. A crash and a failover forget all places at once: the table of
 // places is UNLOGGED. Waiters then make new ones, in another order.
 //
-// If the server's clock is set forward, locks expire early, while their holders still rely on them. If
-// it is set back, they expire late.
+// If the server's clock is set forward, locks expire early, while their holders still rely on them.
+// If it is set back, they expire late.
 //
 // A transaction that stays open after it has locked the row of a lock holds up that lock, and no
-// other: attempts fail after a second with a [driver.RetryError], waiting callers try again, and a hold
-// that cannot be renewed for so long is lost. A transaction that stays open for long anywhere in the
-// database keeps old versions of rows alive: locks become slower until it ends. While a whole table is
-// locked (VACUUM FULL, ALTER TABLE, Migrate), attempts fail, and waiting callers try again.
+// other: attempts fail after a second with a [driver.RetryError], waiting callers try again, and a
+// hold that cannot be renewed for so long is lost. A transaction that stays open for long anywhere
+// in the database keeps old versions of rows alive: locks become slower until it ends. While a
+// whole table is locked (VACUUM FULL, ALTER TABLE, Migrate), attempts fail, and waiting callers try
+// again.
 //
 // Through a pooler nobody can listen. Without Options.Listen, waiters behind one look from time to
 // time instead: the order is the same, and a hand-over takes up to 1.7 s.
@@ -74,14 +76,15 @@
 // # Server set-up
 //
 // [Store.Migrate] makes the schema, its tables and its functions, and [Migrations] returns the
-// statements for other tools. Users of the locks need USAGE on the schema, and SELECT, INSERT, UPDATE
-// and DELETE on its tables and its view. They must trust the owner of the schema, and those to whom it
-// grants CREATE: package doctor names them. A user that may write the tables can break locks, and one
-// that may read them can learn the secrets. Migrate refuses a schema that is not fit, with the reason
-// and what to do.
+// statements for other tools. Users of the locks need USAGE on the schema, and SELECT, INSERT,
+// UPDATE and DELETE on its tables and its view. They must trust the owner of the schema, and those
+// to whom it grants CREATE: package doctor names them. A user that may write the tables can break
+// locks, and one that may read them can learn the secrets. Migrate refuses a schema that is not
+// fit, with the reason and what to do.
 //
 // Rows of names that are not used any more are deleted when they have been free for an hour, by the
-// processes that acquire others; where nobody uses this package, call "SELECT holdfast.sweep_locks()".
+// processes that acquire others; where nobody uses this package, call "SELECT
+// holdfast.sweep_locks()".
 //
 // # URL
 //

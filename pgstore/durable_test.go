@@ -35,8 +35,8 @@ func rounds(n int) int {
 	return n
 }
 
-// Everything waits for the disk but a plain release and what concerns places alone, through every kind
-// of pool, and the connection is afterwards as it was before.
+// Everything waits for the disk but a plain release and what concerns places alone, through every
+// kind of pool, and the connection is afterwards as it was before.
 func TestWhatWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	const passes = 5
@@ -110,9 +110,9 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	}
 }
 
-// After a crash of the server every hold is there, with its token, and so is every keep, every break,
-// and every admission, even the last thing that the server did; places are gone, all at once. Tokens
-// go on rising.
+// After a crash of the server every hold is there, with its token, and so is every keep, every
+// break, and every admission, even the last thing that the server did; places are gone, all at
+// once. Tokens go on rising.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	server := lazyServer(t)
@@ -196,8 +196,8 @@ func TestCrashAfterRelease(t *testing.T) {
 }
 
 // What is promised of a failover: with a synchronous standby every lock that was granted is on the
-// standby, held, with its token, even if it was released at last. Without, a lock may be forgotten: its
-// token still is lower than that of the next.
+// standby, held, with its token, even if it was released at last. Without, a lock may be forgotten:
+// its token still is lower than that of the next.
 func TestPromotion(t *testing.T) {
 	t.Parallel()
 	primary := servers.StartPostgres(t)
@@ -240,8 +240,8 @@ func TestPromotion(t *testing.T) {
 	}
 }
 
-// An address may move to a standby that was promoted, while connections to the old primary stay open
-// and are read-only: no lock is lost whose TTL outlasts it.
+// An address may move to a standby that was promoted, while connections to the old primary stay
+// open and are read-only: no lock is lost whose TTL outlasts it.
 func TestAddressMoves(t *testing.T) {
 	t.Parallel()
 	primary := servers.StartPostgres(t)

@@ -26,8 +26,8 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
-// openDatabase makes a database with tables of locks, in which transactions may stay open: elsewhere
-// they would keep the tables of other tests from being cleaned.
+// openDatabase makes a database with tables of locks, in which transactions may stay open:
+// elsewhere they would keep the tables of other tests from being cleaned.
 func openDatabase(t *testing.T, name string) (url string) {
 	t.Helper()
 	admin := pgtest.Postgres().URL("postgres")
@@ -73,9 +73,10 @@ var openTransactions = map[string]struct {
 	"deleted":            {true, "DELETE FROM @.locks WHERE name = $1", false},
 }
 
-// While somebody's transaction has the row of a name open, it is not known whether the name is held:
-// an attempt ends after a moment, with an error that says that it may be made again. Other names are
-// acquired, renewed and released meanwhile. A waiter gets the lock when the transaction has ended.
+// While somebody's transaction has the row of a name open, it is not known whether the name is
+// held: an attempt ends after a moment, with an error that says that it may be made again. Other
+// names are acquired, renewed and released meanwhile. A waiter gets the lock when the transaction
+// has ended.
 func TestOpenRow(t *testing.T) {
 	t.Parallel()
 	url := openDatabase(t, "open_rows")
@@ -144,8 +145,8 @@ func TestOpenRow(t *testing.T) {
 	}
 }
 
-// A release beside a row that is open is as good as any when it is sent again, and one slow commit is
-// waited for.
+// A release beside a row that is open is as good as any when it is sent again, and one slow commit
+// is waited for.
 func TestReleaseOfOpenRow(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, openDatabase(t, "released_rows"))
@@ -247,8 +248,9 @@ func smallPool(t *testing.T, application string, change func(*pgxpool.Config)) *
 	return pool
 }
 
-// A holder whose server processes hang, a renewal under way in one, knows that its lock is over before
-// another is granted it. If there may be a connection beside the pool, the lock is renewed by that.
+// A holder whose server processes hang, a renewal under way in one, knows that its lock is over
+// before another is granted it. If there may be a connection beside the pool, the lock is renewed
+// by that.
 func TestHungProcess(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second // The context ends 1% of it before the hold: a busy machine is late.
@@ -323,7 +325,8 @@ func TestExhaustedPool(t *testing.T) {
 	}
 }
 
-// A call to a server that does not answer ends soon after its context, and Close does not wait for it.
+// A call to a server that does not answer ends soon after its context, and Close does not wait for
+// it.
 func TestHungNetwork(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
@@ -443,7 +446,8 @@ func TestUnfitServers(t *testing.T) {
 	}
 }
 
-// A statement that the server cuts short has changed nothing, and a lock on a whole table is no hold.
+// A statement that the server cuts short has changed nothing, and a lock on a whole table is no
+// hold.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	url := openDatabase(t, "timeouts")

@@ -24,8 +24,8 @@ const (
 	goWorkers, goRounds         = 4, 75
 )
 
-// Four processes of Python, which know acquire_lock and release_lock only, and four of Go increment a
-// counter that only the lock protects.
+// Four processes of Python, which know acquire_lock and release_lock only, and four of Go increment
+// a counter that only the lock protects.
 func TestLanguages(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -165,8 +165,8 @@ func TestSharedRows(t *testing.T) {
 	}
 }
 
-// acquire_lock never passes a waiter, and release_lock tells the first. In a transaction that is old
-// already the TTL counts from the call, and the durability of the transaction stays as it was.
+// acquire_lock never passes a waiter, and release_lock tells the first. In a transaction that is
+// old already the TTL counts from the call, and the durability of the transaction stays as it was.
 func TestLanguagesBesideQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t)

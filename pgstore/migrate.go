@@ -46,12 +46,12 @@ func (o *Options) schema() (string, error) {
 
 // verbSQL is how the functions of the verbs are made: with names that nobody else can have taken,
 // plans that suit tables of any size and are made once, when the tables may be empty, and a bound
-// on the wait for a row that another transaction has locked. That is longer than a commit takes, and
-// well below the default time of a request.
+// on the wait for a row that another transaction has locked. That is longer than a commit takes,
+// and well below the default time of a request.
 const verbSQL = `LANGUAGE plpgsql SET search_path = pg_catalog, @, pg_temp SET lock_timeout = '1s' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan`
 
-// Migrations returns the statements that [Store.Migrate] runs, for other tools. They are to be run in
-// one transaction, in this order, and may be run again.
+// Migrations returns the statements that [Store.Migrate] runs, for other tools. They are to be run
+// in one transaction, in this order, and may be run again.
 func Migrations(opts *Options) ([]string, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -101,14 +101,14 @@ func expand(text, schema string) string {
 // sql fills in a statement.
 func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "@", s.quoted) }
 
-// Migrate makes the schema, its tables and its functions, in one transaction. Many processes may call
-// it at once, each time they start: if there is nothing to do it changes nothing.
+// Migrate makes the schema, its tables and its functions, in one transaction. Many processes may
+// call it at once, each time they start: if there is nothing to do it changes nothing.
 //
 // Migrate refuses a schema in which everybody may create, one that belongs to a user that is not to
-// be trusted, or that has objects of such a user, and tables that are not as it makes them (a column,
-// a type, a key or a constraint, triggers, rules, row security, inheritance). The error names the
-// difference and what to do. Trusted are superusers, the owner of the database, the user itself, and
-// the roles that it is a member of.
+// be trusted, or that has objects of such a user, and tables that are not as it makes them (a
+// column, a type, a key or a constraint, triggers, rules, row security, inheritance). The error
+// names the difference and what to do. Trusted are superusers, the owner of the database, the user
+// itself, and the roles that it is a member of.
 //
 // The user must be allowed to create the schema if it does not exist, and be its owner otherwise.
 // Other users of the locks need not be.

@@ -67,8 +67,8 @@ var unfit = []struct{ make, says string }{
 	{"CREATE OR REPLACE FUNCTION @.edition() RETURNS integer LANGUAGE sql AS 'SELECT 4'", "later version"},
 }
 
-// Migrate refuses a schema that is unfit, whether there is anything to do or not, and says what differs
-// and what to do.
+// Migrate refuses a schema that is unfit, whether there is anything to do or not, and says what
+// differs and what to do.
 func TestUnfitSchemas(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Postgres().URL("postgres")
@@ -93,8 +93,8 @@ func TestUnfitSchemas(t *testing.T) {
 	}
 }
 
-// hostileDatabase makes a database in which the role of that name may create in the schema public and
-// make schemas, and returns its URL and a connection of the role.
+// hostileDatabase makes a database in which the role of that name may create in the schema public
+// and make schemas, and returns its URL and a connection of the role.
 func hostileDatabase(t *testing.T, name string) (url string, attacker *pgxpool.Pool) {
 	t.Helper()
 	admin := pgtest.Postgres().URL("postgres")
@@ -140,8 +140,8 @@ BEGIN
     END LOOP;
 END $traps$`
 
-// Nothing that others have made in a schema of the search_path runs with the rights of the users that
-// lock.
+// Nothing that others have made in a schema of the search_path runs with the rights of the users
+// that lock.
 func TestHostileOperators(t *testing.T) {
 	t.Parallel()
 	url, attacker := hostileDatabase(t, "hostile_operators")
@@ -229,7 +229,7 @@ func TestHostileOwner(t *testing.T) {
 }
 
 func TestURL(t *testing.T) {
-	for _, bad := range []string{"postgres://x/?schema=a%40b", "postgres://x/?table=locks", "postgres://x/?listen_url=%3A%3A", "postgres://x/?misspelled=1", "postgres:opaque"} {
+	for _, bad := range []string{"postgres://x/?schema=a%40b", "postgres://x/?table=locks", "postgres://x/?listen_url=%3A%3A", "postgres://x/?misspelled=1", "postgres://x/?hostaddr=127.0.0.1", "postgres:opaque"} {
 		storecheck.Opens(t, bad, false)
 	}
 	u, _ := url.Parse("postgres://user:SecretWord@127.0.0.1:1/x?schema=a&listen_url=" + url.QueryEscape("postgres://127.0.0.1:2/x"))

@@ -30,8 +30,8 @@ const (
 )
 
 // A listener passes the notifications for a Store to the functions that Notify has registered. The
-// Store listens on a channel of its own, for all of its entries. The payload is the tag of an entry,
-// which tells nothing of its secret, and its token, or 0.
+// Store listens on a channel of its own, for all of its entries. The payload is the tag of an
+// entry, which tells nothing of its secret, and its token, or 0.
 type listener struct {
 	direct  *pgx.ConnConfig // of Options.Listen, or nil
 	channel string          // random

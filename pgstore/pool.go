@@ -88,8 +88,8 @@ func (p sqlPool) newConfig(ctx context.Context) (*pgx.ConnConfig, error) {
 
 func (p sqlPool) close() { _ = p.Close() } // Open connections are of no use any more.
 
-// A renewSource supplies connections for renewals: of the pool, or one beside it if the pool has none
-// free after half of the time, so that no lock is lost while other work uses up the pool.
+// A renewSource supplies connections for renewals: of the pool, or one beside it if the pool has
+// none free after half of the time, so that no lock is lost while other work uses up the pool.
 type renewSource struct{ s *Store }
 
 func (r renewSource) acquireConn(ctx context.Context) (*pgx.Conn, func(), error) {

@@ -92,8 +92,8 @@ func randomStep(t *testing.T, s driver.Store, name string, random *rand.Rand, to
 	return fmt.Sprintf("lookup: %s, %v", describe(records), err)
 }
 
-// A lock passes to a client that waits in another process at once: directly, and around a pooler. With
-// a pooler alone it passes when the waiter looks.
+// A lock passes to a client that waits in another process at once: directly, and around a pooler.
+// With a pooler alone it passes when the waiter looks.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	direct, pooled := pgtest.Postgres().URL("postgres"), pgtest.PgBouncer().URL("postgres")
@@ -199,8 +199,8 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 	}
 }
 
-// Names that are used once and never again do not fill the table. Those that others wait for, are held
-// or had a token ahead of the clock stay.
+// Names that are used once and never again do not fill the table. Those that others wait for, are
+// held or had a token ahead of the clock stay.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -26,8 +26,8 @@ var schemas struct {
 	free []string
 }
 
-// newSchema returns a schema of the shared server without locks. Schemas are used again when the test
-// is over, which is faster than to make new ones.
+// newSchema returns a schema of the shared server without locks. Schemas are used again when the
+// test is over, which is faster than to make new ones.
 func newSchema(tb testing.TB) string {
 	tb.Helper()
 	schemas.Lock()

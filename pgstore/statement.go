@@ -20,8 +20,8 @@ const graceTime = 500 * time.Millisecond
 const maxTries = 10
 
 // query runs one statement, in a transaction of its own, and returns its rows. The text has the
-// schema as @. Statements are prepared if the pool prepares its own, until it turns out that a pooler
-// in the path has no prepared statements.
+// schema as @. Statements are prepared if the pool prepares its own, until it turns out that a
+// pooler in the path has no prepared statements.
 func query[T any](ctx context.Context, s *Store, from source, text string, args []any, row pgx.RowToFunc[T]) (all []T, err error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err

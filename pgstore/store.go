@@ -20,8 +20,8 @@ const DefaultSchema = "holdfast"
 
 // Options change how a store works. The zero value and nil are the defaults.
 type Options struct {
-	// Schema is that of the tables and functions. "" means [DefaultSchema]. All programs that are to
-	// exclude each other need the same. It belongs to the locks alone: [Store.Migrate] makes it.
+	// Schema is that of the tables and functions. "" means [DefaultSchema]. All programs that are
+	// to exclude each other need the same. It belongs to the locks alone: [Store.Migrate] makes it.
 	Schema string
 
 	// Listen is the URL of the server itself, if the connections of the pool lead to a pooler. On
@@ -70,8 +70,8 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 }
 
 // NewDB returns a store that uses a pool of package database/sql, as [New] does. The driver must be
-// pgx (package stdlib). Bound the pool with SetMaxOpenConns: without that, concurrent calls take all
-// the connections that the server has.
+// pgx (package stdlib). Bound the pool with SetMaxOpenConns: without that, concurrent calls take
+// all the connections that the server has.
 func NewDB(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		return newStore(nil, opts)

@@ -39,9 +39,9 @@ type call[R, A any] struct {
 	err    error
 }
 
-// A verb is what a batch of calls needs. All of them are sent by the first function. Of a batch in
-// which that does what is usual, and no more, the rest is sent by the second one, in a transaction of
-// its own: so no batch waits for a row while it has locked another out of order.
+// A verb is what a batch of calls needs. All of them are sent by the first function, which does
+// what is usual. What it leaves of a batch is sent by the second one, in a transaction of its own:
+// so no batch waits for a row while it has locked another out of order.
 type verb[R, A any] struct {
 	first, second string
 	name          func(R) string
@@ -212,8 +212,8 @@ func checkRequest(req *driver.Request) error {
 	return nil
 }
 
-// Renew implements [driver.Store]. It passes over rows that other transactions have locked, and then
-// waits for them a while, so that one of them costs no other its time.
+// Renew implements [driver.Store]. It passes over rows that other transactions have locked, and
+// then waits for them a while, so that one of them costs no other its time.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	entries := make([]driver.Entry, len(reqs))
 	var left []int

@@ -14,8 +14,8 @@ import (
 // ErrNotHolder is the error of VerifyTx for a hold that has ended.
 var ErrNotHolder = errors.New("the lock is not held under this token any more")
 
-// A Held is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name has to return the name
-// behind that prefix, prefix included.
+// A Held is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name has to return the
+// name behind that prefix, prefix included.
 //
 // [holdfast.Lock]: https://pkg.go.dev/github.com/holdfast-go/holdfast#Lock
 type Held interface {
@@ -23,11 +23,11 @@ type Held interface {
 	Token() int64
 }
 
-// VerifyTx makes a transaction of the caller's depend on a lock: it returns [ErrNotHolder] unless the
-// lock is held under its token at this moment, and lets nobody else have the lock until the
-// transaction has ended. So what the transaction commits, it commits as the holder, however late that
-// is; no token need be kept with the data. Call it before the first write or after the last one, and
-// roll back after an error: the transaction is over then.
+// VerifyTx makes a transaction of the caller's depend on a lock: it returns [ErrNotHolder] unless
+// the lock is held under its token at this moment, and lets nobody else have the lock until the
+// transaction has ended. So what the transaction commits, it commits as the holder, however late
+// that is; no token need be kept with the data. Call it before the first write or after the last
+// one, and roll back after an error: the transaction is over then.
 //
 // The database must be that of the locks. The hold can be prolonged meanwhile when the transaction
 // has ended: keep it shorter than the TTL.

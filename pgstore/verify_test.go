@@ -80,8 +80,8 @@ func TestVerifyTx(t *testing.T) {
 	}
 }
 
-// Nobody else has the lock until the transaction of a holder has ended, also if the hold ends before.
-// Tokens of a block, and of several readers, are those of holders, too.
+// Nobody else has the lock until the transaction of a holder has ended, also if the hold ends
+// before. Tokens of a block, and of several readers, are those of holders, too.
 func TestVerifyTxKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	s := open(t)

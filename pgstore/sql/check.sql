@@ -1,6 +1,7 @@
 -- Refuses a schema in which others than those that may be trusted can run code with the rights of
 -- those who use the locks, and tables that are not as they are made. Trusted are superusers, the
--- owner of the database, oneself, and, unless one is a superuser, every role that one is a member of.
+-- owner of the database, oneself, and, unless one is a superuser, every role that one is a member
+-- of.
 DO $$
 DECLARE
     v_schema CONSTANT oid := pg_catalog.to_regnamespace(@schema_literal@);
@@ -12,14 +13,14 @@ BEGIN
          WHERE me.rolname = current_user
            AND (r.oid = me.oid OR r.rolsuper OR NOT me.rolsuper AND pg_has_role(me.oid, r.oid, 'USAGE')
                 OR r.oid = (SELECT d.datdba FROM pg_database AS d WHERE d.datname = current_database()))
-    ), expected (name, persistence, columns) AS (VALUES
+    ), made (name, persistence, columns) AS (VALUES
         ('locks', 'p', ARRAY['name text not null "C"', 'owner text', 'token bigint not null', 'tokens integer not null', 'lim integer not null', 'kept boolean not null',
             'since timestamp with time zone not null', 'expires timestamp with time zone not null', 'holder text', 'metadata jsonb', 'channel text',
             'last_token bigint not null', 'others boolean not null']),
         ('holds', 'p', ARRAY['name text not null "C"', 'owner text not null', 'token bigint not null', 'tokens integer not null', 'lim integer not null',
-            'kept boolean not null', 'since timestamp with time zone not null', 'expires timestamp with time zone not null', 'holder text', 'metadata jsonb', 'channel text']),
-        ('places', 'u', ARRAY['name text not null "C"', 'owner text not null', 'token bigint not null', 'tokens integer not null', 'lim integer not null',
             'kept boolean not null', 'since timestamp with time zone not null', 'expires timestamp with time zone not null', 'holder text', 'metadata jsonb', 'channel text'])
+    ), expected AS (
+        SELECT m.* FROM made AS m UNION ALL SELECT 'places', 'u', m.columns FROM made AS m WHERE m.name = 'holds'
     ), tables AS (
         SELECT c.oid, e.*, c.relkind, c.relpersistence, c.relrowsecurity, c.relhasrules, c.relhassubclass, c.relispartition FROM expected AS e
           JOIN pg_class AS c ON c.relname = e.name AND c.relnamespace = v_schema

@@ -18,10 +18,10 @@ LANGUAGE sql STABLE AS $$
         'kept', e.kept, 'limit', e.lim, 'metadata', CASE WHEN NOT e.kept THEN e.metadata END)
 $$
 --
--- Drops the holds of a name that have ended, and makes a hold of each place whose turn it is: the holds
--- are the longest prefix of the live entries whose length is within every limit in it. This is the
--- rule, and it is nowhere else but for a request behind all holds, in enter. It returns whom to
--- notify, without p_asker. The caller has locked the row.
+-- Drops the holds of a name that have ended, and makes a hold of each place whose turn it is: the
+-- holds are the longest prefix of the live entries whose length is within every limit in it. This
+-- is the rule, and it is nowhere else but for a request behind all holds, in enter. It returns whom
+-- to notify, without p_asker. The caller has locked the row.
 CREATE OR REPLACE FUNCTION settle(p_name text, p_asker text) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -58,8 +58,9 @@ BEGIN
     RETURN v_told;
 END $$
 --
--- Grants what is free, in one statement. If nothing is, it does all that was asked (see enter); if
--- something is, the caller asks for the rest by enter, in a transaction of its own.
+-- Grants what is free, in one statement. Of a lone name it does whatever was asked (see enter). Of
+-- several, the caller asks for the rest by enter, in a transaction of its own: this one may have
+-- locked rows out of order by then.
 CREATE OR REPLACE FUNCTION take(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
     p_tokens integer[], p_floors bigint[], p_metadata text[], p_channels text[])
 RETURNS TABLE (item integer, outcome text, token bigint, held jsonb, told text[])
@@ -84,7 +85,7 @@ BEGIN
      WHERE NOT l.others AND (l.owner IS NULL OR l.expires <= clock_timestamp())
        AND greatest(l.last_token + 1, excluded.token) + excluded.tokens <= 9007199254740992
     RETURNING array_position(p_owners, l.owner), 'held', l.token, NULL::jsonb, '{}'::text[];
-    IF NOT FOUND THEN
+    IF NOT FOUND AND cardinality(p_names) = 1 THEN
         RETURN QUERY SELECT * FROM enter(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata, p_channels);
     END IF;
 END $$
@@ -170,8 +171,8 @@ BEGIN
     END IF;
 END $$
 --
--- Prolongs entries, and reports what they are: held, waiting, lost. Of a row that another transaction
--- has locked it reports nothing; p_patient waits for it first.
+-- Prolongs entries, and reports what they are: held, waiting, lost. Of a row that another
+-- transaction has locked it reports nothing; p_patient waits for it first.
 CREATE OR REPLACE FUNCTION renew(p_names text[], p_owners text[], p_tokens bigint[], p_ttls bigint[], p_patient boolean)
 RETURNS TABLE (item integer, outcome text, token bigint, told text[])
 @verb@ AS $$
@@ -231,27 +232,22 @@ BEGIN
     END IF;
 END $$
 --
--- Frees the names of plain holds that have no others, in one statement, without waiting for the disk.
--- It passes over rows that are locked. If there is no such hold, it does all that was asked (see
--- leave); if there is one, the caller asks for the rest by leave, in a transaction of its own.
+-- Frees the names of plain holds that have no others, in one statement, without waiting for the
+-- disk. Of a lone name it does whatever was asked (see leave). Of several, the caller asks for the
+-- rest by leave, in a transaction of its own: this one may have locked rows out of order by then.
 CREATE OR REPLACE FUNCTION give(p_names text[], p_owners text[], p_keeps bigint[])
 RETURNS TABLE (item integer, ended boolean, told text[])
 @verb@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH mine AS (
-        SELECT l.name, a.owner, a.item
-          FROM unnest(p_names, p_owners, p_keeps) WITH ORDINALITY AS a(name, owner, keep, item) JOIN locks AS l ON l.name = a.name
-         WHERE a.keep = 0 AND l.owner = a.owner AND NOT l.kept AND NOT l.others AND l.expires > clock_timestamp()
-         ORDER BY l.name
-           FOR UPDATE OF l SKIP LOCKED)
     UPDATE locks AS l SET owner = NULL, expires = clock_timestamp()
-      FROM mine WHERE l.name = mine.name AND l.owner = mine.owner AND NOT l.others
-    RETURNING mine.item::integer, true, '{}'::text[];
+      FROM (SELECT * FROM unnest(p_names, p_owners, p_keeps) WITH ORDINALITY AS a(name, owner, keep, item) ORDER BY a.name COLLATE "C") AS r
+     WHERE l.name = r.name AND l.owner = r.owner AND r.keep = 0 AND NOT l.kept AND NOT l.others AND l.expires > clock_timestamp()
+    RETURNING r.item::integer, true, '{}'::text[];
     IF FOUND THEN
         PERFORM set_config('synchronous_commit', 'off', true);
-    ELSE
+    ELSIF cardinality(p_names) = 1 THEN
         RETURN QUERY SELECT * FROM leave(p_names, p_owners, p_keeps);
     END IF;
 END $$
@@ -336,8 +332,8 @@ BEGIN
     told := told || settle(p_name, '') || v_looks;
 END $$
 --
--- Describes the holds and keeps of a name, oldest first. It changes nothing, unless the time of a hold
--- is over for which others wait.
+-- Describes the holds and keeps of a name, oldest first. It changes nothing, unless the time of a
+-- hold is over for which others wait.
 CREATE OR REPLACE FUNCTION look(p_name text, OUT held jsonb[], OUT told text[])
 @verb@ AS $$
 DECLARE
@@ -375,8 +371,9 @@ BEGIN
              ORDER BY l.name LIMIT p_names) AS n, look(n.name) AS k;
 END $$
 --
--- Notifies those that other functions have returned, each by "channel tag token": in a transaction of
--- its own, after that of the change. Others would wait for this one's commit, and so for the disk.
+-- Notifies those that other functions have returned, each by "channel tag token": in a transaction
+-- of its own, after that of the change. Others would wait for this one's commit, and so for the
+-- disk.
 CREATE OR REPLACE FUNCTION tell(p_told text[]) RETURNS void
 @verb@ AS $$
 DECLARE
@@ -388,8 +385,8 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
 END $$
 --
--- Deletes rows of names that have been free for an hour, some thousands of them, and returns how many.
--- A row whose token the clock has not passed stays.
+-- Deletes rows of names that have been free for an hour, some thousands of them, and returns how
+-- many. A row whose token the clock has not passed stays.
 CREATE OR REPLACE FUNCTION sweep_locks() RETURNS bigint
 @verb@ SET synchronous_commit = off AS $$
 DECLARE
@@ -402,8 +399,8 @@ BEGIN
     RETURN v_count;
 END $$
 --
--- Fails unless the token is that of a hold of the name, and lets nobody else have the name until the
--- transaction of the caller has ended: what it commits, it commits as the holder.
+-- Fails unless the token is that of a hold of the name, and lets nobody else have the name until
+-- the transaction of the caller has ended: what it commits, it commits as the holder.
 CREATE OR REPLACE FUNCTION verify(p_lock_name text, p_token bigint) RETURNS void
 @verb@ AS $$
 BEGIN
@@ -414,9 +411,10 @@ BEGIN
     END IF;
 END $$
 --
--- For every language. Takes a lock that is free, or extends one's own, and returns the fencing token;
--- null: it is not to be had. With a limit of -1 it is held as by a reader, with one above 1 as by one
--- of so many. It never passes anybody who waits. The durability of the caller's transaction stays as it is.
+-- For every language. Takes a lock that is free, or extends one's own, and returns the fencing
+-- token; null: it is not to be had. With a limit of -1 it is held as by a reader, with one above 1
+-- as by one of so many. It never passes anybody who waits. The durability of the caller's
+-- transaction stays as it is.
 CREATE OR REPLACE FUNCTION acquire_slot(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb, p_limit integer)
 RETURNS bigint
 @verb@ SET synchronous_commit = on AS $$
@@ -466,8 +464,8 @@ BEGIN
     RETURN v_done.outcome = 'held';
 END $$
 --
--- Releases one's own lock. The first of those that wait for it gets it, and is notified at the commit.
--- False: one did not hold it.
+-- Releases one's own lock. The first of those that wait for it gets it, and is notified at the
+-- commit. False: one did not hold it.
 CREATE OR REPLACE FUNCTION release_lock(p_lock_name text, p_holder_id text) RETURNS boolean
 @verb@ SET synchronous_commit = on AS $$
 DECLARE

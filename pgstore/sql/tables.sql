@@ -34,20 +34,8 @@ CREATE TABLE IF NOT EXISTS holds (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 --
 -- Those that wait. A crash of the server forgets all of them at once, since the table is unlogged.
-CREATE UNLOGGED TABLE IF NOT EXISTS places (
-    name     text COLLATE "C" NOT NULL,
-    owner    text NOT NULL,
-    token    bigint NOT NULL,
-    tokens   integer NOT NULL,
-    lim      integer NOT NULL,
-    kept     boolean NOT NULL,
-    since    timestamptz NOT NULL,
-    expires  timestamptz NOT NULL,
-    holder   text,
-    metadata jsonb,
-    channel  text,
-    PRIMARY KEY (name, owner)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+CREATE UNLOGGED TABLE IF NOT EXISTS places (LIKE holds, PRIMARY KEY (name, owner))
+WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 --
 CREATE INDEX IF NOT EXISTS places_in_order ON places (name, token)
 --
