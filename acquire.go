@@ -240,7 +240,7 @@ func (a *acquireOp) await() error {
 		}
 		known := a.lastKnown()
 		by, isHeld := known.(*HeldError)
-		if !a.contended && (a.inLine || isHeld) {
+		if !a.contended && !a.once && !a.adopts && (a.inLine || isHeld) {
 			a.contended = true
 			c.mu.Unlock()
 			if !isHeld { // It waits behind a goroutine that has no answer yet.
