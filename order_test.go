@@ -556,3 +556,37 @@ func TestEntriesOfAClient(t *testing.T) {
 		})
 	}
 }
+
+// A notice that comes while the Acquire of its owner has no answer yet is kept until the answer: the
+// grant holds and is renewed, and a notice to look leads to a look at once.
+func TestNoticeDuringALongRequest(t *testing.T) {
+	for _, grant := range []bool{true, false} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			inner := &noticeStore{Store: memstore.New()}
+			store := faultstore.Wrap(inner)
+			c := open(t, store, nil)
+			first := acquire(t, open(t, inner.Store, nil), "a", nil)
+			if !grant {
+				store.Set(faultstore.Notice, func(context.Context, faultstore.Op, func()) error { return nil })
+			}
+			store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				apply()
+				release(t, first)
+				synctest.Wait()
+				if !grant {
+					store.Set(faultstore.Notice, nil)
+					inner.send("a", inner.owner, 0)
+				}
+				time.Sleep(time.Second)
+				return nil
+			})
+			began := time.Now()
+			lock := acquire(t, c, "a", nil)
+			if took := time.Since(began); took != time.Second {
+				t.Errorf("taken after %v, want 1s", took)
+			}
+			time.Sleep(time.Minute)
+			release(t, lock)
+		})
+	}
+}
