@@ -14,7 +14,12 @@ import (
 
 // The store keeps the rule of the queue.
 func TestHistories(t *testing.T) {
-	queuetest.Run(t, nil, 150*time.Millisecond, func(tb testing.TB) driver.Notifier {
+	t.Parallel()
+	together := func(t *testing.T, play func(*testing.T)) {
+		t.Parallel()
+		play(t)
+	}
+	queuetest.Run(t, together, 400*time.Millisecond, func(tb testing.TB) driver.Notifier {
 		s := open(tb)
 		s.startListening(true)
 		return &settled{Store: s, heard: make(chan struct{}, 1)}
