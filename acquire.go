@@ -167,7 +167,7 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 		l.storeEnd = now + a.options.TTL
 		l.look, l.due = failed, now+pause
 	case res.Granted:
-		a.noteAnswered()
+		a.noteAnswered(now)
 		a.confirmed = true
 		l.confirm(now, sent, a.options.TTL)
 		if l.state == requesting && !l.hold(now, res.Token) {
@@ -176,7 +176,7 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 			return
 		}
 	case res.Waiting:
-		a.noteAnswered()
+		a.noteAnswered(now)
 		a.noteHolder(now, res.Held)
 		if l.state == requesting {
 			l.state, l.tokens.first = waiting, res.Token
@@ -184,7 +184,7 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 			a.lookInTime(now)
 		}
 	default:
-		a.noteAnswered()
+		a.noteAnswered(now)
 		a.noteHolder(now, res.Held)
 		pause := c.backoff.nthDelay(a.pauses)
 		if a.pauses++; res.Held.Remaining > 0 {
@@ -343,21 +343,24 @@ func (a *acquireOp) signal() {
 	}
 }
 
-// lastKnown returns what was last known of the name: a HeldError, or why that is not known. The
-// caller holds c.mu.
+// lastKnown returns what was last known of the name: a HeldError, or why that is not known. That it
+// is held is believed for a TTL after the answer that has shown it. The caller holds c.mu.
 func (a *acquireOp) lastKnown() error {
-	q := a.queue
+	q, now := a.queue, a.c.clock.now()
+	_, isHeld := q.known.(*HeldError)
 	switch head := q.head; {
-	case head != nil && head.op == nil && a.options.limit() == 0:
+	case head != nil && head.op == nil && a.options.limit() == 0 && now < time.Duration(head.deadline.Load()):
 		return &HeldError{Record: head.record(), Self: true}
-	case q.known != nil:
+	case q.known != nil && (!isHeld || now < q.answeredAt+a.options.TTL):
 		return q.known
 	}
 	return errNotAnswered
 }
 
 // noteAnswered records that the store has answered. The caller holds c.mu.
-func (a *acquireOp) noteAnswered() { a.answered, a.queue.failing = true, 0 }
+func (a *acquireOp) noteAnswered(now time.Duration) {
+	a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
+}
 
 // noteHolder records the hold in the way. The caller holds c.mu.
 func (a *acquireOp) noteHolder(now time.Duration, rec driver.Record) {

@@ -13,12 +13,13 @@ import (
 // first served. The head stays in front until its release has returned. Shared and limited callers
 // are in no line: each has an entry in the store.
 type nameQueue struct {
-	head    *lease        // exclusive; nil if there is none
-	beside  []*lease      // shared, limited and adopted ones, and those of single attempts
-	line    []*acquireOp  // empty without a head
-	known   error         // what the last answer has shown: a HeldError, or why that is not known
-	failing time.Duration // when the outage began, or is announced to end; 0 without one
-	turnEnd time.Duration // until when the head is passed on to the line
+	head       *lease        // exclusive; nil if there is none
+	beside     []*lease      // shared, limited and adopted ones, and those of single attempts
+	line       []*acquireOp  // empty without a head
+	known      error         // what the last answer has shown: a HeldError, or why that is not known
+	answeredAt time.Duration // when the store has answered last
+	failing    time.Duration // when the outage began, or is announced to end; 0 without one
+	turnEnd    time.Duration // until when the head is passed on to the line
 }
 
 // defaultLocalTurn is Config.LocalTurn if it is 0. It is long enough to make the requests to the
@@ -83,6 +84,7 @@ func (c *Client) leave(l *lease) {
 	case len(q.line) > 0:
 		if l.op == nil {
 			q.known = &HeldError{Record: l.record(), Self: true}
+			q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
 		}
 		next := q.popLine()
 		next.lease, next.resume = c.newLease(next, l.name, c.newOwner()), 0

@@ -204,7 +204,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	default:
 		l.confirm(now, r.sent, r.asked)
 		if a := l.op; a != nil {
-			a.noteAnswered()
+			a.noteAnswered(now)
 			a.confirmed = a.confirmed || entry.State == driver.Held && r.asked >= l.options.TTL
 			a.signal()
 		}
@@ -290,7 +290,7 @@ func (l *lease) onNotice(token int64) {
 		now < time.Duration(l.deadline.Load()):
 		l.becomes(now, driver.Entry{State: driver.Held, Token: token})
 		l.look, l.storeEnd = granted, max(l.storeEnd, now+a.place)
-		a.noteAnswered()
+		a.noteAnswered(now)
 		c.reschedule(l)
 	default:
 		l.look = noticed

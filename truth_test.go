@@ -392,3 +392,28 @@ func TestUnnoticedEndIsNotHeldByOneself(t *testing.T) {
 		}
 	})
 }
+
+// That this Client holds a lock is said to those that wait behind it as long as it can be true: a TTL
+// after the last answer of the store nobody knows.
+func TestHeldByOneselfIsNotBelievedForLong(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, &holdfast.Config{TTL: 2 * time.Second, MaxOutage: time.Minute})
+		lock := acquire(t, c, "a", nil)
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+			store.Set(op, faultstore.Hang)
+		}
+		go func() { _ = lock.Release() }()
+		patient, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		go func() { _, _ = c.Acquire(patient, "a", nil) }() // the next head
+		for at := range 20 {
+			limited, cancel := context.WithTimeout(ctx, ms)
+			_, err := c.Acquire(limited, "a", nil)
+			cancel()
+			if held := errors.Is(err, holdfast.ErrHeld); held != (at < 2) {
+				t.Errorf("after %ds: %v", at, err)
+			}
+			time.Sleep(999 * ms)
+		}
+	})
+}
