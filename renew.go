@@ -198,24 +198,19 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 			l.due = min(now+jitter(l.options.TTL/16), time.Duration(l.deadline.Load()))
 		}
 		c.reschedule(l)
-	case isHeld && entry.State == driver.Waiting: // A notice has told the grant since.
-		l.due = now
-		c.reschedule(l)
-	default:
+	default: // of a place, also if a notice has told the grant since
 		l.confirm(now, r.sent, r.asked)
 		if a := l.op; a != nil {
 			a.noteAnswered(now)
 			a.confirmed = a.confirmed || entry.State == driver.Held && r.asked >= l.options.TTL
 			a.signal()
 		}
-		switch {
-		case !isHeld && !l.becomes(now, entry):
+		if !isHeld && !l.becomes(now, entry) {
 			c.mu.Unlock()
 			return
-		case l.look == noticed:
+		}
+		if l.look == noticed {
 			l.due = now
-		case isHeld && !r.wasHeld: // It was asked for as a place.
-			l.due = min(l.due, l.since+max(c.localTurn, 0))
 		}
 		c.reschedule(l)
 	}
