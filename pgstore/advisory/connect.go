@@ -1,7 +1,6 @@
 package advisory
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,117 +16,125 @@ import (
 // connectTimeout bounds the time to make a connection ready.
 const connectTimeout = 10 * time.Second
 
-// terminateTimeout bounds the time for ending orphans.
-const terminateTimeout = time.Second
-
-// An orphan is a session that has lost its connection while the server may not have noticed. It may
-// hold locks that the store no longer records.
-type orphan struct {
-	pid     uint32
-	started string
-}
-
-// lockStatements returns the statements that a session prepares. An attempt returns a token, or
-// NULL if the key is locked elsewhere: the token is drawn after the lock. An exclusive attempt of a
-// waiter also returns tokenBehindShared. A shared attempt passes the gate first: it locks that and
-// unlocks it at once, so that others do not find it locked for long. Its token is drawn by a
-// statement of its own: if that fails, the key is certainly locked.
-func lockStatements(sequence string) map[string]string {
-	token := "0::bigint"
-	if sequence != "" {
-		token = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", pgclient.QuoteLiteral(sequence))
-	}
-	try := "SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%[1]s) THEN " + token
-	tryWaiting := try + fmt.Sprintf(" WHEN pg_catalog.pg_try_advisory_lock_shared(%%[1]s)"+
-		" THEN CASE WHEN pg_catalog.pg_advisory_unlock_shared(%%[1]s) THEN (%d)::bigint END END", tokenBehindShared)
-	const tryShared = "SELECT CASE WHEN pg_catalog.pg_try_advisory_lock_shared(%[2]s)" +
-		" THEN CASE WHEN pg_catalog.pg_advisory_unlock_shared(%[2]s)" +
-		" THEN CASE WHEN pg_catalog.pg_try_advisory_lock_shared(%[1]s) THEN 0::bigint END END END"
-	const key, pair = "$1::bigint", "$1::int, $2::int"
-	const afterKey, afterPair = "$2::int, $3::int", "$3::int, $4::int"
-	statements := map[string]string{
-		"holdfast_try":                fmt.Sprintf(try+" END", key),
-		"holdfast_try_pair":           fmt.Sprintf(try+" END", pair),
-		"holdfast_try_waiting":        fmt.Sprintf(tryWaiting, key),
-		"holdfast_try_waiting_pair":   fmt.Sprintf(tryWaiting, pair),
-		"holdfast_try_shared":         fmt.Sprintf(tryShared, key, afterKey),
-		"holdfast_try_shared_pair":    fmt.Sprintf(tryShared, pair, afterPair),
-		"holdfast_unlock":             fmt.Sprintf(unlockStatement, "", key, afterKey),
-		"holdfast_unlock_pair":        fmt.Sprintf(unlockStatement, "", pair, afterPair),
-		"holdfast_unlock_shared":      fmt.Sprintf(unlockStatement, "_shared", key, afterKey),
-		"holdfast_unlock_shared_pair": fmt.Sprintf(unlockStatement, "_shared", pair, afterPair),
-		"holdfast_ping":               pgclient.PingStatement,
-	}
-	if sequence != "" {
-		statements["holdfast_raise_token"] = fmt.Sprintf(raiseTokenStatement,
-			pgclient.QuoteLiteral(sequence), sequenceLockKey, minSequenceStep)
-	}
-	return statements
-}
-
-// unlockStatement unlocks a key, and then checks for the mark of waiters. It returns NULL if the
-// key was not locked, and false if there is a mark. The check locks the mark's key until the end of
-// its transaction: another session that releases the key meanwhile notifies in vain. CASE keeps the
-// order.
-const unlockStatement = "SELECT CASE WHEN pg_catalog.pg_advisory_unlock%s(%s) THEN pg_catalog.pg_try_advisory_xact_lock(%s) END"
-
-// idleTimeoutStatement sets the timeouts after which the server ends a session. The silence of the
-// session must count first: TCP must not detect a failure sooner. A version without
-// idle_session_timeout has TCP alone.
+// States of the server's errors.
 const (
-	idleTimeoutStatement    = "SELECT pg_backend_pid(), set_config('idle_session_timeout', $1, false)" + tcpTimeouts
-	idleTimeoutStatementOld = "SELECT pg_catalog.pg_backend_pid()" + tcpTimeouts
-	tcpTimeouts             = ", set_config('tcp_user_timeout', $1, false), set_config('tcp_keepalives_idle', $2, false)"
+	lockTableFull    = "53200"
+	lockNotAvailable = "55P03"
+	queryCanceled    = "57014"
+	deadlockDetected = "40P01"
 )
 
-// A serverInfo describes the server and the session.
-type serverInfo struct {
-	pid      uint32
-	started  string
-	version  int
-	standby  bool
-	capacity int
-	clock    int64
+func sqlState(err error) string { return pgclient.SQLState(err) }
+
+// A dial is an attempt to open the main session, for all that need it.
+type dial struct {
+	done chan struct{}
+	sess *session
+	err  error
 }
 
-// openSession opens a session with an idle timeout and prepared statements. It calls finish last,
-// with what it has read about the server.
-func (s *engine) openSession(ctx context.Context, idleTimeout time.Duration,
-	statements map[string]string, finish func(context.Context, *pgx.Conn, serverInfo) error) (*session, error) {
-	conn, err := s.dialConn(ctx)
-	if err != nil {
-		return nil, s.wrapErr(err)
-	}
-	sess, err := s.prepareSession(ctx, conn, idleTimeout, statements, finish)
-	if err != nil {
-		_ = conn.Close(ctx) // Nothing can be lost with it.
-		return nil, s.wrapErr(err)
-	}
-	return sess, nil
-}
-
-// openLockSession opens a session for locks.
-func (s *engine) openLockSession(idleTimeout time.Duration) (*session, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, connectTimeout)
-	defer cancel()
-	finish := func(ctx context.Context, conn *pgx.Conn, info serverInfo) error {
-		s.mu.Lock()
-		s.capacity = info.capacity
-		s.mu.Unlock()
-		if s.options.TokenSequence == "" {
-			return nil
-		}
-		return s.advanceSequence(ctx, conn, info.clock)
-	}
-	sess, err := s.openSession(ctx, idleTimeout, s.statements, finish)
-	if sess != nil {
-		sess.onEnded = func(cause error) func() { return s.onSessionEnded(sess, cause) }
+// mainSession returns the session for what is free, and opens it if there is none. A dial that was
+// under way before and fails says nothing of the server as it is now: another one follows.
+func (s *Store) mainSession(ctx context.Context) (*session, error) {
+	sess, joined, err := s.joinDial(ctx)
+	if err != nil && joined && ctx.Err() == nil {
+		sess, _, err = s.joinDial(ctx)
 	}
 	return sess, err
 }
 
+// joinDial waits for the dial of the main session, and reports whether it was under way before.
+func (s *Store) joinDial(ctx context.Context) (sess *session, joined bool, err error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, false, driver.ErrClosed
+	}
+	if s.main != nil {
+		defer s.mu.Unlock()
+		return s.main, false, nil
+	}
+	d := s.dial
+	joined = d != nil
+	if d == nil {
+		d = &dial{done: make(chan struct{})}
+		s.dial = d
+		s.running.Add(1)
+		go func() {
+			defer s.running.Done()
+			d.sess, d.err = s.openSession(s.ctx, func() {})
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.dial = nil; d.err == nil && s.sessions[d.sess] {
+				s.main = d.sess
+			}
+			close(d.done)
+		}()
+	}
+	s.mu.Unlock()
+	select {
+	case <-d.done:
+		return d.sess, joined, d.err
+	case <-ctx.Done():
+		return nil, joined, fmt.Errorf("no connection in time: %w", ctx.Err())
+	}
+}
+
+// openSession opens a session, once the processes of sessions that were lost have ended, or a second
+// later. When the session ends, or none was opened, it calls onEnd with s.mu locked.
+func (s *Store) openSession(ctx context.Context, onEnd func()) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	sess, err := s.connect(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.closed {
+		disconnect(sess.conn)
+		err = driver.ErrClosed
+	}
+	if err != nil {
+		onEnd()
+		return nil, s.wrapErr(err)
+	}
+	sess.onEnd = onEnd
+	s.sessions[sess] = true
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		sess.run()
+	}()
+	return sess, nil
+}
+
+func (s *Store) connect(ctx context.Context) (*session, error) {
+	s.mu.Lock()
+	var orphans []chan struct{}
+	for _, gone := range s.orphans {
+		orphans = append(orphans, gone)
+	}
+	s.mu.Unlock()
+	late := time.After(time.Second)
+	for _, gone := range orphans {
+		select {
+		case <-gone:
+		case <-late:
+			late = time.After(0)
+		}
+	}
+	conn, err := s.dialConn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sess, err := s.prepare(ctx, conn)
+	if err != nil {
+		_ = conn.Close(ctx) // Nothing can be lost with it.
+		return nil, err
+	}
+	return sess, nil
+}
+
 // dialConn makes a connection as the pool would.
-func (s *engine) dialConn(ctx context.Context) (*pgx.Conn, error) {
+func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
 	config, err := pgclient.ConnConfig(ctx, s.pool)
 	if err != nil {
 		return nil, err
@@ -147,18 +154,6 @@ func (s *engine) dialConn(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-func (s *engine) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
-	if err := s.checkUsable(ctx); err != nil {
-		return err
-	}
-	conn, err := s.dialConn(ctx)
-	if err != nil {
-		return s.wrapErr(err)
-	}
-	defer conn.Close(ctx)
-	return f(conn)
-}
-
 // applicationName identifies the program that has the locks in the server's monitoring.
 func applicationName() string {
 	host, err := os.Hostname()
@@ -168,134 +163,86 @@ func applicationName() string {
 	return fmt.Sprintf("holdfast %.30s/%d", host, os.Getpid())
 }
 
-// prepareSession makes a session of a connection.
-func (s *engine) prepareSession(ctx context.Context, conn *pgx.Conn, idleTimeout time.Duration,
-	statements map[string]string, finish func(context.Context, *pgx.Conn, serverInfo) error) (*session, error) {
-	info, err := probeServer(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.verifyDirect(conn, info); err != nil {
-		return nil, err
-	}
-	if err := s.terminateOrphans(ctx, conn); err != nil {
-		return nil, err
-	}
-	if err := prepareStatements(ctx, conn, info, statements); err != nil {
-		return nil, err
-	}
-	if err := finish(ctx, conn, info); err != nil {
-		return nil, err
-	}
-	params := idleTimeoutParams(idleTimeout)
-	if err := conn.PgConn().ExecPrepared(ctx, "holdfast_idle_timeout", params, nil, nil).Read().Err; err != nil {
-		return nil, err
-	}
-	raw, err := conn.PgConn().Hijack()
-	if err != nil {
-		return nil, err
-	}
-	return &session{
-		conn: raw.Conn, frontend: raw.Frontend, pid: info.pid, started: info.started,
-		idleTimeout: idleTimeout, targetTimeout: idleTimeout,
-	}, nil
-}
-
-func probeServer(ctx context.Context, conn *pgx.Conn) (serverInfo, error) {
-	const query = `SELECT pg_catalog.pg_backend_pid(),
-		coalesce((SELECT backend_start::text FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()), ''::text),
-		pg_catalog.current_setting('server_version_num'::text)::int, pg_catalog.pg_is_in_recovery(),
-		pg_catalog.current_setting('max_locks_per_transaction'::text)::int *
-			(pg_catalog.current_setting('max_connections'::text)::int + pg_catalog.current_setting('max_prepared_transactions'::text)::int),
-		`
-	var w serverInfo
-	clock := pgclient.Microseconds("pg_catalog.clock_timestamp()")
-	err := conn.QueryRow(ctx, query+clock, pgx.QueryExecModeSimpleProtocol).
-		Scan(&w.pid, &w.started, &w.version, &w.standby, &w.capacity, &w.clock)
-	return w, err
-}
-
 var errStandby = fmt.Errorf("%w: this server is a standby, whose locks exclude nobody on the primary: connect to that "+
 	"(target_session_attrs=read-write)", driver.ErrNotApplied)
 
-// verifyDirect refuses a connection on which locks would not exclude all others. A pooler gives its
-// clients process numbers of its own.
-func (s *engine) verifyDirect(conn *pgx.Conn, info serverInfo) error {
-	if info.standby {
-		return errStandby
-	}
-	if info.pid != conn.PgConn().PID() && !s.options.SessionPooled {
-		return fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
+// prepare makes a session of a connection, and refuses one on which locks would not exclude all
+// others. A pooler gives its clients process numbers of its own.
+func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) (*session, error) {
+	const query = `SELECT pg_catalog.pg_backend_pid(),
+		coalesce((SELECT backend_start::text FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()), ''::text),
+		pg_catalog.pg_is_in_recovery(),
+		pg_catalog.current_setting('max_locks_per_transaction'::text)::int *
+			(pg_catalog.current_setting('max_connections'::text)::int + pg_catalog.current_setting('max_prepared_transactions'::text)::int),
+		`
+	sess := &session{store: s, conn: conn}
+	var standby bool
+	var capacity int
+	var clock int64
+	err := conn.QueryRow(ctx, query+pgclient.Microseconds("pg_catalog.clock_timestamp()"), pgx.QueryExecModeSimpleProtocol).
+		Scan(&sess.pid, &sess.started, &standby, &capacity, &clock)
+	switch {
+	case err != nil:
+		return nil, err
+	case standby:
+		return nil, errStandby
+	case sess.pid != conn.PgConn().PID() && !s.options.SessionPooled:
+		return nil, fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or say SessionPooled if it pools sessions, or use the lease table (postgres://)", driver.ErrUnsupported)
 	}
-	return nil
-}
-
-// terminateOrphans ends sessions of this store that may have outlived their connections, so that a
-// client is not locked out by its own session. An orphan that cannot be ended in time is left for
-// the next connection.
-func (s *engine) terminateOrphans(ctx context.Context, conn *pgx.Conn) error {
-	s.mu.Lock()
-	orphans := s.orphans
-	s.orphans = nil
-	s.mu.Unlock()
-	limited, cancel := context.WithTimeout(ctx, terminateTimeout)
-	defer cancel()
-	for i, o := range orphans {
-		ended, err := o.terminate(ctx, limited, conn)
-		if err != nil || !ended {
-			s.mu.Lock()
-			s.orphans = append(s.orphans, orphans[i:]...)
-			s.mu.Unlock()
-			return err
-		}
-	}
-	return nil
-}
-
-// terminate reports whether the session has ended. If the user may not end it, it is a session of
-// another user, and the orphan has ended.
-func (o orphan) terminate(ctx, limited context.Context, conn *pgx.Conn) (ended bool, err error) {
-	const query = `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-		WHERE pid = $1::int AND backend_start::text = $2::text`
-	for try := 0; ; try++ {
-		var signaled bool
-		err := conn.QueryRow(ctx, query, pgx.QueryExecModeSimpleProtocol, int32(o.pid), o.started).Scan(&signaled)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows), pgclient.SQLState(err) == "42501":
-			return true, nil
-		case err != nil:
-			return false, err
-		case !pgclient.PauseBeforeRetry(limited, try):
-			return false, nil
-		}
-	}
-}
-
-// prepareStatements prepares the statements, in one round trip.
-func prepareStatements(ctx context.Context, conn *pgx.Conn, info serverInfo, statements map[string]string) error {
-	const neutral = "SET statement_timeout = 0; SET lock_timeout = '2s'"
+	neutral := fmt.Sprintf("SET statement_timeout = 0; SET lock_timeout = %d", lockTimeout.Milliseconds())
 	if _, err := conn.PgConn().Exec(ctx, neutral).ReadAll(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.capacity = capacity
+	s.mu.Unlock()
+	if s.options.TokenSequence == "" {
+		return sess, nil
+	}
+	_, err = sess.raiseToken(ctx, clock)
+	return sess, err
+}
+
+// wrapErr gives an error of the server the advice that it needs, and says whether anything was
+// applied.
+func (s *Store) wrapErr(err error) error {
+	state := sqlState(err)
+	if err == nil || errors.Is(err, errSessionLost) {
 		return err
 	}
-	timeout := idleTimeoutStatement
-	if info.version < 140000 {
-		timeout = idleTimeoutStatementOld
+	if state == "22003" || state == "2200H" {
+		return fmt.Errorf("%w: no token above the last one is left", driver.ErrInvalid)
 	}
-	pipeline := conn.PgConn().StartPipeline(ctx)
-	for name, text := range statements {
-		pipeline.SendPrepare(name, text, nil)
+	err = pgclient.InOneLine(err)
+	if state == "HF004" {
+		return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
 	}
-	pipeline.SendPrepare("holdfast_idle_timeout", timeout, nil)
-	if err := pipeline.Sync(); err != nil {
-		return errors.Join(err, pipeline.Close())
+	if advice := s.adviceFor(state); advice != "" {
+		err = fmt.Errorf("%w: %s", err, advice)
 	}
-	var failed error
-	for range len(statements) + 1 {
-		if _, err := pipeline.GetResults(); err != nil {
-			failed = err
-			break
-		}
+	switch {
+	case pgclient.IsServerNotReady(state):
+		return &driver.RetryError{Err: err}
+	case state != "":
+		return driver.NotApplied(err)
 	}
-	return cmp.Or(failed, pipeline.Close())
+	return err
+}
+
+// adviceFor returns what to do about an error.
+func (s *Store) adviceFor(state string) string {
+	switch state {
+	case "42P01":
+		return fmt.Sprintf("the sequence of tokens %s is not there: Store.Migrate creates it", s.options.TokenSequence)
+	case "42501":
+		return "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked"
+	case lockTableFull:
+		return "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction"
+	case "53300":
+		return "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter"
+	case "57P03":
+		return "the server is starting or stopping"
+	}
+	return ""
 }

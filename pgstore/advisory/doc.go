@@ -10,46 +10,26 @@
 // Exclusion among all sessions of one database that lock the same keys, other programs included, as
 // long as the server runs. A lock lives in the session that acquired it. It is free as soon as the
 // server sees the end of the connection, so at once when its holder crashes. The Store sees that
-// end within milliseconds too ([Store.Notify]). If a holder hangs, or its network is cut,
-// the server ends its session when its TTL has expired (idle_session_timeout, PostgreSQL 14 or
-// later; counted in whole milliseconds, never as less than a second, and never as more than 24
-// days). It can end a session only as a whole, so each TTL in use has a session of its own. A Store
-// has at most four: further TTLs share one with a longer TTL, and a holder that hangs keeps their
-// locks for that.
+// end within milliseconds too ([Store.Notify]). A timer of the holder's process ends a hold that is
+// not renewed. If a holder hangs, or its network is cut, the server ends its session after a silence
+// of the longest TTL that the session has had (idle_session_timeout, PostgreSQL 14 or later; counted
+// in whole milliseconds, never as less than a second, and never as more than 24 days).
 //
-// Only pg_try_advisory_lock and its like are used: nothing ever waits inside the server, where it
-// would hold up vacuum and CREATE INDEX CONCURRENTLY. Every unlock is verified. A connection that
-// is in doubt is closed, and the session that may remain at the server is ended before another is
-// used, so that a client is never locked out by its own session.
-//
+// One connection has all locks that were free when they were acquired. A connection that is in doubt
+// is closed, and its server process is ended, so that a client is not locked out by its own session.
 // A renewal checks whether the session is alive, once for all its locks. The locks of one session
-// are kept or lost together, and cannot be renewed or released through another Store. An Acquire
-// that is sent again through another Store is a request of its own.
-// Request.Detached is not supported, nor are List, Break, Metadata and Keep, since the
-// server stores nothing of a lock but its key. [Store.Lookup] reports whether a name is
-// held, and by which session. [Store.Locks] shows the holders and the waiters.
+// are lost together, and cannot be renewed or released through another Store.
 //
-// Shared holds (driver.Shared) are shared locks of the same key, so that programs that call
-// pg_advisory_lock_shared take part; limited ones are not supported. Each is granted, renewed and
-// released on its own, and counts for Options.MaxLocks. A writer that waits and finds shared holds
-// in its way locks the gate, one more such key, on the connection that listens, until it is granted
-// the name, its Release, or the end of its Place. Meanwhile shared requests of every Store are refused.
-// One writer at a time has the gate. When it is granted the name, the next writer is notified, and
-// locks the gate during that hold. The gate of a writer that crashes is unlocked at once, that of
-// one that hangs within a minute.
+// An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds at
+// a time, so that its snapshot does not hold up vacuum for longer. Each time it goes to the end of
+// the server's queue, so that the order of long waits is not kept. When it is granted the key, its
+// owner is notified. There are at most Options.MaxWaiters such sessions. Further owners try at
+// intervals.
 //
-// Waiters are notified by LISTEN and NOTIFY, on one more connection for each Store that has
-// waiters. They have no places: the first to ask gets the lock. A wait begins with the first
-// Acquire of an owner that has a Place and finds the name held, which then makes a
-// second attempt. It ends with a grant, with a Release, or when its Place is over.
-// During a wait, and for a second afterwards, that connection holds a shared lock on a second key
-// (a pair of integers, the first of them negative, from a hash of the lock's key). Only a release
-// that finds it notifies. It does so by a statement of its own afterwards, on a connection of the
-// pool. If the pool is used up for two seconds, it does not. Other programs do not notify, nor does
-// the server when a session ends: waiters notice that when they have waited as long again
-// as before, after 2 s at most. If the connection that listens hangs, the Acquire of a new waiter
-// waits for it for a second. Its result is not Queued then, and the waiter tries at intervals until
-// there is another connection.
+// Holds are exclusive. Shared and limited requests, Request.Detached, List, Break, Metadata and Keep
+// are not supported, since the server stores nothing of a lock but its key. [LockTx] has shared
+// locks. [Store.Lookup] reports whether a name is held. [Store.Locks] shows the holders and the
+// waiters of all programs.
 //
 // # What can go wrong
 //
@@ -63,11 +43,9 @@
 // A transaction-level pooler in the path would grant a lock twice: the Store detects it when it
 // connects, and refuses. A standby has locks of its own, and is refused.
 //
-// A program that waits in pg_advisory_lock is overtaken only by readers whose session has the key
-// already: the server grants such a session a further shared lock at once. The program may therefore
-// wait for as long as the shared holds of one Store overlap. Native readers and shared locks of
-// LockTx ignore the gate of a writer of a Store. Readers may also follow a writer whose hold is so
-// short that the next writer has not locked the gate yet. It locks the gate then.
+// A session that waits holds up vacuum and CREATE INDEX CONCURRENTLY, for up to ten seconds. A process
+// that hangs while it waits is granted the key in its turn, and keeps it until the server ends its
+// session.
 //
 // With PostgreSQL 13 a holder that hangs keeps its locks until it ends.
 //
@@ -92,4 +70,5 @@
 //	tokens          Options.TokenSequence
 //	session_pooled  Options.SessionPooled, true or false
 //	max_locks       Options.MaxLocks
+//	max_waiters     Options.MaxWaiters
 package advisory

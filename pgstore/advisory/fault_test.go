@@ -3,7 +3,6 @@
 package advisory
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,24 +15,16 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
-// is matches the requests that run a statement.
-func is(name string) func([]byte) bool {
-	return func(request []byte) bool {
-		return request[0] == 'B' && bytes.Contains(request, []byte("holdfast_"+name+"\x00"))
-	}
-}
-
 // sessionsOf are the server processes of a store.
-func sessionsOf(s *engine) []int32 {
+func sessionsOf(s *Store) []int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var pids []int32
-	for _, sess := range s.sessions {
+	for sess := range s.sessions {
 		pids = append(pids, int32(sess.pid))
 	}
 	return pids
@@ -45,13 +36,9 @@ func TestTerminated(t *testing.T) {
 	server := pgtest.Postgres()
 	s, other := open(t, server.Addr, keysOf(t)), open(t, server.Addr, keysOf(t))
 	lost := make(chan string, 8)
-	stop := s.Notify(func(n olddriver.Notice) {
-		if n.Kind == olddriver.Lost {
-			lost <- n.Name + n.Owner
-		}
-	})
+	stop := s.Notify(func(name, owner string, _ int64) { lost <- name + owner })
 	want := map[string]bool{}
-	var holds []olddriver.AcquireRequest
+	var holds []driver.Request
 	for i := range 4 {
 		req := grant(t, s, fmt.Sprint("name/", i), time.Hour)
 		holds = append(holds, req)
@@ -75,8 +62,8 @@ func TestTerminated(t *testing.T) {
 	}
 	t.Logf("the loss of the connection was notified after %v", time.Since(began))
 	for _, req := range holds {
-		if got := renew(t, s, req); got != olddriver.RenewLost {
-			t.Errorf("Renew of a lost lock is answered %d, want RenewLost", got)
+		if got := stateOf(t, s, req); got != driver.Lost {
+			t.Errorf("Renew of a lost lock: %v, want lost", got)
 		}
 		if release(t, s, req) {
 			t.Error("Release of a lost lock reports a hold")
@@ -101,7 +88,7 @@ func TestTransactionPooler(t *testing.T) {
 	addr := pgtest.PgBouncer().Addr
 	for range 2 {
 		s := open(t, addr, opts)
-		res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+		res, err := s.Acquire(t.Context(), request("name", time.Minute))
 		if res.Granted || !errors.Is(err, driver.ErrUnsupported) {
 			t.Errorf("Acquire behind a pooler gives %+v, %v, want ErrUnsupported", res, err)
 		}
@@ -126,65 +113,51 @@ func TestSessionPooler(t *testing.T) {
 	req := grant(t, a, "name", time.Minute)
 	refused(t, b, "name")
 	refused(t, direct, "name")
-	if renew(t, a, req) != olddriver.Renewed || !release(t, a, req) {
+	if stateOf(t, a, req) != driver.Held || !release(t, a, req) {
 		t.Error("the holder behind the pooler has lost its lock")
 	}
 	grant(t, direct, "name", time.Minute)
 }
 
 // A Store with SessionPooled behind a pooler of transactions loses its locks as soon as another
-// process of the server replies.
+// process of the server replies to a renewal.
 func TestWronglyPooled(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	s.mu.Lock()
-	for _, sess := range s.sessions {
-		sess.pid++
-	}
-	s.mu.Unlock()
-	if got := renew(t, s, req); got != olddriver.RenewLost {
-		t.Errorf("Renew in another server process is answered %d, want RenewLost", got)
+	s.main.pid++ // Its goroutine reads until the renewal wakes it.
+	if got := stateOf(t, s, req); got != driver.Lost {
+		t.Errorf("Renew in another server process: %v, want lost", got)
 	}
 }
 
-// A lost answer leaves nobody locked out, whatever it was the answer to.
+// A lost reply leaves nobody locked out, whatever it was the reply to.
 func TestReplyLost(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
-	for round := range 5 {
-		name := fmt.Sprint("name/", round)
-		var ways ways
-		s := ways.open(t, server.Addr, keysOf(t))
-		other := open(t, server.Addr, keysOf(t))
+	bound := func(request []byte) bool { return request[0] == 'B' }
+	for range 5 {
+		proxy := faultproxy.Start(t, server.Addr)
+		s, other := open(t, proxy.Addr(), keysOf(t)), open(t, server.Addr, keysOf(t))
 		release(t, s, grant(t, s, "first", time.Minute))
-
-		req := pgtest.Request(name, time.Minute)
-		ways.through(s).LoseReply(is("try"))
-		if res, err := s.Acquire(t.Context(), req); err == nil || res.Granted || driver.IsNotApplied(err) {
-			t.Errorf("Acquire without an answer gives %+v, %v, want an error that leaves it open", res, err)
+		proxy.LoseReply(bound)
+		if res, err := s.Acquire(t.Context(), request("name", time.Minute)); err == nil || res.Granted || driver.IsNotApplied(err) {
+			t.Errorf("Acquire without a reply: %+v, %v, want an error that leaves it open", res, err)
 		}
-		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
-			t.Errorf("the repetition gives %+v, %v, want it granted", res, err)
+		req := takes(t, s, "name")
+		proxy.LoseReply(bound)
+		if got := stateOf(t, s, req); got != driver.Lost {
+			t.Errorf("Renew on a connection that was cut: %v, want lost", got)
 		}
-
-		ways.through(s).LoseReply(is("ping"))
-		if got := renew(t, s, req); got != olddriver.RenewLost {
-			t.Errorf("Renew on a connection that was cut is answered %d, want RenewLost", got)
+		req = takes(t, s, "name")
+		proxy.LoseReply(bound)
+		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner}); err == nil || driver.IsNotApplied(err) {
+			t.Errorf("Release without a reply: %v, want an error that leaves it open", err)
 		}
-		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
-			t.Errorf("the lock after it was lost: %+v, %v, want it granted", res, err)
-		}
-
-		ways.through(s).LoseReply(is("unlock"))
-		if _, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: name, Owner: req.Owner}); err == nil || driver.IsNotApplied(err) {
-			t.Errorf("Release without an answer: %v, want an error that leaves it open", err)
-		}
-		takes(t, other, name)
+		release(t, other, takes(t, other, "name"))
 		if release(t, s, req) {
 			t.Error("the Release sent again reports a hold")
 		}
-		refused(t, s, name)
 	}
 }
 
@@ -196,15 +169,14 @@ func TestOrphan(t *testing.T) {
 	deaf := newHalfOpenRelay(t, server.Addr)
 	s := open(t, deaf.Addr().String(), keysOf(t))
 	other := open(t, server.Addr, keysOf(t))
-	req := grant(t, s, "name", time.Hour)
+	grant(t, s, "name", time.Hour)
 	s.mu.Lock()
-	s.sessions[0].closeNow()
+	_ = s.main.conn.PgConn().Conn().SetReadDeadline(time.Now()) // as an error of the network
+	_ = s.main.conn.PgConn().Conn().Close()
 	s.mu.Unlock()
 	pgtest.Eventually(t, "loss", func() bool { return len(sessionsOf(s)) == 0 })
-	refused(t, other, "name") // The server knows nothing yet.
-	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
-		t.Fatalf("Acquire after the connection was lost: %+v, %v, want it granted", res, err)
-	}
+	takes(t, s, "name")
+	refused(t, other, "name")
 }
 
 // newHalfOpenRelay passes connections on to an address, and keeps its own open when
@@ -247,39 +219,34 @@ func newHalfOpenRelay(t *testing.T, addr string) net.Listener {
 // No call outlives its context, whatever the server does.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	t.Parallel()
-	var ways ways
-	s, fresh := ways.open(t, pgtest.Postgres().Addr, keysOf(t)), ways.open(t, pgtest.Postgres().Addr, keysOf(t))
+	proxies := []*faultproxy.Proxy{faultproxy.Start(t, pgtest.Postgres().Addr), faultproxy.Start(t, pgtest.Postgres().Addr)}
+	s, fresh := open(t, proxies[0].Addr(), keysOf(t)), open(t, proxies[1].Addr(), keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	for _, silent := range []*engine{s, fresh} {
-		ways.through(silent).Hold(faultproxy.Down)
+	for _, proxy := range proxies {
+		proxy.Hold(faultproxy.Down)
 	}
 	for _, step := range []struct {
 		what string
 		call func(ctx context.Context) error
 	}{
 		{"Acquire", func(ctx context.Context) error {
-			_, err := s.Acquire(ctx, pgtest.Request("free", time.Minute))
+			_, err := s.Acquire(ctx, request("free", time.Minute))
 			return err
 		}},
 		{"the first Acquire", func(ctx context.Context) error {
-			_, err := fresh.Acquire(ctx, pgtest.Request("free", time.Minute))
+			_, err := fresh.Acquire(ctx, request("free", time.Minute))
 			return err
 		}},
 		{"Acquire with another TTL", func(ctx context.Context) error {
-			_, err := s.Acquire(ctx, pgtest.Request("longer", time.Hour))
+			_, err := s.Acquire(ctx, request("longer", time.Hour))
 			return err
 		}},
-		{"Renew", func(ctx context.Context) error { _, err := s.Renew(ctx, pgtest.Renewals(req)); return err }},
-		{"Acquire by a waiter", func(ctx context.Context) error {
-			waiter := pgtest.Request("name", time.Minute) // It is refused without the server.
-			waiter.Queue = time.Hour
-			if res, err := s.Acquire(ctx, waiter); err != nil || res.Queued {
-				return fmt.Errorf("%+v, %w", res, err)
-			}
-			return ctx.Err()
+		{"Renew", func(ctx context.Context) error {
+			_, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
+			return err
 		}},
 		{"Release", func(ctx context.Context) error {
-			_, err := s.Release(ctx, olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			_, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 			return err
 		}},
 	} {
@@ -303,22 +270,21 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
-	var ways ways
 	opts := keysOf(t)
-	s := ways.open(t, server.Addr, opts)
+	proxy := faultproxy.Start(t, server.Addr)
+	s := open(t, proxy.Addr(), opts)
 	release(t, s, grant(t, s, "first", time.Hour))
-	proxy := ways.through(s)
 	proxy.Delay(faultproxy.Up, 0, 5*time.Millisecond)
 	proxy.Delay(faultproxy.Down, 0, 5*time.Millisecond)
 	var group sync.WaitGroup
 	for g := range 16 {
 		group.Go(func() {
 			for i := range 15 {
-				req := pgtest.Request(fmt.Sprint(g, "/", i), time.Hour)
+				req := request(fmt.Sprint(g, "/", i), time.Hour)
 				ctx, cancel := context.WithTimeout(t.Context(), rand.N(25*time.Millisecond))
 				_, err := s.Acquire(ctx, req)
 				cancel()
-				released, releaseErr := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+				released, releaseErr := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 				if releaseErr != nil || released && driver.IsNotApplied(err) {
 					t.Errorf("Acquire: %v; its Release: %v, %v", err, released, releaseErr)
 				}
@@ -339,37 +305,16 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// If the server knows nothing of a lock that the store believed in, the store
-// believes in nothing that is on the same session.
-func TestUnlockVerified(t *testing.T) {
-	t.Parallel()
-	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	req := grant(t, s, "name", time.Minute)
-	bystander := grant(t, s, "bystander", time.Minute)
-	key, _ := s.keys("name")
-	c := s.leases[key][0]
-	done := make(chan error, 1)
-	s.sessions[0].sendStatement(c.unlockKeyStatement(func(_ []byte, err error) { done <- err }))
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if release(t, s, req) {
-		t.Error("the Release of a lock that the server did not have reports a hold")
-	}
-	pgtest.Eventually(t, "end of the session", func() bool { return renew(t, s, bystander) == olddriver.RenewLost })
-	takes(t, s, "name") // The ended session may answer once more, with an error.
-}
-
 // A standby's locks are its own.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	primary := servers.StartPostgres(t, "fsync=off")
 	standby := servers.StartPostgresStandby(t, primary, "standby", "fsync=off")
 	s := open(t, standby.Addr, nil)
-	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || !errors.Is(err, driver.ErrNotApplied) {
+	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); res.Granted || !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("Acquire on a standby gives %+v, %v, want an error", res, err)
 	}
-	if rec, found, err := s.Lookup(t.Context(), "name"); found || !errors.Is(err, driver.ErrNotApplied) {
-		t.Errorf("Lookup on a standby gives %+v, %v, %v, want an error", rec, found, err)
+	if found, err := s.Lookup(t.Context(), "name"); len(found) > 0 || !errors.Is(err, driver.ErrNotApplied) {
+		t.Errorf("Lookup on a standby gives %v, %v, want an error", found, err)
 	}
 }

@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A Lock is an advisory lock of the database that a session of any program holds or waits
-// for. A waiter for a lock in an Store is shown as the process that is to be notified of
-// the release, and for a second longer.
+// A Lock is an advisory lock of the database that a session of any program holds or waits for.
 type Lock struct {
 	// Key is the key. Name is the name of the lock if this Store holds it: the server stores keys
 	// only.
@@ -56,67 +52,43 @@ LEFT JOIN pg_catalog.pg_locks AS l ON l.locktype = 'advisory'::text
 LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
 ORDER BY 3, 4, 5, l.granted DESC, 8, a.backend_start, l.pid`
 
-// Lookup implements [olddriver.Store].
-func (s *engine) Lookup(ctx context.Context, name string) (olddriver.Record, bool, error) {
+// Lookup implements [driver.Store], as far as the server's data allow. A hold of this Store is
+// described in full. Of any other session that has the key, of any program, nothing is known but
+// that: [Store.Locks] shows its process.
+func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
 	if err := s.checkUsable(ctx); err != nil {
-		return olddriver.Record{}, false, err
+		return nil, err
 	}
-	key, err := s.keys(name)
+	key, err := s.options.Keys(name)
 	if err != nil {
-		return olddriver.Record{}, false, err
+		return nil, err
 	}
-	records, own := s.ownRecords(key, name)
-	if len(records) == 0 || records[0].Limit != 0 {
-		others, err := s.readHolders(ctx, key, name, own)
-		if err != nil {
-			return olddriver.Record{}, false, err
-		}
-		records = append(records, others...)
-	}
-	if len(records) == 0 {
-		return olddriver.Record{}, false, nil
-	}
-	rec := records[0]
-	rec.Others = records[1:len(records):len(records)]
-	if len(rec.Others) == 0 {
-		rec.Others = nil
-	}
-	return rec, true, nil
-}
-
-// ownRecords returns the records of the store's holds of a name, and the processes of their
-// sessions.
-func (s *engine) ownRecords(key Key, name string) (records []olddriver.Record, sessions []int32) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.leases[key] {
-		if l.state == leaseHeld && l.name == name && time.Now().Before(l.until) {
-			records, sessions = append(records, l.publicRecord()), append(sessions, int32(l.session.pid))
-		}
+	if e := s.onKey(key); e != nil && e.state == held && e.name == name && time.Now().Before(e.until) {
+		defer s.mu.Unlock()
+		return []driver.Record{e.record()}, nil
 	}
-	return records, sessions
-}
-
-// readHolders returns records of the sessions that have a key, other than those given.
-func (s *engine) readHolders(ctx context.Context, key Key, name string, own []int32) (records []olddriver.Record, err error) {
+	s.mu.Unlock()
 	locks, err := s.readLocks(ctx)
+	var records []driver.Record
 	for _, lock := range locks {
-		if lock.Key != key || !lock.Granted || slices.Contains(own, lock.PID) {
+		if lock.Key != key || !lock.Granted {
 			continue
 		}
-		rec := olddriver.Record{Name: name, Holder: "a prepared transaction"}
-		if lock.PID != 0 {
-			rec.Holder = strings.TrimSpace(fmt.Sprintf("%s (PID %d)", lock.Application, lock.PID))
-		}
+		rec := driver.Record{Name: name}
 		if lock.Shared {
-			rec.Limit = olddriver.Shared
+			rec.Limit = driver.Shared
 		}
 		records = append(records, rec)
 	}
 	return records, err
 }
 
-func (s *engine) Locks(ctx context.Context) iter.Seq2[Lock, error] {
+// Locks yields the advisory locks of the database, of all programs, and their waiters. It is a
+// snapshot for people and tools, read through the pool in one statement that goes through the whole
+// lock table of the server: do not call it many times a second. The last thing that it yields may
+// be an error.
+func (s *Store) Locks(ctx context.Context) iter.Seq2[Lock, error] {
 	return func(yield func(Lock, error) bool) {
 		all, err := s.readLocks(ctx)
 		for _, lock := range all {
@@ -130,7 +102,7 @@ func (s *engine) Locks(ctx context.Context) iter.Seq2[Lock, error] {
 	}
 }
 
-func (s *engine) readLocks(ctx context.Context) ([]Lock, error) {
+func (s *Store) readLocks(ctx context.Context) ([]Lock, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
@@ -145,43 +117,15 @@ func (s *engine) readLocks(ctx context.Context) ([]Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = marksToWaiters(all)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range all {
 		lock := &all[i]
-		for _, l := range s.leases[lock.Key] {
-			if l.state == leaseHeld && l.session.pid == uint32(lock.PID) {
-				lock.Name, lock.Since = l.name, l.since.Round(0)
-				break
-			}
+		if e := s.onKey(lock.Key); e != nil && e.state == held && e.session.pid == uint32(lock.PID) {
+			lock.Name, lock.Since = e.name, e.since.Round(0)
 		}
 	}
 	return all, nil
-}
-
-// marksToWaiters turns the marks of locks that are held into waiters, and removes the gates of such
-// locks.
-func marksToWaiters(all []Lock) []Lock {
-	type holders struct {
-		key  Key
-		pids []int32
-	}
-	marks, gates := map[Key]holders{}, map[Key]bool{}
-	for _, lock := range all {
-		if lock.Granted {
-			mark := lock.Key.waiterKey()
-			marks[mark] = holders{lock.Key, append(marks[mark].pids, lock.PID)}
-			gates[lock.Key.gateKey()] = true
-		}
-	}
-	for i := range all {
-		lock := &all[i]
-		if held, ok := marks[lock.Key]; ok && lock.Shared {
-			lock.Key, lock.Granted, lock.Shared, lock.BlockedBy = held.key, false, false, held.pids
-		}
-	}
-	return slices.DeleteFunc(all, func(lock Lock) bool { return gates[lock.Key] })
 }
 
 func scanLocks(rows pgx.Rows) (all []Lock, err error) {

@@ -1,343 +1,371 @@
 package advisory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"slices"
+	"strconv"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// replyTimeout is how long a session may leave a statement without a reply before it gets no new
-// lock. writeTimeout bounds a write, which blocks a caller. closeTimeout is how long a session that
-// is closed waits for the server to release its locks.
 const (
-	replyTimeout = 5 * time.Second
-	writeTimeout = time.Second
-	closeTimeout = time.Second
+	// statementTimeout bounds a statement that does not wait for a lock. A session that takes longer
+	// is given up.
+	statementTimeout = 5 * time.Second
+
+	// lockTimeout bounds one statement that waits for a lock, so that its snapshot does not get old.
+	// The server counts it.
+	lockTimeout = 10 * time.Second
+
+	// maxIdleTimeout is the greatest idle_session_timeout that the server takes, rounded down.
+	maxIdleTimeout = 24 * 24 * time.Hour
 )
 
-// maxBatch bounds the statements of a batch. A batch and its replies fit into the buffers of the
-// connection: the reader, while it writes one, does not wait for a server that waits for the
-// reader. maxBatchesInFlight bounds the batches without a reply: while the server works on one, the
-// next is on its way.
-const (
-	maxBatch           = 256
-	maxBatchesInFlight = 2
-)
+// errSessionLost means that the connection of a session ended before the reply.
+var errSessionLost = errors.New("the connection to the server was lost")
 
-// A session is a connection that advisory locks live on. Any goroutine may send statements. Those
-// that come while batches are in flight are sent together in the next one, as one transaction: that
-// costs the server a fraction of a transaction for each. One goroutine reads all the time. It
-// distributes the replies, and so detects at once that the connection has ended.
+// A session is a connection with the locks that its server process has. One goroutine uses the
+// connection: it sends what callers have queued, all of it in one statement, and reads while there is
+// nothing to send, so that it sees the end of the connection at once.
 type session struct {
-	conn    net.Conn
+	store   *Store
+	conn    *pgx.Conn
 	pid     uint32
-	started string // when the session began, as the server reports it
+	onEnd   func()        // is called with store.mu locked when the session has ended
+	started string        // backend_start: with the pid, it names the server process for good
+	idle    time.Duration // its idle_session_timeout; used by its goroutine alone
 
-	// onEnded handles the end. notify is called after all pending statements are done.
-	onEnded func(cause error) (notify func())
-
-	onNotification func(payload string) // handles a notification; nil where none is expected
-
-	mu              sync.Mutex         // guards the next seven; never held while a done is called
-	frontend        *pgproto3.Frontend // its write side; the reader has its read side for itself
-	queue           []statement        // not sent yet, since enough batches are in flight
-	inFlight        []statement        // sent, without a reply yet
-	batchesInFlight int                // of the statements inFlight
-	statementCount  uint64             // of all statements, sent or queued
-	targetTimeout   time.Duration      // the idle timeout that was last requested
-	endErr          error              // why the connection has ended
-
-	// Guarded by Store.mu.
-	idleTimeout   time.Duration // the server ends the session when it is silent for so long
-	leaseCount    int           // leases assigned to it
-	lastUsed      time.Time     // when a lease was last assigned to it
-	maintainTimer *time.Timer
+	mu     sync.Mutex
+	queue  []*operation
+	wake   context.CancelFunc // ends the reading, nil while a statement is under way
+	lost   error              // set once: the connection is no more
+	closed bool               // by the store
 }
 
-// A statement is a call of a prepared statement, with its parameters in binary form.
-type statement struct {
-	name   string
-	params [][]byte
+// An operation is what a caller wants of a session.
+type operation struct {
+	verb  verb
+	key   Key
+	ttl   time.Duration // that the server's timeout has to allow for
+	floor int64         // of the token
 
-	// ownTransaction is set for a statement with effects that an error of another statement in its
-	// transaction would undo. Advisory locks of a session are not undone.
-	ownTransaction bool
+	ended   func() bool            // of a wait: nobody wants the key any more
+	granted func(token int64) bool // of a wait: takes the key, or does not want it any more
 
-	// done is called on the session's goroutine with the first column of the reply, nil for NULL,
-	// or with an error: that of the server, or one that matches ErrSessionLost if the session has
-	// ended without a reply.
-	done func(value []byte, err error)
-
-	// Set by the session.
-	queuedAt  time.Time
-	endsTx    bool // it is the last of its transaction
-	endsBatch bool // it is the last of its batch
+	// Set before done is closed.
+	value int64 // try: the token; unlock: 1 if the key was locked
+	ok    bool  // there is a value; a try that finds the key taken has none
+	err   error
+	done  chan struct{}
 }
 
-// binaryFormat is the format of all parameters and columns.
-var binaryFormat = []int16{1}
+type verb uint8
 
-// sendStatement sends a statement. In all cases it is done exactly once.
-func (sess *session) sendStatement(st statement) {
-	sess.mu.Lock()
-	lost := sess.enqueue(st)
-	sess.mu.Unlock()
-	if lost != nil {
-		st.done(nil, lost)
+const (
+	ping   verb = iota // only tells that the session is alive
+	try                // lock the key if it is free
+	unlock             // unlock it
+	wait               // lock it when it becomes free; nothing else is sent then
+)
+
+// send queues an operation. Its done is closed in any case.
+func (s *session) send(op *operation) *operation {
+	op.done = make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost != nil {
+		op.err = driver.NotApplied(s.lost)
+		close(op.done)
+		return op
+	}
+	s.queue = append(s.queue, op)
+	if s.wake != nil {
+		s.wake()
+	}
+	return op
+}
+
+// run sends operations until the connection ends or is closed.
+func (s *session) run() {
+	var failed error
+	for failed == nil {
+		s.mu.Lock()
+		ops := s.queue
+		s.queue = nil
+		if len(ops) == 0 && s.closed {
+			failed = driver.ErrClosed
+		}
+		silence := s.idle / 2 // The server ends a session that is silent for as long as idle.
+		if silence == 0 {
+			silence = time.Minute
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), silence)
+		s.wake = nil
+		if len(ops) == 0 {
+			s.wake = cancel
+		}
+		s.mu.Unlock()
+		switch {
+		case failed != nil:
+		case len(ops) > 0:
+			if failed = s.execute(ops); failed != nil {
+				s.end(failed)
+			}
+			for _, op := range ops {
+				close(op.done)
+			}
+		default:
+			_, err := s.conn.WaitForNotification(ctx)
+			if err != nil && (ctx.Err() == nil || s.conn.IsClosed()) {
+				failed = fmt.Errorf("%w: %w", errSessionLost, err)
+			} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				failed = s.execute([]*operation{{verb: ping}})
+			}
+		}
+		cancel()
+	}
+	if s.lost == nil { // which this goroutine alone sets
+		s.end(failed)
 	}
 }
 
-// enqueue adds a statement to the queue, and sends the queue if few batches are in flight. It
-// returns an error if the session has ended. The caller holds sess.mu.
-func (sess *session) enqueue(st statement) error {
-	if sess.endErr != nil {
-		return sess.endErr
+// close makes run end after what is queued.
+func (s *session) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.wake != nil {
+		s.wake()
 	}
-	st.queuedAt = time.Now()
-	sess.queue = append(sess.queue, st)
-	sess.statementCount++
-	sess.sendBatch()
+}
+
+// end closes the connection. All locks of the session end with it.
+func (s *session) end(cause error) {
+	s.mu.Lock()
+	s.lost = cause
+	ops := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	disconnect(s.conn)
+	s.store.onSessionEnded(s)
+	for _, op := range ops {
+		op.err = driver.NotApplied(cause) // It was never sent.
+		close(op.done)
+	}
+}
+
+// execute carries out operations. It returns an error if the session cannot be used any more.
+func (s *session) execute(ops []*operation) error {
+	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
+	defer cancel()
+	if op := ops[0]; op.verb == wait {
+		op.err = s.wait(op)
+		if errors.Is(op.err, errSessionLost) {
+			return op.err
+		}
+		return nil
+	}
+	err := s.executeAll(ctx, ops)
+	if err == nil {
+		return nil
+	}
+	for _, op := range ops {
+		op.ok, op.err = false, err
+	}
+	if errors.Is(err, errSessionLost) || s.conn.IsClosed() || ctx.Err() != nil {
+		for _, op := range ops {
+			op.err = fmt.Errorf("%w: %w", errSessionLost, err)
+		}
+		return ops[0].err
+	}
+	// The server has refused the statement, perhaps halfway. None of the keys was to stay locked in
+	// any case but that of a try, so all of them are unlocked, and nothing was applied.
+	for _, op := range ops {
+		if op.verb == ping {
+			continue
+		}
+		if lost := s.unlockAll(ctx, op.key); lost != nil {
+			return fmt.Errorf("%w: %w", errSessionLost, lost)
+		}
+		if op.verb == unlock {
+			op.value, op.ok, op.err = 1, true, nil
+		}
+	}
 	return nil
 }
 
-// sendBatch sends the statements at the head of the queue, if there are any and few batches are in
-// flight. The caller holds sess.mu.
-func (sess *session) sendBatch() {
-	n := min(len(sess.queue), maxBatch)
-	if n == 0 || sess.batchesInFlight >= maxBatchesInFlight {
-		return
-	}
-	batch := sess.queue[:n]
-	for i := range batch {
-		st := &batch[i]
-		st.endsBatch = i == n-1
-		st.endsTx = st.endsBatch || st.ownTransaction || batch[i+1].ownTransaction
-		sess.frontend.SendBind(&pgproto3.Bind{
-			PreparedStatement: st.name, ParameterFormatCodes: binaryFormat,
-			Parameters: st.params, ResultFormatCodes: binaryFormat,
-		})
-		sess.frontend.SendExecute(&pgproto3.Execute{})
-		if st.endsTx {
-			sess.frontend.SendSync(&pgproto3.Sync{})
+// batchStatement locks and unlocks keys, in their order. A key that is locked elsewhere has no value.
+// A ping, for which lock is NULL, reads the server process.
+const batchStatement = `SELECT CASE WHEN lock IS NULL THEN pg_catalog.pg_backend_pid()::bigint
+	WHEN NOT lock AND pair THEN pg_catalog.pg_advisory_unlock((key >> 32)::int, key::bit(32)::int)::int::bigint
+	WHEN NOT lock THEN pg_catalog.pg_advisory_unlock(key)::int::bigint
+	WHEN pair THEN CASE WHEN pg_catalog.pg_try_advisory_lock((key >> 32)::int, key::bit(32)::int) THEN %[1]s END
+	WHEN pg_catalog.pg_try_advisory_lock(key) THEN %[1]s END
+FROM ROWS FROM (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($2::bool[]), pg_catalog.unnest($3::bool[])) AS op (key, pair, lock)`
+
+func (s *session) executeAll(ctx context.Context, ops []*operation) error {
+	var keys []int64
+	var pairs []bool
+	var locks []*bool
+	longest := time.Duration(0)
+	for _, op := range ops {
+		longest = max(longest, op.ttl)
+		keys, pairs = append(keys, op.key.bits), append(pairs, op.key.pair)
+		lock := op.verb == try
+		if locks = append(locks, &lock); op.verb == ping {
+			locks[len(locks)-1] = nil
 		}
 	}
-	sess.inFlight = append(sess.inFlight, batch...)
-	sess.queue = slices.Delete(sess.queue, 0, n)
-	sess.batchesInFlight++
-	sess.flushWrites(writeTimeout)
-}
-
-// flushWrites writes the statements in the buffer. If that fails, the reader gets the error from
-// the connection. The caller holds sess.mu.
-func (sess *session) flushWrites(bound time.Duration) {
-	// A deadline cannot be set if the connection has ended.
-	_ = sess.conn.SetWriteDeadline(time.Now().Add(bound))
-	if err := sess.frontend.Flush(); err != nil {
-		disconnect(sess.conn) // The reader reports it.
-	}
-}
-
-// readReplies distributes the replies until the connection ends.
-func (sess *session) readReplies() {
-	var value []byte    // of the current statement
-	var values [][]byte // of the completed statements of the current transaction
-	var refusal error   // of the transaction
-	for {
-		message, err := sess.frontend.Receive()
-		if err != nil {
-			sess.handleEnd(err)
-			return
-		}
-		switch m := message.(type) {
-		case *pgproto3.DataRow:
-			if len(m.Values) > 0 && m.Values[0] != nil {
-				value = append(make([]byte, 0, 8), m.Values[0]...)
-			}
-		case *pgproto3.CommandComplete:
-			values = append(values, value)
-			value = nil
-		case *pgproto3.ErrorResponse:
-			refusal = pgconn.ErrorResponseToPgError(m)
-			if m.SeverityUnlocalized == "FATAL" || m.SeverityUnlocalized == "PANIC" {
-				sess.handleEnd(refusal)
-				return
-			}
-		case *pgproto3.NotificationResponse:
-			if sess.onNotification != nil {
-				sess.onNotification(m.Payload)
-			}
-		case *pgproto3.ReadyForQuery:
-			sess.finishTransaction(values, refusal)
-			value, values, refusal = nil, values[:0], nil
-		}
-	}
-}
-
-// finishTransaction handles the end of the oldest transaction in flight. values are those of the
-// statements that were completed. After an error the server has skipped the statements behind the
-// one that failed: they are sent again.
-func (sess *session) finishTransaction(values [][]byte, refusal error) {
-	sess.mu.Lock()
-	n := 1 + slices.IndexFunc(sess.inFlight, func(st statement) bool { return st.endsTx })
-	if n == 0 {
-		sess.mu.Unlock()
-		return // The server sent an unexpected reply.
-	}
-	finished := slices.Clone(sess.inFlight[:n])
-	sess.inFlight = slices.Delete(sess.inFlight, 0, n)
-	if finished[n-1].endsBatch {
-		sess.batchesInFlight--
-	}
-	if len(values) >= n && refusal != nil {
-		values = nil // The end of the transaction failed.
-	} else if len(values) < n {
-		failed := len(values) + 1
-		sess.queue = slices.Insert(sess.queue, 0, finished[failed:]...)
-		finished = finished[:failed]
-	}
-	sess.sendBatch()
-	sess.mu.Unlock()
-	for i, st := range finished {
-		if i < len(values) {
-			st.done(values[i], nil)
-		} else {
-			st.done(nil, refusal)
-		}
-	}
-}
-
-// handleEnd ends the session, for the reader. The leases on it end first, so that a caller that
-// gets a reply finds them gone.
-func (sess *session) handleEnd(cause error) {
-	disconnect(sess.conn) // It may be closed already.
-	sess.mu.Lock()
-	sess.endErr = fmt.Errorf("%w: %w", errSessionLost, cause)
-	pending := slices.Concat(sess.inFlight, sess.queue)
-	sess.inFlight, sess.queue = nil, nil
-	sess.mu.Unlock()
-
-	notify := sess.onEnded(cause)
-	for _, st := range pending {
-		st.done(nil, sess.endErr)
-	}
-	notify()
-}
-
-// progress returns how long the oldest statement has waited for its reply, and how many statements
-// there were.
-func (sess *session) progress(now time.Time) (waited time.Duration, count uint64) {
-	sess.mu.Lock()
-	defer sess.mu.Unlock()
-	if len(sess.inFlight) > 0 {
-		waited = now.Sub(sess.inFlight[0].queuedAt)
-	}
-	return waited, sess.statementCount
-}
-
-// overdue reports whether the session is in doubt: it gets no new lock.
-func (sess *session) overdue(now time.Time) bool {
-	waited, _ := sess.progress(now)
-	return waited >= replyTimeout
-}
-
-// closeGracefully ends the session in good order: the server releases the locks and then closes the
-// connection, and the reader waits for that.
-func (sess *session) closeGracefully() {
-	sess.mu.Lock()
-	defer sess.mu.Unlock()
-	sess.frontend.Send(&pgproto3.Terminate{})
-	sess.flushWrites(closeTimeout)
-	_ = sess.conn.SetReadDeadline(time.Now().Add(closeTimeout)) // As in flushWrites.
-}
-
-// closeNow ends a session that is in doubt.
-func (sess *session) closeNow() { disconnect(sess.conn) }
-
-// errSessionLost is in the errors of statements without a reply, because the session has ended.
-var errSessionLost = errors.New("the session that the locks live in has ended")
-
-// errUnknownReply is the error for a reply of the server that is not understood.
-var errUnknownReply = errors.New("the server's answer is not understood")
-
-// wrapErr wraps the error of a statement. After every error that the server has sent it is certain
-// that no key was acquired: the store has unlocked it since.
-func (s *engine) wrapErr(err error) error {
-	state := pgclient.SQLState(err)
-	if err == nil || errors.Is(err, errSessionLost) {
+	if err := s.raiseIdleTimeout(ctx, longest); err != nil {
 		return err
 	}
-	if state == "22003" || state == "2200H" {
-		return fmt.Errorf("%w: no token above the last one is left", driver.ErrInvalid)
+	rows, err := s.conn.Query(ctx, s.store.batch, keys, pairs, locks)
+	if err != nil {
+		return err
 	}
-	err = pgclient.InOneLine(err)
-	if state == "HF004" {
-		return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
+	for i := 0; rows.Next() && i < len(ops); i++ {
+		var value *int64
+		if err := rows.Scan(&value); err != nil {
+			return err
+		}
+		if ops[i].ok = value != nil; value != nil {
+			ops[i].value = *value
+		}
 	}
-	if advice := s.adviceFor(state); advice != "" {
-		err = fmt.Errorf("%w: %s", err, advice)
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return err
 	}
-	switch {
-	case pgclient.IsServerNotReady(state):
-		return &driver.RetryError{Err: err}
-	case state != "":
-		return driver.NotApplied(err)
+	for _, op := range ops {
+		if op.verb == ping && op.value != int64(s.pid) {
+			return fmt.Errorf("%w: another server process replies, so there is a pooler of transactions in the path", errSessionLost)
+		}
+		if op.verb == try && op.ok && op.value < op.floor {
+			if op.value, op.err = s.raiseToken(ctx, op.floor); op.err != nil {
+				op.ok = false
+				if err := s.unlockAll(ctx, op.key); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// unlockAll unlocks a key until it is not locked any more: a statement that failed may have locked it.
+func (s *session) unlockAll(ctx context.Context, key Key) error {
+	for locked := true; locked; {
+		statement := "SELECT pg_catalog.pg_advisory_unlock(" + key.sqlLiteral() + ")"
+		if err := s.conn.QueryRow(ctx, statement, pgx.QueryExecModeSimpleProtocol).Scan(&locked); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raiseIdleTimeout sets the time after which the server ends a session whose process hangs, to the
+// longest TTL that the session has had. TCP has the same, for a network that is cut.
+func (s *session) raiseIdleTimeout(ctx context.Context, ttl time.Duration) error {
+	ttl = min(max(ttl, time.Second), maxIdleTimeout)
+	if ttl <= s.idle {
+		return nil
+	}
+	const statement = "SELECT pg_catalog.set_config(name, CASE name WHEN 'tcp_keepalives_idle' THEN $2::text ELSE $1::text END, false)" +
+		" FROM pg_catalog.pg_settings WHERE name IN ('idle_session_timeout', 'tcp_user_timeout', 'tcp_keepalives_idle')"
+	ms := (ttl + time.Millisecond - 1).Milliseconds()
+	seconds := min((ms+999)/1000, 32767) // the most that Linux accepts
+	_, err := s.conn.Exec(ctx, statement, strconv.FormatInt(ms, 10), strconv.FormatInt(seconds, 10))
+	if err == nil {
+		s.idle = ttl
 	}
 	return err
 }
 
-// adviceFor returns what to do about an error.
-func (s *engine) adviceFor(state string) string {
-	switch state {
-	case "42P01":
-		return fmt.Sprintf("the sequence of tokens %s is not there: Store.Migrate creates it", s.options.TokenSequence)
-	case "42501":
-		return "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked"
-	case lockTableFull:
-		return "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction"
-	case "53300":
-		return "the server has no connection left: advisory locks need one of their own for each process"
-	case "57P03":
-		return "the server is starting or stopping"
+// wait locks a key that is taken: it blocks until the server grants the key, or nobody wants it any
+// more. After an error nothing is locked, or the session is lost.
+func (s *session) wait(op *operation) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
+	defer cancel()
+	if err := s.raiseIdleTimeout(ctx, op.ttl); err != nil {
+		return err
 	}
-	return ""
+	statement := fmt.Sprintf("SELECT CASE WHEN pg_catalog.pg_advisory_lock(%s) IS NOT NULL THEN %s END",
+		op.key.sqlLiteral(), s.store.drawToken)
+	for !op.ended() {
+		var token int64
+		waiting, cancel := context.WithTimeout(context.Background(), lockTimeout+statementTimeout)
+		err = s.conn.QueryRow(waiting, statement, pgx.QueryExecModeSimpleProtocol).Scan(&token)
+		cancel()
+		if err == nil && op.granted(token) {
+			return nil
+		}
+		if s.conn.IsClosed() {
+			return fmt.Errorf("%w: %w", errSessionLost, err)
+		}
+		// A wait that was cut short may have got the lock all the same.
+		unlocking, cancel := context.WithTimeout(context.Background(), statementTimeout)
+		unlocked := s.unlockAll(unlocking, op.key)
+		cancel()
+		if unlocked != nil {
+			return fmt.Errorf("%w: %w", errSessionLost, unlocked)
+		}
+		if state := sqlState(err); state != "" && state != lockNotAvailable && state != queryCanceled && state != deadlockDetected {
+			return err
+		}
+	}
+	return errWaitEnded
 }
 
-func (s *engine) Connections() ([]*os.File, error) {
+var errWaitEnded = errors.New("nobody waits any more")
+
+// cancel ends a statement that waits.
+func (s *session) cancel() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.conn.PgConn().CancelRequest(ctx) // If it fails, the statement ends by lock_timeout.
+}
+
+// Connections returns duplicates of the descriptors of the connections of sessions that hold locks
+// now. The caller closes them, and must neither read nor write them.
+//
+// It is for programs that hand their locks to a child. The server ends a session, and with it the
+// locks, when no process has its connection open any more. A process that was given a duplicate
+// beforehand keeps the locks in force if this one is killed, until it closes the duplicate, or
+// until the server's idle_session_timeout (PostgreSQL 14 and later). A duplicate does not keep a
+// connection that the server or the network ends. On Windows Connections returns an error.
+func (s *Store) Connections() (files []*os.File, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var files []*os.File
-	for _, sess := range s.sessions {
-		if sess.leaseCount == 0 {
+	seen := map[*session]bool{}
+	for _, e := range s.entries {
+		if e.state != held || seen[e.session] {
 			continue
 		}
-		f, err := duplicateConn(sess.conn)
-		if err != nil {
-			for _, f := range files {
-				_ = f.Close()
-			}
-			return nil, fmt.Errorf("duplicate a connection: %w", err)
+		seen[e.session] = true
+		conn := transport(e.session.conn.PgConn().Conn())
+		filer, ok := conn.(interface{ File() (*os.File, error) })
+		if !ok {
+			err = fmt.Errorf("a %T has no descriptor", conn)
+		} else if f, failed := filer.File(); failed != nil {
+			err = failed
+		} else {
+			files = append(files, f)
 		}
-		files = append(files, f)
+	}
+	if err != nil {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		return nil, fmt.Errorf("duplicate a connection: %w", err)
 	}
 	return files, nil
-}
-
-func duplicateConn(conn net.Conn) (*os.File, error) {
-	filer, ok := transport(conn).(interface{ File() (*os.File, error) })
-	if !ok {
-		return nil, fmt.Errorf("a %T has no descriptor", conn)
-	}
-	return filer.File()
 }
 
 // transport returns the connection below TLS.
@@ -349,9 +377,11 @@ func transport(conn net.Conn) net.Conn {
 }
 
 // disconnect closes a connection, at the server too if another process has a duplicate.
-func disconnect(conn net.Conn) {
-	if half, ok := transport(conn).(interface{ CloseWrite() error }); ok {
+func disconnect(conn *pgx.Conn) {
+	if half, ok := transport(conn.PgConn().Conn()).(interface{ CloseWrite() error }); ok && !conn.IsClosed() {
 		_ = half.CloseWrite() // The other end may have closed it.
 	}
-	_ = conn.Close() // As above.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // as above
 }

@@ -3,8 +3,6 @@ package advisory
 import (
 	"context"
 	"fmt"
-	"iter"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -13,13 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
-	"github.com/holdfast-go/holdfast/internal/olddriver/notices"
+	"github.com/holdfast-go/holdfast/internal/notices"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// Options change how a store of advisory locks works. The zero value and nil are the
-// defaults.
+// Options change how a store of advisory locks works. The zero value and nil are the defaults.
 type Options struct {
 	// Keys makes the keys of locks from their names. nil means SHA256Keys(""). All programs that
 	// are to exclude each other need the same Keys.
@@ -38,185 +34,126 @@ type Options struct {
 	// pooler is refused.
 	SessionPooled bool
 
-	// MaxLocks bounds the locks that the Store holds at a time. Advisory locks live in a table of
-	// fixed size that all sessions of the server share: when it is full, the statements of other
-	// programs fail as well. A name with waiters counts as one. 0 means half of the table, as the
-	// server's settings give its size.
+	// MaxLocks bounds the locks that the Store holds and waits for at a time. Advisory locks live in
+	// a table of fixed size that all sessions of the server share: when it is full, the statements of
+	// other programs fail as well. 0 means half of the table, as the server's settings give its size.
 	MaxLocks int
+
+	// MaxWaiters bounds the sessions that wait in the server, one for each owner that waits. Further
+	// owners try at intervals. 0 means 8.
+	MaxWaiters int
 }
 
-// A Store keeps locks as advisory locks of PostgreSQL sessions. See
-// [New]. Its methods may be called from many goroutines at once.
+// A Store keeps locks as advisory locks of PostgreSQL sessions. See [New]. Its methods may be called
+// from many goroutines at once.
 type Store struct {
-	*olddriver.Adapter
-	engine *engine
-}
-
-func newStore(e *engine) *Store { return &Store{olddriver.Adapt(e, 1), e} }
-
-// An engine is a store of the second edition.
-type engine struct {
-	pool             *pgxpool.Pool
-	ownsPool         bool // Close closes the pool as well
-	options          Options
-	keys             KeyScheme
-	statements       map[string]string // that every session prepares, by name
-	configErr        error             // returned by every call if the arguments of New are invalid
-	notices          notices.Registry
-	firstSignalDelay time.Duration                                // see the constant
-	dialListener     func(context.Context) (*markListener, error) // openListener, except in tests
-	listenOnce       sync.Once                                    // starts to listen, for the first waiter
-
-	ctx     context.Context // ends at Close
-	stop    context.CancelFunc
-	running sync.WaitGroup // goroutines
+	pool      *pgxpool.Pool
+	ownsPool  bool // Close closes the pool as well
+	options   Options
+	configErr error  // returned by every call if the arguments of New are invalid
+	drawToken string // an SQL expression
+	batch     string // batchStatement, with that
+	notices   notices.Registry
+	running   sync.WaitGroup // goroutines of sessions, waits and orphans
+	stop      context.CancelFunc
+	ctx       context.Context // ends at Close
 
 	mu       sync.Mutex
 	closed   bool
-	leases   map[Key][]*lease // oldest first
-	sessions []*session
-	dial     *sessionDial // under way, or nil
-	orphans  []orphan
-	capacity int // of the server's lock table; 0 before it is known
-	waiters  map[Key]map[ownedName]*waiter
-
-	listening     *markListener // see setListener
-	listenErr     error
-	listenChanged chan struct{} // closed and replaced when they change
+	entries  map[Key]*entry           // what the main session holds, or is about to: one for each key
+	waited   map[Key]*entry           // holds of sessions that have waited
+	owners   map[owned]*entry         // all entries
+	main     *session                 // for what is free; nil if there is none
+	dial     *dial                    // of main, under way
+	sessions map[*session]bool        // all that run
+	spare    []*session               // that have waited once, and hold nothing now
+	waiters  int                      // sessions that wait, that hold what they waited for, or are spare
+	orphans  map[orphan]chan struct{} // closed when the server process is no more
+	capacity int                      // of the server's lock table; 0 before it is known
 }
 
-var _ olddriver.Notifier = (*engine)(nil)
+var _ driver.Notifier = (*Store)(nil)
 
 // New returns a store of advisory locks. The pool supplies the settings of connections. The locks
 // live on connections of the Store's own, usually one, that are not counted in the pool. Nothing is
 // dialed before the first call. The pool must stay open until the Store is closed. Options that
 // cannot be used are reported by every call.
-func New(pool *pgxpool.Pool, opts *Options) *Store { return newStore(newEngine(pool, opts)) }
-
-// Lookup implements [driver.Store], as far as the server's data allow. A hold of this Store is
-// described in full. For any other session that has the key, of any program, Holder is the
-// application_name and the process, and nothing else is known; in particular neither its token nor
-// how long it will last. A session with several shared holds of the name is one Record. Those of
-// this Store come first.
-func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	return s.Adapter.Lookup(ctx, name)
-}
-
-// Notify implements [driver.Notifier]. The notice of a lost hold comes when its connection ends,
-// that is within milliseconds of pg_terminate_backend or a restart of the server. The Store waits
-// for f while it closes, and while it reads the replies of a server.
-func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
-	return s.Adapter.Notify(f)
-}
-
-// Locks yields the advisory locks of the database, of all programs, and their waiters. It is a
-// snapshot for people and tools, read through the pool in one statement that goes through the whole
-// lock table of the server: do not call it many times a second. The last thing that it yields may
-// be an error.
-func (s *Store) Locks(ctx context.Context) iter.Seq2[Lock, error] { return s.engine.Locks(ctx) }
-
-// Migrate creates the sequence of Options.TokenSequence if it does not exist. Every user
-// that locks needs USAGE, SELECT and UPDATE on it. Many programs may call Migrate at once. Without
-// a TokenSequence it does nothing. Migrate refuses a sequence that does not rise. It also refuses
-// one with an owner that could set it back: its owner must be the user, the owner of the schema or
-// of the database, or a superuser.
-func (s *Store) Migrate(ctx context.Context) error { return s.engine.Migrate(ctx) }
-
-// Connections returns duplicates of the descriptors of the connections of sessions that hold locks
-// now. The caller closes them, and must neither read nor write them.
-//
-// It is for programs that hand their locks to a child. The server ends a session, and with it the
-// locks, when no process has its connection open any more. A process that was given a duplicate
-// beforehand keeps the locks in force if this one is killed, until it closes the duplicate, or
-// until the server's idle_session_timeout, which is the TTL (PostgreSQL 14 and later). A duplicate
-// does not keep a connection that the server or the network ends. On Windows Connections returns an
-// error.
-func (s *Store) Connections() ([]*os.File, error) { return s.engine.Connections() }
-
-// Options returns the options of the store.
-func (s *Store) Options() Options { return s.engine.options }
-
-// ServerVersion returns the name and version of the server, as in "PostgreSQL 15.18".
-func (s *Store) ServerVersion(ctx context.Context) (string, error) {
-	return s.engine.ServerVersion(ctx)
-}
-
-// WithConn calls f with a connection that is made as those for locks are, and closed then.
-func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
-	return s.engine.WithConn(ctx, f)
-}
-
-func newEngine(pool *pgxpool.Pool, opts *Options) *engine {
+func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &engine{
-		pool:             pool,
-		options:          *opts,
-		keys:             opts.Keys,
-		firstSignalDelay: firstSignalDelay,
-		leases:           map[Key][]*lease{},
-		waiters:          map[Key]map[ownedName]*waiter{},
-		listenChanged:    make(chan struct{}),
+	s := &Store{
+		pool: pool, options: *opts, drawToken: "0::bigint",
+		entries: map[Key]*entry{}, waited: map[Key]*entry{}, owners: map[owned]*entry{},
+		sessions: map[*session]bool{}, orphans: map[orphan]chan struct{}{},
 	}
-	if s.keys == nil {
-		s.keys = SHA256Keys("")
+	if s.options.Keys == nil {
+		s.options.Keys = SHA256Keys("")
 	}
-	s.statements = lockStatements(sequenceName(opts.TokenSequence))
-	s.configErr = s.checkOptions()
+	if s.options.MaxWaiters == 0 {
+		s.options.MaxWaiters = 8
+	}
+	if opts.TokenSequence != "" {
+		s.drawToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", pgclient.QuoteLiteral(s.sequence()))
+	}
+	s.batch = fmt.Sprintf(batchStatement, s.drawToken)
+	switch {
+	case pool == nil:
+		s.configErr = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
+	case opts.MaxLocks < 0 || opts.MaxWaiters < 0:
+		s.configErr = fmt.Errorf("%w: MaxLocks or MaxWaiters is negative", driver.ErrInvalid)
+	case strings.Contains(opts.TokenSequence, "\x00"):
+		s.configErr = fmt.Errorf("%w: the name of the sequence has a NUL in it", driver.ErrInvalid)
+	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.dialListener = s.openListener
 	return s
 }
 
-func (s *engine) checkOptions() error {
-	switch o := &s.options; {
-	case s.pool == nil:
-		return fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
-	case o.MaxLocks < 0:
-		return fmt.Errorf("%w: MaxLocks is negative", driver.ErrInvalid)
-	case strings.Contains(o.TokenSequence, "\x00"):
-		return fmt.Errorf("%w: the name of the sequence has a NUL in it", driver.ErrInvalid)
-	}
-	return nil
-}
-
-// sequenceName quotes the name of a sequence. It returns "" for "".
-func sequenceName(name string) string {
-	if name == "" {
-		return ""
-	}
-	return pgx.Identifier(strings.Split(name, ".")).Sanitize()
-}
-
-// Guarantees implements [olddriver.Store].
-func (s *engine) Guarantees() olddriver.Guarantees {
-	return olddriver.Guarantees{
-		Store:       "postgres advisory",
-		Scope:       olddriver.ScopeNetwork,
-		Fencing:     s.options.TokenSequence != "",
-		HolderCrash: olddriver.RecoveryAtOnce,
-		Restart:     olddriver.FateForgotten, // Its holders are notified a moment later.
-		Failover:    olddriver.FateForgotten,
-		Shared:      true,
+// Guarantees implements [driver.Store].
+func (s *Store) Guarantees() driver.Guarantees {
+	return driver.Guarantees{
+		Store:    "postgres advisory",
+		Fencing:  s.options.TokenSequence != "",
+		Crash:    driver.FateFreed,
+		Restart:  driver.FateForgotten, // Its holders are notified a moment later.
+		Failover: driver.FateForgotten,
+		Grain:    100 * time.Millisecond, // A timer of the holder's process ends a hold.
 	}
 }
 
-// Close implements [olddriver.Store]. It ends the sessions, and returns when the server has released
-// their locks, or has not replied for a second. It closes the pool if the Store was opened from a
-// URL.
-func (s *engine) Close() error {
+// Notify implements [driver.Notifier]. The notice of a lost hold comes when its connection ends,
+// that is within milliseconds of pg_terminate_backend or a restart of the server.
+func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
+	return s.notices.Notify(f)
+}
+
+// Close implements [driver.Store]. It ends the sessions, and with them the locks. It closes the pool
+// if the Store was opened from a URL.
+func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return nil
 	}
 	s.closed = true
-	sessions := s.sessions
+	var places []*entry
+	for _, e := range s.owners {
+		e.stopTimer()
+		if e.state == waiting {
+			places = append(places, e)
+		}
+	}
+	for sess := range s.sessions {
+		sess.close()
+	}
 	s.mu.Unlock()
 	s.stop()
-	for _, sess := range sessions {
-		s.running.Go(sess.closeGracefully)
+	for _, e := range places {
+		s.running.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_, _ = s.end(ctx, e) // A server that is silent ends the wait by lock_timeout.
+		})
 	}
 	s.running.Wait()
 	if s.ownsPool {
@@ -225,18 +162,11 @@ func (s *engine) Close() error {
 	return nil
 }
 
-// Notify implements [olddriver.Notifier].
-func (s *engine) Notify(f func(olddriver.Notice)) (stop func()) { return s.notices.Notify(f) }
+// Options returns the options of the store.
+func (s *Store) Options() Options { return s.options }
 
-// checkUsable returns the error of a call that cannot be made.
-func (s *engine) checkUsable(ctx context.Context) error {
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	return pgclient.PreconditionErr(ctx, closed, s.configErr)
-}
-
-func (s *engine) ServerVersion(ctx context.Context) (string, error) {
+// ServerVersion returns the name and version of the server, as in "PostgreSQL 15.18".
+func (s *Store) ServerVersion(ctx context.Context) (string, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return "", err
 	}
@@ -245,4 +175,94 @@ func (s *engine) ServerVersion(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read the version of the server: %w", err)
 	}
 	return "PostgreSQL " + number, nil
+}
+
+// WithConn calls f with a connection that is made as those for locks are, and closed then.
+func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
+	if err := s.checkUsable(ctx); err != nil {
+		return err
+	}
+	conn, err := s.dialConn(ctx)
+	if err != nil {
+		return s.wrapErr(err)
+	}
+	defer conn.Close(ctx)
+	return f(conn)
+}
+
+// checkUsable returns the error of a call that cannot be made.
+func (s *Store) checkUsable(ctx context.Context) error {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	return pgclient.PreconditionErr(ctx, closed, s.configErr)
+}
+
+// onSessionEnded drops what a session held, and tells the owners.
+func (s *Store) onSessionEnded(sess *session) {
+	s.mu.Lock()
+	delete(s.sessions, sess)
+	sess.onEnd()
+	if s.main == sess {
+		s.main = nil
+	}
+	for i, other := range s.spare {
+		if other == sess {
+			s.spare = append(s.spare[:i:i], s.spare[i+1:]...)
+			break
+		}
+	}
+	var lost []*entry
+	for _, e := range s.owners {
+		if e.session == sess && e.state != waiting { // A wait reports its own end.
+			lost = append(lost, e)
+		}
+	}
+	if len(lost) > 0 && !s.closed {
+		s.addOrphan(orphan{sess.pid, sess.started})
+	}
+	closed := s.closed
+	for _, e := range lost {
+		s.forget(e)
+	}
+	s.mu.Unlock()
+	for _, e := range lost {
+		if !closed {
+			s.notices.Send(e.name, e.owner, 0)
+		}
+	}
+}
+
+// An orphan is a session that has lost its connection while the server may not have noticed. It may
+// hold locks that the store no longer records.
+type orphan struct {
+	pid     uint32
+	started string
+}
+
+// addOrphan ends the server process of a session that was lost, so that a client is not locked out
+// by its own session. The caller holds s.mu.
+func (s *Store) addOrphan(o orphan) {
+	gone := make(chan struct{})
+	s.orphans[o] = gone
+	s.running.Go(func() {
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.orphans, o)
+			close(gone)
+		}()
+		const query = `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+			WHERE pid = $1::int AND backend_start::text = $2::text`
+		for try := 0; try < 100; try++ {
+			ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
+			var signaled bool
+			err := s.pool.QueryRow(ctx, query, pgx.QueryExecModeExec, int32(o.pid), o.started).Scan(&signaled)
+			cancel()
+			// Without the right to end it, it is a process of another user: the orphan has ended.
+			if err == pgx.ErrNoRows || sqlState(err) == "42501" || !pgclient.PauseBeforeRetry(s.ctx, try) {
+				return
+			}
+		}
+	})
 }

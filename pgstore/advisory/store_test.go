@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -74,7 +73,7 @@ func TestSequenceLost(t *testing.T) {
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+		res, err := s.Acquire(t.Context(), request("name", time.Minute))
 		if err != nil || res.Token <= last {
 			t.Errorf("Acquire gives %+v, %v, want a token above %d", res, err, last)
 		}
@@ -85,7 +84,7 @@ func TestSequenceLost(t *testing.T) {
 		pgtest.Execute(t, server.URL("postgres"), `DROP SEQUENCE public."Lost Tokens"`)
 	}
 	s := open(t, server.Addr, opts)
-	_, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+	_, err := s.Acquire(t.Context(), request("name", time.Minute))
 	if !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "Migrate") {
 		t.Errorf("Acquire without the sequence: %v, want it to say Migrate", err)
 	}
@@ -105,38 +104,37 @@ func TestFailedAfterLock(t *testing.T) {
 	kept := grant(t, s, "kept", time.Minute)
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740991)")
 	for range 2 {
-		if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || !driver.IsNotApplied(err) {
+		if res, err := s.Acquire(t.Context(), request("name", time.Minute)); res.Granted || !driver.IsNotApplied(err) {
 			t.Errorf("Acquire when no token is left gives %+v, %v, want an error", res, err)
 		}
 	}
 	grant(t, other, "name", time.Minute)
-	if got := renew(t, s, kept); got != olddriver.Renewed {
-		t.Errorf("Renew of another lock is answered %d, want Renewed", got)
+	if got := stateOf(t, s, kept); got != driver.Held {
+		t.Errorf("Renew of another lock: %v, want held", got)
 	}
 }
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	for _, change := range []func(req *olddriver.AcquireRequest){
-		func(req *olddriver.AcquireRequest) { req.Detached = true },
-		func(req *olddriver.AcquireRequest) { req.Claim = true },
-		func(req *olddriver.AcquireRequest) { req.Limit = 1 },
+	for _, change := range []func(req *driver.Request){
+		func(req *driver.Request) { req.Detached = true },
+		func(req *driver.Request) { req.Limit = driver.Shared },
 	} {
-		req := pgtest.Request("name", time.Minute)
+		req := request("name", time.Minute)
 		change(&req)
 		if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnsupported) {
 			t.Errorf("Acquire with %+v: %v, want ErrUnsupported", req, err)
 		}
 	}
 	raw := open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys})
-	for _, s := range []*engine{raw, newEngine(nil, nil), newEngine(raw.pool, &Options{MaxLocks: -1})} {
-		if _, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
+	for _, s := range []*Store{raw, New(nil, nil), New(raw.pool, &Options{MaxLocks: -1})} {
+		if _, err := s.Acquire(t.Context(), request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Acquire: %v, want ErrInvalid", err)
 		}
 	}
 	gone := open(t, "127.0.0.1:1", nil)
-	_, err := gone.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+	_, err := gone.Acquire(t.Context(), request("name", time.Minute))
 	if !errors.Is(err, driver.ErrNotApplied) || strings.Contains(err.Error(), "Secret") {
 		t.Errorf("Acquire without a server: %v, want ErrNotApplied", err)
 	}
@@ -160,5 +158,63 @@ func TestURLs(t *testing.T) {
 		"postgres+advisory://host/db#SecretWord":                           false,
 	} {
 		storecheck.Opens(t, text, good)
+	}
+}
+
+// A second Acquire of an owner is refused, and the entry of the first stays, hold or place.
+func TestSecondAcquire(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.Postgres().Addr, keysOf(t))
+	for _, req := range []driver.Request{grant(t, s, "name", time.Minute), queue(t, s, "name")} {
+		before := stateOf(t, s, req)
+		if res, err := s.Acquire(t.Context(), req); err == nil || driver.IsNotApplied(err) || res.Granted {
+			t.Errorf("a second Acquire: %+v, %v, want an error that says nothing of the first", res, err)
+		}
+		if got := stateOf(t, s, req); got != before {
+			t.Errorf("after a second Acquire the entry is %v, was %v", got, before)
+		}
+	}
+}
+
+// The store stops before it fills the lock table of the server.
+func TestMaxLocks(t *testing.T) {
+	t.Parallel()
+	opts := keysOf(t)
+	opts.MaxLocks = 3
+	s := open(t, pgtest.Postgres().Addr, opts)
+	first := grant(t, s, "1", time.Minute)
+	grant(t, s, "2", time.Minute)
+	grant(t, s, "3", time.Minute)
+	if _, err := s.Acquire(t.Context(), request("4", time.Minute)); !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "MaxLocks") {
+		t.Errorf("a fourth lock: %v, want it refused, with MaxLocks", err)
+	}
+	release(t, s, first)
+	grant(t, s, "4", time.Minute)
+}
+
+// No more than MaxWaiters sessions wait; one that has got its lock is used again.
+func TestMaxWaiters(t *testing.T) {
+	t.Parallel()
+	opts := keysOf(t)
+	opts.MaxWaiters = 1
+	s := open(t, pgtest.Postgres().Addr, opts)
+	for range 3 {
+		h := grant(t, s, "name", time.Minute)
+		waiter := queue(t, s, "name")
+		told := noticesOf(t, s, waiter.Owner)
+		further := request("name", time.Minute)
+		further.Place = time.Minute
+		if res, err := s.Acquire(t.Context(), further); err != nil || res.Granted || res.Waiting {
+			t.Errorf("a second waiter: %+v, %v, want it to have no place", res, err)
+		}
+		release(t, s, h)
+		pgtest.Signaled(t, told)
+		if got := stateOf(t, s, waiter); got != driver.Held {
+			t.Errorf("the waiter that was told is %v, want held", got)
+		}
+		release(t, s, waiter)
+	}
+	if n := len(sessionsOf(s)); n != 2 {
+		t.Errorf("there are %d sessions, want 2", n)
 	}
 }

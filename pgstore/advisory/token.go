@@ -1,13 +1,10 @@
 package advisory
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
-	"encoding/binary"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,50 +35,45 @@ var raiseTokenStatement = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advis
 		THEN pg_catalog.setval(%[1]s::regclass, greatest($1::bigint, last + %[3]d::bigint))
 		END FROM drawn`
 
-// advanceSequence brings the sequence up to the server's clock in microseconds. Every session does
-// so before it grants anything. Then tokens rise over the loss of the sequence, and over a failover
-// to a server that lacks its latest values and takes more than a second, unless the clock is set
-// back at the same time.
-func (s *engine) advanceSequence(ctx context.Context, conn *pgx.Conn, clock int64) error {
-	param := binary.BigEndian.AppendUint64(nil, uint64(clock))
-	return conn.PgConn().ExecPrepared(ctx, "holdfast_raise_token", [][]byte{param}, binaryFormat, binaryFormat).Read().Err
-}
-
-// raiseToken draws a token for a shared lease, or another one after the first was below the floor.
-func (s *engine) raiseToken(l *lease, ttl time.Duration, floor int64) {
-	param := binary.BigEndian.AppendUint64(nil, uint64(floor))
-	done := func(value []byte, err error) {
-		s.mu.Lock()
-		switch {
-		case l.state == leaseGone: // with its session
-		case err == nil && value == nil:
-			l.err = fmt.Errorf("%w: the floor of the token is more than %v above the server's clock",
-				driver.ErrInvalid, driver.MaxLead)
-			s.unlockLease(l)
-			return
-		case err != nil || len(value) != 8:
-			l.err = cmp.Or(err, errUnknownReply)
-			s.unlockLease(l)
-			return
-		default:
-			l.token = int64(binary.BigEndian.Uint64(value))
-			s.markHeld(l, ttl)
-		}
-		s.mu.Unlock()
+// raiseToken draws a token that is not below floor. Every session raises the sequence to the server's
+// clock in microseconds before it grants anything. Then tokens rise over the loss of the sequence,
+// and over a failover to a server that lacks its latest values and takes more than a second, unless
+// the clock is set back at the same time.
+func (s *session) raiseToken(ctx context.Context, floor int64) (int64, error) {
+	if s.store.options.TokenSequence == "" {
+		return 0, nil
 	}
-	l.session.sendStatement(statement{
-		name: "holdfast_raise_token", params: [][]byte{param}, ownTransaction: true, done: done,
-	})
+	statement := fmt.Sprintf(raiseTokenStatement, pgclient.QuoteLiteral(s.store.sequence()), sequenceLockKey, minSequenceStep)
+	var token *int64
+	err := s.conn.QueryRow(ctx, statement, floor).Scan(&token)
+	if err == nil && token == nil {
+		err = fmt.Errorf("%w: the floor of the token is more than %v above the server's clock",
+			driver.ErrInvalid, driver.MaxLead)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return *token, nil
 }
 
-func (s *engine) Migrate(ctx context.Context) error {
+// sequence returns the quoted name of the sequence of tokens.
+func (s *Store) sequence() string {
+	return pgx.Identifier(strings.Split(s.options.TokenSequence, ".")).Sanitize()
+}
+
+// Migrate creates the sequence of Options.TokenSequence if it does not exist. Every user
+// that locks needs USAGE, SELECT and UPDATE on it. Many programs may call Migrate at once. Without
+// a TokenSequence it does nothing. Migrate refuses a sequence that does not rise. It also refuses
+// one with an owner that could set it back: its owner must be the user, the owner of the schema or
+// of the database, or a superuser.
+func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
 	if s.options.TokenSequence == "" {
 		return nil
 	}
-	sequence := sequenceName(s.options.TokenSequence)
+	sequence := s.sequence()
 	check := strings.NewReplacer("@sequence@", pgclient.QuoteLiteral(sequence),
 		"@trusted@", pgclient.TrustedRoles).Replace(checkSequence)
 	create := fmt.Sprintf("SELECT pg_catalog.pg_advisory_xact_lock('%d'::bigint); "+

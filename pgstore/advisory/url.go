@@ -13,7 +13,7 @@ func init() { driver.Register("postgres+advisory", openURL) }
 
 // openURL makes a store with a pool of its own. Nothing is dialed.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
-	own, rest, err := pgclient.SplitURL(u, "keys", "namespace", "tokens", "session_pooled", "max_locks")
+	own, rest, err := pgclient.SplitURL(u, "keys", "namespace", "tokens", "session_pooled", "max_locks", "max_waiters")
 	if err != nil {
 		return nil, err
 	}
@@ -26,13 +26,13 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newEngine(pool, opts)
+	s := New(pool, opts)
 	s.ownsPool = true
 	if s.configErr != nil {
 		_ = s.Close() // Nothing was done with it.
 		return nil, s.configErr
 	}
-	return newStore(s), nil
+	return s, nil
 }
 
 func optionsFrom(own *url.URL) (*Options, error) {
@@ -42,6 +42,7 @@ func optionsFrom(own *url.URL) (*Options, error) {
 		TokenSequence: query.String("tokens", ""),
 		SessionPooled: query.Bool("session_pooled", false),
 		MaxLocks:      query.Int("max_locks", 0),
+		MaxWaiters:    query.Int("max_waiters", 0),
 		Keys:          RawKeys,
 	}
 	switch {
