@@ -305,3 +305,26 @@ func TestNoResurrection(t *testing.T) {
 		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrExpired)
 	})
 }
+
+// A request that arrives after its caller has given up, and after a first release has found nothing,
+// does not keep the name for its TTL: the release is sent again.
+func TestRequestThatArrivesAfterItsRelease(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		limited, cancel := context.WithCancel(ctx)
+		store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			cancel()
+			time.AfterFunc(1500*ms, apply)
+			return errors.New("connection reset")
+		})
+		if _, err := c.Acquire(limited, "a", nil); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		time.Sleep(1600 * ms)
+		if rec := lookup(t, c, "a"); rec.Holder == "" {
+			t.Error("the request has not arrived")
+		}
+		time.Sleep(2 * time.Second)
+		free(t, c, "a")
+	})
+}
