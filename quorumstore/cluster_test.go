@@ -3,8 +3,10 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,20 +41,87 @@ func newCluster(tb testing.TB, size int) cluster {
 	return c
 }
 
-// connect makes a client's own stores of the servers.
+// connect makes a client's own stores of the servers. Their requests meet with the faults of the
+// server, and of the conn.
 func (c cluster) connect() []*conn {
 	var conns []*conn
 	for _, s := range c {
-		conns = append(conns, &conn{faultstore.Wrap(&backend{server: s})})
+		net := faultstore.Wrap(&backend{server: s})
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release, faultstore.Lookup, faultstore.Break} {
+			net.Set(op, func(ctx context.Context, op faultstore.Op, apply func()) error {
+				if fault := s.current(); fault != nil {
+					return fault(ctx, op, apply)
+				}
+				apply()
+				return nil
+			})
+		}
+		conns = append(conns, &conn{faultstore.Wrap(net)})
 	}
 	return conns
 }
 
-// client makes a client that the test closes in the end.
-func (c cluster) client(tb testing.TB) *engine { return join(tb, c.connect()) }
+// A backend is the side of a server that one client is connected to.
+type backend struct {
+	*server
+	closed atomic.Bool
+}
 
-func join(tb testing.TB, conns []*conn) *engine {
-	s := newEngine(stores(conns), &Options{CloseStores: true})
+// Acquire grants tokens by the server's clock.
+func (b *backend) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	if req.Floor == 0 && b.ahead == 0 {
+		return b.open().Acquire(ctx, req)
+	}
+	req.Floor = max(req.Floor, time.Now().Add(b.ahead).UnixMicro())
+	return b.open().Acquire(ctx, req)
+}
+
+func (b *backend) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	return b.open().Renew(ctx, reqs)
+}
+
+func (b *backend) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	return b.open().Release(ctx, req)
+}
+
+func (b *backend) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
+	return b.open().Lookup(ctx, name)
+}
+
+func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
+	return b.open().List(ctx, prefix)
+}
+
+func (b *backend) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
+	return b.open().Break(ctx, name, token)
+}
+
+func (b *backend) Guarantees() driver.Guarantees { return b.memory().Guarantees() }
+
+func (b *backend) Close() error {
+	b.closed.Store(true)
+	return nil
+}
+
+// closedStore is what a backend that is closed has.
+var closedStore = func() *memstore.Store {
+	s := memstore.New()
+	_ = s.Close() // It returns nil.
+	return s
+}()
+
+func (b *backend) open() *memstore.Store {
+	if b.closed.Load() {
+		return closedStore
+	}
+	return b.memory()
+}
+
+// client makes a client that the test closes in the end.
+func (c cluster) client(tb testing.TB) *Store { return join(tb, c.connect()) }
+
+func join(tb testing.TB, conns []*conn) *Store {
+	s := New(stores(conns), &Options{CloseStores: true})
 	tb.Cleanup(func() { s.Close() })
 	return s
 }

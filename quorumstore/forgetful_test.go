@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -17,11 +16,11 @@ func TestForgetfulNode(t *testing.T) { synctest.Test(t, testForgetfulNode) }
 
 func testForgetfulNode(t *testing.T) {
 	nodes := []*faultstore.Store{faultstore.Wrap(memstore.New()), faultstore.Wrap(memstore.New()), faultstore.Wrap(memstore.New())}
-	s := newEngine([]driver.Store{nodes[0], nodes[1], nodes[2]}, nil)
+	s := New([]driver.Store{nodes[0], nodes[1], nodes[2]}, nil)
 	defer s.Close()
-	acquire := func(owner string) olddriver.AcquireResult {
+	acquire := func(owner string) driver.Result {
 		t.Helper()
-		res, err := s.Acquire(t.Context(), olddriver.AcquireRequest{Name: "name", Owner: owner, Holder: owner, TTL: time.Minute})
+		res, err := s.Acquire(t.Context(), driver.Request{Name: "name", Owner: request(owner).Owner, Holder: owner, TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,59 +7,117 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // A node is one of the stores of a quorum.
 type node struct {
-	olddriver.Store
-	index      int
-	guarantees olddriver.Guarantees
-	timeout    time.Duration
-	began      time.Time
+	driver.Store
+	index int
+	kind  string // Guarantees.Store
+	began time.Time
 
-	otherTokens atomic.Bool // it has not renewed a hold under a token that a majority has renewed
-
-	resends int // releases that are to be sent again; guarded by Store.mu
-
-	pending    atomic.Int64 // requests in flight, or waiting for one that is
-	lastReply  atomic.Int64 // when it last replied, or got a request after an idle time
-	timedOut   atomic.Bool  // its last request ended without a reply
-	hasReplied atomic.Bool  // it has replied
+	pending atomic.Int64 // acquisitions and releases under way, or to be sent again
+	heard   atomic.Int64 // when it last replied, or got a request after an idle time
 }
 
-// Bounds on the effort for a node that does not reply.
-const (
-	// unresponsiveLimit bounds the requests to a node while it is unresponsive. They are needed to
-	// notice its return, and to release what it may have granted.
-	unresponsiveLimit = 256
+// silentLimit bounds what is pending for a node that does not reply. Its return is noticed by that.
+const silentLimit = 256
 
-	// resendLimit bounds the releases that wait to be sent again to one node.
-	resendLimit = 256
+var (
+	errSilent  = driver.NotApplied(errors.New("it has left many requests unanswered, and gets no more"))
+	errNoReply = errors.New("no reply yet") // at the end of its time, or when the others had decided
 )
 
-var errUnresponsive = driver.NotApplied(errors.New("it has left many requests unanswered, and gets no more"))
-
-// call makes a request to the node, unless the node is unresponsive. The
-// caller calls Store.beginRequest before it and Store.endRequest after it. call does not return
-// before the node does.
-func (n *node) call(ctx context.Context, request func() error) error {
-	if n.pending.Load() > unresponsiveLimit && n.isUnresponsive() {
-		return errUnresponsive
+// addPending counts what is pending for the node.
+func (n *node) addPending(by int64) {
+	if n.pending.Add(by) == 1 && by > 0 {
+		n.heard.Store(n.now())
 	}
-	err := request()
-	timedOut := err != nil && ctx.Err() == context.DeadlineExceeded
-	n.timedOut.Store(timedOut)
-	if !timedOut {
-		n.hasReplied.Store(true)
-		n.lastReply.Store(n.now())
-	}
-	return err
 }
 
-// isUnresponsive reports whether the node has left requests without a reply for its timeout.
-func (n *node) isUnresponsive() bool {
-	return n.timedOut.Load() || n.pending.Load() > 0 && n.now()-n.lastReply.Load() > int64(n.timeout)
+// isSilent reports whether many requests wait for a reply of the node, which has not come for a time.
+func (n *node) isSilent(timeout time.Duration) bool {
+	return n.pending.Load() > silentLimit && n.now()-n.heard.Load() > int64(timeout)
 }
 
 func (n *node) now() int64 { return int64(time.Since(n.began)) }
+
+// send sends a request to a node. It ends after twice the Timeout, whatever becomes of ctx, whose
+// values it has: the outcome is needed when the caller has gone on, too.
+func send[T any](s *Store, ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
+	defer cancel()
+	value, err := request(ctx)
+	if err == nil || ctx.Err() == nil {
+		n.heard.Store(n.now())
+	}
+	return value, err
+}
+
+// A ballot has the replies of the nodes to one request.
+type ballot[T any] struct {
+	s      *Store
+	values []T
+	errs   []error // errNoReply for those that have not replied
+	cut    error   // the end of the caller's time, if that ended the wait
+}
+
+// The results of the function count of ask: how long to wait for further replies.
+const (
+	noLonger = time.Duration(0)
+	asBefore = time.Duration(-1)
+)
+
+// ask sends a request to each node, on a goroutine of its own, and calls count after each reply, with
+// the index of its node. It returns when count wants no more of them, or at the end of the timeout or
+// the deadline of ctx. It ignores a cancellation before. A request without a reply goes on. Without
+// count, ask does not wait.
+func ask[T any](
+	s *Store, ctx context.Context, timeout time.Duration, request func(n *node) (T, error),
+	count func(b *ballot[T], node int) (wait time.Duration),
+) *ballot[T] {
+	type reply struct {
+		node  int
+		value T
+		err   error
+	}
+	b := &ballot[T]{s: s, values: make([]T, len(s.nodes)), errs: make([]error, len(s.nodes))}
+	replies := make(chan reply, len(s.nodes))
+	for i, n := range s.nodes {
+		b.errs[i] = errNoReply
+		go func() {
+			value, err := request(n)
+			replies <- reply{i, value, err}
+		}()
+	}
+	if count == nil {
+		return b
+	}
+	end := time.Now().Add(timeout)
+	deadline, hasDeadline := ctx.Deadline()
+	if hasDeadline && deadline.Before(end) {
+		end = deadline
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	for range s.nodes {
+		select {
+		case r := <-replies:
+			b.values[r.node], b.errs[r.node] = r.value, r.err
+			wait := count(b, r.node)
+			if wait == noLonger {
+				return b
+			}
+			if wait > 0 && time.Until(end) > wait {
+				end = time.Now().Add(wait)
+				timer.Reset(wait)
+			}
+		case <-timer.C:
+			if hasDeadline && end.Equal(deadline) {
+				b.cut = context.DeadlineExceeded
+			}
+			return b
+		}
+	}
+	return b
+}

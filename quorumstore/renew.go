@@ -3,146 +3,151 @@ package quorumstore
 import (
 	"context"
 	"errors"
-	"slices"
+	"time"
 
-	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Renew implements [olddriver.Store]: one request to each node for the whole batch. A hold is Renewed
-// if a majority of the nodes renewed it, and RenewLost if so many no longer have it that no
-// majority can; the rest of it is then released. If nodes contradict each other without deciding
-// it, they get a second request, since the hold may just have ended in between. Else the outcome is
-// RenewUnknown and the error an [Error] about the first such hold.
+// errNoOutcome is the error of nodes that have answered, and not about an entry.
+var errNoOutcome = errors.New("the node gave no outcome")
+
+// A renewal is one entry of a batch.
+type renewal struct {
+	index int          // of the request
+	known *entry       // nil if it is not one of this Store
+	token int64        // that a majority has granted, 0 if that is not known
+	entry driver.Entry // once it is decided
+	held  bool         // some node has it
+}
+
+// Renew implements [driver.Store]: one request to each node for the whole batch. An entry is Held if a
+// majority of the nodes says so under one and the same token, and Lost if so many do not that no
+// majority can; the rest of it is then released. Else it is unknown, and the error is an [Error].
 //
 // A node outside the majority that has agreed on a token may have granted another one. Its part of
-// the hold counts, too: the second request has no tokens, nor have those to a node that has once
-// refused a token which a majority has renewed.
+// the hold counts, too: each node is asked for the token that it has granted.
 //
 // A node that has lost a hold does not get it back: see the package comment.
-func (s *engine) Renew(ctx context.Context, reqs []olddriver.RenewRequest) ([]olddriver.RenewOutcome, error) {
+func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	if len(reqs) == 0 {
-		return nil, nil
+	sent := time.Now()
+	entries := make([]driver.Entry, len(reqs))
+	renewals, batches := s.renewals(reqs, entries)
+	undecided := len(renewals)
+	if undecided == 0 {
+		return entries, nil
 	}
-	// A node may still read the requests after the caller has gone on.
-	outcomes, unclear, err := s.renew(ctx, slices.Clone(reqs))
-	if err != nil && len(unclear) > 0 {
-		again := make([]olddriver.RenewRequest, len(unclear))
-		for i, at := range unclear {
-			again[i] = reqs[at]
-			again[i].Token = 0
-		}
-		var second []olddriver.RenewOutcome
-		second, _, err = s.renew(ctx, again)
-		for i, at := range unclear {
-			outcomes[at] = second[i]
-		}
-	}
-	return outcomes, err
-}
-
-// errNoOutcome is the vote of a node on a hold that its reply leaves out.
-var errNoOutcome = errors.New("the node gave no outcome")
-
-// renew sends one request to each node. Of the unknown outcomes, unclear are those on which the
-// nodes contradict each other.
-func (s *engine) renew(ctx context.Context, reqs []olddriver.RenewRequest) (outcomes []olddriver.RenewOutcome, unclear []int, err error) {
-	renewed, lost := make([]int, len(reqs)), make([]int, len(reqs)) // how many nodes
-	releasing := make([][]bool, len(reqs))
-	for i, req := range reqs {
-		releasing[i] = s.releasingNodes(req.Name, req.Owner)
-	}
-	outcome := func(i int) olddriver.RenewOutcome {
-		switch {
-		case renewed[i] >= s.need:
-			return olddriver.Renewed
-		case lost[i] > len(s.nodes)-s.need:
-			return olddriver.RenewLost
-		}
-		return olddriver.RenewUnknown
-	}
-	undecided := len(reqs)
-	f := newFanOut[[]olddriver.RenewOutcome](ctx, s, s.timeout)
-	f.count = func(node int, votes []olddriver.RenewOutcome, _ error) bool {
-		for i, vote := range votes[:min(len(votes), len(reqs))] {
-			before := outcome(i)
-			switch {
-			case vote == olddriver.RenewLost, vote == olddriver.Renewed && releasing[i] != nil && releasing[i][node]:
-				lost[i]++
-			case vote == olddriver.Renewed:
-				renewed[i]++
-			}
-			if before == olddriver.RenewUnknown && outcome(i) != olddriver.RenewUnknown {
-				undecided--
+	b := ask(s, ctx, s.timeout, func(n *node) ([]driver.Entry, error) {
+		return send(s, ctx, n, func(ctx context.Context) ([]driver.Entry, error) { return n.Renew(ctx, batches[n.index]) })
+	}, func(b *ballot[[]driver.Entry], _ int) time.Duration {
+		for i := range renewals {
+			if r := &renewals[i]; r.entry.State == driver.Unknown {
+				if r.decide(b, i); r.entry.State != driver.Unknown {
+					undecided--
+				}
 			}
 		}
-		return undecided == 0
-	}
-	f.late = func(node int, votes []olddriver.RenewOutcome) {
-		for i, req := range reqs {
-			lostThere := i < len(votes) && votes[i] == olddriver.RenewLost
-			switch decided := outcome(i); {
-			case decided == olddriver.RenewLost && !lostThere:
-				s.releaseRest(s.nodes[node], req.Name, req.Owner)
-			case decided == olddriver.Renewed && lostThere && req.Token != 0:
-				s.nodes[node].otherTokens.Store(true)
-			}
+		if undecided == 0 {
+			return noLonger
 		}
-	}
-	plain := slices.Clone(reqs)
-	for i := range plain {
-		plain[i].Token = 0
-	}
-	f.send(func(ctx context.Context, n *node) ([]olddriver.RenewOutcome, error) {
-		if n.otherTokens.Load() {
-			return n.Renew(ctx, plain)
-		}
-		return n.Renew(ctx, reqs)
+		return asBefore
 	})
-	cut := f.wait(ctx)
-	for node, votes := range f.values {
-		if f.errs[node] != errNoReply {
-			f.late(node, votes)
+	for i := range renewals {
+		r := &renewals[i]
+		entries[r.index] = r.entry
+		if r.entry.State == driver.Lost {
+			s.releaseRest(ctx, &reqs[r.index], r)
+		} else if r.known != nil {
+			s.mu.Lock()
+			if end := sent.Add(reqs[r.index].TTL + s.guarantees.Grain); end.After(r.known.expiry) {
+				r.known.expiry = end
+			}
+			if r.known.token == 0 {
+				r.known.token = r.entry.Token
+			}
+			s.mu.Unlock()
 		}
 	}
-	outcomes = make([]olddriver.RenewOutcome, len(reqs))
-	for i := range outcomes {
-		outcomes[i] = outcome(i)
-		if outcomes[i] != olddriver.RenewUnknown {
-			continue
-		}
-		if cut == nil && renewed[i] > 0 && lost[i] > 0 {
-			unclear = append(unclear, i)
-		}
-		if err == nil {
-			err = s.quorumError("no majority confirmed the entry", cut, func(n *node) Vote {
-				return renewVote(f.values[n.index], f.errs[n.index], i)
-			})
+	if undecided == 0 {
+		return entries, nil
+	}
+	for i, err := range b.errs {
+		if err == nil && len(b.values[i]) < len(renewals) {
+			b.errs[i] = errNoOutcome
 		}
 	}
-	return outcomes, unclear, err
+	return entries, b.err("no majority confirmed an entry", func([]driver.Entry) string { return "answered" })
 }
 
-// releaseRest releases what a node may have of a lost hold.
-func (s *engine) releaseRest(n *node, name, owner string) {
+// renewals returns the entries to be decided, and the requests for each node. Those that are lost
+// already it puts into entries.
+func (s *Store) renewals(
+	reqs []driver.RenewRequest, entries []driver.Entry,
+) (renewals []renewal, batches [][]driver.RenewRequest) {
+	batches = make([][]driver.RenewRequest, len(s.nodes))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.refOwner(name, owner)
-	s.enqueue(n, &nodeRequest{release: olddriver.ReleaseRequest{Name: name, Owner: owner}, owner: o})
-	s.unrefOwner(o)
+	for i, req := range reqs {
+		r := renewal{index: i, token: req.Token, known: s.entries[[2]string{req.Name, req.Owner}]}
+		if e := r.known; e != nil {
+			if e.ended || req.Token != 0 && e.token != 0 && req.Token != e.token {
+				entries[i].State = driver.Lost
+				continue
+			}
+			r.token = e.token
+		}
+		renewals = append(renewals, r)
+		for n := range s.nodes {
+			if r.known != nil {
+				req.Token = r.known.parts[n].token
+			}
+			batches[n] = append(batches[n], req)
+		}
+	}
+	return renewals, batches
 }
 
-// renewVote returns the vote of a node on one hold of the batch. An error can come with outcomes.
-func renewVote(outcomes []olddriver.RenewOutcome, err error, i int) Vote {
-	switch {
-	case i < len(outcomes) && outcomes[i] == olddriver.Renewed:
-		return Vote{Answer: "renewed"}
-	case i < len(outcomes) && outcomes[i] == olddriver.RenewLost:
-		return Vote{Answer: "lost"}
-	case err != nil:
-		return Vote{Err: err}
+// decide counts the votes on the entry with an index in the batch. A Held under whatever token counts
+// for the one that a majority has granted.
+func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
+	open, most := 0, 0
+	var entry driver.Entry
+	tokens := map[int64]int{}
+	for node, answers := range b.values {
+		if b.errs[node] == errNoReply || index >= len(answers) || answers[index].State == driver.Unknown {
+			open++
+			continue
+		}
+		if answer := answers[index]; answer.State == driver.Held {
+			if r.held = true; r.token != 0 {
+				answer.Token = r.token
+			}
+			if tokens[answer.Token]++; tokens[answer.Token] > most {
+				most, entry = tokens[answer.Token], answer
+			}
+		}
 	}
-	return Vote{Err: errNoOutcome}
+	switch {
+	case most >= b.s.need:
+		r.entry = entry
+	case most+open < b.s.need:
+		r.entry.State = driver.Lost
+	}
+}
+
+// releaseRest releases what nodes may have of an entry that is lost. One that this Store does not
+// know, and no node has under its token, may be another one.
+func (s *Store) releaseRest(ctx context.Context, req *driver.RenewRequest, r *renewal) {
+	e := r.known
+	if e == nil && !r.held {
+		return
+	}
+	if e == nil {
+		s.mu.Lock()
+		e = s.newEntry([2]string{req.Name, req.Owner}, unknownTime)
+		s.mu.Unlock()
+	}
+	s.release(ctx, e, time.Time{}, nil) // It goes on in the background.
 }

@@ -2,6 +2,7 @@ package quorumstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 const name = "invoices/42"
@@ -19,8 +19,8 @@ const name = "invoices/42"
 var owners atomic.Int64
 
 // request returns a request for the name, with an owner of its own.
-func request(holder string) olddriver.AcquireRequest {
-	return olddriver.AcquireRequest{
+func request(holder string) driver.Request {
+	return driver.Request{
 		Name:   name,
 		Owner:  fmt.Sprintf("secret-%s-%d", holder, owners.Add(1)),
 		Holder: holder,
@@ -28,12 +28,7 @@ func request(holder string) olddriver.AcquireRequest {
 	}
 }
 
-// toNode is the request in the words of a node.
-func toNode(req olddriver.AcquireRequest) driver.Request {
-	return driver.Request{Name: req.Name, Owner: req.Owner, Holder: req.Holder, TTL: req.TTL, Floor: req.Floor}
-}
-
-func acquire(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.AcquireResult {
+func acquire(t *testing.T, s *Store, req driver.Request) driver.Result {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil {
@@ -43,7 +38,7 @@ func acquire(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.Ac
 }
 
 // grant is acquire of what must be granted.
-func grant(t *testing.T, s *engine, req olddriver.AcquireRequest) int64 {
+func grant(t *testing.T, s *Store, req driver.Request) int64 {
 	t.Helper()
 	res := acquire(t, s, req)
 	if !res.Granted {
@@ -52,22 +47,42 @@ func grant(t *testing.T, s *engine, req olddriver.AcquireRequest) int64 {
 	return res.Token
 }
 
-func giveBack(t *testing.T, s *engine, req olddriver.AcquireRequest) bool {
+// insist makes attempts, each of a new owner, until the votes have a winner, which it must be.
+func insist(t testing.TB, s *Store, holder string) (driver.Request, int64) {
 	t.Helper()
-	ended, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	for range 20 {
+		req := request(holder)
+		res, err := s.Acquire(t.Context(), req)
+		var again *driver.RetryError
+		switch {
+		case errors.As(err, &again):
+			time.Sleep(again.After)
+		case err != nil || !res.Granted:
+			t.Fatalf("Acquire for %s: %+v, %v", holder, res, err)
+		default:
+			return req, res.Token
+		}
+	}
+	t.Fatalf("no vote for %s has a winner", holder)
+	return driver.Request{}, 0
+}
+
+func giveBack(t *testing.T, s *Store, req driver.Request) bool {
+	t.Helper()
+	ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil {
 		t.Fatalf("Release for %s: %v", req.Holder, err)
 	}
 	return ended
 }
 
-func renew(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.RenewOutcome {
+func renew(t *testing.T, s *Store, req driver.Request) driver.State {
 	t.Helper()
-	outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
 	if err != nil {
 		t.Fatalf("Renew for %s: %v", req.Holder, err)
 	}
-	return outcomes[0]
+	return outcomes[0].State
 }
 
 // holders checks the holder of the name on each server, "" for none.

@@ -2,14 +2,14 @@ package quorumstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
-	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // DefaultTimeout is the time for a node to reply to one request.
@@ -30,104 +30,143 @@ type Options struct {
 
 // Store is a store made of a majority of others, its nodes. It implements [driver.Store].
 type Store struct {
-	adapted
-	nodes []driver.Store
-}
-
-// adapted is an olddriver.Adapter without its notices, since a quorum has none.
-type adapted = driver.Store
-
-// Nodes returns the stores of the nodes, in order.
-func (s *Store) Nodes() []driver.Store { return slices.Clone(s.nodes) }
-
-// An engine is a store of the second edition.
-type engine struct {
 	nodes      []*node
 	need       int // how many nodes are a majority
-	guarantees olddriver.Guarantees
+	guarantees driver.Guarantees
 	timeout    time.Duration
 	ownsNodes  bool         // Close closes the nodes
 	clockLead  atomic.Int64 // see floorFor
 
-	closed       atomic.Bool
-	closing      context.Context // ends when Close begins
-	beginClosing context.CancelFunc
-	calls        atomic.Int64    // calls in flight that may leave work behind
-	drainSignal  chan struct{}   // signaled when a closed Store may be done; room for one
-	alive        context.Context // ends when Close waits no longer
-	endAlive     context.CancelFunc
-
-	mu     sync.Mutex
-	owners map[[2]string]*ownerState // those with something in flight or in doubt, by name and owner
-	doubts int                       // see doubtLimit
+	closing chan struct{} // closed when Close begins
+	mu      sync.Mutex
+	closed  bool
+	entries map[[2]string]*entry // by name and owner
+	most    int                  // the number of entries at which those that are over are removed
 }
 
-var _ olddriver.Store = (*engine)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // New returns a Store of the given nodes. Nil options mean the defaults. Every client that is to
 // exclude the others must be given the same nodes, in any order. Each must be a place of its own
 // for locks: the same one given twice has two votes, which makes a majority meaningless. New panics
 // if there is no node, or a nil one. Nothing is dialed.
 func New(nodes []driver.Store, o *Options) *Store {
-	return &Store{olddriver.Adapt(newEngine(nodes, o), 1), slices.Clone(nodes)}
-}
-
-func newEngine(nodes []driver.Store, o *Options) *engine {
-	if len(nodes) == 0 {
-		panic("quorumstore: a quorum needs at least one store")
+	if len(nodes) == 0 || slices.Contains(nodes, nil) {
+		panic("quorumstore: a quorum needs at least one store, and none that is nil")
 	}
 	if o == nil {
 		o = &Options{}
 	}
-	s := &engine{
-		need:        len(nodes)/2 + 1,
-		timeout:     o.Timeout,
-		ownsNodes:   o.CloseStores,
-		drainSignal: make(chan struct{}, 1),
-		owners:      map[[2]string]*ownerState{},
+	s := &Store{
+		need:      len(nodes)/2 + 1,
+		timeout:   o.Timeout,
+		ownsNodes: o.CloseStores,
+		closing:   make(chan struct{}),
+		entries:   map[[2]string]*entry{},
 	}
-	s.closing, s.beginClosing = context.WithCancel(context.Background())
-	s.alive, s.endAlive = context.WithCancel(context.Background())
 	if s.timeout <= 0 {
 		s.timeout = DefaultTimeout
 	}
 	began := time.Now()
-	can := make([]olddriver.Guarantees, len(nodes))
 	for i, store := range nodes {
-		if store == nil {
-			panic("quorumstore: a nil store")
-		}
-		old := olddriver.Unwrap(store)
-		can[i] = old.Guarantees()
-		n := &node{Store: old, index: i, guarantees: can[i], timeout: s.timeout, began: began}
-		s.nodes = append(s.nodes, n)
+		s.nodes = append(s.nodes, &node{Store: store, index: i, kind: store.Guarantees().Store, began: began})
 	}
-	s.guarantees = combineGuarantees(can, s.need)
+	s.guarantees = combineGuarantees(nodes, s.need)
 	return s
 }
 
-// Guarantees implements [olddriver.Store]. The package comment shows how they follow from those of the
-// nodes.
-func (s *engine) Guarantees() olddriver.Guarantees { return s.guarantees }
-
-// checkUsable returns the error of a call that need not begin.
-func (s *engine) checkUsable(ctx context.Context) error {
-	if s.closed.Load() {
-		return driver.ErrClosed
+// Nodes returns the stores of the nodes, in order.
+func (s *Store) Nodes() (nodes []driver.Store) {
+	for _, n := range s.nodes {
+		nodes = append(nodes, n.Store)
 	}
-	if err := ctx.Err(); err != nil {
-		return driver.NotApplied(err)
-	}
-	return nil
+	return nodes
 }
 
-// sleep returns after d. It returns an error if ctx or the Store ends first.
-func (s *engine) sleep(ctx context.Context, d time.Duration) error {
-	either, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.closing, cancel)()
-	if err := retry.Sleep(either, d); err == nil || ctx.Err() != nil {
-		return ctx.Err()
+// Guarantees implements [driver.Store]. The package comment shows how they follow from those of the
+// nodes.
+func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
+
+// combineGuarantees returns the guarantees of a quorum, given its nodes. A hold need not be on more
+// than a majority of them, so that one node which forgets it is enough to admit another owner.
+func combineGuarantees(nodes []driver.Store, need int) driver.Guarantees {
+	g := nodes[0].Guarantees()
+	g.Store, g.Queue, g.Limits, g.Tokens = "quorum", false, false, 0
+	freed := 0
+	for _, n := range nodes {
+		of := n.Guarantees()
+		g.Fencing = g.Fencing && of.Fencing
+		g.Keep = g.Keep && of.Keep
+		g.InProcess = g.InProcess && of.InProcess
+		g.Grain = max(g.Grain, of.Grain)
+		if of.Crash == driver.FateFreed {
+			freed++
+		}
+		if of.Restart != g.Restart {
+			g.Restart = driver.FateForgotten
+		}
+		if of.Failover != g.Failover {
+			g.Failover = driver.FateForgotten
+		}
 	}
-	return driver.ErrClosed
+	g.Crash = driver.FateKept
+	if freed >= need { // A successor needs a majority that is free.
+		g.Crash = driver.FateFreed
+	}
+	return g
+}
+
+// checkUsable returns the error of a call that need not begin.
+func (s *Store) checkUsable(ctx context.Context) error {
+	select {
+	case <-s.closing:
+		return driver.ErrClosed
+	default:
+		return driver.NotApplied(ctx.Err())
+	}
+}
+
+// minorityShare is the part of the Timeout for which Close waits for a minority at least. A node that
+// takes longer than the others by more hangs, most likely, and a program that takes a lock for a moment
+// would spend most of its time on it.
+const minorityShare = 100
+
+// Close implements [driver.Store]. It waits for acquisitions and releases under way: for a majority of
+// the nodes up to the Timeout, for the others as long again as that took. It closes the nodes only if
+// Options.CloseStores is set.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	wasClosed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if wasClosed {
+		return nil
+	}
+	close(s.closing)
+	began, limit := time.Now(), s.timeout
+	for pause := s.timeout / 1000; time.Since(began) < limit; pause *= 2 {
+		busy := 0
+		for _, n := range s.nodes {
+			if n.pending.Load() > 0 {
+				busy++
+			}
+		}
+		if busy == 0 {
+			break
+		}
+		if busy <= len(s.nodes)-s.need {
+			limit = min(limit, max(2*time.Since(began), s.timeout/minorityShare))
+		}
+		time.Sleep(min(pause, limit-time.Since(began)))
+	}
+	if !s.ownsNodes {
+		return nil
+	}
+	var errs []error
+	for _, n := range s.nodes {
+		if err := n.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("node %d (%s): %w", n.index+1, n.kind, err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -1,11 +1,10 @@
 package quorumstore
 
 import (
-	"fmt"
+	"errors"
 	"slices"
-	"time"
 
-	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A tally is the votes of the nodes on one attempt to acquire. It decides by these votes alone.
@@ -21,8 +20,9 @@ type vote struct {
 	cast    bool
 	granted bool
 	token   int64
-	held    olddriver.Record // the blocking hold
+	held    driver.Record // the blocking hold
 	err     error
+	undone  bool // the node has confirmed that the grant is released
 }
 
 // A verdict is the result of the votes on an attempt.
@@ -102,72 +102,56 @@ func (t *tally) greatestToken() int64 {
 	return greatest
 }
 
-// blockingHold returns the hold that most nodes gave as the reason to refuse, and their number.
-func (t *tally) blockingHold() (olddriver.Record, int) {
-	var refusals []olddriver.Record
+// blockingHold returns the hold that most nodes gave as the reason to refuse, with the most time that
+// one of them has left, and their number.
+func (t *tally) blockingHold() (driver.Record, int) {
+	var refusals []driver.Record
 	for _, v := range t.votes {
 		if v.cast && v.err == nil && !v.granted {
 			refusals = append(refusals, v.held)
 		}
 	}
 	if len(refusals) == 0 {
-		return olddriver.Record{}, 0
+		return driver.Record{}, 0
 	}
 	group := largestGroup(refusals)
 	return group[0], len(group)
 }
 
-// describeRefusal returns the blocking hold, with the time until a majority may be free.
-func (t *tally) describeRefusal() olddriver.Record {
-	rec, _ := t.blockingHold()
-	rec.Remaining = 0
-	free := 0
-	var ends []time.Duration
+// mayWin reports whether the nodes that left open what became of the attempt may have made a majority
+// with those that granted it. If nodes have announced that they will serve later, their time is
+// better than that of the others.
+func (t *tally) mayWin() bool {
+	have := 0
 	for _, v := range t.votes {
-		switch {
-		case v.granted:
-			free++
-		case v.cast && v.err == nil && v.held.Remaining > 0:
-			ends = append(ends, v.held.Remaining)
+		var retry *driver.RetryError
+		if errors.As(v.err, &retry) {
+			return false
+		}
+		if v.granted || !v.cast || v.err != nil && !driver.IsNotApplied(v.err) {
+			have++
 		}
 	}
-	slices.Sort(ends)
-	if missing := t.need - free; missing > 0 && missing <= len(ends) {
-		rec.Remaining = ends[missing-1]
-	}
-	return rec
-}
-
-// publicVote returns the vote in the form of an Error.
-func (v vote) publicVote() Vote {
-	switch {
-	case v.err != nil:
-		return Vote{Err: v.err}
-	case v.granted && v.token > 0:
-		return Vote{Answer: fmt.Sprintf("granted token %d", v.token)}
-	case v.granted:
-		return Vote{Answer: "granted"}
-	}
-	return Vote{Answer: describeHold(v.held), Held: olddriver.NewRecord(v.held)}
+	return have >= t.need
 }
 
 // largestGroup returns the largest group of records that belong to one hold, the one with the most
 // time left first.
-func largestGroup(records []olddriver.Record) []olddriver.Record {
-	var best []olddriver.Record
+func largestGroup(records []driver.Record) []driver.Record {
+	var best []driver.Record
 	for _, rec := range records {
-		same := slices.DeleteFunc(slices.Clone(records), func(other olddriver.Record) bool { return !sameHold(rec, other) })
+		same := slices.DeleteFunc(slices.Clone(records), func(other driver.Record) bool { return !sameHold(rec, other) })
 		if len(same) > len(best) {
 			best = same
 		}
 	}
-	slices.SortStableFunc(best, func(a, b olddriver.Record) int { return int(min(max(b.Remaining-a.Remaining, -1), 1)) })
+	slices.SortStableFunc(best, func(a, b driver.Record) int { return int(min(max(b.Remaining-a.Remaining, -1), 1)) })
 	return best
 }
 
 // sameHold reports whether the records of two nodes belong to one hold. The tokens of a kept name are
 // not compared: not every store knows them, and the last node to grant the hold may have given it
 // another token than the majority.
-func sameHold(a, b olddriver.Record) bool {
+func sameHold(a, b driver.Record) bool {
 	return a.Holder == b.Holder && a.Kept == b.Kept && (a.Kept || a.Token == b.Token)
 }
