@@ -89,6 +89,11 @@ func (b *backend) Lookup(ctx context.Context, name string) ([]driver.Record, err
 }
 
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
+	if fault := b.current(); fault != nil {
+		if err := fault(ctx, faultstore.Lookup, func() {}); err != nil {
+			return func(yield func(driver.Record, error) bool) { yield(driver.Record{}, err) }
+		}
+	}
 	return b.open().List(ctx, prefix)
 }
 

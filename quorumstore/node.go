@@ -18,6 +18,7 @@ type node struct {
 
 	pending atomic.Int64 // acquisitions and releases under way, or to be sent again
 	heard   atomic.Int64 // when it last replied, or got a request after an idle time
+	replied atomic.Bool  // it has replied at all
 }
 
 // silentLimit bounds what is pending for a node that does not reply. Its return is noticed by that.
@@ -50,6 +51,7 @@ func send[T any](s *Store, ctx context.Context, n *node, request func(context.Co
 	value, err := request(ctx)
 	if err == nil || ctx.Err() == nil {
 		n.heard.Store(n.now())
+		n.replied.Store(true)
 	}
 	return value, err
 }

@@ -126,14 +126,17 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	}
 }
 
-// minorityShare is the part of the Timeout for which Close waits for a minority at least. A node that
-// takes longer than the others by more hangs, most likely, and a program that takes a lock for a moment
-// would spend most of its time on it.
-const minorityShare = 100
+// The parts of the Timeout for which Close waits for a minority: knownNodeShare for a node that has
+// replied before, and unknownNodeShare for one that never has. The latter hangs, most likely. A program
+// that takes a lock for a moment would spend most of its time on it.
+const (
+	knownNodeShare   = 10
+	unknownNodeShare = 100
+)
 
 // Close implements [driver.Store]. It waits for acquisitions and releases under way: for a majority of
-// the nodes up to the Timeout, for the others as long again as that took. It closes the nodes only if
-// Options.CloseStores is set.
+// the nodes up to the Timeout, for the others as long again as that took, or for a small part of
+// the Timeout. It closes the nodes only if Options.CloseStores is set.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	wasClosed := s.closed
@@ -145,17 +148,20 @@ func (s *Store) Close() error {
 	close(s.closing)
 	began, limit := time.Now(), s.timeout
 	for pause := s.timeout / 1000; time.Since(began) < limit; pause *= 2 {
-		busy := 0
+		busy, grace := 0, s.timeout/unknownNodeShare
 		for _, n := range s.nodes {
 			if n.pending.Load() > 0 {
 				busy++
+				if n.replied.Load() {
+					grace = s.timeout / knownNodeShare
+				}
 			}
 		}
 		if busy == 0 {
 			break
 		}
 		if busy <= len(s.nodes)-s.need {
-			limit = min(limit, max(2*time.Since(began), s.timeout/minorityShare))
+			limit = min(limit, max(2*time.Since(began), grace))
 		}
 		time.Sleep(min(pause, limit-time.Since(began)))
 	}

@@ -1,0 +1,56 @@
+package quorumstore
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Close closes the nodes if, and only if, CloseStores is set, and waits for what
+// has to be given back.
+func TestClose(t *testing.T) {
+	for _, owns := range []bool{false, true} {
+		inBubble(t, 3, func(t *testing.T, c cluster) {
+			conns := c.connect()
+			s := New(stores(conns), &Options{CloseStores: owns})
+			c[2].set(slow(20*time.Millisecond, 20*time.Millisecond))
+			req := request("mine")
+			grant(t, s, req)
+			time.Sleep(time.Second)
+			c.holders(t, "mine", "mine", "mine")
+			giveBack(t, s, req)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			c.holders(t, "", "", "")
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := conns[0].Lookup(t.Context(), name); errors.Is(err, driver.ErrClosed) != owns {
+				t.Errorf("with CloseStores %v a node says %v", owns, err)
+			}
+		})
+	}
+}
+
+// What a minority that hangs still owes does not hold up Close for more than a small part of the
+// Timeout.
+func TestCloseLeavesAHungMinority(t *testing.T) {
+	for _, before := range []time.Duration{0, 3 * DefaultTimeout} { // for how long it has hung
+		inBubble(t, 5, func(t *testing.T, servers cluster) {
+			s := servers.client(t)
+			servers[0].set(servers[0].hang)
+			servers[1].set(servers[1].hang)
+			req := request("mine")
+			grant(t, s, req)
+			time.Sleep(before)
+			giveBack(t, s, req)
+			if d := took(func() { s.Close() }); d > DefaultTimeout/unknownNodeShare {
+				t.Errorf("Close took %v", d)
+			}
+			servers.holders(t, "", "", "", "", "")
+		})
+	}
+}

@@ -1,0 +1,139 @@
+package quorumstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+)
+
+// Contenders that have the nodes among them, 2 and 2 and 1, do not lock each
+// other out: one of them wins, and soon.
+func TestSplitVoteIsResolved(t *testing.T) {
+	for range 50 {
+		inBubble(t, 5, func(t *testing.T, c cluster) {
+			near := [][]int{{0, 1}, {2, 3}, {4}}
+			var granted atomic.Int32
+			var group sync.WaitGroup
+			began := time.Now()
+			for _, mine := range near {
+				conns := c.connect()
+				for i, conn := range conns {
+					delay := 10 * time.Millisecond
+					for _, n := range mine {
+						if n == i {
+							delay = time.Millisecond
+						}
+					}
+					conn.Set(faultstore.Acquire, slow(delay, delay))
+					conn.Set(faultstore.Release, slow(delay, delay))
+				}
+				s := join(t, conns)
+				group.Go(func() {
+					for {
+						res, err := s.Acquire(t.Context(), request("contender"))
+						var again *driver.RetryError
+						switch {
+						case errors.As(err, &again):
+							time.Sleep(again.After)
+							continue
+						case err != nil:
+							t.Error(err)
+						case res.Granted:
+							granted.Add(1)
+						case res.Held.Holder == "":
+							t.Error("a refusal has no holder")
+						}
+						return
+					}
+				})
+			}
+			group.Wait()
+			if n := granted.Load(); n != 1 {
+				t.Errorf("%d of three contenders were granted", n)
+			}
+			if d := time.Since(began); d > 3*time.Second {
+				t.Errorf("it took %v", d)
+			}
+		})
+	}
+}
+
+// Answers that are lost on a majority are an error that leaves it open: Renew tells that the name is
+// held, and nothing stays locked.
+func TestLostReplies(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		s := join(t, conns)
+		for _, lost := range []int{1, 2, 3} {
+			for _, conn := range conns[:lost] {
+				conn.Once(faultstore.Acquire, faultstore.LoseReply)
+			}
+			req := request("mine")
+			res, err := s.Acquire(t.Context(), req)
+			if granted := lost < 2; res.Granted != granted || (err == nil) != granted {
+				t.Errorf("with %d answers lost: %+v, %v", lost, res, err)
+			}
+			if err != nil && driver.IsNotApplied(err) {
+				t.Errorf("an error after which holds may be there: %v", err)
+			}
+			if got := renew(t, s, req); got != driver.Held {
+				t.Errorf("Renew is answered %v", got)
+			}
+			if !giveBack(t, s, req) {
+				t.Error("Release reports no hold")
+			}
+			time.Sleep(time.Second)
+			c.holders(t, "", "", "")
+		}
+	})
+}
+
+// A majority that was granted later than the TTL allows is no hold.
+func TestGrantedTooLate(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		for _, s := range c {
+			s.set(slow(15*time.Millisecond, 15*time.Millisecond))
+		}
+		s := c.client(t)
+		req := request("mine")
+		req.TTL = 32 * time.Millisecond // 29.68 ms without drift
+		if res, err := s.Acquire(t.Context(), req); err == nil {
+			t.Errorf("granted too late: %+v", res)
+		}
+		time.Sleep(time.Second)
+		c.holders(t, "", "", "")
+		req.TTL = 33 * time.Millisecond // 30.67 ms without drift
+		grant(t, s, req)
+	})
+}
+
+// An Acquire whose undoing has begun is Lost, whatever its nodes say while that is under way.
+func TestUndoneIsLost(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		s := c.client(t)
+		for i, server := range c { // All grant, and all under different tokens.
+			server.ahead = time.Duration(i) * 3 * time.Second
+			server.set(func(ctx context.Context, op faultstore.Op, apply func()) error {
+				if op == faultstore.Release {
+					time.Sleep(2 * DefaultTimeout)
+				}
+				apply()
+				return nil
+			})
+		}
+		req := request("mine")
+		if res, err := s.Acquire(t.Context(), req); err == nil || driver.IsNotApplied(err) {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		c.holders(t, "mine", "mine", "mine")
+		if got := renew(t, s, req); got != driver.Lost {
+			t.Errorf("Renew is answered %v", got)
+		}
+	})
+}

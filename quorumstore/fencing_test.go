@@ -1,0 +1,123 @@
+package quorumstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// The clocks of five nodes are up to ten seconds apart, requests and answers
+// take their time, and holders are paused beyond their TTL and come back. Tokens
+// are unique and rise in the order of the grants, and once a client has learnt
+// how far the clocks are ahead, most grants take one round trip.
+func TestTokensWithClocksApart(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, c cluster) {
+		for i, s := range c {
+			s.ahead = time.Duration(i) * 2500 * time.Millisecond
+			s.set(jitter(2 * time.Millisecond))
+		}
+		l := &ledger{t: t, left: number(t, "TEST_GRANTS", 5000), seen: map[int64]bool{}}
+		var group sync.WaitGroup
+		for i := range 4 {
+			s := c.client(t)
+			group.Go(func() { l.client(s, uint64(i)) })
+		}
+		group.Wait()
+		synctest.Wait()
+		t.Logf("%d grants, %d of holders that were paused and lost it, %d (%.2f %%) needed another attempt",
+			l.granted, l.lost, l.again, 100*float64(l.again)/float64(l.granted))
+		if l.lost < l.granted/50 || l.again > l.granted/10 {
+			t.Error("too few holds were lost, or too many grants needed another round trip")
+		}
+	})
+}
+
+// A ledger has the tokens of all grants.
+type ledger struct {
+	t *testing.T
+
+	mu      sync.Mutex
+	left    int // grants still to come
+	granted int
+	lost    int // of those
+	again   int // grants that needed another attempt
+	last    int64
+	seen    map[int64]bool
+}
+
+// greatest returns the greatest token so far, and whether there is to be more.
+func (l *ledger) greatest() (int64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last, l.left > 0
+}
+
+// add notes a token that was requested when above was the greatest.
+func (l *ledger) add(token, above int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seen[token] || token <= above {
+		l.t.Errorf("token %d was granted after %d (granted before: %v)", token, above, l.seen[token])
+	}
+	l.seen[token] = true
+	l.last = max(l.last, token)
+	l.left--
+	l.granted++
+}
+
+// client takes the name again and again. A tenth of its holds it sleeps over.
+func (l *ledger) client(s *Store, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for n := 0; ; n++ {
+		above, more := l.greatest()
+		if !more {
+			return
+		}
+		req := request(fmt.Sprint("client ", seed))
+		req.TTL = time.Second
+		res, err := s.Acquire(context.Background(), req)
+		var again *driver.RetryError
+		if errors.As(err, &again) { // after a vote without a winner
+			l.mu.Lock()
+			l.again++
+			l.mu.Unlock()
+			time.Sleep(again.After)
+			continue
+		}
+		if err != nil {
+			l.t.Errorf("Acquire: %v", err)
+			return
+		}
+		if !res.Granted {
+			time.Sleep(res.Held.Remaining + time.Duration(rng.IntN(50))*time.Millisecond)
+			continue
+		}
+		l.add(res.Token, above)
+		paused := rng.IntN(10) == 0
+		if paused {
+			time.Sleep(req.TTL + time.Duration(rng.IntN(1000))*time.Millisecond)
+		}
+		l.leave(s, req, paused)
+		time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
+	}
+}
+
+// leave ends a hold, which must be lost if its holder was paused.
+func (l *ledger) leave(s *Store, req driver.Request, paused bool) {
+	ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	if err != nil || ours == paused {
+		l.t.Errorf("Release: %v, %v of a holder that was paused beyond its TTL: %v", ours, err, paused)
+	}
+	if paused {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lost++
+	}
+}

@@ -1,0 +1,100 @@
+package quorumstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+)
+
+// A release is sent to a node once that has answered the acquisition that it
+// undoes: not before, however late that is, and whatever the replies to other
+// attempts meanwhile.
+func TestReleaseFollowsItsAcquire(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		const node = 0
+		conns := c.connect()
+		conns[node].Set(faultstore.Release, unlessOver)
+		s := join(t, conns)
+		cycle := func(holder string, there, back time.Duration) {
+			conns[node].Set(faultstore.Acquire, slow(there, back))
+			req := request(holder)
+			grant(t, s, req)
+			giveBack(t, s, req)
+			synctest.Wait() // The request to the slow node has met with its fault.
+		}
+		began := time.Now()
+		cycle("first", 3*time.Second, 2*time.Second)
+		cycle("second", time.Second, time.Second) // overtakes the first
+		for _, want := range []struct {
+			after    time.Duration
+			holder   string
+			releases int
+		}{
+			{0, "", 0},
+			{1500 * time.Millisecond, "second", 0},
+			{2500 * time.Millisecond, "", 1},
+			{3500 * time.Millisecond, "first", 1},
+			{5500 * time.Millisecond, "", 2},
+			{10 * time.Second, "", 2},
+		} {
+			time.Sleep(time.Until(began.Add(want.after)))
+			holder, releases := c[node].holder(name), conns[node].Calls(faultstore.Release)
+			if holder != want.holder || releases != want.releases {
+				t.Errorf("after %v: holder %q, %d releases sent; want %q, %d", want.after, holder, releases, want.holder, want.releases)
+			}
+		}
+	})
+}
+
+// unlessOver is the fault of requests that are not sent when their context is over.
+func unlessOver(ctx context.Context, _ faultstore.Op, apply func()) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	apply()
+	return nil
+}
+
+// While the others decide everything without a slow node, no release comes to it
+// before the acquisition that it undoes: that would leave a hold there until its
+// TTL has run out.
+func TestReleaseNeverOvertakesItsAcquire(t *testing.T) {
+	const cycles = 40
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		const node = 0
+		for _, server := range c {
+			server.set(slow(there, back))
+		}
+		c[node].set(jitter(60 * time.Millisecond))
+		s := c.client(t)
+		for i := range cycles {
+			req := request("mine")
+			req.Name = fmt.Sprint(i)
+			if d := took(func() { grant(t, s, req); giveBack(t, s, req) }); d > 2*(there+back) {
+				t.Fatalf("a cycle took %v: the slow node was waited for", d)
+			}
+		}
+		time.Sleep(time.Second) // Every request has come to its end, and no TTL has.
+		for i, server := range c {
+			if n := server.holds(); n > 0 {
+				t.Errorf("%d of %d cycles left a hold on server %d", n, cycles, i)
+			}
+		}
+	})
+}
+
+// holds reports how many names are held on the server.
+func (s *server) holds() int {
+	n := 0
+	for _, err := range s.memory().List(context.Background(), "") {
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
