@@ -15,23 +15,23 @@
 // Fencing tokens are given if all nodes give them. The client proposes a token above what the nodes
 // would choose by themselves (its clock, and a second more; further above where it has learnt that
 // their clocks are ahead), and the nodes raise theirs to it. If a majority grants one and the same
-// token, that is the token, in one round trip. If not, all is released and requested again with a
-// higher proposal. The tokens of one name are unique and rise in the order of the grants, whatever
+// token, that is the token, in one round trip. If not, all is released, and the error is a
+// [driver.RetryError]: the next attempt, of a new owner, has a higher proposal. The tokens of one name are unique and rise in the order of the grants, whatever
 // clocks do and whenever holds expire: two majorities share a node, and that node has granted both
 // tokens, the later one higher. This needs nothing but nodes that never grant a token twice. It is
 // checked exhaustively, together with the variants that do not work (the greatest of counters;
 // writing it back to nodes that still hold; nodes that forget), by the tests of this package.
 //
-// What the nodes promise decides the rest. Fencing, Lookup, List, Break, Metadata and Keep: if all
-// nodes do. Freeing the locks of a crashed process at once: if a majority does. Restart
-// and Failover: what all nodes claim, else that holds may be forgotten, since one node that forgets
-// a hold can be one too many. Scope: the furthest at which two clients still share enough nodes;
-// one node that reaches less far than the others mostly spoils it (a file on each host among three
-// is no node that the hosts share).
+// What the nodes promise decides the rest. Fencing and Keep: if all nodes do. What a majority of the
+// nodes does not support is not supported. Freeing the locks of a crashed process at once: if a
+// majority does. Restart and Failover: what all nodes claim, else that holds may be forgotten, since one
+// node that forgets a hold can be one too many. Each node must be one that all clients reach: a file on
+// each host is no node that the hosts share.
 //
-// A quorum is never Fair: nodes get the requests in different orders, and would admit different
-// owners. Its waiters have no places at the nodes, also at those that are Fair, and get no notices:
-// they try again after pauses of up to 250 ms (holdfast.Backoff).
+// A quorum has no Queue: nodes get the requests in different orders, and would admit different
+// owners. Its waiters have no places at the nodes, and get no notices: they try again after pauses of
+// up to 250 ms (holdfast.Backoff). An attempt is one vote. If it has no winner, it is released, and a
+// waiter tries again soon; a single attempt ends with an error, since nobody is known to hold the name.
 //
 // Shared and limited holds are not supported, also if all nodes support them. N nodes that each
 // admit L holders admit up to N*L/(N/2+1) that have a majority: 3 holders with a Limit of 2 on 3
@@ -83,15 +83,10 @@
 // by hand, node by node. A hold that lasts while a majority of the nodes is restarted without data,
 // one after the other, is lost, and the holder is notified.
 //
-// A request that is very late. A node that has not confirmed a release has no vote on its
-// owner. The vote returns Options.Timeout after the node has confirmed a later one. If the
-// first release is still under way then, and arrives after all, it ends the owner's part on
-// that node.
-//
 // A late acquisition. An acquisition that a node has not answered by twice Options.Timeout may be
 // executed later, after the release that undoes it. That release is therefore sent again, as one
-// that was not confirmed is. An acquisition that comes later still keeps its part of the name until
-// the TTL, and if that happens at a majority of the nodes, the name is taken as long.
+// that was not confirmed is, until the TTL is over. An acquisition that comes later still keeps its part
+// of the name until the TTL, and if that happens at a majority of the nodes, the name is taken as long.
 //
 // The same node twice. Two stores that lead to one server have two votes, which makes a majority
 // worth nothing. Equal URLs are refused. Two addresses, databases or prefixes of one server, and the
