@@ -140,7 +140,7 @@ func TestHungNodeIsBounded(t *testing.T) {
 		if n := s.nodes[0].pending.Load(); n > 4*silentLimit {
 			t.Errorf("%d goroutines wait for a node that hangs", n)
 		}
-		if n := len(s.entries); n > 4*silentLimit {
+		if n := s.entryCount(); n > 4*silentLimit {
 			t.Errorf("%d owners are kept for a node that hangs", n)
 		}
 		close(revived)
@@ -148,9 +148,15 @@ func TestHungNodeIsBounded(t *testing.T) {
 		if n := s.nodes[0].pending.Load(); n != 0 {
 			t.Errorf("%d goroutines are left", n)
 		}
-		if n := len(s.entries); n != 0 {
+		if n := s.entryCount(); n != 0 {
 			t.Errorf("%d owners are left", n)
 		}
 		c.holders(t, "", "", "")
 	})
+}
+
+func (s *Store) entryCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.entries)
 }

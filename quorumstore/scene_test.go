@@ -107,13 +107,6 @@ func took(f func()) time.Duration {
 	return time.Since(began)
 }
 
-// bounded is a context that ends with the test, or after d.
-func bounded(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // number is how much of a long proof is run: by the environment, or else so much
 // as an ordinary run has time for.
 func number(t *testing.T, variable string, ordinary int) int {

@@ -149,9 +149,7 @@ func largestGroup(records []driver.Record) []driver.Record {
 	return best
 }
 
-// sameHold reports whether the records of two nodes belong to one hold. The tokens of a kept name are
-// not compared: not every store knows them, and the last node to grant the hold may have given it
-// another token than the majority.
+// sameHold reports whether the records of two nodes belong to one hold.
 func sameHold(a, b driver.Record) bool {
-	return a.Holder == b.Holder && a.Kept == b.Kept && (a.Kept || a.Token == b.Token)
+	return a.Holder == b.Holder && a.Kept == b.Kept && a.Token == b.Token
 }
