@@ -1,7 +1,6 @@
 package quorumstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"

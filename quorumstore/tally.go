@@ -2,6 +2,7 @@ package quorumstore
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -151,5 +152,5 @@ func largestGroup(records []driver.Record) []driver.Record {
 
 // sameHold reports whether the records of two nodes belong to one hold.
 func sameHold(a, b driver.Record) bool {
-	return a.Holder == b.Holder && a.Kept == b.Kept && a.Token == b.Token
+	return a.Holder == b.Holder && a.Kept == b.Kept && a.Token == b.Token && maps.Equal(a.Metadata, b.Metadata)
 }
