@@ -19,15 +19,15 @@ const migrateLong = `Migrate sets up the store, or brings it up to date: for pos
 with the tables of the locks and their functions, for postgres+advisory: with
 tokens the sequence. It may be run again at any time, by many at once; what is
 there already is left alone, with the locks in it. A schema that is not fit is
-refused, with the reason and what to do. Other stores need no set-up. It warns of what "holdfast
-doctor" finds in the settings of the server.
+refused, with the reason and what to do. Other stores need no set-up. It warns
+of what "holdfast doctor" finds in the settings of the server.
 
 With --print it prints the statements instead, for those who have a tool for
 migrations, and asks no server.
 
 Exit code: 0; or
-   64  the command line is wrong, the store needs no set-up, or its schema is not
-       fit
+   64  the command line is wrong, the store needs no set-up, or its schema is
+       not fit
    69  the store cannot be reached, or refused
    74  standard output cannot be written`
 

@@ -92,6 +92,10 @@ func (s *session) send(op *operation) *operation {
 	return op
 }
 
+// settle is how long a session is idle before it watches its connection: to end a watch costs as much
+// as a statement, which those that lock in a loop do not pay.
+const settle = 20 * time.Millisecond
+
 // run sends operations until the connection ends or is closed.
 func (s *session) run() {
 	var failed error
@@ -122,12 +126,18 @@ func (s *session) run() {
 				close(op.done)
 			}
 		default:
-			_, err := s.conn.WaitForNotification(ctx)
-			if err != nil && (ctx.Err() == nil || s.conn.IsClosed()) {
-				failed = fmt.Errorf("%w: %w", errSessionLost, err)
-			} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				failed = s.execute([]*operation{{verb: ping}})
+			settled := time.NewTimer(settle)
+			select {
+			case <-ctx.Done(): // The next operation came soon.
+			case <-settled.C:
+				_, err := s.conn.WaitForNotification(ctx)
+				if err != nil && (ctx.Err() == nil || s.conn.IsClosed()) {
+					failed = fmt.Errorf("%w: %w", errSessionLost, err)
+				} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					failed = s.execute([]*operation{{verb: ping}})
+				}
 			}
+			settled.Stop()
 		}
 		cancel()
 	}
