@@ -38,15 +38,22 @@ func Run(t *testing.T, bubble func(*testing.T, func(*testing.T)), second time.Du
 				bubble = func(t *testing.T, f func(*testing.T)) { f(t) }
 			}
 			bubble(t, func(t *testing.T) {
-				p := player{ctx: t.Context(), store: open(t), second: second}
-				stop := p.store.Notify(p.notify)
-				defer stop()
-				p.began = time.Now()
-				for line := range strings.SplitSeq(lines, "\n") {
-					if err := p.play(line); err != nil {
-						t.Errorf("%s: %v", strings.TrimSpace(line), err)
-						return
+				for late := true; late; {
+					p := player{ctx: t.Context(), store: open(t), second: second}
+					stop := p.store.Notify(p.notify)
+					p.began = time.Now()
+					late = false
+					for line := range strings.SplitSeq(lines, "\n") {
+						err := p.play(line)
+						if late = p.late; late {
+							break // A machine that could not keep the time has shown nothing.
+						}
+						if err != nil {
+							t.Errorf("%s: %v", strings.TrimSpace(line), err)
+							break
+						}
 					}
+					stop()
 				}
 			})
 		})
@@ -62,6 +69,7 @@ type player struct {
 	tokens []int64 // of each entry, in the order in which they were made
 	owners []string
 	last   int64 // the greatest token that there is
+	late   bool  // a call has returned a third of a second of the history after its time, or later
 
 	mu      sync.Mutex
 	notices []string
@@ -99,6 +107,7 @@ func (p *player) play(line string) error {
 		}
 	}
 	got, err := p.call(words[1], owner, args)
+	p.late = time.Since(p.began) > p.scaled(at)+p.second/3
 	if err != nil {
 		return err
 	}
