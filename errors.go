@@ -97,6 +97,8 @@ func (e *HeldError) Error() string {
 	switch {
 	case e.Self && !rec.Since.IsZero():
 		text += ", since " + rec.Since.Format(time.RFC3339)
+	case rec.Kept && rec.Remaining > 0:
+		text += fmt.Sprintf(", for another %v", roundDuration(rec.Remaining))
 	case rec.Remaining > 0:
 		text += fmt.Sprintf(", for %v unless renewed", roundDuration(rec.Remaining))
 	}
