@@ -56,7 +56,8 @@ type Store interface {
 	Release(ctx context.Context, req ReleaseRequest) (bool, error)
 
 	// Lookup returns the holds and keeps of a name, oldest first, and none if the name is free. A
-	// store that knows less of the holds of others than a Record has leaves the fields zero.
+	// store that knows less of the holds of others than a Record has leaves the fields zero, and may
+	// describe the session that has the hold as its Holder.
 	Lookup(ctx context.Context, name string) ([]Record, error)
 
 	// List yields the holds and keeps of all names that begin with prefix, those of one name

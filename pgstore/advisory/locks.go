@@ -75,7 +75,7 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 		if lock.Key != key || !lock.Granted {
 			continue
 		}
-		rec := driver.Record{Name: name}
+		rec := driver.Record{Name: name, Holder: fmt.Sprintf("%s (PID %d)", lock.Application, lock.PID)}
 		if lock.Shared {
 			rec.Limit = driver.Shared
 		}
