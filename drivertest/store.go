@@ -64,7 +64,7 @@ func (s *store) withMetadata(name string, metadata map[string]string) *entry {
 func (s *store) send(req driver.Request) (e *entry, res driver.Result, err error) {
 	var again *driver.RetryError
 	for range 20 {
-		if e, res, err = s.sendOnce(req); !errors.As(err, &again) || again.After > medium {
+		if e, res, err = s.sendOnce(req); s.run.guarantees.Queue || !errors.As(err, &again) || again.After > medium {
 			break
 		}
 		time.Sleep(again.After)
