@@ -18,7 +18,7 @@ func TestWorldsFindBrokenStores(t *testing.T) {
 			t.Parallel()
 			const worlds = 40
 			seed := rand.Uint64() >> 1
-			open := func() driver.Notifier {
+			open := func() driver.Store {
 				s := &brokenStore{Notifier: memstore.New(), ends: map[string]time.Time{}, places: map[string]int64{}}
 				brk(s)
 				return s

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
+	"github.com/holdfast-go/holdfast/quorumstore"
 )
 
 const (
@@ -39,11 +40,41 @@ func TestWorlds(t *testing.T) {
 	} else if testing.Short() {
 		worlds = 10
 	}
-	testWorlds(t, func() driver.Notifier { return memstore.New() }, worlds, rand.Uint64()>>1)
+	for name, open := range map[string]func() driver.Store{
+		"memory": func() driver.Store { return memstore.New() }, "quorum": func() driver.Store { return newQuorumView() },
+	} {
+		t.Run(name, func(t *testing.T) { testWorlds(t, open, worlds, rand.Uint64()>>1) })
+	}
 }
 
+// A quorumView is a quorum of memory stores, as it is for one that no network separates from them.
+type quorumView struct {
+	*quorumstore.Store
+	nodes []driver.Store
+}
+
+func newQuorumView() *quorumView {
+	nodes := []driver.Store{memstore.New(), memstore.New(), memstore.New()}
+	return &quorumView{quorumstore.New(nodes, nil), nodes}
+}
+
+// connect returns a store of the same nodes behind a network.
+func (v *quorumView) connect(fault faultstore.Fault) driver.Store {
+	var nodes []driver.Store
+	for _, node := range v.nodes {
+		net := faultstore.Wrap(node)
+		for _, op := range requests {
+			net.Set(op, fault)
+		}
+		nodes = append(nodes, net)
+	}
+	return quorumstore.New(nodes, &quorumstore.Options{Timeout: 300 * ms})
+}
+
+var requests = []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release, faultstore.Lookup, faultstore.Break}
+
 // testWorlds runs worlds on stores that open returns, with the seeds from seed on.
-func testWorlds(t *testing.T, open func() driver.Notifier, worlds int, seed uint64) {
+func testWorlds(t *testing.T, open func() driver.Store, worlds int, seed uint64) {
 	if text := os.Getenv("TEST_SEED"); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -61,8 +92,9 @@ func testWorlds(t *testing.T, open func() driver.Notifier, worlds int, seed uint
 
 // A world is the Clients and goroutines of one store.
 type world struct {
-	store   driver.Notifier // without faults
-	calm    bool            // no request and no notice is lost or late
+	store   driver.Store   // without faults
+	opened  []driver.Store // of Clients of a quorum
+	calm    bool           // no request and no notice is lost or late
 	clients [4]atomic.Pointer[holdfast.Client]
 
 	mu         sync.Mutex
@@ -97,7 +129,7 @@ type worldBreak struct {
 	at          time.Time
 }
 
-func runWorld(t *testing.T, open func() driver.Notifier, seed uint64) (violations []string) {
+func runWorld(t *testing.T, open func() driver.Store, seed uint64) (violations []string) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{store: open(), calm: seed%8 == 0, names: map[string]*worldName{}}
 		for _, name := range []string{"a", "b", "c"} {
@@ -125,6 +157,9 @@ func runWorld(t *testing.T, open func() driver.Notifier, seed uint64) (violation
 		<-ended
 		for i := range w.clients {
 			w.check("Close", w.clients[i].Load().Close(), holdfast.ErrUnavailable, holdfast.ErrLost)
+		}
+		for _, s := range w.opened {
+			w.check("Close of a store", s.Close())
 		}
 		time.Sleep(worldTTL + 3*worldDelay)
 		for rec, err := range w.store.List(context.Background(), "") {
@@ -154,16 +189,23 @@ func (w *world) check(call string, err error, allowed ...error) {
 }
 
 func (w *world) newClient(random *rand.Rand) *holdfast.Client {
-	net := faultstore.Wrap(observed{w.store, w})
-	if !w.calm {
-		fault := networkFault(rand.New(rand.NewPCG(random.Uint64(), 1)))
-		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release, faultstore.Lookup, faultstore.Break, faultstore.Notice} {
-			net.Set(op, fault)
-		}
+	fault := networkFault(rand.New(rand.NewPCG(random.Uint64(), 1)))
+	if w.calm {
+		fault = nil
 	}
-	return holdfast.New(net, &holdfast.Config{
-		RequestTimeout: time.Second, MaxOutage: 5 * time.Second, LocalTurn: time.Duration(random.IntN(4)) * 100 * ms,
-	})
+	config := &holdfast.Config{RequestTimeout: time.Second, MaxOutage: 5 * time.Second, LocalTurn: time.Duration(random.IntN(4)) * 100 * ms}
+	if quorum, ok := w.store.(*quorumView); ok {
+		store := quorum.connect(fault)
+		w.mu.Lock()
+		w.opened = append(w.opened, store)
+		w.mu.Unlock()
+		return holdfast.New(store, config)
+	}
+	net := faultstore.Wrap(observed{w.store.(driver.Notifier), w})
+	for _, op := range append(requests, faultstore.Notice) {
+		net.Set(op, fault)
+	}
+	return holdfast.New(net, config)
 }
 
 // watch looks whether a name is free though somebody waits, until ended is closed or the world must be
@@ -182,9 +224,11 @@ func (w *world) watch(ended <-chan struct{}, last time.Time) {
 		}
 		for name, n := range w.names {
 			records, err := w.store.Lookup(context.Background(), name)
-			w.check("Lookup", err)
+			if w.store.Guarantees().Queue { // A quorum may be divided for a moment.
+				w.check("Lookup", err)
+			}
 			w.mu.Lock()
-			if f := names[name]; f.since.IsZero() || len(records) > 0 || n.waiting == 0 || f.returned != n.returned {
+			if f := names[name]; f.since.IsZero() || len(records) > 0 || err != nil || n.waiting == 0 || f.returned != n.returned {
 				names[name] = free{time.Now(), n.returned}
 			} else if time.Since(f.since) > worldStuck {
 				w.violateLocked("%d wait for %q, which is free since %v", n.waiting, name, f.since)
@@ -351,11 +395,14 @@ func (p *player) sleep(d time.Duration, lock context.Context) {
 
 func (p *player) options() *holdfast.Options {
 	o := &holdfast.Options{TTL: worldTTL / time.Duration(1+p.IntN(8)), NoRenew: p.one(6), Detached: p.one(4)}
+	limits := p.store.Guarantees().Limits
 	switch p.IntN(10) {
 	case 0, 1:
-		o.Shared = true
+		o.Shared = limits
 	case 2, 3:
-		o.Limit = 2 + p.IntN(2)
+		if limits {
+			o.Limit = 2 + p.IntN(2)
+		}
 	case 4:
 		o.Reentrant = true
 	case 5:
@@ -403,7 +450,7 @@ func (p *player) play() {
 	case verb < 6:
 		records, err := c.Lookup(ctx, name)
 		p.check("Lookup", err, askErrs...)
-		if len(records) > 0 && p.one(2) {
+		if len(records) > 0 && p.one(2) && p.store.Guarantees().Queue { // A break by a quorum takes a moment.
 			_, err := c.Break(ctx, name, records[0].Token*int64(p.IntN(2)))
 			p.check("Break", err, askErrs...)
 		}
