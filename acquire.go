@@ -378,11 +378,16 @@ func (a *acquireOp) noteHolder(now time.Duration, rec driver.Record) {
 	a.queue.known = &HeldError{Record: rec, Self: self}
 }
 
+// soon is how long a single attempt waits for a store that announces when it can answer, such as a
+// quorum whose nodes were divided among contenders.
+const soon = 250 * time.Millisecond
+
 // noteFailure records that a request that was sent at sent has failed, and returns the pause until
 // the next one. It sets failure if there should be none: the store will never do it, has refused
 // the very first request, or has not answered for Config.MaxOutage. A single attempt has one second
-// request, to learn the outcome. If the store has announced that it can serve later, the time
-// counts from that moment, and a deadline of ctx alone bounds it. The caller holds c.mu.
+// request, to learn the outcome, and tries again soon for a request timeout at most. If the store
+// has announced that it can serve later, the time counts from that moment, and a deadline of ctx
+// alone bounds it. The caller holds c.mu.
 func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duration {
 	c, q := a.c, a.queue
 	if a.ctx.Err() != nil {
@@ -394,7 +399,8 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 		q.failing = sent
 	}
 	var later *driver.RetryError
-	announced := errors.As(err, &later) && !a.once
+	announced := errors.As(err, &later) &&
+		(!a.once || 0 < later.After && later.After <= soon && now-a.began < c.requestTimeout)
 	if announced {
 		_, bounded = a.ctx.Deadline()
 		if !a.answered {
@@ -409,12 +415,12 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 		q.known = unavailable
 	}
 	// A request that was not sent in time, as behind one that hangs, has not been refused.
-	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (a.once || !a.answered)
-	over := now-max(q.failing, a.began) >= c.outage || a.once && a.pauses > 1
+	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (a.once && !announced || !a.answered)
+	over := now-max(q.failing, a.began) >= c.outage || a.once && !announced && a.pauses > 1
 	switch {
 	case driver.Permanent(err), refused, over && !bounded:
 		a.failure = unavailable
-	case first:
+	case first && (!announced || later.After == 0 || later.After > soon):
 		c.logWarning(a.ctx, "store unavailable, trying again", a.name, err)
 	}
 	return pause

@@ -417,3 +417,35 @@ func TestHeldByOneselfIsNotBelievedForLong(t *testing.T) {
 		}
 	})
 }
+
+// A try goes on if the store announces that it can answer within moments, as a quorum whose nodes
+// were divided does, and not for longer than a request may take. Any other announcement is its error.
+func TestTryOfADividedQuorum(t *testing.T) {
+	for after, want := range map[time.Duration]time.Duration{20 * ms: 60 * ms, 0: 0, time.Second: 0} {
+		for _, often := range []int{3, 1 << 30} {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				c, store := faulty(t, nil)
+				left := often
+				store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+					if left--; left < 0 {
+						apply()
+						return nil
+					}
+					return &driver.RetryError{Err: errors.New("divided"), After: after}
+				})
+				began := time.Now()
+				lock, err := c.TryAcquire(ctx, "a", nil)
+				if lock != nil {
+					defer release(t, lock)
+				}
+				most := want + 20*ms
+				if often > 3 && want > 0 {
+					want, most = 3*time.Second, 3*time.Second+50*ms
+				}
+				if took := time.Since(began); took < want || took > most || (err == nil) != (want == 60*ms) {
+					t.Errorf("after %v, %d times: %v after %v", after, often, err, took)
+				}
+			})
+		}
+	}
+}

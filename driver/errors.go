@@ -33,7 +33,8 @@ var (
 // later: it is loading its data, is moving the name to another node, has no connection to spare, or
 // grants nothing for a while after a restart. It matches [ErrNotApplied]: the request had no effect
 // and never will have one. A waiting call of package holdfast tries again, for as long as its own
-// bound allows. Any other call returns the error at once.
+// bound allows. A single attempt does so for After up to 250 ms, and for a request timeout at most;
+// it returns any other error at once.
 type RetryError struct {
 	// Err is the reply of the server. It must not be nil.
 	Err error
