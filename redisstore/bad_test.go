@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-func openFromURL(t *testing.T, text string) *engine {
+func openFromURL(t *testing.T, text string) *Store {
 	t.Helper()
 	u, err := url.Parse(text)
 	if err != nil {
@@ -26,7 +25,7 @@ func openFromURL(t *testing.T, text string) *engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return s.(*Store).engine
+	return s.(*Store)
 }
 
 var allVerbs = []string{"Acquire", "Renew", "Release", "Lookup", "Break", "List"}
@@ -49,8 +48,10 @@ func TestWrongPassword(t *testing.T) {
 	}
 	right := openFromURL(t, "redis://:right@"+server.Addr)
 	grant(t, right, "name", time.Minute)
-	if res := acquire(t, right, queueOf("name")); !res.First {
-		t.Errorf("a place with the right password: %+v", res)
+	req := request("name", time.Minute)
+	req.Place = time.Second
+	if res, err := right.Acquire(t.Context(), req); err != nil || !res.Waiting {
+		t.Errorf("a place with the right password: %+v, %v", res, err)
 	}
 }
 
@@ -86,11 +87,11 @@ func TestOwnerOfTwoLines(t *testing.T) {
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
 	held := grant(t, s, "name", time.Minute)
-	rec, _, _ := s.Lookup(t.Context(), "name")
+	rec, _, _ := look(s, t.Context(), "name")
 	for _, owner := range []string{"", held.Owner + "\n" + strconv.FormatInt(rec.Token, 10)} {
-		_, err := s.Acquire(t.Context(), olddriver.AcquireRequest{Name: "name", Owner: owner, TTL: time.Minute})
-		_, err2 := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: owner})
-		_, err3 := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: "name", Owner: owner, TTL: time.Minute}})
+		_, err := s.Acquire(t.Context(), driver.Request{Name: "name", Owner: owner, TTL: time.Minute})
+		_, err2 := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: owner})
+		_, err3 := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: owner, TTL: time.Minute}})
 		for _, err := range []error{err, err2, err3} {
 			if !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), held.Owner) {
 				t.Errorf("an owner of %d bytes: %v", len(owner), err)

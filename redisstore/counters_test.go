@@ -38,7 +38,7 @@ func TestOneCounter(t *testing.T) {
 			"NewFailoverClusterClient": mapped,
 			"cluster support disabled": listed,
 		} {
-			s := newEngine(client, nil)
+			s := New(client, nil)
 			target := driver.ErrUnsupported
 			if client == listed {
 				target = driver.ErrNotApplied
@@ -60,7 +60,7 @@ func TestOneCounter(t *testing.T) {
 		defer client.Close()
 		// With a hash tag in the prefix the server takes the scripts of both.
 		opts := &Options{Prefix: "{app}:"}
-		single, ofCluster := open(t, server.Addr, opts), newEngine(client, opts)
+		single, ofCluster := open(t, server.Addr, opts), New(client, opts)
 		defer ofCluster.Close()
 		var last int64
 		for i := range 10 {
@@ -69,12 +69,12 @@ func TestOneCounter(t *testing.T) {
 				s = ofCluster
 			}
 			req := grant(t, s, "name", time.Minute)
-			rec, _, err := s.Lookup(t.Context(), "name")
+			rec, _, err := look(s, t.Context(), "name")
 			if err != nil || rec.Token <= last {
 				t.Errorf("token %d after %d, %v", rec.Token, last, err)
 			}
 			last = rec.Token + int64(time.Hour/time.Microsecond) // The clock is set back by an hour.
-			server.Do("SET", s.counterKey(s.hashTagOf(s.lockKey("name"))), strconv.FormatInt(last, 10))
+			server.Do("SET", s.hashTagOf(s.prefix+"name")+s.prefix+counterSuffix, strconv.FormatInt(last, 10))
 			release(t, s, req)
 		}
 		// Without one it refuses those of a single server, whatever the name.

@@ -25,24 +25,22 @@
 // holder, the lock is free when its TTL has expired.
 //
 // Acquire, Release and a batch of renewals take one round trip each; calls that are made at the
-// same time share round trips. A lost reply does no harm: the same acquire sent again is
-// recognized. Waiters of all clients stand in a queue, in the order in which they came: a release
-// makes the next of them the holder and notifies it, in the same step. Nobody overtakes, and no
-// other client gets a notice. A waiting process costs the renewals of its places, in one request
-// each 1.7 s, and a PING each 5 s on the connection for notices, which it makes when it first
-// waits. A waiter whose process has ended is passed over. Clients of other kinds have no places and
-// notify nobody: the first in line tries every 250 ms while one of them has the lock, and they get
-// a lock when nobody of the queue takes it. If the user may not subscribe, or the server does not
-// know PUBSUB (miniredis is one such server), there are no places, whatever Guarantees says, and
-// waiters try at intervals.
+// same time share round trips. Waiters of all clients stand in a queue, in the order in which they
+// came: a release makes the next of them the holder and notifies it, in the same step. Nobody
+// overtakes, and no other client gets a notice. A hold that is broken is notified, too. A waiting
+// process costs the renewals of its places, in one request each 1.7 s, and a PING each 5 s on the
+// one connection for notices, which the Store makes with its first place, or with a hold that is
+// 200 ms old. A waiter whose process has ended delays the others until its place has run out.
+// Clients of other kinds have no places and notify nobody: the first in line looks at each renewal
+// of its place while one of them has the lock. If the user may not subscribe or publish, waiters
+// find their turn by these renewals, too.
 //
 // Shared and limited holds of a name tolerate each other; each has its own TTL and token, and the
 // release or the end of one changes no other. They exclude exclusive holds, and clients of other
-// kinds, which find the key of the lock until the last of them has ended. A request that does not
-// fit stops those behind it in the queue, so that writers are not starved. A release admits 200
-// readers in its script, and has the next one claim, whose script admits the next 200, so that a
-// crowd of readers does not hold up other locks. Lookup, List and Break of a name read all of its
-// holds in one script: ten thousand hold up the server for tens of milliseconds.
+// kinds, which find the key of the lock until the last of them has ended. A run of a script admits
+// 200 waiters at most and drops 2,000 places that have ended, so that a crowd does not hold up other
+// locks. Lookup, List and Break of a name read all of its holds in one script: ten thousand hold up
+// the server for tens of milliseconds.
 //
 // A server that works and cannot serve now answers with a [driver.RetryError]: it is reading its
 // data, has lost its master or its replicas, is at its maximum of clients (this is only seen by
@@ -73,40 +71,30 @@
 // has given up and has released the lock in vain: the lock is taken until its TTL expires then, by
 // nobody.
 //
-// A waiter whose connection for notices fails for longer than the 1.7 s to its next renewal keeps its
-// turn and finds its hold by a renewal, 1.7 s late at most. Before that renewal it is passed over.
+// A notice may be lost with its connection, and a release on a full server admits nobody: the next
+// in line is then admitted by the renewal of its place, up to 1.7 s late. A client that hangs or has
+// ended costs the others the rest of its place, 5 s at most.
 //
-// A notice may be lost with its connection, and a release on a full server or on a hash slot that
-// is being moved admits nobody: the next in line is then admitted by the renewal of its place, up
-// to 1.7 s late. A client that is connected and hangs costs the others the rest of its place, 5 s
-// at most.
+// In a cluster messages go to all of its nodes.
 //
 // # Server set-up
 //
 // None is needed; "maxmemory-policy noeviction" is advised. A user of the ACL needs the keys
-// ~lock:* and, in a cluster, ~{*}lock:*, and the commands eval, evalsha, exists, get,
-// set, del, pttl, pexpire, pexpiretime, zadd, zcard, zscore, zrange, zremrangebyscore, time, scan,
-// hello, ping, type (for an error of Break), and with the options info and wait; config|get with
-// RestartGuard, so that a replica that comes or goes does not make the server abstain. For queues
-// it needs the channels &lock:* and, in a cluster, &{*}lock:*, and the commands zrem, hset, hget,
-// hdel, hvals, hgetall, publish, subscribe, pubsub|numsub and, in a cluster, spublish, ssubscribe,
-// pubsub|shardnumsub. Without them locks work, and waiters try at intervals. Shared and limited
-// holds need hset, hget, hmget, hdel, hlen, hgetall, zrem and pexpireat; without them
-// exclusive holds work, and find these in their way. "holdfast doctor" names those that are
-// missing, and the ACL SETUSER that grants them. Messages have the owner's secret, as the values of
-// the locks do: the right to subscribe to these channels is the right to release the locks of
-// others.
+// ~lock:* and, in a cluster, ~{*}lock:*, the channels &lock:*, and the commands eval, evalsha,
+// exists, get, set, del, pttl, pexpire, zadd, zcard, zscore, zrange, zrangebyscore, zrem,
+// zremrangebyscore, hset, hget, hdel, time, scan, hello, ping, publish, subscribe, type (for an error
+// of Break), and with the options info and wait; config|get with RestartGuard, so that a replica that
+// comes or goes does not make the server abstain. Every key that a script touches is among its KEYS.
+// Messages have a hash of the owner and the token: they prove nothing.
 //
-// The value of a lock has the owner's secret on its first line, and the public part on the lines
-// behind: token, begin (seconds, microseconds), holder, metadata. Beside the locks there are keys
-// that contain the control character 0x1f: one counter of tokens; in a cluster, one for each hash
-// slot that was ever used, so at most 16384. Where locks are requested with a floor, as a quorum
-// does, a sorted set beside the counter has those with tokens that the counter has not reached: in
-// a quorum, the locks taken in the last second or so. One long member of it is no lock: because of
-// it the server keeps a tree, and not a list, which takes longer. A lock with a queue has up to
-// three keys more, which end a minute after the last place, and the character 0x1f behind the
-// owner's secret. A lock with shared or limited holds has a value that begins with shared:, and two
-// keys more, which go with it, or two minutes after its end at the latest.
+// The value of a lock has the owner's secret on its first line, and on the lines behind: token, number
+// of tokens and channel; begin (seconds, microseconds), holder, metadata. The value of a name that is
+// kept begins with released:, and that of shared or limited holds with shared:. Beside the locks there
+// are keys that contain the control character 0x1f: one counter of tokens; in a cluster, one for each
+// hash slot that was ever used, so at most 16384. Where locks are requested with a floor, as a quorum
+// does, a sorted set beside the counter has those with tokens that the counter has not reached. A lock
+// with places or with shared or limited holds has up to three keys more, which end a minute after the
+// last of these at the latest.
 //
 // A client of a cluster must be made as one: a server that is a node of a cluster
 // refuses this package's scripts from a client that does not know it.

@@ -19,9 +19,11 @@ import (
 )
 
 // wrapErr wraps the error of a request. It marks every error that is certain to have had no effect.
-func (s *engine) wrapErr(err error) error {
+func (s *Store) wrapErr(err error) error {
 	var reply redis.Error
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), s.isPoolWait(err):
 		return driver.NotApplied(fmt.Errorf("no connection of the client's pool was free in time (%w), all are in use: give the locks a client of their own", err))
 	case errors.Is(err, batch.ErrNotSent):
@@ -50,7 +52,7 @@ func isUnsent(err error) bool {
 // isPoolWait reports whether err is that of a request that has waited for a connection of the pool
 // until its deadline. The client library returns the error of the context for that alone; the error
 // of a request that was sent is one of the connection.
-func (s *engine) isPoolWait(err error) bool {
+func (s *Store) isPoolWait(err error) bool {
 	_, single := s.client.(*redis.Client)
 	waited := err == context.DeadlineExceeded || errors.Is(err, batch.ErrNotSent) && !errors.Is(err, context.Canceled)
 	return single && waited && s.isPoolUsedUp(context.Background(), "")
@@ -58,18 +60,18 @@ func (s *engine) isPoolWait(err error) bool {
 
 // explainReply explains an error reply of the server. The scripts write only when nothing can fail
 // any more, or undo it, so nothing was changed.
-func (s *engine) explainReply(reply error) error {
+func (s *Store) explainReply(reply error) error {
 	text := errorText(reply.Error())
 	is := func(codes ...string) bool {
 		return slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(text, code) })
 	}
 	switch {
 	case is("PARTIAL "):
-		return hintError{"the user must be allowed the commands in the scripts", reply}
+		return hintError{"a part of it was done; the user must be allowed the commands in the scripts", reply}
 	case is("HOLDFAST ", "WRONGTYPE "):
 		return fmt.Errorf("%w: of the keys %q (a number) and %q (a sorted set) one is something else, see TYPE and GET: "+
 			"DEL that one only, and tokens begin anew at the server's clock (%s)",
-			driver.ErrCorrupt, s.counterKey(""), s.aheadKey(""), firstLine(reply.Error()))
+			driver.ErrCorrupt, s.prefix+counterSuffix, s.prefix+aheadSuffix, firstLine(reply.Error()))
 	case is("CROSSSLOT "), !s.cluster && is("MOVED ", "ASK "):
 		return driver.NotApplied(hintError{"this server is a node of a cluster: use a cluster client (redis+cluster://)", reply})
 	case is("READONLY ") && s.sentinel:

@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
 // abstains tries until a lock is granted, and checks that the server abstained
 // first, and for as long as it must. A clock of milliseconds may be one short.
-func abstains(t *testing.T, s *engine, began time.Time, guard time.Duration) {
+func abstains(t *testing.T, s *Store, began time.Time, guard time.Duration) {
 	t.Helper()
 	refusals := 0
 	req := request("after", time.Minute)
@@ -51,15 +50,15 @@ func TestGuardAfterRestart(t *testing.T) {
 	s := open(t, server.Addr, &Options{RestartGuard: guard})
 	abstains(t, s, time.Now(), guard) // It cannot tell the first start from another.
 	first := grant(t, s, "name", time.Minute)
-	token, _, _ := s.Lookup(t.Context(), "name")
+	token, _, _ := look(s, t.Context(), "name")
 
 	server.RestartEmpty()
 	abstains(t, s, time.Now(), guard)
-	if renew(t, s, first) != olddriver.RenewLost {
+	if renew(t, s, first) != driver.Lost {
 		t.Error("the server remembers what it has forgotten")
 	}
 	grant(t, s, "name", time.Minute)
-	if again, _, _ := s.Lookup(t.Context(), "name"); again.Token <= token.Token {
+	if again, _, _ := look(s, t.Context(), "name"); again.Token <= token.Token {
 		t.Errorf("the token after the restart is %d, not above %d", again.Token, token.Token)
 	}
 
@@ -143,14 +142,10 @@ func TestWhatChangesNothingIsConfirmed(t *testing.T) {
 	master, replica := servers.StartRedis(t), servers.StartRedis(t)
 	follow(t, replica, master)
 	s := open(t, master.Addr, nil)
-	for what, again := range map[string]func(s *engine, req olddriver.AcquireRequest) (bool, error){
-		"a repetition": func(s *engine, req olddriver.AcquireRequest) (bool, error) {
-			res, err := s.Acquire(t.Context(), req)
-			return res.Granted, err
-		},
-		"a renewal": func(s *engine, req olddriver.AcquireRequest) (bool, error) {
-			outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Second}})
-			return outcomes[0] == olddriver.Renewed, err
+	for what, again := range map[string]func(s *Store, req driver.Request) (bool, error){
+		"a renewal": func(s *Store, req driver.Request) (bool, error) {
+			outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Second}})
+			return outcomes[0].State == driver.Held, err
 		},
 	} {
 		for _, expiry := range []string{"PEXPIRE", "PERSIST"} {
@@ -238,7 +233,7 @@ func TestGuardAndMaintenance(t *testing.T) {
 					abstains(t, s, began, test.guard)
 					continue
 				}
-				for _, one := range []*engine{s, open(t, master.Addr, &Options{RestartGuard: test.guard})} {
+				for _, one := range []*Store{s, open(t, master.Addr, &Options{RestartGuard: test.guard})} {
 					res, err := one.Acquire(t.Context(), request("name/"+step+strconv.FormatInt(owners.Load(), 10), time.Minute))
 					if err != nil || !res.Granted {
 						t.Errorf("%s: Acquire: %+v, %v, want it granted", step, res, err)

@@ -7,25 +7,24 @@ import (
 	"sync"
 )
 
-// A lock is a key of exactly prefix + name. Its value is the owner's secret on the first line, and
-// the public part of the hold on the lines behind: see [fillRecord]. The other keys are:
+// A lock is a key of exactly prefix + name. If it is held by one, its value has the owner's secret
+// on the first line, then token, tokens and channel of the hold, and the public part: see
+// [fillRecord]. That of a keep begins with released: and the hash of the owner. If holds are beside
+// each other, the value is shared: and, a line each, the limits that they have and how many have
+// each; the key ends with the last of them, and the lock is the truth: without it, these holds are
+// over. The other keys of a lock, each gone a minute after its last entry at the latest, are:
+//
+//   - holders, a sorted set of the owners beside each other by the ends of their holds and keeps,
+//   - queue, a sorted set of the owners of places by their tokens,
+//   - entries, a hash of what all of these have, by owner.
+//
+// All locks share:
 //
 //   - one counter of tokens; in a cluster, one for each hash slot in use,
-//   - beside it, only after requests with a floor, a sorted set of the locks with a last token
-//     above the counter, and of one member that is no lock,
-//   - with a restart guard, its marker,
-//   - while a lock has a queue: a sorted set of the owners by their arrival, and a hash of their
-//     places: the end in ms, how their clients are notified, tokens, floor, and the public part of
-//     the hold; and, for all locks beside the counter, a sign that there may be a queue. A minute after its last entry each of them is gone.
+//   - only after requests with a floor, a sorted set of the locks with a last token above the counter,
+//   - with a restart guard, its marker.
 //
-// Holders that tolerate each other (olddriver.AcquireRequest.Limit) are in two other keys beside the
-// lock: a hash of the owners with what each hold is, and a sorted set of the owners by their ends.
-// The value of the lock is "shared:", and the number of this generation of holders, how many they
-// are, how many of them are limited, the end of the last of them, at which the key expires, and the end
-// of the other two keys. The lock is the truth: without it, or with another value or generation,
-// these holders are over, and the first of the next generation deletes what is left of them.
-//
-// The counter rises at every grant, to the server's clock if it can, and is never raised by a
+// The counter rises with every entry, to the server's clock if it can, and is never raised by a
 // floor: a floor for one lock changes nothing for the others, so the servers of a quorum, which see
 // different mixtures of them, agree. The counter is a clock that never falls. A lock that was
 // granted a token above it is remembered until the counter has passed that token. That is decided
@@ -38,35 +37,19 @@ const (
 	counterSuffix = "\x1fcounter"
 	aheadSuffix   = "\x1fahead"
 	guardSuffix   = "\x1fguard"
-	queuesSuffix  = "\x1fqueues" // the sign
-	absentSuffix  = "\x1fabsent"
 	noticesSuffix = "\x1fnotices\x1f" // of a channel, before the random part
-
-	// markSuffix follows the owner in the value of a lock that may have a queue. The release of a
-	// lock without it does not look at the queue.
-	markSuffix = "\x1f"
+	holdersInfix  = "\x1fholders\x1f" // before the key of the lock
+	queueInfix    = "\x1fqueue\x1f"
+	entriesInfix  = "\x1fentries\x1f"
 )
 
-func (s *engine) lockKey(name string) string { return s.prefix + name }
-
-func (s *engine) counterKey(tag string) string { return tag + s.prefix + counterSuffix }
-
-func (s *engine) aheadKey(tag string) string { return tag + s.prefix + aheadSuffix }
-
-func (s *engine) queuesKey(tag string) string { return tag + s.prefix + queuesSuffix }
-
-// absentKey returns a key that never exists. With it among its keys, a script does not run while
-// the slot moves: the keys that it does not declare may be on the other node then, and the node that
-// takes the slot over would show them as empty.
-func (s *engine) absentKey(tag string) string { return tag + s.prefix + absentSuffix }
-
-func (s *engine) guardKey() string { return s.prefix + guardSuffix }
+func (s *Store) guardKey() string { return s.prefix + guardSuffix }
 
 // hashTagOf returns the hash tag of the keys beside the locks. It returns "" without a cluster, and
 // if the prefix has a tag of its own, which puts all keys into one slot. A client that takes a node
 // of a cluster for a single server has the same counter then. With every other prefix the server
 // refuses it, since the counter and the tokens ahead are in different slots.
-func (s *engine) hashTagOf(lock string) string {
+func (s *Store) hashTagOf(lock string) string {
 	if !s.cluster || s.prefixHasTag {
 		return ""
 	}

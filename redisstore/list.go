@@ -9,27 +9,26 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // scanCount is how many keys a server reads for one page of a listing: few enough not to hold up
 // others.
 const scanCount = 1000
 
-// List implements [olddriver.Store]. It goes through all keys of the server, of every master in a
+// List implements [driver.Store]. It goes through all keys of the server, of every master in a
 // cluster: the more keys there are, the longer it takes. It uses SCAN, so that it does not hold up
 // other clients.
-func (s *engine) List(ctx context.Context, prefix string) iter.Seq2[olddriver.Record, error] {
-	return func(yield func(olddriver.Record, error) bool) {
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) {
 		if err := s.checkUsable(ctx); err != nil {
-			yield(olddriver.Record{}, err)
+			yield(driver.Record{}, err)
 			return
 		}
 		limited, cancel := context.WithTimeout(ctx, requestBound)
 		masters, err := s.masters(limited)
 		cancel()
 		if err != nil {
-			yield(olddriver.Record{}, s.wrapErr(err))
+			yield(driver.Record{}, s.wrapErr(err))
 			return
 		}
 		pattern, seen := escapePattern(s.prefix+prefix)+"*", map[string]bool{} // SCAN may yield a key more than once.
@@ -37,18 +36,16 @@ func (s *engine) List(ctx context.Context, prefix string) iter.Seq2[olddriver.Re
 			for cursor, more := uint64(0), true; more; more = cursor != 0 {
 				calls, next, err := s.lookupPage(ctx, master, pattern, cursor, seen)
 				for i := 0; err == nil && i < len(calls); i++ {
-					if calls[i].reply == nil {
-						continue // The hold has ended meanwhile.
-					}
-					var rec olddriver.Record
-					description, _ := calls[i].reply.([]any)
-					rec, err = parseRecord(calls[i].lock[len(s.prefix):], description)
-					if err == nil && !yield(rec, nil) {
-						return
+					var records []driver.Record
+					records, err = parseRecords(calls[i].lock[len(s.prefix):], calls[i].reply)
+					for _, rec := range records {
+						if !yield(rec, nil) {
+							return
+						}
 					}
 				}
 				if err != nil {
-					yield(olddriver.Record{}, s.wrapErr(err))
+					yield(driver.Record{}, s.wrapErr(err))
 					return
 				}
 				cursor = next
@@ -59,7 +56,7 @@ func (s *engine) List(ctx context.Context, prefix string) iter.Seq2[olddriver.Re
 
 // lookupPage looks up the locks on one page of a SCAN, except those seen. It returns the calls with
 // the replies, and the cursor of the next page.
-func (s *engine) lookupPage(ctx context.Context, master redis.UniversalClient, pattern string, cursor uint64, seen map[string]bool) ([]*call, uint64, error) {
+func (s *Store) lookupPage(ctx context.Context, master redis.UniversalClient, pattern string, cursor uint64, seen map[string]bool) ([]*call, uint64, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -88,7 +85,7 @@ func (s *engine) lookupPage(ctx context.Context, master redis.UniversalClient, p
 }
 
 // masters returns the clients of all servers that have keys.
-func (s *engine) masters(ctx context.Context) ([]redis.UniversalClient, error) {
+func (s *Store) masters(ctx context.Context) ([]redis.UniversalClient, error) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
 		return []redis.UniversalClient{s.client}, nil

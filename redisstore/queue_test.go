@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -29,13 +28,8 @@ func TestOrderInABatch(t *testing.T) {
 		var want []any
 		for i := range 5 {
 			first, second := request("both", time.Minute), request(fmt.Sprint(i), time.Minute)
-			for _, req := range []olddriver.AcquireRequest{first, second} {
-				released := olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}
-				end, err := s.releaseCall(&released)
-				if err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, mustAcquireCall(t, s, req), end)
+			for _, req := range []driver.Request{first, second} {
+				all = append(all, acquireCall(s, req), releaseCall(s, req, 0))
 				want = append(want, true, int64(1))
 			}
 		}
@@ -61,7 +55,7 @@ func TestReleaseAfterAnAttemptGivenUp(t *testing.T) {
 	proxy := faultproxy.Start(t, server.Addr)
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
 	defer client.Close()
-	s := newEngine(client, nil)
+	s := New(client, nil)
 	defer s.Close()
 	release(t, s, grant(t, s, "name", time.Minute)) // The scripts are known.
 	timeout := 5 * time.Millisecond
@@ -78,7 +72,7 @@ func TestReleaseAfterAnAttemptGivenUp(t *testing.T) {
 		}
 		released := make(chan bool)
 		go func() {
-			ours, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+			ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 			released <- ours && err == nil
 		}()
 		proxy.Pass(faultproxy.Up)
@@ -105,7 +99,7 @@ func TestHungConnection(t *testing.T) {
 		},
 	})
 	defer client.Close()
-	s := newEngine(client, nil)
+	s := New(client, nil)
 	defer s.Close()
 	held := grant(t, s, "held", time.Minute)
 	proxy.Hold(faultproxy.Up)
@@ -116,12 +110,12 @@ func TestHungConnection(t *testing.T) {
 	}
 	released := make(chan bool, 1)
 	go func() {
-		ours, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		released <- ours && err == nil
 	}()
 	grant(t, s, "other", time.Minute)
-	outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Minute}})
-	if err != nil || outcomes[0] != olddriver.Renewed {
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Minute}})
+	if err != nil || outcomes[0].State != driver.Held {
 		t.Errorf("renewal beside a connection that hangs: %v, %v", outcomes, err)
 	}
 	if took := time.Since(began); took > requestBound/2 {
@@ -136,7 +130,7 @@ func TestHungConnection(t *testing.T) {
 	}
 }
 
-func acquireWithin(t *testing.T, s *engine, req olddriver.AcquireRequest, timeout time.Duration) (olddriver.AcquireResult, error) {
+func acquireWithin(t *testing.T, s *Store, req driver.Request, timeout time.Duration) (driver.Result, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	return s.Acquire(ctx, req)
@@ -153,7 +147,7 @@ func TestSilentServer(t *testing.T) {
 			Addr: proxy.Addr(), ContextTimeoutEnabled: honors, PoolSize: 2,
 			ReadTimeout: time.Minute, PoolTimeout: time.Minute,
 		})
-		s := newEngine(client, nil)
+		s := New(client, nil)
 		proxy.Pass(faultproxy.Down)
 		server.Do("FLUSHALL")
 		release(t, s, grant(t, s, "name", time.Minute)) // The connection is there.
@@ -164,7 +158,7 @@ func TestSilentServer(t *testing.T) {
 			done := make(chan error)
 			verbs := calls(s, "name")
 			verbs["ServerVersion"] = func(ctx context.Context) error {
-				_, err := s.serverVersion(ctx)
+				_, err := s.ServerVersion(ctx)
 				return err
 			}
 			if !honors {

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // errReply is the error for a reply that no Redis server sends.
@@ -18,45 +17,44 @@ func errReply(what string) error {
 	return fmt.Errorf("the server's answer is not understood: %s", what)
 }
 
-// parseRecord reads the scripts' description of a hold; see lua/describe.lua. A value that no
-// client of this package can have written belongs to another kind of client, whatever it looks
-// like: the record has only its times then.
-func parseRecord(name string, reply []any) (olddriver.Record, error) {
-	if len(reply) < 4 {
-		return olddriver.Record{}, errReply("a description that is too short")
+// parseRecords reads the answer of the scripts for a lookup: how many places there are, and holds.
+func parseRecords(name string, reply any) ([]driver.Record, error) {
+	words, _ := reply.([]any)
+	if len(words) != 2 {
+		return nil, errReply("no list of holds")
 	}
-	kind, _ := reply[0].(string)
-	left, _ := reply[1].(int64)
-	ends, _ := reply[2].(int64)
-	text, _ := reply[3].(string)
-	if kind == "free" {
-		return olddriver.Record{}, nil
+	descriptions, _ := words[1].([]any)
+	var records []driver.Record
+	for _, description := range descriptions {
+		rec, err := parseRecord(name, words[0], description)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, rec)
 	}
-	rec := olddriver.Record{Name: name, Kept: kind == "kept"}
-	if len(reply) > 4 {
-		waiting, _ := reply[4].(int64)
-		rec.Waiting = int(waiting)
+	return records, nil
+}
+
+// parseRecord reads the scripts' description of a hold: its kind, how many ms are left, the limit,
+// and the public part. A value that no client of this package can have written belongs to another
+// kind of client, whatever it looks like: the record has only its times then.
+func parseRecord(name string, places, description any) (driver.Record, error) {
+	words, _ := description.([]any)
+	if len(words) < 4 {
+		return driver.Record{}, errReply("a description that is too short")
 	}
-	if left >= 0 && ends >= 0 { // A foreign hold may have no end.
-		rec.Remaining = time.Duration(min(left, maxMillis)) * time.Millisecond
-		rec.Until = time.UnixMilli(min(ends, lastMilli))
+	left, _ := words[1].(int64)
+	limit, _ := words[2].(int64)
+	text, _ := words[3].(string)
+	waiting, _ := places.(int64)
+	rec := driver.Record{Name: name, Waiting: int(waiting)}
+	if left >= 0 { // A foreign hold may have no end.
+		rec.Remaining = max(1, time.Duration(min(left, maxMillis))*time.Millisecond)
 	}
-	if kind == "held" || len(reply) > 6 {
-		fillRecord(&rec, text)
-	}
-	if len(reply) > 6 {
-		limit, _ := reply[6].(int64)
+	if words[0] != "foreign" && fillRecord(&rec, text) {
 		rec.Limit = int(limit)
-	}
-	if len(reply) > 7 {
-		others, _ := reply[7].([]any)
-		for _, words := range others {
-			words, _ := words.([]any)
-			other, err := parseRecord(name, words)
-			if err != nil {
-				return olddriver.Record{}, err
-			}
-			rec.Others = append(rec.Others, other)
+		if rec.Kept = words[0] == "kept"; rec.Kept {
+			rec.Holder = ""
 		}
 	}
 	return rec, nil
@@ -75,24 +73,25 @@ const (
 
 // fillRecord adds the contents of a lock's value: token, seconds and microseconds of its begin by
 // the server's clock, holder, metadata; a line each, the last only if there is any. It adds nothing
-// if one of them is not in the form that this package writes.
-func fillRecord(rec *olddriver.Record, text string) {
+// and returns false if one of them is not in the form that this package writes.
+func fillRecord(rec *driver.Record, text string) bool {
 	lines := strings.SplitN(text, "\n", 5)
 	if len(lines) < 4 {
-		return
+		return false
 	}
 	token, err := strconv.ParseInt(lines[0], 10, 64)
 	since, ok := serverTime(lines[1], lines[2])
 	if err != nil || token > driver.MaxToken || !ok || !isPlain(lines[3]) || len(lines[3]) > driver.MaxName {
-		return
+		return false
 	}
 	var metadata map[string]string
 	if len(lines) == 5 {
 		if json.Unmarshal([]byte(lines[4]), &metadata) != nil || !isMetadata(metadata) {
-			return
+			return false
 		}
 	}
 	rec.Token, rec.Since, rec.Holder, rec.Metadata = token, since, lines[3], metadata
+	return true
 }
 
 // serverTime reads the two numbers of a reply to the command TIME, and reports whether they are a

@@ -32,7 +32,7 @@ func TestNobodyHoldsWithoutReplicas(t *testing.T) {
 					return strings.Contains(infoField(master, "slave0"), "lag=11")
 				})
 			}
-			waits, tries := holdfast.New(newStore(open(t, master.Addr, opts)), nil), holdfast.New(newStore(open(t, master.Addr, opts)), nil)
+			waits, tries := holdfast.New(open(t, master.Addr, opts), nil), holdfast.New(open(t, master.Addr, opts), nil)
 			defer waits.Close()
 			defer tries.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -63,7 +63,7 @@ func TestKeepWithoutReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
 	follow(t, replica, master)
-	c := holdfast.New(newStore(open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond})), &holdfast.Config{RequestTimeout: time.Second})
+	c := holdfast.New(open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond}), &holdfast.Config{RequestTimeout: time.Second})
 	defer c.Close()
 	for _, connected := range []bool{true, false} {
 		lock, err := c.Acquire(t.Context(), fmt.Sprint("connected ", connected), &holdfast.Options{TTL: time.Minute})

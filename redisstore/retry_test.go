@@ -12,13 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
 // isLater checks that a call of each verb ends with the answer of a server that works
 // and cannot serve now.
-func isLater(t *testing.T, s *engine, says string, verbs ...string) {
+func isLater(t *testing.T, s *Store, says string, verbs ...string) {
 	t.Helper()
 	all := calls(s, "name")
 	for _, verb := range verbs {
@@ -50,7 +49,7 @@ func TestServersThatServeLater(t *testing.T) {
 			client.Do(t.Context(), "DEBUG", "RELOAD")
 		}()
 		eventually(t, "a server that reads its data", func() bool {
-			_, _, err := s.Lookup(t.Context(), "name")
+			_, _, err := look(s, t.Context(), "name")
 			return err != nil && strings.Contains(err.Error(), "LOADING")
 		})
 		isLater(t, s, "LOADING", append([]string{"List"}, scriptVerbs...)...)
@@ -73,7 +72,7 @@ func TestServersThatServeLater(t *testing.T) {
 		req := grant(t, s, "name", time.Minute)
 		server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 		isLater(t, s, "NOREPLICAS", "Break")
-		_, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		if later := (*driver.RetryError)(nil); !errors.As(err, &later) {
 			t.Errorf("Release: %v", err)
 		}
@@ -99,7 +98,7 @@ func TestServersThatServeLater(t *testing.T) {
 			client.Eval(t.Context(), "while true do end", nil)
 		}()
 		eventually(t, "a busy server", func() bool {
-			_, _, err := s.Lookup(t.Context(), "name")
+			_, _, err := look(s, t.Context(), "name")
 			return err != nil && strings.Contains(err.Error(), "BUSY")
 		})
 		isLater(t, s, "BUSY", scriptVerbs...)
@@ -127,7 +126,7 @@ func TestServersThatServeLater(t *testing.T) {
 		server := servers.StartRedis(t, "--cluster-enabled", "yes")
 		server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16382")
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true})
-		s := newEngine(client, nil)
+		s := New(client, nil)
 		t.Cleanup(func() { _ = s.Close(); _ = client.Close() })
 		isLater(t, s, "CLUSTERDOWN", scriptVerbs...)
 	})

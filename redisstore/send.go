@@ -7,18 +7,157 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/batch"
 )
+
+const (
+	// maxBatch is how many calls go into one batch.
+	maxBatch = 1024
+
+	// requestBound limits a request whose context has no deadline, and a batch.
+	requestBound = 3 * time.Second
+
+	// stuckAfter is how long a batch holds up others.
+	stuckAfter = 250 * time.Millisecond
+
+	// minInline is the least time that a caller must have left to send calls on its own goroutine.
+	// With less, another goroutine sends them, to the full bound, so that the release that follows
+	// a call given up does not overtake it on another connection.
+	minInline = 900 * time.Millisecond
+
+	// singleBatches is how many batches there are at a time to a single server, and clusterQueues
+	// how many queues to a cluster, so that a node that hangs holds up few locks on other nodes.
+	singleBatches = 4
+	clusterQueues = 16
+)
+
+func (s *Store) newQueues() []batch.Queue[*call] {
+	n, beside := 1, singleBatches
+	if s.cluster {
+		n, beside = clusterQueues, 2
+	}
+	queues := make([]batch.Queue[*call], n)
+	for i := range queues {
+		q := &queues[i]
+		q.Send, q.Name = s.sendBatch, func(c *call) string { return c.owner }
+		q.InFlight, q.Max, q.Bound, q.StuckAfter = beside, maxBatch, requestBound, stuckAfter
+		if s.honorsDeadline {
+			q.MinInline = minInline
+		}
+	}
+	return queues
+}
+
+// queueOf returns the queue of a lock. It is always the same, so that calls keep their order.
+func (s *Store) queueOf(lock string) *batch.Queue[*call] {
+	if len(s.queues) == 1 {
+		return &s.queues[0]
+	}
+	return &s.queues[int(slotOf(lock))%len(s.queues)]
+}
+
+func (s *Store) newCall(script *script, name string, args ...any) *call {
+	lock := s.prefix + name
+	return &call{script: script, tag: s.hashTagOf(lock), lock: lock, args: args}
+}
+
+// runCall makes a call and returns its reply.
+func (s *Store) runCall(ctx context.Context, c *call) (any, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.queueOf(c.lock).Do(ctx, c); err != nil {
+		return nil, s.wrapErr(err)
+	}
+	return s.readReply(c)
+}
+
+// runCalls makes calls without an order, and returns the error of each. The replies are in the
+// calls.
+func (s *Store) runCalls(ctx context.Context, calls []*call) []error {
+	errs := make([]error, len(calls))
+	byQueue := map[*batch.Queue[*call]][]int{}
+	for i, c := range calls {
+		q := s.queueOf(c.lock)
+		byQueue[q] = append(byQueue[q], i)
+	}
+	var group sync.WaitGroup
+	for q, places := range byQueue {
+		for part := range slices.Chunk(places, maxBatch) {
+			group.Go(func() {
+				together := make([]*call, len(part))
+				for i, place := range part {
+					together[i] = calls[place]
+				}
+				err := q.Do(ctx, together...)
+				for _, place := range part {
+					if errs[place] = s.wrapErr(err); err == nil {
+						_, errs[place] = s.readReply(calls[place])
+					}
+				}
+			})
+		}
+	}
+	group.Wait()
+	return errs
+}
+
+// readReply returns the reply to a call, or the error that the reply stands for.
+func (s *Store) readReply(c *call) (any, error) {
+	if c.err != nil {
+		return nil, s.wrapErr(c.err)
+	}
+	words, _ := c.reply.([]any)
+	if len(words) == 0 {
+		return c.reply, nil
+	}
+	switch words[0] {
+	case "again":
+		return nil, errors.New("the owner has an entry")
+	case "abstains":
+		left, _ := words[1].(int64)
+		return nil, &driver.RetryError{Err: errGuarded, After: time.Duration(left) * time.Millisecond}
+	case "ahead":
+		return nil, fmt.Errorf("%w: the floor of the token is more than %v above the server's clock", driver.ErrInvalid, driver.MaxLead)
+	case "last":
+		return nil, fmt.Errorf("%w: there is no token as great as the request needs: see the keys %q and %q",
+			driver.ErrInvalid, c.tag+s.prefix+counterSuffix, c.tag+s.prefix+aheadSuffix)
+	case "type":
+		return nil, fmt.Errorf("%w: the key %q is a %v and no lock of this package: it is left alone, since it may be data; "+
+			"DEL ends it if it is the lock of another kind of client", driver.ErrInvalid, c.lock, words[len(words)-1])
+	case "failed":
+		text, _ := words[len(words)-1].(string)
+		if words[1] == int64(1) {
+			text = "PARTIAL " + text
+		}
+		return nil, s.explainReply(errors.New(text))
+	}
+	return c.reply, nil
+}
+
+// errGuarded is the error of a server that may have forgotten locks; see [Options].RestartGuard.
+var errGuarded = errors.New("the Redis server may have forgotten locks, since it was restarted, emptied or promoted, and grants none for a while (RestartGuard)")
+
+// checkUsable returns why the store cannot make requests.
+func (s *Store) checkUsable(ctx context.Context) error {
+	if s.closed.Load() {
+		return driver.ErrClosed
+	}
+	if s.configErr != nil {
+		return s.configErr
+	}
+	return driver.NotApplied(ctx.Err())
+}
 
 // sendBatch sends a batch in one round trip. Scripts that a server does not know are sent again, in
 // full.
-func (s *engine) sendBatch(values context.Context, deadline time.Time, batch []*call) {
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(values), deadline)
-	defer cancel()
+func (s *Store) sendBatch(ctx context.Context, batch []*call) {
 	all := groupCalls(batch)
 	s.sendKnown(ctx, all)
 	if s.options.RestartGuard > 0 {
@@ -30,7 +169,7 @@ func (s *engine) sendBatch(values context.Context, deadline time.Time, batch []*
 }
 
 // sendKnown makes one round trip, and another one for the scripts that a server does not know.
-func (s *engine) sendKnown(ctx context.Context, runs []*scriptRun) {
+func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 	for inFull := false; len(runs) > 0; inFull = true {
 		for _, r := range runs {
 			s.prepareCommand(r, inFull)
@@ -53,19 +192,15 @@ func (s *engine) sendKnown(ctx context.Context, runs []*scriptRun) {
 		if inFull {
 			return
 		}
-		var unknown []*scriptRun
-		for _, r := range runs {
-			if err := r.cmd.Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-				unknown = append(unknown, r)
-			}
-		}
-		runs = unknown
+		runs = slices.DeleteFunc(slices.Clone(runs), func(r *scriptRun) bool {
+			return r.cmd.Err() == nil || !redis.HasErrorPrefix(r.cmd.Err(), "NOSCRIPT")
+		})
 	}
 }
 
 // isPoolUsedUp reports whether a command for a lock would wait for other work to end. A pipeline
 // need not: the client library has connections for pipelines alone.
-func (s *engine) isPoolUsedUp(ctx context.Context, lock string) bool {
+func (s *Store) isPoolUsedUp(ctx context.Context, lock string) bool {
 	client, ok := s.client.(*redis.Client)
 	if cluster, isCluster := s.client.(*redis.ClusterClient); isCluster {
 		var err error
@@ -82,9 +217,13 @@ func (s *engine) isPoolUsedUp(ctx context.Context, lock string) bool {
 	return pool.IdleConns == 0 && int(pool.TotalConns) >= size
 }
 
-// sendGuarded sends acquisitions again if their server does not know whether it has to abstain,
-// with the setting that decides it: see lua/guard.lua. None of them has changed anything.
-func (s *engine) sendGuarded(ctx context.Context, runs []*scriptRun) {
+// backlogTTL is the setting for how many seconds a master without replicas keeps the name of a
+// former history; 0 is for ever.
+const backlogTTL = "repl-backlog-ttl"
+
+// sendGuarded sends runs again if their server does not know whether it has to abstain, with the
+// setting that decides it: see lua/guard.lua. None of them has granted anything.
+func (s *Store) sendGuarded(ctx context.Context, runs []*scriptRun) {
 	var open []*scriptRun
 	for _, r := range runs {
 		answers, _ := r.cmd.Val().([]any)
@@ -108,18 +247,28 @@ func (s *engine) sendGuarded(ctx context.Context, runs []*scriptRun) {
 		kept = "yes"
 	}
 	for _, r := range open {
-		r.backlogKept = kept
+		again := &scriptRun{script: r.script, backlogKept: kept}
+		at := []int{}
+		for i, c := range r.calls {
+			words, _ := r.replyTo(i).([]any)
+			if len(words) == 3 && words[0] == "abstains" {
+				again.calls, at = append(again.calls, c), append(at, i)
+			}
+		}
+		s.sendKnown(ctx, []*scriptRun{again})
+		answers := r.cmd.Val().([]any)
+		for i, place := range at {
+			if reply := again.replyTo(i); reply != nil {
+				answers[place] = reply
+			}
+		}
+		r.unconfirmed = errors.Join(r.unconfirmed, again.unconfirmed)
 	}
-	s.sendKnown(ctx, open)
 }
-
-// backlogTTL is the setting for how many seconds a master without replicas keeps the name of a
-// former history; 0 is for ever.
-const backlogTTL = "repl-backlog-ttl"
 
 // sendAndWait sends runs with WAIT behind them in the same pipeline. A grant that too few replicas
 // have confirmed in time is released, and not reported.
-func (s *engine) sendAndWait(ctx context.Context, runs []*scriptRun) {
+func (s *Store) sendAndWait(ctx context.Context, runs []*scriptRun) {
 	o := &s.options
 	pipe := s.client.Pipeline()
 	for _, r := range runs {
@@ -157,38 +306,28 @@ func (s *engine) sendAndWait(ctx context.Context, runs []*scriptRun) {
 }
 
 // releaseAcquired releases the locks that were acquired, and reports whether all of them are free.
-func (s *engine) releaseAcquired(ctx context.Context, runs []*scriptRun) bool {
+func (s *Store) releaseAcquired(ctx context.Context, runs []*scriptRun) bool {
 	var held []*call
 	for _, r := range runs {
-		if r.script != acquireScript || r.cmd.Err() != nil {
-			continue
-		}
 		for i, c := range r.calls {
-			reply, _ := r.replyTo(i)
-			if grantOf(reply).Granted {
-				held = append(held, &call{script: releaseScript, tag: c.tag, lock: c.lock, owner: c.owner})
+			if _, granted := r.replyTo(i).(int64); granted && r.script == acquireScript {
+				held = append(held, &call{script: releaseScript, tag: c.tag, lock: c.lock, args: []any{c.owner, 0}})
 			}
 		}
 	}
 	for _, part := range groupCalls(held) {
+		if len(held) == 0 {
+			return true
+		}
 		s.prepareCommand(part, true)
 		if err := s.client.Process(ctx, noRetry{part.cmd}); err != nil {
 			return false
 		}
 		for i := range part.calls {
-			reply, _ := part.replyTo(i)
-			if _, ended := reply.(int64); !ended {
-				return false // {'failed', why}
+			if _, ended := part.replyTo(i).(int64); !ended {
+				return false // {'failed', …}
 			}
 		}
 	}
 	return true
-}
-
-// mustSurviveFailover reports whether a call has made a change that must survive a failover.
-func mustSurviveFailover(c *call) bool {
-	if c.script == renewScript || c.script == releaseScript && c.ms > 0 {
-		return c.reply == int64(1)
-	}
-	return (c.script == acquireScript || c.script == claimScript) && grantOf(c.reply).Granted
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
@@ -29,10 +28,10 @@ func TestMain(m *testing.M) {
 const bound = 20 * time.Second
 
 // open returns a store over a client of its own to an address.
-func open(t *testing.T, addr string, opts *Options) *engine {
+func open(t *testing.T, addr string, opts *Options) *Store {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-	s := newEngine(client, opts)
+	s := New(client, opts)
 	t.Cleanup(func() {
 		_ = s.Close()
 		_ = client.Close()
@@ -42,12 +41,12 @@ func open(t *testing.T, addr string, opts *Options) *engine {
 
 var owners atomic.Int64
 
-func request(name string, ttl time.Duration) olddriver.AcquireRequest {
-	return olddriver.AcquireRequest{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
+func request(name string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
 }
 
 // grant takes a lock that must be free.
-func grant(t *testing.T, s *engine, name string, ttl time.Duration) olddriver.AcquireRequest {
+func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.Request {
 	t.Helper()
 	req := request(name, ttl)
 	res, err := s.Acquire(t.Context(), req)
@@ -57,22 +56,22 @@ func grant(t *testing.T, s *engine, name string, ttl time.Duration) olddriver.Ac
 	return req
 }
 
-func release(t *testing.T, s *engine, req olddriver.AcquireRequest) bool {
+func release(t *testing.T, s *Store, req driver.Request) bool {
 	t.Helper()
-	ours, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err != nil {
 		t.Fatalf("Release of %q: %v", req.Name, err)
 	}
 	return ours
 }
 
-func renew(t *testing.T, s *engine, req olddriver.AcquireRequest) olddriver.RenewOutcome {
+func renew(t *testing.T, s *Store, req driver.Request) driver.State {
 	t.Helper()
-	outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
 	if err != nil {
 		t.Fatalf("Renew of %q: %v", req.Name, err)
 	}
-	return outcomes[0]
+	return outcomes[0].State
 }
 
 // eventually returns when done reports true.
@@ -93,14 +92,14 @@ func checked(name string) driver.Request {
 }
 
 // calls is a call of every verb.
-func calls(s *engine, name string) map[string]func(ctx context.Context) error {
-	return storecheck.Calls(newStore(s), checked(name))
+func calls(s *Store, name string) map[string]func(ctx context.Context) error {
+	return storecheck.Calls(s, checked(name))
 }
 
 // fails checks the errors of these verbs.
-func fails(t *testing.T, s *engine, target error, says string, verbs ...string) {
+func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
-	storecheck.Fails(t, newStore(s), checked("name"), target, says, verbs...)
+	storecheck.Fails(t, s, checked("name"), target, says, verbs...)
 }
 
 // numberOf counts the commands of a kind that a server has carried out.
@@ -118,16 +117,30 @@ func numberOf(t *testing.T, server *servers.Redis, command string) int {
 	return 0
 }
 
-// sendTogether makes calls in one batch.
-func sendTogether(s *engine, calls ...*call) {
-	s.sendBatch(context.Background(), time.Now().Add(requestBound), calls)
+// look returns the first hold of a name, and whether there is one.
+func look(s driver.Store, ctx context.Context, name string) (driver.Record, bool, error) {
+	records, err := s.Lookup(ctx, name)
+	if len(records) == 0 {
+		return driver.Record{}, false, err
+	}
+	return records[0], true, err
 }
 
-func mustAcquireCall(t *testing.T, s *engine, req olddriver.AcquireRequest) *call {
-	t.Helper()
-	c, err := s.acquireCall(&req)
-	if err != nil {
-		t.Fatal(err)
-	}
+// sendTogether makes calls in one batch.
+func sendTogether(s *Store, calls ...*call) {
+	ctx, cancel := context.WithTimeout(context.Background(), requestBound)
+	defer cancel()
+	s.sendBatch(ctx, calls)
+}
+
+func acquireCall(s *Store, req driver.Request) *call {
+	c := s.newCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL), req.Holder, fmt.Sprintf("0 1 %d %d", max(1, req.Tokens), req.Floor))
+	c.owner = req.Owner
+	return c
+}
+
+func releaseCall(s *Store, req driver.Request, keep time.Duration) *call {
+	c := s.newCall(releaseScript, req.Name, req.Owner, ceilMillis(keep))
+	c.owner, c.keep = req.Owner, keep > 0
 	return c
 }

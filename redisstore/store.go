@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // DefaultPrefix is put in front of the names of locks by default.
@@ -33,7 +32,7 @@ type Options struct {
 	// a name is kept (ReleaseKeep, the window of a ratelimit): then all that was forgotten
 	// has expired before anything is granted again. Tokens rise then, too, unless the clock was set
 	// back, or one was granted that was further ahead of the clock than this, because of a floor
-	// (see olddriver.AcquireRequest.Floor; those of a quorum are a second ahead of its clients'
+	// (see driver.Request.Floor; those of a quorum are a second ahead of its clients'
 	// clocks, or as far as clocks differ, a minute at most). It costs an INFO for each grant, and
 	// the first use of a prefix on a server waits as well. 0 means no guard. Not available on a
 	// cluster.
@@ -58,44 +57,6 @@ type Options struct {
 // A Store keeps locks in Redis. See the package comment for what it promises.
 // Its methods may be called from many goroutines at once.
 type Store struct {
-	*olddriver.Adapter
-	engine *engine
-}
-
-// blockTokens is the greatest number of tokens of one grant. More would take the counter far ahead
-// of the clock.
-const blockTokens = 8
-
-func newStore(e *engine) *Store {
-	return &Store{olddriver.Adapt(wholeGrants{e}, blockTokens), e}
-}
-
-// A wholeGrants is an engine that answers a Claim as if its grant had blockTokens. The server does
-// not keep how many it has. It has as many as were requested.
-type wholeGrants struct{ *engine }
-
-func (s wholeGrants) Acquire(ctx context.Context, req olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
-	res, err := s.engine.Acquire(ctx, req)
-	if req.Claim && res.Granted {
-		res.Tokens = blockTokens
-	}
-	return res, err
-}
-
-// Client returns the client of the store. Commands of it are not bounded as those of the store are.
-func (s *Store) Client() redis.UniversalClient { return s.engine.client }
-
-// Options returns the options of the store.
-func (s *Store) Options() Options { return s.engine.options }
-
-// ServerVersion returns the name and version of the server, as in "Redis 7.0.15"; of a cluster,
-// those of one node. It needs the command INFO.
-func (s *Store) ServerVersion(ctx context.Context) (string, error) {
-	return s.engine.serverVersion(ctx)
-}
-
-// An engine is a store of the second edition.
-type engine struct {
 	client         redis.UniversalClient
 	ownsClient     bool // Close closes the client as well
 	cluster        bool // the client is of a cluster
@@ -105,14 +66,47 @@ type engine struct {
 	prefixHasTag   bool // the prefix has a hash tag
 	options        Options
 	configErr      error // returned by every call if the arguments of New are invalid
-	guarantees     olddriver.Guarantees
 	queues         []batch.Queue[*call]
-	sharedKeys     []any // the keys that all locks of a script share, unless each slot has its own
-	notifier       notifier
+	listener       listener
 	closed         atomic.Bool
 }
 
-var _ olddriver.Notifier = (*engine)(nil)
+var _ driver.Notifier = (*Store)(nil)
+
+// maxTokens is the greatest number of tokens of one grant. More would take the counter ahead of the
+// clock, at the rate of grants of a busy server.
+const maxTokens = 8
+
+// Client returns the client of the store. Commands of it are not bounded as those of the store are.
+func (s *Store) Client() redis.UniversalClient { return s.client }
+
+// Options returns the options of the store.
+func (s *Store) Options() Options { return s.options }
+
+// ServerVersion returns the name and version of the server, as in "Redis 7.0.15"; of a cluster,
+// those of one node. It needs the command INFO.
+func (s *Store) ServerVersion(ctx context.Context) (string, error) {
+	if err := s.checkUsable(ctx); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	defer cancel()
+	text, err := s.client.Info(ctx).Result()
+	if err != nil {
+		return "", s.wrapErr(err)
+	}
+	version := "unknown"
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "valkey_version":
+			return "Valkey " + value, nil
+		case "redis_version":
+			version = value
+		}
+	}
+	return "Redis " + version, nil
+}
 
 // sentinelAddr is the address in the options of a client that finds its server by Sentinels, in
 // place of one that is fixed.
@@ -135,14 +129,10 @@ const sentinelAddr = "FailoverClient"
 // every call: [redis.Ring] moves a key to another server when one is down, and one with
 // [redis.ClusterOptions].ClusterSlots may be of servers that are no cluster.
 func New(client redis.UniversalClient, opts *Options) *Store {
-	return newStore(newEngine(client, opts))
-}
-
-func newEngine(client redis.UniversalClient, opts *Options) *engine {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &engine{client: client, options: *opts, prefix: opts.Prefix}
+	s := &Store{client: client, options: *opts, prefix: opts.Prefix}
 	if s.prefix == "" {
 		s.prefix = DefaultPrefix
 	}
@@ -164,14 +154,12 @@ func newEngine(client redis.UniversalClient, opts *Options) *engine {
 	}
 	s.prefixHasTag = hashTag(s.prefix) != ""
 	s.configErr = s.checkOptions()
-	s.guarantees = s.buildGuarantees()
 	s.queues = s.newQueues()
-	s.sharedKeys = s.sharedKeysOf("")
-	s.notifier.init(s)
+	s.listener.init(s.prefix)
 	return s
 }
 
-func (s *engine) checkOptions() error {
+func (s *Store) checkOptions() error {
 	o := &s.options
 	_, ring := s.client.(*redis.Ring)
 	cluster, ok := s.client.(*redis.ClusterClient)
@@ -200,41 +188,32 @@ func (s *engine) checkOptions() error {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// buildGuarantees returns what the store guarantees.
-func (s *engine) buildGuarantees() olddriver.Guarantees {
-	g := olddriver.Guarantees{
-		Store:       "redis",
-		Scope:       olddriver.ScopeNetwork,
-		Fencing:     true,
-		HolderCrash: olddriver.RecoveryTTL,
-		Restart:     olddriver.FateForgotten, // It depends on the server's persistence.
-		Failover:    olddriver.FateForgotten, // Replication is asynchronous.
-		Fair:        canSubscribe(s.client),
-		Shared:      true,
-		Limited:     true,
-		Lookup:      true,
-		List:        true,
-		Break:       true,
-		Metadata:    true,
-		Keep:        true,
-		Detached:    true,
+// Guarantees implements [driver.Store].
+func (s *Store) Guarantees() driver.Guarantees {
+	g := driver.Guarantees{
+		Store:    "redis",
+		Fencing:  true,
+		Queue:    true,
+		Limits:   true,
+		Keep:     true,
+		Tokens:   maxTokens,
+		Crash:    driver.FateKept,
+		Restart:  driver.FateForgotten, // It depends on the server's persistence.
+		Failover: driver.FateForgotten, // Replication is asynchronous.
 	}
 	if s.options.RestartGuard > 0 {
-		g.Restart = olddriver.FateFreed
+		g.Restart = driver.FateFreed
 	}
 	return g
 }
 
-// Guarantees implements [olddriver.Store].
-func (s *engine) Guarantees() olddriver.Guarantees { return s.guarantees }
-
-// Close implements [olddriver.Store]. It ends the notices, and closes the client if the store was
+// Close implements [driver.Store]. It ends the notices, and closes the client if the store was
 // opened from a URL.
-func (s *engine) Close() error {
+func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.notifier.close()
+	s.listener.close()
 	if s.ownsClient {
 		return s.client.Close()
 	}

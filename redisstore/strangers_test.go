@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -64,10 +63,10 @@ func TestStrangers(t *testing.T) {
 			if end.at != "" {
 				server.Do("PEXPIREAT", "lock:name", end.at)
 			}
-			isStranger := func(verb string, rec olddriver.Record) {
+			isStranger := func(verb string, rec driver.Record) {
 				t.Helper()
 				if rec.Name != "name" || rec.Holder != "" || rec.Token != 0 || rec.Kept || rec.Metadata != nil ||
-					rec.Remaining < end.least || rec.Remaining > end.most || rec.Until.IsZero() != (end.at == "") {
+					rec.Remaining < end.least || rec.Remaining > end.most {
 					t.Errorf("%s until %s: %s says %+v", what, end.at, verb, rec)
 				}
 				if _, err := json.Marshal(rec); err != nil {
@@ -79,11 +78,11 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("%s: Acquire: %+v, %v, want it refused", what, res, err)
 			}
 			isStranger("Acquire", res.Held)
-			rec, found, err := s.Lookup(t.Context(), "name")
-			if err != nil || !found {
-				t.Errorf("%s: Lookup: %v, %v", what, found, err)
+			records, err := s.Lookup(t.Context(), "name")
+			if err != nil || len(records) != 1 {
+				t.Fatalf("%s: Lookup: %v, %v", what, records, err)
 			}
-			isStranger("Lookup", rec)
+			isStranger("Lookup", records[0])
 			listed := 0
 			for rec, err := range s.List(t.Context(), "") {
 				if err != nil {
@@ -97,14 +96,14 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 		other := grant(t, s, "other", time.Minute)
-		outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{
+		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{
 			{Name: "name", Owner: "x", TTL: time.Minute}, {Name: "other", Owner: other.Owner, TTL: time.Minute},
 		})
-		if err != nil || outcomes[0] != olddriver.RenewLost || outcomes[1] != olddriver.Renewed {
+		if err != nil || outcomes[0].State != driver.Lost || outcomes[1].State != driver.Held {
 			t.Errorf("%s: Renew of it and of a lock: %v, %v", what, outcomes, err)
 		}
 		for _, keep := range []time.Duration{0, time.Minute} {
-			if ours, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "name", Owner: "x", Keep: keep}); err != nil || ours {
+			if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "x", Keep: keep}); err != nil || ours {
 				t.Errorf("%s: Release: %v, %v", what, ours, err)
 			}
 		}
@@ -112,20 +111,20 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%s: it is gone", what)
 		}
 		for _, token := range []int64{1, driver.MaxToken} {
-			rec, found, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "name", Token: token})
-			if err != nil || found || rec.Name != "" || server.Do("EXISTS", "lock:name") != "1" {
-				t.Errorf("%s: Break with token %d: %+v, %v, %v, want nothing broken", what, token, rec, found, err)
+			rec, err := s.Break(t.Context(), "name", token)
+			if err != nil || len(rec) > 0 || server.Do("EXISTS", "lock:name") != "1" {
+				t.Errorf("%s: Break with token %d: %+v, %v, want nothing broken", what, token, rec, err)
 			}
 		}
-		rec, found, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "name"})
+		rec, err := s.Break(t.Context(), "name", 0)
 		if command[0] == "SET" {
-			if err != nil || !found || rec.Holder != "" {
-				t.Errorf("%s: Break: %+v, %v, %v", what, rec, found, err)
+			if err != nil || len(rec) != 1 || rec[0].Holder != "" {
+				t.Errorf("%s: Break: %+v, %v", what, rec, err)
 			}
 		} else {
 			kind := strings.TrimPrefix(server.Do("TYPE", "lock:name"), "+")
 			if !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrCorrupt) || kind == "none" || !strings.Contains(err.Error(), "is a "+kind) {
-				t.Errorf("%s: Break: %+v, %v, %v, want an error that names the type; it is %q", what, rec, found, err, kind)
+				t.Errorf("%s: Break: %+v, %v, want an error that names the type; it is %q", what, rec, err, kind)
 			}
 			server.Do("DEL", "lock:name")
 		}

@@ -54,13 +54,13 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := newEngine(client, opts)
-	e.ownsClient = true
-	if e.configErr != nil {
-		_ = e.Close() // Nothing was done with it.
-		return nil, e.configErr
+	s := New(client, opts)
+	s.ownsClient = true
+	if s.configErr != nil {
+		_ = s.Close() // Nothing was done with it.
+		return nil, s.configErr
 	}
-	return newStore(e), nil
+	return s, nil
 }
 
 func readTarget(u *url.URL, query *driver.Query) (*target, error) {

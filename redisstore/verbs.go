@@ -5,138 +5,87 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
-// Acquire implements [olddriver.Store]. A request with Queue that finds the name held is sent a second
-// time if the Store has no connection for notices yet, which is made before.
-func (s *engine) Acquire(ctx context.Context, req olddriver.AcquireRequest) (olddriver.AcquireResult, error) {
-	for first := true; ; first = false {
-		c, err := s.acquireCall(&req)
-		if err != nil {
-			return olddriver.AcquireResult{}, err
-		}
-		reply, err := s.runCall(ctx, c)
-		if err != nil {
-			return olddriver.AcquireResult{}, err
-		}
-		res, err := granted(req.Name, reply)
-		if err != nil || !first || !s.mustSubscribe(&req, c, res) || !s.notifier.subscribe(ctx, c.lock, c.tag) {
-			return res, err
-		}
+// Acquire implements [driver.Store].
+func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner), checkRequest(&req)); err != nil {
+		return driver.Result{}, err
 	}
-}
-
-// mustSubscribe reports whether a request was not queued because the Store receives no notices.
-func (s *engine) mustSubscribe(req *olddriver.AcquireRequest, c *call, res olddriver.AcquireResult) bool {
-	return req.Queue > 0 && !req.Claim && !strings.Contains(c.wait, " ") && !res.Granted && s.guarantees.Fair
-}
-
-func (s *engine) acquireCall(req *olddriver.AcquireRequest) (*call, error) {
-	switch err := checkOwner(req.Owner); {
-	case err != nil:
-		return nil, err
-	case req.Limit > olddriver.MaxLimit:
-		return nil, fmt.Errorf("%w: the limit is too large", driver.ErrInvalid)
-	case req.Claim && !s.guarantees.Fair:
-		return nil, driver.ErrUnsupported
-	case req.Claim:
-		c := s.newOwnerCall(claimScript, req.Name, req.Owner, ceilMillis(req.TTL))
-		c.wait = "0"
-		if req.Queue > 0 {
-			c.wait = strconv.FormatInt(ceilMillis(req.Queue), 10)
-		}
-		return c, nil
-	}
-	c := s.newOwnerCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL))
-	c.wait = s.waitOf(req, c.tag)
-	c.floor, c.tokens, c.public = req.Floor, min(req.Tokens, olddriver.MaxTokens), req.Holder
-	c.limit = max(req.Limit, olddriver.Shared)
+	public, more := req.Holder, ""
 	if len(req.Metadata) > 0 {
 		metadata, err := json.Marshal(req.Metadata)
 		if err != nil {
-			return nil, fmt.Errorf("%w: metadata: %w", driver.ErrInvalid, err)
+			return driver.Result{}, fmt.Errorf("%w: metadata: %w", driver.ErrInvalid, err)
 		}
-		c.public += "\n" + string(metadata)
+		public += "\n" + string(metadata)
 	}
-	return c, nil
-}
-
-// waitOf returns how a request waits, for the scripts: "" if it does not, or the Store receives no
-// notices yet.
-func (s *engine) waitOf(req *olddriver.AcquireRequest, tag string) string {
-	if req.Queue <= 0 {
-		return ""
+	if req.Place > 0 || req.Limit > 1 || req.Tokens > 1 || req.Floor > 0 {
+		more = fmt.Sprintf("%d %d %d %d", ceilMillis(req.Place), max(req.Limit, 1), max(req.Tokens, 1), req.Floor)
 	}
-	reach := s.notifier.reachOf(tag)
-	if reach == "" {
-		return ""
+	c := s.newCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL), public, more)
+	c.owner = req.Owner
+	s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
+	reply, err := s.runCall(ctx, c)
+	if err != nil {
+		return driver.Result{}, err
 	}
-	return strconv.FormatInt(ceilMillis(req.Queue), 10) + " " + reach
-}
-
-// granted reads the reply of the acquire script.
-func granted(name string, reply any) (olddriver.AcquireResult, error) {
-	if res := grantOf(reply); res.Granted {
-		return res, nil
+	if token, ok := reply.(int64); ok {
+		s.startListening(false)
+		return driver.Result{Granted: true, Token: token}, nil
 	}
-	list, ok := reply.([]any)
-	if !ok {
-		return olddriver.AcquireResult{}, errReply("neither a token nor a description")
+	words, _ := reply.([]any)
+	if len(words) < 3 {
+		return driver.Result{}, errReply("neither a token nor a description")
 	}
-	if len(list) == 3 && list[0] == "abstains" {
-		left, _ := list[1].(int64)
-		return olddriver.AcquireResult{}, &driver.RetryError{Err: errGuarded, After: time.Duration(left) * time.Millisecond}
+	var res driver.Result
+	if res.Waiting = words[0] == "waiting"; res.Waiting {
+		res.Token, _ = words[1].(int64)
+		s.startListening(true)
+	} else {
+		s.listener.forget(req.Owner)
 	}
-	rec, err := parseRecord(name, list)
-	res := olddriver.AcquireResult{Held: rec}
-	if len(list) > 5 {
-		place, _ := list[5].(int64)
-		res.Queued, res.First = place > 0, place == 2
+	if len(words) > 3 && words[3] != nil {
+		res.Held, err = parseRecord(req.Name, words[2], words[3])
 	}
 	return res, err
 }
 
-// grantOf returns the grant in a reply of the acquire script: a token, or several. It returns the
-// zero result for any other reply.
-func grantOf(reply any) (res olddriver.AcquireResult) {
-	switch reply := reply.(type) {
-	case int64:
-		res.Granted, res.Token = true, reply
-	case []any:
-		if len(reply) == 3 && reply[0] == "granted" {
-			tokens, _ := reply[2].(int64)
-			res.Granted, res.Tokens = true, int(tokens)
-			res.Token, _ = reply[1].(int64)
-		}
+// checkRequest returns the error of a request that no server is asked for.
+func checkRequest(req *driver.Request) error {
+	switch {
+	case req.Limit < 0 || req.Limit > driver.Shared:
+		return fmt.Errorf("%w: the limit is below 0 or above %d", driver.ErrInvalid, driver.Shared)
+	case req.Tokens < 0 || req.Tokens > maxTokens:
+		return fmt.Errorf("%w: more than %d tokens are requested", driver.ErrInvalid, maxTokens)
+	case req.Tokens > 1 && (req.Limit > 1 || req.Floor > 0):
+		return fmt.Errorf("%w: several tokens with a limit or a floor", driver.ErrInvalid)
+	case req.Floor > 0 && req.Place > 0:
+		return fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
 	}
-	return res
+	return nil
 }
-
-// errGuarded is the error of a server that may have forgotten locks; see [Options].RestartGuard.
-var errGuarded = errors.New("the Redis server may have forgotten locks, since it was restarted, emptied or promoted, and grants none for a while (RestartGuard)")
 
 // checkOwner refuses an owner that is ambiguous in the value of a lock.
 func checkOwner(owner string) error {
-	if owner == "" || strings.ContainsAny(owner, "\n"+markSuffix) {
-		return fmt.Errorf("%w: an owner that is empty or has a line break or the character 0x1f", driver.ErrInvalid)
+	if owner == "" || strings.ContainsAny(owner, "\n\x1f") || strings.HasPrefix(owner, "shared:") || strings.HasPrefix(owner, "released:") {
+		return fmt.Errorf("%w: an owner that is empty, or could be taken for something else in the value of a lock", driver.ErrInvalid)
 	}
 	return nil
 }
 
 // ceilMillis rounds up, so that nothing ends too early.
 func ceilMillis(d time.Duration) int64 {
-	return max(1, int64((d+time.Millisecond-1)/time.Millisecond))
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// Renew implements [olddriver.Store]. It renews up to 1024 holds and places in each round trip; in a
-// cluster, concurrently those of 16 groups of hash slots.
-func (s *engine) Renew(ctx context.Context, reqs []olddriver.RenewRequest) ([]olddriver.RenewOutcome, error) {
+// Renew implements [driver.Store]. It renews up to 1024 entries in each round trip; in a cluster,
+// concurrently those of 16 groups of hash slots.
+func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
@@ -145,71 +94,61 @@ func (s *engine) Renew(ctx context.Context, reqs []olddriver.RenewRequest) ([]ol
 		if err := checkOwner(req.Owner); err != nil {
 			return nil, err
 		}
-		owner := req.Owner
-		if req.Token != 0 {
-			owner += "\n" + strconv.FormatInt(req.Token, 10)
-		}
-		calls[i] = s.newOwnerCall(renewScript, req.Name, owner, ceilMillis(req.TTL))
+		s.listener.expect(req.Name, req.Owner, req.TTL)
+		calls[i] = s.newCall(renewScript, req.Name, req.Owner, req.Token, ceilMillis(req.TTL))
 	}
-	outcomes := make([]olddriver.RenewOutcome, len(reqs))
+	states := map[any]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
+	entries := make([]driver.Entry, len(reqs))
 	var failed error
 	for i, err := range s.runCalls(ctx, calls) {
+		words, _ := calls[i].reply.([]any)
 		switch {
 		case err != nil:
 			failed = err
-		case calls[i].reply == int64(1):
-			outcomes[i] = olddriver.Renewed
-		case calls[i].reply == int64(2):
-			outcomes[i] = olddriver.RenewQueued
+		case len(words) != 2:
+			failed = errReply("no state of an entry")
 		default:
-			outcomes[i] = olddriver.RenewLost
+			entries[i].State = states[words[0]]
+			entries[i].Token, _ = words[1].(int64)
+			if entries[i].State == driver.Lost {
+				s.listener.forget(reqs[i].Owner)
+			}
 		}
 	}
-	return outcomes, failed
+	return entries, failed
 }
 
-// Release implements [olddriver.Store].
-func (s *engine) Release(ctx context.Context, req olddriver.ReleaseRequest) (bool, error) {
-	c, err := s.releaseCall(&req)
-	if err != nil {
+// Release implements [driver.Store].
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner)); err != nil {
 		return false, err
 	}
+	c := s.newCall(releaseScript, req.Name, req.Owner, ceilMillis(req.Keep))
+	c.owner, c.keep = req.Owner, req.Keep > 0
 	reply, err := s.runCall(ctx, c)
+	if err == nil {
+		s.listener.forget(req.Owner)
+	}
 	return err == nil && reply == int64(1), err
 }
 
-func (s *engine) releaseCall(req *olddriver.ReleaseRequest) (*call, error) {
-	keep := int64(0)
-	if req.Keep > 0 {
-		keep = ceilMillis(req.Keep)
-	}
-	return s.newOwnerCall(releaseScript, req.Name, req.Owner, keep), checkOwner(req.Owner)
+// Lookup implements [driver.Store].
+func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
+	return s.callForRecords(ctx, s.newCall(lookupScript, name), name)
 }
 
-// Lookup implements [olddriver.Store].
-func (s *engine) Lookup(ctx context.Context, name string) (olddriver.Record, bool, error) {
-	return s.callForRecord(ctx, s.newCall(lookupScript, name), name)
+// Break implements [driver.Store]. A key that is not a string may be data of an application: Break
+// does not delete it and returns an error that matches [driver.ErrInvalid] and has its type. A key
+// that another kind of client has written has no token: only a request without a token ends it.
+func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
+	return s.callForRecords(ctx, s.newCall(breakScript, name, token), name)
 }
 
-// Break implements [olddriver.Store]. A key that is not a string may be data of an
-// application: Break does not delete it and returns an error that matches
-// [driver.ErrInvalid] and has its type. A key that another kind of client has written has no
-// token, and neither has a name that is kept: only a request without a token ends these.
-func (s *engine) Break(ctx context.Context, req olddriver.BreakRequest) (olddriver.Record, bool, error) {
-	c := s.newCall(breakScript, req.Name)
-	if req.Token != 0 {
-		c.owner = strconv.FormatInt(req.Token, 10) + "\n"
-	}
-	return s.callForRecord(ctx, c, req.Name)
-}
-
-// callForRecord makes a call with the description of a hold as its reply.
-func (s *engine) callForRecord(ctx context.Context, c *call, name string) (olddriver.Record, bool, error) {
+// callForRecords makes a call with descriptions of holds as its reply.
+func (s *Store) callForRecords(ctx context.Context, c *call, name string) ([]driver.Record, error) {
 	reply, err := s.runCall(ctx, c)
-	if err != nil || reply == nil {
-		return olddriver.Record{}, false, err
+	if err != nil {
+		return nil, err
 	}
-	description, _ := reply.([]any)
-	rec, err := parseRecord(name, description)
-	return rec, err == nil, err
+	return parseRecords(name, reply)
 }

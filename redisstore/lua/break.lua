@@ -1,56 +1,42 @@
--- Ends whatever holds and keeps there are of locks, or only the one with a token. Answers what is
--- known of them (see describe.lua, and describeAll in holders.lua), or nil if a lock is free or has
--- another token or none, or {'type', type} for a key that is no string: it may be data of an
--- application, and is left alone.
---
--- KEYS and the first argument: as for acquire.lua, or only the locks and 0. ARGV: token with a line
--- break of each, or an empty string for any hold.
-
--- breakHolders ends holds and keeps of holders that tolerate each other, whose state is `set`: the
--- one with a token, or all, with those that are not known.
-local function breakHolders(lock, value, set, token)
-  local owners, broken, others = {}, {}, false
-  for _, hold in ipairs(set.last and allOf(lock, value) or {}) do
-    if not token or hold.token == token then
-      owners[#owners + 1], broken[#broken + 1] = hold.owner, hold
+-- Ends the hold or keep that has a token in its block, or all for 0. ARGV: the token of each. Answers
+-- {places, what it ended}, or {'type', type} for a key that is no string: it may be data.
+local function break_(s, token)
+  load(s)
+  token = tonumber(token)
+  local ended, rest = {}, s.counts
+  if s.foreign and type(s.foreign) ~= 'string' then
+    if token == 0 then
+      return {'type', redis.pcall('TYPE', s.lock).ok or 'key of another type'}
+    end
+    return {0, {}}
+  end
+  for _, e in ipairs(holds(s, 1000000)) do
+    if token == 0 or e.token <= token and token < e.token + e.tokens then
+      ended[#ended + 1] = e
     end
   end
-  if #owners > 0 then
-    drop(lock, set, owners)
-  end
-  if set.last and not token then
-    others = describe(value, lock)
-    call('DEL', lock)
-    set = {slots = 0}
-  end
-  quietly(settle, lock, set)
-  return describeAll(broken) or others
-end
-
-local function breakOne(lock, token)
-  local value = redis.pcall('GET', lock)
-  if holdersIn(value) then
-    local set = holdersOf(lock, value)
-    if set then
-      return breakHolders(lock, value, set, tonumber(string.match(token, '%d+')))
+  local answer = {0, (token == 0 or #ended > 0) and describeAll(s, ended) or {}}
+  if #answer[2] > 0 then
+    for _, e in ipairs(ended) do
+      if s.counts then
+        forget(s, e.owner, e)
+      end
+    end
+    if token == 0 or not s.counts then
+      write('DEL', s.lock, s.holders)
+      s.n, s.least, s.hold, s.counts, s.foreign = 0, shared, nil, nil, nil
+    else
+      save(s)
     end
   end
-  local words = describe(value, lock)
-  if words and string.sub(words[4], 1, #token) ~= token then
-    return false
-  elseif words and type(value) == 'string' then
-    free(lock)
-  elseif words then
-    local kind = redis.pcall('TYPE', lock)
-    return {'type', kind.ok or 'key of another type'}
-  else
-    quietly(settle, lock, {slots = 0})
+  pcall(settle, s)
+  for _, e in ipairs(ended) do
+    if e.kind == 'h' then
+      tell(e, 0)
+    end
   end
-  return words
+  answer[1] = waiting(s)
+  return answer
 end
 
-local answers = {}
-for i = 1, #KEYS - before do
-  answers[i] = attempt(breakOne, KEYS[before + i], ARGV[i + 1])
-end
-return answers
+return run(break_, 1)

@@ -1,39 +1,37 @@
--- Prolongs holds and places; never shortens one.
---
--- KEYS and the first argument: as for acquire.lua. ARGV: owner with a line
--- break of each, and with the token of the hold and a line break if it has to be that; TTL in ms,
--- of all or of each. Answers for each 1; 2 for a place; 0 if the owner has neither; or {'failed', why}.
-local function renew(lock, arg, ttl)
-  local owner, token = string.match(arg, '^([^\n]*\n)(%d*)')
-  local value = read(lock)
-  local held, marked = tokenOf(value, owner)
-  if held and (token == '' or token == held) then
-    prolong(lock, ttl)
-    if marked and redis.pcall('EXISTS', (keysOf(lock))) == 0 then
-      setMark(lock, value, false)
+-- Prolongs entries. ARGV: of each owner, token or 0, and ms. Answers {what it is, token}.
+local function renew(s, owner, token, ttl)
+  local value = redis.pcall('GET', s.lock)
+  if type(value) == 'string' and string.sub(value, 1, #owner + 1) == owner .. '\n' then
+    load(s)
+  else
+    settled(s, owner)
+  end
+  local e = s.hold and s.hold.owner == owner and s.hold or entryOf(s, owner)
+  if not e or e.kind == 'k' or token ~= '0' and tonumber(token) ~= e.token then
+    return {'lost', 0}
+  end
+  local ends = ms + ttl
+  if e == s.hold then
+    local left = call('PTTL', s.lock)
+    if left < tonumber(ttl) or replicas > 0 then -- WAIT confirms a write only.
+      write('PEXPIRE', s.lock, format('%.0f', math.max(left, tonumber(ttl))))
     end
-    return 1
+    return {'held', e.token}
   end
-  local set, hold = find(lock, value, owner)
-  if hold and not hold.kept and (token == '' or token == format('%.0f', hold.token)) then
-    prolongHold(lock, set, owner, hold, ttl)
-    quietly(settle, lock, set)
-    return 1
+  if ends > e.ends or replicas > 0 then
+    ends = math.max(ends, e.ends)
+    e.ends = ends
+    put(s, e)
+    if e.kind == 'h' then
+      write('ZADD', s.holders, format('%.0f', ends), owner)
+      save(s)
+    end
+    outlast(ends, s.entries, e.kind == 'h' and s.holders or s.queue)
   end
-  local place = token == '' and placeOf(lock, owner)
-  if place then
-    extend(lock, owner, place, tonumber(ttl))
-    setMark(lock, value, true)
+  if e.kind == 'p' and bar and bar[3] == 1 then
+    return bar -- The client reads the setting and asks again.
   end
-  if set and quietly(settle, lock, set, place and owner, tonumber(ttl)) then
-    return 1
-  end
-  return place and 2 or 0
+  return {e.kind == 'h' and 'held' or 'waiting', e.token}
 end
 
-local answers, rest = {}, #KEYS - before + 2 -- here is the first TTL
-local step = #ARGV > rest and 1 or 0 -- to the next
-for i = 1, #KEYS - before do
-  answers[i] = attempt(renew, KEYS[before + i], ARGV[i + 1], ARGV[rest + step * (i - 1)])
-end
-return answers
+return run(renew, 3)

@@ -1,0 +1,220 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"bufio"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// handsOn checks that the release of a lock makes its waiter the holder, and notifies it.
+func handsOn(t *testing.T, s *Store, name string) {
+	t.Helper()
+	told := make(chan int64, 10)
+	req := request(name, time.Minute)
+	stop := s.Notify(func(_, owner string, token int64) {
+		if owner == req.Owner || owner == "" {
+			told <- token
+		}
+	})
+	defer stop()
+	held := grant(t, s, name, time.Minute)
+	req.Place = 10 * time.Second
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Waiting {
+		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
+	}
+	if token := <-told; token != 0 {
+		t.Fatalf("the first notice has token %d, want that of the connection", token)
+	}
+	release(t, s, held)
+	if token := <-told; token != res.Token {
+		t.Errorf("the notice has token %d, want %d", token, res.Token)
+	}
+	release(t, s, req)
+}
+
+// A watcher reads what MONITOR shows.
+func watch(t *testing.T, server *servers.Redis) (lines func() []string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(conn)
+	if ok, err := reader.ReadString('\n'); err != nil || ok != "+OK\r\n" {
+		t.Fatal(ok, err)
+	}
+	return func() (all []string) {
+		server.Do("ECHO", "end of the watch")
+		for {
+			line, err := reader.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(line, "end of the watch") {
+				return all
+			}
+			all = append(all, line)
+		}
+	}
+}
+
+// words returns the arguments of a command that MONITOR shows.
+func words(t *testing.T, line string) (all []string) {
+	t.Helper()
+	_, rest, _ := strings.Cut(line, "] ")
+	for rest = strings.TrimSpace(rest); rest != ""; rest = strings.TrimLeft(rest, " ") {
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			t.Fatalf("%v: %s", err, rest)
+		}
+		rest = rest[len(quoted):]
+		word, _ := strconv.Unquote(quoted)
+		all = append(all, word)
+	}
+	return all
+}
+
+// Scripts touch no key that is not among their KEYS, and messages have no secret.
+func TestScriptsDeclareTheirKeys(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	lines := watch(t, server)
+	for _, opts := range []*Options{nil, {RestartGuard: 10 * time.Millisecond}} {
+		s := open(t, server.Addr, opts)
+		eventually(t, "end of the guard", func() bool {
+			req := request("first", time.Minute)
+			res, err := s.Acquire(t.Context(), req)
+			return err == nil && res.Granted && release(t, s, req)
+		})
+		for _, limit := range []int{1, 3, driver.Shared} {
+			var reqs []driver.Request
+			for range 6 {
+				req := request("name", 50*time.Millisecond)
+				req.Limit, req.Place, req.Metadata = limit, time.Minute, map[string]string{"key": "value"}
+				if _, err := s.Acquire(t.Context(), req); err != nil {
+					t.Fatal(err)
+				}
+				reqs = append(reqs, req)
+			}
+			time.Sleep(60 * time.Millisecond) // until the holds are over
+			for i, req := range reqs {
+				renew(t, s, req)
+				_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Duration(i%2) * time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			above(t, s, "floor", time.Now().UnixMicro()+second)
+			for _, name := range []string{"name", "floor"} {
+				for verb, call := range calls(s, name) {
+					if err := call(t.Context()); err != nil {
+						t.Errorf("%s: %v", verb, err)
+					}
+				}
+				if _, err := s.Break(t.Context(), name, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	var keys []string
+	touched := 0
+	for _, line := range lines() {
+		command := words(t, line)
+		name := strings.ToLower(command[0])
+		if strings.HasPrefix(name, "eval") {
+			n, _ := strconv.Atoi(command[2])
+			keys = command[3 : 3+n]
+		}
+		if !strings.Contains(line, " lua] ") || name == "time" || name == "info" {
+			continue
+		}
+		if name == "publish" {
+			if strings.Contains(line, "Secret") {
+				t.Errorf("a message has a secret: %s", line)
+			}
+			continue
+		}
+		touched++
+		for _, word := range command[1:] {
+			if strings.HasPrefix(word, "lock:") && !slices.Contains(keys, word) {
+				t.Errorf("the key %q is not declared: %s", word, line)
+			}
+		}
+	}
+	if touched < 100 {
+		t.Errorf("only %d commands were seen", touched)
+	}
+}
+
+// The holder learns of a Break, also of one of several.
+func TestBreakIsTold(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	mine, other := open(t, server.Addr, nil), open(t, server.Addr, nil)
+	told, connected := make(chan string, 10), make(chan bool, 1)
+	defer mine.Notify(func(_, owner string, token int64) {
+		if owner == "" {
+			connected <- true
+		} else {
+			told <- owner + " " + strconv.FormatInt(token, 10)
+		}
+	})()
+	grant(t, mine, "another", time.Minute)
+	<-connected
+	for _, limit := range []int{1, 3} {
+		req := request("name", time.Minute)
+		req.Limit = limit
+		res, err := mine.Acquire(t.Context(), req)
+		if err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		if ended, err := other.Break(t.Context(), "name", res.Token); err != nil || len(ended) != 1 {
+			t.Fatal(ended, err)
+		}
+		if got := <-told; got != req.Owner+" 0" {
+			t.Errorf("limit %d: told %q", limit, got)
+		}
+	}
+}
+
+// Ten thousand places of clients that are no more do not stop the server, and a newcomer passes them.
+func TestDeadPlaces(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	held := grant(t, s, "name", time.Minute)
+	for range 10 {
+		all := make([]*call, 1000)
+		for i := range all {
+			req := request("name", time.Minute)
+			all[i] = s.newCall(acquireScript, "name", req.Owner, 60_000, "h", "100 1 1 0")
+		}
+		sendTogether(s, all...)
+	}
+	time.Sleep(150 * time.Millisecond) // until the places are over
+	server.Do("SLOWLOG", "RESET")
+	server.Do("CONFIG", "SET", "slowlog-log-slower-than", "200000")
+	release(t, s, held)
+	eventually(t, "grant", func() bool {
+		res, err := s.Acquire(t.Context(), request("name", time.Minute))
+		return err == nil && res.Granted
+	})
+	if slow := server.Do("SLOWLOG", "LEN"); slow != "0" {
+		t.Errorf("%s commands took longer than 200 ms", slow)
+	}
+}

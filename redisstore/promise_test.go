@@ -1,0 +1,215 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+// rights are the commands that the package comment asks for, without those of options and of the
+// connection.
+var rights = []string{
+	"exists", "get", "set", "del", "pttl", "pexpire", "time", "zadd", "zcard", "zscore", "zrange", "zrangebyscore", "zrem",
+	"zremrangebyscore", "hset", "hget", "hdel", "publish", "type",
+}
+
+func plus(commands []string) (words []string) {
+	for _, command := range commands {
+		words = append(words, "+"+command)
+	}
+	return words
+}
+
+// everything returns what the keys of a name are.
+func everything(server *servers.Redis) string {
+	var all []string
+	for _, key := range keys(server) {
+		if strings.Contains(key, "counter") {
+			continue // A token that was made and not used is no change.
+		}
+		read := map[string][]string{"string": {"GET", key}, "hash": {"HGETALL", key}, "zset": {"ZRANGE", key, "0", "-1"}}
+		text := key + " " + server.Do(read[strings.TrimPrefix(server.Do("TYPE", key), "+")]...)
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// Whatever right a user lacks: an error that says that nothing was changed is true, and says what
+// the user lacks.
+func TestMissingRights(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	all := open(t, server.Addr, nil)
+	for _, missing := range rights {
+		server.Do("ACL", "SETUSER", missing, "on", ">SecretWord", "~lock:*", "&lock:*", "-@all", "+eval", "+evalsha", "+hello", "+ping")
+		server.Do(append([]string{"ACL", "SETUSER", missing}, plus(rights)...)...)
+		server.Do("ACL", "SETUSER", missing, "-"+missing)
+		s := openFromURL(t, "redis://"+missing+":SecretWord@"+server.Addr)
+		for _, limit := range []int{1, 3} {
+			for _, held := range []bool{false, true} {
+				for verb := range calls(s, "name") {
+					if verb == "List" {
+						continue
+					}
+					server.Do("FLUSHALL")
+					req := checked("name")
+					req.Limit, req.Place = limit, time.Minute
+					if held || verb != "Acquire" {
+						if _, err := all.Acquire(t.Context(), req); err != nil {
+							t.Fatal(err)
+						}
+						other := checked("name")
+						other.Limit, other.Place = 1, time.Minute
+						if _, err := all.Acquire(t.Context(), other); err != nil {
+							t.Fatal(err)
+						}
+					}
+					before := everything(server)
+					var err error
+					switch verb {
+					case "Acquire":
+						req.Owner = checked("name").Owner
+						_, err = s.Acquire(t.Context(), req)
+					case "Renew":
+						_, err = s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
+					case "Release":
+						_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner})
+					case "Lookup":
+						_, err = s.Lookup(t.Context(), "name")
+					case "Break":
+						_, err = s.Break(t.Context(), "name", 0)
+					}
+					if err == nil {
+						continue
+					}
+					if driver.IsNotApplied(err) && everything(server) != before {
+						t.Errorf("without %s, %s with limit %d: %v: it was\n%s\nand is\n%s", missing, verb, limit, err, before, everything(server))
+					}
+					if !strings.Contains(err.Error(), "must be allowed") || strings.Contains(err.Error(), "Secret") {
+						t.Errorf("without %s, %s: the error does not say that a right is missing, or says a secret: %v", missing, verb, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// After a DEL of the lock by hand its holds are over, and after an eviction of the keys beside it the
+// lock stays taken.
+func TestLockIsTheTruth(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	join := func() driver.Request {
+		req := request("name", time.Minute)
+		req.Limit = driver.Shared
+		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		return req
+	}
+	old := []driver.Request{join(), join()}
+	server.Do("DEL", "lock:name")
+	writer := grant(t, s, "name", time.Minute)
+	for _, req := range old {
+		if renew(t, s, req) != driver.Lost || release(t, s, req) {
+			t.Error("a holder of a lock that was deleted renews or releases")
+		}
+	}
+	release(t, s, writer)
+	for _, key := range []string{holdersInfix, entriesInfix} {
+		req := join()
+		join()
+		server.Do("DEL", "lock:"+key+"lock:name")
+		if renew(t, s, req) != driver.Lost {
+			t.Errorf("without %q a hold is renewed", key)
+		}
+		if res, err := s.Acquire(t.Context(), request("name", time.Minute)); err != nil || res.Granted {
+			t.Errorf("without %q an exclusive hold beside others: %+v, %v", key, res, err)
+		}
+		if server.Do("SET", "lock:name", "x", "NX") == "OK" {
+			t.Errorf("without %q a foreign client has the lock", key)
+		}
+		server.Do("DEL", "lock:name")
+		release(t, s, grant(t, s, "name", time.Minute))
+	}
+}
+
+// A full server releases, and admits the next when it has room again.
+func TestReleaseOnAFullServer(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	held := grant(t, s, "name", time.Minute)
+	next := request("name", time.Minute)
+	next.Place = time.Minute
+	if res, err := s.Acquire(t.Context(), next); err != nil || !res.Waiting {
+		t.Fatal(res, err)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	if !release(t, s, held) {
+		t.Error("a full server has not released")
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	if state := renew(t, s, next); state != driver.Held {
+		t.Errorf("the first in line is %v", state)
+	}
+}
+
+// Five hundred readers behind a writer are admitted, some in one script, and the others by their
+// renewals.
+func TestCrowdOfReaders(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	writer := grant(t, s, "name", time.Minute)
+	var renewals []driver.RenewRequest
+	for range 500 {
+		req := request("name", time.Minute)
+		req.Limit, req.Place = driver.Shared, time.Minute
+		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Waiting {
+			t.Fatal(res, err)
+		}
+		renewals = append(renewals, driver.RenewRequest{Name: "name", Owner: req.Owner, TTL: time.Minute})
+	}
+	release(t, s, writer)
+	entries, err := s.Renew(t.Context(), renewals)
+	for i, e := range entries {
+		if err != nil || e.State != driver.Held {
+			t.Fatalf("reader %d is %v, %v", i, e.State, err)
+		}
+	}
+}
+
+// A connection for notices that is cut is replaced, and waiters look then.
+func TestConnectionForNoticesLost(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	proxy := faultproxy.Start(t, server.Addr)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+	s := New(client, nil)
+	t.Cleanup(func() {
+		_ = s.Close()
+		_ = client.Close()
+	})
+	looks := make(chan bool, 100)
+	defer s.Notify(func(name, _ string, _ int64) {
+		if name == "" {
+			looks <- true
+		}
+	})()
+	grant(t, s, "name", time.Minute)
+	<-looks
+	proxy.Reset()
+	<-looks
+}
