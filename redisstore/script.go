@@ -151,7 +151,7 @@ func (s *Store) prepareCommand(r *scriptRun, inFull bool) {
 	}
 	words[2] = len(words) - 3
 	words = append(words, conditions)
-	if r.script == acquireScript {
+	if r.script == acquireScript || r.script == renewScript {
 		words = append(words, s.listener.channel)
 	}
 	for _, c := range r.calls {

@@ -112,6 +112,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			entries[i].Token, _ = words[1].(int64)
 			if entries[i].State == driver.Lost {
 				s.listener.forget(reqs[i].Owner)
+			} else {
+				s.startListening(entries[i].State == driver.Waiting)
 			}
 		}
 	}

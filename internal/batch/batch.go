@@ -96,6 +96,7 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	case <-w.ready:
 	case <-ctx.Done():
 	case <-timer.C:
+		timer.Reset(0) // It may have been sent meanwhile: the time is up for the reply, too.
 	}
 	q.mu.Lock()
 	if !w.sent {

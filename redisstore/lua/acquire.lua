@@ -77,8 +77,8 @@ local function acquire(s, owner, ttl, public, more)
     return token
   end
   e.kind, e.ends = 'p', ms + place
-  put(s, e)
   write('ZADD', s.queue, format('%.0f', token), owner)
+  put(s, e)
   outlast(e.ends, s.queue, s.entries)
   return {'waiting', token, waiting(s), describeAll(s, holds(s, 32))[1]}
 end

@@ -74,7 +74,7 @@ end
 
 local function read(owner, text)
   local kind, ends, token, tokens, limit, channel, public =
-    string.match(text or '', '^(%a) (%d+) (%d+) (%d+) (%d+) (%S*)\n(.*)$')
+    string.match(text or '', '^(%a) (%d+) (%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
   return kind and {
     owner = owner, kind = kind, ends = tonumber(ends), token = tonumber(token), tokens = tonumber(tokens),
     limit = tonumber(limit), channel = channel, public = public,
@@ -165,7 +165,7 @@ local function load(s)
   elseif value then
     s.n, s.least, s.foreign = 1, 1, value
     local owner, token, tokens, channel, public =
-      string.match(type(value) == 'string' and value or '', '^([^\n]+)\n(%d+) ?(%d*) ?(%S*)\n(%d+\n%d+\n.*)$')
+      string.match(type(value) == 'string' and value or '', '^([^\n]+)\n(%d+) ?(%d*) ?([^\n]*)\n(%d+\n%d+\n.*)$')
     if owner then
       s.foreign = nil
       s.hold = {owner = owner, kind = string.sub(owner, 1, 9) == 'released:' and 'k' or 'h', token = tonumber(token),
@@ -173,7 +173,7 @@ local function load(s)
     end
   end
   local lost = call('ZRANGE', s.holders, 0, 999)
-  if #lost > 0 then
+  while #lost > 0 do -- All of them: one that stays would be counted with holds that come.
     for _, owner in ipairs(lost) do
       local e = read(owner, call('HGET', s.entries, owner))
       if e and e.kind == 'h' then
@@ -182,6 +182,7 @@ local function load(s)
     end
     call('HDEL', s.entries, unpack(lost))
     call('ZREM', s.holders, unpack(lost))
+    lost = call('ZRANGE', s.holders, 0, 999)
   end
 end
 
@@ -264,7 +265,8 @@ end
 -- entryOf returns the hold beside others, keep or place of an owner.
 local function entryOf(s, owner)
   local e = read(owner, call('HGET', s.entries, owner))
-  if e and e.ends >= ms and (e.kind == 'p' or s.counts and call('ZSCORE', s.holders, owner)) then
+  local listed = e and (e.kind == 'p' and s.queue or s.counts and s.holders)
+  if listed and e.ends >= ms and call('ZSCORE', listed, owner) then
     return e
   end
 end
