@@ -18,7 +18,7 @@ var arrows = map[string][]string{
 	"memstore":    {"driver", "internal/lockqueue", "internal/notices"},
 	"etcdstore":   {"driver", "go.etcd.io/etcd", "google.golang.org", "go.uber.org", "golang.org/x", "github.com/coreos/go-semver", "github.com/coreos/go-systemd", "github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway"},
 	"filestore":   {"driver", "internal/olddriver", "internal/retry", "golang.org/x/sys"},
-	"pgstore":     {"driver", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
+	"pgstore":     {"driver", "internal/batch", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
 	"quorumstore": {"driver"},
 
 	"pgstore/advisory": {"driver", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},

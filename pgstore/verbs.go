@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/pgstore/internal/oldbatch"
+	"github.com/holdfast-go/holdfast/internal/batch"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -47,18 +47,20 @@ type verb[R, A any] struct {
 	name          func(R) string
 	send          func(ctx context.Context, function string, reqs []R) ([]A, error)
 	item          func(*A) int // the number of the request, from 1
-	queue         *oldbatch.Queue[*call[R, A]]
+	queue         *batch.Queue[*call[R, A]]
 }
 
 // withQueue adds a queue that sends one batch at a time: the commit is what costs, and it gathers.
 func (v *verb[R, A]) withQueue() *verb[R, A] {
-	v.queue = &oldbatch.Queue[*call[R, A]]{
-		Send: func(_ context.Context, deadline time.Time, calls []*call[R, A]) {
+	v.queue = &batch.Queue[*call[R, A]]{
+		Send: func(ctx context.Context, calls []*call[R, A]) {
+			deadline, _ := ctx.Deadline()
 			ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(-graceTime)) // A statement has that beyond it.
 			defer cancel()
 			v.sendAll(ctx, calls)
 		},
 		Name:       func(c *call[R, A]) string { return v.name(c.req) },
+		InFlight:   1,
 		Max:        maxBatch,
 		Bound:      batchTimeout,
 		StuckAfter: batchDelay,
@@ -109,7 +111,7 @@ func (v *verb[R, A]) do(ctx context.Context, req R) (*A, error) {
 		defer cancel()
 	}
 	switch err := v.queue.Do(sent, c); {
-	case errors.Is(err, oldbatch.ErrNotSent):
+	case errors.Is(err, batch.ErrNotSent):
 		return nil, driver.NotApplied(err)
 	case err != nil:
 		return nil, fmt.Errorf("no answer from PostgreSQL: %w", context.DeadlineExceeded)
