@@ -290,7 +290,7 @@ func (a *acquireOp) restart(release bool) {
 	if release {
 		c.activeCalls.Go(func() { old.releaseUnwatched(unanswered) })
 	}
-	a.lease, a.resume = c.newLease(a, old.name, c.newOwner()), 0
+	a.lease, a.resume, a.confirmed = c.newLease(a, old.name, c.newOwner()), 0, false
 	a.queue.replace(old, a.lease)
 }
 
@@ -415,7 +415,7 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 		q.known = unavailable
 	}
 	// A request that was not sent in time, as behind one that hangs, has not been refused.
-	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (a.once && !announced || !a.answered)
+	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (a.once && !announced || !a.answered && q.answeredAt == 0)
 	over := now-max(q.failing, a.began) >= c.outage || a.once && !announced && a.pauses > 1
 	switch {
 	case driver.Permanent(err), refused, over && !bounded:

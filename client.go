@@ -80,7 +80,7 @@ func New(store driver.Store, config *Config) *Client {
 		backoff:        config.Backoff.withDefaults(),
 		requestTimeout: cmp.Or(config.RequestTimeout, 3*time.Second),
 		outage:         cmp.Or(config.MaxOutage, 10*time.Second),
-		localTurn:      cmp.Or(config.LocalTurn, defaultLocalTurn),
+		localTurn:      min(cmp.Or(config.LocalTurn, defaultLocalTurn), driver.MaxTTL),
 		log:            config.Logger,
 		hooks:          config.Hooks,
 		closing:        make(chan struct{}),
@@ -127,7 +127,9 @@ func (c *Client) ReleaseAll() error {
 }
 
 // isUsed reports whether a lease is held, or was and is being released.
-func isUsed(l *lease) bool { return l.state == held || l.state > held && l.op == nil }
+func isUsed(l *lease) bool {
+	return l.state == held && (l.op == nil || !l.op.adopts) || l.state > held && l.op == nil
+}
 
 // releaseLeases ends leases with the reason end, waits for work under Do, and releases them. Those
 // that another call releases it awaits.

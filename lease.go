@@ -75,8 +75,11 @@ func (c *Client) newLease(a *acquireOp, full, owner string) *lease {
 
 // asked returns how long the lease is to last from its next renewal: as a place until it is held.
 func (l *lease) asked() time.Duration {
-	if l.state < held && l.op.place > 0 {
+	switch {
+	case l.state < held && l.op.place > 0:
 		return l.op.place
+	case l.options.NoRenew && l.op == nil:
+		return driver.MinTTL // It only looks.
 	}
 	return l.options.TTL
 }
@@ -271,11 +274,13 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 		ours, err := request(c, context.Background(), "release", c.requestTimeout, func(ctx context.Context) (bool, error) {
 			return c.store.Release(ctx, req)
 		})
-		switch {
-		case err == nil && unanswered:
+		if patience < 0 && n == 0 { // The next caller of this Client need not wait for the store.
 			c.mu.Lock()
 			c.leave(l)
 			c.mu.Unlock()
+		}
+		switch {
+		case err == nil && unanswered:
 		case err == nil && !ours && (!applied || req.Keep > 0): // A keep is reported as ours.
 			return &LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: ErrTaken}
 		case err == nil:

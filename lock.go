@@ -123,7 +123,7 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		return errNoContext
 	}
-	if err := l.Err(); err != nil {
+	if err := cmp.Or(l.Err(), ctx.Err()); err != nil {
 		return err
 	}
 	if err := c.beginCall(); err != nil {
@@ -187,9 +187,16 @@ func (l *Lock) release(keep time.Duration) error {
 	} else if !last {
 		lost, l.result = nil, &noError
 	}
+	working := l.work != nil
+	if working {
+		select {
+		case <-l.work:
+			working = false
+		default:
+		}
+	}
 	c.mu.Unlock()
 	l.endContext(ErrReleased)
-
 	var keepUntil time.Duration
 	if keep > 0 {
 		keepUntil = c.clock.now() + keep
@@ -197,6 +204,8 @@ func (l *Lock) release(keep time.Duration) error {
 	switch {
 	case ours:
 		return lease.release(keepUntil, true)
+	case l.result == nil && working: // in the work itself: ReleaseAll releases it after that
+		return nil
 	case l.result == nil: // ReleaseAll releases it, or it was handed over.
 		err := lease.awaitRelease()
 		if keep > 0 {

@@ -139,9 +139,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 		renewals[i] = renewal{l, sent, asked, l.state >= held || l.op.adopts, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look = noLook
-		if d == 0 {
-			timeout = min(timeout, c.renewTimeout(asked))
-		}
+		timeout = min(timeout, c.renewTimeout(min(asked, l.options.TTL)))
 	}
 	c.mu.Unlock()
 	entries, err := request(c, ctx, "renew", timeout, func(ctx context.Context) ([]driver.Entry, error) {

@@ -93,6 +93,8 @@ func (l *Lock) HandOver() (Ticket, error) {
 	if err == nil {
 		c.mu.Lock()
 		switch {
+		case l.released:
+			err = ErrReleased
 		case lease.openLocks() > 1:
 			err = fmt.Errorf("%w: it has other handles", ErrInvalid)
 		case !lease.endLocked(&ErrHandedOver):

@@ -12,6 +12,7 @@
 package lockqueue
 
 import (
+	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -259,7 +260,7 @@ func (q *Queue[D]) find(owner string) *Entry[D] {
 func (q *Queue[D]) remove(e *Entry[D]) {
 	live := q.entries()
 	i, _ := slices.BinarySearchFunc(live, e.Token, func(e *Entry[D], token int64) int {
-		return int(e.Token - token)
+		return cmp.Compare(e.Token, token)
 	})
 	limit := e.Limit
 	q.forget(e)

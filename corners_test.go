@@ -1,0 +1,201 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// A pokeStore lets a test send notices.
+type pokeStore struct {
+	driver.Notifier
+	f func(string, string, int64)
+}
+
+func (s *pokeStore) Notify(f func(string, string, int64)) func() {
+	s.f = f
+	return s.Notifier.Notify(f)
+}
+
+// A lock of NoRenew is not renewed, also if several calls of Extend have failed.
+func TestNoRenewAfterFailedExtends(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second, NoRenew: true})
+		store.Set(faultstore.Renew, faultstore.Refuse)
+		_ = lock.Extend(ctx, 10*time.Second)
+		_ = lock.Extend(ctx, 10*time.Second)
+		store.Set(faultstore.Renew, nil)
+		time.Sleep(10*time.Second + ms)
+		wantErr(t, lock.Err(), holdfast.ErrExpired)
+		free(t, c, "a")
+	})
+}
+
+// A notice leads to a look at a lock of NoRenew, which does not prolong it.
+func TestNoRenewAndNotices(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		s := &pokeStore{Notifier: memstore.New()}
+		c := open(t, s, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second, NoRenew: true})
+		for range 20 { // connections that drop
+			time.Sleep(3 * time.Second)
+			s.f("", "", 0)
+		}
+		wantErr(t, lock.Err(), holdfast.ErrExpired)
+	})
+}
+
+// A Detached lock is confirmed for its whole TTL, also if an earlier attempt was granted too late.
+func TestDetachedGrantAfterALateOne(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := open(t, store.Store, nil)
+		got := make(chan *holdfast.Lock)
+		store.Once(faultstore.Acquire, func(ctx context.Context, op faultstore.Op, apply func()) error {
+			apply()
+			time.Sleep(29800 * ms) // the grant comes after its end, just before the TTL is over
+			return nil
+		})
+		go func() {
+			c := holdfast.New(store, &holdfast.Config{RequestTimeout: time.Minute})
+			t.Cleanup(func() { c.Close() })
+			lock, err := c.Acquire(ctx, "a", &holdfast.Options{TTL: 30 * time.Second, Detached: true})
+			if err != nil {
+				t.Error(err)
+			}
+			got <- lock
+		}()
+		synctest.Wait()
+		go func() {
+			l := acquire(t, other, "a", nil)
+			time.Sleep(time.Second)
+			release(t, l)
+		}()
+		lock := <-got
+		if left := time.Until(lock.Deadline()); left < 20*time.Second {
+			t.Errorf("the hold of a Detached lock with TTL 30s lasts for %v", left)
+		}
+		_ = c
+	})
+}
+
+// Work may release its own lock while Close waits for the work.
+func TestWorkThatReleasesBesideClose(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, _ := faulty(t, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Hour})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = lock.Do(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				return lock.Release()
+			})
+		}()
+		synctest.Wait()
+		began := time.Now()
+		_ = c.Close()
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		<-done
+	})
+}
+
+// A caller behind one that has given up in an outage waits for MaxOutage, and not for the TTL of
+// the other.
+func TestLineBehindAHeadThatGaveUp(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+			store.Set(op, faultstore.Hang)
+		}
+		go func() { _, _ = c.Acquire(ctx, "a", &holdfast.Options{TTL: time.Hour, Wait: time.Second}) }()
+		synctest.Wait()
+		began := time.Now()
+		_, err := c.Acquire(ctx, "a", &holdfast.Options{TTL: time.Hour}) // MaxOutage is 10 s
+		wantErr(t, err, holdfast.ErrUnavailable)
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// An Extend without an answer leaves time for a renewal.
+func TestHungExtendIsNoLoss(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: 4 * time.Second})
+		time.Sleep(1300 * ms)
+		store.Once(faultstore.Renew, faultstore.Hang)
+		err := lock.Extend(ctx, 4*time.Second)
+		if errors.Is(err, holdfast.ErrLost) || lock.Err() != nil {
+			t.Errorf("after one lost request: %v, %v", err, lock.Err())
+		}
+	})
+}
+
+// An Adopt that fails beside ReleaseAll leaves the hold of the ticket as it was.
+func TestReleaseAllBesideAdopt(t *testing.T) {
+	store := memstore.New()
+	c := open(t, store, nil)
+	d := open(t, store, nil)
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = d.ReleaseAll()
+			}
+		}
+	})
+	bad, n := 0, 0
+	for range 5000 {
+		n++
+		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
+		ticket, _ := lock.HandOver()
+		lock2, err := d.Adopt(t.Context(), ticket, nil)
+		if err != nil {
+			if _, err := c.Lookup(t.Context(), "a"); err != nil {
+				bad++
+			}
+		} else {
+			_ = lock2.Release()
+		}
+		_, _ = c.Break(t.Context(), "a", 0)
+	}
+	close(stop)
+	group.Wait()
+	if bad > 0 {
+		t.Errorf("%d of %d failed Adopts have released the hold", bad, n)
+	}
+}
+
+// The greatest LocalTurn is a turn without an end.
+func TestGreatestLocalTurn(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, &holdfast.Config{LocalTurn: math.MaxInt64})
+		first := acquire(t, c, "a", nil)
+		locks := startWaiters(t, c, "a", 10)
+		release(t, first)
+		for range 10 {
+			release(t, <-locks)
+		}
+		if n := store.Calls(faultstore.Acquire); n > 3 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
