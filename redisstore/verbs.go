@@ -101,10 +101,11 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	entries := make([]driver.Entry, len(reqs))
 	var failed error
 	for i, err := range s.runCalls(ctx, calls) {
-		words, _ := calls[i].reply.([]any)
-		switch {
-		case err != nil:
+		if err != nil { // The batch may be under way, and write into the call.
 			failed = err
+			continue
+		}
+		switch words, _ := calls[i].reply.([]any); {
 		case len(words) != 2:
 			failed = errReply("no state of an entry")
 		default:
