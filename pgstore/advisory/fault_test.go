@@ -88,7 +88,7 @@ func TestTransactionPooler(t *testing.T) {
 	addr := pgtest.PgBouncer().Addr
 	for range 2 {
 		s := open(t, addr, opts)
-		res, err := s.Acquire(t.Context(), request("name", time.Minute))
+		res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
 		if res.Granted || !errors.Is(err, driver.ErrUnsupported) {
 			t.Errorf("Acquire behind a pooler gives %+v, %v, want ErrUnsupported", res, err)
 		}
@@ -141,7 +141,7 @@ func TestReplyLost(t *testing.T) {
 		s, other := open(t, proxy.Addr(), keysOf(t)), open(t, server.Addr, keysOf(t))
 		release(t, s, grant(t, s, "first", time.Minute))
 		proxy.LoseReply(bound)
-		if res, err := s.Acquire(t.Context(), request("name", time.Minute)); err == nil || res.Granted || driver.IsNotApplied(err) {
+		if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); err == nil || res.Granted || driver.IsNotApplied(err) {
 			t.Errorf("Acquire without a reply: %+v, %v, want an error that leaves it open", res, err)
 		}
 		req := takes(t, s, "name")
@@ -230,15 +230,15 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		call func(ctx context.Context) error
 	}{
 		{"Acquire", func(ctx context.Context) error {
-			_, err := s.Acquire(ctx, request("free", time.Minute))
+			_, err := s.Acquire(ctx, pgtest.Request("free", time.Minute))
 			return err
 		}},
 		{"the first Acquire", func(ctx context.Context) error {
-			_, err := fresh.Acquire(ctx, request("free", time.Minute))
+			_, err := fresh.Acquire(ctx, pgtest.Request("free", time.Minute))
 			return err
 		}},
 		{"Acquire with another TTL", func(ctx context.Context) error {
-			_, err := s.Acquire(ctx, request("longer", time.Hour))
+			_, err := s.Acquire(ctx, pgtest.Request("longer", time.Hour))
 			return err
 		}},
 		{"Renew", func(ctx context.Context) error {
@@ -280,7 +280,7 @@ func TestGivenUp(t *testing.T) {
 	for g := range 16 {
 		group.Go(func() {
 			for i := range 15 {
-				req := request(fmt.Sprint(g, "/", i), time.Hour)
+				req := pgtest.Request(fmt.Sprint(g, "/", i), time.Hour)
 				ctx, cancel := context.WithTimeout(t.Context(), rand.N(25*time.Millisecond))
 				_, err := s.Acquire(ctx, req)
 				cancel()
@@ -311,7 +311,7 @@ func TestStandby(t *testing.T) {
 	primary := servers.StartPostgres(t, "fsync=off")
 	standby := servers.StartPostgresStandby(t, primary, "standby", "fsync=off")
 	s := open(t, standby.Addr, nil)
-	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); res.Granted || !errors.Is(err, driver.ErrNotApplied) {
+	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("Acquire on a standby gives %+v, %v, want an error", res, err)
 	}
 	if found, err := s.Lookup(t.Context(), "name"); len(found) > 0 || !errors.Is(err, driver.ErrNotApplied) {

@@ -30,16 +30,10 @@ func keysOf(tb testing.TB) *Options {
 	return &Options{Keys: SHA256Keys(tb.Name())}
 }
 
-// request is one of an owner of its own.
-func request(name string, ttl time.Duration) driver.Request {
-	old := pgtest.Request(name, ttl)
-	return driver.Request{Name: old.Name, Owner: old.Owner, Holder: old.Holder, TTL: ttl}
-}
-
 // grant takes a lock that must be free.
 func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.Request {
 	t.Helper()
-	req := request(name, ttl)
+	req := pgtest.Request(name, ttl)
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil || !res.Granted {
 		t.Fatalf("Acquire of %q: %+v, %v, want it granted", name, res, err)
@@ -50,7 +44,7 @@ func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.Reques
 // queue makes another owner wait for a name that is held.
 func queue(t *testing.T, s *Store, name string) driver.Request {
 	t.Helper()
-	req := request(name, time.Minute)
+	req := pgtest.Request(name, time.Minute)
 	req.Place = time.Hour
 	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Waiting {
 		t.Fatalf("Acquire of %q by a waiter: %+v, %v, want it waiting", name, res, err)
@@ -61,7 +55,7 @@ func queue(t *testing.T, s *Store, name string) driver.Request {
 // refused checks that a lock is not free.
 func refused(t *testing.T, s *Store, name string) {
 	t.Helper()
-	res, err := s.Acquire(t.Context(), request(name, time.Minute))
+	res, err := s.Acquire(t.Context(), pgtest.Request(name, time.Minute))
 	if err != nil || res.Granted {
 		t.Fatalf("Acquire of %q: %+v, %v, want it refused", name, res, err)
 	}
@@ -71,7 +65,7 @@ func refused(t *testing.T, s *Store, name string) {
 func takes(t *testing.T, s *Store, name string) (req driver.Request) {
 	t.Helper()
 	pgtest.Eventually(t, "free lock", func() bool {
-		req = request(name, time.Minute)
+		req = pgtest.Request(name, time.Minute)
 		res, err := s.Acquire(t.Context(), req)
 		return err == nil && res.Granted
 	})

@@ -73,7 +73,7 @@ func TestSequenceLost(t *testing.T) {
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		res, err := s.Acquire(t.Context(), request("name", time.Minute))
+		res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
 		if err != nil || res.Token <= last {
 			t.Errorf("Acquire gives %+v, %v, want a token above %d", res, err, last)
 		}
@@ -84,7 +84,7 @@ func TestSequenceLost(t *testing.T) {
 		pgtest.Execute(t, server.URL("postgres"), `DROP SEQUENCE public."Lost Tokens"`)
 	}
 	s := open(t, server.Addr, opts)
-	_, err := s.Acquire(t.Context(), request("name", time.Minute))
+	_, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
 	if !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "Migrate") {
 		t.Errorf("Acquire without the sequence: %v, want it to say Migrate", err)
 	}
@@ -104,7 +104,7 @@ func TestFailedAfterLock(t *testing.T) {
 	kept := grant(t, s, "kept", time.Minute)
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740991)")
 	for range 2 {
-		if res, err := s.Acquire(t.Context(), request("name", time.Minute)); res.Granted || !driver.IsNotApplied(err) {
+		if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || !driver.IsNotApplied(err) {
 			t.Errorf("Acquire when no token is left gives %+v, %v, want an error", res, err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestRefusals(t *testing.T) {
 		func(req *driver.Request) { req.Detached = true },
 		func(req *driver.Request) { req.Limit = driver.Shared },
 	} {
-		req := request("name", time.Minute)
+		req := pgtest.Request("name", time.Minute)
 		change(&req)
 		if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnsupported) {
 			t.Errorf("Acquire with %+v: %v, want ErrUnsupported", req, err)
@@ -129,12 +129,12 @@ func TestRefusals(t *testing.T) {
 	}
 	raw := open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys})
 	for _, s := range []*Store{raw, New(nil, nil), New(raw.pool, &Options{MaxLocks: -1})} {
-		if _, err := s.Acquire(t.Context(), request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
+		if _, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Acquire: %v, want ErrInvalid", err)
 		}
 	}
 	gone := open(t, "127.0.0.1:1", nil)
-	_, err := gone.Acquire(t.Context(), request("name", time.Minute))
+	_, err := gone.Acquire(t.Context(), pgtest.Request("name", time.Minute))
 	if !errors.Is(err, driver.ErrNotApplied) || strings.Contains(err.Error(), "Secret") {
 		t.Errorf("Acquire without a server: %v, want ErrNotApplied", err)
 	}
@@ -185,7 +185,7 @@ func TestMaxLocks(t *testing.T) {
 	first := grant(t, s, "1", time.Minute)
 	grant(t, s, "2", time.Minute)
 	grant(t, s, "3", time.Minute)
-	if _, err := s.Acquire(t.Context(), request("4", time.Minute)); !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "MaxLocks") {
+	if _, err := s.Acquire(t.Context(), pgtest.Request("4", time.Minute)); !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "MaxLocks") {
 		t.Errorf("a fourth lock: %v, want it refused, with MaxLocks", err)
 	}
 	release(t, s, first)
@@ -202,7 +202,7 @@ func TestMaxWaiters(t *testing.T) {
 		h := grant(t, s, "name", time.Minute)
 		waiter := queue(t, s, "name")
 		told := noticesOf(t, s, waiter.Owner)
-		further := request("name", time.Minute)
+		further := pgtest.Request("name", time.Minute)
 		further.Place = time.Minute
 		if res, err := s.Acquire(t.Context(), further); err != nil || res.Granted || res.Waiting {
 			t.Errorf("a second waiter: %+v, %v, want it to have no place", res, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // Bound is how long anything may take that must happen in the end.
@@ -74,17 +74,8 @@ func QueryValue[T any](t *testing.T, pool *pgxpool.Pool, text string, args ...an
 var owners atomic.Int64
 
 // Request returns a request of an owner of its own.
-func Request(name string, ttl time.Duration) olddriver.AcquireRequest {
-	return olddriver.AcquireRequest{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
-}
-
-// Renewals returns the requests that renew what was acquired.
-func Renewals(reqs ...olddriver.AcquireRequest) []olddriver.RenewRequest {
-	var all []olddriver.RenewRequest
-	for _, req := range reqs {
-		all = append(all, olddriver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
-	}
-	return all
+func Request(name string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
 }
 
 // Eventually waits until done reports true.
