@@ -18,7 +18,8 @@ import (
 // flight, Acquire returns when the request is answered, or after Config.RequestTimeout. It returns
 // at most a second after the deadline of ctx.
 //
-// Callers of one Client that want the lock exclusively are served first come, first served. The
+// Callers of one Client that want the lock exclusively are served first come, first served, except
+// that a Reentrant one joins a Reentrant hold at once, and one with MaxAttempts has no turn. The
 // first of them, and each shared or limited caller, has a place in the queue of the store, if
 // Guarantees().Queue: it gets the lock in its turn, by a notice of the store. With any other store
 // it tries again when the store signals a release, when the holder's time ends, or after a pause
@@ -267,7 +268,12 @@ func (a *acquireOp) await() error {
 // take makes the held lease that of the caller. The caller of take holds c.mu.
 func (a *acquireOp) take(l *lease) {
 	l.op, a.lock = nil, &l.first
-	if q := a.queue; q.head == l {
+	q := a.queue
+	if q.head == nil && a.options.limit() == 0 && !a.adopts { // It has held without a place.
+		q.replace(l, nil)
+		q.head = l
+	}
+	if q.head == l {
 		q.turnEnd = l.since + a.c.localTurn
 		if a.options.Reentrant {
 			q.joinLine()
@@ -415,7 +421,7 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 		q.known = unavailable
 	}
 	// A request that was not sent in time, as behind one that hangs, has not been refused.
-	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (a.once && !announced || !a.answered && q.answeredAt == 0)
+	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (a.once && !announced || a.pauses == 1 && !a.answered && q.answeredAt == 0)
 	over := now-max(q.failing, a.began) >= c.outage || a.once && !announced && a.pauses > 1
 	switch {
 	case driver.Permanent(err), refused, over && !bounded:

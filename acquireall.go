@@ -11,7 +11,7 @@ import (
 )
 
 // AcquireAll waits until it has the locks of all names, or ctx ends, or Options.Wait is over, which
-// bounds the whole call. It then has all of them, or none. Callers with common names cannot
+// bounds all its waits together. It then has all of them, or none. Callers with common names cannot
 // deadlock, in whatever order they list the names, unless they hold other locks while they wait.
 //
 // The locks are acquired one after the other, sorted by name, so a caller never waits for a name
@@ -22,7 +22,8 @@ import (
 // each wait; NoRenew is refused ([ErrInvalid]). The names must differ, and there must be at least
 // one ([ErrInvalid]).
 //
-// When ctx ends, AcquireAll returns as Acquire does, and goes on releasing in the background.
+// When ctx ends, AcquireAll returns as Acquire does, and goes on releasing in the background. When
+// Wait is over, it returns when it has released what it has got, as by [Lock.Release].
 //
 // Errors are those of [Client.Acquire] for the name that could not be acquired. After an error none
 // is held.

@@ -22,7 +22,8 @@ import (
 // usually needs one for each store. Two goroutines of one Client exclude each other just as two
 // hosts do.
 //
-// A Client runs one goroutine, however many locks it holds, from its first acquisition until Close.
+// A Client runs one goroutine from its first acquisition until Close, however many locks it holds,
+// and one for each request that it makes by itself: a renewal, or a release that is repeated.
 //
 // The zero Client has no store: its methods return [ErrInvalid].
 type Client struct {
@@ -56,9 +57,8 @@ type Client struct {
 }
 
 // New returns a Client of a store that the caller has made and will close. New sends nothing and
-// starts no goroutine. A nil config means the defaults. If a field of config is out of bounds
-// ([ErrInvalid]), or requires what the store cannot do ([ErrUnsupported]), every method of the
-// Client returns that error. New panics if store is nil.
+// starts no goroutine. A nil config means the defaults. If a field of config is out of bounds, every
+// method of the Client returns that error, which matches [ErrInvalid]. New panics if store is nil.
 //
 // Each request waits for the store on the goroutine of its caller: the methods of the store must
 // return by the deadlines of their contexts, as those of this module do.
@@ -78,8 +78,8 @@ func New(store driver.Store, config *Config) *Client {
 		ttl:            cmp.Or(config.TTL, DefaultTTL),
 		metadata:       maps.Clone(config.Metadata), // the caller may change the original
 		backoff:        config.Backoff.withDefaults(),
-		requestTimeout: cmp.Or(config.RequestTimeout, 3*time.Second),
-		outage:         cmp.Or(config.MaxOutage, 10*time.Second),
+		requestTimeout: min(cmp.Or(config.RequestTimeout, 3*time.Second), driver.MaxTTL),
+		outage:         min(cmp.Or(config.MaxOutage, 10*time.Second), driver.MaxTTL),
 		localTurn:      min(cmp.Or(config.LocalTurn, defaultLocalTurn), driver.MaxTTL),
 		log:            config.Logger,
 		hooks:          config.Hooks,

@@ -199,3 +199,178 @@ func TestGreatestLocalTurn(t *testing.T) {
 		}
 	})
 }
+
+// A call with MaxAttempts has no place in the queue of the store. It does not hold up the callers
+// of its Client that have one.
+func TestMaxAttemptsHoldsUpNobody(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		ctx, cancel := context.WithCancel(ctx)
+		var group sync.WaitGroup
+		for range 3 { // They keep the name busy.
+			other := open(t, store, &holdfast.Config{LocalTurn: -1})
+			group.Go(func() {
+				for ctx.Err() == nil {
+					if lock, err := other.Acquire(ctx, "a", nil); err == nil {
+						time.Sleep(100 * ms)
+						_ = lock.Release()
+					}
+				}
+			})
+		}
+		c := open(t, store, nil)
+		time.Sleep(time.Second)
+		group.Go(func() { _, _ = c.Acquire(ctx, "a", &holdfast.Options{MaxAttempts: math.MaxInt}) })
+		time.Sleep(10 * ms)
+		lock, err := c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second}) // Its turn comes in 0.3 s.
+		if err != nil {
+			t.Error(err)
+		} else {
+			release(t, lock)
+		}
+		cancel()
+		group.Wait()
+	})
+}
+
+// A caller in the line waits out an outage as it would alone.
+func TestOutageBehindAHead(t *testing.T) {
+	loading := func(context.Context, faultstore.Op, func()) error {
+		return &driver.RetryError{Err: errors.New("loading")}
+	}
+	for _, test := range []struct {
+		name    string
+		waited  time.Duration // before the outage
+		outage  time.Duration
+		failure faultstore.Fault
+		bounded bool // the second caller
+	}{
+		{"just begun", time.Minute, 5 * time.Second, faultstore.Refuse, false},
+		{"announced, with a deadline behind one without", 0, 30 * time.Second, loading, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				c, store := faulty(t, &holdfast.Config{LocalTurn: -1})
+				first := acquire(t, c, "a", nil)
+				go func() {
+					if lock, err := c.Acquire(ctx, "a", nil); err == nil {
+						_ = lock.Release()
+					}
+				}()
+				synctest.Wait()
+				got := make(chan error, 1)
+				go func() {
+					o := &holdfast.Options{}
+					if test.bounded {
+						o.Wait = time.Hour
+					}
+					lock, err := c.Acquire(ctx, "a", o)
+					if err == nil {
+						_ = lock.Release()
+					}
+					got <- err
+				}()
+				time.Sleep(test.waited)
+				store.Set(faultstore.Acquire, test.failure)
+				release(t, first)
+				time.Sleep(test.outage)
+				store.Set(faultstore.Acquire, nil)
+				if err := <-got; err != nil {
+					t.Errorf("after an outage of %v: %v", test.outage, err)
+				}
+			})
+		})
+	}
+}
+
+// A single refused request fails none of those that wait.
+func TestRefusedRequestBehindAHead(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		first := acquire(t, c, "a", nil)
+		errs := make(chan error, 10)
+		for range 10 {
+			go func() {
+				lock, err := c.Acquire(ctx, "a", nil)
+				if errs <- err; err == nil {
+					_ = lock.Release()
+				}
+			}()
+		}
+		time.Sleep(11 * time.Second)
+		store.Once(faultstore.Acquire, faultstore.Refuse)
+		release(t, first)
+		for range 10 {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A refusal after a request without an answer is part of the same outage.
+func TestHungThenRefused(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, faultstore.Hang)
+		store.Set(faultstore.Renew, faultstore.Refuse)
+		time.AfterFunc(6*time.Second, func() { store.Set(faultstore.Acquire, nil); store.Set(faultstore.Renew, nil) })
+		release(t, acquire(t, c, "a", nil))
+	})
+}
+
+// A handle that was released hands nothing over, also at the same moment.
+func TestHandOverBesideRelease(t *testing.T) {
+	c := open(t, memstore.New(), nil)
+	o := &holdfast.Options{Detached: true, Reentrant: true}
+	for range 2000 {
+		a, b := acquire(t, c, "a", o), acquire(t, c, "a", o)
+		var group sync.WaitGroup
+		var err error
+		group.Go(func() { _, err = a.HandOver() })
+		group.Go(func() { _ = a.Release() })
+		group.Wait()
+		if err == nil {
+			t.Fatal("a handle handed over the lock of another")
+		}
+		release(t, b)
+	}
+}
+
+// A Detached lock that MaxHold has ended is released.
+func TestDetachedMaxHold(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, _ := faulty(t, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: 24 * time.Hour, Detached: true, MaxHold: time.Minute})
+		time.Sleep(2 * time.Minute)
+		wantErr(t, lock.Release(), holdfast.ErrMaxHold)
+		synctest.Wait()
+		free(t, c, "a")
+	})
+}
+
+// The greatest RequestTimeout bounds nothing.
+func TestGreatestRequestTimeout(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, &holdfast.Config{RequestTimeout: math.MaxInt64})
+		lock := acquire(t, c, "a", nil)
+		store.Once(faultstore.Release, faultstore.Refuse)
+		release(t, lock)
+	})
+}
+
+// An Extend whose ctx has ended sends nothing.
+func TestExtendWithAnEndedContext(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", nil)
+		over, cancel := context.WithTimeout(ctx, ms)
+		defer cancel()
+		<-over.Done()
+		wantErr(t, lock.Extend(over, time.Minute), context.DeadlineExceeded)
+		if n := store.Calls(faultstore.Renew); n > 0 {
+			t.Errorf("%d requests", n)
+		}
+		release(t, lock)
+	})
+}

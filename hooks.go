@@ -186,7 +186,7 @@ func (c *Client) start(ctx context.Context, op, name string, o *Options) context
 // watched reports whether there is a log or a hook for events.
 func (c *Client) watched() bool { return c.log != nil || c.hooks.Event != nil }
 
-// emit tells the log and the hooks of an event.
+// emit writes an event to the log and calls the hooks.
 func (c *Client) emit(ctx context.Context, e Event) {
 	if c.log != nil {
 		c.logEvent(ctx, &e)
@@ -215,13 +215,13 @@ func (c *Client) logEvent(ctx context.Context, e *Event) {
 	}
 }
 
-// emit tells of an event of the lease.
+// emit completes an event of the lease and emits it.
 func (l *lease) emit(e Event) {
 	e.Name, e.Token = l.c.stripPrefix(l.name), l.tokens.own
 	l.c.emit(l.first.valuesCtx, e)
 }
 
-// emitEnd tells of the end of a hold, unless no caller has got it.
+// emitEnd emits the end of a hold that a caller has got.
 func (l *lease) emitEnd(e Event) {
 	if l.op == nil {
 		e.Held = l.c.clock.now() - l.since

@@ -51,7 +51,8 @@ func (l *Lock) Token() int64 {
 // adopted lock that of the Client which acquired it ("" if the store does not know it).
 func (l *Lock) Holder() string { return l.holder }
 
-// Metadata returns what Options.Metadata held when the lock was acquired.
+// Metadata returns the metadata of the acquisition: of Options, or else of Config. That of an adopted
+// lock is what its ticket tells.
 func (l *Lock) Metadata() map[string]string { return maps.Clone(l.lease.options.Metadata) }
 
 // Deadline returns the time until which the lock is held whatever happens to the network, unless it
@@ -218,7 +219,7 @@ func (l *Lock) release(keep time.Duration) error {
 		lease.awaitRequest()
 		c.mu.Unlock()
 		_ = lease.sendReleases(keepUntil, c.requestTimeout, false) // the caller gets the loss
-	case !lease.options.Detached: // Others may have a detached hold by a ticket.
+	default:
 		lease.releaseInBackground()
 	}
 	return lost
@@ -227,8 +228,8 @@ func (l *Lock) release(keep time.Duration) error {
 // ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it
 // until d after the call, by the clock of the store. So work runs at most once in a time, also
 // among replicas with different clocks, unless its holder dies or is cut off: the name is free when
-// the TTL is over then. A TTL of that time, or package once, closes that. The keep is also asked
-// for after [Options].MaxHold has ended the hold, within the TTL.
+// the TTL is over then. A TTL of d or more closes that, and so does package once. It asks
+// for the keep also after [Options].MaxHold has ended the hold, within the TTL.
 //
 // It returns nil if the store has confirmed it. After any other error the name may be free: errors
 // are those of Release, [ErrReleased] if the lock had been released before, [ErrInvalid] if d is

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -234,20 +235,5 @@ func checkText(what, text string) error {
 }
 
 func printable(text string) bool {
-	ascii := true
-	for i := 0; i < len(text); i++ {
-		if text[i] < ' ' || text[i] == 0x7f {
-			return false
-		}
-		ascii = ascii && text[i] < utf8.RuneSelf
-	}
-	if ascii {
-		return true
-	}
-	for _, r := range text {
-		if unicode.IsControl(r) {
-			return false
-		}
-	}
-	return utf8.ValidString(text)
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -11,10 +12,11 @@ import (
 // A nameQueue has what a Client has of one name: its leases, and the line of its callers that want
 // the lock exclusively. The head alone of these has a lease; the others wait behind it, first come,
 // first served. The head stays in front until its release has returned. Shared and limited callers
-// are in no line: each has an entry in the store.
+// are in no line: each has an entry in the store. A call without a place, a single attempt or one
+// with MaxAttempts, is in no line either, until it holds the lock.
 type nameQueue struct {
 	head       *lease        // exclusive; nil if there is none
-	beside     []*lease      // shared, limited and adopted ones, and those of single attempts
+	beside     []*lease      // shared, limited and adopted ones, and those of calls without a place
 	line       []*acquireOp  // empty without a head
 	known      error         // what the last answer has shown: a HeldError, or why that is not known
 	answeredAt time.Duration // when the store has answered last
@@ -27,8 +29,8 @@ type nameQueue struct {
 const defaultLocalTurn = 10 * time.Millisecond
 
 // enter gives the operation a lease in the queue of the name, or a Lock of a lease that it can
-// join, or puts it in the line. A single attempt waits for nothing: it goes to the store beside the
-// line, unless this Client holds the lock. The caller holds c.mu.
+// join, or puts it in the line. A call without a place goes to the store beside the line. A single
+// attempt fails if this Client holds the lock. The caller holds c.mu.
 func (a *acquireOp) enter(full string) error {
 	c, exclusive := a.c, a.options.limit() == 0
 	q := c.queueOf(full)
@@ -44,13 +46,13 @@ func (a *acquireOp) enter(full string) error {
 	switch {
 	case exclusive && a.once && q.head != nil && q.head.isHeld():
 		return &HeldError{Record: q.head.record(), Self: true}
-	case exclusive && !a.once && q.head != nil:
+	case exclusive && a.place > 0 && q.head != nil:
 		q.line = append(q.line, a)
 		a.inLine = true
 		return nil
 	}
 	a.lease, a.resume = c.newLease(a, full, c.newOwner()), 0
-	if exclusive && q.head == nil {
+	if exclusive && a.place > 0 && q.head == nil {
 		q.head = a.lease
 	} else {
 		q.beside = append(q.beside, a.lease)
@@ -137,10 +139,16 @@ func (q *nameQueue) popLine() *acquireOp {
 	return a
 }
 
-// failLine gives err to the operations that have waited for as long as the head, for
-// Config.MaxOutage, when the head gives up.
+// failLine gives the err of the head, which gives up after an outage, to the operations that have
+// waited for Config.MaxOutage of it too. It stops at one that waits on: the next head.
 func (q *nameQueue) failLine(err error) {
-	for len(q.line) > 0 && q.line[0].c.clock.now()-q.line[0].began >= q.line[0].c.outage {
+	var announced *driver.RetryError
+	for len(q.line) > 0 {
+		a := q.line[0]
+		_, bounded := a.ctx.Deadline()
+		if a.c.clock.now()-max(q.failing, a.began) < a.c.outage || bounded && errors.As(err, &announced) {
+			return
+		}
 		q.popLine().failure = err
 	}
 }

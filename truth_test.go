@@ -58,7 +58,7 @@ func TestOutageIsNeverHeld(t *testing.T) {
 				for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
 					store.Set(op, fault)
 				}
-				// A notice would tell of a grant whose reply was lost.
+				// A notice would show a grant whose reply was lost.
 				store.Set(faultstore.Notice, func(context.Context, faultstore.Op, func()) error { return nil })
 				var tries, waits outcomes
 				var group sync.WaitGroup

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Limits that package holdfast enforces before a store is called.
+// Limits of what a store is given and of what it answers. Package holdfast enforces those of a
+// request before it calls the store.
 const (
 	MaxName            = 255  // bytes of a name and of a holder
 	MaxMetadata        = 1024 // bytes of all keys and values of the metadata of an entry
