@@ -35,9 +35,7 @@ func (c *Client) Acquire(ctx context.Context, name string, o *Options) (*Lock, e
 
 // TryAcquire makes one attempt and does not wait for the lock. If the lock is held, by another
 // goroutine of this Client too, the error is a [HeldError]; if that is not known, it matches
-// [ErrUnavailable]. If ctx is canceled while a request is in flight, TryAcquire returns when the
-// request is answered, or after Config.RequestTimeout. It returns at most a second after the
-// deadline of ctx.
+// [ErrUnavailable]. The ctx ends it as it ends Acquire.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock, error) {
 	return c.acquire(ctx, name, o, true, false)
 }
@@ -73,14 +71,12 @@ type acquireOp struct {
 // acquire is Acquire, or TryAcquire with once. With answered the store is known to be up, so that
 // an outage is waited out.
 func (c *Client) acquire(ctx context.Context, name string, o *Options, once, answered bool) (*Lock, error) {
-	full, err := c.fullName(name)
 	a := &acquireOp{c: c, name: name, options: c.withDefaults(o), once: once, answered: answered}
-	if err == nil {
-		err = c.checkCall(ctx, &a.options)
-	}
+	full, err := c.beginNamed(ctx, name, &a.options)
 	if err != nil {
 		return nil, opError("acquire", name, err)
 	}
+	defer c.activeCalls.Done()
 	op := "acquire"
 	if once {
 		op = "try"
@@ -94,22 +90,7 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, once, ans
 		a.ctx = limited
 	}
 	a.began = c.clock.now()
-	if err = c.beginCall(); err == nil {
-		defer c.activeCalls.Done()
-		err = a.run(full)
-	}
-	return a.report("acquire", err)
-}
-
-// checkCall checks the arguments of a call.
-func (c *Client) checkCall(ctx context.Context, o *Options) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
-	if ctx == nil {
-		return errNoContext
-	}
-	return ctx.Err()
+	return a.report("acquire", a.run(full))
 }
 
 // run takes the operation through the queue of the name. In front, it makes attempts, each with a
@@ -133,7 +114,7 @@ func (a *acquireOp) run(full string) error {
 				Name: full, Owner: l.owner, Holder: c.holder, TTL: a.options.TTL, Place: a.place, Limit: a.options.limit(),
 				Tokens: a.block, Detached: a.options.Detached, Metadata: a.options.Metadata,
 			}
-			l.busy, l.storeEnd = true, sent+a.options.TTL
+			l.state, l.busy, l.storeEnd = requesting, true, sent+a.options.TTL
 			l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
 			c.mu.Unlock()
 			res, err := request(c, a.ctx, "acquire", min(c.requestTimeout, a.options.TTL), func(ctx context.Context) (driver.Result, error) {
@@ -166,24 +147,20 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 			return
 		}
 		l.storeEnd = now + a.options.TTL
-		l.look, l.due = failed, now+pause
+		if l.due = now + pause; l.state == held || l.look == noticed {
+			l.due = now
+		}
+		l.look = failed
+		c.reschedule(l)
 	case res.Granted:
-		a.noteAnswered(now)
-		a.confirmed = true
-		l.confirm(now, sent, a.options.TTL)
-		if l.state == requesting && !l.hold(now, res.Token) {
+		if !l.noteEntry(now, sent, a.options.TTL, driver.Entry{State: driver.Held, Token: res.Token}) {
 			a.noteFailure(now, now, errAnsweredLate)
-			a.restart(true)
-			return
 		}
+		return
 	case res.Waiting:
-		a.noteAnswered(now)
 		a.noteHolder(now, res.Held)
-		if l.state == requesting {
-			l.state, l.tokens.first = waiting, res.Token
-			l.confirm(now, sent, a.place)
-			a.lookInTime(now)
-		}
+		l.noteEntry(now, sent, a.place, driver.Entry{State: driver.Waiting, Token: res.Token})
+		return
 	default:
 		a.noteAnswered(now)
 		a.noteHolder(now, res.Held)
@@ -196,12 +173,7 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 		if a.refusals++; a.once || a.refusals == a.options.MaxAttempts {
 			a.failure = a.queue.known
 		}
-		return
 	}
-	if l.state == held && !res.Granted || l.look == noticed {
-		l.due = now
-	}
-	c.reschedule(l)
 }
 
 // await waits until the operation has a Lock or is over, or the next attempt is to be made. The
@@ -228,7 +200,7 @@ func (a *acquireOp) await() error {
 			a.take(l)
 			c.mu.Unlock()
 			return nil
-		case l.storeEnd == 0:
+		case l.state == unsent:
 			if pause = a.resume - c.clock.now(); pause <= 0 {
 				c.mu.Unlock()
 				return nil
@@ -275,8 +247,13 @@ func (a *acquireOp) take(l *lease) {
 	}
 	if q.head == l {
 		q.turnEnd = l.since + a.c.localTurn
-		if a.options.Reentrant {
-			q.joinLine()
+		for _, other := range slices.Clone(q.line) {
+			if !a.options.Reentrant {
+				break
+			}
+			if other.join() {
+				other.signal()
+			}
 		}
 	}
 }
@@ -289,15 +266,9 @@ func (a *acquireOp) restart(release bool) {
 		a.failure = errTicketExpired
 		return
 	}
-	c, old := a.c, a.lease
-	unanswered := old.state == requesting
-	old.state = ended
-	c.schedule.remove(old)
-	if release {
-		c.activeCalls.Go(func() { old.releaseUnwatched(unanswered) })
-	}
-	a.lease, a.resume, a.confirmed = c.newLease(a, old.name, c.newOwner()), 0, false
-	a.queue.replace(old, a.lease)
+	old := a.lease
+	old.abandon(release)
+	a.queue.replace(old, a.c.newLease(a, old.name, a.c.newOwner()))
 }
 
 // giveUp ends the operation and returns the error for its caller. If the store may have an entry of
@@ -314,21 +285,19 @@ func (a *acquireOp) giveUp(err error) error {
 	}
 	switch {
 	case a.inLine:
-		q.line = slices.DeleteFunc(q.line, func(other *acquireOp) bool { return other == a })
+		a.leaveLine()
 	case l == nil: // It was taken from the line.
 	default:
 		if q.head == l && errors.Is(a.failure, ErrUnavailable) {
 			q.failLine(a.failure)
 		}
-		unanswered := l.state == requesting
-		if l.storeEnd == 0 || a.adopts {
+		if l.state == unsent || a.adopts {
 			c.leave(l)
 			break
 		}
-		l.state, l.released = ended, &noError // Nobody waits for the release.
+		l.released = &noError // Nobody waits for the release.
 		l.end.Store(&ErrReleased)
-		c.schedule.remove(l)
-		c.activeCalls.Go(func() { l.releaseUnwatched(unanswered) })
+		l.abandon(true)
 	}
 	return err
 }

@@ -52,12 +52,12 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, onc
 			return nil, opError("acquire", name, err)
 		}
 	}
-	err := c.checkCall(ctx, &options)
+	err := options.validate()
 	if options.NoRenew && err == nil {
 		err = fmt.Errorf("%w: NoRenew of several locks, of which the first could end before the last is held", ErrInvalid)
 	}
 	if err == nil {
-		err = c.beginCall()
+		err = c.beginCall(ctx)
 	}
 	if err != nil {
 		return nil, opErrorAll("acquire", names, err)

@@ -131,16 +131,16 @@ func isUsed(l *lease) bool {
 	return l.state == held && (l.op == nil || !l.op.adopts) || l.state > held && l.op == nil
 }
 
-// releaseLeases ends leases with the reason end, waits for work under Do, and releases them. Those
-// that another call releases it awaits.
+// releaseLeases ends leases with the reason end, waits for work under Do, and releases them. It
+// waits for leases that another call is releasing.
 func (c *Client) releaseLeases(leases []*lease, end *error) error {
-	ours := make([]bool, len(leases))
+	ours, work := make([]bool, len(leases)), make([][]<-chan struct{}, len(leases))
 	for i, l := range leases {
 		if l.checkHeld() != nil {
 			continue
 		}
 		c.mu.Lock()
-		ours[i] = l.endLocked(end)
+		ours[i], work[i] = l.endLocked(end), l.work()
 		c.mu.Unlock()
 		if ours[i] {
 			l.endContexts(*end)
@@ -150,12 +150,12 @@ func (c *Client) releaseLeases(leases []*lease, end *error) error {
 	var group sync.WaitGroup
 	var idle []int
 	for i, l := range leases {
-		switch work := l.work(); {
-		case ours[i] && len(work) == 0:
+		switch {
+		case ours[i] && len(work[i]) == 0:
 			idle = append(idle, i)
 		case ours[i]:
 			group.Go(func() {
-				l.awaitWork(work)
+				l.awaitWork(work[i])
 				errs[i] = l.release(0, false)
 			})
 		case !errors.Is(*l.end.Load(), ErrLost):
@@ -168,11 +168,9 @@ func (c *Client) releaseLeases(leases []*lease, end *error) error {
 }
 
 // work returns a channel for each piece of work that Do runs under the lease, closed when it has
-// returned.
+// returned. The caller holds c.mu.
 func (l *lease) work() (work []<-chan struct{}) {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	for _, lock := range append([]*Lock{&l.first}, l.joined...) {
+	for _, lock := range l.locks {
 		if lock.work != nil {
 			work = append(work, lock.work)
 		}
@@ -215,10 +213,8 @@ func (c *Client) Locks() []*Lock {
 			continue
 		}
 		c.mu.Lock()
-		if !l.first.released {
-			locks = append(locks, &l.first)
-		} else if len(l.joined) > 0 {
-			locks = append(locks, l.joined[0])
+		if len(l.locks) > 0 {
+			locks = append(locks, l.locks[0])
 		}
 		c.mu.Unlock()
 	}
@@ -258,10 +254,16 @@ func (c *Client) Close() error {
 }
 
 // beginCall registers a call that Close waits for.
-func (c *Client) beginCall() error {
+func (c *Client) beginCall(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case c.configErr != nil:
+		return c.configErr
+	case ctx == nil:
+		return errNoContext
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case c.store == nil:
 		return fmt.Errorf("%w: a Client is made by New or Open", ErrInvalid)
 	case c.closed:
@@ -271,16 +273,22 @@ func (c *Client) beginCall() error {
 	return nil
 }
 
+// beginNamed is beginCall for a call on a lock, with options unless they are nil. It returns the
+// name of the lock in the store.
+func (c *Client) beginNamed(ctx context.Context, name string, o *Options) (full string, err error) {
+	if full, err = c.fullName(name); err == nil && o != nil {
+		err = o.validate()
+	}
+	if err == nil {
+		err = c.beginCall(ctx)
+	}
+	return full, err
+}
+
 // fullName returns the name of a lock in the store, which has the Client's prefix.
 func (c *Client) fullName(name string) (string, error) {
-	if c.configErr != nil {
-		return "", c.configErr
-	}
-	if err := checkText("name", name); err != nil {
-		return "", err
-	}
-	if c.prefix == "" {
-		return name, nil
+	if err := checkText("name", name); err != nil || c.prefix == "" {
+		return name, err
 	}
 	full := c.prefix + name
 	return full, checkText("name with prefix", full)

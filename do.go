@@ -20,10 +20,14 @@ import (
 //
 // Inside of work, [FromContext] returns the Lock, for its token.
 func (c *Client) Do(ctx context.Context, name string, o *Options, work func(context.Context) error) error {
+	return c.do(ctx, name, o, false, work)
+}
+
+func (c *Client) do(ctx context.Context, name string, o *Options, once bool, work func(context.Context) error) error {
 	if work == nil {
 		return opError("do", name, errNoWork)
 	}
-	lock, err := c.Acquire(ctx, name, o)
+	lock, err := c.acquire(ctx, name, o, once, false)
 	if err != nil {
 		return err
 	}
@@ -159,12 +163,5 @@ func DoValue[T any](ctx context.Context, c *Client, name string, o *Options, wor
 // TryDo is [Client.Do] with one attempt at the lock, as [Client.TryAcquire] makes it: work runs now
 // or not at all. If the lock is held, the error is a [HeldError], and work was not run.
 func (c *Client) TryDo(ctx context.Context, name string, o *Options, work func(context.Context) error) error {
-	if work == nil {
-		return opError("do", name, errNoWork)
-	}
-	lock, err := c.TryAcquire(ctx, name, o)
-	if err != nil {
-		return err
-	}
-	return lock.Do(ctx, work)
+	return c.do(ctx, name, o, true, work)
 }

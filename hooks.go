@@ -31,7 +31,7 @@ type Hooks struct {
 
 // A Start describes an acquisition that begins: one call of Acquire, TryAcquire or Adopt.
 // AcquireAll begins one for each of its attempts at each name. A call with an argument that is out
-// of bounds, or with a context that has ended, begins none.
+// of bounds, with a context that has ended, or after Close, begins none.
 type Start struct {
 	Op     string // "acquire", "try" or "adopt"
 	Store  string // the kind of store, Guarantees().Store

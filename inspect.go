@@ -16,9 +16,7 @@ import (
 type Record = driver.Record
 
 // Lookup returns the holds of a lock, oldest first; a name that is kept after its release counts.
-// If there is none, the error matches [ErrNotHeld]. If ctx is canceled during the request, Lookup
-// returns when the request is answered, or after Config.RequestTimeout. It returns at most a second
-// after the deadline of ctx.
+// If there is none, the error matches [ErrNotHeld]. The ctx ends it as it ends [Client.Acquire].
 func (c *Client) Lookup(ctx context.Context, name string) ([]Record, error) {
 	return c.requestRecords(ctx, "look up", "lookup", name, func(ctx context.Context, full string) ([]Record, error) {
 		return c.store.Lookup(ctx, full)
@@ -29,13 +27,7 @@ func (c *Client) Lookup(ctx context.Context, name string) ([]Record, error) {
 func (c *Client) requestRecords(
 	ctx context.Context, what, op, name string, call func(context.Context, string) ([]Record, error),
 ) ([]Record, error) {
-	full, err := c.fullName(name)
-	if err == nil && ctx == nil {
-		err = errNoContext
-	}
-	if err == nil {
-		err = c.beginCall()
-	}
+	full, err := c.beginNamed(ctx, name, nil)
 	if err != nil {
 		return nil, opError(what, name, err)
 	}
@@ -58,14 +50,7 @@ func (c *Client) requestRecords(
 // bounded by ctx alone.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		err := c.configErr
-		if err == nil && ctx == nil {
-			err = errNoContext
-		}
-		if err == nil {
-			err = c.beginCall()
-		}
-		if err != nil {
+		if err := c.beginCall(ctx); err != nil {
 			yield(Record{}, opError("list", prefix, err))
 			return
 		}
@@ -144,17 +129,11 @@ func (c *Client) Ping(ctx context.Context) error {
 
 func (c *Client) ping(ctx context.Context) error {
 	o := Options{TTL: pingTTL}
-	if err := c.checkCall(ctx, &o); err != nil {
-		return err
-	}
-	if err := c.beginCall(); err != nil {
-		return err
-	}
-	defer c.activeCalls.Done()
-	full, err := c.fullName("holdfast.ping/" + rand.Text()[:16])
+	full, err := c.beginNamed(ctx, "holdfast.ping/"+rand.Text()[:16], &o)
 	if err != nil {
 		return err
 	}
+	defer c.activeCalls.Done()
 	l := c.newLease(&acquireOp{ctx: ctx, options: o}, full, rand.Text())
 	req := driver.Request{Name: full, Owner: l.owner, Holder: c.holder, TTL: pingTTL}
 	res, err := request(c, ctx, "acquire", c.requestTimeout, func(ctx context.Context) (driver.Result, error) {

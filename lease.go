@@ -18,7 +18,8 @@ const maxPlaceTTL = 5 * time.Second
 type leaseState uint8
 
 const (
-	requesting leaseState = iota // the request for the entry has no answer yet, or was not sent yet
+	unsent     leaseState = iota // the store has nothing of it
+	requesting                   // the request for the entry has no answer yet
 	waiting                      // the store has a place for it
 	held                         // the Client relies on it until the deadline
 	ending                       // it has ended here, perhaps while its work goes on
@@ -48,7 +49,7 @@ type lease struct {
 	end      atomic.Pointer[error] // why it is no longer held: set when state becomes ending
 	tokens   tokenBlock
 	deadline atomic.Int64  // until when the Client may rely on it, a reading of the clock
-	storeEnd time.Duration // until when the store may have it at most; 0 if it has none
+	storeEnd time.Duration // until when the store may have it at most
 	since    time.Duration // when it became a hold of its holder
 
 	due   time.Duration // when the scheduler serves it
@@ -58,18 +59,22 @@ type lease struct {
 
 	released *error // the result of its release; nil before
 
-	first  Lock    // that of the acquisition which made the lease
-	joined []*Lock // those of reentrant acquisitions that are not released
+	first Lock     // that of the acquisition which made the lease
+	alone [1]*Lock // the memory of locks
+	locks []*Lock  // first and those of reentrant acquisitions, until they are released
 }
 
 // A tokenBlock is the consecutive tokens of a grant. Own is that of the present holder.
 type tokenBlock struct{ first, own, last int64 }
 
-// newLease returns the lease of an owner for an operation. The context of its Lock has the values
-// of that of the operation.
+// newLease returns the lease of an owner for an attempt of an operation, which sends the request at
+// once. The context of its Lock has the values of that of the operation.
 func (c *Client) newLease(a *acquireOp, full, owner string) *lease {
 	l := &lease{c: c, name: full, owner: owner, options: a.options, op: a, index: notScheduled}
 	l.first.lease, l.first.holder, l.first.valuesCtx = l, c.holder, a.ctx
+	l.alone[0] = &l.first
+	l.locks = l.alone[:]
+	a.lease, a.resume, a.confirmed = l, 0, false
 	return l
 }
 
@@ -89,16 +94,9 @@ func (l *lease) asked() time.Duration {
 // caller holds c.mu.
 func (l *lease) confirm(now, sent, d time.Duration) {
 	l.storeEnd = max(l.storeEnd, now+d)
-	deadline, end := sent+driver.Validity(d), l.maxHoldEnd()
-	if end > 0 {
-		deadline = min(deadline, end)
-	}
-	deadline = max(deadline, time.Duration(l.deadline.Load()))
-	l.deadline.Store(int64(deadline))
-	l.due = deadline
-	if l.state != held || !l.options.NoRenew && deadline != end {
-		l.due = min(deadline, sent+min(d, l.options.TTL)/3)
-	}
+	l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
+	l.due = sent + min(d, l.options.TTL)/3
+	l.bound()
 }
 
 // hold makes a lease that was confirmed a hold, under the tokens from the given one on. It reports
@@ -109,16 +107,21 @@ func (l *lease) hold(now time.Duration, token int64) bool {
 	}
 	l.state, l.since = held, now
 	l.tokens = tokenBlock{token, token, token + int64(max(l.op.block, 1)) - 1}
-	deadline := time.Duration(l.deadline.Load())
-	if end := l.maxHoldEnd(); end > 0 && deadline >= end {
+	l.bound()
+	return true
+}
+
+// bound applies MaxHold and NoRenew to the deadline of a lease and to its next renewal. The caller
+// holds c.mu.
+func (l *lease) bound() {
+	deadline, end := time.Duration(l.deadline.Load()), l.maxHoldEnd()
+	if end > 0 && deadline > end {
 		deadline = end
-		l.deadline.Store(int64(end))
-		l.due = end
+		l.deadline.Store(int64(deadline))
 	}
-	if l.options.NoRenew {
+	if l.due = min(l.due, deadline); l.state == held && (l.options.NoRenew || deadline == end) {
 		l.due = deadline
 	}
-	return true
 }
 
 // maxHoldEnd returns when MaxHold is over, 0 for never or before the lease is held.
@@ -184,10 +187,9 @@ func (l *lease) endLocked(end *error) bool {
 // endContexts ends the contexts of all Locks of a lease that has ended.
 func (l *lease) endContexts(end error) {
 	l.c.mu.Lock()
-	joined := slices.Clone(l.joined)
+	locks := slices.Clone(l.locks)
 	l.c.mu.Unlock()
-	l.first.endContext(end)
-	for _, lock := range joined {
+	for _, lock := range locks {
 		lock.endContext(end)
 	}
 }
@@ -197,7 +199,7 @@ func (l *lease) endContexts(end error) {
 // may get it.
 func (l *lease) release(keepUntil time.Duration, pass bool) error {
 	c := l.c
-	if c.hooks.Event != nil && c.beginCall() == nil { // Close waits for the hooks.
+	if c.hooks.Event != nil && c.beginCall(context.Background()) == nil { // Close waits for the hooks.
 		defer c.activeCalls.Done()
 	}
 	var began time.Duration
@@ -321,11 +323,20 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 
 // releaseInBackground goes on with the release of a lease, unless the Client is closed.
 func (l *lease) releaseInBackground() {
-	if c := l.c; c.beginCall() == nil {
-		go func() {
-			defer c.activeCalls.Done()
-			l.releaseUnwatched(false)
-		}()
+	if c := l.c; c.beginCall(context.Background()) == nil {
+		c.activeCalls.Go(func() { l.releaseUnwatched(false) })
+		c.activeCalls.Done()
+	}
+}
+
+// abandon ends a lease that no caller gets, and may release it in the background. The caller holds
+// c.mu.
+func (l *lease) abandon(release bool) {
+	unanswered := l.state == requesting
+	l.state = ended
+	l.c.schedule.remove(l)
+	if release {
+		l.c.activeCalls.Go(func() { l.releaseUnwatched(unanswered) })
 	}
 }
 

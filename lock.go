@@ -103,9 +103,8 @@ func (l *Lock) Context() context.Context {
 
 // Extend makes the lock last at least until d from now, as the store counts it; it never shortens.
 // Automatic renewal goes on as before. Use it with Options.NoRenew, or before a period in which the
-// process cannot renew. d has the bounds of Options.TTL; MaxHold is not exceeded. If ctx is
-// canceled during the request, Extend returns when the request is answered, or after
-// Config.RequestTimeout. It returns at most a second after the deadline of ctx.
+// process cannot renew. d has the bounds of Options.TTL; MaxHold is not exceeded. The ctx ends it as
+// it ends [Client.Acquire].
 //
 // If it fails with ErrUnavailable the lock may or may not have been extended, and is held at least
 // until Deadline. Other errors are those of [Lock.Err].
@@ -121,13 +120,10 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 	if err := checkTTL(d); err != nil {
 		return err
 	}
-	if ctx == nil {
-		return errNoContext
-	}
-	if err := cmp.Or(l.Err(), ctx.Err()); err != nil {
+	if err := l.Err(); err != nil {
 		return err
 	}
-	if err := c.beginCall(); err != nil {
+	if err := c.beginCall(ctx); err != nil {
 		return err
 	}
 	defer c.activeCalls.Done()
@@ -175,13 +171,13 @@ func (l *Lock) release(keep time.Duration) error {
 	case again:
 		c.mu.Unlock()
 		return lease.awaitRelease()
-	case keep > 0 && lease.openLocks() > 1:
+	case keep > 0 && len(lease.locks) > 1:
 		c.mu.Unlock()
 		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
 	}
 	l.released = true
-	lease.joined = slices.DeleteFunc(lease.joined, func(other *Lock) bool { return other == l })
-	last := lease.openLocks() == 0
+	lease.locks = slices.DeleteFunc(lease.locks, func(other *Lock) bool { return other == l })
+	last := len(lease.locks) == 0
 	ours := last && lease.endLocked(&ErrReleased)
 	if end := lease.end.Load(); !ours && end != nil && errors.Is(*end, ErrLost) {
 		lost, l.result = *end, end // perhaps since it was checked

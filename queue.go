@@ -35,15 +35,9 @@ func (a *acquireOp) enter(full string) error {
 	c, exclusive := a.c, a.options.limit() == 0
 	q := c.queueOf(full)
 	a.queue = q
-	if a.options.Reentrant {
-		for l := range q.leases {
-			if l.options.Reentrant && l.op == nil && l.state == held && l.isHeld() && l.openLocks() > 0 {
-				a.lock = l.join(a)
-				return nil
-			}
-		}
-	}
 	switch {
+	case a.join():
+		return nil
 	case exclusive && a.once && q.head != nil && q.head.isHeld():
 		return &HeldError{Record: q.head.record(), Self: true}
 	case exclusive && a.place > 0 && q.head != nil:
@@ -51,11 +45,11 @@ func (a *acquireOp) enter(full string) error {
 		a.inLine = true
 		return nil
 	}
-	a.lease, a.resume = c.newLease(a, full, c.newOwner()), 0
+	l := c.newLease(a, full, c.newOwner())
 	if exclusive && a.place > 0 && q.head == nil {
-		q.head = a.lease
+		q.head = l
 	} else {
-		q.beside = append(q.beside, a.lease)
+		q.beside = append(q.beside, l)
 	}
 	return nil
 }
@@ -88,9 +82,7 @@ func (c *Client) leave(l *lease) {
 			q.known = &HeldError{Record: l.record(), Self: true}
 			q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
 		}
-		next := q.popLine()
-		next.lease, next.resume = c.newLease(next, l.name, c.newOwner()), 0
-		q.head = next.lease
+		q.head = c.newLease(q.popLine(), l.name, c.newOwner())
 	default:
 		q.head = nil
 	}
@@ -139,6 +131,12 @@ func (q *nameQueue) popLine() *acquireOp {
 	return a
 }
 
+// leaveLine takes the operation from the line. The caller holds c.mu.
+func (a *acquireOp) leaveLine() {
+	a.inLine = false
+	a.queue.line = slices.DeleteFunc(a.queue.line, func(other *acquireOp) bool { return other == a })
+}
+
 // failLine gives the err of the head, which gives up after an outage, to the operations that have
 // waited for Config.MaxOutage of it too. It stops at one that waits on: the next head.
 func (q *nameQueue) failLine(err error) {
@@ -165,36 +163,21 @@ func (c *Client) leasesLocked(match func(*lease) bool) (leases []*lease) {
 	return leases
 }
 
-// join returns a further Lock of the lease, for an operation. The caller holds c.mu.
-func (l *lease) join(a *acquireOp) *Lock {
-	lock := &Lock{lease: l, holder: l.first.holder}
-	lock.valuesCtx = a.ctx
-	l.joined = append(l.joined, lock)
-	return lock
-}
-
-// joinLine lets the reentrant operations of the line join the head, which has got the lock. The
-// caller holds c.mu.
-func (q *nameQueue) joinLine() {
-	others := q.line[:0]
-	for _, a := range q.line {
-		if !a.options.Reentrant {
-			others = append(others, a)
-			continue
+// join gives a reentrant operation a further Lock of a reentrant hold of the Client, and reports
+// whether there is one. The caller holds c.mu.
+func (a *acquireOp) join() bool {
+	if !a.options.Reentrant {
+		return false
+	}
+	for l := range a.queue.leases {
+		if l.options.Reentrant && l.op == nil && l.state == held && l.isHeld() {
+			a.leaveLine()
+			a.lock = &Lock{lease: l, holder: l.first.holder, lockContext: lockContext{valuesCtx: a.ctx}}
+			l.locks = append(l.locks, a.lock)
+			return true
 		}
-		a.lock, a.inLine = q.head.join(a), false
-		a.signal()
 	}
-	clear(q.line[len(others):])
-	q.line = others
-}
-
-// openLocks returns how many Locks of the lease are not released. The caller holds c.mu.
-func (l *lease) openLocks() int {
-	if l.first.released {
-		return len(l.joined)
-	}
-	return len(l.joined) + 1
+	return false
 }
 
 // During a local turn, a lease that is released goes to the first of the line of the same Client,

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
-	"errors"
-	"maps"
 	"math/bits"
 	"slices"
 	"sync"
@@ -27,9 +25,6 @@ const (
 	suspendCheck = time.Second
 )
 
-// errNoOutcome is the error of a store that returns neither an outcome of a renewal nor an error.
-var errNoOutcome = errors.New("the store gave no outcome")
-
 // runScheduler renews and expires leases when they are due, until the Client is closed.
 func (c *Client) runScheduler() {
 	timer := time.NewTimer(0)
@@ -48,10 +43,12 @@ func (c *Client) runScheduler() {
 		for _, l := range expired {
 			c.activeCalls.Go(func() { _ = l.checkHeld() }) // marks it as lost
 		}
-		for _, batch := range c.splitBatches(renewals) {
-			c.activeCalls.Go(func() {
-				_ = c.renewLeases(context.Background(), 0, batch) // each lease has its outcome
-			})
+		for _, group := range c.byTimeout(renewals) {
+			for batch := range slices.Chunk(group, batchSize) {
+				c.activeCalls.Go(func() {
+					_ = c.renewLeases(context.Background(), 0, batch) // each lease has its outcome
+				})
+			}
 		}
 		timer.Reset(sleep)
 		select {
@@ -102,19 +99,16 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
 // it fails.
 func (c *Client) renewTimeout(ttl time.Duration) time.Duration { return min(c.requestTimeout, ttl/4) }
 
-// splitBatches divides leases among requests. The timeout of a request is that of its shortest TTL,
-// so leases share a request only if their timeouts are of the same order of magnitude: a lock of a
-// short TTL never costs one of a long TTL.
-func (c *Client) splitBatches(leases []*lease) (batches [][]*lease) {
-	byOrder := map[int][]*lease{}
+// byTimeout groups leases by the order of magnitude of their timeouts. Only leases of one group
+// share a request, whose timeout is that of its shortest TTL: a lock of a short TTL never costs one
+// of a long TTL.
+func (c *Client) byTimeout(leases []*lease) map[int][]*lease {
+	groups := map[int][]*lease{}
 	for _, l := range leases {
 		order := bits.Len64(uint64(c.renewTimeout(l.options.TTL)))
-		byOrder[order] = append(byOrder[order], l)
+		groups[order] = append(groups[order], l)
 	}
-	for group := range maps.Values(byOrder) {
-		batches = slices.AppendSeq(batches, slices.Chunk(group, batchSize))
-	}
-	return batches
+	return groups
 }
 
 // A renewal is the renewal of one lease in a request.
@@ -146,7 +140,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 		return c.store.Renew(ctx, reqs)
 	})
 	if err == nil {
-		err = errNoOutcome
+		err = errNotAnswered // for an entry without an outcome
 	}
 	var unknown error
 	var applied sync.WaitGroup
@@ -197,20 +191,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		}
 		c.reschedule(l)
 	default: // of a place, also if a notice has told the grant since
-		l.confirm(now, r.sent, r.asked)
-		if a := l.op; a != nil {
-			a.noteAnswered(now)
-			a.confirmed = a.confirmed || entry.State == driver.Held && r.asked >= l.options.TTL
-			a.signal()
-		}
-		if !isHeld && !l.becomes(now, entry) {
-			c.mu.Unlock()
-			return
-		}
-		if l.look == noticed {
-			l.due = now
-		}
-		c.reschedule(l)
+		l.noteEntry(now, r.sent, r.asked, entry)
 	}
 	c.mu.Unlock()
 
@@ -231,9 +212,28 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	}
 }
 
+// noteEntry records the answer to a request that was sent at sent and asked for d: what entry says of
+// the lease. It reports false if that is over. The caller holds c.mu.
+func (l *lease) noteEntry(now, sent, d time.Duration, entry driver.Entry) bool {
+	l.confirm(now, sent, d)
+	if a := l.op; a != nil {
+		a.noteAnswered(now)
+		a.confirmed = a.confirmed || entry.State == driver.Held && d >= l.options.TTL
+		a.signal()
+	}
+	if l.state != held && !l.becomes(now, entry) {
+		return false
+	}
+	if l.look == noticed || l.state == held && entry.State == driver.Waiting { // A notice has told more.
+		l.due = now
+	}
+	l.c.reschedule(l)
+	return true
+}
+
 // becomes records that a lease which waits is what entry says, and reports false if that is over. A
-// hold has the rest of its place, and is renewed for its TTL when the local turn is over: short
-// holds need no renewal. The caller holds c.mu.
+// hold that was not confirmed for its TTL has the rest of its place, and is renewed for its TTL when
+// the local turn is over: short holds need no renewal. The caller holds c.mu.
 func (l *lease) becomes(now time.Duration, entry driver.Entry) bool {
 	a := l.op
 	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
@@ -244,9 +244,10 @@ func (l *lease) becomes(now time.Duration, entry driver.Entry) bool {
 	case !l.hold(now, entry.Token):
 		a.restart(true)
 		return false
-	case (l.options.NoRenew || l.options.Detached) && !a.confirmed:
+	case a.confirmed:
+	case l.options.NoRenew || l.options.Detached:
 		l.due = l.since
-	case a.place > 0:
+	default:
 		l.due = min(l.due, l.since+max(l.c.localTurn, 0))
 	}
 	return true
@@ -277,7 +278,7 @@ func (l *lease) onNotice(token int64) {
 	switch {
 	case l.state > held, l.state == held && token == l.tokens.first && token != 0:
 		return
-	case l.storeEnd == 0: // The next attempt need not wait.
+	case l.state == unsent: // The next attempt need not wait.
 		a.resume = 0
 	case l.state < held && a.place > 0 && token != 0 && (l.tokens.first == 0 || l.tokens.first == token) &&
 		now < time.Duration(l.deadline.Load()):

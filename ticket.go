@@ -95,7 +95,7 @@ func (l *Lock) HandOver() (Ticket, error) {
 		switch {
 		case l.released:
 			err = ErrReleased
-		case lease.openLocks() > 1:
+		case len(lease.locks) > 1:
 			err = fmt.Errorf("%w: it has other handles", ErrInvalid)
 		case !lease.endLocked(&ErrHandedOver):
 			err = *lease.end.Load()
@@ -150,19 +150,13 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	}
 	options.Detached, options.Reentrant, options.Metadata = true, false, fields.Metadata
 	options.Shared, options.Limit = fields.Limit == driver.Shared, fields.Limit%driver.Shared
-	if _, err = c.fullName(name); err == nil {
-		err = c.checkCall(ctx, &options)
-	}
-	if err != nil {
+	if _, err = c.beginNamed(ctx, name, &options); err != nil {
 		return nil, opError("adopt", name, err)
 	}
+	defer c.activeCalls.Done()
 	a := &acquireOp{c: c, name: name, options: options, adopts: true}
 	a.ctx, a.began = c.start(ctx, "adopt", name, &options), c.clock.now()
-	if err = c.beginCall(); err == nil {
-		defer c.activeCalls.Done()
-		err = a.adopt(fields)
-	}
-	return a.report("adopt", err)
+	return a.report("adopt", a.adopt(fields))
 }
 
 // adopt puts the lease of a ticket into the queue, and has it renewed until the store has answered.
@@ -171,8 +165,8 @@ func (a *acquireOp) adopt(fields *ticketFields) error {
 	c.mu.Lock()
 	l := c.newLease(a, fields.Name, fields.Owner)
 	l.first.holder, l.tokens.first = fields.Holder, fields.Token
-	l.due, l.storeEnd = a.began, a.began+max(fields.Left, fields.TTL)
-	a.queue, a.lease = c.queueOf(fields.Name), l
+	l.state, l.due, l.storeEnd = requesting, a.began, a.began+max(fields.Left, fields.TTL)
+	a.queue = c.queueOf(fields.Name)
 	a.queue.beside = append(a.queue.beside, l)
 	c.reschedule(l)
 	c.mu.Unlock()
