@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -372,5 +373,178 @@ func TestExtendWithAnEndedContext(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 		release(t, lock)
+	})
+}
+
+// A Release beside Close passes the lock on to nobody.
+func TestNothingIsHeldAfterClose(t *testing.T) {
+	for range 100 {
+		store, waits := memstore.New(), make(chan struct{}, 2)
+		c := holdfast.New(store, &holdfast.Config{
+			LocalTurn: time.Hour,
+			Hooks:     holdfast.OnEvent(holdfast.EventWaiting, func(holdfast.Event) { waits <- struct{}{} }),
+		})
+		first, got := acquire(t, c, "a", nil), make(chan *holdfast.Lock, 2)
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() {
+				lock, _ := c.Acquire(t.Context(), "a", nil)
+				got <- lock
+			})
+			<-waits
+		}
+		release(t, first)
+		lock := <-got
+		for range 1000 { // Their end takes a while, in the middle of the Release.
+			_, cancel := context.WithCancel(lock.Context())
+			defer cancel()
+		}
+		group.Go(func() { _ = lock.Release() })
+		<-lock.Context().Done()
+		_ = c.Close()
+		group.Wait()
+		if records, _ := store.Lookup(t.Context(), "a"); len(records) > 0 {
+			t.Fatalf("after Close: %v", records)
+		}
+	}
+}
+
+// A reentrant call joins no hold whose time is over, also if the scheduler has not noticed that.
+func TestJoinAfterASuspend(t *testing.T) {
+	var suspended atomic.Int64
+	defer holdfast.SetBootClock(func() time.Duration {
+		return time.Since(time.Time{}) + time.Duration(suspended.Load())
+	})()
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, _ := faulty(t, nil)
+		o := &holdfast.Options{Reentrant: true}
+		acquire(t, c, "a", o)
+		suspended.Store(int64(time.Hour))
+		if lock, err := c.TryAcquire(ctx, "a", o); err == nil && lock.Err() != nil {
+			t.Errorf("TryAcquire has returned a lock that is not held: %v", lock.Err())
+		}
+	})
+}
+
+// A place becomes a hold by a notice with its own token within its time, and by no other.
+func TestNoticesThatGrantNothing(t *testing.T) {
+	for name, poke := range map[string]func(s *pokeStore, store *faultstore.Store, owner string, token int64){
+		"another token": func(s *pokeStore, _ *faultstore.Store, owner string, token int64) {
+			s.f("a", owner, token+1)
+		},
+		"after the end of the place": func(s *pokeStore, store *faultstore.Store, owner string, token int64) {
+			store.Set(faultstore.Renew, faultstore.Refuse)
+			time.Sleep(6 * time.Second)
+			s.f("a", owner, token)
+			store.Set(faultstore.Renew, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T, ctx context.Context) {
+				var owner string
+				var token int64
+				store := faultstore.Wrap(memstore.New())
+				s := &pokeStore{Notifier: &spyStore{Notifier: store, seen: func(req driver.Request, res driver.Result) {
+					owner, token = req.Owner, res.Token
+				}}}
+				first := acquire(t, open(t, store.Store, nil), "a", nil)
+				c := open(t, s, nil)
+				got := make(chan *holdfast.Lock, 1)
+				go func() { got <- acquire(t, c, "a", nil) }()
+				synctest.Wait()
+				poke(s, store, owner, token)
+				synctest.Wait()
+				select {
+				case <-got:
+					t.Error("granted while another has the lock")
+				default:
+				}
+				release(t, first)
+				release(t, <-got)
+			})
+		})
+	}
+}
+
+// A spyStore reports the answers to Acquire.
+type spyStore struct {
+	driver.Notifier
+	seen func(driver.Request, driver.Result)
+}
+
+func (s *spyStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	res, err := s.Notifier.Acquire(ctx, req)
+	s.seen(req, res)
+	return res, err
+}
+
+// A notice for a hold that has ended leads to no request.
+func TestNoticeAfterTheEnd(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New())
+		s := &pokeStore{Notifier: store}
+		c := open(t, s, nil)
+		lock := acquire(t, c, "a", nil)
+		store.Once(faultstore.Release, faultstore.Hang)
+		go func() { _ = lock.Release() }()
+		synctest.Wait()
+		s.f("a", "", 0)
+		synctest.Wait()
+		if n := store.Calls(faultstore.Renew); n > 0 {
+			t.Errorf("%d renewals", n)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A release goes on until the store cannot have the lock any more, by the steps of its clock.
+func TestReleaseLastsForTheGrain(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.NewCoarse(10 * time.Second))
+		c := open(t, store, &holdfast.Config{MaxOutage: time.Hour})
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Minute})
+		store.Set(faultstore.Release, faultstore.Refuse)
+		wantErr(t, lock.Release(), holdfast.ErrUnavailable)
+		time.Sleep(65 * time.Second)
+		n := store.Calls(faultstore.Release)
+		time.Sleep(3 * time.Second)
+		if store.Calls(faultstore.Release) == n {
+			t.Error("it has stopped before the end of the grain")
+		}
+		store.Set(faultstore.Release, nil)
+		time.Sleep(time.Second)
+		free(t, c, "a")
+	})
+}
+
+// A store that announces a long outage is tried again each second.
+func TestAnnouncedOutageThatEndsEarly(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
+			return &driver.RetryError{Err: errors.New("loading"), After: time.Hour}
+		})
+		time.AfterFunc(5*time.Second, func() { store.Set(faultstore.Acquire, nil) })
+		began := time.Now()
+		release(t, acquire(t, c, "a", nil))
+		if took := time.Since(began); took > 7*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// Each caller waits for Config.MaxOutage, also one that comes late in an outage.
+func TestCallerLateInAnOutage(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		shared := &holdfast.Options{Shared: true}
+		defer release(t, acquire(t, c, "a", shared))
+		store.Set(faultstore.Acquire, faultstore.Refuse)
+		first := make(chan error, 1)
+		go func() { _, err := c.Acquire(ctx, "a", shared); first <- err }()
+		time.Sleep(9 * time.Second)
+		time.AfterFunc(5*time.Second, func() { store.Set(faultstore.Acquire, nil) })
+		release(t, acquire(t, c, "a", shared))
+		wantErr(t, <-first, holdfast.ErrUnavailable)
 	})
 }

@@ -59,9 +59,8 @@ type lease struct {
 
 	released *error // the result of its release; nil before
 
-	first Lock     // that of the acquisition which made the lease
-	alone [1]*Lock // the memory of locks
-	locks []*Lock  // first and those of reentrant acquisitions, until they are released
+	first Lock    // that of the acquisition which made the lease
+	locks []*Lock // first and those of reentrant acquisitions, until they are released
 }
 
 // A tokenBlock is the consecutive tokens of a grant. Own is that of the present holder.
@@ -70,10 +69,13 @@ type tokenBlock struct{ first, own, last int64 }
 // newLease returns the lease of an owner for an attempt of an operation, which sends the request at
 // once. The context of its Lock has the values of that of the operation.
 func (c *Client) newLease(a *acquireOp, full, owner string) *lease {
-	l := &lease{c: c, name: full, owner: owner, options: a.options, op: a, index: notScheduled}
+	both := &struct { // one allocation
+		lease
+		locks [1]*Lock
+	}{lease: lease{c: c, name: full, owner: owner, options: a.options, op: a, index: notScheduled}}
+	l := &both.lease
 	l.first.lease, l.first.holder, l.first.valuesCtx = l, c.holder, a.ctx
-	l.alone[0] = &l.first
-	l.locks = l.alone[:]
+	l.locks = append(both.locks[:0], &l.first)
 	a.lease, a.resume, a.confirmed = l, 0, false
 	return l
 }
