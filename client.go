@@ -57,8 +57,9 @@ type Client struct {
 }
 
 // New returns a Client of a store that the caller has made and will close. New sends nothing and
-// starts no goroutine. A nil config means the defaults. If a field of config is out of bounds, every
-// method of the Client returns that error, which matches [ErrInvalid]. New panics if store is nil.
+// starts no goroutine. A nil config means the defaults. If a field of config is out of bounds,
+// every method of the Client returns that error, which matches [ErrInvalid]. New panics if store is
+// nil.
 //
 // Each request waits for the store on the goroutine of its caller: the methods of the store must
 // return by the deadlines of their contexts, as those of this module do.

@@ -51,8 +51,8 @@ func (l *Lock) Token() int64 {
 // adopted lock that of the Client which acquired it ("" if the store does not know it).
 func (l *Lock) Holder() string { return l.holder }
 
-// Metadata returns the metadata of the acquisition: of Options, or else of Config. That of an adopted
-// lock is what its ticket tells.
+// Metadata returns the metadata of the acquisition: of Options, or else of Config. That of an
+// adopted lock is what its ticket tells.
 func (l *Lock) Metadata() map[string]string { return maps.Clone(l.lease.options.Metadata) }
 
 // Deadline returns the time until which the lock is held whatever happens to the network, unless it
@@ -103,8 +103,8 @@ func (l *Lock) Context() context.Context {
 
 // Extend makes the lock last at least until d from now, as the store counts it; it never shortens.
 // Automatic renewal goes on as before. Use it with Options.NoRenew, or before a period in which the
-// process cannot renew. d has the bounds of Options.TTL; MaxHold is not exceeded. The ctx ends it as
-// it ends [Client.Acquire].
+// process cannot renew. d has the bounds of Options.TTL; MaxHold is not exceeded. The ctx ends it
+// as it ends [Client.Acquire].
 //
 // If it fails with ErrUnavailable the lock may or may not have been extended, and is held at least
 // until Deadline. Other errors are those of [Lock.Err].

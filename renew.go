@@ -212,8 +212,8 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	}
 }
 
-// noteEntry records the answer to a request that was sent at sent and asked for d: what entry says of
-// the lease. It reports false if that is over. The caller holds c.mu.
+// noteEntry records the answer to a request that was sent at sent and asked for d: what entry says
+// of the lease. It reports false if that is over. The caller holds c.mu.
 func (l *lease) noteEntry(now, sent, d time.Duration, entry driver.Entry) bool {
 	l.confirm(now, sent, d)
 	if a := l.op; a != nil {
@@ -232,8 +232,8 @@ func (l *lease) noteEntry(now, sent, d time.Duration, entry driver.Entry) bool {
 }
 
 // becomes records that a lease which waits is what entry says, and reports false if that is over. A
-// hold that was not confirmed for its TTL has the rest of its place, and is renewed for its TTL when
-// the local turn is over: short holds need no renewal. The caller holds c.mu.
+// hold that was not confirmed for its TTL has the rest of its place, and is renewed for its TTL
+// when the local turn is over: short holds need no renewal. The caller holds c.mu.
 func (l *lease) becomes(now time.Duration, entry driver.Entry) bool {
 	a := l.op
 	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)

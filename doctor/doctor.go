@@ -35,14 +35,15 @@ type Finding struct {
 	// Check identifies the check, as in "redis.eviction". It does not change between versions.
 	Check string `json:"id"`
 
-	// Server is where the check was made, if the store has several servers: an address, or "node 2".
+	// Server is where the check was made, if the store has several servers: an address, or
+	// "node 2".
 	Server string `json:"server,omitempty"`
 
 	// Severity is how bad the finding is.
 	Severity Severity `json:"status"`
 
-	// Found is what was found, Want what should be, and Remedy what mends it. The last two are empty
-	// if the Severity is OK.
+	// Found is what was found, Want what should be, and Remedy what mends it. The last two are
+	// empty if the Severity is OK.
 	Found  string `json:"found"`
 	Want   string `json:"want,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
@@ -114,8 +115,8 @@ type Options struct {
 const storeTime = 10 * time.Second
 
 // Examine examines a store. It takes locks below holdfast-doctor/, with random names, and releases
-// them. The findings are in a fixed order, those with the Severity OK included. Each request has 3 s,
-// the checks of the servers have 10 s, and all of them end with ctx. The error matches
+// them. The findings are in a fixed order, those with the Severity OK included. Each request has
+// 3 s, the checks of the servers have 10 s, and all of them end with ctx. The error matches
 // holdfast.ErrUnavailable if the store cannot be reached; then the findings are those made before
 // that.
 func Examine(ctx context.Context, store driver.Store, o *Options) ([]Finding, error) {
@@ -156,8 +157,8 @@ func Examine(ctx context.Context, store driver.Store, o *Options) ([]Finding, er
 // registered are the examinations of stores of other modules.
 var registered []func(ctx context.Context, store driver.Store, o Options) (findings []Finding, known bool, err error)
 
-// Register adds an examination of the servers of a store that this package does not know. It reports
-// whether it knows the store. It is meant to be called from an init function.
+// Register adds an examination of the servers of a store that this package does not know. It
+// reports whether it knows the store. It is meant to be called from an init function.
 func Register(examine func(ctx context.Context, store driver.Store, o Options) (findings []Finding, known bool, err error)) {
 	registered = append(registered, examine)
 }

@@ -111,8 +111,8 @@ func (p *probe) tryLock() bool {
 	return true
 }
 
-// tryOnce makes one round. It returns the token of its grant, which must be above last, and the time
-// of the grant by the clock of the store.
+// tryOnce makes one round. It returns the token of its grant, which must be above last, and the
+// time of the grant by the clock of the store.
 func (p *probe) tryOnce(last int64) (token int64, since time.Time, err error) {
 	owner, res, err := p.acquire(0)
 	if err != nil || !res.Granted {

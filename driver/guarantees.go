@@ -12,12 +12,12 @@ type Guarantees struct {
 	// Fencing means that every grant has a token, as the package comment describes.
 	Fencing bool
 
-	// Queue means that Request.Place makes a place, and that the places of all clients are served in
-	// order. A store without it may keep waiting requests out of order, or none.
+	// Queue means that Request.Place makes a place, and that the places of all clients are served
+	// in order. A store without it may keep waiting requests out of order, or none.
 	Queue bool
 
-	// Limits means that the store takes any Request.Limit. A store without it refuses those above 1,
-	// perhaps except Shared.
+	// Limits means that the store takes any Request.Limit. A store without it refuses those above
+	// 1, perhaps except Shared.
 	Limits bool
 
 	// Keep means that the store does ReleaseRequest.Keep.
@@ -30,9 +30,9 @@ type Guarantees struct {
 	// measures time in larger steps. None ends sooner. 0 means no larger steps than a millisecond.
 	Grain time.Duration
 
-	// Crash is what becomes of the entries of a process that dies, Restart of those of a server that
-	// restarts (of a store without one: its host or process), and Failover when the server's role
-	// moves to another machine.
+	// Crash is what becomes of the entries of a process that dies, Restart of those of a server
+	// that restarts (of a store without one: its host or process), and Failover when the server's
+	// role moves to another machine.
 	Crash, Restart, Failover Fate
 
 	// InProcess means that the store is in the memory of this process and answers at once. Package

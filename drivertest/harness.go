@@ -26,8 +26,8 @@ type Harness struct {
 	// elsewhere.
 	Walk bool
 
-	// Gaps names cases that the store does not pass yet, each with the reason, and they are not run.
-	// It is for stores on internal/olddriver alone, and goes with it.
+	// Gaps names cases that the store does not pass yet, each with the reason, and they are not
+	// run. It is for stores on internal/olddriver alone, and goes with it.
 	Gaps map[string]string
 }
 

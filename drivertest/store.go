@@ -59,8 +59,9 @@ func (s *store) withMetadata(name string, metadata map[string]string) *entry {
 }
 
 // send sends a request. It is for any goroutine. It returns the entry, nil if there is none, and an
-// error if the result is none that a store may have. A vote of several nodes may have no winner: after
-// a RetryError that comes soon, it sends the request of a new owner, as package holdfast does.
+// error if the result is none that a store may have. A vote of several nodes may have no winner:
+// after a RetryError that comes soon, it sends the request of a new owner, as package holdfast
+// does.
 func (s *store) send(req driver.Request) (e *entry, res driver.Result, err error) {
 	var again *driver.RetryError
 	for range 20 {

@@ -65,8 +65,8 @@ func (p *page) servesHost(host string) bool {
 	return slices.ContainsFunc(p.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
-// proxyHeaders are those of which a proxy adds at least one, if it has not been told otherwise. (nginx
-// adds none by default.)
+// proxyHeaders are those of which a proxy adds at least one, if it has not been told otherwise.
+// (nginx adds none by default.)
 var proxyHeaders = []string{
 	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Server",
 	"X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",

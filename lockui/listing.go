@@ -43,8 +43,8 @@ func (s *store) canList() bool { return !errors.Is(s.snapshot.Failure(), holdfas
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// refresh starts a listing if the last one is older than maxAge and none is under way. The channel is
-// closed at its end. Listings are not bound to a request, so that a slow store is listed at all.
+// refresh starts a listing if the last one is older than maxAge and none is under way. The channel
+// is closed at its end. Listings are not bound to a request, so that a slow store is listed at all.
 func (s *store) refresh(maxAge time.Duration) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,8 +56,8 @@ type Options struct {
 
 // A Store is a store that is shown.
 type Store struct {
-	// Name is how viewers see it; "" means the kind of store. It must not contain a secret. A second
-	// store of a name gets "(2)".
+	// Name is how viewers see it; "" means the kind of store. It must not contain a secret. A
+	// second store of a name gets "(2)".
 	Name string
 
 	// Client is used to list its locks, and to break them. Its Prefix bounds what is shown.

@@ -41,8 +41,8 @@ type holderData struct {
 
 func newLockTable() *lockTable { return &lockTable{created: time.Now(), names: map[string]*queue{}} }
 
-// add adds a name. When there are twice as many as were left the last time, it removes those that are
-// free and whose tokens the counter has passed, and returns the holds that it finds.
+// add adds a name. When there are twice as many as were left the last time, it removes those that
+// are free and whose tokens the counter has passed, and returns the holds that it finds.
 func (t *lockTable) add(name string, now time.Duration) (q *queue, told []entry) {
 	if len(t.names) >= t.most {
 		maps.DeleteFunc(t.names, func(_ string, q *queue) bool {

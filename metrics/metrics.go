@@ -96,8 +96,8 @@ func (g *Groups) Of(name string) string {
 // Outcome returns how an acquisition ended: acquired, held, timeout, canceled or error. It is ""
 // if e is not the end of one.
 //
-// A wait that its context, Options.Wait or MaxAttempts ended is timeout, canceled or held, while the
-// lock was held. A Client that was closed has canceled its acquisitions.
+// A wait that its context, Options.Wait or MaxAttempts ended is timeout, canceled or held, while
+// the lock was held. A Client that was closed has canceled its acquisitions.
 func Outcome(e holdfast.Event) string {
 	switch e.Kind {
 	case holdfast.EventAcquired, holdfast.EventJoined:

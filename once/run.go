@@ -38,7 +38,8 @@ func (t *task) runLocked(ctx context.Context, lock *holdfast.Lock, work func(con
 	return result, err
 }
 
-// placeMark places the mark. The error matches holdfast.ErrHeld if the mark has been placed already.
+// placeMark places the mark. The error matches holdfast.ErrHeld if the mark has been placed
+// already.
 //
 // The TTL of the hold is the time for which the mark is to be kept. So the hold
 // serves as the mark if its release is not confirmed.

@@ -110,8 +110,8 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 	return writeOutput(out)
 }
 
-// breakSeen breaks the holds that were seen, and no others if all have tokens. It returns those that
-// were still there.
+// breakSeen breaks the holds that were seen, and no others if all have tokens. It returns those
+// that were still there.
 func breakSeen(ctx context.Context, client *holdfast.Client, seen lockview.Lock) (broken lockview.Lock, err error) {
 	if slices.ContainsFunc(seen, func(hold holdfast.Record) bool { return hold.Token == 0 }) {
 		return client.Break(ctx, seen.Name(), 0)

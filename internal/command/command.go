@@ -1,5 +1,6 @@
 // Package command is the program holdfast. The main packages are elsewhere, so that each links the
-// stores that it needs: cmd/holdfast those of this module, etcdstore/cmd/holdfast-etcd etcd as well.
+// stores that it needs: cmd/holdfast those of this module, etcdstore/cmd/holdfast-etcd etcd as
+// well.
 package command
 
 import (

@@ -66,7 +66,8 @@ func (s *stores) executeForStore() error {
 	return execute(path, os.Args[1:])
 }
 
-// needEtcd reports whether a URL, or one of a quorum in it, is of etcd, and this program lacks that.
+// needEtcd reports whether a URL, or one of a quorum in it, is of etcd, and this program lacks
+// that.
 func (s *stores) needEtcd() bool {
 	if _, linked := driver.Lookup("etcd"); linked {
 		return false

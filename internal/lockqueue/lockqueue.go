@@ -3,9 +3,9 @@
 // A name has a queue of leased entries, in the order in which they were made, which is that of
 // their tokens. The holds are the longest prefix of the live entries whose length is within every
 // Limit in it. The entries behind them are places. The methods of a [Queue] are the verbs of a
-// store. Each of them drops the entries that have ended, makes its change, and returns copies of the
-// entries that are holds because of it, except that of the caller, in one step. The store notifies
-// their owners when all is written.
+// store. Each of them drops the entries that have ended, makes its change, and returns copies of
+// the entries that are holds because of it, except that of the caller, in one step. The store
+// notifies their owners when all is written.
 //
 // A Queue has no clock and no lock. A store passes the time in, and calls the methods one at a
 // time. A verb looks at all entries only when one may have ended.

@@ -92,8 +92,9 @@ func (s *Snapshot) Failure() error {
 // counts as stale.
 const staleAfter = 2 * time.Second
 
-// Stale reports whether a store that is listed at intervals has stopped answering, and for how long.
-// A listing that takes as long as the last one did, and begins as much later, is no sign of silence.
+// Stale reports whether a store that is listed at intervals has stopped answering, and for how
+// long. A listing that takes as long as the last one did, and begins as much later, is no sign of
+// silence.
 func (s *Snapshot) Stale(now time.Time, interval time.Duration) (age time.Duration, stale bool) {
 	age = now.Sub(s.Answered)
 	return age, s.Answered.IsZero() || age > interval+2*s.Took+staleAfter

@@ -1,5 +1,5 @@
-// Package lockview is how people see the locks of a store: records as text and as JSON, and listings
-// one after another. The command and the page of package lockui show the same.
+// Package lockview is how people see the locks of a store: records as text and as JSON, and
+// listings one after another. The command and the page of package lockui show the same.
 package lockview
 
 import (
@@ -39,12 +39,12 @@ type View struct {
 	Metadata    map[string]string `json:"metadata,omitempty"`
 }
 
-// A Lock is the holds and keeps of one name, one at least. In front is the oldest hold, or the oldest
-// keep if nobody holds the name. The others are in the order of their making.
+// A Lock is the holds and keeps of one name, one at least. In front is the oldest hold, or the
+// oldest keep if nobody holds the name. The others are in the order of their making.
 type Lock []holdfast.Record
 
-// NewLock returns the records of one name as a Lock. What is kept would hide the live holders behind
-// it, so that a hold is in front. Only the first record shows how many wait.
+// NewLock returns the records of one name as a Lock. What is kept would hide the live holders
+// behind it, so that a hold is in front. Only the first record shows how many wait.
 func NewLock(records []holdfast.Record) Lock {
 	l := slices.Clone(records)
 	if i := slices.IndexFunc(l, func(rec holdfast.Record) bool { return !rec.Kept }); i > 0 {
@@ -121,8 +121,8 @@ func Age(rec holdfast.Record) (d time.Duration, ok bool) {
 	return max(time.Since(rec.Since), 0), !rec.Since.IsZero()
 }
 
-// TimeLeft returns how long the store keeps a hold. A key of a foreign client may have no expiry, and
-// the session of an advisory lock has none.
+// TimeLeft returns how long the store keeps a hold. A key of a foreign client may have no expiry,
+// and the session of an advisory lock has none.
 func TimeLeft(rec holdfast.Record) string {
 	if rec.Remaining <= 0 {
 		return "no expiry"

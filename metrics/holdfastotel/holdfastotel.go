@@ -17,13 +17,13 @@
 // The counts of renewals begin at 0 with the first acquisition. A histogram has no series before
 // its first value, so that Prometheus has no rate of the first expired hold of a group.
 //
-// The name of a lock is no attribute of a metric. Options.Group makes groups of names. Exemplars lead
-// to the span of the acquisition, which has the name and the token.
+// The name of a lock is no attribute of a metric. Options.Group makes groups of names. Exemplars
+// lead to the span of the acquisition, which has the name and the token.
 //
-// Each acquisition is a span holdfast.acquire, with the spans of the store's client below it, and an
-// event holdfast.contended where it begins to wait. Each release is a span holdfast.release with a
-// link to it. There is no span as long as a hold. A lock that is lost is an event holdfast.lost of
-// the span in which it was acquired, which gets the status Error.
+// Each acquisition is a span holdfast.acquire, with the spans of the store's client below it, and
+// an event holdfast.contended where it begins to wait. Each release is a span holdfast.release with
+// a link to it. There is no span as long as a hold. A lock that is lost is an event holdfast.lost
+// of the span in which it was acquired, which gets the status Error.
 package holdfastotel
 
 import (
@@ -202,8 +202,8 @@ func withErrorType(attributes []attribute.KeyValue, err error) []attribute.KeyVa
 	return append(attributes, attribute.String("error.type", metrics.ErrorType(err)))
 }
 
-// trace reports an event to the span of its acquisition, or to that in which it was called. After the
-// end of a span its methods do nothing.
+// trace reports an event to the span of its acquisition, or to that in which it was called. After
+// the end of a span its methods do nothing.
 func (n *instruments) trace(ctx context.Context, e holdfast.Event) {
 	caller, ok := ctx.Value(callerKey{}).(callerSpan)
 	if !ok || e.Kind == holdfast.EventRequest {

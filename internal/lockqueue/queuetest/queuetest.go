@@ -24,9 +24,9 @@ var histories string
 // name is that of the lock of a history.
 const name = "history"
 
-// Run plays each history in a test of its own. Open returns an empty store, and how long a second of
-// the history is. Bubble runs a test in virtual time, or is nil. A store that sends its notices after
-// its replies needs virtual time.
+// Run plays each history in a test of its own. Open returns an empty store, and how long a second
+// of the history is. Bubble runs a test in virtual time, or is nil. A store that sends its notices
+// after its replies needs virtual time.
 func Run(t *testing.T, bubble func(*testing.T, func(*testing.T)), second time.Duration, open func(testing.TB) driver.Notifier) {
 	for block := range strings.SplitSeq(histories, "\nhistory: ") {
 		title, lines, _ := strings.Cut(block, "\n")

@@ -84,8 +84,8 @@ func chargeOrders(ctx context.Context, locks *holdfast.Client) {
 	}
 }
 
-// writeNumbers writes the values of the metrics, of a histogram how many there were and how long they
-// took on average.
+// writeNumbers writes the values of the metrics, of a histogram how many there were and how long
+// they took on average.
 func writeNumbers(w http.ResponseWriter, registry *prometheus.Registry) {
 	families, err := registry.Gather()
 	if err != nil {

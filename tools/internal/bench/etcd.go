@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/etcdstore"
 )
 
-// Etcd lists the libraries for a cluster of etcd. With one session for all locks of the process, none
-// can end by itself; with a session for each, closed after it, they do as ours.
+// Etcd lists the libraries for a cluster of etcd. With one session for all locks of the process,
+// none can end by itself; with a session for each, closed after it, they do as ours.
 func Etcd() []Contender {
 	return []Contender{
 		{Name: "Holdfast, etcd", Waits: true, Open: openEtcd(func(client *clientv3.Client, o Options) (Locker, error) {

@@ -14,8 +14,8 @@ import (
 
 // pairs acquires and releases locks in a loop, in several goroutines, until the span is over, and
 // returns how many pairs each goroutine completed within it. Each goroutine uses the lock that name
-// returns for its index. No pair is interrupted: the one in progress when the span ends is completed
-// and does not count.
+// returns for its index. No pair is interrupted: the one in progress when the span ends is
+// completed and does not count.
 func pairs(ctx context.Context, l Locker, goroutines int, name func(int) string, span time.Duration) ([]float64, error) {
 	var over atomic.Bool
 	defer time.AfterFunc(span, func() { over.Store(true) }).Stop()

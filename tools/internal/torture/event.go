@@ -140,9 +140,9 @@ type eventLog struct {
 // maxLineLen bounds a line of an event log, in bytes.
 const maxLineLen = 1 << 20
 
-// openEventLog opens the log of a process, or of the successor of a killed one. A kill can interrupt
-// a write at the end of a page of the file: hence it begins with a line of its own. The step of an
-// incomplete line was not taken, or its result not used.
+// openEventLog opens the log of a process, or of the successor of a killed one. A kill can
+// interrupt a write at the end of a page of the file: hence it begins with a line of its own. The
+// step of an incomplete line was not taken, or its result not used.
 func openEventLog(path string) (*eventLog, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

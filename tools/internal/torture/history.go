@@ -329,8 +329,8 @@ func (h *history) endOnDeath(l *lease) {
 	}
 }
 
-// endOnForcedEnd ends the validity of a lease when its own process released all locks of
-// the client, unless Do was to wait for its work. What was held when all locks had been released was
+// endOnForcedEnd ends the validity of a lease when its own process released all locks of the
+// client, unless Do was to wait for its work. What was held when all locks had been released was
 // not granted before.
 func (h *history) endOnForcedEnd(l *lease) {
 	for _, e := range h.forcedEnds[l.proc] {

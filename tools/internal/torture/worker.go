@@ -341,8 +341,8 @@ func (w *worker) extendLock(ctx context.Context, lock *holdfast.Lock) bool {
 	return true
 }
 
-// incrementRegister adds one to the register, by reading and writing it. A holder beside others only
-// reads it.
+// incrementRegister adds one to the register, by reading and writing it. A holder beside others
+// only reads it.
 func (w *worker) incrementRegister(lock *holdfast.Lock) {
 	value, err := w.register.readValue(w.name, lock.Token(), w.limit <= 1)
 	if err != nil {

@@ -22,8 +22,8 @@ type redisPair struct {
 	host           *servers.Host
 }
 
-// startRedisWithReplica starts a Redis as startRedis does. It forgets in another way: its replica, which
-// lacks the newest writes, takes its place.
+// startRedisWithReplica starts a Redis as startRedis does. It forgets in another way: its replica,
+// which lacks the newest writes, takes its place.
 func (t *Testbed) startRedisWithReplica(ttl time.Duration) error {
 	nodes := servers.StartRedises(&t.host, 2, "--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0")
 	p := &redisPair{

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tools/internal/torture"
 )
 
-// OpenForeign opens the store of a Testbed for a client of another kind: one of the SQL functions of
-// a PostgreSQL table. It returns nil for any other store.
+// OpenForeign opens the store of a Testbed for a client of another kind: one of the SQL functions
+// of a PostgreSQL table. It returns nil for any other store.
 func OpenForeign(urls []string) (torture.ForeignClient, error) {
 	if !strings.HasPrefix(urls[0], "postgres:") {
 		return nil, nil
