@@ -30,7 +30,7 @@ func TestSeveralHoldsAreShown(t *testing.T) {
 		"plain   h            -      -    no expiry",
 		"slots   4 of 10: a   5      -    no expiry  5",
 	}
-	if got := tableLines(locks, unlimitedWidth); !slices.Equal(got, want) {
+	if got := tableLines(lockRows(locks), lockCuts, unlimitedWidth); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	shown := string(lockFields(limited))

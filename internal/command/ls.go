@@ -101,7 +101,11 @@ func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix st
 		return c.listAdvisory(ctx, store, prefix)
 	}
 	locks, errs := lockview.List(ctx, client, prefix)
-	if err := c.printTable(locks); err != nil {
+	views := make([]lockview.View, len(locks))
+	for i, lock := range locks {
+		views[i] = lock.View()
+	}
+	if err := printList(c, views, lockRows(locks), lockCuts); err != nil {
 		return err
 	}
 	switch {
@@ -115,19 +119,20 @@ func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix st
 	return nil
 }
 
-func (c *cli) printTable(locks []lockview.Lock) error {
+// printList writes values as JSON, or else the rows of a table of them.
+func printList[T any](c *cli, values []T, rows [][]string, cuts []cut) error {
 	var out bytes.Buffer
 	switch {
 	case c.json:
-		for _, lock := range locks {
-			line, err := jsonLine(lock.View())
+		for _, v := range values {
+			line, err := jsonLine(v)
 			if err != nil {
 				return exitErrorFor(err)
 			}
 			out.Write(line)
 		}
-	case len(locks) > 0:
-		for _, line := range tableLines(locks, outputWidth(os.Stdout)) {
+	case len(values) > 0:
+		for _, line := range tableLines(rows, cuts, outputWidth(os.Stdout)) {
 			fmt.Fprintln(&out, line)
 		}
 	}

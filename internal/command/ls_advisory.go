@@ -1,13 +1,10 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/lockview"
@@ -62,68 +59,27 @@ func (c *cli) listAdvisory(ctx context.Context, store *advisory.Store, prefix st
 		c.printNotice("there are no advisory locks")
 		return nil
 	}
-	var out bytes.Buffer
-	if !c.json {
-		for _, line := range advisoryLines(views, outputWidth(os.Stdout)) {
-			fmt.Fprintln(&out, line)
-		}
-		return writeOutput(out.Bytes())
-	}
+	return printList(c, views, advisoryRows(views), []cut{{3, len("APPLICATION")}})
+}
+
+// advisoryRows returns the rows of a table of advisory locks.
+func advisoryRows(views []advisoryView) [][]string {
+	rows := [][]string{{"KEY", "STATE", "PID", "APPLICATION", "CONNECTED", "BLOCKED BY"}}
 	for _, v := range views {
-		line, err := jsonLine(v)
-		if err != nil {
-			return exitErrorFor(err)
+		state, connected := v.State, "-"
+		if v.Shared {
+			state += " (shared)"
 		}
-		out.Write(line)
-	}
-	return writeOutput(out.Bytes())
-}
-
-// advisoryLines returns a line of titles and a line for each lock, none longer than width. The
-// names of applications are cut first.
-func advisoryLines(views []advisoryView, width int) []string {
-	var lines []string
-	for most := unlimitedWidth; ; {
-		var table strings.Builder
-		t := tabwriter.NewWriter(&table, 0, 0, columnGap, ' ', 0)
-		fmt.Fprintln(t, "KEY\tSTATE\tPID\tAPPLICATION\tCONNECTED\tBLOCKED BY")
-		longest := 0
-		for _, v := range views {
-			connected := "-"
-			if v.Connected != nil {
-				connected = lockview.ShortDuration(time.Since(*v.Connected))
-			}
-			application := truncateCells(lockview.Readable(v.Application), most)
-			longest = max(longest, cellWidth(application))
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", v.Key, v.stateText(), v.PID, application, connected, v.blockers())
+		if v.Connected != nil {
+			connected = lockview.ShortDuration(time.Since(*v.Connected))
 		}
-		_ = t.Flush() // to memory
-		lines = lines[:0]
-		excess := 0
-		for line := range strings.Lines(table.String()) {
-			line = strings.TrimRight(line, " \n")
-			excess = max(excess, cellWidth(line)-width)
-			lines = append(lines, truncateCells(line, width))
+		var blockers []string
+		for _, pid := range v.BlockedBy {
+			blockers = append(blockers, strconv.Itoa(int(pid)))
 		}
-		const least = len("APPLICATION")
-		if excess == 0 || longest <= least {
-			return lines
-		}
-		most = max(longest-excess, least)
+		rows = append(rows, []string{
+			v.Key, state, strconv.Itoa(int(v.PID)), lockview.Readable(v.Application), connected, strings.Join(blockers, " "),
+		})
 	}
-}
-
-func (v *advisoryView) stateText() string {
-	if v.Shared {
-		return v.State + " (shared)"
-	}
-	return v.State
-}
-
-func (v *advisoryView) blockers() string {
-	var pids []string
-	for _, pid := range v.BlockedBy {
-		pids = append(pids, strconv.Itoa(int(pid)))
-	}
-	return strings.Join(pids, " ")
+	return rows
 }

@@ -4,8 +4,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/term"
+	"golang.org/x/text/width"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/lockview"
@@ -13,6 +15,52 @@ import (
 
 // unlimitedWidth is the width of an output that is not a terminal.
 const unlimitedWidth = 1 << 20
+
+// columnGap is the space between two columns.
+const columnGap = 2
+
+// A cut narrows a column of a table, to least cells at most. With 0 it leaves the column out.
+type cut struct{ column, least int }
+
+// tableLines returns a line for each row of a table, none longer than most. The first row is the
+// titles. A column that has nothing but a title is left out. The cuts are made one after another
+// until the lines fit.
+func tableLines(rows [][]string, cuts []cut, most int) []string {
+	widths, total := make([]int, len(rows[0])), -columnGap
+	for column := range widths {
+		for _, row := range rows[1:] {
+			widths[column] = max(widths[column], cellWidth(row[column]))
+		}
+		if widths[column] > 0 {
+			widths[column] = max(widths[column], cellWidth(rows[0][column]))
+			total += widths[column] + columnGap
+		}
+	}
+	for _, c := range cuts {
+		switch w := widths[c.column]; {
+		case total <= most || w <= c.least:
+		case c.least == 0:
+			widths[c.column] = 0
+			total -= w + columnGap
+		default:
+			widths[c.column] = max(w-(total-most), c.least)
+			total -= w - widths[c.column]
+		}
+	}
+	lines := make([]string, len(rows))
+	for i, row := range rows {
+		var line strings.Builder
+		for column, w := range widths {
+			if w > 0 {
+				text := clip(row[column], w)
+				line.WriteString(text)
+				line.WriteString(strings.Repeat(" ", w-cellWidth(text)+columnGap))
+			}
+		}
+		lines[i] = clip(strings.TrimRight(line.String(), " "), most)
+	}
+	return lines
+}
 
 // The columns of a table of locks.
 const (
@@ -23,115 +71,48 @@ const (
 	leftColumn
 	waitingColumn
 	metadataColumn
-	columnCount
 )
 
-type tableRow [columnCount]string
+// lockCuts leave the names whole as long as that is possible: readers look for them.
+var lockCuts = []cut{
+	{metadataColumn, 8}, {metadataColumn, 0}, {tokenColumn, 0},
+	{holderColumn, 12}, {nameColumn, 12}, {holderColumn, 4}, {nameColumn, 4},
+}
 
-var tableTitles = tableRow{"NAME", "HOLDER", "TOKEN", "AGE", "LEFT", "WAITING", "METADATA"}
-
-// columnGap is the space between two columns.
-const columnGap = 2
-
-// tableLines returns a line of titles and a line for each lock, none longer than width.
-func tableLines(locks []lockview.Lock, width int) []string {
-	rows := []tableRow{tableTitles}
-	metadata, waiting := false, false
+// lockRows returns the rows of a table of locks.
+func lockRows(locks []lockview.Lock) [][]string {
+	rows := [][]string{{"NAME", "HOLDER", "TOKEN", "AGE", "LEFT", "WAITING", "METADATA"}}
 	for _, lock := range locks {
-		rec := lock[0]
-		row := recordRow(rec)
+		row := recordRow(lock[0])
 		if text := lock.Usage(); text != "" {
 			row[holderColumn] = text + ": " + row[holderColumn]
 		}
 		rows = append(rows, row)
-		metadata = metadata || len(rec.Metadata) > 0
-		waiting = waiting || rec.Waiting > 0
 	}
-	if !metadata {
-		rows[0][metadataColumn] = ""
-	}
-	if !waiting {
-		rows[0][waitingColumn] = ""
-	}
-	w := fitWidths(rows, width)
-	lines := make([]string, len(rows))
-	for i, r := range rows {
-		lines[i] = truncateCells(r.formatLine(w), width)
-	}
-	return lines
+	return rows
 }
 
-func recordRow(rec holdfast.Record) tableRow {
-	r := tableRow{lockview.Readable(rec.Name), lockview.Readable(rec.Holder), "-", "-", lockview.TimeLeft(rec), "", lockview.FormatMetadata(rec.Metadata)}
+func recordRow(rec holdfast.Record) []string {
+	row := []string{
+		lockview.Readable(rec.Name), lockview.Readable(rec.Holder), "-", "-",
+		lockview.TimeLeft(rec), "", lockview.FormatMetadata(rec.Metadata),
+	}
 	switch {
 	case rec.Kept:
-		r[holderColumn] = "(kept)"
+		row[holderColumn] = "(kept)"
 	case rec.Holder == "":
-		r[holderColumn] = "(unknown)"
+		row[holderColumn] = "(unknown)"
 	}
 	if rec.Token > 0 {
-		r[tokenColumn] = strconv.FormatInt(rec.Token, 10)
+		row[tokenColumn] = strconv.FormatInt(rec.Token, 10)
 	}
 	if rec.Waiting > 0 {
-		r[waitingColumn] = strconv.Itoa(rec.Waiting)
+		row[waitingColumn] = strconv.Itoa(rec.Waiting)
 	}
 	if d, ok := lockview.Age(rec); ok {
-		r[ageColumn] = lockview.ShortDuration(d)
+		row[ageColumn] = lockview.ShortDuration(d)
 	}
-	return r
-}
-
-// fitWidths chooses the widths of the columns so that a line fits, if that is possible. The columns
-// that readers look for are cut last, and the others left out before. A column of width 0 is left
-// out.
-func fitWidths(rows []tableRow, width int) (w [columnCount]int) {
-	var full [columnCount]int
-	for column := range full {
-		for _, r := range rows {
-			full[column] = max(full[column], cellWidth(r[column]))
-		}
-	}
-	excess := func() int {
-		total := -columnGap
-		for _, n := range w {
-			if n > 0 {
-				total += n + columnGap
-			}
-		}
-		return total - width
-	}
-	shrink := func(column, least int) { w[column] -= max(min(excess(), w[column]-least), 0) }
-	for _, leftOut := range [][]int{{}, {metadataColumn}, {metadataColumn, tokenColumn}} {
-		w = full
-		for _, column := range leftOut {
-			w[column] = 0
-		}
-		shrink(metadataColumn, 8)
-		shrink(holderColumn, 12)
-		if excess() <= 0 {
-			return w
-		}
-	}
-	shrink(nameColumn, 12)
-	shrink(holderColumn, 4)
-	shrink(nameColumn, 4)
-	return w
-}
-
-func (r *tableRow) formatLine(w [columnCount]int) string {
-	var b strings.Builder
-	for column, text := range r {
-		if w[column] == 0 {
-			continue
-		}
-		if column == nameColumn {
-			text = truncateMiddle(text, w[column])
-		}
-		text = truncateCells(text, w[column])
-		b.WriteString(text)
-		b.WriteString(strings.Repeat(" ", w[column]-cellWidth(text)+columnGap))
-	}
-	return strings.TrimRight(b.String(), " ")
+	return row
 }
 
 // outputWidth returns the maximum length of a line on f. A terminal's last column stays free:
@@ -145,3 +126,38 @@ func outputWidth(f *os.File) int {
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// cellWidth returns how many cells a text takes on a terminal.
+func cellWidth(text string) int {
+	n := 0
+	for _, r := range text {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+func runeWidth(r rune) int {
+	switch kind := width.LookupRune(r).Kind(); {
+	case kind == width.EastAsianWide, kind == width.EastAsianFullwidth:
+		return 2
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return 0
+	}
+	return 1
+}
+
+// clip shortens a text to most cells, in its middle, since names often differ at the end.
+func clip(text string, most int) string {
+	if cellWidth(text) <= most {
+		return text
+	}
+	runes := []rune(text)
+	i, j := 0, len(runes)
+	for room := most/2 - runeWidth(runes[i]); room >= 0; room -= runeWidth(runes[i]) {
+		i++
+	}
+	for room := (most-1)/2 - runeWidth(runes[j-1]); room >= 0; room -= runeWidth(runes[j-1]) {
+		j--
+	}
+	return string(runes[:i]) + "…" + string(runes[j:])
+}

@@ -21,7 +21,7 @@ func TestTableFits(t *testing.T) {
 				{{Name: "foreign"}},
 			}
 			for width := 1; width < 400; width++ {
-				lines := tableLines(locks, width)
+				lines := tableLines(lockRows(locks), lockCuts, width)
 				if len(lines) != 4 {
 					t.Fatalf("%d lines", len(lines))
 				}
@@ -31,7 +31,7 @@ func TestTableFits(t *testing.T) {
 					}
 				}
 			}
-			for _, line := range tableLines(locks, unlimitedWidth) {
+			for _, line := range tableLines(lockRows(locks), lockCuts, unlimitedWidth) {
 				if strings.Contains(line, "…") {
 					t.Errorf("%q was cut", line)
 				}
@@ -41,7 +41,8 @@ func TestTableFits(t *testing.T) {
 }
 
 func TestTableOfLittle(t *testing.T) {
-	got := tableLines([]lockview.Lock{{{Name: "a\x1b[2Jb", Holder: "\u202ex"}}, {{Name: "k", Kept: true, Token: 7}}}, unlimitedWidth)
+	locks := []lockview.Lock{{{Name: "a\x1b[2Jb", Holder: "\u202ex"}}, {{Name: "k", Kept: true, Token: 7}}}
+	got := tableLines(lockRows(locks), lockCuts, unlimitedWidth)
 	want := []string{
 		`NAME        HOLDER   TOKEN  AGE  LEFT`,
 		`a\x1b[2Jb   \u202ex  -      -    no expiry`,
