@@ -4,24 +4,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // BenchmarkPair is an acquire and a release of a free name.
 func BenchmarkPair(b *testing.B) {
-	s, err := newEngine(b.TempDir(), nil)
+	s, err := New(b.TempDir(), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	req := olddriver.AcquireRequest{Name: "invoices/42", Owner: "owner", Holder: "host/1/abc", TTL: 30 * time.Second}
+	req := driver.Request{Name: "invoices/42", Owner: "owner", Holder: "host/1/abc", TTL: 30 * time.Second}
 	b.ReportAllocs()
 	for b.Loop() {
 		res, err := s.Acquire(b.Context(), req)
 		if err != nil || !res.Granted {
 			b.Fatal(res, err)
 		}
-		released, err := s.Release(b.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		released, err := s.Release(b.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		if err != nil || !released {
 			b.Fatal(released, err)
 		}
@@ -31,16 +31,16 @@ func BenchmarkPair(b *testing.B) {
 // BenchmarkRefusal is an attempt on a name that another process holds.
 func BenchmarkRefusal(b *testing.B) {
 	dir := b.TempDir()
-	var stores [2]*engine
+	var stores [2]*Store
 	for i := range stores {
-		s, err := newEngine(dir, nil)
+		s, err := New(dir, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer s.Close()
 		stores[i] = s
 	}
-	req := olddriver.AcquireRequest{Name: "invoices/42", Owner: "owner", Holder: "host/1/abc", TTL: time.Hour}
+	req := driver.Request{Name: "invoices/42", Owner: "owner", Holder: "host/1/abc", TTL: time.Hour}
 	if _, err := stores[0].Acquire(b.Context(), req); err != nil {
 		b.Fatal(err)
 	}

@@ -4,52 +4,64 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/lockqueue/queuetest"
 )
 
-// gaps are what the store of the second edition does in another way.
-var gaps = map[string]string{
-	"exclusion/second-acquire": "a second Acquire of an owner is answered as the first",
-	"concurrency/one-owner":    "a second Acquire of an owner is answered as the first",
-	"limits/prefix":            "readers are not counted against the limits of others",
-	"break/block":              "only the first token of a block is known",
-	"break/told":               "Break sends no notice to the holder",
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{New: newBacking})
 }
 
-func TestConformance(t *testing.T) {
-	drivertest.Run(t, drivertest.Harness{Gaps: gaps, New: newBacking})
+// The store keeps the rule of the queue.
+func TestHistories(t *testing.T) {
+	queuetest.Run(t, nil, 100*time.Millisecond, func(tb testing.TB) driver.Notifier { return openTest(tb, tb.TempDir()) })
 }
 
 func newBacking(tb testing.TB) drivertest.Backing {
 	dir := filepath.Join(tb.TempDir(), "holdfast")
-	var reboots atomic.Int64
+	var mu sync.Mutex
+	var opened []*faultyStore
+	boots := time.Duration(0)
+	crash := func(_ testing.TB, s driver.Store) { s.(*faultyStore).Session().Close() }
 	open := func(tb testing.TB, skew time.Duration) driver.Store {
 		h, err := thisHost()
 		if err != nil {
 			tb.Fatal(err)
 		}
-		h.boot += time.Duration(reboots.Load()).String()
+		mu.Lock()
+		defer mu.Unlock()
+		if boots > 0 { // Each boot began a minute before the one before it, so that they differ.
+			began := h.uptime() - boots*time.Minute
+			uptime := h.uptime
+			h.uptime = func() time.Duration { return uptime() - began }
+			h.boot += boots.String()
+		}
 		h.wall = func() time.Time { return time.Now().Add(skew) }
 		s, err := openWithHost(h, dir, nil)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		return &faultyStore{Store: newStore(s)}
+		opened = append(opened, &faultyStore{Store: s})
+		return opened[len(opened)-1]
 	}
 	return drivertest.Backing{
 		Open:       func(tb testing.TB) driver.Store { return open(tb, 0) },
 		OpenSkewed: open,
-		Restart:    func(testing.TB) { reboots.Add(1) },
-		Crash: func(tb testing.TB, s driver.Store) {
-			if err := s.(*faultyStore).Session().Close(); err != nil {
-				tb.Fatal(err)
+		Restart: func(tb testing.TB) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, s := range opened {
+				crash(tb, s)
 			}
+			opened, boots = nil, boots+1
 		},
+		Crash: crash,
 		Fault: func(_ testing.TB, s driver.Store, f drivertest.Fault) {
 			s.(*faultyStore).fault.Store(uint32(f))
 		},

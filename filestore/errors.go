@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -13,9 +15,8 @@ import (
 // A fileError is the error of an operation on a file: the operation, the path, the cause, and
 // advice.
 type fileError struct {
-	verb  string
-	path  string
-	cause error
+	verb, path string
+	cause      error
 }
 
 // wrapErr returns the fileError for err. It returns err if that already names what is wrong, or
@@ -41,24 +42,22 @@ func (e *fileError) Unwrap() error { return e.cause }
 
 func (e *fileError) Error() string {
 	text := fmt.Sprintf("cannot %s %s: %v", e.verb, shownPath(e.path), e.cause)
-	if advice := e.advice(); advice != "" {
-		text += ": " + advice
+	switch {
+	case errors.Is(e.cause, fs.ErrPermission):
+		text += ": all who share these locks must be allowed to read and write the folder and its files"
+	case errors.Is(e.cause, syscall.EROFS):
+		text += ": choose a folder that can be written"
+	case isFull(e.cause):
+		text += ": free some space there, or raise the limit"
+	case errors.Is(e.cause, syscall.EMFILE), errors.Is(e.cause, syscall.ENFILE):
+		text += ": raise the limit of open files"
 	}
 	return text
 }
 
-func (e *fileError) advice() string {
-	switch {
-	case errors.Is(e.cause, fs.ErrPermission):
-		return "all who share these locks must be allowed to read and write the folder and its files"
-	case errors.Is(e.cause, syscall.EROFS):
-		return "choose a folder that can be written"
-	case errors.Is(e.cause, syscall.ENOSPC), errors.Is(e.cause, syscall.EDQUOT), errors.Is(e.cause, syscall.EFBIG):
-		return "free some space there, or raise the limit"
-	case errors.Is(e.cause, syscall.EMFILE), errors.Is(e.cause, syscall.ENFILE):
-		return "raise the limit of open files"
-	}
-	return ""
+// isFull reports whether an error says that there is no space.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // corruptErr returns the error for a file with contents that the store has not written.
@@ -66,10 +65,9 @@ func corruptErr(path, why, advice string) error {
 	return fmt.Errorf("%w: %s: %s; %s", driver.ErrCorrupt, shownPath(path), why, advice)
 }
 
-// shownPath returns a path for an error. A path with control characters, which another user could
-// have made, is quoted.
+// shownPath returns a path for an error. One with control characters is quoted.
 func shownPath(path string) string {
-	if printable(path) != path {
+	if strings.ContainsFunc(path, unicode.IsControl) {
 		return strconv.QuoteToGraphic(path)
 	}
 	return path

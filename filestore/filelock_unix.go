@@ -7,20 +7,28 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 )
 
 // How a file is locked.
 const (
 	exclusive = syscall.LOCK_EX
 	shared    = syscall.LOCK_SH
+	unlocked  = syscall.LOCK_UN
 )
 
-// canSweepRecords is true: a locked file can be deleted while it is open.
-const canSweepRecords = true
+const (
+	// openFlags keep a pipe that somebody has put into the folder from holding up whoever opens it.
+	openFlags = syscall.O_NONBLOCK
 
-// tryLock locks the whole file, or returns errLocked at once. The lock belongs to the open file
-// description, not to the process: it lasts until its last descriptor is closed, in any process.
-func tryLock(f *os.File, how int) error {
+	// clockStep is the step of the clock, by which each end is later.
+	clockStep = time.Duration(0)
+)
+
+// setLock locks or unlocks the whole file, or returns errLocked at once. The lock belongs to the
+// open file description, not to the process: it lasts until the last descriptor is closed, in any
+// process.
+func setLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -37,8 +45,8 @@ func tryLock(f *os.File, how int) error {
 	return errors.Join(err, result)
 }
 
-// isUnlinked reports whether an open file has lost its name.
-func isUnlinked(info fs.FileInfo) bool { return info.Sys().(*syscall.Stat_t).Nlink == 0 }
+// namesOf returns how many names a file has.
+func namesOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Nlink) }
 
 // ownerOf returns the number of the user to whom a file belongs.
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }

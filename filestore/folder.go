@@ -1,176 +1,375 @@
 package filestore
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-const (
-	locksFolder    = "locks"
-	sessionsFolder = "sessions"
-	tokensFile     = "tokens"
-)
+// clockFile has a name that an older version of this package has a folder of, so that it refuses
+// what is not for it. The names of all files but this and those of names begin with a dot.
+const clockFile = "locks"
 
-// A folder is the open folder of the store, with those inside it.
+// maxFile is the greatest size of a file.
+const maxFile = 16 << 20
+
+// A folder is the open folder of a Store. It stays the same folder even if its path changes, and no
+// link leads out of it.
 type folder struct {
-	top   *dir
-	locks *dir
+	*os.Root
+	store *Store
+	self  fs.FileInfo // when it was opened
+	mode  fs.FileMode // of its files
+	list  *os.File    // the folder itself; nil if it may not be read
 
-	// sessions is nil if it is missing and was opened without create.
-	sessions *dir
+	locks   [lockCount]*os.File        // by number, used by who has its turn; nil until it is needed
+	clock   atomic.Pointer[tokenClock] // of this boot, as it was last read or written
+	making  sync.Mutex                 // held while the session is made
+	session atomic.Pointer[session]    // nil until it is needed
 }
 
 // checkInterval is how long requests may still use a folder that was moved away. Moving it frees
 // its locks in any case.
 const checkInterval = 10 * time.Millisecond
 
-// currentFolder returns the store's folder. It opens the folder when it is first needed, and again when
-// its path leads to another one. Missing folders are made with create, and are fs.ErrNotExist
-// otherwise. The folder is closed when the path leads to another one, or the Store is closed: requests
-// that still use it get os.ErrClosed.
-func (s *engine) currentFolder(create bool) (*folder, error) {
+// currentFolder returns the store's folder. It opens the folder when it is first needed, and again
+// when its path leads to another one. A missing folder is made with create, and is fs.ErrNotExist
+// otherwise. Requests that still use the former folder get os.ErrClosed.
+func (s *Store) currentFolder(create bool) (*folder, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed.Load() {
+	if s.isClosed() {
 		return nil, driver.ErrClosed
 	}
-	if f := s.folder; f != nil && (f.sessions != nil || !create) {
+	if f := s.folder; f != nil {
 		now := time.Now()
-		if now.Sub(s.folderChecked) < checkInterval {
+		if now.Sub(s.checked) < checkInterval {
 			return f, nil
 		}
-		if f.sessions != nil && f.locks.isAtPath(s.locksPath) {
-			s.folderChecked = now
+		if there, err := os.Stat(s.dir); err == nil && os.SameFile(f.self, there) {
+			s.checked = now
 			return f, nil
-		}
-	}
-	f, err := s.openFolders(create)
-	if err != nil {
-		return nil, err
-	}
-	s.setFolder(f)
-	return f, nil
-}
-
-// setFolder makes f the folder of the next requests. If it is nil, they open the folder anew. The
-// caller has s.mu locked.
-func (s *engine) setFolder(f *folder) {
-	if s.folder != nil {
-		s.folder.close()
-	}
-	s.folder, s.folderChecked = f, time.Time{}
-}
-
-// invalidate makes the next request open the folder anew, if f is still the one of s.
-func (s *engine) invalidate(f *folder) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.folder == f {
-		s.setFolder(nil)
-	}
-}
-
-func (f *folder) close() {
-	for _, d := range []*dir{f.top, f.locks, f.sessions} {
-		if d != nil {
-			d.Close()
-		}
-	}
-}
-
-// openFolders opens the folder. On an error it leaves nothing open.
-func (s *engine) openFolders(create bool) (_ *folder, err error) {
-	f := &folder{}
-	defer func() {
-		if err == nil {
-			return
 		}
 		f.close()
-		verb := "open"
-		if create {
-			verb = "set up the folder"
-		}
-		err = notApplied(verb, s.dir, err)
-	}()
+		s.folder = nil
+	}
 	if create {
-		if err := makeFolder(s.dir); err != nil {
-			return nil, err
+		if err := s.makeFolder(); err != nil {
+			return nil, notApplied("make the folder", s.dir, err)
 		}
 	}
-	if f.top, err = newDir(os.OpenRoot(s.dir)); err != nil {
-		return nil, err
+	f, err := s.openFolder()
+	if err != nil {
+		return nil, notApplied("open", s.dir, err)
 	}
-	if err := s.checkFolder(f.top); err != nil {
-		return nil, err
-	}
-	if f.locks, err = f.top.openSubfolder(locksFolder, create); err != nil {
-		return nil, err
-	}
-	f.sessions, err = f.top.openSubfolder(sessionsFolder, create)
-	if err != nil && (create || !errors.Is(err, fs.ErrNotExist)) {
-		return nil, err
-	}
+	s.folder, s.checked = f, time.Now()
 	return f, nil
 }
 
-// openSubfolder opens one of the folders inside the store's, and makes a missing one with create.
-func (d *dir) openSubfolder(name string, create bool) (*dir, error) {
-	sub, err := newDir(d.OpenRoot(name))
-	for tries := 0; create && errors.Is(err, fs.ErrNotExist) && tries < 20; tries++ {
-		if err := d.makeSubfolder(name); err != nil {
-			return nil, wrapErr("make", filepath.Join(d.Name(), name), err)
-		}
-		sub, err = newDir(d.OpenRoot(name))
-	}
-	return sub, wrapErr("open", filepath.Join(d.Name(), name), err)
-}
-
-// dirOf returns locks if where is locksFolder, and the store's folder if it is "".
-func (f *folder) dirOf(where string) *dir {
-	if where == locksFolder {
-		return f.locks
-	}
-	return f.top
-}
-
-// createFile creates a file that must not exist.
-func (f *folder) createFile(d *dir, name string) (*os.File, error) {
-	file, err := d.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+func (s *Store) openFolder() (*folder, error) {
+	root, err := os.OpenRoot(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.setMode(file); err != nil {
-		file.Close()
-		_ = d.Remove(name)
+	self, err := root.Stat(".")
+	if err == nil {
+		err = s.checkFolder(s.dir, self)
+	}
+	if err == nil {
+		if old, _ := root.Lstat(clockFile); old != nil && old.IsDir() {
+			err = fmt.Errorf("%w: %s has the locks of an older version of holdfast: end the programs that use them, and delete %s, sessions and tokens in it, "+
+				"or name another folder", driver.ErrUnsupported, s.dir, clockFile)
+		}
+	}
+	if err != nil {
+		root.Close()
 		return nil, err
 	}
-	return file, nil
+	list, _ := root.Open(".")
+	// Users that may write the folder may read and write its files. Nobody else may open them,
+	// since a user that can open a file can lock it.
+	writers := self.Mode() & 0o222
+	return &folder{Root: root, store: s, self: self, mode: writers | writers<<1, list: list}, nil
 }
 
-// setMode gives a file the permissions of files in f, whatever the umask.
-func (f *folder) setMode(file *os.File) error {
-	top, err := f.top.Stat(".")
+// close ends the session. The files of locks are closed when nothing uses them any more.
+func (f *folder) close() {
+	f.making.Lock()
+	defer f.making.Unlock()
+	if own := f.session.Load(); own != nil {
+		own.close()
+	}
+	if f.list != nil {
+		f.list.Close()
+	}
+	f.Root.Close()
+}
+
+// checkFolder is what the store demands of a folder: that it is on no network file system, belongs
+// to this user or to root, and is not writable for everybody. It may be writable for a group, whose
+// members are trusted, if they may replace each other's files. info is that of the folder at path,
+// or of the nearest one above it if it is missing.
+func (s *Store) checkFolder(path string, info fs.FileInfo) error {
+	kind, err := networkNameOf(path)
+	if err != nil {
+		return wrapErr("examine", path, err)
+	}
+	if kind != "" && !s.allowNetwork {
+		return fmt.Errorf("%w: %s is on a network file system (%s), where file locks cannot be trusted: "+
+			"choose a local folder, or allow it with allow_network=true", driver.ErrUnsupported, s.dir, kind)
+	}
+	user, owner, mode, isMissing := os.Geteuid(), ownerOf(info), info.Mode(), path != s.dir
+	switch {
+	case !info.IsDir():
+		return wrapErr("open", path, syscall.ENOTDIR)
+	case owner != user && owner != 0 && (!isMissing || user == 0):
+		return fmt.Errorf("%w: %s belongs to the user %d, and this process runs as the user %d: name a folder of this user, or one of root "+
+			"that a group may write", driver.ErrInvalid, path, owner, user)
+	case isMissing || runtime.GOOS == "windows":
+		return nil
+	case mode&0o002 != 0:
+		return fmt.Errorf("%w: every user of this host may write %s, and so take and block its locks: name a folder of this user's own, "+
+			"which is made if it is missing, or let a group write this one (chgrp GROUP, chmod 2770)", driver.ErrInvalid, path)
+	case mode&0o020 != 0 && mode&fs.ModeSticky != 0:
+		return fmt.Errorf("%w: the users of %s may not replace each other's files in it, since it is sticky: chmod -t", driver.ErrInvalid, path)
+	}
+	return nil
+}
+
+// nearestExisting returns path, or the nearest folder above it that exists.
+func nearestExisting(path string) string {
+	for {
+		_, err := os.Stat(path)
+		if !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// makeFolder makes the missing parts of the path, for this user alone. It follows no link that
+// leads out of the folder above them.
+func (s *Store) makeFolder() error {
+	path := nearestExisting(s.dir)
+	if path == s.dir {
+		return nil
+	}
+	above, err := os.OpenRoot(path)
 	if err != nil {
 		return err
 	}
-	info, err := file.Stat()
-	if mode := fileMode(top.Mode()); err == nil && info.Mode().Perm() != mode {
-		err = file.Chmod(mode)
+	defer above.Close()
+	info, err := above.Stat(".")
+	if err == nil {
+		err = s.checkFolder(path, info)
+	}
+	missing, _ := filepath.Rel(path, s.dir)
+	if err == nil {
+		err = above.MkdirAll(missing, 0o700)
+	}
+	for err == nil && missing != "." {
+		missing = filepath.Dir(missing)
+		err = syncFolder(above.Open(missing))
 	}
 	return err
 }
 
-// fileMode returns the permissions of files in a folder. Users that may write the folder may read
-// and write them. Nobody else may open them, since a user that can open a file can lock it.
-func fileMode(folder fs.FileMode) fs.FileMode {
-	writers := folder & 0o222
-	return writers | writers<<1
+// syncFolder makes the names in a folder survive a power loss, and closes it. Windows cannot sync a
+// folder, and NTFS keeps a journal of names.
+func syncFolder(f *os.File, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // A folder that may be written need not be readable.
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	return f.Sync()
 }
 
-// sessionPath is for messages: no file is opened by it.
-func (s *engine) sessionPath(id string) string { return filepath.Join(s.dir, sessionsFolder, id) }
+// path is for messages: no file is opened by it.
+func (f *folder) path(file string) string { return filepath.Join(f.store.dir, file) }
+
+// names returns the names of all files.
+func (f *folder) names() ([]string, error) {
+	list, err := f.Open(".")
+	if err != nil {
+		return nil, wrapErr("list", f.store.dir, err)
+	}
+	defer list.Close()
+	return list.Readdirnames(-1)
+}
+
+// read returns the contents of a file, and when it was written. They are nil if it is missing.
+func (f *folder) read(file string) (contents []byte, info fs.FileInfo, err error) {
+	opened, err := f.OpenFile(file, os.O_RDONLY|openFlags, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err == nil {
+		defer opened.Close()
+		info, err = opened.Stat()
+	} else if there, _ := f.Lstat(file); there != nil && !there.Mode().IsRegular() {
+		info, err = there, nil // such as a link that leads out of the folder
+	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFile) {
+		return nil, nil, corruptErr(f.path(file), "it is no file of this store", "remove it, and see who has put it there")
+	}
+	if err == nil {
+		contents = make([]byte, info.Size())
+		_, err = io.ReadFull(opened, contents)
+	}
+	return contents, info, notApplied("read", f.path(file), err)
+}
+
+// create makes a file that must not exist, with the permissions of the folder's files whatever the
+// umask.
+func (f *folder) create(file string) (*os.File, error) {
+	made, err := f.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, f.mode)
+	if err == nil && f.mode != 0o600 {
+		if err = made.Chmod(f.mode); err != nil {
+			made.Close()
+			_ = f.Remove(file)
+		}
+	}
+	return made, err
+}
+
+// write replaces a file, or makes it, so that a kill leaves the former file or the new one. It
+// writes a spare file, which the caller alone uses now, and lets the two change places: so nothing
+// is made or deleted, which takes some file systems ten times as long. With flush, the new file
+// survives a power loss. An error that matches driver.ErrNotApplied means that the former file is
+// there.
+func (f *folder) write(spare, file string, contents []byte, flush bool) error {
+	written, err := f.openSpare(spare)
+	if err != nil {
+		return notApplied("write", f.path(file), err)
+	}
+	if _, err = written.WriteAt(contents, 0); err == nil {
+		err = written.Truncate(int64(len(contents)))
+	}
+	if err == nil && flush {
+		err = wrapErr("flush", f.path(file), f.store.host.flush(written))
+	}
+	if err = errors.Join(err, written.Close()); err == nil {
+		err = f.exchange(spare, file)
+	}
+	if err != nil {
+		return notApplied("write", f.path(file), err)
+	}
+	if flush {
+		return wrapErr("flush", f.path(file), syncFolder(f.Open(".")))
+	}
+	return nil
+}
+
+// openSpare opens a spare file. One that is not just like a file that this process would make,
+// because its maker was killed or it has another name elsewhere, is replaced by such a file.
+func (f *folder) openSpare(spare string) (*os.File, error) {
+	opened, err := f.OpenFile(spare, os.O_RDWR|openFlags, 0)
+	if err == nil {
+		info, err := opened.Stat()
+		if err == nil && info.Mode() == f.mode && namesOf(info) == 1 {
+			return opened, nil
+		}
+		opened.Close()
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		_ = f.Remove(spare)
+	}
+	return f.create(spare)
+}
+
+// Each name has one of shardCount kernel locks. The last lock is that of clockFile.
+const (
+	shardCount = 64
+	clockLock  = shardCount
+	lockCount  = shardCount + 1
+)
+
+// lockOf returns the number of the kernel lock of a name's file.
+func lockOf(file string) int {
+	h := fnv.New32a()
+	h.Write([]byte(file))
+	return int(h.Sum32() % shardCount)
+}
+
+// spareOf returns the name of the spare file of those who have a kernel lock.
+func spareOf(lock int) string { return fmt.Sprintf(".spare-%02d", lock) }
+
+// lock takes one of the kernel locks, and returns what gives it back. The caller has its turn in
+// this Store.
+func (f *folder) lock(ctx context.Context, i int) (unlock func(), err error) {
+	for {
+		file := f.locks[i]
+		if file == nil {
+			if file, err = f.openLock(ctx, fmt.Sprintf(".lock-%02d", i)); err != nil {
+				return nil, err
+			}
+			f.locks[i] = file
+		}
+		if err := await(ctx, file); err != nil {
+			return nil, err
+		}
+		if info, err := file.Stat(); err == nil && namesOf(info) > 0 {
+			return func() { _ = setLock(file, unlocked) }, nil
+		}
+		file.Close() // It was deleted, and another may be in its place.
+		f.locks[i] = nil
+	}
+}
+
+// openLock opens the file of a kernel lock, and makes it if it is missing. A file that another user
+// has just made gets its permissions a moment later, or, if that user was killed before, when that
+// user opens it next.
+func (f *folder) openLock(ctx context.Context, name string) (*os.File, error) {
+	const step, timeout = time.Millisecond, 100 * time.Millisecond
+	for waited := time.Duration(0); ; waited += step {
+		file, err := f.OpenFile(name, os.O_RDONLY|openFlags, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			file, err = f.create(name)
+		} else if err == nil && f.mode != 0o600 {
+			_ = file.Chmod(f.mode) // Only its maker may.
+		}
+		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) || waited >= timeout {
+			return file, notApplied("open", f.path(name), err)
+		}
+		if err := retry.Sleep(ctx, step); err != nil {
+			return nil, driver.NotApplied(err)
+		}
+	}
+}
+
+// errLocked means that another open file holds a lock.
+var errLocked = errors.New("locked")
+
+// await locks a file, for this process alone. Another one has it locked for microseconds, but for
+// longer if it is stopped then, or its disk hangs. So await tries at intervals until ctx ends.
+func await(ctx context.Context, file *os.File) error {
+	const first, last = 20 * time.Microsecond, 2 * time.Millisecond
+	for interval := first; ; interval = min(2*interval, last) {
+		err := setLock(file, exclusive)
+		if !errors.Is(err, errLocked) {
+			return notApplied("lock", file.Name(), err)
+		}
+		if err := retry.Sleep(ctx, interval); err != nil {
+			return driver.NotApplied(fmt.Errorf("%s is kept locked by another process, which is stopped or whose disk hangs: %w", file.Name(), err))
+		}
+	}
+}

@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
+
+func init() { roles["fill"] = roleFill }
 
 // TestFullDisk runs requests in a process that may not write beyond some byte of
 // any file, which is as if the disk were full there: writes come to nothing, or
@@ -33,20 +34,16 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func roleFill(args []string) error {
+func roleFill(s *Store, _ []string) error {
 	signal.Ignore(syscall.SIGXFSZ)
-	s, err := newEngine(args[0], nil)
-	if err != nil {
-		return err
-	}
 	ctx := context.Background()
 	held, free := request("held", time.Hour), request("free", time.Hour)
-	for _, req := range []olddriver.AcquireRequest{held, free} {
+	for _, req := range []driver.Request{held, free} {
 		if _, err := s.Acquire(ctx, req); err != nil {
 			return err
 		}
 	}
-	if _, err := s.Release(ctx, olddriver.ReleaseRequest{Name: free.Name, Owner: free.Owner}); err != nil {
+	if err := release(s, free); err != nil {
 		return err
 	}
 	for _, limit := range []uint64{0, 1, 100} {
@@ -57,7 +54,7 @@ func roleFill(args []string) error {
 			return fmt.Errorf("with files of up to %d bytes: %w", limit, err)
 		}
 	}
-	if err := checkFullAtFirst(ctx, filepath.Join(args[0], "new")); err != nil {
+	if err := checkFullAtFirst(ctx, filepath.Join(s.dir, "new")); err != nil {
 		return fmt.Errorf("in a new folder: %w", err)
 	}
 	fmt.Println("as it should be")
@@ -65,21 +62,21 @@ func roleFill(args []string) error {
 }
 
 // checkFullAtFirst checks the first request in a folder: its session does not
-// fit, and then its tokens do not, or only in part.
+// fit, and then its clock does not.
 func checkFullAtFirst(ctx context.Context, dir string) error {
-	s, err := newEngine(dir, nil)
+	s, err := New(dir, nil)
 	if err != nil {
 		return err
 	}
 	for _, step := range []struct {
 		limit uint64
-		path  string
-	}{{0, sessionsFolder}, {1000, s.tokensPath()}, {slotSize + 100, s.tokensPath()}, {2*slotSize + 100, s.tokensPath()}} {
+		file  string
+	}{{0, sessionFile("")}, {60, clockFile}, {100, clockFile}} {
 		if err := limitFiles(step.limit); err != nil {
 			return err
 		}
 		_, err := s.Acquire(ctx, request("name", time.Hour))
-		if err := isFull(err, step.path); err != nil {
+		if err := sayFull(err, filepath.Join(dir, step.file)); err != nil {
 			return err
 		}
 	}
@@ -104,33 +101,33 @@ func limitFiles(size uint64) error {
 }
 
 // checkFull checks that requests that must write fail, that they say so, and
-// that everything is as before.
-func checkFull(ctx context.Context, s *engine, held olddriver.AcquireRequest) error {
+// that everything is as before. A release that leaves nothing needs no room.
+func checkFull(ctx context.Context, s *Store, held driver.Request) error {
 	for _, name := range []string{"fresh", "free"} {
 		_, err := s.Acquire(ctx, request(name, time.Hour))
-		if err := isFull(err, s.recordPath(name)); err != nil {
+		if err := sayFull(err, s.pathOf(name)); err != nil {
 			return fmt.Errorf("acquire of a %s name: %w", name, err)
 		}
-		if rec, held, err := s.Lookup(ctx, name); held || err != nil {
-			return fmt.Errorf("lookup of a %s name: %+v, %w", name, rec, err)
+		if records, err := s.Lookup(ctx, name); len(records) > 0 || err != nil {
+			return fmt.Errorf("lookup of a %s name: %v, %w", name, records, err)
 		}
 	}
-	outcomes, err := s.Renew(ctx, []olddriver.RenewRequest{{Name: "held", Owner: held.Owner, TTL: time.Hour}})
-	if err := isFull(err, s.recordPath("held")); err != nil || outcomes[0] != olddriver.RenewUnknown {
-		return fmt.Errorf("renew: %v, %w", outcomes, err)
+	now, err := s.Renew(ctx, []driver.RenewRequest{{Name: "held", Owner: held.Owner, TTL: 2 * time.Hour}})
+	if err := sayFull(err, s.pathOf("held")); err != nil || now[0].State != driver.Unknown {
+		return fmt.Errorf("renew: %v, %w", now, err)
 	}
-	_, err = s.Release(ctx, olddriver.ReleaseRequest{Name: "held", Owner: held.Owner})
-	if err := isFull(err, s.recordPath("held")); err != nil {
+	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "held", Owner: held.Owner, Keep: time.Hour})
+	if err := sayFull(err, s.pathOf("held")); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
-	if rec, is, err := s.Lookup(ctx, "held"); !is || err != nil || rec.Holder != held.Holder {
-		return fmt.Errorf("lookup of the held name: %+v, %v, %w", rec, is, err)
+	if records, err := s.Lookup(ctx, "held"); len(records) != 1 || err != nil || records[0].Holder != held.Holder {
+		return fmt.Errorf("lookup of the held name: %v, %w", records, err)
 	}
 	return nil
 }
 
-// isFull checks an error for all that it should say.
-func isFull(err error, path string) error {
+// sayFull checks an error for all that it should say.
+func sayFull(err error, path string) error {
 	if !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "free some space") {
 		return fmt.Errorf("the error does not say what it should: %w", err)
 	}

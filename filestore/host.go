@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// A host holds the store's view of the machine: its boot, its clocks, and the way to flush a file.
-// Tests use a host of their own to step its clocks, reboot it and cut its power.
+// A host is the store's view of the machine: its boot, its clocks, and the way to flush a file.
+// Tests use one of their own to step its clocks, reboot it and cut its power.
 type host struct {
-	// boot differs after every boot.
+	// boot differs after every boot, and in some containers.
 	boot string
 
-	// uptime is the time since the boot, suspension included. It never steps.
+	// uptime is the time since the boot, suspension included. It never steps, and it is the same in
+	// all containers of the host.
 	uptime func() time.Duration
 
 	// wall is the time of day, which may step in either direction.
@@ -21,10 +22,30 @@ type host struct {
 	flush func(*os.File) error
 }
 
-// frozen returns h with an uptime that stands still. It is used for a look at many holds, since a
-// reading of the clock is a system call.
-func (h *host) frozen() *host {
-	now, still := h.uptime(), *h
-	still.uptime = func() time.Duration { return now }
-	return &still
+// A bootMark tells in which boot a file was written.
+type bootMark struct {
+	Boot string `json:"boot"`
+
+	// Began is when the boot began, by the wall clock, in milliseconds since 1970.
+	Began int64 `json:"boot_began_ms"`
+}
+
+// sameBegin is how near to each other two boots begin that are one.
+const sameBegin = 10 * time.Second
+
+// isBeforeBoot reports whether a time of day was before this boot.
+func (h *host) isBeforeBoot(t time.Time) bool {
+	return t.Before(h.wall().Add(-h.uptime() - sameBegin))
+}
+
+func (h *host) bootMark() bootMark {
+	return bootMark{Boot: h.boot, Began: h.wall().Add(-h.uptime()).UnixMilli()}
+}
+
+// isThisBoot reports whether m is of this boot. LXC, Incus and systemd-nspawn give each container a
+// boot id of its own. Such containers agree on when the boot began, which is another time after a
+// reboot.
+func (h *host) isThisBoot(m bootMark) bool {
+	apart := h.bootMark().Began - m.Began
+	return m.Boot == h.boot || max(apart, -apart) < sameBegin.Milliseconds()
 }

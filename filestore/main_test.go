@@ -16,25 +16,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // The test binary is also every other process of these tests: roleVariable says
 // which, and its arguments follow in argsVariable.
 const (
-	roleVariable = "FILESTORE_TEST_ROLE"
-	argsVariable = "FILESTORE_TEST_ARGS"
+	roleVariable = "TEST_FILESTORE_ROLE"
+	argsVariable = "TEST_FILESTORE_ARGS"
 )
 
-// roles are what a child process can do. What one returns is printed, and the
-// process fails.
-var roles = map[string]func(args []string) error{
+// roles are what a child process can do with a store. What one returns is printed, and the process
+// fails. Each has the arguments that follow the folder.
+var roles = map[string]func(s *Store, args []string) error{
+	"acquire": roleAcquire,
 	"hold":    roleHold,
 	"inherit": roleInherit,
 	"count":   roleCount,
 	"churn":   roleChurn,
-	"sleep":   roleSleep,
-	"detach":  roleDetach,
+	"share":   roleShare,
+	"sleep":   func(*Store, []string) error { time.Sleep(time.Hour); return nil },
 }
 
 // atExit are what is called when all tests have run.
@@ -50,7 +51,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}
-	if err := roles[role](strings.Split(os.Getenv(argsVariable), "\n")); err != nil {
+	args := strings.Split(os.Getenv(argsVariable), "\n")
+	s, err := New(args[0], nil)
+	if err == nil {
+		err = errors.Join(roles[role](s, args[1:]), s.Close())
+	}
+	if err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)
 	}
@@ -65,12 +71,13 @@ type child struct {
 }
 
 // command prepares a child.
-func command(role string, args ...string) *exec.Cmd {
+func command(role, dir string, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
 		panic(err)
 	}
 	cmd := exec.Command(self)
+	args = append([]string{dir}, args...)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, argsVariable+"="+strings.Join(args, "\n"))
 	cmd.Stderr = os.Stderr
 	return cmd
@@ -108,19 +115,16 @@ func (c *child) line() string {
 	if err != nil {
 		c.tb.Fatalf("the child said %q and no more: %v", line, err)
 	}
-	line = strings.TrimSuffix(line, "\n")
-	if strings.HasPrefix(line, "failed:") {
-		c.tb.Fatalf("the child %s", line)
-	}
-	return line
+	return strings.TrimSuffix(line, "\n")
 }
 
 // number reads a line with a number.
 func (c *child) number() int64 {
 	c.tb.Helper()
-	n, err := strconv.ParseInt(c.line(), 10, 64)
+	line := c.line()
+	n, err := strconv.ParseInt(line, 10, 64)
 	if err != nil {
-		c.tb.Fatal(err)
+		c.tb.Fatalf("the child said %s", line)
 	}
 	return n
 }
@@ -140,37 +144,92 @@ func awaitEOF() error {
 	return err
 }
 
-// roleHold takes a name, prints the token, and keeps it until its input ends.
-func roleHold(args []string) error {
-	ttl, err := time.ParseDuration(args[2])
+// roleHold waits for a name, prints the token, and keeps the name until its input ends. With a
+// third argument, the owner, the hold is detached. A fourth is its limit.
+func roleHold(s *Store, args []string) error {
+	ttl, err := time.ParseDuration(args[1])
 	if err != nil {
 		return err
 	}
-	s, err := newEngine(args[0], nil)
+	req := request(args[0], ttl)
+	if len(args) > 2 && args[2] != "" {
+		req.Owner, req.Detached = args[2], true
+	}
+	if len(args) > 3 {
+		req.Limit, _ = strconv.Atoi(args[3])
+	}
+	token, err := takeTurn(s, req, func() { fmt.Println(0) })
 	if err != nil {
 		return err
 	}
-	res, err := s.Acquire(context.Background(), request(args[1], ttl))
-	if err != nil {
-		return err
-	}
-	if !res.Granted {
-		return errors.New("not granted")
+	fmt.Println(token)
+	return awaitEOF()
+}
+
+// roleAcquire takes and releases a name, and prints the token, or what has come of it.
+func roleAcquire(s *Store, args []string) error {
+	req := request(args[0], time.Hour)
+	res, err := s.Acquire(context.Background(), req)
+	switch {
+	case err != nil:
+		fmt.Println(driver.IsNotApplied(err), err)
+		return nil
+	case !res.Granted:
+		fmt.Println("held by", res.Held.Holder)
+		return nil
 	}
 	fmt.Println(res.Token)
-	return awaitEOF()
+	return release(s, req)
+}
+
+// takeTurn waits until an owner has its name, and returns the token. It calls waits when it begins
+// to wait. It does what package holdfast does, and looks at its place once in 4 s.
+func takeTurn(s *Store, req driver.Request, waits func()) (int64, error) {
+	const place = 12 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	notices := make(chan struct{}, 1)
+	defer s.Notify(func(_, owner string, _ int64) {
+		if owner == req.Owner || owner == "" {
+			select {
+			case notices <- struct{}{}:
+			default:
+			}
+		}
+	})()
+	req.Place = place
+	res, err := s.Acquire(ctx, req)
+	if err != nil || res.Granted {
+		return res.Token, err
+	}
+	waits()
+	for {
+		select {
+		case <-notices:
+		case <-time.After(place / 3):
+		}
+		now, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+		switch {
+		case err != nil:
+			return 0, err
+		case now[0].State == driver.Held:
+			return now[0].Token, nil
+		case now[0].State == driver.Lost:
+			return 0, errors.New("the place is lost")
+		}
+	}
 }
 
 var owners atomic.Int64
 
 // request is a request of an owner of its own.
-func request(name string, ttl time.Duration) olddriver.AcquireRequest {
+func request(name string, ttl time.Duration) driver.Request {
 	owner := fmt.Sprintf("owner-%d-%d", os.Getpid(), owners.Add(1))
-	return olddriver.AcquireRequest{Name: name, Owner: owner, Holder: "holder-of-" + owner, TTL: ttl}
+	return driver.Request{Name: name, Owner: owner, Holder: "holder-of-" + owner, TTL: ttl}
 }
 
 // openTest opens a store that is closed in the end.
-func openTest(tb testing.TB, dir string) *engine {
+func openTest(tb testing.TB, dir string) *Store {
 	tb.Helper()
 	h, err := thisHost()
 	if err != nil {
@@ -179,7 +238,7 @@ func openTest(tb testing.TB, dir string) *engine {
 	return openTestOn(tb, h, dir)
 }
 
-func openTestOn(tb testing.TB, h host, dir string) *engine {
+func openTestOn(tb testing.TB, h host, dir string) *Store {
 	tb.Helper()
 	s, err := openWithHost(h, dir, nil)
 	if err != nil {
@@ -193,31 +252,28 @@ func openTestOn(tb testing.TB, h host, dir string) *engine {
 	return s
 }
 
-// recheckFolder makes s check its folder at the next request, as if it had not for long.
-func recheckFolder(s *engine) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.folderChecked = time.Time{}
+// granted takes a name that must be free, and returns the request and its token.
+func granted(tb testing.TB, s *Store, name string, ttl time.Duration) (driver.Request, int64) {
+	tb.Helper()
+	return grantedTo(tb, s, request(name, ttl))
 }
 
-// granted takes a name that must be free, and returns the request and its token.
-func granted(tb testing.TB, s *engine, name string, ttl time.Duration) (olddriver.AcquireRequest, int64) {
+func grantedTo(tb testing.TB, s *Store, req driver.Request) (driver.Request, int64) {
 	tb.Helper()
-	req := request(name, ttl)
-	res, err := s.Acquire(tb.Context(), req)
+	res, err := s.Acquire(context.Background(), req)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	if !res.Granted {
-		tb.Fatalf("%q is not granted: %+v", name, res.Held)
+		tb.Fatalf("%q is not granted: %v", req.Name, res.Held)
 	}
 	return req, res.Token
 }
 
 // refused checks that a name is not to be had.
-func refused(tb testing.TB, s *engine, name string) olddriver.Record {
+func refused(tb testing.TB, s *Store, name string) driver.Record {
 	tb.Helper()
-	res, err := s.Acquire(tb.Context(), request(name, time.Hour))
+	res, err := s.Acquire(context.Background(), request(name, time.Hour))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -227,12 +283,37 @@ func refused(tb testing.TB, s *engine, name string) olddriver.Record {
 	return res.Held
 }
 
-func released(tb testing.TB, s *engine, req olddriver.AcquireRequest) {
-	tb.Helper()
-	ok, err := s.Release(tb.Context(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-	if err != nil || !ok {
-		tb.Fatalf("Release: %v, %v", ok, err)
+// release releases a name that an owner holds.
+func release(s *Store, req driver.Request) error {
+	ok, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+	if err == nil && !ok {
+		err = errors.New("there was nothing to release")
 	}
+	return err
+}
+
+func released(tb testing.TB, s *Store, req driver.Request) {
+	tb.Helper()
+	if err := release(s, req); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// next takes and releases a name, and returns the token.
+func next(tb testing.TB, s *Store, name string) int64 {
+	tb.Helper()
+	req, token := granted(tb, s, name, time.Minute)
+	released(tb, s, req)
+	return token
+}
+
+// rises checks that a token is greater than the last.
+func rises(tb testing.TB, what string, last *int64, token int64) {
+	tb.Helper()
+	if token <= *last {
+		tb.Fatalf("%s the token %d is granted, after %d", what, token, *last)
+	}
+	*last = token
 }
 
 // eventually waits until done reports true.
@@ -246,21 +327,56 @@ func eventually(tb testing.TB, what string, done func() bool) {
 	}
 }
 
-// A fakeHost is a host whose clocks the test sets. It can be rebooted, and lose
-// power.
+// wantError checks that err is the wanted one and mentions all of the texts.
+func wantError(tb testing.TB, err, want error, texts ...string) {
+	tb.Helper()
+	if !errors.Is(err, want) {
+		tb.Fatalf("the error is %v, want %v", err, want)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			tb.Errorf("the error does not mention %q: %v", text, err)
+		}
+	}
+}
+
+// files returns the names of the files in a folder.
+func files(tb testing.TB, dir string) []string {
+	tb.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		tb.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func writeFile(tb testing.TB, path, text string) {
+	tb.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// pathOf returns the path of the file of a name.
+func (s *Store) pathOf(name string) string { return filepath.Join(s.dir, fileName(name)) }
+
+// A fakeHost is a host whose clocks the test sets. It can be rebooted, and lose power.
 type fakeHost struct {
 	boots int
 	wall  atomic.Int64 // nanoseconds
 	up    atomic.Int64
 
-	mu      sync.Mutex
-	flushed map[string][]byte // contents by path
-	broken  error             // what flushing fails with
+	mu     sync.Mutex
+	broken error // what flushing fails with
 }
 
 func newFakeHost() *fakeHost {
-	f := &fakeHost{boots: 1, flushed: map[string][]byte{}}
-	f.wall.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano())
+	f := &fakeHost{boots: 1}
+	f.wall.Store(time.Now().UnixNano())
 	f.up.Store(int64(time.Hour))
 	return f
 }
@@ -270,52 +386,32 @@ func (f *fakeHost) host() host {
 		boot:   fmt.Sprint("boot-", f.boots),
 		uptime: func() time.Duration { return time.Duration(f.up.Load()) },
 		wall:   func() time.Time { return time.Unix(0, f.wall.Load()) },
-		flush:  f.flush,
+		flush: func(file *os.File) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.broken
+		},
 	}
 }
 
-// flush remembers what a power loss leaves of a file.
-func (f *fakeHost) flush(file *os.File) error {
+func (f *fakeHost) setBroken(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	data, err := os.ReadFile(file.Name())
-	if err != nil || f.broken != nil {
-		return errors.Join(err, f.broken)
-	}
-	f.flushed[file.Name()] = data
-	return nil
-}
-
-// losePower leaves in dir what has been flushed, and a clock without battery.
-func (f *fakeHost) losePower(tb testing.TB, dir string) {
-	tb.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := os.RemoveAll(dir); err != nil {
-		tb.Fatal(err)
-	}
-	for path, data := range f.flushed {
-		writeFile(tb, path, string(data))
-	}
-	f.reboot()
-	f.wall.Store(0)
+	f.broken = err
 }
 
 // pass lets time go by.
 func (f *fakeHost) pass(d time.Duration) {
-	f.wall.Add(int64(d))
+	f.step(d)
 	f.up.Add(int64(d))
 }
 
 // step sets the wall clock alone.
 func (f *fakeHost) step(d time.Duration) { f.wall.Add(int64(d)) }
 
-// reboot takes effect for stores that are opened after it.
+// reboot takes effect for stores that are opened after it. A boot takes a minute.
 func (f *fakeHost) reboot() {
 	f.boots++
 	f.up.Store(int64(time.Second))
+	f.step(time.Minute)
 }
-
-func (s *engine) recordPath(name string) string { return filepath.Join(s.locksPath, fileName(name)) }
-
-func (s *engine) tokensPath() string { return filepath.Join(s.dir, tokensFile) }

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	recordSuffix = ".json"
+	fileSuffix = ".json"
 
 	// maxEscapedLen keeps file names below 143 bytes, the limit of eCryptfs. Other file systems
 	// allow 255.
@@ -24,11 +24,11 @@ const (
 func fileName(name string) string {
 	escaped := escapeName(name)
 	if len(escaped) <= maxEscapedLen {
-		return escaped + recordSuffix
+		return escaped + fileSuffix
 	}
 	// An escaped name has no tilde, so a long name never collides with a short one.
 	sum := sha256.Sum256([]byte(name))
-	return escaped[:readablePrefixLen] + "~" + hex.EncodeToString(sum[:]) + recordSuffix
+	return escaped[:readablePrefixLen] + "~" + hex.EncodeToString(sum[:]) + fileSuffix
 }
 
 // escapeName writes every byte except a-z, 0-9, dot, underscore and hyphen as %xx.
@@ -69,10 +69,15 @@ func isDevice(name string) bool {
 // mayMatchPrefix reports whether the lock of a record file can have a name that begins with prefix.
 // It is exact for names that are not shortened.
 func mayMatchPrefix(file, prefix string) bool {
-	escaped := strings.TrimSuffix(file, recordSuffix)
+	escaped := strings.TrimSuffix(file, fileSuffix)
 	if strings.Contains(escaped, "~") {
 		return true
 	}
 	name, err := url.PathUnescape(escaped)
 	return err != nil || strings.HasPrefix(name, prefix)
+}
+
+// isNameFile reports whether a file is that of a name.
+func isNameFile(file string) bool {
+	return strings.HasSuffix(file, fileSuffix) && !strings.HasPrefix(file, ".")
 }

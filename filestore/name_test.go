@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 var oddNames = []string{
@@ -20,7 +18,7 @@ var oddNames = []string{
 
 func TestFileNames(t *testing.T) {
 	seen := map[string]string{}
-	asFile := strings.TrimSuffix(fileName(strings.Repeat("a", 255)), recordSuffix)
+	asFile := strings.TrimSuffix(fileName(strings.Repeat("a", 255)), fileSuffix)
 	for _, name := range append([]string{asFile}, oddNames...) {
 		file := fileName(name)
 		checkFileName(t, name, file)
@@ -82,13 +80,5 @@ func TestOddNames(t *testing.T) {
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 {
 		t.Errorf("there are files outside the folder: %q", files)
-	}
-}
-
-func TestNamesThatAreNone(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	for _, name := range []string{"", strings.Repeat("x", 256), strings.Repeat("x", 10<<10), "\xff"} {
-		_, err := s.Acquire(t.Context(), request(name, time.Hour))
-		wantError(t, err, driver.ErrInvalid, "name")
 	}
 }

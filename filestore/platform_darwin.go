@@ -36,14 +36,9 @@ func networkNameOf(dir string) (string, error) {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return "", err
 	}
-	return networkName(&fs), nil
-}
-
-func networkName(fs *unix.Statfs_t) string {
 	name := unix.ByteSliceToString(fs.Fstypename[:])
-	local := fs.Flags&unix.MNT_LOCAL != 0
-	if local && !strings.Contains(name, "fuse") {
-		return ""
+	if fs.Flags&unix.MNT_LOCAL != 0 && !strings.Contains(name, "fuse") {
+		return "", nil
 	}
-	return name
+	return name, nil
 }

@@ -1,15 +1,21 @@
 package filestore
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"strings"
 	"syscall"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
-const bootIDFile = "/proc/sys/kernel/random/boot_id"
+const (
+	bootIDFile  = "/proc/sys/kernel/random/boot_id"
+	offsetsFile = "/proc/self/timens_offsets"
+)
 
 func thisHost() (host, error) {
 	id, err := os.ReadFile(bootIDFile)
@@ -19,13 +25,12 @@ func thisHost() (host, error) {
 	if _, errno := bootTime(); errno != 0 {
 		return host{}, fmt.Errorf("this kernel has no clock that goes on during suspension: %w", errno)
 	}
+	offset := timeNamespaceOffset()
+	uptime := func() time.Duration {
+		now, _ := bootTime() // The clock was present above.
+		return now - offset
+	}
 	return host{boot: strings.TrimSpace(string(id)), uptime: uptime, wall: time.Now, flush: (*os.File).Sync}, nil
-}
-
-// uptime ignores the error of the clock: the clock was present when thisHost read it.
-func uptime() time.Duration {
-	now, _ := bootTime()
-	return now
 }
 
 // bootTime reads CLOCK_BOOTTIME. The clock behind time.Now and time.Since stops while the host is
@@ -37,8 +42,26 @@ func bootTime() (time.Duration, syscall.Errno) {
 	return time.Duration(ts.Nano()), errno
 }
 
+// timeNamespaceOffset returns how far the boot clock of this time namespace is ahead of the host's.
+// A kernel without such namespaces has no offsets.
+func timeNamespaceOffset() time.Duration {
+	f, err := os.Open(offsetsFile)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var seconds, nanos int64
+		if n, _ := fmt.Sscanf(lines.Text(), "boottime %d %d", &seconds, &nanos); n == 2 {
+			return time.Duration(seconds)*time.Second + time.Duration(nanos)
+		}
+	}
+	return 0
+}
+
 // networkFileSystems maps the magic numbers of statfs to names. On these file systems a flock may
-// reach no further than this host, may vanish with a connection, or depends on a program (FUSE).
+// reach no further than this host, may be granted twice, may vanish with a connection, or depends
+// on a program (FUSE).
 var networkFileSystems = map[uint32]string{
 	0x00006969: "NFS",
 	0x0000517B: "SMB",
@@ -46,8 +69,10 @@ var networkFileSystems = map[uint32]string{
 	0xFE534D42: "SMB2",
 	0x01021997: "9P",
 	0x65735546: "FUSE",
+	0x6A656A63: "a bind mount of Docker Desktop",
 	0x5346414F: "AFS",
 	0x6B414653: "AFS",
+	0x61636673: "ACFS",
 	0x00C36400: "Ceph",
 	0x73757245: "Coda",
 	0x0000564C: "NCP",
@@ -57,7 +82,12 @@ var networkFileSystems = map[uint32]string{
 	0x47504653: "GPFS",
 	0x19830326: "BeeGFS",
 	0xAAD7AAEA: "PanFS",
+	0xBEEFDEAD: "SNFS",
+	0x20030528: "OrangeFS",
+	0xA501FCF5: "VxFS",
+	0x013111A8: "IBRIX",
 	0x786F4256: "a VirtualBox shared folder",
+	0x7C7C6673: "a Parallels shared folder",
 	0xBACBACBC: "a VMware shared folder",
 }
 
@@ -66,4 +96,16 @@ func networkNameOf(dir string) (string, error) {
 	var fs syscall.Statfs_t
 	err := syscall.Statfs(dir, &fs)
 	return networkFileSystems[uint32(fs.Type)], err
+}
+
+// exchange gives a file the name of another, and that one the name of the file, in one step. If
+// there is no other, or the file system cannot do that, the file alone changes its name.
+func (f *folder) exchange(file, other string) error {
+	if f.list != nil {
+		fd := int(f.list.Fd())
+		if unix.Renameat2(fd, file, fd, other, unix.RENAME_EXCHANGE) == nil {
+			return nil
+		}
+	}
+	return f.Rename(file, other)
 }

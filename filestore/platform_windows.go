@@ -16,15 +16,17 @@ import (
 const (
 	exclusive = windows.LOCKFILE_EXCLUSIVE_LOCK
 	shared    = 0
+	unlocked  = -1
 )
 
-// canSweepRecords is false: on Windows a file that any process has open cannot be deleted, and one
-// that is closed first may be locked before it is deleted.
-const canSweepRecords = false
+const (
+	openFlags = 0
+	clockStep = 16 * time.Millisecond
+)
 
-// tryLock locks a byte far behind the end of the file, or returns errLocked at once. Locks are
-// mandatory on Windows: one on the contents would keep others from reading them.
-func tryLock(f *os.File, how int) error {
+// setLock locks or unlocks a byte far behind the end of the file, or returns errLocked at once.
+// Locks are mandatory on Windows: one on the contents would keep others from reading them.
+func setLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -32,7 +34,11 @@ func tryLock(f *os.File, how int) error {
 	var result error
 	err = conn.Control(func(fd uintptr) {
 		at := windows.Overlapped{OffsetHigh: 1 << 30}
-		result = windows.LockFileEx(windows.Handle(fd), uint32(how)|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
+		if how == unlocked {
+			result = windows.UnlockFileEx(windows.Handle(fd), 0, 1, 0, &at)
+		} else {
+			result = windows.LockFileEx(windows.Handle(fd), uint32(how)|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
+		}
 	})
 	if errors.Is(result, windows.ERROR_LOCK_VIOLATION) || errors.Is(result, windows.ERROR_IO_PENDING) {
 		return errLocked
@@ -61,8 +67,8 @@ func thisHost() (host, error) {
 // must know.
 func networkNameOf(string) (string, error) { return "", nil }
 
-// isUnlinked returns false: on Windows a file that is open keeps its name.
-func isUnlinked(fs.FileInfo) bool { return false }
+// namesOf returns 1: on Windows a file that is open keeps its name.
+func namesOf(fs.FileInfo) int { return 1 }
 
 // ownerOf returns this user: on Windows the access list of a folder decides.
 func ownerOf(fs.FileInfo) int { return os.Geteuid() }

@@ -6,16 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
-// TestKilledHolder: the locks of a killed process are free at once.
+// The locks of a killed process are free at once, for every verb.
 func TestKilledHolder(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -23,37 +25,46 @@ func TestKilledHolder(t *testing.T) {
 		c := start(t, command("hold", dir, "name", "1h"))
 		first := c.number()
 		refused(t, s, "name")
-		if rec, held, err := s.Lookup(t.Context(), "name"); err != nil || !held || rec.Token != first {
-			t.Fatalf("Lookup: %+v, %v, %v", rec, held, err)
+		if records, err := s.Lookup(t.Context(), "name"); err != nil || len(records) != 1 || records[0].Token != first {
+			t.Fatalf("Lookup: %v, %v", records, err)
 		}
 		c.kill()
-		if rec, held, err := s.Lookup(t.Context(), "name"); err != nil || held {
-			t.Errorf("the hold of a dead process is looked up: %+v, %v", rec, err)
+		if records, err := s.Lookup(t.Context(), "name"); err != nil || len(records) > 0 {
+			t.Errorf("the hold of a dead process is looked up: %v, %v", records, err)
 		}
 		for rec, err := range s.List(t.Context(), "") {
-			t.Errorf("the hold of a dead process is listed: %+v, %v", rec, err)
+			t.Errorf("the hold of a dead process is listed: %v, %v", rec, err)
 		}
-		if rec, broken, err := s.Break(t.Context(), olddriver.BreakRequest{Name: "name"}); err != nil || broken {
-			t.Errorf("the hold of a dead process is broken: %+v, %v", rec, err)
+		if records, err := s.Break(t.Context(), "name", 0); err != nil || len(records) > 0 {
+			t.Errorf("the hold of a dead process is broken: %v, %v", records, err)
 		}
-		req, second := granted(t, s, "name", time.Hour)
-		if second <= first {
+		if second := next(t, s, "name"); second <= first {
 			t.Errorf("the token %d is granted after %d", second, first)
 		}
-		released(t, s, req)
 	}
 }
 
-// TestKilledAnywhere kills a process that does nothing but take and release a
-// lock, again and again: whatever it was about, the lock is free after it, and
-// tokens go on rising.
+// TestKilledAnywhere kills a process that does nothing but take, renew and release a lock, again
+// and again: whatever it was about, the lock is free after it, and tokens go on rising. In the end
+// no file is left but those of names in use.
 func TestKilledAnywhere(t *testing.T) {
+	kills := 20
+	if os.Getenv("TEST_WHOLE") != "" {
+		kills = 10_000
+	}
 	dir, last := t.TempDir(), int64(0)
 	s := openTest(t, dir)
-	for i := range 20 {
-		c := start(t, command("churn", dir, "name"))
-		for range i + 1 {
+	granted(t, s, "in use", time.Hour)
+	for i := range kills {
+		name := fmt.Sprint("name ", i%5)
+		waiter := start(t, command("hold", dir, name, "1h"))
+		waiter.number()
+		c := start(t, command("churn", dir, name, fmt.Sprint("for ", i)))
+		for range i%20 + 1 {
 			rises(t, "to the child", &last, c.number())
+		}
+		if i%2 == 0 {
+			waiter.kill()
 		}
 		_ = c.Process.Kill()
 		for rest := bufio.NewScanner(c.lines); rest.Scan(); {
@@ -62,35 +73,46 @@ func TestKilledAnywhere(t *testing.T) {
 			}
 		}
 		_ = c.Wait()
-		rises(t, "after the child", &last, nextIn(t, s, "name"))
+		waiter.kill()
+		last = max(last, next(t, s, name))
+		rises(t, "after the child", &last, next(t, s, fmt.Sprint("for ", i)))
 	}
+	eventually(t, "only files of names in use are left", func() bool {
+		again := openTest(t, dir) // It sweeps when it takes its first lock.
+		last = max(last, next(t, again, "name 0"))
+		_ = again.Close()
+		return !slices.ContainsFunc(files(t, dir), func(file string) bool {
+			return isNameFile(file) && file != fileName("in use") || strings.HasPrefix(file, sessionFile("")) && file != filepath.Base(s.Session().Name())
+		})
+	})
 }
 
-// roleChurn takes and releases a name until it is killed.
-func roleChurn(args []string) error {
-	s, err := newEngine(args[0], nil)
-	if err != nil {
-		return err
-	}
+// roleChurn takes and releases a name, and waits for another, until it is killed.
+func roleChurn(s *Store, args []string) error {
+	ctx := context.Background()
 	for {
+		place := request(args[0], time.Hour)
+		place.Place = time.Hour
+		if _, err := s.Acquire(ctx, place); err != nil {
+			return err
+		}
 		req := request(args[1], time.Hour)
-		res, err := s.Acquire(context.Background(), req)
+		res, err := s.Acquire(ctx, req)
 		if err != nil || !res.Granted {
 			return fmt.Errorf("not granted: %w", err)
 		}
 		fmt.Println(res.Token)
-		_, err = s.Renew(context.Background(), []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: 2 * time.Hour}})
-		if err != nil {
+		if _, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: 2 * time.Hour}}); err != nil {
 			return err
 		}
-		if _, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
+		if err := errors.Join(release(s, req), release(s, place)); err != nil {
 			return err
 		}
 	}
 }
 
-// TestInheritedSession: a child that has inherited the session keeps the holds
-// of a parent that was killed, until it ends.
+// A child that has inherited the session keeps the holds of a parent that was killed, until it
+// ends.
 func TestInheritedSession(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -113,16 +135,12 @@ func TestInheritedSession(t *testing.T) {
 }
 
 // roleInherit takes a name and starts a child that inherits the session.
-func roleInherit(args []string) error {
-	s, err := newEngine(args[0], nil)
-	if err != nil {
-		return err
-	}
-	res, err := s.Acquire(context.Background(), request(args[1], time.Hour))
+func roleInherit(s *Store, args []string) error {
+	res, err := s.Acquire(context.Background(), request(args[0], time.Hour))
 	if err != nil || !res.Granted {
 		return fmt.Errorf("not granted: %w", err)
 	}
-	cmd := command("sleep")
+	cmd := command("sleep", s.Dir())
 	cmd.ExtraFiles = []*os.File{s.Session()}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -131,59 +149,178 @@ func roleInherit(args []string) error {
 	return awaitEOF()
 }
 
-// roleSleep never ends by itself.
-func roleSleep([]string) error {
-	read, _, err := os.Pipe()
+// A detached hold stays when its process is killed, and belongs to any process that knows its
+// owner.
+func TestDetachedHold(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, command("hold", dir, "name", "1h", "secret"))
+	c.number()
+	c.kill()
+	for range 3 { // Each of them sweeps.
+		s := openTest(t, dir)
+		refused(t, s, "name")
+		now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "secret", TTL: time.Hour}})
+		if err != nil || now[0].State != driver.Held {
+			t.Fatalf("Renew: %v, %v", now, err)
+		}
+		s.Close()
+	}
+	s := openTest(t, dir)
+	released(t, s, driver.Request{Name: "name", Owner: "secret"})
+	granted(t, s, "name", time.Hour)
+}
+
+// Those that wait get their turn in the order in which they came, over processes. The dead among
+// them, of which some are noticed long after their death, hold up nobody.
+func TestOrderOverProcesses(t *testing.T) {
+	const waiters = 30
+	dir, last := t.TempDir(), int64(0)
+	s := openTest(t, dir)
+	first, token := granted(t, s, "name", time.Hour)
+	last = token
+	var line []*child
+	for i := range waiters {
+		c := start(t, command("hold", dir, "name", "1h"))
+		if c.number() != 0 {
+			t.Fatal("it does not wait")
+		}
+		if i%5 == 3 {
+			c.kill()
+		} else {
+			line = append(line, c)
+		}
+	}
+	released(t, s, first)
+	began := time.Now()
+	for i, c := range line {
+		rises(t, "in line", &last, c.number())
+		if i%2 == 0 {
+			c.kill()
+		} else {
+			c.finish()
+		}
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("%d have had their turn in %v", len(line), took)
+	}
+	rises(t, "in the end", &last, next(t, s, "name"))
+}
+
+// Many processes add one to numbers in files, each under its lock, while others are killed.
+func TestExclusion(t *testing.T) {
+	const workers, turns, names = 6, 60, 3
+	dir, out := t.TempDir(), t.TempDir()
+	for i := range names {
+		writeFile(t, filepath.Join(out, fmt.Sprint("number", i)), "0")
+	}
+	var children []*child
+	for range workers {
+		children = append(children, start(t, command("count", dir, out, fmt.Sprint(turns), fmt.Sprint(names))))
+	}
+	for range 20 {
+		c := start(t, command("hold", dir, "name0", "1h"))
+		c.number()
+		c.kill()
+	}
+	for _, c := range children {
+		c.finish()
+	}
+	for i := range names {
+		checkCount(t, out, i, workers*turns)
+	}
+}
+
+// checkCount checks the number and the log of tokens that go with a name.
+func checkCount(t *testing.T, out string, i, want int) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(out, fmt.Sprint("number", i)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(data); got != fmt.Sprint(want) {
+		t.Errorf("number %d is %s, want %d", i, got, want)
+	}
+	log, err := os.ReadFile(filepath.Join(out, fmt.Sprint("tokens", i)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := int64(0)
+	for line := range strings.Lines(string(log)) {
+		token, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err != nil || token <= last {
+			t.Fatalf("the token %q comes after %d: %v", line, last, err)
+		}
+		last = token
+	}
+}
+
+// roleCount adds one to each number as often as it is told.
+func roleCount(s *Store, args []string) error {
+	turns, _ := strconv.Atoi(args[1])
+	names, _ := strconv.Atoi(args[2])
+	for turn := range turns * names {
+		if err := count(s, args[0], turn%names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count adds one to a number under its lock.
+func count(s *Store, out string, i int) error {
+	req := request(fmt.Sprint("name", i), time.Hour)
+	token, err := takeTurn(s, req, func() {})
 	if err != nil {
 		return err
 	}
-	_, err = read.Read(make([]byte, 1))
-	return err
-}
-
-// TestMissingSession: that the file of a session is missing proves nothing.
-func TestMissingSession(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	c := start(t, command("hold", dir, "name", "1h"))
-	c.number()
-	rec := readRecord(t, s, "name")
-	if err := os.Remove(s.sessionPath(rec.Session)); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, s, "name")
-	c.kill()
-	refused(t, s, "name")
-}
-
-func readRecord(tb testing.TB, s *engine, name string) record {
-	tb.Helper()
-	data, err := os.ReadFile(s.recordPath(name))
+	path := filepath.Join(out, fmt.Sprint("number", i))
+	data, err := os.ReadFile(path)
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
-	rec, err := decodeRecord(data)
+	n, err := strconv.Atoi(string(data))
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
-	return rec
+	if err := os.WriteFile(path, []byte(strconv.Itoa(n+1)), 0o600); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(out, fmt.Sprint("tokens", i)), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if _, err := fmt.Fprintln(log, token); err != nil {
+		return err
+	}
+	return release(s, req)
 }
 
-// TestClose: holds stay until their TTL, every call is refused, and the session
-// is gone.
+// roleShare waits for its input to begin, and then takes many new names.
+func roleShare(s *Store, _ []string) error {
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	for i := range 50 {
+		if _, err := s.Acquire(context.Background(), request(fmt.Sprint("name", i), time.Hour)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends what the Store holds, apart from what is detached, and leaves no session.
 func TestClose(t *testing.T) {
 	dir := t.TempDir()
-	s, err := newEngine(dir, nil)
+	s, err := New(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req, _ := granted(t, s, "name", time.Hour)
-	session := s.sessionPath(s.session.id)
-	early, err := os.Open(session) // as one who is about to look whether it is dead
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer early.Close()
+	detached := request("detached", time.Hour)
+	detached.Detached = true
+	grantedTo(t, s, detached)
+	session := s.Session().Name()
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -192,39 +329,36 @@ func TestClose(t *testing.T) {
 	if _, err := os.Stat(session); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the session is still there: %v", err)
 	}
-	if info, err := early.Stat(); err != nil || info.Size() != 0 {
-		t.Errorf("the closed session looks like a dead one: %v, %v", info.Size(), err)
-	}
-	refused(t, openTest(t, dir), "name")
-
-	ctx := t.Context()
-	_, err = s.Acquire(ctx, req)
-	wantError(t, err, driver.ErrClosed)
-	_, err = s.Renew(ctx, []olddriver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
-	wantError(t, err, driver.ErrClosed)
-	_, err = s.Release(ctx, olddriver.ReleaseRequest{Name: "name", Owner: req.Owner})
+	again := openTest(t, dir)
+	next(t, again, "name")
+	refused(t, again, "detached")
+	_, err = s.Acquire(t.Context(), req)
 	wantError(t, err, driver.ErrClosed)
 	if s.Session() != nil {
 		t.Error("a closed store has a session")
 	}
 }
 
-// TestHeldUpFile: a process that is stopped with the record locked holds up a
-// request until its context ends, and no longer.
-func TestHeldUpFile(t *testing.T) {
+// A process that is stopped with a kernel lock holds up a request until its context ends, and no
+// longer. Other names go on.
+func TestHeldUp(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	req, _ := granted(t, s, "name", time.Hour)
-	e, err := s.openRecord(t.Context(), "name", exclusive)
+	file, err := os.Open(filepath.Join(s.dir, fmt.Sprintf(".lock-%02d", lockOf(fileName("name")))))
 	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := setLock(file, exclusive); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err = s.Release(ctx, olddriver.ReleaseRequest{Name: "name", Owner: req.Owner})
-	wantError(t, err, context.DeadlineExceeded, s.recordPath("name"), "stopped")
+	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: req.Owner})
+	wantError(t, err, context.DeadlineExceeded, file.Name(), "stopped")
 	wantError(t, err, driver.ErrNotApplied)
-	granted(t, s, "another", time.Hour)
-	e.Close()
+	next(t, s, "another")
+	file.Close()
 	released(t, s, req)
 }
 
@@ -232,7 +366,7 @@ func TestHeldUpFile(t *testing.T) {
 func TestForgottenStore(t *testing.T) {
 	dir := t.TempDir()
 	func() {
-		s, err := newEngine(dir, nil)
+		s, err := New(dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,5 +376,49 @@ func TestForgottenStore(t *testing.T) {
 	for range 5 {
 		runtime.GC()
 		refused(t, s, "name")
+	}
+}
+
+// One entry that cannot be renewed is no reason not to renew the others, and its error does not
+// speak for them.
+func TestRenewSome(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	var reqs []driver.RenewRequest
+	for _, name := range []string{"a", "bad", "b", "gone"} {
+		req, _ := granted(t, s, name, time.Minute)
+		reqs = append(reqs, driver.RenewRequest{Name: name, Owner: req.Owner, TTL: time.Hour})
+	}
+	writeFile(t, s.pathOf("bad"), "garbage")
+	if _, err := s.Break(t.Context(), "gone", 0); err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.Renew(t.Context(), reqs)
+	for i, want := range []driver.State{driver.Held, driver.Unknown, driver.Held, driver.Lost} {
+		if now[i].State != want {
+			t.Errorf("%s is %v, want %v", reqs[i].Name, now[i].State, want)
+		}
+	}
+	if err == nil || driver.IsNotApplied(err) || !strings.Contains(err.Error(), s.pathOf("bad")) {
+		t.Errorf("the error is %v", err)
+	}
+	if rec := refused(t, s, "b"); rec.Remaining <= time.Minute {
+		t.Errorf("of the hold after the bad one there remain %v", rec.Remaining)
+	}
+}
+
+// The limit of this store: a lock that is held is free once its file is deleted. The tokens
+// distinguish the two holders, and the first learns of it when it renews.
+func TestDeletedFile(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	req, first := granted(t, s, "name", time.Hour)
+	if err := os.Remove(s.pathOf("name")); err != nil {
+		t.Fatal(err)
+	}
+	if _, second := granted(t, s, "name", time.Hour); second <= first {
+		t.Errorf("token %d after %d", second, first)
+	}
+	now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
+	if err != nil || now[0].State != driver.Lost {
+		t.Errorf("Renew: %v, %v", now, err)
 	}
 }

@@ -3,14 +3,16 @@
 package filestore
 
 import (
-	"context"
+	"os"
+	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// TestStoppedHolder: the lock of a process that is stopped is free at its TTL
-// and not before.
+// The lock of a process that is stopped is free at its TTL and not before, and is not its own when
+// it goes on.
 func TestStoppedHolder(t *testing.T) {
 	const ttl = 300 * time.Millisecond
 	dir := t.TempDir()
@@ -21,21 +23,65 @@ func TestStoppedHolder(t *testing.T) {
 	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	eventually(t, "the name is free", func() bool {
-		res, err := s.Acquire(ctx, request("name", time.Hour))
-		return err == nil && res.Granted
-	})
+	token, err := takeTurn(s, request("name", time.Hour), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if waited := time.Since(asked); waited < ttl {
 		t.Errorf("the lock of a stopped process was free after %v", waited)
 	}
-	rec := readRecord(t, s, "name")
 	if err := c.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	c.finish()
-	if after := readRecord(t, s, "name"); after.Token != rec.Token {
-		t.Errorf("the former holder has changed the record: %+v", after)
+	if rec := refused(t, s, "name"); rec.Token != token {
+		t.Errorf("the former holder has changed the hold: %v", rec)
+	}
+}
+
+// No request leaves a descriptor open, whatever its outcome. The garbage collector does not run.
+func TestDescriptors(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	for what, prepare := range map[string]func(path string) error{
+		"missing":       func(string) error { return nil },
+		"a file above":  func(path string) error { return os.WriteFile(filepath.Dir(path), nil, 0o600) },
+		"an old folder": func(path string) error { return os.MkdirAll(filepath.Join(path, "locks"), 0o700) },
+		"moved away":    func(path string) error { return os.RemoveAll(path) },
+		"a spoilt file": func(path string) error {
+			_ = os.Mkdir(filepath.Dir(path), 0o700)
+			_ = os.Mkdir(path, 0o700)
+			return os.WriteFile(filepath.Join(path, "name.json"), []byte("{"), 0o600)
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "above", "folder")
+		before := 0
+		for turn := range 20 {
+			if err := prepare(path); err != nil {
+				t.Fatal(err)
+			}
+			s, err := New(path, nil)
+			if err != nil {
+				continue
+			}
+			for range s.List(t.Context(), "") {
+				continue
+			}
+			req := request("name", time.Hour)
+			_, _ = s.Acquire(t.Context(), req)
+			_ = release(s, req)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			open, err := os.ReadDir("/dev/fd")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if turn == 1 {
+				before = len(open)
+			}
+			if turn > 1 && len(open) > before {
+				t.Errorf("%s, turn %d: %d descriptors are open, and were %d", what, turn, len(open), before)
+			}
+		}
 	}
 }

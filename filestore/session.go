@@ -1,192 +1,330 @@
 package filestore
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	mathrand "math/rand/v2"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/fsnotify/fsnotify"
 )
 
-// A session represents one open Store. It is a file that the Store keeps exclusively locked from
-// before its first hold to its end. When the process dies, the kernel closes the file. A process
-// that can lock it then knows that its holds have no owner. A detached hold belongs to no session.
+// A session stands for an open Store. It is a file that the Store keeps locked from before its
+// first entry to its end. When the process dies, the kernel unlocks the file, and all can see that
+// the entries of the session are over, save those that are detached. So they are when the file is
+// missing.
 //
-// An empty file belongs to a session that is just being made or was properly closed, and proves
-// nothing. A missing file proves nothing either, since cleaners delete files that look old. The
-// holds of such a session last for their TTL.
+// The file is also where the Store gets notices: others append a line with the owner of an entry
+// and its token. The Store watches the file, if it has a hold or a place near the front. What waits
+// farther back is looked at from time to time, and so are the sessions of those before it.
 type session struct {
-	mu   sync.Mutex
-	id   string
-	file *os.File
+	folder *folder
+	id     string
+	file   *os.File
+
+	mu       sync.Mutex
+	entries  map[string]ownEntry // by the hash of the owner
+	read     int64               // how much of the file has been read
+	watcher  *fsnotify.Watcher   // nil if there is none
+	timer    *time.Timer         // of the looks
+	nextLook time.Time           // when it fires; zero if it is not set
+	closed   bool
+	running  sync.WaitGroup
 }
 
-// openSessionFiles keeps the garbage collector from closing the file of a Store that is no longer
-// referenced, while its holds may still be in use.
-var openSessionFiles sync.Map
-
-const sessionIDLen = 32
-
-// randomHex returns a random name of size bytes, in hexadecimal digits.
-func randomHex(size int) string {
-	random := make([]byte, size)
-	rand.Read(random)
-	return hex.EncodeToString(random)
+// An ownEntry is an entry that was made, or last renewed, through this Store.
+type ownEntry struct {
+	actor
+	position int      // among the places, from 1; 0 for a hold
+	before   []string // the sessions whose end may make it a hold
 }
 
-func isSessionID(id string) bool {
-	data, err := hex.DecodeString(id)
-	return err == nil && len(data) == sessionIDLen/2 && hex.EncodeToString(data) == id
-}
+const (
+	sessionIDLen = 32
 
-// Session implements [Store.Session].
-func (s *engine) Session() *os.File {
-	if _, err := s.ensureSession(context.Background()); err != nil {
-		return nil
+	// near is up to which position a place is watched: systems have few watchers for a user, often
+	// 128.
+	near = 16
+
+	// A Store looks at intervals of lookStep for each position, of watchedStep if it watches its
+	// file and looks only for the death of others, and of holdLook for a hold that is not watched.
+	lookStep    = 10 * time.Millisecond
+	watchedStep = 25 * time.Millisecond
+	holdLook    = 50 * time.Millisecond
+
+	// maxNotices is the size at which the file is cut.
+	maxNotices = 64 << 10
+)
+
+func sessionFile(id string) string { return ".session-" + id }
+
+// openSession returns the session of this Store, and makes it when it is first needed.
+func (f *folder) openSession(ctx context.Context) (*session, error) {
+	if own := f.session.Load(); own != nil {
+		return own, nil
 	}
-	s.session.mu.Lock()
-	defer s.session.mu.Unlock()
-	return s.session.file
+	f.making.Lock()
+	defer f.making.Unlock()
+	if own := f.session.Load(); own != nil {
+		return own, nil
+	}
+	s, err := f.makeSession(ctx)
+	if isFull(err) { // perhaps of the files of dead sessions
+		f.sweep()
+		s, err = f.makeSession(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.timer = time.AfterFunc(time.Hour, s.look)
+	s.timer.Stop()
+	f.session.Store(s)
+	s.running.Go(f.sweep)
+	return s, nil
 }
 
-// ensureSession returns the id of this Store's session. It creates the session when it is first
-// needed.
-func (s *engine) ensureSession(ctx context.Context) (string, error) {
-	s.session.mu.Lock()
-	defer s.session.mu.Unlock()
-	if s.closed.Load() {
-		return "", driver.ErrClosed
+// makeSession makes the file of a session.
+func (f *folder) makeSession(ctx context.Context) (*session, error) {
+	s := &session{folder: f, entries: map[string]ownEntry{}}
+	for {
+		random := make([]byte, sessionIDLen/2)
+		rand.Read(random)
+		s.id = hex.EncodeToString(random)
+		var err error
+		if s.file, err = f.create(sessionFile(s.id)); err != nil {
+			return nil, notApplied("create", f.path(sessionFile(s.id)), err)
+		}
+		if err = await(ctx, s.file); err == nil {
+			_, err = fmt.Fprintf(s.file, "{\"holdfast\":%d,\"pid\":%d,\"started\":%q}\n", fileFormat, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
+		}
+		if err != nil {
+			s.file.Close()
+			_ = f.Remove(sessionFile(s.id))
+			return nil, notApplied("write", f.path(sessionFile(s.id)), err)
+		}
+		if info, err := s.file.Stat(); err == nil && namesOf(info) > 0 {
+			return s, nil
+		}
+		s.file.Close() // It was swept before it was locked.
 	}
-	for s.session.file == nil {
-		if err := s.createSession(ctx); err != nil {
-			return "", err
+}
+
+// isAlive reports whether the process of a session may be alive. It uses a shared lock, so that two
+// who look at the same time do not take each other for the process.
+func (f *folder) isAlive(id string) bool {
+	if own := f.session.Load(); own != nil && own.id == id {
+		return true
+	}
+	file, err := f.OpenFile(sessionFile(id), os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	defer file.Close()
+	return setLock(file, shared) != nil
+}
+
+// removeDead removes the file of a session if it is dead.
+func (f *folder) removeDead(id string) {
+	if !f.isAlive(id) {
+		_ = f.Remove(sessionFile(id))
+	}
+}
+
+// sweep looks at some of the files in the folder, and deletes those of dead sessions, and of names
+// that have become free because of them. A process that is killed leaves fewer, as a rule.
+func (f *folder) sweep() {
+	const some = 16
+	files, err := f.names()
+	if err != nil {
+		return
+	}
+	mathrand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+	sessions, names := 0, 0
+	for _, file := range files {
+		if id, ok := strings.CutPrefix(file, sessionFile("")); ok && sessions < some {
+			sessions++
+			f.removeDead(id)
+		} else if isNameFile(file) && names < some {
+			names++
+			f.sweepName(file)
 		}
 	}
-	return s.session.id, nil
 }
 
-// sessionFor returns the session that a hold names: none if it is detached.
-func (s *engine) sessionFor(ctx context.Context, detached bool) (string, error) {
-	if detached {
-		return "", nil
+func (f *folder) sweepName(file string) {
+	turn := f.store.turns[lockOf(file)]
+	select {
+	case turn <- struct{}{}:
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		_, _ = f.lookup(ctx, file, "")
+		cancel()
+		<-turn
+	default: // It is in use.
 	}
-	return s.ensureSession(ctx)
 }
 
-// createSession leaves the session unset if the new file was swept before it was locked, or the
-// folder was deleted.
-func (s *engine) createSession(ctx context.Context) error {
-	id := randomHex(sessionIDLen / 2)
-	folder, err := s.currentFolder(true)
+// knock sends a notice through the file of a session. One that is lost costs the owner some time.
+func (f *folder) knock(id, hash string, token int64) {
+	if file, err := f.OpenFile(sessionFile(id), os.O_WRONLY|os.O_APPEND|openFlags, 0); err == nil {
+		_, _ = fmt.Fprintf(file, "%s %d\n", hash, token)
+		file.Close()
+	}
+}
+
+// note keeps what there is to know of the entry of an actor, or that it has none.
+func (s *session) note(who actor, st *state) {
+	position, before, found := st.find(who.hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !found {
+		delete(s.entries, who.hash)
+		return
+	}
+	s.entries[who.hash] = ownEntry{who, position, before}
+	if position <= near && s.watcher == nil && !s.closed {
+		s.watchLocked()
+	}
+	s.scheduleLocked()
+}
+
+// watchLocked begins to watch the file, if the system can do that, and has room.
+func (s *session) watchLocked() {
+	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return err
+		return
 	}
-	f, err := folder.createFile(folder.sessions, id)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrClosed) {
-		s.invalidate(folder)
-		return driver.NotApplied(ctx.Err())
+	if watcher.Add(s.folder.path(sessionFile(s.id))) != nil {
+		watcher.Close()
+		return
 	}
-	if err != nil {
-		return notApplied("create", s.sessionPath(id), err)
-	}
-	err = lock(ctx, f, exclusive)
-	if err == nil {
-		err = s.beginSession(f)
-	}
-	if err != nil {
-		f.Close()
-		if errors.Is(err, errSwept) {
-			return nil
+	s.watcher = watcher
+	s.running.Go(func() {
+		s.receive() // what came before
+		for {
+			select {
+			case _, ok := <-watcher.Events:
+				if !ok {
+					return
+				}
+				s.receive()
+			case _, ok := <-watcher.Errors: // It has missed some, perhaps all that come later.
+				if !ok {
+					return
+				}
+				s.folder.store.notices.Send("", "", 0)
+			}
 		}
-		_ = folder.sessions.Remove(id)
-		return driver.NotApplied(err)
-	}
-	s.session.id, s.session.file = id, f
-	openSessionFiles.Store(f, struct{}{})
-	return nil
+	})
 }
 
-// beginSession writes a session file, for people.
-func (s *engine) beginSession(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return wrapErr("read", f.Name(), err)
+// scheduleLocked sets the time of the next look.
+func (s *session) scheduleLocked() {
+	interval := time.Duration(0)
+	for _, e := range s.entries {
+		step := lookStep * time.Duration(e.position)
+		switch {
+		case s.watcher != nil:
+			step = watchedStep * time.Duration(e.position)
+		case e.position == 0:
+			step = holdLook
+		}
+		if step > 0 && (interval == 0 || step < interval) {
+			interval = step
+		}
 	}
-	if isUnlinked(info) {
-		return errSwept
+	if next := time.Now().Add(interval); interval > 0 && !s.closed && (s.nextLook.IsZero() || next.Before(s.nextLook)) {
+		s.nextLook = next
+		s.timer.Reset(interval)
 	}
-	_, err = fmt.Fprintf(f, "%s%d,\"pid\":%d,\"started\":%q}\n", sessionPrefix, recordFormat, os.Getpid(), timeOfDay(s.host.wall()))
-	return wrapErr("write", f.Name(), err)
 }
 
-// closeSession closes the session. Its process goes on, and may still rely on holds that were not
-// released: they stay until their TTL. So the file is emptied before it is unlocked.
-func (s *engine) closeSession() error {
-	s.session.mu.Lock()
-	defer s.session.mu.Unlock()
-	f := s.session.file
-	if f == nil {
-		return nil
+// look looks for notices, and for the death of those before the places of this Store.
+func (s *session) look() {
+	s.receive()
+	s.mu.Lock()
+	entries := slices.Collect(maps.Values(s.entries))
+	s.nextLook = time.Time{}
+	s.scheduleLocked()
+	s.mu.Unlock()
+	living := map[string]bool{}
+	for _, e := range entries {
+		for _, id := range e.before {
+			alive, known := living[id]
+			if !known {
+				alive = s.folder.isAlive(id)
+				living[id] = alive
+			}
+			if !alive {
+				s.folder.store.notices.Send(e.name, e.owner, 0)
+				break
+			}
+		}
 	}
-	s.session.file = nil
-	openSessionFiles.Delete(f)
-	emptied := f.Truncate(0)
-	closed := f.Close()
-	err := os.Remove(f.Name())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(emptied, closed, wrapErr("delete", f.Name(), err))
-	}
-	return errors.Join(emptied, closed)
 }
 
-// isSessionDead reports whether the process of a session is certainly dead.
-func (s *engine) isSessionDead(id string) bool {
-	if id == "" || id == s.currentSessionID() {
-		return false
+// receive sends the notices that others have written into the file. It cuts a file that is long.
+func (s *session) receive() {
+	s.mu.Lock()
+	info, err := s.file.Stat()
+	if err != nil || info.Size() <= s.read || s.closed {
+		s.mu.Unlock()
+		return
 	}
-	f, err := s.currentFolder(false)
-	return err == nil && f.sessions != nil && probeSession(f.sessions, id, nil)
+	text := make([]byte, info.Size()-s.read)
+	n, _ := s.file.ReadAt(text, s.read)
+	text = text[:bytes.LastIndexByte(text[:n], '\n')+1]
+	s.read += int64(len(text))
+	isCut := s.read > maxNotices && s.file.Truncate(0) == nil
+	if isCut {
+		s.read = 0
+	}
+	s.mu.Unlock()
+	for line := range strings.Lines(string(text)) {
+		hash, number, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if token, err := strconv.ParseInt(number, 10, 64); err == nil {
+			s.send(hash, token)
+		}
+	}
+	if isCut {
+		s.folder.store.notices.Send("", "", 0) // One that came before the cut is lost.
+	}
 }
 
-func (s *engine) currentSessionID() string {
-	s.session.mu.Lock()
-	defer s.session.mu.Unlock()
-	if s.session.file == nil {
-		return ""
+// send passes a notice on to the owner of an entry, which is no place any more.
+func (s *session) send(hash string, token int64) {
+	s.mu.Lock()
+	e, known := s.entries[hash]
+	if known {
+		s.entries[hash] = ownEntry{actor: e.actor}
 	}
-	return s.session.id
+	s.mu.Unlock()
+	if known {
+		s.folder.store.notices.Send(e.name, e.owner, token)
+	}
 }
 
-// probeSession reports whether a session is certainly dead. It uses a shared lock, so that two
-// concurrent probes do not mistake each other for the owner. If the file is empty and not locked by
-// its owner, probeSession calls empty, if that is not nil, before it unlocks the file: the creator
-// of the session cannot go on until then.
-func probeSession(d *dir, id string, empty func(fs.FileInfo)) (dead bool) {
-	f, err := d.Open(id)
-	if err != nil {
-		return false
+// close ends the session. A process that has inherited the file keeps it alive.
+func (s *session) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.timer.Stop()
+	if s.watcher != nil {
+		s.watcher.Close()
 	}
-	defer f.Close()
-	if err := tryLock(f, shared); err != nil {
-		return false
-	}
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return false
-	}
-	if info.Size() == 0 && empty != nil {
-		empty(info)
-	}
-	begin := make([]byte, len(sessionPrefix))
-	n, _ := f.ReadAt(begin, 0)
-	return string(begin[:n]) == sessionPrefix
+	s.mu.Unlock()
+	s.running.Wait()
+	s.file.Close()
+	s.folder.session.Store(nil)
+	s.folder.removeDead(s.id)
 }
-
-// sessionPrefix is the first bytes of every session file. A file that begins in another way is not
-// one, and stays.
-const sessionPrefix = `{"holdfast":`

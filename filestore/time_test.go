@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/olddriver"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
-// TestWallClockSteps: no step of the wall clock ends or prolongs a hold.
+// No step of the wall clock ends or prolongs a hold.
 func TestWallClockSteps(t *testing.T) {
 	for _, step := range []time.Duration{-1000 * time.Hour, 1000 * time.Hour} {
 		f, dir := newFakeHost(), t.TempDir()
@@ -20,36 +20,69 @@ func TestWallClockSteps(t *testing.T) {
 		f.pass(time.Minute - time.Nanosecond)
 		refused(t, openTestOn(t, f.host(), dir), "name")
 		f.pass(time.Nanosecond)
-		outcomes, err := s.Renew(t.Context(), []olddriver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
-		if err != nil || outcomes[0] != olddriver.RenewLost {
-			t.Errorf("a hold that has run out is renewed: %v, %v", outcomes, err)
+		now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
+		if err != nil || now[0].State != driver.Lost {
+			t.Errorf("a hold that has run out is renewed: %v, %v", now, err)
 		}
 		granted(t, s, "name", time.Minute)
 	}
 }
 
-// TestReboot: holds and keeps of another boot are over, even if the clock of
-// this boot is behind their expiry.
+// Holds and keeps of another boot are over, also detached ones, and even if the clock of this boot
+// is behind their ends.
 func TestReboot(t *testing.T) {
 	f, dir := newFakeHost(), t.TempDir()
 	s := openTestOn(t, f.host(), dir)
 	held, first := granted(t, s, "held", time.Hour)
 	kept, _ := granted(t, s, "kept", time.Hour)
-	if ok, err := s.Release(t.Context(), olddriver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Hour}); err != nil || !ok {
+	if ok, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Hour}); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	refused(t, s, "held")
-	refused(t, s, "kept")
+	detached := request("detached", time.Hour)
+	detached.Detached = true
+	grantedTo(t, s, detached)
+	for _, name := range []string{"held", "kept", "detached"} {
+		refused(t, s, name)
+	}
+	s.Session().Close()
 	f.reboot()
 	after := openTestOn(t, f.host(), dir)
 	for rec, err := range after.List(t.Context(), "") {
-		t.Errorf("after the reboot List yields %+v, %v", rec, err)
+		t.Errorf("after the reboot List yields %v, %v", rec, err)
 	}
-	if ok, err := after.Release(t.Context(), olddriver.ReleaseRequest{Name: "held", Owner: held.Owner}); ok || err != nil {
-		t.Errorf("a hold of another boot is released: %v, %v", ok, err)
+	if err := release(after, held); err == nil {
+		t.Error("a hold of another boot is released")
 	}
 	if _, token := granted(t, after, "held", time.Hour); token <= first {
 		t.Errorf("after the reboot the token %d is granted, after %d", token, first)
 	}
 	granted(t, after, "kept", time.Hour)
+	granted(t, after, "detached", time.Hour)
+}
+
+// Containers that have a boot id of their own exclude each other, also while a step of the wall
+// clock makes the boot of the one look like another, and tokens rise over both.
+func TestContainersWithBootIDs(t *testing.T) {
+	for _, step := range []time.Duration{0, time.Hour, -time.Hour} {
+		f, dir, last := newFakeHost(), t.TempDir(), int64(0)
+		one, other := f.host(), f.host()
+		other.boot = "of its own"
+		a := openTestOn(t, one, dir)
+		rises(t, "in one container", &last, next(t, a, "name"))
+		held, _ := granted(t, a, "held", time.Hour)
+		f.step(step)
+		b := openTestOn(t, other, dir)
+		refused(t, b, "held")
+		for range 3 {
+			rises(t, "in the other container", &last, next(t, b, "name"))
+			f.pass(time.Millisecond)
+			rises(t, "in one container", &last, next(t, a, "name"))
+			f.pass(time.Millisecond)
+		}
+		refused(t, a, "held")
+		released(t, a, held)
+		mine, _ := granted(t, b, "held", time.Hour)
+		refused(t, a, "held")
+		released(t, b, mine)
+	}
 }

@@ -75,8 +75,11 @@ func folderOfURL(u *url.URL) (string, error) {
 	if path == "" {
 		return DefaultDir()
 	}
-	if strings.Contains(path, "\x00") {
+	switch {
+	case strings.Contains(path, "\x00"):
 		return "", fmt.Errorf("%w: the path of the folder has a NUL in it", driver.ErrInvalid)
+	case strings.HasPrefix(path, "~"), strings.HasPrefix(path, "$"):
+		return "", fmt.Errorf("%w: nothing expands ~ and variables in the path of the folder: write it out, or ./ before it", driver.ErrInvalid)
 	}
 	if runtime.GOOS == "windows" {
 		path = strings.TrimPrefix(path, "/") // file:///C:/locks

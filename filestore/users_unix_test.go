@@ -3,7 +3,6 @@
 package filestore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/olddriver"
 )
 
 // Users without rights of their own. If this process is not root, it has none
@@ -63,42 +61,130 @@ var sharedBinary = sync.OnceValues(func() (string, error) {
 	return path, errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(path, code, 0o755))
 })
 
-// as starts a child as a user.
-func (s stage) as(t *testing.T, user uint32, role string, args ...string) *child {
+// as starts a child as a user, with the umask that most users have.
+func (s stage) as(t *testing.T, user uint32, role, dir string, args ...string) *child {
 	t.Helper()
-	cmd := command(role, args...)
-	cmd.Path, cmd.Dir = s.binary, "/"
+	cmd := command(role, dir, args...)
+	cmd.Args = append([]string{"sh", "-c", `umask 022; exec "$0" "$@"`, s.binary}, cmd.Args[1:]...)
+	cmd.Path, cmd.Dir = "/bin/sh", "/"
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user, Groups: []uint32{group}}}
 	}
 	return start(t, cmd)
 }
 
-// roleAcquire takes and releases a name, and prints what came of it, with the
-// umask that most users have.
-func roleAcquire(args []string) error {
-	syscall.Umask(0o022)
-	s, err := newEngine(args[0], nil)
-	if err != nil {
-		fmt.Println(err)
-		return nil
+// makeDir makes a folder of a user, if this process can.
+func makeDir(tb testing.TB, path string, user int, mode fs.FileMode) string {
+	tb.Helper()
+	err := os.Mkdir(path, 0o700)
+	if os.Geteuid() == 0 {
+		err = errors.Join(err, os.Chown(path, user, group))
 	}
-	defer s.Close()
-	req := request(args[1], time.Hour)
-	res, err := s.Acquire(context.Background(), req)
-	if err != nil {
-		fmt.Printf("%t %v\n", errors.Is(err, driver.ErrNotApplied), err)
-		return nil
+	if err := errors.Join(err, os.Chmod(path, mode)); err != nil {
+		tb.Fatal(err)
 	}
-	if _, err := s.Release(context.Background(), olddriver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
-		return err
-	}
-	fmt.Println(res.Token)
-	return nil
+	return path
 }
 
-// TestUnwritable: without permission a request says so, names what is in the
-// way, and says that nothing was changed.
+// A folder that everybody may write, or that belongs to another user, is refused, and nothing is
+// made in it. Root makes no folder in one of another user.
+func TestRefusedFolders(t *testing.T) {
+	stage := newStage(t)
+	refused := map[string][]string{}
+	for _, mode := range []fs.FileMode{0o777 | fs.ModeSticky, 0o777, 0o707, 0o2772} {
+		dir := makeDir(t, filepath.Join(stage.dir, fmt.Sprintf("%o", uint32(mode))), 0, mode)
+		refused[dir] = []string{"every user of this host may write " + dir, "of this user's own", "chgrp GROUP"}
+	}
+	sticky := makeDir(t, filepath.Join(stage.dir, "sticky"), 0, 0o770|fs.ModeSticky)
+	refused[sticky] = []string{sticky, "sticky", "chmod -t"}
+	if os.Geteuid() == 0 {
+		home := makeDir(t, filepath.Join(stage.dir, "home"), alice, 0o755)
+		dir := makeDir(t, filepath.Join(stage.dir, "shared"), alice, 0o770)
+		refused[dir] = []string{fmt.Sprintf("%s belongs to the user %d, and this process runs as the user 0", dir, alice), "one of root"}
+		refused[filepath.Join(home, ".local", "locks")] = []string{home, fmt.Sprint(alice)}
+		line := stage.as(t, bob, "acquire", dir, "name").line()
+		if want := fmt.Sprintf("belongs to the user %d, and this process runs as the user %d", alice, bob); !strings.Contains(line, want) {
+			t.Errorf("a member of the group is told %q", line)
+		}
+	}
+	for dir, texts := range refused {
+		_, err := openAt(t, "file:"+dir)
+		wantError(t, err, driver.ErrInvalid, texts...)
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%s has %v", dir, left)
+		}
+	}
+	dir := filepath.Join(stage.dir, fmt.Sprintf("%o", uint32(0o777|fs.ModeSticky)), "locks")
+	granted(t, openTest(t, dir), "name", time.Hour)
+	checkMode(t, dir, 0o700)
+}
+
+// A path that has changed since the store was opened is examined again when the folder is made and
+// opened: it may lead to a folder that is refused, or through a link of another user.
+func TestRefusedLate(t *testing.T) {
+	stage := newStage(t)
+	user := os.Geteuid()
+	if user == 0 {
+		user = alice
+	}
+	elsewhere := makeDir(t, filepath.Join(stage.dir, "elsewhere"), user, 0o755)
+	for what, harm := range map[string]func(dir string) error{
+		"everybody": func(dir string) error { return errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o777)) },
+		"a link":    func(dir string) error { return os.Symlink(filepath.Join("..", "elsewhere"), filepath.Dir(dir)) },
+		"dangling":  func(dir string) error { return os.Symlink(filepath.Join(elsewhere, "new"), filepath.Dir(dir)) },
+	} {
+		if what == "a link" && os.Geteuid() != 0 {
+			continue // This user's own folder is allowed, whatever led there.
+		}
+		above := makeDir(t, filepath.Join(stage.dir, what), 0, 0o755)
+		s := openTest(t, filepath.Join(above, "some", "locks"))
+		if err := harm(s.dir); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Acquire(t.Context(), request("name", time.Hour))
+		if err == nil || !driver.IsNotApplied(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if left := files(t, elsewhere); len(left) > 0 {
+		t.Errorf("another user's folder has %q", left)
+	}
+}
+
+// Files in the folder get the permissions of the folder, whatever the umask. A user with the right
+// to read the folder alone can open no file in it, and so can lock none.
+func TestPermissions(t *testing.T) {
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	base := t.TempDir()
+	for mode, want := range map[fs.FileMode]fs.FileMode{0o700: 0o600, 0o755: 0o600, 0o770: 0o660, 0o770 | fs.ModeSetgid: 0o660} {
+		s := openTest(t, makeDir(t, filepath.Join(base, fmt.Sprintf("%o", uint32(mode))), 0, mode))
+		for range 2 { // the second time with spare files that are there
+			next(t, s, "name")
+		}
+		granted(t, s, "name", time.Hour)
+		for _, file := range files(t, s.dir) {
+			checkMode(t, filepath.Join(s.dir, file), want)
+		}
+	}
+	s := openTest(t, filepath.Join(base, "made", "by", "us"))
+	granted(t, s, "name", time.Hour)
+	checkMode(t, s.dir, 0o700)
+}
+
+func checkMode(t *testing.T, path string, want fs.FileMode) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode() &^ fs.ModeDir; got != want {
+		t.Errorf("%s has the permissions %v, want %v", path, got, want)
+	}
+}
+
+// Without permission a request says so, names what is in the way, and says that nothing was
+// changed.
 func TestUnwritable(t *testing.T) {
 	stage := newStage(t)
 	foreign := makeDir(t, filepath.Join(stage.dir, "foreign"), 0, 0o555)
@@ -115,8 +201,8 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// TestTwoUsers: members of a group take turns in a folder that it may write, whatever their umask, and
-// take over from each other's dead processes.
+// Members of a group take turns in a folder that it may write, whatever their umask, and take over
+// from each other's dead processes.
 func TestTwoUsers(t *testing.T) {
 	stage := newStage(t)
 	dir := makeDir(t, filepath.Join(stage.dir, "shared"), 0, 0o770|fs.ModeSetgid)
@@ -128,15 +214,16 @@ func TestTwoUsers(t *testing.T) {
 	}
 	holder := stage.as(t, alice, "hold", dir, "name", "1h")
 	rises(t, "to the first", &last, holder.number())
-	refused(t, openTest(t, dir), "name")
+	waiter := stage.as(t, bob, "hold", dir, "name", "1h")
+	if n := waiter.number(); n != 0 {
+		t.Fatalf("a held name has the token %d", n)
+	}
 	holder.kill()
-	successor := stage.as(t, bob, "hold", dir, "name", "1h")
-	rises(t, "to the second", &last, successor.number())
+	rises(t, "to the second", &last, waiter.number())
 	refused(t, openTest(t, dir), "name")
 }
 
-// TestManyUsersAtOnce: that a new file has its permissions only a moment after it
-// is made is nobody's error.
+// That a new file has its permissions only a moment after it is made is nobody's error.
 func TestManyUsersAtOnce(t *testing.T) {
 	stage := newStage(t)
 	for i := range 4 {
@@ -156,24 +243,23 @@ func TestManyUsersAtOnce(t *testing.T) {
 	}
 }
 
-// roleShare waits for its input to begin, and then takes many new names.
-func roleShare(args []string) error {
-	syscall.Umask(0o077)
-	s, err := newEngine(args[0], nil)
-	if err != nil {
-		return err
+// A store that is open follows its path, not a folder that was moved away or deleted, or two
+// processes would have one lock.
+func TestMovedFolder(t *testing.T) {
+	for what, away := range map[string]func(dir string) error{
+		"moved":   func(dir string) error { return os.Rename(dir, dir+".old") },
+		"deleted": os.RemoveAll,
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "folder")
+			first := openTest(t, dir)
+			next(t, first, "name")
+			if err := away(dir); err != nil {
+				t.Fatal(err)
+			}
+			granted(t, openTest(t, dir), "name", time.Hour)
+			time.Sleep(checkInterval)
+			refused(t, first, "name")
+		})
 	}
-	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
-		return err
-	}
-	for i := range 50 {
-		if _, err := s.Acquire(context.Background(), request(fmt.Sprint("name", i), time.Hour)); err != nil {
-			return err
-		}
-	}
-	return s.Close()
-}
-
-func init() {
-	roles["acquire"], roles["share"], roles["fill"] = roleAcquire, roleShare, roleFill
 }

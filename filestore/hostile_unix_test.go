@@ -1,0 +1,225 @@
+//go:build unix
+
+package filestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// spoil returns what no store has written, made from the file of the name "bad".
+func spoil(contents string) map[string]string {
+	replace := func(old, new string) string {
+		spoilt := strings.Replace(contents, old, new, 1)
+		if spoilt == contents {
+			panic(old)
+		}
+		return spoilt
+	}
+	return map[string]string{
+		"empty":           "",
+		"torn":            contents[:len(contents)/2],
+		"not JSON":        "hello\n",
+		"another format":  replace(`"holdfast":2`, `"holdfast":1`),
+		"a later format":  replace(`"holdfast":2`, `"holdfast":3`),
+		"another name":    replace(`"name":"bad"`, `"name":"good"`),
+		"no name":         replace(`"name":"bad"`, `"name":""`),
+		"a wrong last":    replace(`"last_token":`, `"last_token":9007199254740993,"x":`),
+		"a low last":      replace(`"last_token":`, `"last_token":1,"x":`),
+		"no limit":        replace(`"limit":1`, `"limit":0`),
+		"a token below":   replace(`{"token":`, `{"token":-`),
+		"a huge number":   replace(`"until_ns":`, `"until_ns":99999999999999999999`),
+		"an escape":       replace(`"session":"`, `"session":"../../x`),
+		"a tail":          contents + "x",
+		"zeros behind":    contents + "\x00\x00",
+		"deep":            strings.Repeat(`{"name":`, 500),
+		"binary":          strings.Repeat("\xff\x00\x1b", 1000),
+		"an odd holder":   replace(`"holder":"`, `"holder":"\u001b]0;x\u0007\u009b2J`),
+		"a raw holder":    replace(`"holder":"`, `"holder":"`+"\x7f\u0085\xff"),
+		"odd metadata":    replace(`"holder":`, `"metadata":{"\u001b[2J":"\r\n\u001b[1A"},"holder":`),
+		"metadata of one": replace(`"holder":`, `"metadata":1,"holder":`),
+		"no time":         replace(`"since":"`, `"since":"9`),
+		"ends never":      replace(`"until_ns":`, `"until_ns":9`),
+	}
+}
+
+// shown are those of them that are read as a hold: they differ in what people see.
+var shown = map[string]bool{"an odd holder": true, "a raw holder": true, "odd metadata": true, "metadata of one": true, "no time": true, "ends never": true}
+
+// Whatever a file says, requests for its name end, and say which file it is; what they show does no
+// harm to a terminal or to JSON; the file stays as it is; and other names go on.
+func TestHostileFiles(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	granted(t, s, "good", time.Hour)
+	granted(t, s, "bad", time.Hour)
+	contents, err := os.ReadFile(s.pathOf("bad"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range spoil(string(contents)) {
+		t.Run(what, func(t *testing.T) {
+			writeFile(t, s.pathOf("bad"), text)
+			useHostile(t, s, shown[what])
+			if after, _ := os.ReadFile(s.pathOf("bad")); string(after) != text && !shown[what] {
+				t.Errorf("the file was changed to %q", after)
+			}
+			if err := os.Remove(s.pathOf("bad")); err != nil && !shown[what] {
+				t.Fatal(err)
+			}
+			next(t, s, "bad")
+		})
+	}
+}
+
+// useHostile makes every request for the name "bad", and checks what it shows.
+func useHostile(t *testing.T, s *Store, isShown bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	check := func(what string, err error) {
+		t.Helper()
+		switch {
+		case err == nil && isShown:
+		case !errors.Is(err, driver.ErrCorrupt):
+			t.Errorf("%s: %v", what, err)
+		case !strings.Contains(err.Error(), s.pathOf("bad")) || strings.ContainsFunc(err.Error(), unicode.IsControl):
+			t.Errorf("the error of %s is %q", what, err)
+		}
+	}
+	now, err := s.Renew(ctx, []driver.RenewRequest{{Name: "bad", Owner: "x", TTL: time.Hour}})
+	check("Renew", err)
+	if err != nil && now[0].State != driver.Unknown {
+		t.Errorf("Renew is answered %v", now)
+	}
+	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "bad", Owner: "x"})
+	check("Release", err)
+	records, err := s.Lookup(ctx, "bad")
+	check("Lookup", err)
+	checkShown(t, records...)
+	seen := map[string]int{}
+	for rec, err := range s.List(ctx, "") {
+		if err != nil {
+			check("List", err)
+		}
+		checkShown(t, rec)
+		seen[rec.Name]++
+	}
+	if seen["good"] != 1 || !isShown && seen[""] != 1 {
+		t.Errorf("List yields %v", seen)
+	}
+	for _, err := range s.List(ctx, "good") {
+		if err != nil {
+			t.Errorf("List of other names yields %v", err)
+		}
+	}
+	res, err := s.Acquire(ctx, request("bad", time.Hour))
+	check("Acquire", err)
+	checkShown(t, res.Held)
+	records, err = s.Break(ctx, "bad", 0)
+	check("Break", err)
+	checkShown(t, records...)
+	next(t, s, "another")
+}
+
+// checkShown checks that records can be shown.
+func checkShown(t *testing.T, records ...driver.Record) {
+	t.Helper()
+	for _, rec := range records {
+		texts := []string{rec.Name, rec.Holder}
+		for key, value := range rec.Metadata {
+			texts = append(texts, key, value)
+		}
+		for _, text := range texts {
+			if strings.ContainsFunc(text, unicode.IsControl) {
+				t.Errorf("the record has control characters: %q", text)
+			}
+		}
+		if _, err := json.Marshal(rec); err != nil {
+			t.Errorf("the record has no JSON: %v", err)
+		}
+		if rec.Remaining < 0 || rec.Token < 0 || rec.Token > driver.MaxToken {
+			t.Errorf("the record is out of range: %+v", rec)
+		}
+	}
+}
+
+// Nothing in the folder that is no file of the store does harm, and no link or pipe is followed. No
+// file is written that has another name elsewhere.
+func TestForeignFiles(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, filepath.Join(dir, "locks"))
+	granted(t, s, "good", time.Hour)
+	in := func(file string) string { return filepath.Join(s.dir, file) }
+	outside := filepath.Join(dir, "outside")
+	writeFile(t, outside, "precious")
+	writeFile(t, in("README"), "hello")
+	err := errors.Join(
+		os.MkdirAll(in("folder.json"), 0o700),
+		os.Symlink(in("good.json"), in("near.json")),
+		os.Symlink(outside, in("far.json")),
+		syscall.Mkfifo(in("pipe.json"), 0o600),
+	)
+	for i := range lockCount {
+		spare := spareOf(i)
+		_ = s.folder.Remove(spare)
+		err = errors.Join(err, os.Link(outside, in(spare)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, failures := 0, 0
+	for rec, err := range s.List(t.Context(), "") {
+		if err != nil {
+			failures++
+		} else if rec.Name == "good" {
+			names++
+		}
+	}
+	if names != 1 || failures != 4 {
+		t.Errorf("List yields the name %d times and %d errors, want 1 and 4", names, failures)
+	}
+	for _, name := range []string{"folder", "near", "far", "pipe"} {
+		if _, err := s.Acquire(t.Context(), request(name, time.Hour)); err == nil || !strings.Contains(err.Error(), s.pathOf(name)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range oddNames {
+		if name != "" {
+			_, _ = s.Acquire(t.Context(), request(name, time.Hour))
+		}
+	}
+	next(t, openTest(t, s.dir), "another")
+	for path, want := range map[string]string{in("README"): "hello", outside: "precious"} {
+		if text, err := os.ReadFile(path); string(text) != want {
+			t.Errorf("%s has %q, %v", path, text, err)
+		}
+	}
+}
+
+// A folder of the second edition is refused, and stays as it is.
+func TestOldFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "locks"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, dir)
+	for _, do := range []func() error{
+		func() error { _, err := s.Acquire(t.Context(), request("name", time.Hour)); return err },
+		func() error { _, err := s.Lookup(t.Context(), "name"); return err },
+	} {
+		wantError(t, do(), driver.ErrUnsupported, dir, "older version of holdfast", "delete")
+	}
+	if left := files(t, dir); len(left) != 1 {
+		t.Errorf("the folder has %q", left)
+	}
+}

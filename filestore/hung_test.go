@@ -1,0 +1,83 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// hungStore opens a store whose first grant hangs until mend is called.
+func hungStore(t *testing.T) (s *Store, mend func()) {
+	t.Helper()
+	h, mended := newFakeHost().host(), make(chan struct{})
+	h.flush = func(*os.File) error { <-mended; return nil }
+	s, err := openWithHost(h, t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, sync.OnceFunc(func() { close(mended) })
+}
+
+// Requests return when their contexts end, and say that they may have been applied. Close waits for
+// them, for 3 s at most.
+func TestCallsReturnWithTheirContext(t *testing.T) {
+	for _, limit := range []func(context.Context) (context.Context, context.CancelFunc){
+		func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		},
+		func(ctx context.Context) (context.Context, context.CancelFunc) {
+			canceled, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return canceled, cancel
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, mend := hungStore(t)
+			defer s.running.Wait()
+			defer mend()
+			ctx, cancel := limit(t.Context())
+			defer cancel()
+			began, req := time.Now(), request("name", time.Hour)
+			if _, err := s.Acquire(ctx, req); err == nil || err != ctx.Err() || driver.IsNotApplied(err) || time.Since(began) != time.Second {
+				t.Errorf("Acquire: %v after %v, want %v after 1s", err, time.Since(began), ctx.Err())
+			}
+			for _, err := range s.List(ctx, "") {
+				wantError(t, err, driver.ErrNotApplied)
+				wantError(t, err, ctx.Err())
+			}
+			began = time.Now()
+			if err := s.Close(); err == nil || time.Since(began) != 3*time.Second {
+				t.Errorf("Close: %v after %v", err, time.Since(began))
+			}
+			if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrClosed) {
+				t.Errorf("Acquire after Close: %v", err)
+			}
+		})
+	}
+}
+
+// A release that was sent after an acquire whose caller has gone takes effect after it.
+func TestLateGrant(t *testing.T) {
+	s, mend := hungStore(t)
+	defer s.Close()
+	defer mend()
+	req := request("name", time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Acquire(ctx, req); err != context.DeadlineExceeded {
+		t.Fatalf("Acquire: %v", err)
+	}
+	time.AfterFunc(50*time.Millisecond, mend)
+	if err := release(s, req); err != nil {
+		t.Errorf("Release: %v", err)
+	}
+	if records, err := s.Lookup(t.Context(), "name"); len(records) > 0 || err != nil {
+		t.Errorf("after the late grant: %v, %v", records, err)
+	}
+}

@@ -1,0 +1,164 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+func init() { roles["full"], roles["watchless"] = roleFull, roleWatchless }
+
+// inside runs a command as unshare(1) does, as the root of a user namespace, which every user may
+// be.
+func inside(t *testing.T, cmd *exec.Cmd, flags ...string) *child {
+	t.Helper()
+	cmd.Args = append(append([]string{"unshare", "--map-root-user"}, flags...), cmd.Path)
+	cmd.Path, cmd.Err = exec.LookPath("unshare")
+	return start(t, cmd)
+}
+
+// Containers share a folder of this host whatever namespaces of their own they have: a process in
+// one and a process outside exclude each other, and each learns of the death of the other.
+func TestNamespaces(t *testing.T) {
+	id := filepath.Join(t.TempDir(), "boot_id")
+	writeFile(t, id, "11111111-2222-3333-4444-555555555555\n")
+	for what, flags := range map[string][]string{
+		"users":     nil,
+		"processes": {"--pid", "--fork", "--kill-child", "--mount-proc"},
+		"times":     {"--time", "--fork", "--kill-child", "--boottime", "100000", "--monotonic", "5000"},
+		"a boot id": {"--mount", "sh", "-c", `mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$1"`, id},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir, last := t.TempDir(), int64(0)
+			s := openTest(t, dir)
+			for range 2 {
+				held, token := granted(t, s, "name", time.Hour)
+				rises(t, "outside", &last, token)
+				waiter := inside(t, command("hold", dir, "name", "1h"), flags...)
+				if line := waiter.line(); line != "0" {
+					t.Fatalf("inside it is told %q", line)
+				}
+				released(t, s, held)
+				rises(t, "inside", &last, waiter.number())
+				if rec := refused(t, s, "name"); rec.Remaining <= 59*time.Minute || rec.Remaining > time.Hour {
+					t.Errorf("outside there remain %v", rec.Remaining)
+				}
+				waiter.kill()
+				if _, err := takeTurn(s, request("name", time.Hour), func() {}); err != nil {
+					t.Fatal(err)
+				}
+				if line := inside(t, command("acquire", dir, "name"), flags...).line(); !strings.HasPrefix(line, "held by") {
+					t.Errorf("inside it is told %q", line)
+				}
+				if _, err := s.Break(t.Context(), "name", 0); err != nil {
+					t.Error(err)
+				}
+				c := inside(t, command("acquire", dir, "name"), flags...)
+				rises(t, "inside", &last, c.number())
+				c.finish()
+			}
+		})
+	}
+}
+
+// A user namespace in which the owner of the folder has no number is told so.
+func TestNamespaceWithoutOwner(t *testing.T) {
+	stage := newStage(t)
+	dir := makeDir(t, filepath.Join(stage.dir, "locks"), alice, 0o700)
+	if os.Geteuid() != 0 {
+		return // It is this user's own.
+	}
+	cmd := command("acquire", dir, "name")
+	if line := inside(t, cmd).line(); !strings.Contains(line, "belongs to the user 65534") {
+		t.Errorf("it is told %q", line)
+	}
+}
+
+// The files of dead processes do not fill a small file system.
+func TestFullOfDeadSessions(t *testing.T) {
+	dir := t.TempDir()
+	c := inside(t, command("full", dir), "--mount", "sh", "-c", `mount -t tmpfs -o size=64k,mode=700 none "$0" && exec "$1"`, dir)
+	if line := c.line(); line != "as it should be" {
+		t.Error(line)
+	}
+	c.finish()
+}
+
+// roleFull kills processes until there is no room, and then takes a lock. It has made no file yet.
+func roleFull(s *Store, _ []string) error {
+	for range 100 {
+		file, err := s.makeDeadSession()
+		if errors.Is(err, syscall.ENOSPC) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		file.Close()
+	}
+	for i := range 3 {
+		req := request(fmt.Sprint("name", i), time.Hour)
+		if res, err := s.Acquire(context.Background(), req); err != nil || !res.Granted {
+			return fmt.Errorf("%+v, %w", res, err)
+		}
+	}
+	fmt.Println("as it should be")
+	return nil
+}
+
+// makeDeadSession leaves what a process that is killed leaves.
+func (s *Store) makeDeadSession() (*os.File, error) {
+	f, err := s.currentFolder(true)
+	if err != nil {
+		return nil, err
+	}
+	dead, err := f.makeSession(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return dead.file, nil
+}
+
+// Where the kernel has no room for a watch, a waiter is notified all the same, and so is one far
+// from the front.
+func TestWaitWithoutInotify(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	for range 3 {
+		held, _ := granted(t, s, "name", time.Hour)
+		c := inside(t, command("watchless", dir))
+		if line := c.line(); line != "waits" {
+			t.Fatal(line)
+		}
+		began := time.Now()
+		released(t, s, held)
+		c.number()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the name was taken after %v", took)
+		}
+		c.finish()
+	}
+}
+
+// roleWatchless waits for a name in a user namespace without inotify, where a look at its place
+// would come too late.
+func roleWatchless(s *Store, _ []string) error {
+	if err := os.WriteFile("/proc/sys/user/max_inotify_instances", []byte("0"), 0o600); err != nil {
+		return err
+	}
+	if _, err := fsnotify.NewWatcher(); err == nil {
+		return errors.New("there is room for a watch")
+	}
+	token, err := takeTurn(s, request("name", time.Hour), func() { fmt.Println("waits") })
+	fmt.Println(token)
+	return err
+}

@@ -1,0 +1,257 @@
+package filestore
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// forget deletes the files of all names, which the store may do once the clock has passed their
+// tokens.
+func forget(t *testing.T, f *fakeHost, dir string) {
+	t.Helper()
+	f.pass(time.Millisecond)
+	for _, file := range files(t, dir) {
+		if isNameFile(file) {
+			if err := os.Remove(filepath.Join(dir, file)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// nextOn is next in a store that is opened on f as it is now.
+func nextOn(t *testing.T, f *fakeHost, dir, name string) int64 {
+	t.Helper()
+	return next(t, openTestOn(t, f.host(), dir), name)
+}
+
+// Tokens rise while all goes wrong that a clock can suffer, with the files of names deleted each
+// time.
+func TestTokensRise(t *testing.T) {
+	f, dir, last := newFakeHost(), t.TempDir(), int64(0)
+	rises(t, "at first", &last, nextOn(t, f, dir, "name"))
+	if want := f.host().wall().UnixMicro(); last != want {
+		t.Errorf("the first token is %d, want the time of day, %d", last, want)
+	}
+	for what, harm := range map[string]func(){
+		"with the wall clock set back":                   func() { f.step(-240 * time.Hour) },
+		"with the wall clock set ahead":                  func() { f.step(24 * time.Hour) },
+		"after a reboot":                                 func() { f.reboot() },
+		"after a reboot with the wall clock set back":    func() { f.reboot(); f.step(-1000 * time.Hour) },
+		"after a reboot with the wall clock set ahead":   func() { f.reboot(); f.step(500 * time.Hour) },
+		"after a quarter of an hour":                     func() { f.pass(15 * time.Minute) },
+		"after a suspension with the wall clock at 1970": func() { f.pass(100 * time.Hour); f.wall.Store(0) },
+	} {
+		for range 3 {
+			forget(t, f, dir)
+			harm()
+			rises(t, what, &last, nextOn(t, f, dir, "name"))
+			rises(t, what+", at once,", &last, nextOn(t, f, dir, "name"))
+		}
+	}
+}
+
+// The same holds in a process that goes on, and beside it, also when the file of the clock is
+// deleted.
+func TestTokensRiseInOneProcess(t *testing.T) {
+	f, dir, last := newFakeHost(), t.TempDir(), int64(0)
+	s := openTestOn(t, f.host(), dir)
+	for i := range 100 {
+		f.pass(7 * time.Minute)
+		f.step(-time.Hour)
+		rises(t, "in one process", &last, next(t, s, "name"))
+		forget(t, f, dir)
+		if i%10 == 0 {
+			if err := os.Remove(filepath.Join(dir, clockFile)); err != nil {
+				t.Fatal(err)
+			}
+			rises(t, "without the clock", &last, next(t, s, "name"))
+			forget(t, f, dir)
+		}
+		rises(t, "in another process", &last, nextOn(t, f, dir, "name"))
+		forget(t, f, dir)
+	}
+}
+
+// A power loss leaves of the files of names what it may leave, and of the clock what was flushed.
+// The wall clock has no battery. The folder can be used at once, and tokens rise, also those far
+// ahead of the clock and those of a block.
+func TestPowerLoss(t *testing.T) {
+	f, dir, last, lastHigh := newFakeHost(), t.TempDir(), int64(0), int64(0)
+	for range 50 {
+		s := openTestOn(t, f.host(), dir)
+		for range 5 {
+			f.pass(time.Duration(rand.Int64N(int64(11 * time.Minute))))
+			rises(t, "before the power loss", &last, next(t, s, "name"))
+			req := request("high", time.Minute)
+			req.Floor = f.ahead()
+			_, token := grantedTo(t, s, req)
+			rises(t, "before the power loss, far ahead,", &lastHigh, token)
+			released(t, s, req)
+			block := request("name", time.Minute)
+			block.Tokens = driver.MaxTokens
+			_, first := grantedTo(t, s, block)
+			rises(t, "before the power loss, a block", &last, first)
+			last += driver.MaxTokens - 1
+			released(t, s, block)
+		}
+		granted(t, s, "held", time.Hour)
+		granted(t, s, "name", time.Hour)
+		s.Session().Close()
+		losePower(t, f, dir)
+		after := openTestOn(t, f.host(), dir)
+		for rec, err := range after.List(t.Context(), "") {
+			t.Errorf("after the power loss List yields %v, %v", rec, err)
+		}
+		rises(t, "after the power loss", &last, next(t, after, "name"))
+		rises(t, "after the power loss, far ahead,", &lastHigh, next(t, after, "high"))
+		next(t, after, "held")
+	}
+}
+
+// losePower harms the files that were not flushed, and reboots.
+func losePower(t *testing.T, f *fakeHost, dir string) {
+	t.Helper()
+	long := time.Unix(0, f.wall.Load()-f.up.Load())
+	read := func(file string) string {
+		contents, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(contents)
+	}
+	for _, file := range []string{"held.json", "name.json"} {
+		contents := read(file)
+		harm := []func() string{
+			func() string { return "" },
+			func() string { return strings.Repeat("\x00", len(contents)) },
+			func() string { return contents[:rand.IntN(len(contents))] },
+			func() string { return read("high.json") },
+			func() string { return contents },
+		}[rand.IntN(5)]
+		path := filepath.Join(dir, file)
+		writeFile(t, path, harm())
+		if err := os.Chtimes(path, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.reboot()
+}
+
+// ahead is a floor far above the clock of the host, but not too far.
+func (f *fakeHost) ahead() int64 { return f.host().wall().Add(driver.MaxLead - time.Hour).UnixMicro() }
+
+// A token that may be forgotten is not given out.
+func TestFlushFails(t *testing.T) {
+	f, dir := newFakeHost(), t.TempDir()
+	s := openTestOn(t, f.host(), dir)
+	broken := errors.New("the disk is broken")
+	low, high, later := request("low", time.Minute), request("high", time.Minute), request("later", time.Minute)
+	high.Floor = f.ahead()
+	for _, req := range []driver.Request{low, high, later} {
+		f.pass(11 * time.Minute)
+		f.setBroken(broken)
+		for range 3 {
+			res, err := s.Acquire(t.Context(), req)
+			wantError(t, err, broken, "cannot flush")
+			if res.Granted {
+				t.Errorf("%q is granted", req.Name)
+			}
+		}
+		f.setBroken(nil)
+		grantedTo(t, s, req)
+	}
+}
+
+// One flush is enough for ten minutes of grants.
+func TestMarkIsAhead(t *testing.T) {
+	f, dir := newFakeHost(), t.TempDir()
+	s := openTestOn(t, f.host(), dir)
+	next(t, s, "name")
+	f.setBroken(errors.New("it was flushed"))
+	for range 590 {
+		f.pass(time.Second)
+		next(t, s, "name")
+	}
+	f.pass(11 * time.Second)
+	if _, err := s.Acquire(t.Context(), request("name", time.Minute)); err == nil {
+		t.Error("after ten minutes nothing was flushed")
+	}
+}
+
+// A floor far ahead concerns its own name, over reboots too, and not the tokens of others. The file
+// of a free name is deleted when the clock has passed its tokens, and not before.
+func TestHighFloor(t *testing.T) {
+	f, dir := newFakeHost(), t.TempDir()
+	s := openTestOn(t, f.host(), dir)
+	req := request("high", time.Minute)
+	req.Floor = f.ahead()
+	if _, token := grantedTo(t, s, req); token != req.Floor {
+		t.Errorf("the token %d is granted", token)
+	}
+	released(t, s, req)
+	f.reboot()
+	s = openTestOn(t, f.host(), dir)
+	if token := next(t, s, "low"); token > req.Floor-time.Hour.Microseconds() {
+		t.Errorf("another name has the token %d", token)
+	}
+	for want := req.Floor + 1; want <= req.Floor+2; want++ {
+		if token := next(t, s, "high"); token != want {
+			t.Errorf("the next token is %d, want %d", token, want)
+		}
+	}
+	held, _ := granted(t, s, "low", time.Minute)
+	f.pass(time.Millisecond)
+	released(t, s, held)
+	for name, want := range map[string]bool{"low": false, "high": true} {
+		if _, err := os.Stat(s.pathOf(name)); (err == nil) != want {
+			t.Errorf("the file of %s: %v", name, err)
+		}
+	}
+	held, _ = granted(t, s, "high", 48*time.Hour)
+	f.pass(24 * time.Hour)
+	released(t, s, held)
+	if _, err := os.Stat(s.pathOf("high")); err == nil {
+		t.Error("the file of a free name is left")
+	}
+}
+
+// A clock that no store has written is an error that names the file, and no reason for tokens to
+// fall. Without the file they go on.
+func TestCorruptClock(t *testing.T) {
+	h, err := thisHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := int64(0)
+	for _, text := range []string{
+		"", "garbage", "\x00\x00", `{"holdfast":2}`, `{"holdfast":1e999}`, strings.Repeat(`{"holdfast":`, 1000),
+		fmt.Sprintf(`{"holdfast":2,"boot":%q,"clock_us":%d,"at_ns":1,"mark":1}`, h.boot, int64(math.MaxInt64)),
+		fmt.Sprintf(`{"holdfast":2,"boot":%q,"clock_us":-1,"at_ns":1,"mark":1}`, h.boot),
+		fmt.Sprintf(`{"holdfast":2,"boot":%q,"clock_us":1,"at_ns":1,"mark":%d}`, h.boot, int64(driver.MaxToken)+1),
+		fmt.Sprintf(`{"holdfast":2,"boot":%q,"clock_us":1,"at_ns":-1,"mark":1}`, h.boot),
+		`{"holdfast":3}`,
+	} {
+		s := openTest(t, t.TempDir())
+		path := filepath.Join(s.dir, clockFile)
+		writeFile(t, path, text)
+		_, err := s.Acquire(t.Context(), request("name", time.Hour))
+		wantError(t, err, driver.ErrCorrupt, path)
+		if records, err := s.Lookup(t.Context(), "name"); len(records) > 0 || err != nil {
+			t.Errorf("Lookup: %v, %v", records, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		rises(t, "without the file", &last, next(t, s, "name"))
+	}
+}

@@ -1,0 +1,135 @@
+package filestore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// told returns a channel with the times of the notices to an owner.
+func told(tb testing.TB, s *Store, owner string) <-chan time.Time {
+	tb.Helper()
+	times := make(chan time.Time, 100)
+	tb.Cleanup(s.Notify(func(_, to string, _ int64) {
+		if to == owner {
+			times <- time.Now()
+		}
+	}))
+	return times
+}
+
+// within checks that a notice comes soon.
+func within(t *testing.T, what string, limit time.Duration, times <-chan time.Time) {
+	t.Helper()
+	began := time.Now()
+	select {
+	case at := <-times:
+		if took := at.Sub(began); took > limit {
+			t.Errorf("%s is told after %v", what, took)
+		}
+	case <-time.After(20 * time.Second):
+		t.Errorf("%s is not told", what)
+	}
+}
+
+// waiting makes an owner wait, and returns its request.
+func waiting(t *testing.T, s *Store, req driver.Request) driver.Request {
+	t.Helper()
+	req.Place = time.Hour
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Waiting {
+		t.Fatalf("it does not wait: %+v, %v", res, err)
+	}
+	return req
+}
+
+// The first waiter is told of the death of the holder, the owner of a hold that it was broken, and
+// those far behind of their turn, in other processes too.
+func TestTold(t *testing.T) {
+	const limit = 500 * time.Millisecond // 100 ms on a machine that has nothing else to do
+	dir := t.TempDir()
+	c := start(t, command("hold", dir, "name", "1h"))
+	c.number()
+	first := openTest(t, dir)
+	req := waiting(t, first, request("name", time.Hour))
+	notices := told(t, first, req.Owner)
+	c.kill()
+	within(t, "the death of the holder", limit, notices)
+	now, err := first.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Hour}})
+	if err != nil || now[0].State != driver.Held {
+		t.Fatal(now, err)
+	}
+
+	var stores []*Store
+	var reqs []driver.Request
+	for range 2 * near {
+		s := openTest(t, dir)
+		stores = append(stores, s)
+		reqs = append(reqs, waiting(t, s, request("name", time.Hour)))
+	}
+	if _, err := stores[0].Break(t.Context(), "name", now[0].Token); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the break of a hold", limit, notices)
+	last := len(stores) - 1
+	notices = told(t, stores[last], reqs[last].Owner)
+	for i, s := range stores[:last] {
+		released(t, s, reqs[i])
+	}
+	within(t, "the turn of one far behind", limit, notices)
+}
+
+// A waiter is told of the end of one of several holds, of the death of one of several processes,
+// and that a waiter before it has given up or died.
+func TestToldOfOneOfSeveral(t *testing.T) {
+	const limit = 500 * time.Millisecond
+	dir := t.TempDir()
+	s, other := openTest(t, dir), openTest(t, dir)
+	several := func(limit int) driver.Request {
+		req := request("name", time.Hour)
+		req.Limit = limit
+		return req
+	}
+	held := func(req driver.Request, want driver.State) {
+		t.Helper()
+		now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
+		if err != nil || now[0].State != want {
+			t.Fatalf("%v, %v; want %v", now, err, want)
+		}
+	}
+	goes, _ := grantedTo(t, other, several(3))
+	grantedTo(t, other, several(3))
+	dies := start(t, command("hold", dir, "name", "1h", "", "3"))
+	dies.number()
+
+	first, second := waiting(t, s, several(3)), waiting(t, s, several(3))
+	notices := told(t, s, first.Owner)
+	released(t, other, goes)
+	within(t, "the end of one of several", limit, notices)
+	held(first, driver.Held)
+	held(second, driver.Waiting)
+	notices = told(t, s, second.Owner)
+	dies.kill()
+	within(t, "the death of one of several", limit, notices)
+	held(second, driver.Held)
+
+	writer := waiting(t, other, several(0))
+	reader := waiting(t, s, several(driver.Shared))
+	if _, err := s.Break(t.Context(), "name", 0); err != nil {
+		t.Fatal(err)
+	}
+	held(reader, driver.Waiting)
+	notices = told(t, s, reader.Owner)
+	released(t, other, writer)
+	within(t, "the end of the writer", limit, notices)
+	held(reader, driver.Held)
+
+	dies = start(t, command("hold", dir, "name", "1h"))
+	dies.number()
+	reader = waiting(t, s, several(driver.Shared))
+	notices = told(t, s, reader.Owner)
+	dies.kill()
+	within(t, "the death of a waiting writer", limit, notices)
+	held(reader, driver.Held)
+}
