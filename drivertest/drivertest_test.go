@@ -3,7 +3,6 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -45,21 +44,6 @@ func TestRealTime(t *testing.T) {
 	h := (&bug{}).harness(everything)
 	h.Virtual, h.Walk = false, true
 	Run(t, h)
-}
-
-// A case that Gaps names is not run, and a name that is none of a case is an error.
-func TestGaps(t *testing.T) {
-	all, _, err := Harness{}.selection(^features(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	some, untested, err := Harness{Gaps: map[string]string{"time/ttl": "why"}}.selection(^features(0))
-	if err != nil || len(some[2].cases) != len(all[2].cases)-1 || !slices.Equal(untested["why"], []string{"time/ttl"}) {
-		t.Errorf("of %v are run %v, %v, %v", all[2], some[2], untested, err)
-	}
-	if _, _, err = (Harness{Gaps: map[string]string{"time/none": "why"}}).selection(0); err == nil {
-		t.Error("a gap that is no case is no error")
-	}
 }
 
 // A lateStore returns an error for the first grant of a short TTL, which came too late, and leaves

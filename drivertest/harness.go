@@ -25,10 +25,6 @@ type Harness struct {
 	// Walk runs the first case of each group alone: for a variant of a store that is tested whole
 	// elsewhere.
 	Walk bool
-
-	// Gaps names cases that the store does not pass yet, each with the reason, and they are not
-	// run. It is for stores on internal/olddriver alone, and goes with it.
-	Gaps map[string]string
 }
 
 // A Backing is a place where locks are kept. Open is required. The other functions

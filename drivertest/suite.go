@@ -58,10 +58,7 @@ func Run(t *testing.T, h Harness) {
 		t.Fatal("drivertest: Harness.New is nil")
 	}
 	have := probe(t, h)
-	selected, untested, err := h.selection(have)
-	if err != nil {
-		t.Error(err)
-	}
+	selected, untested := h.selection(have)
 	for _, theme := range selected {
 		t.Run(theme.name, func(t *testing.T) { runCases(t, h, have, theme.cases) })
 	}
@@ -76,20 +73,15 @@ func Run(t *testing.T, h Harness) {
 
 // selection returns the cases that are run for a store with these features, and the names of the
 // others by reason.
-func (h Harness) selection(have features) (selected []theme, untested map[string][]string, err error) {
-	untested, gaps := map[string][]string{}, maps.Clone(h.Gaps)
+func (h Harness) selection(have features) (selected []theme, untested map[string][]string) {
+	untested = map[string][]string{}
 	for _, all := range themes() {
 		var cases []testCase
 		for _, c := range all.cases {
 			name := all.name + "/" + c.name
-			why, gap := gaps[name]
-			delete(gaps, name)
-			switch lacking := c.needs &^ have; {
-			case lacking != 0:
+			if lacking := c.needs &^ have; lacking != 0 {
 				untested[lacking.String()] = append(untested[lacking.String()], name)
-			case gap:
-				untested[why] = append(untested[why], name)
-			default:
+			} else {
 				cases = append(cases, c)
 			}
 		}
@@ -100,10 +92,7 @@ func (h Harness) selection(have features) (selected []theme, untested map[string
 			selected = append(selected, theme{all.name, cases})
 		}
 	}
-	for name := range gaps {
-		err = fmt.Errorf("Harness.Gaps names %s, and there is no such case", name)
-	}
-	return selected, untested, err
+	return selected, untested
 }
 
 func runCases(t *testing.T, h Harness, have features, cases []testCase) {

@@ -15,16 +15,13 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
-// An entry is known to the Store that made it alone: TestSecondAcquire is the same within one.
-var gaps = map[string]string{"exclusion/second-acquire": "another Store cannot know the owner"}
-
 // The suite's faults and severed connections are not offered: it expects holds to outlive the
 // connection. Nor is silence: what the store knows it answers without the server. fault_test.go has
 // what becomes of these.
 func TestConformance(t *testing.T) {
 	for _, name := range []string{"tokens", "plain"} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.Run(t, drivertest.Harness{Gaps: gaps, Walk: name == "plain" && os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
+			drivertest.Run(t, drivertest.Harness{Walk: name == "plain" && os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 				server := pgtest.Postgres()
 				if strings.Contains(tb.Name(), "restart") {
 					server = servers.StartPostgres(tb)
