@@ -21,7 +21,7 @@ var arrows = map[string][]string{
 	"pgstore":     {"driver", "internal/batch", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
 	"quorumstore": {"driver"},
 
-	"pgstore/advisory": {"driver", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
+	"pgstore/advisory": {"driver", "internal/batch", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
 
 	// An examination knows all stores of this module, and the page shows examinations.
 	"doctor": {"", "driver", "filestore", "quorumstore", "pgstore", "redisstore", "internal/batch", "internal/lockqueue", "internal/notices", "internal/retry", "github.com/fsnotify/fsnotify", "github.com/jackc", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text"},

@@ -2,19 +2,18 @@ package advisory
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
-
-// connectTimeout bounds the time to make a connection ready.
-const connectTimeout = 10 * time.Second
 
 // States of the server's errors.
 const (
@@ -26,200 +25,176 @@ const (
 
 func sqlState(err error) string { return pgclient.SQLState(err) }
 
-// A dial is an attempt to open the main session, for all that need it.
-type dial struct {
-	done chan struct{}
-	sess *session
-	err  error
-}
+var errStandby = fmt.Errorf("%w: this server is a standby, whose locks exclude nobody on the primary: connect to that "+
+	"(target_session_attrs=read-write)", driver.ErrNotApplied)
 
-// mainSession returns the session for what is free, and opens it if there is none. A dial that was
-// under way before and fails says nothing of the server as it is now: another one follows.
-func (s *Store) mainSession(ctx context.Context) (*session, error) {
-	sess, joined, err := s.joinDial(ctx)
-	if err != nil && joined && ctx.Err() == nil {
-		sess, _, err = s.joinDial(ctx)
-	}
-	return sess, err
-}
-
-// joinDial waits for the dial of the main session, and reports whether it was under way before.
-func (s *Store) joinDial(ctx context.Context) (sess *session, joined bool, err error) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil, false, driver.ErrClosed
-	}
-	if s.main != nil {
-		defer s.mu.Unlock()
-		return s.main, false, nil
-	}
-	d := s.dial
-	joined = d != nil
-	if d == nil {
-		d = &dial{done: make(chan struct{})}
-		s.dial = d
-		s.running.Add(1)
-		go func() {
-			defer s.running.Done()
-			d.sess, d.err = s.openSession(s.ctx, func() {})
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.dial = nil; d.err == nil && s.sessions[d.sess] {
-				s.main = d.sess
-			}
-			close(d.done)
-		}()
-	}
-	s.mu.Unlock()
-	select {
-	case <-d.done:
-		return d.sess, joined, d.err
-	case <-ctx.Done():
-		return nil, joined, fmt.Errorf("no connection in time: %w", ctx.Err())
-	}
-}
-
-// openSession opens a session, once the processes of sessions that were lost have ended, or a second
-// later. When the session ends, or none was opened, it calls onEnd with s.mu locked.
-func (s *Store) openSession(ctx context.Context, onEnd func()) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+// connect makes the connection of a session. Its error says that nothing was applied.
+func (s *session) connect(deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(s.store.ctx, deadline)
 	defer cancel()
-	sess, err := s.connect(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil && s.closed {
-		disconnect(sess.conn)
-		err = driver.ErrClosed
-	}
-	if err != nil {
-		onEnd()
-		return nil, s.wrapErr(err)
-	}
-	sess.onEnd = onEnd
-	s.sessions[sess] = true
-	s.running.Add(1)
-	go func() {
-		defer s.running.Done()
-		sess.run()
-	}()
-	return sess, nil
-}
-
-func (s *Store) connect(ctx context.Context) (*session, error) {
-	s.mu.Lock()
-	var orphans []chan struct{}
-	for _, gone := range s.orphans {
-		orphans = append(orphans, gone)
-	}
-	s.mu.Unlock()
-	late := time.After(time.Second)
-	for _, gone := range orphans {
-		select {
-		case <-gone:
-		case <-late:
-			late = time.After(0)
+	conn, err := s.store.dialConn(ctx)
+	if err == nil {
+		if err = s.prepare(ctx, conn); err != nil {
+			_ = conn.Close(ctx) // Nothing can be lost with it.
 		}
 	}
-	conn, err := s.dialConn(ctx)
 	if err != nil {
-		return nil, err
+		return driver.NotApplied(s.store.wrapErr(err))
 	}
-	sess, err := s.prepare(ctx, conn)
-	if err != nil {
-		_ = conn.Close(ctx) // Nothing can be lost with it.
-		return nil, err
-	}
-	return sess, nil
+	s.conn, s.idle, s.used = conn, 0, time.Now()
+	s.limit = time.AfterFunc(time.Hour, func() { _ = conn.PgConn().Conn().Close() }) // What reads it fails.
+	s.limit.Stop()
+	return nil
 }
 
-// dialConn makes a connection as the pool would.
+// prepare makes a connection fit for locks, and refuses one on which they would not exclude all
+// others. A pooler gives its clients process numbers of its own.
+func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
+	const query = `SELECT pg_catalog.pg_backend_pid(),
+		coalesce((SELECT pid || ' ' || backend_start FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()), ''),
+		pg_catalog.pg_is_in_recovery(),
+		pg_catalog.current_setting('max_locks_per_transaction')::int *
+			(pg_catalog.current_setting('max_connections')::int + pg_catalog.current_setting('max_prepared_transactions')::int),
+		`
+	var pid uint32
+	var standby bool
+	var capacity int
+	var clock int64
+	err := conn.QueryRow(ctx, query+pgclient.Microseconds("pg_catalog.clock_timestamp()"), pgx.QueryExecModeSimpleProtocol).
+		Scan(&pid, &s.process, &standby, &capacity, &clock)
+	switch {
+	case err != nil:
+		return err
+	case standby:
+		return errStandby
+	case pid != conn.PgConn().PID() && !s.store.options.SessionPooled:
+		return fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
+			"connect to the server itself, or say SessionPooled if it pools sessions, or use the lease table (postgres://)", driver.ErrUnsupported)
+	}
+	neutral := fmt.Sprintf("SET statement_timeout = 0; SET lock_timeout = %d", s.store.lockTimeout.Milliseconds())
+	if _, err := conn.PgConn().Exec(ctx, neutral).ReadAll(); err != nil {
+		return err
+	}
+	s.store.mu.Lock()
+	orphans := s.store.orphans
+	s.pid, s.store.capacity, s.store.orphans = pid, capacity, nil
+	s.store.mu.Unlock()
+	endProcesses(ctx, conn, orphans)
+	_, err = s.store.raiseToken(ctx, conn, clock)
+	return err
+}
+
+// endProcesses ends the server processes of sessions that were lost, and waits for that, a second at
+// most: the server may not have noticed the loss, and a client is not to be locked out by a session
+// of its own.
+func endProcesses(ctx context.Context, conn *pgx.Conn, orphans []string) {
+	const query = `SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
+		WHERE pid || ' ' || backend_start = ANY ($1::text[])`
+	for try, left := 0, len(orphans); left > 0 && try < 64; try++ {
+		err := conn.QueryRow(ctx, query, pgx.QueryExecModeExec, orphans).Scan(&left)
+		if err != nil || !pgclient.PauseBeforeRetry(ctx, try) {
+			return
+		}
+	}
+}
+
+// dialConn makes a connection as the pool would. When the context of a statement ends, the server is
+// asked to cancel it, and the connection remains.
 func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
 	config, err := pgclient.ConnConfig(ctx, s.pool)
 	if err != nil {
 		return nil, err
 	}
 	if name := config.RuntimeParams["application_name"]; name == "" || name == "holdfast" {
-		config.RuntimeParams["application_name"] = applicationName()
+		host, _ := os.Hostname() // It is for people.
+		config.RuntimeParams["application_name"] = fmt.Sprintf("holdfast %.30s/%d", host, os.Getpid())
+	}
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
-	afterConnect := s.pool.Config().AfterConnect
-	if err != nil || afterConnect == nil {
-		return conn, err
+	if afterConnect := s.pool.Config().AfterConnect; err == nil && afterConnect != nil {
+		if err = afterConnect(ctx, conn); err != nil {
+			_ = conn.Close(ctx)
+		}
 	}
-	if err := afterConnect(ctx, conn); err != nil {
-		_ = conn.Close(ctx)
-		return nil, err
-	}
-	return conn, nil
+	return conn, err
 }
 
-// applicationName identifies the program that has the locks in the server's monitoring.
-func applicationName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
+// disconnect closes a connection, at the server too if another process has a duplicate.
+func disconnect(conn *pgx.Conn) {
+	if half, ok := transport(conn).(interface{ CloseWrite() error }); ok && !conn.IsClosed() {
+		_ = half.CloseWrite() // The other end may have closed it.
 	}
-	return fmt.Sprintf("holdfast %.30s/%d", host, os.Getpid())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // as above
 }
 
-var errStandby = fmt.Errorf("%w: this server is a standby, whose locks exclude nobody on the primary: connect to that "+
-	"(target_session_attrs=read-write)", driver.ErrNotApplied)
+// transport returns the connection below TLS.
+func transport(conn *pgx.Conn) net.Conn {
+	raw := conn.PgConn().Conn()
+	if over, ok := raw.(interface{ NetConn() net.Conn }); ok {
+		return over.NetConn()
+	}
+	return raw
+}
 
-// prepare makes a session of a connection, and refuses one on which locks would not exclude all
-// others. A pooler gives its clients process numbers of its own.
-func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) (*session, error) {
-	const query = `SELECT pg_catalog.pg_backend_pid(),
-		coalesce((SELECT backend_start::text FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()), ''::text),
-		pg_catalog.pg_is_in_recovery(),
-		pg_catalog.current_setting('max_locks_per_transaction'::text)::int *
-			(pg_catalog.current_setting('max_connections'::text)::int + pg_catalog.current_setting('max_prepared_transactions'::text)::int),
-		`
-	sess := &session{store: s, conn: conn}
-	var standby bool
-	var capacity int
-	var clock int64
-	err := conn.QueryRow(ctx, query+pgclient.Microseconds("pg_catalog.clock_timestamp()"), pgx.QueryExecModeSimpleProtocol).
-		Scan(&sess.pid, &sess.started, &standby, &capacity, &clock)
-	switch {
-	case err != nil:
-		return nil, err
-	case standby:
-		return nil, errStandby
-	case sess.pid != conn.PgConn().PID() && !s.options.SessionPooled:
-		return nil, fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
-			"connect to the server itself, or say SessionPooled if it pools sessions, or use the lease table (postgres://)", driver.ErrUnsupported)
-	}
-	neutral := fmt.Sprintf("SET statement_timeout = 0; SET lock_timeout = %d", lockTimeout.Milliseconds())
-	if _, err := conn.PgConn().Exec(ctx, neutral).ReadAll(); err != nil {
-		return nil, err
-	}
+// Connections returns duplicates of the descriptors of the connections of sessions that hold locks
+// now. The caller closes them, and must neither read nor write them.
+//
+// It is for programs that hand their locks to a child. The server ends a session, and with it the
+// locks, when no process has its connection open any more. A process that was given a duplicate
+// beforehand keeps the locks in force if this one is killed, until it closes the duplicate, or
+// until the server's idle_session_timeout (PostgreSQL 14 and later). A duplicate does not keep a
+// connection that the server or the network ends. On Windows Connections returns an error.
+func (s *Store) Connections() (files []*os.File, err error) {
 	s.mu.Lock()
-	s.capacity = capacity
-	s.mu.Unlock()
-	if s.options.TokenSequence == "" {
-		return sess, nil
+	holding := map[*session]bool{}
+	for _, e := range s.holds {
+		holding[e.session] = e.state == held || holding[e.session]
 	}
-	_, err = sess.raiseToken(ctx, clock)
-	return sess, err
+	s.mu.Unlock()
+	for sess, holds := range holding {
+		sess.mu.Lock()
+		if holds && sess.conn != nil {
+			var f *os.File
+			if filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) }); ok {
+				f, err = filer.File()
+			} else {
+				err = fmt.Errorf("a %T has no descriptor", transport(sess.conn))
+			}
+			files = append(files, f)
+		}
+		sess.mu.Unlock()
+		if err != nil {
+			for _, f := range files {
+				_ = f.Close() // nil, too
+			}
+			return nil, fmt.Errorf("duplicate a connection: %w", err)
+		}
+	}
+	return files, nil
 }
 
 // wrapErr gives an error of the server the advice that it needs, and says whether anything was
 // applied.
 func (s *Store) wrapErr(err error) error {
 	state := sqlState(err)
-	if err == nil || errors.Is(err, errSessionLost) {
-		return err
-	}
-	if state == "22003" || state == "2200H" {
+	advice := map[string]string{
+		"42P01":       "the sequence of tokens " + s.options.TokenSequence + " is not there: Store.Migrate creates it",
+		"42501":       "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked",
+		lockTableFull: "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction",
+		"53300":       "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
+		"57P03":       "the server is starting or stopping",
+	}[state]
+	switch {
+	case state == "22003" || state == "2200H":
 		return fmt.Errorf("%w: no token above the last one is left", driver.ErrInvalid)
-	}
-	err = pgclient.InOneLine(err)
-	if state == "HF004" {
-		return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
-	}
-	if advice := s.adviceFor(state); advice != "" {
-		err = fmt.Errorf("%w: %s", err, advice)
+	case advice != "":
+		err = fmt.Errorf("%w: %s", pgclient.InOneLine(err), advice)
+	default:
+		err = pgclient.InOneLine(err)
 	}
 	switch {
 	case pgclient.IsServerNotReady(state):
@@ -228,21 +203,4 @@ func (s *Store) wrapErr(err error) error {
 		return driver.NotApplied(err)
 	}
 	return err
-}
-
-// adviceFor returns what to do about an error.
-func (s *Store) adviceFor(state string) string {
-	switch state {
-	case "42P01":
-		return fmt.Sprintf("the sequence of tokens %s is not there: Store.Migrate creates it", s.options.TokenSequence)
-	case "42501":
-		return "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked"
-	case lockTableFull:
-		return "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction"
-	case "53300":
-		return "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter"
-	case "57P03":
-		return "the server is starting or stopping"
-	}
-	return ""
 }

@@ -24,8 +24,13 @@ func sessionsOf(s *Store) []int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var pids []int32
-	for sess := range s.sessions {
-		pids = append(pids, int32(sess.pid))
+	for _, sess := range s.sessions {
+		if sess.mu.TryLock() {
+			if sess.conn != nil {
+				pids = append(pids, int32(sess.pid))
+			}
+			sess.mu.Unlock()
+		}
 	}
 	return pids
 }
@@ -125,7 +130,8 @@ func TestWronglyPooled(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	s.main.pid++ // Its goroutine reads until the renewal wakes it.
+	s.main.pid++
+	req.TTL *= 2 // A shorter renewal needs no request so soon after the grant.
 	if got := stateOf(t, s, req); got != driver.Lost {
 		t.Errorf("Renew in another server process: %v, want lost", got)
 	}
@@ -145,6 +151,7 @@ func TestReplyLost(t *testing.T) {
 			t.Errorf("Acquire without a reply: %+v, %v, want an error that leaves it open", res, err)
 		}
 		req := takes(t, s, "name")
+		req.TTL *= 2 // as above
 		proxy.LoseReply(bound)
 		if got := stateOf(t, s, req); got != driver.Lost {
 			t.Errorf("Renew on a connection that was cut: %v, want lost", got)
@@ -216,52 +223,68 @@ func newHalfOpenRelay(t *testing.T, addr string) net.Listener {
 	return l
 }
 
-// No call outlives its context, whatever the server does.
-func TestCallsEndWithTheirContext(t *testing.T) {
+// No call of a silent server lasts a second longer than its context, whichever goroutine sends it.
+// The server is given up in the end, with all locks of the session.
+func TestCallsEndInTime(t *testing.T) {
 	t.Parallel()
-	proxies := []*faultproxy.Proxy{faultproxy.Start(t, pgtest.Postgres().Addr), faultproxy.Start(t, pgtest.Postgres().Addr)}
-	s, fresh := open(t, proxies[0].Addr(), keysOf(t)), open(t, proxies[1].Addr(), keysOf(t))
+	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
+	s := open(t, proxy.Addr(), keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	for _, proxy := range proxies {
-		proxy.Hold(faultproxy.Down)
-	}
-	for _, step := range []struct {
-		what string
-		call func(ctx context.Context) error
-	}{
-		{"Acquire", func(ctx context.Context) error {
-			_, err := s.Acquire(ctx, pgtest.Request("free", time.Minute))
-			return err
-		}},
-		{"the first Acquire", func(ctx context.Context) error {
-			_, err := fresh.Acquire(ctx, pgtest.Request("free", time.Minute))
-			return err
-		}},
-		{"Acquire with another TTL", func(ctx context.Context) error {
-			_, err := s.Acquire(ctx, pgtest.Request("longer", time.Hour))
-			return err
-		}},
-		{"Renew", func(ctx context.Context) error {
-			_, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
-			return err
-		}},
-		{"Release", func(ctx context.Context) error {
-			_, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-			return err
-		}},
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(50*time.Millisecond, cancel)
-		ended := make(chan error, 1)
-		go func() { ended <- step.call(ctx) }()
-		select {
-		case err := <-ended:
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s of a silent server: %v, want context.Canceled", step.what, err)
-			}
-		case <-time.After(pgtest.Bound / 2):
-			t.Fatalf("%s of a silent server goes on when its context has ended", step.what)
+	lost := noticesOf(t, s, req.Owner)
+	proxy.Hold(faultproxy.Down)
+	var group sync.WaitGroup
+	for _, timeout := range []time.Duration{3 * time.Second, 50 * time.Millisecond} {
+		for what, call := range map[string]func(ctx context.Context) error{
+			"Acquire": func(ctx context.Context) error {
+				_, err := s.Acquire(ctx, pgtest.Request("free", time.Minute))
+				return err
+			},
+			"Renew": func(ctx context.Context) error {
+				_, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Hour}})
+				return err
+			},
+			"Release": func(ctx context.Context) error {
+				_, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+				return err
+			},
+		} {
+			group.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				began := time.Now()
+				err := call(ctx)
+				if took := time.Since(began); err == nil || took > timeout+time.Second {
+					t.Errorf("%s with a deadline in %v returns after %v: %v, want an error", what, timeout, took, err)
+				}
+			})
 		}
+	}
+	group.Wait()
+	pgtest.Signaled(t, lost)
+}
+
+// A grant that is read when the server has ended the session for its silence is none.
+func TestLateGrant(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	proxy := faultproxy.Start(t, server.Addr)
+	s, other := open(t, proxy.Addr(), keysOf(t)), open(t, server.Addr, keysOf(t))
+	holder := grant(t, other, "name", time.Minute)
+	waiter := pgtest.Request("name", 100*time.Millisecond)
+	waiter.Place = time.Hour
+	told := noticesOf(t, s, waiter.Owner)
+	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
+		t.Fatalf("Acquire by a waiter: %+v, %v", res, err)
+	}
+	pgtest.Eventually(t, "statement that waits", func() bool { return waiterOf(t, other) != 0 })
+	proxy.Hold(faultproxy.Down)
+	release(t, other, holder)
+	refused(t, other, "name") // The server has granted it to the waiter.
+	takes(t, other, "name")
+	proxy.Pass(faultproxy.Down)
+	pgtest.Signaled(t, told)
+	if got := stateOf(t, s, waiter); got != driver.Lost {
+		t.Errorf("the waiter that was granted the key too late is %v, want lost", got)
 	}
 }
 
@@ -317,4 +340,113 @@ func TestStandby(t *testing.T) {
 	if found, err := s.Lookup(t.Context(), "name"); len(found) > 0 || !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("Lookup on a standby gives %v, %v, want an error", found, err)
 	}
+}
+
+// A lock that the session does not have is not said to have been released.
+func TestUnlockVerified(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.Postgres().Addr, keysOf(t))
+	req := grant(t, s, "name", time.Minute)
+	if _, err := s.main.conn.Exec(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
+		t.Fatal(err)
+	}
+	if release(t, s, req) {
+		t.Error("Release of a lock that the server does not have reports a hold")
+	}
+}
+
+// A server without connections refuses, and says when to come again. An owner that cannot wait
+// in the server is told to look.
+func TestNoConnectionLeft(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t, "fsync=off", "max_connections=3", "superuser_reserved_connections=0", "max_wal_senders=0")
+	s, other := open(t, server.Addr, keysOf(t)), open(t, server.Addr, keysOf(t))
+	grant(t, s, "name", time.Minute)
+	full := pgtest.OpenPool(t, server.URL("postgres"), "pool_max_conns=3")
+	for range 2 {
+		conn, err := full.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+	}
+	var later *driver.RetryError
+	if _, err := other.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.As(err, &later) || !driver.IsNotApplied(err) {
+		t.Errorf("Acquire without a connection: %v, want a RetryError", err)
+	}
+	waiter := pgtest.Request("name", time.Minute)
+	waiter.Place = time.Minute
+	told := noticesOf(t, s, waiter.Owner)
+	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
+		t.Fatalf("Acquire by a waiter: %+v, %v", res, err)
+	}
+	pgtest.Signaled(t, told)
+	if got := stateOf(t, s, waiter); got != driver.Lost {
+		t.Errorf("a waiter without a connection is %v, want lost", got)
+	}
+}
+
+// Functions of others in the path of the session are not called.
+func TestHostileSearchPath(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	pgtest.Execute(t, server.URL("postgres"), `CREATE SCHEMA hostile;
+		CREATE FUNCTION hostile.pg_try_advisory_lock(bigint) RETURNS bool LANGUAGE sql AS 'SELECT true';
+		CREATE FUNCTION hostile.pg_advisory_lock(bigint) RETURNS void LANGUAGE sql AS '';
+		CREATE FUNCTION hostile.pg_advisory_unlock(bigint) RETURNS bool LANGUAGE sql AS 'SELECT true';
+		CREATE FUNCTION hostile.nextval(regclass) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'`)
+	t.Cleanup(func() { pgtest.Execute(t, server.URL("postgres"), "DROP SCHEMA hostile CASCADE") })
+	opts := keysOf(t)
+	opts.TokenSequence = "public.hostile_tokens"
+	hurt := New(pgtest.OpenPool(t, server.URL("postgres"), "search_path=hostile,pg_catalog"), opts)
+	t.Cleanup(func() { _ = hurt.Close() })
+	if err := hurt.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, server.Addr, opts)
+	req := grant(t, other, "name", time.Minute)
+	refused(t, hurt, "name")
+	waiter := queue(t, hurt, "name")
+	told := noticesOf(t, hurt, waiter.Owner)
+	release(t, other, req)
+	pgtest.Signaled(t, told)
+	refused(t, other, "name")
+	if !release(t, hurt, waiter) {
+		t.Error("Release reports no hold")
+	}
+	grant(t, other, "name", time.Minute)
+}
+
+// A session that waits for long does not hold up vacuum: its snapshot does not get old.
+func TestVacuum(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.Postgres().Addr, keysOf(t))
+	s.lockTimeout = 100 * time.Millisecond
+	grant(t, s, "name", time.Minute)
+	waiter := queue(t, s, "name")
+	const oldest = `SELECT backend_xmin::text::bigint > $2 FROM pg_stat_activity WHERE pid = $1`
+	pgtest.Eventually(t, "statement that waits", func() bool { return waiterOf(t, s) != 0 })
+	pid, now := waiterOf(t, s), pgtest.QueryValue[int64](t, s.pool, "SELECT txid_current()")
+	pgtest.Eventually(t, "young snapshot", func() bool {
+		var young *bool
+		err := s.pool.QueryRow(t.Context(), oldest, pid, now).Scan(&young)
+		return err == nil && young != nil && *young
+	})
+	if got := stateOf(t, s, waiter); got != driver.Waiting {
+		t.Errorf("the waiter is %v", got)
+	}
+}
+
+// waiterOf returns the server process that waits for the key of "name", 0 if there is none.
+func waiterOf(t *testing.T, s *Store) (pid int32) {
+	key, _ := s.options.Keys("name")
+	for lock, err := range s.Locks(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lock.Key == key && !lock.Granted {
+			pid = lock.PID
+		}
+	}
+	return pid
 }

@@ -64,7 +64,7 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 		return nil, err
 	}
 	s.mu.Lock()
-	if e := s.onKey(key); e != nil && e.state == held && e.name == name && time.Now().Before(e.until) {
+	if e := s.holds[key]; e != nil && e.state == held && e.name == name && time.Now().Before(e.until) {
 		defer s.mu.Unlock()
 		return []driver.Record{e.record()}, nil
 	}
@@ -121,7 +121,7 @@ func (s *Store) readLocks(ctx context.Context) ([]Lock, error) {
 	defer s.mu.Unlock()
 	for i := range all {
 		lock := &all[i]
-		if e := s.onKey(lock.Key); e != nil && e.state == held && e.session.pid == uint32(lock.PID) {
+		if e := s.holds[lock.Key]; e != nil && e.state == held && e.session.pid == uint32(lock.PID) {
 			lock.Name, lock.Since = e.name, e.since.Round(0)
 		}
 	}

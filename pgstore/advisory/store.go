@@ -47,29 +47,29 @@ type Options struct {
 // A Store keeps locks as advisory locks of PostgreSQL sessions. See [New]. Its methods may be called
 // from many goroutines at once.
 type Store struct {
-	pool      *pgxpool.Pool
-	ownsPool  bool // Close closes the pool as well
-	options   Options
-	configErr error  // returned by every call if the arguments of New are invalid
-	drawToken string // an SQL expression
-	batch     string // batchStatement, with that
-	notices   notices.Registry
-	running   sync.WaitGroup // goroutines of sessions, waits and orphans
-	stop      context.CancelFunc
-	ctx       context.Context // ends at Close
+	pool        *pgxpool.Pool
+	ownsPool    bool // Close closes the pool as well
+	options     Options
+	configErr   error  // returned by every call if the arguments of New are invalid
+	drawToken   string // an SQL expression
+	lockTimeout time.Duration
+	statements  [4]string
+	main        *session // locks what is free
+	notices     notices.Registry
+	running     sync.WaitGroup // watch and waits
+	stop        context.CancelFunc
+	ctx         context.Context // ends at Close
 
 	mu       sync.Mutex
 	closed   bool
-	entries  map[Key]*entry           // what the main session holds, or is about to: one for each key
-	waited   map[Key]*entry           // holds of sessions that have waited
-	owners   map[owned]*entry         // all entries
-	main     *session                 // for what is free; nil if there is none
-	dial     *dial                    // of main, under way
-	sessions map[*session]bool        // all that run
-	spare    []*session               // that have waited once, and hold nothing now
-	waiters  int                      // sessions that wait, that hold what they waited for, or are spare
-	orphans  map[orphan]chan struct{} // closed when the server process is no more
-	capacity int                      // of the server's lock table; 0 before it is known
+	owners   map[owned]*entry // all entries
+	holds    map[Key]*entry   // by key, with those that main tries
+	sessions []*session       // main, and those that wait, or have waited
+	spare    []*session       // those that neither wait nor hold
+	watching bool
+	earliest time.Time // no entry ends before it
+	orphans  []string  // processes of sessions that were lost
+	capacity int       // of the server's lock table; 0 before it is known
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -82,11 +82,8 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{
-		pool: pool, options: *opts, drawToken: "0::bigint",
-		entries: map[Key]*entry{}, waited: map[Key]*entry{}, owners: map[owned]*entry{},
-		sessions: map[*session]bool{}, orphans: map[orphan]chan struct{}{},
-	}
+	s := &Store{pool: pool, options: *opts, drawToken: "0::bigint", lockTimeout: lockTimeout, owners: map[owned]*entry{}, holds: map[Key]*entry{}}
+	s.main = s.newSession()
 	if s.options.Keys == nil {
 		s.options.Keys = SHA256Keys("")
 	}
@@ -96,7 +93,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts.TokenSequence != "" {
 		s.drawToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", pgclient.QuoteLiteral(s.sequence()))
 	}
-	s.batch = fmt.Sprintf(batchStatement, s.drawToken)
+	s.statements = statements(s.drawToken)
 	switch {
 	case pool == nil:
 		s.configErr = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
@@ -136,26 +133,17 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	var places []*entry
-	for _, e := range s.owners {
-		e.stopTimer()
-		if e.state == waiting {
-			places = append(places, e)
-		}
-	}
-	for sess := range s.sessions {
-		sess.close()
-	}
+	sessions := s.sessions
 	s.mu.Unlock()
 	s.stop()
-	for _, e := range places {
-		s.running.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			_, _ = s.end(ctx, e) // A server that is silent ends the wait by lock_timeout.
-		})
-	}
 	s.running.Wait()
+	for _, sess := range sessions {
+		sess.mu.Lock()
+		if sess.conn != nil {
+			sess.lose()
+		}
+		sess.mu.Unlock()
+	}
 	if s.ownsPool {
 		pgclient.ClosePool(s.pool)
 	}
@@ -196,73 +184,4 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	closed := s.closed
 	s.mu.Unlock()
 	return pgclient.PreconditionErr(ctx, closed, s.configErr)
-}
-
-// onSessionEnded drops what a session held, and tells the owners.
-func (s *Store) onSessionEnded(sess *session) {
-	s.mu.Lock()
-	delete(s.sessions, sess)
-	sess.onEnd()
-	if s.main == sess {
-		s.main = nil
-	}
-	for i, other := range s.spare {
-		if other == sess {
-			s.spare = append(s.spare[:i:i], s.spare[i+1:]...)
-			break
-		}
-	}
-	var lost []*entry
-	for _, e := range s.owners {
-		if e.session == sess && e.state != waiting { // A wait reports its own end.
-			lost = append(lost, e)
-		}
-	}
-	if len(lost) > 0 && !s.closed {
-		s.addOrphan(orphan{sess.pid, sess.started})
-	}
-	closed := s.closed
-	for _, e := range lost {
-		s.forget(e)
-	}
-	s.mu.Unlock()
-	for _, e := range lost {
-		if !closed {
-			s.notices.Send(e.name, e.owner, 0)
-		}
-	}
-}
-
-// An orphan is a session that has lost its connection while the server may not have noticed. It may
-// hold locks that the store no longer records.
-type orphan struct {
-	pid     uint32
-	started string
-}
-
-// addOrphan ends the server process of a session that was lost, so that a client is not locked out
-// by its own session. The caller holds s.mu.
-func (s *Store) addOrphan(o orphan) {
-	gone := make(chan struct{})
-	s.orphans[o] = gone
-	s.running.Go(func() {
-		defer func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.orphans, o)
-			close(gone)
-		}()
-		const query = `SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-			WHERE pid = $1::int AND backend_start::text = $2::text`
-		for try := 0; try < 100; try++ {
-			ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
-			var signaled bool
-			err := s.pool.QueryRow(ctx, query, pgx.QueryExecModeExec, int32(o.pid), o.started).Scan(&signaled)
-			cancel()
-			// Without the right to end it, it is a process of another user: the orphan has ended.
-			if err == pgx.ErrNoRows || sqlState(err) == "42501" || !pgclient.PauseBeforeRetry(s.ctx, try) {
-				return
-			}
-		}
-	})
 }

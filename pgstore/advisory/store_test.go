@@ -161,21 +161,6 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// A second Acquire of an owner is refused, and the entry of the first stays, hold or place.
-func TestSecondAcquire(t *testing.T) {
-	t.Parallel()
-	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	for _, req := range []driver.Request{grant(t, s, "name", time.Minute), queue(t, s, "name")} {
-		before := stateOf(t, s, req)
-		if res, err := s.Acquire(t.Context(), req); err == nil || driver.IsNotApplied(err) || res.Granted {
-			t.Errorf("a second Acquire: %+v, %v, want an error that says nothing of the first", res, err)
-		}
-		if got := stateOf(t, s, req); got != before {
-			t.Errorf("after a second Acquire the entry is %v, was %v", got, before)
-		}
-	}
-}
-
 // The store stops before it fills the lock table of the server.
 func TestMaxLocks(t *testing.T) {
 	t.Parallel()

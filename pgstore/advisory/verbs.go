@@ -5,26 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/batch"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// An entry is a hold or a place of this Store. Its fields below state are guarded by Store.mu.
+// An entry is a hold or a place of this Store. Store.mu guards the fields from session on.
 type entry struct {
 	owned
 	holder string
 	key    Key
-	ttl    time.Duration
 
+	session *session // that has the key, or waits for it
 	state   entryState
-	session *session // that locks the key
 	token   int64
 	since   time.Time
 	until   time.Time
-	timer   *time.Timer
-	known   chan struct{} // closed, and nil, when an attempt has its reply
-	settled chan struct{} // closed when an entry that is ending has nothing at the server any more
+	cancel  context.CancelFunc // ends the wait of a place
+	gone    chan struct{}      // of a place, closed when it has nothing at the server any more
 }
 
 // owned is a name and one of its owners.
@@ -33,342 +34,263 @@ type owned struct{ name, owner string }
 type entryState uint8
 
 const (
-	acquiring entryState = iota // an attempt is under way
-	waiting                     // a session waits for the key
+	trying  entryState = iota // an attempt is under way
+	waiting                   // its session waits for the key
 	held
-	ending // nobody's any more, and the key may still be locked
+	givenUp // a place that nobody wants any more
+	ended   // not in the Store
 )
 
-func (e *entry) stopTimer() {
-	if e.timer != nil {
-		e.timer.Stop()
-	}
-}
-
-// know records that the attempt has its reply. The caller holds Store.mu.
-func (e *entry) know() {
-	if e.known != nil {
-		close(e.known)
-		e.known = nil
-	}
-}
-
-// lasts gives the entry d from now at least. The caller holds Store.mu.
-func (s *Store) lasts(e *entry, d time.Duration) {
-	if until := time.Now().Add(d); until.After(e.until) {
-		e.until = until
-	}
-	if e.timer == nil {
-		e.timer = time.AfterFunc(d, func() { s.onTimer(e) })
-	}
-}
-
-// onTimer ends an entry whose time is over.
-func (s *Store) onTimer(e *entry) {
-	s.mu.Lock()
-	state, left := e.state, time.Until(e.until)
-	if s.closed || state != held && state != waiting {
-		s.mu.Unlock()
-		return
-	}
-	if left > 0 {
-		e.timer.Reset(left)
-		s.mu.Unlock()
-		return
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, statementTimeout)
-	defer cancel()
-	s.running.Add(1)
-	defer s.running.Done()
-	s.mu.Unlock()
-	_, _ = s.end(ctx, e) // If it fails, the session is lost, and the lock with it.
-	s.notices.Send(e.name, e.owner, 0)
-}
-
 // Acquire implements [driver.Store]. The Record of a refusal describes a hold of this Store alone.
-func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
-	if err := s.checkRequest(ctx, &req); err != nil {
-		return res, err
-	}
-	key, err := s.options.Keys(req.Name)
+func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	e, err := s.enter(ctx, &req)
 	if err != nil {
-		return res, err
+		return driver.Result{}, err
 	}
-	sess, err := s.mainSession(ctx)
+	c := &call{verb: try, entry: e, req: &req, ttl: req.TTL}
+	err = s.main.do(ctx, c)
+	if errors.Is(err, batch.ErrNotSent) {
+		s.mu.Lock()
+		s.drop(e)
+		s.mu.Unlock()
+	}
 	if err != nil {
-		return res, driver.NotApplied(s.wrapErr(err))
+		return driver.Result{}, err
 	}
-	e := &entry{
-		owned: owned{req.Name, req.Owner}, holder: req.Holder, key: key, ttl: req.TTL,
-		session: sess, since: time.Now(), known: make(chan struct{}), settled: make(chan struct{}),
-	}
-	s.mu.Lock()
-	if err := s.admit(e); err != nil {
-		s.mu.Unlock()
-		return res, err
-	}
-	s.owners[e.owned] = e
-	for other := s.onKey(key); other != nil; other = s.onKey(key) {
-		if other.state != held { // Until it is known what it has, nobody is refused for it.
-			changed := other.settled
-			if other.known != nil {
-				changed = other.known
-			}
-			s.mu.Unlock()
-			select {
-			case <-changed:
-				s.mu.Lock()
-				continue
-			case <-ctx.Done():
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.forget(e)
-				return res, driver.NotApplied(fmt.Errorf("another attempt has no reply: %w", ctx.Err()))
-			}
-		}
-		res.Held = other.record()
-		res.Waiting = s.place(e, req.Place)
-		s.mu.Unlock()
-		return res, nil
-	}
-	s.entries[key] = e
-	s.mu.Unlock()
-
-	op := sess.send(&operation{verb: try, key: key, ttl: req.TTL, floor: req.Floor})
-	select {
-	case <-op.done:
-	case <-ctx.Done():
-		s.abandon(e, op)
-		return res, fmt.Errorf("no reply in time: %w", ctx.Err())
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case op.err != nil:
-		s.forget(e)
-		return res, s.wrapErr(op.err)
-	case !op.ok:
-		if s.entries[key] == e {
-			delete(s.entries, key)
-		}
-		res.Waiting = s.place(e, req.Place)
-	case e.state == ending: // The session was lost after the grant.
-		return res, errSessionLost
-	default:
-		e.state, e.token = held, op.value
-		e.know()
-		s.lasts(e, req.TTL)
-		res.Granted, res.Token = true, e.token
-	}
-	return res, nil
+	return c.res, nil
 }
 
-// checkRequest refuses what no advisory lock can do.
-func (s *Store) checkRequest(ctx context.Context, req *driver.Request) error {
+// enter makes the entry of a request, and refuses what no advisory lock can do.
+func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case req.Owner == "":
-		return fmt.Errorf("%w: no owner", driver.ErrInvalid)
-	case req.Limit > 1:
-		return fmt.Errorf("%w: advisory locks are exclusive", driver.ErrUnsupported)
-	case req.Detached:
-		return fmt.Errorf("%w: an advisory lock ends with its session", driver.ErrUnsupported)
-	case len(req.Metadata) > 0:
-		return fmt.Errorf("%w: an advisory lock has no metadata", driver.ErrUnsupported)
+		return nil, fmt.Errorf("%w: no owner", driver.ErrInvalid)
 	case req.Tokens > 1:
-		return fmt.Errorf("%w: a grant has one token", driver.ErrInvalid)
+		return nil, fmt.Errorf("%w: a grant has one token", driver.ErrInvalid)
 	case req.Floor > 0 && req.Place > 0:
-		return fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
+		return nil, fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
+	case req.Limit > 1:
+		return nil, fmt.Errorf("%w: advisory locks are exclusive", driver.ErrUnsupported)
+	case req.Detached:
+		return nil, fmt.Errorf("%w: an advisory lock ends with its session", driver.ErrUnsupported)
+	case len(req.Metadata) > 0:
+		return nil, fmt.Errorf("%w: an advisory lock has no metadata", driver.ErrUnsupported)
 	}
-	return nil
-}
-
-// admit refuses an entry that there is already, and one too many. The caller holds s.mu.
-func (s *Store) admit(e *entry) error {
-	if s.closed {
-		return driver.ErrClosed
+	key, err := s.options.Keys(req.Name)
+	if err != nil {
+		return nil, err
 	}
-	if s.owners[e.owned] != nil {
-		return errors.New("this owner has an entry already")
-	}
+	e := &entry{owned: owned{req.Name, req.Owner}, holder: req.Holder, key: key, session: s.main}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	most := s.options.MaxLocks
-	if most == 0 {
+	if most == 0 && s.capacity > 0 {
 		most = s.capacity / 2
 	}
-	if len(s.owners) >= most {
-		return fmt.Errorf("%w: the store has %d locks, the most that it may have, since the server's lock table has room for about %d: "+
+	switch {
+	case s.closed:
+		return nil, driver.ErrClosed
+	case s.owners[e.owned] != nil:
+		return nil, errors.New("this owner has an entry already")
+	case most > 0 && len(s.owners) >= most:
+		return nil, fmt.Errorf("%w: the store has %d locks, the most that it may have, since the server's lock table has room for about %d: "+
 			"see Options.MaxLocks and max_locks_per_transaction", driver.ErrNotApplied, len(s.owners), s.capacity)
 	}
-	return nil
+	s.owners[e.owned] = e
+	if !s.watching {
+		s.watching = true
+		s.running.Go(s.watch)
+	}
+	return e, nil
 }
 
-// forget drops an entry that has nothing at the server. The caller holds s.mu.
-func (s *Store) forget(e *entry) {
-	e.stopTimer()
-	e.state = ending
-	e.know()
-	if s.owners[e.owned] == e {
-		delete(s.owners, e.owned)
-		close(e.settled)
-	}
-	if s.entries[e.key] == e {
-		delete(s.entries, e.key)
-	}
-	if s.waited[e.key] == e {
-		delete(s.waited, e.key)
-	}
-}
-
-// onKey returns what has a key in this Store, nil if nothing has. The caller holds s.mu.
-func (s *Store) onKey(key Key) *entry {
-	if e := s.waited[key]; e != nil {
-		return e
-	}
-	return s.entries[key]
-}
-
-// abandon undoes an attempt that nobody waits for any more.
-func (s *Store) abandon(e *entry, op *operation) {
+// prepare returns the calls that need a statement, by statement. The server grants a session its own
+// keys again, so that none may try a key that this Store has.
+func (s *Store) prepare(calls []*call) (groups [4][]*call) {
 	s.mu.Lock()
-	e.state = ending
-	if s.closed { // The lock ends with the session.
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	for _, c := range calls {
+		if c.verb == ping || c.verb == unlock && c.entry.state != held || c.verb == try && s.holds[c.entry.key] != nil {
+			continue
+		}
+		if c.verb == try {
+			s.holds[c.entry.key] = c.entry
+		}
+		i := 2 * c.verb
+		if c.entry.key.pair {
+			i++
+		}
+		groups[i] = append(groups[i], c)
+	}
+	return groups
+}
+
+// complete records what a batch has changed.
+func (s *Store) complete(sess *session, calls []*call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sess.safe = sess.used.Add(sess.idle)
+	for _, c := range calls {
+		e := c.entry
+		switch {
+		case c.verb == ping:
+		case c.verb == unlock:
+			if c.err == nil && e.state == held {
+				s.drop(e)
+			}
+		case c.err != nil:
+			s.drop(e)
+		case c.value != nil:
+			e.state, e.token, e.since = held, *c.value, time.Now()
+			s.prolong(e, c.req.TTL)
+			c.res = driver.Result{Granted: true, Token: e.token}
+		default:
+			if s.holds[e.key] == e {
+				delete(s.holds, e.key)
+			}
+			if other := s.holds[e.key]; other != nil {
+				c.res.Held = other.record()
+			}
+			c.res.Waiting = s.place(e, c.req)
+		}
+	}
+}
+
+// prolong gives an entry d from now at least. The caller holds s.mu.
+func (s *Store) prolong(e *entry, d time.Duration) {
+	if until := time.Now().Add(d); until.After(e.until) {
+		e.until = until
+	}
+	if e.until.Before(s.earliest) {
+		s.earliest = e.until
+	}
+}
+
+// drop forgets an entry that has nothing at the server any more. The caller holds s.mu.
+func (s *Store) drop(e *entry) {
+	if s.owners[e.owned] != e {
 		return
 	}
-	s.running.Add(1)
-	s.mu.Unlock()
-	go func() {
-		defer s.running.Done()
-		<-op.done
-		if op.ok {
-			<-e.session.send(&operation{verb: unlock, key: e.key}).done
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.forget(e)
-	}()
+	delete(s.owners, e.owned)
+	e.state = ended
+	if s.holds[e.key] == e {
+		delete(s.holds, e.key)
+	}
+	if e.gone != nil {
+		close(e.gone)
+	}
+	if e.session != s.main {
+		s.spare = append(s.spare, e.session)
+	}
 }
 
-// place makes a session wait for the key of an entry, or forgets the entry if there is no session to
-// wait. The caller holds s.mu.
-func (s *Store) place(e *entry, lasts time.Duration) bool {
-	if s.closed || lasts == 0 || len(s.spare) == 0 && s.waiters >= s.options.MaxWaiters {
-		s.forget(e)
+// place makes a session wait for the key of an entry. It drops the entry if there is none to do so.
+// The caller holds s.mu.
+func (s *Store) place(e *entry, req *driver.Request) bool {
+	n := len(s.spare)
+	if s.closed || req.Place == 0 || n == 0 && len(s.sessions) > s.options.MaxWaiters { // One of them is main.
+		s.drop(e)
 		return false
 	}
-	e.session = nil
-	if n := len(s.spare); n > 0 {
+	if n > 0 {
 		e.session, s.spare = s.spare[n-1], s.spare[:n-1]
 	} else {
-		s.waiters++
+		e.session = s.newSession()
 	}
-	e.state = waiting
-	e.know()
-	s.lasts(e, lasts)
-	s.running.Add(1)
-	go s.wait(e, e.session)
+	sess, ttl := e.session, req.TTL
+	ctx, cancel := context.WithCancel(s.ctx)
+	e.state, e.cancel, e.gone = waiting, cancel, make(chan struct{})
+	s.prolong(e, req.Place)
+	s.running.Go(func() {
+		defer cancel()
+		sess.wait(ctx, e, ttl)
+		s.mu.Lock()
+		wanted := e.state != givenUp && !s.closed
+		if e.state != held {
+			s.drop(e)
+		}
+		s.mu.Unlock()
+		if wanted {
+			s.notices.Send(e.name, e.owner, 0)
+		}
+	})
 	return true
 }
 
-// wait has a session wait for the key of an entry, and tells the owner when it is granted.
-func (s *Store) wait(e *entry, sess *session) {
-	defer s.running.Done()
-	var err error
-	if sess == nil {
-		sess, err = s.openSession(s.ctx, func() { s.waiters-- })
+// grant makes a place a hold, and reports whether it is still wanted.
+func (s *Store) grant(e *entry, token int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.state == waiting {
+		e.session.safe = e.session.used.Add(e.session.idle)
+		e.state, e.token, e.since, s.holds[e.key] = held, token, time.Now(), e
 	}
-	if err == nil {
-		s.mu.Lock()
-		e.session = sess
-		s.mu.Unlock()
-		op := &operation{verb: wait, key: e.key, ttl: e.ttl}
-		op.ended = func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return e.state != waiting
-		}
-		op.granted = func(token int64) bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if e.state == waiting {
-				e.state, e.token, e.since, s.waited[e.key] = held, token, time.Now(), e
-			}
-			return e.state == held
-		}
-		<-sess.send(op).done
-		err = op.err
-	}
-	if err != nil {
-		s.mu.Lock()
-		wanted := e.state == waiting && !s.closed
-		s.forget(e)
-		s.mu.Unlock()
-		if sess != nil {
-			sess.close() // A cancellation may still be on its way to it.
-		}
-		if !wanted {
-			return
-		}
-	}
-	s.notices.Send(e.name, e.owner, 0)
+	return e.state == held
 }
 
-// end ends a hold or a place, and returns when the server has confirmed it.
-func (s *Store) end(ctx context.Context, e *entry) (bool, error) {
+// onLost drops what a session held when it was lost, and tells the owners.
+func (s *Store) onLost(sess *session) {
 	s.mu.Lock()
-	state := e.state
-	if state == waiting || state == held {
-		e.state = ending
-		e.stopTimer()
+	s.orphans = append(s.orphans, sess.process)
+	var lost []*entry
+	for _, e := range s.owners {
+		if e.session == sess && e.state == held {
+			lost = append(lost, e)
+		}
 	}
-	sess := e.session
+	for _, e := range lost {
+		s.drop(e)
+	}
+	closed := s.closed
 	s.mu.Unlock()
-	var op *operation
-	if state == held {
-		op = sess.send(&operation{verb: unlock, key: e.key})
-		s.mu.Lock()
-		closed := s.closed
+	for _, e := range lost {
 		if !closed {
-			s.running.Add(1)
-		}
-		s.mu.Unlock()
-		finish := func() {
-			<-op.done
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.forget(e)
-			if sess != s.main && op.err == nil && !s.closed {
-				s.spare = append(s.spare, sess)
-			}
-			if !closed {
-				s.running.Done()
-			}
-		}
-		select {
-		case <-op.done:
-			finish()
-			return op.err == nil && op.value == 1, s.wrapErr(op.err)
-		case <-ctx.Done():
-			go finish()
-			return false, fmt.Errorf("no reply in time: %w", ctx.Err())
+			s.notices.Send(e.name, e.owner, 0)
 		}
 	}
-	for { // A cancellation that comes before the statement has no effect, and is sent again.
+}
+
+// watch looks at the connections while there are entries, and ends the entries whose time is over.
+func (s *Store) watch() {
+	for retry.Sleep(s.ctx, lookInterval) == nil {
 		s.mu.Lock()
-		sess = e.session
+		if s.watching = len(s.owners) > 0; !s.watching {
+			s.mu.Unlock()
+			return
+		}
+		if now := time.Now(); now.After(s.earliest) {
+			s.earliest = now.Add(time.Hour)
+			for _, e := range s.owners {
+				switch {
+				case e.state != waiting && e.state != held:
+				case now.Before(e.until):
+					s.prolong(e, 0)
+				default:
+					s.earliest = now.Add(time.Second) // It may fail.
+					s.running.Go(func() { s.expire(e) })
+				}
+			}
+		}
+		sessions := s.sessions
 		s.mu.Unlock()
-		if state == waiting && sess != nil {
-			sess.cancel()
+		for _, sess := range sessions {
+			if sess.mu.TryLock() { // One that is in use fails by itself.
+				sess.look()
+				sess.mu.Unlock()
+			}
 		}
-		select {
-		case <-e.settled:
-			return state == waiting, nil
-		case <-ctx.Done():
-			return false, fmt.Errorf("no reply in time: %w", ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
+	}
+}
+
+// expire ends an entry whose time is over.
+func (s *Store) expire(e *entry) {
+	ctx, cancel := context.WithTimeout(s.ctx, batchTimeout)
+	defer cancel()
+	if _, err := s.end(ctx, e.owned); err == nil {
+		s.notices.Send(e.name, e.owner, 0)
 	}
 }
 
@@ -380,78 +302,91 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if req.Keep > 0 {
 		return false, fmt.Errorf("%w: an advisory lock cannot be kept", driver.ErrUnsupported)
 	}
-	s.mu.Lock()
-	e := s.owners[owned{req.Name, req.Owner}]
-	s.mu.Unlock()
-	if e == nil {
-		return false, nil
-	}
-	return s.end(ctx, e)
+	return s.end(ctx, owned{req.Name, req.Owner})
 }
 
-// Renew implements [driver.Store]. It checks each session once, for all its locks.
+// end ends the entry of an owner, and reports whether there was one.
+func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
+	for {
+		s.mu.Lock()
+		e := s.owners[owner]
+		if e == nil {
+			s.mu.Unlock()
+			return false, nil
+		}
+		state, sess := e.state, e.session
+		if state == waiting {
+			e.state = givenUp
+		}
+		s.mu.Unlock()
+		switch state {
+		case trying: // What is sent behind the attempt has a reply when the attempt has one.
+			if err := sess.do(ctx, &call{verb: ping}); err != nil {
+				return false, err
+			}
+		case held:
+			c := &call{verb: unlock, entry: e}
+			err := sess.do(ctx, c)
+			return err == nil && c.value != nil, err
+		default:
+			e.cancel()
+			select {
+			case <-e.gone:
+				return state == waiting, nil
+			case <-ctx.Done():
+				return false, fmt.Errorf("the end of the wait has no reply: %w", ctx.Err())
+			}
+		}
+	}
+}
+
+// Renew implements [driver.Store]. It checks each session once, for all its locks, and not at all
+// if the server keeps it for longer than a TTL anyway.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	longest := map[*session]time.Duration{}
+	sent, longest := time.Now(), time.Duration(0)
+	checks := map[*session]*error{}
 	s.mu.Lock()
 	for _, req := range reqs {
-		if e := s.entryOf(&req); e != nil && e.state == held {
-			longest[e.session] = max(longest[e.session], req.TTL)
+		longest = max(longest, req.TTL)
+		e := s.owners[owned{req.Name, req.Owner}]
+		if e != nil && (e.state == trying || e.state == held && e.session.safe.Before(sent.Add(req.TTL))) {
+			checks[e.session] = new(error)
 		}
 	}
 	s.mu.Unlock()
-	pings := map[*session]*operation{}
-	for sess, ttl := range longest {
-		pings[sess] = sess.send(&operation{verb: ping, ttl: ttl})
+	var group sync.WaitGroup
+	for sess, err := range checks {
+		group.Go(func() { *err = sess.do(ctx, &call{verb: ping, ttl: longest}) })
 	}
-	var failed error
-	for sess, op := range pings {
-		select {
-		case <-op.done:
-			if op.err != nil {
-				failed = s.wrapErr(op.err)
-				delete(pings, sess)
-			}
-		case <-ctx.Done():
-			failed = fmt.Errorf("no reply in time: %w", ctx.Err())
-			delete(pings, sess)
-		}
-	}
-	entries := make([]driver.Entry, len(reqs))
+	group.Wait()
+
+	entries, failed := make([]driver.Entry, len(reqs)), error(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unknown := false
 	for i, req := range reqs {
-		e := s.entryOf(&req)
-		switch {
-		case e == nil:
+		e := s.owners[owned{req.Name, req.Owner}]
+		if e == nil || e.state == givenUp || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token) {
 			entries[i].State = driver.Lost
-		case e.state == waiting:
-			s.lasts(e, req.TTL)
+			continue
+		}
+		check, recent := checks[e.session], !e.session.safe.Before(sent.Add(req.TTL))
+		switch {
+		case e.state == trying, check != nil && *check != nil:
+			if check != nil {
+				failed = *check
+			}
+		case e.state == waiting, check == nil && !recent: // The key was granted after the checks were begun.
 			entries[i].State = driver.Waiting
-		case pings[e.session] == nil && longest[e.session] > 0:
-			unknown = true
-		default: // A hold that was granted meanwhile was not checked, and is as new.
-			s.lasts(e, req.TTL)
+			s.prolong(e, req.TTL)
+		default:
 			entries[i] = driver.Entry{State: driver.Held, Token: e.token}
+			s.prolong(e, req.TTL)
 		}
 	}
-	if !unknown {
-		failed = nil
-	}
 	return entries, failed
-}
-
-// entryOf returns the entry that a renewal means, nil if there is none. The caller holds s.mu.
-func (s *Store) entryOf(req *driver.RenewRequest) *entry {
-	e := s.owners[owned{req.Name, req.Owner}]
-	if e == nil || e.state != held && e.state != waiting || !time.Now().Before(e.until) ||
-		req.Token != 0 && req.Token != e.token {
-		return nil
-	}
-	return e
 }
 
 // List implements [driver.Store].

@@ -20,14 +20,6 @@ func Microseconds(time string) string {
 	return "(extract(epoch FROM " + time + ")::double precision * 1000000::double precision)::bigint"
 }
 
-// TrustedRoles selects the owners of tables, functions and sequences that may be used, in a block
-// that has the schema in v_schema.
-const TrustedRoles = `SELECT r.oid FROM pg_catalog.pg_roles AS r, pg_catalog.pg_roles AS me
-             WHERE me.rolname = current_user
-               AND (r.oid = me.oid OR r.rolsuper OR NOT me.rolsuper AND pg_catalog.pg_has_role(me.oid, r.oid, 'USAGE'::text)
-                    OR r.oid = (SELECT n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.oid = v_schema)
-                    OR r.oid = (SELECT d.datdba FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()))`
-
 // QuoteLiteral makes an SQL literal.
 func QuoteLiteral(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
