@@ -43,13 +43,13 @@ type acquireCommand struct {
 	ttl  time.Duration
 	wait time.Duration
 	try  bool
-	meta map[string]string
+	meta metaFlag
 
 	limits limitFlags
 }
 
 func newAcquire(c *cli) *cobra.Command {
-	a := &acquireCommand{cli: c, wait: waitForever}
+	a := &acquireCommand{cli: c, wait: waitForever, meta: metaFlag{}}
 	cmd := &cobra.Command{
 		Use:     "acquire NAME",
 		Short:   "Take a lock and print a ticket for it",
@@ -75,9 +75,7 @@ func newAcquire(c *cli) *cobra.Command {
 	f.BoolVar(&a.try, "try", false, "do not wait for the lock, like --wait 0")
 	a.addMaxOutage(f)
 	a.limits.addTo(f)
-	f.StringToStringVar(&a.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all\n"+
-		"users; may be repeated, at most 16 of 1024\n"+
-		"bytes in all")
+	f.Var(a.meta, "meta", metaUsage)
 	f.BoolVar(&a.json, "json", false, "one JSON object, with the ticket and the token")
 	return cmd
 }

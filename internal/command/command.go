@@ -4,7 +4,10 @@
 package command
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -12,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
 // Main runs the program. A write to a pipe without a reader returns an error, instead of ending the
@@ -20,12 +25,22 @@ func Main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	root := newRoot(os.Args[1:])
 	var err error
+	root.SetOut(outputFunc(func(data []byte) error { // of help and completions
+		err = cmp.Or(err, writeOutput(data))
+		return err
+	}))
+	root.SetErr(io.Discard) // what cobra says of the same error
 	if path := findExtension(root, os.Args[1:]); path != "" {
 		err = execute(path, os.Args[2:])
 	} else {
-		err = root.Execute()
+		failed := root.Execute()
+		err = cmp.Or(failed, err)
 	}
-	os.Exit(reportError(os.Stderr, err))
+	code := reportError(os.Stderr, err)
+	if interrupt := (*supervise.Interrupt)(nil); errors.As(err, &interrupt) {
+		supervise.EndBy(interrupt.Signal)
+	}
+	os.Exit(code)
 }
 
 // A cli holds the flags that all subcommands share.

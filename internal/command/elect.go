@@ -3,6 +3,8 @@ package command
 import (
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -81,6 +83,7 @@ func electFlagError(cmd *cobra.Command, err error) error {
 
 // campaign runs the command again each time its lock was lost.
 func (r *runCommand) campaign(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
+	r.standby = time.AfterFunc(time.Second, reportReady)
 	for terms := 0; ; {
 		e := r.acquireAndRun(sup, client, path)
 		if sup.Context().Err() != nil {
@@ -98,5 +101,14 @@ func (r *runCommand) campaign(sup *supervise.Supervisor, client *holdfast.Client
 		default:
 			return e
 		}
+	}
+}
+
+// reportReady tells a service manager that a candidate that waits is ready: its command, which does
+// that itself, may not be started for days. See sd_notify(3).
+func reportReady() {
+	if conn, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET")); err == nil {
+		_, _ = conn.Write([]byte("READY=1")) // nobody can do anything about an error
+		_ = conn.Close()
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/lockview"
+	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
 // The exit codes of holdfast itself, by the custom of sysexits.h and of the shell where they
@@ -113,6 +114,9 @@ func exitErrorFor(err error) *exitError {
 func reportError(to io.Writer, err error) int {
 	if err == nil {
 		return 0
+	}
+	if interrupt := (*supervise.Interrupt)(nil); errors.As(err, &interrupt) {
+		return interrupt.Code() // without a message
 	}
 	var e *exitError
 	if !errors.As(err, &e) {

@@ -177,6 +177,36 @@ func lossPolicyVar(f *pflag.FlagSet, p *supervise.Policy, usage string) {
 	}, "on-lost", usage)
 }
 
+// metaUsage is the help of --meta.
+const metaUsage = "`KEY=VALUE` to show with the lock, to all\n" +
+	"users; may be repeated, at most 16 of 1024\n" +
+	"bytes in all"
+
+// A metaFlag is the value of --meta: all that follows the first "=", whatever is in it.
+// HOLDFAST_META has a line for each.
+type metaFlag map[string]string
+
+func (m metaFlag) Set(text string) error {
+	key, value, found := strings.Cut(text, "=")
+	if !found {
+		return errors.New("want KEY=VALUE")
+	}
+	m[key] = value
+	return nil
+}
+
+func (m metaFlag) SetList(text string) (err error) {
+	for line := range strings.SplitSeq(text, "\n") {
+		if line != "" && err == nil {
+			err = m.Set(line)
+		}
+	}
+	return err
+}
+
+func (metaFlag) String() string { return "" }
+func (metaFlag) Type() string   { return "KEY=VALUE" }
+
 // applyEnvironment sets the flags that are not on the command line from their variables in the
 // environment, if there are any: HOLDFAST_KILL_AFTER for --kill-after. An empty variable counts
 // as not set. A flag that may be given several times has all its values in the one variable,

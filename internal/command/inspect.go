@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,7 +90,7 @@ func (c *cli) inspect(ctx context.Context, work func(*holdfast.Client) error) er
 func (c *cli) finalError(ctx context.Context, err error) error {
 	var interrupt *supervise.Interrupt
 	if err != nil && errors.As(context.Cause(ctx), &interrupt) {
-		return &exitError{code: interrupt.Code()}
+		return interrupt
 	}
 	var e *exitError
 	if c.quiet && errors.As(err, &e) {
@@ -114,8 +115,13 @@ func (c *cli) printNotice(format string, args ...any) {
 	}
 }
 
+// interruptGrace is how long a program may take to end after a signal: to give back a lock, for
+// instance.
+const interruptGrace = 10 * time.Second
+
 // interruptContext returns a context that a signal ends, with a supervise.Interrupt as its
-// cause. A second signal ends the program.
+// cause. A second signal ends the program, and so does the first if the program still waits for
+// something then, a reader of its output for instance.
 func interruptContext() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -128,6 +134,7 @@ func interruptContext() (context.Context, context.CancelFunc) {
 		select {
 		case sig := <-signals:
 			cancel(&supervise.Interrupt{Signal: sig.(syscall.Signal)})
+			time.AfterFunc(interruptGrace, func() { supervise.EndBy(sig.(syscall.Signal)) })
 		case <-ctx.Done():
 		}
 		signal.Stop(signals)

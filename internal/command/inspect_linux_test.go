@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,43 +12,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 )
-
-// A signal ends those that wait, with the exit code that a shell would report.
-func TestSignals(t *testing.T) {
-	acceptSignals()
-	url, client := newStore(t)
-	holdLock(t, client, "x")
-	for _, command := range []string{"wait x -v", "wait x -v --timeout 1h", "ls --watch"} {
-		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-			t.Run(command+" "+sig.String(), func(t *testing.T) {
-				cmd := exec.Command("holdfast", strings.Fields(command)...)
-				cmd.Env = append(os.Environ(), "HOLDFAST_STORE="+url)
-				reader, writer, err := os.Pipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer reader.Close()
-				cmd.Stdout, cmd.Stderr = writer, writer
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				writer.Close()
-				// It waits from its first words on.
-				if _, err := reader.Read(make([]byte, 1)); err != nil {
-					t.Error(err)
-				}
-				if err := cmd.Process.Signal(sig); err != nil {
-					t.Error(err)
-				}
-				text, _ := io.ReadAll(reader)
-				_ = cmd.Wait() // its exit code is looked at
-				if code := cmd.ProcessState.ExitCode(); code != 128+int(sig) || strings.Contains(string(text), sig.String()) {
-					t.Errorf("exit code %d, %s", code, text)
-				}
-			})
-		}
-	}
-}
 
 // A reader that has gone before the first word is no failure.
 func TestWatchWithoutReader(t *testing.T) {

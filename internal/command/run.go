@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -52,9 +53,10 @@ const runExample = `  holdfast run backup -- rsync -a /data /mnt/backup
 // A runCommand is "holdfast run" with its flags.
 type runCommand struct {
 	*cli
-	form    string // of the command line
-	once    bool   // it is "holdfast once"
-	elect   bool   // it is "holdfast elect"
+	form    string      // of the command line
+	once    bool        // it is "holdfast once"
+	elect   bool        // it is "holdfast elect"
+	standby *time.Timer // of elect, until there is a lock
 	name    string
 	command []string
 
@@ -66,7 +68,7 @@ type runCommand struct {
 	script                string
 	onLost                supervise.Policy
 	conflictCode          uint8
-	meta                  map[string]string
+	meta                  metaFlag
 	limits                limitFlags
 }
 
@@ -126,13 +128,12 @@ func (r *runCommand) addFlags(f *pflag.FlagSet) {
 		"lost: kill, term or ignore")
 	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL\n"+
 		"(default the lesser of 5s and a sixth of\nthe TTL)")
-	f.StringToStringVar(&r.meta, "meta", nil, "`KEY=VALUE` to show with the lock, to all\n"+
-		"users; may be repeated, at most 16 of 1024\n"+
-		"bytes in all")
+	r.meta = metaFlag{}
+	f.Var(r.meta, "meta", metaUsage)
 	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument,\n"+
 		"for the shell")
-	f.StringVarP(&r.script, "command", "c", "", "a command for /bin/sh -c (Windows: cmd /C),\n"+
-		"instead of one after the --")
+	f.StringVarP(&r.script, "command", "c", "", "a command for $SHELL -c (else /bin/sh -c;\n"+
+		"Windows: cmd /C), not one after the --")
 }
 
 // parseArgs checks flags and arguments together.
@@ -171,11 +172,12 @@ func (r *runCommand) parseArgs(flags *pflag.FlagSet, args []string) error {
 	return r.checkTimes(flags.Changed("kill-after") || os.Getenv(envVar("kill-after")) != "")
 }
 
+// shellCommand returns the command that runs a script by the user's shell, as flock(1) does.
 func shellCommand(script string) []string {
 	if runtime.GOOS == "windows" {
 		return []string{"cmd", "/C", script}
 	}
-	return []string{"/bin/sh", "-c", script}
+	return []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh"), "-c", script}
 }
 
 // runSupervised is the main function of both processes: see package supervise.
@@ -187,9 +189,8 @@ func (r *runCommand) runSupervised() error {
 	code, err := supervise.Run(func(sup *supervise.Supervisor) int {
 		return reportError(sup, r.silence(r.withClient(sup, path)))
 	}, r.reportStuck)
-	var failed *supervise.Failure
 	switch {
-	case errors.As(err, &failed):
+	case errors.Is(err, supervise.ErrDied), errors.Is(err, supervise.ErrHung):
 		return r.silence(&exitError{exitLost, fmt.Errorf("%w; its command was stopped", err), ""})
 	case err != nil:
 		return r.silence(&exitError{exitCannotRun, err, ""})

@@ -22,13 +22,22 @@ func (r *runCommand) withClient(sup *supervise.Supervisor, path string) *exitErr
 		return exitErrorFor(err)
 	}
 	defer client.Close() // Release has already reported what Close could report
-	if r.elect {
-		return r.campaign(sup, client, path)
+	run := r.acquireAndRun
+	switch {
+	case r.elect:
+		run = r.campaign
+	case r.once:
+		run = r.runOnce
 	}
-	if r.once {
-		return r.runOnce(sup, client, path)
+	for {
+		e := run(sup, client, path)
+		if !errors.Is(e, supervise.ErrSuspended) {
+			return e
+		}
+		if err := sup.Resumed(); err != nil {
+			return r.startFailed(err)
+		}
 	}
-	return r.acquireAndRun(sup, client, path)
 }
 
 // acquireAndRun acquires the lock, runs the command under it, and gives it back.
@@ -44,12 +53,12 @@ func (r *runCommand) acquireAndRun(sup *supervise.Supervisor, client *holdfast.C
 	}
 	acquired := time.Now()
 	result, err := r.runUnderLock(sup, client, lock, path)
-	held := time.Since(acquired)
-	released := r.release(lock)
 	if err != nil {
+		_ = lock.Release() // without --min-hold: nothing has run
 		return r.startFailed(err)
 	}
-	return r.commandEnded(result, held, released)
+	held := time.Since(acquired)
+	return r.commandEnded(result, held, r.release(lock))
 }
 
 // release releases the lock, and keeps it taken for the rest of --min-hold.
@@ -64,6 +73,9 @@ func (r *runCommand) release(lock *holdfast.Lock) error {
 func (r *runCommand) runUnderLock(
 	sup *supervise.Supervisor, client *holdfast.Client, lock *holdfast.Lock, path string,
 ) (supervise.Result, error) {
+	if r.standby != nil {
+		r.standby.Stop()
+	}
 	r.extendShortLease(sup.Context(), lock)
 	command, err := r.buildCommand(path, client, lock)
 	if err != nil {
@@ -92,7 +104,6 @@ func (r *runCommand) clientConfig(sup *supervise.Supervisor) *holdfast.Config {
 	if r.elect {
 		config.MaxOutage = candidateMaxOutage
 	}
-	config.Hooks = holdfast.OnEvent(holdfast.EventRenewed, func(holdfast.Event) { sup.Renewed() })
 	return config
 }
 
@@ -185,6 +196,8 @@ func (r *runCommand) startFailed(err error) *exitError {
 		return e
 	case errors.As(err, &interrupt):
 		return &exitError{code: interrupt.Code()}
+	case errors.Is(err, supervise.ErrSuspended):
+		return &exitError{err: err} // withClient waits, and tries again
 	case errors.Is(err, supervise.ErrLate), errors.Is(err, supervise.ErrAbandoned):
 		return &exitError{exitLost, err, ""}
 	}

@@ -90,12 +90,12 @@ func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Clie
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			ctx, stop := interruptContext()
-			defer stop()
 			ticket, err := readTicket(firstArg(args), os.Stdin)
 			if err != nil {
-				return c.finalError(ctx, err)
+				return c.finalError(context.Background(), err)
 			}
+			ctx, stop := interruptContext()
+			defer stop()
 			return c.inspect(ctx, func(client *holdfast.Client) error {
 				err := rewordError(verb, do(ctx, client, ticket))
 				switch {

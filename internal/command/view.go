@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"unicode"
@@ -45,8 +46,16 @@ func jsonLine(v any) ([]byte, error) {
 
 // writeOutput writes data to standard output.
 func writeOutput(data []byte) error {
+	if isClosed(os.Stdout) {
+		return &exitError{exitOutput, errors.New("standard output is closed"), ">/dev/null"}
+	}
 	if _, err := os.Stdout.Write(data); err != nil {
 		return &exitError{exitOutput, err, ""}
 	}
 	return nil
 }
+
+// An outputFunc is a writer that cannot write less than all.
+type outputFunc func(data []byte) error
+
+func (f outputFunc) Write(data []byte) (int, error) { return len(data), f(data) }

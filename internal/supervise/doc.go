@@ -6,9 +6,17 @@
 //
 // The parent is the process that the user has started. It has started the same program again as
 // the supervisor, which acquires the lease, starts the command, renews, kills, reaps and gives
-// back. The parent passes signals on, returns the supervisor's exit code, and watches over the
-// supervisor. A pair of sockets, the control connection, and a page of shared memory, the
-// shared state, connect them.
+// back. The parent passes signals on, ends as the command did, and watches over the supervisor. A
+// pair of sockets, the control connection, and a page of shared memory, the shared state, connect
+// them.
+//
+// A process that may have other children than the supervisor becomes a front instead: process 1,
+// and a program that a shell with children has executed in its place. It starts a parent behind
+// itself, and knows no process but that. So all children of a parent, and of a supervisor, are its
+// own: it waits for them, and kills them.
+//
+// A job has one state in both. The supervisor asks the parent before each start of a command: one
+// that is suspended does not answer, and then the lease is given back until it is continued.
 //
 //	parent killed        the supervisor sees the sockets close, kills the tree, reaps it, and
 //	                     gives the lease back
@@ -41,8 +49,13 @@
 // that another program starts on behalf of the command (cron, a container engine). In the first
 // case, the lease is not given back before that process ends.
 //
-// A process that hides in /proc (it is not dumpable, and /proc is mounted with hidepid) is in
-// the kernel's list of children as soon as its parent has ended, and is found there.
+// The kernel's lists of the children of a process show those that hide in /proc, too (they are not
+// dumpable, and /proc is mounted with hidepid). Where /proc belongs to another PID namespace they
+// show nothing of use, and no command is started.
+//
+// What a kill needs is there before the command: the lists are open, and the Go runtime has its
+// threads. A command that takes all processes of its user, or all files of the machine, can stop
+// neither process. Nothing on that way waits for a reader of standard error, a disk, or the store.
 //
 // Where the lease lasts as long as a file is open, a connection for instance, both processes
 // have it open ([Command].Hold and Pin), the parent before there is a command.

@@ -3,111 +3,125 @@
 package supervise
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
+	"runtime"
+	"slices"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// The signals that are passed on to the command.
-var (
-	// stopSignals also end the wait for the lease.
-	stopSignals = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
+// passedOn are the signals that are passed on to the command.
+func passedOn(tty *terminal) []os.Signal {
+	signals := append([]os.Signal{unix.SIGUSR1, unix.SIGUSR2}, stopSignals...)
+	if tty == nil { // else it delivers these itself
+		signals = append(signals, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH)
+	}
+	return signals
+}
 
-	userSignals = []os.Signal{unix.SIGUSR1, unix.SIGUSR2}
-
-	// terminalSignals are passed on only without a terminal: a terminal delivers them to the
-	// command itself.
-	terminalSignals = []os.Signal{unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH}
+// The threads that each of the two has before there is a command, beside those of the Go runtime.
+// They are more than were ever seen in use: the parent's work is done by two goroutines, the
+// supervisor's by these and a client of a store.
+const (
+	parentThreads     = 6
+	supervisorThreads = 12
 )
-
-// wakeByte is sent in place of a signal: when the parent is ready to pass on signals, and when
-// the supervisor has to read the shared state again.
-const wakeByte = 0
-
-// keyboardBit marks a signal that the parent got while it was in the foreground.
-const keyboardBit = 0x80
 
 // Run runs body in a process of its own, the supervisor, and watches over it. A program calls
 // it once, and must reach this call again when it is started with the same arguments. In the
 // process that the user started, Run returns the exit code that body returned in the
-// supervisor.
+// supervisor. If a signal has ended the command, or the wait for its lease, and this process got
+// the same signal, then this process ends by it.
 //
 // An error means that the supervisor could not be started or did not end in good order; the
-// exit code means nothing then. In the latter case the error is a [Failure], and neither the
-// supervisor nor any process of the command is left.
+// exit code means nothing then. In the latter case the error is [ErrDied] or [ErrHung], and neither
+// the supervisor nor any process of the command is left.
 //
 // Run calls reportStuck, in either process, if processes have not ended some seconds after
 // SIGKILL: they run with another user's rights, or are blocked in the kernel. Run goes on
 // waiting for them. What reportStuck writes to w goes to standard error.
 func Run(body func(*Supervisor) int, reportStuck func(w io.Writer, pids []int)) (int, error) {
-	if handshake, ok := os.LookupEnv(handshakeEnv); ok {
+	handshake, given := os.LookupEnv(handshakeEnv)
+	pid := os.Getpid()
+	switch _, err := fmt.Sscanf(handshake, frontFormat, &pid); {
+	case err == nil:
+		setProcessName("parent")
+	case given:
 		return runSupervisor(handshake, body, reportStuck)
+	case mayHaveOtherChildren():
+		return runFront()
 	}
-	return runParent(reportStuck)
+	return runParent(pid, reportStuck)
 }
 
-// A parent is the process that the user started.
+// A parent is the process that the user started, or the one behind its front.
 type parent struct {
 	tree     *processTree
 	conn     *controlConn
+	text     *controlConn // what goes to standard error
 	state    *sharedState
 	terminal *terminal
 	timer    *bootTimer
 
 	signals chan os.Signal
+	got     map[syscall.Signal]bool
 
-	// stateChanged requests a look at the shared state. outputDone is closed when all output of
-	// the supervisor has been written.
+	// stateChanged requests a look at the shared state. written is closed when all that the
+	// supervisor had to say is on standard error.
 	stateChanged chan struct{}
-	outputDone   chan struct{}
+	written      chan struct{}
 
 	reportStuck func(w io.Writer, pids []int)
 
-	// heldFDs are the descriptors that the supervisor has sent. Only the goroutine of
-	// relayOutput uses them.
-	heldFDs []int
-
-	// lostAt is when the parent first acted in the supervisor's place, or found it dead.
-	lostAt  time.Time
-	failure error
+	failure error // the first reason why the supervisor did not end in good order
 }
 
 // runParent starts the supervisor as soon as no key that the user may press can end this
 // process. The rest of the preparation runs while the supervisor starts. The supervisor starts
-// no command before it receives wakeByte.
-func runParent(reportStuck func(w io.Writer, pids []int)) (int, error) {
+// no command before it receives startMessage. pid is the process that the user started.
+func runParent(pid int, reportStuck func(w io.Writer, pids []int)) (int, error) {
+	_ = os.Unsetenv(handshakeEnv)
 	p := &parent{
 		reportStuck:  reportStuck,
 		terminal:     controllingTerminal(),
 		signals:      make(chan os.Signal, 16),
+		got:          map[syscall.Signal]bool{},
 		stateChanged: make(chan struct{}, 1),
-		outputDone:   make(chan struct{}),
+		written:      make(chan struct{}),
 	}
-	p.subscribeSignals(stopSignals)
-	if err := p.startSupervisor(); err != nil {
+	subscribe(p.signals, stopSignals)
+	if err := p.startSupervisor(pid); err != nil {
 		return 0, err
 	}
-	p.announceReady()
+	p.finishPreparation()
 	code := p.eventLoop()
+	// From here on a signal ends this process, whatever it waits for.
+	signal.Reset(stopSignals...)
+	<-p.written
 	if p.failure != nil {
-		return code, &Failure{Err: p.failure, Lost: p.lostAt}
+		return code, p.failure
+	}
+	if sig := syscall.Signal(p.state.endSignal.Load()); p.got[sig] && code == 128+int(sig) {
+		EndBy(sig)
 	}
 	return code, nil
 }
 
 // startSupervisor starts the supervisor.
-func (p *parent) startSupervisor() (err error) {
+func (p *parent) startSupervisor(pid int) (err error) {
 	if p.timer, err = newBootTimer(); err != nil {
 		return err
 	}
-	var connFD, stateFD int
+	var connFD, textFD, stateFD int
 	if p.conn, connFD, err = newControlConn(); err != nil {
+		return err
+	}
+	if p.text, textFD, err = newControlConn(); err != nil {
 		return err
 	}
 	if p.state, stateFD, err = newSharedState(); err != nil {
@@ -121,74 +135,79 @@ func (p *parent) startSupervisor() (err error) {
 	if err != nil {
 		return err
 	}
-	handshake := fmt.Sprintf("%d,%d,%d,%d,%d", os.Getpid(), connFD, stateFD, wakeFD, p.commandGroup())
-	spec := procSpec{
+	// With a terminal the command joins this process's group, so that job control sees one job.
+	commandGroup := 0
+	if p.terminal != nil {
+		commandGroup = unix.Getpgrp()
+	}
+	handshake := fmt.Sprintf(handshakeFormat, pid, connFD, textFD, stateFD, wakeFD, commandGroup)
+	p.tree = &processTree{
 		path:        self,
 		args:        os.Args,
 		env:         append(os.Environ(), handshakeEnv+"="+handshake),
-		inheritFDs:  []int{connFD, stateFD, wakeFD},
-		orphanRoot:  p.commandPID,
+		inheritFDs:  []int{connFD, textFD, stateFD, wakeFD},
+		orphanRoot:  func() int { return int(p.state.commandPID.Load()) },
 		reportStuck: func(pids []int) { p.reportStuck(os.Stderr, pids) },
 	}
-	continueWithParent(&spec.attr)
+	onParentDeath(&p.tree.attr, unix.SIGCONT) // if it is stopped then
 	// In a group of its own the supervisor is not stopped with the job. But there the kernel
 	// would take it for a process that looks after an orphaned group, which it does not do.
-	spec.attr.Setpgid = p.terminal == nil || !inOrphanedGroup()
-	if p.tree, err = startTree(spec); err != nil {
+	p.tree.attr.Setpgid = p.terminal == nil || !inOrphanedGroup()
+	if err := p.tree.start(); err != nil {
 		return fmt.Errorf("start the supervisor: %w", err)
 	}
-	_ = unix.Close(connFD)
-	_ = unix.Close(wakeFD)
-	go func() {
-		p.conn.relayOutput(os.Stderr, p.handleMessage)
-		close(p.outputDone)
-	}()
+	closeAll([]int{connFD, textFD, wakeFD})
 	return nil
 }
 
-// handleMessage handles a message of the supervisor and the descriptors that came with it. The
-// descriptors are closed when the supervisor sends others, and when its command has ended.
-func (p *parent) handleMessage(fds []int) {
-	if len(fds) > 0 || p.state.keepFilesOpen.Load() == 0 {
-		for _, fd := range p.heldFDs {
-			_ = unix.Close(fd)
-		}
-		p.heldFDs = fds
-	}
-	notify(p.stateChanged)
-}
-
-// subscribeSignals makes signals arrive on p.signals, except those that were ignored when the
-// program started, as under nohup: the command must ignore them as well.
-func (p *parent) subscribeSignals(signals []os.Signal) {
-	for _, sig := range signals {
-		if !signal.Ignored(sig) {
-			signal.Notify(p.signals, sig)
-		}
-	}
-}
-
-// announceReady finishes the preparation, and lets the supervisor start the command.
-func (p *parent) announceReady() {
-	p.subscribeSignals(userSignals)
-	if p.terminal == nil {
-		p.subscribeSignals(terminalSignals)
-	}
+// finishPreparation makes this process ready for a command.
+func (p *parent) finishPreparation() {
+	subscribe(p.signals, passedOn(p.terminal))
 	// A closed standard error must not end the parent, and the command with it.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
-	_ = p.conn.trySend([]byte{wakeByte}) // fails only if the supervisor has ended
+	reserveThreads(parentThreads)
+	go p.receive()
+	go func() {
+		_, _ = io.Copy(os.Stderr, p.text)
+		close(p.written)
+	}()
 }
 
-// commandGroup returns the process group that the command joins: with a terminal that of the
-// parent, so that job control sees one job; otherwise 0, for a group of its own.
-func (p *parent) commandGroup() int {
-	if p.terminal == nil {
-		return 0
+// receive handles the messages of the supervisor until that has ended. Since a process that is
+// stopped does not answer, a command starts only while this one runs.
+func (p *parent) receive() {
+	var heldFDs []int
+	for {
+		messages, fds := p.conn.receive()
+		if len(messages) == 0 {
+			return
+		}
+		notify(p.stateChanged)
+		if len(fds) > 0 || p.state.keepFilesOpen.Load() == 0 {
+			go closeAll(heldFDs) // which may wait for a disk
+			heldFDs = fds
+		}
+		if slices.Contains(messages, askMessage) {
+			p.conn.sendMessage(startMessage)
+		}
 	}
-	return unix.Getpgrp()
 }
 
-func (p *parent) commandPID() int { return int(p.state.commandPID.Load()) }
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// subscribe makes signals arrive on c, except those that were ignored when the program started, as
+// under nohup: the command must ignore them as well.
+func subscribe(c chan<- os.Signal, signals []os.Signal) {
+	for _, sig := range signals {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+}
 
 // eventLoop returns the exit code when no process of the tree is left.
 func (p *parent) eventLoop() int {
@@ -202,27 +221,27 @@ func (p *parent) eventLoop() int {
 			p.enforceDeadlines()
 		case <-p.timer.c:
 			p.enforceDeadlines()
-		case code = <-p.tree.exited:
-			if p.state.cleanExit.Load() == 0 {
+		case <-p.tree.exited:
+			if code = int(p.state.result.Load()) - 1; code < 0 {
 				// The supervisor's descendants are now children of this process.
-				p.recordFailure(ErrDied)
+				p.failure = cmp.Or(p.failure, ErrDied)
 				p.tree.startKill()
 			}
 			empty = p.tree.empty
 		case <-empty:
-			<-p.outputDone
 			return code
 		}
 	}
 }
 
 func (p *parent) forwardSignal(sig os.Signal) {
-	message := byte(sig.(syscall.Signal))
-	if p.terminal != nil && p.terminal.foreground() {
+	number := sig.(syscall.Signal)
+	p.got[number] = true
+	message := byte(number)
+	if p.terminal.sentByKeyboard(number) {
 		message |= keyboardBit
 	}
-	// If this fails, the supervisor hangs or has ended. Both are handled elsewhere.
-	_ = p.conn.trySend([]byte{message})
+	p.conn.sendMessage(message)
 }
 
 // enforceDeadlines does what is due by the shared state, and schedules the timer for what comes
@@ -230,48 +249,116 @@ func (p *parent) forwardSignal(sig os.Signal) {
 // even if the parent has been stopped for a long time.
 func (p *parent) enforceDeadlines() {
 	at := bootNow()
+	term, kill := p.state.deadlines()
 	switch {
-	case getInstant(&p.state.killAt) <= at:
-		p.recordFailure(ErrHung)
+	case kill <= at:
+		p.failure = cmp.Or(p.failure, ErrHung)
 		p.tree.startKill()
 		return
-	case getInstant(&p.state.termAt) <= at:
-		// If the supervisor resumes after all, it must not take the end of the command for a
-		// voluntary one.
-		p.state.parentActed.Store(1)
-		p.recordLost()
-		p.state.termAt.Store(0)
-		_ = p.conn.trySend([]byte{wakeByte})
+	case term <= at:
+		term = never
+		p.state.setDeadlines(term, kill)
 		p.tree.terminate()
 	}
-	p.timer.schedule(p.state.nextAction())
+	p.timer.schedule(min(term, kill))
 }
 
-// recordFailure records the first reason why the supervisor did not end in good order.
-func (p *parent) recordFailure(err error) {
-	p.recordLost()
-	if p.failure == nil {
-		p.failure = err
+// frontFormat is the handshake of a parent behind a front. It has the front's process id.
+const frontFormat = "front %d"
+
+// mayHaveOtherChildren reports whether processes that are no descendants of the command are
+// children of this one, or may become such: a shell that had started some has executed this program
+// in its place, or it is process 1, which gets all orphans.
+func mayHaveOtherChildren() bool {
+	for pid := 1; pid > 0; {
+		var err error
+		if pid, err = unix.Wait4(-1, nil, unix.WNOHANG, nil); err == unix.ECHILD {
+			return os.Getpid() == 1
+		}
 	}
+	return true
 }
 
-// recordLost records the first time that the parent acts in the supervisor's place.
-func (p *parent) recordLost() {
-	if p.lostAt.IsZero() {
-		p.lostAt = time.Now()
-	}
-}
-
-// programFile returns the program that is running, even if its file has been replaced since it
-// was started.
-func programFile() (string, error) {
-	const self = "/proc/self/exe"
-	if _, err := os.Lstat(self); err == nil {
-		return self, nil
-	}
-	path, err := os.Executable()
+// runFront starts the parent as a process of its own, which has no children but ours, and stands
+// for it: it passes signals on, and ends as the parent does. It waits for no other process. As
+// process 1 it reaps what others have left. If the front is killed, the parent is, too, and the
+// supervisor ends the command.
+func runFront() (int, error) {
+	self, err := programFile()
 	if err != nil {
-		return "", fmt.Errorf("find my own program file: %w", err)
+		return 0, err
 	}
-	return strings.TrimSuffix(path, " (deleted)"), nil
+	tty := controllingTerminal()
+	signals := make(chan os.Signal, 16)
+	subscribe(signals, append(passedOn(tty), unix.SIGCHLD))
+	runtime.LockOSThread() // the parent-death signal is sent when this thread ends
+	attr := &syscall.SysProcAttr{Setpgid: tty == nil}
+	onParentDeath(attr, unix.SIGKILL)
+	parent, err := syscall.ForkExec(self, os.Args, &syscall.ProcAttr{
+		Env:   append(os.Environ(), handshakeEnv+"="+fmt.Sprintf(frontFormat, os.Getpid())),
+		Files: []uintptr{0, 1, 2},
+		Sys:   attr,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start the parent process: %w", err)
+	}
+	whom := parent
+	if os.Getpid() == 1 {
+		whom = -1
+	}
+	for sig := range signals {
+		if sig := sig.(syscall.Signal); sig != unix.SIGCHLD && !tty.sentByKeyboard(sig) {
+			_ = unix.Kill(parent, sig)
+		}
+		// Only here is a child reaped, so that no signal goes to another process.
+		var status unix.WaitStatus
+		for pid := 1; pid > 0; {
+			if pid, _ = unix.Wait4(whom, &status, unix.WNOHANG, nil); pid == parent {
+				end := endOf(status)
+				if end.signal != 0 {
+					EndBy(end.signal)
+				}
+				return end.code, nil
+			}
+		}
+	}
+	return 0, nil
+}
+
+// A terminal is the controlling terminal of the session.
+type terminal struct{ fd int }
+
+// controllingTerminal returns nil if there is none, as under cron.
+func controllingTerminal() *terminal {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	return &terminal{fd}
+}
+
+// sentByKeyboard reports whether a signal that this process got may have come from the keyboard,
+// which sends it to the whole foreground group.
+func (t *terminal) sentByKeyboard(sig syscall.Signal) bool {
+	if t == nil || sig != unix.SIGINT && sig != unix.SIGQUIT {
+		return false
+	}
+	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// inOrphanedGroup reports whether no process of the session looks after the jobs of this
+// process group, as when a container or ssh starts the program directly on a terminal. The
+// kernel then stops no process of the group at Ctrl-Z, since no process would continue it.
+func inOrphanedGroup() bool {
+	session, _ := unix.Getsid(0)
+	for pid := unix.Getppid(); pid != 0; pid = parentOf(pid) {
+		if sid, err := unix.Getsid(pid); err != nil || sid != session {
+			return true
+		}
+		if group, err := unix.Getpgid(pid); err != nil || group != unix.Getpgrp() {
+			return err != nil
+		}
+	}
+	return true
 }

@@ -37,7 +37,7 @@ func TestExitCode(t *testing.T) {
 		if got := r.exitCode(); got != want {
 			t.Errorf("%s: exit code %d, want %d", script, got, want)
 		}
-		if v := r.outcome(); v.Result.Stopped || !v.Result.Lost.IsZero() {
+		if v := r.outcome(); v.Result.Stopped {
 			t.Errorf("%s: %+v", script, v.Result)
 		}
 	}
@@ -136,7 +136,7 @@ func TestSignalWhileWaiting(t *testing.T) {
 		r := startRun(t, scenario{Wait: true})
 		r.readLines(1)
 		r.sendSignal(sig)
-		if code := r.exitCode(); code != 128+int(sig) {
+		if code := r.exitCode(); code != -int(sig) {
 			t.Errorf("%v: exit code %d", sig, code)
 		}
 		r.waitFor(r.allExited(), "the end of the supervisor")
@@ -285,7 +285,7 @@ func TestLeaseBroken(t *testing.T) {
 	r := startRun(t, scenario{Args: stubborn, LoseAt: time.Second})
 	r.readLines(stubbornLines)
 	r.exitCode()
-	if v := r.outcome(); !v.Result.Stopped || v.Result.Lost.IsZero() || v.Result.Code != 128+9 {
+	if v := r.outcome(); !v.Result.Stopped || v.Result.Code != 128+9 {
 		t.Errorf("%+v", v.Result)
 	}
 }
@@ -296,7 +296,7 @@ func TestLeaseIgnored(t *testing.T) {
 	if code := r.exitCode(); code != 3 {
 		t.Errorf("exit code %d", code)
 	}
-	if v := r.outcome(); v.Result.Stopped || v.Result.Lost.IsZero() {
+	if v := r.outcome(); v.Result.Stopped {
 		t.Errorf("%+v", v.Result)
 	}
 }

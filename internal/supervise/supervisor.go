@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -31,7 +32,14 @@ var (
 
 	// ErrAbandoned means that the process that the user started was killed.
 	ErrAbandoned = errors.New("the parent process has died")
+
+	// ErrSuspended means that the command was not started, since the process that the user
+	// started is stopped, by Ctrl-Z for instance.
+	ErrSuspended = errors.New("the job is suspended")
 )
+
+// stopSignals request an end. They are passed on to the command, and end the wait for the lease.
+var stopSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
 // An Interrupt is the error of a start that a signal has prevented.
 type Interrupt struct{ Signal syscall.Signal }
@@ -41,18 +49,11 @@ func (i *Interrupt) Error() string { return fmt.Sprintf("interrupted (%v)", i.Si
 // Code returns the exit code that a shell reports for the signal.
 func (i *Interrupt) Code() int { return 128 + int(i.Signal) }
 
-// A Failure is the error of [Run] if the supervisor did not end in good order. It wraps
-// [ErrDied] or [ErrHung].
-type Failure struct {
-	Err error
-
-	// Lost is when the parent noticed the failure.
-	Lost time.Time
+// A rootEnd is how the first process of a command has ended.
+type rootEnd struct {
+	code   int            // as a shell reports it
+	signal syscall.Signal // that has killed it, or 0
 }
-
-func (f *Failure) Error() string { return f.Err.Error() }
-
-func (f *Failure) Unwrap() error { return f.Err }
 
 // A Lease is the right to let a command run. A holdfast.Lock is one.
 type Lease interface {
@@ -107,12 +108,8 @@ type Result struct {
 	// it.
 	Code int
 
-	// Lost is when the lease was lost, or came so near its end that the command had to be
-	// stopped. It is zero if neither happened.
-	Lost time.Time
-
-	// Stopped reports that the command had not ended by itself by then, and was sent a signal
-	// to end.
+	// Stopped reports that the command was sent a signal to end, since the lease was lost, or
+	// came near its end.
 	Stopped bool
 
 	// Signal is the last signal that requests an end and was passed on to the command, 0 if
@@ -129,34 +126,18 @@ type Supervisor struct {
 	cancel context.CancelCauseFunc
 	parent *parentHandle
 
-	// ready is done when the parent passes signals on, and this process survives them.
+	// ready is done when this process survives signals, and has the threads that it needs.
 	ready sync.WaitGroup
 
 	mu       sync.Mutex
-	running  bool
-	lastStop *Interrupt // the last signal that requests an end
+	tree     *processTree // the command, nil while there is none
+	lastStop *Interrupt   // the last signal that requests an end
 
-	signals    chan forwardedSignal
-	renewed    chan struct{}
-	parentGone chan struct{}
-}
-
-// A forwardedSignal is a signal that the parent got and passes on.
-type forwardedSignal struct {
-	syscall.Signal
-
-	// fromKeyboard means that the signal may have come from the keyboard of the terminal, which
-	// sends it to the whole foreground group.
-	fromKeyboard bool
+	mayStart chan struct{} // the parent runs, and agrees to the start of a command
 }
 
 func newSupervisor(parent *parentHandle) *Supervisor {
-	s := &Supervisor{
-		parent:     parent,
-		signals:    make(chan forwardedSignal, 16),
-		renewed:    make(chan struct{}, 1),
-		parentGone: make(chan struct{}),
-	}
+	s := &Supervisor{parent: parent, mayStart: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
@@ -168,17 +149,13 @@ func (s *Supervisor) Context() context.Context { return s.ctx }
 // Parent returns the process id of the process that the user has started.
 func (s *Supervisor) Parent() int { return s.parent.pid }
 
-// Renewed reports that the deadline of the lease has moved. Without a call, the supervisor
-// notices that only when the old deadline has come near.
-func (s *Supervisor) Renewed() { notify(s.renewed) }
-
 // Run runs a command under a lease, and returns when the command and all its descendants are
 // dead. To ensure that, it waits for them no longer than the lease lasts: see [Command].
 // Processes that the command leaves behind when it ends get a moment to end as well, then
 // SIGTERM, then SIGKILL.
 //
 // An error means that the command was not started. It is the cause of the context's end,
-// [ErrLate], or an error of the operating system.
+// [ErrLate], [ErrSuspended], or an error of the operating system.
 //
 // Run may be called again when it has returned, with the same files to hold. If a signal has
 // requested the end of the command meanwhile, the supervisor's context has ended: the sender of
@@ -189,90 +166,90 @@ func (s *Supervisor) Run(cmd *Command, lease Lease) (result Result, err error) {
 		return Result{}, err
 	}
 	defer timer.close()
-	if err := s.beginCommand(); err != nil {
+	if err := s.askParent(); err != nil {
 		return Result{}, err
 	}
-	defer s.endCommand()
-	defer func() { result.Signal = s.stopSignal() }()
-	w := newWatchdog(s, cmd, lease, timer)
-	// The parent has the deadlines of the command before the command is started.
+	s.ready.Wait()
+	w := &watchdog{supervisor: s, cmd: cmd, lease: lease, timer: timer, termAt: never, killAt: never}
 	defer s.parent.clearDeadlines()
-	if !w.reschedule() {
-		return Result{}, ErrLate
-	}
-	if w.tree, err = s.parent.startCommand(s, cmd); err != nil {
+	if err := s.start(w); err != nil {
 		return Result{}, err
 	}
-	return w.eventLoop(), nil
+	result = w.eventLoop()
+	result.Signal = s.endCommand()
+	return result, nil
 }
 
-// beginCommand directs signals to the command from now on. It fails if one has come already.
-func (s *Supervisor) beginCommand() error {
-	s.ready.Wait()
+// start starts the command, to which signals go from then on, unless one has come already. The
+// parent has the deadlines of the command before it is started.
+func (s *Supervisor) start(w *watchdog) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
-	s.running = true
-	return nil
+	if !w.reschedule() {
+		return ErrLate
+	}
+	w.tree, err = s.parent.startCommand(s, w.cmd)
+	s.tree = w.tree
+	return err
 }
 
-// endCommand directs signals to the wait for the next lease.
-func (s *Supervisor) endCommand() {
+// endCommand directs signals to the wait for the next lease. It returns the last signal that
+// requested an end, 0 if there was none.
+func (s *Supervisor) endCommand() syscall.Signal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running = false
-	for len(s.signals) > 0 {
-		<-s.signals // too late for the command
-	}
-	if s.lastStop != nil {
-		s.cancel(s.lastStop)
-	}
-}
-
-// stopSignal returns the last signal that requested an end, 0 if there was none.
-func (s *Supervisor) stopSignal() syscall.Signal {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.tree = nil
 	if s.lastStop == nil {
 		return 0
 	}
+	s.cancel(s.lastStop)
 	return s.lastStop.Signal
+}
+
+// parentPatience is how long a parent that is not suspended may take to agree to a start, on a
+// machine that is overloaded.
+const parentPatience = time.Second
+
+// askParent asks the parent whether a command may start. A parent that is suspended does not
+// answer.
+func (s *Supervisor) askParent() error {
+	s.parent.ask(s)
+	patience, cancel := context.WithTimeoutCause(s.ctx, parentPatience, ErrSuspended)
+	defer cancel()
+	return s.awaitAnswer(patience)
+}
+
+// Resumed waits after [ErrSuspended] until the job is continued. An error is the cause of the end
+// of [Supervisor.Context].
+func (s *Supervisor) Resumed() error { return s.awaitAnswer(s.ctx) }
+
+func (s *Supervisor) awaitAnswer(ctx context.Context) error {
+	select {
+	case <-s.mayStart:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // handleSignal passes a signal on to the command if there is one. Otherwise it ends the wait
 // for the lease if the signal requests that.
-func (s *Supervisor) handleSignal(sig forwardedSignal) {
+func (s *Supervisor) handleSignal(sig syscall.Signal, fromKeyboard bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if isStopSignal(sig.Signal) {
-		s.lastStop = &Interrupt{sig.Signal}
+	if slices.Contains(stopSignals, os.Signal(sig)) {
+		s.lastStop = &Interrupt{sig}
 	}
-	if !s.running {
-		if s.lastStop != nil {
-			s.cancel(s.lastStop)
-		}
-		return
+	switch {
+	case s.tree != nil:
+		s.parent.forwardSignal(s.tree, sig, fromKeyboard)
+	case s.lastStop != nil:
+		s.parent.reportEnd(s.lastStop.Signal)
+		s.cancel(s.lastStop)
 	}
-	select {
-	case s.signals <- sig:
-	default: // as the kernel does with a signal that is already pending
-	}
-}
-
-func isStopSignal(sig syscall.Signal) bool {
-	switch sig {
-	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-		return true
-	}
-	return false
-}
-
-// onParentExit is called once, when the parent has ended.
-func (s *Supervisor) onParentExit() {
-	s.cancel(ErrAbandoned)
-	close(s.parentGone)
 }
 
 // notify sends without blocking: a full channel already has a notification.

@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"sync"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,10 +18,15 @@ import (
 // handshakeEnv is the environment variable that makes a process a supervisor.
 const handshakeEnv = "HOLDFAST_SUPERVISOR"
 
+// handshakeFormat has the process id of the process that the user started, descriptors, and the
+// process group of the command.
+const handshakeFormat = "%d,%d,%d,%d,%d,%d"
+
 // A parentHandle is the supervisor's access to its parent.
 type parentHandle struct {
-	pid   int
+	pid   int // of the process that the user started
 	conn  *controlConn
+	text  *controlConn // for standard error
 	state *sharedState
 
 	// commandGroup is the process group that the command joins: that of the parent, or 0 for
@@ -41,33 +46,34 @@ func runSupervisor(
 		return 0, fmt.Errorf("%w; is %s set in the environment?", err, handshakeEnv)
 	}
 	parent.reportStuck = reportStuck
-	// A reader that has closed its end makes the write fail; it must not end the supervisor.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	// A reader that has closed its end makes the write fail, and so does a store that outgrows the
+	// limit of the size of files: neither may end the supervisor.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE, unix.SIGXFSZ)
 	s := newSupervisor(parent)
-	s.ready.Add(2)
-	go s.receiveSignals()
-	go func() {
-		setProcessName()
+	s.ready.Go(func() {
+		setProcessName("supervisor")
 		surviveSignals()
-		s.ready.Done()
-	}()
+		reserveThreads(supervisorThreads)
+	})
+	go s.receiveSignals()
 	code := body(s)
-	parent.state.cleanExit.Store(1)
+	parent.state.result.Store(int64(code) + 1)
 	return code, nil
 }
 
 // parseHandshake opens the descriptors that the parent has passed.
 func parseHandshake(handshake string) (*parentHandle, error) {
-	var parentPID, connFD, stateFD, wakeFD, commandGroup int
-	_, err := fmt.Sscanf(handshake, "%d,%d,%d,%d,%d", &parentPID, &connFD, &stateFD, &wakeFD, &commandGroup)
+	parent := &parentHandle{}
+	var connFD, textFD, stateFD, wakeFD int
+	_, err := fmt.Sscanf(handshake, handshakeFormat, &parent.pid, &connFD, &textFD, &stateFD, &wakeFD, &parent.commandGroup)
 	if err != nil {
 		return nil, errors.New("cannot read what the parent process has passed on")
 	}
-	for _, fd := range []int{connFD, stateFD, wakeFD} {
-		unix.CloseOnExec(fd) // wakeFD stays open until this process ends
-	}
-	parent := &parentHandle{pid: parentPID, commandGroup: commandGroup}
+	unix.CloseOnExec(wakeFD) // which stays open until this process ends
 	if parent.conn, err = openControlConn(connFD); err != nil {
+		return nil, err
+	}
+	if parent.text, err = openControlConn(textFD); err != nil {
 		return nil, err
 	}
 	if parent.state, err = mapSharedState(stateFD); err != nil {
@@ -81,52 +87,50 @@ func parseHandshake(handshake string) (*parentHandle, error) {
 // take the command with it. The signals are caught instead of being set to ignored, because the
 // command would inherit that.
 func surviveSignals() {
-	discarded := make(chan os.Signal, 1)
-	for _, sig := range slices.Concat(stopSignals, userSignals) {
-		if !signal.Ignored(sig) {
-			signal.Notify(discarded, sig)
-		}
-	}
+	subscribe(make(chan os.Signal, 1), append([]os.Signal{unix.SIGUSR1, unix.SIGUSR2}, stopSignals...))
 }
 
-// receiveSignals handles the signals that the parent passes on, until the parent has ended.
+// receiveSignals handles the signals and answers that the parent sends, until the parent has ended.
 func (s *Supervisor) receiveSignals() {
-	parentReady := sync.OnceFunc(s.ready.Done)
-	defer parentReady()
-	data := make([]byte, 64)
 	for {
-		n, _, err := s.parent.conn.receive(data)
-		if n == 0 || err != nil {
-			s.onParentExit()
+		messages, _ := s.parent.conn.receive()
+		if len(messages) == 0 {
+			s.cancel(ErrAbandoned)
 			return
 		}
-		for _, b := range data[:n] {
-			if b == wakeByte {
-				parentReady()
-				s.Renewed()
-				continue
+		for _, m := range messages {
+			if m == startMessage {
+				notify(s.mayStart)
+			} else {
+				s.handleSignal(syscall.Signal(m&^keyboardBit), m&keyboardBit != 0)
 			}
-			s.handleSignal(forwardedSignal{syscall.Signal(b &^ keyboardBit), b&keyboardBit != 0})
 		}
 	}
 }
 
 // Write passes text on to the parent, which writes it to its standard error: a supervisor is in
 // the background of a terminal and might be stopped for writing to it. Text for which there is
-// no room, because the parent itself is stopped, is dropped. Once the parent has ended, Write
-// writes to standard error directly.
+// no room, because the parent is stopped or waits for a reader, is dropped. Once the parent has
+// ended, Write writes to standard error directly.
 func (s *Supervisor) Write(text []byte) (int, error) {
-	err := s.parent.conn.trySend(text)
+	err := s.parent.text.trySend(text)
 	if err == nil || errors.Is(err, unix.EAGAIN) {
 		return len(text), nil
 	}
 	return os.Stderr.Write(text)
 }
 
+// ask asks the parent whether a command may start.
+func (p *parentHandle) ask(*Supervisor) { p.conn.sendMessage(askMessage) }
+
+// reportEnd tells the parent which signal has ended the command, or the wait for the lease. 0 means
+// that none has.
+func (p *parentHandle) reportEnd(sig syscall.Signal) { p.state.endSignal.Store(int64(sig)) }
+
 // startCommand starts the command.
 func (p *parentHandle) startCommand(s *Supervisor, cmd *Command) (*processTree, error) {
-	spec := procSpec{path: cmd.Path, args: cmd.Args, env: cmd.Env}
-	spec.reportStuck = func(pids []int) { p.reportStuck(s, pids) }
+	tree := &processTree{path: cmd.Path, args: cmd.Args, env: cmd.Env}
+	tree.reportStuck = func(pids []int) { p.reportStuck(s, pids) }
 	var pinned []int
 	for i, f := range slices.Concat(cmd.Hold, cmd.Pin) {
 		fd, err := fileDescriptor(f)
@@ -135,23 +139,44 @@ func (p *parentHandle) startCommand(s *Supervisor, cmd *Command) (*processTree, 
 		}
 		pinned = append(pinned, fd)
 		if i < len(cmd.Hold) {
-			spec.inheritFDs = append(spec.inheritFDs, fd)
+			tree.inheritFDs = append(tree.inheritFDs, fd)
 		}
 	}
 	// The parent keeps the files open as well: if the supervisor is killed, the parent has to
 	// end the descendants first. It gets the files before there is a descendant. If the parent
 	// has ended, it needs nothing.
 	p.state.keepFilesOpen.Store(1)
-	_ = p.conn.trySend([]byte{0}, pinned...)
-	spec.attr.Setpgid = true
-	spec.attr.Pgid = p.commandGroup
-	killWithParent(&spec.attr)
-	tree, err := startTree(spec)
+	p.conn.sendMessage(lookMessage, pinned...)
+	tree.attr.Setpgid = true
+	tree.attr.Pgid = p.commandGroup
+	onParentDeath(&tree.attr, unix.SIGKILL)
+	if variables := systemdVariables(cmd.Env, p.pid); len(variables) > 0 {
+		script := "export " + strings.Join(variables, "=$$ ") + `=$$; exec "$@"`
+		tree.path, tree.args = "/bin/sh", append([]string{"sh", "-c", script, "sh"}, cmd.Args...)
+	}
+	p.reportEnd(0)
+	err := tree.start()
+	if errors.Is(err, unix.ENOEXEC) { // a script without "#!", which execvp runs by the shell
+		tree.path, tree.args = "/bin/sh", append([]string{"sh", cmd.Path}, cmd.Args[1:]...)
+		err = tree.start()
+	}
 	if err != nil {
 		return nil, err
 	}
 	p.state.commandPID.Store(int64(tree.rootPID))
 	return tree, nil
+}
+
+// systemdVariables returns the variables that give a process what systemd has for it, if they name
+// pid. The command, which is another process, finds itself in them only if it is given its own
+// number, which nobody knows before it runs.
+func systemdVariables(env []string, pid int) (names []string) {
+	for _, name := range []string{"LISTEN_PID", "WATCHDOG_PID"} {
+		if slices.Contains(env, fmt.Sprintf("%s=%d", name, pid)) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // fileDescriptor returns the descriptor of a file without making it a blocking one.
@@ -168,39 +193,27 @@ func fileDescriptor(f *os.File) (int, error) {
 // setDeadlines sets when the parent sends SIGTERM and SIGKILL if the supervisor has not done
 // so. It notifies the parent if the next of the two comes sooner than before.
 func (p *parentHandle) setDeadlines(term, kill instant) {
-	before := p.state.nextAction()
-	setInstant(&p.state.termAt, term)
-	setInstant(&p.state.killAt, kill)
-	if p.state.nextAction() < before {
-		_ = p.conn.trySend([]byte{0})
+	beforeTerm, beforeKill := p.state.deadlines()
+	p.state.setDeadlines(term, kill)
+	if min(term, kill) < min(beforeTerm, beforeKill) {
+		p.conn.sendMessage(lookMessage)
 	}
 }
-
-// parentActed reports whether the parent has acted in the supervisor's place.
-func (p *parentHandle) parentActed() bool { return p.state.parentActed.Load() == 1 }
 
 // clearDeadlines resets the shared state and notifies the parent that there is nothing to watch
 // over any more.
 func (p *parentHandle) clearDeadlines() {
-	p.setDeadlines(never, never)
+	p.state.setDeadlines(never, never)
 	p.state.commandPID.Store(0)
-	p.state.parentActed.Store(0)
 	p.state.keepFilesOpen.Store(0)
-	_ = p.conn.trySend([]byte{0})
+	p.conn.sendMessage(lookMessage)
 }
 
 // forwardSignal sends a signal to the command. Where the command is in the group of the parent,
 // the terminal has already sent the signals of its keyboard to it. Many programs would take a
 // second one for "at once".
-func (p *parentHandle) forwardSignal(tree *processTree, sig forwardedSignal) {
-	if tree.rootReaped.Load() {
-		return
-	}
-	switch {
-	case p.commandGroup == 0:
-		_ = unix.Kill(-tree.rootPID, sig.Signal)
-	case sig.fromKeyboard && (sig.Signal == unix.SIGINT || sig.Signal == unix.SIGQUIT):
-	default:
-		_ = unix.Kill(tree.rootPID, sig.Signal)
+func (p *parentHandle) forwardSignal(tree *processTree, sig syscall.Signal, fromKeyboard bool) {
+	if ownGroup := p.commandGroup == 0; ownGroup || !fromKeyboard {
+		tree.signalRoot(sig, ownGroup)
 	}
 }

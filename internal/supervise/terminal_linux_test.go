@@ -42,7 +42,7 @@ func (sc *scenario) runShell() int {
 			panic(err)
 		}
 		if !status.Stopped() {
-			return exitCode(status)
+			return endOf(status).code
 		}
 		foreground(unix.Getpgrp())
 		fmt.Fprintln(events, "stopped")

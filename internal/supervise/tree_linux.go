@@ -12,22 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// becomeReaper makes this process the parent of every orphan among its descendants, even after
-// setsid or a double fork.
-func becomeReaper() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become the reaper of orphans: %w", err)
-	}
-	return nil
-}
-
-// killWithParent makes the kernel send SIGKILL to the process when its parent, this process,
-// ends.
-func killWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
-
-// continueWithParent makes the kernel continue the process, if it is stopped, when its parent,
-// this process, ends.
-func continueWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGCONT }
+// onParentDeath makes the kernel send a signal to the process when its parent, this process, ends.
+func onParentDeath(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
 // newWakeFD returns a descriptor for a child to inherit. When the child has ended, the kernel
 // continues this process, if it is stopped then.
@@ -44,136 +30,141 @@ func newWakeFD() (int, error) {
 	return ends[1], nil
 }
 
+// reapOne waits for the end of a child and reaps it.
+func (t *processTree) reapOne() (pid int, status unix.WaitStatus, err error) {
+	for {
+		err = unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err == nil {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			pid, err = unix.Wait4(-1, &status, unix.WNOHANG, nil)
+			t.rootReaped = t.rootReaped || pid == t.rootPID
+			return pid, status, err
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return 0, 0, err
+		}
+	}
+}
+
 // hasOrphans returns false: every descendant becomes a child of this process in the end.
 func (t *processTree) hasOrphans() bool { return false }
 
-// killChildren sends SIGKILL to the children of this process. Their children become children of
-// this process by that, and are killed the next time. Calling it often enough therefore catches
-// a process that keeps forking, ending, and coming back under a new process id.
-func (t *processTree) killChildren() {
-	children, ok := ownChildren()
-	if !ok {
-		t.signalAll(unix.SIGKILL)
-	}
-	for _, pid := range children {
-		signalChild(pid, os.Getpid(), unix.SIGKILL)
-	}
+// childLists are the kernel's lists of the children of this process. The children of a process are
+// those of its threads: of the one that starts them, and of the first, which gets the orphans. What
+// hides in /proc, since it is not dumpable and /proc is mounted with hidepid, is in them. The files
+// are open while there are children, since a command may have used up what the machine has for
+// files.
+type childLists struct {
+	files []int
+	data  []byte
 }
 
-// survivors lists the children of this process that have not ended.
-func (t *processTree) survivors() []int {
-	children, _ := ownChildren()
-	return slices.DeleteFunc(children, func(pid int) bool { return !isOwnChild(pid) })
+// open also makes this process the parent of every orphan among its descendants, even after setsid
+// or a double fork.
+func (l *childLists) open() error {
+	if err := checkProc(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the reaper of orphans: %w", err)
+	}
+	l.data = make([]byte, 1<<16)
+	for _, tid := range slices.Compact([]int{os.Getpid(), unix.Gettid()}) {
+		list, err := unix.Open(fmt.Sprintf("/proc/self/task/%d/children", tid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("find the descendants of a command: this kernel lists no children (CONFIG_PROC_CHILDREN): %w", err)
+		}
+		l.files = append(l.files, list)
+	}
+	return nil
 }
 
-// signalAll sends signals to every process of the tree that it finds.
-func (t *processTree) signalAll(signals ...unix.Signal) {
-	parents := parentsOfAll()
-	// A child that hides in /proc is still in the kernel's list of children.
-	children, _ := ownChildren()
-	for _, pid := range children {
-		parents[pid] = os.Getpid()
+func (l *childLists) close() {
+	closeAll(l.files)
+	l.files = nil
+}
+
+// checkProc refuses a /proc in which processes have other numbers than they have for this one.
+// Under "unshare --pid", or in a chroot, it may be that of another PID namespace, where this
+// process has several numbers or is missing.
+func checkProc() error {
+	status, _ := os.ReadFile("/proc/self/status")
+	pid := fmt.Sprintf("pid:\t%d\n", os.Getpid())
+	if bytes.Contains(status, []byte("\nNSpid:")) {
+		pid = "NS" + pid
 	}
-	for pid, parent := range parents {
-		if descends(pid, os.Getpid(), parents) {
-			signalChild(pid, parent, signals...)
+	if !bytes.Contains(status, []byte(pid)) {
+		return errors.New("the descendants of a command cannot be found, since /proc is missing, or that of another PID namespace; " +
+			"try: unshare --mount-proc, or mount -t proc proc /proc")
+	}
+	return nil
+}
+
+// children lists the children of this process.
+func (t *processTree) children() (pids []int) {
+	for _, list := range t.lists.files {
+		n, _ := unix.Pread(list, t.lists.data, 0) // what has no room comes when the others have ended
+		pids = append(pids, numbersIn(t.lists.data[:max(n, 0)])...)
+	}
+	return pids
+}
+
+// childrenOf lists the children of another process, if this one may see it.
+func childrenOf(pid int) (pids []int) {
+	task := fmt.Sprintf("/proc/%d/task/", pid)
+	threads, _ := os.ReadDir(task)
+	for _, thread := range threads {
+		list, _ := os.ReadFile(task + thread.Name() + "/children")
+		pids = append(pids, numbersIn(list)...)
+	}
+	return pids
+}
+
+func numbersIn(text []byte) (numbers []int) {
+	for field := range bytes.FieldsSeq(text) {
+		if number, err := strconv.Atoi(string(field)); err == nil {
+			numbers = append(numbers, number)
 		}
 	}
+	return numbers
 }
 
-// signalChild sends signals to pid if it is still a child of parent, or by now of this process.
-// The process may have ended and its id may belong to another one: therefore signalChild pins
-// the process with a pidfd before it checks the parent.
-func signalChild(pid, parent int, signals ...unix.Signal) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return
-	}
-	pinned := err == nil
-	if pinned {
-		defer unix.Close(fd)
-	}
-	if now := parentOf(pid); now != parent && now != os.Getpid() && !isOwnChild(pid) {
-		return
-	}
-	for _, sig := range signals {
-		if !pinned || errors.Is(unix.PidfdSendSignal(fd, sig, nil, 0), unix.ENOSYS) {
-			_ = unix.Kill(pid, sig)
-		}
-	}
-}
-
-// isOwnChild reports whether pid is a child of this process that has not ended. It does not
-// read /proc, where a process can hide: one that is not dumpable is invisible to other
-// processes of its user if /proc is mounted with hidepid.
-func isOwnChild(pid int) bool {
+// hasEnded reports whether a child has ended.
+func hasEnded(child int) bool {
 	var info unix.Siginfo
-	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err == nil && info.Signo == 0
+	err := unix.Waitid(unix.P_PID, child, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err != nil || info.Signo != 0
 }
 
-// ownChildren lists the children of this process. ok is false if the kernel was built without
-// that list.
-func ownChildren() (pids []int, ok bool) {
-	for _, tid := range readDirNames("/proc/self/task") {
-		data, err := readProcFile("/proc/self/task/" + tid + "/children")
-		ok = ok || err == nil
-		for field := range bytes.FieldsSeq(data) {
-			if pid, err := strconv.Atoi(string(field)); err == nil {
-				pids = append(pids, pid)
+// signalBelow sends signals to the descendants of a process. While exists returns true, the number
+// of that process is its own. The same is known of a child by a pidfd, which is opened before a
+// look at whose child it is.
+func (t *processTree) signalBelow(parent int, exists func() bool, signals []unix.Signal) {
+	for _, pid := range childrenOf(parent) {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		if parentOf(pid) == parent && exists() {
+			t.signalBelow(pid, func() bool { return !errors.Is(unix.PidfdSendSignal(fd, 0, nil, 0), unix.ESRCH) }, signals)
+			for _, sig := range signals {
+				_ = unix.PidfdSendSignal(fd, sig, nil, 0)
 			}
 		}
+		_ = unix.Close(fd)
 	}
-	return pids, ok
 }
 
-// parentsOfAll returns the parent of every process of the machine that is visible to this one.
-func parentsOfAll() map[int]int {
-	parents := make(map[int]int)
-	for _, name := range readDirNames("/proc") {
-		if pid, err := strconv.Atoi(name); err == nil {
-			if parent := parentOf(pid); parent != 0 {
-				parents[pid] = parent
-			}
-		}
-	}
-	return parents
-}
-
-// parentOf returns the parent of a process, 0 if the process has ended.
+// parentOf returns the parent of a process, 0 if it has ended or cannot be seen.
 func parentOf(pid int) int {
-	stat, err := readProcFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
 	// The name of the program comes first, in parentheses, and may itself contain parentheses
 	// and spaces.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 {
-		return 0
-	}
 	parent, _ := strconv.Atoi(string(fields[1]))
 	return parent
-}
-
-func readDirNames(folder string) []string {
-	f, err := os.Open(folder)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	names, _ := f.Readdirnames(-1)
-	return names
-}
-
-// readProcFile returns the first 4 KiB of a file in /proc.
-func readProcFile(path string) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	buf := make([]byte, 4096)
-	n, err := unix.Read(fd, buf)
-	return buf[:max(n, 0)], err
 }

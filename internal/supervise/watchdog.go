@@ -1,6 +1,9 @@
 package supervise
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // orphanGrace is how long the processes that a command leaves behind may go on, so that a "tee"
 // at the end of a pipe can write its last line.
@@ -30,24 +33,21 @@ type watchdog struct {
 	exited, lost, termSent, killStarted bool
 }
 
-func newWatchdog(s *Supervisor, cmd *Command, lease Lease, timer *bootTimer) *watchdog {
-	return &watchdog{supervisor: s, cmd: cmd, lease: lease, timer: timer, termAt: never, killAt: never}
-}
-
 // eventLoop returns when no process of the tree is left.
 func (w *watchdog) eventLoop() Result {
-	lost, parentGone := w.lease.Context().Done(), w.supervisor.parentGone
-	var empty <-chan struct{} // nil until the command has ended
+	lost := w.lease.Context().Done()
+	parentGone := w.supervisor.ctx.Done() // signals do not end it now: they go to the command
+	var empty <-chan struct{}             // nil until the command has ended
 	for {
 		w.reschedule()
 		select {
-		case w.result.Code = <-w.tree.exited:
+		case end := <-w.tree.exited:
+			w.result.Code = end.code
+			w.supervisor.parent.reportEnd(end.signal)
 			w.drainOrphans()
 			empty = w.tree.empty
 		case <-empty:
 			return w.result
-		case sig := <-w.supervisor.signals:
-			w.supervisor.parent.forwardSignal(w.tree, sig)
 		case <-parentGone:
 			parentGone = nil
 			w.result.Abandoned = true
@@ -55,7 +55,6 @@ func (w *watchdog) eventLoop() Result {
 		case <-lost:
 			lost = nil
 			w.onLeaseLost()
-		case <-w.supervisor.renewed:
 		case <-w.timer.c:
 		}
 		w.sendDueSignals()
@@ -65,9 +64,6 @@ func (w *watchdog) eventLoop() Result {
 // reschedule reads the lease, sets the timer for the next action, and sets when the parent acts
 // in the supervisor's place. It reports whether all of that is still to come.
 func (w *watchdog) reschedule() bool {
-	if !w.lost && w.supervisor.parent.parentActed() {
-		w.onLeaseLost()
-	}
 	if d := w.lease.Deadline(); !w.lost && !d.Equal(w.deadline) {
 		w.deadline, w.leaseEnd = d, instantOf(d)
 	}
@@ -78,14 +74,18 @@ func (w *watchdog) reschedule() bool {
 	if w.killStarted {
 		kill = never
 	}
-	w.timer.schedule(min(term, kill))
+	// The lease is read again when half of the time is over: the parent then learns of a renewal
+	// long before it would act.
+	at := bootNow()
+	next := min(term, kill)
+	w.timer.schedule(min(next, at.add(max(time.Duration(next-at)/2, Margin/5))))
 	// The parent enforces only the end of the lease, and a little later than this process.
 	leaseTerm, leaseKill := w.leaseSignalTimes()
 	if w.lost {
 		leaseTerm = never // this process or the parent has sent it
 	}
 	w.supervisor.parent.setDeadlines(leaseTerm.add(Margin/2), leaseKill.add(Margin/2))
-	return w.lease.Context().Err() == nil && bootNow() < min(term, kill)
+	return w.lease.Context().Err() == nil && at < next
 }
 
 // signalTimes returns when SIGTERM and SIGKILL are due, for whatever reason.
@@ -145,7 +145,6 @@ func (w *watchdog) markLost() {
 		return
 	}
 	w.lost = true
-	w.result.Lost = time.Now()
 	w.result.Stopped = !w.exited && w.cmd.OnLost != Ignore
 }
 
@@ -155,4 +154,26 @@ func (w *watchdog) drainOrphans() {
 	w.exited = true
 	w.termAt = min(w.termAt, bootNow().add(orphanGrace))
 	w.killAt = min(w.killAt, w.termAt.add(w.cmd.KillAfter))
+}
+
+// An instant is a moment in nanoseconds on a clock that all processes of the machine share,
+// that cannot be set, and that goes on while the machine is suspended. Go's own monotonic clock
+// stands still then.
+type instant int64
+
+// never is later than every other instant.
+const never instant = math.MaxInt64
+
+// instantOf converts a moment of Go's clock. The result is right only if the machine has not
+// been suspended since t was computed.
+func instantOf(t time.Time) instant {
+	return bootNow().add(time.Until(t))
+}
+
+// add returns the instant d later, and never if an instant cannot represent it.
+func (i instant) add(d time.Duration) instant {
+	if i == never || d > 0 && i > never-instant(d) {
+		return never
+	}
+	return i + instant(d)
 }

@@ -3,10 +3,40 @@ package supervise
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// memoryFile returns a file that is only in memory.
+func memoryFile() (int, error) { return unix.MemfdCreate("holdfast", unix.MFD_CLOEXEC) }
+
+// setProcessName names this process in lists of processes, where it would otherwise be called "exe"
+// after the link by which it was started. The name differs from that of the program, so that
+// killing the program by name kills the process that the user started alone, and the others can
+// clean up.
+func setProcessName(name string) {
+	_ = os.WriteFile("/proc/self/comm", []byte(name), 0)
+}
+
+// EndBy ends this process by a signal, as it would have ended without a handler, so that a shell or
+// a service manager can tell that from an exit code. It returns if the signal is blocked.
+func EndBy(sig syscall.Signal) {
+	signal.Reset(sig)
+	var action [32]byte // of zeros: the default
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // the core that matters is that of the command
+	runtime.LockOSThread()
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig)
+}
+
+// programFile returns the program that is running, even if its file has been replaced since it was
+// started.
+func programFile() (string, error) { return "/proc/self/exe", nil }
 
 func bootNow() instant {
 	var ts unix.Timespec

@@ -3,7 +3,9 @@ package supervise
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"sync"
 	"syscall"
 	"time"
@@ -12,11 +14,55 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// Run runs body in this process and returns its exit code. On Windows a job object ends the
+// command and its descendants when this process ends, and only a debugger can stop a process,
+// so that a second process is not needed.
+func Run(body func(*Supervisor) int, _ func(w io.Writer, pids []int)) (int, error) {
+	s := newSupervisor(&parentHandle{pid: os.Getpid()})
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for sig := range signals {
+			s.handleSignal(sig.(syscall.Signal), true)
+		}
+	}()
+	return body(s), nil
+}
+
+// A parentHandle is the supervisor's access to its parent. On Windows one process is both.
+type parentHandle struct{ pid int }
+
+// setDeadlines does nothing: there is no parent to notify.
+func (p *parentHandle) setDeadlines(_, _ instant) {}
+
+func (p *parentHandle) clearDeadlines() {}
+
+// forwardSignal does nothing: the console sends Ctrl-C and Ctrl-Break to the command as well.
+func (p *parentHandle) forwardSignal(*processTree, syscall.Signal, bool) {}
+
+// ask gives the answer: one process does not outlive its own suspension.
+func (p *parentHandle) ask(s *Supervisor) { notify(s.mayStart) }
+
+// reportEnd does nothing: processes do not end by signals.
+func (p *parentHandle) reportEnd(syscall.Signal) {}
+
+// EndBy does nothing: processes do not end by signals.
+func EndBy(syscall.Signal) {}
+
+// Write writes to standard error.
+func (s *Supervisor) Write(text []byte) (int, error) { return os.Stderr.Write(text) }
+
+var processStart = time.Now()
+
+// bootNow relies on Go reading the interrupt time on Windows, which goes on during sleep. Only
+// one process reads it, so that its origin does not matter.
+func bootNow() instant { return instant(time.Since(processStart)) }
+
 // A processTree is a process that was started, with all its descendants: the members of a job
 // object, which Windows ends when this process ends, for whatever reason.
 type processTree struct {
-	// exited receives the exit code of the root when it has ended.
-	exited chan int
+	// exited receives the end of the root.
+	exited chan rootEnd
 
 	// empty is closed when no process of the tree is left.
 	empty chan struct{}
@@ -27,9 +73,9 @@ type processTree struct {
 
 var resumeProcess = windows.NewLazySystemDLL("ntdll.dll").NewProc("NtResumeProcess")
 
-// startTree starts a command. The command runs only when it is in its job, so that every
+// startCommand starts a command. The command runs only when it is in its job, so that every
 // process that it starts is in the job, too.
-func startTree(cmd *Command) (*processTree, error) {
+func (*parentHandle) startCommand(_ *Supervisor, cmd *Command) (*processTree, error) {
 	job, err := newKillOnCloseJob()
 	if err != nil {
 		return nil, fmt.Errorf("create a job object: %w", err)
@@ -45,7 +91,7 @@ func startTree(cmd *Command) (*processTree, error) {
 	if err := assignToJob(job, p.Pid); err != nil {
 		return nil, errors.Join(fmt.Errorf("put the command into a job object: %w", err), p.Kill(), windows.CloseHandle(job))
 	}
-	tree := &processTree{exited: make(chan int, 1), empty: make(chan struct{}), job: job}
+	tree := &processTree{exited: make(chan rootEnd, 1), empty: make(chan struct{}), job: job}
 	go tree.reapLoop(p)
 	return tree, nil
 }
@@ -85,7 +131,7 @@ func (t *processTree) reapLoop(root *os.Process) {
 	if state, err := root.Wait(); err == nil {
 		code = state.ExitCode()
 	}
-	t.exited <- code
+	t.exited <- rootEnd{code: code}
 	for t.hasProcesses() {
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -1,0 +1,208 @@
+package command
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// wrapperRows are what a wrapper meets beside its command: a script for bash, and what it prints.
+var wrapperRows = []struct{ name, script, want string }{
+	// Whose it is: only what the command has started is waited for, signaled and killed.
+	{"a log that an older child writes", `
+		bash -c 'exec > >(cat >log); exec holdfast run a -- echo done'; echo $?`, "0"},
+	{"an older child", `
+		bash -c 'sleep 1000 & echo $! >old; exec holdfast elect a -- sh -c "exit 5"'; echo $?; kill $(cat old) && echo lives`, "5 lives"},
+	{"an older child, and the supervisor is killed", `
+		bash -c 'sleep 1000 & echo $! >old; exec holdfast run a -- sh -c "(setsid sleep 1000 & echo \$! >daemon); sleep 1000"' & p=$!
+		until test -s daemon; do sleep .01; done
+		kill -9 $(pgrep -x supervisor -P $(pgrep -x parent -P $p)); wait $p; echo $?
+		kill $(cat old) && echo lives; kill -0 $(cat daemon) || echo dead`, "121 lives dead"},
+	{"a signal through a front", `
+		bash -c 'sleep 1000 & echo $! >old; exec holdfast run a -- sh -c "trap \"echo got; exit 6\" TERM; >ready; while :; do sleep .01; done"' & p=$!
+		until test -e ready; do sleep .01; done; kill $p; wait $p; echo $?; kill $(cat old)`, "got 6"},
+	{"process 1", `
+		unshare -rpf --mount-proc holdfast run a -- sh -c '(sleep 1000 &); exit 3'; echo $?`, "3"},
+	{"process 1 with a stranger", `
+		unshare -rpf --mount-proc bash -c 'sleep 1000 & exec holdfast run a -- sh -c "echo \$PPID >&2; exit 4"' 2>/dev/null; echo $?`, "4"},
+	{"the /proc of another namespace", `
+		unshare -rpf holdfast run a -- touch started 2>err; echo $?; grep -c 'try: unshare --mount-proc' err; test -e started || echo not started`, "126 1 not started"},
+
+	// What it needs, it has before the command starts.
+	{"nobody reads standard error", `
+		mkfifo full; exec 7<>full; head -c 65536 /dev/zero >&7
+		holdfast run a -v --ttl 2s --kill-after 100ms -- sh -c 'trap "" TERM; echo $$ >pid; while :; do sleep .01; done' 2>&7 & p=$!
+		until test -s pid; do sleep .01; done; kill -STOP $(pgrep -x supervisor -P $p)
+		holdfast run a --ttl 2s -- sh -c 'kill -0 $(cat pid) || echo dead'; kill $p; wait $p`, "dead"},
+	{"files may not grow", `
+		(ulimit -f 4; holdfast run a -- true 2>err); grep -c goroutine err`, "0"},
+
+	// One state for both processes.
+	{"suspended while it waits", `
+		holdfast run a -- sh -c '>has; sleep 1' & until test -e has; do sleep .01; done
+		holdfast run a -- touch started & p=$!; sleep .5; kill -STOP $p; wait %1
+		holdfast run a -- echo other; test -e started || echo not yet; kill -CONT $p; wait $p; ls started`, "other not yet started"},
+
+	// Invisible, and what was given is what is used.
+	{"a script without #!", `
+		printf 'echo runs with $1' >job; chmod +x job; holdfast run a -- ./job x`, "runs with x"},
+	{"the shell of -c", `
+		SHELL=/bin/bash holdfast run a -c 'echo ${BASH_VERSION:+bash}'`, "bash"},
+	{"sockets of systemd", `
+		sh -c 'LISTEN_PID=$$ WATCHDOG_PID=$$ exec holdfast run a -- sh -c "test \$LISTEN_PID = \$\$ && test \$WATCHDOG_PID = \$\$ && echo mine"'
+		LISTEN_PID=1 holdfast run a -- sh -c 'echo $LISTEN_PID'`, "mine 1"},
+	{"metadata", `
+		for v in 'say"hi"' 'psql"a=b"' 'https://ci/?a=1,b=2' 'a,b' 'a=b,c'; do
+			holdfast run a --meta "v=$v" --meta w=1 -- holdfast show a --json | grep -o '"metadata.*'
+			HOLDFAST_META="v=$v"$'\nw=2' holdfast run a -- holdfast show a --json | grep -o '"metadata.*'
+		done | sed 's/"metadata"://; s/}}/}/'`,
+		`{"v":"say\"hi\"","w":"1"} {"v":"say\"hi\"","w":"2"} {"v":"psql\"a=b\"","w":"1"} {"v":"psql\"a=b\"","w":"2"} ` +
+			`{"v":"https://ci/?a=1,b=2","w":"1"} {"v":"https://ci/?a=1,b=2","w":"2"} {"v":"a,b","w":"1"} {"v":"a,b","w":"2"} ` +
+			`{"v":"a=b,c","w":"1"} {"v":"a=b,c","w":"2"}`},
+	{"standard output that is closed or full", `
+		for v in 'ls' 'ls --json' 'version' 'doctor' 'acquire a' '--help' 'run --help' 'completion bash'; do
+			holdfast $v >&- 2>/dev/null; echo $?; holdfast $v >/dev/full 2>/dev/null; echo $?
+		done | sort -u`, "74"},
+}
+
+func TestWrapper(t *testing.T) {
+	for _, row := range wrapperRows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), "timeout", "-k1", "25", "bash", "-c", row.script)
+			cmd.Dir = t.TempDir()
+			cmd.Env = append(os.Environ(), "HOLDFAST_STORE=file:locks")
+			cmd.WaitDelay = time.Second
+			out, err := cmd.Output()
+			if got := strings.Join(strings.Fields(string(out)), " "); got != row.want {
+				t.Errorf("%q, want %q (%v)", got, row.want, err)
+			}
+		})
+	}
+}
+
+// A command, or a wait, that a signal to holdfast ends is an end by that signal for who waits for
+// holdfast: a shell in a loop, systemd. An exit code is not.
+func TestEndsBySignal(t *testing.T) {
+	sleeper := "echo ready; exec sleep 1000"
+	for _, verb := range [][]string{
+		{"run", "a", "--", "sh", "-c", sleeper},
+		{"once", "a", "--every", "1h", "--", "sh", "-c", sleeper},
+		{"elect", "a", "--", "sh", "-c", sleeper},
+		{"run", "held", "-v", "--", "true"},
+		{"elect", "held", "-v", "--", "true"},
+		{"acquire", "held", "-v"},
+		{"wait", "held", "-v"},
+		{"ls", "--watch"},
+	} {
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+			t.Run(fmt.Sprintf("%s %s %v", verb[0], verb[1], sig), func(t *testing.T) {
+				dir := t.TempDir()
+				start := func(args ...string) *exec.Cmd {
+					cmd := exec.CommandContext(t.Context(), "holdfast", args...)
+					cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOLDFAST_STORE=file:locks")
+					out, err := cmd.StdoutPipe()
+					if err != nil {
+						t.Fatal(err)
+					}
+					cmd.Stderr = cmd.Stdout
+					if err := cmd.Start(); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := out.Read(make([]byte, 100)); err != nil { // it has begun to wait, or its command to run
+						t.Fatal(err)
+					}
+					return cmd
+				}
+				holder := start("run", "held", "--", "sh", "-c", sleeper)
+				cmd := start(verb...)
+				if err := cmd.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+				_ = cmd.Wait()
+				if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != sig {
+					t.Errorf("it has ended with %v", cmd.ProcessState)
+				}
+				_ = holder.Process.Signal(syscall.SIGTERM)
+				_ = holder.Wait()
+			})
+		}
+	}
+	// A command that handles the signal has an exit code, and so has holdfast.
+	out, _ := exec.CommandContext(t.Context(), "bash", "-c", `cd "$0"; HOLDFAST_STORE=file:locks holdfast run a -- sh -c '
+		trap "exit 143" TERM; >ready; while :; do sleep .01; done' & until test -e ready; do sleep .01; done; exec perl -e '
+		kill TERM, $ARGV[0]; waitpid $ARGV[0], 0; print $?>>8' $!`, t.TempDir()).Output()
+	if string(out) != "143" {
+		t.Errorf("exit code %s", out)
+	}
+}
+
+// A candidate that waits tells systemd that it is ready.
+func TestStandbyIsReady(t *testing.T) {
+	dir := t.TempDir()
+	socket, err := net.ListenPacket("unixgram", filepath.Join(dir, "notify"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for range 2 {
+		cmd := exec.CommandContext(t.Context(), "holdfast", "elect", "a", "--", "sleep", "1000")
+		cmd.Env = append(os.Environ(), "HOLDFAST_STORE=file:"+dir+"/locks", "NOTIFY_SOCKET="+socket.LocalAddr().String())
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer cmd.Wait()
+		defer cmd.Process.Signal(syscall.SIGTERM)
+	}
+	text := make([]byte, 100)
+	_ = socket.SetReadDeadline(time.Now().Add(testTimeout))
+	if n, _, err := socket.ReadFrom(text); err != nil || string(text[:n]) != "READY=1" {
+		t.Errorf("%q, %v", text[:n], err)
+	}
+}
+
+// A command that takes all processes that its user may have ends neither of the two, and neither is
+// kept from ending it.
+func TestLimitOfProcesses(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	dir := openTempDir(t)
+	program := installProgram(t, dir)
+	const fill = `$SIG{TERM} = "IGNORE"; while (defined($p = fork)) { if (!$p) { setpgrp; sleep 1000; exit } push @p, $p } open F, ">full"; `
+	for i, row := range []struct{ name, fault, perl, want string }{
+		{"all are let go", "", `select undef, undef, undef, 2; kill KILL, @p; exit 7`, "7"},
+		{"max-hold", "", `sleep 1000`, "121"},
+		{"supervisor killed", `kill -9 $(pgrep -x supervisor -P $!);`, `sleep 1000`, "121"},
+		{"parent killed", `kill -9 $!;`, `sleep 1000`, "137"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			uid := fmt.Sprint(54000 + os.Getpid()%1000*4 + i)
+			cmd := exec.CommandContext(t.Context(), "setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "bash", "-c",
+				`ulimit -u 60; cd "$0"; "$1" run a --ttl 2s --kill-after 100ms --max-hold 6s -- perl -e "$2" &
+				for i in {1..3000}; do test -e full && break; /bin/true; done; `+row.fault+` wait $!; echo $?`, openTempDir(t), program, fill+row.perl)
+			cmd.Env = append(os.Environ(), "HOLDFAST_STORE=file:locks")
+			_ = cmd
+			out, err := cmd.Output()
+			if got := strings.TrimSpace(string(out)); got != row.want {
+				t.Errorf("exit code %s, want %s (%v)", got, row.want, err)
+			}
+			for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+				left, _ := exec.CommandContext(t.Context(), "pgrep", "-u", uid).Output()
+				if len(left) == 0 {
+					break
+				}
+				if row.fault == "" || time.Since(began) > testTimeout {
+					t.Fatalf("left: %s", left)
+				}
+			}
+		})
+	}
+}

@@ -1,4 +1,0 @@
-package supervise
-
-// setProcessName does nothing: on macOS a process is named after its program.
-func setProcessName() {}
