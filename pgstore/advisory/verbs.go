@@ -50,7 +50,6 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	c := &call{verb: try, entry: e, req: &req, ttl: req.TTL}
 	err = s.main.do(ctx, c)
 	if errors.Is(err, batch.ErrNotSent) {
-		err = driver.NotApplied(err)
 		s.mu.Lock()
 		s.drop(e)
 		s.mu.Unlock()
@@ -342,20 +341,18 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 }
 
 // Renew implements [driver.Store]. It checks each session once, for all its locks, and not at all
-// if the server keeps it for longer than the TTL anyway.
+// if the server keeps it for longer than a TTL anyway.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	sent := time.Now()
-	isSafe := func(e *entry, ttl time.Duration) bool {
-		return e.state == held && !e.session.safe.Before(sent.Add(min(ttl, maxIdle)))
-	}
-	longest, checks := time.Duration(0), map[*session]*error{}
+	sent, longest := time.Now(), time.Duration(0)
+	checks := map[*session]*error{}
 	s.mu.Lock()
 	for _, req := range reqs {
 		longest = max(longest, req.TTL)
-		if e := s.owners[owned{req.Name, req.Owner}]; e != nil && (e.state == trying || e.state == held && !isSafe(e, req.TTL)) {
+		e := s.owners[owned{req.Name, req.Owner}]
+		if e != nil && (e.state == trying || e.state == held && e.session.safe.Before(sent.Add(req.TTL))) {
 			checks[e.session] = new(error)
 		}
 	}
@@ -366,34 +363,38 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	group.Wait()
 
-	var failed error
-	entries := make([]driver.Entry, len(reqs))
+	entries, failed := make([]driver.Entry, len(reqs)), error(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, req := range reqs {
 		e := s.owners[owned{req.Name, req.Owner}]
-		switch {
-		case e == nil || e.state == givenUp || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token):
+		if e == nil || e.state == givenUp || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token) {
 			entries[i].State = driver.Lost
-		case e.state == waiting:
-			s.prolong(e, req.TTL)
+			continue
+		}
+		check, recent := checks[e.session], !e.session.safe.Before(sent.Add(req.TTL))
+		switch {
+		case e.state == trying, check != nil && *check != nil:
+			if check != nil {
+				failed = *check
+			}
+		case e.state == waiting, check == nil && !recent: // The key was granted after the checks were begun.
 			entries[i].State = driver.Waiting
-		case isSafe(e, req.TTL):
 			s.prolong(e, req.TTL)
+		default:
 			entries[i] = driver.Entry{State: driver.Held, Token: e.token}
-		case checks[e.session] != nil:
-			failed = *checks[e.session]
+			s.prolong(e, req.TTL)
 		}
 	}
 	return entries, failed
 }
 
 // List implements [driver.Store].
-func (s *Store) List(ctx context.Context, _ string) iter.Seq2[driver.Record, error] {
+func (s *Store) List(context.Context, string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		err := s.checkUsable(ctx)
-		if err == nil {
-			err = fmt.Errorf("%w: the server knows the keys of advisory locks, and not their names", driver.ErrUnsupported)
+		err := fmt.Errorf("%w: the server knows the keys of advisory locks, and not their names", driver.ErrUnsupported)
+		if s.checkUsable(context.Background()) != nil {
+			err = s.checkUsable(context.Background())
 		}
 		yield(driver.Record{}, err)
 	}
