@@ -447,7 +447,7 @@ func (p *player) play() {
 	name := string(rune('a' + p.IntN(len(p.names))))
 	switch verb := p.IntN(64); {
 	case verb == 0:
-		p.client.Store(p.newClient(p.Rand))
+		c = p.client.Swap(p.newClient(p.Rand)) // Another player may have done so, too.
 		p.check("Close", c.Close(), holdfast.ErrUnavailable, holdfast.ErrLost)
 	case verb == 1:
 		p.check("ReleaseAll", c.ReleaseAll(), holdfast.ErrUnavailable, holdfast.ErrLost)

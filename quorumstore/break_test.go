@@ -49,7 +49,7 @@ func TestBreakToken(t *testing.T) {
 				}
 				records, err := s.Break(t.Context(), name, token)
 				broken := len(records) > 0
-				var votes *Error
+				var votes *majorityError
 				if broken != test.broken || errors.As(err, &votes) != test.fails {
 					t.Errorf("Break: %+v, %v", records, err)
 				}

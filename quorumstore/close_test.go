@@ -47,7 +47,7 @@ func TestCloseLeavesAHungMinority(t *testing.T) {
 			grant(t, s, req)
 			time.Sleep(before)
 			giveBack(t, s, req)
-			if d := took(func() { s.Close() }); d > DefaultTimeout/unknownNodeShare {
+			if d := took(func() { s.Close() }); d > 2*DefaultTimeout/silentShare {
 				t.Errorf("Close took %v", d)
 			}
 			servers.holders(t, "", "", "", "", "")

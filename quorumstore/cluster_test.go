@@ -20,11 +20,11 @@ type cluster []*server
 
 // A server keeps the locks of one node.
 type server struct {
-	tb    testing.TB
-	ahead time.Duration // of its clock against ours
-	over  chan struct{} // closed when the test is over
+	tb   testing.TB
+	over chan struct{} // closed when the test is over
 
 	mu    sync.Mutex
+	ahead time.Duration // of its clock against ours
 	store *memstore.Store
 	fault faultstore.Fault // meets every request
 }
@@ -69,10 +69,11 @@ type backend struct {
 
 // Acquire grants tokens by the server's clock.
 func (b *backend) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	if req.Floor == 0 && b.ahead == 0 {
-		return b.open().Acquire(ctx, req)
+	b.mu.Lock()
+	if b.ahead != 0 {
+		req.Floor = max(req.Floor, time.Now().Add(b.ahead).UnixMicro())
 	}
-	req.Floor = max(req.Floor, time.Now().Add(b.ahead).UnixMicro())
+	b.mu.Unlock()
 	return b.open().Acquire(ctx, req)
 }
 
@@ -144,6 +145,13 @@ func (s *server) restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store = memstore.New()
+}
+
+// step sets how far the clock of the server is ahead.
+func (s *server) step(ahead time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = ahead
 }
 
 // set makes every request to the server meet with a fault; nil ends that.

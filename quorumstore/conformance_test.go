@@ -15,7 +15,7 @@ import (
 func dead(*server) faultstore.Fault   { return faultstore.Refuse }
 func hung(s *server) faultstore.Fault { return s.hang }
 func lagging(*server) faultstore.Fault {
-	return slow(40*time.Millisecond, 40*time.Millisecond)
+	return slow(10*time.Millisecond, 10*time.Millisecond) // Contenders are to be through in 200 ms.
 }
 
 // A quorum is a correct store, whatever becomes of a minority of its nodes.

@@ -3,11 +3,13 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
@@ -134,6 +136,43 @@ func TestUndoneIsLost(t *testing.T) {
 		c.holders(t, "mine", "mine", "mine")
 		if got := renew(t, s, req); got != driver.Lost {
 			t.Errorf("Renew is answered %v", got)
+		}
+	})
+}
+
+// A wait that ends in a crowd, on nodes that answer, ends with ErrHeld, however often the votes of the
+// contenders have no winner.
+func TestWaitInACrowdEndsWithHeld(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		for _, s := range c {
+			s.set(jitter(2 * time.Millisecond))
+		}
+		var held, got atomic.Int64
+		var group sync.WaitGroup
+		for range 10 {
+			client := holdfast.New(c.client(t), nil)
+			group.Go(func() {
+				defer client.Close()
+				for held.Load() < 5000 {
+					lock, err := client.Acquire(t.Context(), name, &holdfast.Options{Wait: 50*time.Millisecond + rand.N(200*time.Millisecond)})
+					switch {
+					case err == nil:
+						got.Add(1)
+						time.Sleep(rand.N(150 * time.Millisecond))
+						if err := lock.Release(); err != nil {
+							t.Error(err)
+						}
+					case errors.Is(err, holdfast.ErrHeld):
+						held.Add(1)
+					default:
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		if got.Load() < 500 {
+			t.Errorf("%d waits ended with the lock", got.Load())
 		}
 	})
 }

@@ -1,6 +1,6 @@
-// Package quorumstore makes one store of a majority of others, so that locks
-// survive the loss of a minority of them. Over independent Redis servers it is
-// what is known as Redlock; the nodes may be stores of any kind, and mixed.
+// Package quorumstore makes one store of a majority of others, so that locks survive the loss of a
+// minority of them. Over independent Redis servers it is what is known as Redlock; the nodes may be
+// stores of any kind, and mixed.
 //
 // Every request goes to all nodes at once and returns as soon as enough of them have replied to
 // decide it, for or against. A minority that is dead, slow or hung costs nothing.
@@ -15,44 +15,40 @@
 // Fencing tokens are given if all nodes give them. The client proposes a token above what the nodes
 // would choose by themselves (its clock, and a second more; further above where it has learnt that
 // their clocks are ahead), and the nodes raise theirs to it. If a majority grants one and the same
-// token, that is the token, in one round trip. If not, all is released, and the error is a
-// [driver.RetryError]: the next attempt, of a new owner, has a higher proposal. The tokens of one name are unique and rise in the order of the grants, whatever
+// token, that is the token, in one round trip. If not, all is released, and the next attempt has a
+// higher proposal. The tokens of one name are unique and rise in the order of the grants, whatever
 // clocks do and whenever holds expire: two majorities share a node, and that node has granted both
 // tokens, the later one higher. This needs nothing but nodes that never grant a token twice. It is
 // checked exhaustively, together with the variants that do not work (the greatest of counters;
 // writing it back to nodes that still hold; nodes that forget), by the tests of this package.
 //
-// What the nodes promise decides the rest. Fencing and Keep: if all nodes do. What a majority of the
-// nodes does not support is not supported. Freeing the locks of a crashed process at once: if a
-// majority does. Restart and Failover: what all nodes claim, else that holds may be forgotten, since one
-// node that forgets a hold can be one too many. Each node must be one that all clients reach: a file on
-// each host is no node that the hosts share.
+// What all nodes claim decides the rest. Restart and Failover: if they differ, holds may be forgotten,
+// since one node that forgets a hold can be one too many. Each node must be one that all clients reach:
+// a file on each host is no node that the hosts share.
 //
 // A quorum has no Queue: nodes get the requests in different orders, and would admit different
 // owners. Its waiters have no places at the nodes, and get no notices: they try again after pauses of
-// up to 250 ms (holdfast.Backoff). An attempt is one vote. If it has no winner, it is released, and a
-// waiter tries again soon; a single attempt ends with an error, since nobody is known to hold the name.
+// up to 250 ms (holdfast.Backoff).
 //
 // Shared and limited holds are not supported, also if all nodes support them. N nodes that each
 // admit L holders admit up to N*L/(N/2+1) that have a majority: 3 holders with a Limit of 2 on 3
 // nodes, as A and B on the first node, B and C on the second, and A and C on the third. Shared holds
-// would not exceed a limit, but get different tokens on different nodes if their requests cross, and
-// release and repeat them as long as readers keep coming.
+// get different tokens on different nodes if their requests cross, and would be released and
+// requested again for as long as readers keep coming.
 //
-// An operation that needs a majority and cannot have it ends within
-// Options.Timeout (or at the end of its ctx) with an [Error], which lists how
-// each node voted. An Acquire ends at once if so many nodes refuse it that the
-// others are no majority; nodes that hang are waited for. If nodes that cannot
-// serve now would make a majority, its error is a [driver.RetryError] with the time
-// after which they will. A majority that answers "held" is never an error, and nodes
-// that do not answer are never taken for "held".
+// An attempt is one vote. If a majority tells one hold in its way, the name is held. If there is no
+// winner, the attempt is released, and the error is a [driver.RetryError] with a short random time: the
+// attempt of a new owner may have a majority. If so many nodes refuse it that the others are no
+// majority, it ends at once; nodes that hang are waited for, up to Options.Timeout. If nodes that cannot
+// serve now would make a majority, the error is a RetryError with the time after which they will. Any
+// error lists the reply of each node. It matches [driver.ErrNotApplied] only if no majority can have
+// granted the attempt. Nodes that do not answer are never taken for "held".
 //
 // # What can go wrong
 //
-// Clocks that run at different rates. A hold counts on a node's TTL to run out
-// no sooner than the holder's own. Clocks that differ do no harm; one that runs
-// faster by more than 1%, or steps while it is used to expire holds (Redis uses
-// the wall clock), may free a lock early on that node.
+// Clocks that run at different rates. A hold counts on a node's TTL to run out no sooner than the
+// holder's own. Clocks that differ do no harm; one that runs faster by more than 1%, or steps while it
+// is used to expire holds (Redis uses the wall clock), may free a lock early on that node.
 //
 // A clock that is wrong by more than a day. A node refuses the token that a client proposes if it
 // is more than [driver.MaxLead] above the node's clock, so that one client cannot use up the tokens
@@ -94,11 +90,10 @@
 //
 // # Server set-up
 //
-// Three or five nodes that fail independently: on different machines, without
-// replication among them. An even number is allowed and bears no more losses
-// than the odd one below it. One is allowed and adds nothing. All clients must
-// use the same nodes; to exchange one, stop all clients, or wait for the greatest
-// TTL without any.
+// Three or five nodes that fail independently: on different machines, without replication among them.
+// An even number is allowed and bears no more losses than the odd one below it. One is allowed and adds
+// nothing. All clients must use the same nodes; to exchange one, stop all clients, or wait for the
+// greatest TTL without any.
 //
 // A node must not let the floor that is requested for one name raise the tokens of others (memstore
 // and redisstore do not), or clients that take many names at once see the nodes disagree, and need
@@ -108,8 +103,7 @@
 //
 //	quorum:?node=URL&node=URL&node=URL
 //
-// The URLs of the nodes are escaped as values of a query; [URL] does that.
-// Parameters:
+// The URLs of the nodes are escaped as values of a query; [URL] does that. Parameters:
 //
 //	node       the URL of a node, once for each
 //	timeout    Options.Timeout, as in 500ms

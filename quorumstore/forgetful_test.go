@@ -20,6 +20,7 @@ func testForgetfulNode(t *testing.T) {
 	defer s.Close()
 	acquire := func(owner string) driver.Result {
 		t.Helper()
+		time.Sleep(time.Millisecond) // What is under way ends.
 		res, err := s.Acquire(t.Context(), driver.Request{Name: "name", Owner: request(owner).Owner, Holder: owner, TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,7 @@ import (
 const there, back = 3 * time.Millisecond, 4 * time.Millisecond
 
 // With a majority hung, every operation ends within the Timeout, whatever the
-// nodes do with the context, and the error is an Error.
+// nodes do with the context, and the error has the reply of each node.
 func TestMajorityHungIsAnErrorInTime(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		s := c.client(t)
@@ -38,9 +39,9 @@ func TestMajorityHungIsAnErrorInTime(t *testing.T) {
 		} {
 			var err error
 			d := took(func() { err = call() })
-			var votes *Error
-			if !errors.As(err, &votes) || len(votes.Votes) != 3 || votes.Need != 2 {
-				t.Errorf("%s: %v, want an Error", what, err)
+			var votes *majorityError
+			if !errors.As(err, &votes) || strings.Count(err.Error(), "; node ") != 3 {
+				t.Errorf("%s: %v, want one with the reply of each node", what, err)
 			}
 			if driver.IsNotApplied(err) {
 				t.Errorf("%s: %v: it may have been applied", what, err)
@@ -159,4 +160,118 @@ func (s *Store) entryCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.entries)
+}
+
+// One node that hangs and one that is dead, of five, cost nothing: each operation takes one round trip.
+func TestMinorityCostsNothing(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, c cluster) {
+		for _, s := range c {
+			s.set(slow(there, back))
+		}
+		c[1].set(c[1].hang)
+		c[3].set(faultstore.Refuse)
+		s := c.client(t)
+		req, other := request("mine"), request("other")
+		for _, step := range []struct {
+			what string
+			call func()
+		}{
+			{"Acquire", func() { grant(t, s, req) }},
+			{"Acquire of a held name", func() {
+				if res := acquire(t, s, other); res.Granted || res.Held.Holder != "mine" {
+					t.Errorf("a held name: %+v", res)
+				}
+			}},
+			{"Renew", func() {
+				if got := renew(t, s, req); got != driver.Held {
+					t.Errorf("Renew is answered %v", got)
+				}
+			}},
+			{"Lookup", func() {
+				if records, err := s.Lookup(t.Context(), name); err != nil || len(records) != 1 {
+					t.Errorf("Lookup: %v, %v", records, err)
+				}
+			}},
+			{"Release", func() {
+				if !giveBack(t, s, req) {
+					t.Error("Release reports no hold")
+				}
+			}},
+		} {
+			if d := took(step.call); d != there+back {
+				t.Errorf("%s took %v, want one round trip of %v", step.what, d, there+back)
+			}
+		}
+	})
+}
+
+// A release that keeps the name and is sent again to a node, since it or its reply was lost, keeps it
+// there until the same moment, and not from then on.
+func TestKeepOverAResend(t *testing.T) {
+	for what, fault := range map[string]faultstore.Fault{"request": faultstore.Refuse, "reply": faultstore.LoseReply} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c cluster) {
+				conns := c.connect()
+				s := join(t, conns)
+				req := request("mine")
+				grant(t, s, req)
+				synctest.Wait()
+				conns[1].Once(faultstore.Release, fault)
+				const keep = 5 * time.Second
+				if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: keep}); err != nil || !ended {
+					t.Fatalf("Release: %v, %v", ended, err)
+				}
+				time.Sleep(keep - time.Millisecond)
+				if conns[1].Calls(faultstore.Release) < 2 {
+					t.Error("the release was not sent again")
+				}
+				for i, server := range c {
+					records, err := server.memory().Lookup(t.Context(), name)
+					if err != nil || len(records) != 1 || !records[0].Kept || records[0].Remaining > time.Millisecond {
+						t.Errorf("server %d has %v, %v", i, records, err)
+					}
+				}
+				if res := acquire(t, s, request("early")); res.Granted || !res.Held.Kept {
+					t.Errorf("a name that is kept: %+v", res)
+				}
+				time.Sleep(2 * time.Millisecond)
+				grant(t, s, request("next"))
+			})
+		})
+	}
+}
+
+// Nodes outside the majority that has agreed on the token may have granted another one. Their parts are
+// of the same hold: it lasts as long as a majority of all nodes has a part of it.
+func TestMinorityWithAnotherToken(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, c cluster) {
+		c[3].step(5 * time.Second)
+		c[4].step(9 * time.Second)
+		s := c.client(t)
+		req := request("mine")
+		token := grant(t, s, req)
+		synctest.Wait()
+		for i, server := range c {
+			records, err := server.memory().Lookup(t.Context(), name)
+			if err != nil || len(records) != 1 || (records[0].Token == token) != (i < 3) {
+				t.Fatalf("server %d has %v, %v: want token %d on the first three alone", i, records, err, token)
+			}
+		}
+		renewed := func(want driver.State) {
+			t.Helper()
+			entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: req.Owner, Token: token, TTL: time.Minute}})
+			if err != nil || entries[0].State != want || want == driver.Held && entries[0].Token != token {
+				t.Fatalf("Renew: %v, %v, want %v under token %d", entries, err, want, token)
+			}
+		}
+		c[0].restart()
+		c[1].restart()
+		renewed(driver.Held)
+		time.Sleep(40 * time.Second) // beyond the first TTL
+		renewed(driver.Held)
+		c[4].restart()
+		renewed(driver.Lost)
+		synctest.Wait()
+		c.holders(t, "", "", "", "", "")
+	})
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // This is an exhaustive check of the fencing tokens of a quorum: every order of
@@ -247,10 +249,10 @@ func (m *model) ask(s state, c int, client modelClient) {
 // countVotes lets the client decide by any part of the answers that are there.
 func (m *model) countVotes(s state, c int) {
 	for part := range 1 << modelNodes {
-		b := tally{need: modelNeed, fenced: !m.greatest, votes: make([]vote, modelNodes)}
+		b := tally{modelNeed, !m.greatest, make([]driver.Result, modelNodes), slices.Repeat([]error{errNoReply}, modelNodes)}
 		for n := range s.nodes {
 			if token := s.nodes[n].lanes[c].granted; part&(1<<n) != 0 && token > 0 {
-				b.votes[n] = vote{cast: true, granted: true, token: int64(token)}
+				b.results[n], b.errs[n] = driver.Result{Granted: true, Token: int64(token)}, nil
 			}
 		}
 		outcome, token := b.verdictAfter(0)
@@ -259,10 +261,10 @@ func (m *model) countVotes(s state, c int) {
 		case !m.greatest:
 			m.succeed(s, c, uint8(token))
 		case !m.writeBack:
-			m.succeed(s, c, uint8(b.greatestToken()))
+			m.succeed(s, c, uint8(slices.Max(b.tokens())))
 		default:
 			next := s
-			next.clients[c].phase, next.clients[c].token = writing, uint8(b.greatestToken())
+			next.clients[c].phase, next.clients[c].token = writing, uint8(slices.Max(b.tokens()))
 			for n := range next.nodes {
 				next.nodes[n].lanes[c].writing = true
 			}

@@ -3,6 +3,9 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,14 +17,12 @@ type node struct {
 	driver.Store
 	index int
 	kind  string // Guarantees.Store
-	began time.Time
 
 	pending atomic.Int64 // acquisitions and releases under way, or to be sent again
-	heard   atomic.Int64 // when it last replied, or got a request after an idle time
-	replied atomic.Bool  // it has replied at all
+	silent  atomic.Bool  // it has not replied yet, or its last request has ended without a reply
 }
 
-// silentLimit bounds what is pending for a node that does not reply. Its return is noticed by that.
+// silentLimit bounds what is pending for a silent node. Its return is noticed by that.
 const silentLimit = 256
 
 var (
@@ -29,97 +30,146 @@ var (
 	errNoReply = errors.New("no reply yet") // at the end of its time, or when the others had decided
 )
 
-// addPending counts what is pending for the node.
-func (n *node) addPending(by int64) {
-	if n.pending.Add(by) == 1 && by > 0 {
-		n.heard.Store(n.now())
-	}
-}
-
-// isSilent reports whether many requests wait for a reply of the node, which has not come for a time.
-func (n *node) isSilent(timeout time.Duration) bool {
-	return n.pending.Load() > silentLimit && n.now()-n.heard.Load() > int64(timeout)
-}
-
-func (n *node) now() int64 { return int64(time.Since(n.began)) }
-
 // send sends a request to a node. It ends after twice the Timeout, whatever becomes of ctx, whose
 // values it has: the outcome is needed when the caller has gone on, too.
 func send[T any](s *Store, ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
 	defer cancel()
 	value, err := request(ctx)
-	if err == nil || ctx.Err() == nil {
-		n.heard.Store(n.now())
-		n.replied.Store(true)
-	}
+	n.silent.Store(err != nil && ctx.Err() != nil)
 	return value, err
 }
 
-// A ballot has the replies of the nodes to one request.
+// A ballot is a request to all nodes, with their replies.
 type ballot[T any] struct {
-	s      *Store
-	values []T
-	errs   []error // errNoReply for those that have not replied
-	cut    error   // the end of the caller's time, if that ended the wait
+	s       *Store
+	values  []T
+	errs    []error // errNoReply for those that have not replied
+	replies chan reply[T]
+	end     time.Time // of the wait for replies
+	cut     error     // the end of the caller's time, if that ended the wait
 }
 
-// The results of the function count of ask: how long to wait for further replies.
-const (
-	noLonger = time.Duration(0)
-	asBefore = time.Duration(-1)
-)
+type reply[T any] struct {
+	node  int
+	value T
+	err   error
+}
 
-// ask sends a request to each node, on a goroutine of its own, and calls count after each reply, with
-// the index of its node. It returns when count wants no more of them, or at the end of the timeout or
-// the deadline of ctx. It ignores a cancellation before. A request without a reply goes on. Without
-// count, ask does not wait.
-func ask[T any](
-	s *Store, ctx context.Context, timeout time.Duration, request func(n *node) (T, error),
-	count func(b *ballot[T], node int) (wait time.Duration),
-) *ballot[T] {
-	type reply struct {
-		node  int
-		value T
-		err   error
-	}
-	b := &ballot[T]{s: s, values: make([]T, len(s.nodes)), errs: make([]error, len(s.nodes))}
-	replies := make(chan reply, len(s.nodes))
+// ask has a goroutine for each node make a request, and reply. The first reply counts; the request goes
+// on at a node whose reply nobody waits for.
+func ask[T any](s *Store, request func(n *node, reply func(T, error))) *ballot[T] {
+	b := &ballot[T]{s: s, values: make([]T, len(s.nodes)), errs: make([]error, len(s.nodes)), replies: make(chan reply[T], len(s.nodes))}
 	for i, n := range s.nodes {
 		b.errs[i] = errNoReply
 		go func() {
-			value, err := request(n)
-			replies <- reply{i, value, err}
+			replied := false
+			request(n, func(value T, err error) {
+				if !replied {
+					b.replies <- reply[T]{i, value, err}
+				}
+				replied = true
+			})
 		}()
 	}
-	if count == nil {
-		return b
-	}
-	end := time.Now().Add(timeout)
-	deadline, hasDeadline := ctx.Deadline()
-	if hasDeadline && deadline.Before(end) {
-		end = deadline
-	}
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	for range s.nodes {
-		select {
-		case r := <-replies:
-			b.values[r.node], b.errs[r.node] = r.value, r.err
-			wait := count(b, r.node)
-			if wait == noLonger {
-				return b
+	return b
+}
+
+// count waits for the replies, and yields the index of the node after each of them, until the timeout
+// or the deadline of ctx. It ignores a cancellation before.
+func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		b.end = time.Now().Add(timeout)
+		deadline, bounded := ctx.Deadline()
+		if bounded && deadline.Before(b.end) {
+			b.end = deadline
+		}
+		timer := time.NewTimer(time.Until(b.end))
+		defer timer.Stop()
+		for range b.values {
+			select {
+			case r := <-b.replies:
+				b.values[r.node], b.errs[r.node] = r.value, r.err
+				if !yield(r.node) {
+					return
+				}
+				timer.Reset(time.Until(b.end))
+			case <-timer.C:
+				if bounded && !time.Now().Before(deadline) {
+					<-ctx.Done() // at once: the caller finds it, too
+					b.cut = ctx.Err()
+				}
+				return
 			}
-			if wait > 0 && time.Until(end) > wait {
-				end = time.Now().Add(wait)
-				timer.Reset(wait)
-			}
-		case <-timer.C:
-			if hasDeadline && end.Equal(deadline) {
-				b.cut = context.DeadlineExceeded
-			}
-			return b
 		}
 	}
-	return b
+}
+
+// within ends the wait for further replies after d, if it does not end before.
+func (b *ballot[T]) within(d time.Duration) {
+	if end := time.Now().Add(d); end.Before(b.end) {
+		b.end = end
+	}
+}
+
+// A majorityError means that no majority could be had for a request. It lists the replies of all
+// nodes. It matches their errors only where these hold for the whole: a permanent one (see
+// driver.Permanent) if so many nodes return such errors that trying again is in vain, and
+// driver.ErrNotApplied if nothing was changed on any node.
+type majorityError struct {
+	text   string
+	causes []error
+}
+
+func (e *majorityError) Error() string   { return e.text }
+func (e *majorityError) Unwrap() []error { return e.causes }
+
+// err returns the error of a request.
+func (b *ballot[T]) err(reason string) *majorityError {
+	e := &majorityError{}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s (%d of %d nodes are needed)", reason, b.s.need, len(b.s.nodes))
+	var permanent []error
+	unchanged := true
+	for i, n := range b.s.nodes {
+		err := b.errs[i]
+		if fmt.Fprintf(&text, "; node %d (%s): ", i+1, n.kind); err == nil {
+			text.WriteString(describe(b.values[i]))
+		} else {
+			text.WriteString(err.Error())
+		}
+		if driver.Permanent(err) {
+			permanent = append(permanent, err)
+		}
+		unchanged = unchanged && driver.IsNotApplied(err)
+	}
+	e.text = text.String()
+	switch {
+	case b.cut != nil:
+		e.causes = append(e.causes, b.cut)
+	case len(permanent) > b.s.minority():
+		e.causes = permanent
+	case unchanged:
+		e.causes = append(e.causes, driver.ErrNotApplied)
+	}
+	return e
+}
+
+// describe puts the reply of a node into words.
+func describe(reply any) string {
+	switch r := reply.(type) {
+	case driver.Result:
+		if r.Granted {
+			return fmt.Sprintf("granted token %d", r.Token)
+		}
+		return r.Held.String()
+	case []driver.Record:
+		if len(r) == 1 {
+			return r[0].String()
+		}
+		return fmt.Sprintf("%d holds", len(r))
+	case bool:
+		return map[bool]string{true: "released", false: "not held"}[r]
+	}
+	return "answered"
 }

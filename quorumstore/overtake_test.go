@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
 
@@ -97,4 +98,52 @@ func (s *server) holds() int {
 		n++
 	}
 	return n
+}
+
+// An acquisition that a node executes late, when its owner has given up and others have followed, ends
+// nothing but its own: neither it nor the release that undoes it touches the hold of another owner.
+func TestLateAcquisitionEndsNothingElse(t *testing.T) {
+	for _, free := range []bool{false, true} { // whether the name is free at that node then
+		t.Run(fmt.Sprint("free ", free), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c cluster) {
+				conns := c.connect()
+				s := join(t, conns)
+				late := request("late")
+				const delay = 3 * time.Second
+				conns[0].Once(faultstore.Acquire, func(ctx context.Context, _ faultstore.Op, apply func()) error {
+					time.AfterFunc(delay, apply)
+					<-ctx.Done()
+					return ctx.Err()
+				})
+				grant(t, s, late)
+				if !giveBack(t, s, late) {
+					t.Error("Release reports no hold")
+				}
+				time.Sleep(2 * time.Second) // The node has not answered, and gets releases.
+				if free {
+					conns[0].Set(faultstore.Acquire, faultstore.Refuse)
+				}
+				next := request("next")
+				grant(t, s, next)
+				time.Sleep(delay - 2*time.Second + time.Millisecond)
+				if free {
+					c.holders(t, "late", "next", "next")
+				}
+				time.Sleep(5 * time.Second)
+				if got := renew(t, s, next); got != driver.Held {
+					t.Errorf("Renew of the next owner is answered %v", got)
+				}
+				if free {
+					c.holders(t, "", "next", "next")
+				} else {
+					c.holders(t, "next", "next", "next")
+				}
+				if !giveBack(t, s, next) {
+					t.Error("Release of the next owner reports no hold")
+				}
+				synctest.Wait()
+				c.holders(t, "", "", "")
+			})
+		})
+	}
 }

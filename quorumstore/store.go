@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -34,14 +33,15 @@ type Store struct {
 	need       int // how many nodes are a majority
 	guarantees driver.Guarantees
 	timeout    time.Duration
-	ownsNodes  bool         // Close closes the nodes
-	clockLead  atomic.Int64 // see floorFor
+	ownsNodes  bool // Close closes the nodes
 
-	closing chan struct{} // closed when Close begins
-	mu      sync.Mutex
-	closed  bool
-	entries map[[2]string]*entry // by name and owner
-	most    int                  // the number of entries at which those that are over are removed
+	closing   chan struct{} // closed when Close begins
+	closeOnce sync.Once
+
+	mu        sync.Mutex
+	clockLead int64                // see floorFor
+	entries   map[[2]string]*entry // by name and owner
+	most      int                  // the number of entries at which those that are over are removed
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -58,20 +58,21 @@ func New(nodes []driver.Store, o *Options) *Store {
 		o = &Options{}
 	}
 	s := &Store{
-		need:      len(nodes)/2 + 1,
-		timeout:   o.Timeout,
-		ownsNodes: o.CloseStores,
-		closing:   make(chan struct{}),
-		entries:   map[[2]string]*entry{},
+		need:       len(nodes)/2 + 1,
+		guarantees: combineGuarantees(nodes),
+		timeout:    o.Timeout,
+		ownsNodes:  o.CloseStores,
+		closing:    make(chan struct{}),
+		entries:    map[[2]string]*entry{},
 	}
 	if s.timeout <= 0 {
 		s.timeout = DefaultTimeout
 	}
-	began := time.Now()
 	for i, store := range nodes {
-		s.nodes = append(s.nodes, &node{Store: store, index: i, kind: store.Guarantees().Store, began: began})
+		n := &node{Store: store, index: i, kind: store.Guarantees().Store}
+		n.silent.Store(true)
+		s.nodes = append(s.nodes, n)
 	}
-	s.guarantees = combineGuarantees(nodes, s.need)
 	return s
 }
 
@@ -83,24 +84,26 @@ func (s *Store) Nodes() (nodes []driver.Store) {
 	return nodes
 }
 
+// minority returns how many nodes are one less than those without which there is no majority.
+func (s *Store) minority() int { return len(s.nodes) - s.need }
+
 // Guarantees implements [driver.Store]. The package comment shows how they follow from those of the
 // nodes.
 func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 
-// combineGuarantees returns the guarantees of a quorum, given its nodes. A hold need not be on more
+// combineGuarantees returns the guarantees of a quorum: what all nodes claim. A hold need not be on more
 // than a majority of them, so that one node which forgets it is enough to admit another owner.
-func combineGuarantees(nodes []driver.Store, need int) driver.Guarantees {
+func combineGuarantees(nodes []driver.Store) driver.Guarantees {
 	g := nodes[0].Guarantees()
 	g.Store, g.Queue, g.Limits, g.Tokens = "quorum", false, false, 0
-	freed := 0
 	for _, n := range nodes {
 		of := n.Guarantees()
 		g.Fencing = g.Fencing && of.Fencing
 		g.Keep = g.Keep && of.Keep
 		g.InProcess = g.InProcess && of.InProcess
 		g.Grain = max(g.Grain, of.Grain)
-		if of.Crash == driver.FateFreed {
-			freed++
+		if of.Crash != g.Crash {
+			g.Crash = driver.FateKept
 		}
 		if of.Restart != g.Restart {
 			g.Restart = driver.FateForgotten
@@ -108,10 +111,6 @@ func combineGuarantees(nodes []driver.Store, need int) driver.Guarantees {
 		if of.Failover != g.Failover {
 			g.Failover = driver.FateForgotten
 		}
-	}
-	g.Crash = driver.FateKept
-	if freed >= need { // A successor needs a majority that is free.
-		g.Crash = driver.FateFreed
 	}
 	return g
 }
@@ -126,44 +125,29 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	}
 }
 
-// The parts of the Timeout for which Close waits for a minority: knownNodeShare for a node that has
-// replied before, and unknownNodeShare for one that never has. The latter hangs, most likely. A program
-// that takes a lock for a moment would spend most of its time on it.
-const (
-	knownNodeShare   = 10
-	unknownNodeShare = 100
-)
+// silentShare is the part of the Timeout for which Close waits for a node that hangs, most likely. A
+// program that takes a lock for a moment would spend most of its time on it.
+const silentShare = 100
 
-// Close implements [driver.Store]. It waits for acquisitions and releases under way: for a majority of
-// the nodes up to the Timeout, for the others as long again as that took, or for a small part of
-// the Timeout. It closes the nodes only if Options.CloseStores is set.
-func (s *Store) Close() error {
-	s.mu.Lock()
-	wasClosed := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if wasClosed {
-		return nil
-	}
+// isBusy reports whether Close, which has waited for so long, waits on for acquisitions and releases.
+func (s *Store) isBusy(waited time.Duration) bool {
+	return slices.ContainsFunc(s.nodes, func(n *node) bool {
+		return n.pending.Load() > 0 && (waited < s.timeout/silentShare || waited < s.timeout && !n.silent.Load())
+	})
+}
+
+// Close implements [driver.Store]. It waits for acquisitions and releases under way, up to the Timeout,
+// and for a hundredth of it at nodes that have not replied yet or to the last request. It closes the
+// nodes only if Options.CloseStores is set.
+func (s *Store) Close() (err error) {
+	s.closeOnce.Do(func() { err = s.close() })
+	return err
+}
+
+func (s *Store) close() error {
 	close(s.closing)
-	began, limit := time.Now(), s.timeout
-	for pause := s.timeout / 1000; time.Since(began) < limit; pause *= 2 {
-		busy, grace := 0, s.timeout/unknownNodeShare
-		for _, n := range s.nodes {
-			if n.pending.Load() > 0 {
-				busy++
-				if n.replied.Load() {
-					grace = s.timeout / knownNodeShare
-				}
-			}
-		}
-		if busy == 0 {
-			break
-		}
-		if busy <= len(s.nodes)-s.need {
-			limit = min(limit, max(2*time.Since(began), grace))
-		}
-		time.Sleep(min(pause, limit-time.Since(began)))
+	for began, pause := time.Now(), s.timeout/1000; s.isBusy(time.Since(began)); pause = min(2*pause, s.timeout/silentShare) {
+		time.Sleep(pause)
 	}
 	if !s.ownsNodes {
 		return nil

@@ -1,6 +1,7 @@
 package quorumstore
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -14,45 +15,39 @@ import (
 type tally struct {
 	need   int  // how many nodes are a majority
 	fenced bool // tokens must agree
-	votes  []vote
+
+	// The votes, by node. Without an error, the node has granted the attempt, or tells the hold in its
+	// way.
+	results []driver.Result
+	errs    []error
 }
 
-type vote struct {
-	cast    bool
-	granted bool
-	token   int64
-	held    driver.Record // the blocking hold
-	err     error
-	undone  bool // the node has confirmed that the grant is released
-}
+// errUndone is the vote of a node that has granted the attempt, and has confirmed its release.
+var errUndone = driver.NotApplied(errors.New("granted, and released again"))
 
-// A verdict is the result of the votes on an attempt.
-type verdict uint8
+// A verdict is the result of the votes on an attempt, in words.
+type verdict string
 
 const (
-	verdictUndecided     verdict = iota // it depends on votes to come
-	verdictWon                          // a majority granted, under one token
-	verdictBusy                         // one hold blocks a majority
-	verdictSplit                        // no owner is known to have a majority
-	verdictTokenMismatch                // a majority granted, but under different tokens
-	verdictUnavailable                  // too few replied
-	verdictLate                         // a majority granted, too late to be relied on
+	verdictUndecided     verdict = "" // it depends on votes to come
+	verdictWon           verdict = "a majority granted it"
+	verdictBusy          verdict = "one hold is in the way at a majority"
+	verdictSplit         verdict = "no owner has a majority"
+	verdictTokenMismatch verdict = "the tokens granted do not agree"
+	verdictUnavailable   verdict = "no majority answered"
+	verdictLate          verdict = "granted too late to be relied on"
 )
 
 // verdictAfter returns the verdict if waiting nodes that have not voted yet may still do so, and
 // the token if it is won.
 func (t *tally) verdictAfter(waiting int) (verdict, int64) {
-	granted, refused := 0, 0
-	for _, v := range t.votes {
-		switch {
-		case v.granted:
-			granted++
-		case v.cast && v.err == nil:
-			refused++
-		}
+	tokens := t.tokens()
+	granted, replied := len(tokens), t.replied()
+	if !t.fenced {
+		clear(tokens)
 	}
-	token, agreed := t.majorityToken()
-	_, inTheWay := t.blockingHold()
+	token, agreed := mostCommon(tokens)
+	inTheWay := len(t.blockingHold())
 	switch {
 	case agreed >= t.need:
 		return verdictWon, token
@@ -60,9 +55,9 @@ func (t *tally) verdictAfter(waiting int) (verdict, int64) {
 		return verdictUndecided, 0
 	case inTheWay >= t.need:
 		return verdictBusy, 0
-	case granted+refused+waiting < t.need:
+	case replied+waiting < t.need:
 		return verdictUnavailable, 0
-	case inTheWay+waiting >= t.need || granted+refused < t.need:
+	case inTheWay+waiting >= t.need || replied < t.need:
 		return verdictUndecided, 0
 	case granted >= t.need:
 		return verdictTokenMismatch, 0
@@ -70,70 +65,67 @@ func (t *tally) verdictAfter(waiting int) (verdict, int64) {
 	return verdictSplit, 0
 }
 
-// majorityToken returns the token that most nodes granted, and their number.
-func (t *tally) majorityToken() (token int64, agreed int) {
-	for _, v := range t.votes {
-		if !v.granted {
-			continue
+// tokens returns the tokens granted.
+func (t *tally) tokens() []int64 {
+	tokens := make([]int64, 0, len(t.results))
+	for i, res := range t.results {
+		if t.errs[i] == nil && res.Granted {
+			tokens = append(tokens, res.Token)
 		}
+	}
+	return tokens
+}
+
+// replied returns how many nodes have granted the attempt or told the hold in its way.
+func (t *tally) replied() (n int) {
+	for _, err := range t.errs {
+		if err == nil || err == errUndone {
+			n++
+		}
+	}
+	return n
+}
+
+// without returns how many nodes have certainly nothing of the attempt, and how many of these have
+// never had.
+func (t *tally) without() (n, refused int) {
+	for i, err := range t.errs {
+		switch {
+		case err == errUndone, err == nil && !t.results[i].Granted:
+			n++
+		case driver.IsNotApplied(err):
+			n, refused = n+1, refused+1
+		}
+	}
+	return n, refused
+}
+
+// blockingHold returns the hold that most nodes gave as the reason to refuse: the record of each of
+// them, the one with the most time left first.
+func (t *tally) blockingHold() []driver.Record {
+	var refusals []driver.Record
+	for i, res := range t.results {
+		if t.errs[i] == nil && !res.Granted {
+			refusals = append(refusals, res.Held)
+		}
+	}
+	return largestGroup(refusals)
+}
+
+// mostCommon returns the token that most nodes have, and how many these are.
+func mostCommon(tokens []int64) (token int64, most int) {
+	for _, candidate := range tokens {
 		same := 0
-		for _, other := range t.votes {
-			if other.granted && (other.token == v.token || !t.fenced) {
+		for _, other := range tokens {
+			if other == candidate {
 				same++
 			}
 		}
-		if same > agreed {
-			token, agreed = v.token, same
+		if same > most {
+			token, most = candidate, same
 		}
 	}
-	if !t.fenced {
-		token = 0
-	}
-	return token, agreed
-}
-
-// greatestToken returns the greatest token granted.
-func (t *tally) greatestToken() int64 {
-	var greatest int64
-	for _, v := range t.votes {
-		if v.granted {
-			greatest = max(greatest, v.token)
-		}
-	}
-	return greatest
-}
-
-// blockingHold returns the hold that most nodes gave as the reason to refuse, with the most time that
-// one of them has left, and their number.
-func (t *tally) blockingHold() (driver.Record, int) {
-	var refusals []driver.Record
-	for _, v := range t.votes {
-		if v.cast && v.err == nil && !v.granted {
-			refusals = append(refusals, v.held)
-		}
-	}
-	if len(refusals) == 0 {
-		return driver.Record{}, 0
-	}
-	group := largestGroup(refusals)
-	return group[0], len(group)
-}
-
-// mayWin reports whether the nodes that left open what became of the attempt may have made a majority
-// with those that granted it. If nodes have announced that they will serve later, their time is
-// better than that of the others.
-func (t *tally) mayWin() bool {
-	have := 0
-	for _, v := range t.votes {
-		var retry *driver.RetryError
-		if errors.As(v.err, &retry) {
-			return false
-		}
-		if v.granted || !v.cast || v.err != nil && !driver.IsNotApplied(v.err) {
-			have++
-		}
-	}
-	return have >= t.need
+	return token, most
 }
 
 // largestGroup returns the largest group of records that belong to one hold, the one with the most
@@ -146,7 +138,7 @@ func largestGroup(records []driver.Record) []driver.Record {
 			best = same
 		}
 	}
-	slices.SortStableFunc(best, func(a, b driver.Record) int { return int(min(max(b.Remaining-a.Remaining, -1), 1)) })
+	slices.SortStableFunc(best, func(a, b driver.Record) int { return cmp.Compare(b.Remaining, a.Remaining) })
 	return best
 }
 

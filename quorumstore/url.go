@@ -35,12 +35,10 @@ func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 	if len(urls) == 0 || o.Timeout < 0 {
 		return nil, fmt.Errorf("%w: want one node at least, and no negative timeout", driver.ErrInvalid)
 	}
-	if i, j, same := duplicateURLs(urls); same {
-		return nil, fmt.Errorf("%w: nodes %d and %d of the quorum have the same URL", driver.ErrInvalid, i+1, j+1)
-	}
 	var nodes []driver.Store
+	seen := map[string]bool{}
 	for i, raw := range urls {
-		node, err := openNode(ctx, raw)
+		node, err := openNode(ctx, raw, seen)
 		if err != nil {
 			for _, opened := range nodes {
 				_ = opened.Close() // nothing was done with it
@@ -52,28 +50,19 @@ func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 	return New(nodes, o), nil
 }
 
-// duplicateURLs returns the positions of two URLs that name the same store.
-func duplicateURLs(urls []string) (i, j int, same bool) {
-	seen := map[string]int{}
-	for j, raw := range urls {
-		if u, err := url.Parse(raw); err == nil { // else it cannot be opened
-			u.Host, u.Path = strings.ToLower(u.Host), strings.TrimRight(u.Path, "/")
-			raw = u.String()
-		}
-		if i, ok := seen[raw]; ok {
-			return i, j, true
-		}
-		seen[raw] = j
-	}
-	return 0, 0, false
-}
-
-// openNode never quotes the URL, which may contain a password.
-func openNode(ctx context.Context, raw string) (driver.Store, error) {
+// openNode opens a node, unless one with this URL is among those seen. It never quotes the URL, which
+// may contain a password.
+func openNode(ctx context.Context, raw string, seen map[string]bool) (driver.Store, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: malformed URL", driver.ErrInvalid)
 	}
+	same := *u
+	same.Host, same.Path = strings.ToLower(u.Host), strings.TrimRight(u.Path, "/")
+	if seen[same.String()] {
+		return nil, fmt.Errorf("%w: another node has the same URL", driver.ErrInvalid)
+	}
+	seen[same.String()] = true
 	open, ok := driver.Lookup(u.Scheme)
 	if !ok {
 		return nil, driver.UnknownScheme(u.Scheme)

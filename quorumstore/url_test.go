@@ -41,8 +41,8 @@ func TestURLThatIsWrong(t *testing.T) {
 		{"negative timeout", "quorum:?node=counted://a&timeout=-1s", "no negative timeout"},
 		{"no such store", quorumstore.URL("counted://a", "nosuch://user:sesame@b"), `node 2: invalid argument: no store for scheme "nosuch"`},
 		{"a node that is refused", quorumstore.URL("counted://a", "counted://user:sesame@broken"), "node 2"},
-		{"a node twice", quorumstore.URL("counted://a", "counted://b", "counted://a"), "nodes 1 and 3 of the quorum have the same URL"},
-		{"a node twice, in other words", quorumstore.URL("counted://user:sesame@a/x", "counted://user:sesame@A/x/"), "nodes 1 and 2 of the quorum have the same URL"},
+		{"a node twice", quorumstore.URL("counted://a", "counted://b", "counted://a"), "node 3: invalid argument: another node has the same URL"},
+		{"a node twice, in other words", quorumstore.URL("counted://user:sesame@a/x", "counted://user:sesame@A/x/"), "node 2: invalid argument: another node has the same URL"},
 		{"malformed node", quorumstore.URL("counted://a", "counted://user:sesame@b:port"), "node 2: invalid argument: malformed URL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -36,7 +36,7 @@ type Queue[T any] struct {
 	InFlight   int           // how many batches are sent beside each other
 	Max        int           // the greatest number of calls in a batch; a Do with more has its own
 	Bound      time.Duration // limits a batch, and a call without a deadline
-	StuckAfter time.Duration // limits how long a batch holds up others
+	StuckAfter time.Duration // limits how long a batch holds up others; 0 for none
 
 	// MinInline is the time that a caller must have left to run Send on its own goroutine. 0 means
 	// that Send may exceed the deadline of its context, and has another goroutine always.
@@ -180,9 +180,10 @@ func (q *Queue[T]) send(ctx context.Context, deadline time.Time, calls []T) {
 			q.sendWaiting()
 		}
 	}
-	stuck := time.AfterFunc(q.StuckAfter, leave)
+	if q.StuckAfter > 0 {
+		defer time.AfterFunc(q.StuckAfter, leave).Stop()
+	}
 	defer func() {
-		stuck.Stop()
 		cancel()
 		leave()
 	}()

@@ -49,10 +49,11 @@ func (c *cli) listAdvisory(ctx context.Context, store *advisory.Store, prefix st
 		return usageError(fmt.Errorf("the server knows the keys of advisory locks, and not their names"), "holdfast ls without a PREFIX")
 	}
 	var views []advisoryView
-	for lock, err := range store.Locks(ctx) {
-		if err != nil {
-			return exitErrorFor(err)
-		}
+	locks, err := store.Locks(ctx)
+	if err != nil {
+		return exitErrorFor(err)
+	}
+	for _, lock := range locks {
 		views = append(views, newAdvisoryView(lock))
 	}
 	if len(views) == 0 {

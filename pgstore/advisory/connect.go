@@ -56,18 +56,17 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 		pg_catalog.current_setting('max_locks_per_transaction')::int *
 			(pg_catalog.current_setting('max_connections')::int + pg_catalog.current_setting('max_prepared_transactions')::int),
 		`
-	var pid uint32
 	var standby bool
 	var capacity int
 	var clock int64
 	err := conn.QueryRow(ctx, query+pgclient.Microseconds("pg_catalog.clock_timestamp()"), pgx.QueryExecModeSimpleProtocol).
-		Scan(&pid, &s.process, &standby, &capacity, &clock)
+		Scan(&s.pid, &s.process, &standby, &capacity, &clock)
 	switch {
 	case err != nil:
 		return err
 	case standby:
 		return errStandby
-	case pid != conn.PgConn().PID() && !s.store.options.SessionPooled:
+	case s.pid != conn.PgConn().PID() && !s.store.options.SessionPooled:
 		return fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or say SessionPooled if it pools sessions, or use the lease table (postgres://)", driver.ErrUnsupported)
 	}
@@ -77,7 +76,7 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 	}
 	s.store.mu.Lock()
 	orphans := s.store.orphans
-	s.pid, s.store.capacity, s.store.orphans = pid, capacity, nil
+	s.store.capacity, s.store.orphans = capacity, nil
 	s.store.mu.Unlock()
 	endProcesses(ctx, conn, orphans)
 	_, err = s.store.raiseToken(ctx, conn, clock)

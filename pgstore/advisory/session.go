@@ -29,11 +29,10 @@ const (
 	lookInterval = 50 * time.Millisecond
 	lookTime     = 100 * time.Microsecond
 
-	// idleMargin is by how much idle_session_timeout exceeds the longest TTL. For as long after a
-	// statement, a renewal needs no other. maxIdleTimeout is the most that the server takes, rounded
-	// down.
-	idleMargin     = time.Second
-	maxIdleTimeout = 24 * 24 * time.Hour
+	// idleMargin is by how much idle_session_timeout exceeds the longest TTL, which is maxIdle at
+	// most: the server takes little more. For as long after a statement, a renewal needs no other.
+	idleMargin = time.Second
+	maxIdle    = 24 * 24 * time.Hour
 )
 
 // errSessionLost means that the connection of a session ended before the reply.
@@ -45,11 +44,11 @@ type session struct {
 	store *Store
 	queue batch.Queue[*call]
 	safe  time.Time // guarded by Store.mu: until then the server does not end the session for silence
-	pid   uint32    // of the server process; guarded by Store.mu while there are locks
 
 	mu      sync.Mutex    // locked by what uses the fields below
 	conn    *pgx.Conn     // nil if there is none
-	process string        // identifies the server process for good
+	pid     uint32        // of the server process
+	process string        // identifies that for good
 	idle    time.Duration // idle_session_timeout
 	limit   *time.Timer   // cuts conn when a batch takes too long
 	used    time.Time     // when the last statement was sent
@@ -80,7 +79,7 @@ func (s *Store) newSession() *session {
 	sess := &session{store: s}
 	sess.queue = batch.Queue[*call]{
 		Send: sess.send, Name: func(*call) string { return "" }, // They are sent one after the other.
-		InFlight: 1, Max: 1000, Bound: batchTimeout, StuckAfter: time.Hour, MinInline: inlineTime,
+		InFlight: 1, Max: 1000, Bound: batchTimeout, MinInline: inlineTime,
 	}
 	s.sessions = append(s.sessions, sess)
 	return sess
@@ -88,10 +87,7 @@ func (s *Store) newSession() *session {
 
 // do has a call carried out, and returns an error if it has no result by the deadline of ctx.
 func (s *session) do(ctx context.Context, c *call) error {
-	switch err := s.queue.Do(ctx, c); {
-	case errors.Is(err, batch.ErrNotSent):
-		return driver.NotApplied(err)
-	case err != nil:
+	if err := s.queue.Do(ctx, c); err != nil {
 		return err
 	}
 	return c.err
@@ -155,7 +151,7 @@ func (s *session) begin(calls []*call) error {
 // raiseIdleTimeout makes the server end the session when it has heard nothing for a TTL, so that a
 // process that hangs does not keep its locks. TCP has the same, for a network that is cut.
 func (s *session) raiseIdleTimeout(ttl time.Duration) error {
-	ttl = min(ttl+idleMargin, maxIdleTimeout)
+	ttl = min(ttl, maxIdle) + idleMargin
 	if ttl <= s.idle {
 		return nil
 	}

@@ -3,6 +3,7 @@
 package advisory
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -102,4 +103,15 @@ func noticesOf(t *testing.T, s *Store, owner string) <-chan struct{} {
 		}
 	}))
 	return told
+}
+
+// locksOn returns the locks of all programs on the key of a name.
+func locksOn(t *testing.T, s *Store, name string) []Lock {
+	t.Helper()
+	key, _ := s.options.Keys(name)
+	locks, err := s.Locks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(locks, func(l Lock) bool { return l.Key != key })
 }

@@ -21,11 +21,10 @@ type Options struct {
 	// are to exclude each other need the same Keys.
 	Keys KeyScheme
 
-	// TokenSequence names the sequence that fencing tokens are drawn from, as in "app.tokens" or
-	// "holdfast_tokens". [Store.Migrate] creates it. All programs that lock the same names
-	// need the same. A name without a schema is searched for in the search_path: name a schema in
-	// which nobody else may create. "" means no tokens. One grant in 32 waits for the server's
-	// disk.
+	// TokenSequence names the sequence that fencing tokens are drawn from, as in "app.tokens".
+	// [Store.Migrate] creates it. All programs that lock the same names need the same. A name without
+	// a schema is searched for in the search_path: name a schema in which nobody else may create. ""
+	// means no tokens. One grant in 32 waits for the server's disk.
 	TokenSequence string
 
 	// SessionPooled means that a pooler in the path gives every connection a server process of its

@@ -50,6 +50,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	c := &call{verb: try, entry: e, req: &req, ttl: req.TTL}
 	err = s.main.do(ctx, c)
 	if errors.Is(err, batch.ErrNotSent) {
+		err = driver.NotApplied(err)
 		s.mu.Lock()
 		s.drop(e)
 		s.mu.Unlock()
@@ -341,18 +342,20 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 }
 
 // Renew implements [driver.Store]. It checks each session once, for all its locks, and not at all
-// if the server keeps it for longer than a TTL anyway.
+// if the server keeps it for longer than the TTL anyway.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	sent, longest := time.Now(), time.Duration(0)
-	checks := map[*session]*error{}
+	sent := time.Now()
+	isSafe := func(e *entry, ttl time.Duration) bool {
+		return e.state == held && !e.session.safe.Before(sent.Add(min(ttl, maxIdle)))
+	}
+	longest, checks := time.Duration(0), map[*session]*error{}
 	s.mu.Lock()
 	for _, req := range reqs {
 		longest = max(longest, req.TTL)
-		e := s.owners[owned{req.Name, req.Owner}]
-		if e != nil && (e.state == trying || e.state == held && e.session.safe.Before(sent.Add(req.TTL))) {
+		if e := s.owners[owned{req.Name, req.Owner}]; e != nil && (e.state == trying || e.state == held && !isSafe(e, req.TTL)) {
 			checks[e.session] = new(error)
 		}
 	}
@@ -363,38 +366,34 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	group.Wait()
 
-	entries, failed := make([]driver.Entry, len(reqs)), error(nil)
+	var failed error
+	entries := make([]driver.Entry, len(reqs))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, req := range reqs {
 		e := s.owners[owned{req.Name, req.Owner}]
-		if e == nil || e.state == givenUp || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token) {
-			entries[i].State = driver.Lost
-			continue
-		}
-		check, recent := checks[e.session], !e.session.safe.Before(sent.Add(req.TTL))
 		switch {
-		case e.state == trying, check != nil && *check != nil:
-			if check != nil {
-				failed = *check
-			}
-		case e.state == waiting, check == nil && !recent: // The key was granted after the checks were begun.
+		case e == nil || e.state == givenUp || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token):
+			entries[i].State = driver.Lost
+		case e.state == waiting:
+			s.prolong(e, req.TTL)
 			entries[i].State = driver.Waiting
+		case isSafe(e, req.TTL):
 			s.prolong(e, req.TTL)
-		default:
 			entries[i] = driver.Entry{State: driver.Held, Token: e.token}
-			s.prolong(e, req.TTL)
+		case checks[e.session] != nil:
+			failed = *checks[e.session]
 		}
 	}
 	return entries, failed
 }
 
 // List implements [driver.Store].
-func (s *Store) List(context.Context, string) iter.Seq2[driver.Record, error] {
+func (s *Store) List(ctx context.Context, _ string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		err := fmt.Errorf("%w: the server knows the keys of advisory locks, and not their names", driver.ErrUnsupported)
-		if s.checkUsable(context.Background()) != nil {
-			err = s.checkUsable(context.Background())
+		err := s.checkUsable(ctx)
+		if err == nil {
+			err = fmt.Errorf("%w: the server knows the keys of advisory locks, and not their names", driver.ErrUnsupported)
 		}
 		yield(driver.Record{}, err)
 	}
