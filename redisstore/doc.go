@@ -38,9 +38,9 @@
 // Shared and limited holds of a name tolerate each other; each has its own TTL and token, and the
 // release or the end of one changes no other. They exclude exclusive holds, and clients of other
 // kinds, which find the key of the lock until the last of them has ended. A run of a script admits
-// 200 waiters at most and drops 2,000 places that have ended, so that a crowd does not hold up other
-// locks. Lookup, List and Break of a name read all of its holds in one script: ten thousand hold up
-// the server for tens of milliseconds.
+// 200 waiters at most and drops 2,000 places that have ended, so that a crowd does not hold up
+// other locks. Lookup, List and Break of a name read all of its holds in one script: ten thousand
+// hold up the server for tens of milliseconds.
 //
 // A server that works and cannot serve now answers with a [driver.RetryError]: it is reading its
 // data, has lost its master or its replicas, is at its maximum of clients (this is only seen by
@@ -72,8 +72,8 @@
 // nobody.
 //
 // A notice may be lost with its connection, and a release on a full server admits nobody: the next
-// in line is then admitted by the renewal of its place, up to 1.7 s late. A client that hangs or has
-// ended costs the others the rest of its place, 5 s at most.
+// in line is then admitted by the renewal of its place, up to 1.7 s late. A client that hangs or
+// has ended costs the others the rest of its place, 5 s at most.
 //
 // In a cluster messages go to all of its nodes.
 //
@@ -81,20 +81,19 @@
 //
 // None is needed; "maxmemory-policy noeviction" is advised. A user of the ACL needs the keys
 // ~lock:* and, in a cluster, ~{*}lock:*, the channels &lock:*, and the commands eval, evalsha,
-// exists, get, set, del, pttl, pexpire, zadd, zcard, zscore, zrange, zrangebyscore, zrem,
-// zremrangebyscore, hset, hget, hdel, time, scan, hello, ping, publish, subscribe, type (for an error
-// of Break), and with the options info and wait; config|get with RestartGuard, so that a replica that
-// comes or goes does not make the server abstain. Every key that a script touches is among its KEYS.
-// Messages have a hash of the owner and the token: they prove nothing.
+// exists, get, set, incrby, del, pttl, pexpire, zadd, zcount, zscore, zrange, zrangebyscore, zrem,
+// zremrangebyscore, hset, hget, hdel, time, scan, hello, ping, publish, subscribe, type (for an
+// error of Break), and with the options info and wait. Every key that a script touches is among its
+// KEYS. Messages have a hash of the owner and the token: they prove nothing.
 //
-// The value of a lock has the owner's secret on its first line, and on the lines behind: token, number
-// of tokens and channel; begin (seconds, microseconds), holder, metadata. The value of a name that is
-// kept begins with released:, and that of shared or limited holds with shared:. Beside the locks there
-// are keys that contain the control character 0x1f: one counter of tokens; in a cluster, one for each
-// hash slot that was ever used, so at most 16384. Where locks are requested with a floor, as a quorum
-// does, a sorted set beside the counter has those with tokens that the counter has not reached. A lock
-// with places or with shared or limited holds has up to three keys more, which end a minute after the
-// last of these at the latest.
+// The value of a lock has the owner's secret on its first line, and on the lines behind: token,
+// number of tokens and channel; begin (seconds, microseconds), holder, metadata. The value of a
+// name that is kept begins with released:, and that of shared or limited holds with shared:. Beside
+// the locks there are keys that contain the control character 0x1f: one counter of tokens; in a
+// cluster, one for each hash slot that was ever used, so at most 16384. Where locks are requested
+// with a floor, as a quorum does, a sorted set beside the counter has those with tokens that the
+// counter has not reached. A lock with places or with shared or limited holds has two keys more,
+// which end a minute after the last of these at the latest.
 //
 // A client of a cluster must be made as one: a server that is a node of a cluster
 // refuses this package's scripts from a client that does not know it.

@@ -44,8 +44,8 @@ func TestEvictedQueue(t *testing.T) {
 	}
 }
 
-// The holders of a shared lock whose key the server has evicted are all lost, however many they are:
-// one that comes later excludes others as ever.
+// The holders of a shared lock whose key the server has evicted are all lost, however many they
+// are: one that comes later excludes others as ever.
 func TestEvictedSharedLock(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -75,7 +75,8 @@ func TestEvictedSharedLock(t *testing.T) {
 	}
 }
 
-// A store that has renewed a hold which another has made is told when it is broken, as after a ticket.
+// A store that has renewed a hold which another has made is told when it is broken, as after a
+// ticket.
 func TestBreakTellsTheAdopter(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

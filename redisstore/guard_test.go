@@ -4,7 +4,6 @@ package redisstore
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -179,14 +178,6 @@ func TestWhatChangesNothingIsConfirmed(t *testing.T) {
 	}
 }
 
-// waitReplid waits until the history of a master has another name than before.
-func waitReplid(t *testing.T, master *servers.Redis, before string) string {
-	t.Helper()
-	now := before
-	eventually(t, "new history", func() bool { now = infoField(master, "master_replid"); return now != before })
-	return now
-}
-
 // infoField returns a field of INFO replication.
 func infoField(server *servers.Redis, field string) string {
 	_, value, _ := strings.Cut(server.Do("INFO", "replication"), "\n"+field+":")
@@ -194,73 +185,20 @@ func infoField(server *servers.Redis, field string) string {
 	return value
 }
 
-// A master that gets its first replica, loses it for repl-backlog-ttl and gets another
-// one has forgotten nothing, and goes on granting.
-func TestGuardAndMaintenance(t *testing.T) {
-	t.Parallel()
-	for how, test := range map[string]struct {
-		ttl    string
-		guard  time.Duration
-		denied bool // CONFIG GET
-		grants bool
-	}{
-		"the history is kept for long enough": {ttl: "1", guard: time.Second, grants: true},
-		"it is kept for ever":                 {ttl: "0", guard: time.Second, grants: true},
-		"it is kept for less than the guard":  {ttl: "1", guard: 1500 * time.Millisecond},
-		"it is not known for how long":        {ttl: "3600", guard: time.Second, denied: true},
-	} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			master, replica := servers.StartRedis(t, "--repl-backlog-ttl", test.ttl, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
-			s := open(t, master.Addr, &Options{RestartGuard: test.guard})
-			abstains(t, s, time.Now(), test.guard)
-			if test.denied {
-				master.Do("ACL", "SETUSER", "default", "-config")
-			}
-			steps := map[string]func(){"first replica": func() { follow(t, replica, master) }}
-			order := []string{"first replica"}
-			if test.ttl == "1" && test.grants {
-				steps["replica away"] = func() { replica.Do("REPLICAOF", "NO", "ONE") }
-				steps["replica back"] = steps["first replica"]
-				order = append(order, "replica away", "replica back")
-			}
-			replid := infoField(master, "master_replid")
-			for _, step := range order {
-				began := time.Now()
-				steps[step]()
-				replid = waitReplid(t, master, replid)
-				if !test.grants {
-					abstains(t, s, began, test.guard)
-					continue
-				}
-				for _, one := range []*Store{s, open(t, master.Addr, &Options{RestartGuard: test.guard})} {
-					res, err := one.Acquire(t.Context(), request("name/"+step+strconv.FormatInt(owners.Load(), 10), time.Minute))
-					if err != nil || !res.Granted {
-						t.Errorf("%s: Acquire: %+v, %v, want it granted", step, res, err)
-					}
-				}
-			}
-		})
-	}
-}
-
-// A replica that attaches while the server abstains does not end the abstention, nor one
-// that attaches to a server that was promoted before anything was asked of it.
-func TestGuardAndMaintenanceAfterPromotion(t *testing.T) {
+// A replica that attaches while the server abstains does not end the abstention, nor one that
+// attaches to a server that was promoted before anything was asked of it.
+func TestGuardAndReplicas(t *testing.T) {
 	t.Parallel()
 	t.Run("while it abstains", func(t *testing.T) {
 		t.Parallel()
-		master, replica := servers.StartRedis(t), servers.StartRedis(t)
-		s := open(t, master.Addr, &Options{RestartGuard: 3 * time.Second})
+		master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
+		s := open(t, master.Addr, &Options{RestartGuard: 2 * time.Second})
 		began := time.Now()
 		if _, err := s.Acquire(t.Context(), request("name", time.Minute)); err == nil {
 			t.Fatal("the server does not abstain")
 		}
-		replid := infoField(master, "master_replid")
-		host, port, _ := strings.Cut(master.Addr, ":")
-		replica.Do("REPLICAOF", host, port)
-		waitReplid(t, master, replid)
-		abstains(t, s, began, 3*time.Second)
+		follow(t, replica, master)
+		abstains(t, s, began, 2*time.Second)
 	})
 	for how, demote := range demotions {
 		t.Run("promoted "+how, func(t *testing.T) {

@@ -14,14 +14,14 @@ import (
 // each; the key ends with the last of them, and the lock is the truth: without it, these holds are
 // over. The other keys of a lock, each gone a minute after its last entry at the latest, are:
 //
-//   - holders, a sorted set of the owners beside each other by the ends of their holds and keeps,
-//   - queue, a sorted set of the owners of places by their tokens,
+//   - queue, a sorted set of owners: of places by their tokens, and of holds and keeps beside each
+//     other by their ends in ms, as numbers below zero,
 //   - entries, a hash of what all of these have, by owner.
 //
 // All locks share:
 //
 //   - one counter of tokens; in a cluster, one for each hash slot in use,
-//   - only after requests with a floor, a sorted set of the locks with a last token above the counter,
+//   - only after requests with a floor, a sorted set of the locks with a last token above it,
 //   - with a restart guard, its marker.
 //
 // The counter rises with every entry, to the server's clock if it can, and is never raised by a
@@ -38,8 +38,7 @@ const (
 	aheadSuffix   = "\x1fahead"
 	guardSuffix   = "\x1fguard"
 	noticesSuffix = "\x1fnotices\x1f" // of a channel, before the random part
-	holdersInfix  = "\x1fholders\x1f" // before the key of the lock
-	queueInfix    = "\x1fqueue\x1f"
+	queueInfix    = "\x1fqueue\x1f"   // before the key of the lock
 	entriesInfix  = "\x1fentries\x1f"
 )
 

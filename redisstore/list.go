@@ -74,7 +74,7 @@ func (s *Store) lookupPage(ctx context.Context, master redis.UniversalClient, pa
 			continue // The key belongs to another prefix, is beside the locks, or cannot be the name of one.
 		}
 		seen[key] = true
-		calls = append(calls, s.newCall(lookupScript, name))
+		calls = append(calls, s.newCall(kind{script: lookupScript}, name, "", 0))
 	}
 	for _, err := range s.runCalls(ctx, calls) {
 		if err != nil {

@@ -65,8 +65,8 @@ func (l *listener) init(prefix string) {
 	l.ctx, l.stop = context.WithCancel(context.Background())
 }
 
-// Notify implements [driver.Notifier]. The store listens from its first entry on. One whose user may
-// not subscribe sends no notices.
+// Notify implements [driver.Notifier]. The store listens from its first entry on. One whose user
+// may not subscribe sends no notices.
 func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.listener.notices.Notify(f)
 }
@@ -126,8 +126,9 @@ func (s *Store) listen() {
 	}
 }
 
-// forward passes on the messages of one connection until it fails, and reports whether there was one.
-// A reply that is missing is a failure, since a connection that has died silently receives nothing.
+// forward passes on the messages of one connection until it fails, and reports whether there was
+// one. A reply that is missing is a failure, since a connection that has died silently receives
+// nothing.
 func (s *Store) forward() (subscribed bool) {
 	l := &s.listener
 	ctx, end := context.WithCancel(l.ctx)
@@ -169,7 +170,7 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// receive passes on a message, which anybody who knows the channel may have sent.
+// receive passes on a message. It may come from any client that knows the channel.
 func (l *listener) receive(payload string) {
 	text, number, _ := strings.Cut(payload, " ")
 	token, err := strconv.ParseInt(number, 10, 64)
@@ -188,8 +189,8 @@ func (l *listener) receive(payload string) {
 	}
 }
 
-// close ends the connection. It does not wait for one that hangs while it is made, which ends by the
-// timeouts of the client.
+// close ends the connection. It does not wait for one that hangs while it is made, which ends by
+// the timeouts of the client.
 func (l *listener) close() {
 	l.mu.Lock() // A goroutine that holds it may be about to start another.
 	l.stop()

@@ -192,7 +192,8 @@ func TestBreakIsTold(t *testing.T) {
 	}
 }
 
-// Ten thousand places of clients that are no more do not stop the server, and a newcomer passes them.
+// Ten thousand places of clients that are no more do not stop the server, and a newcomer passes
+// them.
 func TestDeadPlaces(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -202,7 +203,8 @@ func TestDeadPlaces(t *testing.T) {
 		all := make([]*call, 1000)
 		for i := range all {
 			req := request("name", time.Minute)
-			all[i] = s.newCall(acquireScript, "name", req.Owner, 60_000, "h", "100 1 1 0")
+			req.Place = 100 * time.Millisecond
+			all[i] = acquireCall(s, req)
 		}
 		sendTogether(s, all...)
 	}

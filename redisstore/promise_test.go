@@ -104,8 +104,8 @@ func TestMissingRights(t *testing.T) {
 	}
 }
 
-// After a DEL of the lock by hand its holds are over, and after an eviction of the keys beside it the
-// lock stays taken.
+// After a DEL of the lock by hand its holds are over, and after an eviction of the keys beside it
+// the lock stays taken.
 func TestLockIsTheTruth(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -127,7 +127,7 @@ func TestLockIsTheTruth(t *testing.T) {
 		}
 	}
 	release(t, s, writer)
-	for _, key := range []string{holdersInfix, entriesInfix} {
+	for _, key := range []string{queueInfix, entriesInfix} {
 		req := join()
 		join()
 		server.Do("DEL", "lock:"+key+"lock:name")

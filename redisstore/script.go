@@ -1,11 +1,13 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,10 +15,8 @@ import (
 )
 
 var (
-	//go:embed lua/guard.lua
-	guardLua string
-	//go:embed lua/replicas.lua
-	replicasLua string
+	//go:embed lua/head.lua
+	headLua string
 	//go:embed lua/queue.lua
 	queueLua string
 	//go:embed lua/acquire.lua
@@ -33,24 +33,28 @@ var (
 
 // The scripts. Each handles any number of locks, so that many calls share the cost of one.
 var (
-	acquireScript = newScript(acquireLua)
-	renewScript   = newScript(renewLua)
-	releaseScript = newScript(releaseLua)
-	lookupScript  = newScript(lookupLua)
-	breakScript   = newScript(breakLua)
+	acquireScript = newScript(1, acquireLua)
+	renewScript   = newScript(2, renewLua)
+	releaseScript = newScript(3, releaseLua)
+	lookupScript  = newScript(4, lookupLua)
+	breakScript   = newScript(5, breakLua)
 )
 
 // A script is a Lua script that the server runs in one step. Its source has the text and the
-// server's name for it.
-type script struct{ source func() (text, sha string) }
+// server's name for it. Of the calls of a batch, those of a script with a lower rank go first.
+type script struct {
+	rank   int
+	source func() (text, sha string)
+}
 
-// newScript puts the rule of the queue in front of a verb when the script is first used, since most
-// programs that link this package start without a need for it. It drops the comments: the text is
-// sent whenever a server does not know it.
-func newScript(verb string) *script {
-	return &script{sync.OnceValues(func() (string, string) {
+// newScript makes the script of a verb when it is first used, since most programs that link this
+// package start without a need for it: head.lua, the usual case of the verb, queue.lua, and its
+// other cases. It drops the comments: the text is sent whenever a server does not know it.
+func newScript(rank int, verb string) *script {
+	return &script{rank, sync.OnceValues(func() (string, string) {
+		usual, others, _ := strings.Cut(verb, "-- queue.lua\n")
 		var b strings.Builder
-		for line := range strings.Lines(guardLua + replicasLua + queueLua + verb) {
+		for line := range strings.Lines(headLua + usual + queueLua + others) {
 			if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "--") {
 				b.WriteString(line)
 			}
@@ -61,7 +65,8 @@ func newScript(verb string) *script {
 }
 
 // A noRetry is a command that the client library never sends a second time. A second release of the
-// same lock has another reply, and the repetitions of a refused SCAN take longer than a request may.
+// same lock has another reply, and the repetitions of a refused SCAN take longer than a request
+// may.
 type noRetry struct{ redis.Cmder }
 
 // NoRetry implements [redis.Cmder].
@@ -69,59 +74,53 @@ func (noRetry) NoRetry() bool { return true }
 
 // A call is what a script is to do with one lock.
 type call struct {
-	script *script
-	tag    string // of the keys' hash slot, in a cluster
+	kind
 	lock   string
 	owner  string // of whose calls none overtakes another; "" if that may be
-	args   []any
-	keep   bool // of a release
+	number int64  // behind the owner, or alone: a floor or a token
 	reply  any
 	err    error
 }
 
-// scriptMax is how many locks one run of a script handles: many enough to share its cost, and few
-// enough not to hold up the server's other clients.
-const scriptMax = 64
-
-// A scriptRun is one run of a script for the calls of a batch that can share it: in a cluster,
-// those on one hash slot.
-type scriptRun struct {
-	script      *script
-	calls       []*call
-	cmd         *redis.Cmd
-	err         error  // of the round trip
-	unconfirmed error  // why the changes of the run do not count: too few replicas have them
-	backlogKept string // the argument for lua/guard.lua; "" stands for "?"
+// A kind is what calls have in common that share a run of a script.
+type kind struct {
+	script   *script
+	tag      string // of the keys' hash slot, in a cluster
+	ms       int64  // TTL or keep
+	place    int64  // in ms
+	limit    int
+	tokens   int
+	describe string // holder and metadata
 }
 
-// groupCalls divides a batch into runs of scripts. Calls on one lock are in different runs, in the
-// order of the batch.
+// runMax is how many locks one run of a script handles: many enough to share its cost, and few
+// enough not to hold up the server's other clients.
+const runMax = 64
+
+// A scriptRun is one run of a script.
+type scriptRun struct {
+	kind
+	calls       []*call
+	cmd         *redis.Cmd
+	err         error // of the round trip
+	unconfirmed error // why the changes of the run do not count: too few replicas have them
+}
+
+// groupCalls divides a batch into runs of scripts: acquisitions first, and releases behind them, so
+// that no call of an owner overtakes another.
 func groupCalls(batch []*call) []*scriptRun {
-	if len(batch) == 1 {
-		return []*scriptRun{{script: batch[0].script, calls: batch}}
-	}
-	type kind struct {
-		script *script
-		tag    string
-	}
 	var all []*scriptRun
 	open := make(map[kind]*scriptRun, 2)
-	locks := make(map[string]bool, len(batch)) // those in open
 	for _, c := range batch {
-		if locks[c.lock] {
-			clear(open)
-			clear(locks)
-		}
-		locks[c.lock] = true
-		k := kind{c.script, c.tag}
-		r := open[k]
-		if r == nil || len(r.calls) == scriptMax {
-			r = &scriptRun{script: c.script}
-			open[k] = r
+		r := open[c.kind]
+		if r == nil || len(r.calls) == runMax {
+			r = &scriptRun{kind: c.kind}
+			open[c.kind] = r
 			all = append(all, r)
 		}
 		r.calls = append(r.calls, c)
 	}
+	slices.SortStableFunc(all, func(a, b *scriptRun) int { return cmp.Compare(a.script.rank, b.script.rank) })
 	return all
 }
 
@@ -129,33 +128,44 @@ func groupCalls(batch []*call) []*scriptRun {
 // that does not know it.
 func (s *Store) prepareCommand(r *scriptRun, inFull bool) {
 	text, sha := r.script.source()
-	words := make([]any, 0, 8+9*len(r.calls))
+	words := make([]any, 0, 13+5*len(r.calls))
 	if words = append(words, "evalsha", sha); inFull {
 		words[0], words[1] = "eval", text
 	}
-	base := r.calls[0].tag + s.prefix
+	base := r.tag + s.prefix
 	words = append(words, 0, base+counterSuffix, base+aheadSuffix)
 	conditions, guard := "0", s.options.RestartGuard
 	if guard > 0 || s.options.MinReplicas > 0 {
-		kept := r.backlogKept
-		if kept == "" {
-			kept = "?"
-		}
-		conditions = fmt.Sprintf("%d %s %d", ceilMillis(guard), kept, s.options.MinReplicas)
+		conditions = fmt.Sprintf("%d %d", ceilMillis(guard), s.options.MinReplicas)
 	}
 	if guard > 0 {
 		words = append(words, s.guardKey())
 	}
 	for _, c := range r.calls {
-		words = append(words, c.lock, base+holdersInfix+c.lock, base+queueInfix+c.lock, base+entriesInfix+c.lock)
+		words = append(words, &c.lock)
+	}
+	for _, infix := range []string{queueInfix, entriesInfix} {
+		for _, c := range r.calls {
+			words = append(words, base+infix+c.lock)
+		}
 	}
 	words[2] = len(words) - 3
-	words = append(words, conditions)
-	if r.script == acquireScript || r.script == renewScript {
-		words = append(words, s.listener.channel)
+	words = append(words, conditions, len(r.calls))
+	switch r.script {
+	case acquireScript:
+		words = append(words, s.listener.channel, r.ms, r.place, r.limit, r.tokens, r.describe)
+	case renewScript:
+		words = append(words, s.listener.channel, r.ms)
+	case releaseScript:
+		words = append(words, r.ms)
 	}
 	for _, c := range r.calls {
-		words = append(words, c.args...)
+		if c.owner != "" {
+			words = append(words, &c.owner)
+		}
+		if r.script != releaseScript && r.script != lookupScript {
+			words = append(words, &c.number)
+		}
 	}
 	r.cmd = redis.NewCmd(context.Background(), words...)
 }
@@ -181,7 +191,7 @@ func (r *scriptRun) distribute() {
 	}
 	for i, c := range r.calls {
 		c.reply, c.err = r.replyTo(i), err
-		if r.unconfirmed != nil && err == nil && c.mustSurviveFailover() {
+		if err == nil && r.unconfirmed != nil && c.mustSurviveFailover() {
 			c.err = r.unconfirmed
 		}
 	}
@@ -195,7 +205,7 @@ func (c *call) mustSurviveFailover() bool {
 	case acquireScript:
 		return granted
 	case releaseScript:
-		return c.keep && c.reply == int64(1)
+		return c.ms > 0 && c.reply == int64(1)
 	}
 	return c.script == renewScript && len(words) == 2 && words[0] == "held"
 }

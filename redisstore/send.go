@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -33,7 +31,7 @@ const (
 
 	// singleBatches is how many batches there are at a time to a single server, and clusterQueues
 	// how many queues to a cluster, so that a node that hangs holds up few locks on other nodes.
-	singleBatches = 4
+	singleBatches = 2
 	clusterQueues = 16
 )
 
@@ -45,7 +43,7 @@ func (s *Store) newQueues() []batch.Queue[*call] {
 	queues := make([]batch.Queue[*call], n)
 	for i := range queues {
 		q := &queues[i]
-		q.Send, q.Name = s.sendBatch, func(c *call) string { return c.owner }
+		q.Send, q.Name = s.sendBatch, (*call).name
 		q.InFlight, q.Max, q.Bound, q.StuckAfter = beside, maxBatch, requestBound, stuckAfter
 		if s.honorsDeadline {
 			q.MinInline = minInline
@@ -62,9 +60,18 @@ func (s *Store) queueOf(lock string) *batch.Queue[*call] {
 	return &s.queues[int(slotOf(lock))%len(s.queues)]
 }
 
-func (s *Store) newCall(script *script, name string, args ...any) *call {
-	lock := s.prefix + name
-	return &call{script: script, tag: s.hashTagOf(lock), lock: lock, args: args}
+func (s *Store) newCall(k kind, name, owner string, number int64) *call {
+	c := &call{kind: k, lock: s.prefix + name, owner: owner, number: number}
+	c.tag = s.hashTagOf(c.lock)
+	return c
+}
+
+// name returns the owner of a call that none of the same owner overtakes.
+func (c *call) name() string {
+	if c.script == renewScript {
+		return ""
+	}
+	return c.owner
 }
 
 // runCall makes a call and returns its reply.
@@ -160,33 +167,33 @@ func (s *Store) checkUsable(ctx context.Context) error {
 func (s *Store) sendBatch(ctx context.Context, batch []*call) {
 	all := groupCalls(batch)
 	s.sendKnown(ctx, all)
-	if s.options.RestartGuard > 0 {
-		s.sendGuarded(ctx, all)
-	}
 	for _, r := range all {
 		r.distribute()
 	}
 }
 
-// sendKnown makes one round trip, and another one for the scripts that a server does not know.
+// sendKnown makes one round trip, and another one for the scripts that a server does not know. With
+// MinReplicas, WAIT is behind the scripts in the same pipeline.
 func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 	for inFull := false; len(runs) > 0; inFull = true {
 		for _, r := range runs {
 			s.prepareCommand(r, inFull)
 		}
-		switch {
-		case s.options.MinReplicas > 0:
-			s.sendAndWait(ctx, runs)
-		case len(runs) == 1 && !(runs[0].script == renewScript && s.isPoolUsedUp(ctx, runs[0].calls[0].lock)):
-			runs[0].err = s.client.Process(ctx, noRetry{runs[0].cmd})
-		default:
+		if first := runs[0]; len(runs) == 1 && s.options.MinReplicas == 0 &&
+			!(first.script == renewScript && s.isPoolUsedUp(ctx, first.calls[0].lock)) {
+			first.err = s.client.Process(ctx, noRetry{first.cmd})
+		} else {
 			pipe := s.client.Pipeline()
 			for _, r := range runs {
 				_ = pipe.Process(ctx, noRetry{r.cmd}) // A pipeline only records it here.
 			}
+			wait := redis.NewIntCmd(ctx, "wait", s.options.MinReplicas, s.options.ReplicaTimeout.Milliseconds())
+			if s.options.MinReplicas > 0 {
+				_ = pipe.Process(ctx, wait)
+			}
 			_, err := pipe.Exec(ctx)
 			for _, r := range runs {
-				r.err = err
+				r.err, r.unconfirmed = err, s.unconfirmed(wait)
 			}
 		}
 		if inFull {
@@ -196,6 +203,18 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 			return r.cmd.Err() == nil || !redis.HasErrorPrefix(r.cmd.Err(), "NOSCRIPT")
 		})
 	}
+}
+
+// unconfirmed returns the error of a WAIT that too few replicas have answered in time. What was
+// acquired is not undone here: its caller releases what it got no answer to.
+func (s *Store) unconfirmed(wait *redis.IntCmd) error {
+	switch confirmed, err := wait.Result(); {
+	case err != nil:
+		return fmt.Errorf("it is not known how many replicas have confirmed, want %d (MinReplicas): %v", s.options.MinReplicas, err)
+	case int(confirmed) < s.options.MinReplicas:
+		return fmt.Errorf("%d replicas have confirmed in time, want %d (MinReplicas)", confirmed, s.options.MinReplicas)
+	}
+	return nil
 }
 
 // isPoolUsedUp reports whether a command for a lock would wait for other work to end. A pipeline
@@ -215,119 +234,4 @@ func (s *Store) isPoolUsedUp(ctx context.Context, lock string) bool {
 		size = min(size, most)
 	}
 	return pool.IdleConns == 0 && int(pool.TotalConns) >= size
-}
-
-// backlogTTL is the setting for how many seconds a master without replicas keeps the name of a
-// former history; 0 is for ever.
-const backlogTTL = "repl-backlog-ttl"
-
-// sendGuarded sends runs again if their server does not know whether it has to abstain, with the
-// setting that decides it: see lua/guard.lua. None of them has granted anything.
-func (s *Store) sendGuarded(ctx context.Context, runs []*scriptRun) {
-	var open []*scriptRun
-	for _, r := range runs {
-		answers, _ := r.cmd.Val().([]any)
-		if slices.ContainsFunc(answers, func(answer any) bool {
-			words, _ := answer.([]any)
-			return len(words) == 3 && words[0] == "abstains" && words[2] == int64(1)
-		}) {
-			open = append(open, r)
-		}
-	}
-	if len(open) == 0 {
-		return
-	}
-	setting, err := s.client.ConfigGet(ctx, backlogTTL).Result()
-	if reply := redis.Error(nil); err != nil && !errors.As(err, &reply) {
-		return // It is not known, and a later request may read it.
-	}
-	kept := "no"
-	ttl, err := strconv.ParseInt(setting[backlogTTL], 10, 64)
-	if err == nil && (ttl == 0 || ttl >= int64(math.Ceil(s.options.RestartGuard.Seconds()))) {
-		kept = "yes"
-	}
-	for _, r := range open {
-		again := &scriptRun{script: r.script, backlogKept: kept}
-		at := []int{}
-		for i, c := range r.calls {
-			words, _ := r.replyTo(i).([]any)
-			if len(words) == 3 && words[0] == "abstains" {
-				again.calls, at = append(again.calls, c), append(at, i)
-			}
-		}
-		s.sendKnown(ctx, []*scriptRun{again})
-		answers := r.cmd.Val().([]any)
-		for i, place := range at {
-			if reply := again.replyTo(i); reply != nil {
-				answers[place] = reply
-			}
-		}
-		r.unconfirmed = errors.Join(r.unconfirmed, again.unconfirmed)
-	}
-}
-
-// sendAndWait sends runs with WAIT behind them in the same pipeline. A grant that too few replicas
-// have confirmed in time is released, and not reported.
-func (s *Store) sendAndWait(ctx context.Context, runs []*scriptRun) {
-	o := &s.options
-	pipe := s.client.Pipeline()
-	for _, r := range runs {
-		_ = pipe.Process(ctx, noRetry{r.cmd}) // A pipeline only records it here.
-	}
-	wait := redis.NewIntCmd(ctx, "wait", o.MinReplicas, o.ReplicaTimeout.Milliseconds())
-	_ = pipe.Process(ctx, wait)
-	_, failed := pipe.Exec(ctx)
-	for _, r := range runs {
-		r.err, r.unconfirmed = failed, nil // It may be the second sending.
-	}
-	confirmed, err := wait.Result()
-	if err == nil && int(confirmed) >= o.MinReplicas {
-		return
-	}
-	unconfirmed := fmt.Errorf("%d replicas have confirmed in time, want %d (MinReplicas)", confirmed, o.MinReplicas)
-	if err != nil {
-		unconfirmed = fmt.Errorf("it is not known how many replicas have confirmed, want %d (MinReplicas): %v", o.MinReplicas, err)
-	}
-	undone := s.releaseAcquired(ctx, runs)
-	refused := redis.Error(nil) // the reply to WAIT, as for a user that may not use it
-	_ = errors.As(err, &refused)
-	for _, r := range runs {
-		r.unconfirmed = unconfirmed
-		switch {
-		case !undone || r.script != acquireScript:
-		case refused != nil:
-			r.unconfirmed = refused
-		default:
-			// Until it was undone the lock looked held. A caller that waits leaves it free for most
-			// of the time.
-			r.unconfirmed = &driver.RetryError{Err: unconfirmed, After: 4 * o.ReplicaTimeout}
-		}
-	}
-}
-
-// releaseAcquired releases the locks that were acquired, and reports whether all of them are free.
-func (s *Store) releaseAcquired(ctx context.Context, runs []*scriptRun) bool {
-	var held []*call
-	for _, r := range runs {
-		for i, c := range r.calls {
-			if _, granted := r.replyTo(i).(int64); granted && r.script == acquireScript {
-				held = append(held, &call{script: releaseScript, tag: c.tag, lock: c.lock, args: []any{c.owner, 0}})
-			}
-		}
-	}
-	for _, part := range groupCalls(held) {
-		if len(held) == 0 {
-			return true
-		}
-		s.prepareCommand(part, true)
-		if err := s.client.Process(ctx, noRetry{part.cmd}); err != nil {
-			return false
-		}
-		for i := range part.calls {
-			if _, ended := part.replyTo(i).(int64); !ended {
-				return false // {'failed', …}
-			}
-		}
-	}
-	return true
 }

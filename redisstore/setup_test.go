@@ -134,13 +134,10 @@ func sendTogether(s *Store, calls ...*call) {
 }
 
 func acquireCall(s *Store, req driver.Request) *call {
-	c := s.newCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL), req.Holder, fmt.Sprintf("0 1 %d %d", max(1, req.Tokens), req.Floor))
-	c.owner = req.Owner
-	return c
+	k := kind{script: acquireScript, ms: ceilMillis(req.TTL), place: ceilMillis(req.Place), limit: 1, tokens: max(1, req.Tokens), describe: req.Holder}
+	return s.newCall(k, req.Name, req.Owner, req.Floor)
 }
 
 func releaseCall(s *Store, req driver.Request, keep time.Duration) *call {
-	c := s.newCall(releaseScript, req.Name, req.Owner, ceilMillis(keep))
-	c.owner, c.keep = req.Owner, keep > 0
-	return c
+	return s.newCall(kind{script: releaseScript, ms: ceilMillis(keep)}, req.Name, req.Owner, 0)
 }

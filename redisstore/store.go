@@ -37,16 +37,16 @@ type Options struct {
 	// the first use of a prefix on a server waits as well. 0 means no guard. Not available on a
 	// cluster.
 	//
-	// A master, after its first replica attaches or its last one has been away for repl-backlog-ttl
-	// (an hour by default), goes on granting if that setting is not shorter than the guard. The
-	// store reads it when this happens. If the user may not run CONFIG GET, the server abstains.
+	// A master also abstains when its first replica attaches, and when the last one has been away
+	// for repl-backlog-ttl (an hour by default): its history has another name then, as after a
+	// promotion.
 	RestartGuard time.Duration
 
 	// MinReplicas is how many replicas must have confirmed an acquisition, a renewal, or a release
 	// that keeps the name, before it counts (by WAIT). One that was not confirmed within
-	// ReplicaTimeout is undone, or reported as unknown. While fewer replicas are connected and have
-	// reported within 11 s, nothing is granted at all. It costs an INFO for each grant. It makes it
-	// less likely that a failover forgets locks, and does not rule it out. 0 means none. Not available
+	// ReplicaTimeout is reported as unknown. While fewer replicas are connected and have reported
+	// within 11 s, nothing is granted at all. It costs an INFO for each grant. It makes it less
+	// likely that a failover forgets locks, and does not rule it out. 0 means none. Not available
 	// on a cluster.
 	MinReplicas int
 
@@ -120,10 +120,10 @@ const sentinelAddr = "FailoverClient"
 // connections for pipelines (unless PipelinePoolSize is negative), and acquisitions
 // and releases may fail: a program in which that is common gives them a client of their own.
 //
-// Every method returns by the deadline of its context, whatever the server does; after 3 s if there is
-// no deadline. List and ServerVersion need ContextTimeoutEnabled for this. Canceling the context ends
-// no request early. Without ContextTimeoutEnabled the client may go on with a request after that, for as
-// long as its own timeouts allow, on a goroutine of its own.
+// Every method returns by the deadline of its context, whatever the server does; after 3 s if there
+// is no deadline. List and ServerVersion need ContextTimeoutEnabled for this. Canceling the context
+// ends no request early. Without ContextTimeoutEnabled the client may go on with a request after
+// that, for as long as its own timeouts allow, on a goroutine of its own.
 //
 // Options that are out of bounds, and a client that cannot be trusted with locks, are reported by
 // every call: [redis.Ring] moves a key to another server when one is down, and one with

@@ -16,21 +16,19 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner), checkRequest(&req)); err != nil {
 		return driver.Result{}, err
 	}
-	public, more := req.Holder, ""
+	k := kind{
+		script: acquireScript, ms: ceilMillis(req.TTL), place: ceilMillis(req.Place),
+		limit: max(req.Limit, 1), tokens: max(req.Tokens, 1), describe: req.Holder,
+	}
 	if len(req.Metadata) > 0 {
 		metadata, err := json.Marshal(req.Metadata)
 		if err != nil {
 			return driver.Result{}, fmt.Errorf("%w: metadata: %w", driver.ErrInvalid, err)
 		}
-		public += "\n" + string(metadata)
+		k.describe += "\n" + string(metadata)
 	}
-	if req.Place > 0 || req.Limit > 1 || req.Tokens > 1 || req.Floor > 0 {
-		more = fmt.Sprintf("%d %d %d %d", ceilMillis(req.Place), max(req.Limit, 1), max(req.Tokens, 1), req.Floor)
-	}
-	c := s.newCall(acquireScript, req.Name, req.Owner, ceilMillis(req.TTL), public, more)
-	c.owner = req.Owner
 	s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
-	reply, err := s.runCall(ctx, c)
+	reply, err := s.runCall(ctx, s.newCall(k, req.Name, req.Owner, req.Floor))
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -39,7 +37,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		return driver.Result{Granted: true, Token: token}, nil
 	}
 	words, _ := reply.([]any)
-	if len(words) < 3 {
+	if len(words) < 2 {
 		return driver.Result{}, errReply("neither a token nor a description")
 	}
 	var res driver.Result
@@ -49,8 +47,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	} else {
 		s.listener.forget(req.Owner)
 	}
-	if len(words) > 3 && words[3] != nil {
-		res.Held, err = parseRecord(req.Name, words[2], words[3])
+	if len(words) > 2 && words[2] != nil {
+		res.Held, err = parseRecord(req.Name, 0, words[2])
 	}
 	return res, err
 }
@@ -95,7 +93,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			return nil, err
 		}
 		s.listener.expect(req.Name, req.Owner, req.TTL)
-		calls[i] = s.newCall(renewScript, req.Name, req.Owner, req.Token, ceilMillis(req.TTL))
+		calls[i] = s.newCall(kind{script: renewScript, ms: ceilMillis(req.TTL)}, req.Name, req.Owner, req.Token)
 	}
 	states := map[any]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
 	entries := make([]driver.Entry, len(reqs))
@@ -126,9 +124,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner)); err != nil {
 		return false, err
 	}
-	c := s.newCall(releaseScript, req.Name, req.Owner, ceilMillis(req.Keep))
-	c.owner, c.keep = req.Owner, req.Keep > 0
-	reply, err := s.runCall(ctx, c)
+	reply, err := s.runCall(ctx, s.newCall(kind{script: releaseScript, ms: ceilMillis(req.Keep)}, req.Name, req.Owner, 0))
 	if err == nil {
 		s.listener.forget(req.Owner)
 	}
@@ -137,14 +133,14 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	return s.callForRecords(ctx, s.newCall(lookupScript, name), name)
+	return s.callForRecords(ctx, s.newCall(kind{script: lookupScript}, name, "", 0), name)
 }
 
 // Break implements [driver.Store]. A key that is not a string may be data of an application: Break
 // does not delete it and returns an error that matches [driver.ErrInvalid] and has its type. A key
 // that another kind of client has written has no token: only a request without a token ends it.
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	return s.callForRecords(ctx, s.newCall(breakScript, name, token), name)
+	return s.callForRecords(ctx, s.newCall(kind{script: breakScript}, name, "", token), name)
 }
 
 // callForRecords makes a call with descriptions of holds as its reply.

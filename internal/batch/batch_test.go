@@ -45,8 +45,8 @@ func TestCallsGather(t *testing.T) {
 	})
 }
 
-// A batch that hangs holds up others for StuckAfter, and its own names until it ends; and every call
-// returns by its deadline.
+// A batch that hangs holds up others for StuckAfter, and its own names until it ends; and every
+// call returns by its deadline.
 func TestHungBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32

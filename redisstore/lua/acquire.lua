@@ -1,86 +1,87 @@
--- Makes entries. ARGV: the channel of the client; for each lock owner, TTL in ms, holder and
--- metadata, and '' or place in ms, limit, tokens and floor. Answers the token of a hold; or {what,
--- token, places, what is in the way}.
-local channel, total, nextToken, remembered = ARGV[2], 0, nil, false
-for a = 6, #ARGV, 4 do
-  total = total + tonumber(string.match(ARGV[a], '^%d+ %d+ (%d+)') or 1)
-end
+-- Makes entries. ARGV: the channel of the client, TTL in ms, place in ms, limit, tokens, and holder
+-- and metadata; of each owner and floor. Answers the token of a hold; or {what, token, what is in
+-- the way}.
+local ahead, ttl, limit, tokens, nextToken, tokensAhead = KEYS[2], ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7]), nil, false
+readClock()
+local ends = format('%d', ms + ttl)
+local rest = format('%d %s\n%s\n%s\n%s', tokens, ARGV[3], now[1], now[2], ARGV[8])
+local free = call('EXISTS', unpack(KEYS, 2)) == 0 -- as nearly always
 
--- take makes the tokens of an entry. The first one of a run raises the counter for all of it. A
--- token that the counter has not reached is remembered until it has.
-local function take(lock, tokens, floor)
+-- take makes the tokens of an entry. The first ones of a run raise the counter for all of it, and
+-- to the clock if that is a millisecond ahead. A token that the counter has not reached is
+-- remembered until it has. It returns the refusal instead if there is no such token.
+local function take(lock, floor)
+  if floor > clock + 86400000000 then
+    return nil, {'ahead'}
+  end
   if not nextToken then
-    local last = tonumber(call('GET', counter) or 0)
-    if not last then
-      error({err = 'HOLDFAST the counter is not a number'}, 0)
+    local total = tokens * locks
+    local last = call('INCRBY', KEYS[1], format('%d', total))
+    if last < clock - 1000 then
+      last = clock + total
+      call('SET', KEYS[1], format('%d', last))
     end
-    nextToken = math.max(last + 1, clock)
-    remembered = call('EXISTS', ahead) == 1
-    call('SET', counter, format('%.0f', math.min(nextToken + total - 1, maxToken)))
-    if remembered then
-      call('ZREMRANGEBYSCORE', ahead, '(-inf', format('(%.0f', nextToken))
+    nextToken = last - total + 1
+    if tokensAhead then
+      call('ZREMRANGEBYSCORE', ahead, '-inf', format('(%d', nextToken))
     end
   end
-  local token = math.max(nextToken, floor)
-  if remembered then
+  local token = floor > nextToken and floor or nextToken
+  if tokensAhead then
     token = math.max(token, (tonumber(call('ZSCORE', ahead, lock) or nil) or 0) + 1)
   end
-  if token + tokens - 1 > maxToken then
-    return nil
+  if token + tokens - 1 > 9007199254740991 then
+    return nil, {'last'}
   end
   nextToken = nextToken + tokens
   if token + tokens > nextToken then
-    if not remembered then -- A member this long makes the set a tree, not a list, which takes longer.
-      call('ZADD', ahead, '-inf', string.rep('-', 65))
-    end
-    call('ZADD', ahead, format('%.0f', token + tokens - 1), lock)
-    remembered = true
+    call('ZADD', ahead, format('%d', token + tokens - 1), lock)
+    tokensAhead = true
   end
   return token
 end
 
-local function acquire(s, owner, ttl, public, more)
-  local place, limit, tokens, floor = 0, 1, 1, 0
-  if more ~= '' then
-    place, limit, tokens, floor = string.match(more, '^(%d+) (%d+) (%d+) (%d+)$')
-    place, limit, tokens, floor = tonumber(place), tonumber(limit), tonumber(tokens), tonumber(floor)
+local function usual(lock, queue, _, a)
+  if not free and call('EXISTS', lock, queue, ahead) > 0 then
+    return nil
   end
-  if floor > clock + maxLead then
-    return {'ahead'}
+  local token, refusal = take(lock, tonumber(ARGV[a + 2]))
+  if token and not call('SET', lock, ARGV[a + 1] .. format('\n%d ', token) .. rest, 'NX', 'PXAT', ends) then
+    return nil -- Two want this lock at once.
   end
-  local free = call('EXISTS', s.lock, s.holders, s.queue) == 0
-  if not free then
-    load(s)
-    if s.hold and (s.hold.owner == owner or s.hold.owner == 'released:' .. redis.sha1hex(owner)) or entryOf(s, owner) then
-      return {'again'}
-    end
-    settle(s)
-    free = not front(s) and not s.blocked and fits(s, limit)
+  return token or refusal
+end
+
+if limit == 1 and ARGV[1] == '0' and run(usual, 2) then
+  return answers
+end
+-- queue.lua
+local function acquire(lock, queue, entries, a)
+  local s, owner, place = load(lock, queue, entries), ARGV[a + 1], tonumber(ARGV[5])
+  if s.hold and s.hold.owner == 'released:' .. redis.sha1hex(owner) or entryOf(s, owner) then
+    return {'again'}
   end
+  settle(s)
+  local free = not front(s) and not s.blocked and fits(s, limit)
   if not free and place == 0 then
-    return {'refused', 0, waiting(s), describeAll(s, holds(s, 32))[1]}
+    return {'refused', 0, describeAll(s, holds(s, 32))[1]}
   end
-  local refusal = free and barred()
+  local refusal, token = free and barred(), nil
+  if not refusal then
+    tokensAhead = call('EXISTS', ahead) == 1
+    token, refusal = take(lock, tonumber(ARGV[a + 2]))
+  end
   if refusal then
     return refusal
   end
-  local token = take(s.lock, tokens, floor)
-  if not token then
-    return {'last'}
-  end
-  local e = {
-    owner = owner, kind = 'h', ends = ms + ttl, token = token, tokens = tokens, limit = limit, channel = channel,
-    public = now[1] .. '\n' .. now[2] .. '\n' .. public,
-  }
+  local e = {owner = owner, kind = free and 'h' or 'p', ends = ms + (free and ttl or place), token = token, limit = limit, rest = rest}
   if free then
     grant(s, e)
     return token
   end
-  e.kind, e.ends = 'p', ms + place
-  write('ZADD', s.queue, format('%.0f', token), owner)
+  write('ZADD', queue, format('%d', token), owner)
   put(s, e)
-  outlast(e.ends, s.queue, s.entries)
-  return {'waiting', token, waiting(s), describeAll(s, holds(s, 32))[1]}
+  return {'waiting', token, describeAll(s, holds(s, 32))[1]}
 end
 
-return run(acquire, 4)
+return run(acquire, 2)

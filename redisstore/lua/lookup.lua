@@ -1,6 +1,8 @@
 -- Answers {places, the holds and keeps}.
-local function lookup(s)
-  settled(s)
+-- queue.lua
+local function lookup(lock, queue, entries)
+  local s = load(lock, queue, entries)
+  settle(s)
   return {waiting(s), describeAll(s, holds(s, 1000000))}
 end
 

@@ -1,42 +1,49 @@
 -- Prolongs entries. ARGV: the channel of the client, which is another than that of Acquire after an
--- Adopt; of each owner, token or 0, and ms. Answers {what it is, token}.
-local function renew(s, owner, token, ttl)
-  local value = redis.pcall('GET', s.lock)
-  if type(value) == 'string' and string.sub(value, 1, #owner + 1) == owner .. '\n' then
-    load(s)
-  else
-    settled(s, owner)
+-- Adopt, and ms; of each owner and token or 0. Answers {what it is, token}.
+local channel, ttl = ARGV[3], tonumber(ARGV[4])
+
+local function usual(lock, _, _, a)
+  local value, owner, token = redis.pcall('GET', lock), ARGV[a + 1], ARGV[a + 2]
+  if type(value) ~= 'string' or string.sub(value, 1, #owner + 1) ~= owner .. '\n' then
+    return nil
   end
-  local e = s.hold and s.hold.owner == owner and s.hold or entryOf(s, owner)
-  if not e or e.kind == 'k' or token ~= '0' and tonumber(token) ~= e.token then
+  local has, tokens, was, public = match(value, '^(%d+) (%d+) ([^\n]*)(\n.*)$', #owner + 2)
+  if not has or token ~= '0' and token ~= has then
     return {'lost', 0}
+  elseif was ~= channel then
+    call('SET', lock, owner .. '\n' .. has .. ' ' .. tokens .. ' ' .. channel .. public, 'KEEPTTL')
+    wrote = true
   end
-  local ends, moved = ms + ttl, e.channel ~= ARGV[2]
-  e.channel = ARGV[2]
-  if e == s.hold then
-    if moved then
-      write('SET', s.lock, text(owner, e), 'KEEPTTL')
-    end
-    local left = call('PTTL', s.lock)
-    if left < tonumber(ttl) or replicas > 0 then -- WAIT confirms a write only.
-      write('PEXPIRE', s.lock, format('%.0f', math.max(left, tonumber(ttl))))
-    end
-    return {'held', e.token}
+  local left = call('PTTL', lock)
+  if left < ttl or replicas > 0 then -- WAIT confirms a write only.
+    call('PEXPIRE', lock, format('%d', math.max(left, ttl)))
   end
-  if ends > e.ends or moved or replicas > 0 then
-    ends = math.max(ends, e.ends)
-    e.ends = ends
+  return {'held', tonumber(has)}
+end
+
+if run(usual, 2) then
+  return answers
+end
+-- queue.lua
+local function renew(lock, queue, entries, a)
+  local s, owner, token = load(lock, queue, entries), ARGV[a + 1], tonumber(ARGV[a + 2])
+  settle(s, owner)
+  local e = entryOf(s, owner)
+  if not e or e.kind == 'k' or token ~= 0 and token ~= e.token then
+    return {'lost', 0}
+  elseif e == s.hold then
+    return usual(lock, queue, entries, a)
+  end
+  local rest = match(e.rest, '^%d+ ') .. channel .. match(e.rest, '\n.*$')
+  if ms + ttl > e.ends or rest ~= e.rest or replicas > 0 then
+    e.ends, e.rest = math.max(ms + ttl, e.ends), rest
     put(s, e)
     if e.kind == 'h' then
-      write('ZADD', s.holders, format('%.0f', ends), owner)
+      write('ZADD', queue, format('%d', -e.ends), owner)
       save(s)
     end
-    outlast(ends, s.entries, e.kind == 'h' and s.holders or s.queue)
-  end
-  if e.kind == 'p' and bar and bar[3] == 1 then
-    return bar -- The client reads the setting and asks again.
   end
   return {e.kind == 'h' and 'held' or 'waiting', e.token}
 end
 
-return run(renew, 3)
+return run(renew, 2)
