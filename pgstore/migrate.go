@@ -48,7 +48,7 @@ func (o *Options) schema() (string, error) {
 // plans that suit tables of any size and are made once, when the tables may be empty, and a bound
 // on the wait for a row that another transaction has locked. That is longer than a commit takes,
 // and well below the default time of a request.
-const verbSQL = `LANGUAGE plpgsql SET search_path = pg_catalog, @, pg_temp SET lock_timeout = '1s' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan`
+const verbSQL = `LANGUAGE plpgsql SET search_path = pg_catalog, @, pg_temp SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan`
 
 // Migrations returns the statements that [Store.Migrate] runs, for other tools. They are to be run
 // in one transaction, in this order, and may be run again.

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,7 +47,7 @@ type verb[R, A any] struct {
 	first, second string
 	name          func(R) string
 	send          func(ctx context.Context, function string, reqs []R) ([]A, error)
-	item          func(*A) int // the number of the request, from 1
+	answered      func(*A) string // the name of the request
 	queue         *batch.Queue[*call[R, A]]
 }
 
@@ -74,10 +75,15 @@ func (v *verb[R, A]) withQueue() *verb[R, A] {
 var errNotTogether = driver.NotApplied(errors.New("the batch was undone"))
 
 func (v *verb[R, A]) sendAll(ctx context.Context, calls []*call[R, A]) {
-	alone, left := len(calls) == 1, calls
+	order := func(c, d *call[R, A]) int { return strings.Compare(v.name(c.req), v.name(d.req)) }
+	left := slices.SortedStableFunc(slices.Values(calls), order)
+	rest := left
+	if len(calls) > 1 { // of one name the first alone
+		left = slices.CompactFunc(slices.Clone(left), func(c, d *call[R, A]) bool { return order(c, d) == 0 })
+	}
 	var err error
 	for _, function := range []string{v.first, v.second} {
-		if len(left) == 0 || err != nil {
+		if len(left) == 0 {
 			break
 		}
 		var reqs []R
@@ -85,16 +91,21 @@ func (v *verb[R, A]) sendAll(ctx context.Context, calls []*call[R, A]) {
 			reqs = append(reqs, c.req)
 		}
 		var answers []A
-		answers, err = v.send(ctx, function, reqs)
-		for i := range answers {
-			left[v.item(&answers[i])-1].answer = &answers[i]
+		if answers, err = v.send(ctx, function, reqs); err != nil {
+			break
 		}
-		left = slices.DeleteFunc(slices.Clone(left), func(c *call[R, A]) bool { return c.answer != nil })
+		for _, c := range left { // The answers come in the order of the requests.
+			if len(answers) > 0 && v.answered(&answers[0]) == v.name(c.req) {
+				c.answer, answers = &answers[0], answers[1:]
+			}
+		}
+		rest = slices.DeleteFunc(rest, func(c *call[R, A]) bool { return c.answer != nil })
+		left = rest
 	}
-	if driver.IsNotApplied(err) && !alone {
+	if driver.IsNotApplied(err) && len(calls) > 1 {
 		err = errNotTogether
 	}
-	for _, c := range left {
+	for _, c := range rest {
 		c.err = err
 	}
 }
@@ -130,7 +141,7 @@ type acquireRequest struct {
 
 // An acquireRow is the server's answer.
 type acquireRow struct {
-	Item    int
+	Name    string
 	Outcome string
 	Token   int64
 	Held    *holdJSON
@@ -139,10 +150,10 @@ type acquireRow struct {
 
 func (s *Store) acquireVerb() *verb[acquireRequest, acquireRow] {
 	return &verb[acquireRequest, acquireRow]{
-		first:  "take",
-		second: "enter",
-		name:   func(req acquireRequest) string { return req.Name },
-		item:   func(row *acquireRow) int { return row.Item },
+		first:    "take",
+		second:   "enter",
+		name:     func(req acquireRequest) string { return req.Name },
+		answered: func(row *acquireRow) string { return row.Name },
 		send: func(ctx context.Context, function string, reqs []acquireRequest) ([]acquireRow, error) {
 			var names, owners, holders, metadata, channels []string
 			var ttls, places, floors []int64
@@ -153,7 +164,7 @@ func (s *Store) acquireVerb() *verb[acquireRequest, acquireRow] {
 				ttls, places, floors = append(ttls, micros(req.TTL)), append(places, micros(req.Place)), append(floors, req.Floor)
 				limits, tokens = append(limits, int32(max(req.Limit, 1))), append(tokens, int32(max(req.Tokens, 1)))
 			}
-			return query(ctx, s, s.pool, "SELECT item, outcome, token, held, told FROM @."+function+"($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+			return query(ctx, s, s.pool, "SELECT name, outcome, token, held, told FROM @."+function+"($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
 				[]any{names, owners, holders, ttls, places, limits, tokens, floors, metadata, channels}, pgx.RowToStructByPos[acquireRow])
 		},
 	}
@@ -267,24 +278,24 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest, entries [
 
 // A releaseRow is the server's answer.
 type releaseRow struct {
-	Item  int
+	Name  string
 	Ended bool
 	Told  []string
 }
 
 func (s *Store) releaseVerb() *verb[driver.ReleaseRequest, releaseRow] {
 	return &verb[driver.ReleaseRequest, releaseRow]{
-		first:  "give",
-		second: "leave",
-		name:   func(req driver.ReleaseRequest) string { return req.Name },
-		item:   func(row *releaseRow) int { return row.Item },
+		first:    "give",
+		second:   "leave",
+		name:     func(req driver.ReleaseRequest) string { return req.Name },
+		answered: func(row *releaseRow) string { return row.Name },
 		send: func(ctx context.Context, function string, reqs []driver.ReleaseRequest) ([]releaseRow, error) {
 			var names, owners []string
 			var keeps []int64
 			for _, req := range reqs {
 				names, owners, keeps = append(names, req.Name), append(owners, req.Owner), append(keeps, micros(req.Keep))
 			}
-			return query(ctx, s, s.pool, "SELECT item, ended, told FROM @."+function+"($1, $2, $3)",
+			return query(ctx, s, s.pool, "SELECT name, ended, told FROM @."+function+"($1, $2, $3)",
 				[]any{names, owners, keeps}, pgx.RowToStructByPos[releaseRow])
 		},
 	}

@@ -1,8 +1,8 @@
--- The verbs. Each takes arrays, and locks the rows of its names in order, so that no two calls wait
--- for each other. All changes of a name are made under the lock of its row. The time is read after
--- that. A function returns whom to notify when it is committed (see tell). None waits longer than
--- lock_timeout for a row. @verb@ is the language, and a search_path in which nobody else can have
--- an object.
+-- The verbs. Each takes arrays in the order of the names, in which it locks their rows, so that no
+-- two calls wait for each other. All changes of a name are made under the lock of its row. The time
+-- is read after that. A function returns whom to notify when it is committed (see tell). None waits
+-- longer than lock_timeout for a row. @verb@ is the language, and a search_path in which nobody
+-- else can have an object.
 --
 CREATE OR REPLACE FUNCTION micros(p_time timestamptz) RETURNS bigint
 LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_time)::double precision * 1000000)::bigint $$
@@ -58,33 +58,30 @@ BEGIN
     RETURN v_told;
 END $$
 --
--- Grants what is free, in one statement. Of a lone name it does whatever was asked (see enter). Of
--- several, the caller asks for the rest by enter, in a transaction of its own: this one may have
--- locked rows out of order by then.
+-- Grants what is free, in one statement. The names are in order, and each is there once. Of a lone
+-- name it does whatever was asked (see enter). Of several, the caller asks for the rest by enter,
+-- in a transaction of its own: this one may have locked rows out of order by then.
 CREATE OR REPLACE FUNCTION take(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
     p_tokens integer[], p_floors bigint[], p_metadata text[], p_channels text[])
-RETURNS TABLE (item integer, outcome text, token bigint, held jsonb, told text[])
+RETURNS TABLE (name text, outcome text, token bigint, held jsonb, told text[])
 @verb@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     INSERT INTO locks AS l (name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, last_token)
-    SELECT r.name, r.owner, micros(r.now), r.tokens, r.lim, false, r.now, r.now + span(r.ttl), r.holder, r.metadata::jsonb, r.channel,
-           micros(r.now) + r.tokens - 1
-      FROM (SELECT DISTINCT ON (a.name COLLATE "C") a.*, clock_timestamp() AS now
-              FROM unnest(p_names, p_owners, p_holders, p_ttls, p_limits, p_tokens, p_floors, p_metadata, p_channels)
-                   WITH ORDINALITY AS a(name, owner, holder, ttl, lim, tokens, floor, metadata, channel, item)
-             ORDER BY a.name COLLATE "C", a.item) AS r
-     WHERE r.floor = 0
-       AND NOT EXISTS (SELECT FROM locks AS o WHERE o.name = r.name AND (o.others OR o.owner IS NOT NULL AND o.expires > clock_timestamp()))
-     ORDER BY r.name COLLATE "C"
+    SELECT r.name, r.owner, r.token, r.tokens, r.lim, false, r.now, r.now + span(r.ttl), r.holder, r.metadata::jsonb, r.channel, r.token + r.tokens - 1
+      FROM (SELECT a.*, greatest(micros(t.now), a.floor) AS token, t.now
+              FROM (SELECT clock_timestamp() AS now OFFSET 0) AS t,
+                   unnest(p_names, p_owners, p_holders, p_ttls, p_limits, p_tokens, p_floors, p_metadata, p_channels)
+                     AS a(name, owner, holder, ttl, lim, tokens, floor, metadata, channel)
+             WHERE a.floor <= micros(t.now) + 86400000000) AS r
+     WHERE NOT EXISTS (SELECT FROM locks AS o WHERE o.name = r.name AND (o.others OR o.owner IS NOT NULL AND o.expires > clock_timestamp()))
         ON CONFLICT (name) DO UPDATE
-       SET owner = excluded.owner, tokens = excluded.tokens, lim = excluded.lim, kept = false, holder = excluded.holder, metadata = excluded.metadata,
-           channel = excluded.channel, since = excluded.since, expires = clock_timestamp() + (excluded.expires - excluded.since),
+       SET owner = excluded.owner, tokens = excluded.tokens, lim = excluded.lim, kept = false, since = excluded.since, expires = excluded.expires,
+           holder = excluded.holder, metadata = excluded.metadata, channel = excluded.channel,
            token = greatest(l.last_token + 1, excluded.token), last_token = greatest(l.last_token + 1, excluded.token) + excluded.tokens - 1
-     WHERE NOT l.others AND (l.owner IS NULL OR l.expires <= clock_timestamp())
-       AND greatest(l.last_token + 1, excluded.token) + excluded.tokens <= 9007199254740992
-    RETURNING array_position(p_owners, l.owner), 'held', l.token, NULL::jsonb, '{}'::text[];
+     WHERE NOT l.others AND (l.owner IS NULL OR l.expires <= clock_timestamp()) AND l.last_token + excluded.tokens < 9007199254740992
+    RETURNING l.name, 'held', l.token, NULL::jsonb, NULL::text[];
     IF NOT FOUND AND cardinality(p_names) = 1 THEN
         RETURN QUERY SELECT * FROM enter(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata, p_channels);
     END IF;
@@ -97,7 +94,7 @@ END $$
 --   floor, last    no token is possible
 CREATE OR REPLACE FUNCTION enter(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
     p_tokens integer[], p_floors bigint[], p_metadata text[], p_channels text[])
-RETURNS TABLE (item integer, outcome text, token bigint, held jsonb, told text[])
+RETURNS TABLE (name text, outcome text, token bigint, held jsonb, told text[])
 @verb@ AS $$
 #variable_conflict use_column
 DECLARE
@@ -109,9 +106,9 @@ DECLARE
     v_durable boolean := false;
 BEGIN
     FOR r IN SELECT * FROM unnest(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata, p_channels)
-             WITH ORDINALITY AS a(name, owner, holder, ttl, place, lim, tokens, floor, metadata, channel, item) ORDER BY a.name COLLATE "C", a.item
+             AS a(name, owner, holder, ttl, place, lim, tokens, floor, metadata, channel)
     LOOP
-        item := r.item;
+        name := r.name;
         token := 0;
         told := '{}';
         IF r.floor > micros(clock_timestamp()) + 86400000000 THEN
@@ -233,18 +230,20 @@ BEGIN
 END $$
 --
 -- Frees the names of plain holds that have no others, in one statement, without waiting for the
--- disk. Of a lone name it does whatever was asked (see leave). Of several, the caller asks for the
--- rest by leave, in a transaction of its own: this one may have locked rows out of order by then.
+-- disk. It finds the rows by the index, in order, whatever the size of the table is. Names and
+-- their rest are as in take (see leave).
 CREATE OR REPLACE FUNCTION give(p_names text[], p_owners text[], p_keeps bigint[])
-RETURNS TABLE (item integer, ended boolean, told text[])
+RETURNS TABLE (name text, ended boolean, told text[])
 @verb@ AS $$
 #variable_conflict use_column
+DECLARE
+    v_now CONSTANT timestamptz := clock_timestamp();
 BEGIN
     RETURN QUERY
-    UPDATE locks AS l SET owner = NULL, expires = clock_timestamp()
-      FROM (SELECT * FROM unnest(p_names, p_owners, p_keeps) WITH ORDINALITY AS a(name, owner, keep, item) ORDER BY a.name COLLATE "C") AS r
-     WHERE l.name = r.name AND l.owner = r.owner AND r.keep = 0 AND NOT l.kept AND NOT l.others AND l.expires > clock_timestamp()
-    RETURNING r.item::integer, true, '{}'::text[];
+    UPDATE locks AS l SET owner = NULL, expires = v_now
+     WHERE 0 = ALL (p_keeps) AND l.name = ANY (p_names) AND l.owner = p_owners[array_position(p_names, l.name)]
+       AND NOT l.kept AND NOT l.others AND l.expires > v_now
+    RETURNING l.name, true, NULL::text[];
     IF FOUND THEN
         PERFORM set_config('synchronous_commit', 'off', true);
     ELSIF cardinality(p_names) = 1 THEN
@@ -254,7 +253,7 @@ END $$
 --
 -- Ends entries, and reports whether there were any; or keeps the names of holds.
 CREATE OR REPLACE FUNCTION leave(p_names text[], p_owners text[], p_keeps bigint[])
-RETURNS TABLE (item integer, ended boolean, told text[])
+RETURNS TABLE (name text, ended boolean, told text[])
 @verb@ AS $$
 #variable_conflict use_column
 DECLARE
@@ -262,9 +261,9 @@ DECLARE
     v_now     timestamptz;
     v_durable boolean := false;
 BEGIN
-    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_keeps) WITH ORDINALITY AS a(name, owner, keep, item) ORDER BY a.name COLLATE "C", a.item
+    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_keeps) AS a(name, owner, keep)
     LOOP
-        item := r.item;
+        name := r.name;
         ended := false;
         told := '{}';
         PERFORM FROM locks AS l WHERE l.name = r.name FOR UPDATE;
