@@ -47,7 +47,8 @@ func (s *settled) Notify(f func(name, owner string, token int64)) (stop func()) 
 
 // wait returns when the notices have come that were sent before.
 func (s *settled) wait() {
-	channel := s.listener.expect("barrier", "barrier", time.Hour) + " 0"
+	s.listener.expect("barrier", "barrier", time.Hour)
+	channel := s.listener.channel + " " + tagOf("barrier", "barrier") + " 0"
 	for {
 		s.tell([]string{channel})
 		select {

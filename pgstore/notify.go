@@ -66,12 +66,13 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.listener.notices.Notify(f)
 }
 
+// tagOf returns what function notice of the server calls an entry.
 func tagOf(name, owner string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(name+"\x00"+owner)))[:32]
 }
 
-// expect has the notices of an entry passed on for d and a minute. It returns where to send them.
-func (l *listener) expect(name, owner string, d time.Duration) (channel string) {
+// expect has the notices of an entry passed on for d and a minute.
+func (l *listener) expect(name, owner string, d time.Duration) {
 	tag, now := tagOf(name, owner), time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +85,6 @@ func (l *listener) expect(name, owner string, d time.Duration) (channel string) 
 		}
 		l.purgeAt = max(1000, 2*len(l.entries))
 	}
-	return l.channel + " " + tag
 }
 
 // forget ends what expect began.

@@ -184,7 +184,7 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 	}
 	defer tx.Rollback(t.Context())
 	for _, text := range []string{
-		"SELECT outcome FROM @.take('{name}', '{other}', '{h}', '{1000}', '{0}', '{1}', '{1}', '{0}', '{NULL}', '{NULL}')",
+		"SELECT outcome FROM @.take('{name}', '{other}', '{h}', '{1000}', '{0}', '{1}', '{1}', '{0}', '{NULL}', NULL)",
 		"SELECT held::text FROM @.look('name')",
 	} {
 		var result, id *string

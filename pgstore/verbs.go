@@ -136,7 +136,7 @@ func (v *verb[R, A]) do(ctx context.Context, req R) (*A, error) {
 // An acquireRequest is a request, with what the server keeps of it.
 type acquireRequest struct {
 	*driver.Request
-	metadata, channel string
+	metadata string
 }
 
 // An acquireRow is the server's answer.
@@ -155,17 +155,17 @@ func (s *Store) acquireVerb() *verb[acquireRequest, acquireRow] {
 		name:     func(req acquireRequest) string { return req.Name },
 		answered: func(row *acquireRow) string { return row.Name },
 		send: func(ctx context.Context, function string, reqs []acquireRequest) ([]acquireRow, error) {
-			var names, owners, holders, metadata, channels []string
+			var names, owners, holders, metadata []string
 			var ttls, places, floors []int64
 			var limits, tokens []int32
 			for _, req := range reqs {
 				names, owners, holders = append(names, req.Name), append(owners, req.Owner), append(holders, req.Holder)
-				metadata, channels = append(metadata, req.metadata), append(channels, req.channel)
+				metadata = append(metadata, req.metadata)
 				ttls, places, floors = append(ttls, micros(req.TTL)), append(places, micros(req.Place)), append(floors, req.Floor)
 				limits, tokens = append(limits, int32(max(req.Limit, 1))), append(tokens, int32(max(req.Tokens, 1)))
 			}
 			return query(ctx, s, s.pool, "SELECT name, outcome, token, held, told FROM @."+function+"($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-				[]any{names, owners, holders, ttls, places, limits, tokens, floors, metadata, channels}, pgx.RowToStructByPos[acquireRow])
+				[]any{names, owners, holders, ttls, places, limits, tokens, floors, metadata, s.listener.channel}, pgx.RowToStructByPos[acquireRow])
 		},
 	}
 }
@@ -179,8 +179,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	if err != nil {
 		return res, err
 	}
-	channel := s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
-	row, err := s.acquires.do(ctx, acquireRequest{&req, metadata, channel})
+	s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
+	row, err := s.acquires.do(ctx, acquireRequest{&req, metadata})
 	if err != nil {
 		return res, err
 	}

@@ -10,6 +10,12 @@ LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_time)::double precision *
 CREATE OR REPLACE FUNCTION span(p_micros bigint) RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_micros * interval '1 microsecond' $$
 --
+-- Is what tells an owner, by a channel and a hash that only those know who have the secret.
+CREATE OR REPLACE FUNCTION notice(p_channel text, p_name text, p_owner text, p_token bigint) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT p_channel || ' ' || left(encode(sha256(convert_to(p_name, 'UTF8') || decode('00', 'hex') || convert_to(p_owner, 'UTF8')), 'hex'), 32) || ' ' || p_token
+$$
+--
 -- Describes a hold for people.
 CREATE OR REPLACE FUNCTION described(e entries) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -50,7 +56,7 @@ BEGIN
         v_holds := v_holds + 1;
         v_least := least(v_least, v_first.lim);
         IF v_first.owner <> p_asker AND v_first.channel IS NOT NULL THEN
-            v_told := v_told || (v_first.channel || ' ' || v_first.token);
+            v_told := v_told || notice(v_first.channel, p_name, v_first.owner, v_first.token);
         END IF;
     END LOOP;
     UPDATE locks AS l SET others = NOT l.others
@@ -62,18 +68,18 @@ END $$
 -- name it does whatever was asked (see enter). Of several, the caller asks for the rest by enter,
 -- in a transaction of its own: this one may have locked rows out of order by then.
 CREATE OR REPLACE FUNCTION take(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
-    p_tokens integer[], p_floors bigint[], p_metadata text[], p_channels text[])
+    p_tokens integer[], p_floors bigint[], p_metadata text[], p_channel text)
 RETURNS TABLE (name text, outcome text, token bigint, held jsonb, told text[])
 @verb@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     INSERT INTO locks AS l (name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, last_token)
-    SELECT r.name, r.owner, r.token, r.tokens, r.lim, false, r.now, r.now + span(r.ttl), r.holder, r.metadata::jsonb, r.channel, r.token + r.tokens - 1
+    SELECT r.name, r.owner, r.token, r.tokens, r.lim, false, r.now, r.now + span(r.ttl), r.holder, r.metadata::jsonb, p_channel, r.token + r.tokens - 1
       FROM (SELECT a.*, greatest(micros(t.now), a.floor) AS token, t.now
               FROM (SELECT clock_timestamp() AS now OFFSET 0) AS t,
-                   unnest(p_names, p_owners, p_holders, p_ttls, p_limits, p_tokens, p_floors, p_metadata, p_channels)
-                     AS a(name, owner, holder, ttl, lim, tokens, floor, metadata, channel)
+                   unnest(p_names, p_owners, p_holders, p_ttls, p_limits, p_tokens, p_floors, p_metadata)
+                     AS a(name, owner, holder, ttl, lim, tokens, floor, metadata)
              WHERE a.floor <= micros(t.now) + 86400000000) AS r
      WHERE NOT EXISTS (SELECT FROM locks AS o WHERE o.name = r.name AND (o.others OR o.owner IS NOT NULL AND o.expires > clock_timestamp()))
         ON CONFLICT (name) DO UPDATE
@@ -83,7 +89,7 @@ BEGIN
      WHERE NOT l.others AND (l.owner IS NULL OR l.expires <= clock_timestamp()) AND l.last_token + excluded.tokens < 9007199254740992
     RETURNING l.name, 'held', l.token, NULL::jsonb, NULL::text[];
     IF NOT FOUND AND cardinality(p_names) = 1 THEN
-        RETURN QUERY SELECT * FROM enter(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata, p_channels);
+        RETURN QUERY SELECT * FROM enter(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata, p_channel);
     END IF;
 END $$
 --
@@ -93,7 +99,7 @@ END $$
 --   again          the owner has one, which stays as it is
 --   floor, last    no token is possible
 CREATE OR REPLACE FUNCTION enter(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
-    p_tokens integer[], p_floors bigint[], p_metadata text[], p_channels text[])
+    p_tokens integer[], p_floors bigint[], p_metadata text[], p_channel text)
 RETURNS TABLE (name text, outcome text, token bigint, held jsonb, told text[])
 @verb@ AS $$
 #variable_conflict use_column
@@ -105,8 +111,8 @@ DECLARE
     v_least   integer;
     v_durable boolean := false;
 BEGIN
-    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata, p_channels)
-             AS a(name, owner, holder, ttl, place, lim, tokens, floor, metadata, channel)
+    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata)
+             AS a(name, owner, holder, ttl, place, lim, tokens, floor, metadata)
     LOOP
         name := r.name;
         token := 0;
@@ -148,16 +154,16 @@ BEGIN
         END IF;
         IF outcome = 'waiting' THEN
             INSERT INTO places
-            VALUES (r.name, r.owner, token, r.tokens, r.lim, false, v_now, v_now + span(r.place), r.holder, r.metadata::jsonb, r.channel);
+            VALUES (r.name, r.owner, token, r.tokens, r.lim, false, v_now, v_now + span(r.place), r.holder, r.metadata::jsonb, p_channel);
             UPDATE locks AS l SET last_token = token + r.tokens - 1, others = true WHERE l.name = r.name;
         ELSIF outcome = 'held' AND v_holds = 0 THEN
             UPDATE locks AS l
                SET owner = r.owner, token = enter.token, tokens = r.tokens, lim = r.lim, kept = false, since = v_now, expires = v_now + span(r.ttl),
-                   holder = r.holder, metadata = r.metadata::jsonb, channel = r.channel, last_token = enter.token + r.tokens - 1
+                   holder = r.holder, metadata = r.metadata::jsonb, channel = p_channel, last_token = enter.token + r.tokens - 1
              WHERE l.name = r.name;
         ELSIF outcome = 'held' THEN
             INSERT INTO holds
-            VALUES (r.name, r.owner, token, r.tokens, r.lim, false, v_now, v_now + span(r.ttl), r.holder, r.metadata::jsonb, r.channel);
+            VALUES (r.name, r.owner, token, r.tokens, r.lim, false, v_now, v_now + span(r.ttl), r.holder, r.metadata::jsonb, p_channel);
             UPDATE locks AS l SET last_token = enter.token + r.tokens - 1, others = true WHERE l.name = r.name;
         END IF;
         v_durable := v_durable OR outcome = 'held' OR told <> '{}';
@@ -323,7 +329,7 @@ BEGIN
     LOOP
         held := held || described(v_hold);
         IF NOT v_hold.kept AND v_hold.channel IS NOT NULL THEN
-            v_looks := v_looks || (v_hold.channel || ' 0');
+            v_looks := v_looks || notice(v_hold.channel, p_name, v_hold.owner, 0);
         END IF;
         UPDATE locks AS l SET owner = NULL, expires = clock_timestamp() WHERE l.name = p_name AND l.owner = v_hold.owner;
         DELETE FROM holds AS h WHERE h.name = p_name AND h.owner = v_hold.owner;
@@ -432,7 +438,7 @@ BEGIN
         SELECT * INTO v_done FROM renew(ARRAY[p_lock_name], ARRAY[p_holder_id], '{0}', ARRAY[v_ttl], true);
     ELSE
         SELECT * INTO v_done FROM take(ARRAY[p_lock_name], ARRAY[p_holder_id], ARRAY[p_holder_id], ARRAY[v_ttl], '{0}', ARRAY[v_lim], '{1}', '{0}',
-                                       ARRAY[p_metadata::text], ARRAY[NULL::text]);
+                                       ARRAY[p_metadata::text], NULL);
     END IF;
     PERFORM tell(v_done.told) WHERE v_done.told <> '{}';
     RETURN CASE WHEN v_done.outcome = 'held' THEN v_done.token END;

@@ -1,20 +1,21 @@
 -- The locks. A row is kept while its name is free, for the tokens that the name has had. Half-empty
--- pages and no index on a time keep every update within its page. Vacuum comes after a number of
--- updates, not after a share of the rows.
+-- pages and no index on a time keep every update within its page. What an update changes stands
+-- together, since the rest is not logged. Vacuum comes after a number of updates, not after a share
+-- of the rows.
 CREATE TABLE IF NOT EXISTS locks (
     name       text COLLATE "C" PRIMARY KEY,
-    owner      text,                          -- the secret of the owner; null: nobody
-    token      bigint NOT NULL,
-    tokens     integer NOT NULL,              -- how many consecutive ones the hold has
-    lim        integer NOT NULL,              -- how many holds there may be beside it, itself included
-    kept       boolean NOT NULL,              -- it was released, and the name stays taken
-    since      timestamptz NOT NULL,
+    owner      text,                           -- the secret of the owner; null: nobody
     expires    timestamptz NOT NULL,
-    holder     text,                          -- for people
+    token      bigint NOT NULL,
+    last_token bigint NOT NULL,                -- the greatest that the name has had
+    since      timestamptz NOT NULL,
+    tokens     integer NOT NULL,               -- how many consecutive ones the hold has
+    lim        integer NOT NULL,               -- how many holds there may be beside it, itself included
+    kept       boolean NOT NULL,               -- it was released, and the name stays taken
+    others     boolean NOT NULL DEFAULT false, -- there may be rows of the name in holds and places
+    holder     text,                           -- for people
     metadata   jsonb,
-    channel    text,                          -- the channel and the tag by which the owner is notified
-    last_token bigint NOT NULL,               -- the greatest that the name has had
-    others     boolean NOT NULL DEFAULT false -- there may be rows of the name in holds and places
+    channel    text                            -- the one by which the owner is notified
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.5)
 --
 -- The holds of a name beside the one in locks.
