@@ -34,12 +34,17 @@
 // Programs in other languages take the same locks by functions, each in one statement, in the
 // schema of the locks, here "holdfast":
 //
-//	SELECT holdfast.acquire_lock('name', 'worker-7', 30, '{"job": "import"}')  -- true: taken, or extended if it was one's own
-//	SELECT holdfast.acquire_lock_token('name', 'worker-7', 30)                 -- the same with the fencing token, or null
-//	SELECT holdfast.acquire_slot('name', 'worker-7', 30, '{}', 10)             -- as one of 10, or with -1 as a reader; the token, or null
-//	SELECT holdfast.extend_lock('name', 'worker-7', 30)                        -- false: it is lost
-//	SELECT holdfast.release_lock('name', 'worker-7')                           -- false: it was not one's own
-//	SELECT holdfast.verify('name', 1795000000000000)                           -- fails: the token is not that of a hold (see VerifyTx)
+//	SELECT holdfast.acquire_lock('name', 'worker-7', 30, '{"job": "import"}')
+//	SELECT holdfast.acquire_lock_token('name', 'worker-7', 30)
+//	SELECT holdfast.acquire_slot('name', 'worker-7', 30, '{}', 10)
+//	SELECT holdfast.extend_lock('name', 'worker-7', 30)
+//	SELECT holdfast.release_lock('name', 'worker-7')
+//	SELECT holdfast.verify('name', 1795000000000000)
+//
+// acquire_lock is true if the lock was taken, or extended because it was one's own.
+// acquire_lock_token does the same and returns the fencing token, or null. acquire_slot takes it as
+// one of 10, or with -1 as a reader. extend_lock is false if the lock is lost, and release_lock if
+// it was not one's own. verify fails unless the token is that of a hold (see [Store.VerifyTx]).
 //
 // The TTL is in seconds, and 30 if it is left out. A holder id should belong to one acquisition (a
 // UUID): any program that knows it can release the lock, and it is shown to people. Call them
@@ -96,7 +101,7 @@
 //
 //	schema               of the locks, default "holdfast"
 //	listen_url           Options.Listen, escaped: the server itself, if the URL is that of a pooler
-//	sslmode, sslrootcert, sslcert, sslkey, target_session_attrs, connect_timeout, …   as in libpq
+//	sslmode, target_session_attrs, connect_timeout, …   as in libpq
 //	pool_max_conns, …    of pgxpool
-//	application_name, options, search_path, statement_timeout, lock_timeout, synchronous_commit, …   settings of the session
+//	application_name, statement_timeout, lock_timeout, …   settings of the session
 package pgstore

@@ -185,8 +185,9 @@ func TestHostileOperators(t *testing.T) {
 	}
 }
 
-// Migrate runs nothing of what somebody else has put in the place of the schema, its tables and its
-// functions, and says what it found. A user that can make no schema trusts those who can.
+// Migrate runs no code that another user has put in the place of the schema, its tables and its
+// functions, and its error names that object. For a user without CREATE on the database, the schema
+// of any owner is accepted.
 func TestHostileOwner(t *testing.T) {
 	t.Parallel()
 	url, attacker := hostileDatabase(t, "hostile_owner")

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -94,64 +92,15 @@ func openIn(t testing.TB, schema string, parameters ...string) *Store {
 	return s
 }
 
-var owners atomic.Int64
-
-// request returns a request of an owner of its own.
-func request(name string, ttl time.Duration) driver.Request {
-	return driver.Request{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
-}
-
-// grant takes a lock that must be free.
-func grant(t *testing.T, s *Store, name string, ttl time.Duration) (driver.Request, int64) {
-	t.Helper()
-	req := request(name, ttl)
-	res, err := s.Acquire(t.Context(), req)
-	if err != nil || !res.Granted {
-		t.Fatalf("Acquire of %q: %+v, %v, want it granted", name, res, err)
-	}
-	return req, res.Token
-}
-
-// wait makes a place.
-func wait(t *testing.T, s *Store, name string, d time.Duration) driver.Request {
-	t.Helper()
-	req := request(name, d)
-	req.Place = d
-	res, err := s.Acquire(t.Context(), req)
-	if err != nil || !res.Waiting {
-		t.Fatalf("Acquire of %q: %+v, %v, want it to wait", name, res, err)
-	}
-	return req
-}
-
-// refuse asks for a lock that must be held.
-func refuse(t *testing.T, s *Store, name string) driver.Record {
-	t.Helper()
-	res, err := s.Acquire(t.Context(), request(name, time.Minute))
-	if err != nil || res.Granted {
-		t.Fatalf("Acquire of %q: %+v, %v, want it refused", name, res, err)
-	}
-	return res.Held
-}
-
-func release(t *testing.T, s *Store, req driver.Request) bool {
-	t.Helper()
-	ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-	if err != nil {
-		t.Fatalf("Release of %q: %v", req.Name, err)
-	}
-	return ended
-}
-
-// state returns what an owner has, by a renewal.
-func state(t *testing.T, s *Store, req driver.Request) driver.State {
-	t.Helper()
-	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
-	if err != nil {
-		t.Fatalf("Renew of %q: %v", req.Name, err)
-	}
-	return entries[0].State
-}
+// Verbs, as tests use them.
+var (
+	request = pgtest.Request
+	grant   = pgtest.Grant
+	wait    = pgtest.Wait
+	refuse  = pgtest.Refuse
+	release = pgtest.Release
+	state   = pgtest.State
+)
 
 // value reads one value by the store's pool, with @ as the schema.
 func value[T any](t *testing.T, s *Store, text string, args ...any) T {

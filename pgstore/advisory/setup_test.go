@@ -31,35 +31,24 @@ func keysOf(tb testing.TB) *Options {
 	return &Options{Keys: SHA256Keys(tb.Name())}
 }
 
+// Verbs, as tests use them.
+var (
+	refused = pgtest.Refuse
+	release = pgtest.Release
+	stateOf = pgtest.State
+)
+
 // grant takes a lock that must be free.
 func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.Request {
 	t.Helper()
-	req := pgtest.Request(name, ttl)
-	res, err := s.Acquire(t.Context(), req)
-	if err != nil || !res.Granted {
-		t.Fatalf("Acquire of %q: %+v, %v, want it granted", name, res, err)
-	}
+	req, _ := pgtest.Grant(t, s, name, ttl)
 	return req
 }
 
 // queue makes another owner wait for a name that is held.
 func queue(t *testing.T, s *Store, name string) driver.Request {
 	t.Helper()
-	req := pgtest.Request(name, time.Minute)
-	req.Place = time.Hour
-	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Waiting {
-		t.Fatalf("Acquire of %q by a waiter: %+v, %v, want it waiting", name, res, err)
-	}
-	return req
-}
-
-// refused checks that a lock is not free.
-func refused(t *testing.T, s *Store, name string) {
-	t.Helper()
-	res, err := s.Acquire(t.Context(), pgtest.Request(name, time.Minute))
-	if err != nil || res.Granted {
-		t.Fatalf("Acquire of %q: %+v, %v, want it refused", name, res, err)
-	}
+	return pgtest.Wait(t, s, name, time.Minute)
 }
 
 // takes tries until a lock is granted.
@@ -71,24 +60,6 @@ func takes(t *testing.T, s *Store, name string) (req driver.Request) {
 		return err == nil && res.Granted
 	})
 	return req
-}
-
-func release(t *testing.T, s *Store, req driver.Request) bool {
-	t.Helper()
-	ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-	if err != nil {
-		t.Fatalf("Release of %q: %v", req.Name, err)
-	}
-	return ended
-}
-
-func stateOf(t *testing.T, s *Store, req driver.Request) driver.State {
-	t.Helper()
-	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
-	if err != nil {
-		t.Fatalf("Renew of %q: %v", req.Name, err)
-	}
-	return entries[0].State
 }
 
 // noticesOf returns a channel that is signaled by the notices of an owner.

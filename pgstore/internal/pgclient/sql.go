@@ -37,8 +37,8 @@ const (
 	NotifyTimeout = 2 * time.Second
 )
 
-// PauseBeforeReconnect waits between two attempts to listen, longer after every failure in a row. It
-// returns an error if the context ends.
+// PauseBeforeReconnect waits between two attempts to listen, longer after every failure in a row.
+// It returns an error if the context ends.
 func PauseBeforeReconnect(ctx context.Context, failures int) error {
 	return retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, 2*time.Second))
 }
