@@ -440,7 +440,7 @@ func TestUnfitServers(t *testing.T) {
 	t.Cleanup(func() { _ = stranger.Close() })
 	fails(t, stranger, driver.ErrNotApplied, "needs USAGE on the schema", all...)
 	s := openIn(t, schema)
-	execute(t, s, "INSERT INTO @.locks VALUES ('nonsense', 'x', 1, 1, 1, false, 'infinity', 'infinity', 'x', '[1]', NULL, 1)")
+	execute(t, s, "INSERT INTO @.locks VALUES ('nonsense', 'x', 'infinity', 1, 1, 'infinity', 1, 1, false, false, 'x', '[1]')")
 	if _, err := s.Lookup(t.Context(), "nonsense"); !errors.Is(err, driver.ErrCorrupt) {
 		t.Errorf("Lookup of a row that was written by hand: %v", err)
 	}
